@@ -5,7 +5,7 @@ use crate::compactions::{Compactions, OrderedCompaction};
 use crate::config::{NodeConfig, Resources};
 use crate::expiry::{ExpiryBound, OwnClock};
 use crate::forgetting::{
-    DropBound, ForgetFile, Forgetting, ForgettingEnvironment, ForgettingStatus,
+    ForgetFile, Forgetting, ForgettingEnvironment, ForgettingStatus, SharedBounds,
 };
 use crate::hints::{HintEnvironment, HintOptions, HintStore, HintsWaiting};
 use crate::membership::{LossReport, Membership, MembershipEnvironment, StoreCount};
@@ -118,8 +118,8 @@ impl Node {
             &config.members,
             config.clock_drift_max,
         );
-        let (own_drop_bound, drop_bound) = (Arc::clone(&stamping), DropBound::default());
-        let forgotten = drop_bound.clone();
+        let (own_drop_bound, bounds) = (Arc::clone(&stamping), Arc::<SharedBounds>::default());
+        let forgotten = Arc::clone(&bounds);
         let is_single_node = config.members.is_single_node();
         let proven = Arc::clone(&stamping);
         let own_clock = match is_single_node {
@@ -139,7 +139,7 @@ impl Node {
             // shown that they are equal below the bound.
             drop_bound: Arc::new(move || match is_single_node {
                 true => own_drop_bound.drop_bound(),
-                false => forgotten.get(),
+                false => forgotten.forgotten(),
             }),
             expired_before_unix_ms: Arc::new(move || expiry.expired_before_unix_ms()),
             rest_after: Arc::new(move |took, urgency| {
@@ -186,7 +186,7 @@ impl Node {
                     is_trusted.then(|| trusted_clock.unix_ms())
                 }),
             },
-            drop_bound,
+            bounds,
         )?;
         let counted = engine.clone();
         let membership = Membership::open(
@@ -207,6 +207,7 @@ impl Node {
             engine.store_id(),
             config.accept_empty,
         )?;
+        forgetting.stands(membership.standing())?;
         let hints = HintStore::open(
             HintEnvironment {
                 folder: config.data.join("hints"),

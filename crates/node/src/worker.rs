@@ -96,7 +96,7 @@ impl Worker {
             answers: Arc::clone(&node.answers),
             submissions,
             pending: Rc::clone(&pending),
-            forgetting: Arc::clone(&node.forgetting) as _,
+            bounds: Arc::clone(node.forgetting.shared()),
             own_start: node.membership.own_start(),
             clock: Arc::clone(&node.clock),
         });

@@ -146,14 +146,15 @@ impl Bounds {
     }
 }
 
-/// Whether a member may raise its fence to `fence`: only so far that everything
-/// below is at least the grace in the past by its own clock, and only while that
-/// clock may stamp. So a driver whose clock is years ahead fences nobody, and a
-/// member whose own clock is does not fence itself.
+/// How far a member may raise its fence: only so far that everything below is at least
+/// the grace in the past by its own clock, and only while that clock is trusted. So a
+/// driver whose clock is years ahead fences nobody, and a member whose own clock is does
+/// not fence itself.
 #[must_use]
-pub fn may_fence(fence: Timestamp, now_unix_ms: u64, grace: Duration, may_stamp: bool) -> bool {
+pub fn latest_fence(trusted_unix_ms: Option<u64>, grace: Duration) -> Option<Timestamp> {
     let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
-    may_stamp && fence <= Timestamp::from_unix_ms(now_unix_ms.saturating_sub(grace_ms))
+    let latest = Timestamp::from_unix_ms(trusted_unix_ms?.saturating_sub(grace_ms));
+    (latest > Timestamp::ZERO).then_some(latest)
 }
 
 /// Whether a coordinator or a driver takes a version for absent. `greatest` is the

@@ -9,7 +9,7 @@
 //! F rises to a timestamp T in four steps:
 //! 1. T is at least the **grace** in the past. A member raises its **fence** to T
 //!    only if T is that far in the past by its own clock, and only while that clock
-//!    is trusted ([`may_fence`]).
+//!    is trusted ([`latest_fence`]).
 //! 2. Every member durably raises its fence to T. Behind it a store refuses what is
 //!    older, with two exceptions ([`Bounds::admit`]): mends of the present pass, and
 //!    repairs with a version that a store of the cluster has answered with. The pass
@@ -42,5 +42,7 @@ mod fenced_pass;
 mod model;
 
 pub use answering::{Answerer, NamedBounds, StoreStart};
-pub use bounds::{Arrival, Bounds, Obsolete, Receiving, counts, is_absent, is_leftover, may_fence};
+pub use bounds::{
+    Arrival, Bounds, Obsolete, Receiving, counts, is_absent, is_leftover, latest_fence,
+};
 pub use fenced_pass::FencedPass;

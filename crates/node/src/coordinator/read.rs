@@ -6,7 +6,7 @@ use super::{Coordinator, Failure, Found};
 use crate::completion_queue::Completion;
 use crate::pending::{AnswerKind, AnswerTag, Ticket};
 use crate::replicas::{Asked, ReplicaRequest};
-use base::{Entry, Timestamp};
+use base::{Entry, Expiry, Kind, Timestamp};
 use base::{Refused, Share};
 use bytes::Bytes;
 use cluster::forgetting::Answerer;
@@ -299,12 +299,14 @@ impl Reading {
                 store: named.store,
             });
         }
-        let now_unix_ms = self.coordinator.clock.unix_ms();
+        // Most entries do not expire: then the clock is not read.
+        let is_dead = |entry: &Entry| match entry.expiry() {
+            Expiry::NEVER => entry.kind() == Kind::Tombstone,
+            _ => !entry.is_live(self.coordinator.clock.unix_ms()),
+        };
         ReadEvent::Answered {
             replica,
-            is_dead: entry
-                .as_ref()
-                .is_none_or(|entry| !entry.is_live(now_unix_ms)),
+            is_dead: entry.as_ref().is_none_or(is_dead),
             entry,
             forgotten: named.map_or(Timestamp::ZERO, |named| named.forgotten),
         }

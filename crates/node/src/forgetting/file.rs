@@ -7,10 +7,11 @@
 //!
 //! ```text
 //! file = magic [u8; 8] | version u32 | fence u64 | forgotten u64 | heard u64
-//!      | crc32c u32 of the rest
+//!      | receives below u64 | crc32c u32 of the rest
 //! ```
 
 use base::{ByteReader, Timestamp};
+use cluster::Standing;
 use cluster::forgetting::Bounds;
 use lsm::disk::{read_small_file, replace_file};
 use lsm::{Disk, Error};
@@ -31,9 +32,23 @@ pub(crate) struct ForgetFile {
     pub(crate) bounds: Bounds,
     /// The greatest forget bound that this node has heard of.
     pub(crate) heard: Timestamp,
+    /// Below it the store only receives, because it lacked something and was not compared
+    /// with all others since; [`Timestamp::ZERO`] if it was.
+    pub(crate) receives_below: Timestamp,
 }
 
 impl ForgetFile {
+    /// How a store stands to forgetting that stands so with its peers. Once an operator has
+    /// accepted a store, the peers believe it at its next start; but nobody has compared it.
+    pub(super) fn standing(&self, standing: Standing) -> Standing {
+        match standing {
+            Standing::Witness | Standing::Unconfirmed if self.receives_below > Timestamp::ZERO => {
+                Standing::Accepted
+            }
+            standing => standing,
+        }
+    }
+
     /// Loads the file in `folder`; all is zero if there is none.
     ///
     /// # Errors
@@ -56,7 +71,12 @@ impl ForgetFile {
     fn encode(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         bytes.extend_from_slice(&VERSION.to_le_bytes());
-        for timestamp in [self.bounds.fence, self.bounds.forgotten, self.heard] {
+        for timestamp in [
+            self.bounds.fence,
+            self.bounds.forgotten,
+            self.heard,
+            self.receives_below,
+        ] {
             bytes.extend_from_slice(&timestamp.as_u64().to_le_bytes());
         }
         let checksum = crc32c::crc32c(&bytes);
@@ -93,11 +113,17 @@ impl ForgetFile {
             }
         }
         let mut timestamp = || reader.u64().map(Timestamp::from_u64);
-        let fields = (timestamp(), timestamp(), timestamp());
+        let fields = [timestamp(), timestamp(), timestamp(), timestamp()];
         match fields {
-            (Some(fence), Some(forgotten), Some(heard)) if reader.rest().is_empty() => Ok(Self {
+            [
+                Some(fence),
+                Some(forgotten),
+                Some(heard),
+                Some(receives_below),
+            ] if reader.rest().is_empty() => Ok(Self {
                 bounds: Bounds { fence, forgotten },
                 heard,
+                receives_below,
             }),
             _ => Err(corrupt("no node writes these bytes")),
         }
@@ -116,6 +142,7 @@ mod tests {
                 forgotten: Timestamp::from_u64(5),
             },
             heard: Timestamp::from_u64(7),
+            receives_below: Timestamp::from_u64(6),
         }
     }
 

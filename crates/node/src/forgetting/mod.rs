@@ -13,22 +13,30 @@
 //! after another.
 
 mod file;
+mod mends;
+mod shared;
+mod status;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use file::ForgetFile;
+pub(crate) use shared::SharedBounds;
+pub use status::{ForgettingStatus, HeldBack};
 
-use base::{Entry, Kind, Timestamp};
-use cluster::forgetting::{Arrival, Bounds, Obsolete, Receiving, may_fence};
+use base::Timestamp;
+use cluster::Standing;
+use cluster::forgetting::{Bounds, latest_fence};
 use cluster::sweep::PassId;
-use cluster::{NodeNumber, Standing};
 use lsm::{Disk, Engine, Error, Executor, Lane};
+use mends::MendRules;
 use profile::lock;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::oneshot;
+
+/// How long after a failure the file is written again.
+const RETRY_DELAY: Duration = Duration::from_secs(5);
 
 /// What forgetting works with.
 pub(crate) struct ForgettingEnvironment {
@@ -46,29 +54,10 @@ pub(crate) struct ForgettingEnvironment {
     pub(crate) trusted_unix_ms: Box<dyn Fn() -> Option<u64> + Send + Sync>,
 }
 
-/// The F up to which compaction may drop, as the store reads it.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct DropBound(Arc<AtomicU64>);
-
-impl DropBound {
-    /// What is dead below it may go.
-    pub(crate) fn get(&self) -> Timestamp {
-        Timestamp::from_u64(self.0.load(Relaxed))
-    }
-
-    fn raise(&self, forgotten: Timestamp) {
-        self.0.fetch_max(forgotten.as_u64(), Relaxed);
-    }
-}
-
 /// What a node remembers of forgetting. Its runtimes share it.
 pub(crate) struct Forgetting {
     environment: ForgettingEnvironment,
-    drop_bound: DropBound,
-    /// The fence, for those who ask without the lock.
-    fence: AtomicU64,
-    /// The greatest F that this node has heard of, in the same way.
-    heard: AtomicU64,
+    shared: Arc<SharedBounds>,
     state: Mutex<State>,
     /// Held while the file is written; true once it must not be written any more.
     is_closed: Mutex<bool>,
@@ -85,6 +74,8 @@ struct State {
     standing: Standing,
     /// Whether a job will write what was heard.
     is_write_due: bool,
+    /// Those that wait until what was heard is durable.
+    waiting: Vec<oneshot::Sender<()>>,
     /// The passes that this node takes part in.
     passes: Vec<PassId>,
     held_back: Option<HeldBack>,
@@ -99,30 +90,13 @@ pub(crate) struct Raised {
     pub(crate) fence: Timestamp,
 }
 
-/// What a node knows of forgetting, at one moment.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ForgettingStatus {
-    /// Below it this node takes no ordinary writes.
-    pub fence: Timestamp,
-    /// F: what is dead below it is dropped. [`Timestamp::ZERO`] before the first one.
-    pub forgotten: Timestamp,
-    /// The greatest F that this node has heard of. It is greater than `forgotten` while the
-    /// store may lack something.
-    pub greatest: Timestamp,
-    /// What kept F from rising in the last full pass that this node has driven.
-    pub held_back: Option<HeldBack>,
-}
-
-/// Why a full pass did not raise F.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum HeldBack {
-    /// These nodes were away, had no trusted clock, or run an older release.
-    By(Vec<NodeNumber>),
-    /// These nodes were not made equal.
-    Unequal(Vec<(NodeNumber, NodeNumber)>),
-    /// A node was restarted or replaced meanwhile, or versions were found where they do
-    /// not belong. The next full pass begins anew.
-    Inconclusive,
+/// What a member names of forgetting.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Heard {
+    /// The greatest F that it knows.
+    pub(crate) forgotten: Timestamp,
+    /// Its durable fence.
+    pub(crate) fence: Timestamp,
 }
 
 impl Forgetting {
@@ -132,26 +106,27 @@ impl Forgetting {
     /// See [`ForgetFile::load`] and [`Engine::fence`].
     pub(crate) fn open(
         environment: ForgettingEnvironment,
-        drop_bound: DropBound,
+        shared: Arc<SharedBounds>,
     ) -> Result<Arc<Self>, Error> {
         // The folder is locked by now, so nobody else changes the file any more.
         let stored = ForgetFile::load(&*environment.disk, &environment.folder)?;
         environment.engine.fence(stored.bounds.fence)?;
-        drop_bound.raise(stored.bounds.forgotten);
+        let heard = stored.heard.max(stored.bounds.forgotten);
+        shared.raise(stored.bounds, stored.receives_below);
+        shared.hear(heard);
         let state = State {
             stored,
-            heard: stored.heard.max(stored.bounds.forgotten),
+            heard,
             heard_fence: Timestamp::ZERO,
             standing: Standing::Unconfirmed,
             is_write_due: false,
+            waiting: Vec::new(),
             passes: Vec::new(),
             held_back: None,
         };
         Ok(Arc::new(Self {
             environment,
-            drop_bound,
-            fence: AtomicU64::new(stored.bounds.fence.as_u64()),
-            heard: AtomicU64::new(state.heard.as_u64()),
+            shared,
             state: Mutex::new(state),
             is_closed: Mutex::new(false),
         }))
@@ -162,23 +137,19 @@ impl Forgetting {
         *lock(&self.is_closed) = true;
     }
 
+    /// What requests ask.
+    pub(crate) fn shared(&self) -> &Arc<SharedBounds> {
+        &self.shared
+    }
+
     /// What is durable.
     pub(crate) fn bounds(&self) -> Bounds {
         lock(&self.state).stored.bounds
     }
 
-    /// What is durable, without the lock: each read asks. A fence may be newer than the F
-    /// beside it.
-    pub(crate) fn bounds_now(&self) -> Bounds {
-        Bounds {
-            forgotten: self.drop_bound.get(),
-            fence: Timestamp::from_u64(self.fence.load(Relaxed)),
-        }
-    }
-
     /// The greatest F that this node has heard of.
     pub(crate) fn greatest(&self) -> Timestamp {
-        Timestamp::from_u64(self.heard.load(Relaxed))
+        self.shared.greatest()
     }
 
     /// What this node knows.
@@ -201,10 +172,8 @@ impl Forgetting {
     /// The timestamp to which a pass that begins now is to raise F; `None` while this
     /// node's clock is not trusted.
     pub(crate) fn next_fence(&self) -> Option<Timestamp> {
-        let now_unix_ms = (self.environment.trusted_unix_ms)()?;
-        let grace_ms = u64::try_from(self.environment.grace.as_millis()).unwrap_or(u64::MAX);
-        let fence = Timestamp::from_unix_ms(now_unix_ms.saturating_sub(grace_ms));
-        (fence > Timestamp::ZERO).then_some(fence)
+        let trusted_unix_ms = (self.environment.trusted_unix_ms)();
+        latest_fence(trusted_unix_ms, self.environment.grace)
     }
 
     /// Raises the fence durably towards `fence`, as far as this node's own clock allows. Gives
@@ -215,14 +184,18 @@ impl Forgetting {
         let job = Box::new(move || {
             let before = forgetting.bounds().fence;
             let own_most = forgetting.next_fence().unwrap_or(Timestamp::ZERO);
-            let fence = fence.min(own_most);
-            if forgetting.may_fence(fence)
-                && let Err(error) = forgetting.change(|bounds| Bounds {
-                    fence: bounds.fence.max(fence),
-                    ..bounds
-                })
-            {
-                tracing::warn!(%error, "cannot raise the fence: the forget bound does not rise");
+            let raise = |stored: ForgetFile| ForgetFile {
+                bounds: Bounds {
+                    fence: stored.bounds.fence.max(fence.min(own_most)),
+                    ..stored.bounds
+                },
+                ..stored
+            };
+            match forgetting.change(raise) {
+                Ok(()) | Err(Error::Closed) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "cannot raise the fence: the forget bound does not rise");
+                }
             }
             let fence = forgetting.bounds().fence;
             // Whoever asked may have given up.
@@ -233,71 +206,121 @@ impl Forgetting {
         raised
     }
 
-    fn may_fence(&self, fence: Timestamp) -> bool {
-        let trusted_unix_ms = (self.environment.trusted_unix_ms)();
-        let now_unix_ms = trusted_unix_ms.unwrap_or(0);
-        let grace = self.environment.grace;
-        may_fence(fence, now_unix_ms, grace, trusted_unix_ms.is_some())
-    }
-
-    /// Takes note of the F and the fence that a member names. This node's own F follows
-    /// soon, unless its store may lack something: such a store takes over the fence.
+    /// Takes note of what a member names, or of how the store stands now. This node's own F
+    /// follows soon, unless its store may lack something: such a store takes over the fence,
+    /// and says when it is fenced if it was not yet. It must take nothing from that member
+    /// before, because what is late would come in behind the passes of the others.
     pub(crate) fn hear(
         self: &Arc<Self>,
-        forgotten: Timestamp,
-        fence: Timestamp,
+        heard: Heard,
         standing: Standing,
-    ) {
-        let is_due = {
+    ) -> Option<oneshot::Receiver<()>> {
+        let (is_due, fenced) = {
             let mut state = lock(&self.state);
-            state.heard = state.heard.max(forgotten);
-            self.heard.fetch_max(forgotten.as_u64(), Relaxed);
-            state.heard_fence = state.heard_fence.max(fence);
+            state.heard = state.heard.max(heard.forgotten);
+            self.shared.hear(state.heard);
+            state.heard_fence = state.heard_fence.max(heard.fence);
             state.standing = standing;
-            let is_new = state.next_bounds() != state.stored.bounds;
-            is_new && !std::mem::replace(&mut state.is_write_due, true)
+            let next = state.next();
+            if next == state.stored {
+                return None;
+            }
+            let takes_over = next.bounds.fence > state.stored.bounds.fence;
+            let fenced = takes_over.then(|| {
+                let (sender, fenced) = oneshot::channel();
+                state.waiting.retain(|waiting| !waiting.is_closed());
+                state.waiting.push(sender);
+                fenced
+            });
+            (!std::mem::replace(&mut state.is_write_due, true), fenced)
         };
-        if !is_due {
-            return;
+        if is_due {
+            self.spawn_store_heard(Duration::ZERO);
         }
+        fenced
+    }
+
+    fn spawn_store_heard(self: &Arc<Self>, delay: Duration) {
         let forgetting = Arc::downgrade(self);
         let job = Box::new(move || {
             if let Some(forgetting) = forgetting.upgrade() {
                 forgetting.store_heard();
             }
         });
-        let executor = &self.environment.executor;
-        executor.spawn(Lane::Owner, Duration::ZERO, job);
+        self.environment.executor.spawn(Lane::Owner, delay, job);
     }
 
-    fn store_heard(&self) {
-        let next = {
+    fn store_heard(self: &Arc<Self>) {
+        let waiting = {
             let mut state = lock(&self.state);
             state.is_write_due = false;
-            state.next_bounds()
+            std::mem::take(&mut state.waiting)
         };
-        // The next report tries again.
-        if let Err(error) = self.change(|bounds| Bounds {
-            fence: bounds.fence.max(next.fence),
-            forgotten: bounds.forgotten.max(next.forgotten),
-        }) {
-            tracing::warn!(%error, "cannot write the file FORGET: the dead are kept until it can");
+        match self.change_by(State::next) {
+            Ok(()) => {
+                for waiting in waiting {
+                    // The handshake may have ended.
+                    let _is_awaited = waiting.send(()).is_ok();
+                }
+            }
+            Err(Error::Closed) => {}
+            Err(error) => {
+                tracing::warn!(%error, "cannot write the file FORGET: the dead are kept until it can");
+                lock(&self.state).is_write_due = true;
+                self.spawn_store_heard(RETRY_DELAY);
+            }
         }
     }
 
-    /// Changes the bounds: in the file, then in the store, then for all others. Blocks.
-    fn change(&self, change: impl FnOnce(Bounds) -> Bounds) -> Result<(), Error> {
+    /// Takes note of how the store stands, before it takes a write. Blocks.
+    ///
+    /// # Errors
+    /// As those of writing the file.
+    pub(crate) fn stands(&self, standing: Standing) -> Result<(), Error> {
+        lock(&self.state).standing = standing;
+        self.change_by(State::next)
+    }
+
+    /// The store was compared with all others, and has buried its leftovers: it is no receiver
+    /// any more. Says when that is durable.
+    pub(crate) fn fill(self: &Arc<Self>) -> oneshot::Receiver<()> {
+        let (sender, filled) = oneshot::channel();
+        let forgetting = Arc::clone(self);
+        let job = Box::new(move || {
+            let fill = |state: &State| ForgetFile {
+                bounds: state.stored.bounds.filled(state.heard),
+                receives_below: Timestamp::ZERO,
+                heard: state.heard,
+            };
+            match forgetting.change_by(fill) {
+                Ok(()) => {
+                    // Whoever asked may have given up.
+                    let _is_awaited = sender.send(()).is_ok();
+                }
+                Err(Error::Closed) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "cannot write the file FORGET: the store waits for the next full sweep");
+                }
+            }
+        });
+        let executor = &self.environment.executor;
+        executor.spawn(Lane::Owner, Duration::ZERO, job);
+        filled
+    }
+
+    fn change(&self, change: impl FnOnce(ForgetFile) -> ForgetFile) -> Result<(), Error> {
+        self.change_by(|state| change(state.stored))
+    }
+
+    /// Changes what is durable: in the file, then in the store, then for all others. Blocks.
+    fn change_by(&self, change: impl FnOnce(&State) -> ForgetFile) -> Result<(), Error> {
         let is_closed = lock(&self.is_closed);
         if *is_closed {
             return Err(Error::Closed);
         }
         let (before, next) = {
             let state = lock(&self.state);
-            let next = ForgetFile {
-                bounds: change(state.stored.bounds),
-                heard: state.heard,
-            };
-            (state.stored, next)
+            (state.stored, change(&state))
         };
         let ForgettingEnvironment {
             folder,
@@ -310,8 +333,7 @@ impl Forgetting {
         }
         engine.fence(next.bounds.fence)?;
         lock(&self.state).stored = next;
-        self.fence.fetch_max(next.bounds.fence.as_u64(), Relaxed);
-        self.drop_bound.raise(next.bounds.forgotten);
+        self.shared.raise(next.bounds, next.receives_below);
         if next.bounds.forgotten > before.bounds.forgotten {
             tracing::info!(forgotten = %next.bounds.forgotten, "what is dead below may be dropped");
         }
@@ -325,57 +347,47 @@ impl Forgetting {
         state.passes.extend(passes);
     }
 
-    /// Whether a version that a pass brings is stored, although it may be below the fence.
-    /// `is_damaged` says that a damaged block may have held its key: then the store lacks
-    /// it like one that is unfilled.
-    ///
-    /// # Errors
-    /// [`Obsolete`].
-    pub(crate) fn admit_mend(
-        &self,
-        pass: PassId,
-        entry: &Entry,
-        standing: Standing,
-        is_damaged: bool,
-    ) -> Result<(), Obsolete> {
+    /// What decides now about the mends of a pass.
+    pub(crate) fn mend_rules(&self, pass: PassId, standing: Standing) -> MendRules {
         let state = lock(&self.state);
-        let standing = match (standing, is_damaged) {
-            (Standing::Witness | Standing::Unconfirmed, true) => Standing::Unfilled,
-            (standing, _) => standing,
-        };
-        let receiving = Receiving {
-            greatest: state.heard,
-            standing,
-            takes_part: state.passes.contains(&pass),
-            answering: None,
-        };
-        let arrival = Arrival::Mend {
+        MendRules {
             pass,
-            // Those that take part compare without what is dead below the greatest F, and
-            // a pair of which one is a receiver does not come out clean with leftovers.
-            forgotten: state.heard,
-        };
-        let bounds = state.stored.bounds;
-        bounds.admit(
-            entry.timestamp(),
-            entry.kind() == Kind::Tombstone,
-            arrival,
-            receiving,
-        )
+            bounds: state.stored.bounds,
+            greatest: state.heard,
+            standing: state.stored.standing(standing),
+            takes_part: state.passes.contains(&pass),
+        }
+    }
+
+    /// Whether the store only receives below the greatest F.
+    pub(crate) fn is_receiver(&self, standing: Standing) -> bool {
+        let state = lock(&self.state);
+        let standing = state.stored.standing(standing);
+        state.stored.bounds.is_receiver(standing, state.heard)
     }
 }
 
 impl State {
-    /// The bounds that follow from what was heard.
-    fn next_bounds(&self) -> Bounds {
-        let bounds = self.stored.bounds.hear(self.heard, self.standing);
-        match self.standing {
+    /// What follows from what was heard.
+    fn next(&self) -> ForgetFile {
+        let heard = ForgetFile {
+            heard: self.heard,
+            ..self.stored
+        };
+        match self.stored.standing(self.standing) {
             // The store may have been fenced before it lost something.
-            Standing::Unfilled | Standing::Accepted => Bounds {
-                fence: bounds.fence.max(self.heard_fence),
-                ..bounds
+            Standing::Unfilled | Standing::Accepted => ForgetFile {
+                bounds: Bounds {
+                    fence: heard.bounds.fence.max(self.heard_fence).max(self.heard),
+                    ..heard.bounds
+                },
+                receives_below: self.heard,
+                ..heard
             },
-            Standing::Witness | Standing::Unconfirmed => bounds,
+            standing @ (Standing::Witness | Standing::Unconfirmed) => ForgetFile {
+                bounds: heard.bounds.hear(self.heard, standing),
+                ..heard
+            },
         }
     }
 }

@@ -1,11 +1,12 @@
 //! Fences and the forget bound of a store in memory.
 
 use super::*;
-use base::Expiry;
+use base::{Entry, Expiry};
+use lsm::disk::Fault;
 use lsm::testing::environment;
-use lsm::{MemoryDisk, Options};
+use lsm::{FaultyDisk, MemoryDisk, Options};
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 const GRACE_MS: u64 = 10_000;
 const NOW_UNIX_MS: u64 = 1_800_000_000_000;
@@ -19,9 +20,10 @@ struct TestNode {
 
 struct Opened {
     forgetting: Arc<Forgetting>,
-    drop_bound: DropBound,
+    shared: Arc<SharedBounds>,
     engine: Engine,
     run_jobs: Box<dyn Fn()>,
+    run_for: Box<dyn Fn(Duration)>,
 }
 
 fn at(ms_before_now: u64) -> Timestamp {
@@ -41,7 +43,10 @@ impl TestNode {
     }
 
     fn open(&self) -> Opened {
-        let disk = Arc::clone(&self.disk) as Arc<dyn Disk>;
+        self.open_on(Arc::clone(&self.disk) as Arc<dyn Disk>)
+    }
+
+    fn open_on(&self, disk: Arc<dyn Disk>) -> Opened {
         let (environment, executor) = environment(Arc::clone(&disk));
         let folder = Path::new("/store");
         let stored = ForgetFile::load(&*disk, folder).unwrap();
@@ -51,7 +56,8 @@ impl TestNode {
         };
         let engine = Engine::open(environment, options).unwrap().0;
         let is_trusted = Arc::clone(&self.is_trusted);
-        let drop_bound = DropBound::default();
+        let shared = Arc::<SharedBounds>::default();
+        let later = Arc::clone(&executor);
         let environment = ForgettingEnvironment {
             folder: folder.into(),
             disk,
@@ -61,12 +67,13 @@ impl TestNode {
             trusted_unix_ms: Box::new(move || is_trusted.load(Relaxed).then_some(NOW_UNIX_MS)),
         };
         Opened {
-            forgetting: Forgetting::open(environment, drop_bound.clone()).unwrap(),
-            drop_bound,
+            forgetting: Forgetting::open(environment, Arc::clone(&shared)).unwrap(),
+            shared,
             engine,
             run_jobs: Box::new(move || {
                 executor.run_all_due();
             }),
+            run_for: Box::new(move |span| later.run_for(span)),
         }
     }
 }
@@ -78,8 +85,12 @@ impl Opened {
         raised.try_recv().unwrap()
     }
 
-    fn hear(&self, forgotten: Timestamp, standing: Standing) {
-        self.forgetting.hear(forgotten, forgotten, standing);
+    fn hear(&self, bound: Timestamp, standing: Standing) -> Option<oneshot::Receiver<()>> {
+        let heard = Heard {
+            forgotten: bound,
+            fence: bound,
+        };
+        self.forgetting.hear(heard, standing)
     }
 
     fn refuses(&self, timestamp: Timestamp) -> bool {
@@ -134,14 +145,14 @@ fn nothing_is_dropped_before_the_forget_bound_is_durable() {
     opened.raise(bound);
     opened.hear(bound, Standing::Witness);
     assert_eq!(opened.forgetting.greatest(), bound);
-    assert_eq!(opened.drop_bound.get(), Timestamp::ZERO);
+    assert_eq!(opened.shared.forgotten(), Timestamp::ZERO);
     (opened.run_jobs)();
-    assert_eq!(opened.drop_bound.get(), bound);
+    assert_eq!(opened.shared.forgotten(), bound);
     let stored = ForgetFile::load(&*node.disk, Path::new("/store")).unwrap();
     assert_eq!(stored.bounds.forgotten, bound);
     opened.engine.close().unwrap();
     drop(opened);
-    assert_eq!(node.open().drop_bound.get(), bound);
+    assert_eq!(node.open().shared.forgotten(), bound);
 }
 
 #[test]
@@ -162,14 +173,63 @@ fn a_store_that_lacks_data_takes_over_the_fence_and_forgets_once_it_is_filled() 
     let node = TestNode::new();
     let opened = node.open();
     let bound = at(GRACE_MS);
-    opened.hear(bound, Standing::Unfilled);
+    let mut fenced = opened.hear(bound, Standing::Unfilled).unwrap();
+    // A handshake waits until the fence is durable.
+    assert!(fenced.try_recv().is_err());
     (opened.run_jobs)();
+    fenced.try_recv().unwrap();
     assert_eq!(opened.forgetting.bounds().fence, bound);
-    assert_eq!(opened.drop_bound.get(), Timestamp::ZERO);
     assert!(opened.refuses(at(GRACE_MS + 1)));
+    assert!(opened.hear(bound, Standing::Unfilled).is_none());
+    // Even if the peers believe the store, it was not compared with all of them.
     opened.hear(bound, Standing::Witness);
     (opened.run_jobs)();
-    assert_eq!(opened.drop_bound.get(), bound);
+    assert_eq!(opened.shared.forgotten(), Timestamp::ZERO);
+    assert_eq!(opened.shared.receives_below(), bound);
+    assert!(opened.forgetting.is_receiver(Standing::Witness));
+    let mut filled = opened.forgetting.fill();
+    (opened.run_jobs)();
+    filled.try_recv().unwrap();
+    assert_eq!(opened.shared.forgotten(), bound);
+    assert_eq!(opened.shared.receives_below(), Timestamp::ZERO);
+    assert!(!opened.forgetting.is_receiver(Standing::Witness));
+}
+
+#[test]
+fn a_store_that_an_operator_has_accepted_only_receives_until_it_is_filled() {
+    let node = TestNode::new();
+    let bound = at(GRACE_MS);
+    {
+        let opened = node.open();
+        opened.hear(bound, Standing::Accepted);
+        (opened.run_jobs)();
+        opened.engine.close().unwrap();
+    }
+    // From its next start on the peers believe it.
+    let opened = node.open();
+    opened.forgetting.stands(Standing::Witness).unwrap();
+    assert_eq!(opened.shared.receives_below(), bound);
+    assert_eq!(opened.shared.forgotten(), Timestamp::ZERO);
+    assert!(opened.forgetting.is_receiver(Standing::Witness));
+}
+
+#[test]
+fn a_fence_that_cannot_be_written_is_written_later() {
+    let node = TestNode::new();
+    let faulty = Arc::new(FaultyDisk::new(Arc::clone(&node.disk) as Arc<dyn Disk>));
+    let opened = node.open_on(Arc::clone(&faulty) as Arc<dyn Disk>);
+    let bound = at(GRACE_MS);
+    opened.raise(bound);
+    faulty.arm(Fault::at(0, std::io::ErrorKind::StorageFull));
+    opened.hear(bound, Standing::Witness);
+    (opened.run_jobs)();
+    assert_eq!(opened.shared.forgotten(), Timestamp::ZERO);
+    // What is heard meanwhile writes nothing.
+    opened.hear(bound, Standing::Witness);
+    (opened.run_jobs)();
+    assert_eq!(opened.shared.forgotten(), Timestamp::ZERO);
+    (opened.run_for)(RETRY_DELAY);
+    assert_eq!(opened.shared.forgotten(), bound);
 }
 
 #[test]
@@ -180,8 +240,8 @@ fn only_mends_of_a_present_pass_come_in_below_the_fence() {
     opened.raise(at(GRACE_MS));
     let old = value(at(GRACE_MS + 1));
     let admit = |standing, is_damaged| {
-        let admitted = forgetting.admit_mend(PASS, &old, standing, is_damaged);
-        admitted.is_ok()
+        let rules = forgetting.mend_rules(PASS, standing);
+        rules.admit(&old, is_damaged).is_ok()
     };
     assert!(!admit(Standing::Witness, false));
     forgetting.set_passes([PASS].into_iter());
@@ -193,8 +253,8 @@ fn only_mends_of_a_present_pass_come_in_below_the_fence() {
     assert!(admit(Standing::Witness, true));
     assert!(admit(Standing::Unfilled, false));
     let dead = Entry::tombstone(b"key", at(GRACE_MS + 1), 3);
-    let dead = forgetting.admit_mend(PASS, &dead, Standing::Unfilled, false);
-    assert!(dead.is_err());
+    let rules = forgetting.mend_rules(PASS, Standing::Unfilled);
+    assert!(rules.admit(&dead, false).is_err());
     forgetting.set_passes(std::iter::empty());
     assert!(!admit(Standing::Unfilled, false));
 }

@@ -2,7 +2,7 @@
 
 use super::Membership;
 use crate::config::Secret;
-use crate::forgetting::Forgetting;
+use crate::forgetting::{Forgetting, Heard};
 use crate::stamping::Stamping;
 use cluster::{NodeNumber, Standing};
 use peer::{HandshakePolicy, Hello, NodeReport, Protocol, StartWatch};
@@ -85,6 +85,8 @@ impl HandshakePolicy for NodeHandshakes {
             acknowledged: Some(membership.acknowledged()),
             greatest_seen: self.stamping.greatest(),
             unix_ms,
+            forgotten: self.forgetting.greatest(),
+            fence: self.forgetting.shared().bounds().fence,
         }
     }
 
@@ -93,20 +95,22 @@ impl HandshakePolicy for NodeHandshakes {
     }
 
     fn report(&self) -> NodeReport {
-        let bounds = self.forgetting.bounds();
         NodeReport {
+            acknowledged: self.membership.durable_acknowledged(),
             forgotten: self.forgetting.greatest(),
-            fence: bounds.fence,
-            ..self.membership.report()
+            fence: self.forgetting.shared().bounds().fence,
         }
     }
 
     fn heard_report(&self, name: &str, start: &StartWatch, report: NodeReport) {
         if let Some(peer) = self.number_of(name) {
             self.membership.heard_report(peer, start, report);
-            let standing = self.membership.standing();
-            self.forgetting
-                .hear(report.forgotten, report.fence, standing);
+            let heard = Heard {
+                forgotten: report.forgotten,
+                fence: report.fence,
+            };
+            // What the peer sends meanwhile, the store takes by what the handshake has told.
+            let _fenced = self.forgetting.hear(heard, self.membership.standing());
         }
     }
 
@@ -138,7 +142,18 @@ impl HandshakePolicy for NodeHandshakes {
         if self.stamping.has_observed(peer) {
             self.membership.observed(peer);
         }
-        Box::pin(async { recorded.await.unwrap_or(false).then_some(watch).flatten() })
+        let heard = Heard {
+            forgotten: theirs.forgotten,
+            fence: theirs.fence,
+        };
+        // By now the store knows whether it lacks something, as far as this peer can tell.
+        let fenced = self.forgetting.hear(heard, self.membership.standing());
+        Box::pin(async {
+            if let Some(fenced) = fenced {
+                fenced.await.ok()?;
+            }
+            recorded.await.unwrap_or(false).then_some(watch).flatten()
+        })
     }
 
     fn has_dialled(&self, name: &str) {

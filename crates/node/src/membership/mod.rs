@@ -73,7 +73,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-use base::{BootId, Random, Timestamp};
+use base::{BootId, Random};
 use cluster::forgetting::StoreStart;
 use cluster::{Confirmation, Members, NodeNumber, Remembered, Standing, judge};
 use cluster_file::{ClusterFile, Run};
@@ -364,18 +364,12 @@ impl Membership {
         lock(&self.inner.state).observed(peer);
     }
 
-    /// What this node reports with its heartbeats. What is not durable is not told: a
-    /// peer that remembered it would speak against the store after a crash.
-    fn report(&self) -> NodeReport {
+    /// The writes that the store has durably acknowledged. What is not durable is not told:
+    /// a peer that remembered it would speak against the store after a crash.
+    fn durable_acknowledged(&self) -> u64 {
         let inner = &self.inner;
         let taken_over = lock(&inner.state).durable_taken_over;
-        let acknowledged = inner.environment.acknowledged.durable();
-        NodeReport {
-            acknowledged: taken_over.saturating_add(acknowledged),
-            // What follows is not of the membership.
-            forgotten: Timestamp::ZERO,
-            fence: Timestamp::ZERO,
-        }
+        taken_over.saturating_add(inner.environment.acknowledged.durable())
     }
 
     /// Takes what a peer reports on a connection with this start.

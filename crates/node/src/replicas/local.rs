@@ -1,15 +1,16 @@
 //! This node's own store, as one runtime asks it.
 
-use super::{Asked, ForgetView, ReplicaRequest};
+use super::{Asked, ReplicaRequest};
 use crate::completion_queue::Completion;
+use crate::forgetting::SharedBounds;
 use crate::membership::Membership;
 use crate::pending::PendingRequests;
 use crate::read_pool::{PoolFull, Read, ReadJob, ReadPool};
 use crate::stamping::{Stamp, Stamping};
 use crate::submissions::Submissions;
 use base::{Budget, Clock, Entry, Share, Timestamp};
+use cluster::Miss;
 use cluster::forgetting::{Answerer, Bounds, NamedBounds, Obsolete, Receiving, StoreStart};
-use cluster::{Miss, Standing};
 use lsm::{Admission, Applied, Engine, Lookup};
 use peer::PeerAnswer;
 use std::rc::Rc;
@@ -33,7 +34,7 @@ pub(crate) struct LocalReplica {
     /// The requests that wait for the store.
     pub(crate) pending: Rc<PendingRequests>,
     /// What the store has forgotten.
-    pub(crate) forgetting: Arc<dyn ForgetView>,
+    pub(crate) bounds: Arc<SharedBounds>,
     /// The present start of the store.
     pub(crate) own_start: StoreStart,
     /// The time.
@@ -92,12 +93,6 @@ impl LocalReplica {
         Err(Miss::Refused)
     }
 
-    /// Asks whether the store admits a version of a key. It may depend on the standing of
-    /// the store, and on whether a damaged block may have held the key.
-    pub(crate) fn admits<T>(&self, key: &[u8], admit: impl FnOnce(Standing, bool) -> T) -> T {
-        admit(self.membership.standing(), self.is_damaged(key))
-    }
-
     /// Repairs with an entry; the outcome comes to `address`. Below the fence it is taken
     /// only if the store that has answered with it is still there, because a pass then
     /// meets the version in that store, too.
@@ -120,13 +115,16 @@ impl LocalReplica {
         entry: &Entry,
         by: Option<Answerer>,
     ) -> Result<Admission, Miss> {
-        let bounds = self.forgetting.bounds();
-        let Some(by) = by.filter(|_| entry.timestamp() < bounds.fence.max(bounds.forgotten)) else {
-            // The store itself compares it with its fence.
+        // The store itself compares what names no store with its fence.
+        let Some(by) = by else {
             return Ok(Admission::Ordinary);
         };
+        let bounds = self.bounds.bounds();
+        if entry.timestamp() >= bounds.fence.max(bounds.forgotten) {
+            return Ok(Admission::Ordinary);
+        }
         let receiving = Receiving {
-            greatest: self.forgetting.greatest(),
+            greatest: self.bounds.greatest(),
             standing: self.membership.standing(),
             takes_part: false,
             answering: self.membership.present_start(by.node),
@@ -141,18 +139,23 @@ impl LocalReplica {
     /// What the store names with an answer that was made no later; nothing while it has
     /// no fence.
     pub(crate) fn named(&self) -> Option<NamedBounds> {
-        let Bounds { fence, forgotten } = self.forgetting.bounds();
+        let Bounds { fence, forgotten } = self.bounds.bounds();
         (fence.max(forgotten) > Timestamp::ZERO).then_some(NamedBounds {
             forgotten,
             store: self.own_start,
         })
     }
 
-    /// An answer to a read with what the store names.
-    pub(super) fn with_bounds(&self, answer: PeerAnswer) -> PeerAnswer {
-        match (answer, self.named()) {
-            (PeerAnswer::Found(entry), Some(named)) => PeerAnswer::FoundBehind { entry, named },
-            (answer, _) => answer,
+    /// The answer to a read, with what the store names. A version from where the store only
+    /// receives does not count, because its tombstone may be forgotten.
+    fn found(&self, entry: Option<Entry>) -> PeerAnswer {
+        let receives_below = self.bounds.receives_below();
+        match (&entry, self.named()) {
+            (Some(held), _) if held.timestamp() < receives_below => {
+                PeerAnswer::Missed(Miss::Unfilled)
+            }
+            (_, Some(named)) => PeerAnswer::FoundBehind { entry, named },
+            (_, None) => PeerAnswer::Found(entry),
         }
     }
 
@@ -163,7 +166,7 @@ impl LocalReplica {
             return Some(PeerAnswer::Missed(why));
         }
         match self.engine.get_cached(key) {
-            Ok(Lookup::Found(entry)) => Some(self.with_bounds(PeerAnswer::Found(entry))),
+            Ok(Lookup::Found(entry)) => Some(self.found(entry)),
             Ok(Lookup::MayBlock) => None,
             Err(error) => Some(PeerAnswer::Missed(miss_of(&error))),
         }
@@ -237,7 +240,7 @@ impl LocalReplica {
             }
             Some(Completion::Read(Ok((entry, share)))) => self
                 .check_standing(key)
-                .map(|()| (self.with_bounds(PeerAnswer::Found(entry)), share)),
+                .map(|()| (self.found(entry), share)),
             Some(Completion::Written(Err(error)) | Completion::Read(Err(error))) => {
                 Err(miss_of(&error))
             }
@@ -250,16 +253,18 @@ impl LocalReplica {
     }
 
     /// Whether what the store says of a key counts: only that of a witness does, and
-    /// not if a damaged block may have held the key.
+    /// not if a damaged block may have held the key, or if the store is older than the fence
+    /// of a pass that has ended.
     fn check_standing(&self, key: &[u8]) -> Result<(), Miss> {
-        match self.membership.is_witness() && !self.is_damaged(key) {
+        let is_witness = self.membership.is_witness() && !self.bounds.is_from_before_fence();
+        match is_witness && !self.is_damaged(key) {
             true => Ok(()),
             false => Err(Miss::Unfilled),
         }
     }
 
     /// Whether a damaged block may have held the key, and a peer may have what it held.
-    pub(super) fn is_damaged(&self, key: &[u8]) -> bool {
+    pub(crate) fn is_damaged(&self, key: &[u8]) -> bool {
         self.engine.is_damaged(key) && !self.membership.is_alone()
     }
 

@@ -8,7 +8,6 @@
 //! it comes, and neither its acks nor its reads count while it is no witness, or of keys
 //! that a damaged block may have held.
 
-mod bounds;
 mod hint_receiver;
 mod local;
 mod peer_requests;
@@ -18,9 +17,6 @@ mod tests;
 #[cfg(test)]
 mod tests_behind_fence;
 
-pub(crate) use bounds::ForgetView;
-#[cfg(test)]
-pub(crate) use bounds::NothingForgotten;
 pub(crate) use hint_receiver::ReplicaHints;
 pub(crate) use local::LocalReplica;
 

@@ -54,6 +54,9 @@ impl LocalReplica {
             };
             return reply.send(PeerAnswer::Stored { verdict });
         }
+        if let Err(Obsolete { below }) = admitted {
+            return reply.send(PeerAnswer::Missed(Miss::Obsolete { below }));
+        }
         let (replica, version) = (Rc::clone(self), entry.clone());
         let address = self.pending.handle(reply.deadline(), move |completion| {
             reply.send(match completion {
@@ -63,12 +66,6 @@ impl LocalReplica {
                 completion => replica.answer_of(version.key(), completion).0,
             });
         });
-        if let Err(Obsolete { below }) = admitted {
-            let obsolete = Err(lsm::Error::Obsolete { fence: below });
-            return self
-                .pending
-                .complete(address, Completion::Written(obsolete));
-        }
         if let Err(why) = self.write(entry, None, Admission::Mend, address) {
             let missed = Completion::Peer(PeerAnswer::Missed(why));
             self.pending.complete(address, missed);

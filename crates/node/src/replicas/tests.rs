@@ -119,7 +119,7 @@ pub(super) fn replica(node: &Node) -> Rc<LocalReplica> {
         answers: Arc::clone(&node.answers),
         submissions: Rc::new(Submissions::new(node.engine.clone(), writes)),
         pending,
-        forgetting: Arc::new(NothingForgotten),
+        bounds: Arc::default(),
         own_start: node.membership.own_start(),
         clock: Arc::clone(&node.clock),
     })

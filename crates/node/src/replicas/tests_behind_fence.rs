@@ -2,24 +2,12 @@
 
 use super::tests::{START_MS, open, replica, version};
 use super::*;
+use crate::forgetting::SharedBounds;
 use base::{ManualClock, Timestamp, Verdict};
 use cluster::forgetting::{Bounds, StoreStart};
 use lsm::testing::BlockingWrite;
 use lsm::{Admission, FaultyDisk, MemoryDisk};
 use std::sync::Arc;
-
-/// What a store has forgotten, as a test says.
-struct Told(Bounds);
-
-impl ForgetView for Told {
-    fn bounds(&self) -> Bounds {
-        self.0
-    }
-
-    fn greatest(&self) -> Timestamp {
-        self.0.forgotten
-    }
-}
 
 fn at(ms: u64) -> Timestamp {
     version(ms).timestamp()
@@ -36,7 +24,14 @@ fn fenced(forgotten_ms: Option<u64>) -> (crate::node::Node, Rc<LocalReplica>) {
         forgotten: forgotten_ms.map_or(Timestamp::ZERO, at),
     };
     let mut replica = replica(&node);
-    Rc::get_mut(&mut replica).unwrap().forgetting = Arc::new(Told(bounds));
+    Rc::get_mut(&mut replica).unwrap().bounds = Arc::new(SharedBounds::of(bounds));
+    (node, replica)
+}
+
+/// As [`fenced`], with these bounds.
+fn with_bounds(bounds: SharedBounds) -> (crate::node::Node, Rc<LocalReplica>) {
+    let (node, mut replica) = fenced(None);
+    Rc::get_mut(&mut replica).unwrap().bounds = Arc::new(bounds);
     (node, replica)
 }
 
@@ -139,4 +134,39 @@ async fn an_answer_names_the_forget_bound_and_the_store() {
     };
     assert_eq!(entry.unwrap().timestamp(), at(200));
     assert_eq!((named.forgotten, named.store), (at(80), replica.own_start));
+}
+
+#[tokio::test]
+async fn below_the_forget_bound_what_a_store_holds_that_only_receives_does_not_count() {
+    let bounds = Bounds {
+        fence: at(100),
+        forgotten: Timestamp::ZERO,
+    };
+    let (node, replica) = with_bounds(SharedBounds::of_receiver(bounds, at(80)));
+    let key = Bytes::from_static(b"k");
+    let unfilled = PeerAnswer::Missed(Miss::Unfilled);
+    for (ms, counts) in [(79, false), (80, true)] {
+        let mut ingest = node.engine.begin_ingest(Admission::Mend).unwrap();
+        ingest.push(version(ms)).unwrap();
+        ingest.commit().unwrap();
+        let answer = asked(&replica, ReplicaRequest::Read(&key)).await;
+        assert_eq!(answer != unfilled, counts, "{ms}: {answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_was_fenced_below_the_forget_bound_does_not_count() {
+    for (fence_ms, counts) in [(79, false), (80, true)] {
+        let bounds = Bounds {
+            fence: at(fence_ms),
+            forgotten: Timestamp::ZERO,
+        };
+        let shared = SharedBounds::of(bounds);
+        shared.hear(at(80));
+        let (_node, replica) = with_bounds(shared);
+        let key = Bytes::from_static(b"k");
+        let answer = asked(&replica, ReplicaRequest::Read(&key)).await;
+        let unfilled = PeerAnswer::Missed(Miss::Unfilled);
+        assert_eq!(answer != unfilled, counts, "{fence_ms}: {answer:?}");
+    }
 }

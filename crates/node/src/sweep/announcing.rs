@@ -10,7 +10,8 @@
 
 use super::Sweeper;
 use super::exchange::RangeId;
-use super::participant::{Participant, UnknownRange, newest_of};
+use super::participant::{Participant, UnknownRange};
+use super::pass_state::newest_of;
 use base::Entry;
 use bytes::Bytes;
 use cluster::NodeNumber;

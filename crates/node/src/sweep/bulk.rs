@@ -140,10 +140,10 @@ impl Sweeper {
                 entries.retain(|entry| stamping.observe(entry.timestamp()));
             }
             // What others should have forgotten does not come back. The two differ in it.
+            let rules = forgetting.mend_rules(range.0, standing);
             entries.retain(|entry| {
                 let is_damaged = own.engine.is_damaged(entry.key());
-                let admitted = forgetting.admit_mend(range.0, entry, standing, is_damaged);
-                admitted.is_ok()
+                rules.admit(entry, is_damaged).is_ok()
             });
             own.take_run(range, after.as_ref(), entries)
         });

@@ -149,6 +149,7 @@ impl Sweeper {
     ) -> Sent {
         let mut sent = Sent {
             all: true,
+            stops: false,
             mends: 0,
             newer_there: Vec::new(),
         };
@@ -160,7 +161,7 @@ impl Sweeper {
             }
             let began = self.sweeps.environment.clock.monotonic();
             self.send_batch(pass, to, batch, &mut sent).await;
-            if !sent.all {
+            if sent.stops {
                 // The peer is full, or has too much to do: the next pass goes on.
                 break;
             }
@@ -201,14 +202,18 @@ impl Sweeper {
                         }
                     }
                     Err(Miss::Overloaded) => batch.push(entry),
-                    Err(_) => sent.all = false,
+                    // The peer will never take this version: the others have to come nevertheless.
+                    Err(Miss::Obsolete { .. }) => sent.all = false,
+                    Err(Miss::Refused) if !self.peers.is_down(to) => sent.all = false,
+                    Err(_) => (sent.all, sent.stops) = (false, true),
                 }
             }
-            if batch.is_empty() || !sent.all {
+            if batch.is_empty() || sent.stops {
                 break;
             }
             tokio::time::sleep(RETRY_PAUSE * tries).await;
         }
+        sent.stops |= !batch.is_empty();
         sent.all &= batch.is_empty();
     }
 }
@@ -217,7 +222,9 @@ impl Sweeper {
 pub(super) struct Sent {
     /// Whether all were stored.
     pub(super) all: bool,
-    /// How many were.
+    /// Whether the peer takes no more of them now.
+    stops: bool,
+    /// How many were stored.
     pub(super) mends: u32,
     /// The hashes of the keys for which the other node may hold a newer version.
     newer_there: Vec<u64>,

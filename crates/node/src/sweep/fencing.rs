@@ -7,7 +7,7 @@
 
 use super::Sweeper;
 use super::driver::{Begun, Drive};
-use crate::forgetting::HeldBack;
+use crate::forgetting::{Heard, HeldBack};
 use base::Timestamp;
 use cluster::NodeNumber;
 use cluster::forgetting::FencedPass;
@@ -55,9 +55,13 @@ impl Sweeper {
     /// Takes note of an F that a pass has shown.
     pub(super) fn answer_forget(&self, forgotten: Timestamp) -> SweepAnswer {
         let environment = &self.sweeps.environment;
+        let heard = Heard {
+            forgotten,
+            fence: Timestamp::ZERO,
+        };
         let standing = environment.membership.standing();
-        let forgetting = &environment.forgetting;
-        forgetting.hear(forgotten, Timestamp::ZERO, standing);
+        // The pass has fenced the store, whatever it lacks.
+        let _fenced = environment.forgetting.hear(heard, standing);
         SweepAnswer::Done
     }
 }

@@ -76,7 +76,7 @@ use cluster::sweep::{Incarnation, PassId, PassKind};
 use cluster::{Members, NodeNumber, Placement};
 use lsm::{Engine, Executor, Lane};
 use mended::MendedKeys;
-use participant::{Advance, Participant, UnknownRange};
+use participant::{Advance, Participant, ParticipantEnvironment, UnknownRange};
 use peer::{PeerAnswer, PeerRequest, Reply, SweepAnswer, SweepRequest};
 use profile::lock;
 use record::EndedPass;
@@ -151,15 +151,16 @@ impl Sweeps {
         let record = record::Record::new(Arc::clone(clock), placement.nodes(), remembered);
         let refill = refill::Refill::new(Arc::clone(clock));
         let mended = Arc::new(MendedKeys::default());
-        let participant = Participant::new(
-            environment.engine.clone(),
-            Arc::clone(clock),
-            Arc::clone(placement),
-            environment.members.own(),
-            Arc::clone(&mended),
-            environment.sizes,
-            environment.ingest_bytes_max,
-        );
+        let participant = Participant::new(ParticipantEnvironment {
+            engine: environment.engine.clone(),
+            clock: Arc::clone(clock),
+            placement: Arc::clone(placement),
+            own: environment.members.own(),
+            mended: Arc::clone(&mended),
+            bounds: Arc::clone(environment.forgetting.shared()),
+            sizes: environment.sizes,
+            ingest_bytes_max: environment.ingest_bytes_max,
+        });
         Arc::new(Self {
             pacer: Pacer::new(
                 Arc::clone(&environment.background),
@@ -217,12 +218,11 @@ impl peer::RequestHandler for Sweeper {
             PeerRequest::Mend { pass, entry } => {
                 self.sweeps.record.mend_received();
                 self.sweeps.mended.note(pass, entry.key());
-                let forgetting = &self.sweeps.environment.forgetting;
-                let admit = |standing, is_damaged| {
-                    forgetting.admit_mend(pass, &entry, standing, is_damaged)
-                };
+                let environment = &self.sweeps.environment;
+                let standing = environment.membership.standing();
+                let rules = environment.forgetting.mend_rules(pass, standing);
                 let own = self.replicas.own();
-                let admitted = own.admits(entry.key(), admit);
+                let admitted = rules.admit(&entry, own.is_damaged(entry.key()));
                 own.mend_for_peer(entry, admitted, reply);
             }
             PeerRequest::Read(key) => self.replicas.own().read_for_peer(key, reply),
@@ -263,11 +263,8 @@ impl Sweeper {
                 membership.pass_began(pass, is_resumed);
                 let greatest_seen = self.sweeps.environment.stamping.greatest();
                 let incarnation = self.incarnation();
-                let forgotten = self.sweeps.environment.forgetting.greatest();
                 let begin = self.background(move |own| {
-                    let begun = own.begin((pass, kind), is_resumed, incarnation, greatest_seen);
-                    own.ignore_dead_below(pass, forgotten);
-                    begun
+                    own.begin((pass, kind), is_resumed, incarnation, greatest_seen)
                 });
                 let answer = begin.await;
                 if matches!(answer, SweepAnswer::Begun { .. }) {
@@ -391,7 +388,14 @@ impl Sweeper {
             for peer in peers.filter(|peer| environment.stamping.has_observed(*peer)) {
                 membership.observed(peer);
             }
+            let forgetting = &environment.forgetting;
+            let is_receiver = forgetting.is_receiver(membership.standing());
             membership.full_pass_ended(pass, &clean_with, single_copies);
+            let mut peers = environment.members.peers();
+            if is_receiver && peers.all(|peer| clean_with.contains(&peer)) {
+                // If that fails the store keeps what it has, and waits for the next pass.
+                let _filled = forgetting.fill().await;
+            }
         }
         SweepAnswer::Done
     }

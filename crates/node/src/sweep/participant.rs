@@ -10,8 +10,9 @@ use super::PASS_IDLE_MAX;
 use super::exchange::RangeId;
 use super::filling::Filling;
 use super::mended::MendedKeys;
-use super::pass_state::{PassState, Position, Range};
+use super::pass_state::{PassState, Position, Range, newest_of};
 use crate::config::SweepSizes;
+use crate::forgetting::SharedBounds;
 use base::{Clock, Entry, Timestamp};
 use bytes::Bytes;
 use cluster::sweep::symbols::{Decoder, Exchange, Symbol, symbols_of};
@@ -32,6 +33,18 @@ const BATCH_BYTES: usize = 64 << 10;
 /// takes two drivers that do not see each other.
 const PASSES_MAX: usize = 3;
 
+/// What taking part works with.
+pub(super) struct ParticipantEnvironment {
+    pub(super) engine: Engine,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) placement: Arc<Placement>,
+    pub(super) own: NodeNumber,
+    pub(super) mended: Arc<MendedKeys>,
+    pub(super) bounds: Arc<SharedBounds>,
+    pub(super) sizes: SweepSizes,
+    pub(super) ingest_bytes_max: usize,
+}
+
 /// A node's part in passes.
 pub(super) struct Participant {
     pub(super) engine: Engine,
@@ -39,6 +52,7 @@ pub(super) struct Participant {
     pub(super) placement: Arc<Placement>,
     pub(super) own: NodeNumber,
     mended: Arc<MendedKeys>,
+    bounds: Arc<SharedBounds>,
     sizes: SweepSizes,
     /// From how many bytes of keys and values on an ingest is committed.
     ingest_bytes_max: usize,
@@ -86,22 +100,25 @@ pub(super) struct Plan {
 pub(super) struct UnknownRange;
 
 impl Participant {
-    pub(super) fn new(
-        engine: Engine,
-        clock: Arc<dyn Clock>,
-        placement: Arc<Placement>,
-        own: NodeNumber,
-        mended: Arc<MendedKeys>,
-        sizes: SweepSizes,
-        ingest_bytes_max: usize,
-    ) -> Self {
-        let last_clean = vec![None; placement.nodes()];
+    pub(super) fn new(environment: ParticipantEnvironment) -> Self {
+        let last_clean = vec![None; environment.placement.nodes()];
+        let ParticipantEnvironment {
+            engine,
+            clock,
+            placement,
+            own,
+            mended,
+            bounds,
+            sizes,
+            ingest_bytes_max,
+        } = environment;
         Self {
             engine,
             clock,
             placement,
             own,
             mended,
+            bounds,
             sizes,
             ingest_bytes_max,
             passes: BTreeMap::new(),
@@ -142,6 +159,7 @@ impl Participant {
         let held = self.engine.statistics();
         let versions = held.table_entries + held.memtable_entries;
         let mut state = PassState::new(kind, incarnation, filling, versions, now);
+        state.forgotten = self.bounds.greatest();
         match before {
             Some(before) => state.go_on_after(&before),
             None if is_resumed => {}
@@ -168,11 +186,16 @@ impl Participant {
         self.passes.keys().copied()
     }
 
-    /// A pass leaves out what is dead below this forget bound: other nodes may have
-    /// dropped it.
-    pub(super) fn ignore_dead_below(&mut self, pass: PassId, forgotten: Timestamp) {
-        if let Some(state) = self.state(pass) {
-            state.forgotten = forgotten;
+    /// Gives a pass up if the forget bound has risen since all agreed on it. What the pass
+    /// has pulled may have been deleted meanwhile, by another pass whose tombstones are gone.
+    pub(super) fn give_up_if_outrun(&mut self, pass: PassId) {
+        let greatest = self.bounds.greatest();
+        if self
+            .passes
+            .get(&pass)
+            .is_some_and(|state| state.forgotten < greatest)
+        {
+            self.give_up(pass);
         }
     }
 
@@ -230,6 +253,7 @@ impl Participant {
     /// The digests of the range that ends at `end`.
     pub(super) fn digest(&mut self, pass: PassId, range: u32, end: Option<&[u8]>) -> SweepAnswer {
         let (own, placement) = (self.own, Arc::clone(&self.placement));
+        self.give_up_if_outrun(pass);
         let Some(state) = self.state(pass) else {
             return SweepAnswer::Unknown;
         };
@@ -396,6 +420,7 @@ impl Participant {
     /// # Errors
     /// See [`Engine::sync`] and [`Filling::commit`]. The pass is given up then.
     pub(super) fn sync(&mut self, pass: PassId) -> Result<bool, Error> {
+        self.give_up_if_outrun(pass);
         let Some(state) = self.state(pass) else {
             return Ok(false);
         };
@@ -466,24 +491,4 @@ impl Participant {
         let comparison = state.comparison(&placement, own);
         Ok(items.shared_with(&comparison, with).collect())
     }
-}
-
-/// The newest versions of some keys of a range, in the store or pulled.
-///
-/// # Errors
-/// See [`Engine::get`].
-pub(super) fn newest_of<'a>(
-    engine: &Engine,
-    range: &Range,
-    keys: impl Iterator<Item = &'a [u8]>,
-) -> Result<Vec<Entry>, Error> {
-    let newest = |key: &[u8]| {
-        let stored = engine.get_past_damage(key)?;
-        let pulled = range.pulled(key);
-        Ok(match (stored, pulled) {
-            (Some(stored), Some(pulled)) if stored.rank() < pulled.rank() => Some(pulled.clone()),
-            (stored, pulled) => stored.or_else(|| pulled.cloned()),
-        })
-    };
-    keys.filter_map(|key| newest(key).transpose()).collect()
 }

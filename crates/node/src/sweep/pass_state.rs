@@ -9,7 +9,7 @@ use cluster::sweep::{
     Comparison, Incarnation, KeyBounds, PassKind, RangeItems, RangeSummary, is_dead_at,
 };
 use cluster::{NodeNumber, Placement};
-use lsm::{DamageMark, Error};
+use lsm::{DamageMark, Engine, Error};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -319,4 +319,24 @@ impl Range {
     pub(super) fn contains(&self, key: &[u8]) -> bool {
         *self.start <= *key && self.end.as_deref().is_none_or(|end| key < end)
     }
+}
+
+/// The newest versions of some keys of a range, in the store or pulled.
+///
+/// # Errors
+/// See [`Engine::get`].
+pub(super) fn newest_of<'a>(
+    engine: &Engine,
+    range: &Range,
+    keys: impl Iterator<Item = &'a [u8]>,
+) -> Result<Vec<Entry>, Error> {
+    let newest = |key: &[u8]| {
+        let stored = engine.get_past_damage(key)?;
+        let pulled = range.pulled(key);
+        Ok(match (stored, pulled) {
+            (Some(stored), Some(pulled)) if stored.rank() < pulled.rank() => Some(pulled.clone()),
+            (stored, pulled) => stored.or_else(|| pulled.cloned()),
+        })
+    };
+    keys.filter_map(|key| newest(key).transpose()).collect()
 }

@@ -176,6 +176,7 @@ impl Participant {
     /// # Errors
     /// As those of an ingest.
     pub(super) fn push_pulled(&mut self, pass: PassId) -> Result<(), Error> {
+        self.give_up_if_outrun(pass);
         let pushed = match self.state(pass) {
             Some(state) => state.filling.push(),
             None => Ok(()),

@@ -4,6 +4,7 @@
 use super::driver::PassReport;
 use super::participant::Participant;
 use super::{PASS_IDLE_MAX, Sweeper};
+use crate::forgetting::Heard;
 use cluster::sweep::PassKind;
 use cluster::{NodeNumber, Standing};
 use profile::lock;
@@ -142,6 +143,7 @@ impl Sweeper {
         loop {
             // Either way there may be something to do.
             let _woken = tokio::time::timeout(LOOK_PERIOD, orders.ordered.notified()).await;
+            self.hear_standing();
             if clock.monotonic().saturating_sub(last_forgetting) >= FORGETTING_PERIOD {
                 last_forgetting = clock.monotonic();
                 // It may delete files.
@@ -209,10 +211,23 @@ impl Sweeper {
         (is_due && self.is_damaged()).then_some(PassKind::Full)
     }
 
-    /// Whether all nodes are up and this node's store has damage that was not compared
-    /// with all the others.
+    /// Has forgetting hear how the store stands by now: what it may forget depends on that.
+    fn hear_standing(&self) {
+        let environment = &self.sweeps.environment;
+        let standing = environment.membership.standing();
+        // Whatever the store takes over was named by a peer, whose handshake has waited.
+        let _fenced = environment.forgetting.hear(Heard::default(), standing);
+    }
+
+    /// Whether all nodes are up and this node's store has to be compared with all others,
+    /// although its reads and acks count: it has damage that was not, or an operator has
+    /// accepted it, and it may hold what the others have forgotten.
     fn is_damaged(&self) -> bool {
-        self.sweeps.environment.engine.has_damage_to_compare() && self.are_all_up()
+        let environment = &self.sweeps.environment;
+        let standing = environment.membership.standing();
+        let must_compare = environment.engine.has_damage_to_compare()
+            || environment.forgetting.is_receiver(standing);
+        must_compare && self.are_all_up()
     }
 
     fn are_all_up(&self) -> bool {

@@ -1,8 +1,9 @@
 //! A node's part in passes, on a store in memory.
 
 use super::mended::MendedKeys;
-use super::participant::{Advance, Participant};
+use super::participant::{Advance, Participant, ParticipantEnvironment};
 use crate::config::SweepSizes;
+use crate::forgetting::SharedBounds;
 use base::{Clock, Entry, Expiry, ManualClock, Timestamp};
 use cluster::sweep::{Incarnation, Item, KeyBounds, PassId, PassKind};
 use cluster::{NodeNumber, Placement};
@@ -45,16 +46,16 @@ pub(super) fn participant_of(engine: &Engine, own: NodeNumber) -> Participant {
 fn participant_with(engine: &Engine, own: NodeNumber, mended: &Arc<MendedKeys>) -> Participant {
     let clock = Arc::new(ManualClock::new(0)) as Arc<dyn Clock>;
     let placement = Arc::new(Placement::new(["a", "b", "c"]));
-    let (sizes, mended) = (SweepSizes::default(), Arc::clone(mended));
-    Participant::new(
-        engine.clone(),
+    Participant::new(ParticipantEnvironment {
+        engine: engine.clone(),
         clock,
         placement,
         own,
-        mended,
-        sizes,
-        8 << 20,
-    )
+        mended: Arc::clone(mended),
+        bounds: Arc::default(),
+        sizes: SweepSizes::default(),
+        ingest_bytes_max: 8 << 20,
+    })
 }
 
 fn write(engine: &Engine, key: &str, timestamp: u64) {
@@ -343,15 +344,16 @@ fn what_mends_have_brought_counts_for_the_next_node_if_the_store_has_it() {
 fn a_pass_that_nobody_asks_about_is_forgotten_although_no_other_begins() {
     let clock = Arc::new(ManualClock::new(0));
     let placement = Arc::new(Placement::new(["a", "b", "c"]));
-    let mut participant = Participant::new(
-        engine(),
-        Arc::clone(&clock) as Arc<dyn Clock>,
+    let mut participant = Participant::new(ParticipantEnvironment {
+        engine: engine(),
+        clock: Arc::clone(&clock) as Arc<dyn Clock>,
         placement,
-        NodeNumber::new(0),
-        Arc::default(),
-        SweepSizes::default(),
-        8 << 20,
-    );
+        own: NodeNumber::new(0),
+        mended: Arc::default(),
+        bounds: Arc::default(),
+        sizes: SweepSizes::default(),
+        ingest_bytes_max: 8 << 20,
+    });
     begin(&mut participant, PASS, PassKind::Full, 20);
     clock.advance(super::PASS_IDLE_MAX / 2);
     participant.forget_idle();
@@ -396,4 +398,28 @@ fn an_offer_of_a_key_that_may_be_damaged_is_wanted_unless_the_scan_has_shown_the
         .unwrap();
     assert_eq!(wanted(), [vec![0, 1], vec![0, 1], vec![0, 1]]);
     assert!(engine.is_damaged(b"k"));
+}
+
+#[test]
+fn a_pass_that_the_forget_bound_has_outrun_is_given_up() {
+    let bounds = Arc::<SharedBounds>::default();
+    let mut participant = Participant::new(ParticipantEnvironment {
+        engine: engine(),
+        clock: Arc::new(ManualClock::new(0)),
+        placement: Arc::new(Placement::new(["a", "b", "c"])),
+        own: NodeNumber::new(0),
+        mended: Arc::default(),
+        bounds: Arc::clone(&bounds),
+        sizes: SweepSizes::default(),
+        ingest_bytes_max: 8 << 20,
+    });
+    begin(&mut participant, PASS, PassKind::Full, 20);
+    assert!(participant.sync(PASS).unwrap());
+    // Another driver's pass has ended, and what it has deleted may be gone.
+    bounds.hear(Timestamp::from_u64(9));
+    assert_eq!(participant.digest(PASS, 0, None), SweepAnswer::Unknown);
+    assert!(!participant.sync(PASS).unwrap());
+    // The next pass knows of the bound.
+    begin(&mut participant, PassId(77), PassKind::Full, 20);
+    assert!(participant.sync(PassId(77)).unwrap());
 }

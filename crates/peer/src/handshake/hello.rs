@@ -13,6 +13,7 @@
 //!                | nonce, 32 bytes | name bytes u16 | name
 //!                | starts u16 | start u64*
 //!                | remembered acknowledged u64 | acknowledged u64 (*)
+//!                | forgotten u64 | fence u64 (**)
 //!                | whatever later releases add
 //!
 //! flags    = 1 accepted | 2 remembers
@@ -26,6 +27,7 @@
 //! The starts are those that the store keeps; the present one is the last.
 //! (*) The first release of version 1 ends before these two. Without them nothing was
 //! heard of the peer's count, and the own one is not known.
+//! (**) A release that does not forget ends before these two: both are zero.
 
 use super::refusal::Refusal;
 use crate::frame::put_frame;
@@ -83,6 +85,12 @@ pub struct Hello {
     pub greatest_seen: Timestamp,
     /// Its wall clock, in milliseconds since the Unix epoch.
     pub unix_ms: u64,
+    /// The greatest forget bound that it knows: what is dead below it may be dropped.
+    /// [`Timestamp::ZERO`] if it knows none.
+    pub forgotten: Timestamp,
+    /// Its durable fence: below it, its store takes no ordinary writes.
+    /// [`Timestamp::ZERO`] if it has none.
+    pub fence: Timestamp,
 }
 
 impl Hello {
@@ -109,6 +117,8 @@ impl Hello {
             acknowledged,
             greatest_seen,
             unix_ms,
+            forgotten,
+            fence,
         } = self;
         let accepted = if *is_accepted { FLAG_ACCEPTED } else { 0 };
         let remembers = if remembered.is_some() {
@@ -149,6 +159,8 @@ impl Hello {
             if let Some(acknowledged) = acknowledged {
                 out.extend_from_slice(&remembered.acknowledged.to_le_bytes());
                 out.extend_from_slice(&acknowledged.to_le_bytes());
+                out.extend_from_slice(&forgotten.as_u64().to_le_bytes());
+                out.extend_from_slice(&fence.as_u64().to_le_bytes());
             }
         });
     }
@@ -206,6 +218,10 @@ fn decode_rest(protocol: Protocol, fields: &mut ByteReader<'_>) -> Option<Hello>
         remembered.acknowledged = fields.u64()?;
         acknowledged = Some(fields.u64()?);
     }
+    let (mut forgotten, mut fence) = (0, 0);
+    if !fields.rest().is_empty() {
+        (forgotten, fence) = (fields.u64()?, fields.u64()?);
+    }
     Some(Hello {
         protocol,
         name: name.to_owned(),
@@ -218,5 +234,7 @@ fn decode_rest(protocol: Protocol, fields: &mut ByteReader<'_>) -> Option<Hello>
         acknowledged,
         greatest_seen,
         unix_ms,
+        forgotten: Timestamp::from_u64(forgotten),
+        fence: Timestamp::from_u64(fence),
     })
 }

@@ -110,6 +110,8 @@ impl TestNode {
                 acknowledged: Some(0),
                 greatest_seen: Timestamp::ZERO,
                 unix_ms: 0,
+                forgotten: Timestamp::ZERO,
+                fence: Timestamp::ZERO,
             },
             secret: b"secret".to_vec(),
             members: vec!["asker", "replica", "third"],

@@ -4,7 +4,8 @@
 use super::state::{FENCE, NONE, PASSES, Repair, State, Store, is_dead, others, timestamp};
 use crate::NodeNumber;
 use crate::forgetting::{
-    Arrival, Bounds, FencedPass, Receiving, StoreStart, counts, is_absent, is_leftover, may_fence,
+    Arrival, Bounds, FencedPass, Receiving, StoreStart, counts, is_absent, is_leftover,
+    latest_fence,
 };
 use crate::standing::Standing;
 use crate::sweep::{Incarnation, Pair, PassId};
@@ -92,8 +93,8 @@ impl Rules {
             true => (1_000, self.has(Bug::ClocksTrusted)),
             false => (FENCE + 5, true),
         };
-        let now_unix_ms = Timestamp::EPOCH_UNIX_MS + now;
-        may_fence(at(fence), now_unix_ms, GRACE, may_stamp)
+        let now_unix_ms = may_stamp.then_some(Timestamp::EPOCH_UNIX_MS + now);
+        latest_fence(now_unix_ms, GRACE).is_some_and(|latest| at(fence) <= latest)
     }
 
     pub(super) fn is_receiver(self, state: &State, store: usize) -> bool {

@@ -181,7 +181,7 @@ fn what_is_told_is_durable() {
         if number % 7 == 0 {
             executor.run_all_due();
         }
-        let told = node.membership.report().acknowledged;
+        let told = node.membership.durable_acknowledged();
         assert!(told >= told_at_most);
         told_at_most = told;
         if number % 5 == 0 {

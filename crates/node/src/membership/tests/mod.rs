@@ -176,6 +176,8 @@ fn hello(store_id: u64) -> Hello {
         acknowledged: Some(0),
         greatest_seen: Timestamp::ZERO,
         unix_ms: 0,
+        forgotten: Timestamp::ZERO,
+        fence: Timestamp::ZERO,
     }
 }
 
@@ -232,7 +234,11 @@ impl Started<'_> {
 
     /// Hears what another node reports on a connection.
     fn hear(&self, other: &Started<'_>, start: &StartWatch) {
-        let report = other.membership.report();
+        let report = NodeReport {
+            acknowledged: other.membership.durable_acknowledged(),
+            forgotten: Timestamp::ZERO,
+            fence: Timestamp::ZERO,
+        };
         let peer = number(other.name);
         self.membership.heard_report(peer, start, report);
         self.folder.executor.run_all_due();

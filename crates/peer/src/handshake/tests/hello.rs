@@ -19,8 +19,10 @@ fn decoded(hello: &[u8]) -> Result<Hello, Refusal> {
 fn a_hello_is_decoded_whole_or_not_at_all() {
     let hello = encoded(&example_hello());
     assert_eq!(decoded(&hello), Ok(example_hello()));
-    let before_counts = hello.len() - 2 * size_of::<u64>();
-    for bytes in (0..hello.len()).filter(|bytes| *bytes != before_counts) {
+    let before_bounds = hello.len() - 2 * size_of::<u64>();
+    let before_counts = before_bounds - 2 * size_of::<u64>();
+    let is_end = |bytes: &usize| [before_counts, before_bounds].contains(bytes);
+    for bytes in (0..hello.len()).filter(|bytes| !is_end(bytes)) {
         let cut = decoded(&hello[..bytes]);
         assert_eq!(cut, Err(Refusal::MalformedHello), "{bytes}");
     }
@@ -34,10 +36,13 @@ fn a_hello_is_decoded_whole_or_not_at_all() {
 }
 
 #[test]
-fn a_hello_of_a_release_that_does_not_count_writes_is_read() {
+fn hellos_of_releases_that_do_not_count_writes_or_do_not_forget_are_read() {
     let hello = encoded(&example_hello());
-    let before_counts = hello.len() - 2 * size_of::<u64>();
+    let before_bounds = hello.len() - 2 * size_of::<u64>();
+    let before_counts = before_bounds - 2 * size_of::<u64>();
     let mut expected = example_hello();
+    (expected.forgotten, expected.fence) = (Timestamp::ZERO, Timestamp::ZERO);
+    assert_eq!(decoded(&hello[..before_bounds]), Ok(expected.clone()));
     expected.acknowledged = None;
     let remembered = expected.remembered.as_mut().unwrap();
     remembered.acknowledged = 0;

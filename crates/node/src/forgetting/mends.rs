@@ -1,0 +1,46 @@
+//! Which mends a store takes.
+
+use base::{Entry, Kind, Timestamp};
+use cluster::Standing;
+use cluster::forgetting::{Arrival, Bounds, Obsolete, Receiving};
+use cluster::sweep::PassId;
+
+/// What decides about the mends of a pass, at one moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MendRules {
+    pub(super) pass: PassId,
+    pub(super) bounds: Bounds,
+    pub(super) greatest: Timestamp,
+    pub(super) standing: Standing,
+    pub(super) takes_part: bool,
+}
+
+impl MendRules {
+    /// Whether a version that the pass brings is stored, although it may be below the fence.
+    /// `is_damaged` says that a damaged block may have held its key: then the store lacks
+    /// it like one that is unfilled.
+    ///
+    /// # Errors
+    /// [`Obsolete`].
+    pub(crate) fn admit(&self, entry: &Entry, is_damaged: bool) -> Result<(), Obsolete> {
+        let standing = match (self.standing, is_damaged) {
+            (Standing::Witness | Standing::Unconfirmed, true) => Standing::Unfilled,
+            (standing, _) => standing,
+        };
+        let receiving = Receiving {
+            greatest: self.greatest,
+            standing,
+            takes_part: self.takes_part,
+            answering: None,
+        };
+        let arrival = Arrival::Mend {
+            pass: self.pass,
+            // A store that only receives withholds what it has below the greatest F, so what
+            // is sent is of a store that counts.
+            forgotten: self.greatest,
+        };
+        let is_dead = entry.kind() == Kind::Tombstone;
+        let timestamp = entry.timestamp();
+        self.bounds.admit(timestamp, is_dead, arrival, receiving)
+    }
+}

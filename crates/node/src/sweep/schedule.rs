@@ -17,8 +17,8 @@ use tokio::sync::{Notify, oneshot};
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
 
 /// How long after a full pass the next one begins while a store has to be filled. The
-/// time doubles with each pass that has not filled it: a store that was restored from a
-/// copy waits for an operator, however often it is compared.
+/// time doubles with each pass that has not filled it: a node or a disk may be missing,
+/// however often the others compare.
 const REFILL_PERIOD: Duration = Duration::from_secs(5);
 /// The longest such time.
 const REFILL_PERIOD_MAX: Duration = Duration::from_secs(600);
@@ -238,6 +238,10 @@ impl Sweeper {
     /// Whether all nodes are up and the store of one of them has to be filled: that
     /// takes a comparison with all the others.
     fn is_any_unfilled(&self) -> bool {
+        // A peer that is suspected keeps its standing.
+        if !self.are_all_up() {
+            return false;
+        }
         let members = &self.sweeps.environment.members;
         let standings: Option<Vec<Standing>> = members
             .numbers()

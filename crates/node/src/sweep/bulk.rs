@@ -158,10 +158,7 @@ impl Sweeper {
         after: Option<Bytes>,
         held: Vec<u32>,
     ) -> PeerAnswer {
-        if after.is_none() {
-            // The other node has found that the two differ.
-            self.sweeps.record.range_differs();
-        }
+        self.sweeps.record.request_received();
         let run = self.in_background(move |own| own.run(range, asker, after.as_ref(), held));
         match run.await {
             Some(Ok(Ok(run))) => PeerAnswer::Pulled(run),

@@ -298,6 +298,8 @@ impl Sweeper {
                 self.reconcile((pass, range), with).await
             }
             SweepRequest::Recount { pass, range, asker } => {
+                // The other node reconciles the two: this is the first that it asks for.
+                self.sweeps.record.range_differs();
                 let recount = move |own: &mut Participant| own.recount((pass, range), asker);
                 match self.in_background(recount).await {
                     Some(Ok(digest)) => SweepAnswer::Recounted(digest),
@@ -311,10 +313,6 @@ impl Sweeper {
                 first,
                 count,
             } => {
-                if first == 0 {
-                    // The other node has found that the two differ.
-                    self.sweeps.record.range_differs();
-                }
                 self.background(move |own| own.symbols((pass, range), asker, first, count))
                     .await
             }

@@ -1,7 +1,7 @@
 //! A store that lost its folder is filled in bulk.
 
-use crate::support::{Cluster, until};
-use crate::sweeps::{Disks, stored_at, sweeping, target, wait_until_equal, wait_until_filled};
+use crate::support::{Cluster, Disks, until};
+use crate::sweeps::{stored_at, sweeping, target, wait_until_equal, wait_until_filled};
 use lsm::MemoryDisk;
 use server::ServerConfig;
 use std::sync::Arc;
@@ -75,9 +75,38 @@ fn a_lost_store_is_filled_in_bulk_and_gets_only_the_rest_as_mends() {
 }
 
 #[test]
+fn a_pair_that_differs_counts_the_range_on_both_nodes_once() {
+    let mut cluster = Cluster::start_with(3, |config| {
+        refilling(config);
+        config.node.sweep_interval = None;
+    });
+    let mut client = cluster.client(0);
+    for number in 0..40 {
+        let put = client.put(&target(&key(number), "3/3"), b"short");
+        assert_eq!(put.status, 201);
+    }
+    // It is too long for a run, so the two still differ after what was pulled.
+    let long = vec![b'v'; 300_000];
+    assert_eq!(client.put(&target("long", "3/3"), &long).status, 201);
+    cluster.stop_node(2);
+    cluster.replace_disk(2, Arc::new(MemoryDisk::new()));
+    cluster.start_node(2);
+    cluster.wait_until_joined();
+    wait_until_filled(&cluster, 2);
+    assert!(bulk_keys(&cluster, 2) >= 40.0);
+    let differing = |node| {
+        let name = "kvorum_sweep_ranges_total{result=\"differing\"} ";
+        cluster.metric(node, name)
+    };
+    // The two that were not lost never differed.
+    assert!(differing(0) >= 1.0);
+    assert_eq!(differing(0) + differing(1), differing(2));
+}
+
+#[test]
 fn a_refill_goes_on_where_it_was_although_the_driver_and_then_the_node_are_killed() {
     const KEYS: usize = 400;
-    let disks = Disks::default();
+    let disks = Disks::new();
     let mut cluster = Cluster::start_on(3, refilling, |node| disks.add(node));
     let mut client = cluster.client(0);
     let mut random = fastrand::Rng::with_seed(1);

@@ -40,7 +40,7 @@ pub(crate) struct Cluster {
     machines: Vec<Machine>,
 }
 
-/// The disks of three nodes, which a test can copy.
+/// The disks of the nodes, which a test can copy and replace.
 pub(crate) struct Disks(Mutex<Vec<Arc<MemoryDisk>>>);
 
 impl Disks {
@@ -56,16 +56,32 @@ impl Disks {
         Arc::clone(&disks[node]) as Arc<dyn Disk>
     }
 
+    pub(crate) fn disk(&self, node: usize) -> Arc<MemoryDisk> {
+        Arc::clone(&self.0.lock().unwrap()[node])
+    }
+
     /// A copy of a node's disk with everything that was written.
     pub(crate) fn copy(&self, node: usize) -> Arc<MemoryDisk> {
-        let disks = self.0.lock().unwrap();
-        Arc::new(disks[node].crash_clone(&mut |_| true))
+        Arc::new(self.disk(node).crash_clone(&mut |_| true))
     }
 
     /// A node's disk as a power cut leaves it now: only what was synced is there.
     pub(crate) fn after_power_cut(&self, node: usize) -> Arc<MemoryDisk> {
-        let disks = self.0.lock().unwrap();
-        Arc::new(disks[node].clone_synced())
+        Arc::new(self.disk(node).clone_synced())
+    }
+
+    /// Stops a node that gets no chance to end well: what it has written so far is all
+    /// that its next start finds.
+    pub(crate) fn kill(&self, cluster: &mut Cluster, node: usize) {
+        let left = self.copy(node);
+        cluster.stop_node(node);
+        self.replace(cluster, node, left);
+    }
+
+    /// Replaces the disk of a node that is stopped.
+    pub(crate) fn replace(&self, cluster: &mut Cluster, node: usize, disk: Arc<MemoryDisk>) {
+        self.0.lock().unwrap()[node] = Arc::clone(&disk);
+        cluster.replace_disk(node, disk);
     }
 }
 

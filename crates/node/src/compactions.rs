@@ -1,38 +1,32 @@
-//! Compactions of the whole store that operators ask for. One runs at a time, as a job of
-//! the lane of compaction, so that no other compaction works beside it.
+//! Compactions of the whole store that operators ask for. The engine does the work; what it
+//! does not know is when one was ordered, and what the tables held then.
 
 use base::Clock;
-use lsm::{Engine, Error, Executor, Lane};
+use lsm::{Engine, Error};
 use profile::lock;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
-use tokio::sync::oneshot;
 
-/// The compaction that operators have asked for, if one is running.
+/// The compactions that operators ask for.
 pub(crate) struct Compactions {
     engine: Engine,
     clock: Arc<dyn Clock>,
-    executor: Arc<dyn Executor>,
-    running: Mutex<Option<Running>>,
+    /// The last one that was ordered, and when, in milliseconds since 1970.
+    last: Mutex<Option<(OrderedCompaction, u64)>>,
 }
 
-/// A compaction, and the requests that wait for its end.
-struct Running {
-    began_unix_ms: u64,
-    waiting: Vec<oneshot::Sender<CompactionEnd>>,
-}
-
-/// How a compaction ended.
-pub type CompactionEnd = Result<CompactionReport, Error>;
-
-/// What a compaction has done to the tables.
+/// A compaction that an operator has asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CompactionReport {
-    /// What they held before, once everything in memory was flushed.
+pub struct OrderedCompaction {
+    /// Whether it was already under way.
+    pub has_begun: bool,
+    /// What the tables held when it was ordered.
     pub before: TableContents,
-    /// What they hold now.
-    pub after: TableContents,
+    /// The engine's number of it.
+    number: u64,
 }
+
+/// How a compaction ended: what the tables hold now, or why it has failed.
+pub type CompactionEnd = Result<TableContents, Error>;
 
 /// What the tables of a store hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,13 +39,13 @@ pub struct TableContents {
     pub tombstones: u64,
 }
 
-/// A compaction that an operator has asked for.
-#[derive(Debug)]
-pub struct OrderedCompaction {
-    /// Whether it was already running.
-    pub has_begun: bool,
-    /// How it ends; an error if the node stops before.
-    pub end: oneshot::Receiver<CompactionEnd>,
+/// A compaction that is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunningCompaction {
+    /// When it was ordered, in milliseconds since 1970.
+    pub began_unix_ms: u64,
+    /// The bytes of the keys and values that it has merged.
+    pub merged_bytes: u64,
 }
 
 impl TableContents {
@@ -66,68 +60,54 @@ impl TableContents {
 }
 
 impl Compactions {
-    pub(crate) fn new(
-        engine: Engine,
-        clock: Arc<dyn Clock>,
-        executor: Arc<dyn Executor>,
-    ) -> Arc<Self> {
-        Arc::new(Self {
+    pub(crate) fn new(engine: Engine, clock: Arc<dyn Clock>) -> Self {
+        Self {
             engine,
             clock,
-            executor,
-            running: Mutex::default(),
+            last: Mutex::default(),
+        }
+    }
+
+    /// Has the whole store compacted, or joins the compaction under way.
+    ///
+    /// # Errors
+    /// See [`Engine::order_compaction`].
+    pub(crate) fn order(&self) -> Result<OrderedCompaction, Error> {
+        let mut last = lock(&self.last);
+        let before = TableContents::of(&self.engine);
+        let number = self.engine.order_compaction()?;
+        // The engine gives a number again only while that compaction is under way.
+        if let Some((joined, _)) = last.as_ref().filter(|(last, _)| last.number == number) {
+            return Ok(OrderedCompaction {
+                has_begun: true,
+                ..*joined
+            });
+        }
+        let ordered = OrderedCompaction {
+            has_begun: false,
+            before,
+            number,
+        };
+        *last = Some((ordered, self.clock.unix_ms()));
+        Ok(ordered)
+    }
+
+    /// How a compaction has ended; `None` while it is under way.
+    pub(crate) fn end(&self, ordered: &OrderedCompaction) -> Option<CompactionEnd> {
+        let whole = self.engine.whole_compaction();
+        (whole.ended >= ordered.number).then(|| match whole.failure {
+            None => Ok(TableContents::of(&self.engine)),
+            Some(error) => Err(error),
         })
     }
 
-    /// Has the whole store compacted, or joins the compaction that is running.
-    pub(crate) fn order(self: &Arc<Self>) -> OrderedCompaction {
-        let (sender, end) = oneshot::channel();
-        let has_begun = {
-            let mut running = lock(&self.running);
-            let has_begun = running.is_some();
-            let running = running.get_or_insert_with(|| Running {
-                began_unix_ms: self.clock.unix_ms(),
-                waiting: Vec::new(),
-            });
-            // Those whose request has ended do not wait any more.
-            running.waiting.retain(|waiting| !waiting.is_closed());
-            running.waiting.push(sender);
-            has_begun
-        };
-        if !has_begun {
-            let compactions = Arc::clone(self);
-            let job = Box::new(move || compactions.run());
-            self.executor.spawn(Lane::Compaction, Duration::ZERO, job);
-        }
-        OrderedCompaction { has_begun, end }
-    }
-
-    /// When the compaction was asked for that is running, in milliseconds since 1970.
-    pub(crate) fn began_unix_ms(&self) -> Option<u64> {
-        lock(&self.running)
-            .as_ref()
-            .map(|running| running.began_unix_ms)
-    }
-
-    fn run(&self) {
-        let end = self.compact();
-        if let Err(error) = &end {
-            tracing::warn!(%error, "the compaction that was asked for has failed");
-        }
-        let ended = lock(&self.running).take();
-        for waiting in ended.into_iter().flat_map(|running| running.waiting) {
-            // Fails where the request has ended.
-            let _sent = waiting.send(end.clone()).is_ok();
-        }
-    }
-
-    fn compact(&self) -> CompactionEnd {
-        self.engine.flush()?;
-        let before = TableContents::of(&self.engine);
-        self.engine.compact()?;
-        Ok(CompactionReport {
-            before,
-            after: TableContents::of(&self.engine),
+    /// The compaction that is under way.
+    pub(crate) fn running(&self) -> Option<RunningCompaction> {
+        let (ordered, began_unix_ms) = (*lock(&self.last))?;
+        let whole = self.engine.whole_compaction();
+        (whole.ended < ordered.number).then_some(RunningCompaction {
+            began_unix_ms,
+            merged_bytes: whole.merged_bytes,
         })
     }
 }
@@ -155,27 +135,28 @@ mod tests {
             let dead = Entry::tombstone(&key, Timestamp::from_u64(timestamp), 1);
             engine.write(dead).unwrap();
         }
-        let jobs = Arc::clone(&executor) as Arc<dyn Executor>;
-        let compactions = Compactions::new(engine.clone(), clock, jobs);
-        assert_eq!(compactions.began_unix_ms(), None);
-        let mut first = compactions.order();
-        let mut second = compactions.order();
+        engine.flush().unwrap();
+        let compactions = Compactions::new(engine.clone(), clock);
+        assert_eq!(compactions.running(), None);
+        let first = compactions.order().unwrap();
+        let second = compactions.order().unwrap();
         assert_eq!((first.has_begun, second.has_begun), (false, true));
-        assert!(compactions.began_unix_ms().is_some());
-        assert!(first.end.try_recv().is_err(), "it has not run yet");
+        assert_eq!(first.before, second.before);
+        assert_eq!((first.before.entries, first.before.tombstones), (3, 2));
+        assert_eq!(compactions.running().unwrap().merged_bytes, 0);
+        assert!(compactions.end(&second).is_none(), "it has not run yet");
         executor.run_all_due();
-        let report = first.end.try_recv().unwrap().unwrap();
-        assert_eq!(second.end.try_recv().unwrap().unwrap(), report);
-        assert_eq!((report.before.entries, report.before.tombstones), (3, 2));
-        assert_eq!((report.after.entries, report.after.tombstones), (2, 1));
-        assert!(report.before.bytes > report.after.bytes && report.after.bytes > 0);
-        assert_eq!(compactions.began_unix_ms(), None);
+        let after = compactions.end(&first).unwrap().unwrap();
+        assert_eq!(compactions.end(&second).unwrap().unwrap(), after);
+        assert_eq!((after.entries, after.tombstones), (2, 1));
+        assert!(first.before.bytes > after.bytes && after.bytes > 0);
+        assert_eq!(compactions.running(), None);
 
-        engine.close().unwrap();
-        let mut third = compactions.order();
+        let third = compactions.order().unwrap();
         assert!(!third.has_begun);
-        executor.run_all_due();
-        let end = third.end.try_recv().unwrap();
+        engine.close().unwrap();
+        let end = compactions.end(&third).unwrap();
         assert!(matches!(end, Err(Error::Closed)), "{end:?}");
+        assert!(matches!(compactions.order(), Err(Error::Closed)));
     }
 }

@@ -49,7 +49,7 @@ mod wait_sites;
 mod worker;
 
 pub use background::{ClientsSeen, LatencyCounts, SeeClients};
-pub use compactions::{CompactionEnd, CompactionReport, OrderedCompaction, TableContents};
+pub use compactions::{CompactionEnd, OrderedCompaction, RunningCompaction, TableContents};
 pub use config::{
     BATCH_BYTES_MAX, ConfigError, MemoryParts, NodeConfig, Resources, Secret, SweepSizes, bounds,
 };

@@ -1,7 +1,7 @@
 //! What all runtimes of a node share, from the opening of its store to the closing.
 
 use crate::background::{Background, SeeClients, WorkKind};
-use crate::compactions::{Compactions, OrderedCompaction};
+use crate::compactions::{CompactionEnd, Compactions, OrderedCompaction, RunningCompaction};
 use crate::config::{NodeConfig, Resources};
 use crate::expiry::{ExpiryBound, OwnClock};
 use crate::forgetting::{
@@ -57,7 +57,7 @@ pub struct Node {
     /// This node's part in sweeps.
     pub(crate) sweeps: Arc<Sweeps>,
     /// The compactions that operators ask for.
-    pub(crate) compactions: Arc<Compactions>,
+    pub(crate) compactions: Compactions,
     /// Limits repeated log lines about a peer.
     pub(crate) log_limiter: Arc<LogLimiter>,
     /// Writes that peers missed.
@@ -250,8 +250,7 @@ impl Node {
             sizes: config.sweep_sizes,
         };
         let sweeps = Sweeps::open(sweep_environment, journal);
-        let compactions =
-            Compactions::new(engine.clone(), Arc::clone(&clock), Arc::clone(executor));
+        let compactions = Compactions::new(engine.clone(), Arc::clone(&clock));
         Ok(Self {
             placement,
             background,
@@ -345,17 +344,25 @@ impl Node {
         self.sweeps.order(kind)
     }
 
-    /// Has the whole store compacted, or joins the compaction that another order has
-    /// begun. It works even where compaction is off.
-    #[must_use]
-    pub fn order_compaction(&self) -> OrderedCompaction {
+    /// Has the whole store compacted in the background, or joins the compaction that
+    /// another order has begun. It works even where compaction is off.
+    ///
+    /// # Errors
+    /// [`lsm::Error::Poisoned`], [`lsm::Error::Closed`].
+    pub fn order_compaction(&self) -> Result<OrderedCompaction, lsm::Error> {
         self.compactions.order()
     }
 
-    /// When the compaction was ordered that is running, in milliseconds since 1970.
+    /// How a compaction that was ordered has ended; `None` while it is under way.
     #[must_use]
-    pub fn compaction_began_unix_ms(&self) -> Option<u64> {
-        self.compactions.began_unix_ms()
+    pub fn compaction_end(&self, ordered: &OrderedCompaction) -> Option<CompactionEnd> {
+        self.compactions.end(ordered)
+    }
+
+    /// The compaction that was ordered and is under way.
+    #[must_use]
+    pub fn running_compaction(&self) -> Option<RunningCompaction> {
+        self.compactions.running()
     }
 
     /// Says where the node sees what its clients feel: background work rests while they

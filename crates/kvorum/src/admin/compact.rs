@@ -170,23 +170,32 @@ fn describe(compaction: &Compaction) -> String {
         return match compaction.joined {
             true => "a compaction was already running".to_owned(),
             false => "a compaction begins".to_owned(),
-        } + ": 'kvorum admin status' shows that it runs";
+        } + ": 'kvorum admin status' shows how far it is";
     };
     let left = match (before.tombstones, after.tombstones) {
         (0, 0) => String::new(),
         (_, 0) => ", and no tombstone is left".to_owned(),
         (_, left) => format!(
-            ", and {left} tombstones are left: they go once the forget bound has passed them, \
-             which 'kvorum admin status' shows"
+            ", and {} left that may go once the forget bound has passed them, \
+             which 'kvorum admin status' shows",
+            counted(left, "tombstone")
         ),
     };
     format!(
-        "its tables hold {} versions in {} after {} in {}{left}",
-        after.entries,
+        "its tables hold {} in {} after {} in {}{left}",
+        counted(after.entries, "version"),
         bytes(after.table_bytes),
         before.entries,
         bytes(before.table_bytes)
     )
+}
+
+/// A number of things.
+fn counted(number: u64, thing: &str) -> String {
+    match number {
+        1 => format!("1 {thing}"),
+        number => format!("{number} {thing}s"),
+    }
 }
 
 /// A size, roughly.
@@ -224,8 +233,10 @@ mod tests {
             describe(&ended(0)),
             "its tables hold 500 versions in 20 KiB after 900 in 30 MiB, and no tombstone is left"
         );
+        let left = describe(&ended(1));
+        assert!(left.contains("1 tombstone left"), "{left}");
         let left = describe(&ended(7));
-        assert!(left.contains("7 tombstones are left"), "{left}");
+        assert!(left.contains("7 tombstones left"), "{left}");
         assert!(left.contains("forget bound"), "{left}");
     }
 

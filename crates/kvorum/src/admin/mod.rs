@@ -3,12 +3,16 @@
 //! - `status`: asks every node for its status, and prints what they say.
 //! - `overview`: what the statuses of all nodes say together.
 //! - `advice`: where an operator has to do something.
+//! - `forgetting`: how far what was deleted is forgotten.
 //! - `table`: the overview as text.
 //! - `sweep`: has a node compare all nodes now.
 //! - `compact`: has nodes compact their stores now.
 
 mod advice;
+#[cfg(test)]
+mod advice_tests;
 mod compact;
+mod forgetting;
 mod overview;
 mod status;
 mod sweep;

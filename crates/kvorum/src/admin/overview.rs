@@ -1,6 +1,7 @@
 //! What the statuses of all nodes say together.
 
 use super::advice;
+use super::forgetting::{ForgettingOverview, ForgettingStatus};
 use crate::failure::Failure;
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +16,7 @@ pub(super) struct NodeStatus {
     pub(super) clock: ClockStatus,
     pub(super) hints: HintLimits,
     pub(super) sweeps: SweepsStatus,
+    pub(super) forgetting: Option<ForgettingStatus>,
     pub(super) background: BackgroundStatus,
     pub(super) store: StoreStatus,
     pub(super) may_be_lost: Option<LossStatus>,
@@ -45,6 +47,7 @@ pub(super) struct Member {
 pub(super) struct ClockStatus {
     pub(super) unix_ms: u64,
     pub(super) others_ahead_ms: Option<i64>,
+    pub(super) proven: Option<bool>,
     pub(super) refuses_writes: Option<String>,
 }
 
@@ -97,6 +100,14 @@ pub(super) struct StoreStatus {
     pub(super) disk_full: bool,
     pub(super) tables_damaged: u64,
     pub(super) damaged_ranges: u64,
+    pub(super) compaction: Option<CompactionStatus>,
+}
+
+/// A compaction that an operator has asked for.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct CompactionStatus {
+    began_unix_ms: u64,
+    merged_bytes: u64,
 }
 
 /// What became of the question for a node's status.
@@ -141,6 +152,9 @@ pub(super) struct Overview {
     pub(super) nodes: Vec<NodeOverview>,
     /// The passes that run, as the node says that has come furthest.
     pub(super) sweeps: Vec<SweepOverview>,
+    /// How far what was deleted is forgotten; left out for a node alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) forgetting: Option<ForgettingOverview>,
     /// What an operator has to do, a line each.
     pub(super) advice: Vec<String>,
 }
@@ -162,6 +176,9 @@ pub(super) struct NodeOverview {
     /// How far the filling of its store has come, while a sweep fills it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) refill: Option<RefillStatus>,
+    /// The compaction that an operator has asked for, while it runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) compaction: Option<CompactionOverview>,
     /// For each other node, how long ago a sweep found the two equal.
     pub(super) last_clean: Vec<LastCleanOverview>,
 }
@@ -173,6 +190,14 @@ pub(super) struct LastCleanOverview {
     /// Left out if no sweep ever did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) seconds_ago: Option<u64>,
+}
+
+/// A compaction that runs.
+#[derive(Clone, Debug, Serialize, PartialEq, Eq)]
+pub(super) struct CompactionOverview {
+    pub(super) seconds: u64,
+    /// Of keys and values.
+    pub(super) merged_bytes: u64,
 }
 
 /// A pass that runs.
@@ -204,6 +229,7 @@ impl Overview {
                 hints_waiting: hints_for(&asked.name),
                 background_share: status.ok().map(|status| status.background.share),
                 refill: status.ok().and_then(|status| status.sweeps.refill.clone()),
+                compaction: status.ok().and_then(NodeStatus::compaction),
                 last_clean: status.map_or_else(|_| Vec::new(), NodeStatus::last_clean),
             }
         });
@@ -215,6 +241,7 @@ impl Overview {
         Self {
             nodes: nodes.collect(),
             sweeps: furthest.map_or_else(Vec::new, NodeStatus::running),
+            forgetting: ForgettingOverview::of(asked),
             advice: advice::of(asked),
         }
     }
@@ -236,6 +263,14 @@ impl NodeStatus {
         self.cluster
             .iter()
             .filter(|member| member.name != self.name)
+    }
+
+    fn compaction(&self) -> Option<CompactionOverview> {
+        let running = self.store.compaction.as_ref()?;
+        Some(CompactionOverview {
+            seconds: self.seconds_since(Some(running.began_unix_ms))?,
+            merged_bytes: running.merged_bytes,
+        })
     }
 
     fn last_clean(&self) -> Vec<LastCleanOverview> {

@@ -39,6 +39,18 @@ pub(super) fn text(overview: &Overview) -> String {
             refill.received_bytes >> 20
         );
     }
+    for (name, compaction) in overview
+        .nodes
+        .iter()
+        .filter_map(|node| Some((&node.name, node.compaction.as_ref()?)))
+    {
+        let _ = writeln!(
+            text,
+            "\n{name} has been compacting its store for {} and has merged {} MiB",
+            span(compaction.seconds),
+            compaction.merged_bytes >> 20
+        );
+    }
     for sweep in &overview.sweeps {
         let _ = writeln!(
             text,
@@ -47,6 +59,9 @@ pub(super) fn text(overview: &Overview) -> String {
             span(sweep.seconds),
             sweep.ranges
         );
+    }
+    if let Some(forgetting) = &overview.forgetting {
+        let _ = writeln!(text, "\n{}", forgetting.text());
     }
     if !overview.advice.is_empty() {
         text.push('\n');
@@ -85,7 +100,10 @@ pub(super) fn span(seconds: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::overview::{LastCleanOverview, RefillStatus, SweepOverview};
+    use super::super::forgetting::ForgettingOverview;
+    use super::super::overview::{
+        CompactionOverview, LastCleanOverview, RefillStatus, SweepOverview,
+    };
     use super::*;
 
     #[test]
@@ -116,6 +134,10 @@ mod tests {
                 share: 0.25,
                 seconds_left: Some(600),
             }),
+            compaction: (name == "a").then_some(CompactionOverview {
+                seconds: 300,
+                merged_bytes: 7 << 20,
+            }),
             last_clean: clean,
         };
         let clean = |name: &str, seconds_ago| LastCleanOverview {
@@ -137,6 +159,11 @@ mod tests {
                 seconds: 5,
                 ranges: 3,
             }],
+            forgetting: Some(ForgettingOverview {
+                grace_seconds: 864_000,
+                age_seconds: Some(1_036_800),
+                held_back_by: Vec::new(),
+            }),
             advice: vec!["north-2: start it".to_owned()],
         };
         let expected = "\
@@ -146,7 +173,11 @@ north-2  unreachable  -         12
 
 a is being filled: 25%, 300 MiB received, about 10m left
 
+a has been compacting its store for 5m and has merged 7 MiB
+
 a full sweep has been running for 5s and has compared 3 ranges
+
+what was deleted more than 12d ago may be dropped (grace: 10d)
 
 ! north-2: start it
 ";

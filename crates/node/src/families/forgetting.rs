@@ -7,7 +7,7 @@ use base::Timestamp;
 use cluster::NodeNumber;
 
 /// The forget bound, and who holds it back.
-pub(super) fn families(node: &Node) -> [Family; 2] {
+pub(super) fn families(node: &Node) -> [Family; 3] {
     let status = node.forgetting_status();
     let forgotten_seconds = match status.forgotten > Timestamp::ZERO {
         true => status.forgotten.unix_ms() as f64 / 1e3,
@@ -31,6 +31,11 @@ pub(super) fn families(node: &Node) -> [Family; 2] {
             "kvorum_forgotten_timestamp_seconds",
             "The forget bound: what was deleted before it is dropped; 0 before the first",
             forgotten_seconds,
+        ),
+        Family::gauge(
+            "kvorum_grace_seconds",
+            "How far in the past the forget bound stays at least",
+            node.config.grace.as_secs_f64(),
         ),
         Family::gauges(
             "kvorum_forgetting_held_back",

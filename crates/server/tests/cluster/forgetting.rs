@@ -60,8 +60,17 @@ fn the_forget_bound_rises_on_all_nodes_behind_fences() {
     assert_eq!(bound_at(&cluster, 1), before);
     let held_back = cluster.status(1)["forgetting"]["held_back"].clone();
     let name = cluster.status(1)["cluster"][2]["name"].clone();
-    let held_back = held_back.as_str().unwrap();
-    assert!(held_back.contains(name.as_str().unwrap()), "{held_back}");
+    assert_eq!(held_back["nodes"], serde_json::json!([name]));
+    for (node, holds_back) in [("a", 0.0), ("b", 0.0), ("c", 1.0)] {
+        let series = format!("kvorum_forgetting_held_back{{peer=\"{node}\"}}");
+        assert_eq!(cluster.metric(1, &series), holds_back, "{node}");
+    }
+    let seconds = before.unwrap() as f64 / 1e3;
+    let gauge = cluster.metric(1, "kvorum_forgotten_timestamp_seconds");
+    assert!((gauge - seconds).abs() < 1e-3, "{gauge} is not {seconds}");
+    assert_eq!(cluster.metric(1, "kvorum_grace_seconds"), 3.0);
+    let text = held_back["text"].as_str().unwrap();
+    assert!(text.contains(name.as_str().unwrap()), "{held_back}");
     cluster.start_node(2);
     until("the bound rises with all nodes", || {
         sweep_fully(&cluster, 1);

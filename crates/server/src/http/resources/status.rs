@@ -177,9 +177,9 @@ struct Store {
     tables_damaged: u64,
     /// Key ranges that damaged blocks may have held, until the other nodes have mended them.
     damaged_ranges: u64,
-    /// When the compaction was asked for that is running; left out while none is.
+    /// The compaction of everything that is under way; left out while none is.
     #[serde(skip_serializing_if = "Option::is_none")]
-    compaction_began_unix_ms: Option<u64>,
+    compaction: Option<Compaction>,
     table_bytes: u64,
     memtable_bytes: u64,
     log_bytes: u64,
@@ -193,6 +193,14 @@ struct Store {
     write_amplification: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     space_amplification: Option<f64>,
+}
+
+/// A compaction that an operator has asked for.
+#[derive(Serialize)]
+struct Compaction {
+    began_unix_ms: u64,
+    /// Of keys and values.
+    merged_bytes: u64,
 }
 
 /// `GET` and `HEAD`.
@@ -261,7 +269,10 @@ fn status(door: &Door) -> Status<'_> {
             tombstones: statistics.table_tombstones,
             tables_damaged: statistics.tables_damaged,
             damaged_ranges: statistics.damaged_ranges,
-            compaction_began_unix_ms: node.compaction_began_unix_ms(),
+            compaction: node.running_compaction().map(|running| Compaction {
+                began_unix_ms: running.began_unix_ms,
+                merged_bytes: running.merged_bytes,
+            }),
             table_bytes: statistics.levels.iter().map(|level| level.bytes).sum(),
             memtable_bytes: statistics.memtable_bytes,
             log_bytes: statistics.log_bytes,

@@ -1,13 +1,14 @@
 //! `/v0/admin/compact`: has this node compact its whole store now.
 
-use super::{switch_of, wait};
+use super::{CHECK_PERIOD, still_waits, switch_of};
 use crate::http::exchange::{Answer, Exchange};
 use crate::http::page;
 use crate::http::problem::Problem;
 use crate::http::query::{ParameterError, pairs, set, unknown};
 use hyper::StatusCode;
-use node::{CompactionReport, TableContents};
+use node::{CompactionEnd, OrderedCompaction, TableContents};
 use serde::Serialize;
+use tokio::time::sleep;
 
 #[derive(Serialize)]
 struct Compaction {
@@ -43,15 +44,6 @@ impl From<TableContents> for Contents {
     }
 }
 
-impl From<CompactionReport> for Report {
-    fn from(report: CompactionReport) -> Self {
-        Self {
-            before: report.before.into(),
-            after: report.after.into(),
-        }
-    }
-}
-
 /// Whether to answer only when the compaction has ended.
 ///
 /// # Errors
@@ -72,15 +64,21 @@ fn waits(query: Option<&str>) -> Result<bool, ParameterError> {
 pub(in crate::http::resources) async fn answer(exchange: Exchange<'_>) -> Answer {
     let waits = waits(exchange.query())?;
     exchange.check_body_limit()?;
-    let ordered = exchange.door.worker.node().order_compaction();
+    let node = exchange.door.worker.node();
+    let ordered = node
+        .order_compaction()
+        .map_err(|error| Problem::compaction_failed(&error))?;
     let end = match waits {
-        true => wait(exchange.door, exchange.channel, ordered.end).await,
+        true => wait(&exchange, &ordered).await,
         false => None,
     };
     let report = match end {
         // A store that is closed belongs to a node that stops.
         None | Some(Err(lsm::Error::Closed)) => None,
-        Some(Ok(report)) => Some(Report::from(report)),
+        Some(Ok(after)) => Some(Report {
+            before: ordered.before.into(),
+            after: after.into(),
+        }),
         Some(Err(error)) => return Err(Problem::compaction_failed(&error)),
     };
     let (state, status) = match (&report, ordered.has_begun) {
@@ -95,6 +93,18 @@ pub(in crate::http::resources) async fn answer(exchange: Exchange<'_>) -> Answer
     });
     *page.status_mut() = status;
     Ok(page)
+}
+
+/// Waits for the end of a compaction. `None`: the client has left, or the node stops.
+async fn wait(exchange: &Exchange<'_>, ordered: &OrderedCompaction) -> Option<CompactionEnd> {
+    let node = exchange.door.worker.node();
+    while still_waits(exchange.door, exchange.channel).await {
+        if let Some(end) = node.compaction_end(ordered) {
+            return Some(end);
+        }
+        sleep(CHECK_PERIOD).await;
+    }
+    None
 }
 
 #[cfg(test)]

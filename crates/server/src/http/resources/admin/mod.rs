@@ -14,7 +14,6 @@ use crate::http::query::{ParameterError, QueryBytes};
 use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
-use tokio::sync::oneshot;
 
 /// How often a wait checks whether the client has left or the node stops.
 const CHECK_PERIOD: Duration = Duration::from_millis(100);
@@ -27,15 +26,7 @@ fn switch_of(name: &str, value: &QueryBytes) -> Result<bool, ParameterError> {
     }
 }
 
-/// Waits for the end of what was ordered. `None`: the client has left, or the node stops.
-async fn wait<T>(door: &Door, channel: &Channel, mut end: oneshot::Receiver<T>) -> Option<T> {
-    while !door.is_stopping() {
-        if let Ok(ended) = tokio::time::timeout(CHECK_PERIOD, &mut end).await {
-            return ended.ok();
-        }
-        if poll_fn(|cx| Poll::Ready(channel.has_client_left(cx))).await {
-            break;
-        }
-    }
-    None
+/// Whether a request still waits: its client has not left, and the node does not stop.
+async fn still_waits(door: &Door, channel: &Channel) -> bool {
+    !door.is_stopping() && !poll_fn(|cx| Poll::Ready(channel.has_client_left(cx))).await
 }

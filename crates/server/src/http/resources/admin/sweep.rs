@@ -1,6 +1,8 @@
 //! `/v0/admin/sweep`: has this node drive a pass of a sweep now.
 
-use super::{switch_of, wait};
+use super::{CHECK_PERIOD, still_waits, switch_of};
+use crate::door::Door;
+use crate::door::channel::Channel;
 use crate::http::exchange::{Answer, Exchange};
 use crate::http::page;
 use crate::http::problem::Problem;
@@ -9,6 +11,8 @@ use cluster::sweep::PassKind;
 use hyper::StatusCode;
 use node::PassReport;
 use serde::Serialize;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 /// The parameters of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +104,20 @@ pub(in crate::http::resources) async fn answer(exchange: Exchange<'_>) -> Answer
     });
     *page.status_mut() = status;
     Ok(page)
+}
+
+/// Waits for the end of the pass. `None`: the client has left, or the node stops.
+async fn wait(
+    door: &Door,
+    channel: &Channel,
+    mut report: oneshot::Receiver<PassReport>,
+) -> Option<PassReport> {
+    while still_waits(door, channel).await {
+        if let Ok(ended) = timeout(CHECK_PERIOD, &mut report).await {
+            return ended.ok();
+        }
+    }
+    None
 }
 
 #[cfg(test)]

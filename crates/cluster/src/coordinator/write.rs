@@ -42,11 +42,11 @@
 //!
 //! **Below a fence** a replica refuses the write for good ([`Miss::Obsolete`]), so it is
 //! owed no hint, which it would refuse as well. The coordinator's clock was slow, or the
-//! request was under way for longer than the grace. If `ack` replicas have refused the
-//! first stamp and no replica can have stored it, the write is stamped once more, above
-//! the fences. If a replica may have stored it the write fails: a pass may bring the
-//! first stamp to the other replicas, and with a second one the write might be read
-//! twice, with another write between.
+//! request was under way for longer than the grace. If all replicas have refused the
+//! first stamp, the write is stamped once more, above the fences. If a replica may have
+//! stored it, or is down and may get it as a hint before it has the fence, the write
+//! fails: a pass or a repair may bring the first stamp to the other replicas, and with a
+//! second one the write might be read twice, with another write between.
 
 use super::Decision;
 use crate::placement::REPLICAS_INLINE;
@@ -139,8 +139,6 @@ pub struct Write {
     stage: Stage,
     /// Whether others may still make up for a replica that is not clean.
     is_patient: bool,
-    /// How many replicas were sent nothing in this round, because they are down.
-    unsent: u8,
     /// What is known of this round at each replica.
     progress: SmallVec<[WriteProgress; REPLICAS_INLINE]>,
 }
@@ -198,7 +196,6 @@ impl Write {
             stamp,
             stage: Stage::Gathering,
             is_patient: true,
-            unsent: 0,
             progress: SmallVec::new(),
         };
         write.send(why_down, actions);
@@ -288,11 +285,9 @@ impl Write {
     ) {
         let round = self.round;
         self.progress.clear();
-        self.unsent = 0;
         for replica in self.replicas.indexes() {
             let (progress, action) = match why_down(replica) {
                 Some(why) => {
-                    self.unsent += 1;
                     let hint = Hint::Underway;
                     let progress = WriteProgress::Missed { why, hint };
                     (progress, WriteAction::Hint { round, replica })
@@ -383,13 +378,10 @@ impl Write {
     }
 
     /// The greatest fence that the first stamp was below, if a second one may be stored
-    /// by enough replicas: no replica has or may have stored the first, and `ack` have
-    /// refused it or still may.
+    /// by enough replicas: no replica has the first, nor may any get it.
     fn fence_to_pass(&self) -> Option<Timestamp> {
         let refused = self.count(|progress| progress.fence().is_some());
-        let may_pass = self.round == Round::First
-            && refused + self.awaited() >= self.replicas.ack
-            && refused + self.awaited() + self.unsent == self.replicas.from;
+        let may_pass = self.round == Round::First && refused + self.awaited() == self.replicas.from;
         let fences = self.progress.iter().filter_map(WriteProgress::fence);
         fences.max().filter(|_| may_pass)
     }

@@ -8,9 +8,9 @@ use crate::pending::PendingRequests;
 use crate::read_pool::{PoolFull, Read, ReadJob, ReadPool};
 use crate::stamping::{Stamp, Stamping};
 use crate::submissions::Submissions;
-use base::{Budget, Clock, Entry, Share, Timestamp};
+use base::{Budget, Clock, Entry, Share};
 use cluster::Miss;
-use cluster::forgetting::{Answerer, Bounds, NamedBounds, Obsolete, Receiving, StoreStart};
+use cluster::forgetting::{Answerer, NamedBounds, Obsolete, Receiving, StoreStart};
 use lsm::{Admission, Applied, Engine, Lookup};
 use peer::PeerAnswer;
 use std::rc::Rc;
@@ -136,26 +136,25 @@ impl LocalReplica {
         }
     }
 
-    /// What the store names with an answer that was made no later; nothing while it has
-    /// no fence.
-    pub(crate) fn named(&self) -> Option<NamedBounds> {
-        let Bounds { fence, forgotten } = self.bounds.bounds();
-        (fence.max(forgotten) > Timestamp::ZERO).then_some(NamedBounds {
-            forgotten,
+    /// What the store names with an answer that was made no later. It names itself before
+    /// it has a fence, too: a node that has one takes a repair below it only with that.
+    pub(crate) fn named(&self) -> NamedBounds {
+        NamedBounds {
+            forgotten: self.bounds.bounds().forgotten,
             store: self.own_start,
-        })
+        }
     }
 
     /// The answer to a read, with what the store names. A version from where the store only
     /// receives does not count, because its tombstone may be forgotten.
     fn found(&self, entry: Option<Entry>) -> PeerAnswer {
         let receives_below = self.bounds.receives_below();
-        match (&entry, self.named()) {
-            (Some(held), _) if held.timestamp() < receives_below => {
-                PeerAnswer::Missed(Miss::Unfilled)
-            }
-            (_, Some(named)) => PeerAnswer::FoundBehind { entry, named },
-            (_, None) => PeerAnswer::Found(entry),
+        match &entry {
+            Some(held) if held.timestamp() < receives_below => PeerAnswer::Missed(Miss::Unfilled),
+            _ => PeerAnswer::FoundBehind {
+                entry,
+                named: self.named(),
+            },
         }
     }
 

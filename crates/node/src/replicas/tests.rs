@@ -296,3 +296,19 @@ async fn neither_acks_nor_reads_of_a_store_that_is_no_witness_count() {
     let found = Completion::Read(Ok((Some(entry), None)));
     assert_eq!(own.answer_of(b"k", Some(found)).0, unfilled);
 }
+
+#[tokio::test]
+async fn no_hint_below_the_forget_bound_is_delivered() {
+    let clock = Arc::new(ManualClock::new(START_MS));
+    let (worker, tasks) = worker_of_three(&clock);
+    let node = worker.node();
+    let below = version(0).timestamp();
+    let hints = hints_for_own(&worker);
+    // The store of the node that the hint is for may lack its fence.
+    node.forgetting.shared().hear(below);
+    assert_eq!(node.forgetting.bounds().fence, Timestamp::ZERO);
+    let older = Entry::tombstone(b"k", Timestamp::from_u64(below.as_u64() - 1), 3);
+    let stored = tasks.run_until(hints.store(older)).await;
+    assert_eq!(stored, Err(Miss::Obsolete { below }));
+    assert_eq!(tasks.run_until(hints.store(version(0))).await, Ok(()));
+}

@@ -170,3 +170,19 @@ async fn a_store_that_was_fenced_below_the_forget_bound_does_not_count() {
         assert_eq!(answer != unfilled, counts, "{fence_ms}: {answer:?}");
     }
 }
+
+#[tokio::test]
+async fn a_store_names_itself_before_it_has_a_fence() {
+    let clock = Arc::new(ManualClock::new(START_MS + 1_000));
+    let disk = Arc::new(FaultyDisk::new(Arc::new(MemoryDisk::new())));
+    let node = open(&disk, &clock);
+    let replica = replica(&node);
+    // A peer may have a fence already, and takes a repair below it only with the name.
+    let key = Bytes::from_static(b"k");
+    let answer = asked(&replica, ReplicaRequest::Read(&key)).await;
+    let PeerAnswer::FoundBehind { entry: None, named } = answer else {
+        panic!("{answer:?}");
+    };
+    assert_eq!(named.store, replica.own_start);
+    assert_eq!(named.forgotten, Timestamp::ZERO);
+}

@@ -150,10 +150,15 @@ impl Node {
             true => Some(end_of_present(&*clock, config.clock_drift_max)?),
             false => None,
         };
-        let fenced = ForgetFile::load(&*seams.disk, &config.data)?;
+        let present_clock = Arc::clone(&clock);
+        let present = move || Timestamp::from_unix_ms(present_clock.unix_ms());
+        let mut fence = ForgetFile::load(&*seams.disk, &config.data)?.bounds.fence;
+        if drop_above.is_some() {
+            fence = fence.min(present());
+        }
         let options = lsm::Options {
             drop_versions_above: drop_above,
-            fence: fenced.bounds.fence,
+            fence,
             ..config.store_options(&memory)
         };
         let (engine, recovery) = Engine::open(environment, options)?;
@@ -180,6 +185,7 @@ impl Node {
                 executor: Arc::clone(executor),
                 engine: engine.clone(),
                 grace: config.grace,
+                present: drop_above.map(|_| Box::new(present) as _),
                 trusted_unix_ms: Box::new(move || {
                     let status = trusted.status();
                     let is_trusted = status.refusal.is_none() && status.is_proven;

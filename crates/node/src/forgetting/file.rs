@@ -60,6 +60,24 @@ impl ForgetFile {
         bytes.map_or(Ok(Self::default()), |bytes| Self::decode(&path, &bytes))
     }
 
+    /// The same, if its fence or its forget bounds are from the future: with a fence of at
+    /// most `fence_max`, and forget bounds of at most `forgotten_max`.
+    #[must_use]
+    pub(super) fn at_most(self, fence_max: Timestamp, forgotten_max: Timestamp) -> Self {
+        let greatest = self.heard.max(self.bounds.forgotten).max(self.bounds.fence);
+        if greatest <= fence_max {
+            return self;
+        }
+        Self {
+            bounds: Bounds {
+                fence: self.bounds.fence.min(fence_max),
+                forgotten: self.bounds.forgotten.min(forgotten_max),
+            },
+            heard: self.heard.min(forgotten_max),
+            receives_below: self.receives_below.min(forgotten_max),
+        }
+    }
+
     /// Replaces the file in `folder`, durably.
     ///
     /// # Errors

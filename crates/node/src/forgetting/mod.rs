@@ -50,6 +50,9 @@ pub(crate) struct ForgettingEnvironment {
     pub(crate) engine: Engine,
     /// How far in the past everything below a fence is.
     pub(crate) grace: Duration,
+    /// While an operator drops the versions from the future: what the present is. A fence
+    /// or a forget bound from the future goes as well, wherever it comes from.
+    pub(crate) present: Option<Box<dyn Fn() -> Timestamp + Send + Sync>>,
     /// The wall clock in milliseconds since 1970, while it is trusted.
     pub(crate) trusted_unix_ms: Box<dyn Fn() -> Option<u64> + Send + Sync>,
 }
@@ -109,7 +112,24 @@ impl Forgetting {
         shared: Arc<SharedBounds>,
     ) -> Result<Arc<Self>, Error> {
         // The folder is locked by now, so nobody else changes the file any more.
-        let stored = ForgetFile::load(&*environment.disk, &environment.folder)?;
+        let mut stored = ForgetFile::load(&*environment.disk, &environment.folder)?;
+        if let Some(present) = &environment.present {
+            // What was acknowledged since other nodes were started like this is within the
+            // grace. A fence that is too high only refuses, so it stays as high as it can.
+            let fence_max = present();
+            let grace_ms = u64::try_from(environment.grace.as_millis()).unwrap_or(u64::MAX);
+            let forgotten_ms = fence_max.unix_ms().saturating_sub(grace_ms);
+            let lowered = stored.at_most(fence_max, Timestamp::from_unix_ms(forgotten_ms));
+            if lowered != stored {
+                tracing::warn!(
+                    fence = %stored.bounds.fence,
+                    forgotten = %stored.heard.max(stored.bounds.forgotten),
+                    "the fence or the forget bound came from the future, and is lowered"
+                );
+                lowered.store(&*environment.disk, &environment.folder)?;
+                stored = lowered;
+            }
+        }
         environment.engine.fence(stored.bounds.fence)?;
         let heard = stored.heard.max(stored.bounds.forgotten);
         shared.raise(stored.bounds, stored.receives_below);
@@ -215,6 +235,7 @@ impl Forgetting {
         heard: Heard,
         standing: Standing,
     ) -> Option<oneshot::Receiver<()>> {
+        let heard = self.without_future(heard);
         let (is_due, fenced) = {
             let mut state = lock(&self.state);
             state.heard = state.heard.max(heard.forgotten);
@@ -238,6 +259,23 @@ impl Forgetting {
             self.spawn_store_heard(Duration::ZERO);
         }
         fenced
+    }
+
+    /// What a member names, but for what comes from the future, while an operator drops that:
+    /// the member was not started so yet.
+    fn without_future(&self, heard: Heard) -> Heard {
+        let Some(present) = &self.environment.present else {
+            return heard;
+        };
+        let present = present();
+        let past = |bound: Timestamp| match bound <= present {
+            true => bound,
+            false => Timestamp::ZERO,
+        };
+        Heard {
+            forgotten: past(heard.forgotten),
+            fence: past(heard.fence),
+        }
     }
 
     fn spawn_store_heard(self: &Arc<Self>, delay: Duration) {

@@ -5,6 +5,7 @@ use base::{Entry, Expiry};
 use lsm::disk::Fault;
 use lsm::testing::environment;
 use lsm::{FaultyDisk, MemoryDisk, Options};
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -16,6 +17,8 @@ const PASS: PassId = PassId(7);
 struct TestNode {
     disk: Arc<MemoryDisk>,
     is_trusted: Arc<AtomicBool>,
+    /// Whether an operator drops what is from the future.
+    drops_future: Cell<bool>,
 }
 
 struct Opened {
@@ -39,6 +42,7 @@ impl TestNode {
         Self {
             disk: Arc::new(MemoryDisk::new()),
             is_trusted: Arc::new(AtomicBool::new(true)),
+            drops_future: Cell::new(false),
         }
     }
 
@@ -64,6 +68,7 @@ impl TestNode {
             executor: Arc::clone(&executor) as Arc<dyn Executor>,
             engine: engine.clone(),
             grace: Duration::from_millis(GRACE_MS),
+            present: self.drops_future.get().then(|| Box::new(|| at(0)) as _),
             trusted_unix_ms: Box::new(move || is_trusted.load(Relaxed).then_some(NOW_UNIX_MS)),
         };
         Opened {
@@ -257,4 +262,42 @@ fn only_mends_of_a_present_pass_come_in_below_the_fence() {
     assert!(rules.admit(&dead, false).is_err());
     forgetting.set_passes(std::iter::empty());
     assert!(!admit(Standing::Unfilled, false));
+}
+
+#[test]
+fn bounds_from_the_future_go_with_the_versions_from_there() {
+    let node = TestNode::new();
+    let future = Timestamp::from_unix_ms(NOW_UNIX_MS + 1_000_000_000);
+    let file = ForgetFile {
+        bounds: Bounds {
+            fence: future,
+            forgotten: future,
+        },
+        heard: future,
+        ..ForgetFile::default()
+    };
+    node.disk.create_folder(Path::new("/store")).unwrap();
+    file.store(&*node.disk, Path::new("/store")).unwrap();
+    node.drops_future.set(true);
+    let opened = node.open();
+    let status = opened.forgetting.status();
+    assert_eq!((status.fence, status.forgotten), (at(0), at(GRACE_MS)));
+    assert_eq!(status.greatest, at(GRACE_MS));
+    // A peer that was not started like this yet tells it again.
+    let heard = Heard {
+        forgotten: future,
+        fence: future,
+    };
+    opened.forgetting.hear(heard, Standing::Witness);
+    (opened.run_jobs)();
+    assert_eq!(opened.forgetting.status(), status);
+    // What other nodes have shown since is believed.
+    opened.hear(at(GRACE_MS - 1), Standing::Witness);
+    (opened.run_jobs)();
+    assert_eq!(opened.forgetting.status().forgotten, at(GRACE_MS - 1));
+    opened.engine.close().unwrap();
+    drop(opened);
+    node.drops_future.set(false);
+    let status = node.open().forgetting.status();
+    assert_eq!((status.fence, status.forgotten), (at(0), at(GRACE_MS - 1)));
 }

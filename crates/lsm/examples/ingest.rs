@@ -43,7 +43,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (started, cpu_started) = (wall_seconds(), cpu_seconds());
     let (mut bytes, mut tables, mut number) = (0, 0, 0);
     while number < records {
-        let mut ingest = engine.begin_ingest(Admission::Mend)?;
+        let drop_bound = Timestamp::ZERO;
+        let mut ingest = engine.begin_ingest(Admission::Mend { drop_bound })?;
         let end = records.min(number + COMMIT_BYTES / VALUE_BYTES);
         while number < end {
             let key = format!("user{number:012}");

@@ -58,10 +58,11 @@ pub enum Error {
         /// The data folder.
         folder: PathBuf,
     },
-    /// The write is older than the fence of the store: its sender must not try again.
+    /// The write is older than the fence of the store, or a mend is older than the drop
+    /// bound, which has risen since the mend was admitted: its sender must not try again.
     #[error("the write is obsolete: it is older than the store's fence {fence}")]
     Obsolete {
-        /// The timestamp below which the store takes no ordinary writes.
+        /// The timestamp below which the store does not take such writes.
         fence: Timestamp,
     },
     /// The store is being closed.

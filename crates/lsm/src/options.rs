@@ -132,8 +132,10 @@ impl Options {
     }
 }
 
-/// Returns the bound below which tombstones may be dropped: no write with a lower
-/// timestamp will be submitted or ingested any more. [`Timestamp::ZERO`] for "never".
+/// Returns the bound below which tombstones may be dropped: no ordinary write with a lower
+/// timestamp will be submitted or ingested any more, and no mend with a lower one is
+/// admitted (see [`Admission::Mend`](crate::Admission::Mend)). [`Timestamp::ZERO`] for
+/// "never".
 pub type DropBound = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// Returns a time in milliseconds since the Unix epoch: a value that expired before

@@ -14,7 +14,7 @@ use common::World;
 use fastrand::Rng;
 use lsm::disk::{Fault, FaultyDisk, MemoryDisk};
 use lsm::testing::BlockingWrite;
-use lsm::{Admission, Durability, Engine, Error};
+use lsm::{Durability, Engine, Error};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ impl History {
             })
             .collect();
         self.written.extend(entries.iter().cloned());
-        let mut ingest = engine.begin_ingest(Admission::Mend)?;
+        let mut ingest = engine.begin_ingest(common::MEND)?;
         for entry in &entries {
             ingest.push(entry.clone())?;
         }

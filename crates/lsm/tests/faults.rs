@@ -13,7 +13,7 @@ use base::Entry;
 use common::{CollectedOutcomes, World, put, read};
 use lsm::disk::{Call, Fault, FaultyDisk};
 use lsm::testing::BlockingWrite;
-use lsm::{Admission, Durability, Engine, Error, Lane, Outbox};
+use lsm::{Durability, Engine, Error, Lane, Outbox};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -197,7 +197,7 @@ impl Run {
 
 /// Ingests a value of each key with the timestamp `number`, in several tables.
 fn ingest(engine: &Engine, keys: impl Iterator<Item = String>, number: u64) -> Result<(), Error> {
-    let mut ingest = engine.begin_ingest(Admission::Mend)?;
+    let mut ingest = engine.begin_ingest(common::MEND)?;
     for key in keys {
         ingest.push(put(&key, number, &random_value(number)))?;
     }

@@ -73,9 +73,9 @@ fn mends_pass_the_fence() {
     let collected = Arc::new(CollectedOutcomes::default());
     let outbox: Arc<dyn Outbox> = Arc::clone(&collected) as _;
     let writes = [
-        (put("a", 10, "mend"), Admission::Mend, 0),
+        (put("a", 10, "mend"), common::MEND, 0),
         (put("b", 10, "late"), Admission::Ordinary, 1),
-        (delete("c", 49), Admission::Mend, 2),
+        (delete("c", 49), common::MEND, 2),
         (put("d", 50, "new"), Admission::Ordinary, 3),
     ];
     engine.submit_batch(writes, &outbox);

@@ -15,7 +15,7 @@ fn nothing_is_visible_before_the_commit_and_everything_after() {
     let world = World::new();
     let engine = world.open();
     engine.write(put("b", 5, "written")).unwrap();
-    let mut ingest = engine.begin_ingest(Admission::Mend).unwrap();
+    let mut ingest = engine.begin_ingest(common::MEND).unwrap();
     for entry in [put("a", 7, "new"), put("b", 4, "old"), delete("c", 8)] {
         ingest.push(entry).unwrap();
     }
@@ -107,7 +107,7 @@ fn keys_that_do_not_ascend_end_an_ingest() {
     let world = World::new();
     let engine = world.open();
     for second in ["a", "b"] {
-        let mut ingest = engine.begin_ingest(Admission::Mend).unwrap();
+        let mut ingest = engine.begin_ingest(common::MEND).unwrap();
         ingest.push(put("b", 1, "v")).unwrap();
         for _ in 0..2 {
             let refused = ingest.push(put(second, 2, "v"));
@@ -125,7 +125,7 @@ fn keys_that_do_not_ascend_end_an_ingest() {
 fn an_ingest_that_is_dropped_removes_its_files() {
     let world = World::new();
     let engine = world.open();
-    let mut ingest = engine.begin_ingest(Admission::Mend).unwrap();
+    let mut ingest = engine.begin_ingest(common::MEND).unwrap();
     for number in 0..100 {
         let key = format!("{number:03}");
         ingest.push(put(&key, 1, &long(number, 1000))).unwrap();
@@ -140,7 +140,7 @@ fn an_ingest_that_is_dropped_removes_its_files() {
 fn an_ingest_that_outlives_its_engine_touches_no_file_of_the_next() {
     let world = World::new();
     let engine = world.open();
-    let mut ingest = engine.begin_ingest(Admission::Mend).unwrap();
+    let mut ingest = engine.begin_ingest(common::MEND).unwrap();
     ingest.push(put("a", 1, "lost")).unwrap();
     engine.close().unwrap();
     drop(engine);
@@ -244,7 +244,8 @@ fn an_entry_that_was_pushed_keeps_the_tombstones_that_hide_it() {
         let world = World::new();
         let engine = world.open();
         engine.write(delete("k", 5)).unwrap();
-        let mut ingest = engine.begin_ingest(Admission::Mend).unwrap();
+        let drop_bound = Timestamp::from_u64(10);
+        let mut ingest = engine.begin_ingest(Admission::Mend { drop_bound }).unwrap();
         ingest.push(put("k", 3, "dead")).unwrap();
         world.bound.store(10, Relaxed);
         engine.compact().unwrap();
@@ -266,7 +267,7 @@ fn an_entry_that_was_pushed_keeps_the_tombstones_that_hide_it() {
 
 #[test]
 fn the_fence_refuses_an_ordinary_ingest_that_began_before_it_rose() {
-    for admission in [Admission::Ordinary, Admission::Mend] {
+    for admission in [Admission::Ordinary, common::MEND] {
         let world = World::new();
         let engine = world.open();
         let mut ingest = engine.begin_ingest(admission).unwrap();
@@ -274,7 +275,7 @@ fn the_fence_refuses_an_ordinary_ingest_that_began_before_it_rose() {
         ingest.push(put("b", 20, "v")).unwrap();
         engine.fence(Timestamp::from_u64(10)).unwrap();
         let ingested = ingest.commit();
-        if admission == Admission::Mend {
+        if admission == common::MEND {
             assert_eq!(ingested.unwrap().records, 2);
         } else {
             assert!(
@@ -296,7 +297,7 @@ fn an_ingest_leaves_the_room_that_writes_need() {
     world
         .memory
         .set_capacity(world.memory.used_bytes() + (200 << 10));
-    let mut ingest = engine.begin_ingest(Admission::Mend).unwrap();
+    let mut ingest = engine.begin_ingest(common::MEND).unwrap();
     let mut pushes = (0..1000).map(|number| {
         let key = format!("{number:04}");
         ingest.push(put(&key, 1, &long(number, 1000)))
@@ -313,7 +314,7 @@ fn an_ingest_leaves_the_room_that_writes_need() {
     let refused = engine.write(put("c", 3, &"v".repeat(200_000)));
     assert!(matches!(refused, Err(Error::DiskFull)), "{refused:?}");
     assert!(matches!(
-        engine.begin_ingest(Admission::Mend),
+        engine.begin_ingest(common::MEND),
         Err(Error::DiskFull)
     ));
 }
@@ -323,7 +324,7 @@ fn a_failed_sync_poisons_the_store() {
     for at_commit in [false, true] {
         let world = World::new();
         let engine = world.open();
-        let mut ingest = engine.begin_ingest(Admission::Mend).unwrap();
+        let mut ingest = engine.begin_ingest(common::MEND).unwrap();
         ingest.push(put("a", 1, &long(1, 20_000))).unwrap();
         world.memory.fail_syncs(true);
         let failed = match at_commit {
@@ -333,7 +334,7 @@ fn a_failed_sync_poisons_the_store() {
         assert!(matches!(failed, Err(Error::Poisoned { .. })), "{failed:?}");
         world.memory.fail_syncs(false);
         assert!(matches!(
-            engine.begin_ingest(Admission::Mend),
+            engine.begin_ingest(common::MEND),
             Err(Error::Poisoned { .. })
         ));
         assert_eq!(engine.get(b"a").unwrap(), None);

@@ -5,8 +5,8 @@ mod common;
 use base::{Entry, Timestamp};
 use common::{World, ingest, long, put, read, scan_all, table_files, tables};
 use fastrand::Rng;
+use lsm::Ingest;
 use lsm::testing::BlockingWrite;
-use lsm::{Admission, Ingest};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -109,7 +109,7 @@ fn ingests_beside_everything_else() {
     std::thread::scope(|scope| {
         scope.spawn(move || {
             for timestamp in 1..=100 {
-                let mut ingest = engine.begin_ingest(Admission::Mend).unwrap();
+                let mut ingest = engine.begin_ingest(common::MEND).unwrap();
                 for entry in bulk(timestamp) {
                     ingest.push(entry).unwrap();
                 }
@@ -149,7 +149,7 @@ fn an_ingest_goes_from_thread_to_thread() {
     is_send::<Ingest>();
     let world = World::new();
     let engine = world.open();
-    let mut ingest = engine.begin_ingest(Admission::Mend).unwrap();
+    let mut ingest = engine.begin_ingest(common::MEND).unwrap();
     ingest.push(put("a", 1, "v")).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(move || ingest.commit().unwrap());

@@ -9,7 +9,7 @@ use base::{Entry, Expiry, Timestamp, Verdict};
 use common::World;
 use fastrand::Rng;
 use lsm::testing::{BlockingWrite, verdict_of};
-use lsm::{Admission, Engine, Error, Ingest, Lookup, Scan};
+use lsm::{Engine, Error, Ingest, Lookup, Scan};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -258,12 +258,10 @@ fn run(seed: u64) {
             }
             47..55 => {
                 let ingest = match ingests.is_empty() || rng.u8(0..8) == 0 {
-                    true => {
-                        unless_full(engine.begin_ingest(Admission::Mend)).map(|ingest| Pushed {
-                            ingest,
-                            entries: Vec::new(),
-                        })
-                    }
+                    true => unless_full(engine.begin_ingest(common::MEND)).map(|ingest| Pushed {
+                        ingest,
+                        entries: Vec::new(),
+                    }),
                     false => Some(ingests.swap_remove(rng.usize(0..ingests.len()))),
                 };
                 if let Some(mut ingest) = ingest

@@ -16,6 +16,39 @@
 //! takes the commit lock. So it holds the fence meanwhile: [`Fence::hold`], then
 //! [`Fence::check`], then the edit.
 //!
+//! # The drop bound
+//!
+//! Mends pass the fence, but an old live version must not be stored after a compaction
+//! has dropped the tombstone that hid it. The owner checks that when it admits a mend, by
+//! the drop bound of that moment. A mend may wait for long after that, and the bound may
+//! rise meanwhile. So the fence also knows the greatest drop bound that any compaction
+//! has used, and the commit checks each mend again:
+//!
+//! - A compaction first raises the drop bound ([`Fence::raise_drop_bound`]), and then looks
+//!   at what waits in the queue, is being committed, lies in a memtable or was pushed to an
+//!   ingest. What it finds there keeps the tombstones that hide it.
+//! - A write or a push first notes itself there. The commit, or that of the ingest, then
+//!   compares it with the drop bound: it is refused if it lies below, **unless it was
+//!   admitted under this bound** ([`Admission::Mend`]).
+//!
+//! Both note under the lock under which the compaction looks. So either the compaction finds
+//! the mend, or the mend finds the raised bound: no mend that was admitted under a lower
+//! bound slips in beside a compaction that has begun under a greater one.
+//!
+//! The exception is what a store takes that lacks something and is filled from whole ones:
+//! live versions far below its own bound. A live version on a whole store, where nothing
+//! newer hides it, is right, because all whole stores are equal below the bound: had there
+//! ever been a tombstone, that store would have it, or neither. What such a store compacts
+//! meanwhile changes nothing about that. But its bound rises once it is filled, and from
+//! then on a mend that is late is as wrong as with any other store.
+//!
+//! Ordinary writes are not compared with the drop bound. The owner promises that none
+//! comes below it that the store does not have yet: a node in a cluster by the fence, which
+//! is never lower; a node alone by its own clock, and there the bound may well pass a write
+//! that waits in the queue.
+//!
+//! # Durability
+//!
 //! The owner of the store makes the fence durable, and gives it back when it opens
 //! the store. The replay of the log refuses nothing, because the log was checked
 //! when it was written.
@@ -35,7 +68,11 @@ pub enum Admission {
     Ordinary,
     /// A version that another store holds and that the present pass compares: taken
     /// below the fence, too. The owner of the store checks that it is one.
-    Mend,
+    Mend {
+        /// The drop bound when the owner has checked the version. If compaction uses a
+        /// greater one by the time of the commit, a version below that is refused.
+        drop_bound: Timestamp,
+    },
 }
 
 /// Keeps the fence where it is.
@@ -46,6 +83,8 @@ pub(super) type FenceGuard<'a> = MutexGuard<'a, ()>;
 /// Its lock comes before those of the table set and the commit lock.
 pub(super) struct Fence {
     bound: AtomicU64,
+    /// The greatest drop bound that a compaction has used.
+    drop_bound: AtomicU64,
     edits: Mutex<()>,
 }
 
@@ -54,6 +93,7 @@ impl Fence {
     pub(super) fn new(bound: Timestamp) -> Self {
         Self {
             bound: AtomicU64::new(bound.as_u64()),
+            drop_bound: AtomicU64::default(),
             edits: Mutex::default(),
         }
     }
@@ -69,11 +109,22 @@ impl Fence {
     /// # Errors
     /// [`Error::Obsolete`].
     pub(super) fn check(&self, least: Timestamp, admission: Admission) -> Result<(), Error> {
-        let fence = Timestamp::from_u64(self.bound.load(Relaxed));
-        if least < fence && admission == Admission::Ordinary {
-            return Err(Error::Obsolete { fence });
+        let below = match admission {
+            Admission::Ordinary => Timestamp::from_u64(self.bound.load(Relaxed)),
+            Admission::Mend { drop_bound } => match self.drop_bound() {
+                risen if risen > drop_bound => risen,
+                _ => return Ok(()),
+            },
+        };
+        match least < below {
+            true => Err(Error::Obsolete { fence: below }),
+            false => Ok(()),
         }
-        Ok(())
+    }
+
+    /// The greatest drop bound that a compaction has used.
+    fn drop_bound(&self) -> Timestamp {
+        Timestamp::from_u64(self.drop_bound.load(Relaxed))
     }
 
     /// Raises the fence, if it is lower. The guard and the committer show that the
@@ -87,17 +138,30 @@ impl Fence {
         self.bound.fetch_max(fence.as_u64(), Relaxed);
     }
 
+    /// Raises the drop bound to that of a compaction, if it is lower. Returns what the
+    /// compaction may use. It looks at what lies in memory only afterwards.
+    pub(super) fn raise_drop_bound(&self, drop_bound: Timestamp) -> Timestamp {
+        let before = self.drop_bound.fetch_max(drop_bound.as_u64(), Relaxed);
+        Timestamp::from_u64(before).max(drop_bound)
+    }
+
     /// Takes out of a group, which is sorted by timestamp, the writes that are
     /// refused, and gives them with the error that they get. The caller holds the
     /// commit lock.
     pub(super) fn take_refused(&self, group: &mut Group) -> Option<(Group, Error)> {
         let least = group.front()?.entry.timestamp();
-        let error = self.check(least, Admission::Ordinary).err()?;
+        let bounds = [&self.bound, &self.drop_bound].map(|bound| bound.load(Relaxed));
+        let greatest = Timestamp::from_u64(bounds[0].max(bounds[1]));
+        if least >= greatest {
+            return None;
+        }
         let is_refused = |timestamp, admission| self.check(timestamp, admission).is_err();
         let (refused, taken): (Group, Group) = std::mem::take(group)
             .into_iter()
             .partition(|pending| is_refused(pending.entry.timestamp(), pending.admission));
         *group = taken;
-        Some((refused, error))
+        // Whatever is refused lies below both of them.
+        let error = Error::Obsolete { fence: greatest };
+        (!refused.is_empty()).then_some((refused, error))
     }
 }

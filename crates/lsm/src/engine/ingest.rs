@@ -35,10 +35,12 @@
 //!   way, from before the push returns until after the tables are live.
 //! - **The counter of acknowledged writes** counts ingested records with the edit.
 //! - **The fence** is checked with the edit, and does not rise before the tables are
-//!   visible.
+//!   visible. The drop bound of compactions is checked with it: all entries count as
+//!   admitted when the ingest began.
 //!
 //! The caller answers for what the commit job does not check either: that no timestamp is
-//! too far ahead of the clock, and that none lies below the drop bound.
+//! too far ahead of the clock, and that none lay below the drop bound when the ingest began,
+//! unless the store lacks something ([`fence`](super::fence)).
 //!
 //! # Failures
 //!

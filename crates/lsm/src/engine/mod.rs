@@ -314,7 +314,7 @@ impl Engine {
 
     /// Begins to write sorted entries straight to tables, past the log and the
     /// memtables. Nothing of them is visible before [`Ingest::commit`], which refuses all
-    /// of it if `admission` is ordinary and an entry lies below the fence.
+    /// of it if one entry is obsolete by `admission`.
     ///
     /// # Errors
     /// [`Error::DiskFull`], [`Error::Poisoned`], [`Error::Closed`].

@@ -165,9 +165,14 @@ impl Outbox for CollectedOutcomes {
     }
 }
 
+/// How mends come while nothing is dropped.
+pub const MEND: Admission = Admission::Mend {
+    drop_bound: Timestamp::ZERO,
+};
+
 /// Ingests entries, which are sorted by key.
 pub fn ingest(engine: &Engine, entries: &[Entry]) -> Result<Ingested, Error> {
-    let mut ingest = engine.begin_ingest(Admission::Mend)?;
+    let mut ingest = engine.begin_ingest(MEND)?;
     for entry in entries {
         ingest.push(entry.clone())?;
     }

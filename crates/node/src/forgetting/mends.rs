@@ -4,6 +4,7 @@ use base::{Entry, Kind, Timestamp};
 use cluster::Standing;
 use cluster::forgetting::{Arrival, Bounds, Obsolete, Receiving};
 use cluster::sweep::PassId;
+use lsm::Admission;
 
 /// What decides about the mends of a pass, at one moment.
 #[derive(Clone, Copy, Debug)]
@@ -18,11 +19,12 @@ pub(crate) struct MendRules {
 impl MendRules {
     /// Whether a version that the pass brings is stored, although it may be below the fence.
     /// `is_damaged` says that a damaged block may have held its key: then the store lacks
-    /// it like one that is unfilled.
+    /// it like one that is unfilled. The store compares the version with its drop bound once
+    /// more when it commits it.
     ///
     /// # Errors
     /// [`Obsolete`].
-    pub(crate) fn admit(&self, entry: &Entry, is_damaged: bool) -> Result<(), Obsolete> {
+    pub(crate) fn admit(&self, entry: &Entry, is_damaged: bool) -> Result<Admission, Obsolete> {
         let standing = match (self.standing, is_damaged) {
             (Standing::Witness | Standing::Unconfirmed, true) => Standing::Unfilled,
             (standing, _) => standing,
@@ -41,6 +43,9 @@ impl MendRules {
         };
         let is_dead = entry.kind() == Kind::Tombstone;
         let timestamp = entry.timestamp();
-        self.bounds.admit(timestamp, is_dead, arrival, receiving)
+        self.bounds.admit(timestamp, is_dead, arrival, receiving)?;
+        Ok(Admission::Mend {
+            drop_bound: self.bounds.forgotten,
+        })
     }
 }

@@ -4,7 +4,7 @@ use super::*;
 use base::{Entry, Expiry};
 use lsm::disk::Fault;
 use lsm::testing::environment;
-use lsm::{FaultyDisk, MemoryDisk, Options};
+use lsm::{Admission, FaultyDisk, MemoryDisk, Options};
 use std::cell::Cell;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -99,7 +99,7 @@ impl Opened {
     }
 
     fn refuses(&self, timestamp: Timestamp) -> bool {
-        let outcome = self.engine.begin_ingest(lsm::Admission::Ordinary);
+        let outcome = self.engine.begin_ingest(Admission::Ordinary);
         let mut ingest = outcome.unwrap();
         ingest.push(value(timestamp)).unwrap();
         matches!(ingest.commit(), Err(Error::Obsolete { .. }))
@@ -257,6 +257,12 @@ fn only_mends_of_a_present_pass_come_in_below_the_fence() {
     assert!(!admit(Standing::Witness, false));
     assert!(admit(Standing::Witness, true));
     assert!(admit(Standing::Unfilled, false));
+    // The store takes it only while F stays where it is.
+    let rules = forgetting.mend_rules(PASS, Standing::Unfilled);
+    let mend = Admission::Mend {
+        drop_bound: at(GRACE_MS),
+    };
+    assert_eq!(rules.admit(&old, false), Ok(mend));
     let dead = Entry::tombstone(b"key", at(GRACE_MS + 1), 3);
     let rules = forgetting.mend_rules(PASS, Standing::Unfilled);
     assert!(rules.admit(&dead, false).is_err());

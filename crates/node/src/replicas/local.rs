@@ -131,7 +131,9 @@ impl LocalReplica {
         };
         let is_dead = !entry.is_live(self.clock.unix_ms());
         match bounds.admit(entry.timestamp(), is_dead, by.arrival(), receiving) {
-            Ok(()) => Ok(Admission::Mend),
+            Ok(()) => Ok(Admission::Mend {
+                drop_bound: bounds.forgotten,
+            }),
             Err(Obsolete { below }) => Err(Miss::Obsolete { below }),
         }
     }

@@ -34,11 +34,11 @@ impl LocalReplica {
     }
 
     /// Stores a version that a sweep brings. The answer is no ack, so it does not
-    /// depend on the standing. `admitted` says whether it may be below the fence.
+    /// depend on the standing. `admitted` says whether it is stored.
     pub(crate) fn mend_for_peer(
         self: &Rc<Self>,
         entry: Entry,
-        admitted: Result<(), Obsolete>,
+        admitted: Result<Admission, Obsolete>,
         reply: Reply,
     ) {
         // What is here already is no change: recorded as one, it would have the next
@@ -54,9 +54,12 @@ impl LocalReplica {
             };
             return reply.send(PeerAnswer::Stored { verdict });
         }
-        if let Err(Obsolete { below }) = admitted {
-            return reply.send(PeerAnswer::Missed(Miss::Obsolete { below }));
-        }
+        let admission = match admitted {
+            Ok(admission) => admission,
+            Err(Obsolete { below }) => {
+                return reply.send(PeerAnswer::Missed(Miss::Obsolete { below }));
+            }
+        };
         let (replica, version) = (Rc::clone(self), entry.clone());
         let address = self.pending.handle(reply.deadline(), move |completion| {
             reply.send(match completion {
@@ -66,7 +69,7 @@ impl LocalReplica {
                 completion => replica.answer_of(version.key(), completion).0,
             });
         });
-        if let Err(why) = self.write(entry, None, Admission::Mend, address) {
+        if let Err(why) = self.write(entry, None, admission, address) {
             let missed = Completion::Peer(PeerAnswer::Missed(why));
             self.pending.complete(address, missed);
         }

@@ -116,7 +116,8 @@ async fn nothing_passes_the_forget_bound() {
     let by = Some(own(&replica));
     let admitted = |ms| replica.admission_of(&version(ms), by);
     assert_eq!(admitted(79), Err(Miss::Obsolete { below: at(80) }));
-    assert_eq!(admitted(80), Ok(Admission::Mend));
+    let mend = Admission::Mend { drop_bound: at(80) };
+    assert_eq!(admitted(80), Ok(mend));
     assert_eq!(admitted(100), Ok(Admission::Ordinary));
     let tombstone = Entry::tombstone(b"k", at(79), 1);
     let obsolete = Err(Miss::Obsolete { below: at(80) });
@@ -146,7 +147,9 @@ async fn below_the_forget_bound_what_a_store_holds_that_only_receives_does_not_c
     let key = Bytes::from_static(b"k");
     let unfilled = PeerAnswer::Missed(Miss::Unfilled);
     for (ms, counts) in [(79, false), (80, true)] {
-        let mut ingest = node.engine.begin_ingest(Admission::Mend).unwrap();
+        let drop_bound = Timestamp::ZERO;
+        let mend = Admission::Mend { drop_bound };
+        let mut ingest = node.engine.begin_ingest(mend).unwrap();
         ingest.push(version(ms)).unwrap();
         ingest.commit().unwrap();
         let answer = asked(&replica, ReplicaRequest::Read(&key)).await;

@@ -5,7 +5,7 @@
 //! a later pass does not bring it again. What is not committed is dropped with the pass, and
 //! counts for nothing.
 
-use base::Entry;
+use base::{Entry, Timestamp};
 use lsm::{Admission, Engine, Error, Ingest};
 
 /// What a pass brings in bulk.
@@ -18,17 +18,21 @@ pub(super) struct Filling {
     ingest_bytes: usize,
     /// From how many on it is committed.
     ingest_bytes_max: usize,
+    /// The F of this node when the pass began: all that comes was admitted under it, or
+    /// under a greater one.
+    drop_bound: Timestamp,
 }
 
 impl Filling {
-    /// Nothing has arrived yet.
-    pub(super) fn new(engine: Engine, ingest_bytes_max: usize) -> Self {
+    /// Nothing has arrived yet. `drop_bound` is the F of this node now.
+    pub(super) fn new(engine: Engine, ingest_bytes_max: usize, drop_bound: Timestamp) -> Self {
         Self {
             engine,
             waiting: Vec::new(),
             ingest: None,
             ingest_bytes: 0,
             ingest_bytes_max,
+            drop_bound,
         }
     }
 
@@ -69,12 +73,13 @@ impl Filling {
     }
 
     fn push_waiting(&mut self) -> Result<(), Error> {
+        let admission = Admission::Mend {
+            drop_bound: self.drop_bound,
+        };
         for entry in std::mem::take(&mut self.waiting) {
             let ingest = match &mut self.ingest {
                 Some(ingest) => ingest,
-                None => self
-                    .ingest
-                    .insert(self.engine.begin_ingest(Admission::Mend)?),
+                None => self.ingest.insert(self.engine.begin_ingest(admission)?),
             };
             self.ingest_bytes += entry.data_bytes();
             ingest.push(entry)?;

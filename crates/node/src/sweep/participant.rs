@@ -155,7 +155,11 @@ impl Participant {
         // this pass, or behind this record and so in those of the next one.
         let (sequence, damage) = (self.engine.last_sequence(), self.engine.damage_mark());
         let bounds = self.bounds();
-        let filling = Filling::new(self.engine.clone(), self.ingest_bytes_max);
+        let filling = Filling::new(
+            self.engine.clone(),
+            self.ingest_bytes_max,
+            self.bounds.forgotten(),
+        );
         let held = self.engine.statistics();
         let versions = held.table_entries + held.memtable_entries;
         let mut state = PassState::new(kind, incarnation, filling, versions, now);

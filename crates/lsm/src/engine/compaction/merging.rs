@@ -108,9 +108,11 @@ impl Compaction {
     /// ingest has added a table in its way since the pick.
     pub(super) fn start(pick: Pick, left_bytes: Option<u64>, core: &Core) -> Option<Self> {
         let range = core.tables.begin_merge(pick.output_level, &pick.inputs)?;
-        // Read the drop bound first. Every write below it had reached the engine by
-        // then, so the reads of memory and tables that follow find it.
+        // Raise the drop bound first. Every write below it has reached the engine by
+        // then, so the reads of memory and tables that follow find it; or it comes later
+        // and is refused ([`fence`](crate::engine::fence)).
         let drop_bound = (core.environment.drop_bound)();
+        let drop_bound = core.fence.raise_drop_bound(drop_bound);
         let least_in_memory = core.least_timestamp_in_memory();
         // Read the tables before the snapshots: a snapshot taken after these tables
         // were read sees all that they hold, so it misses nothing that they outrank.

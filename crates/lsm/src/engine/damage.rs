@@ -72,13 +72,6 @@ impl Damage {
                 continue;
             }
             let range = table.locate_damage(*offset);
-            tracing::error!(
-                table = id.0,
-                from_byte = range.bytes.start,
-                to_byte = range.bytes.end,
-                "a part of a table is damaged: until the store was compared with all others, \
-                 what it says about the keys of this part does not count"
-            );
             let number = self.next.fetch_add(1, Relaxed);
             noted.push(NotedRange { number, range });
         }
@@ -86,7 +79,7 @@ impl Damage {
             return;
         }
         let edit = TableEdit {
-            damaged: noted,
+            damaged: noted.clone(),
             ..TableEdit::default()
         };
         if let Err(error) = core.tables.apply(edit) {
@@ -94,6 +87,16 @@ impl Damage {
             core.poison_if_sync(error);
             reports.put_back(taken);
             core.background.schedule(EngineJob::NoteDamage, RETRY_DELAY);
+            return;
+        }
+        for NotedRange { range, .. } in noted {
+            tracing::error!(
+                table = range.table.0,
+                from_byte = range.bytes.start,
+                to_byte = range.bytes.end,
+                "a part of a table is damaged: until the store was compared with all others, \
+                 what it says about the keys of this part does not count"
+            );
         }
     }
 

@@ -5,9 +5,10 @@
 //!
 //! The counter costs a write no byte in the log. The manifest holds how many records
 //! were committed that are in no live segment of the log, and a start adds those that
-//! it replays. Ingested records count as soon as the manifest names their tables. So a crash may lower the total by what was not synced, but never below
-//! what was durable. A version that is written twice counts twice. A store that an
-//! older release has written begins to count when it is opened.
+//! it replays. Ingested records count as soon as the manifest names their tables. So a
+//! crash may lower the total by what was not synced, but never below what was durable. A
+//! version that is written twice counts twice. A store that an older release has written
+//! begins to count when it is opened.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -52,8 +53,9 @@ impl AcknowledgedCounter {
         self.ingested.fetch_add(records, Relaxed);
     }
 
-    /// How many records were committed through the log. A caller that holds the commit lock passes this
-    /// to [`AcknowledgedCounter::note_synced`] after the sync that it begins now.
+    /// How many records were committed through the log. A caller that holds the commit
+    /// lock passes this to [`AcknowledgedCounter::note_synced`] after the sync that it
+    /// begins now.
     pub(super) fn committed(&self) -> u64 {
         self.committed.load(Relaxed)
     }

@@ -1,9 +1,9 @@
 //! Group commit: how writes that wait become durable, then visible.
 //!
 //! While a group syncs, the next one gathers, so the groups grow with the load.
-//! With [`Durability::Sync`](crate::Durability::Sync) and under load the next group also gets a moment to
-//! gather, because each group costs a sync and the wakes of the waiting threads,
-//! however small it is. The moment ends once as many writes wait as the last
+//! With [`Durability::Sync`](crate::Durability::Sync) and under load the next group also
+//! gets a moment to gather, because each group costs a sync and the wakes of the waiting
+//! threads, however small it is. The moment ends once as many writes wait as the last
 //! group had, because those may be all the writers that there are.
 //!
 //! Without a sync, a commit is a write to the system's memory. The thread that

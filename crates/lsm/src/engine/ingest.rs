@@ -31,8 +31,9 @@
 //!   remembers their least timestamps before anybody can see them.
 //! - **The drop bound.** A compaction drops a tombstone if no older version of its key
 //!   lies in another table, in memory or in a write that waits. An entry that was pushed
-//!   is a write that waits: [`Ingests`](super::ingests::Ingests) knows the least timestamp of each ingest under
-//!   way, from before the push returns until after the tables are live.
+//!   is a write that waits: [`Ingests`](super::ingests::Ingests) knows the least
+//!   timestamp of each ingest under way, from before the push returns until after the
+//!   tables are live.
 //! - **The counter of acknowledged writes** counts ingested records with the edit.
 //! - **The fence** is checked with the edit, and does not rise before the tables are
 //!   visible. The drop bound of compactions is checked with it: all entries count as
@@ -168,8 +169,8 @@ impl Ingest {
     /// Makes everything that was pushed part of the store, durably and at once. Blocks.
     ///
     /// # Errors
-    /// As [`Ingest::push`], and [`Error::Obsolete`]. Nothing of it is part of the store then, unless a failed sync
-    /// leaves that unknown until the next start.
+    /// As [`Ingest::push`], and [`Error::Obsolete`]. Nothing of it is part of the store
+    /// then, unless a failed sync leaves that unknown until the next start.
     pub fn commit(mut self) -> Result<Ingested, Error> {
         let inner = Arc::clone(&self.inner);
         let _folder_lock = inner.core.background.folder_lock().hold()?;
@@ -195,7 +196,6 @@ impl Ingest {
             records: self.records,
             least_timestamp: self.least_timestamp,
             greatest_timestamp: self.greatest_timestamp,
-            at: core.now(),
         };
         // The fence does not rise between this check and the moment at which the tables
         // are visible. So nothing below it slips in behind a scan that begins after it.
@@ -215,8 +215,9 @@ impl Ingest {
             let steps = std::mem::take(&mut self.steps);
             core.changes.flushed(sequence, steps.finish());
             core.acknowledged.add_ingested(self.records);
-            let stored = stored.arriving_at(core.now());
-            core.snapshots.publish_with(sequence, || stored.show());
+            let now = core.now();
+            let publish = || stored.show_ingested(now);
+            core.snapshots.publish_with(sequence, publish);
         }
         core.schedule_compaction(Duration::ZERO);
         Ok(ingested)

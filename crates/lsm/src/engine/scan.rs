@@ -39,10 +39,7 @@ impl Scan {
             snapshot,
             start: Bound::Included(start.to_vec()),
             end: end.map(<[u8]>::to_vec),
-            purpose: Purpose::Scan {
-                keep_data: true,
-                least_timestamp: Timestamp::ZERO,
-            },
+            purpose: Purpose::Scan { keep_data: true },
             records: None,
         }
     }
@@ -100,7 +97,7 @@ impl Scan {
         if let Some(last) = batch.last() {
             self.start = Bound::Excluded(last.key().to_vec());
             match &mut self.purpose {
-                Purpose::Scan { keep_data, .. } => *keep_data = false,
+                Purpose::Scan { keep_data } => *keep_data = false,
                 // To seek once more would read a block of each table again.
                 _ => self.records = Some(records),
             }
@@ -208,6 +205,7 @@ mod tests {
             "nothing is newer, so no data block is read"
         );
     }
+
     #[test]
     fn a_scan_for_a_sweep_keeps_nothing_in_the_cache_and_returns_each_key_once() {
         let (environment, _executor) = environment(Arc::new(MemoryDisk::new()));

@@ -12,7 +12,6 @@ use crate::cache::{Block, BlockCache};
 use crate::disk::{Disk, MemoryDisk};
 use crate::record::RecordSource;
 use crate::table_id::TableId;
-use base::Timestamp;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
@@ -101,13 +100,7 @@ pub fn fuzz_table(bytes: &[u8]) {
                     assert_eq!(found.key(), key);
                 }
             }
-            let mut records = table.iter(
-                Bound::Excluded(&key),
-                Purpose::Scan {
-                    keep_data: true,
-                    least_timestamp: Timestamp::ZERO,
-                },
-            );
+            let mut records = table.iter(Bound::Excluded(&key), Purpose::Scan { keep_data: true });
             let _ = records.next();
         }
     }

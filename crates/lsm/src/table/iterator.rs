@@ -96,7 +96,7 @@ impl TableIterator {
     fn advance_in_sound_parts(&mut self) -> Result<Option<Record>, Error> {
         self.single_record = None;
         if self.data_blocks >= DATA_BLOCKS_KEPT
-            && let Purpose::Scan { keep_data, .. } = &mut self.purpose
+            && let Purpose::Scan { keep_data } = &mut self.purpose
         {
             *keep_data = false;
         }

@@ -107,8 +107,6 @@ pub(crate) enum Purpose {
         /// Whether the cache also keeps the first few data blocks: a short scan may
         /// be repeated, but a long one would push out the blocks of gets.
         keep_data: bool,
-        /// Blocks that hold only versions below this are passed over.
-        least_timestamp: Timestamp,
     },
     /// A sweep compares what the table holds with other stores. The cache keeps
     /// nothing of it. Damaged parts are reported and passed over: what they held
@@ -133,13 +131,10 @@ impl Purpose {
     /// Whether a block is not read whose newest version has this timestamp.
     pub(crate) fn passes_over(self, greatest_timestamp: Timestamp) -> bool {
         match self {
-            Self::Scan {
-                least_timestamp, ..
-            }
-            | Self::Sweep {
+            Self::Sweep {
                 least_timestamp, ..
             } => greatest_timestamp < least_timestamp,
-            Self::Compaction | Self::Mend => false,
+            Self::Scan { .. } | Self::Compaction | Self::Mend => false,
         }
     }
 

@@ -383,7 +383,7 @@ impl Table {
         role: Role,
     ) -> Result<Block, Error> {
         let fetch = match purpose {
-            Purpose::Scan { keep_data, .. } => Fetch {
+            Purpose::Scan { keep_data } => Fetch {
                 access: Access::MayRead,
                 bypasses_cache: false,
                 // A long block would push as much out of the cache as a long scan.

@@ -41,8 +41,6 @@ pub(crate) struct IngestedRecords {
     pub(crate) least_timestamp: Timestamp,
     /// The greatest timestamp among them.
     pub(crate) greatest_timestamp: Timestamp,
-    /// When they have become visible, on the monotonic clock.
-    pub(crate) at: Duration,
 }
 
 /// A memtable whose records are in a table now.

@@ -328,16 +328,24 @@ pub(crate) struct StoredEdit<'a> {
 }
 
 impl StoredEdit<'_> {
-    /// Sets when the ingested records arrive, on the monotonic clock.
-    pub(crate) fn arriving_at(mut self, at: Duration) -> Self {
-        if let Some(ingested) = &mut self.edit.ingested {
-            ingested.at = at;
-        }
-        self
+    /// Makes the edit of an ingest visible at this time of the monotonic clock.
+    pub(crate) fn show_ingested(self, at: Duration) {
+        let obsolete = self.show_at(at);
+        debug_assert!(
+            obsolete.tables.is_empty() && obsolete.segments.is_empty(),
+            "an ingest makes nothing useless"
+        );
     }
 
-    /// Makes the edit visible. Returns what it has made useless.
-    pub(crate) fn show(self) -> Obsolete {
+    /// Makes an edit visible that ingests nothing. Returns what it has made useless.
+    fn show(self) -> Obsolete {
+        debug_assert!(self.edit.ingested.is_none(), "an ingest comes at some time");
+        self.show_at(Duration::ZERO)
+    }
+
+    /// Makes the edit visible. What is ingested arrives at this time of the monotonic
+    /// clock. Returns what the edit has made useless.
+    fn show_at(self, at: Duration) -> Obsolete {
         let Self {
             set,
             manifest,
@@ -352,7 +360,7 @@ impl StoredEdit<'_> {
         }
         if let Some(ingested) = edit.ingested {
             let (least, greatest) = (ingested.least_timestamp, ingested.greatest_timestamp);
-            let last = Flushed::ingested(ingested.at, least, greatest);
+            let last = Flushed::ingested(at, least, greatest);
             remember(&mut state.flushed, last, set.verdicts_kept);
         }
         set.publish_damage(&state);
@@ -367,7 +375,7 @@ impl StoredEdit<'_> {
 }
 
 /// The files that an edit has made useless.
-pub(crate) struct Obsolete {
+struct Obsolete {
     tables: Vec<TableId>,
     segments: Vec<u64>,
 }

@@ -46,6 +46,14 @@ impl ReadState {
         }
         let hash = KeyHash::of(key);
         for table in self.tables.candidates(key) {
+            let greatest = table.properties().greatest_timestamp;
+            if newest
+                .as_ref()
+                .is_some_and(|newest| greatest < newest.timestamp())
+            {
+                // So have all others: they come by descending greatest timestamp.
+                break;
+            }
             match table.get(key, hash, Access::MayRead) {
                 Ok(found) => newest = newer(newest, found),
                 Err(_) if self.is_damaged_in(key, table.id()) => {}

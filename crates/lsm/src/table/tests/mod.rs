@@ -37,10 +37,7 @@ const SETTINGS: TableSettings = TableSettings {
     filter_false_positive_rate: Some(0.01),
 };
 
-const SCAN: Purpose = Purpose::Scan {
-    keep_data: false,
-    least_timestamp: Timestamp::ZERO,
-};
+const SCAN: Purpose = Purpose::Scan { keep_data: false };
 
 fn cache() -> Arc<BlockCache> {
     Arc::new(BlockCache::new(8 << 20))

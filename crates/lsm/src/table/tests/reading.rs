@@ -225,15 +225,7 @@ fn a_walk_that_keeps_data_keeps_only_its_first_blocks() {
     let blocks = data_blocks(&table).len() as u64;
     let reads_of = |keep_data| {
         let before = file.reads();
-        walk(
-            &table,
-            Bound::Unbounded,
-            Purpose::Scan {
-                keep_data,
-                least_timestamp: Timestamp::ZERO,
-            },
-        )
-        .unwrap();
+        walk(&table, Bound::Unbounded, Purpose::Scan { keep_data }).unwrap();
         file.reads() - before
     };
     assert!(blocks > 40);

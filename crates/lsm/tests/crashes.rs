@@ -10,7 +10,7 @@
 mod common;
 
 use base::{Entry, Expiry, Timestamp};
-use common::World;
+use common::{World, ingest};
 use fastrand::Rng;
 use lsm::disk::{Fault, FaultyDisk, MemoryDisk};
 use lsm::testing::BlockingWrite;
@@ -55,11 +55,7 @@ impl History {
             })
             .collect();
         self.written.extend(entries.iter().cloned());
-        let mut ingest = engine.begin_ingest(common::MEND)?;
-        for entry in &entries {
-            ingest.push(entry.clone())?;
-        }
-        ingest.commit()?;
+        ingest(engine, &entries)?;
         for entry in entries {
             self.acknowledged.insert(entry.key().to_vec(), entry);
         }
@@ -67,8 +63,7 @@ impl History {
     }
 
     /// Checks that no acknowledged write is missing, that of an ingest all or nothing is
-    /// there, and that the store holds nothing that
-    /// was never written.
+    /// there, and that the store holds nothing that was never written.
     fn check(&self, engine: &Engine, context: &str) {
         for (key, acknowledged) in &self.acknowledged {
             let found = engine.get(key).unwrap();

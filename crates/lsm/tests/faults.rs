@@ -10,7 +10,7 @@
 mod common;
 
 use base::Entry;
-use common::{CollectedOutcomes, World, put, read};
+use common::{CollectedOutcomes, World, ingest, long, put, read};
 use lsm::disk::{Call, Fault, FaultyDisk};
 use lsm::testing::BlockingWrite;
 use lsm::{Durability, Engine, Error, Lane, Outbox};
@@ -162,7 +162,7 @@ impl Run {
                 if number % 3 == 0 {
                     world.executor.run_one(|_| 0);
                 }
-                if number % 40 == 20 && ingest(&engine, bulk_keys(), number).is_ok() {
+                if number % 40 == 20 && ingest_keys(&engine, bulk_keys(), number).is_ok() {
                     acknowledged.extend(bulk_keys().map(|key| (key, number)));
                 }
                 if number % 10 == 0 {
@@ -196,22 +196,17 @@ impl Run {
 }
 
 /// Ingests a value of each key with the timestamp `number`, in several tables.
-fn ingest(engine: &Engine, keys: impl Iterator<Item = String>, number: u64) -> Result<(), Error> {
-    let mut ingest = engine.begin_ingest(common::MEND)?;
-    for key in keys {
-        ingest.push(put(&key, number, &random_value(number)))?;
-    }
-    let ingested = ingest.commit()?;
+fn ingest_keys(
+    engine: &Engine,
+    keys: impl Iterator<Item = String>,
+    number: u64,
+) -> Result<(), Error> {
+    let entries: Vec<Entry> = keys
+        .map(|key| put(&key, number, &long(number, 1000)))
+        .collect();
+    let ingested = ingest(engine, &entries)?;
     assert!(ingested.tables > 1);
     Ok(())
-}
-
-/// A long value that cannot be compressed.
-fn random_value(seed: u64) -> String {
-    let mut random = fastrand::Rng::with_seed(seed);
-    std::iter::repeat_with(|| random.alphanumeric())
-        .take(1000)
-        .collect()
 }
 
 /// Checks that readers see all of an ingest or nothing.

@@ -87,7 +87,6 @@ fn a_bound_that_rises_all_the_time_does_not_rewrite_tables_all_the_time() {
         world.executor.run_for(Duration::from_secs(60));
     }
     let written = engine.statistics().compaction_written_bytes - before;
-    println!("{bytes} bytes, {written} written");
     assert!(written <= 2 * bytes, "{written} of {bytes}");
     assert_eq!(tombstones(&engine), []);
 }

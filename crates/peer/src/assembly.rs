@@ -6,8 +6,8 @@
 //! request is answered as overloaded.
 //!
 //! A connection has at most [`LONG_VALUES_MAX`] long values under way at a time,
-//! and none is longer than the node's longest value, or a run than its bound. If a peer sends more, or a
-//! longer one, the connection is closed.
+//! and none is longer than the node's longest value, or a run than its bound. If a peer
+//! sends more, or a longer one, the connection is closed.
 
 use super::frame::{Frame, FrameError, PIECE_BYTES};
 use super::message::{EntryHead, RunHead};

@@ -18,8 +18,8 @@
 //! - `log_limiter` keeps repeated warnings out of the log; `fuzz` is for fuzzers.
 //!
 //! The crate may not know the storage engine, files, threads, HTTP beyond the upgrade,
-//! nor clocks and randomness except through the seams. The node stands behind three traits: [`HandshakePolicy`],
-//! [`RequestHandler`] and [`AnswerHandler`].
+//! nor clocks and randomness except through the seams. The node stands behind three
+//! traits: [`HandshakePolicy`], [`RequestHandler`] and [`AnswerHandler`].
 //!
 //! Everything is local to a runtime, and no request takes a lock here. Invariants:
 //! - A call that was accepted gets exactly one answer. It gets it at once when

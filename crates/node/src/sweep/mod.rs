@@ -21,8 +21,8 @@
 //! - `announcing`: offers versions to nodes that do not compare them.
 //! - `bulk`: pulls a range of which this node lacks most, as `runs`; `filling` puts them
 //!   into tables, and `refill` follows how far that has come.
-//! - `driver`: leads a pass; `settling`: how long it waits before; `resuming`: lets it go on from a checkpoint; `calls`: how a
-//!   node asks another one.
+//! - `driver`: leads a pass; `settling`: how long it waits before; `resuming`: lets it go
+//!   on from a checkpoint; `calls`: how a node asks another one.
 //! - `fencing`: fences all nodes before a full pass, which lets the forget bound rise.
 //! - `schedule`: when this node drives one.
 //! - `record`: what this node knows of the passes that it took part in.

@@ -4,9 +4,9 @@
 //! The checks come in a fixed order, so that a status also says which checks the
 //! request has passed: whether a web page of another site sent it (`421`, `403`), what
 //! HTTP demands of any head (`400`, `414`, `431`, `501`), path (`400`), method
-//! (`405`), type of the body (`415`), parameters (`400`), conditions (`400`, `501`, `505`), body limit (`413`),
-//! admission (`503`). The body is read after all of them. Status, metrics, the ring,
-//! profiles and sweeps are outside admission.
+//! (`405`), type of the body (`415`), parameters (`400`), conditions (`400`, `501`,
+//! `505`), body limit (`413`), admission (`503`). The body is read after all of them.
+//! Status, metrics, the ring, profiles and sweeps are outside admission.
 //!
 //! # What is where
 //! - `resources`: a file or a folder for each resource, and the one table of them

@@ -1,9 +1,9 @@
 //! The queries of requests: pure functions of the raw query.
 //!
 //! A query is `name=value` pairs between `&`s. Names and values are percent-decoded to
-//! bytes, UTF-8 or not. A `+` is a space, because form encoders write spaces so. Every parameter that is not exactly right is refused, with a text that
-//! names the parameter and says what to do, so that a typing error never selects
-//! another key.
+//! bytes, UTF-8 or not. A `+` is a space, because form encoders write spaces so. Every
+//! parameter that is not exactly right is refused, with a text that names the parameter
+//! and says what to do, so that a typing error never selects another key.
 //!
 //! Each resource reads its own parameters with what stands here: names and values
 //! ([`pairs`]), keys (`keys`), numbers ([`number_of`]), `ack` and `from` (`replicas`).

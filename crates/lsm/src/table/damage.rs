@@ -19,33 +19,114 @@ use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 /// How often a block is read that the system cannot read, before it counts as damaged.
 const READS_MAX: u32 = 3;
 
+/// The number of failed reads after which a table counts as damaged for a while. One
+/// failure may be temporary, but a bad sector stays bad.
+const FAILED_READS_MAX: u32 = 3;
+
 /// The parts of a file that are noted as damaged.
 #[derive(Default)]
-pub(super) struct DamagedParts(ArcSwapOption<Vec<Range<u64>>>);
+struct DamagedParts(ArcSwapOption<Vec<Range<u64>>>);
 
 impl DamagedParts {
     /// Whether a noted part includes this offset.
-    pub(super) fn contains(&self, offset: u64) -> bool {
+    fn contains(&self, offset: u64) -> bool {
         let parts = self.0.load();
         parts
             .as_ref()
             .is_some_and(|parts| parts.iter().any(|part| part.contains(&offset)))
     }
 
-    pub(super) fn set(&self, parts: Vec<Range<u64>>) {
+    fn set(&self, parts: Vec<Range<u64>>) {
         let parts = (!parts.is_empty()).then(|| Arc::new(parts));
         self.0.store(parts);
     }
 }
 
+/// What is known of the damage of a table since it was opened.
+#[derive(Default)]
+pub(super) struct DamageState {
+    /// Whether a part of it was found not to be what was written.
+    is_corrupt: AtomicBool,
+    /// The parts of the file that the engine has noted as damaged.
+    parts: DamagedParts,
+    /// How many compactions have failed because the system could not read the table.
+    failed_reads: AtomicU32,
+}
+
 impl Table {
+    /// Whether a part of the table was found to be damaged since it was opened, or
+    /// cannot be read. The other parts are served.
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.damage.is_corrupt.load(Relaxed) || self.is_unreadable()
+    }
+
+    fn is_unreadable(&self) -> bool {
+        self.damage.failed_reads.load(Relaxed) >= FAILED_READS_MAX
+    }
+
+    /// Notes an error that ended a compaction. Returns whether the table counts as
+    /// damaged because of this error, until [`Table::try_again`].
+    pub(crate) fn note_failure(&self, error: &Error) -> bool {
+        let is_read = matches!(error, Error::Io { file, action, .. }
+            if **file == *self.path && *action == "read");
+        if !is_read || self.is_unreadable() {
+            return false;
+        }
+        self.damage.failed_reads.fetch_add(1, Relaxed);
+        if self.is_unreadable() {
+            tracing::error!(
+                %error,
+                "a table cannot be read: compaction skips it for a while; check the disk"
+            );
+        }
+        self.is_unreadable()
+    }
+
+    /// Lets one more compaction read a table that could not be read.
+    pub(crate) fn try_again(&self) {
+        if self.is_unreadable() {
+            self.damage
+                .failed_reads
+                .store(FAILED_READS_MAX - 1, Relaxed);
+        }
+    }
+
+    /// Notes that the table is damaged, and reports where.
+    pub(super) fn note_corruption(&self, error: &Error, offset: u64) {
+        if !self.damage.is_corrupt.swap(true, Relaxed) {
+            tracing::error!(
+                %error,
+                "a table is damaged: its intact parts are served, and compaction skips it"
+            );
+        }
+        if !self.damage.parts.contains(offset) {
+            self.cache.damage_reports().report(self.id(), offset);
+        }
+    }
+
+    /// Notes which parts of the file are damaged.
+    pub(crate) fn set_damaged_parts(&self, parts: Vec<Range<u64>>) {
+        if !parts.is_empty() {
+            self.damage.is_corrupt.store(true, Relaxed);
+        }
+        self.damage.parts.set(parts);
+    }
+
+    /// The error that says that the file is malformed at an offset, which is noted.
+    pub(super) fn corrupt(&self, offset: u64, Malformed(what): Malformed) -> Error {
+        let error = Error::corrupt(&self.path, offset, what);
+        self.note_corruption(&error, offset);
+        error
+    }
+
     /// Whether the part of the file at `offset` is noted as damaged.
     pub(crate) fn is_noted(&self, offset: u64) -> bool {
-        self.damaged_parts().contains(offset)
+        self.damage.parts.contains(offset)
     }
 
     /// Which part of the file is damaged if the byte at `offset` is, and which keys it

@@ -1,7 +1,7 @@
 //! Reading a table: opens it and finds the winning version of a key.
 
 use super::block::{BlockCursor, Body, FoundEntry, SortedBlock};
-use super::damage::DamagedParts;
+use super::damage::DamageState;
 use super::filter::{FilterShape, KeyHash};
 use super::format::{FOOTER_BYTES, Footer, FooterError, TableProperties, VERSION};
 use super::frame::{self, Handle, Role, TRAILER_BYTES};
@@ -16,35 +16,25 @@ use crate::error::Error;
 use crate::table_id::TableId;
 use base::{Entry, Timestamp};
 use std::io;
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// An open table. Only its properties are in memory, and the filter if it is
 /// pinned. Everything else comes through the cache.
 pub(crate) struct Table {
     id: TableId,
     file: Arc<dyn DiskFile>,
-    path: Arc<Path>,
+    pub(super) path: Arc<Path>,
     footer: Footer,
     properties: TableProperties,
     pinned_filter: Option<PinnedFilter>,
-    cache: Arc<BlockCache>,
-    /// Whether a part of it was found not to be what was written.
-    is_corrupt: AtomicBool,
-    /// The parts of the file that the engine has noted as damaged.
-    damaged_parts: DamagedParts,
-    /// How many compactions have failed because the system could not read the table.
-    failed_reads: AtomicU32,
+    pub(super) cache: Arc<BlockCache>,
+    pub(super) damage: DamageState,
     /// The sequence number with which the table was ingested; 0 if it was not, or before
     /// the last start.
     ingested_as: AtomicU64,
 }
-
-/// The number of failed reads after which a table counts as damaged for a while. One
-/// failure may be temporary, but a bad sector stays bad.
-const FAILED_READS_MAX: u32 = 3;
 
 /// A frame of at least this many bytes may take much memory when it is unpacked.
 const LONG_FRAME_BYTES: usize = 16 << 10;
@@ -99,9 +89,7 @@ impl Table {
             properties: TableProperties::empty(),
             pinned_filter: None,
             cache,
-            is_corrupt: AtomicBool::new(false),
-            damaged_parts: DamagedParts::default(),
-            failed_reads: AtomicU32::new(0),
+            damage: DamageState::default(),
             ingested_as: AtomicU64::new(0),
         };
         let block = table.read_block(footer.properties, Role::Properties)?;
@@ -163,67 +151,6 @@ impl Table {
     /// The table's number.
     pub(crate) fn id(&self) -> TableId {
         self.id
-    }
-
-    /// Whether a part of the table was found to be damaged since it was opened, or
-    /// cannot be read. The other parts are served.
-    pub(crate) fn is_damaged(&self) -> bool {
-        self.is_corrupt.load(Relaxed) || self.is_unreadable()
-    }
-
-    fn is_unreadable(&self) -> bool {
-        self.failed_reads.load(Relaxed) >= FAILED_READS_MAX
-    }
-
-    /// Notes an error that ended a compaction. Returns whether the table counts as
-    /// damaged because of this error, until [`Table::try_again`].
-    pub(crate) fn note_failure(&self, error: &Error) -> bool {
-        let is_read = matches!(error, Error::Io { file, action, .. }
-            if **file == *self.path && *action == "read");
-        if !is_read || self.is_unreadable() {
-            return false;
-        }
-        self.failed_reads.fetch_add(1, Relaxed);
-        if self.is_unreadable() {
-            tracing::error!(
-                %error,
-                "a table cannot be read: compaction skips it for a while; check the disk"
-            );
-        }
-        self.is_unreadable()
-    }
-
-    /// Lets one more compaction read a table that could not be read.
-    pub(crate) fn try_again(&self) {
-        if self.is_unreadable() {
-            self.failed_reads.store(FAILED_READS_MAX - 1, Relaxed);
-        }
-    }
-
-    /// Notes that the table is damaged, and reports where.
-    pub(super) fn note_corruption(&self, error: &Error, offset: u64) {
-        if !self.is_corrupt.swap(true, Relaxed) {
-            tracing::error!(
-                %error,
-                "a table is damaged: its intact parts are served, and compaction skips it"
-            );
-        }
-        if !self.damaged_parts.contains(offset) {
-            self.cache.damage_reports().report(self.id, offset);
-        }
-    }
-
-    /// The parts of the file that are noted as damaged.
-    pub(super) fn damaged_parts(&self) -> &DamagedParts {
-        &self.damaged_parts
-    }
-
-    /// Notes which parts of the file are damaged.
-    pub(crate) fn set_damaged_parts(&self, parts: Vec<Range<u64>>) {
-        if !parts.is_empty() {
-            self.is_corrupt.store(true, Relaxed);
-        }
-        self.damaged_parts.set(parts);
     }
 
     /// Lets all records of the table count as committed with this sequence number,
@@ -499,12 +426,6 @@ impl Table {
             return Err(self.corrupt(handle.offset, what));
         }
         Ok(())
-    }
-
-    pub(super) fn corrupt(&self, offset: u64, Malformed(what): Malformed) -> Error {
-        let error = Error::corrupt(&self.path, offset, what);
-        self.note_corruption(&error, offset);
-        error
     }
 }
 

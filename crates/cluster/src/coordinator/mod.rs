@@ -24,9 +24,11 @@
 //! that holds nothing newer.
 
 mod read;
+mod read_steps;
 mod write;
 
-pub use read::{Read, ReadAction, ReadActions, ReadEvent};
+pub use read::Read;
+pub use read_steps::{ReadAction, ReadActions, ReadEvent};
 pub use write::{Round, Write, WriteAction, WriteActions, WriteEvent};
 
 /// Whether a request has enough replicas.

@@ -23,7 +23,7 @@
 //! a version that was returned, so it must lie on `from - from / 2` of them. While fewer
 //! are known to have it, such reads also repair replicas beyond the first `c`, in the
 //! order of the ranking, because not going back outranks the number of copies.
-
+//!
 //! **What is forgotten.** Each answer names the forget bound F of its store, below which
 //! stores may have dropped what is dead. A dead version below the greatest F named is as
 //! good as no version: the read answers that there is none, and repairs nobody with it,
@@ -34,79 +34,13 @@
 //! nevertheless ([`Miss::Obsolete`]) is not repaired, and is not tried again.
 
 use super::Decision;
+use super::read_steps::{ReadAction, ReadActions, ReadEvent};
 use crate::forgetting::is_absent;
 use crate::placement::REPLICAS_INLINE;
 use crate::replicas::{Fate, Miss, ReplicaIndex, Replicas};
 use base::{Entry, Kind, Timestamp, Verdict};
 use smallvec::SmallVec;
 use std::cmp::Ordering;
-
-/// What has happened to a read. `replica` says which replica of the key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ReadEvent {
-    /// A replica has answered.
-    Answered {
-        /// Which replica.
-        replica: ReplicaIndex,
-        /// Its newest version of the key, which may be a tombstone or expired.
-        entry: Option<Entry>,
-        /// Whether that is a tombstone, or has expired by the coordinator's clock.
-        is_dead: bool,
-        /// The forget bound of its store.
-        forgotten: Timestamp,
-    },
-    /// A replica has not answered, or its answer was lost.
-    Missed {
-        /// Which replica.
-        replica: ReplicaIndex,
-        /// Why.
-        why: Miss,
-    },
-    /// A replica has stored the version that it was to be repaired with.
-    Repaired {
-        /// Which replica.
-        replica: ReplicaIndex,
-        /// What newer versions it held when that version first arrived there.
-        verdict: Verdict,
-    },
-    /// A replica was not repaired, or its answer was lost.
-    RepairMissed {
-        /// Which replica.
-        replica: ReplicaIndex,
-        /// Why.
-        why: Miss,
-    },
-    /// A replica is slow, and another one may be asked.
-    Slow {
-        /// Which replica.
-        replica: ReplicaIndex,
-    },
-    /// The request's time is over.
-    Deadline,
-}
-
-/// What to do for a read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReadAction {
-    /// Ask a replica, perhaps once more; `Answered` or `Missed` is to follow.
-    Ask {
-        /// Which replica.
-        replica: ReplicaIndex,
-    },
-    /// Write [`Read::freshest`], as it is now, to a replica; `Repaired` or
-    /// `RepairMissed` is to follow.
-    Repair {
-        /// Which replica.
-        replica: ReplicaIndex,
-    },
-    /// Answer the client, with [`Read::answer`] as it is now.
-    Reply(Decision),
-    /// Nothing is left to do.
-    Done,
-}
-
-/// The actions of a step, in the order in which to do them.
-pub type ReadActions = SmallVec<[ReadAction; REPLICAS_INLINE + 2]>;
 
 /// The coordination of one read.
 #[derive(Clone, Debug)]

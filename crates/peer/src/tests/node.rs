@@ -1,0 +1,142 @@
+//! A node, as the tests of handshakes and links have it.
+
+use super::*;
+
+/// A node, as handshakes see it.
+#[derive(Clone)]
+pub(crate) struct TestNode {
+    /// What it says of itself; the standing and the times are filled in.
+    pub(crate) hello: Hello,
+    pub(crate) secret: Vec<u8>,
+    pub(crate) members: Vec<&'static str>,
+    pub(crate) standing: Rc<Cell<Standing>>,
+    /// What it reports of itself, and what was reported to it.
+    pub(crate) report: Rc<Cell<NodeReport>>,
+    pub(crate) reports: Rc<RefCell<Vec<NodeReport>>>,
+    /// The hellos that it has recorded.
+    pub(crate) recorded: Rc<RefCell<Vec<Hello>>>,
+    /// The present start of the other nodes.
+    pub(crate) start: Rc<RefCell<Arc<PeerStart>>>,
+    /// The nodes that durably remember this one, and those that could not be reached.
+    pub(crate) remembered_by: Rc<RefCell<Vec<String>>>,
+    pub(crate) dialled_by: Rc<RefCell<Vec<String>>>,
+    pub(crate) unreachable: Rc<RefCell<Vec<String>>>,
+    /// Whether the previous starts of other nodes still have live links.
+    pub(crate) is_previous_start_live: Rc<Cell<bool>>,
+    /// Whether its disk never finishes recording a hello.
+    pub(crate) records_nothing: bool,
+}
+
+impl TestNode {
+    pub(crate) fn named(name: &str) -> Self {
+        Self {
+            hello: Hello {
+                protocol: Protocol::OWN,
+                name: name.to_owned(),
+                members_hash: 77,
+                store_id: 1_000 + name.len() as u64,
+                starts: [1, 2, 3].into(),
+                is_accepted: false,
+                standing: Standing::Witness,
+                remembered: None,
+                acknowledged: Some(0),
+                greatest_seen: Timestamp::ZERO,
+                unix_ms: 0,
+                forgotten: Timestamp::ZERO,
+                fence: Timestamp::ZERO,
+            },
+            secret: b"secret".to_vec(),
+            members: vec!["asker", "replica", "third"],
+            standing: Rc::new(Cell::new(Standing::Witness)),
+            report: Rc::new(Cell::new(NodeReport {
+                acknowledged: 0,
+                forgotten: Timestamp::ZERO,
+                fence: Timestamp::ZERO,
+            })),
+            reports: Rc::default(),
+            recorded: Rc::default(),
+            start: Rc::default(),
+            remembered_by: Rc::default(),
+            dialled_by: Rc::default(),
+            unreachable: Rc::default(),
+            is_previous_start_live: Rc::default(),
+            records_nothing: false,
+        }
+    }
+
+    pub(crate) fn environment(self, unix_ms: u64) -> PeerEnvironment {
+        PeerEnvironment {
+            clock: TokioClock::new(unix_ms),
+            random: Arc::new(SeededRandom::new(unix_ms)),
+            policy: Rc::new(self),
+            log_limiter: Arc::default(),
+            incoming: Budget::new(256 << 20),
+            value_bytes_max: 16 << 20,
+        }
+    }
+}
+
+impl HandshakePolicy for TestNode {
+    fn secret(&self) -> &[u8] {
+        &self.secret
+    }
+
+    fn is_member(&self, name: &str) -> bool {
+        self.members.contains(&name)
+    }
+
+    fn protocol(&self) -> Protocol {
+        self.hello.protocol
+    }
+
+    fn hello_to(&self, _name: Option<&str>, unix_ms: u64) -> Hello {
+        Hello {
+            standing: self.standing.get(),
+            greatest_seen: Timestamp::from_u64(unix_ms + 1),
+            unix_ms,
+            ..self.hello.clone()
+        }
+    }
+
+    fn standing(&self) -> Standing {
+        self.standing.get()
+    }
+
+    fn report(&self) -> NodeReport {
+        self.report.get()
+    }
+
+    fn heard_report(&self, _name: &str, start: &StartWatch, report: NodeReport) {
+        assert!(start.is_of(&self.start.borrow()));
+        self.reports.borrow_mut().push(report);
+    }
+
+    fn is_previous_start_live(&self, _theirs: &Hello) -> bool {
+        self.is_previous_start_live.get()
+    }
+
+    fn record_peer(
+        &self,
+        theirs: &Hello,
+        _ours: &Hello,
+    ) -> Pin<Box<dyn Future<Output = Option<StartWatch>>>> {
+        self.recorded.borrow_mut().push(theirs.clone());
+        if self.records_nothing {
+            return Box::pin(std::future::pending());
+        }
+        let watch = StartWatch::new(Arc::clone(&self.start.borrow()));
+        Box::pin(ready(Some(watch)))
+    }
+
+    fn has_dialled(&self, name: &str) {
+        self.dialled_by.borrow_mut().push(name.to_owned());
+    }
+
+    fn remembered_by(&self, name: &str) {
+        self.remembered_by.borrow_mut().push(name.to_owned());
+    }
+
+    fn unreachable(&self, name: &str) {
+        self.unreachable.borrow_mut().push(name.to_owned());
+    }
+}

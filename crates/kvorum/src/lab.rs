@@ -20,6 +20,9 @@ const LIST: &str = "list";
 /// The argument that asks for all experiments.
 const ALL: &str = "all";
 
+/// The experiment that takes as long as one likes.
+const TIMED: &str = "forgetting";
+
 /// The folder of the committed pages.
 const PAGES: &str = "docs/lab";
 
@@ -43,6 +46,9 @@ pub(crate) struct LabOptions {
     /// The greatest 99th percentile at which a rate counts as held; use a greater one on a machine that stalls by itself
     #[arg(long, value_name = "TIME", default_value_t = P99_MAX)]
     pub(crate) p99: TimeSpan,
+    /// How long the experiment 'forgetting' writes and deletes [default: 90s; with --full 30m]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) duration: Option<TimeSpan>,
     /// The folder that the pages are written to [default: docs/lab; with --glance a new temporary folder]
     #[arg(long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
@@ -64,6 +70,11 @@ pub(crate) fn run(options: &LabOptions) -> Result<(), Failure> {
     if options.experiment == LIST {
         list();
         return Ok(());
+    }
+    if options.duration.is_some() && options.experiment != TIMED {
+        return Err(Failure::usage(format!(
+            "only the experiment '{TIMED}' takes as long as you like: omit --duration"
+        )));
     }
     let chosen: Vec<&'static Experiment> = EXPERIMENTS
         .iter()
@@ -96,6 +107,7 @@ pub(crate) fn run(options: &LabOptions) -> Result<(), Failure> {
             (false, false) => Effort::Quick,
         },
         p99: options.p99,
+        duration: options.duration,
         output,
         begun,
     };
@@ -160,6 +172,7 @@ struct Laboratory {
     program: PathBuf,
     effort: Effort,
     p99: TimeSpan,
+    duration: Option<TimeSpan>,
     output: PathBuf,
     begun: Instant,
 }
@@ -179,13 +192,17 @@ impl Laboratory {
                 P99_MAX => String::new(),
                 p99 => format!(" --p99 {p99}"),
             };
+            let duration = self
+                .duration
+                .map_or(String::new(), |duration| format!(" --duration {duration}"));
             let settings = Settings {
                 program: self.program.clone(),
                 effort: self.effort,
                 p99_ms_max: self.p99.0.as_secs_f64() * 1e3,
                 output: self.output.clone(),
                 begun_unix_ms: SystemClock::new().unix_ms(),
-                command: format!("kvorum lab {name}{effort}{p99}"),
+                duration: self.duration.map(|duration| duration.0),
+                command: format!("kvorum lab {name}{effort}{p99}{duration}"),
             };
             let log = |line: &str| {
                 let seconds = self.begun.elapsed().as_secs();

@@ -51,6 +51,11 @@ impl<'a> ExperimentContext<'a> {
         self.settings.effort
     }
 
+    /// How long an experiment that runs for as long as one likes does so, if the user says.
+    pub(crate) fn duration(&self) -> Option<Duration> {
+        self.settings.duration
+    }
+
     /// The bound within which a rate holds.
     pub(crate) fn bound(&self) -> Bound {
         Bound {

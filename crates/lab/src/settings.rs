@@ -1,6 +1,7 @@
 //! The settings of experiments.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// How much time an experiment may take.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -31,6 +32,9 @@ pub struct Settings {
     pub program: PathBuf,
     /// How much time an experiment may take.
     pub effort: Effort,
+    /// How long an experiment that runs for as long as one likes does so; none for a time
+    /// that follows from the effort.
+    pub duration: Option<Duration>,
     /// The greatest 99th percentile at which a rate holds, in milliseconds.
     pub p99_ms_max: f64,
     /// The folder for pages, which is created if necessary.

@@ -40,6 +40,10 @@ pub struct Plan {
     pub range_limit: u64,
     /// `ack` and `from` of each request; none for the store's default.
     pub replicas: Option<(u8, u8)>,
+    /// The time to live of the values that are put, in seconds; none for values that do
+    /// not expire.
+    #[serde(default)]
+    pub ttl_seconds: Option<u64>,
     /// Whether the values that are read are verified. All values that are put
     /// carry a checksum over themselves and their key.
     pub verify: bool,
@@ -67,6 +71,7 @@ impl Plan {
             value_bytes: SizeDistribution::Fixed(64),
             range_limit: 100,
             replicas: None,
+            ttl_seconds: None,
             verify: true,
             seed: 1,
         }

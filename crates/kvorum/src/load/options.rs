@@ -100,6 +100,9 @@ pub(crate) struct LoadOptions {
     /// ACK/FROM of each request: how many replicas must answer, out of how many [default: the cluster's default]
     #[arg(long, value_name = "ACK/FROM", help_heading = "Requests")]
     pub(crate) replicas: Option<ReplicasOption>,
+    /// Time to live of the values that are put [default: they do not expire]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..), value_name = "SECONDS", help_heading = "Requests")]
+    pub(crate) ttl: Option<u64>,
     /// Put each key once before the load, as fast as possible; in sequence with --key-choice sequential, otherwise in random order
     #[arg(long, help_heading = "Requests")]
     pub(crate) fill: bool,
@@ -278,6 +281,7 @@ impl LoadOptions {
             value_bytes: self.value_bytes.0,
             range_limit: self.range_limit,
             replicas: self.replicas.map(|pair| (pair.0.ack, pair.0.from)),
+            ttl_seconds: self.ttl,
             verify: self.verify == Switch::On,
             seed: self.seed,
         };

@@ -42,6 +42,29 @@ fn an_experiment_writes_its_page() {
     }
 }
 
+/// Nodes write, expire and delete, the forget bound passes all of it, and no tombstone is
+/// left. How small the tables are means nothing after seconds: what has expired is kept for
+/// a minute.
+#[test]
+fn the_churn_leaves_no_tombstone() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = glance("forgetting", folder.path());
+    assert!(page.contains("and no tombstone is left"), "{page}");
+    assert!(!page.contains("Not measured"), "{page}");
+    for file in ["disk.svg", "tombstones.svg", "age.svg", "latency.svg"] {
+        let file = folder.path().join("forgetting").join(file);
+        assert!(file.is_file(), "{}", file.display());
+    }
+}
+
+#[test]
+fn only_one_experiment_takes_as_long_as_one_likes() {
+    let mut process = Process::spawn(&mut kvorum(&["lab", "outage", "--duration", "1h"]));
+    let end = process.end();
+    assert_eq!(end.code, Some(2), "{end:?}");
+    assert!(end.line().contains("omit --duration"), "{end:?}");
+}
+
 #[test]
 #[ignore = "takes minutes; run it after a change to the laboratory"]
 fn every_experiment_writes_its_page() {

@@ -7,6 +7,7 @@
 
 mod durability;
 mod flush;
+mod forgetting;
 mod growth;
 mod healing;
 mod outage;
@@ -35,6 +36,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     outage::EXPERIMENT,
     healing::EXPERIMENT,
     sweep::EXPERIMENT,
+    forgetting::EXPERIMENT,
     range::EXPERIMENT,
 ];
 

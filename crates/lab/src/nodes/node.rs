@@ -19,7 +19,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// stop, or to find its peers.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long a sweep may take.
+/// How long a sweep or a compaction may take.
 const SWEEP_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// The prefix of variables that would set options in addition to those of the
@@ -154,6 +154,19 @@ impl LabNode {
         }
     }
 
+    /// Has it compact its store, and waits for the end.
+    ///
+    /// # Errors
+    /// It does not answer, or fails.
+    pub(crate) fn compact(&self) -> Result<Value, Error> {
+        let url = format!("{}/v0/admin/compact?wait=true", self.url);
+        let answer = http::post(&url, SWEEP_TIMEOUT)?;
+        match answer.status {
+            200 => serde_json::from_str(&answer.body).map_err(|error| Error::http(url, &error)),
+            status => Err(Error::http(url, &format!("it answered {status}"))),
+        }
+    }
+
     /// How many keys it keeps whose newest version is not above `cut`.
     ///
     /// # Errors
@@ -236,12 +249,27 @@ impl LabNode {
     /// # Errors
     /// A folder that cannot be read.
     pub(crate) fn table_bytes(&self) -> Result<u64, Error> {
+        self.file_bytes(&["sst"])
+    }
+
+    /// The size of the tables and of the log in its folder, in bytes.
+    ///
+    /// # Errors
+    /// A folder that cannot be read.
+    pub(crate) fn store_bytes(&self) -> Result<u64, Error> {
+        self.file_bytes(&["sst", "wal"])
+    }
+
+    /// The size of the files in its folder whose names end so.
+    fn file_bytes(&self, extensions: &[&str]) -> Result<u64, Error> {
         let mut bytes = 0;
         let entries = std::fs::read_dir(&self.data).map_err(Error::file(&self.data))?;
         for entry in entries {
             let entry = entry.map_err(Error::file(&self.data))?;
-            if entry.path().extension().is_some_and(|name| name == "sst") {
-                // A table that compaction has just removed has no size.
+            let path = entry.path();
+            let is_counted = |extension: &&str| path.extension().is_some_and(|of| of == *extension);
+            if extensions.iter().any(is_counted) {
+                // A file that has just been removed has no size.
                 bytes += entry.metadata().map_or(0, |metadata| metadata.len());
             }
         }

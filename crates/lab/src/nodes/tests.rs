@@ -18,6 +18,7 @@ fn program(name: &str, folder: &Path) -> Settings {
             .join("src/nodes/programs")
             .join(name),
         effort: Effort::Glance,
+        duration: None,
         p99_ms_max: 10.0,
         output: folder.to_owned(),
         begun_unix_ms: 0,
@@ -50,6 +51,7 @@ fn a_stop_ends_the_wait_for_a_node() {
 #[test]
 fn a_missing_program_is_an_error() {
     let settings = Settings {
+        duration: None,
         program: "/nowhere/kvorum".into(),
         effort: Effort::Glance,
         p99_ms_max: 10.0,

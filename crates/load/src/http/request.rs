@@ -9,6 +9,8 @@ pub(crate) struct RequestWriter {
     /// The bytes after the key of an entity: the replicas, and the head up to
     /// the part that differs by method.
     after_key: Vec<u8>,
+    /// The same for a `PUT`, with the time to live before it.
+    after_put_key: Vec<u8>,
     /// The bytes after the start key of a range.
     after_start: Vec<u8>,
 }
@@ -22,7 +24,12 @@ impl RequestWriter {
             .unwrap_or_default();
         let limit = plan.range_limit;
         let rest = format!(" HTTP/1.1\r\nHost: {authority}\r\n");
+        let ttl = plan
+            .ttl_seconds
+            .map(|seconds| format!("&ttl={seconds}"))
+            .unwrap_or_default();
         Self {
+            after_put_key: format!("{ttl}{replicas}{rest}").into_bytes(),
             after_key: format!("{replicas}{rest}").into_bytes(),
             after_start: format!("&limit={limit}{rest}").into_bytes(),
         }
@@ -33,7 +40,7 @@ impl RequestWriter {
     pub(crate) fn put(&self, key: &[u8], bytes: usize, to: &mut Vec<u8>) {
         to.extend_from_slice(b"PUT /v0/entity?id=");
         to.extend_from_slice(key);
-        to.extend_from_slice(&self.after_key);
+        to.extend_from_slice(&self.after_put_key);
         // Writing to memory does not fail.
         let _ = write!(to, "Content-Length: {bytes}\r\n\r\n");
     }
@@ -76,6 +83,13 @@ mod tests {
             ..Plan::new("http://h:1", Operation::Get, Rate::Max)
         };
         let writer = RequestWriter::new(&plan, "h:1");
+        let expiring = RequestWriter::new(
+            &Plan {
+                ttl_seconds: Some(9),
+                ..plan
+            },
+            "h:1",
+        );
         let written = |write: &dyn Fn(&mut Vec<u8>)| {
             let mut to = Vec::new();
             write(&mut to);
@@ -84,6 +98,14 @@ mod tests {
         assert_eq!(
             written(&|to| writer.put(b"key", 5, to)),
             "PUT /v0/entity?id=key&ack=2&from=3 HTTP/1.1\r\nHost: h:1\r\nContent-Length: 5\r\n\r\n"
+        );
+        assert_eq!(
+            written(&|to| expiring.put(b"key", 5, to)),
+            "PUT /v0/entity?id=key&ttl=9&ack=2&from=3 HTTP/1.1\r\nHost: h:1\r\nContent-Length: 5\r\n\r\n"
+        );
+        assert_eq!(
+            written(&|to| expiring.delete(b"key", to)),
+            written(&|to| writer.delete(b"key", to)),
         );
         assert_eq!(
             written(&|to| writer.delete(b"key", to)),

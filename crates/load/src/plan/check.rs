@@ -21,6 +21,9 @@ const THREADS_MAX: usize = 256;
 /// The highest rate, in requests per second.
 const RATE_MAX: f64 = 1e9;
 
+/// The longest time to live that a node accepts, in seconds.
+const TTL_SECONDS_MAX: u64 = 281_474_976_710;
+
 /// The longest run, in seconds: a week.
 const SECONDS_MAX: f64 = 7.0 * 24.0 * 3600.0;
 
@@ -75,6 +78,11 @@ impl Plan {
         demand(
             self.range_limit >= 1,
             "a range must request at least one entity",
+        )?;
+        demand(
+            self.ttl_seconds
+                .is_none_or(|ttl| (1..=TTL_SECONDS_MAX).contains(&ttl)),
+            format!("a time to live is 1 to {TTL_SECONDS_MAX} seconds"),
         )?;
         match self.replicas {
             Some((ack, from)) if ack < 1 || ack > from => Err(Error::plan(

@@ -116,6 +116,7 @@ fn plan() -> Plan {
         value_bytes: SizeDistribution::Uniform(64, 1_024),
         range_limit: 100,
         replicas: Some((2, 3)),
+        ttl_seconds: None,
         verify: true,
         seed: 42,
     }

@@ -17,7 +17,7 @@ fn options_become_a_plan() {
     let plan = options(
         "get --target http://a:1,http://b:2 --rate 30000 --connections 8 --threads 2 \
          --duration 20s --warmup 0 --timeout 2s --keys 5000 --key-choice sequential \
-         --key-bytes 20 --value-bytes 64..1KiB --replicas 2/3 --verify off --seed 9",
+         --key-bytes 20 --value-bytes 64..1KiB --replicas 2/3 --ttl 60 --verify off --seed 9",
     )
     .plan()
     .unwrap();
@@ -36,6 +36,7 @@ fn options_become_a_plan() {
         value_bytes: load::plan::SizeDistribution::Uniform(64, 1024),
         range_limit: 100,
         replicas: Some((2, 3)),
+        ttl_seconds: Some(60),
         verify: false,
         seed: 9,
     };

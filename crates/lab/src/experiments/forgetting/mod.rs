@@ -1,0 +1,240 @@
+//! Whether a cluster that writes, expires and deletes for long ends as small as it began.
+
+mod describe;
+
+use crate::context::ExperimentContext;
+use crate::measure::{self, Measured};
+use crate::nodes::{ClusterLayout, LabCluster, LabNode};
+use crate::page::Page;
+use crate::{Error, Experiment};
+use load::Run;
+use load::plan::{KeyChoice, Operation, Plan, SizeDistribution};
+use serde::Serialize;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The operations of the churn, and their weights.
+const MIX: [(Operation, f64); 4] = [
+    (Operation::Insert, 0.4),
+    (Operation::Put, 0.1),
+    (Operation::Delete, 0.3),
+    (Operation::Get, 0.2),
+];
+
+/// The values that the churn puts expire after this.
+const TTL_SECONDS: u64 = 5;
+
+/// `--clock-drift-max` of the nodes: they share a clock.
+const CLOCK_DRIFT_SECONDS: u64 = 2;
+
+/// How long after twice the bound on clocks compaction frees an expired value, and a bit.
+const EXPIRED_FOR_SECONDS: u64 = 2 * CLOCK_DRIFT_SECONDS + 60 + 3;
+
+/// How often the nodes are looked at once the load has ended.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long the forget bound may take to pass the churn once that has ended.
+const FORGET_TIMEOUT: Duration = Duration::from_secs(600);
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "forgetting",
+    title: "Deleted data goes",
+    question: "Does a cluster that writes, expires and deletes at full speed for long end as \
+               small as it began, and what do clients notice?",
+    method: &[
+        "Three nodes on this machine with `--durability os`, `ack=2`, `from=3`, values of 256 \
+         bytes that cannot be compressed, a `--grace` of 10 s and full sweeps every few seconds \
+         (`--full-sweep-interval`). All keys are put once, all nodes compact their stores, and the \
+         bytes of their tables are what each began with.",
+        "The churn is a closed loop over 64 connections: 40% inserts of keys that were never \
+         used before, 10% puts, 30% deletes and 20% gets, mostly of the newest keys. All that it \
+         puts expires after 5 s. So the live keys stay few, but nearly every new key leaves a \
+         tombstone, which nothing overwrites: only forgetting can free it. New keys come in \
+         ascending order, so a sweep, which gets what clients leave of the processor, has always \
+         more of them before it.",
+        "Every second each node is asked for its tombstones and for the age of its forget bound \
+         (`/v0/status`), and the sizes of its tables and log are read from its folder. Tombstones \
+         are those in tables.",
+        "At the end all keys of the beginning are put once more, so that the same keys live. Once \
+         the forget bound of every node has passed the churn, and what has expired may be freed \
+         (a minute and twice `--clock-drift-max` after it expired), all nodes compact their \
+         stores again. They end as small as they began if the tables of none take more than a \
+         tenth more room, and no tombstone is left.",
+    ],
+    run,
+};
+
+/// A node at one moment.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+struct NodeLook {
+    /// Of its tables and its log.
+    bytes: u64,
+    tombstones: u64,
+    /// The age of its forget bound, in seconds; none before the first.
+    forgotten_age: Option<u64>,
+    /// Full sweeps that found it equal with all others.
+    clean_sweeps: u64,
+}
+
+/// All nodes at one moment; none for one that did not answer.
+#[derive(Clone, Debug, Default, Serialize)]
+struct Look {
+    /// Since the warm-up of the load ended.
+    at_seconds: f64,
+    nodes: Vec<Option<NodeLook>>,
+}
+
+/// What the tables of a node hold once it has compacted its store.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+struct Compacted {
+    bytes: u64,
+    entries: u64,
+    tombstones: u64,
+}
+
+/// The results.
+#[derive(Debug, Serialize)]
+struct ForgettingResults {
+    keys: u64,
+    grace_seconds: u64,
+    full_sweep_seconds: u64,
+    run: Measured<Run>,
+    looks: Vec<Look>,
+    /// For each node.
+    before: Vec<Compacted>,
+    after: Vec<Compacted>,
+}
+
+fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
+    let (grace, hint_age) = context.effort().pick((6, "1s"), (10, "5s"), (10, "5s"));
+    let full_sweep = context.effort().pick(1, 5, 30);
+    let cluster = LabCluster::start(
+        context,
+        ClusterLayout {
+            nodes: 3,
+            memory: "512MiB",
+            options: &[
+                "--durability",
+                "os",
+                "--grace",
+                &format!("{grace}s"),
+                "--full-sweep-interval",
+                &format!("{full_sweep}s"),
+                "--sweep-interval",
+                "off",
+                "--hint-age-max",
+                hint_age,
+                "--clock-drift-max",
+                &format!("{CLOCK_DRIFT_SECONDS}s"),
+                // Small ones, so that tables show within seconds what a node keeps.
+                "--memtable-bytes",
+                "4MiB",
+            ],
+        },
+    )?;
+    let filled = Plan {
+        replicas: Some((2, 3)),
+        keys: context.effort().pick(1_000, 50_000, 500_000),
+        value_bytes: SizeDistribution::Fixed(256),
+        ..measure::plan(context, &cluster, Operation::Put)
+    };
+    measure::fill(context, &filled)?;
+    let before = compact(context, &cluster)?;
+
+    let seconds = context.effort().pick(3.0, 90.0, 1_800.0);
+    let churn = Plan {
+        operations: MIX.to_vec(),
+        key_choice: KeyChoice::Latest,
+        ttl_seconds: Some(TTL_SECONDS),
+        seconds: context
+            .duration()
+            .map_or(seconds, |duration| duration.as_secs_f64()),
+        ..filled.clone()
+    };
+    context.log("writing, expiring and deleting");
+    let mut looks = Vec::new();
+    let run = measure::run_with(context, &churn, |at_seconds| {
+        looks.push(look(&cluster, at_seconds));
+        Ok(None)
+    })?;
+    let ended = Instant::now();
+    let ended_unix_ms = unix_ms(&cluster.nodes[0])?;
+    measure::fill(context, &filled)?;
+
+    context.log("waiting until the forget bound has passed what was deleted");
+    let expired_for = context
+        .effort()
+        .pick(0, EXPIRED_FOR_SECONDS, EXPIRED_FOR_SECONDS);
+    let expired = Duration::from_secs(TTL_SECONDS + expired_for);
+    loop {
+        context.fail_if_stopped()?;
+        looks.push(look(
+            &cluster,
+            churn.seconds + ended.elapsed().as_secs_f64(),
+        ));
+        let has_passed = |node: &LabNode| {
+            let status = node.status().ok()?;
+            Some(status["forgetting"]["forgotten_unix_ms"].as_u64()? > ended_unix_ms)
+        };
+        let have_passed = |node| has_passed(node).unwrap_or(false);
+        if ended.elapsed() >= expired && cluster.nodes.iter().all(have_passed) {
+            break;
+        }
+        if ended.elapsed() >= FORGET_TIMEOUT {
+            return Err(Error::TimedOut("the forget bound of all nodes".to_owned()));
+        }
+        thread::sleep(LOOK_INTERVAL);
+    }
+    let after = compact(context, &cluster)?;
+    let results = ForgettingResults {
+        keys: filled.keys,
+        grace_seconds: grace,
+        full_sweep_seconds: full_sweep,
+        run,
+        looks,
+        before,
+        after,
+    };
+    describe::describe(page, &results);
+    Ok(())
+}
+
+/// Has all nodes compact their stores.
+fn compact(context: &ExperimentContext<'_>, cluster: &LabCluster) -> Result<Vec<Compacted>, Error> {
+    context.log("compacting");
+    let compacted = cluster.nodes.iter().map(|node| {
+        context.fail_if_stopped()?;
+        let done = node.compact()?;
+        let count = |name: &str| done["after"][name].as_u64().unwrap_or_default();
+        Ok(Compacted {
+            bytes: count("table_bytes"),
+            entries: count("entries"),
+            tombstones: count("tombstones"),
+        })
+    });
+    compacted.collect()
+}
+
+/// Looks at all nodes.
+fn look(cluster: &LabCluster, at_seconds: f64) -> Look {
+    let look_at = |node: &LabNode| {
+        let status = node.status().ok()?;
+        Some(NodeLook {
+            bytes: node.store_bytes().ok()?,
+            tombstones: status["store"]["tombstones"].as_u64()?,
+            forgotten_age: status["forgetting"]["age_seconds"].as_u64(),
+            clean_sweeps: status["sweeps"]["full"]["clean"].as_u64()?,
+        })
+    };
+    Look {
+        at_seconds,
+        nodes: cluster.nodes.iter().map(look_at).collect(),
+    }
+}
+
+/// The clock of a node.
+fn unix_ms(node: &LabNode) -> Result<u64, Error> {
+    let status = node.status()?;
+    let unix_ms = status["clock"]["unix_ms"].as_u64();
+    unix_ms.ok_or_else(|| Error::http(node.url(), &"its status has no clock"))
+}

@@ -156,7 +156,7 @@ fn findings(results: &ForgettingResults) -> Vec<String> {
     let nodes = in_churn.flat_map(|look| look.nodes.iter().flatten());
     let sweeps = nodes.map(|look| look.clean_sweeps).max();
     found.push(format!(
-        "{} full sweeps ended while the churn ran, and found all nodes equal.",
+        "Full sweeps that ended while the churn ran, and found all nodes equal: {}.",
         units::count(sweeps.unwrap_or_default())
     ));
     let nodes = 0..results.before.len();
@@ -270,7 +270,7 @@ mod tests {
                  left.",
                 "About 400 keys came and went.",
                 "No request failed.",
-                "4 full sweeps ended while the churn ran, and found all nodes equal.",
+                "Full sweeps that ended while the churn ran, and found all nodes equal: 4.",
                 "The median latency was 1.00 ms in the first fifth of the churn, and 2.00 ms in \
                  the last.",
                 "The 99th percentile was 2.00 ms in the first fifth of the churn, and 4.00 ms in \
@@ -294,8 +294,7 @@ mod tests {
             &page,
             &[
                 "The cluster does not end as small as it began: the tables of the node that grew \
-               most take 12.0 MiB after 10.0 MiB in the beginning (1.20 times), and 0 tombstones \
-               are left.",
+               most take 12.0 MiB after 10.0 MiB in the beginning (1.20 times), and no tombstone is left.",
             ],
         );
         let mut left = results();

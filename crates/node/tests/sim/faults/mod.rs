@@ -10,6 +10,7 @@ use crate::dice::Dice;
 use crate::network::HostNumber;
 use crate::scenario::{FaultKind, Scenario, ScenarioKind};
 use crate::world::World;
+use cluster::sweep::PassKind;
 use std::ops::RangeInclusive;
 use std::rc::Rc;
 use std::time::Duration;
@@ -20,8 +21,8 @@ use tokio::time::{Instant, sleep};
 const FILLED: Duration = Duration::from_secs(60);
 const LOOK_PERIOD: Duration = Duration::from_millis(50);
 
-/// The pause between two compactions of a whole store, in milliseconds.
-const COMPACTION_GAP_MS: RangeInclusive<u64> = 50..=600;
+/// The pause between two orders of an operator, in milliseconds.
+const ORDER_GAP_MS: RangeInclusive<u64> = 50..=400;
 
 /// A fault: its kind and the hosts that it strikes.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +51,7 @@ pub(crate) async fn break_things(
     if scenario.forgetting.is_some() {
         let (world, dice) = (Rc::clone(&world), dice.fork());
         breaking.push(tokio::task::spawn_local(async move {
-            compact_now_and_then(&world, &dice, end).await;
+            forget_now_and_then(&world, &dice, end).await;
         }));
     }
     if scenario.faults.is_empty() {
@@ -99,11 +100,16 @@ fn choose(scenario: &Scenario, dice: &Dice) -> Fault {
     }
 }
 
-/// Has the stores compacted again and again: only then they drop what is forgotten.
-async fn compact_now_and_then(world: &World, dice: &Dice, end: Instant) {
+/// Orders full sweeps, which raise the forget bound, and has stores compacted, which then
+/// drop what is forgotten.
+async fn forget_now_and_then(world: &World, dice: &Dice, end: Instant) {
     while Instant::now() < end {
-        sleep(Duration::from_millis(dice.within(&COMPACTION_GAP_MS))).await;
-        world.hosts[dice.place(world.hosts.len())].compact();
+        sleep(Duration::from_millis(dice.within(&ORDER_GAP_MS))).await;
+        let host = dice.pick(&world.hosts);
+        match dice.percent(60) {
+            true => host.compact(),
+            false => host.order_sweep(PassKind::Full),
+        }
     }
 }
 

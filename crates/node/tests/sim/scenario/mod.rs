@@ -319,6 +319,13 @@ impl Scenario {
         let seconds = Duration::from_secs;
         if self.loss.is_none() {
             self.faults.retain(|_| dice.percent(40));
+            // What is on its way longer than the grace is what must not bring back the dead.
+            let late = [
+                FaultKind::CutOneWay,
+                FaultKind::CutBothWays,
+                FaultKind::Freeze,
+            ];
+            self.faults.push(*dice.pick(&late));
             self.durability = *dice.pick(&[
                 Durability::Sync,
                 Durability::Sync,
@@ -327,7 +334,8 @@ impl Scenario {
             ]);
         }
         // Many short ranges would take longer than the pause between two sweeps.
-        let (keys, range_keys) = *dice.pick(&[(12, 4), (12, 16 << 10), (40, 10), (100, 16 << 10)]);
+        let (keys, range_keys) = *dice.pick(&[(3, 2), (12, 4), (12, 16 << 10), (40, 10)]);
+        let grace_ms = *dice.pick(&[100, 400, 1_000, 3_000]);
         Self {
             runtimes: 1,
             clients: *dice.pick(&[2, 4]),
@@ -339,15 +347,15 @@ impl Scenario {
                 true => Pairs::Quorum,
                 false => one_pair_of(dice.within(&(2..=self.nodes as u64)), dice),
             },
-            pause_ms: dice.pick(&[20..=150, 40..=300]).clone(),
+            pause_ms: dice.pick(&[10..=60, 20..=150, 40..=300]).clone(),
             ttl_percent: *dice.pick(&[0, 0, 40]),
             timeout: Duration::from_millis(*dice.pick(&[300, 1_000])),
             delay_ms: dice.pick(&[0..=1, 1..=10]).clone(),
             skew_ms_max: *dice.pick(&[0, 100, 400]),
-            hint_age_max: seconds(1),
+            hint_age_max: *dice.pick(&[seconds(1), seconds(24 * 3600)]),
             sweep_interval: Some(seconds(2)),
             forgetting: Some(Forgetting {
-                grace: seconds(*dice.pick(&[3, 3, 5])),
+                grace: Duration::from_millis(grace_ms),
                 full_sweep_interval: seconds(*dice.pick(&[1, 2])),
             }),
             clock_drift_max: seconds(1),

@@ -2,10 +2,12 @@
 //! that is dead, and then no tombstone is left. What was deleted does not come back: reads
 //! check that all the time, and once more at the end.
 
-use super::World;
 use super::stores::KeyCopies;
+use super::{PATIENCE, World};
+use crate::dice::Dice;
 use crate::scenario::Forgetting;
 use base::{Clock, Entry, Kind, Timestamp};
+use checker::{Action, Outcome, Request};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
@@ -17,9 +19,57 @@ const RISING: Duration = Duration::from_secs(40);
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
 
 impl World {
-    /// Waits until the forget bound is above all tombstones, has every store compacted, and
-    /// demands that none is left.
-    pub(super) async fn forget(&self, forgetting: Forgetting) -> Result<(), String> {
+    /// Waits until the forget bound is above all tombstones, and has the stores compacted one
+    /// after another: then no tombstone is left, and meanwhile all can be read, although
+    /// some nodes have dropped what others still have.
+    pub(super) async fn forget(&self, forgetting: Forgetting, dice: &Dice) -> Result<(), String> {
+        self.write_all(dice).await?;
+        self.rise_above_tombstones(forgetting).await?;
+        let all = self.scenario.nodes as u8;
+        let first = dice.place(self.hosts.len());
+        let (before, behind) = self.hosts.split_at(first);
+        for host in behind.iter().chain(before) {
+            host.compact();
+            self.read_all(all, None, dice).await?;
+        }
+        for key_copies in self.copies_of_all_keys()? {
+            let mut entries = key_copies.entries();
+            if entries.any(|entry| entry.kind() == Kind::Tombstone) {
+                return Err(format!(
+                    "a tombstone below the forget bound is left of key {}:\n{}",
+                    key_copies.key(),
+                    key_copies.describe()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts and deletes: no fence may be in the way of what is written now.
+    async fn write_all(&self, dice: &Dice) -> Result<(), String> {
+        let all = self.scenario.nodes as u8;
+        for key in 0..self.scenario.keys {
+            let action = match dice.percent(50) {
+                true => Action::Put { ttl_seconds: None },
+                false => Action::Delete,
+            };
+            let request = Request {
+                client: self.scenario.clients,
+                node: dice.place(self.hosts.len()),
+                key,
+                action,
+                ack: all,
+                from: all,
+            };
+            let outcome = self.ask(request, PATIENCE).await;
+            if !matches!(outcome, Some(Outcome::Written { .. })) {
+                return Err(format!("all faults are healed, yet {request}: {outcome:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    async fn rise_above_tombstones(&self, forgetting: Forgetting) -> Result<(), String> {
         let began = Instant::now();
         let copies = self.copies_of_all_keys()?;
         let dead = copies.iter().flat_map(KeyCopies::entries);
@@ -45,19 +95,6 @@ impl World {
         let _greatest = self.forgotten();
         self.trace
             .note(format_args!("all tombstones are forgotten"));
-        for host in &self.hosts {
-            host.compact();
-        }
-        for key_copies in self.copies_of_all_keys()? {
-            let mut entries = key_copies.entries();
-            if entries.any(|entry| entry.kind() == Kind::Tombstone) {
-                return Err(format!(
-                    "a tombstone below the forget bound is left of key {}:\n{}",
-                    key_copies.key(),
-                    key_copies.describe()
-                ));
-            }
-        }
         Ok(())
     }
 

@@ -81,8 +81,7 @@ impl World {
         sleep(REPAIRING).await;
         self.agree(&self.copies_of_all_keys()?)?;
         if let Some(forgetting) = self.scenario.forgetting {
-            self.forget(forgetting).await?;
-            self.read_all(all, None, dice).await?;
+            self.forget(forgetting, dice).await?;
             self.agree(&self.copies_of_all_keys()?)?;
         }
         Ok(())
@@ -189,7 +188,7 @@ impl World {
     }
 
     /// Reads every key from `ack` replicas, through any node but `except`.
-    async fn read_all(
+    pub(super) async fn read_all(
         &self,
         ack: u8,
         except: Option<HostNumber>,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// The correct time when a world begins, in milliseconds since the Unix epoch.
-const BEGIN_UNIX_MS: u64 = 1_800_000_000_000;
+pub(crate) const BEGIN_UNIX_MS: u64 = 1_800_000_000_000;
 
 /// The clock of one host.
 pub(crate) struct SimClock {

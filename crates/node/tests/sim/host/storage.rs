@@ -2,6 +2,7 @@
 
 use super::Host;
 use super::identity::FOLDER;
+use crate::dice::Dice;
 use base::Entry;
 use lsm::disk::Fault;
 use lsm::{Disk, MemoryDisk, Outbox, Outcome};
@@ -94,6 +95,15 @@ impl Host {
     /// Changes a byte of a table on the disk, which is not sound afterwards. Returns whether
     /// there was a table.
     pub(crate) fn rot(&self) -> bool {
+        self.rot_where(|dice, bytes| dice.below(bytes))
+    }
+
+    /// As [`Host::rot`], at this offset.
+    pub(crate) fn rot_at(&self, offset: u64) -> bool {
+        self.rot_where(|_, _| offset)
+    }
+
+    fn rot_where(&self, offset: impl FnOnce(&Dice, u64) -> u64) -> bool {
         let mut state = self.state.borrow_mut();
         let folder = Path::new(FOLDER);
         let mut tables = state.disk.list(folder).unwrap_or_default();
@@ -103,7 +113,7 @@ impl Host {
         }
         let path = folder.join(self.dice.pick(&tables));
         let bytes = state.disk.open(&path).and_then(|file| file.len());
-        let offset = self.dice.below(bytes.unwrap_or(1).max(1));
+        let offset = offset(&self.dice, bytes.unwrap_or(1).max(1));
         let flip = 1 << self.dice.below(8);
         let is_damaged = state.disk.corrupt(&path, offset, flip).is_ok();
         state.disk_faults += usize::from(is_damaged);

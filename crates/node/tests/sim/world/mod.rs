@@ -11,6 +11,8 @@ mod forgetting;
 mod quiescence;
 #[cfg(test)]
 mod races;
+#[cfg(test)]
+mod refills;
 mod report;
 mod stores;
 mod timeline;

@@ -21,7 +21,7 @@ const LOOK_PERIOD: Duration = Duration::from_millis(10);
 const LOOKS_MAX: u32 = 6_000;
 
 /// A calm world of four nodes, with fast disks and a fast network, without sweeps.
-fn calm() -> Scenario {
+pub(super) fn calm() -> Scenario {
     Scenario {
         nodes: 4,
         runtimes: 1,
@@ -43,7 +43,10 @@ fn calm() -> Scenario {
 }
 
 /// Runs a world in which all stores count.
-fn run<Story: Future<Output = ()>>(scenario: Scenario, story: impl FnOnce(Rc<World>) -> Story) {
+pub(super) fn run<Story: Future<Output = ()>>(
+    scenario: Scenario,
+    story: impl FnOnce(Rc<World>) -> Story,
+) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -65,7 +68,7 @@ fn run<Story: Future<Output = ()>>(scenario: Scenario, story: impl FnOnce(Rc<Wor
     drop(set);
 }
 
-async fn until(what: &str, has_happened: impl Fn() -> bool) {
+pub(super) async fn until(what: &str, has_happened: impl Fn() -> bool) {
     for _ in 0..LOOKS_MAX {
         if has_happened() {
             return;

@@ -351,7 +351,7 @@ impl Scenario {
             ttl_percent: *dice.pick(&[0, 0, 40]),
             timeout: Duration::from_millis(*dice.pick(&[300, 1_000])),
             delay_ms: dice.pick(&[0..=1, 1..=10]).clone(),
-            skew_ms_max: *dice.pick(&[0, 100, 400]),
+            skew_ms_max: *dice.pick(&[0, (grace_ms / 4).min(400)]),
             hint_age_max: *dice.pick(&[seconds(1), seconds(24 * 3600)]),
             sweep_interval: Some(seconds(2)),
             forgetting: Some(Forgetting {

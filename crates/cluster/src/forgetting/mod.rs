@@ -40,9 +40,11 @@ mod bounds;
 mod fenced_pass;
 #[cfg(test)]
 mod model;
+mod vouching;
 
 pub use answering::{Answerer, NamedBounds, StoreStart};
 pub use bounds::{
     Arrival, Bounds, Obsolete, Receiving, counts, is_absent, is_leftover, latest_fence,
 };
 pub use fenced_pass::FencedPass;
+pub use vouching::{Vouching, vouchers, withholds};

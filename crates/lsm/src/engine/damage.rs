@@ -13,10 +13,9 @@
 //! 4. A compaction rewrites the table without its damaged parts. The edit that removes
 //!    the table also removes its ranges.
 //!
-//! Once tombstones are dropped below a bound in a cluster, step 4 must also drop the
-//! versions in the range that are below that bound and that no other store has: the
-//! damaged block may have held the tombstone that hid them. Today that bound is zero in
-//! a cluster.
+//! The damaged block may have held the tombstone that hid an older version, and the other
+//! stores may have forgotten that tombstone. So the owner writes a tombstone over such a
+//! version in step 3: the range does not count before, so no read sees it.
 //!
 //! A range belongs to its table: an edit that removes the table for any other reason has
 //! read the table whole, so the range goes with it.

@@ -47,6 +47,9 @@ impl LocalReplica {
         if !self.is_damaged(entry.key())
             && let Ok(Lookup::Found(Some(held))) = self.engine.get_cached(entry.key())
             && held.rank() >= entry.rank()
+            // What is newer may be a tombstone that others have forgotten, so that the sender
+            // does not get it: then the two differ.
+            && (admitted.is_ok() || held.timestamp() == entry.timestamp())
         {
             let verdict = match held.timestamp() > entry.timestamp() {
                 true => Verdict::Newer(held.timestamp()),

@@ -65,6 +65,7 @@ impl Participant {
     pub(super) fn offered(
         &mut self,
         (pass, number): RangeId,
+        asker: NodeNumber,
         offers: &[Offer],
     ) -> Result<Result<OfferReply, Error>, UnknownRange> {
         let (own, engine) = (self.own, self.engine.clone());
@@ -118,21 +119,28 @@ impl Participant {
                 Ordering::Equal => {}
             }
         }
+        self.withhold(pass, asker, &mut reply.newer);
         Ok(Ok(reply))
     }
 
-    /// The newest versions of some keys of a range.
+    /// The newest versions of some keys of a range, which a node lacks, but for those that
+    /// are withheld.
     ///
     /// # Errors
     /// [`UnknownRange`]; within, that of the store.
     fn newest(
         &mut self,
         range: RangeId,
+        lacking: NodeNumber,
         keys: &[Bytes],
     ) -> Result<Result<Vec<Entry>, Error>, UnknownRange> {
         let engine = self.engine.clone();
-        let range = self.range(range)?;
-        Ok(newest_of(&engine, range, keys.iter().map(|key| &key[..])))
+        let items = self.range(range)?;
+        let mut entries = newest_of(&engine, items, keys.iter().map(|key| &key[..]));
+        if let Ok(entries) = &mut entries {
+            self.withhold(range.0, lacking, entries);
+        }
+        Ok(entries)
     }
 }
 
@@ -194,7 +202,7 @@ impl Sweeper {
             offer.map(|offer| offer.key.clone())
         });
         let keys: Vec<Bytes> = keys.collect();
-        let newest = self.in_background(move |own| own.newest(range, &keys));
+        let newest = self.in_background(move |own| own.newest(range, node, &keys));
         let entries = match newest.await?.ok()? {
             Ok(entries) => entries,
             Err(error) => {
@@ -217,7 +225,7 @@ impl Sweeper {
         asker: NodeNumber,
         offers: Vec<Offer>,
     ) -> SweepAnswer {
-        let reply = self.in_background(move |own| own.offered(range, &offers));
+        let reply = self.in_background(move |own| own.offered(range, asker, &offers));
         let reply = match reply.await {
             Some(Ok(Ok(reply))) => reply,
             Some(Ok(Err(error))) => {

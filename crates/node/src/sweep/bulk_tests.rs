@@ -58,7 +58,10 @@ impl TestNode {
     /// The keys with these hashes that it holds or has pulled.
     fn entries(&mut self, range: RangeId, keys: &[&str]) -> Vec<Entry> {
         let hashes = keys.iter().map(|key| Item::key_hash_of(key.as_bytes()));
-        self.own.entries(range, hashes.collect()).unwrap().unwrap()
+        self.own
+            .entries(range, NodeNumber::new(u8::MAX), hashes.collect())
+            .unwrap()
+            .unwrap()
     }
 }
 

@@ -430,7 +430,11 @@ impl Drive {
         let clean = self.progress.clean();
         let is_full = self.kind == PassKind::Full;
         let is_conclusive = is_full && self.progress.is_conclusive(members.names().len());
-        let forgotten = self.forgets(is_conclusive, &clean);
+        let forgotten = match self.forgets(is_conclusive, &clean) {
+            Some(forgotten) if self.are_as_fenced().await => Some(forgotten),
+            _ => None,
+        };
+        let members = &self.sweeper.sweeps.environment.members;
         let single_copies_of = |node: NodeNumber| {
             let taking_part = self.progress.taking_part().get(&node);
             taking_part.map_or(u64::MAX, |taking_part| taking_part.single_copies)

@@ -120,7 +120,7 @@ impl Sweeper {
         asker: NodeNumber,
         key_hashes: Vec<u64>,
     ) -> SweepAnswer {
-        let entries = self.in_background(move |own| own.entries((pass, range), key_hashes));
+        let entries = self.in_background(move |own| own.entries((pass, range), asker, key_hashes));
         match entries.await {
             Some(Ok(Ok(entries))) => {
                 let sent = self.send_entries(pass, asker, entries).await;

@@ -7,10 +7,12 @@
 
 use super::Sweeper;
 use super::driver::{Begun, Drive};
+use super::participant::Participant;
 use crate::forgetting::{Heard, HeldBack};
 use base::Timestamp;
 use cluster::NodeNumber;
-use cluster::forgetting::FencedPass;
+use cluster::Standing;
+use cluster::forgetting::{FencedPass, Vouching};
 use cluster::sweep::{Incarnation, Pair, PassId, PassKind};
 use peer::{SweepAnswer, SweepRequest};
 
@@ -31,24 +33,58 @@ struct Fenced {
     incarnation: Incarnation,
     before: Timestamp,
     fence: Timestamp,
+    /// Its own forget bound, and the greatest that it has heard of.
+    forgotten: Timestamp,
+    greatest: Timestamp,
+    is_whole: bool,
+}
+
+impl Participant {
+    /// Whether this node takes part in a pass with the store with which it began, in which no
+    /// damage was found since.
+    pub(super) fn is_as_begun(&mut self, pass: PassId, incarnation: Incarnation) -> bool {
+        let damage = self.engine.damage_mark();
+        let state = self.state(pass);
+        state.is_some_and(|state| state.incarnation == incarnation && state.damage_then == damage)
+    }
+
+    /// Gives a pass up if the forget bound has risen since all agreed on it. What the pass
+    /// has pulled may have been deleted meanwhile, by another pass whose tombstones are gone.
+    pub(super) fn give_up_if_outrun(&mut self, pass: PassId) {
+        let greatest = self.bounds.greatest();
+        if self
+            .passes
+            .get(&pass)
+            .is_some_and(|state| state.forgotten < greatest)
+        {
+            self.give_up(pass);
+        }
+    }
 }
 
 impl Sweeper {
     /// Raises the fence of this node, which takes part in the pass.
     pub(super) async fn answer_fence(&self, pass: PassId, fence: Timestamp) -> SweepAnswer {
-        let takes_part = self.in_background(move |own| own.takes_part(pass)).await;
-        if takes_part != Some(true) {
+        let environment = &self.sweeps.environment;
+        let forgetting = &environment.forgetting;
+        let Ok(raised) = forgetting.raise(fence).await else {
+            return SweepAnswer::Unknown;
+        };
+        // Read afterwards: what was lost meanwhile was not fenced.
+        let incarnation = self.incarnation();
+        let is_as_begun = self.in_background(move |own| own.is_as_begun(pass, incarnation));
+        if is_as_begun.await != Some(true) {
             return SweepAnswer::Unknown;
         }
-        let forgetting = &self.sweeps.environment.forgetting;
-        match forgetting.raise(fence).await {
-            // Read afterwards: what was lost meanwhile was not fenced.
-            Ok(raised) => SweepAnswer::Fenced {
-                incarnation: self.incarnation(),
-                before: raised.before,
-                fence: raised.fence,
-            },
-            Err(_is_closed) => SweepAnswer::Unknown,
+        let standing = environment.membership.standing();
+        let lacks_nothing = standing == Standing::Witness && !forgetting.is_receiver(standing);
+        SweepAnswer::Fenced {
+            incarnation,
+            before: raised.before,
+            fence: raised.fence,
+            forgotten: forgetting.bounds().forgotten,
+            greatest: forgetting.greatest(),
+            is_whole: lacks_nothing && !environment.engine.has_damage_to_compare(),
         }
     }
 
@@ -83,16 +119,18 @@ impl Drive {
             .copied()
             .filter(|node| !has_begun(node))
             .collect();
-        let Some(most) = environment.forgetting.next_fence() else {
-            self.fencing.missing.push(members.own());
-            return;
-        };
-        let known = environment.forgetting.greatest();
         if !self.fencing.missing.is_empty() {
             // A fence that leads to nothing would only refuse slow writes.
             return;
         }
-        let fenced = self.ask_to_fence(&all, most).await;
+        let most = environment.forgetting.next_fence();
+        let fenced = self.ask_to_fence(&all, most.unwrap_or_default()).await;
+        let known = self.disregard(&fenced).await;
+        let members = &self.sweeper.sweeps.environment.members;
+        let Some(most) = most else {
+            self.fencing.missing.push(members.own());
+            return;
+        };
         let is_as_begun = |node: NodeNumber| {
             let answer = fenced.iter().find(|fenced| fenced.node == node);
             answer.is_some_and(|fenced| {
@@ -122,7 +160,10 @@ impl Drive {
     /// that was restored from before its fence may lack what the pass has brought.
     pub(super) async fn fence_again(&mut self, begun: &[Begun]) {
         self.fencing = Fencing::default();
+        let nodes: Vec<NodeNumber> = begun.iter().map(|begun| begun.node).collect();
         let Some(fence) = self.resuming.checkpoint.fence else {
+            let fenced = self.ask_to_fence(&nodes, Timestamp::ZERO).await;
+            self.disregard(&fenced).await;
             return;
         };
         let members = &self.sweeper.sweeps.environment.members;
@@ -131,8 +172,8 @@ impl Drive {
             pass.fenced(*node, took_part.incarnation);
         }
         pass.begin();
-        let nodes: Vec<NodeNumber> = begun.iter().map(|begun| begun.node).collect();
         let fenced = self.ask_to_fence(&nodes, fence).await;
+        self.disregard(&fenced).await;
         let rejoins = |node: NodeNumber| {
             let answer = fenced.iter().find(|fenced| fenced.node == node);
             answer.is_some_and(|fenced| pass.may_rejoin(node, fenced.incarnation, fenced.before))
@@ -156,15 +197,64 @@ impl Drive {
                     incarnation,
                     before,
                     fence,
+                    forgotten,
+                    greatest,
+                    is_whole,
                 }) => Some(Fenced {
                     node,
                     incarnation,
                     before,
                     fence,
+                    forgotten,
+                    greatest,
+                    is_whole,
                 }),
                 _ => None,
             });
         fenced.collect()
+    }
+
+    /// Names to all members the greatest F that one of them knows, and what each can say about
+    /// versions below. Gives that F. If a member is missing, each leaves out what is dead below
+    /// the F that it knows itself.
+    async fn disregard(&mut self, fenced: &[Fenced]) -> Timestamp {
+        let environment = &self.sweeper.sweeps.environment;
+        let own = environment.forgetting.greatest();
+        let below = fenced
+            .iter()
+            .map(|fenced| fenced.greatest)
+            .fold(own, Timestamp::max);
+        if fenced.len() < environment.members.names().len() || below == Timestamp::ZERO {
+            return below;
+        }
+        // In the order of their numbers.
+        let vouching = fenced
+            .iter()
+            .map(|fenced| Vouching::of(fenced.is_whole, fenced.forgotten, below));
+        let vouching: Vec<Vouching> = vouching.collect();
+        let pass = self.pass;
+        let nodes = fenced.iter().map(|fenced| fenced.node).collect();
+        let request = |_| SweepRequest::Disregard {
+            pass,
+            below,
+            vouching: vouching.clone(),
+        };
+        for (node, answer) in self.ask(nodes, request).await {
+            if answer != Some(SweepAnswer::Done) {
+                self.progress.lose(node);
+            }
+        }
+        below
+    }
+
+    /// Whether all members are what they were when they were fenced, now that all that the
+    /// pass has brought is durable. A block in which damage was found may have held a tombstone
+    /// after it was compared.
+    pub(super) async fn are_as_fenced(&self) -> bool {
+        let nodes: Vec<NodeNumber> = self.progress.nodes().collect();
+        let fenced = self.ask_to_fence(&nodes, Timestamp::ZERO).await;
+        let is_same = |fenced: &Fenced| self.progress.began_with(fenced.node, fenced.incarnation);
+        fenced.len() == nodes.len() && fenced.iter().all(is_same)
     }
 
     /// What F may rise to, now that the pass has ended and all that it brought is durable.

@@ -24,6 +24,7 @@
 //! - `driver`: leads a pass; `settling`: how long it waits before; `resuming`: lets it go
 //!   on from a checkpoint; `calls`: how a node asks another one.
 //! - `fencing`: fences all nodes before a full pass, which lets the forget bound rise.
+//! - `leftovers`: buries what a store holds only because it has missed the tombstone.
 //! - `schedule`: when this node drives one.
 //! - `record`: what this node knows of the passes that it took part in.
 //! - `journal`: what of it survives a restart, and how far a full pass has come.
@@ -42,6 +43,9 @@ mod exchange;
 mod fencing;
 mod filling;
 mod journal;
+mod leftovers;
+#[cfg(test)]
+mod leftovers_tests;
 mod mended;
 mod participant;
 mod pass_state;
@@ -274,6 +278,14 @@ impl Sweeper {
             }
             SweepRequest::Fence { pass, fence } => self.answer_fence(pass, fence).await,
             SweepRequest::Forget { forgotten, .. } => self.answer_forget(forgotten),
+            SweepRequest::Disregard {
+                pass,
+                below,
+                vouching,
+            } => {
+                self.background(move |own| own.disregard(pass, below, vouching))
+                    .await
+            }
             SweepRequest::Agree {
                 pass,
                 cut,
@@ -285,6 +297,8 @@ impl Sweeper {
             }
             SweepRequest::Advance { pass, start } => self.advance(pass, &start).await,
             SweepRequest::Digest { pass, range, end } => {
+                // The range before was compared by now.
+                self.bury_leftovers(pass).await;
                 let digest = self.background(move |own| own.digest(pass, range, end.as_deref()));
                 let answer = digest.await;
                 if matches!(answer, SweepAnswer::Digests { .. }) {
@@ -332,6 +346,7 @@ impl Sweeper {
                 offers,
             } => self.answer_offers((pass, range), asker, offers).await,
             SweepRequest::Sync { pass } => {
+                self.bury_leftovers(pass).await;
                 match self.in_background(move |own| own.sync(pass)).await {
                     // Read afterwards: what was lost meanwhile is not durable.
                     Some(Ok(true)) => SweepAnswer::Synced(self.incarnation()),

@@ -52,11 +52,11 @@ pub(super) struct Participant {
     pub(super) placement: Arc<Placement>,
     pub(super) own: NodeNumber,
     mended: Arc<MendedKeys>,
-    bounds: Arc<SharedBounds>,
+    pub(super) bounds: Arc<SharedBounds>,
     sizes: SweepSizes,
     /// From how many bytes of keys and values on an ingest is committed.
     ingest_bytes_max: usize,
-    passes: BTreeMap<PassId, PassState>,
+    pub(super) passes: BTreeMap<PassId, PassState>,
     /// By node number: the last pass that found this node equal with it. Lost at a
     /// restart, and with it what need not be compared again.
     last_clean: Vec<Option<CleanPass>>,
@@ -163,6 +163,7 @@ impl Participant {
         let held = self.engine.statistics();
         let versions = held.table_entries + held.memtable_entries;
         let mut state = PassState::new(kind, incarnation, filling, versions, now);
+        state.damage_then = damage;
         state.forgotten = self.bounds.greatest();
         match before {
             Some(before) => state.go_on_after(&before),
@@ -180,27 +181,9 @@ impl Participant {
         }
     }
 
-    /// Whether this node takes part in a pass, and has since the pass began on it.
-    pub(super) fn takes_part(&mut self, pass: PassId) -> bool {
-        self.state(pass).is_some()
-    }
-
     /// The passes that this node takes part in.
     pub(super) fn passes(&self) -> impl Iterator<Item = PassId> + '_ {
         self.passes.keys().copied()
-    }
-
-    /// Gives a pass up if the forget bound has risen since all agreed on it. What the pass
-    /// has pulled may have been deleted meanwhile, by another pass whose tombstones are gone.
-    pub(super) fn give_up_if_outrun(&mut self, pass: PassId) {
-        let greatest = self.bounds.greatest();
-        if self
-            .passes
-            .get(&pass)
-            .is_some_and(|state| state.forgotten < greatest)
-        {
-            self.give_up(pass);
-        }
     }
 
     /// Takes note of the cut, of the reach of each node, and of what each pair passes
@@ -352,7 +335,7 @@ impl Participant {
             .map(|(_, item)| (item.key_hash, item))
             .collect();
         let Exchange { send, fetch } = difference.exchange(|key_hash| kept.get(&key_hash).copied());
-        let entries = self.entries(range, send)?;
+        let entries = self.entries(range, with, send)?;
         let is_whole = decoded == theirs && entries.is_ok();
         Ok(Some(Plan {
             send: entries.unwrap_or_default(),
@@ -361,19 +344,25 @@ impl Participant {
         }))
     }
 
-    /// The newest versions of the keys with these hashes.
+    /// The newest versions of the keys with these hashes, which a node lacks, but for
+    /// those that are withheld.
     ///
     /// # Errors
     /// [`UnknownRange`]; within, that of the store.
     pub(super) fn entries(
         &mut self,
         range: RangeId,
+        lacking: NodeNumber,
         key_hashes: Vec<u64>,
     ) -> Result<Result<Vec<Entry>, Error>, UnknownRange> {
         let engine = self.engine.clone();
-        let range = self.range(range)?;
-        let keys = range.items.find(key_hashes).map(|(key, _)| key);
-        Ok(newest_of(&engine, range, keys))
+        let items = self.range(range)?;
+        let keys = items.items.find(key_hashes).map(|(key, _)| key);
+        let mut entries = newest_of(&engine, items, keys);
+        if let Ok(entries) = &mut entries {
+            self.withhold(range.0, lacking, entries);
+        }
+        Ok(entries)
     }
 
     /// Forgets a pass that found this node equal with some others. Gives its kind,

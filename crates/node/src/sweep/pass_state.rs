@@ -1,6 +1,7 @@
 //! What a node keeps of one pass.
 
 use super::filling::Filling;
+use super::leftovers::Leftovers;
 use crate::config::SweepSizes;
 use base::{Entry, Timestamp};
 use bytes::Bytes;
@@ -31,6 +32,8 @@ pub(super) struct PassState {
     /// The damage of the store when the pass began at the first key; [`None`] if this node
     /// was restarted since, so that not all damage is compared.
     pub(super) damage: Option<DamageMark>,
+    /// The damage of the store when this node began to take part, or went on.
+    pub(super) damage_then: DamageMark,
     /// What may be passed over with each node, by node number.
     pub(super) bounds: Vec<KeyBounds>,
     /// The reach of each node, by node number.
@@ -51,6 +54,8 @@ pub(super) struct PassState {
     ranges: VecDeque<Range>,
     /// What other nodes have sent in bulk.
     pub(super) filling: Filling,
+    /// What this node may hold although it was deleted.
+    pub(super) leftovers: Leftovers,
     /// The keys that were scanned.
     keys_scanned: u64,
     /// The versions that the store held when the pass began.
@@ -101,6 +106,7 @@ impl PassState {
             forgotten: Timestamp::ZERO,
             sequence: None,
             damage: None,
+            damage_then: DamageMark::default(),
             bounds: Vec::new(),
             reaches: Vec::new(),
             reach: 0,
@@ -111,6 +117,7 @@ impl PassState {
             next_start: Bytes::new(),
             ranges: VecDeque::new(),
             filling,
+            leftovers: Leftovers::default(),
             keys_scanned: 0,
             versions,
             last_asked: now,
@@ -261,6 +268,12 @@ impl PassState {
         ranges.find(|range| range.number == number)
     }
 
+    /// The range of this key, if it is one of the last.
+    pub(super) fn range_of(&mut self, key: &[u8]) -> Option<&mut Range> {
+        let mut ranges = self.ranges.iter_mut();
+        ranges.find(|range| range.contains(key))
+    }
+
     /// Makes all that other nodes have sent in bulk part of the store, durably.
     ///
     /// # Errors
@@ -305,14 +318,25 @@ impl Range {
         };
         self.pulled.extend(taken);
         if !is_behind {
-            // Another node has sent some of the range before. Of two versions of a
-            // key the one that was taken last is newer: the sort keeps their order.
-            self.pulled.sort_by(|one, other| one.key().cmp(other.key()));
-            self.pulled.reverse();
-            self.pulled.dedup_by(|one, other| one.key() == other.key());
-            self.pulled.reverse();
+            self.sort_pulled();
         }
         (keys, bytes as u64)
+    }
+
+    /// Another node has sent some of the range before. Of two versions of a key the one
+    /// that was taken last is newer: the sort keeps their order.
+    fn sort_pulled(&mut self) {
+        self.pulled.sort_by(|one, other| one.key().cmp(other.key()));
+        self.pulled.reverse();
+        self.pulled.dedup_by(|one, other| one.key() == other.key());
+        self.pulled.reverse();
+    }
+
+    /// Takes in tombstones, each of the timestamp of the newest version of its key. They
+    /// become part of the store with what was pulled.
+    pub(super) fn bury(&mut self, tombstones: Vec<Entry>) {
+        self.pulled.extend(tombstones);
+        self.sort_pulled();
     }
 
     /// Whether a key is one of the range.

@@ -111,6 +111,11 @@ impl Participant {
         let mut store = ByKey::new(scan);
         let comparison = state.comparison(&placement, own);
         let mut writer = RunWriter::default();
+        let is_sent = |entry: &&Entry| {
+            let is_damaged = engine.is_damaged(entry.key());
+            let leftovers = &state.leftovers;
+            RunWriter::carries(entry) && !leftovers.withholds(entry, &placement, own, is_damaged)
+        };
         for (key, item) in range.items.shared_keys(&comparison, asker) {
             if *key < *from || held.binary_search(&item.short_hash()).is_ok() {
                 continue;
@@ -127,7 +132,7 @@ impl Participant {
                 (Some(stored), Some(pulled)) if stored.rank() < pulled.rank() => Some(pulled),
                 (stored, pulled) => stored.or(pulled),
             };
-            if let Some(newest) = newest.filter(|entry| RunWriter::carries(entry)) {
+            if let Some(newest) = newest.filter(is_sent) {
                 writer.push(newest);
             }
         }

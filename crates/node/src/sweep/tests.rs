@@ -16,7 +16,7 @@ use std::time::Duration;
 
 const PASS: PassId = PassId(7);
 const PEER: NodeNumber = NodeNumber::new(1);
-const STORE: Incarnation = Incarnation {
+pub(super) const STORE: Incarnation = Incarnation {
     store_id: 4,
     last_loss: 0,
 };
@@ -296,7 +296,10 @@ fn a_version_in_a_sound_block_is_sent_although_a_damaged_one_may_hold_the_key() 
     executor.run_for(Duration::from_secs(1));
     assert!(engine.is_damaged(b"k"));
     let key_hashes = vec![Item::key_hash_of(b"k")];
-    let entries = participant.entries((PASS, 0), key_hashes).unwrap().unwrap();
+    let entries = participant
+        .entries((PASS, 0), NodeNumber::new(1), key_hashes)
+        .unwrap()
+        .unwrap();
     let timestamps = entries.iter().map(|entry| entry.timestamp().as_u64());
     assert_eq!(timestamps.collect::<Vec<_>>(), [10]);
 }
@@ -385,7 +388,7 @@ fn an_offer_of_a_key_that_may_be_damaged_is_wanted_unless_the_scan_has_shown_the
             items_of_ranges(&mut participant, PASS);
             executor.run_for(Duration::from_secs(1));
             participant
-                .offered((PASS, 0), &offers)
+                .offered((PASS, 0), NodeNumber::new(1), &offers)
                 .unwrap()
                 .unwrap()
                 .wanted

@@ -156,7 +156,11 @@ impl Link {
         }
         let forgets = matches!(
             request,
-            PeerRequest::Sweep(SweepRequest::Fence { .. } | SweepRequest::Forget { .. })
+            PeerRequest::Sweep(
+                SweepRequest::Fence { .. }
+                    | SweepRequest::Forget { .. }
+                    | SweepRequest::Disregard { .. }
+            )
         );
         if forgets && !self.knows_forgetting.get() {
             return Err(Miss::Refused);

@@ -29,6 +29,13 @@ impl SweepRequest {
                 out.push(15);
                 put_u64(out, forgotten.as_u64());
             }
+            Self::Disregard {
+                below, vouching, ..
+            } => {
+                out.push(16);
+                put_u64(out, below.as_u64());
+                out.extend(vouching.iter().map(|vouching| *vouching as u8));
+            }
             Self::Agree {
                 cut,
                 reaches,
@@ -233,6 +240,11 @@ impl SweepRequest {
                 pass,
                 forgotten: fields.timestamp()?,
             },
+            16 => Self::Disregard {
+                pass,
+                below: fields.timestamp()?,
+                vouching: fields.rest_of(NODES_MAX, Fields::vouching)?,
+            },
             _ => return Err("an unknown request of a sweep"),
         };
         fields.end()?;
@@ -336,11 +348,16 @@ impl SweepAnswer {
                 incarnation,
                 before,
                 fence,
+                forgotten,
+                greatest,
+                is_whole,
             } => {
                 out.push(13);
                 put_incarnation(out, *incarnation);
-                put_u64(out, before.as_u64());
-                put_u64(out, fence.as_u64());
+                for timestamp in [before, fence, forgotten, greatest] {
+                    put_u64(out, timestamp.as_u64());
+                }
+                out.push((*is_whole).into());
             }
         }
     }
@@ -402,6 +419,9 @@ impl SweepAnswer {
                 incarnation: fields.incarnation()?,
                 before: fields.timestamp()?,
                 fence: fields.timestamp()?,
+                forgotten: fields.timestamp()?,
+                greatest: fields.timestamp()?,
+                is_whole: fields.bool()?,
             },
             _ => return Err("an unknown answer of a sweep"),
         };

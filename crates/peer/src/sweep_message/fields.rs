@@ -3,6 +3,7 @@
 use super::BOUND_KEY_BYTES_MAX;
 use base::{ByteReader, Timestamp};
 use bytes::Bytes;
+use cluster::forgetting::Vouching;
 use cluster::sweep::{Digest, Incarnation, KeyBounds, STEPS_MAX};
 use cluster::{NODES_MAX, NodeNumber};
 
@@ -43,6 +44,10 @@ impl<'a> Fields<'a> {
 
     pub(super) fn node(&mut self) -> Result<NodeNumber, &'static str> {
         self.u8().map(NodeNumber::new)
+    }
+
+    pub(super) fn vouching(&mut self) -> Result<Vouching, &'static str> {
+        Vouching::from_code(self.u8()?).ok_or("an unknown kind of vouching")
     }
 
     pub(super) fn digest(&mut self) -> Result<Digest, &'static str> {

@@ -27,8 +27,10 @@
 //!               | n * u32: short hashes
 //! 12 offer      range u32 | from u8 | n * offer 12 recounted digest
 //! 13 recount    range u32 | for u8              13 fenced     incarnation | before u64 | fence u64
-//! 14 fence      fence u64                       (13 fenced, 14 and 15 only with the feature
-//! 15 forget     forgotten u64                    `FORGETS`)
+//! 14 fence      fence u64                                     | forgotten u64 | greatest u64
+//! 15 forget     forgotten u64                                 | is whole u8
+//! 16 disregard  below u64 | n * vouching u8     (13 fenced and 14 to 16 only with the feature
+//!                                                `FORGETTING`)
 //!
 //! incarnation = store id u64 | last loss u64
 //! offer      = key | timestamp u64 | content hash u32 | copies u8
@@ -51,6 +53,7 @@ use crate::frame::PAYLOAD_BYTES_MAX;
 use base::Timestamp;
 use bytes::Bytes;
 use cluster::NodeNumber;
+use cluster::forgetting::Vouching;
 use cluster::sweep::symbols::Symbol;
 use cluster::sweep::{Digest, Incarnation, KeyBounds, PassId, PassKind, STEPS_MAX};
 
@@ -106,6 +109,16 @@ pub enum SweepRequest {
         pass: PassId,
         /// The forget bound.
         forgotten: Timestamp,
+    },
+    /// Leave out what is dead below a forget bound, and send nothing below it for which
+    /// others vouch.
+    Disregard {
+        /// The pass.
+        pass: PassId,
+        /// The greatest forget bound that one of the nodes knows.
+        below: Timestamp,
+        /// By node number: what each can say about versions below.
+        vouching: Vec<Vouching>,
     },
     /// What all agree on: the cut, and what each pair may pass over, for the node
     /// that is asked, by node number.
@@ -334,6 +347,12 @@ pub enum SweepAnswer {
         /// Its durable fence now. It is lower than the one that was asked for while the
         /// clock of the node is behind, or is not trusted.
         fence: Timestamp,
+        /// Its own forget bound.
+        forgotten: Timestamp,
+        /// The greatest forget bound that it has heard of.
+        greatest: Timestamp,
+        /// Whether its store lacks nothing, so that it is no receiver.
+        is_whole: bool,
     },
 }
 
@@ -345,6 +364,7 @@ impl SweepRequest {
             Self::Begin { pass, .. }
             | Self::Fence { pass, .. }
             | Self::Forget { pass, .. }
+            | Self::Disregard { pass, .. }
             | Self::Agree { pass, .. }
             | Self::Advance { pass, .. }
             | Self::Digest { pass, .. }

@@ -1,5 +1,6 @@
 use super::*;
 use cluster::NODES_MAX;
+use cluster::forgetting::Vouching;
 
 const INCARNATION: Incarnation = Incarnation {
     store_id: 4,
@@ -31,6 +32,11 @@ fn requests() -> Vec<SweepRequest> {
         SweepRequest::Forget {
             pass,
             forgotten: Timestamp::from_u64(1 << 38),
+        },
+        SweepRequest::Disregard {
+            pass,
+            below: Timestamp::from_u64(1 << 38),
+            vouching: vec![Vouching::Nothing, Vouching::Remembers, Vouching::Whole],
         },
         SweepRequest::Agree {
             pass,
@@ -173,6 +179,9 @@ fn answers() -> Vec<SweepAnswer> {
             incarnation: INCARNATION,
             before: Timestamp::from_u64(1 << 37),
             fence: Timestamp::from_u64(1 << 39),
+            forgotten: Timestamp::from_u64(1 << 35),
+            greatest: Timestamp::from_u64(1 << 36),
+            is_whole: true,
         },
     ]
 }

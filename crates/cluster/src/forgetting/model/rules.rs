@@ -4,8 +4,8 @@
 use super::state::{FENCE, NONE, PASSES, Repair, State, Store, is_dead, others, timestamp};
 use crate::NodeNumber;
 use crate::forgetting::{
-    Arrival, Bounds, FencedPass, Receiving, StoreStart, counts, is_absent, is_leftover,
-    latest_fence,
+    Arrival, Bounds, FencedPass, Receiving, StoreStart, Vouching, counts, is_absent, is_leftover,
+    latest_fence, vouchers, withholds,
 };
 use crate::standing::Standing;
 use crate::sweep::{Incarnation, Pair, PassId};
@@ -222,11 +222,22 @@ impl Rules {
         }
     }
 
-    /// What a store sends others in a pass: a receiver nothing below F.
+    /// What a store can say about versions below F.
+    fn says(self, state: &State, number: NodeNumber) -> Vouching {
+        let number = number.index();
+        let store = &state.stores[number];
+        let heard = state.stores.iter().map(|store| store.heard).max();
+        let is_whole = !store.is_unfilled && !self.is_receiver(state, number);
+        let greatest = at(heard.unwrap_or(0).into());
+        Vouching::of(is_whole, at(store.forgotten.into()), greatest)
+    }
+
+    /// What a store sends others in a pass: nothing below F about which they can say more.
     pub(super) fn sends(self, state: &State, store: usize, greatest: u8) -> u8 {
         let held = self.visible(state.stores[store].held, greatest);
         let is_below = timestamp(held) < u64::from(state.stores[store].heard);
-        match self.is_receiver(state, store) && is_below {
+        let is_withheld = withholds(node(store), &NODES, |other| self.says(state, other));
+        match is_below && is_withheld {
             true => NONE,
             false => held,
         }
@@ -242,12 +253,13 @@ impl Rules {
     /// Whether a receiver deletes what it holds once it was compared with all.
     pub(super) fn deletes(self, state: &State, store: usize) -> bool {
         let held = state.stores[store].held;
-        let is_whole =
-            |other: &usize| !state.stores[*other].is_unfilled && !self.is_receiver(state, *other);
-        let is_one_whole = others(store).iter().any(is_whole) && !self.has(Bug::ReceiversVouch);
-        let is_held = others(store)
+        let mut vouchers = vouchers(&NODES, |other| self.says(state, other));
+        if self.has(Bug::ReceiversVouch) {
+            vouchers = others(store).map(node).into();
+        }
+        let is_held = vouchers
             .iter()
-            .any(|other| state.stores[*other].held == held && (is_whole(other) || !is_one_whole));
+            .any(|other| state.stores[other.index()].held == held);
         let greatest = at(state.stores[store].heard.into());
         is_leftover(at(timestamp(held)), 3, is_held, greatest) && !self.has(Bug::LeftoversKept)
     }
@@ -367,6 +379,8 @@ impl Rules {
 fn pair_incarnations(state: &State, pair: [usize; 2]) -> [Incarnation; 2] {
     pair.map(|number| incarnation(number as u8, state.stores[number].incarnation))
 }
+
+const NODES: [NodeNumber; 3] = [NodeNumber::new(0), NodeNumber::new(1), NodeNumber::new(2)];
 
 fn node(number: usize) -> NodeNumber {
     NodeNumber::new(number as u8)

@@ -1,0 +1,114 @@
+//! Whose word counts about a version below F that some stores hold and others do not:
+//! it was written and one lacks it, or it was deleted and one has missed that.
+
+use crate::NodeNumber;
+use base::Timestamp;
+use std::collections::BTreeSet;
+
+/// What the store of a member can say about versions below F. Those that can say more
+/// come later in the order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Vouching {
+    /// Nothing: it lacks something, which may be the tombstones that are forgotten.
+    #[default]
+    Nothing = 0,
+    /// It lacks something, but has F itself: what it lost was above.
+    Remembers = 1,
+    /// All: it lacks nothing.
+    Whole = 2,
+}
+
+impl Vouching {
+    /// What a store can say that lacks nothing, or has the forget bound `forgotten`, while
+    /// the greatest F is `greatest`.
+    #[must_use]
+    pub fn of(is_whole: bool, forgotten: Timestamp, greatest: Timestamp) -> Self {
+        match (is_whole, forgotten >= greatest) {
+            (true, _) => Self::Whole,
+            (false, true) => Self::Remembers,
+            (false, false) => Self::Nothing,
+        }
+    }
+
+    /// From the number of one.
+    #[must_use]
+    pub fn from_code(code: u8) -> Option<Self> {
+        match code {
+            0 => Some(Self::Nothing),
+            1 => Some(Self::Remembers),
+            2 => Some(Self::Whole),
+            _ => None,
+        }
+    }
+}
+
+/// Those of a version's replicas whose word counts: the ones that can say most, by `says`.
+/// If a power cut of the whole cluster has left none whole, those that remember F vouch
+/// for each other; if none does, all count, because a version that returns does less harm
+/// than one that is lost.
+#[must_use]
+pub fn vouchers(
+    replicas: &[NodeNumber],
+    says: impl Fn(NodeNumber) -> Vouching,
+) -> BTreeSet<NodeNumber> {
+    let most = most_said(replicas, &says);
+    let can_say_most = |node: &NodeNumber| says(*node) == most;
+    replicas.iter().copied().filter(can_say_most).collect()
+}
+
+/// Whether a store does not send a version of its own to those that lack it: a replica of
+/// the version can say more about it.
+#[must_use]
+pub fn withholds(
+    own: NodeNumber,
+    replicas: &[NodeNumber],
+    says: impl Fn(NodeNumber) -> Vouching,
+) -> bool {
+    says(own) < most_said(replicas, &says)
+}
+
+fn most_said(replicas: &[NodeNumber], says: impl Fn(NodeNumber) -> Vouching) -> Vouching {
+    let said = replicas.iter().map(|node| says(*node));
+    said.max().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Vouching::{Nothing, Remembers, Whole};
+
+    #[test]
+    fn those_count_that_can_say_most() {
+        let replicas = [2, 0, 1].map(NodeNumber::new);
+        for (vouching, expected) in [
+            ([Whole, Whole, Whole], vec![0, 1, 2]),
+            ([Nothing, Whole, Remembers], vec![1]),
+            ([Remembers, Nothing, Remembers], vec![0, 2]),
+            ([Nothing, Nothing, Nothing], vec![0, 1, 2]),
+        ] {
+            let says = |node: NodeNumber| vouching[node.index()];
+            let expected = BTreeSet::from_iter(expected.into_iter().map(NodeNumber::new));
+            assert_eq!(vouchers(&replicas, says), expected, "{vouching:?}");
+            for own in replicas {
+                let is_voucher = expected.contains(&own);
+                assert_eq!(withholds(own, &replicas, says), !is_voucher);
+            }
+        }
+        // What is not a replica of the version says nothing about it.
+        let vouching = [Nothing, Nothing, Whole];
+        let says = |node: NodeNumber| vouching[node.index()];
+        assert_eq!(vouchers(&replicas[1..], says).len(), 2);
+    }
+
+    #[test]
+    fn what_a_store_can_say_follows_from_what_it_lacks() {
+        let at = Timestamp::from_u64;
+        assert_eq!(Vouching::of(true, at(0), at(5)), Whole);
+        assert_eq!(Vouching::of(false, at(5), at(5)), Remembers);
+        assert_eq!(Vouching::of(false, at(4), at(5)), Nothing);
+        for vouching in [Nothing, Remembers, Whole] {
+            assert_eq!(Vouching::from_code(vouching as u8), Some(vouching));
+        }
+        assert_eq!(Vouching::from_code(3), None);
+    }
+}

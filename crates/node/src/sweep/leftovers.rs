@@ -1,0 +1,254 @@
+//! What becomes of versions that a store holds only because it has missed their tombstones.
+//!
+//! Below the forget bound F the stores that count are equal. A store that lacked something,
+//! or a key that a damaged block may have held, may still have a version below F that was
+//! deleted, and whose tombstone the others have forgotten: a **leftover**. Nobody can see
+//! that from the version itself. So in a full pass:
+//!
+//! 1. The driver names F, and what each member can say about versions below it
+//!    ([`Vouching`]), before the first scan.
+//! 2. A store [withholds] what it has below F if a replica can say more about it: it does not
+//!    send it, and takes note of those that lack it.
+//! 3. Once a range was compared with all, a version that all [vouchers] lack is a leftover.
+//!    The vouchers are asked again whether they are what they were. Then the leftover is
+//!    **buried** under a tombstone of its own timestamp, which nobody sees below F and which
+//!    compaction drops. It becomes part of the store before the pass is clean.
+//!
+//! If vouchers disagree, or one has changed, this node gives the pass up, and so remains
+//! unfilled until the next one.
+
+use super::Sweeper;
+use super::participant::Participant;
+use super::pass_state::newest_of;
+use base::{Entry, Kind, Timestamp};
+use bytes::Bytes;
+use cluster::forgetting::{Vouching, is_leftover, vouchers, withholds};
+use cluster::sweep::PassId;
+use cluster::{NodeNumber, Placement};
+use lsm::Error;
+use peer::{SweepAnswer, SweepRequest};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// What a pass knows of leftovers on this node.
+#[derive(Default)]
+pub(super) struct Leftovers {
+    /// F, as the driver has named it; [`Timestamp::ZERO`] before, and in recent passes.
+    below: Timestamp,
+    /// By node number: what each member can say.
+    vouching: Vec<Vouching>,
+    /// By key: what was withheld of the ranges that are being compared.
+    withheld: BTreeMap<Bytes, Withheld>,
+}
+
+/// A version that was not sent.
+struct Withheld {
+    timestamp: Timestamp,
+    copies: u8,
+    /// The nodes that lack it.
+    lacking: BTreeSet<NodeNumber>,
+}
+
+/// What a comparison with all has shown.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Verdicts {
+    /// The leftovers.
+    pub(super) bury: Vec<(Bytes, Timestamp)>,
+    /// Those who vouch that they are.
+    pub(super) vouchers: BTreeSet<NodeNumber>,
+    /// Whether those who vouch for a version disagree.
+    pub(super) are_at_odds: bool,
+}
+
+impl Leftovers {
+    /// Takes note of what the driver names.
+    pub(super) fn name(&mut self, below: Timestamp, vouching: Vec<Vouching>) {
+        (self.below, self.vouching) = (below, vouching);
+    }
+
+    /// Whether this node does not send a version.
+    pub(super) fn withholds(
+        &self,
+        entry: &Entry,
+        placement: &Placement,
+        own: NodeNumber,
+        is_damaged: bool,
+    ) -> bool {
+        if entry.timestamp() >= self.below {
+            return false;
+        }
+        let replicas = placement.replicas(entry.key(), entry.copies());
+        withholds(own, &replicas, self.says(own, is_damaged))
+    }
+
+    /// What each node can say about a key. In a damaged block this node may have lost its
+    /// tombstone.
+    fn says(&self, own: NodeNumber, is_damaged: bool) -> impl Fn(NodeNumber) -> Vouching {
+        move |node| match node == own && is_damaged {
+            true => Vouching::Nothing,
+            false => self.vouching.get(node.index()).copied().unwrap_or_default(),
+        }
+    }
+
+    fn note(&mut self, entry: &Entry, lacking: NodeNumber) {
+        let (timestamp, copies) = (entry.timestamp(), entry.copies());
+        let key = Bytes::copy_from_slice(entry.key());
+        let withheld = self.withheld.entry(key).or_insert_with(|| Withheld {
+            timestamp,
+            copies,
+            lacking: BTreeSet::new(),
+        });
+        if withheld.timestamp == timestamp {
+            withheld.lacking.insert(lacking);
+        }
+    }
+}
+
+impl Participant {
+    /// Takes note of what all leave out, and of who vouches for what.
+    pub(super) fn disregard(
+        &mut self,
+        pass: PassId,
+        below: Timestamp,
+        vouching: Vec<Vouching>,
+    ) -> SweepAnswer {
+        let nodes = self.placement.nodes();
+        match self.state(pass) {
+            Some(state) if vouching.len() == nodes => {
+                state.forgotten = state.forgotten.max(below);
+                state.leftovers.name(below, vouching);
+                SweepAnswer::Done
+            }
+            _ => SweepAnswer::Unknown,
+        }
+    }
+
+    /// Takes out of versions that a node lacks those that this one does not send it.
+    pub(super) fn withhold(&mut self, pass: PassId, lacking: NodeNumber, entries: &mut Vec<Entry>) {
+        let (own, placement, engine) = (self.own, Arc::clone(&self.placement), self.engine.clone());
+        let Some(state) = self.state(pass) else {
+            return;
+        };
+        let leftovers = &mut state.leftovers;
+        entries.retain(|entry| {
+            let is_damaged = engine.is_damaged(entry.key());
+            let is_withheld = leftovers.withholds(entry, &placement, own, is_damaged);
+            if is_withheld {
+                leftovers.note(entry, lacking);
+            }
+            !is_withheld
+        });
+    }
+
+    /// What has become of all that was withheld, now that its ranges were compared.
+    pub(super) fn verdicts(&mut self, pass: PassId) -> Verdicts {
+        let (own, placement, engine) = (self.own, Arc::clone(&self.placement), self.engine.clone());
+        let mut verdicts = Verdicts::default();
+        let Some(state) = self.state(pass) else {
+            return verdicts;
+        };
+        for (key, withheld) in std::mem::take(&mut state.leftovers.withheld) {
+            let replicas = placement.replicas(&key, withheld.copies);
+            let is_damaged = engine.is_damaged(&key);
+            let counted = vouchers(&replicas, state.leftovers.says(own, is_damaged));
+            let held = counted.difference(&withheld.lacking).count();
+            // Of a surplus copy its only replica can tell.
+            let is_surplus = !replicas.contains(&own);
+            let copies = withheld.copies.max(1 + u8::from(is_surplus));
+            let greatest = state.leftovers.below;
+            if is_leftover(withheld.timestamp, copies, held > 0, greatest) {
+                verdicts.vouchers.extend(counted);
+                verdicts.bury.push((key, withheld.timestamp));
+            } else {
+                verdicts.are_at_odds |= held < counted.len();
+            }
+        }
+        verdicts
+    }
+
+    /// Buries leftovers. Returns whether the pass still knows their ranges.
+    ///
+    /// # Errors
+    /// That of the store.
+    pub(super) fn bury(
+        &mut self,
+        pass: PassId,
+        leftovers: Vec<(Bytes, Timestamp)>,
+    ) -> Result<bool, Error> {
+        let engine = self.engine.clone();
+        let Some(state) = self.state(pass) else {
+            return Ok(false);
+        };
+        let Some((first, _)) = leftovers.first() else {
+            return Ok(true);
+        };
+        let Some(range) = state.range_of(first) else {
+            return Ok(false);
+        };
+        let mut tombstones = Vec::with_capacity(leftovers.len());
+        for (key, timestamp) in leftovers {
+            if !range.contains(&key) {
+                return Ok(false);
+            }
+            let newest = newest_of(&engine, range, std::iter::once(&key[..]))?;
+            // A newer one may have come meanwhile.
+            let is_it = |held: &&Entry| held.timestamp() == timestamp && held.kind() == Kind::Value;
+            let leftover = newest.first().filter(is_it);
+            tombstones.extend(leftover.map(|it| Entry::tombstone(&key, timestamp, it.copies())));
+        }
+        range.bury(tombstones);
+        Ok(true)
+    }
+}
+
+impl Sweeper {
+    /// Buries the leftovers of the ranges that were compared so far.
+    pub(super) async fn bury_leftovers(&self, pass: PassId) {
+        let Some(verdicts) = self.in_background(move |own| own.verdicts(pass)).await else {
+            return;
+        };
+        if verdicts == Verdicts::default() {
+            return;
+        }
+        let Verdicts {
+            bury,
+            vouchers,
+            are_at_odds,
+        } = verdicts;
+        let count = bury.len();
+        if !are_at_odds && self.do_vouch(pass, vouchers).await {
+            match self.in_background(move |own| own.bury(pass, bury)).await {
+                Some(Ok(true)) => {
+                    tracing::debug!(
+                        count,
+                        "deleted versions that the other nodes have forgotten"
+                    );
+                    return;
+                }
+                Some(Ok(false)) | None => {}
+                Some(Err(error)) => tracing::error!(%error, "a sweep cannot read the store"),
+            }
+        }
+        tracing::warn!(
+            are_at_odds,
+            "this node leaves a sweep, because it cannot tell which of its old versions were \
+             deleted: the next full sweep with all nodes tries again"
+        );
+        let _is_over = self.in_background(move |own| own.give_up(pass)).await;
+    }
+
+    /// Whether nodes still are what they were when the pass began, so that what they lack
+    /// was deleted.
+    async fn do_vouch(&self, pass: PassId, vouchers: BTreeSet<NodeNumber>) -> bool {
+        for node in vouchers {
+            let fence = Timestamp::ZERO;
+            let asked = self
+                .ask_peer(node, SweepRequest::Fence { pass, fence })
+                .await;
+            if !matches!(asked, Ok(SweepAnswer::Fenced { .. })) {
+                return false;
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,190 @@
+//! What a node withholds in a pass, and what it buries, on a store in memory.
+
+use super::leftovers::Verdicts;
+use super::participant::{Advance, Participant};
+use super::tests::{STORE, begin, engine_on, participant_of};
+use base::{Entry, Expiry, Kind, Timestamp};
+use bytes::Bytes;
+use cluster::forgetting::Vouching::{self, Nothing, Remembers, Whole};
+use cluster::sweep::{Item, PassId, PassKind};
+use cluster::{NodeNumber, Placement};
+use lsm::testing::{BlockingWrite, environment};
+use lsm::{Disk, Engine, MemoryDisk, Options};
+use peer::SweepAnswer;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+const PASS: PassId = PassId(7);
+const OWN: NodeNumber = NodeNumber::new(0);
+const PEERS: [NodeNumber; 2] = [NodeNumber::new(1), NodeNumber::new(2)];
+
+fn at(timestamp: u64) -> Timestamp {
+    Timestamp::from_u64(timestamp)
+}
+
+fn value(key: &str, timestamp: u64, copies: u8) -> Entry {
+    Entry::value(key.as_bytes(), at(timestamp), b"v", Expiry::NEVER, copies)
+}
+
+/// A node whose pass has compared its only range, where F is 100.
+fn compared(entries: &[Entry], vouching: [Vouching; 3]) -> (Engine, Participant) {
+    let engine = engine_on(&Arc::new(MemoryDisk::new()));
+    for entry in entries {
+        engine.write(entry.clone()).unwrap();
+    }
+    let own = compare(&engine, vouching);
+    (engine, own)
+}
+
+fn compare(engine: &Engine, vouching: [Vouching; 3]) -> Participant {
+    let mut own = participant_of(engine, OWN);
+    begin(&mut own, PASS, PassKind::Full, 1 << 40);
+    let named = own.disregard(PASS, at(100), vouching.to_vec());
+    assert_eq!(named, SweepAnswer::Done);
+    while matches!(own.advance(PASS, b"").unwrap(), Advance::GoOn) {}
+    let digests = own.digest(PASS, 0, None);
+    assert!(
+        matches!(digests, SweepAnswer::Digests { .. }),
+        "{digests:?}"
+    );
+    own
+}
+
+/// The keys of what the node sends to one that lacks these.
+fn sent(own: &mut Participant, lacking: NodeNumber, keys: &[&str]) -> Vec<String> {
+    let hashes = keys.iter().map(|key| Item::key_hash_of(key.as_bytes()));
+    let entries = own.entries((PASS, 0), lacking, hashes.collect());
+    let key = |entry: &Entry| String::from_utf8(entry.key().to_vec()).unwrap();
+    entries.unwrap().unwrap().iter().map(key).collect()
+}
+
+fn is_value(engine: &Engine, key: &str, timestamp: u64) -> bool {
+    let held = engine.get(key.as_bytes()).unwrap().unwrap();
+    assert_eq!(held.timestamp(), at(timestamp));
+    held.kind() == Kind::Value
+}
+
+#[test]
+fn a_receiver_buries_what_all_who_vouch_lack() {
+    let entries = [
+        value("deleted", 50, 3),
+        value("kept", 60, 3),
+        value("new", 100, 3),
+    ];
+    let (engine, mut own) = compared(&entries, [Nothing, Whole, Whole]);
+    for peer in PEERS {
+        // The bound itself is not below it.
+        assert_eq!(sent(&mut own, peer, &["deleted", "new"]), ["new"]);
+    }
+    let verdicts = own.verdicts(PASS);
+    assert!(!verdicts.are_at_odds);
+    assert_eq!(verdicts.vouchers, BTreeSet::from(PEERS));
+    assert_eq!(verdicts.bury, [("deleted".into(), at(50))]);
+    assert!(own.bury(PASS, verdicts.bury).unwrap());
+    assert!(own.sync(PASS).unwrap());
+    assert!(!is_value(&engine, "deleted", 50));
+    assert!(is_value(&engine, "kept", 60));
+    assert_eq!(own.verdicts(PASS), Verdicts::default(), "each is told once");
+}
+
+#[test]
+fn what_has_become_newer_meanwhile_is_not_buried() {
+    let (engine, mut own) = compared(&[value("k", 50, 3)], [Nothing, Whole, Whole]);
+    for peer in PEERS {
+        assert!(sent(&mut own, peer, &["k"]).is_empty());
+    }
+    let bury = own.verdicts(PASS).bury;
+    engine.write(value("k", 200, 3)).unwrap();
+    assert!(own.bury(PASS, bury).unwrap());
+    assert!(own.sync(PASS).unwrap());
+    assert!(is_value(&engine, "k", 200));
+}
+
+#[test]
+fn those_who_vouch_may_not_disagree() {
+    let (_engine, mut own) = compared(&[value("k", 50, 3)], [Nothing, Whole, Whole]);
+    assert!(sent(&mut own, PEERS[0], &["k"]).is_empty());
+    let verdicts = own.verdicts(PASS);
+    assert!(verdicts.are_at_odds && verdicts.bury.is_empty());
+}
+
+#[test]
+fn a_receiver_does_not_vouch_for_another() {
+    // Node 1 lacks it, and it is whole; whether node 2 has it does not count.
+    let (_engine, mut own) = compared(&[value("k", 50, 3)], [Nothing, Whole, Nothing]);
+    assert!(sent(&mut own, PEERS[0], &["k"]).is_empty());
+    assert_eq!(own.verdicts(PASS).bury.len(), 1);
+    // What only a receiver lacks it gets from the one that is whole.
+    assert!(sent(&mut own, PEERS[1], &["k"]).is_empty());
+    assert_eq!(own.verdicts(PASS), Verdicts::default());
+}
+
+#[test]
+fn where_nobody_is_whole_those_send_that_can_say_most() {
+    for (vouching, is_sent) in [
+        ([Whole, Whole, Whole], true),
+        ([Remembers, Remembers, Nothing], true),
+        ([Nothing, Nothing, Nothing], true),
+        ([Nothing, Remembers, Nothing], false),
+        ([Remembers, Whole, Nothing], false),
+    ] {
+        let (_engine, mut own) = compared(&[value("k", 50, 3)], vouching);
+        let sent = !sent(&mut own, PEERS[1], &["k"]).is_empty();
+        assert_eq!(sent, is_sent, "{vouching:?}");
+    }
+}
+
+#[test]
+fn a_surplus_copy_is_a_leftover_if_its_replica_lacks_it() {
+    let placement = Placement::new(["a", "b", "c"]);
+    let key_of = |node: NodeNumber| {
+        let mut keys = (0..).map(|number| format!("k{number}"));
+        let is_of = |key: &String| placement.replicas(key.as_bytes(), 1).contains(&node);
+        keys.find(is_of).unwrap()
+    };
+    let (surplus, single) = (key_of(PEERS[0]), key_of(OWN));
+    let entries = [value(&surplus, 50, 1), value(&single, 50, 1)];
+    let (_engine, mut own) = compared(&entries, [Nothing, Whole, Whole]);
+    // Of a single copy no other node can tell.
+    assert_eq!(sent(&mut own, PEERS[0], &[&surplus, &single]), [single]);
+    assert_eq!(own.verdicts(PASS).bury, [(Bytes::from(surplus), at(50))]);
+}
+
+/// The damaged block has held a tombstone that the others have forgotten, of a value that
+/// lies in another table.
+#[test]
+fn what_a_damaged_tombstone_has_hidden_is_buried_before_it_counts_again() {
+    let disk = Arc::new(MemoryDisk::new());
+    for entry in [value("k", 50, 3), Entry::tombstone(b"k", at(60), 3)] {
+        let engine = engine_on(&disk);
+        engine.write(entry).unwrap();
+        // It writes the memtable to a table.
+        engine.close().unwrap();
+    }
+    let folder = Path::new("/store");
+    let mut tables = disk.list(folder).unwrap();
+    tables.retain(|name| name.ends_with(".sst"));
+    tables.sort();
+    let newest = folder.join(tables.pop().unwrap());
+    disk.corrupt(&newest, 20, 0x10).unwrap();
+    let (environment, executor) = environment(Arc::clone(&disk) as Arc<dyn Disk>);
+    let engine = Engine::open(environment, Options::default()).unwrap().0;
+    let mut scan = engine.scan(b"", None).for_full_sweep();
+    while !scan.next_batch(1 << 20).unwrap().is_empty() {}
+    executor.run_all_due();
+    assert!(engine.is_damaged(b"k"));
+
+    let mut own = compare(&engine, [Whole, Whole, Whole]);
+    for peer in PEERS {
+        assert!(sent(&mut own, peer, &["k"]).is_empty());
+    }
+    let bury = own.verdicts(PASS).bury;
+    assert!(own.bury(PASS, bury).unwrap());
+    assert!(own.sync(PASS).unwrap());
+    own.end(PASS, STORE, &PEERS).unwrap();
+    executor.run_for(Duration::from_secs(60));
+    assert!(!engine.is_damaged(b"k"));
+    assert!(!is_value(&engine, "k", 50));
+}

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 const JSON: &str = "content-type: application/json\r\n";
 
-/// No sweep begins by itself. A pass waits for two timeouts after it has begun, so the
-/// timeout is short.
+/// No sweep begins by itself. A full pass waits for two timeouts while a store does not
+/// count, so the timeout is short.
 fn without_sweeps(config: &mut ServerConfig) {
     config.node.sweep_interval = None;
     config.node.full_sweep_interval = None;

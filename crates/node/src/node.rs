@@ -399,7 +399,8 @@ impl Node {
         self.read_pool.close();
     }
 
-    /// Closes the hints and the store. Blocks.
+    /// Closes the store and all that is kept beside it: hints, membership, sweeps,
+    /// forgetting, the ceiling of stamps. Blocks.
     ///
     /// # Errors
     /// Those of closing the store.

@@ -61,11 +61,7 @@ impl Family {
     /// A metric of one duration that only grows.
     #[must_use]
     pub fn seconds_counter(name: &'static str, help: &'static str, seconds: f64) -> Self {
-        Self {
-            name,
-            help,
-            series: Series::Counters(vec![(Labels::new(), seconds)]),
-        }
+        Self::seconds_counters(name, help, [(Labels::new(), seconds)])
     }
 
     /// A metric of durations that only grow, in seconds.

@@ -8,6 +8,7 @@ use crate::http::page;
 use crate::http::query;
 use cluster::sweep::PassKind;
 use cluster::{NodeNumber, Standing};
+use node::SweepStatus;
 use serde::Serialize;
 use std::time::Duration;
 
@@ -216,6 +217,7 @@ fn status(door: &Door) -> Status<'_> {
     let config = door.shared().config();
     let statistics = node.statistics();
     let stamping = node.stamping_status();
+    let sweep_status = node.sweep_status();
     let state = if door.is_stopping() {
         "stopping"
     } else {
@@ -237,12 +239,12 @@ fn status(door: &Door) -> Status<'_> {
             filled: report.is_over,
             nodes: report.nodes,
         }),
-        cluster: members(door),
+        cluster: members(door, &sweep_status),
         hints: Hints {
             age_max_seconds: config.node.hint_age_max.as_secs(),
             bytes_max: config.node.hint_bytes_max,
         },
-        sweeps: sweeps(door),
+        sweeps: sweeps(door, &sweep_status),
         forgetting: forgetting(door),
         background: BackgroundWork {
             share: node.background_share(),
@@ -290,10 +292,9 @@ fn status(door: &Door) -> Status<'_> {
 }
 
 /// The nodes of the cluster, in the order of their names.
-fn members(door: &Door) -> Vec<Member<'_>> {
+fn members<'a>(door: &'a Door, sweeps: &SweepStatus) -> Vec<Member<'a>> {
     let own = door.worker.node();
     let members = &door.shared().config().node.members;
-    let sweeps = own.sweep_status();
     let last_clean = |node: NodeNumber| sweeps.last_clean.get(node.index());
     members
         .numbers()
@@ -325,9 +326,8 @@ fn members(door: &Door) -> Vec<Member<'_>> {
         .collect()
 }
 
-fn sweeps(door: &Door) -> Sweeps {
+fn sweeps(door: &Door, status: &SweepStatus) -> Sweeps {
     let config = &door.shared().config().node;
-    let status = door.worker.node().sweep_status();
     let counts = status.counts;
     let ended = |kind: PassKind, interval: Option<Duration>| {
         let ended = status.ended[kind as usize];
@@ -354,7 +354,7 @@ fn sweeps(door: &Door) -> Sweeps {
         ranges_compared: counts.ranges_compared,
         ranges_differing: counts.ranges_differing,
         surplus_announced: counts.surplus_announced,
-        refill: status.refill.map(|refill| RefillOverview {
+        refill: status.refill.as_ref().map(|refill| RefillOverview {
             received_bytes: refill.received_bytes,
             received_keys: refill.received_keys,
             share: f64::from(refill.position_permille) / 1e3,

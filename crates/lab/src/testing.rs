@@ -4,7 +4,7 @@ use crate::measure::{Capacity, CostedRun};
 use crate::page::Page;
 use load::Run;
 use load::plan::{Operation, Plan, Rate};
-use load::results::{Bound, BreakingPoint, LatencyDistribution, MachineInfo, Second};
+use load::results::{Bound, BreakingPoint, LatencyDistribution, MachineInfo, Mark, Second};
 use std::collections::BTreeMap;
 
 /// A run of one second at a requested rate. Half of the requests take at most a
@@ -75,6 +75,15 @@ pub(crate) fn timeline(p99s_ms: &[f64]) -> Vec<Second> {
             max_ms: p99_ms * 2.0,
         })
         .collect()
+}
+
+/// Marks of a run, each with its second.
+pub(crate) fn marks<const N: usize>(all: [(f64, &str); N]) -> Vec<Mark> {
+    let mark = |(at_seconds, label): (f64, &str)| Mark {
+        at_seconds,
+        label: label.to_owned(),
+    };
+    all.map(mark).to_vec()
 }
 
 /// The text of a page that `describe` writes.

@@ -243,6 +243,18 @@ impl ClusterNode {
         Ok(serde_json::from_slice(&answer.body).unwrap())
     }
 
+    /// Waits until the node's store has a standing.
+    pub(crate) fn wait_until_standing(&self, standing: &str) {
+        wait_until_ok(&format!("{} to be {standing}", self.name), || {
+            let status = self.status().unwrap();
+            if status["standing"] == standing {
+                Ok(())
+            } else {
+                Err(status)
+            }
+        });
+    }
+
     /// The state of the link to a peer, as this node sees it.
     pub(crate) fn state_of(&self, peer: &str) -> String {
         state_of(&self.status().unwrap(), peer).to_owned()

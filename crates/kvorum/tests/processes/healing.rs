@@ -187,26 +187,12 @@ fn stores_become_equal_after_a_long_absence_and_after_a_lost_disk() {
     cluster[1].kill();
     std::fs::remove_dir_all(&cluster[1].data).unwrap();
     cluster[1].start(&[]);
-    wait_until_ok("the store to be unfilled", || {
-        let standing = cluster[1].status().unwrap()["standing"].clone();
-        if standing == "unfilled" {
-            Ok(())
-        } else {
-            Err(standing)
-        }
-    });
+    cluster[1].wait_until_standing("unfilled");
     wait_until_swept(&cluster, 1);
     load.fault();
     cluster[1].kill();
     cluster[1].start(&[]);
-    wait_until_ok("the lost store to be a witness", || {
-        let standing = cluster[1].status().unwrap()["standing"].clone();
-        if standing == "witness" {
-            Ok(())
-        } else {
-            Err(standing)
-        }
-    });
+    cluster[1].wait_until_standing("witness");
     load.end();
     wait_until_equal(&cluster);
 }

@@ -51,18 +51,6 @@ fn outcome<'a>(receipt: &'a Value, url: &str) -> &'a Value {
     &lines.iter().find(|line| line["url"] == url).unwrap()["outcome"]
 }
 
-/// Waits until a node knows that its store is unfilled.
-fn wait_until_unfilled(node: &ClusterNode) {
-    wait_until_ok("the peers to report the store", || {
-        let status = node.status().unwrap();
-        if status["standing"] == "unfilled" {
-            Ok(())
-        } else {
-            Err(status)
-        }
-    });
-}
-
 /// Checks that a node is not a witness, whichever of the `asked` nodes gets the
 /// request, and that the others still serve.
 fn check_unfilled(cluster: &TestCluster, asked: &[usize], unfilled: usize, value: &[u8]) {
@@ -116,13 +104,13 @@ fn a_node_without_its_folder_is_filled_once_all_nodes_are_up() {
     cluster[1].stop();
     std::fs::remove_dir_all(&cluster[2].data).unwrap();
     cluster[2].start(&[]);
-    wait_until_unfilled(&cluster[2]);
+    cluster[2].wait_until_standing("unfilled");
     cluster[2].wait_until_logged(&["ERROR", "another store", "full sweep"]);
     cluster[0].wait_until_logged(&["WARN", "another store", "full sweep", "peer=\"c\""]);
     // It does not count while a node is away, and a restart does not change that.
     cluster[2].stop();
     cluster[2].start(&[]);
-    wait_until_unfilled(&cluster[2]);
+    cluster[2].wait_until_standing("unfilled");
     let status = admin(&cluster[0], &["status"]);
     assert!(status.contains("! b: "), "{status}");
     assert!(status.contains("! c: its store has lost data"), "{status}");
@@ -183,7 +171,7 @@ fn a_node_restored_from_a_copy_does_not_bring_back_overwritten_values() {
     for key in 0..KEYS {
         let _receipt = get(&mut connection, key, b"new", "1/3").err();
     }
-    wait_until_unfilled(&cluster[2]);
+    cluster[2].wait_until_standing("unfilled");
     check_unfilled(&cluster, &[0, 1], 2, b"new");
     // It might issue a version twice, as might the store that it is a copy of.
     // So it stamps nothing, and its peers do not serve it.

@@ -325,19 +325,13 @@ fn findings(outcome: &OutageResults, run: &Run) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{assert_contains, page_text, run, timeline};
-    use load::results::Mark;
+    use crate::testing::{assert_contains, marks, page_text, run, timeline};
 
     fn outcome() -> OutageResults {
         let mut run = run(100.0, 800, 5.0);
         run.timeline = timeline(&[2.0, 2.0, 2.0, 50.0, 3.0, 4.0, 400.0, 2.0]);
         run.timeline[3].failed = 7;
-        run.marks = [(3.0, "killed"), (6.0, "frozen")]
-            .map(|(at_seconds, label)| Mark {
-                at_seconds,
-                label: label.to_owned(),
-            })
-            .to_vec();
+        run.marks = marks([(3.0, "killed"), (6.0, "frozen")]);
         OutageResults {
             run: Ok(run),
             hints: 0,

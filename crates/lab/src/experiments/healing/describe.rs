@@ -256,20 +256,14 @@ fn findings(story: Story, figures: &Figures) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{assert_contains, page_text, run, timeline};
-    use load::results::Mark;
+    use crate::testing::{assert_contains, marks, page_text, run, timeline};
 
     /// Killed after the second second, back after the fourth, equal after the seventh.
     fn results() -> HealingResults {
         let mut run = run(100.0, 800, 5.0);
         run.timeline = timeline(&[2.0, 2.0, 9.0, 2.0, 3.0, 3.0, 3.0, 2.0]);
         run.timeline[2].failed = 7;
-        run.marks = [(2.0, "killed"), (4.0, "back")]
-            .map(|(at_seconds, label)| Mark {
-                at_seconds,
-                label: label.to_owned(),
-            })
-            .to_vec();
+        run.marks = marks([(2.0, "killed"), (4.0, "back")]);
         let look = |second: u32| Observation {
             at_seconds: f64::from(second),
             differing_keys: (second != 3).then_some(f64::from(7 - second.min(7))),

@@ -95,6 +95,7 @@ fn a_rate_is_kept_over_threads_and_connections() {
 #[test]
 fn an_overloaded_server_gets_no_more_requests_than_were_due() {
     let server = TestServer::start(|_, _| {
+        // At most 100 a second on a connection.
         std::thread::sleep(Duration::from_millis(10));
         Reply::Store
     });

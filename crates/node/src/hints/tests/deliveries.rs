@@ -316,9 +316,12 @@ fn an_obsolete_hint_is_not_put_back_with_those_that_failed() {
         peer.fence.set(Timestamp::from_u64(u64::MAX));
         *peer.refused.borrow_mut() = Some(b"7".to_vec());
         world.keep(A, 0..10, b"v");
-        while world.store.statistics().dropped_obsolete == 0 {
-            sleep(Duration::from_millis(1)).await;
-        }
+        let has_dropped = async {
+            while world.store.statistics().dropped_obsolete == 0 {
+                sleep(Duration::from_millis(1)).await;
+            }
+        };
+        timeout(Duration::from_secs(60), has_dropped).await.unwrap();
         assert_eq!(world.store.waiting(A).hints, 1, "only the one that failed");
         *peer.refused.borrow_mut() = None;
         world.drained(A).await;

@@ -94,23 +94,30 @@ pub(crate) struct World {
 /// Runs the world of a seed from its beginning to its end.
 pub(crate) fn run(seed: u64) -> Report {
     panics::reset();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .unwrap();
-    let set = LocalSet::new();
-    let world = set.block_on(&runtime, async move {
+    let world = simulate(async move {
         let dice = Dice::new(seed);
         let world = World::new(seed, &dice);
         let _logging = log::into(&world.trace);
         world.live(&dice).await;
         world
     });
+    report::of(&world, seed)
+}
+
+/// Runs something on one thread, in a time that moves only when all tasks are idle. Ends
+/// the tasks that are left.
+fn simulate<F: Future>(simulated: F) -> F::Output {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    let set = LocalSet::new();
+    let output = set.block_on(&runtime, simulated);
     // In the context of the runtime, because dropping tasks reads the time.
     let _entered = runtime.enter();
     drop(set);
-    report::of(&world, seed)
+    output
 }
 
 impl World {

@@ -1,6 +1,6 @@
 //! Stories that random worlds hit too rarely, or never, step by step.
 
-use super::World;
+use super::{World, simulate};
 use crate::dice::Dice;
 use crate::host::{CLOCK_DRIFT_MAX, Copy, Crash, Host, key_bytes};
 use crate::scenario::Scenario;
@@ -11,7 +11,7 @@ use lsm::Durability;
 use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::task::{LocalSet, spawn_local};
+use tokio::task::spawn_local;
 use tokio::time::sleep;
 
 const SEED: u64 = 1;
@@ -47,13 +47,7 @@ pub(super) fn run<Story: Future<Output = ()>>(
     scenario: Scenario,
     story: impl FnOnce(Rc<World>) -> Story,
 ) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .unwrap();
-    let set = LocalSet::new();
-    set.block_on(&runtime, async move {
+    simulate(async move {
         let world = World::of(scenario, &Dice::new(SEED));
         spawn_local(world.network.clone().run());
         for (number, host) in world.hosts.iter().enumerate() {
@@ -64,8 +58,6 @@ pub(super) fn run<Story: Future<Output = ()>>(
         until("all stores count", || world.hosts.iter().all(is_witness)).await;
         story(world).await;
     });
-    let _entered = runtime.enter();
-    drop(set);
 }
 
 pub(super) async fn until(what: &str, has_happened: impl Fn() -> bool) {

@@ -11,6 +11,7 @@ mod client_load;
 mod cluster;
 mod dev;
 mod dev_commands;
+mod forgetting;
 mod healing;
 mod killed_node;
 mod lab_command;

@@ -1,0 +1,122 @@
+//! Deleted data goes, as an operator sees it: docs/operations.md, "See deleted data go".
+
+use crate::cluster::{ClusterNode, TestCluster, node_locations};
+use crate::support::{kvorum, wait_until, wait_until_ok};
+use serde_json::Value;
+use std::process::Output;
+
+const TARGET: &str = "/v0/entity?id=k&replicas=3/3";
+
+/// Runs `kvorum admin` on the cluster of a node.
+fn admin(node: &ClusterNode, words: &[&str]) -> Output {
+    let url = format!("http://{}", node.location.address);
+    let words = [&["admin"], words, &["--target", &url]].concat();
+    kvorum(&words).output().unwrap()
+}
+
+/// What it prints if it succeeds.
+fn printed(node: &ClusterNode, words: &[&str]) -> String {
+    let output = admin(node, words);
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The forget bound of a node.
+fn bound_of(node: &ClusterNode) -> Option<u64> {
+    node.status().unwrap()["forgetting"]["forgotten_unix_ms"].as_u64()
+}
+
+#[test]
+fn a_tombstone_goes_once_the_forget_bound_has_passed_it() {
+    let mut cluster = TestCluster::new(node_locations());
+    for node in &mut cluster.nodes {
+        let options = [
+            "--grace=5s",
+            "--hint-age-max=1s",
+            "--clock-drift-max=2s",
+            "--sweep-interval=off",
+            "--full-sweep-interval=off",
+        ];
+        node.options.extend(options.map(str::to_owned));
+    }
+    cluster.start_all();
+    let mut connection = cluster[0].connect().unwrap();
+    for (method, expected) in [("PUT", 201), ("DELETE", 202)] {
+        wait_until_ok("all replicas to store it", || {
+            let answer = connection.exchange(method, TARGET, b"").unwrap();
+            match answer.status {
+                status if status == expected => Ok(()),
+                status => Err(status),
+            }
+        });
+    }
+    let clock = &cluster[0].status().unwrap()["clock"]["unix_ms"];
+    let deleted_unix_ms = clock.as_u64();
+    let compacted = printed(&cluster[0], &["compact", "--wait"]);
+    assert_eq!(
+        compacted.matches("1 tombstone left").count(),
+        3,
+        "{compacted}"
+    );
+    let status = printed(&cluster[0], &["status"]);
+    assert!(
+        status.contains("no full sweep has set the forget bound"),
+        "{status}"
+    );
+
+    wait_until("the bound to pass the delete", || {
+        let swept = printed(&cluster[1], &["sweep", "--full", "--wait"]);
+        assert!(swept.contains("all nodes are equal"), "{swept}");
+        let have_passed = cluster
+            .nodes
+            .iter()
+            .all(|node| bound_of(node) > deleted_unix_ms);
+        have_passed.then_some(())
+    });
+    let status = printed(&cluster[0], &["status"]);
+    assert!(status.contains("may be dropped (grace: 5s)"), "{status}");
+    let compacted = printed(&cluster[0], &["compact", "--wait"]);
+    assert_eq!(
+        compacted.matches("no tombstone is left").count(),
+        3,
+        "{compacted}"
+    );
+    let answer = connection.exchange("GET", TARGET, b"").unwrap();
+    assert_eq!(answer.status, 404);
+
+    // A node that is away holds the bound back, and is not compacted.
+    cluster[2].stop();
+    let bound = bound_of(&cluster[1]);
+    assert_eq!(
+        admin(&cluster[1], &["sweep", "--full", "--wait"])
+            .status
+            .code(),
+        Some(1)
+    );
+    assert_eq!(bound_of(&cluster[1]), bound);
+    let status: Value = serde_json::from_str(&printed(&cluster[0], &["status", "--json"])).unwrap();
+    assert_eq!(
+        status["forgetting"]["held_back_by"],
+        serde_json::json!(["c"])
+    );
+    assert_eq!(status["forgetting"]["grace_seconds"], 5);
+    assert!(
+        status["forgetting"]["age_seconds"].as_u64() >= Some(5),
+        "{status}"
+    );
+    let compacted = admin(&cluster[0], &["compact", "--wait", "--json"]);
+    assert_eq!(compacted.status.code(), Some(1));
+    let nodes: Value = serde_json::from_slice(&compacted.stdout).unwrap();
+    assert_eq!(nodes["nodes"][0]["state"], "ended", "{nodes}");
+    assert!(nodes["nodes"][2]["problem"].is_string(), "{nodes}");
+    let stderr = String::from_utf8(compacted.stderr).unwrap();
+    assert!(stderr.starts_with("kvorum: c: "), "{stderr}");
+    // The nodes that are named are enough.
+    let compacted = printed(&cluster[0], &["compact", "b"]);
+    assert!(
+        compacted.starts_with("b: a compaction begins"),
+        "{compacted}"
+    );
+    let unknown = admin(&cluster[0], &["compact", "d"]);
+    assert_eq!(unknown.status.code(), Some(2));
+}

@@ -26,7 +26,8 @@
 //!                                          (only with the feature `REPORT`)
 //!   16  forgets  forgotten u64 | store id u64 | start u64
 //!                                          (of all later answers of the connection)
-//!   17  repair   remaining ms u32 | node u8 | store id u64 | start u64 | entry
+//!   17  repair   remaining ms u32 | node u8 | store id u64 | start u64 | forgotten u64
+//!            | entry
 //!                                          (16 and 17 only with the feature `FORGETTING`)
 //!
 //! entry = flags u8 | copies u8 | key bytes u16 | timestamp u64 | value bytes u32
@@ -352,6 +353,7 @@ impl<'a> Fields<'a> {
         Ok(Answerer {
             node: NodeNumber::new(node),
             store: self.store()?,
+            forgotten: Timestamp::from_u64(self.u64()?),
         })
     }
 

@@ -30,12 +30,17 @@ pub struct Answerer {
     pub node: NodeNumber,
     /// The store.
     pub store: StoreStart,
+    /// The forget bound that it named.
+    pub forgotten: Timestamp,
 }
 
 impl Answerer {
     /// How a repair with the version comes to another store.
     #[must_use]
     pub fn arrival(self) -> Arrival {
-        Arrival::Answered { by: self.store }
+        Arrival::Answered {
+            by: self.store,
+            forgotten: self.forgotten,
+        }
     }
 }

@@ -32,6 +32,8 @@ pub enum Arrival {
     Answered {
         /// The store, and its start when it answered.
         by: StoreStart,
+        /// The F that it named with the answer.
+        forgotten: Timestamp,
     },
 }
 
@@ -97,6 +99,11 @@ impl Bounds {
 
     /// Whether a version is stored.
     ///
+    /// Below F a store that is no receiver takes a live version only with a repair, by the
+    /// word of a store that had this F when it answered with it: that store was found equal
+    /// with all others below F, so it would have the tombstone if there had been one. A
+    /// version of few copies needs that, so that a read of more replicas can be answered.
+    ///
     /// # Errors
     /// [`Obsolete`].
     pub fn admit(
@@ -113,6 +120,7 @@ impl Bounds {
             true => Err(Obsolete { below }),
             false => Ok(()),
         };
+        let is_by_present = |by| receiving.answering == Some(by);
         if self.is_receiver(standing, greatest) {
             let is_from_whole = match arrival {
                 Arrival::Mend { forgotten, .. } => {
@@ -125,13 +133,20 @@ impl Bounds {
             } else if timestamp < greatest {
                 return Ok(());
             }
+        } else if let Arrival::Answered { by, forgotten } = arrival
+            && timestamp < self.forgotten
+            && !is_dead
+            && forgotten >= greatest
+            && is_by_present(by)
+        {
+            return Ok(());
         } else {
             obsolete_below(self.forgotten)?;
         }
         let is_excepted = match arrival {
             Arrival::Ordinary => false,
             Arrival::Mend { .. } => receiving.takes_part,
-            Arrival::Answered { by } => receiving.answering == Some(by),
+            Arrival::Answered { by, .. } => is_by_present(by),
         };
         match is_excepted {
             true => Ok(()),

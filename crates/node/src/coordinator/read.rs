@@ -297,6 +297,7 @@ impl Reading {
             self.freshest_by = node.zip(named).map(|(node, named)| Answerer {
                 node,
                 store: named.store,
+                forgotten: named.forgotten,
             });
         }
         // Most entries do not expire: then the clock is not read.

@@ -56,6 +56,7 @@ fn own(replica: &LocalReplica) -> Answerer {
     Answerer {
         node: NodeNumber::new(0),
         store: replica.own_start,
+        forgotten: at(80),
     }
 }
 
@@ -111,14 +112,22 @@ async fn a_repair_passes_the_fence_only_with_what_a_present_store_has_answered()
 }
 
 #[tokio::test]
-async fn nothing_passes_the_forget_bound() {
+async fn only_what_a_store_answers_that_knows_the_forget_bound_passes_it() {
     let (_node, replica) = fenced(Some(80));
     let by = Some(own(&replica));
-    let admitted = |ms| replica.admission_of(&version(ms), by);
-    assert_eq!(admitted(79), Err(Miss::Obsolete { below: at(80) }));
     let mend = Admission::Mend { drop_bound: at(80) };
+    let admitted = |ms| replica.admission_of(&version(ms), by);
+    assert_eq!(admitted(79), Ok(mend));
     assert_eq!(admitted(80), Ok(mend));
     assert_eq!(admitted(100), Ok(Admission::Ordinary));
+    // It answered before the bound rose: the version may have been deleted since.
+    let early = by.map(|by| Answerer {
+        forgotten: at(79),
+        ..by
+    });
+    let admitted = replica.admission_of(&version(79), early);
+    assert_eq!(admitted, Err(Miss::Obsolete { below: at(80) }));
+    assert_eq!(replica.admission_of(&version(80), early), Ok(mend));
     let tombstone = Entry::tombstone(b"k", at(79), 1);
     let obsolete = Err(Miss::Obsolete { below: at(80) });
     assert_eq!(replica.admission_of(&tombstone, by), obsolete);

@@ -53,6 +53,7 @@ pub(crate) fn put_repair(
         put_remaining(out, remaining);
         out.push(by.node.index() as u8);
         put_store(out, by.store);
+        out.extend_from_slice(&by.forgotten.as_u64().to_le_bytes());
         put_entry(out, entry);
     });
 }

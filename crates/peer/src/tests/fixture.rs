@@ -65,7 +65,12 @@ fn messages() -> Vec<u8> {
     };
     put_forgets(&mut out, named);
     let node = cluster::NodeNumber::new(2);
-    put_repair(&mut out, 13, ms(1_000), Answerer { node, store }, &lasting);
+    let by = Answerer {
+        node,
+        store,
+        forgotten: at,
+    };
+    put_repair(&mut out, 13, ms(1_000), by, &lasting);
     handshake::put_one_of_each(&mut out);
     out
 }

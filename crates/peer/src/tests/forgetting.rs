@@ -48,6 +48,7 @@ async fn repairs_name_the_store_that_has_answered() {
         let by = Answerer {
             node: cluster::NodeNumber::new(3),
             store: STORE,
+            forgotten: Timestamp::from_u64(9),
         };
         for bytes in [1, frame::PIECE_BYTES + 1] {
             let entry = entry("key", &long_value(bytes));
@@ -79,6 +80,7 @@ async fn a_peer_that_does_not_know_forgetting_is_told_nothing_of_it() {
         let by = Answerer {
             node: cluster::NodeNumber::new(3),
             store: STORE,
+            forgotten: Timestamp::from_u64(9),
         };
         let repair = PeerRequest::Repair {
             by,

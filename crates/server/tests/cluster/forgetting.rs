@@ -177,3 +177,17 @@ fn a_folder_from_before_the_deletes_brings_nothing_back() {
     });
     check_all(&cluster, 40, is_deleted);
 }
+
+/// The read has to put the version on more replicas than it was written to, below their
+/// bound.
+#[test]
+fn a_version_of_one_copy_below_the_bound_is_read_from_three() {
+    let cluster = Cluster::start_with(3, forgetful);
+    let mut client = cluster.client(0);
+    assert_eq!(client.put(&target("few", "1/1"), b"v").status, 201);
+    forget_all_so_far(&cluster);
+    for node in 0..3 {
+        let read = cluster.client(node).get(&target("few", "3/3"));
+        assert_eq!(read.status, 200, "{node}: {}", read.text());
+    }
+}

@@ -279,6 +279,7 @@ fn every_broken_rule_is_found() {
         (Bug::RepairsPassTheFence, LOST),
         (Bug::RepairsOfReplacedStorePass, LOST),
         (Bug::RepairsPassTheForgetBound, LATE),
+        (Bug::LateRepairsPassTheForgetBound, LATE),
         (Bug::NoRepairPassesTheFence, LATE),
         (Bug::DeadNotIgnored, LATE),
         (Bug::LeftoversKept, RESTORED),

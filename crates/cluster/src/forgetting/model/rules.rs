@@ -29,6 +29,7 @@ pub(super) enum Bug {
     RepairsPassTheFence,
     RepairsOfReplacedStorePass,
     RepairsPassTheForgetBound,
+    LateRepairsPassTheForgetBound,
     NoRepairPassesTheFence,
     DeadNotIgnored,
     LeftoversKept,
@@ -182,7 +183,13 @@ impl Rules {
         };
         let arrival = match self.has(Bug::NoRepairPassesTheFence) {
             true => Arrival::Ordinary,
-            false => Arrival::Answered { by },
+            false => Arrival::Answered {
+                by,
+                forgotten: at(match self.has(Bug::LateRepairsPassTheForgetBound) {
+                    true => FENCE,
+                    false => repair.forgotten.into(),
+                }),
+            },
         };
         let is_above_forgotten = timestamp(repair.version) >= state.stores[to].forgotten.into();
         (self.has(Bug::RepairsPassTheFence) && is_above_forgotten)

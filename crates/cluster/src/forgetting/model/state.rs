@@ -71,6 +71,8 @@ pub(super) struct Repair {
     /// The store that answered with the version, and its incarnation then.
     pub(super) by: u8,
     pub(super) incarnation: u8,
+    /// Its F then.
+    pub(super) forgotten: u8,
     pub(super) to: u8,
 }
 
@@ -147,7 +149,7 @@ impl State {
         self.stores = order.map(|index| self.stores[usize::from(index)]);
         let mut rest = [0, 0, 0, 0];
         if let Some(repair) = &mut self.repair {
-            rest = [1, repair.version, repair.incarnation, 0];
+            rest = [1, repair.version, repair.incarnation, repair.forgotten];
             let renamed = |old: u8| order.iter().position(|index| *index == old);
             repair.by = renamed(repair.by).unwrap_or_default() as u8;
             repair.to = renamed(repair.to).unwrap_or_default() as u8;
@@ -164,6 +166,7 @@ impl State {
             (rest[0], 1),
             (rest[1], 2),
             (rest[2], 2),
+            (rest[3], 4),
             (writes[1], 4),
             (writes[2], 4),
             (writes[3], 4),

@@ -440,6 +440,7 @@ fn repair(state: &State, version: u8, by: usize, to: usize) -> Repair {
         version,
         by: by as u8,
         incarnation: state.stores[by].incarnation,
+        forgotten: state.stores[by].forgotten,
         to: to as u8,
     }
 }

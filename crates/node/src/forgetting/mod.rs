@@ -370,9 +370,17 @@ impl Forgetting {
             next.store(&**disk, folder)?;
         }
         engine.fence(next.bounds.fence)?;
-        lock(&self.state).stored = next;
+        let has_risen = next.bounds.forgotten > before.bounds.forgotten;
+        {
+            let mut state = lock(&self.state);
+            state.stored = next;
+            if has_risen {
+                // Whoever drove that pass, what this node had found no longer holds F back.
+                state.held_back = None;
+            }
+        }
         self.shared.raise(next.bounds, next.receives_below);
-        if next.bounds.forgotten > before.bounds.forgotten {
+        if has_risen {
             tracing::info!(forgotten = %next.bounds.forgotten, "what is dead below may be dropped");
         }
         Ok(())

@@ -68,6 +68,10 @@ pub struct Options {
     pub compaction_bytes_per_second: u64,
     /// The size at which compaction starts the next table, in bytes.
     pub table_bytes: u64,
+    /// How far the drop bound may be past a tombstone, by their timestamps, before
+    /// compaction rewrites a table for a few of them; and how long values may stay that
+    /// have expired. Every table is rewritten at most once in that time for this.
+    pub purge_wait: Duration,
     /// Space kept free for deletes, flush and compaction when the disk is full, in bytes.
     pub disk_reserve_bytes: u64,
     /// How long the store remembers its verdicts on writes: a version that is delivered
@@ -96,6 +100,7 @@ impl Default for Options {
             compaction: true,
             compaction_bytes_per_second: 64 << 20,
             table_bytes: 32 << 20,
+            purge_wait: Duration::from_secs(7 * 86_400),
             disk_reserve_bytes: 64 << 20,
             verdicts_kept: Duration::from_secs(10),
             drop_versions_above: None,

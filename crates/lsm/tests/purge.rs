@@ -2,7 +2,7 @@
 
 mod common;
 
-use base::{Entry, Kind};
+use base::{Clock, Entry, Expiry, Kind, Timestamp};
 use common::{World, delete, put, read, scan_all};
 use lsm::Engine;
 use lsm::testing::BlockingWrite;
@@ -89,4 +89,85 @@ fn a_bound_that_rises_all_the_time_does_not_rewrite_tables_all_the_time() {
     let written = engine.statistics().compaction_written_bytes - before;
     assert!(written <= 2 * bytes, "{written} of {bytes}");
     assert_eq!(tombstones(&engine), []);
+}
+
+/// The start of the days of these tests.
+fn day(day: u64) -> Timestamp {
+    Timestamp::from_unix_ms(Timestamp::ZERO.unix_ms() + day * 86_400_000)
+}
+
+/// The store is opened anew every six days, and no table waits for a week.
+#[test]
+fn a_restart_forgets_nothing_of_the_wait() {
+    let mut world = World::new();
+    world.options.purge_wait = 7 * DAY;
+    let engine = world.open();
+    for number in 0..1500 {
+        let timestamp = day(50).as_u64() + number;
+        assert!(
+            engine
+                .write(put(&key(number), timestamp, &"v".repeat(100)))
+                .is_ok()
+        );
+    }
+    for (number, of_day) in [(3, 60), (700, 64), (1400, 68)] {
+        assert!(
+            engine
+                .write(delete(&key(number), day(of_day).as_u64()))
+                .is_ok()
+        );
+    }
+    assert!(engine.compact().is_ok());
+    drop(engine);
+    let mut left = Vec::new();
+    // The bound rises in steps, as that of a cluster does: once in six days.
+    for bound in (60..90).step_by(6) {
+        world.bound.store(day(bound).as_u64() + 1, Relaxed);
+        let engine = world.open();
+        world.executor.run_for(DAY / 2);
+        left.push((bound, tombstones(&engine).len()));
+        assert!(engine.close().is_ok());
+    }
+    assert_eq!(left, [(60, 3), (66, 3), (72, 1), (78, 0), (84, 0)]);
+}
+
+/// Fewer than half of the bytes of a table expire, so it is never mostly dead.
+#[test]
+fn a_few_values_that_have_expired_are_freed_as_well() {
+    let mut world = World::new();
+    world.options.purge_wait = 7 * DAY;
+    let engine = world.open();
+    let start = world.clock.unix_ms();
+    for number in 0..600 {
+        let expiry = match number % 10 {
+            0 => Expiry::at_unix_ms(start + (1 + number / 100) * 86_400_000),
+            _ => Expiry::NEVER,
+        };
+        let timestamp = Timestamp::from_u64(1 + number);
+        let value = "v".repeat(100);
+        let entry = Entry::value(
+            key(number).as_bytes(),
+            timestamp,
+            value.as_bytes(),
+            expiry,
+            3,
+        );
+        assert!(engine.write(entry).is_ok());
+    }
+    assert!(engine.compact().is_ok());
+    world.bound.store(1_000, Relaxed);
+    let entries = |engine: &Engine| engine.statistics().table_entries;
+    let before = engine.statistics().compaction_written_bytes;
+    world.executor.run_for(7 * DAY);
+    assert_eq!(entries(&engine), 600);
+    // The clock of the store is wrong: nothing is freed.
+    world.trusts_clock.store(false, Relaxed);
+    world.executor.run_for(30 * DAY);
+    assert_eq!(entries(&engine), 600);
+    world.trusts_clock.store(true, Relaxed);
+    world.executor.run_for(DAY);
+    assert_eq!(entries(&engine), 540);
+    let written = engine.statistics().compaction_written_bytes - before;
+    let bytes: u64 = engine.statistics().levels.iter().map(|it| it.bytes).sum();
+    assert!(written <= 2 * bytes, "{written} for {bytes}");
 }

@@ -166,6 +166,7 @@ impl Node {
             entries_replayed = recovery.entries_replayed,
             torn_bytes = recovery.torn_bytes,
             orphans_removed = recovery.orphans_removed,
+            tables_lost = recovery.tables_lost,
             "the store is open"
         );
         if let Some(drop_above) = drop_above {

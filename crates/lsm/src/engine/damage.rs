@@ -17,6 +17,9 @@
 //! stores may have forgotten that tombstone. So the owner writes a tombstone over such a
 //! version in step 3: the range does not count before, so no read sees it.
 //!
+//! A table that does not open when the store is opened is damaged as a whole
+//! ([`recovered_tables`](super::recovered_tables)).
+//!
 //! A range belongs to its table: an edit that removes the table for any other reason has
 //! read the table whole, so the range goes with it.
 

@@ -51,7 +51,7 @@
 //! - `damage`: what becomes of damaged parts of tables;
 //! - `flush`, `compaction`: jobs above the core that move records down;
 //! - `ingest`: sorted entries that become tables;
-//! - `recovery`, `recovered_log`: opening a store;
+//! - `recovery`, `recovered_log`, `recovered_tables`: opening a store;
 //! - `acknowledged`: how many records were ever committed;
 //! - `statistics`, `counters`, `sync_times`: what the store holds and has done.
 //!
@@ -85,6 +85,7 @@ mod log;
 mod outbox;
 mod queue;
 mod recovered_log;
+mod recovered_tables;
 mod recovery;
 mod scan;
 mod snapshots;

@@ -18,8 +18,9 @@ use super::ingests::Ingests;
 use super::log::Log;
 use super::queue::WriteQueue;
 use super::recovered_log::{LastSegment, read_log};
+use super::recovered_tables::open_tables;
 use super::snapshots::Snapshots;
-use super::table_set::{Flushed, NotedRange, ReadState, TableFiles, TableSet, Tables};
+use super::table_set::{Flushed, NotedRange, ReadState, TableFiles, TableSet};
 use crate::cache::BlockCache;
 use crate::disk::Disk;
 use crate::error::Error;
@@ -27,12 +28,10 @@ use crate::manifest::{LogClaim, Manifest};
 use crate::memtable::Memtable;
 use crate::options::{Environment, Options};
 use crate::record::Record;
-use crate::table::Table;
-use crate::table_id::{TableId, parse_table_file_name, table_file_name};
+use crate::table_id::{TableId, parse_table_file_name};
 use crate::wal::{SegmentWriter, remove_segment, segment_of_file_name};
 use base::Timestamp;
 use std::collections::BTreeMap;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -49,6 +48,8 @@ pub struct RecoveryReport {
     pub torn_bytes: u64,
     /// Files that an interrupted write had left, and that were removed.
     pub orphans_removed: u64,
+    /// Live tables that did not open. What they held is missing, as damaged ranges.
+    pub tables_lost: u64,
     /// Versions above [`Options::drop_versions_above`] that were dropped.
     pub versions_dropped: u64,
 }
@@ -77,7 +78,9 @@ impl Inner {
 
         let cache = Arc::new(BlockCache::new(options.cache_bytes));
         let mut orphans = find_orphans(folder, &names, &manifest);
-        let tables = open_tables(&**disk, folder, &manifest, &cache)?;
+        let tables = open_tables(&**disk, folder, &mut manifest, &cache)?;
+        report.tables_lost = tables.lost;
+        let tables = tables.tables;
         // Tables may still hold sequence numbers that snapshots of an earlier run
         // needed. Adding 1 cannot overflow: `TableProperties::check` bounds them.
         let mut next_sequence = 1 + tables
@@ -320,59 +323,6 @@ fn remove_files(disk: &dyn Disk, files: impl Iterator<Item = PathBuf>) -> Result
     Ok(removed)
 }
 
-fn open_tables(
-    disk: &dyn Disk,
-    folder: &Path,
-    manifest: &Manifest,
-    cache: &Arc<BlockCache>,
-) -> Result<Tables, Error> {
-    let mut tables = Vec::new();
-    for live in &manifest.tables {
-        let path = folder.join(table_file_name(live.id));
-        let file = disk.open(&path).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => {
-                Error::corrupt(&path, 0, "the manifest names this table, but it is missing")
-            }
-            _ => Error::io("open", &path, error),
-        })?;
-        let mut table = Table::open(file, &path, live.id, Arc::clone(cache))?;
-        if table.file_bytes() != live.bytes {
-            return Err(Error::corrupt(
-                &path,
-                table.file_bytes(),
-                format!("the manifest says that the file has {} bytes", live.bytes),
-            ));
-        }
-        let level = usize::from(live.level);
-        table.pin_filter(level);
-        tables.push((level, Arc::new(table)));
-    }
-    let tables = Tables::new(tables.into_iter());
-    check_overlaps(folder, &tables)?;
-    Ok(tables)
-}
-
-/// Checks that no two tables of a sorted level overlap. Lookups rely on that.
-fn check_overlaps(folder: &Path, tables: &Tables) -> Result<(), Error> {
-    for (level, tables) in tables.levels().iter().enumerate().skip(1) {
-        for pair in tables.windows(2) {
-            let [before, after] = pair else { continue };
-            if before.properties().greatest_key >= after.properties().least_key {
-                let names = [before, after].map(|table| table_file_name(table.id()));
-                return Err(Error::corrupt(
-                    &folder.join(&names[1]),
-                    0,
-                    format!(
-                        "the keys of this table of level {level} overlap those of {}",
-                        names[0]
-                    ),
-                ));
-            }
-        }
-    }
-    Ok(())
-}
-
 fn list(disk: &dyn Disk, folder: &Path) -> Result<Vec<String>, Error> {
     disk.list(folder)
         .map_err(|error| Error::io("list", folder, error))
@@ -382,9 +332,11 @@ fn list(disk: &dyn Disk, folder: &Path) -> Result<Vec<String>, Error> {
 mod tests {
     use super::*;
     use crate::disk::{Call, Fault, FaultyDisk};
+    use crate::table_id::table_file_name;
     use crate::testing::{BlockingWrite, environment};
     use crate::{Engine, MemoryDisk};
     use base::{Entry, Expiry};
+    use std::io;
 
     /// Opens a store with a manifest that no engine writes, although its checksum is
     /// right: two flushed tables with these keys, on a sorted level.

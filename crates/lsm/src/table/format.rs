@@ -13,7 +13,8 @@
 //! 52  u32  version of the format
 //! 56       magic
 //! ```
-//! In every version the footer has this length, checksum, version and magic have
+//! Version 3 is read, too; its properties lack what is marked below. In every version the
+//! footer has this length, checksum, version and magic have
 //! these offsets, and the checksum covers the rest. So a reader can distinguish a
 //! damaged table from one of a later version.
 //!
@@ -21,7 +22,8 @@
 //! ```text
 //! u64 each: entries, tombstones, bytes of keys and values, least timestamp,
 //!           greatest timestamp, greatest sequence number, the expiry by which half of
-//!           the bytes have expired
+//!           the bytes have expired; from version 4 on: the least timestamp of a
+//!           tombstone, or the greatest possible one without any, and the least expiry
 //! u32 each: filter pages, filter page bytes, filter probes; 0 without a filter
 //! least key, greatest key: length varint and bytes each
 //! ```
@@ -35,8 +37,11 @@ use base::{ByteReader, Expiry, KEY_BYTES_MAX, Kind, Timestamp, put_varint};
 /// The length of the footer.
 pub(super) const FOOTER_BYTES: usize = 64;
 
-/// The version of the format: the only one that is written and read.
-pub(super) const VERSION: u32 = 3;
+/// The version of the format that is written.
+pub(super) const VERSION: u32 = 4;
+
+/// The oldest version that is read.
+pub(super) const VERSION_MIN: u32 = 3;
 
 /// Sequence numbers are counted from 1, and no store lives long enough to reach this
 /// number: the next one always exists.
@@ -55,6 +60,8 @@ pub(super) struct Footer {
     pub(super) filter_bytes: u64,
     /// The length of the whole file, this footer included.
     pub(super) file_bytes: u64,
+    /// The version of the format.
+    pub(super) version: u32,
 }
 
 /// Why a footer was refused.
@@ -77,7 +84,7 @@ impl Footer {
         bytes[24..32].copy_from_slice(&self.filter_offset.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.filter_bytes.to_le_bytes());
         bytes[40..48].copy_from_slice(&self.file_bytes.to_le_bytes());
-        bytes[52..56].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[52..56].copy_from_slice(&self.version.to_le_bytes());
         bytes[56..].copy_from_slice(&MAGIC);
         let checksum = footer_checksum(&bytes);
         bytes[CHECKSUM_AT..52].copy_from_slice(&checksum.to_le_bytes());
@@ -90,15 +97,14 @@ impl Footer {
         if bytes[56..] != MAGIC {
             return malformed("the file does not end as a table does");
         }
-        let Some((footer, checksum, version)) = Self::decode_fields(&mut ByteReader::new(bytes))
-        else {
+        let Some((footer, checksum)) = Self::decode_fields(&mut ByteReader::new(bytes)) else {
             return malformed("the footer is too short");
         };
         if checksum != footer_checksum(bytes) {
             return malformed("the footer's checksum does not match");
         }
-        if version != VERSION {
-            return Err(FooterError::UnknownVersion(version));
+        if !(VERSION_MIN..=VERSION).contains(&footer.version) {
+            return Err(FooterError::UnknownVersion(footer.version));
         }
         if footer.file_bytes != file_bytes {
             return malformed("the file is not as long as its footer says");
@@ -106,13 +112,13 @@ impl Footer {
         Ok(footer)
     }
 
-    /// The footer, its checksum and its version. The caller checks the latter two.
-    fn decode_fields(input: &mut ByteReader<'_>) -> Option<(Self, u32, u32)> {
+    /// The footer and its checksum. The caller checks the latter, and the version.
+    fn decode_fields(input: &mut ByteReader<'_>) -> Option<(Self, u32)> {
         let properties_offset = input.u64()?;
         let properties_bytes = input.u32()?;
         let top_index_bytes = input.u32()?;
         let top_index_offset = input.u64()?;
-        let footer = Self {
+        let mut footer = Self {
             properties: Handle {
                 offset: properties_offset,
                 bytes: properties_bytes,
@@ -124,8 +130,11 @@ impl Footer {
             filter_offset: input.u64()?,
             filter_bytes: input.u64()?,
             file_bytes: input.u64()?,
+            version: 0,
         };
-        Some((footer, input.u32()?, input.u32()?))
+        let checksum = input.u32()?;
+        footer.version = input.u32()?;
+        Some((footer, checksum))
     }
 
     /// Where page `page` of the filter lies; `None` if that is past the filter's end.
@@ -164,6 +173,10 @@ pub(crate) struct TableProperties {
     /// When half of these bytes have expired, or a little later; [`Expiry::NEVER`] if
     /// fewer expire at all.
     pub(crate) half_expired: Expiry,
+    /// No tombstone has a lower timestamp; [`Timestamp::MAX`] if there is none.
+    pub(crate) oldest_tombstone: Timestamp,
+    /// No value expires earlier, as far as the table says.
+    pub(crate) least_expiry: Expiry,
     /// The least key.
     pub(crate) least_key: Vec<u8>,
     /// The greatest key.
@@ -183,6 +196,8 @@ impl TableProperties {
             greatest_timestamp: Timestamp::ZERO,
             greatest_sequence: 0,
             half_expired: Expiry::NEVER,
+            oldest_tombstone: Timestamp::MAX,
+            least_expiry: Expiry::NEVER,
             least_key: Vec::new(),
             greatest_key: Vec::new(),
             filter: None,
@@ -201,7 +216,11 @@ impl TableProperties {
             self.greatest_key.extend_from_slice(entry.key());
         }
         self.entries += 1;
-        self.tombstones += u64::from(entry.kind() == Kind::Tombstone);
+        if entry.kind() == Kind::Tombstone {
+            self.tombstones += 1;
+            self.oldest_tombstone = self.oldest_tombstone.min(entry.timestamp());
+        }
+        self.least_expiry = self.least_expiry.min(entry.expiry());
         self.entry_bytes += entry.data_bytes() as u64;
         self.least_timestamp = self.least_timestamp.min(entry.timestamp());
         self.greatest_timestamp = self.greatest_timestamp.max(entry.timestamp());
@@ -219,6 +238,8 @@ impl TableProperties {
             self.greatest_timestamp.as_u64(),
             self.greatest_sequence,
             self.half_expired.unix_ms(),
+            self.oldest_tombstone.as_u64(),
+            self.least_expiry.unix_ms(),
         ] {
             buffer.extend_from_slice(&number.to_le_bytes());
         }
@@ -235,10 +256,10 @@ impl TableProperties {
         buffer
     }
 
-    /// The properties from the payload of their frame.
-    pub(super) fn decode(payload: &[u8]) -> Result<Self, Malformed> {
+    /// The properties from the payload of their frame in a file of this version.
+    pub(super) fn decode(payload: &[u8], version: u32) -> Result<Self, Malformed> {
         let mut input = ByteReader::new(payload);
-        let properties = Self::decode_fields(&mut input)
+        let properties = Self::decode_fields(&mut input, version)
             .filter(|_| input.rest().is_empty())
             .ok_or(Malformed("the properties are malformed"))?;
         properties.filter.map(FilterShape::check).transpose()?;
@@ -251,7 +272,8 @@ impl TableProperties {
     fn check(&self) -> Result<(), Malformed> {
         let is_sound = self.tombstones <= self.entries
             && self.least_timestamp <= self.greatest_timestamp
-            && self.least_key <= self.greatest_key;
+            && self.least_key <= self.greatest_key
+            && self.least_timestamp <= self.oldest_tombstone;
         if !is_sound {
             return Err(Malformed("the properties contradict one another"));
         }
@@ -261,15 +283,34 @@ impl TableProperties {
         Ok(())
     }
 
-    fn decode_fields(input: &mut ByteReader<'_>) -> Option<Self> {
+    fn decode_fields(input: &mut ByteReader<'_>, version: u32) -> Option<Self> {
+        let entries = input.u64()?;
+        let tombstones = input.u64()?;
+        let entry_bytes = input.u64()?;
+        let least_timestamp = Timestamp::from_u64(input.u64()?);
+        let greatest_timestamp = Timestamp::from_u64(input.u64()?);
+        let greatest_sequence = input.u64()?;
+        let half_expired = Expiry::at_unix_ms(input.u64()?);
+        let (oldest_tombstone, least_expiry) = match (version, tombstones) {
+            // A bound that is too low has the table rewritten once, and then it is known. What
+            // expires before half of the table has is left to the ordinary compactions.
+            (VERSION_MIN, 0) => (Timestamp::MAX, half_expired),
+            (VERSION_MIN, _) => (least_timestamp, half_expired),
+            _ => (
+                Timestamp::from_u64(input.u64()?),
+                Expiry::at_unix_ms(input.u64()?),
+            ),
+        };
         Some(Self {
-            entries: input.u64()?,
-            tombstones: input.u64()?,
-            entry_bytes: input.u64()?,
-            least_timestamp: Timestamp::from_u64(input.u64()?),
-            greatest_timestamp: Timestamp::from_u64(input.u64()?),
-            greatest_sequence: input.u64()?,
-            half_expired: Expiry::at_unix_ms(input.u64()?),
+            entries,
+            tombstones,
+            entry_bytes,
+            least_timestamp,
+            greatest_timestamp,
+            greatest_sequence,
+            half_expired,
+            oldest_tombstone,
+            least_expiry,
             filter: decode_shape(input)?,
             least_key: decode_key(input)?,
             greatest_key: decode_key(input)?,
@@ -310,6 +351,7 @@ mod tests {
             filter_offset: 1 << 33,
             filter_bytes: 1 << 30,
             file_bytes: 6 << 40,
+            version: VERSION,
         }
     }
 

@@ -3,7 +3,9 @@
 
 use super::block::BlockCursor;
 use super::filter::{FilterShape, KeyHash};
-use super::format::{CHECKSUM_AT, FOOTER_BYTES, Footer, TableProperties, footer_checksum};
+use super::format::{
+    CHECKSUM_AT, FOOTER_BYTES, Footer, TableProperties, VERSION, VERSION_MIN, footer_checksum,
+};
 use super::frame::{self, Handle, Role};
 use super::index::IndexEntry;
 use super::record::{DataBlock, RecordBody};
@@ -55,8 +57,10 @@ pub fn fuzz_footer(bytes: &[u8]) {
             }
         }
     }
-    if let Ok(properties) = TableProperties::decode(bytes) {
-        let again = TableProperties::decode(&properties.encode());
+    // The oldest version is read only.
+    let _read_or_refused = TableProperties::decode(bytes, VERSION_MIN);
+    if let Ok(properties) = TableProperties::decode(bytes, VERSION) {
+        let again = TableProperties::decode(&properties.encode(), VERSION);
         assert_eq!(again.as_ref(), Ok(&properties));
     }
 }
@@ -191,7 +195,7 @@ mod tests {
     /// Without this the fuzzer would never get past a checksum.
     #[test]
     fn a_table_with_fixed_checksums_opens_and_is_walked() {
-        let mut bytes = include_bytes!("../../tests/fixtures/table-v3.sst").to_vec();
+        let mut bytes = include_bytes!("../../tests/fixtures/table-v4.sst").to_vec();
         let footer = bytes.last_chunk::<FOOTER_BYTES>().unwrap();
         let footer = Footer::decode(footer, bytes.len() as u64).unwrap();
         let index = handles_in(&bytes, footer.top_index, Role::TopIndex)[0];

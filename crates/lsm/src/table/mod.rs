@@ -45,6 +45,7 @@ mod fuzz;
 mod index;
 mod iterator;
 mod malformed;
+mod opening;
 mod pinned_filter;
 mod reader;
 mod record;

@@ -1,9 +1,9 @@
-//! Reading a table: opens it and finds the winning version of a key.
+//! Reading a table: finds the winning version of a key.
 
-use super::block::{BlockCursor, Body, FoundEntry, SortedBlock};
+use super::block::{Body, FoundEntry, SortedBlock};
 use super::damage::DamageState;
 use super::filter::{FilterShape, KeyHash};
-use super::format::{FOOTER_BYTES, Footer, FooterError, TableProperties, VERSION};
+use super::format::{FOOTER_BYTES, Footer, TableProperties};
 use super::frame::{self, Handle, Role, TRAILER_BYTES};
 use super::index::IndexEntry;
 use super::malformed::Malformed;
@@ -23,17 +23,19 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// An open table. Only its properties are in memory, and the filter if it is
 /// pinned. Everything else comes through the cache.
 pub(crate) struct Table {
-    id: TableId,
-    file: Arc<dyn DiskFile>,
+    pub(super) id: TableId,
+    pub(super) file: Arc<dyn DiskFile>,
     pub(super) path: Arc<Path>,
-    footer: Footer,
-    properties: TableProperties,
-    pinned_filter: Option<PinnedFilter>,
+    pub(super) footer: Footer,
+    pub(super) properties: TableProperties,
+    pub(super) pinned_filter: Option<PinnedFilter>,
     pub(super) cache: Arc<BlockCache>,
     pub(super) damage: DamageState,
     /// The sequence number with which the table was ingested; 0 if it was not, or before
     /// the last start.
-    ingested_as: AtomicU64,
+    pub(super) ingested_as: AtomicU64,
+    /// Why it does not open, if it does not. All of it is damaged then.
+    pub(super) lost: Option<Error>,
 }
 
 /// A frame of at least this many bytes may take much memory when it is unpacked.
@@ -56,96 +58,12 @@ struct Fetch<'a> {
 }
 
 impl Table {
-    /// Opens a table; reads its footer, its properties and its top index.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] for an unknown version, [`Error::Corrupt`], [`Error::Io`].
-    pub(crate) fn open(
-        file: Arc<dyn DiskFile>,
-        path: &Path,
-        id: TableId,
-        cache: Arc<BlockCache>,
-    ) -> Result<Self, Error> {
-        let file_bytes = file
-            .len()
-            .map_err(|source| Error::io("measure", path, source))?;
-        let Some(footer_offset) = file_bytes.checked_sub(FOOTER_BYTES as u64) else {
-            return Err(Error::corrupt(path, 0, "the file is too short for a table"));
-        };
-        let mut bytes = [0; FOOTER_BYTES];
-        read(&*file, path, &mut bytes, footer_offset)?;
-        let footer = Footer::decode(&bytes, file_bytes).map_err(|error| match error {
-            FooterError::Malformed(Malformed(what)) => Error::corrupt(path, footer_offset, what),
-            FooterError::UnknownVersion(version) => Error::Invalid(format!(
-                "{} is a table of version {version}; this program reads version {VERSION}",
-                path.display()
-            )),
-        })?;
-        let mut table = Self {
-            id,
-            file,
-            path: path.into(),
-            footer,
-            properties: TableProperties::empty(),
-            pinned_filter: None,
-            cache,
-            damage: DamageState::default(),
-            ingested_as: AtomicU64::new(0),
-        };
-        let block = table.read_block(footer.properties, Role::Properties)?;
-        table.properties = TableProperties::decode(block.payload())
-            .map_err(|malformed| table.corrupt(footer.properties.offset, malformed))?;
-        table.check_greatest()?;
-        Ok(table)
-    }
-
-    /// Checks the greatest timestamp of the properties against the top index.
-    fn check_greatest(&self) -> Result<(), Error> {
-        let handle = self.footer.top_index;
-        let top = self.read_block(handle, Role::TopIndex)?;
-        let greatest = || {
-            let mut blocks = BlockCursor::new::<IndexEntry>(&top, &[])?;
-            let mut greatest = Timestamp::ZERO;
-            while let Some((_, entry)) = blocks.next::<IndexEntry>()? {
-                greatest = greatest.max(entry.greatest_timestamp);
-            }
-            Ok(greatest)
-        };
-        let greatest = greatest().map_err(|malformed| self.corrupt(handle.offset, malformed))?;
-        if greatest != self.properties.greatest_timestamp {
-            let what = Malformed("the greatest timestamp is not that of the blocks");
-            return Err(self.corrupt(self.footer.properties.offset, what));
-        }
-        Ok(())
-    }
-
     /// Checks a timestamp in or below a block against the block's index entry.
     #[inline]
     pub(super) fn check(&self, entry: IndexEntry, timestamp: Timestamp) -> Result<(), Error> {
         entry
             .check(timestamp)
             .map_err(|malformed| self.corrupt(entry.handle.offset, malformed))
-    }
-
-    /// Reads the filter and keeps it in memory, if the cache has room for the filter
-    /// of a table of this level. An error is not reported here: the gets that need
-    /// the filter meet and report it.
-    pub(crate) fn pin_filter(&mut self, level: usize) {
-        let Some(shape) = self.properties.filter else {
-            return;
-        };
-        let bytes = shape.pages as usize * shape.page_bytes as usize;
-        let reservation = self.cache.reserve(bytes, PinnedFilter::divisor(level));
-        self.pinned_filter = reservation.and_then(|reservation| {
-            let mut pages = Vec::with_capacity(bytes);
-            for page in 0..shape.pages {
-                let handle = self.footer.filter_page(shape, page)?;
-                let page = self.read_block(handle, Role::Filter).ok()?;
-                pages.extend_from_slice(page.payload());
-            }
-            // A page with a wrong length would shift all pages after it.
-            (pages.len() == bytes).then(|| PinnedFilter::new(pages.into_boxed_slice(), reservation))
-        });
     }
 
     /// The table's number.
@@ -357,6 +275,9 @@ impl Table {
 
     /// A block from the cache or, if the fetch may read, from the disk.
     fn block(&self, handle: Handle, role: Role, fetch: Fetch<'_>) -> Result<Block, Interrupt> {
+        if let Some(why) = &self.lost {
+            return Err(Interrupt::Failed(why.clone()));
+        }
         let cached = match fetch.bypasses_cache {
             true => None,
             false => self.cache.get(self.id, handle.offset),
@@ -429,7 +350,12 @@ impl Table {
     }
 }
 
-fn read(file: &dyn DiskFile, path: &Path, buffer: &mut [u8], offset: u64) -> Result<(), Error> {
+pub(super) fn read(
+    file: &dyn DiskFile,
+    path: &Path,
+    buffer: &mut [u8],
+    offset: u64,
+) -> Result<(), Error> {
     file.read_exact_at(buffer, offset)
         .map_err(|source| match source.kind() {
             io::ErrorKind::UnexpectedEof => {

@@ -9,7 +9,7 @@ use super::block::BlockBuilder;
 use super::block_writer::BlockWriter;
 use super::expiries::Expiries;
 use super::filter::{FilterShape, KeyHash};
-use super::format::{FOOTER_BYTES, Footer, TableProperties};
+use super::format::{FOOTER_BYTES, Footer, TableProperties, VERSION};
 use super::frame::Role;
 use super::index::IndexEntry;
 use super::record::RecordBody;
@@ -151,6 +151,7 @@ impl TableWriter {
             filter_offset,
             filter_bytes,
             file_bytes: self.blocks.offset() + FOOTER_BYTES as u64,
+            version: VERSION,
         };
         self.blocks.finish(&footer.encode())
     }

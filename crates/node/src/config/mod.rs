@@ -158,6 +158,7 @@ impl NodeConfig {
     /// The options of the store with these parts of the memory.
     #[must_use]
     pub fn store_options(&self, memory: &MemoryParts) -> lsm::Options {
+        let store = lsm::Options::default();
         lsm::Options {
             durability: self.durability,
             memtable_bytes: memory.memtable_bytes,
@@ -172,7 +173,12 @@ impl NodeConfig {
             // A write may arrive again as long as its request runs, and the request
             // may have started late. All nodes of a cluster have the same timeout.
             verdicts_kept: self.timeout.saturating_mul(2),
-            ..lsm::Options::default()
+            // The forget bound rises by about one interval with each full sweep. What it has
+            // passed goes with the next one at the latest, however unevenly they come.
+            purge_wait: self
+                .full_sweep_interval
+                .map_or(store.purge_wait, |it| it / 2),
+            ..store
         }
     }
 }

@@ -423,7 +423,10 @@ impl CompactorState {
             expired_before_unix_ms,
             bound,
         )
-        .or_else(|| self.purges.pick(core, settings, bound))
+        .or_else(|| {
+            self.purges
+                .pick(core, settings, bound, expired_before_unix_ms)
+        })
     }
 
     /// How long the next step is put off now: not at all if compaction is behind.

@@ -1,43 +1,34 @@
-//! When a table is rewritten for a few tombstones below the drop bound.
+//! When a table is rewritten for a few tombstones below the drop bound, or for a few values
+//! that have expired.
 //!
-//! A table of which half are such tombstones is picked at once. One that holds fewer
-//! waits: the drop bound rises all the time on a node alone, and a table with a
-//! tombstone in a thousand entries must not be rewritten for each. It has its turn
-//! after a day, or after a week if its tombstones are few. Most of these turns are
-//! never needed, because the ordinary compactions come first. So each table is
-//! rewritten at most once in that time for this, and a tombstone leaves the disk at
-//! the latest a week after the drop bound has passed it and it was flushed, while the
-//! process runs. A restart begins the wait anew.
+//! A table of which half are such entries is picked at once. One that holds fewer waits: the
+//! drop bound rises all the time on a node alone, and a table with a tombstone in a thousand
+//! entries must not be rewritten for each. It has its turn once the bound has passed the
+//! oldest of them by [`Options::purge_wait`](crate::Options::purge_wait), or by a part of
+//! that if they are many. Most of these turns are never needed, because the ordinary
+//! compactions come first.
+//!
+//! How far the bound is past them the table itself knows, so a restart forgets nothing. A
+//! bound that has stopped never gets that far; then it counts how long the table has been
+//! here.
+//!
+//! A purge leaves nothing below the bound that it was picked for, unless something keeps the
+//! tombstones: a snapshot, or an older version in memory. The table then waits anew.
 
 use super::merging::Replaced;
-use super::pick::{Pick, PickSettings, Reason, pick_purge, summarize};
+use super::pick::{Pick, PickSettings, PurgeRule, Reason, Waiting, pick_purge, summarize};
 use crate::engine::core::Core;
 use crate::table_id::TableId;
 use base::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// A table waits for the shorter time if one entry in this many is a tombstone.
-const MANY_DIVISOR: u64 = 16;
-
-/// How long a table waits that holds many tombstones.
-const MANY_WAIT: Duration = Duration::from_secs(86_400);
-
-/// How long a table waits that holds few.
-const FEW_WAIT: Duration = Duration::from_secs(7 * 86_400);
-
-/// The tables with tombstones, and since when each waits.
+/// The tables that wait for their turn.
 #[derive(Default)]
 pub(super) struct Purges {
     waiting: BTreeMap<TableId, Waiting>,
     /// The drop bound of the last pick.
     drop_bound: Timestamp,
-}
-
-struct Waiting {
-    since: Duration,
-    /// Below it the table holds no tombstone that could go.
-    purged_below: Timestamp,
 }
 
 impl Purges {
@@ -47,29 +38,25 @@ impl Purges {
         core: &Core,
         settings: &PickSettings,
         drop_bound: Timestamp,
+        expired_before_unix_ms: u64,
     ) -> Option<Pick> {
-        if drop_bound == Timestamp::ZERO {
-            return None;
-        }
         self.drop_bound = drop_bound;
-        let now = core.now();
+        let rule = PurgeRule {
+            drop_bound,
+            expired_before_unix_ms,
+            wait: core.options.purge_wait,
+            now: core.now(),
+        };
         let levels = summarize(&core.tables.load().tables);
-        let may_hold = levels.iter().flatten().filter(|table| {
-            table.tombstones > 0 && table.least_timestamp < drop_bound && !table.is_damaged
-        });
         let mut due = BTreeSet::new();
         let mut waiting = BTreeMap::new();
-        for table in may_hold {
+        for table in levels.iter().flatten().filter(|table| rule.concerns(table)) {
             let known = self.waiting.remove(&table.id);
             let known = known.unwrap_or(Waiting {
-                since: now,
-                purged_below: Timestamp::ZERO,
+                since: rule.now,
+                purged_below: None,
             });
-            let wait = match table.tombstones >= table.entries.div_ceil(MANY_DIVISOR) {
-                true => MANY_WAIT,
-                false => FEW_WAIT,
-            };
-            if now.saturating_sub(known.since) >= wait && known.purged_below < drop_bound {
+            if rule.is_due(table, known) {
                 due.insert(table.id);
             }
             waiting.insert(table.id, known);
@@ -84,16 +71,18 @@ impl Purges {
         let inputs = replaced.pick.inputs.iter();
         let waited = inputs.filter_map(|(_, id)| self.waiting.remove(id));
         let since = waited.map(|waiting| waiting.since).min().unwrap_or(now);
-        let (since, purged_below) = match replaced.pick.reason {
-            Reason::Purge => (now, self.drop_bound),
-            Reason::PushDown => (since, Timestamp::ZERO),
+        let waiting = match replaced.pick.reason {
+            Reason::Purge => Waiting {
+                since: now,
+                purged_below: Some(self.drop_bound),
+            },
+            Reason::PushDown => Waiting {
+                since,
+                purged_below: None,
+            },
             _ => return,
         };
         for (output, _) in &replaced.outputs {
-            let waiting = Waiting {
-                since,
-                purged_below,
-            };
             self.waiting.insert(*output, waiting);
         }
     }

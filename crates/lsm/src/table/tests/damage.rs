@@ -266,7 +266,7 @@ fn properties_that_no_writer_writes_are_refused() {
     let decoded = |change: fn(&mut TableProperties)| {
         let mut properties = sound.clone();
         change(&mut properties);
-        TableProperties::decode(&properties.encode())
+        TableProperties::decode(&properties.encode(), VERSION)
     };
     assert_eq!(decoded(|_| {}).as_ref(), Ok(&sound));
     let changes: [fn(&mut TableProperties); 4] = [

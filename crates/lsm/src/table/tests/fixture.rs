@@ -37,7 +37,8 @@ pub(super) fn fixture_records() -> Vec<Record> {
     records
 }
 
-const FIXTURE: &[u8] = include_bytes!("../../../tests/fixtures/table-v3.sst");
+const FIXTURE: &[u8] = include_bytes!("../../../tests/fixtures/table-v4.sst");
+const FIXTURE_V3: &[u8] = include_bytes!("../../../tests/fixtures/table-v3.sst");
 
 pub(super) const FIXTURE_SETTINGS: TableSettings = TableSettings {
     block_bytes: 512,
@@ -56,10 +57,27 @@ fn the_fixture_is_read_exactly_and_written_again_to_the_byte() {
 }
 
 #[test]
+fn a_table_of_version_3_is_read_as_one_whose_tombstones_may_be_as_old_as_anything_in_it() {
+    let table = open(&TestFile::holding(FIXTURE_V3), &cache()).unwrap();
+    check(&table, &fixture_records());
+    let properties = table.properties();
+    assert_eq!(properties.oldest_tombstone, properties.least_timestamp);
+    assert_eq!(properties.least_expiry, properties.half_expired);
+    let (_, table) = self::table(&FIXTURE_SETTINGS, &fixture_records());
+    let properties = table.properties();
+    let tombstone = Timestamp::from_u64(u64::MAX >> 1);
+    assert_eq!(properties.oldest_tombstone, tombstone);
+    assert_eq!(
+        properties.least_expiry,
+        Expiry::at_unix_ms(1_700_000_000_000)
+    );
+}
+
+#[test]
 #[ignore = "writes the fixture: only for a new version of the format"]
 #[expect(clippy::disallowed_methods, reason = "fixtures lie on the real disk")]
 fn write_the_fixture() {
     let (file, _) = table(&FIXTURE_SETTINGS, &fixture_records());
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/table-v3.sst");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/table-v4.sst");
     std::fs::write(path, file.to_vec()).unwrap();
 }

@@ -3,7 +3,7 @@
 
 use super::block::{BlockBuilder, BlockCursor};
 use super::format::FOOTER_BYTES;
-use super::format::TableProperties;
+use super::format::{TableProperties, VERSION};
 use super::frame::Role;
 use super::index::IndexEntry;
 use super::record::{DataBlock, RecordBody};

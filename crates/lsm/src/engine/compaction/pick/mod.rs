@@ -46,7 +46,7 @@ use base::{Expiry, Timestamp};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
-pub(crate) use purge::pick_purge;
+pub(crate) use purge::{PurgeRule, Waiting, pick_purge};
 pub(crate) use summary::{Levels, TableSummary, summarize};
 pub(crate) use whole::Walk;
 
@@ -451,7 +451,7 @@ fn pick_dead(
 /// rewritten once more of it has expired or the drop bound has advanced.
 pub(crate) fn may_become_due(levels: &Levels) -> bool {
     let mut tables = levels.iter().flatten().filter(|table| !table.is_damaged);
-    tables.any(|table| table.tombstones > 0 || table.half_expired != Expiry::NEVER)
+    tables.any(|table| table.tombstones > 0 || table.least_expiry != Expiry::NEVER)
 }
 
 fn is_mostly_tombstones(table: &TableSummary) -> bool {

@@ -9,6 +9,71 @@ use crate::manifest::LEVELS;
 use crate::table_id::TableId;
 use base::Timestamp;
 use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// A table waits for a part of the time if one entry in this many is a tombstone.
+const MANY_DIVISOR: u64 = 16;
+
+/// It is this part of the time.
+const MANY_WAIT_DIVISOR: u32 = 7;
+
+/// When a table is purged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PurgeRule {
+    /// Tombstones below it may go.
+    pub(crate) drop_bound: Timestamp,
+    /// Values that expired before it may be freed; 0 for none.
+    pub(crate) expired_before_unix_ms: u64,
+    /// How far these are past what may stay.
+    pub(crate) wait: Duration,
+    /// The monotonic time.
+    pub(crate) now: Duration,
+}
+
+/// What is remembered of a table that waits for a purge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Waiting {
+    /// Since when, on the monotonic clock.
+    pub(crate) since: Duration,
+    /// The drop bound of the purge that has written the table, if one has. A tombstone
+    /// below it could not go.
+    pub(crate) purged_below: Option<Timestamp>,
+}
+
+impl PurgeRule {
+    /// Whether a table holds what may go.
+    pub(crate) fn concerns(&self, table: &TableSummary) -> bool {
+        let may_drop = table.tombstones > 0 && table.oldest_tombstone < self.drop_bound;
+        !table.is_damaged && (may_drop || self.may_free(table))
+    }
+
+    fn may_free(&self, table: &TableSummary) -> bool {
+        table.least_expiry.unix_ms() < self.expired_before_unix_ms
+    }
+
+    /// Whether a table has its turn.
+    pub(crate) fn is_due(&self, table: &TableSummary, waiting: Waiting) -> bool {
+        let wait = match table.tombstones >= table.entries.div_ceil(MANY_DIVISOR) {
+            true => self.wait / MANY_WAIT_DIVISOR,
+            false => self.wait,
+        };
+        let has_waited = self.now.saturating_sub(waiting.since) >= wait;
+        let is_past = |passed_ms: u64, by_ms: u64| {
+            passed_ms > 0 && Duration::from_millis(passed_ms.saturating_sub(by_ms)) >= wait
+        };
+        let oldest = table.oldest_tombstone;
+        let may_drop = table.tombstones > 0 && oldest < self.drop_bound;
+        let drops = match waiting.purged_below {
+            Some(below) if oldest < below => has_waited && below < self.drop_bound,
+            _ => has_waited || is_past(self.drop_bound.unix_ms(), oldest.unix_ms()),
+        };
+        let frees = match waiting.purged_below {
+            Some(_) => has_waited,
+            None => is_past(self.expired_before_unix_ms, table.least_expiry.unix_ms()),
+        };
+        may_drop && drops || self.may_free(table) && frees
+    }
+}
 
 /// The first of the `due` tables, from the last level up, whose compaction fits the
 /// room.

@@ -65,6 +65,8 @@ impl Model {
             entries: keys.len() as u64,
             tombstones: 0,
             half_expired: Expiry::NEVER,
+            oldest_tombstone: Timestamp::MAX,
+            least_expiry: Expiry::NEVER,
             is_damaged: false,
         };
         self.keys.push(keys);

@@ -32,6 +32,10 @@ pub(crate) struct TableSummary {
     /// When half of the bytes of its keys and values have expired; never if fewer of
     /// them expire at all.
     pub(crate) half_expired: Expiry,
+    /// No tombstone in it has a lower timestamp.
+    pub(crate) oldest_tombstone: Timestamp,
+    /// No value in it expires earlier.
+    pub(crate) least_expiry: Expiry,
     /// Whether some part of it cannot be read.
     pub(crate) is_damaged: bool,
 }
@@ -58,6 +62,8 @@ fn summary(table: &Table) -> TableSummary {
         entries: properties.entries,
         tombstones: properties.tombstones,
         half_expired: properties.half_expired,
+        oldest_tombstone: properties.oldest_tombstone,
+        least_expiry: properties.least_expiry,
         is_damaged: table.is_damaged(),
     }
 }

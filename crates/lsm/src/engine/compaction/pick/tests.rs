@@ -1,6 +1,8 @@
 //! The choice of compactions against golden cases in a text file.
 
 use super::*;
+use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// Splits `text` after the number with which it begins.
 fn number(text: &str) -> (u64, &str) {
@@ -27,6 +29,8 @@ fn table(word: &str) -> TableSummary {
         entries: 10,
         tombstones: 0,
         half_expired: Expiry::NEVER,
+        oldest_tombstone: Timestamp::from_u64(60),
+        least_expiry: Expiry::NEVER,
         is_damaged: false,
     }
 }
@@ -49,6 +53,7 @@ fn tables(line: &str) -> Vec<TableSummary> {
                 let (least, greatest) = figures.split_once('-').unwrap();
                 let table = tables.last_mut().unwrap();
                 table.least_timestamp = Timestamp::from_u64(least.parse().unwrap());
+                table.oldest_tombstone = table.least_timestamp;
                 table.greatest_timestamp = Timestamp::from_u64(greatest.parse().unwrap());
             }
             _ => tables.push(table(word)),
@@ -105,17 +110,24 @@ fn picks_are_those_of_the_golden_cases() {
         let mut cursors: [Option<Bytes>; LEVELS] = Default::default();
         let mut hidden: BTreeMap<TableId, u64> = BTreeMap::new();
         let mut settings = settings;
+        let mut due = BTreeSet::new();
         let (name, lines) = case.split_once('\n').unwrap();
         for line in lines.lines() {
             if let Some(expected) = line.strip_prefix("=> ") {
                 let bound = Timestamp::from_u64(50);
-                let pick = pick_hidden(&levels, &hidden, settings.room_bytes)
-                    .map(|(pick, _)| pick)
-                    .or_else(|| pick(&levels, &settings, &cursors, 500, bound));
+                let pick = match due.is_empty() {
+                    true => pick_hidden(&levels, &hidden, settings.room_bytes)
+                        .map(|(pick, _)| pick)
+                        .or_else(|| pick(&levels, &settings, &cursors, 500, bound)),
+                    false => pick_purge(&levels, &due, bound, &settings),
+                };
                 assert_eq!(written(pick.as_ref()), expected, "{name}");
                 cases += 1;
             } else if let Some(room) = line.strip_prefix("room ") {
                 settings.room_bytes = room.parse().unwrap();
+            } else if let Some(tables) = line.strip_prefix("due ") {
+                let ids = tables.split(' ').map(|id| TableId(id.parse().unwrap()));
+                due.extend(ids);
             } else if let Some(cursor) = line.strip_prefix("cursor ") {
                 let (level, key) = cursor.split_once(": ").unwrap();
                 cursors[level.parse::<usize>().unwrap()] =
@@ -146,4 +158,77 @@ fn a_pick_moves_the_cursor_past_its_table() {
     };
     let pick = pick(&levels, &settings, &Default::default(), 0, Timestamp::ZERO).unwrap();
     assert_eq!(pick.cursor, Some((5, Bytes::from_static(b"c"))));
+}
+
+/// The rule is asked about tables of 100 entries, at the 100th day of the drop bound and of
+/// the monotonic clock. What may stay for a week is described by days.
+#[test]
+fn a_table_is_purged_once_the_bound_is_far_enough_past_its_oldest_tombstone() {
+    const DAY_MS: u64 = 86_400_000;
+    let start = Timestamp::ZERO.unix_ms();
+    let day = |day: u64| Timestamp::from_unix_ms(start + day * DAY_MS);
+    let days = |days: u64| Duration::from_millis(days * DAY_MS);
+    let rule = PurgeRule {
+        drop_bound: day(100),
+        expired_before_unix_ms: start + 100 * DAY_MS,
+        wait: days(7),
+        now: days(100),
+    };
+    let here = |since| Waiting {
+        since: days(since),
+        purged_below: None,
+    };
+    let purged = |since, below| Waiting {
+        since: days(since),
+        purged_below: Some(day(below)),
+    };
+    // The tombstones, the day of the oldest, the day of the least expiry, what is known.
+    let cases = [
+        (0, 0, 200, here(0), false),
+        (1, 93, 200, here(100), true),
+        (1, 94, 200, here(100), false),
+        (1, 94, 200, here(93), true),
+        (1, 100, 200, here(0), false),
+        // Of many it is the seventh part of the time.
+        (7, 99, 200, here(100), true),
+        (6, 99, 200, here(100), false),
+        // What a purge could not drop waits anew, and for a greater bound.
+        (1, 50, 200, purged(94, 90), false),
+        (1, 50, 200, purged(93, 90), true),
+        (1, 50, 200, purged(93, 100), false),
+        (1, 92, 200, purged(99, 90), true),
+        // Values that have expired.
+        (0, 0, 93, here(100), true),
+        (0, 0, 94, here(0), false),
+        (0, 0, 50, purged(94, 90), false),
+        (0, 0, 50, purged(93, 90), true),
+    ];
+    for (tombstones, oldest, expiry, waiting, is_due) in cases {
+        let table = TableSummary {
+            entries: 100,
+            tombstones,
+            oldest_tombstone: day(oldest),
+            least_expiry: Expiry::at_unix_ms(start + expiry * DAY_MS),
+            ..table("1[a-b]1")
+        };
+        let due = rule.concerns(&table) && rule.is_due(&table, waiting);
+        assert_eq!(due, is_due, "{tombstones} {oldest} {expiry} {waiting:?}");
+        let damaged = TableSummary {
+            is_damaged: true,
+            ..table
+        };
+        assert!(!rule.concerns(&damaged));
+    }
+    // While neither bound is known, nothing is due.
+    let unknown = PurgeRule {
+        drop_bound: Timestamp::ZERO,
+        expired_before_unix_ms: 0,
+        ..rule
+    };
+    let old = TableSummary {
+        tombstones: 5,
+        least_expiry: Expiry::at_unix_ms(1),
+        ..table("1[a-b]1")
+    };
+    assert!(!unknown.concerns(&old));
 }

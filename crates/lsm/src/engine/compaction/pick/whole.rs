@@ -72,7 +72,7 @@ impl Walk {
             self.after = None;
         }
         let is_done = |table: &&TableSummary| {
-            let may_drop = table.tombstones > 0 && table.least_timestamp < drop_bound;
+            let may_drop = table.tombstones > 0 && table.oldest_tombstone < drop_bound;
             self.written.contains(&table.id) && !may_drop
         };
         let mut left = self.left(levels).skip_while(is_done);

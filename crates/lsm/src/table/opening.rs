@@ -1,0 +1,150 @@
+//! Opening a table.
+
+use super::block::BlockCursor;
+use super::damage::DamageState;
+use super::format::{FOOTER_BYTES, Footer, FooterError, TableProperties, VERSION, VERSION_MIN};
+use super::frame::{Handle, Role};
+use super::index::IndexEntry;
+use super::malformed::Malformed;
+use super::pinned_filter::PinnedFilter;
+use super::reader::{Table, read};
+use crate::cache::BlockCache;
+use crate::disk::DiskFile;
+use crate::error::Error;
+use crate::manifest::DamagedRange;
+use crate::table_id::TableId;
+use base::{KEY_BYTES_MAX, Timestamp};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+impl Table {
+    /// Opens a table; reads its footer, its properties and its top index.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for an unknown version, [`Error::Corrupt`], [`Error::Io`].
+    pub(crate) fn open(
+        file: Arc<dyn DiskFile>,
+        path: &Path,
+        id: TableId,
+        cache: Arc<BlockCache>,
+    ) -> Result<Self, Error> {
+        let file_bytes = file
+            .len()
+            .map_err(|source| Error::io("measure", path, source))?;
+        let Some(footer_offset) = file_bytes.checked_sub(FOOTER_BYTES as u64) else {
+            return Err(Error::corrupt(path, 0, "the file is too short for a table"));
+        };
+        let mut bytes = [0; FOOTER_BYTES];
+        read(&*file, path, &mut bytes, footer_offset)?;
+        let footer = Footer::decode(&bytes, file_bytes).map_err(|error| match error {
+            FooterError::Malformed(Malformed(what)) => Error::corrupt(path, footer_offset, what),
+            FooterError::UnknownVersion(version) => Error::Invalid(format!(
+                "{} is a table of version {version}; this program reads versions {VERSION_MIN} to \
+                 {VERSION}",
+                path.display()
+            )),
+        })?;
+        let mut table = Self {
+            id,
+            file,
+            path: path.into(),
+            footer,
+            properties: TableProperties::empty(),
+            pinned_filter: None,
+            cache,
+            damage: DamageState::default(),
+            ingested_as: AtomicU64::new(0),
+            lost: None,
+        };
+        let block = table.read_block(footer.properties, Role::Properties)?;
+        table.properties = TableProperties::decode(block.payload(), footer.version)
+            .map_err(|malformed| table.corrupt(footer.properties.offset, malformed))?;
+        table.check_greatest()?;
+        Ok(table)
+    }
+
+    /// Checks the greatest timestamp of the properties against the top index.
+    fn check_greatest(&self) -> Result<(), Error> {
+        let handle = self.footer.top_index;
+        let top = self.read_block(handle, Role::TopIndex)?;
+        let greatest = || {
+            let mut blocks = BlockCursor::new::<IndexEntry>(&top, &[])?;
+            let mut greatest = Timestamp::ZERO;
+            while let Some((_, entry)) = blocks.next::<IndexEntry>()? {
+                greatest = greatest.max(entry.greatest_timestamp);
+            }
+            Ok(greatest)
+        };
+        let greatest = greatest().map_err(|malformed| self.corrupt(handle.offset, malformed))?;
+        if greatest != self.properties.greatest_timestamp {
+            let what = Malformed("the greatest timestamp is not that of the blocks");
+            return Err(self.corrupt(self.footer.properties.offset, what));
+        }
+        Ok(())
+    }
+
+    /// A table that does not open because of `why`. Every read of it fails with that, walks
+    /// for sweeps pass over it, and compaction takes it for one that may hold any version
+    /// of the keys in `range` up to `greatest_timestamp`.
+    pub(crate) fn lost(
+        file: Arc<dyn DiskFile>,
+        path: &Path,
+        range: &DamagedRange,
+        greatest_timestamp: Timestamp,
+        cache: Arc<BlockCache>,
+        why: Error,
+    ) -> Self {
+        let nowhere = Handle {
+            offset: 0,
+            bytes: 0,
+        };
+        let last_key = range.last_key.as_deref();
+        Self {
+            id: range.table,
+            file,
+            path: path.into(),
+            footer: Footer {
+                properties: nowhere,
+                top_index: nowhere,
+                filter_offset: 0,
+                filter_bytes: 0,
+                file_bytes: range.bytes.end,
+                version: VERSION,
+            },
+            properties: TableProperties {
+                least_timestamp: Timestamp::ZERO,
+                greatest_timestamp,
+                least_key: range.first_key.to_vec(),
+                greatest_key: last_key.map_or_else(|| vec![u8::MAX; KEY_BYTES_MAX], <[u8]>::to_vec),
+                ..TableProperties::empty()
+            },
+            pinned_filter: None,
+            cache,
+            damage: DamageState::default(),
+            ingested_as: AtomicU64::new(0),
+            lost: Some(why),
+        }
+    }
+
+    /// Reads the filter and keeps it in memory, if the cache has room for the filter
+    /// of a table of this level. An error is not reported here: the gets that need
+    /// the filter meet and report it.
+    pub(crate) fn pin_filter(&mut self, level: usize) {
+        let Some(shape) = self.properties.filter else {
+            return;
+        };
+        let bytes = shape.pages as usize * shape.page_bytes as usize;
+        let reservation = self.cache.reserve(bytes, PinnedFilter::divisor(level));
+        self.pinned_filter = reservation.and_then(|reservation| {
+            let mut pages = Vec::with_capacity(bytes);
+            for page in 0..shape.pages {
+                let handle = self.footer.filter_page(shape, page)?;
+                let page = self.read_block(handle, Role::Filter).ok()?;
+                pages.extend_from_slice(page.payload());
+            }
+            // A page with a wrong length would shift all pages after it.
+            (pages.len() == bytes).then(|| PinnedFilter::new(pages.into_boxed_slice(), reservation))
+        });
+    }
+}

@@ -254,7 +254,7 @@ impl Node {
             timeout: config.timeout,
             interval: config.sweep_interval,
             full_interval: config.full_sweep_interval,
-            sizes: config.sweep_sizes,
+            sizes: config.sweep_sizes.within(&resources.memory),
         };
         let sweeps = Sweeps::open(sweep_environment, journal);
         let compactions = Compactions::new(engine.clone(), Arc::clone(&clock));

@@ -53,6 +53,14 @@ impl MemoryParts {
         }
     }
 
+    /// The most bytes of keys and values that a range of a sweep has. A pass keeps two
+    /// ranges of which it may have pulled twice as much, so it holds as much as two
+    /// memtables at most.
+    #[must_use]
+    pub fn sweep_range_bytes_max(&self) -> usize {
+        (self.memtable_bytes / 2).clamp(1 << 20, 16 << 20)
+    }
+
     /// The sum of all parts.
     #[must_use]
     pub fn planned_bytes(&self) -> usize {

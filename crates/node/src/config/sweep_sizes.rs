@@ -1,12 +1,13 @@
 //! How much sweeps do at a time.
 
+use super::MemoryParts;
 use std::time::Duration;
 
 /// How much a pass does at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SweepSizes {
     /// The keys and values of a range, in bytes, on the node that has most of it: a scan
-    /// ahead ends after half of that.
+    /// ahead ends after half of that. A node with little memory has shorter ranges.
     pub range_bytes: usize,
     /// And its keys.
     pub range_keys: usize,
@@ -16,12 +17,32 @@ pub struct SweepSizes {
     pub checkpoint_period: Duration,
 }
 
+impl SweepSizes {
+    /// The most that is pulled of a range, as a multiple of [`SweepSizes::range_bytes`].
+    const PULLED_RANGES_MAX: usize = 2;
+
+    /// The same, as far as the memory allows.
+    pub(crate) fn within(self, memory: &MemoryParts) -> Self {
+        Self {
+            range_bytes: self.range_bytes.min(memory.sweep_range_bytes_max()),
+            ..self
+        }
+    }
+
+    /// The most bytes that are pulled of a range. Several nodes may send some of it, and
+    /// values may have become longer since the range was scanned. What does not fit comes
+    /// as mends.
+    pub(crate) fn pulled_bytes_max(self) -> usize {
+        self.range_bytes.saturating_mul(Self::PULLED_RANGES_MAX)
+    }
+}
+
 impl Default for SweepSizes {
     fn default() -> Self {
         Self {
             range_bytes: 16 << 20,
             range_keys: 16 << 10,
-            // About 256 MiB.
+            // About 256 MiB, if there is memory for ranges of 8 MiB.
             checkpoint_ranges: 32,
             checkpoint_period: Duration::from_secs(30),
         }

@@ -1,10 +1,11 @@
 //! Runs between the parts of several nodes in a pass, on stores in memory.
 
 use super::exchange::RangeId;
-use super::participant::{Advance, Participant};
+use super::participant::{Advance, Participant, ParticipantEnvironment};
 use super::runs::{Gap, RunRefusal};
 use super::tests::{begin, engine_on, participant_of};
-use base::{Entry, Expiry, Timestamp};
+use crate::config::SweepSizes;
+use base::{Entry, Expiry, ManualClock, Timestamp};
 use bytes::Bytes;
 use cluster::sweep::{Digest, Item, PassId, PassKind};
 use cluster::{NodeNumber, Placement};
@@ -190,6 +191,42 @@ fn a_store_that_is_empty_pulls_everything_once() {
     assert_eq!(sent, all.len());
     assert_eq!(lost.own.sync(PASS).ok(), Some(true));
     assert!(lost.stored() == all);
+}
+
+#[test]
+fn what_is_pulled_of_a_range_is_bounded() {
+    let entry = |number: u64| {
+        let (key, value) = (format!("{number:02}"), [b'v'; 998]);
+        Entry::value(key.as_bytes(), stamp(5), &value, Expiry::NEVER, 3)
+    };
+    let all: Vec<Entry> = (0..40).map(entry).collect();
+    let mut full = TestNode::with(0, &all);
+    let mut lost = TestNode::new(1);
+    lost.own = Participant::new(ParticipantEnvironment {
+        engine: lost.engine.clone(),
+        clock: Arc::new(ManualClock::new(0)),
+        placement: Arc::new(Placement::new(["a", "b", "c"])),
+        own: lost.number,
+        mended: Arc::default(),
+        bounds: Arc::default(),
+        sizes: SweepSizes {
+            range_bytes: 10_000,
+            ..SweepSizes::default()
+        },
+        ingest_bytes_max: 8 << 20,
+    });
+    walk(&mut [&mut full, &mut lost], PASS, |nodes, range, _| {
+        let mut take = |from: usize, to: usize| {
+            let after = from.checked_sub(1);
+            let after = after.map(|last| Bytes::copy_from_slice(all[last].key()));
+            let taken = nodes[1]
+                .own
+                .take_run(range, after.as_ref(), all[from..to].to_vec());
+            taken.unwrap().has_room
+        };
+        assert!(take(0, 19));
+        assert!(!take(19, 20), "twice a range");
+    });
 }
 
 #[test]

@@ -53,7 +53,7 @@ pub(super) struct Participant {
     pub(super) own: NodeNumber,
     mended: Arc<MendedKeys>,
     pub(super) bounds: Arc<SharedBounds>,
-    sizes: SweepSizes,
+    pub(super) sizes: SweepSizes,
     /// From how many bytes of keys and values on an ingest is committed.
     ingest_bytes_max: usize,
     pub(super) passes: BTreeMap<PassId, PassState>,

@@ -13,10 +13,6 @@ use std::sync::Arc;
 /// A range is asked for in bulk if this node lacks so many items of it, or more. With
 /// fewer, mends cost no more.
 const BULK_ITEMS_MIN: u64 = 16;
-/// The most bytes that are pulled of a range. Several nodes may send some of it, and
-/// values may have become longer since the range was scanned. What does not fit comes as
-/// mends.
-const PULLED_BYTES_MAX: usize = 32 << 20;
 /// The bytes that are read from the store at once.
 const BATCH_BYTES: usize = 256 << 10;
 
@@ -150,6 +146,7 @@ impl Participant {
         entries: Vec<Entry>,
     ) -> Result<Taken, RunRefusal> {
         let (own, placement) = (self.own, Arc::clone(&self.placement));
+        let pulled_bytes_max = self.sizes.pulled_bytes_max();
         let state = self.state(pass).ok_or(RunRefusal::Unknown)?;
         let cut = state.cut;
         let range = state.range_mut(number).ok_or(RunRefusal::Unknown)?;
@@ -171,7 +168,7 @@ impl Participant {
         Ok(Taken {
             keys,
             bytes,
-            has_room: range.pulled_bytes < PULLED_BYTES_MAX,
+            has_room: range.pulled_bytes < pulled_bytes_max,
         })
     }
 

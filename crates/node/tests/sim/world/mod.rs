@@ -7,6 +7,8 @@
 //! everywhere, and `timeline` checks that requests succeeded while one host was
 //! unavailable. `report` collects what they found.
 
+#[cfg(test)]
+mod fences;
 mod forgetting;
 mod quiescence;
 #[cfg(test)]

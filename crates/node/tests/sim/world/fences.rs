@@ -1,0 +1,286 @@
+//! The rules of forgetting, step by step: each story is what one of them prevents.
+
+use super::World;
+use super::races::{calm, run, until};
+use crate::clock::BEGIN_UNIX_MS;
+use crate::host::{Copy, Crash, Host, key_bytes};
+use crate::network::HostNumber;
+use crate::scenario::{Forgetting, Scenario};
+use crate::value;
+use base::{Clock, Entry, Expiry, Kind, Timestamp};
+use checker::{Action, Content, OperationId, Outcome, Request};
+use cluster::sweep::PassKind;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Long enough for many full sweeps.
+const LONG: Duration = Duration::from_secs(20);
+
+const YEAR_MS: i64 = 365 * 24 * 3600 * 1000;
+
+const KEY: u64 = 5;
+
+/// Three nodes that forget. Only what is ordered sweeps.
+fn three() -> Scenario {
+    Scenario {
+        nodes: 3,
+        timeout: Duration::from_millis(300),
+        forgetting: Some(Forgetting {
+            grace: GRACE,
+            full_sweep_interval: Duration::from_secs(3600),
+        }),
+        clock_drift_max: Duration::from_secs(1),
+        ..calm()
+    }
+}
+
+/// The nodes in the order of the key's ranking.
+fn places(world: &World) -> Vec<HostNumber> {
+    let ranking = world.placement.ranking(&key_bytes(KEY), 3);
+    ranking.iter().map(|node| node.index()).collect()
+}
+
+/// A value from before the world began.
+fn old_value(copies: u8) -> Entry {
+    let stamp = Timestamp::from_unix_ms(BEGIN_UNIX_MS - 10_000);
+    let value = value::of(OperationId(0), 30);
+    Entry::value(&key_bytes(KEY), stamp, &value, Expiry::NEVER, copies)
+}
+
+/// A tombstone that hides it.
+fn its_tombstone(copies: u8) -> Entry {
+    let stamp = Timestamp::from_unix_ms(BEGIN_UNIX_MS - 5_000);
+    Entry::tombstone(&key_bytes(KEY), stamp, copies)
+}
+
+fn delete(node: HostNumber, ack: u8, from: u8) -> Request {
+    Request {
+        client: 0,
+        node,
+        key: KEY,
+        action: Action::Delete,
+        ack,
+        from,
+    }
+}
+
+fn forgotten(host: &Host) -> Timestamp {
+    let known = host.forgetting();
+    known.map_or(Timestamp::ZERO, |known| known.forgotten)
+}
+
+fn held(host: &Host) -> Option<Entry> {
+    host.held(KEY).unwrap()
+}
+
+fn is_value(host: &Host) -> bool {
+    held(host).is_some_and(|entry| entry.kind() == Kind::Value)
+}
+
+async fn store(host: &Host, entry: &Entry) {
+    host.store(entry.clone()).unwrap();
+    sleep(Duration::from_millis(50)).await;
+}
+
+/// Has full sweeps driven until all nodes forget what is dead below `stamp`.
+async fn all_forget(world: &World, stamp: Timestamp) {
+    until("the forget bound rises", || {
+        world.hosts[0].order_sweep(PassKind::Full);
+        world.hosts.iter().all(|host| forgotten(host) > stamp)
+    })
+    .await;
+}
+
+/// Has full sweeps driven by all nodes for a long time, and calls `check` in between.
+async fn sweep_for_long(world: &World, check: impl Fn()) {
+    let began = Instant::now();
+    while began.elapsed() < LONG {
+        for host in &world.hosts {
+            host.order_sweep(PassKind::Full);
+            sleep(Duration::from_millis(250)).await;
+            check();
+        }
+    }
+}
+
+/// A tombstone that was dropped everywhere does not hide its value any more.
+async fn dropped_everywhere(world: &World) {
+    for host in &world.hosts {
+        store(host, &its_tombstone(3)).await;
+    }
+    all_forget(world, its_tombstone(3).timestamp()).await;
+    for host in &world.hosts {
+        host.compact();
+        assert_eq!(held(host), None, "the tombstone is dropped");
+    }
+}
+
+#[test]
+fn what_comes_late_is_refused_even_after_all_nodes_were_restarted() {
+    for is_restarted in [false, true] {
+        run(three(), async |world| {
+            dropped_everywhere(&world).await;
+            if is_restarted {
+                world
+                    .hosts
+                    .iter()
+                    .for_each(|host| host.crash(Crash::PowerCut));
+                (0..3).for_each(|number| world.start(number));
+            }
+            for host in &world.hosts {
+                // The store itself refuses it, or the queue before it does.
+                let _refused = host.store(old_value(3));
+            }
+            sleep(GRACE).await;
+            for host in &world.hosts {
+                assert_eq!(held(host), None, "a late write came back, {is_restarted}");
+            }
+        });
+    }
+}
+
+#[test]
+fn the_bound_does_not_rise_while_two_nodes_cannot_be_compared() {
+    run(three(), async |world| {
+        let places = places(&world);
+        let (holder, other) = (&world.hosts[places[0]], &world.hosts[places[1]]);
+        store(holder, &old_value(2)).await;
+        store(other, &old_value(2)).await;
+        // An earlier pass finds all pairs equal.
+        all_forget(&world, old_value(2).timestamp()).await;
+        for (one, two) in [(places[0], places[1]), (places[1], places[0])] {
+            world.network.cut(one, two);
+        }
+        let request = delete(places[0], 1, 2);
+        let Some(Outcome::Written { version, .. }) = world.ask(request, LONG).await else {
+            panic!("the delete was not acknowledged");
+        };
+        sleep(GRACE).await;
+        sweep_for_long(&world, || {
+            world.hosts.iter().for_each(|host| {
+                assert!(forgotten(host) <= version, "one node still has the value");
+            });
+        })
+        .await;
+        for (one, two) in [(places[0], places[1]), (places[1], places[0])] {
+            world.network.heal(one, two);
+        }
+        all_forget(&world, version).await;
+        world.hosts.iter().for_each(|host| host.compact());
+        assert!(!world.hosts.iter().any(|host| is_value(host)));
+    });
+}
+
+#[test]
+fn the_bound_does_not_rise_without_the_fence_of_a_node_that_is_away() {
+    run(three(), async |world| {
+        world.hosts[2].freeze();
+        let before = forgotten(&world.hosts[0]);
+        sweep_for_long(&world, || {
+            assert_eq!(forgotten(&world.hosts[0]), before);
+            assert_eq!(forgotten(&world.hosts[1]), before);
+        })
+        .await;
+        world.hosts[2].thaw();
+        all_forget(&world, its_tombstone(3).timestamp()).await;
+    });
+}
+
+#[test]
+fn a_driver_whose_clock_is_years_ahead_fences_nobody() {
+    run(three(), async |world| {
+        let right = world.hosts[1].clock.unix_ms();
+        world.hosts[0].clock.set_skew_ms(5 * YEAR_MS);
+        let bound = Timestamp::from_unix_ms(right + 2 * LONG.as_millis() as u64);
+        sweep_for_long(&world, || {
+            for host in &world.hosts {
+                let known = host.forgetting().unwrap();
+                assert!(known.fence.max(known.greatest) < bound, "{known:?}");
+            }
+        })
+        .await;
+        world.hosts[0].clock.set_skew_ms(0);
+        all_forget(&world, its_tombstone(3).timestamp()).await;
+    });
+}
+
+#[test]
+fn a_copy_where_it_does_not_belong_does_not_outlive_the_tombstone_that_hides_it() {
+    // The value and the tombstone are for the first node of the ranking alone; a read has
+    // put the value on another one.
+    for place in [1, 2] {
+        run(three(), async |world| {
+            let places = places(&world);
+            let (own, stray) = (&world.hosts[places[0]], &world.hosts[places[place]]);
+            store(stray, &old_value(1)).await;
+            store(own, &its_tombstone(1)).await;
+            all_forget(&world, its_tombstone(1).timestamp()).await;
+            own.compact();
+            sweep_for_long(&world, || assert!(!is_value(own), "it came back")).await;
+            assert!(!is_value(stray), "it is still there");
+        });
+    }
+}
+
+#[test]
+fn a_folder_from_before_the_bound_brings_nothing_back() {
+    run(three(), async |world| {
+        for host in &world.hosts {
+            store(host, &old_value(3)).await;
+        }
+        let host = &world.hosts[2];
+        host.crash(Crash::Kill);
+        let copy = host.copy_disk();
+        world.start(2);
+        dropped_everywhere(&world).await;
+        host.crash(Crash::Kill);
+        host.replace_disk(copy);
+        world.start(2);
+        let began = Instant::now();
+        while began.elapsed() < 5 * LONG {
+            for node in 0..3 {
+                world.hosts[1].order_sweep(PassKind::Full);
+                let get = Request {
+                    action: Action::Get,
+                    ..delete(node, 2, 3)
+                };
+                let outcome = world.ask(get, LONG).await;
+                let is_back = matches!(
+                    outcome,
+                    Some(Outcome::Found {
+                        content: Content::Value(_),
+                        ..
+                    })
+                );
+                assert!(!is_back, "{outcome:?}");
+                sleep(Duration::from_millis(500)).await;
+            }
+        }
+        let is_witness = |host: &Rc<Host>| host.is_witness() == Some(true);
+        assert!(world.hosts.iter().all(is_witness));
+        assert!(!world.hosts.iter().any(|host| is_value(host)));
+    });
+}
+
+#[test]
+fn an_empty_folder_after_the_bound_is_filled_and_forgets_as_the_others() {
+    run(three(), async |world| {
+        dropped_everywhere(&world).await;
+        world.hosts[0].crash(Crash::PowerCut);
+        world.hosts[0].replace_disk(Copy::empty());
+        world.start(0);
+        let bound = forgotten(&world.hosts[1]);
+        assert!(bound > Timestamp::ZERO);
+        until("the store is filled, and has the bound", || {
+            world.hosts[1].order_sweep(PassKind::Full);
+            world.hosts[0].is_witness() == Some(true) && forgotten(&world.hosts[0]) >= bound
+        })
+        .await;
+        let _refused = world.hosts[0].store(old_value(3));
+        sleep(GRACE).await;
+        assert_eq!(held(&world.hosts[0]), None);
+    });
+}

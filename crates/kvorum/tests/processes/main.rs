@@ -12,6 +12,7 @@ mod cluster;
 mod dev;
 mod dev_commands;
 mod forgetting;
+mod forgotten_day;
 mod healing;
 mod killed_node;
 mod lab_command;

@@ -1,0 +1,223 @@
+//! A day of writes, deletes and expiries in a minute, with a grace of seconds: nodes are
+//! killed, away for longer than the grace, and restored from an old copy. What was deleted
+//! never returns, and nothing of it is left in the end.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the folders belong to other processes"
+)]
+
+use crate::cluster::{ClusterNode, TestCluster, node_locations};
+use crate::support::{HttpConnection, kvorum, wait_until, wait_until_ok};
+use std::path::Path;
+
+/// Each round writes so many keys.
+const KEYS: usize = 100;
+const VALUE_BYTES: usize = 1_000;
+/// The rounds of the day.
+const ROUNDS: usize = 5;
+/// One of so many keys stays.
+const KEPT: usize = 10;
+
+/// How a key ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Kept,
+    Deleted,
+    Expired,
+}
+
+fn end_of(key: usize) -> End {
+    match (key % KEPT, key % 2) {
+        (0, _) => End::Kept,
+        (_, 0) => End::Deleted,
+        _ => End::Expired,
+    }
+}
+
+fn target(round: usize, key: usize, pair: &str) -> String {
+    format!("/v0/entity?id=r{round}k{key:04}&replicas={pair}")
+}
+
+/// Sends a request until it succeeds: a node that was killed takes a moment to be noticed.
+fn send(connection: &mut HttpConnection, method: &str, target: &str, body: &[u8]) {
+    wait_until_ok(target, || {
+        let answer = connection.exchange(method, target, body).unwrap();
+        match answer.status {
+            200..300 | 404 => Ok(()),
+            status => Err(status),
+        }
+    });
+}
+
+/// Writes the keys of a round, and deletes those that do not stay or expire.
+fn write_round(node: &ClusterNode, round: usize) {
+    let mut connection = node.connect().unwrap();
+    for key in 0..KEYS {
+        let ttl = match end_of(key) {
+            End::Expired => "&ttl=1",
+            End::Kept | End::Deleted => "",
+        };
+        let target = target(round, key, "2/3") + ttl;
+        send(&mut connection, "PUT", &target, &[7; VALUE_BYTES]);
+    }
+    for key in (0..KEYS).filter(|key| end_of(*key) == End::Deleted) {
+        send(&mut connection, "DELETE", &target(round, key, "2/3"), b"");
+    }
+}
+
+/// Checks every key of some rounds at every node, with every pair. `expected` gives the
+/// status, unless either will do.
+fn check(cluster: &TestCluster, rounds: usize, expected: impl Fn(usize, End) -> Option<u16>) {
+    for node in &cluster.nodes {
+        let mut connection = node.connect().unwrap();
+        for (round, key) in (0..rounds).flat_map(|round| (0..KEYS).map(move |key| (round, key))) {
+            let Some(expected) = expected(round, end_of(key)) else {
+                continue;
+            };
+            for pair in ["1/3", "2/3", "3/3"] {
+                let target = target(round, key, pair);
+                let answer = connection.exchange("GET", &target, b"").unwrap();
+                assert_eq!(answer.status, expected, "{} {target}", node.name);
+            }
+        }
+    }
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy_folder(&entry.path(), &to),
+            false => drop(std::fs::copy(entry.path(), to).unwrap()),
+        }
+    }
+}
+
+fn now_unix_ms(cluster: &TestCluster) -> u64 {
+    let status = cluster[0].status().unwrap();
+    status["clock"]["unix_ms"].as_u64().unwrap()
+}
+
+fn wait_until_forgotten(cluster: &TestCluster, up_to_unix_ms: u64) {
+    wait_until_ok("the forget bound to rise on all nodes", || {
+        let bounds = cluster.nodes.iter().map(|node| {
+            let status = node.status().unwrap();
+            status["forgetting"]["forgotten_unix_ms"].as_u64()
+        });
+        let bounds: Vec<Option<u64>> = bounds.collect();
+        match bounds.iter().all(|bound| *bound > Some(up_to_unix_ms)) {
+            true => Ok(()),
+            false => Err((bounds, up_to_unix_ms)),
+        }
+    });
+}
+
+#[test]
+fn a_day_of_deletes_ends_small_and_brings_nothing_back() {
+    let mut cluster = TestCluster::new(node_locations());
+    for node in &mut cluster.nodes {
+        let options = [
+            "--grace=3s",
+            "--hint-age-max=1s",
+            "--clock-drift-max=1s",
+            "--sweep-interval=1s",
+            "--full-sweep-interval=2s",
+        ];
+        node.options.extend(options.map(str::to_owned));
+    }
+    cluster.start_all();
+
+    // Morning: the third node is copied with what is deleted later, and started once more,
+    // so that the others know of a later start than the copy has.
+    let mut connection = cluster[0].connect().unwrap();
+    for key in 0..KEYS {
+        let target = target(0, key, "3/3");
+        send(&mut connection, "PUT", &target, &[7; VALUE_BYTES]);
+    }
+    let copy = cluster.folder.path().join("copy");
+    cluster[2].stop();
+    copy_folder(&cluster[2].data, &copy);
+    cluster[2].start(&[]);
+    cluster.wait_until_joined();
+    write_round(&cluster[0], 0);
+
+    // The driver of the full passes is killed in the middle of one.
+    wait_until("a pass to run", || {
+        let status = cluster[0].status().ok()?;
+        let running = status["sweeps"]["running"].as_array()?;
+        (!running.is_empty()).then_some(())
+    });
+    cluster[0].kill();
+    write_round(&cluster[1], 1);
+    cluster[0].start(&[]);
+    cluster.wait_until_joined();
+    wait_until_forgotten(&cluster, now_unix_ms(&cluster));
+    check(&cluster, 2, |_, end| match end {
+        End::Kept => Some(200),
+        End::Deleted => Some(404),
+        // By the clock of each node.
+        End::Expired => None,
+    });
+
+    // Noon: a node is away for longer than the grace and all hints, and comes back with
+    // what was deleted meanwhile.
+    cluster[1].kill();
+    let away_since_unix_ms = now_unix_ms(&cluster);
+    for round in [0, 1] {
+        let mut connection = cluster[0].connect().unwrap();
+        for key in (0..KEYS).filter(|key| end_of(*key) == End::Kept) {
+            send(&mut connection, "DELETE", &target(round, key, "2/3"), b"");
+        }
+    }
+    write_round(&cluster[2], 2);
+    wait_until("the grace to pass", || {
+        (now_unix_ms(&cluster) > away_since_unix_ms + 6_000).then_some(())
+    });
+    cluster[1].start(&[]);
+    cluster.wait_until_joined();
+    write_round(&cluster[1], 3);
+    wait_until_forgotten(&cluster, now_unix_ms(&cluster));
+    check(&cluster, 2, |_, end| match end {
+        End::Kept | End::Deleted => Some(404),
+        End::Expired => None,
+    });
+
+    // Evening: the third node's folder is restored from the copy of the morning.
+    cluster[2].kill();
+    std::fs::remove_dir_all(&cluster[2].data).unwrap();
+    copy_folder(&copy, &cluster[2].data);
+    cluster[2].start(&[]);
+    cluster[2].wait_until_standing("witness");
+    write_round(&cluster[0], 4);
+    let written_unix_ms = now_unix_ms(&cluster);
+
+    // Night: nothing of the deleted is left anywhere. What has expired goes a minute later.
+    wait_until_forgotten(&cluster, written_unix_ms + 2_000);
+    let url = format!("http://{}", cluster[0].location.address);
+    wait_until_ok("nothing but what was kept, or has expired", || {
+        let words = ["admin", "compact", "--wait", "--target", &url];
+        let compacted = kvorum(&words).output().unwrap();
+        assert!(compacted.status.success(), "{compacted:?}");
+        let stores = cluster.nodes.iter().map(|node| {
+            let store = node.status().unwrap()["store"].clone();
+            (store["entries"].as_u64(), store["tombstones"].as_u64())
+        });
+        let stores: Vec<_> = stores.collect();
+        let kept = (ROUNDS - 2) * KEYS / KEPT;
+        let most = (kept + ROUNDS * KEYS / 2) as u64;
+        let is_small = |(entries, tombstones): &(Option<u64>, Option<u64>)| {
+            *entries <= Some(most) && *tombstones == Some(0)
+        };
+        match stores.iter().all(is_small) {
+            true => Ok(()),
+            false => Err(stores),
+        }
+    });
+    check(&cluster, ROUNDS, |round, end| {
+        let is_kept = end == End::Kept && round > 1;
+        Some(if is_kept { 200 } else { 404 })
+    });
+}

@@ -55,10 +55,11 @@ impl MemoryParts {
 
     /// The most bytes of keys and values that a range of a sweep has. A pass keeps two
     /// ranges of which it may have pulled twice as much, so it holds as much as two
-    /// memtables at most.
+    /// memtables at most, unless those are very small: a range of few keys does not pay
+    /// for what it costs to compare it, and is not pulled in bulk.
     #[must_use]
     pub fn sweep_range_bytes_max(&self) -> usize {
-        (self.memtable_bytes / 2).clamp(1 << 20, 16 << 20)
+        (self.memtable_bytes / 2).clamp(4 << 20, 16 << 20)
     }
 
     /// The sum of all parts.

@@ -101,9 +101,13 @@ impl ExpiryBound {
     /// Values that expired before this time have expired for all nodes. In milliseconds
     /// since the Unix epoch; 0 while the clock is not proven.
     pub(crate) fn expired_before_unix_ms(&self) -> u64 {
-        let kept_ms = whole_ms(self.spread.saturating_add(MARGIN));
         let proven_unix_ms = self.own_clock.proven_unix_ms(self.spread);
-        proven_unix_ms.map_or(0, |unix_ms| unix_ms.saturating_sub(kept_ms))
+        proven_unix_ms.map_or(0, |unix_ms| self.before(unix_ms))
+    }
+
+    /// The same by a clock that shows `unix_ms`, if that is proven.
+    pub(crate) fn before(&self, unix_ms: u64) -> u64 {
+        unix_ms.saturating_sub(whole_ms(self.spread.saturating_add(MARGIN)))
     }
 }
 

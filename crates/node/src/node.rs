@@ -126,7 +126,8 @@ impl Node {
             true => OwnClock::alone(Arc::clone(&clock)),
             false => OwnClock::ByPeers(Box::new(move || proven.proven_unix_ms())),
         };
-        let expiry = ExpiryBound::new(own_clock, config.clock_drift_max);
+        let expiry = Arc::new(ExpiryBound::new(own_clock, config.clock_drift_max));
+        let freed = Arc::clone(&expiry);
         let background = Background::new(Arc::clone(&clock));
         let pace = Arc::clone(&background);
         let environment = lsm::Environment {
@@ -141,7 +142,7 @@ impl Node {
                 true => own_drop_bound.drop_bound(),
                 false => forgotten.forgotten(),
             }),
-            expired_before_unix_ms: Arc::new(move || expiry.expired_before_unix_ms()),
+            expired_before_unix_ms: Arc::new(move || freed.expired_before_unix_ms()),
             rest_after: Arc::new(move |took, urgency| {
                 pace.rest_after_urgent(WorkKind::Compaction, took, urgency)
             }),
@@ -251,6 +252,7 @@ impl Node {
             forgetting: Arc::clone(&forgetting),
             background: Arc::clone(&background),
             ingest_bytes_max: resources.memory.ingest_bytes_max(),
+            expiry,
             timeout: config.timeout,
             interval: config.sweep_interval,
             full_interval: config.full_sweep_interval,

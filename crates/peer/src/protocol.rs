@@ -17,8 +17,8 @@ use std::fmt;
 pub const STANDING: u64 = 1;
 
 /// The dialled side takes part in sweeps: frames of the kinds `sweep`, `swept`
-/// and `mend`. The feature 2 was an earlier form of these frames.
-pub const SWEEP: u64 = 32;
+/// and `mend`. The features 2 and 32 were earlier forms of these frames.
+pub const SWEEP: u64 = 128;
 
 /// The dialled side sends ranges in bulk: it takes `pull` requests of sweeps, and
 /// answers with frames of the kind `run`.

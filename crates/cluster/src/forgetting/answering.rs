@@ -6,7 +6,7 @@ use base::Timestamp;
 
 /// Which start of which store. A store lacks something that it once had only after
 /// another start, so that answers and repairs name the start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StoreStart {
     /// The id of the store.
     pub store_id: u64,

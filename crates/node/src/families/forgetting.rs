@@ -14,12 +14,14 @@ pub(super) fn families(node: &Node) -> [Family; 3] {
         false => 0.0,
     };
     let holds_back = |member: NodeNumber| match &status.held_back {
-        Some(HeldBack::By(nodes)) => nodes.contains(&member),
+        Some(HeldBack::Away(nodes) | HeldBack::Clocks(nodes) | HeldBack::Unfenced(nodes)) => {
+            nodes.contains(&member)
+        }
         Some(HeldBack::Unequal(pairs)) => {
             let mut pairs = pairs.iter();
             pairs.any(|(one, other)| *one == member || *other == member)
         }
-        Some(HeldBack::Inconclusive) | None => false,
+        Some(HeldBack::Surplus | HeldBack::Interrupted) | None => false,
     };
     let members = &node.config.members;
     let held_back = members.numbers().map(|member| {

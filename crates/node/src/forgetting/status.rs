@@ -20,11 +20,18 @@ pub struct ForgettingStatus {
 /// Why a full pass did not raise F.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HeldBack {
-    /// These nodes were away, had no trusted clock, or run an older release.
-    By(Vec<NodeNumber>),
+    /// These nodes took no part, or not to the end: they are down, or run an older release.
+    Away(Vec<NodeNumber>),
+    /// The clocks of these nodes are not trusted, so that they say nothing about the past.
+    Clocks(Vec<NodeNumber>),
+    /// These nodes did not raise their fences: they cannot write to their disks, or were
+    /// replaced meanwhile.
+    Unfenced(Vec<NodeNumber>),
     /// These nodes were not made equal.
     Unequal(Vec<(NodeNumber, NodeNumber)>),
-    /// A node was restarted or replaced meanwhile, or versions were found where they do
-    /// not belong. The next full pass begins anew.
-    Inconclusive,
+    /// Old versions were exchanged where copies lie on nodes that are no replicas of them.
+    /// The next full pass shows whether that was all.
+    Surplus,
+    /// A node was restarted or replaced meanwhile. The next full pass begins anew.
+    Interrupted,
 }

@@ -164,9 +164,9 @@ fn nothing_is_dropped_before_the_forget_bound_is_durable() {
 fn what_held_the_bound_back_is_forgotten_once_it_rises() {
     let opened = TestNode::new().open();
     let forgetting = &opened.forgetting;
-    forgetting.set_held_back(Some(HeldBack::Inconclusive));
+    forgetting.set_held_back(Some(HeldBack::Interrupted));
     opened.raise(at(GRACE_MS));
-    assert_eq!(forgetting.status().held_back, Some(HeldBack::Inconclusive));
+    assert_eq!(forgetting.status().held_back, Some(HeldBack::Interrupted));
     opened.hear(at(GRACE_MS), Standing::Witness);
     (opened.run_jobs)();
     assert_eq!(forgetting.status().forgotten, at(GRACE_MS));

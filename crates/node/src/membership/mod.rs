@@ -292,6 +292,13 @@ impl Membership {
         }
     }
 
+    /// Takes note of the stores that take part in a pass, by node number. A store that is
+    /// another one than this node knows has taken the place of that one, although its hello
+    /// has not come yet.
+    pub(crate) fn named_by_pass(&self, stores: &[StoreStart]) {
+        lock(&self.inner.state).named_by_pass(stores);
+    }
+
     /// What this node durably remembers of a peer.
     fn durably_remembered(&self, peer: NodeNumber) -> Option<Remembered> {
         lock(&self.inner.state).durably_remembered(peer)

@@ -78,6 +78,8 @@ pub(super) struct PeerRecord {
     /// What the file holds: see [`StoredNode`].
     pub(super) at_full_pass: Option<u64>,
     pub(super) single_copies: Option<u64>,
+    /// The start that took part in a pass, if that was later than its last hello.
+    named_by_pass: Option<StoreStart>,
     /// The last start that a warning was logged about.
     warned_about: Option<u64>,
 }
@@ -272,6 +274,7 @@ impl MembershipState {
     ) -> Option<Recorded> {
         let known = self.peers.get_mut(peer.index())?;
         let present = present_start(hello)?;
+        known.named_by_pass = None;
         let judgement = judge(known.remembered, hello.claim());
         let is_refused = judgement.is_against() && !hello.is_accepted;
         known.lost = match hello.standing {
@@ -339,10 +342,21 @@ impl MembershipState {
         let known = self.peers.get(peer.index())?;
         let lacks_something = known.unremembered.is_some() || known.lost.is_some();
         let remembered = known.remembered.filter(|_| !lacks_something)?;
-        Some(StoreStart {
+        let present = StoreStart {
             store_id: remembered.store_id,
             start: remembered.start,
-        })
+        };
+        let is_other = known.named_by_pass.is_some_and(|named| named != present);
+        (!is_other).then_some(present)
+    }
+
+    /// See [`Membership::named_by_pass`](super::Membership::named_by_pass).
+    pub(super) fn named_by_pass(&mut self, stores: &[StoreStart]) {
+        for (known, named) in self.peers.iter_mut().zip(stores) {
+            if *named != StoreStart::default() {
+                known.named_by_pass = Some(*named);
+            }
+        }
     }
 
     /// Notes that the stamps that a peer has seen are observed.

@@ -32,6 +32,9 @@ pub(super) struct OfferReply {
     /// The offers to this node as a replica of which its own scan of the range has not
     /// shown that it has the version, or that are older than what it has.
     pub(super) unsettled: u32,
+    /// How many of these are below the fence, but for those of which the node has a version
+    /// that is not.
+    pub(super) below_fence: u32,
 }
 
 impl Participant {
@@ -70,6 +73,7 @@ impl Participant {
     ) -> Result<Result<OfferReply, Error>, UnknownRange> {
         let (own, engine) = (self.own, self.engine.clone());
         let placement = Arc::clone(&self.placement);
+        let fence = self.bounds.bounds().fence;
         let state = self.state(pass).ok_or(UnknownRange)?;
         let range = state.range(number).ok_or(UnknownRange)?;
         let key_hash_of = |offer: &Offer| Item::key_hash_of(&offer.key);
@@ -94,12 +98,19 @@ impl Participant {
             // What the store still gives of the key, as from a block that is cached, may
             // be gone once the damage counts as mended.
             let may_be_lost = !is_scanned && engine.is_damaged(&offer.key);
-            reply.unsettled += u32::from(is_replica && !is_settled);
+            let is_unsettled = is_replica && !is_settled;
+            reply.unsettled += u32::from(is_unsettled);
             let held = match newest_of(&engine, range, std::iter::once(&offer.key[..])) {
                 Ok(held) => held,
                 Err(error) => return Ok(Err(error)),
             };
-            let Some(held) = held.into_iter().next() else {
+            let held = held.into_iter().next();
+            // What is newer than the fence hides nothing whose tombstone may go after this
+            // pass.
+            let newest = held.as_ref().map_or(offer.timestamp, Entry::timestamp);
+            let is_old = newest.max(offer.timestamp) < fence;
+            reply.below_fence += u32::from(is_unsettled && is_old);
+            let Some(held) = held else {
                 if is_replica || may_be_lost {
                     reply.wanted.push(index);
                 }
@@ -148,7 +159,8 @@ impl Sweeper {
     /// Offers versions of a range to all nodes that they concern, and sends those that
     /// are wanted.
     pub(super) async fn announce(&self, range: RangeId) -> SweepAnswer {
-        let (mut sent, mut unsettled, mut not_told) = (0, 0, Vec::new());
+        let (mut sent, mut unsettled, mut below_fence) = (0, 0, 0);
+        let mut not_told = Vec::new();
         for node in self.sweeps.environment.members.peers() {
             let offers = self.in_background(move |own| own.offers(range, node)).await;
             let Some(Ok(offers)) = offers else {
@@ -162,6 +174,7 @@ impl Sweeper {
                     Some(told) => {
                         sent += told.sent;
                         unsettled += told.unsettled;
+                        below_fence += told.below_fence;
                     }
                     None => {
                         not_told.push(node);
@@ -174,6 +187,7 @@ impl Sweeper {
         SweepAnswer::Announced {
             sent,
             unsettled,
+            below_fence,
             not_told,
         }
     }
@@ -191,6 +205,7 @@ impl Sweeper {
         let Ok(SweepAnswer::Wanted {
             all: true,
             unsettled,
+            below_fence,
             wanted,
             ..
         }) = answer
@@ -214,6 +229,7 @@ impl Sweeper {
         sent.all.then_some(Told {
             sent: sent.mends,
             unsettled,
+            below_fence: below_fence + sent.below_fence,
         })
     }
 
@@ -239,6 +255,7 @@ impl Sweeper {
             all: sent.all,
             sent: sent.mends,
             unsettled: reply.unsettled,
+            below_fence: reply.below_fence + sent.below_fence,
             wanted: reply.wanted,
         }
     }
@@ -248,6 +265,7 @@ impl Sweeper {
 struct Told {
     sent: u32,
     unsettled: u32,
+    below_fence: u32,
 }
 
 /// How many offers fit a request; at least one.

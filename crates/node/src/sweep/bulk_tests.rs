@@ -3,7 +3,7 @@
 use super::exchange::RangeId;
 use super::participant::{Advance, Participant, ParticipantEnvironment};
 use super::runs::{Gap, RunRefusal};
-use super::tests::{begin, engine_on, participant_of};
+use super::tests::{begin, engine_on, expiry, participant_of};
 use crate::config::SweepSizes;
 use base::{Entry, Expiry, ManualClock, Timestamp};
 use bytes::Bytes;
@@ -209,6 +209,7 @@ fn what_is_pulled_of_a_range_is_bounded() {
         own: lost.number,
         mended: Arc::default(),
         bounds: Arc::default(),
+        expiry: expiry(),
         sizes: SweepSizes {
             range_bytes: 10_000,
             ..SweepSizes::default()

@@ -6,17 +6,16 @@
 //! found equal before is durable. It counts only for the stores that took part then; a
 //! store that has lost something since is another [incarnation](Incarnation).
 
+use super::Sweeper;
 use super::fencing::Fencing;
 use super::journal::Checkpoint;
 use super::resuming::Resuming;
 use super::settling::{Settling, settling_of_recent};
-use super::{PASS_IDLE_MAX, Sweeper};
 use base::Timestamp;
 use bytes::Bytes;
 use cluster::NodeNumber;
-use cluster::sweep::{
-    Digest, Incarnation, KeyBounds, NodeDigests, Pair, PassId, PassKind, PassProgress, differing,
-};
+use cluster::forgetting::StoreStart;
+use cluster::sweep::{Incarnation, KeyBounds, PassId, PassKind, PassProgress};
 use peer::{SweepAnswer, SweepRequest};
 use std::rc::Rc;
 use std::time::Duration;
@@ -40,6 +39,8 @@ pub struct PassReport {
     /// Whether a full pass has shown that no node keeps an older version than another;
     /// see [`PassProgress`].
     pub is_conclusive: bool,
+    /// Whether a full pass was to raise the forget bound, and could not.
+    pub is_held_back: bool,
 }
 
 /// A pass that this node drives.
@@ -50,13 +51,13 @@ pub(super) struct Drive {
     pub(super) cut: Timestamp,
     pub(super) progress: PassProgress,
     /// The number of the next range.
-    range: u32,
+    pub(super) range: u32,
     /// Where a full pass goes on after a restart.
     pub(super) resuming: Resuming,
     /// What the pass may do for the forget bound.
     pub(super) fencing: Fencing,
     /// When all nodes were last asked for something, on the monotonic clock.
-    all_asked: Duration,
+    pub(super) all_asked: Duration,
     pub(super) report: PassReport,
 }
 
@@ -64,7 +65,10 @@ pub(super) struct Drive {
 pub(super) struct Begun {
     pub(super) node: NodeNumber,
     pub(super) incarnation: Incarnation,
+    start: u64,
     greatest_seen: Timestamp,
+    pub(super) forgotten: Timestamp,
+    pub(super) latest_fence: Timestamp,
     reach: u8,
     bounds: Vec<KeyBounds>,
 }
@@ -197,7 +201,10 @@ impl Drive {
         let begun = answers.into_iter().filter_map(|(node, answer)| {
             let Some(SweepAnswer::Begun {
                 incarnation,
+                start,
                 greatest_seen,
+                forgotten,
+                latest_fence,
                 reach,
                 bounds,
             }) = answer
@@ -207,7 +214,10 @@ impl Drive {
             Some(Begun {
                 node,
                 incarnation,
+                start,
                 greatest_seen,
+                forgotten,
+                latest_fence,
                 reach,
                 bounds,
             })
@@ -215,7 +225,8 @@ impl Drive {
         begun.collect()
     }
 
-    /// Tells all what they agree on: the cut, and what each pair may pass over.
+    /// Tells all what they agree on: the cut, the forget bound, their stores, and what each
+    /// pair may pass over.
     pub(super) async fn agree(&mut self, begun: &[Begun]) {
         let (pass, kind, cut) = (self.pass, self.kind, self.cut);
         let members = &self.sweeper.sweeps.environment.members;
@@ -224,6 +235,16 @@ impl Drive {
             |node: NodeNumber, with: NodeNumber| begun_by(node)?.bounds.get(with.index());
         let reach_of = |node: NodeNumber| begun_by(node).map_or(0, |begun| begun.reach);
         let reaches: Vec<u8> = members.numbers().map(reach_of).collect();
+        let store_of = |node: NodeNumber| {
+            let store = begun_by(node).map(|begun| StoreStart {
+                store_id: begun.incarnation.store_id,
+                start: begun.start,
+            });
+            store.unwrap_or_default()
+        };
+        let stores: Vec<StoreStart> = members.numbers().map(store_of).collect();
+        let forgotten = begun.iter().map(|begun| begun.forgotten).max();
+        let forgotten = forgotten.unwrap_or(Timestamp::ZERO);
         let steps_max = peer::bound_steps_max(members.names().len());
         let agreed: Vec<Vec<KeyBounds>> = members
             .numbers()
@@ -244,7 +265,9 @@ impl Drive {
             .ask_all(|node| SweepRequest::Agree {
                 pass,
                 cut,
+                forgotten,
                 reaches: reaches.clone(),
+                stores: stores.clone(),
                 bounds: agreed.get(node.index()).cloned().unwrap_or_default(),
             })
             .await;
@@ -281,7 +304,7 @@ impl Drive {
     }
 
     /// Has all nodes scan on; gives where the range ends that all have scanned.
-    async fn advance(&mut self, start: &Bytes) -> Option<Bytes> {
+    pub(super) async fn advance(&mut self, start: &Bytes) -> Option<Bytes> {
         let pass = self.pass;
         let answers = self
             .ask_all(|_| SweepRequest::Advance {
@@ -300,113 +323,6 @@ impl Drive {
             }
         }
         least
-    }
-
-    /// Compares a range, and has the nodes exchange what differs.
-    async fn compare(&mut self, start: &Bytes, end: Option<Bytes>) {
-        let (pass, range) = (self.pass, self.range);
-        self.range += 1;
-        let answers = self
-            .ask_all(|_| SweepRequest::Digest {
-                pass,
-                range,
-                end: end.clone(),
-            })
-            .await;
-        let (mut all, mut announcing, mut surplus_copies) = (Vec::new(), Vec::new(), 0);
-        for (node, answer) in answers {
-            match answer {
-                Some(SweepAnswer::Digests {
-                    surplus,
-                    announces,
-                    single_copies,
-                    digests,
-                }) => {
-                    surplus_copies += u64::from(surplus);
-                    if announces > 0 {
-                        announcing.push(node);
-                    }
-                    self.progress
-                        .count_single_copies(node, single_copies.into());
-                    let with = digests;
-                    all.push(NodeDigests { node, with });
-                }
-                _ => self.progress.lose(node),
-            }
-        }
-        self.report.surplus += surplus_copies;
-        let is_settled = self.announce(range, announcing).await;
-        let is_equal = self.reconcile(range, start, &all).await;
-        if surplus_copies > 0 && !(is_settled && is_equal) {
-            self.progress.sent_beside_surplus();
-        }
-    }
-
-    /// Has versions offered to nodes that do not compare them. A holder and a node that
-    /// may still lack one of them are not equal. Returns whether nothing had to be sent.
-    async fn announce(&mut self, range: u32, nodes: Vec<NodeNumber>) -> bool {
-        let pass = self.pass;
-        let request = |_| SweepRequest::Announce { pass, range };
-        let mut is_settled = true;
-        for (node, answer) in self.ask(nodes, request).await {
-            let not_told = match answer {
-                Some(SweepAnswer::Announced {
-                    sent,
-                    unsettled,
-                    not_told,
-                }) => {
-                    is_settled &= sent == 0 && unsettled == 0 && not_told.is_empty();
-                    not_told
-                }
-                _ => {
-                    is_settled = false;
-                    self.progress.nodes().collect()
-                }
-            };
-            for other in not_told.into_iter().filter(|other| *other != node) {
-                self.progress.spoil(Pair::of(node, other));
-            }
-        }
-        is_settled
-    }
-
-    /// Has the pairs that differ made equal. Returns whether none differed.
-    async fn reconcile(&mut self, range: u32, start: &Bytes, digests: &[NodeDigests]) -> bool {
-        let pass = self.pass;
-        let digest_of = |node: NodeNumber, with: NodeNumber| {
-            let digests = digests.iter().find(|digests| digests.node == node);
-            let digest = digests.and_then(|digests| digests.with.get(with.index()));
-            digest.copied().unwrap_or_else(Digest::default)
-        };
-        let mut pairs = differing(digests);
-        let is_equal = pairs.is_empty();
-        // A node that lacks most of the range pulls it from the first peer. So the peers
-        // take turns.
-        let first = range as usize % pairs.len().max(1);
-        pairs.rotate_left(first);
-        for pair in pairs {
-            self.report.differing += 1;
-            let is_lower_fuller =
-                digest_of(pair.lower, pair.upper).items > digest_of(pair.upper, pair.lower).items;
-            let (emptier, fuller) = match is_lower_fuller {
-                true => (pair.upper, pair.lower),
-                false => (pair.lower, pair.upper),
-            };
-            let request = SweepRequest::Reconcile {
-                pass,
-                range,
-                with: fuller,
-            };
-            let answer = self.sweeper.ask(emptier, request).await;
-            if !matches!(answer, Ok(SweepAnswer::Reconciled { is_equal: true, .. })) {
-                self.progress.spoil(pair);
-            }
-            if self.now().saturating_sub(self.all_asked) > PASS_IDLE_MAX / 4 {
-                // Lest those that have nothing to exchange forget the pass. They scan on.
-                self.advance(start).await;
-            }
-        }
-        is_equal
     }
 
     /// Has everything made durable.
@@ -430,7 +346,7 @@ impl Drive {
         let clean = self.progress.clean();
         let is_full = self.kind == PassKind::Full;
         let is_conclusive = is_full && self.progress.is_conclusive(members.names().len());
-        let forgotten = match self.forgets(is_conclusive, &clean) {
+        let forgotten = match self.forgets(&clean) {
             Some(forgotten) if self.are_as_fenced().await => Some(forgotten),
             _ => None,
         };
@@ -454,7 +370,7 @@ impl Drive {
                 .collect(),
         })
         .await;
-        self.forget(forgotten, &clean).await;
+        let is_held_back = self.forget(forgotten, &clean).await;
         // A node that was lost may be back soon, and need not begin anew then.
         if is_full && self.lost_since_checkpoint().next().is_none() {
             self.sweeper.store_checkpoint(None);
@@ -463,6 +379,7 @@ impl Drive {
             clean_pairs: clean.len() as u64,
             pairs: nodes * (nodes - 1) / 2,
             is_conclusive,
+            is_held_back,
             ..self.report
         }
     }
@@ -472,7 +389,7 @@ impl Drive {
     }
 
     /// Asks all that take part, at the same time.
-    async fn ask_all(
+    pub(super) async fn ask_all(
         &mut self,
         request: impl Fn(NodeNumber) -> SweepRequest,
     ) -> Vec<(NodeNumber, Option<SweepAnswer>)> {

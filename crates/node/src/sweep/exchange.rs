@@ -5,7 +5,7 @@ use super::bulk::Filled;
 use super::calls::{RETRY_PAUSE, TRIES_MAX};
 use super::participant::{Plan, UnknownRange};
 use crate::background::WorkKind;
-use base::Entry;
+use base::{Entry, Kind};
 use cluster::sweep::symbols::Decoder;
 use cluster::sweep::{Digest, Item, PassId};
 use cluster::{Miss, NodeNumber};
@@ -39,9 +39,9 @@ impl Sweeper {
             return SweepAnswer::Unknown;
         };
         let pulled = match self.fill(range, with, theirs).await {
-            Some(Filled::Equal(pulled)) => return Self::reconciled(true, 0, pulled),
+            Some(Filled::Equal(pulled)) => return Self::reconciled(true, 0, pulled, pulled),
             Some(Filled::Rest(pulled)) => pulled,
-            Some(Filled::Refused) => return Self::reconciled(false, 0, 0),
+            Some(Filled::Refused) => return Self::reconciled(false, 0, 0, 0),
             None => return SweepAnswer::Unknown,
         };
         let Some(plan) = self.plan(range, with, theirs).await else {
@@ -50,6 +50,8 @@ impl Sweeper {
         let sent = self.send_entries(range.0, with, plan.send).await;
         let mut is_equal = plan.is_whole && sent.all;
         let mut received = pulled;
+        // What is pulled in bulk counts as old, since a node that lacks most of a range does.
+        let mut below_fence = pulled + u64::from(sent.below_fence);
         // A newer version may have fewer copies, and no item that the two compare.
         let fetch = [plan.fetch, sent.newer_there].concat();
         for key_hashes in fetch.chunks(KEY_HASHES_MAX) {
@@ -60,21 +62,27 @@ impl Sweeper {
                 key_hashes: key_hashes.to_vec(),
             };
             match self.ask_peer(with, request).await {
-                Ok(SweepAnswer::Sent { all, sent }) => {
+                Ok(SweepAnswer::Sent {
+                    all,
+                    sent,
+                    below_fence: old,
+                }) => {
                     is_equal &= all;
                     received += u64::from(sent);
+                    below_fence += u64::from(old);
                 }
                 _ => is_equal = false,
             }
         }
-        Self::reconciled(is_equal, sent.mends, received)
+        Self::reconciled(is_equal, sent.mends, received, below_fence)
     }
 
-    fn reconciled(is_equal: bool, sent: u32, received: u64) -> SweepAnswer {
+    fn reconciled(is_equal: bool, sent: u32, received: u64, below_fence: u64) -> SweepAnswer {
         SweepAnswer::Reconciled {
             is_equal,
             sent,
             received: u32::try_from(received).unwrap_or(u32::MAX),
+            below_fence: u32::try_from(below_fence).unwrap_or(u32::MAX),
         }
     }
 
@@ -127,6 +135,7 @@ impl Sweeper {
                 SweepAnswer::Sent {
                     all: sent.all,
                     sent: sent.mends,
+                    below_fence: sent.below_fence,
                 }
             }
             Some(Ok(Err(error))) => {
@@ -134,6 +143,7 @@ impl Sweeper {
                 SweepAnswer::Sent {
                     all: false,
                     sent: 0,
+                    below_fence: 0,
                 }
             }
             Some(Err(UnknownRange)) | None => SweepAnswer::Unknown,
@@ -151,14 +161,18 @@ impl Sweeper {
             all: true,
             stops: false,
             mends: 0,
+            below_fence: 0,
             newer_there: Vec::new(),
         };
+        let fence = self.sweeps.environment.forgetting.shared().bounds().fence;
+        let is_old = |entry: &&Entry| entry.timestamp() < fence;
         let mut entries = entries.into_iter();
         loop {
             let batch: Vec<Entry> = entries.by_ref().take(MENDS_IN_FLIGHT).collect();
             if batch.is_empty() {
                 break;
             }
+            sent.below_fence += batch.iter().filter(is_old).count() as u32;
             let began = self.sweeps.environment.clock.monotonic();
             self.send_batch(pass, to, batch, &mut sent).await;
             if sent.stops {
@@ -179,6 +193,16 @@ impl Sweeper {
         if !rest.is_zero() {
             tokio::time::sleep(rest.min(MENDS_REST_MAX)).await;
         }
+    }
+
+    /// Whether a version is a value that has expired by all clocks, below the forget bound.
+    /// Compaction turns it into a tombstone on each node at its own time, and drops that.
+    fn is_forgotten_value(&self, entry: &Entry) -> bool {
+        let environment = &self.sweeps.environment;
+        let expired_before = environment.expiry.expired_before_unix_ms();
+        entry.kind() == Kind::Value
+            && entry.timestamp() < environment.forgetting.greatest()
+            && entry.expiry().has_passed(expired_before)
     }
 
     /// Sends versions at the same time; again those that were too much for the peer.
@@ -202,6 +226,9 @@ impl Sweeper {
                         }
                     }
                     Err(Miss::Overloaded) => batch.push(entry),
+                    // A value that has expired on all nodes, which the peer has freed and
+                    // forgotten already: there is nothing to make equal.
+                    Err(Miss::Obsolete { .. }) if self.is_forgotten_value(&entry) => {}
                     // The peer will never take this version: the others have to come nevertheless.
                     Err(Miss::Obsolete { .. }) => sent.all = false,
                     Err(Miss::Refused) if !self.peers.is_down(to) => sent.all = false,
@@ -226,6 +253,9 @@ pub(super) struct Sent {
     stops: bool,
     /// How many were stored.
     pub(super) mends: u32,
+    /// How many of those that were sent, stored or not, were below the fence of this node,
+    /// which is no lower than that of a pass that is to raise the forget bound.
+    pub(super) below_fence: u32,
     /// The hashes of the keys for which the other node may hold a newer version.
     newer_there: Vec<u64>,
 }

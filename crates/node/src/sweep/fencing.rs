@@ -19,12 +19,29 @@ use peer::{SweepAnswer, SweepRequest};
 /// What a pass may do for F.
 #[derive(Default)]
 pub(super) struct Fencing {
-    /// Once all members are fenced.
-    fenced: Option<FencedPass>,
-    /// Those that are not.
-    missing: Vec<NodeNumber>,
+    /// Once all members are fenced: the pass, and what they are fenced at.
+    fenced: Option<(FencedPass, Timestamp)>,
+    /// Why they are not.
+    held_back: Option<HeldBack>,
     /// Whether there is nothing to raise F to.
     is_idle: bool,
+}
+
+impl Fencing {
+    /// What all members are fenced at, if the pass may still raise F to it.
+    pub(super) fn fence(&self) -> Option<Timestamp> {
+        self.fenced.as_ref().map(|(_, fence)| *fence)
+    }
+
+    /// Something below the fence was sent in a range with surplus copies. A surplus copy is
+    /// offered only to the replicas of its own version, and one of them may have got a
+    /// tombstone later in this pass, which the copy does not see and which F would let go.
+    /// What is above the fence may be sent: its tombstones stay.
+    pub(super) fn sent_beside_surplus(&mut self) {
+        if self.fenced.take().is_some() {
+            self.held_back = Some(HeldBack::Surplus);
+        }
+    }
 }
 
 /// A member's answer.
@@ -67,6 +84,12 @@ impl Sweeper {
     pub(super) async fn answer_fence(&self, pass: PassId, fence: Timestamp) -> SweepAnswer {
         let environment = &self.sweeps.environment;
         let forgetting = &environment.forgetting;
+        if fence > forgetting.bounds().fence {
+            // A store that was lost since may have sent mends of another pass, which this one
+            // does not meet in its successor.
+            let give_up_others = move |own: &mut Participant| own.give_up_all_but(pass);
+            self.in_background(give_up_others).await;
+        }
         let Ok(raised) = forgetting.raise(fence).await else {
             return SweepAnswer::Unknown;
         };
@@ -110,25 +133,30 @@ impl Drive {
         }
         self.fencing = Fencing::default();
         self.resuming.checkpoint.fence = None;
-        let environment = &self.sweeper.sweeps.environment;
-        let members = &environment.members;
+        // A fence that leads to nothing would only refuse slow writes.
+        let members = &self.sweeper.sweeps.environment.members;
         let has_begun = |node: &NodeNumber| begun.iter().any(|begun| begun.node == *node);
-        let all: Vec<NodeNumber> = members.numbers().collect();
-        self.fencing.missing = all
-            .iter()
-            .copied()
-            .filter(|node| !has_begun(node))
-            .collect();
-        if !self.fencing.missing.is_empty() {
-            // A fence that leads to nothing would only refuse slow writes.
+        let away: Vec<NodeNumber> = members.numbers().filter(|node| !has_begun(node)).collect();
+        if !away.is_empty() {
+            self.fencing.held_back = Some(HeldBack::Away(away));
             return;
         }
-        let most = environment.forgetting.next_fence();
-        let fenced = self.ask_to_fence(&all, most.unwrap_or_default()).await;
+        let is_untrusted = |begun: &&Begun| begun.latest_fence == Timestamp::ZERO;
+        let untrusted = begun.iter().filter(is_untrusted).map(|begun| begun.node);
+        let untrusted: Vec<NodeNumber> = untrusted.collect();
+        let known = begun.iter().map(|begun| begun.forgotten).max();
+        let latest = begun.iter().map(|begun| begun.latest_fence).min();
+        let latest = latest.filter(|latest| Some(*latest) > known);
+        let all: Vec<NodeNumber> = members.numbers().collect();
+        let fenced = self.ask_to_fence(&all, latest.unwrap_or_default()).await;
         let known = self.disregard(&fenced).await;
-        let members = &self.sweeper.sweeps.environment.members;
-        let Some(most) = most else {
-            self.fencing.missing.push(members.own());
+        if !untrusted.is_empty() {
+            self.fencing.held_back = Some(HeldBack::Clocks(untrusted));
+            return;
+        }
+        let Some(latest) = latest.filter(|latest| *latest > known) else {
+            // The grace has become longer, and F is high enough for now.
+            self.fencing.is_idle = true;
             return;
         };
         let is_as_begun = |node: NodeNumber| {
@@ -138,21 +166,20 @@ impl Drive {
             })
         };
         let missing = all.iter().copied().filter(|node| !is_as_begun(*node));
-        self.fencing.missing = missing.collect();
-        let fence = fenced.iter().map(|fenced| fenced.fence).min();
-        let Some(fence) = fence.filter(|_| self.fencing.missing.is_empty()) else {
-            // Then the grace has become longer, and F is high enough for now.
-            self.fencing.is_idle = most <= known;
+        let missing: Vec<NodeNumber> = missing.collect();
+        if !missing.is_empty() {
+            self.fencing.held_back = Some(HeldBack::Unfenced(missing));
             return;
-        };
+        }
         // A fence may be ahead of what the pass asked for: from an earlier pass.
-        let fence = fence.min(most);
+        let fences = fenced.iter().map(|fenced| fenced.fence);
+        let fence = fences.fold(latest, Timestamp::min);
         let mut pass = FencedPass::new(self.pass, fence, all.len());
         for fenced in fenced {
             pass.fenced(fenced.node, fenced.incarnation);
         }
         pass.begin();
-        self.fencing.fenced = Some(pass);
+        self.fencing.fenced = Some((pass, fence));
         self.resuming.checkpoint.fence = Some(fence);
     }
 
@@ -178,10 +205,8 @@ impl Drive {
             let answer = fenced.iter().find(|fenced| fenced.node == node);
             answer.is_some_and(|fenced| pass.may_rejoin(node, fenced.incarnation, fenced.before))
         };
-        let missing = nodes.into_iter().filter(|node| !rejoins(*node));
-        self.fencing.missing = missing.collect();
-        match self.fencing.missing.is_empty() {
-            true => self.fencing.fenced = Some(pass),
+        match nodes.into_iter().all(rejoins) {
+            true => self.fencing.fenced = Some((pass, fence)),
             false => self.resuming.checkpoint.fence = None,
         }
     }
@@ -258,8 +283,8 @@ impl Drive {
     }
 
     /// What F may rise to, now that the pass has ended and all that it brought is durable.
-    pub(super) fn forgets(&self, is_conclusive: bool, clean: &[Pair]) -> Option<Timestamp> {
-        let mut pass = self.fencing.fenced.clone()?;
+    pub(super) fn forgets(&self, clean: &[Pair]) -> Option<Timestamp> {
+        let (mut pass, _) = self.fencing.fenced.clone()?;
         for pair in clean {
             let [Some(lower), Some(upper)] = [pair.lower, pair.upper].map(|node| {
                 let taking_part = self.progress.taking_part().get(&node);
@@ -269,15 +294,14 @@ impl Drive {
             };
             pass.found_clean(self.pass, *pair, [lower, upper]);
         }
-        // A copy where it does not belong is hidden from pairs that are clean: it may be
-        // what a tombstone hides.
-        pass.forgets().filter(|_| is_conclusive)
+        pass.forgets()
     }
 
     /// Tells all members of the F that the pass has shown, or remembers why there is none.
-    pub(super) async fn forget(&mut self, forgotten: Option<Timestamp>, clean: &[Pair]) {
+    /// Returns whether F was held back.
+    pub(super) async fn forget(&mut self, forgotten: Option<Timestamp>, clean: &[Pair]) -> bool {
         if self.kind == PassKind::Recent || self.fencing.is_idle {
-            return;
+            return false;
         }
         let held_back = match forgotten {
             Some(_) => None,
@@ -293,17 +317,18 @@ impl Drive {
                 .ask(nodes, |_| SweepRequest::Forget { pass, forgotten })
                 .await;
         }
+        forgotten.is_none()
     }
 
     fn why_held_back(&self, clean: &[Pair]) -> HeldBack {
         let members = &self.sweeper.sweeps.environment.members;
         let takes_part = |node: &NodeNumber| self.progress.taking_part().contains_key(node);
-        let mut missing = self.fencing.missing.clone();
-        missing.extend(members.numbers().filter(|node| !takes_part(node)));
-        missing.sort_unstable();
-        missing.dedup();
-        if !missing.is_empty() {
-            return HeldBack::By(missing);
+        let away: Vec<NodeNumber> = members.numbers().filter(|node| !takes_part(node)).collect();
+        match &self.fencing.held_back {
+            // What is moved beside surplus copies matters only once all nodes are equal.
+            Some(held_back) if *held_back != HeldBack::Surplus => return held_back.clone(),
+            _ if !away.is_empty() => return HeldBack::Away(away),
+            _ => {}
         }
         let mut unequal = Vec::new();
         for one in members.numbers() {
@@ -313,9 +338,10 @@ impl Drive {
                 }
             }
         }
-        match unequal.is_empty() {
-            true => HeldBack::Inconclusive,
-            false => HeldBack::Unequal(unequal),
+        match (unequal.is_empty(), &self.fencing.held_back) {
+            (false, _) => HeldBack::Unequal(unequal),
+            (true, Some(surplus)) => surplus.clone(),
+            (true, None) => HeldBack::Interrupted,
         }
     }
 }

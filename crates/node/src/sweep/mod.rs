@@ -21,8 +21,10 @@
 //! - `announcing`: offers versions to nodes that do not compare them.
 //! - `bulk`: pulls a range of which this node lacks most, as `runs`; `filling` puts them
 //!   into tables, and `refill` follows how far that has come.
-//! - `driver`: leads a pass; `settling`: how long it waits before; `resuming`: lets it go
-//!   on from a checkpoint; `calls`: how a node asks another one.
+//! - `joining`: how a node joins passes, and gives them up.
+//! - `driver`: leads a pass; `comparing`: has a range of it compared; `settling`: how long
+//!   it waits before; `resuming`: lets it go on from a checkpoint; `calls`: how a node asks
+//!   another one.
 //! - `fencing`: fences all nodes before a full pass, which lets the forget bound rise.
 //! - `leftovers`: buries what a store holds only because it has missed the tombstone.
 //! - `schedule`: when this node drives one.
@@ -38,10 +40,12 @@ mod bulk;
 #[cfg(test)]
 mod bulk_tests;
 mod calls;
+mod comparing;
 mod driver;
 mod exchange;
 mod fencing;
 mod filling;
+mod joining;
 mod journal;
 mod leftovers;
 #[cfg(test)]
@@ -59,6 +63,8 @@ mod schedule;
 mod settling;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_behind_bounds;
 
 pub(crate) use journal::JournalEnvironment;
 
@@ -69,6 +75,7 @@ pub use schedule::OrderedSweep;
 
 use crate::background::{Background, Pacer, WorkKind};
 use crate::config::SweepSizes;
+use crate::expiry::ExpiryBound;
 use crate::forgetting::Forgetting;
 use crate::membership::Membership;
 use crate::peers::Peers;
@@ -78,6 +85,7 @@ use crate::stamping::Stamping;
 use base::{Clock, Random};
 use cluster::sweep::{Incarnation, PassId, PassKind};
 use cluster::{Members, NodeNumber, Placement};
+use joining::Agreed;
 use lsm::{Engine, Executor, Lane};
 use mended::MendedKeys;
 use participant::{Advance, Participant, ParticipantEnvironment, UnknownRange};
@@ -117,6 +125,8 @@ pub(crate) struct SweepEnvironment {
     pub(crate) background: Arc<Background>,
     /// From how many bytes of keys and values on an ingest is committed.
     pub(crate) ingest_bytes_max: usize,
+    /// Which values have expired by all clocks.
+    pub(crate) expiry: Arc<ExpiryBound>,
     /// The deadline of requests.
     pub(crate) timeout: Duration,
     /// How often the nodes compare what has changed, if they do.
@@ -162,6 +172,7 @@ impl Sweeps {
             own: environment.members.own(),
             mended: Arc::clone(&mended),
             bounds: Arc::clone(environment.forgetting.shared()),
+            expiry: Arc::clone(&environment.expiry),
             sizes: environment.sizes,
             ingest_bytes_max: environment.ingest_bytes_max,
         });
@@ -262,20 +273,7 @@ impl Sweeper {
                 pass,
                 kind,
                 is_resumed,
-            } => {
-                let membership = &self.sweeps.environment.membership;
-                membership.pass_began(pass, is_resumed);
-                let greatest_seen = self.sweeps.environment.stamping.greatest();
-                let incarnation = self.incarnation();
-                let begin = self.background(move |own| {
-                    own.begin((pass, kind), is_resumed, incarnation, greatest_seen)
-                });
-                let answer = begin.await;
-                if matches!(answer, SweepAnswer::Begun { .. }) {
-                    self.sweeps.record.began(pass, kind);
-                }
-                answer
-            }
+            } => self.answer_begin((pass, kind), is_resumed).await,
             SweepRequest::Fence { pass, fence } => self.answer_fence(pass, fence).await,
             SweepRequest::Forget { forgotten, .. } => self.answer_forget(forgotten),
             SweepRequest::Disregard {
@@ -289,11 +287,18 @@ impl Sweeper {
             SweepRequest::Agree {
                 pass,
                 cut,
+                forgotten,
                 reaches,
+                stores,
                 bounds,
             } => {
-                self.background(move |own| own.agree(pass, cut, reaches, bounds))
-                    .await
+                let agreed = Agreed {
+                    cut,
+                    forgotten,
+                    reaches,
+                    bounds,
+                };
+                self.answer_agree(pass, agreed, &stores).await
             }
             SweepRequest::Advance { pass, start } => self.advance(pass, &start).await,
             SweepRequest::Digest { pass, range, end } => {

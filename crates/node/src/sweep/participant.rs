@@ -6,12 +6,11 @@
 //! the range that is due, and the items of the last few ranges, until nobody can
 //! ask for them any more.
 
-use super::PASS_IDLE_MAX;
 use super::exchange::RangeId;
-use super::filling::Filling;
 use super::mended::MendedKeys;
 use super::pass_state::{PassState, Position, Range, newest_of};
 use crate::config::SweepSizes;
+use crate::expiry::ExpiryBound;
 use crate::forgetting::SharedBounds;
 use base::{Clock, Entry, Timestamp};
 use bytes::Bytes;
@@ -29,10 +28,6 @@ const STEP_BYTES: usize = 1 << 20;
 /// once it has enough keys, so the keys of a range are bounded however short they
 /// are: symbols must be enough for all of them.
 const BATCH_BYTES: usize = 64 << 10;
-/// The passes that a node takes part in at a time. More than one is rare: it
-/// takes two drivers that do not see each other.
-const PASSES_MAX: usize = 3;
-
 /// What taking part works with.
 pub(super) struct ParticipantEnvironment {
     pub(super) engine: Engine,
@@ -41,6 +36,7 @@ pub(super) struct ParticipantEnvironment {
     pub(super) own: NodeNumber,
     pub(super) mended: Arc<MendedKeys>,
     pub(super) bounds: Arc<SharedBounds>,
+    pub(super) expiry: Arc<ExpiryBound>,
     pub(super) sizes: SweepSizes,
     pub(super) ingest_bytes_max: usize,
 }
@@ -48,26 +44,27 @@ pub(super) struct ParticipantEnvironment {
 /// A node's part in passes.
 pub(super) struct Participant {
     pub(super) engine: Engine,
-    clock: Arc<dyn Clock>,
+    pub(super) clock: Arc<dyn Clock>,
     pub(super) placement: Arc<Placement>,
     pub(super) own: NodeNumber,
-    mended: Arc<MendedKeys>,
+    pub(super) mended: Arc<MendedKeys>,
     pub(super) bounds: Arc<SharedBounds>,
+    pub(super) expiry: Arc<ExpiryBound>,
     pub(super) sizes: SweepSizes,
     /// From how many bytes of keys and values on an ingest is committed.
-    ingest_bytes_max: usize,
+    pub(super) ingest_bytes_max: usize,
     pub(super) passes: BTreeMap<PassId, PassState>,
     /// By node number: the last pass that found this node equal with it. Lost at a
     /// restart, and with it what need not be compared again.
-    last_clean: Vec<Option<CleanPass>>,
+    pub(super) last_clean: Vec<Option<CleanPass>>,
     /// The reach of this node, which covers every version that a recent pass may pass
     /// over. [`None`] until a pass has seen the whole store.
-    reach: Option<u8>,
+    pub(super) reach: Option<u8>,
 }
 
 /// What a node remembers of the last pass that found it equal with another.
 #[derive(Clone, Copy)]
-struct CleanPass {
+pub(super) struct CleanPass {
     /// Versions above it were left out.
     cut: Timestamp,
     /// The last record of this node's store when the pass began.
@@ -109,6 +106,7 @@ impl Participant {
             own,
             mended,
             bounds,
+            expiry,
             sizes,
             ingest_bytes_max,
         } = environment;
@@ -119,89 +117,12 @@ impl Participant {
             own,
             mended,
             bounds,
+            expiry,
             sizes,
             ingest_bytes_max,
             passes: BTreeMap::new(),
             last_clean,
             reach: None,
-        }
-    }
-
-    /// Begins to take part in a pass, or goes on from a checkpoint after this node, the
-    /// driver or another node was restarted. Gives the bounds that this node knows.
-    pub(super) fn begin(
-        &mut self,
-        (pass, kind): (PassId, PassKind),
-        is_resumed: bool,
-        incarnation: Incarnation,
-        greatest_seen: Timestamp,
-    ) -> SweepAnswer {
-        let now = self.clock.monotonic();
-        self.forget_idle();
-        // The driver of a pass that nobody has asked about for longest is most
-        // likely gone. If it is not, it leaves this node out and comes again.
-        while self.passes.len() >= PASSES_MAX && !self.passes.contains_key(&pass) {
-            let asked = self
-                .passes
-                .iter()
-                .map(|(pass, state)| (state.last_asked, *pass));
-            if let Some((_, longest_idle)) = asked.min() {
-                self.passes.remove(&longest_idle);
-            }
-        }
-        let before = self.passes.remove(&pass);
-        let before = before.filter(|before| is_resumed && before.incarnation == incarnation);
-        // Read before the bounds: what is committed meanwhile has to be in the bounds of
-        // this pass, or behind this record and so in those of the next one.
-        let (sequence, damage) = (self.engine.last_sequence(), self.engine.damage_mark());
-        let bounds = self.bounds();
-        let filling = Filling::new(
-            self.engine.clone(),
-            self.ingest_bytes_max,
-            self.bounds.forgotten(),
-        );
-        let held = self.engine.statistics();
-        let versions = held.table_entries + held.memtable_entries;
-        let mut state = PassState::new(kind, incarnation, filling, versions, now);
-        state.damage_then = damage;
-        state.forgotten = self.bounds.greatest();
-        match before {
-            Some(before) => state.go_on_after(&before),
-            None if is_resumed => {}
-            None => state.begin_at(sequence, damage),
-        }
-        self.passes.insert(pass, state);
-        self.mended.retain(|pass| self.passes.contains_key(&pass));
-        SweepAnswer::Begun {
-            incarnation,
-            greatest_seen,
-            // Until it is known, any node may be asked what it keeps of a key.
-            reach: self.reach.unwrap_or(u8::MAX),
-            bounds,
-        }
-    }
-
-    /// The passes that this node takes part in.
-    pub(super) fn passes(&self) -> impl Iterator<Item = PassId> + '_ {
-        self.passes.keys().copied()
-    }
-
-    /// Takes note of the cut, of the reach of each node, and of what each pair passes
-    /// over.
-    pub(super) fn agree(
-        &mut self,
-        pass: PassId,
-        cut: Timestamp,
-        reaches: Vec<u8>,
-        bounds: Vec<KeyBounds>,
-    ) -> SweepAnswer {
-        let nodes = self.placement.nodes();
-        match self.state(pass) {
-            Some(state) if bounds.len() == nodes && reaches.len() == nodes => {
-                state.agree(cut, reaches, bounds);
-                SweepAnswer::Done
-            }
-            _ => SweepAnswer::Unknown,
         }
     }
 
@@ -291,20 +212,22 @@ impl Participant {
         let (engine, mended) = (self.engine.clone(), Arc::clone(&self.mended));
         let state = self.state(pass).ok_or(UnknownRange)?;
         let (kind, cut) = (state.kind, state.cut);
-        let range = state.range_mut(number).ok_or(UnknownRange)?;
         let keys = mended.take(pass);
         if keys.is_empty() {
             // What follows copies all items.
             return Ok(());
         }
+        let range = state.range(number).ok_or(UnknownRange)?;
         let stored = keys
             .iter()
             .filter(|key| range.contains(key))
             .filter_map(|key| engine.get_past_damage(key).ok().flatten());
-        let is_compared = |entry: &Entry| kind == PassKind::Full || entry.timestamp() <= cut;
-        let _newer = range
-            .items
-            .take_in(stored.filter(is_compared).collect(), cut);
+        let is_compared = |entry: &Entry| {
+            (kind == PassKind::Full || entry.timestamp() <= cut) && !state.is_forgotten(entry)
+        };
+        let stored: Vec<Entry> = stored.filter(is_compared).collect();
+        let range = state.range_mut(number).ok_or(UnknownRange)?;
+        let _newer = range.items.take_in(stored, cut);
         Ok(())
     }
 
@@ -425,22 +348,9 @@ impl Participant {
         Ok(true)
     }
 
-    /// Forgets the passes that nobody has asked about for long, and with them what they
-    /// have pulled and not made part of the store.
-    pub(super) fn forget_idle(&mut self) {
-        let now = self.clock.monotonic();
-        self.passes
-            .retain(|_, state| now.saturating_sub(state.last_asked) < PASS_IDLE_MAX);
-    }
-
-    /// Forgets a pass that cannot go on. Its driver finds that it is not known.
-    pub(super) fn give_up(&mut self, pass: PassId) {
-        self.passes.remove(&pass);
-    }
-
     /// What need not be compared again with each node: what is older than all that
     /// came since the two were found equal.
-    fn bounds(&self) -> Vec<KeyBounds> {
+    pub(super) fn bounds(&self) -> Vec<KeyBounds> {
         let bounds_since = |clean: &CleanPass| {
             // A change that cannot be read is not known: everything is compared.
             let changes = self.engine.changes_since(clean.sequence).ok()?;

@@ -1,14 +1,13 @@
 //! What a node keeps of one pass.
 
 use super::filling::Filling;
+use super::joining::Agreed;
 use super::leftovers::Leftovers;
 use crate::config::SweepSizes;
-use base::{Entry, Timestamp};
+use base::{Entry, Kind, Timestamp};
 use bytes::Bytes;
 use cluster::forgetting::is_absent;
-use cluster::sweep::{
-    Comparison, Incarnation, KeyBounds, PassKind, RangeItems, RangeSummary, is_dead_at,
-};
+use cluster::sweep::{Comparison, Incarnation, KeyBounds, PassKind, RangeItems, RangeSummary};
 use cluster::{NodeNumber, Placement};
 use lsm::{DamageMark, Engine, Error};
 use std::collections::VecDeque;
@@ -26,6 +25,8 @@ pub(super) struct PassState {
     pub(super) cut: Timestamp,
     /// What is dead below it is left out.
     pub(super) forgotten: Timestamp,
+    /// What expired before has expired by the clocks of all nodes, in milliseconds since 1970.
+    expired_before_unix_ms: u64,
     /// The last record of the store when the pass began; [`None`] if this node was
     /// restarted since, so that it cannot say what has come since.
     pub(super) sequence: Option<u64>,
@@ -104,6 +105,7 @@ impl PassState {
             incarnation,
             cut: Timestamp::ZERO,
             forgotten: Timestamp::ZERO,
+            expired_before_unix_ms: 0,
             sequence: None,
             damage: None,
             damage_then: DamageMark::default(),
@@ -141,10 +143,18 @@ impl PassState {
     }
 
     /// Takes note of what all nodes agree on.
-    pub(super) fn agree(&mut self, cut: Timestamp, reaches: Vec<u8>, bounds: Vec<KeyBounds>) {
+    pub(super) fn agree(&mut self, agreed: Agreed, expired_before_unix_ms: u64) {
+        let Agreed {
+            cut,
+            forgotten,
+            reaches,
+            bounds,
+        } = agreed;
         // What any pair compares is read.
         self.is_whole &= bounds.contains(&KeyBounds::everything());
         self.cut = cut;
+        self.forgotten = self.forgotten.max(forgotten);
+        self.expired_before_unix_ms = expired_before_unix_ms;
         self.reaches = reaches;
         self.bounds = bounds;
     }
@@ -207,8 +217,7 @@ impl PassState {
             // store, and below a version that reached a single node there may be one
             // that the lost store has acknowledged.
             let is_compared = self.kind == PassKind::Full || entry.timestamp() <= self.cut;
-            let is_dead = is_dead_at(entry, self.cut);
-            if is_compared && !is_absent(entry.timestamp(), is_dead, self.forgotten) {
+            if is_compared && !self.is_forgotten(entry) {
                 self.ahead.push(entry, self.cut);
             }
             self.ahead_bytes += entry.data_bytes();
@@ -219,6 +228,15 @@ impl PassState {
             Some(last) => Position::At([last.key(), &[0]].concat().into()),
             None => Position::End,
         };
+    }
+
+    /// Whether other nodes may have forgotten a version. The cut alone does not say that a
+    /// value has expired: the driver's clock may be years ahead, and a store that the pass
+    /// fills would never get a value that lives.
+    pub(super) fn is_forgotten(&self, entry: &Entry) -> bool {
+        let is_dead = entry.kind() == Kind::Tombstone
+            || entry.expiry().has_passed(self.expired_before_unix_ms);
+        is_absent(entry.timestamp(), is_dead, self.forgotten)
     }
 
     /// Ends the next range, unless the scan has not come so far; returns whether it has.

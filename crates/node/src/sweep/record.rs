@@ -252,11 +252,11 @@ impl Record {
     }
 
     /// A pass that this node drove is over. This node's own part in it may have failed
-    /// before; the next pass is not due any earlier for that. `is_clean`: all nodes took
-    /// part, and all are equal.
-    pub(super) fn drive_ended(&self, kind: PassKind, is_clean: bool) {
+    /// before; the next pass is not due any earlier for that. `is_done`: all nodes took
+    /// part, all are equal, and the forget bound is as high as it may be.
+    pub(super) fn drive_ended(&self, kind: PassKind, is_done: bool) {
         let (now, now_unix_ms) = (self.clock.monotonic(), self.clock.unix_ms());
-        lock(&self.state).mark_end(kind, is_clean, now, now_unix_ms);
+        lock(&self.state).mark_end(kind, is_done, now, now_unix_ms);
     }
 
     /// A request of a sweep is answered.

@@ -143,7 +143,7 @@ impl Drive {
         self.resuming.checkpoint = Checkpoint {
             pass: self.pass,
             cut: self.cut,
-            fence: self.resuming.checkpoint.fence,
+            fence: self.fencing.fence().and(self.resuming.checkpoint.fence),
             stored_unix_ms: self.sweeper.sweeps.environment.clock.unix_ms(),
             next: next.clone(),
             progress: self.progress.clone(),

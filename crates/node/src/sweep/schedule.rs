@@ -24,7 +24,7 @@ const REFILL_PERIOD: Duration = Duration::from_secs(5);
 const REFILL_PERIOD_MAX: Duration = Duration::from_secs(600);
 
 /// How long after a full pass that did not find all nodes equal, as one of them was away,
-/// the next one begins once all are up. The time doubles with each such pass, up to the
+/// or that could not raise the forget bound, the next one begins once all are up. The time doubles with each such pass, up to the
 /// interval of full passes.
 const RETRY_PERIOD: Duration = Duration::from_secs(3600);
 
@@ -165,14 +165,16 @@ impl Sweeper {
                 false => REFILL_PERIOD,
             };
             tracing::info!(?kind, ?report, "a sweep has ended");
+            // One that could not raise the forget bound is tried again, too.
+            let is_done = report.is_clean() && !report.is_held_back;
             if kind == PassKind::Full {
-                retry_period = match report.is_clean() {
+                retry_period = match is_done {
                     true => RETRY_PERIOD,
                     false => retry_period.saturating_mul(2),
                 };
             }
             // This node's own part may have failed.
-            self.sweeps.record.drive_ended(kind, report.is_clean());
+            self.sweeps.record.drive_ended(kind, is_done);
             self.sweeps.store_journal();
             orders.end(report);
         }
@@ -286,6 +288,7 @@ mod tests {
         clean_pairs: 3,
         pairs: 3,
         is_conclusive: false,
+        is_held_back: false,
     };
 
     fn nothing_due() -> Option<PassKind> {

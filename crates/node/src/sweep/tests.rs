@@ -1,9 +1,10 @@
 //! A node's part in passes, on a store in memory.
 
+use super::joining::{Agreed, PresentStore};
 use super::mended::MendedKeys;
 use super::participant::{Advance, Participant, ParticipantEnvironment};
 use crate::config::SweepSizes;
-use crate::forgetting::SharedBounds;
+use crate::expiry::{ExpiryBound, OwnClock};
 use base::{Clock, Entry, Expiry, ManualClock, Timestamp};
 use cluster::sweep::{Incarnation, Item, KeyBounds, PassId, PassKind};
 use cluster::{NodeNumber, Placement};
@@ -14,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-const PASS: PassId = PassId(7);
+pub(super) const PASS: PassId = PassId(7);
 const PEER: NodeNumber = NodeNumber::new(1);
 pub(super) const STORE: Incarnation = Incarnation {
     store_id: 4,
@@ -25,7 +26,7 @@ const AFTER_A_LOSS: Incarnation = Incarnation {
     ..STORE
 };
 
-fn engine() -> Engine {
+pub(super) fn engine() -> Engine {
     engine_on(&Arc::new(MemoryDisk::new()))
 }
 
@@ -53,12 +54,39 @@ fn participant_with(engine: &Engine, own: NodeNumber, mended: &Arc<MendedKeys>) 
         own,
         mended: Arc::clone(mended),
         bounds: Arc::default(),
+        expiry: expiry(),
         sizes: SweepSizes::default(),
         ingest_bytes_max: 8 << 20,
     })
 }
 
-fn write(engine: &Engine, key: &str, timestamp: u64) {
+/// A store that begins to take part in a pass.
+pub(super) fn present(incarnation: Incarnation) -> PresentStore {
+    PresentStore {
+        incarnation,
+        start: 1,
+        greatest_seen: Timestamp::ZERO,
+        latest_fence: Timestamp::ZERO,
+    }
+}
+
+/// What the nodes of a pass with this cut agree on.
+pub(super) fn agreed(cut: u64, bounds: Vec<KeyBounds>) -> Agreed {
+    Agreed {
+        cut: Timestamp::from_u64(cut),
+        forgotten: Timestamp::ZERO,
+        reaches: vec![3; 3],
+        bounds,
+    }
+}
+
+/// What has expired by a clock that shows 1970, and that peers have proven.
+pub(super) fn expiry() -> Arc<ExpiryBound> {
+    let own_clock = OwnClock::ByPeers(Box::new(|| Some(0)));
+    Arc::new(ExpiryBound::new(own_clock, Duration::ZERO))
+}
+
+pub(super) fn write(engine: &Engine, key: &str, timestamp: u64) {
     let timestamp = Timestamp::from_u64(timestamp);
     let entry = Entry::value(key.as_bytes(), timestamp, b"", Expiry::NEVER, 3);
     engine.write(entry).unwrap();
@@ -66,15 +94,15 @@ fn write(engine: &Engine, key: &str, timestamp: u64) {
 
 /// Begins a pass in which everything is compared, up to a cut.
 pub(super) fn begin(participant: &mut Participant, pass: PassId, kind: PassKind, cut: u64) {
-    let begun = participant.begin((pass, kind), false, STORE, Timestamp::ZERO);
+    let begun = participant.begin((pass, kind), false, present(STORE));
     assert!(matches!(begun, SweepAnswer::Begun { .. }), "{begun:?}");
     let bounds = vec![KeyBounds::everything(); 3];
-    let agreed = participant.agree(pass, Timestamp::from_u64(cut), vec![3; 3], bounds);
+    let agreed = participant.agree(pass, agreed(cut, bounds));
     assert_eq!(agreed, SweepAnswer::Done);
 }
 
 /// The number of items of each range that the node shares with its peer.
-fn items_of_ranges(participant: &mut Participant, pass: PassId) -> Vec<u64> {
+pub(super) fn items_of_ranges(participant: &mut Participant, pass: PassId) -> Vec<u64> {
     let (mut start, mut all) = (Vec::new(), Vec::new());
     loop {
         let end = match participant.advance(pass, &start).unwrap() {
@@ -163,13 +191,13 @@ fn a_recent_pass_after_nothing_happened_reads_no_data_block() {
     let all = [PEER, NodeNumber::new(2)];
     assert_eq!(participant.end(PASS, STORE, &all), Some(PassKind::Full));
     let recent = |participant: &mut Participant, pass| {
-        let begun = participant.begin((pass, PassKind::Recent), false, STORE, Timestamp::ZERO);
+        let begun = participant.begin((pass, PassKind::Recent), false, present(STORE));
         let SweepAnswer::Begun { mut bounds, .. } = begun else {
             panic!("{begun:?}");
         };
         // As the driver says: a node compares nothing with itself.
         bounds[0] = KeyBounds::constant(Timestamp::MAX);
-        participant.agree(pass, Timestamp::from_u64(6000), vec![3; 3], bounds);
+        participant.agree(pass, agreed(6000, bounds));
         let before = engine.statistics().data_blocks_fetched;
         let items = items_of_ranges(participant, pass);
         (items, engine.statistics().data_blocks_fetched - before)
@@ -200,18 +228,13 @@ fn a_node_that_joins_again_does_not_pass_over_what_came_while_it_was_down() {
     let everything = vec![KeyBounds::everything(); 3];
     for (participant, knows) in [(&mut before, true), (&mut restarted, false)] {
         let kind = (PASS, PassKind::Full);
-        participant.begin(kind, true, STORE, Timestamp::ZERO);
-        participant.agree(
-            PASS,
-            Timestamp::from_u64(20),
-            vec![3; 3],
-            everything.clone(),
-        );
+        participant.begin(kind, true, present(STORE));
+        participant.agree(PASS, agreed(20, everything.clone()));
         // It scans the rest again, whatever it had scanned before.
         assert_eq!(items_of_ranges(participant, PASS), [1]);
         assert_eq!(participant.end(PASS, STORE, &[PEER]), Some(PassKind::Full));
         let next = (PassId(8), PassKind::Recent);
-        let begun = participant.begin(next, false, STORE, Timestamp::ZERO);
+        let begun = participant.begin(next, false, present(STORE));
         let SweepAnswer::Begun { bounds, .. } = begun else {
             panic!("{begun:?}");
         };
@@ -259,9 +282,9 @@ fn damage_is_mended_after_a_whole_full_pass_that_found_all_nodes_clean() {
         match label {
             "begun before" => {}
             "begun behind" => {
-                participant.begin((LATER, kind), true, STORE, Timestamp::ZERO);
+                participant.begin((LATER, kind), true, present(STORE));
                 let bounds = vec![KeyBounds::everything(); 3];
-                participant.agree(LATER, Timestamp::from_u64(20), vec![3; 3], bounds);
+                participant.agree(LATER, agreed(20, bounds));
             }
             _ => begin(&mut participant, LATER, kind, 20),
         }
@@ -354,6 +377,7 @@ fn a_pass_that_nobody_asks_about_is_forgotten_although_no_other_begins() {
         own: NodeNumber::new(0),
         mended: Arc::default(),
         bounds: Arc::default(),
+        expiry: expiry(),
         sizes: SweepSizes::default(),
         ingest_bytes_max: 8 << 20,
     });
@@ -401,28 +425,4 @@ fn an_offer_of_a_key_that_may_be_damaged_is_wanted_unless_the_scan_has_shown_the
         .unwrap();
     assert_eq!(wanted(), [vec![0, 1], vec![0, 1], vec![0, 1]]);
     assert!(engine.is_damaged(b"k"));
-}
-
-#[test]
-fn a_pass_that_the_forget_bound_has_outrun_is_given_up() {
-    let bounds = Arc::<SharedBounds>::default();
-    let mut participant = Participant::new(ParticipantEnvironment {
-        engine: engine(),
-        clock: Arc::new(ManualClock::new(0)),
-        placement: Arc::new(Placement::new(["a", "b", "c"])),
-        own: NodeNumber::new(0),
-        mended: Arc::default(),
-        bounds: Arc::clone(&bounds),
-        sizes: SweepSizes::default(),
-        ingest_bytes_max: 8 << 20,
-    });
-    begin(&mut participant, PASS, PassKind::Full, 20);
-    assert!(participant.sync(PASS).unwrap());
-    // Another driver's pass has ended, and what it has deleted may be gone.
-    bounds.hear(Timestamp::from_u64(9));
-    assert_eq!(participant.digest(PASS, 0, None), SweepAnswer::Unknown);
-    assert!(!participant.sync(PASS).unwrap());
-    // The next pass knows of the bound.
-    begin(&mut participant, PassId(77), PassKind::Full, 20);
-    assert!(participant.sync(PassId(77)).unwrap());
 }

@@ -4,7 +4,7 @@ use crate::clock::SimClock;
 use crate::dice::Dice;
 use crate::host::{Acceptance, CLOCK_DRIFT_MAX, Host};
 use crate::network::Network;
-use crate::scenario::Scenario;
+use crate::scenario::{Forgetting, Scenario};
 use crate::trace::Trace;
 use base::{Random, SeededRandom};
 use checker::{Action, Outcome, Request};
@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep};
 
-const NODES: usize = 3;
+pub(crate) const NODES: usize = 3;
 
 /// Enough values of this length to fill some memtables.
 const VALUES: u64 = 60;
@@ -34,7 +34,7 @@ const PAST_THE_BOUND_MS: i64 = 2 * CLOCK_DRIFT_MAX.as_millis() as i64 + 1_000;
 async fn a_quiet_cluster_frees_what_has_expired_once_its_clocks_are_proven() {
     let set = LocalSet::new();
     set.run_until(async {
-        let hosts = started().await;
+        let hosts = started(None).await;
         for key in 0..VALUES {
             let node = key as usize % NODES;
             put(&hosts[node], node, key).await;
@@ -72,7 +72,7 @@ async fn a_quiet_cluster_frees_what_has_expired_once_its_clocks_are_proven() {
 }
 
 /// Three hosts whose nodes have met.
-async fn started() -> Vec<Rc<Host>> {
+pub(crate) async fn started(forgetting: Option<Forgetting>) -> Vec<Rc<Host>> {
     let dice = Dice::new(8);
     let scenario = Scenario {
         nodes: NODES,
@@ -80,7 +80,7 @@ async fn started() -> Vec<Rc<Host>> {
         delay_ms: 1..=2,
         losses_per_million: 0,
         work_ms_max: 1,
-        forgetting: None,
+        forgetting,
         clock_drift_max: CLOCK_DRIFT_MAX,
         ..Scenario::new(&dice)
     };

@@ -41,6 +41,8 @@ mod scenario;
 #[cfg(test)]
 mod seeds;
 #[cfg(test)]
+mod surplus;
+#[cfg(test)]
 mod trace;
 #[cfg(test)]
 mod value;

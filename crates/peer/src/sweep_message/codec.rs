@@ -38,15 +38,22 @@ impl SweepRequest {
             }
             Self::Agree {
                 cut,
+                forgotten,
                 reaches,
+                stores,
                 bounds,
                 ..
             } => {
                 out.push(2);
                 put_u64(out, cut.as_u64());
+                put_u64(out, forgotten.as_u64());
                 // The list of nodes has 255 names at most.
                 out.push(reaches.len() as u8);
-                out.extend_from_slice(reaches);
+                for (reach, store) in reaches.iter().zip(stores) {
+                    out.push(*reach);
+                    put_u64(out, store.store_id);
+                    put_u64(out, store.start);
+                }
                 put_bounds(out, bounds);
             }
             Self::Advance { start, .. } => {
@@ -163,12 +170,19 @@ impl SweepRequest {
                 },
                 is_resumed: fields.bool()?,
             },
-            2 => Self::Agree {
-                pass,
-                cut: fields.timestamp()?,
-                reaches: fields.counted(Fields::u8)?,
-                bounds: fields.bounds()?,
-            },
+            2 => {
+                let (cut, forgotten) = (fields.timestamp()?, fields.timestamp()?);
+                let nodes = fields.counted(|fields| Ok((fields.u8()?, fields.store()?)))?;
+                let (reaches, stores) = nodes.into_iter().unzip();
+                Self::Agree {
+                    pass,
+                    cut,
+                    forgotten,
+                    reaches,
+                    stores,
+                    bounds: fields.bounds()?,
+                }
+            }
             3 => Self::Advance {
                 pass,
                 start: fields.key()?,
@@ -258,13 +272,19 @@ impl SweepAnswer {
         match self {
             Self::Begun {
                 incarnation,
+                start,
                 greatest_seen,
+                forgotten,
+                latest_fence,
                 reach,
                 bounds,
             } => {
                 out.push(1);
                 put_incarnation(out, *incarnation);
+                put_u64(out, *start);
                 put_u64(out, greatest_seen.as_u64());
+                put_u64(out, forgotten.as_u64());
+                put_u64(out, latest_fence.as_u64());
                 out.push(*reach);
                 put_bounds(out, bounds);
             }
@@ -291,10 +311,12 @@ impl SweepAnswer {
                 is_equal,
                 sent,
                 received,
+                below_fence,
             } => {
                 out.extend_from_slice(&[5, (*is_equal).into()]);
                 put_u32(out, *sent);
                 put_u32(out, *received);
+                put_u32(out, *below_fence);
             }
             Self::Recounted(digest) => {
                 out.push(12);
@@ -310,19 +332,26 @@ impl SweepAnswer {
                     put_u32(out, symbol.items as u32);
                 }
             }
-            Self::Sent { all, sent } => {
+            Self::Sent {
+                all,
+                sent,
+                below_fence,
+            } => {
                 out.extend_from_slice(&[7, (*all).into()]);
                 put_u32(out, *sent);
+                put_u32(out, *below_fence);
             }
             Self::Unknown => out.push(8),
             Self::Announced {
                 sent,
                 unsettled,
+                below_fence,
                 not_told,
             } => {
                 out.push(9);
                 put_u32(out, *sent);
                 put_u32(out, *unsettled);
+                put_u32(out, *below_fence);
                 for node in not_told {
                     put_node(out, *node);
                 }
@@ -331,11 +360,13 @@ impl SweepAnswer {
                 all,
                 sent,
                 unsettled,
+                below_fence,
                 wanted,
             } => {
                 out.extend_from_slice(&[10, (*all).into()]);
                 put_u32(out, *sent);
                 put_u32(out, *unsettled);
+                put_u32(out, *below_fence);
                 for index in wanted.iter().take(OFFERS_MAX) {
                     out.extend_from_slice(&index.to_le_bytes());
                 }
@@ -371,7 +402,10 @@ impl SweepAnswer {
         let answer = match fields.u8()? {
             1 => Self::Begun {
                 incarnation: fields.incarnation()?,
+                start: fields.u64()?,
                 greatest_seen: fields.timestamp()?,
+                forgotten: fields.timestamp()?,
+                latest_fence: fields.timestamp()?,
                 reach: fields.u8()?,
                 bounds: fields.bounds()?,
             },
@@ -387,6 +421,7 @@ impl SweepAnswer {
                 is_equal: fields.bool()?,
                 sent: fields.u32()?,
                 received: fields.u32()?,
+                below_fence: fields.u32()?,
             },
             12 => Self::Recounted(fields.digest()?),
             6 => Self::Symbols(fields.rest_of(SYMBOLS_MAX, |fields| {
@@ -401,17 +436,20 @@ impl SweepAnswer {
             7 => Self::Sent {
                 all: fields.bool()?,
                 sent: fields.u32()?,
+                below_fence: fields.u32()?,
             },
             8 => Self::Unknown,
             9 => Self::Announced {
                 sent: fields.u32()?,
                 unsettled: fields.u32()?,
+                below_fence: fields.u32()?,
                 not_told: fields.rest_of(NODES_MAX, Fields::node)?,
             },
             10 => Self::Wanted {
                 all: fields.bool()?,
                 sent: fields.u32()?,
                 unsettled: fields.u32()?,
+                below_fence: fields.u32()?,
                 wanted: fields.rest_of(OFFERS_MAX, Fields::u16)?,
             },
             11 => Self::Synced(fields.incarnation()?),

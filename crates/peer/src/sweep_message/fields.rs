@@ -3,7 +3,7 @@
 use super::BOUND_KEY_BYTES_MAX;
 use base::{ByteReader, Timestamp};
 use bytes::Bytes;
-use cluster::forgetting::Vouching;
+use cluster::forgetting::{StoreStart, Vouching};
 use cluster::sweep::{Digest, Incarnation, KeyBounds, STEPS_MAX};
 use cluster::{NODES_MAX, NodeNumber};
 
@@ -48,6 +48,13 @@ impl<'a> Fields<'a> {
 
     pub(super) fn vouching(&mut self) -> Result<Vouching, &'static str> {
         Vouching::from_code(self.u8()?).ok_or("an unknown kind of vouching")
+    }
+
+    pub(super) fn store(&mut self) -> Result<StoreStart, &'static str> {
+        Ok(StoreStart {
+            store_id: self.u64()?,
+            start: self.u64()?,
+        })
     }
 
     pub(super) fn digest(&mut self) -> Result<Digest, &'static str> {

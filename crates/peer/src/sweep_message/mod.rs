@@ -6,22 +6,24 @@
 //!
 //! ```text
 //! request = pass u64 | tag u8 | fields          answer = tag u8 | fields
-//!  1 begin      is full u8 | is resumed u8       1 begun     incarnation | greatest seen u64
-//!  2 agree      cut u64 | n u8                               | reach u8 | bounds of each node
-//!               | n * reach u8                   2 done
-//!               | bounds of each node
+//!  1 begin      is full u8 | is resumed u8       1 begun     incarnation | start u64
+//!  2 agree      cut u64 | forgotten u64 | n u8               | greatest seen u64 | forgotten u64
+//!               | n * (reach u8 | store)                     | latest fence u64 | reach u8
+//!               | bounds of each node                        | bounds of each node
+//!                                                2 done
 //!  3 advance    start key                        3 advanced  end of what is scanned: option key
 //!  4 digest     range u32 | end option key       4 digests   surplus u32 | announces u32
 //!                                                            | single copies u32 | n * digest
 //!  5 reconcile  range u32 | with u8              5 reconciled is equal u8 | sent u32 | received u32
+//!                                                            | below fence u32
 //!  6 symbols    range u32 | for u8 | first u32   6 symbols   n * symbol
 //!               | count u32
-//!  7 send       range u32 | to u8 | n * hash u64 7 sent      all u8 | sent u32
+//!  7 send       range u32 | to u8 | n * hash u64 7 sent      all u8 | sent u32 | below fence u32
 //!  8 announce   range u32                        8 unknown   the pass or range is not known (any more)
-//!  9 sync                                        9 announced sent u32 | unsettled u32
+//!  9 sync                                        9 announced sent u32 | unsettled u32 | below fence u32
 //! 10 end        is conclusive u8 | n u8                      | n * u8: not told
 //!               | n * single copies u64         10 wanted    all u8 | sent u32 | unsettled u32
-//!               | n * u8: clean with these                   | n * index u16
+//!               | n * u8: clean with these                   | below fence u32 | n * index u16
 //! 11 pull       range u32 | for u8              11 synced    incarnation
 //!               | after option key              the answer to `pull` is a `run`, or 8 unknown
 //!               | n * u32: short hashes
@@ -33,6 +35,7 @@
 //!                                                `FORGETTING`)
 //!
 //! incarnation = store id u64 | last loss u64
+//! store      = store id u64 | start u64
 //! offer      = key | timestamp u64 | content hash u32 | copies u8
 //! digest     = items u64 | sum u128
 //! symbol     = key hashes u64 | timestamps u64 | content hashes u32 | checks u32 | items i32
@@ -53,7 +56,7 @@ use crate::frame::PAYLOAD_BYTES_MAX;
 use base::Timestamp;
 use bytes::Bytes;
 use cluster::NodeNumber;
-use cluster::forgetting::Vouching;
+use cluster::forgetting::{StoreStart, Vouching};
 use cluster::sweep::symbols::Symbol;
 use cluster::sweep::{Digest, Incarnation, KeyBounds, PassId, PassKind, STEPS_MAX};
 
@@ -127,8 +130,14 @@ pub enum SweepRequest {
         pass: PassId,
         /// A key whose newest version is later is left out.
         cut: Timestamp,
+        /// The greatest forget bound that one of the nodes has heard of. All leave out what
+        /// is dead below it.
+        forgotten: Timestamp,
         /// The reach of each node, by node number: 0 for those that do not take part.
         reaches: Vec<u8>,
+        /// The start of the store of each node, by node number; all zeros for those that do
+        /// not take part.
+        stores: Vec<StoreStart>,
         /// The bounds with each node.
         bounds: Vec<KeyBounds>,
     },
@@ -270,8 +279,14 @@ pub enum SweepAnswer {
     Begun {
         /// The store that takes part.
         incarnation: Incarnation,
+        /// The number of the start of the store.
+        start: u64,
         /// The greatest timestamp that it has issued or seen.
         greatest_seen: Timestamp,
+        /// The greatest forget bound that it has heard of.
+        forgotten: Timestamp,
+        /// The fence that its clock allows; [`Timestamp::ZERO`] while that is not trusted.
+        latest_fence: Timestamp,
         /// How far down the rankings of its keys it keeps copies: all of its copies are
         /// of keys of which it is among so many first nodes.
         reach: u8,
@@ -301,6 +316,8 @@ pub enum SweepAnswer {
         sent: u32,
         /// The mends that it received.
         received: u32,
+        /// How many of these mends were below the fence of their sender.
+        below_fence: u32,
     },
     /// What it shares with the node that asked.
     Recounted(Digest),
@@ -312,6 +329,8 @@ pub enum SweepAnswer {
         all: bool,
         /// How many were.
         sent: u32,
+        /// How many of them, stored or not, were below the fence of this node.
+        below_fence: u32,
     },
     /// It does not know the pass, or the range any more.
     Unknown,
@@ -322,6 +341,9 @@ pub enum SweepAnswer {
         /// For how many a replica had not yet shown in this pass that it has the
         /// version, or has a newer one.
         unsettled: u32,
+        /// How many of these were below the fence of a node that sent them, or that had not
+        /// shown them.
+        below_fence: u32,
         /// The nodes that may still lack some.
         not_told: Vec<NodeNumber>,
     },
@@ -333,6 +355,8 @@ pub enum SweepAnswer {
         sent: u32,
         /// As in `Announced`.
         unsettled: u32,
+        /// As in `Announced`.
+        below_fence: u32,
         /// The offers that it wants, by their place in the request.
         wanted: Vec<u16>,
     },

@@ -2,6 +2,10 @@ use super::*;
 use cluster::NODES_MAX;
 use cluster::forgetting::Vouching;
 
+const STORE: StoreStart = StoreStart {
+    store_id: 4,
+    start: 6,
+};
 const INCARNATION: Incarnation = Incarnation {
     store_id: 4,
     last_loss: 1,
@@ -41,7 +45,9 @@ fn requests() -> Vec<SweepRequest> {
         SweepRequest::Agree {
             pass,
             cut: Timestamp::from_u64(1 << 40),
+            forgotten: Timestamp::from_u64(1 << 38),
             reaches: vec![2, 0],
+            stores: vec![STORE, StoreStart::default()],
             bounds: vec![KeyBounds::everything(), bounds],
         },
         SweepRequest::Advance {
@@ -132,7 +138,10 @@ fn answers() -> Vec<SweepAnswer> {
     vec![
         SweepAnswer::Begun {
             incarnation: INCARNATION,
+            start: 6,
             greatest_seen: Timestamp::from_u64(8),
+            forgotten: Timestamp::from_u64(5),
+            latest_fence: Timestamp::from_u64(7),
             reach: 3,
             bounds: vec![KeyBounds::everything(); 3],
         },
@@ -155,23 +164,27 @@ fn answers() -> Vec<SweepAnswer> {
             is_equal: true,
             sent: 1,
             received: 2,
+            below_fence: 3,
         },
         SweepAnswer::Recounted(Digest::default()),
         SweepAnswer::Symbols(vec![symbol; 3]),
         SweepAnswer::Sent {
             all: false,
             sent: 9,
+            below_fence: 3,
         },
         SweepAnswer::Unknown,
         SweepAnswer::Announced {
             sent: 1,
             unsettled: 2,
+            below_fence: 3,
             not_told: vec![NodeNumber::new(2)],
         },
         SweepAnswer::Wanted {
             all: true,
             sent: 1,
             unsettled: 2,
+            below_fence: 3,
             wanted: vec![0, OFFERS_MAX as u16 - 1],
         },
         SweepAnswer::Synced(INCARNATION),
@@ -215,7 +228,9 @@ fn the_longest_messages_fit_a_frame() {
         let request = SweepRequest::Agree {
             pass: PassId(1),
             cut: Timestamp::ZERO,
+            forgotten: Timestamp::ZERO,
             reaches: vec![u8::MAX; nodes],
+            stores: vec![STORE; nodes],
             bounds: vec![bounds; nodes],
         };
         let mut bytes = Vec::new();

@@ -36,17 +36,31 @@ struct HeldBackBy {
 
 impl HeldBackBy {
     fn of(why: &HeldBack, name: impl Fn(NodeNumber) -> String) -> Self {
+        let of_nodes = |nodes: &[NodeNumber], what: &str, remedy: &str| {
+            let nodes: Vec<String> = nodes.iter().map(|node| name(*node)).collect();
+            let text = format!("{what}: {}; {remedy}", nodes.join(", "));
+            Self { nodes, text }
+        };
+        let of_none = |text: &str| Self {
+            nodes: Vec::new(),
+            text: text.to_owned(),
+        };
         match why {
-            HeldBack::By(nodes) => {
-                let nodes: Vec<String> = nodes.iter().map(|node| name(*node)).collect();
-                Self {
-                    text: format!(
-                        "these nodes were away, had no trusted clock or run an older release: {}",
-                        nodes.join(", ")
-                    ),
-                    nodes,
-                }
-            }
+            HeldBack::Away(nodes) => of_nodes(
+                nodes,
+                "these nodes took no part in the last full sweep, or left it",
+                "start, upgrade or replace them: a full sweep then begins by itself",
+            ),
+            HeldBack::Clocks(nodes) => of_nodes(
+                nodes,
+                "the clocks of these nodes are far from those of most others, or not known yet",
+                "set their clocks",
+            ),
+            HeldBack::Unfenced(nodes) => of_nodes(
+                nodes,
+                "these nodes could not store the fence, or were replaced meanwhile",
+                "look at their logs and disks",
+            ),
             HeldBack::Unequal(pairs) => {
                 let texts = pairs
                     .iter()
@@ -60,15 +74,21 @@ impl HeldBackBy {
                 nodes.dedup();
                 Self {
                     nodes: nodes.into_iter().map(name).collect(),
-                    text: format!("these nodes could not be made equal: {}", texts.join(", ")),
+                    text: format!(
+                        "these nodes could not be made equal: {}; look for errors of sweeps in \
+                         their logs, and for damaged, full or unfilled nodes in the status",
+                        texts.join(", ")
+                    ),
                 }
             }
-            HeldBack::Inconclusive => Self {
-                nodes: Vec::new(),
-                text: "the last full sweep was interrupted, or found versions where they do not \
-                       belong"
-                    .to_owned(),
-            },
+            HeldBack::Surplus => of_none(
+                "the last full sweep moved old versions of which copies lie on nodes beyond their \
+                 replicas; nothing is to be done, the next one shows whether that was all",
+            ),
+            HeldBack::Interrupted => of_none(
+                "a node was restarted or replaced during the last full sweep; nothing is to be \
+                 done, the next one begins anew",
+            ),
         }
     }
 }
@@ -100,17 +120,23 @@ mod tests {
         let node = NodeNumber::new;
         let name = |node: NodeNumber| format!("n{}", node.index());
         let of = |why| HeldBackBy::of(&why, name);
-        let away = of(HeldBack::By(vec![node(2)]));
-        assert_eq!(away.nodes, ["n2"]);
-        assert!(away.text.ends_with("older release: n2"), "{}", away.text);
+        for of_nodes in [HeldBack::Away, HeldBack::Clocks, HeldBack::Unfenced] {
+            let held_back = of(of_nodes(vec![node(2), node(0)]));
+            assert_eq!(held_back.nodes, ["n2", "n0"]);
+            assert!(held_back.text.contains(": n2, n0; "), "{}", held_back.text);
+        }
         let pairs = vec![(node(0), node(2)), (node(1), node(2))];
         let unequal = of(HeldBack::Unequal(pairs));
         assert_eq!(unequal.nodes, ["n0", "n1", "n2"]);
         assert!(
-            unequal.text.ends_with("n0 and n2, n1 and n2"),
+            unequal.text.contains(": n0 and n2, n1 and n2; "),
             "{}",
             unequal.text
         );
-        assert!(of(HeldBack::Inconclusive).nodes.is_empty());
+        for of_none in [HeldBack::Surplus, HeldBack::Interrupted] {
+            let held_back = of(of_none);
+            assert!(held_back.nodes.is_empty());
+            assert!(held_back.text.contains("nothing is to be done"));
+        }
     }
 }

@@ -1,0 +1,143 @@
+//! Has the nodes of a pass compare a range, and exchange what differs.
+
+use super::PASS_IDLE_MAX;
+use super::driver::Drive;
+use bytes::Bytes;
+use cluster::NodeNumber;
+use cluster::sweep::{Digest, NodeDigests, Pair, differing};
+use peer::{SweepAnswer, SweepRequest};
+
+/// What the nodes have exchanged in a range.
+struct Exchanged {
+    /// Whether it was nothing.
+    is_settled: bool,
+    /// Whether some of it was below the fence of a node.
+    is_below_fence: bool,
+}
+
+impl Drive {
+    /// Compares a range, and has the nodes exchange what differs.
+    pub(super) async fn compare(&mut self, start: &Bytes, end: Option<Bytes>) {
+        let (pass, range) = (self.pass, self.range);
+        self.range += 1;
+        let answers = self
+            .ask_all(|_| SweepRequest::Digest {
+                pass,
+                range,
+                end: end.clone(),
+            })
+            .await;
+        let (mut all, mut announcing, mut surplus_copies) = (Vec::new(), Vec::new(), 0);
+        for (node, answer) in answers {
+            match answer {
+                Some(SweepAnswer::Digests {
+                    surplus,
+                    announces,
+                    single_copies,
+                    digests,
+                }) => {
+                    surplus_copies += u64::from(surplus);
+                    if announces > 0 {
+                        announcing.push(node);
+                    }
+                    self.progress
+                        .count_single_copies(node, single_copies.into());
+                    let with = digests;
+                    all.push(NodeDigests { node, with });
+                }
+                _ => self.progress.lose(node),
+            }
+        }
+        self.report.surplus += surplus_copies;
+        let announced = self.announce(range, announcing).await;
+        let reconciled = self.reconcile(range, start, &all).await;
+        if surplus_copies > 0 {
+            if !(announced.is_settled && reconciled.is_settled) {
+                self.progress.sent_beside_surplus();
+            }
+            if announced.is_below_fence || reconciled.is_below_fence {
+                self.fencing.sent_beside_surplus();
+            }
+        }
+    }
+
+    /// Has versions offered to nodes that do not compare them. A holder and a node that
+    /// may still lack one of them are not equal.
+    async fn announce(&mut self, range: u32, nodes: Vec<NodeNumber>) -> Exchanged {
+        let pass = self.pass;
+        let request = |_| SweepRequest::Announce { pass, range };
+        let mut exchanged = Exchanged {
+            is_settled: true,
+            is_below_fence: false,
+        };
+        for (node, answer) in self.ask(nodes, request).await {
+            let not_told = match answer {
+                Some(SweepAnswer::Announced {
+                    sent,
+                    unsettled,
+                    below_fence,
+                    not_told,
+                }) => {
+                    exchanged.is_settled &= sent == 0 && unsettled == 0 && not_told.is_empty();
+                    exchanged.is_below_fence |= below_fence > 0;
+                    not_told
+                }
+                _ => {
+                    exchanged.is_settled = false;
+                    self.progress.nodes().collect()
+                }
+            };
+            for other in not_told.into_iter().filter(|other| *other != node) {
+                self.progress.spoil(Pair::of(node, other));
+            }
+        }
+        exchanged
+    }
+
+    /// Has the pairs that differ made equal.
+    async fn reconcile(&mut self, range: u32, start: &Bytes, digests: &[NodeDigests]) -> Exchanged {
+        let pass = self.pass;
+        let digest_of = |node: NodeNumber, with: NodeNumber| {
+            let digests = digests.iter().find(|digests| digests.node == node);
+            let digest = digests.and_then(|digests| digests.with.get(with.index()));
+            digest.copied().unwrap_or_else(Digest::default)
+        };
+        let mut pairs = differing(digests);
+        let mut exchanged = Exchanged {
+            is_settled: pairs.is_empty(),
+            is_below_fence: false,
+        };
+        // A node that lacks most of the range pulls it from the first peer. So the peers
+        // take turns.
+        let first = range as usize % pairs.len().max(1);
+        pairs.rotate_left(first);
+        for pair in pairs {
+            self.report.differing += 1;
+            let is_lower_fuller =
+                digest_of(pair.lower, pair.upper).items > digest_of(pair.upper, pair.lower).items;
+            let (emptier, fuller) = match is_lower_fuller {
+                true => (pair.upper, pair.lower),
+                false => (pair.lower, pair.upper),
+            };
+            let request = SweepRequest::Reconcile {
+                pass,
+                range,
+                with: fuller,
+            };
+            let answer = self.sweeper.ask(emptier, request).await;
+            match answer {
+                Ok(SweepAnswer::Reconciled {
+                    is_equal: true,
+                    below_fence,
+                    ..
+                }) => exchanged.is_below_fence |= below_fence > 0,
+                _ => self.progress.spoil(pair),
+            }
+            if self.now().saturating_sub(self.all_asked) > PASS_IDLE_MAX / 4 {
+                // Lest those that have nothing to exchange forget the pass. They scan on.
+                self.advance(start).await;
+            }
+        }
+        exchanged
+    }
+}

@@ -1,0 +1,160 @@
+//! A node's part in passes behind a fence and a forget bound.
+
+use super::joining::Agreed;
+use super::participant::{Participant, ParticipantEnvironment};
+use super::tests::{PASS, STORE, agreed, begin, engine, expiry, items_of_ranges, present, write};
+use crate::config::SweepSizes;
+use crate::expiry::{ExpiryBound, OwnClock};
+use crate::forgetting::SharedBounds;
+use base::{Entry, Expiry, ManualClock, Timestamp};
+use bytes::Bytes;
+use cluster::forgetting::Bounds;
+use cluster::sweep::{Item, KeyBounds, PassId, PassKind};
+use cluster::{NodeNumber, Placement};
+use lsm::Engine;
+use lsm::testing::BlockingWrite;
+use peer::{Offer, SweepAnswer};
+use std::sync::Arc;
+use std::time::Duration;
+
+const NOW_UNIX_MS: u64 = 1_800_000_000_000;
+
+fn participant(engine: &Engine, bounds: &Arc<SharedBounds>) -> Participant {
+    Participant::new(ParticipantEnvironment {
+        engine: engine.clone(),
+        clock: Arc::new(ManualClock::new(0)),
+        placement: Arc::new(Placement::new(["a", "b", "c"])),
+        own: NodeNumber::new(0),
+        mended: Arc::default(),
+        bounds: Arc::clone(bounds),
+        expiry: expiry(),
+        sizes: SweepSizes::default(),
+        ingest_bytes_max: 8 << 20,
+    })
+}
+
+#[test]
+fn a_pass_that_the_forget_bound_has_outrun_is_given_up() {
+    let bounds = Arc::<SharedBounds>::default();
+    let mut participant = participant(&engine(), &bounds);
+    begin(&mut participant, PASS, PassKind::Full, 20);
+    assert!(participant.sync(PASS).unwrap());
+    // Another driver's pass has ended, and what it has deleted may be gone.
+    bounds.hear(Timestamp::from_u64(9));
+    assert_eq!(participant.digest(PASS, 0, None), SweepAnswer::Unknown);
+    assert!(!participant.sync(PASS).unwrap());
+    // The next pass knows of the bound.
+    let next = (PassId(77), PassKind::Full);
+    participant.begin(next, false, present(STORE));
+    let agreed = Agreed {
+        forgotten: Timestamp::from_u64(9),
+        ..agreed(20, vec![KeyBounds::everything(); 3])
+    };
+    participant.agree(PassId(77), agreed);
+    assert!(participant.sync(PassId(77)).unwrap());
+}
+
+#[test]
+fn all_leave_out_what_is_dead_below_the_bound_that_they_agree_on() {
+    let engine = engine();
+    for (key, timestamp) in [(b"a", 8), (b"b", 9)] {
+        let timestamp = Timestamp::from_u64(timestamp);
+        engine.write(Entry::tombstone(key, timestamp, 3)).unwrap();
+    }
+    // This node has not heard of the bound that another one knows.
+    let bounds = Arc::<SharedBounds>::default();
+    let mut participant = participant(&engine, &bounds);
+    participant.begin((PASS, PassKind::Full), false, present(STORE));
+    let agreed = Agreed {
+        forgotten: Timestamp::from_u64(9),
+        ..agreed(20, vec![KeyBounds::everything(); 3])
+    };
+    assert_eq!(participant.agree(PASS, agreed), SweepAnswer::Done);
+    // It hears of it with the agreement, and is not outrun.
+    bounds.hear(Timestamp::from_u64(9));
+    assert_eq!(items_of_ranges(&mut participant, PASS), [1]);
+}
+
+/// The keys that are compared of three values below the forget bound: one that expired long
+/// ago, one that expired just now, and one that lives for a year. The driver's clock is a
+/// hundred years ahead.
+fn compared_with_a_driver_from_the_future(proven_unix_ms: Option<u64>) -> u64 {
+    const YEAR_MS: u64 = 365 * 24 * 3_600_000;
+    let engine = engine();
+    let timestamp = Timestamp::from_unix_ms(NOW_UNIX_MS - YEAR_MS);
+    let expiries = [
+        NOW_UNIX_MS - YEAR_MS / 2,
+        NOW_UNIX_MS,
+        NOW_UNIX_MS + YEAR_MS,
+    ];
+    for (number, expiry) in expiries.into_iter().enumerate() {
+        let expiry = Expiry::at_unix_ms(expiry);
+        let key = format!("{number}");
+        let entry = Entry::value(key.as_bytes(), timestamp, b"v", expiry, 3);
+        engine.write(entry).unwrap();
+    }
+    let own_clock = OwnClock::ByPeers(Box::new(move || proven_unix_ms));
+    let mut participant = participant(&engine, &Arc::default());
+    participant.expiry = Arc::new(ExpiryBound::new(own_clock, Duration::from_secs(3_600)));
+    participant.begin((PASS, PassKind::Full), false, present(STORE));
+    let agreed = Agreed {
+        cut: Timestamp::from_unix_ms(NOW_UNIX_MS + 100 * YEAR_MS),
+        forgotten: Timestamp::from_unix_ms(NOW_UNIX_MS),
+        ..agreed(0, vec![KeyBounds::everything(); 3])
+    };
+    participant.agree(PASS, agreed);
+    items_of_ranges(&mut participant, PASS).into_iter().sum()
+}
+
+#[test]
+fn the_clock_of_the_driver_alone_makes_no_pass_leave_out_what_lives() {
+    assert_eq!(compared_with_a_driver_from_the_future(Some(NOW_UNIX_MS)), 2);
+    assert_eq!(compared_with_a_driver_from_the_future(None), 3);
+}
+
+#[test]
+fn a_new_fence_ends_the_other_passes() {
+    let mut participant = participant(&engine(), &Arc::default());
+    let other = PassId(8);
+    begin(&mut participant, PASS, PassKind::Full, 20);
+    begin(&mut participant, other, PassKind::Recent, 20);
+    participant.give_up_all_but(PASS);
+    assert_eq!(participant.passes().collect::<Vec<_>>(), [PASS]);
+}
+
+#[test]
+fn only_offers_below_the_fence_may_hide_what_a_tombstone_hides() {
+    let engine = engine();
+    let fence = Timestamp::from_u64(50);
+    let bounds = SharedBounds::of(Bounds {
+        fence,
+        forgotten: Timestamp::ZERO,
+    });
+    for (key, timestamp) in [("older", 10), ("same", 40), ("newer", 60)] {
+        write(&engine, key, timestamp);
+    }
+    let mut participant = participant(&engine, &Arc::new(bounds));
+    begin(&mut participant, PASS, PassKind::Full, 90);
+    items_of_ranges(&mut participant, PASS);
+    let mut offered = |key: &'static str, timestamp| {
+        let timestamp = Timestamp::from_u64(timestamp);
+        let entry = Entry::value(key.as_bytes(), timestamp, b"", Expiry::NEVER, 3);
+        let offer = Offer {
+            key: Bytes::from_static(key.as_bytes()),
+            timestamp,
+            content_hash: Item::of(&entry, fence).content_hash,
+            copies: 3,
+        };
+        let reply = participant
+            .offered((PASS, 0), NodeNumber::new(1), &[offer])
+            .unwrap()
+            .unwrap();
+        (reply.unsettled, reply.below_fence)
+    };
+    assert_eq!(offered("none", 40), (1, 1));
+    assert_eq!(offered("none", 50), (1, 0));
+    assert_eq!(offered("older", 40), (1, 1));
+    assert_eq!(offered("same", 40), (0, 0));
+    // The newer version goes where the older one is, and stays.
+    assert_eq!(offered("newer", 40), (1, 0));
+}

@@ -29,8 +29,7 @@ impl Membership {
 
     /// Notes that this node begins to take part in a pass, or goes on with one.
     pub(crate) fn pass_began(&self, pass: PassId, is_resumed: bool) {
-        let incarnation = self.incarnation();
-        lock(&self.inner.state).pass_began(pass, is_resumed, incarnation);
+        lock(&self.inner.state).pass_began(&self.inner.own, pass, is_resumed);
     }
 
     /// Notes that a full pass has ended, which found this node's store, or made it, equal
@@ -67,7 +66,7 @@ impl MembershipState {
         }
     }
 
-    fn pass_began(&mut self, pass: PassId, is_resumed: bool, incarnation: Incarnation) {
+    fn pass_began(&mut self, own: &OwnStore, pass: PassId, is_resumed: bool) {
         if is_resumed && self.passes.iter().any(|begun| begun.pass == pass) {
             return;
         }
@@ -81,7 +80,7 @@ impl MembershipState {
         };
         self.passes.push_back(BegunPass {
             pass,
-            incarnation,
+            incarnation: self.incarnation(own),
             // What they had acknowledged before a restart is not known.
             acknowledged: match is_resumed {
                 true => Vec::new(),

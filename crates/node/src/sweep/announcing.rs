@@ -221,7 +221,7 @@ impl Sweeper {
         let entries = match newest.await?.ok()? {
             Ok(entries) => entries,
             Err(error) => {
-                tracing::error!(%error, "a sweep cannot read the store");
+                super::report_unreadable(&error);
                 return None;
             }
         };
@@ -245,7 +245,7 @@ impl Sweeper {
         let reply = match reply.await {
             Some(Ok(Ok(reply))) => reply,
             Some(Ok(Err(error))) => {
-                tracing::error!(%error, "a sweep cannot read the store");
+                super::report_unreadable(&error);
                 return SweepAnswer::Unknown;
             }
             Some(Err(UnknownRange)) | None => return SweepAnswer::Unknown,

@@ -163,7 +163,7 @@ impl Sweeper {
         match run.await {
             Some(Ok(Ok(run))) => PeerAnswer::Pulled(run),
             Some(Ok(Err(error))) => {
-                tracing::error!(%error, "a sweep cannot read the store");
+                super::report_unreadable(&error);
                 PeerAnswer::Missed(Miss::Failed)
             }
             Some(Err(UnknownRange)) | None => PeerAnswer::Swept(SweepAnswer::Unknown),

@@ -180,10 +180,9 @@ impl Drive {
     }
 
     pub(super) fn nodes_up(&self) -> Vec<NodeNumber> {
-        let peers = &self.sweeper.peers;
-        let is_up = |node: &NodeNumber| peers.is_own(*node) || !peers.is_down(*node);
         let members = &self.sweeper.sweeps.environment.members;
-        members.numbers().filter(is_up).collect()
+        let up = members.numbers().filter(|node| self.sweeper.is_up(*node));
+        up.collect()
     }
 
     pub(super) async fn ask_to_begin(

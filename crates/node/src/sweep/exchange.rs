@@ -139,7 +139,7 @@ impl Sweeper {
                 }
             }
             Some(Ok(Err(error))) => {
-                tracing::error!(%error, "a sweep cannot read the store");
+                super::report_unreadable(&error);
                 SweepAnswer::Sent {
                     all: false,
                     sent: 0,

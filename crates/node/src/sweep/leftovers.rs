@@ -226,7 +226,7 @@ impl Sweeper {
                     return;
                 }
                 Some(Ok(false)) | None => {}
-                Some(Err(error)) => tracing::error!(%error, "a sweep cannot read the store"),
+                Some(Err(error)) => super::report_unreadable(&error),
             }
         }
         tracing::warn!(

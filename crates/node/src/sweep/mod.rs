@@ -223,6 +223,15 @@ impl Sweeps {
     }
 }
 
+/// Logs that a sweep cannot read this node's store.
+fn report_unreadable(error: &lsm::Error) {
+    tracing::error!(
+        %error,
+        "a sweep cannot read the store, so it finds this node equal with no other one: look at \
+         the disk, and at earlier lines about it"
+    );
+}
+
 impl peer::RequestHandler for Sweeper {
     fn serve(self: &Rc<Self>, request: PeerRequest, reply: Reply) {
         match request {
@@ -424,6 +433,11 @@ impl Sweeper {
         self.sweeps.store_journal();
     }
 
+    /// Whether a node is this one or is not known to be down.
+    fn is_up(&self, node: NodeNumber) -> bool {
+        self.peers.is_own(node) || !self.peers.is_down(node)
+    }
+
     /// The state of the own store: what a pass shows of another one does not count.
     fn incarnation(&self) -> Incarnation {
         self.sweeps.environment.membership.incarnation()
@@ -438,7 +452,7 @@ impl Sweeper {
                 Some(Ok(Advance::Reached(end))) => return SweepAnswer::Advanced(end),
                 Some(Ok(Advance::Unknown)) | None => return SweepAnswer::Unknown,
                 Some(Err(error)) => {
-                    tracing::error!(%error, "a sweep cannot read the store");
+                    report_unreadable(&error);
                     return SweepAnswer::Unknown;
                 }
             }

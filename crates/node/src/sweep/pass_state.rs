@@ -318,9 +318,19 @@ impl PassState {
 
 impl Range {
     /// What was pulled of a key.
-    pub(super) fn pulled(&self, key: &[u8]) -> Option<&Entry> {
+    fn pulled(&self, key: &[u8]) -> Option<&Entry> {
         let found = self.pulled.binary_search_by(|entry| entry.key().cmp(key));
         found.ok().and_then(|index| self.pulled.get(index))
+    }
+
+    /// The newest version of a key of which the store holds `stored`. What was pulled of
+    /// the range is in no store yet.
+    pub(super) fn newest<'a>(&'a self, key: &[u8], stored: Option<&'a Entry>) -> Option<&'a Entry> {
+        // Of two equal ones the stored one counts.
+        match (stored, self.pulled(key)) {
+            (Some(stored), Some(pulled)) if stored.rank() < pulled.rank() => Some(pulled),
+            (stored, pulled) => stored.or(pulled),
+        }
     }
 
     /// Takes in versions that another node has sent in bulk, in the order of their
@@ -374,11 +384,7 @@ pub(super) fn newest_of<'a>(
 ) -> Result<Vec<Entry>, Error> {
     let newest = |key: &[u8]| {
         let stored = engine.get_past_damage(key)?;
-        let pulled = range.pulled(key);
-        Ok(match (stored, pulled) {
-            (Some(stored), Some(pulled)) if stored.rank() < pulled.rank() => Some(pulled.clone()),
-            (stored, pulled) => stored.or_else(|| pulled.cloned()),
-        })
+        Ok(range.newest(key, stored.as_ref()).cloned())
     };
     keys.filter_map(|key| newest(key).transpose()).collect()
 }

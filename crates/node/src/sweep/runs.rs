@@ -123,12 +123,7 @@ impl Participant {
                 Ok(stored) => stored,
                 Err(error) => return Ok(Err(error)),
             };
-            // What this node has pulled itself is not in its store yet.
-            let newest = match (stored, range.pulled(key)) {
-                (Some(stored), Some(pulled)) if stored.rank() < pulled.rank() => Some(pulled),
-                (stored, pulled) => stored.or(pulled),
-            };
-            if let Some(newest) = newest.filter(is_sent) {
+            if let Some(newest) = range.newest(key, stored).filter(is_sent) {
                 writer.push(newest);
             }
         }

@@ -233,8 +233,8 @@ impl Sweeper {
     }
 
     fn are_all_up(&self) -> bool {
-        let mut others = self.sweeps.environment.members.peers();
-        others.all(|node| !self.peers.is_down(node))
+        let mut nodes = self.sweeps.environment.members.numbers();
+        nodes.all(|node| self.is_up(node))
     }
 
     /// Whether all nodes are up and the store of one of them has to be filled: that
@@ -269,9 +269,7 @@ impl Sweeper {
     /// Whether this node is the first by name of those that are up.
     fn is_first_up(&self) -> bool {
         let members = &self.sweeps.environment.members;
-        let first = members
-            .numbers()
-            .find(|node| self.peers.is_own(*node) || !self.peers.is_down(*node));
+        let first = members.numbers().find(|node| self.is_up(*node));
         first == Some(members.own())
     }
 }

@@ -153,12 +153,6 @@ impl Bounds {
             false => obsolete_below(self.fence),
         }
     }
-
-    /// Whether a dead version may be dropped.
-    #[must_use]
-    pub fn may_drop(self, timestamp: Timestamp) -> bool {
-        timestamp < self.forgotten
-    }
 }
 
 /// How far a member may raise its fence: only so far that everything below is at least
@@ -177,14 +171,6 @@ pub fn latest_fence(trusted_unix_ms: Option<u64>, grace: Duration) -> Option<Tim
 #[must_use]
 pub fn is_absent(timestamp: Timestamp, is_dead: bool, greatest: Timestamp) -> bool {
     is_dead && timestamp < greatest
-}
-
-/// Whether a coordinator counts the answer of a store that names this F. Requests
-/// carry the greatest F that the coordinator has heard of, and a store takes note of
-/// it first, so only a receiver names less.
-#[must_use]
-pub fn counts(named: Timestamp, greatest: Timestamp) -> bool {
-    named >= greatest
 }
 
 /// Whether a receiver that was compared with all other members deletes a version of

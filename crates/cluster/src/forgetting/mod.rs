@@ -30,8 +30,13 @@
 //! other members; then it deletes what nobody else has ([`is_leftover`]).
 //!
 //! A coordinator takes dead versions below the greatest F that an answer names for
-//! absent ([`is_absent`]), because one replica may have dropped what another still
-//! has, and counts no answer of a store that names a lower F ([`counts`]).
+//! absent ([`is_absent`]), because one replica may have dropped what another still has.
+//!
+//! A receiver does not count. It must know F for that, so each handshake names the
+//! greatest F that a node has heard of, before the first request. An F of which the node
+//! hears later, while the connection lasts, rests on a pass that the receiver has been
+//! fenced for, or the peers remember that it was, and its store is unfilled. So
+//! requests need not carry F.
 //!
 //! `model` explores all interleavings of these rules for three stores and one key,
 //! and shows of each rule that the cluster errs without it.
@@ -44,8 +49,6 @@ mod model;
 mod vouching;
 
 pub use answering::{Answerer, NamedBounds, StoreStart};
-pub use bounds::{
-    Arrival, Bounds, Obsolete, Receiving, counts, is_absent, is_leftover, latest_fence,
-};
+pub use bounds::{Arrival, Bounds, Obsolete, Receiving, is_absent, is_leftover, latest_fence};
 pub use fenced_pass::FencedPass;
 pub use vouching::{Vouching, vouchers, withholds};

@@ -227,8 +227,9 @@ impl Sweeper {
     fn is_damaged(&self) -> bool {
         let environment = &self.sweeps.environment;
         let standing = environment.membership.standing();
-        let must_compare = environment.engine.has_damage_to_compare()
-            || environment.forgetting.is_receiver(standing);
+        // The others know of a store that is unfilled.
+        let is_accepted = standing.is_witness() && environment.forgetting.is_receiver(standing);
+        let must_compare = environment.engine.has_damage_to_compare() || is_accepted;
         must_compare && self.are_all_up()
     }
 

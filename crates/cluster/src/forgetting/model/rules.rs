@@ -4,7 +4,7 @@
 use super::state::{FENCE, NONE, PASSES, Repair, State, Store, is_dead, others, timestamp};
 use crate::NodeNumber;
 use crate::forgetting::{
-    Arrival, Bounds, FencedPass, Receiving, StoreStart, Vouching, counts, is_absent, is_leftover,
+    Arrival, Bounds, FencedPass, Receiving, StoreStart, Vouching, is_absent, is_leftover,
     latest_fence, vouchers, withholds,
 };
 use crate::standing::Standing;
@@ -106,11 +106,10 @@ impl Rules {
         is_receiver && !self.has(Bug::LowerBoundBelieved)
     }
 
-    /// Whether a store's reads and acks count where `greatest` is named.
-    pub(super) fn counts(self, state: &State, store: usize, greatest: u8) -> bool {
-        let named = at(state.stores[store].forgotten.into());
-        let is_witness = self.standing(state, store) == Standing::Witness;
-        is_witness && (counts(named, at(greatest.into())) || self.has(Bug::LowerBoundBelieved))
+    /// Whether the reads and acks of a store count that has heard of all that its
+    /// coordinator has.
+    pub(super) fn counts(self, state: &State, store: usize) -> bool {
+        self.standing(state, store) == Standing::Witness && !self.is_receiver(state, store)
     }
 
     /// Lets a store take note of an F.
@@ -253,7 +252,7 @@ impl Rules {
     pub(super) fn may_drop(self, state: &State, store: usize) -> bool {
         let held = state.stores[store].held;
         is_dead(held)
-            && (self.bounds(state, store).may_drop(at(timestamp(held)))
+            && (at(timestamp(held)) < self.bounds(state, store).forgotten
                 || self.has(Bug::TombstonesDroppedByAge) && timestamp(held) < FENCE)
     }
 

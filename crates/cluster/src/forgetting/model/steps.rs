@@ -81,8 +81,7 @@ impl Steps<'_> {
         if self.rules.admits_write(state, to, version, false) {
             let is_clean = timestamp(state.stores[to].held) <= timestamp(version);
             self.store(&mut next, to, version, true);
-            let greatest = state.stores[to].heard;
-            if is_clean && self.rules.counts(state, to, greatest) {
+            if is_clean && self.rules.counts(state, to) {
                 next.stores[to].acked |= 1 << version;
                 let acks = next
                     .stores
@@ -122,10 +121,7 @@ impl Steps<'_> {
         for store in of {
             self.rules.hear(&mut next, store, greatest);
         }
-        if !of
-            .iter()
-            .all(|store| self.rules.counts(&next, *store, greatest))
-        {
+        if !of.iter().all(|store| self.rules.counts(&next, *store)) {
             return;
         }
         let answers = of.map(|store| self.rules.visible(next.stores[store].held, greatest));

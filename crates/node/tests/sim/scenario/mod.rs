@@ -341,11 +341,11 @@ impl Scenario {
             clients: *dice.pick(&[2, 4]),
             keys,
             range_keys,
-            // One `from` for all: a read that has to put a version on more replicas than it
-            // was written for is refused below the forget bound.
-            pairs: match dice.percent(70) || self.nodes > 4 {
-                true => Pairs::Quorum,
-                false => one_pair_of(dice.within(&(2..=self.nodes as u64)), dice),
+            pairs: match dice.below(8) {
+                0..4 => Pairs::Quorum,
+                4 | 5 => one_pair_of(dice.within(&(1..=self.nodes as u64)), dice),
+                6 => Pairs::Majorities,
+                _ => Pairs::Any,
             },
             pause_ms: dice.pick(&[10..=60, 20..=150, 40..=300]).clone(),
             ttl_percent: *dice.pick(&[0, 0, 40]),

@@ -115,6 +115,21 @@ pub enum PeerRequest {
 }
 
 impl PeerRequest {
+    /// The features without which the peer does not know the request. A repair is sent
+    /// as a write then.
+    fn features(&self) -> u64 {
+        match self {
+            Self::Write(_) | Self::Repair { .. } | Self::Read(_) => 0,
+            Self::Sweep(SweepRequest::Pull { .. }) => SWEEP | BULK,
+            Self::Sweep(
+                SweepRequest::Fence { .. }
+                | SweepRequest::Forget { .. }
+                | SweepRequest::Disregard { .. },
+            ) => SWEEP | FORGETTING,
+            Self::Mend { .. } | Self::Sweep(_) => SWEEP,
+        }
+    }
+
     /// Whether it belongs to a sweep, which fills stores.
     pub(crate) fn is_of_sweep(&self) -> bool {
         matches!(self, Self::Mend { .. } | Self::Sweep(_))

@@ -81,9 +81,9 @@ impl fmt::Display for Protocol {
 }
 
 impl NegotiatedProtocol {
-    /// Whether both sides have this feature.
-    pub fn has(self, feature: u64) -> bool {
-        self.features & feature != 0
+    /// Whether both sides have all of these features.
+    pub fn has(self, features: u64) -> bool {
+        self.features & features == features
     }
 }
 

@@ -31,9 +31,10 @@ use crate::clock_offset::own_ahead_ms;
 use crate::latency::Latency;
 use crate::message;
 use crate::outgoing::{LongMessage, LongMessageKind, Outgoing};
-use crate::sweep_message::SweepRequest;
 use crate::wait_sites;
-use crate::{CALLS_MAX, PeerAnswer, PeerEnvironment, PeerRequest, Transport};
+use crate::{
+    CALLS_MAX, FORGETTING, NegotiatedProtocol, PeerAnswer, PeerEnvironment, PeerRequest, Transport,
+};
 use cluster::{Miss, NodeUrl, Standing};
 use profile::WaitSite;
 use status::LinkCounts;
@@ -77,12 +78,8 @@ pub struct Link {
     /// How the peer's store stands, as the peer says; `None` while there is no
     /// connection.
     standing: Cell<Option<Standing>>,
-    /// Whether there is a connection on which both sides know sweeps.
-    takes_sweeps: Cell<bool>,
-    /// Whether there is a connection on which both sides know runs.
-    sends_runs: Cell<bool>,
-    /// Whether there is a connection on which both sides know forgetting.
-    knows_forgetting: Cell<bool>,
+    /// What the two sides of the connection have negotiated; `None` while there is none.
+    negotiated: Cell<Option<NegotiatedProtocol>>,
     counts: Cell<LinkCounts>,
     read_wait_site: WaitSite,
     write_wait_site: WaitSite,
@@ -124,9 +121,7 @@ impl Link {
             write_latency: Cell::default(),
             ahead_of_monotonic_ms: Cell::new(None),
             standing: Cell::new(None),
-            takes_sweeps: Cell::new(false),
-            sends_runs: Cell::new(false),
-            knows_forgetting: Cell::new(false),
+            negotiated: Cell::new(None),
             counts: Cell::default(),
             redial: Notify::new(),
             is_redial_due: Cell::new(false),
@@ -147,28 +142,11 @@ impl Link {
         if deadline <= now {
             return Err(Miss::Timeout);
         }
-        if request.is_of_sweep() && !self.takes_sweeps.get() {
-            return Err(Miss::Refused);
-        }
-        let is_pull = matches!(request, PeerRequest::Sweep(SweepRequest::Pull { .. }));
-        if is_pull && !self.sends_runs.get() {
-            return Err(Miss::Refused);
-        }
-        let forgets = matches!(
-            request,
-            PeerRequest::Sweep(
-                SweepRequest::Fence { .. }
-                    | SweepRequest::Forget { .. }
-                    | SweepRequest::Disregard { .. }
-            )
-        );
-        if forgets && !self.knows_forgetting.get() {
+        if !self.has(request.features()) {
             return Err(Miss::Refused);
         }
         let request = match request {
-            PeerRequest::Repair { entry, .. } if !self.knows_forgetting.get() => {
-                PeerRequest::Write(entry)
-            }
+            PeerRequest::Repair { entry, .. } if !self.has(FORGETTING) => PeerRequest::Write(entry),
             request => request,
         };
         let (kind, has_room) = match &request {
@@ -248,6 +226,13 @@ impl Link {
             let bytes = (out.len() - before) as u64;
             self.count(|counts| counts.sweep_sent_bytes += bytes);
         });
+    }
+
+    /// Whether the features are none, or there is a connection on which both sides have
+    /// them.
+    fn has(&self, features: u64) -> bool {
+        let negotiated = self.negotiated.get();
+        features == 0 || negotiated.is_some_and(|negotiated| negotiated.has(features))
     }
 
     /// Whether a call would fail at once.

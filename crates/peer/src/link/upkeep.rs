@@ -9,7 +9,7 @@ use crate::failure_detector::HEARTBEAT;
 use crate::frame::{Decoder, PAYLOAD_BYTES_MAX};
 use crate::handshake::{self, HANDSHAKE_BYTES_MAX, HandshakeError, Session};
 use crate::log_limiter::Direction;
-use crate::{BULK, FORGETTING, NegotiatedProtocol, PeerEnvironment, SWEEP};
+use crate::{NegotiatedProtocol, PeerEnvironment};
 use cluster::Miss;
 use std::pin::pin;
 use std::rc::Rc;
@@ -137,9 +137,7 @@ impl Link {
         self.has_been_up.set(true);
         self.down_since.set(None);
         self.state.set(LinkState::Up);
-        self.takes_sweeps.set(negotiated.has(SWEEP));
-        self.sends_runs.set(negotiated.has(BULK));
-        self.knows_forgetting.set(negotiated.has(FORGETTING));
+        self.negotiated.set(Some(negotiated));
         self.count(|counts| counts.connects += 1);
         self.calls.borrow_mut().begin_all(clock.monotonic());
         let mut side = DiallerSide::new(self, negotiated, connection.start.clone());
@@ -171,8 +169,7 @@ impl Link {
             self.down_since.set(Some(now));
         }
         self.standing.set(None);
-        self.takes_sweeps.set(false);
-        self.knows_forgetting.set(false);
+        self.negotiated.set(None);
         self.outgoing.clear();
         let lost = self.calls.borrow_mut().remove_all();
         self.end(&lost, Miss::Refused);

@@ -107,7 +107,7 @@ async fn a_run_arrives_whole_however_long_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_peer_that_does_not_know_runs_is_asked_for_none() {
+async fn a_peer_that_knows_neither_runs_nor_forgetting_is_asked_for_none() {
     run(async {
         let mut older = TestNode::named("asker");
         older.hello.protocol.features = STANDING | SWEEP;
@@ -118,7 +118,13 @@ async fn a_peer_that_does_not_know_runs_is_asked_for_none() {
         asker.until(LinkState::Up).await;
         let refused = asker.link.call(pull(), asker.after(ms(100)), 1);
         assert_eq!(refused, Err(Miss::Refused));
-        assert_eq!(asker.link.call(begin(), asker.after(ms(100)), 2), Ok(()));
+        let fence = PeerRequest::Sweep(SweepRequest::Fence {
+            pass: PassId(7),
+            fence: Timestamp::from_u64(9),
+        });
+        let refused = asker.link.call(fence, asker.after(ms(100)), 2);
+        assert_eq!(refused, Err(Miss::Refused));
+        assert_eq!(asker.link.call(begin(), asker.after(ms(100)), 3), Ok(()));
     })
     .await;
 }

@@ -191,3 +191,47 @@ fn a_version_of_one_copy_below_the_bound_is_read_from_three() {
         assert_eq!(read.status, 200, "{node}: {}", read.text());
     }
 }
+
+/// The bound that it raises is the fence from before the restart, so no new pass did it.
+#[test]
+fn a_fenced_pass_raises_the_bound_although_a_node_is_killed_in_it() {
+    const KEYS: usize = 3_000;
+    let disks = Disks::new();
+    let many_ranges = |config: &mut ServerConfig| {
+        forgetful(config);
+        config.node.sweep_sizes.range_bytes = 256;
+        config.node.sweep_sizes.checkpoint_ranges = 1;
+    };
+    let mut cluster = Cluster::start_on(3, many_ranges, |node| disks.add(node));
+    let mut client = cluster.client(1);
+    for number in 0..KEYS {
+        let put = client.put(&target(&format!("k{number:04}"), "3/3"), b"v");
+        assert_eq!(put.status, 201);
+    }
+    // The driver, and one that takes part.
+    for killed in [0, 2] {
+        let before = bound_at(&cluster, 1);
+        let compared = ranges_compared(&cluster, 1);
+        let asked = cluster
+            .client(0)
+            .request("POST", "/v0/admin/sweep?full=true", JSON, b"");
+        assert!(matches!(asked.status, 200..300), "{}", asked.text());
+        until("a part is compared", || {
+            ranges_compared(&cluster, 1) > compared + 20.0
+        });
+        let fence = cluster.status(1)["forgetting"]["fence_unix_ms"].as_u64();
+        assert!(fence > before);
+        disks.kill(&mut cluster, killed);
+        assert_eq!(bound_at(&cluster, 1), before, "too late to kill");
+        cluster.start_node(killed);
+        until("the pass goes on and raises the bound", || {
+            (0..3).all(|node| bound_at(&cluster, node) > before)
+        });
+        assert!(bound_at(&cluster, 1) <= fence);
+        assert!(bound_at(&cluster, killed) <= fence);
+    }
+}
+
+fn ranges_compared(cluster: &Cluster, node: usize) -> f64 {
+    cluster.metric(node, "kvorum_sweep_ranges_total{result=\"compared\"} ")
+}

@@ -1,14 +1,14 @@
 //! The codec of sweep messages, as `mod.rs` draws them.
 
-use super::fields::Fields;
-use super::{
-    HELD_MAX, KEY_HASHES_MAX, OFFERS_MAX, Offer, SYMBOLS_MAX, SweepAnswer, SweepRequest,
-    bound_steps_max,
+use super::fields::{
+    Fields, put_bounds, put_digest, put_incarnation, put_key, put_node, put_option_key, put_u32,
+    put_u64,
 };
+use super::{HELD_MAX, KEY_HASHES_MAX, OFFERS_MAX, Offer, SYMBOLS_MAX, SweepAnswer, SweepRequest};
 use base::ByteReader;
+use cluster::NODES_MAX;
 use cluster::sweep::symbols::Symbol;
-use cluster::sweep::{Digest, Incarnation, KeyBounds, PassId, PassKind};
-use cluster::{NODES_MAX, NodeNumber};
+use cluster::sweep::{PassId, PassKind};
 
 impl SweepRequest {
     /// Appends the request.
@@ -465,53 +465,5 @@ impl SweepAnswer {
         };
         fields.end()?;
         Ok(answer)
-    }
-}
-
-fn put_u32(out: &mut Vec<u8>, number: u32) {
-    out.extend_from_slice(&number.to_le_bytes());
-}
-
-fn put_u64(out: &mut Vec<u8>, number: u64) {
-    out.extend_from_slice(&number.to_le_bytes());
-}
-
-fn put_node(out: &mut Vec<u8>, node: NodeNumber) {
-    // The list of nodes has 255 names at most.
-    out.push(node.index() as u8);
-}
-
-fn put_key(out: &mut Vec<u8>, key: &[u8]) {
-    out.extend_from_slice(&(key.len() as u16).to_le_bytes());
-    out.extend_from_slice(key);
-}
-
-fn put_incarnation(out: &mut Vec<u8>, incarnation: Incarnation) {
-    put_u64(out, incarnation.store_id);
-    put_u64(out, incarnation.last_loss);
-}
-
-fn put_digest(out: &mut Vec<u8>, digest: &Digest) {
-    put_u64(out, digest.items);
-    out.extend_from_slice(&digest.sum.to_le_bytes());
-}
-
-fn put_option_key(out: &mut Vec<u8>, key: Option<&[u8]>) {
-    out.push(key.is_some().into());
-    if let Some(key) = key {
-        put_key(out, key);
-    }
-}
-
-fn put_bounds(out: &mut Vec<u8>, bounds: &[KeyBounds]) {
-    let steps_max = bound_steps_max(bounds.len());
-    for bounds in bounds {
-        // The longer list would not fit, and lower bounds are safe.
-        let bounds = bounds.clone().with_steps_at_most(steps_max);
-        out.push(bounds.steps().count() as u8);
-        for (key, bound) in bounds.steps() {
-            put_key(out, key);
-            put_u64(out, bound.as_u64());
-        }
     }
 }

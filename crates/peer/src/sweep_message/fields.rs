@@ -1,6 +1,6 @@
-//! Reads the fields of sweep messages.
+//! Reads and writes the fields of sweep messages.
 
-use super::BOUND_KEY_BYTES_MAX;
+use super::{BOUND_KEY_BYTES_MAX, bound_steps_max};
 use base::{ByteReader, Timestamp};
 use bytes::Bytes;
 use cluster::forgetting::{StoreStart, Vouching};
@@ -136,6 +136,54 @@ impl<'a> Fields<'a> {
         match self.0.rest() {
             [] => Ok(()),
             _ => Err("too long a payload"),
+        }
+    }
+}
+
+pub(super) fn put_u32(out: &mut Vec<u8>, number: u32) {
+    out.extend_from_slice(&number.to_le_bytes());
+}
+
+pub(super) fn put_u64(out: &mut Vec<u8>, number: u64) {
+    out.extend_from_slice(&number.to_le_bytes());
+}
+
+pub(super) fn put_node(out: &mut Vec<u8>, node: NodeNumber) {
+    // The list of nodes has 255 names at most.
+    out.push(node.index() as u8);
+}
+
+pub(super) fn put_key(out: &mut Vec<u8>, key: &[u8]) {
+    out.extend_from_slice(&(key.len() as u16).to_le_bytes());
+    out.extend_from_slice(key);
+}
+
+pub(super) fn put_incarnation(out: &mut Vec<u8>, incarnation: Incarnation) {
+    put_u64(out, incarnation.store_id);
+    put_u64(out, incarnation.last_loss);
+}
+
+pub(super) fn put_digest(out: &mut Vec<u8>, digest: &Digest) {
+    put_u64(out, digest.items);
+    out.extend_from_slice(&digest.sum.to_le_bytes());
+}
+
+pub(super) fn put_option_key(out: &mut Vec<u8>, key: Option<&[u8]>) {
+    out.push(key.is_some().into());
+    if let Some(key) = key {
+        put_key(out, key);
+    }
+}
+
+pub(super) fn put_bounds(out: &mut Vec<u8>, bounds: &[KeyBounds]) {
+    let steps_max = bound_steps_max(bounds.len());
+    for bounds in bounds {
+        // The longer list would not fit, and lower bounds are safe.
+        let bounds = bounds.clone().with_steps_at_most(steps_max);
+        out.push(bounds.steps().count() as u8);
+        for (key, bound) in bounds.steps() {
+            put_key(out, key);
+            put_u64(out, bound.as_u64());
         }
     }
 }

@@ -32,6 +32,7 @@ pub enum HeldBack {
     /// Old versions were exchanged where copies lie on nodes that are no replicas of them.
     /// The next full pass shows whether that was all.
     Surplus,
-    /// A node was restarted or replaced meanwhile. The next full pass begins anew.
+    /// A node was restarted or replaced meanwhile, or has found damage in its store. The next
+    /// full pass begins anew.
     Interrupted,
 }

@@ -48,18 +48,18 @@ impl HeldBackBy {
         match why {
             HeldBack::Away(nodes) => of_nodes(
                 nodes,
-                "these nodes took no part in the last full sweep, or left it",
+                "these nodes took no part, or left it",
                 "start, upgrade or replace them: a full sweep then begins by itself",
             ),
             HeldBack::Clocks(nodes) => of_nodes(
                 nodes,
-                "the clocks of these nodes are far from those of most others, or not known yet",
-                "set their clocks",
+                "these nodes did not trust their clocks",
+                "their status says why under clock, and what to do",
             ),
             HeldBack::Unfenced(nodes) => of_nodes(
                 nodes,
                 "these nodes could not store the fence, or were replaced meanwhile",
-                "look at their logs and disks",
+                "look for errors in their logs, and at their disks",
             ),
             HeldBack::Unequal(pairs) => {
                 let texts = pairs
@@ -82,11 +82,11 @@ impl HeldBackBy {
                 }
             }
             HeldBack::Surplus => of_none(
-                "the last full sweep moved old versions of which copies lie on nodes beyond their \
-                 replicas; nothing is to be done, the next one shows whether that was all",
+                "old versions were moved of which copies lie on nodes beyond their replicas; \
+                 nothing is to be done, the next one shows whether that was all",
             ),
             HeldBack::Interrupted => of_none(
-                "a node was restarted or replaced during the last full sweep; nothing is to be \
+                "a node was restarted or replaced, or found damage in its store; nothing is to be \
                  done, the next one begins anew",
             ),
         }

@@ -6,10 +6,10 @@ use super::tests::{STORE, begin, engine_on, participant_of};
 use base::{Entry, Expiry, Kind, Timestamp};
 use bytes::Bytes;
 use cluster::forgetting::Vouching::{self, Nothing, Remembers, Whole};
-use cluster::sweep::{Item, PassId, PassKind};
+use cluster::sweep::{Incarnation, Item, PassId, PassKind};
 use cluster::{NodeNumber, Placement};
 use lsm::testing::{BlockingWrite, environment};
-use lsm::{Disk, Engine, MemoryDisk, Options};
+use lsm::{Disk, Engine, MemoryDisk, Options, StepExecutor};
 use peer::SweepAnswer;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -152,10 +152,9 @@ fn a_surplus_copy_is_a_leftover_if_its_replica_lacks_it() {
     assert_eq!(own.verdicts(PASS).bury, [(Bytes::from(surplus), at(50))]);
 }
 
-/// The damaged block has held a tombstone that the others have forgotten, of a value that
-/// lies in another table.
-#[test]
-fn what_a_damaged_tombstone_has_hidden_is_buried_before_it_counts_again() {
+/// A store with a value in one table, and its tombstone in a block of another one that is
+/// damaged, which nobody has noticed yet.
+fn with_damage() -> (Engine, Arc<StepExecutor>) {
     let disk = Arc::new(MemoryDisk::new());
     for entry in [value("k", 50, 3), Entry::tombstone(b"k", at(60), 3)] {
         let engine = engine_on(&disk);
@@ -171,11 +170,21 @@ fn what_a_damaged_tombstone_has_hidden_is_buried_before_it_counts_again() {
     disk.corrupt(&newest, 20, 0x10).unwrap();
     let (environment, executor) = environment(Arc::clone(&disk) as Arc<dyn Disk>);
     let engine = Engine::open(environment, Options::default()).unwrap().0;
+    (engine, executor)
+}
+
+fn find_damage(engine: &Engine, executor: &StepExecutor) {
     let mut scan = engine.scan(b"", None).for_full_sweep();
     while !scan.next_batch(1 << 20).unwrap().is_empty() {}
     executor.run_all_due();
     assert!(engine.is_damaged(b"k"));
+}
 
+/// The others have forgotten the tombstone.
+#[test]
+fn what_a_damaged_tombstone_has_hidden_is_buried_before_it_counts_again() {
+    let (engine, executor) = with_damage();
+    find_damage(&engine, &executor);
     let mut own = compare(&engine, [Whole, Whole, Whole]);
     for peer in PEERS {
         assert!(sent(&mut own, peer, &["k"]).is_empty());
@@ -187,4 +196,23 @@ fn what_a_damaged_tombstone_has_hidden_is_buried_before_it_counts_again() {
     executor.run_for(Duration::from_secs(60));
     assert!(!engine.is_damaged(b"k"));
     assert!(!is_value(&engine, "k", 50));
+}
+
+#[test]
+fn a_store_in_which_damage_is_found_is_not_what_it_was_when_the_pass_began() {
+    let (engine, executor) = with_damage();
+    let mut own = participant_of(&engine, OWN);
+    assert!(!own.is_as_begun(PASS, STORE), "it has not begun");
+    begin(&mut own, PASS, PassKind::Full, 1 << 40);
+    assert!(own.is_as_begun(PASS, STORE));
+    let replaced = Incarnation {
+        store_id: STORE.store_id + 1,
+        ..STORE
+    };
+    assert!(!own.is_as_begun(PASS, replaced));
+    find_damage(&engine, &executor);
+    assert!(!own.is_as_begun(PASS, STORE));
+    // The next pass passes over the damage from its begin on.
+    begin(&mut own, PassId(8), PassKind::Full, 1 << 40);
+    assert!(own.is_as_begun(PassId(8), STORE));
 }

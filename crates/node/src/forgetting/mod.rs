@@ -323,6 +323,8 @@ impl Forgetting {
     /// any more. Says when that is durable.
     pub(crate) fn fill(self: &Arc<Self>) -> oneshot::Receiver<()> {
         let (sender, filled) = oneshot::channel();
+        // What was heard while it lacked something may still wait to be written.
+        lock(&self.state).standing = Standing::Unconfirmed;
         let forgetting = Arc::clone(self);
         let job = Box::new(move || {
             let fill = |state: &State| ForgetFile {

@@ -371,8 +371,13 @@ impl Drive {
         .await;
         let is_held_back = self.forget(forgotten, &clean).await;
         // A node that was lost may be back soon, and need not begin anew then.
-        if is_full && self.lost_since_checkpoint().next().is_none() {
-            self.sweeper.store_checkpoint(None);
+        if is_full {
+            match self.lost_since_checkpoint().next() {
+                // One that is lost again waits for the next try.
+                Some(_) if self.report.resumed > 0 => {}
+                Some(_) => self.sweeper.sweeps.journal.lost_a_node(self.pass),
+                None => self.sweeper.store_checkpoint(None),
+            }
         }
         PassReport {
             clean_pairs: clean.len() as u64,

@@ -97,6 +97,8 @@ struct JournalState {
     /// Whether the checkpoint is that of a pass which a restart of this node has cut
     /// short.
     is_interrupted: bool,
+    /// Whether a full pass has ended without a node that took part up to the checkpoint.
+    has_lost_a_node: bool,
 }
 
 impl Journal {
@@ -113,6 +115,7 @@ impl Journal {
         });
         let state = JournalState {
             is_interrupted: loaded.checkpoint.is_some(),
+            has_lost_a_node: false,
             checkpoint: loaded.checkpoint.clone(),
         };
         let journal = Self {
@@ -130,10 +133,27 @@ impl Journal {
         state.is_interrupted && checkpoint.is_some_and(|stored| stored.is_fresh(now_unix_ms))
     }
 
+    /// Whether a full pass has ended without a node that took part up to its checkpoint, and
+    /// can go on once that node is back.
+    pub(super) fn has_lost_a_node(&self, now_unix_ms: u64) -> bool {
+        let state = lock(&self.state);
+        let checkpoint = state.checkpoint.as_ref();
+        state.has_lost_a_node && checkpoint.is_some_and(|stored| stored.is_fresh(now_unix_ms))
+    }
+
+    /// A full pass has ended without a node that took part up to its checkpoint, if it has
+    /// one.
+    pub(super) fn lost_a_node(&self, pass: PassId) {
+        let mut state = lock(&self.state);
+        let checkpoint = state.checkpoint.as_ref();
+        state.has_lost_a_node = checkpoint.is_some_and(|stored| stored.pass == pass);
+    }
+
     /// The checkpoint from which the next full pass can go on.
     pub(super) fn take_up(&self, now_unix_ms: u64) -> Option<Checkpoint> {
         let mut state = lock(&self.state);
         state.is_interrupted = false;
+        state.has_lost_a_node = false;
         let checkpoint = state.checkpoint.clone();
         checkpoint.filter(|stored| stored.is_fresh(now_unix_ms))
     }
@@ -353,128 +373,4 @@ fn decode_bool(reader: &mut ByteReader<'_>) -> Option<bool> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use lsm::MemoryDisk;
-    use std::path::Path;
-
-    const NOW_UNIX_MS: u64 = 1_800_000_000_000;
-
-    fn checkpoint() -> Checkpoint {
-        let incarnation = |last_loss| Incarnation {
-            store_id: 7,
-            last_loss,
-        };
-        let nodes = (0..3).map(|node| (NodeNumber::new(node), incarnation(node.into())));
-        let mut progress = PassProgress::new(nodes);
-        progress.spoil(Pair::of(NodeNumber::new(0), NodeNumber::new(2)));
-        progress.count_single_copies(NodeNumber::new(1), 9);
-        progress.sent_beside_surplus();
-        Checkpoint {
-            pass: PassId(3),
-            cut: Timestamp::from_u64(4),
-            fence: Some(Timestamp::from_u64(3)),
-            stored_unix_ms: NOW_UNIX_MS,
-            next: Bytes::from_static(b"next\0"),
-            progress,
-        }
-    }
-
-    fn file() -> SweepFile {
-        let clean = |any, full| LastClean {
-            any_unix_ms: any,
-            full_unix_ms: full,
-        };
-        SweepFile {
-            last_clean_full_unix_ms: Some(5),
-            last_clean: vec![
-                clean(None, None),
-                clean(Some(1), None),
-                clean(Some(3), Some(2)),
-            ],
-            single_copies: vec![Some(0), None, Some(8)],
-            checkpoint: Some(checkpoint()),
-        }
-    }
-
-    fn environment(disk: &Arc<MemoryDisk>) -> JournalEnvironment {
-        JournalEnvironment {
-            folder: PathBuf::from("store"),
-            disk: Arc::clone(disk) as Arc<dyn Disk>,
-        }
-    }
-
-    #[test]
-    fn what_is_written_is_read_after_a_restart() {
-        let disk = Arc::new(MemoryDisk::new());
-        disk.create_folder(Path::new("store")).unwrap();
-        let (journal, loaded) = Journal::open(environment(&disk));
-        assert_eq!(loaded, SweepFile::default());
-        assert!(!journal.is_interrupted(NOW_UNIX_MS));
-        journal.write(&file());
-        journal.close();
-        // Another process may have the folder by now.
-        journal.write(&SweepFile::default());
-        let (journal, loaded) = Journal::open(environment(&disk));
-        assert_eq!(loaded, file());
-        assert!(journal.is_interrupted(NOW_UNIX_MS));
-        assert_eq!(journal.take_up(NOW_UNIX_MS), Some(checkpoint()));
-        // The pass goes on by itself once; later only if another one is due.
-        assert!(!journal.is_interrupted(NOW_UNIX_MS));
-        assert_eq!(journal.take_up(NOW_UNIX_MS), Some(checkpoint()));
-    }
-
-    #[test]
-    fn the_file_of_the_release_before_is_read_without_a_fence() {
-        let mut bytes = file().encode();
-        bytes[8] = 1;
-        // Magic, version, last full end, the number of nodes, three of them, that there is
-        // a checkpoint, its pass and its cut.
-        let fence = 8 + 4 + 8 + 1 + 3 * 24 + 1 + 8 + 8;
-        bytes.drain(fence..fence + 8);
-        let end = bytes.len() - CHECKSUM_BYTES;
-        let checksum = crc32c::crc32c(&bytes[..end]);
-        bytes[end..].copy_from_slice(&checksum.to_le_bytes());
-        let mut expected = file();
-        expected.checkpoint.as_mut().unwrap().fence = None;
-        assert_eq!(SweepFile::decode(&bytes), Ok(expected));
-    }
-
-    #[test]
-    fn an_old_checkpoint_is_not_used() {
-        let disk = Arc::new(MemoryDisk::new());
-        disk.create_folder(Path::new("store")).unwrap();
-        let (journal, _) = Journal::open(environment(&disk));
-        journal.set_checkpoint(Some(checkpoint()));
-        let later = NOW_UNIX_MS + CHECKPOINT_AGE_MAX_MS + 1;
-        assert_eq!(journal.take_up(later), None);
-        // Nor one from the future, after the clock was set back.
-        assert_eq!(
-            journal.take_up(NOW_UNIX_MS - CHECKPOINT_AGE_MAX_MS - 1),
-            None
-        );
-    }
-
-    #[test]
-    fn no_damage_is_taken_for_a_file() {
-        let bytes = file().encode();
-        assert_eq!(SweepFile::decode(&bytes), Ok(file()));
-        for length in 0..bytes.len() {
-            assert!(SweepFile::decode(&bytes[..length]).is_err(), "{length}");
-        }
-        for index in 0..bytes.len() {
-            let mut damaged = bytes.clone();
-            damaged[index] ^= 4;
-            assert!(SweepFile::decode(&damaged).is_err(), "{index}");
-        }
-    }
-
-    #[test]
-    fn a_file_that_cannot_be_read_is_begun_anew() {
-        let disk = Arc::new(MemoryDisk::new());
-        disk.create_folder(Path::new("store")).unwrap();
-        replace_file(&*disk, Path::new("store"), FILE, b"something else").unwrap();
-        let (_, loaded) = Journal::open(environment(&disk));
-        assert_eq!(loaded, SweepFile::default());
-    }
-}
+mod tests;

@@ -189,7 +189,10 @@ impl Sweeper {
             interval.is_some_and(|interval| record.is_due(kind, interval))
         };
         let now_unix_ms = environment.clock.unix_ms();
-        if self.sweeps.journal.is_interrupted(now_unix_ms) {
+        let journal = &self.sweeps.journal;
+        if journal.is_interrupted(now_unix_ms)
+            || journal.has_lost_a_node(now_unix_ms) && self.are_all_up()
+        {
             return Some(PassKind::Full);
         }
         let must_fill = record.is_due(PassKind::Full, refill_period) && self.is_any_unfilled();

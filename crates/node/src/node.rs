@@ -178,7 +178,13 @@ impl Node {
             );
         }
         let greatest_stored = engine.greatest_timestamp();
-        stamping.open(&*seams.disk, &config.data, greatest_stored, drop_above)?;
+        stamping.open(
+            &*seams.disk,
+            &config.data,
+            greatest_stored,
+            drop_above,
+            config.accept_empty,
+        )?;
         let (trusted, trusted_clock) = (Arc::clone(&stamping), Arc::clone(&clock));
         let forgetting = Forgetting::open(
             ForgettingEnvironment {

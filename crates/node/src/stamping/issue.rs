@@ -25,7 +25,9 @@ impl Stamping {
             };
             let until = match why {
                 NoStamp::Ceiling => deadline,
-                NoStamp::Unmet => deadline.min(lock(&self.state).first_peer_deadline),
+                NoStamp::Unmet | NoStamp::Unheard { .. } => {
+                    deadline.min(lock(&self.state).first_peer_deadline)
+                }
                 _ => return Err(why),
             };
             let left = until.saturating_sub(self.clock.monotonic());
@@ -82,6 +84,7 @@ impl Stamping {
         if !self.is_vouched(state, now) {
             return Err(NoStamp::Unmet);
         }
+        self.check_heard(state, now)?;
         if !self.bound.accepts(next, now.unix_ms) {
             let ahead_ms = next.unix_ms().saturating_sub(now.unix_ms);
             return Err(NoStamp::Ahead { ahead_ms });

@@ -7,7 +7,8 @@
 //!   before a crash or a step of its clock. Therefore the node issues stamps only
 //!   up to a durable *ceiling* ([`ceiling`]), and after a start only above the
 //!   ceiling that it finds. A job raises the ceiling before stamps reach it
-//!   (`raising`). A request waits for that job only if the clock has leapt beyond
+//!   (`raising`). A store without a ceiling may replace one that was lost, so it first
+//!   hears of all peers what they have seen. A request waits for that job only if the clock has leapt beyond
 //!   the ceiling, for example after a pause of the process.
 //! - **Near the time.** A wrong clock would stamp versions that nobody can
 //!   overwrite until their time comes. Therefore a node with peers issues no stamp
@@ -76,6 +77,10 @@ pub(crate) struct Stamping {
     /// This node's number, which all its stamps carry.
     number: u8,
     is_single_node: bool,
+    /// How many nodes the cluster has.
+    nodes: usize,
+    /// How far clocks may differ.
+    drift_max: Duration,
     reservation_max: Duration,
     peer_clocks: PeerClocks,
     /// Whether another process may issue the same stamps.
@@ -111,6 +116,9 @@ struct StampingState {
     greatest_seen_by_peers: BTreeMap<NodeNumber, Timestamp>,
     /// The peers of which such a stamp was observed.
     observed_peers: BTreeSet<NodeNumber>,
+    /// When this store was opened, on the monotonic clock, if it has never issued a stamp: a
+    /// store that was lost may have.
+    new_since: Option<Duration>,
     /// The refusal that was logged last, if the node has not recovered from it.
     logged: Option<NoStamp>,
 }
@@ -134,6 +142,8 @@ impl Stamping {
             bound: ClockBound::new(clock_drift_max),
             number: members.stamp_number(),
             is_single_node,
+            nodes: members.count().into(),
+            drift_max: clock_drift_max,
             reservation_max,
             peer_clocks: PeerClocks::new(members.count(), members.own()),
             is_outdated: Arc::default(),
@@ -148,6 +158,7 @@ impl Stamping {
                 vouched_ahead_ms: None,
                 greatest_seen_by_peers: BTreeMap::new(),
                 observed_peers: BTreeSet::new(),
+                new_since: None,
                 logged: None,
             }),
             ceiling_file: Mutex::new(None),
@@ -160,7 +171,8 @@ impl Stamping {
     /// `greatest_stored`. If `greatest_stored` is further ahead than a peer would
     /// accept, it is ignored, because this clock must not follow it. `drop_above`:
     /// the engine has dropped all versions above this timestamp, so a higher ceiling
-    /// is lowered to it. Blocks.
+    /// is lowered to it. `accept_empty`: an operator answers for stamps that a lost store
+    /// has given. Blocks.
     ///
     /// # Errors
     /// The ceiling cannot be read, or a first one cannot be written.
@@ -170,8 +182,10 @@ impl Stamping {
         folder: &Path,
         greatest_stored: Timestamp,
         drop_above: Option<Timestamp>,
+        accept_empty: bool,
     ) -> Result<(), Error> {
         let (mut file, mut found) = CeilingFile::open(disk, folder)?;
+        let is_new = found == Timestamp::ZERO && !accept_empty;
         if let Some(limit) = drop_above.filter(|limit| *limit < found) {
             file.set(limit)?;
             found = limit;
@@ -193,6 +207,7 @@ impl Stamping {
             state.hybrid = Some(hybrid);
             state.last_issued = found;
             state.last_issued_at = now;
+            state.new_since = is_new.then_some(now);
             state.reservation = TimestampReservation::new(self.reservation_max, found);
             state.first_peer_deadline = now.saturating_add(FIRST_MEETING_MAX);
             state.is_raising = true;

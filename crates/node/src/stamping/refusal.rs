@@ -1,5 +1,7 @@
 //! Why a node issues no stamp, in words for clients and operators.
 
+use std::time::Duration;
+
 /// Why no stamp is issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoStamp {
@@ -19,6 +21,17 @@ pub enum NoStamp {
          between them"
     )]
     Unmet,
+    /// The store has issued no stamp yet, so an earlier one under this node's name may have, and
+    /// peers that may have seen those stamps are not heard yet.
+    #[error(
+        "this node's store is new, and a store that was lost may have given stamps that this node \
+         would give again: start all nodes, so that each says what it has seen, or use another \
+         node; it ends by itself {} s after the start", all_after.as_secs()
+    )]
+    Unheard {
+        /// How long after the start no such stamp can be given again.
+        all_after: Duration,
+    },
     /// Earlier stamps are too far ahead of the node's clock.
     #[error(
         "this node's next stamp would be {} s ahead of its clock, and other nodes would refuse it: \

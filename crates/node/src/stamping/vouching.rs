@@ -35,7 +35,7 @@ impl Stamping {
     pub(crate) fn upkeep(&self) {
         let now = ClockReading::now(&*self.clock);
         let mut state = lock(&self.state);
-        let was_vouched = self.is_vouched(&state, now);
+        let was_refused = self.next(&state, now).is_err();
         let StampingState {
             hybrid: Some(hybrid),
             greatest_seen_by_peers,
@@ -56,8 +56,7 @@ impl Stamping {
             }
             !is_near
         });
-        let is_vouched = self.peer_clocks.all_ahead_ms(now).any(is_near);
-        if is_vouched {
+        if self.peer_clocks.all_ahead_ms(now).any(is_near) {
             *vouched_ahead_ms = Some(now.ahead_of_monotonic_ms);
         }
         let next = self.next(&state, now);
@@ -68,7 +67,7 @@ impl Stamping {
         }
         self.log_change(&mut state, next.err());
         drop(state);
-        if is_vouched && !was_vouched {
+        if next.is_ok() && was_refused {
             self.changed.notify_waiters();
         }
     }
@@ -87,17 +86,38 @@ impl Stamping {
         step_ms.is_some_and(|step_ms| self.bound.is_near(step_ms))
     }
 
+    /// Checks that no stamp can be given a second time, if a lost store may have given some: the
+    /// stamps that peers have seen are observed. A peer that is away may have seen a greater
+    /// one; but a stamp was at most the bound ahead of the time when it was given, and a clock
+    /// that is near the others is at most the bound behind. So after twice the bound a new stamp
+    /// is above all of them anyway.
+    pub(super) fn check_heard(
+        &self,
+        state: &StampingState,
+        now: ClockReading,
+    ) -> Result<(), NoStamp> {
+        let Some(opened) = state.new_since else {
+            return Ok(());
+        };
+        let all_after = self.drift_max.saturating_mul(2);
+        let are_heard = state.observed_peers.len() + 1 >= self.nodes;
+        match are_heard || now.monotonic.saturating_sub(opened) >= all_after {
+            true => Ok(()),
+            false => Err(NoStamp::Unheard { all_after }),
+        }
+    }
+
     fn log_change(&self, state: &mut StampingState, refusal: Option<NoStamp>) {
         let kind = |refusal: &Option<NoStamp>| refusal.as_ref().map(std::mem::discriminant);
         if kind(&refusal) == kind(&state.logged) {
             return;
         }
         match refusal {
-            Some(NoStamp::Unmet) => {
+            Some(why @ (NoStamp::Unmet | NoStamp::Unheard { .. })) => {
                 if self.clock.monotonic() < state.first_peer_deadline {
                     return;
                 }
-                tracing::warn!("writes are refused: {}", NoStamp::Unmet);
+                tracing::warn!("writes are refused: {why}");
             }
             Some(why) => tracing::error!("writes are refused: {why}"),
             None => tracing::info!("this node's clock is within the bound: it stamps writes"),

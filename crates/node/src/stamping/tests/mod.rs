@@ -108,7 +108,17 @@ impl Machine {
     fn open(&self, greatest_stored: Timestamp) -> Arc<Stamping> {
         let stamping = self.closed();
         stamping
-            .open(&*self.disk, Path::new(FOLDER), greatest_stored, None)
+            .open(&*self.disk, Path::new(FOLDER), greatest_stored, None, true)
+            .unwrap();
+        stamping
+    }
+
+    /// As [`Machine::open`], without an operator who answers for a store that was lost.
+    fn open_unaccepted(&self) -> Arc<Stamping> {
+        let stamping = self.closed();
+        let (disk, folder) = (&*self.disk, Path::new(FOLDER));
+        stamping
+            .open(disk, folder, Timestamp::ZERO, None, false)
             .unwrap();
         stamping
     }

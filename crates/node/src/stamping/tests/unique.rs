@@ -155,6 +155,7 @@ fn a_start_that_drops_the_future_lowers_the_ceiling() {
                 Path::new(FOLDER),
                 Timestamp::ZERO,
                 drop_above,
+                true,
             )
             .unwrap();
         stamping.record_hello(PEER, machine.now(), Timestamp::ZERO);
@@ -191,4 +192,39 @@ async fn a_write_waits_for_the_ceiling_and_for_a_first_peer_but_not_forever() {
     let refused = without_peers.stamp_by(deadline).await.err();
     assert_eq!(refused, Some(NoStamp::Unmet));
     assert_eq!(began.elapsed(), FIRST_MEETING_MAX);
+}
+
+#[test]
+fn a_new_store_stamps_above_what_each_peer_has_seen_of_the_one_that_was_lost() {
+    let machine = Machine::of_three();
+    let stamping = machine.open_unaccepted();
+    stamping.record_hello(PEER, machine.now(), Timestamp::ZERO);
+    assert!(matches!(refusal(&stamping), NoStamp::Unheard { .. }));
+    let given = Timestamp::new(START_MS + 60_000, 7, 2);
+    stamping.record_hello(OTHER, machine.now(), given);
+    assert!(machine.stamp(&stamping) > given);
+}
+
+#[test]
+fn a_new_store_waits_for_a_peer_no_longer_than_clocks_may_differ() {
+    let machine = Machine::of_three();
+    let stamping = machine.open_unaccepted();
+    // By a clock that was ahead by the bound, while this one is behind by the bound.
+    let given = at(machine.now() + 2 * BOUND_MS);
+    machine.pass(2 * BOUND - Duration::from_millis(1));
+    stamping.record_hello(PEER, machine.now(), Timestamp::ZERO);
+    assert!(matches!(refusal(&stamping), NoStamp::Unheard { .. }));
+    machine.pass(Duration::from_millis(1));
+    assert!(machine.stamp(&stamping) >= given);
+}
+
+#[test]
+fn a_store_that_has_stamped_needs_one_peer_at_its_next_start() {
+    let machine = Machine::of_three();
+    let first = machine.open_near();
+    let given = machine.stamp(&first);
+    let machine = machine.after_crash();
+    let next = machine.open_unaccepted();
+    next.record_hello(PEER, machine.now(), Timestamp::ZERO);
+    assert!(machine.stamp(&next) > given);
 }

@@ -61,6 +61,7 @@ problem_types! {
     CLOCK = SERVICE_UNAVAILABLE, "clock", "Clock Out Of Bounds";
     CEILING_NOT_STORED = SERVICE_UNAVAILABLE, "ceiling-not-stored", "Timestamp Ceiling Not Stored";
     RESTORED_STORE = SERVICE_UNAVAILABLE, "restored-store", "Store Restored From A Copy";
+    NEW_STORE = SERVICE_UNAVAILABLE, "new-store", "New Store";
     STORE_NOT_OPEN = SERVICE_UNAVAILABLE, "store-not-open", "Store Not Open";
     NO_TIMESTAMPS_LEFT = SERVICE_UNAVAILABLE, "no-timestamps-left", "No Timestamps Left";
     NOT_ENOUGH_REPLICAS = GATEWAY_TIMEOUT, "not-enough-replicas", "Not Enough Replicas";
@@ -347,6 +348,11 @@ impl Problem {
     /// Another process may have issued the timestamps that the node would issue.
     pub(super) fn restored_store(detail: String) -> Self {
         Self::new(&RESTORED_STORE, detail)
+    }
+
+    /// A store that was lost may have issued the timestamps that the node would issue.
+    pub(super) fn new_store(detail: String) -> Self {
+        Self::new(&NEW_STORE, detail)
     }
 
     /// The store is not open.

@@ -39,6 +39,7 @@ impl From<NoStamp> for Problem {
             NoStamp::Far | NoStamp::Unmet | NoStamp::Ahead { .. } => Self::clock(detail),
             NoStamp::Ceiling => Self::ceiling_not_stored(detail),
             NoStamp::Outdated => Self::restored_store(detail),
+            NoStamp::Unheard { .. } => Self::new_store(detail),
             NoStamp::Closed => Self::store_not_open(detail),
             NoStamp::End => Self::no_timestamps_left(detail),
         }

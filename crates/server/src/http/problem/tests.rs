@@ -5,6 +5,7 @@ use super::*;
 use base::Timestamp;
 use cluster::{Fate, Miss};
 use node::{Failure, NoStamp, ReplicaLine};
+use std::time::Duration;
 
 const REPLICAS: Replicas = Replicas { ack: 1, from: 1 };
 
@@ -69,6 +70,12 @@ fn the_type_of_a_write_without_a_timestamp_names_the_cause() {
     for (why, kind) in [
         (NoStamp::Outdated, "restored-store"),
         (NoStamp::Ceiling, "ceiling-not-stored"),
+        (
+            NoStamp::Unheard {
+                all_after: Duration::from_secs(7200),
+            },
+            "new-store",
+        ),
         (NoStamp::Closed, "store-not-open"),
         (NoStamp::End, "no-timestamps-left"),
         (NoStamp::Far, "clock"),

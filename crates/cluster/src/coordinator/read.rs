@@ -31,7 +31,9 @@
 //!
 //! **Below a fence** a replica takes a repair only with a version that a store of the
 //! cluster has answered with, so the shell names that store. A replica that refuses
-//! nevertheless ([`Miss::Obsolete`]) is not repaired, and is not tried again.
+//! nevertheless ([`Miss::Obsolete`]) is not repaired, and is not tried again. But if it names
+//! a greater bound than those that have the version, F has risen since: all are asked anew,
+//! once.
 
 use super::Decision;
 use super::read_steps::{ReadAction, ReadActions, ReadEvent};
@@ -56,6 +58,10 @@ pub struct Read {
     is_freshest_dead: bool,
     /// The greatest forget bound that an answer has named.
     forgotten: Timestamp,
+    /// The greatest forget bound that an answer with the freshest version has named.
+    forgotten_by_holders: Timestamp,
+    /// Whether all replicas were asked anew, because the forget bound has risen.
+    has_begun_anew: bool,
     /// What is known of each replica.
     progress: SmallVec<[ReadProgress; REPLICAS_INLINE]>,
 }
@@ -115,6 +121,8 @@ impl Read {
             freshest: None,
             is_freshest_dead: false,
             forgotten: Timestamp::ZERO,
+            forgotten_by_holders: Timestamp::ZERO,
+            has_begun_anew: false,
             progress: SmallVec::from_elem(ReadProgress::Untried, usize::from(replicas.from)),
         };
         read.advance(actions);
@@ -197,11 +205,15 @@ impl Read {
         let rank = entry.as_ref().map(Entry::rank);
         let holds = match rank.cmp(&self.freshest.as_ref().map(Entry::rank)) {
             Ordering::Less => Version::Older,
-            Ordering::Equal => Version::Freshest,
+            Ordering::Equal => {
+                self.forgotten_by_holders = self.forgotten_by_holders.max(forgotten);
+                Version::Freshest
+            }
             Ordering::Greater => {
                 self.age();
                 self.freshest = entry;
                 self.is_freshest_dead = is_dead;
+                self.forgotten_by_holders = forgotten;
                 Version::Freshest
             }
         };
@@ -283,7 +295,7 @@ impl Read {
             }
             // Too few answers can still come, or too few replicas could be repaired.
             let is_hopeless = acks + self.asked() < ack || self.asked() + self.repairing() == 0;
-            if self.stage == Stage::Gathering && is_hopeless {
+            if self.stage == Stage::Gathering && is_hopeless && !self.begin_anew(actions) {
                 self.reply(self.not_enough(), actions);
             }
         }
@@ -294,6 +306,29 @@ impl Read {
                 actions.push(ReadAction::Done);
             }
         }
+    }
+
+    /// Asks all replicas anew that have answered, if one was not repaired because it forgets
+    /// more than those that hold the version have named: they are about to say so, too. Returns
+    /// whether it does; a second time it does not.
+    fn begin_anew(&mut self, actions: &mut ReadActions) -> bool {
+        let named = self.forgotten_by_holders;
+        let has_risen = self.progress.iter().any(|progress| {
+            matches!(progress, ReadProgress::Unrepaired(Miss::Obsolete { below }) if *below > named)
+        });
+        if self.has_begun_anew || !has_risen || self.asked() + self.repairing() > 0 {
+            return false;
+        }
+        self.has_begun_anew = true;
+        for replica in self.replicas.indexes() {
+            if let Some(progress @ (ReadProgress::Answered { .. } | ReadProgress::Unrepaired(_))) =
+                self.progress_of(replica)
+            {
+                *progress = ReadProgress::Asked;
+                actions.push(ReadAction::Ask { replica });
+            }
+        }
+        true
     }
 
     /// The failure of the read. A replica that could not be repaired does not count.

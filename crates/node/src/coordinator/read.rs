@@ -9,7 +9,7 @@ use crate::replicas::{Asked, ReplicaRequest};
 use base::{Entry, Expiry, Kind, Timestamp};
 use base::{Refused, Share};
 use bytes::Bytes;
-use cluster::forgetting::Answerer;
+use cluster::forgetting::{Answerer, NamedBounds};
 use cluster::{
     Decision, Miss, Ranking, Read, ReadAction, ReadActions, ReadEvent, ReplicaIndex, Replicas,
 };
@@ -265,6 +265,16 @@ impl Reading {
         });
     }
 
+    /// The store that has answered.
+    fn answerer(&self, replica: ReplicaIndex, named: Option<NamedBounds>) -> Option<Answerer> {
+        let node = self.ranking.get(replica.as_usize()).copied();
+        node.zip(named).map(|(node, named)| Answerer {
+            node,
+            store: named.store,
+            forgotten: named.forgotten,
+        })
+    }
+
     /// What the answer of a replica says. A long value counts from here on, wherever
     /// it comes from, so the values that wait for further answers are bounded.
     fn answered(
@@ -293,12 +303,12 @@ impl Reading {
                 Ok(share) => self.share = share,
                 Err(Refused) => return missed(Miss::Overloaded),
             }
-            let node = self.ranking.get(replica.as_usize()).copied();
-            self.freshest_by = node.zip(named).map(|(node, named)| Answerer {
-                node,
-                store: named.store,
-                forgotten: named.forgotten,
-            });
+            self.freshest_by = self.answerer(replica, named);
+        } else if rank == self.machine.freshest().map(Entry::rank)
+            && named.map(|named| named.forgotten) > self.freshest_by.map(|by| by.forgotten)
+        {
+            // Stores that forget more take a repair with it only by one that does, too.
+            self.freshest_by = self.answerer(replica, named);
         }
         // Most entries do not expire: then the clock is not read.
         let is_dead = |entry: &Entry| match entry.expiry() {

@@ -48,7 +48,7 @@ use base::{Clock, Timestamp};
 use ceiling::CeilingFile;
 use cluster::{ClockBound, HybridClock, Members, NodeNumber, TimestampReservation};
 use lsm::{Disk, Error, Executor};
-use peer_clocks::PeerClocks;
+use peer_clocks::{ClockReading, PeerClocks};
 use pending::PendingStamps;
 use profile::lock;
 use std::collections::{BTreeMap, BTreeSet};
@@ -227,8 +227,13 @@ impl Stamping {
         };
         let last_issued = {
             let mut state = lock(&self.state);
+            // A store that has heard of all peers is new no more, even if it has issued none.
+            let next = match state.last_issued {
+                Timestamp::ZERO => self.next(&state, ClockReading::now(&*self.clock)).ok(),
+                last_issued => Some(last_issued),
+            };
             state.hybrid = None;
-            state.last_issued
+            next.unwrap_or(Timestamp::ZERO)
         };
         if let Err(error) = file.set(last_issued) {
             tracing::warn!(

@@ -228,3 +228,22 @@ fn a_store_that_has_stamped_needs_one_peer_at_its_next_start() {
     next.record_hello(PEER, machine.now(), Timestamp::ZERO);
     assert!(machine.stamp(&next) > given);
 }
+
+#[test]
+fn a_store_that_was_closed_after_it_has_heard_of_all_is_not_new() {
+    let machine = Machine::of_three();
+    for (peers, is_new) in [
+        (&[PEER][..], true),
+        (&[PEER, OTHER], true),
+        (&[PEER], false),
+    ] {
+        let stamping = machine.open_unaccepted();
+        stamping.record_hello(PEER, machine.now(), Timestamp::ZERO);
+        let refused = stamping.stamp().err();
+        assert_eq!(matches!(refused, Some(NoStamp::Unheard { .. })), is_new);
+        for peer in peers {
+            stamping.record_hello(*peer, machine.now(), Timestamp::ZERO);
+        }
+        stamping.close();
+    }
+}

@@ -67,7 +67,12 @@ pub(super) fn of(world: &World, seed: u64) -> Report {
         .collect();
     let is_gone = |id| world.is_after_copies(id) || world.may_be_unseen(history, id);
     let is_lost = |node: HostNumber, seen| world.hosts[node].was_replaced_since(seen);
-    failures.extend(world.versions.borrow_mut().judge(history, is_gone, is_lost));
+    failures.extend(world.versions.borrow_mut().judge(
+        history,
+        world.forgotten(),
+        is_gone,
+        is_lost,
+    ));
     if world.scenario.kind == ScenarioKind::OneUnavailable {
         failures.extend(world.timeline.borrow().failed_with_one_unavailable(history));
     }

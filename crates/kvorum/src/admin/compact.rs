@@ -176,7 +176,7 @@ fn describe(compaction: &Compaction) -> String {
         (0, 0) => String::new(),
         (_, 0) => ", and no tombstone is left".to_owned(),
         (_, left) => format!(
-            ", and {} left that may go once the forget bound has passed them, \
+            ", and {} left until the forget bound has risen further, \
              which 'kvorum admin status' shows",
             counted(left, "tombstone")
         ),

@@ -27,7 +27,7 @@
 //! ([`Bounds::is_receiver`]): it was unfilled or accepted, or restored from before
 //! its fence. It may hold versions whose tombstones are forgotten. So below the
 //! greatest F that it has heard of, it only receives, until it was compared with all
-//! other members; then it deletes what nobody else has ([`is_leftover`]).
+//! other members; then it buries what nobody else has ([`is_leftover`]).
 //!
 //! A coordinator takes dead versions below the greatest F that an answer names for
 //! absent ([`is_absent`]), because one replica may have dropped what another still has.

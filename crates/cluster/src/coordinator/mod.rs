@@ -14,7 +14,7 @@
 //!   it. Between them the machine finishes what the request left open: hints for writes,
 //!   repairs for reads.
 //! - One event follows every action that asks for something (`Send`, `Hint`, `Ask`,
-//!   `Repair`). After the `Deadline` only `HintKept` still counts.
+//!   `Repair`, `Pause`). After the `Deadline` only `HintKept` still counts.
 //! - The machine ignores an event of a replica from which it awaits nothing of the kind.
 //! - For up to eight replicas nothing is allocated.
 //!
@@ -24,6 +24,7 @@
 //! that holds nothing newer.
 
 mod read;
+mod read_progress;
 mod read_steps;
 mod write;
 

@@ -32,10 +32,12 @@
 //! **Below a fence** a replica takes a repair only with a version that a store of the
 //! cluster has answered with, so the shell names that store. A replica that refuses
 //! nevertheless ([`Miss::Obsolete`]) is not repaired, and is not tried again. But if it names
-//! a greater bound than those that have the version, F has risen since: all are asked anew,
-//! once.
+//! a greater bound than those that have the version, F has risen, and they are about to hear
+//! of it: the read asks all replicas anew, the first time at once and then after a pause each
+//! time, until those that have the version name that bound, too.
 
 use super::Decision;
+use super::read_progress::{ReadProgress, Version};
 use super::read_steps::{ReadAction, ReadActions, ReadEvent};
 use crate::forgetting::is_absent;
 use crate::placement::REPLICAS_INLINE;
@@ -71,36 +73,13 @@ pub struct Read {
 enum Stage {
     /// Too few replicas have answered, or too few of them hold the freshest version.
     Gathering,
+    /// The same, and nothing is under way: those that hold the freshest version have yet to
+    /// hear of a greater forget bound.
+    Pausing,
     /// The client has its answer.
     Replied,
     /// Nothing is left to do.
     Done,
-}
-
-/// What is known of a replica.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ReadProgress {
-    /// It was not asked.
-    Untried,
-    /// It was asked and has not answered.
-    Asked,
-    /// It has answered `said`, and holds this version.
-    Answered { holds: Version, said: Fate },
-    /// It has answered `said`, and is being repaired with this version.
-    Repairing { with: Version, said: Fate },
-    /// It has answered, with an older version, and could not be repaired.
-    Unrepaired(Miss),
-    /// It has not answered.
-    Missed(Miss),
-}
-
-/// A version of the key, compared with all answers so far.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Version {
-    /// The freshest version of all.
-    Freshest,
-    /// An older version, or none.
-    Older,
 }
 
 impl Read {
@@ -154,6 +133,12 @@ impl Read {
                     self.progress_of(replica)
                 {
                     self.wanted = self.wanted.saturating_add(1);
+                }
+            }
+            ReadEvent::Resumed => {
+                if self.stage == Stage::Pausing {
+                    self.stage = Stage::Gathering;
+                    self.ask_anew(actions);
                 }
             }
             ReadEvent::Deadline => self.end(actions),
@@ -270,7 +255,7 @@ impl Read {
                 _ => {}
             }
         }
-        if self.stage == Stage::Gathering {
+        if matches!(self.stage, Stage::Gathering | Stage::Pausing) {
             let acks = self.answers();
             let decision = if self.may_reply() {
                 Decision::Enough { acks }
@@ -308,18 +293,29 @@ impl Read {
         }
     }
 
-    /// Asks all replicas anew that have answered, if one was not repaired because it forgets
-    /// more than those that hold the version have named: they are about to say so, too. Returns
-    /// whether it does; a second time it does not.
+    /// Asks anew, now or after a pause, if that can help: a replica was not repaired because
+    /// it forgets more than those that hold the version have named. Returns whether it can.
     fn begin_anew(&mut self, actions: &mut ReadActions) -> bool {
         let named = self.forgotten_by_holders;
         let has_risen = self.progress.iter().any(|progress| {
             matches!(progress, ReadProgress::Unrepaired(Miss::Obsolete { below }) if *below > named)
         });
-        if self.has_begun_anew || !has_risen || self.asked() + self.repairing() > 0 {
+        let are_enough = self.answers() >= self.replicas.ack && self.fresh() > 0;
+        if !has_risen || !are_enough || self.asked() + self.repairing() > 0 {
             return false;
         }
-        self.has_begun_anew = true;
+        if self.has_begun_anew {
+            self.stage = Stage::Pausing;
+            actions.push(ReadAction::Pause);
+        } else {
+            self.has_begun_anew = true;
+            self.ask_anew(actions);
+        }
+        true
+    }
+
+    /// Asks all replicas that have answered.
+    fn ask_anew(&mut self, actions: &mut ReadActions) {
         for replica in self.replicas.indexes() {
             if let Some(progress @ (ReadProgress::Answered { .. } | ReadProgress::Unrepaired(_))) =
                 self.progress_of(replica)
@@ -328,7 +324,6 @@ impl Read {
                 actions.push(ReadAction::Ask { replica });
             }
         }
-        true
     }
 
     /// The failure of the read. A replica that could not be repaired does not count.
@@ -478,18 +473,5 @@ impl Read {
     fn count(&self, is: impl Fn(&ReadProgress) -> bool) -> u8 {
         // There are `from` replicas, which is a u8.
         self.progress.iter().filter(|progress| is(progress)).count() as u8
-    }
-}
-
-impl ReadProgress {
-    /// Whether it holds an older version and is not being repaired.
-    fn is_stale(&self) -> bool {
-        matches!(
-            self,
-            Self::Answered {
-                holds: Version::Older,
-                ..
-            }
-        )
     }
 }

@@ -46,6 +46,8 @@ pub enum ReadEvent {
         /// Which replica.
         replica: ReplicaIndex,
     },
+    /// A pause is over.
+    Resumed,
     /// The request's time is over.
     Deadline,
 }
@@ -64,6 +66,8 @@ pub enum ReadAction {
         /// Which replica.
         replica: ReplicaIndex,
     },
+    /// Wait a moment; `Resumed` is to follow. Nothing else is under way.
+    Pause,
     /// Answer the client, with [`Read::answer`](super::Read::answer) as it is now.
     Reply(Decision),
     /// Nothing is left to do.

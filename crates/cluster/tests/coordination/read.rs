@@ -1,7 +1,7 @@
 //! Golden cases of the coordination of reads.
 //!
 //! Events: `read A/F [prefer R..]` begins; `R has VERSION`, `R missed WHY`, `R
-//! repaired [newer T|unknown T]`, `R repair missed WHY`, `R slow` and `deadline` go on; `receipt`
+//! repaired [newer T|unknown T]`, `R repair missed WHY`, `R slow`, `resumed` and `deadline` go on; `receipt`
 //! tells what became of it, `freshest` the merged answer.
 //!
 //! `R forgets F has VERSION` names the forget bound of the replica's store, and
@@ -44,6 +44,7 @@ fn step(machine: &mut Option<Machine>, event: &str) -> String {
     match words[..] {
         ["receipt"] => return script::receipt(read.fates()),
         ["freshest"] => return version(read.freshest(), *from),
+        ["resumed"] => read.step(ReadEvent::Resumed, &mut actions),
         ["deadline"] => read.step(ReadEvent::Deadline, &mut actions),
         _ => read.step(read_event(&words, *from), &mut actions),
     }
@@ -149,6 +150,7 @@ fn tell(actions: &ReadActions, read: &Read, from: u8) -> String {
             ),
         ),
         ReadAction::Reply(decision) => ("reply", script::decision(decision)),
+        ReadAction::Pause => ("pause", String::new()),
         ReadAction::Done => ("done", String::new()),
     }))
 }

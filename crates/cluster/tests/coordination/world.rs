@@ -397,6 +397,8 @@ impl World {
                 ReadAction::Reply(Decision::NotEnough { acks }) => {
                     self.reply(operation, Answer::NotEnough { acks });
                 }
+                // No store of this world forgets.
+                ReadAction::Pause => {}
                 ReadAction::Done => self.machines[operation] = Machine::Done,
             }
         }

@@ -19,6 +19,11 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::Instant;
 
+/// How long a read pauses the first time that it waits for a replica to hear of the forget
+/// bound, and the longest pause. Heartbeats tell of the bound several times a second.
+const PAUSE_MIN: Duration = Duration::from_millis(5);
+const PAUSE_MAX: Duration = Duration::from_millis(100);
+
 /// A read, until the stale replicas are repaired.
 pub(super) struct Reading {
     coordinator: Rc<Coordinator>,
@@ -29,6 +34,9 @@ pub(super) struct Reading {
     deadline: Duration,
     /// When to ask one replica more, for each that is waited for before the reply.
     hedges: SmallVec<[Hedge; 2]>,
+    /// When to go on after a pause, and how long the next pause is.
+    resumes: Option<Instant>,
+    pause: Duration,
     /// The store that has answered with the freshest version, if it has a fence.
     freshest_by: Option<Answerer>,
     /// The share of memory of the freshest version, if its value is long.
@@ -66,6 +74,8 @@ impl Coordinator {
             ticket: registration.ticket(),
             deadline,
             hedges: SmallVec::new(),
+            resumes: None,
+            pause: PAUSE_MIN,
             freshest_by: None,
             share: None,
             decision: None,
@@ -108,11 +118,15 @@ impl Request for Reading {
     }
 
     fn trigger(&self) -> Option<Trigger> {
-        let first = self.hedges.iter().map(|hedge| hedge.at).min();
-        first.map(Trigger::At)
+        let hedges = self.hedges.iter().map(|hedge| hedge.at);
+        hedges.chain(self.resumes).min().map(Trigger::At)
     }
 
     fn fire(&mut self) -> Option<Self::Reply> {
+        // Nothing is under way during a pause, so no hedge is left.
+        if self.resumes.take().is_some() {
+            return self.step(ReadEvent::Resumed);
+        }
         let hedge = self.hedges.iter().min_by_key(|hedge| hedge.at).copied()?;
         let replica = hedge.replica;
         self.hedges.retain(|hedge| hedge.replica != replica);
@@ -175,6 +189,10 @@ impl Reading {
                         self.machine.step(event, actions);
                     }
                 }
+                ReadAction::Pause => {
+                    self.resumes = Some(Instant::now() + self.pause);
+                    self.pause = PAUSE_MAX.min(2 * self.pause);
+                }
                 ReadAction::Reply(reply) => decision = Some(reply),
                 ReadAction::Done => self.is_done = true,
             }
@@ -186,6 +204,7 @@ impl Reading {
     fn reply(&mut self, decision: Decision) -> Result<Found, Failure> {
         self.decision = Some(decision);
         self.hedges.clear();
+        self.resumes = None;
         match decision {
             Decision::Enough { acks } => Ok(Found {
                 entry: self.machine.answer().cloned(),
@@ -243,10 +262,12 @@ impl Reading {
         let asked = coordinator
             .replicas
             .ask(node, request, self.deadline, address);
-        self.hedge_at_half_time(replica);
         match asked {
             Asked::Now(answer) => Some(repaired(replica, &answer)),
-            Asked::Later => None,
+            Asked::Later => {
+                self.hedge_at_half_time(replica);
+                None
+            }
         }
     }
 

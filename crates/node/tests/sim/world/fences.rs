@@ -286,3 +286,51 @@ fn an_empty_folder_after_the_bound_is_filled_and_forgets_as_the_others() {
         assert_eq!(held(&world.hosts[0]), None);
     });
 }
+
+#[test]
+fn a_read_waits_for_the_only_store_that_has_the_version_to_hear_of_the_bound() {
+    let scenario = Scenario {
+        timeout: Duration::from_secs(3),
+        ..three()
+    };
+    run(scenario, async |world| {
+        let places = places(&world);
+        let (holder, coordinator) = (&world.hosts[places[0]], places[1]);
+        store(holder, &old_value(1)).await;
+        // It stores the bound before it names it, and that takes long.
+        holder.set_work_ms_max(400);
+        let have_others_heard = || {
+            let heard =
+                |place: &&usize| forgotten(&world.hosts[**place]) > old_value(1).timestamp();
+            places[1..].iter().filter(heard).count() == 2
+        };
+        let began = Instant::now();
+        for look in 0.. {
+            if have_others_heard() {
+                break;
+            }
+            assert!(began.elapsed() < LONG, "the forget bound does not rise");
+            if look % 500 == 0 {
+                world.hosts[coordinator].order_sweep(PassKind::Full);
+            }
+            sleep(Duration::from_millis(1)).await;
+        }
+        assert!(forgotten(holder) < old_value(1).timestamp(), "it has heard");
+        let get = Request {
+            action: Action::Get,
+            ..delete(coordinator, 3, 3)
+        };
+        let outcome = world.ask(get, LONG).await;
+        assert!(
+            matches!(
+                outcome,
+                Some(Outcome::Found {
+                    version: Some(_),
+                    ..
+                })
+            ),
+            "{outcome:?}"
+        );
+        assert!(forgotten(holder) > old_value(1).timestamp());
+    });
+}

@@ -13,6 +13,7 @@ use base::{Entry, LONG_VALUE_BYTES};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// How many bytes of a long value are converted at a time. It is a multiple of three,
@@ -20,8 +21,9 @@ use serde::Serialize;
 const PIECE_BYTES: usize = 12 << 10;
 
 /// A whole line.
-#[derive(Serialize)]
-struct Line<'a> {
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "EntityLine")]
+pub(crate) struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -6,7 +6,8 @@
 //! HTTP demands of any head (`400`, `414`, `431`, `501`), path (`400`), method
 //! (`405`), type of the body (`415`), parameters (`400`), conditions (`400`, `501`,
 //! `505`), body limit (`413`), admission (`503`). The body is read after all of them.
-//! Status, metrics, the ring, profiles and sweeps are outside admission.
+//! Status, health, metrics, the ring, the description of the API, profiles and sweeps are
+//! outside admission.
 //!
 //! # What is where
 //! - `resources`: a file or a folder for each resource, and the one table of them
@@ -26,7 +27,9 @@
 //!    its row in each of the methods there. A new method also needs a `Verb`, in `verb`.
 //! 3. Add a variant to `Route` in `metrics/requests.rs`, with rows in `ROUTES` and
 //!    `EXPECTED` there.
-//! 4. Describe it in `docs/api.md`. A new problem needs a row and a constructor in
+//! 4. Describe it in `resources/openapi` (its `mod.rs` says how); tests compare that with
+//!    the table of resources and with all answers that tests get.
+//! 5. Describe it in `docs/api.md`. A new problem needs a row and a constructor in
 //!    `problem/catalogue.rs`, and a row in the table of problems of `docs/api.md`.
 
 mod body_chunk;

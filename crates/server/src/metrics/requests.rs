@@ -27,6 +27,10 @@ pub(crate) enum Route {
     Status,
     /// The metrics.
     Metrics,
+    /// Whether the node is alive, and ready.
+    Health,
+    /// The description of the API.
+    OpenApi,
     /// A profile. Its client chooses how long it takes, so its time is not a latency.
     Profile,
     /// What only operators ask for. A client may choose to wait until a sweep has ended,
@@ -43,13 +47,15 @@ impl Route {
     }
 }
 
-const ROUTES: [(Route, &str); 9] = [
+const ROUTES: [(Route, &str); 11] = [
     (Route::Entity, "entity"),
     (Route::Range, "range"),
     (Route::Digest, "digest"),
     (Route::Ring, "ring"),
     (Route::Status, "status"),
     (Route::Metrics, "metrics"),
+    (Route::Health, "health"),
+    (Route::OpenApi, "openapi"),
     (Route::Profile, "profile"),
     (Route::Admin, "admin"),
     (Route::Other, "other"),
@@ -64,7 +70,7 @@ const STATUSES: [u16; 29] = [
 ];
 
 /// The expected answers of each route.
-const EXPECTED: [(Route, &str, &[u16]); 15] = [
+const EXPECTED: [(Route, &str, &[u16]); 17] = [
     (Route::Entity, "GET", &[200, 304, 400, 404, 503, 504]),
     (Route::Entity, "HEAD", &[200, 304, 400, 404, 503, 504]),
     (Route::Entity, "PUT", &[201, 400, 413, 501, 503, 504, 507]),
@@ -76,6 +82,8 @@ const EXPECTED: [(Route, &str, &[u16]); 15] = [
     (Route::Ring, "GET", &[200, 400]),
     (Route::Status, "GET", &[200]),
     (Route::Metrics, "GET", &[200]),
+    (Route::Health, "GET", &[200, 503]),
+    (Route::OpenApi, "GET", &[200]),
     (Route::Profile, "GET", &[200]),
     (Route::Admin, "POST", &[200, 202, 400, 409, 415]),
     (Route::Other, "GET", &[400, 405]),

@@ -17,6 +17,8 @@ mod forgetting;
 #[cfg(test)]
 mod handoff;
 #[cfg(test)]
+mod health;
+#[cfg(test)]
 mod load;
 #[cfg(test)]
 mod metrics;

@@ -8,9 +8,13 @@ mod entities;
 #[cfg(test)]
 mod general;
 #[cfg(test)]
+mod health;
+#[cfg(test)]
 mod lifecycle;
 #[cfg(test)]
 mod memory;
+#[cfg(test)]
+mod openapi;
 #[cfg(test)]
 mod overload;
 #[cfg(test)]

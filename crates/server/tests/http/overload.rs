@@ -193,6 +193,11 @@ fn a_full_disk_refuses_puts_and_nothing_else() {
     assert_eq!(refused.header("kvorum-acks"), Some("0/1"));
     assert_eq!(client.get("/v0/status").json()["store"]["disk_full"], true);
     assert_eq!(refused.json()["replicas"][0]["outcome"], "full");
+    // It takes requests, because deletes must reach it.
+    let ready = client.get("/health/ready");
+    assert_eq!(ready.status, 200);
+    let warnings = ready.json()["warnings"].to_string();
+    assert!(warnings.contains("the disk is full"), "{warnings}");
     assert_eq!(client.get("/v0/entity?id=a").text(), "value");
     assert_eq!(client.delete("/v0/entity?id=a").status, 202);
 }
@@ -213,4 +218,9 @@ fn a_store_that_cannot_sync_is_a_failed_replica() {
     let status = client.get("/v0/status").json();
     assert_ne!(status["store"]["state"], "open");
     assert!(status["store"]["poisoned"].is_string());
+    let ready = client.get("/health/ready");
+    assert_eq!(ready.status, 503);
+    assert_eq!(ready.json()["type"], "urn:kvorum:problem:not-ready");
+    assert!(ready.text().contains("read-only"), "{}", ready.text());
+    assert_eq!(Client::connect(&node).get("/health/live").status, 200);
 }

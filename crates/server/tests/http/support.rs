@@ -1,6 +1,9 @@
 //! A node to test, a client that sees every byte, a clock that can be wrong, and a disk
 //! that can wait.
 
+#[path = "described.rs"]
+pub(crate) mod described;
+
 use base::{BootId, Clock, SeededRandom, SystemClock};
 use cluster::NodeUrl;
 use lsm::disk::HookedDisk;
@@ -116,7 +119,8 @@ impl Client {
         self.stream.write_all(bytes)
     }
 
-    /// Sends a request with further header lines, each with its line end.
+    /// Sends a request with further header lines, each with its line end, and checks that
+    /// `/openapi.json` describes such an answer.
     pub(crate) fn request(
         &mut self,
         method: &str,
@@ -131,7 +135,9 @@ impl Client {
         let head =
             format!("{method} {target} HTTP/1.1\r\nhost: localhost\r\n{headers}{length}\r\n");
         self.send([head.as_bytes(), body].concat());
-        self.reply_to(method)
+        let reply = self.reply_to(method);
+        described::check(method, target, &reply);
+        reply
     }
 
     pub(crate) fn get(&mut self, target: &str) -> Reply {

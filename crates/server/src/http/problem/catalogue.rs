@@ -12,18 +12,27 @@ use std::borrow::Cow;
 const HOST_SHOWN_BYTES: usize = 256;
 
 /// What all problems of one type have in common.
-#[derive(Debug)]
-pub(super) struct ProblemType {
-    pub(super) status: StatusCode,
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ProblemType {
+    /// The status of its answers.
+    pub(crate) status: StatusCode,
     /// The last part of `type`.
-    pub(super) name: &'static str,
-    pub(super) title: &'static str,
+    pub(crate) name: &'static str,
+    /// What it is called.
+    pub(crate) title: &'static str,
+}
+
+impl ProblemType {
+    /// The value of `type`.
+    pub(crate) fn urn(&self) -> String {
+        format!("urn:kvorum:problem:{}", self.name)
+    }
 }
 
 /// Makes a constant of each row, and `ALL` of all rows, so that no type is missing there.
 macro_rules! problem_types {
     ($($constant:ident = $status:ident, $name:literal, $title:literal;)*) => {
-        $(const $constant: ProblemType = ProblemType {
+        $(pub(crate) const $constant: ProblemType = ProblemType {
             status: StatusCode::$status,
             name: $name,
             title: $title,
@@ -31,7 +40,7 @@ macro_rules! problem_types {
 
         /// All types of problems.
         #[cfg(test)]
-        pub(super) const ALL: &[&ProblemType] = &[$(&$constant),*];
+        pub(crate) const ALL: &[&ProblemType] = &[$(&$constant),*];
     };
 }
 
@@ -56,6 +65,7 @@ problem_types! {
     OVERLOADED = SERVICE_UNAVAILABLE, "overloaded", "Overloaded";
     BROKEN_BODY = BAD_REQUEST, "broken-body", "Broken Body";
     LATE_BODY = REQUEST_TIMEOUT, "late-body", "Late Body";
+    NOT_READY = SERVICE_UNAVAILABLE, "not-ready", "Not Ready";
     NO_SUCH_ENTITY = NOT_FOUND, "no-such-entity", "No Such Entity";
     OTHER_VERSION = PRECONDITION_FAILED, "other-version", "Other Version";
     CLOCK = SERVICE_UNAVAILABLE, "clock", "Clock Out Of Bounds";
@@ -240,6 +250,11 @@ impl Problem {
             &LATE_BODY,
             "the body arrived too slowly: send the request again, at a steady pace",
         )
+    }
+
+    /// The node should get no requests now.
+    pub(crate) fn not_ready(reasons: &[String]) -> Self {
+        Self::new(&NOT_READY, reasons.join("; "))
     }
 
     /// The key has no live value.

@@ -5,7 +5,7 @@
 //! - `failures`: which problem each failure of the node becomes.
 //! - `receipt`: what became of a request at each replica, as JSON.
 
-mod catalogue;
+pub(crate) mod catalogue;
 mod failures;
 mod receipt;
 
@@ -22,6 +22,7 @@ use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{Method, Response, StatusCode};
 use node::Receipt;
 use receipt::ReceiptDocument;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::borrow::Cow;
 
@@ -38,14 +39,20 @@ pub(crate) struct Problem {
     acks: Option<(u8, Replicas)>,
 }
 
-#[derive(Serialize)]
-struct Document<'a> {
+/// A problem as JSON.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Problem")]
+pub(crate) struct Document<'a> {
+    /// What kind of problem it is.
     r#type: String,
     title: &'a str,
     status: u16,
+    /// What happened, with which values, and what to do.
     detail: &'a str,
+    /// The query parameter to correct.
     #[serde(skip_serializing_if = "Option::is_none")]
     parameter: Option<&'a str>,
+    /// The methods of the resource.
     #[serde(skip_serializing_if = "Option::is_none")]
     allow: Option<&'a str>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
@@ -115,7 +122,7 @@ impl Problem {
 
     fn document(&self) -> Vec<u8> {
         let document = Document {
-            r#type: format!("urn:kvorum:problem:{}", self.problem_type.name),
+            r#type: self.problem_type.urn(),
             title: self.problem_type.title,
             status: self.status().as_u16(),
             detail: &self.detail,

@@ -17,6 +17,7 @@ use cluster::sweep::{Kept, KeptScope};
 use cluster::{Members, NodeNumber};
 use hyper::Response;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -37,8 +38,10 @@ struct DigestParameters {
     forgotten: Option<Timestamp>,
 }
 
-#[derive(Serialize)]
-struct DigestPage {
+/// What a node keeps in a range, summed up.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Digest")]
+pub(super) struct DigestPage {
     /// The number of keys, deleted ones included.
     count: u64,
     /// The bytes of the keys and of the values that are alive.

@@ -4,10 +4,11 @@ use crate::door::Door;
 use base::Timestamp;
 use cluster::NodeNumber;
 use node::HeldBack;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Below which bound the node drops what is dead.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct Forgetting {
     grace_seconds: u64,
     /// The forget bound as a version, in a string; missing before the first.
@@ -26,7 +27,7 @@ pub(super) struct Forgetting {
 }
 
 /// Who kept the bound from rising.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct HeldBackBy {
     /// The names of the nodes; none where it was no node's fault.
     nodes: Vec<String>,

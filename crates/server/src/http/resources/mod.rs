@@ -6,7 +6,9 @@ mod digest;
 mod entities;
 mod entity;
 mod forgetting;
+mod health;
 mod metrics;
+mod openapi;
 mod peer;
 mod profile;
 mod ring;
@@ -33,6 +35,12 @@ pub(crate) enum Resource {
     Metrics,
     /// The replicas of a key: `/v0/ring`.
     Ring,
+    /// Whether the process serves: `/health/live`.
+    HealthLive,
+    /// Whether the node can take requests: `/health/ready`.
+    HealthReady,
+    /// The API as an OpenAPI document: `/openapi.json`.
+    OpenApi,
     /// The entrance for other nodes of the cluster: `/v0/peer`.
     Peer,
     /// A sweep that an operator asks for: `/v0/admin/sweep`.
@@ -44,7 +52,7 @@ pub(crate) enum Resource {
 }
 
 /// The path of each resource.
-const PATHS: [(&str, Resource); 10] = [
+const PATHS: [(&str, Resource); 13] = [
     ("/v0/entity", Resource::Entity),
     ("/v0/entities", Resource::Entities),
     ("/v0/digest", Resource::Digest),
@@ -53,6 +61,9 @@ const PATHS: [(&str, Resource); 10] = [
     ("/v0/admin/sweep", Resource::AdminSweep),
     ("/v0/admin/compact", Resource::AdminCompact),
     ("/metrics", Resource::Metrics),
+    ("/health/live", Resource::HealthLive),
+    ("/health/ready", Resource::HealthReady),
+    ("/openapi.json", Resource::OpenApi),
     ("/v0/peer", Resource::Peer),
     ("/debug/profile", Resource::Profile),
 ];
@@ -92,6 +103,9 @@ impl Resource {
             | Self::Status
             | Self::Metrics
             | Self::Ring
+            | Self::HealthLive
+            | Self::HealthReady
+            | Self::OpenApi
             | Self::Profile => &[Verb::Get, Verb::Head],
             Self::Peer => &[Verb::Get],
             Self::AdminSweep | Self::AdminCompact => &[Verb::Post],
@@ -108,6 +122,8 @@ impl Resource {
             Self::Status => Some(Route::Status),
             Self::Metrics => Some(Route::Metrics),
             Self::Ring => Some(Route::Ring),
+            Self::HealthLive | Self::HealthReady => Some(Route::Health),
+            Self::OpenApi => Some(Route::OpenApi),
             Self::Peer => None,
             Self::AdminSweep | Self::AdminCompact => Some(Route::Admin),
             Self::Profile => Some(Route::Profile),
@@ -123,6 +139,9 @@ impl Resource {
             Self::Status => status::answer(exchange).await,
             Self::Metrics => metrics::answer(exchange).await,
             Self::Ring => ring::answer(&exchange),
+            Self::HealthLive => health::live(&exchange),
+            Self::HealthReady => health::ready(&exchange),
+            Self::OpenApi => openapi::answer(&exchange),
             Self::Peer => peer::answer(&exchange),
             Self::AdminSweep => admin::sweep::answer(exchange).await,
             Self::AdminCompact => admin::compact::answer(exchange).await,
@@ -167,6 +186,9 @@ mod tests {
             (Resource::Status, "GET, HEAD"),
             (Resource::Metrics, "GET, HEAD"),
             (Resource::Ring, "GET, HEAD"),
+            (Resource::HealthLive, "GET, HEAD"),
+            (Resource::HealthReady, "GET, HEAD"),
+            (Resource::OpenApi, "GET, HEAD"),
             (Resource::Peer, "GET"),
             (Resource::AdminSweep, "POST"),
             (Resource::AdminCompact, "POST"),

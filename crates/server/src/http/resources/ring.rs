@@ -3,15 +3,18 @@
 use crate::http::exchange::{Answer, Exchange};
 use crate::http::page;
 use crate::http::query::keys;
+use schemars::JsonSchema;
 use serde::Serialize;
 
-#[derive(Serialize)]
-struct Ring<'a> {
+/// The replicas of a key.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Ring<'a> {
     /// The nodes in the order of the key's ranking.
     replicas: Vec<RingReplica<'a>>,
 }
 
-#[derive(Serialize)]
+/// A node in its place in a ranking.
+#[derive(Serialize, JsonSchema)]
 struct RingReplica<'a> {
     name: &'a str,
     url: String,

@@ -9,17 +9,21 @@ use crate::http::query;
 use cluster::sweep::PassKind;
 use cluster::{NodeNumber, Standing};
 use node::SweepStatus;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::Duration;
 
-#[derive(Serialize)]
-struct Status<'a> {
+/// A node, and its cluster as it sees it.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Status<'a> {
     name: &'a str,
     url: String,
     version: &'a str,
     uptime_seconds: u64,
+    #[schemars(extend("enum" = ["serving", "stopping"]))]
     state: &'static str,
     /// The standing of this node's store.
+    #[schemars(extend("enum" = ["unconfirmed", "witness", "accepted", "unfilled"]))]
     standing: &'static str,
     /// What may be lost, if stores were unfilled since this node was started; left out if
     /// none was.
@@ -35,7 +39,7 @@ struct Status<'a> {
 }
 
 /// What may be lost with stores that were unfilled at one time.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct MayBeLost {
     /// The names of their nodes.
     nodes: Vec<String>,
@@ -54,10 +58,11 @@ struct MayBeLost {
 }
 
 /// A node of the cluster, as this one sees it.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Member<'a> {
     name: &'a str,
     url: String,
+    #[schemars(extend("enum" = ["this node", "connecting", "up", "suspected", "down"]))]
     state: &'static str,
     /// The standing that its store reports; left out while there is no connection.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -81,7 +86,7 @@ struct Member<'a> {
 }
 
 /// The limits of hints.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Hints {
     age_max_seconds: u64,
     /// For all nodes together.
@@ -89,14 +94,14 @@ struct Hints {
 }
 
 /// What background work may use.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct BackgroundWork {
     /// Of its time, for each kind: 1 unless clients feel it.
     share: f64,
 }
 
 /// What the node knows of sweeps. All counts begin with the start of the node.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Sweeps {
     /// The passes that this node takes part in now.
     running: Vec<RunningSweep>,
@@ -113,7 +118,7 @@ struct Sweeps {
 }
 
 /// What a running pass has brought to this node in bulk.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct RefillOverview {
     received_bytes: u64,
     received_keys: u64,
@@ -124,15 +129,17 @@ struct RefillOverview {
     seconds_left: Option<u64>,
 }
 
-#[derive(Serialize)]
+/// A pass that runs.
+#[derive(Serialize, JsonSchema)]
 struct RunningSweep {
+    #[schemars(extend("enum" = ["recent", "full"]))]
     kind: &'static str,
     began_unix_ms: u64,
     ranges: u64,
 }
 
 /// The passes of a kind that have ended.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct EndedSweeps {
     /// How often they begin; left out if they do not by themselves.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -146,7 +153,8 @@ struct EndedSweeps {
     last_duration_ms: Option<u64>,
 }
 
-#[derive(Serialize)]
+/// The node's clock and its timestamps.
+#[derive(Serialize, JsonSchema)]
 struct Clock {
     unix_ms: u64,
     /// The greatest timestamp issued, as a string, because many JSON readers round
@@ -166,9 +174,11 @@ struct Clock {
     refuses_writes: Option<String>,
 }
 
-#[derive(Serialize)]
+/// What the store holds.
+#[derive(Serialize, JsonSchema)]
 struct Store {
     id: String,
+    #[schemars(extend("enum" = ["open", "disk full", "read-only until it is restarted"]))]
     state: &'static str,
     /// The number of versions, not of keys, in tables and memtables.
     entries: u64,
@@ -197,7 +207,8 @@ struct Store {
 }
 
 /// A compaction that an operator has asked for.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "RunningCompaction")]
 struct Compaction {
     began_unix_ms: u64,
     /// Of keys and values.

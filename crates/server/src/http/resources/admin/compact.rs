@@ -7,27 +7,32 @@ use crate::http::problem::Problem;
 use crate::http::query::{ParameterError, pairs, set, unknown};
 use hyper::StatusCode;
 use node::{CompactionEnd, OrderedCompaction, TableContents};
+use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::time::sleep;
 
-#[derive(Serialize)]
-struct Compaction {
+/// A compaction of the whole store that was ordered.
+#[derive(Serialize, JsonSchema)]
+pub(in crate::http::resources) struct Compaction {
     /// Whether the compaction had begun before this request.
     joined: bool,
+    #[schemars(extend("enum" = ["ordered", "running", "ended"]))]
     state: &'static str,
     /// What it has done; left out before its end.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     report: Option<Report>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "CompactionReport")]
 struct Report {
     before: Contents,
     after: Contents,
 }
 
 /// What the tables hold.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "TableContents")]
 struct Contents {
     table_bytes: u64,
     entries: u64,

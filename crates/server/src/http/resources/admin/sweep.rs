@@ -10,6 +10,7 @@ use crate::http::query::{ParameterError, pairs, set, unknown};
 use cluster::sweep::PassKind;
 use hyper::StatusCode;
 use node::PassReport;
+use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -23,18 +24,22 @@ struct SweepParameters {
     wait: bool,
 }
 
-#[derive(Serialize)]
-struct Sweep {
+/// A pass of a sweep that was ordered.
+#[derive(Serialize, JsonSchema)]
+pub(in crate::http::resources) struct Sweep {
+    #[schemars(extend("enum" = ["recent", "full"]))]
     kind: &'static str,
     /// Whether the pass had begun before this request.
     joined: bool,
+    #[schemars(extend("enum" = ["ordered", "running", "ended"]))]
     state: &'static str,
     /// How it ended; left out before that.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     report: Option<Report>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "SweepReport")]
 struct Report {
     /// Whether all nodes are equal.
     clean: bool,

@@ -41,7 +41,7 @@ pub(crate) fn read(
             b"ttl" => {
                 return Err(ParameterError::new(
                     "ttl",
-                    "is for PUT only: leave it out here",
+                    "is not a parameter of this method, but of PUT: leave it out",
                 ));
             }
             _ => return Err(unknown(&name)),

@@ -1,0 +1,159 @@
+//! The operations of `/v0/entity`.
+
+use super::headers::{ACKS, ETAG, Header, SANDBOX, VERSION};
+use super::operation::{Operation, Success};
+use super::parameters;
+use crate::http::problem::catalogue::{self, ProblemType};
+use crate::http::verb::Verb;
+use base::KEY_BYTES_MAX;
+use serde_json::{Value, json};
+
+const PATH: &str = "/v0/entity";
+const TAG: &str = "entities";
+
+/// Why a write gets no timestamp.
+pub(super) const UNSTAMPED: [&ProblemType; 6] = [
+    &catalogue::CLOCK,
+    &catalogue::CEILING_NOT_STORED,
+    &catalogue::RESTORED_STORE,
+    &catalogue::NEW_STORE,
+    &catalogue::STORE_NOT_OPEN,
+    &catalogue::NO_TIMESTAMPS_LEFT,
+];
+
+/// The longest time to live, in seconds.
+const TTL_SECONDS_MAX: u64 = 281_474_976_710;
+
+pub(super) fn operations() -> Vec<Operation> {
+    vec![get(), put(), delete()]
+}
+
+/// The key, and how many replicas must answer.
+fn key_and_replicas() -> Vec<Value> {
+    let mut all = vec![parameters::key("id", true, KEY_BYTES_MAX, "The key.")];
+    all.extend(parameters::replicas());
+    all
+}
+
+fn get() -> Operation {
+    let tags = json!({"type": "string", "pattern": "^[\\t\\x20-\\x7e]+$"});
+    let mut parameters = key_and_replicas();
+    parameters.push(parameters::header(
+        "If-None-Match",
+        &tags,
+        "The answer is `304` if the entity has one of these `ETag`s.",
+    ));
+    parameters.push(parameters::header(
+        "If-Match",
+        &tags,
+        "The answer is `412` if the entity has none of these `ETag`s.",
+    ));
+    Operation {
+        path: PATH,
+        verb: Verb::Get,
+        id: "getEntity",
+        tag: TAG,
+        summary: "Read a value",
+        text: "",
+        parameters,
+        body: None,
+        answers: vec![
+            Success {
+                status: 200,
+                text: "The value.",
+                headers: [&ETAG, &VERSION, &ACKS, &SANDBOX]
+                    .map(Header::always)
+                    .to_vec(),
+                content: vec![(
+                    "application/octet-stream",
+                    json!({"schema": {"type": "string", "format": "binary"}}),
+                )],
+            },
+            Success {
+                status: 304,
+                text: "The entity has one of the `ETag`s of `If-None-Match`.",
+                headers: [&ETAG, &VERSION, &ACKS].map(Header::always).to_vec(),
+                content: Vec::new(),
+            },
+        ],
+        problems: vec![
+            &catalogue::NO_SUCH_ENTITY,
+            &catalogue::OTHER_VERSION,
+            &catalogue::NOT_ENOUGH_REPLICAS,
+        ],
+    }
+}
+
+fn put() -> Operation {
+    let mut parameters = key_and_replicas();
+    parameters.push(parameters::query(
+        "ttl",
+        false,
+        &json!({"type": "integer", "minimum": 1, "maximum": TTL_SECONDS_MAX}),
+        "After how many seconds the entity expires.",
+    ));
+    Operation {
+        path: PATH,
+        verb: Verb::Put,
+        id: "putEntity",
+        tag: TAG,
+        summary: "Write a value",
+        text: "The body is the value, whatever its `Content-Type`. `If-Match` and \
+               `If-None-Match` are `501`. A write that ended in `504` counts as still running: \
+               it may appear, or win, later.",
+        parameters,
+        body: Some(json!({
+            "required": true,
+            "description": "The value.",
+            "content": {
+                "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
+            },
+        })),
+        answers: vec![Success {
+            status: 201,
+            text: "Acknowledged: `ack` replicas have stored it.",
+            headers: [&ETAG, &VERSION, &ACKS].map(Header::always).to_vec(),
+            content: Vec::new(),
+        }],
+        problems: of_writes([
+            &catalogue::PARTIAL_PUT,
+            &catalogue::BROKEN_BODY,
+            &catalogue::LATE_BODY,
+        ]),
+    }
+}
+
+fn delete() -> Operation {
+    Operation {
+        path: PATH,
+        verb: Verb::Delete,
+        id: "deleteEntity",
+        tag: TAG,
+        summary: "Delete a key",
+        text: "It succeeds for a key that never existed, too. `If-Match` and `If-None-Match` \
+               are `501`.",
+        parameters: key_and_replicas(),
+        body: None,
+        answers: vec![Success {
+            status: 202,
+            text: "Acknowledged: `ack` replicas have stored it.",
+            headers: [&ETAG, &VERSION, &ACKS].map(Header::always).to_vec(),
+            content: Vec::new(),
+        }],
+        problems: of_writes([]),
+    }
+}
+
+/// The problems of writes, and further ones.
+fn of_writes<const COUNT: usize>(
+    further: [&'static ProblemType; COUNT],
+) -> Vec<&'static ProblemType> {
+    let mut all = vec![
+        &catalogue::CONDITIONAL_WRITE,
+        &catalogue::NOT_ENOUGH_REPLICAS,
+        &catalogue::DISK_FULL,
+    ];
+    all.extend(UNSTAMPED);
+    all.extend(further);
+    all
+}

@@ -1,0 +1,138 @@
+//! The operations on ranges of keys: `/v0/entities` and `/v0/digest`.
+
+use super::Schemas;
+use super::headers::{Header, SANDBOX, TRAILER, VARY};
+use super::operation::{Operation, Success};
+use super::parameters;
+use crate::http::json_line::Line;
+use crate::http::problem::catalogue;
+use crate::http::resources::digest::DigestPage;
+use crate::http::verb::Verb;
+use base::KEY_BYTES_MAX;
+use serde_json::{Value, json};
+
+const TAG: &str = "ranges";
+
+/// The longest bound of a range: the longest key, and one byte more.
+const BOUND_BYTES_MAX: usize = KEY_BYTES_MAX + 1;
+
+pub(super) fn operations(schemas: &mut Schemas) -> Vec<Operation> {
+    vec![entities(schemas), digest(schemas)]
+}
+
+fn start() -> Value {
+    parameters::key("start", true, BOUND_BYTES_MAX, "The first key.")
+}
+
+fn end() -> Value {
+    parameters::key(
+        "end",
+        false,
+        BOUND_BYTES_MAX,
+        "The key before which the range ends; without it, it ends after the last key.",
+    )
+}
+
+fn entities(schemas: &mut Schemas) -> Operation {
+    Operation {
+        path: "/v0/entities",
+        verb: Verb::Get,
+        id: "getEntities",
+        tag: TAG,
+        summary: "Read a range of keys",
+        text: "The live entities of this node with `start <= key < end`, sorted by the bytes of \
+               the key, streamed. A stream that ends without the last chunk was cut short. To \
+               continue after the last key that arrived: `start=<last key>%00`.",
+        parameters: vec![
+            start(),
+            end(),
+            parameters::query(
+                "limit",
+                false,
+                &json!({"type": "integer", "minimum": 1, "maximum": u64::MAX}),
+                "The greatest number of entities.",
+            ),
+            parameters::header(
+                "TE",
+                &json!({"const": "trailers"}),
+                "The stream ends with the trailers `Kvorum-Count` and `Kvorum-Digest`.",
+            ),
+        ],
+        body: None,
+        answers: vec![Success {
+            status: 200,
+            text: "The entities, also if there are none.",
+            headers: vec![
+                Header::always(&SANDBOX),
+                Header::always(&VARY),
+                Header::sometimes(&TRAILER),
+            ],
+            content: vec![
+                (
+                    "application/octet-stream",
+                    json!({
+                        "schema": {
+                            "type": "string",
+                            "format": "binary",
+                            "description": "A chunk for each entity: the key, a line feed, the \
+                                            value.",
+                        },
+                    }),
+                ),
+                ("application/x-ndjson", lines(&schemas.of::<Line<'_>>())),
+            ],
+        }],
+        problems: vec![
+            &catalogue::RANGE_NEEDS_HTTP_1_1,
+            &catalogue::RANGE_TIMED_OUT,
+            &catalogue::RANGE_FAILED,
+        ],
+    }
+}
+
+/// Lines of JSON, each with this schema.
+pub(super) fn lines(schema: &Value) -> Value {
+    json!({
+        "schema": {"type": "string", "description": "Lines of JSON: see `x-line-schema`."},
+        "x-line-schema": schema,
+    })
+}
+
+fn digest(schemas: &mut Schemas) -> Operation {
+    Operation {
+        path: "/v0/digest",
+        verb: Verb::Get,
+        id: "getDigest",
+        tag: TAG,
+        summary: "Sum up what a node keeps in a range",
+        text: "Two nodes that keep the same answer the same, if they are asked with the same \
+               `cut` and `forgotten`.",
+        parameters: vec![
+            start(),
+            end(),
+            parameters::query(
+                "peer",
+                false,
+                &json!({"type": "string", "minLength": 1}),
+                "The name of another node: only the keys that both keep count.",
+            ),
+            parameters::version("cut", "Versions above this one are left out."),
+            parameters::version("forgotten", "What is dead below this version is left out."),
+        ],
+        body: None,
+        answers: vec![Success {
+            status: 200,
+            text: "The sums.",
+            headers: Vec::new(),
+            content: vec![(
+                "application/json",
+                json!({"schema": schemas.of::<DigestPage>()}),
+            )],
+        }],
+        problems: vec![
+            &catalogue::RANGE_TIMED_OUT,
+            &catalogue::RANGE_FAILED,
+            &catalogue::CLIENT_LEFT,
+        ],
+    }
+}

@@ -1,0 +1,165 @@
+//! The document beside the table of resources and the catalogue of problems. The tests
+//! over real sockets compare parameters and answers with it.
+
+use super::*;
+use crate::http::resources::{PATHS, Resource};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What the one has and the other lacks, with what to do.
+fn assert_same<T: Ord + std::fmt::Debug>(served: &BTreeSet<T>, described: &BTreeSet<T>) {
+    let missing: Vec<_> = served.difference(described).collect();
+    assert!(
+        missing.is_empty(),
+        "/openapi.json does not describe {missing:?}: add it to an Operation in \
+         crates/server/src/http/resources/openapi (its mod.rs says how), and to docs/api.md"
+    );
+    let extra: Vec<_> = described.difference(served).collect();
+    assert!(
+        extra.is_empty(),
+        "/openapi.json describes {extra:?}, which no node has: remove it from \
+         crates/server/src/http/resources/openapi"
+    );
+}
+
+fn all() -> Vec<Operation> {
+    operations(&mut Schemas::new())
+}
+
+#[test]
+fn each_method_of_each_resource_is_described_and_no_other() {
+    let served: BTreeSet<(&str, String)> = PATHS
+        .iter()
+        .flat_map(|(path, resource)| {
+            let methods = resource.verbs().iter();
+            methods.map(|verb| (*path, verb.name().to_owned()))
+        })
+        .collect();
+    let described: BTreeSet<(&str, String)> = all()
+        .iter()
+        .map(|operation| (operation.path, operation.verb.name().to_owned()))
+        .collect();
+    assert_same(&served, &described);
+}
+
+#[test]
+fn each_type_of_problem_is_described_and_no_other() {
+    let served: BTreeSet<String> = catalogue::ALL.iter().map(|known| known.urn()).collect();
+    let mut described = BTreeMap::new();
+    collect_types(&document(true), &mut described);
+    assert_same(&served, &described.keys().cloned().collect());
+    for known in catalogue::ALL {
+        let statuses = &described[&known.urn()];
+        assert_eq!(
+            statuses,
+            &BTreeSet::from([known.status.as_u16()]),
+            "{}",
+            known.name
+        );
+    }
+}
+
+/// All types of problems in a part of the document, with the statuses beside them.
+fn collect_types(part: &Value, types: &mut BTreeMap<String, BTreeSet<u16>>) {
+    match part {
+        Value::Object(fields) => {
+            let names = fields.get("type").and_then(|kind| kind["enum"].as_array());
+            for name in names.into_iter().flatten().filter_map(Value::as_str) {
+                let status = fields["status"]["const"].as_u64().unwrap();
+                let statuses = types.entry(name.to_owned()).or_default();
+                statuses.insert(u16::try_from(status).unwrap());
+            }
+            fields.values().for_each(|part| collect_types(part, types));
+        }
+        Value::Array(parts) => parts.iter().for_each(|part| collect_types(part, types)),
+        _ => {}
+    }
+}
+
+#[test]
+fn each_reference_leads_to_a_component_and_each_component_is_used() {
+    let document = document(true);
+    let mut references = BTreeSet::new();
+    collect_references(&document, &mut references);
+    let components = document["components"]["schemas"].as_object().unwrap();
+    let components: BTreeSet<String> = components
+        .keys()
+        .map(|name| format!("#/components/schemas/{name}"))
+        .collect();
+    assert_eq!(references, components);
+}
+
+fn collect_references(part: &Value, references: &mut BTreeSet<String>) {
+    match part {
+        Value::Object(fields) => {
+            references.extend(
+                fields
+                    .get("$ref")
+                    .and_then(Value::as_str)
+                    .map(str::to_owned),
+            );
+            let parts = fields.values();
+            parts.for_each(|part| collect_references(part, references));
+        }
+        Value::Array(parts) => {
+            let parts = parts.iter();
+            parts.for_each(|part| collect_references(part, references));
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn the_names_of_operations_are_unique() {
+    let document = document(true);
+    let paths = document["paths"].as_object().unwrap().values();
+    let methods = paths.flat_map(|path| path.as_object().unwrap().values());
+    let mut names: Vec<&str> = methods
+        .map(|method| method["operationId"].as_str().unwrap())
+        .collect();
+    let count = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), count);
+}
+
+#[test]
+fn outcomes_are_those_of_receipts() {
+    use cluster::{Fate, Miss};
+    let document = document(false);
+    let outcomes = &document["components"]["schemas"]["ReplicaOutcome"]["properties"]["outcome"];
+    let described: BTreeSet<&str> = outcomes["enum"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|word| word.as_str().unwrap())
+        .collect();
+    let served: BTreeSet<&str> = [
+        Fate::Stored,
+        Fate::Value,
+        Fate::Absent,
+        Fate::Unanswered,
+        Fate::Missed(Miss::Timeout),
+        Fate::Missed(Miss::Suspected),
+        Fate::Missed(Miss::Refused),
+        Fate::Missed(Miss::Overloaded),
+        Fate::Missed(Miss::Full),
+        Fate::Missed(Miss::Failed),
+        Fate::Missed(Miss::Unfilled),
+    ]
+    .map(Fate::word)
+    .into_iter()
+    .chain(["obsolete"])
+    .collect();
+    assert_same(&served, &described);
+}
+
+#[test]
+fn only_nodes_with_debug_endpoints_describe_them() {
+    for with_debug in [false, true] {
+        let described = document(with_debug)["paths"]
+            .get("/debug/profile")
+            .is_some();
+        assert_eq!(described, with_debug);
+    }
+    assert!(PATHS.contains(&("/debug/profile", Resource::Profile)));
+}

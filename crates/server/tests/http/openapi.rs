@@ -1,0 +1,129 @@
+//! The document at `/openapi.json` beside what a node answers. Each answer of each other
+//! test is compared with it, too (`described`).
+
+use crate::support::described::document;
+use crate::support::{Client, config, start, start_with};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+#[test]
+fn any_node_serves_its_description() {
+    let node = start();
+    let mut client = Client::connect(&node);
+    let get = client.get("/openapi.json");
+    assert_eq!(get.status, 200);
+    assert_eq!(get.header("content-type"), Some("application/json"));
+    let served = get.json();
+    assert_eq!(served["openapi"], "3.1.1");
+    // Without debug endpoints there is one path less.
+    let paths = |document: &serde_json::Value| document["paths"].as_object().unwrap().len();
+    assert_eq!(paths(&served) + 1, paths(document()));
+    let head = client.request("HEAD", "/openapi.json", "", b"");
+    assert_eq!(
+        (head.status, head.header("content-length")),
+        (200, get.header("content-length"))
+    );
+    assert_eq!(client.get("/openapi.json?a=b").status, 400);
+}
+
+/// The names that code under `folder` compares names of parameters with: `b"name" =>`.
+fn names_in(folder: &Path, names: &mut BTreeSet<String>) {
+    #[expect(clippy::disallowed_methods, reason = "sources, not a store")]
+    let entries = std::fs::read_dir(folder).unwrap();
+    for entry in entries {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            names_in(&path, names);
+            continue;
+        }
+        let code = std::fs::read_to_string(&path).unwrap();
+        for part in code.split("b\"").skip(1) {
+            let Some((name, rest)) = part.split_once('"') else {
+                continue;
+            };
+            let is_name = name
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+            let is_arm = [" =>", " if ", " |"]
+                .iter()
+                .any(|next| rest.starts_with(next));
+            if is_name && is_arm && !name.is_empty() {
+                names.insert(name.to_owned());
+            }
+        }
+    }
+}
+
+#[test]
+fn each_parameter_that_is_read_is_described_and_no_other() {
+    let mut names = BTreeSet::new();
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/http");
+    names_in(&sources, &mut names);
+    for known in ["id", "ack", "ttl", "start", "limit", "full", "kind"] {
+        assert!(names.contains(known), "{known} is not among {names:?}");
+    }
+    let paths = document()["paths"].as_object().unwrap();
+    let parameters_of = |operation: &serde_json::Value| -> BTreeSet<String> {
+        let parameters = operation["parameters"].as_array();
+        let queried = parameters.into_iter().flatten();
+        let queried = queried.filter(|parameter| parameter["in"] == "query");
+        queried
+            .map(|parameter| parameter["name"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    for operation in paths
+        .values()
+        .flat_map(|path| path.as_object().unwrap().values())
+    {
+        names.extend(parameters_of(operation));
+    }
+    let mut config = config();
+    config.debug_endpoints = true;
+    let node = start_with(config);
+    let mut client = Client::connect(&node);
+    for (path, methods) in paths {
+        for (method, operation) in methods.as_object().unwrap() {
+            let described = parameters_of(operation);
+            let method = method.to_ascii_uppercase();
+            for name in &names {
+                let json = match &*method {
+                    "POST" => "content-type: application/json\r\n",
+                    _ => "",
+                };
+                // No body says what was wrong with a HEAD.
+                if method == "HEAD" {
+                    continue;
+                }
+                let reply = client.request(&method, &format!("{path}?{name}="), json, b"");
+                let is_read =
+                    reply.status != 400 || !reply.text().contains("is not a parameter of this");
+                assert_eq!(
+                    is_read,
+                    described.contains(name),
+                    "{method} {path} {} the parameter `{name}`: correct its description in \
+                     crates/server/src/http/resources/openapi. {}",
+                    if is_read { "reads" } else { "does not know" },
+                    reply.text()
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn each_method_that_is_served_is_described_and_no_other() {
+    let mut config = config();
+    config.debug_endpoints = true;
+    let node = start_with(config);
+    let mut client = Client::connect(&node);
+    for (path, methods) in document()["paths"].as_object().unwrap() {
+        for method in [
+            "GET", "HEAD", "PUT", "DELETE", "POST", "PATCH", "OPTIONS", "TRACE",
+        ] {
+            let reply = client.request(method, &format!("{path}?no=such"), "", b"");
+            let is_served = reply.status != 405;
+            let is_described = methods.get(method.to_ascii_lowercase()).is_some();
+            assert_eq!(is_served, is_described, "{method} {path}");
+        }
+    }
+}

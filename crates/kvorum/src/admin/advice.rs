@@ -1,9 +1,9 @@
 //! Where an operator has to do something, and what.
 
 use super::forgetting;
-use super::overview::{Asked, Member, NoStatus, NodeStatus};
+use super::overview::{Asked, LossStatus, Member, NoStatus, NodeStatus};
 use super::table::span;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 /// A pair of nodes that no sweep has found equal for this many intervals needs a look.
 const INTERVALS_MAX: u64 = 3;
@@ -42,22 +42,34 @@ pub(super) fn of(asked: &[Asked]) -> Vec<String> {
             Ok(status) => lines.extend(of_node(status, &unreachable)),
         }
     }
-    lines.extend(of_losses(asked).into_iter().map(str::to_owned));
+    lines.extend(of_losses(asked));
     lines.extend(forgetting::advice(asked));
     lines
 }
 
-/// What may be lost. The nodes that are left say the same, unless one knows more.
-fn of_losses(asked: &[Asked]) -> BTreeSet<&str> {
+/// What may be lost, a line for each loss. A node that was itself away at the last full
+/// sweep knows less of it than others do.
+fn of_losses(asked: &[Asked]) -> Vec<String> {
     let statuses = asked.iter().filter_map(|asked| asked.status.as_ref().ok());
-    let reports = statuses.filter_map(|status| status.may_be_lost.as_ref());
-    reports
-        .filter(|lost| lost.writes_max > 0 || !lost.filled)
-        .map(|lost| lost.text.as_str())
+    let knows = |lost: &LossStatus| (!lost.incomplete, lost.writes_max);
+    let mut losses: BTreeMap<&[String], &LossStatus> = BTreeMap::new();
+    for lost in statuses.filter_map(|status| status.may_be_lost.as_ref()) {
+        let known = losses.entry(&lost.nodes).or_insert(lost);
+        if knows(lost) > knows(known) {
+            *known = lost;
+        }
+    }
+    let losses = losses.values();
+    losses
+        .filter(|lost| lost.writes_max > 0 || lost.incomplete)
+        .map(|lost| {
+            let text = &lost.text;
+            format!("{text}. Clients that know what they wrote can write it again")
+        })
         .collect()
 }
 
-/// What it means that a node is away for so long.
+/// What a node misses for good that is away for longer than hints are kept.
 fn of_absence(asked: &[Asked], name: &str) -> String {
     let statuses = asked.iter().filter_map(|asked| asked.status.as_ref().ok());
     let longest = statuses

@@ -149,24 +149,38 @@ fn each_state_that_needs_an_operator_has_a_line() {
 }
 
 #[test]
-fn what_may_be_lost_is_said_once() {
-    let asked = |writes_max: u64, filled: bool, text: &str| {
+fn what_may_be_lost_is_said_by_the_node_that_knows_most() {
+    let asked = |node: &str, writes_max: u64, incomplete: bool, text: &str| {
         let mut status = status();
         status["may_be_lost"] = json!({
-            "writes_max": writes_max, "filled": filled, "text": text,
+            "nodes": [node], "writes_max": writes_max, "incomplete": incomplete, "text": text,
         });
         asked(status)
     };
-    let many = "up to 7 acknowledged writes may be lost";
-    let told = |filled: bool| {
-        of(&[
-            asked(7, true, many),
-            asked(7, true, many),
-            asked(0, filled, "no acknowledged write is lost"),
-        ])
+    let some = |node: &str| asked(node, 7, false, "up to 7 are lost");
+    let none = |node: &str| asked(node, 0, false, "none is lost");
+    let unknown = |node: &str| asked(node, 0, true, "how many is not known");
+    let remedy = ". Clients that know what they wrote can write it again";
+    let lines = |texts: &[&str]| -> Vec<String> {
+        texts.iter().map(|text| format!("{text}{remedy}")).collect()
     };
-    assert_eq!(told(true), [many]);
-    assert_eq!(told(false), ["no acknowledged write is lost", many]);
+    for (reports, expected) in [
+        (
+            vec![some("b"), some("b"), none("b")],
+            lines(&["up to 7 are lost"]),
+        ),
+        (vec![unknown("b"), none("b")], lines(&[])),
+        (
+            vec![unknown("b"), unknown("b")],
+            lines(&["how many is not known"]),
+        ),
+        (
+            vec![some("b"), unknown("c")],
+            lines(&["up to 7 are lost", "how many is not known"]),
+        ),
+    ] {
+        assert_eq!(of(&reports), expected);
+    }
 }
 
 #[test]

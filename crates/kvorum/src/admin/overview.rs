@@ -25,8 +25,11 @@ pub(super) struct NodeStatus {
 /// What may be lost with stores that were unfilled.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct LossStatus {
+    /// The names of the nodes of these stores.
+    pub(super) nodes: Vec<String>,
     pub(super) writes_max: u64,
-    pub(super) filled: bool,
+    /// Whether there is a part that the node does not know.
+    pub(super) incomplete: bool,
     pub(super) text: String,
 }
 
@@ -150,7 +153,7 @@ impl From<NoStatus> for Failure {
 #[derive(Clone, Debug, Serialize, PartialEq)]
 pub(super) struct Overview {
     pub(super) nodes: Vec<NodeOverview>,
-    /// The passes that run, as the node says that has come furthest.
+    /// The passes that run, as the node that has come furthest sees them.
     pub(super) sweeps: Vec<SweepOverview>,
     /// How far what was deleted is forgotten; left out for a node alone.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -101,7 +101,9 @@ impl MembershipState {
                 .is_some_and(|peer| peer.lost.is_some()),
         };
         let lost: BTreeSet<NodeNumber> = own.members.numbers().filter(is_lost).collect();
-        if !lost.is_subset(&self.possible_loss.lost) {
+        // A store that lost something does not know how much; the stores that are left do.
+        let can_say = !is_own_lost || lost.len() == usize::from(own.members.count());
+        if can_say && !lost.is_subset(&self.possible_loss.lost) {
             let stores: Vec<LostStore> = lost
                 .iter()
                 .map(|node| self.lost_store(*node, is_own_lost))

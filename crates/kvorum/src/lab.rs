@@ -20,7 +20,7 @@ const LIST: &str = "list";
 /// The argument that asks for all experiments.
 const ALL: &str = "all";
 
-/// The experiment that takes as long as one likes.
+/// The experiment whose length the user can choose.
 const TIMED: &str = "forgetting";
 
 /// The folder of the committed pages.
@@ -73,7 +73,7 @@ pub(crate) fn run(options: &LabOptions) -> Result<(), Failure> {
     }
     if options.duration.is_some() && options.experiment != TIMED {
         return Err(Failure::usage(format!(
-            "only the experiment '{TIMED}' takes as long as you like: omit --duration"
+            "--duration is only for the experiment '{TIMED}': omit --duration"
         )));
     }
     let chosen: Vec<&'static Experiment> = EXPERIMENTS

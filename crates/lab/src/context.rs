@@ -51,7 +51,7 @@ impl<'a> ExperimentContext<'a> {
         self.settings.effort
     }
 
-    /// How long an experiment that runs for as long as one likes does so, if the user says.
+    /// How long the experiment runs its load, if the user has said.
     pub(crate) fn duration(&self) -> Option<Duration> {
         self.settings.duration
     }

@@ -32,8 +32,8 @@ pub struct Settings {
     pub program: PathBuf,
     /// How much time an experiment may take.
     pub effort: Effort,
-    /// How long an experiment that runs for as long as one likes does so; none for a time
-    /// that follows from the effort.
+    /// How long the experiment `forgetting` runs its load; none for a time that follows from
+    /// the effort.
     pub duration: Option<Duration>,
     /// The greatest 99th percentile at which a rate holds, in milliseconds.
     pub p99_ms_max: f64,

@@ -77,7 +77,7 @@ fn describe_run(page: &mut Page, run: &Run) {
 fn table(results: &ForgettingResults) -> MarkdownTable {
     let mut table = MarkdownTable::new([
         "node",
-        "tables at the begin",
+        "tables at the beginning",
         "disk at most",
         "tables at the end",
         "end over begin",
@@ -189,7 +189,7 @@ fn verdict(results: &ForgettingResults) -> String {
     let left: u64 = results.after.iter().map(|after| after.tombstones).sum();
     let growth = growth(before.bytes, after.bytes);
     let sizes = format!(
-        "the tables of the node that grew most take {} after {} in the beginning ({} times)",
+        "the tables of the node that grew most take {} after {} at the beginning ({} times)",
         units::bytes(after.bytes as f64),
         units::bytes(before.bytes as f64),
         text::ratio(growth)
@@ -266,7 +266,7 @@ mod tests {
             &page,
             &[
                 "The cluster ends as small as it began: the tables of the node that grew most \
-                 take 11.0 MiB after 10.0 MiB in the beginning (1.10 times), and no tombstone is \
+                 take 11.0 MiB after 10.0 MiB at the beginning (1.10 times), and no tombstone is \
                  left.",
                 "About 400 keys came and went.",
                 "No request failed.",
@@ -281,7 +281,7 @@ mod tests {
                 "](test/age.svg)",
             ],
         );
-        let row = "| 1    |            10.0 MiB |     8.00 MiB |          11.0 MiB |           1.10 |                800 |                     0 |                 18 s |";
+        let row = "| 1    |                10.0 MiB |     8.00 MiB |          11.0 MiB |           1.10 |                800 |                     0 |                 18 s |";
         assert_contains(&page, &[row]);
     }
 
@@ -294,7 +294,7 @@ mod tests {
             &page,
             &[
                 "The cluster does not end as small as it began: the tables of the node that grew \
-               most take 12.0 MiB after 10.0 MiB in the beginning (1.20 times), and no tombstone is left.",
+               most take 12.0 MiB after 10.0 MiB at the beginning (1.20 times), and no tombstone is left.",
             ],
         );
         let mut left = results();

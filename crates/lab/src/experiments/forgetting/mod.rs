@@ -27,7 +27,8 @@ const TTL_SECONDS: u64 = 5;
 /// `--clock-drift-max` of the nodes: they share a clock.
 const CLOCK_DRIFT_SECONDS: u64 = 2;
 
-/// How long after twice the bound on clocks compaction frees an expired value, and a bit.
+/// How long a value has expired when compaction surely frees it: twice the bound on clocks, a
+/// minute, and the time until compaction looks.
 const EXPIRED_FOR_SECONDS: u64 = 2 * CLOCK_DRIFT_SECONDS + 60 + 3;
 
 /// How often the nodes are looked at once the load has ended.
@@ -55,11 +56,10 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
          used before, 10% puts, 30% deletes and 20% gets, mostly of the newest keys. All that it \
          puts expires after 5 s. So the live keys stay few, but nearly every new key leaves a \
          tombstone, which nothing overwrites: only forgetting can free it. New keys come in \
-         ascending order, so a sweep, which gets what clients leave of the processor, has always \
-         more of them before it.",
-        "Every second, or 600 times in a longer run, each node is asked for its tombstones and for the age of its forget bound \
-         (`/v0/status`), and the sizes of its tables and log are read from its folder. Tombstones \
-         are those in tables.",
+         ascending order, so while a sweep runs, new keys are always ahead of it.",
+        "Every second, or 600 times in a longer run, each node is asked for its tombstones and \
+         for the age of its forget bound (`/v0/status`), and the sizes of its tables and log are \
+         read from its folder. Tombstones are those in tables.",
         "At the end all keys of the beginning are put once more, so that the same keys live. Once \
          the forget bound of every node has passed the churn, and what has expired may be freed \
          (a minute and twice `--clock-drift-max` after it expired), all nodes compact their \

@@ -40,13 +40,14 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         "Every second the digests (`/v0/digest`) of 150 keys are compared over all nodes; from \
          them follows how many keys differ. The stores count as equal once each of 256 ranges of \
          keys was equal on all three nodes after the healing began. The bytes are those of \
-         sweeps between nodes (`kvorum_sweep_bytes_total`).",
+         sweeps between nodes (`kvorum_sweep_bytes_total`). CPU time is that of all nodes beyond \
+         what the load took before; a dash where it took no more.",
     ],
     run,
 };
 
-/// The cluster at one second of a story. Bytes and CPU time count from the begin of the
-/// story.
+/// The cluster at one second of a story. Bytes and CPU time count from the beginning of
+/// the story.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct Observation {
     /// Since the warm-up of the load ended.

@@ -31,7 +31,7 @@ pub(crate) enum Command {
     /// Run a local cluster to try things out; Ctrl-C stops it, and its data is kept
     #[command(allow_negative_numbers = true)]
     Dev(DevOptions),
-    /// See how the nodes of a running cluster are, and have them compared
+    /// See how the nodes of a running cluster are, and have them compared or compacted
     Admin(AdminOptions),
     /// Run an experiment on nodes of its own and write a page about the results
     Lab(LabOptions),

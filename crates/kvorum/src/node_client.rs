@@ -22,8 +22,8 @@ const PROBES_MAX: u32 = 6;
 /// A request to a node, without a body.
 pub(crate) struct NodeRequest<'a> {
     pub(crate) node: &'a NodeUrl,
-    /// The option that names the node.
-    pub(crate) option: &'a str,
+    /// The option that names the node; `None` for a node that the user has not named.
+    pub(crate) option: Option<&'a str>,
     pub(crate) method: &'a str,
     /// The path and the query.
     pub(crate) target: &'a str,
@@ -44,10 +44,14 @@ impl NodeRequest<'_> {
         let answer = connect(url)
             .and_then(|stream| self.exchange(stream))
             .map_err(|error| match error.kind() {
-                io::ErrorKind::ConnectionRefused => Failure::failed(format!(
-                    "{url} refuses connections: start the node, or name another one with {option}"
-                )),
-                // What a read gives whose time is over.
+                io::ErrorKind::ConnectionRefused => Failure::failed(match option {
+                    Some(option) => format!(
+                        "{url} refuses connections: start the node, or name another one with \
+                         {option}"
+                    ),
+                    None => format!("{url} refuses connections"),
+                }),
+                // A read that has timed out.
                 io::ErrorKind::WouldBlock => Failure::failed(format!(
                     "{url} takes connections but has not answered within {} s: it is frozen or \
                      overloaded",
@@ -208,7 +212,7 @@ mod tests {
         let (_listener, url) = frozen();
         let asked = NodeRequest {
             node: &url,
-            option: "--target",
+            option: None,
             method: "GET",
             target: "/v0/status",
             headers: &[],

@@ -138,7 +138,7 @@ fn fetch(options: &ProfileOptions) -> Result<Vec<u8>, Failure> {
     );
     let request = NodeRequest {
         node: url,
-        option: "--url",
+        option: Some("--url"),
         method: "GET",
         target: &target,
         headers: &[("Accept", accept)],

@@ -96,8 +96,9 @@ impl Compactions {
     pub(crate) fn end(&self, ordered: &OrderedCompaction) -> Option<CompactionEnd> {
         let whole = self.engine.whole_compaction();
         (whole.ended >= ordered.number).then(|| match whole.failure {
-            None => Ok(TableContents::of(&self.engine)),
-            Some(error) => Err(error),
+            Some(error) if whole.ended == ordered.number => Err(error),
+            // The failure, if there is one, is that of a later one.
+            _ => Ok(TableContents::of(&self.engine)),
         })
     }
 
@@ -157,6 +158,10 @@ mod tests {
         engine.close().unwrap();
         let end = compactions.end(&third).unwrap();
         assert!(matches!(end, Err(Error::Closed)), "{end:?}");
+        assert!(
+            compactions.end(&first).unwrap().is_ok(),
+            "it had ended well"
+        );
         assert!(matches!(compactions.order(), Err(Error::Closed)));
     }
 }

@@ -1,7 +1,7 @@
 //! `kvorum admin compact`.
 
 use super::overview::Member;
-use super::status::fetch;
+use super::status::fetch_target;
 use super::{ANSWER_BYTES_MAX, CompactOptions, print, print_json};
 use crate::failure::Failure;
 use crate::node_client::{NodeRequest, refusal};
@@ -69,7 +69,9 @@ struct Answer<'a> {
 /// A name that no node has; a node that cannot be reached, or refuses; a compaction that
 /// failed.
 pub(super) fn run(options: &CompactOptions) -> Result<(), Failure> {
-    let members = chosen(&fetch(&options.target.url)?.cluster, &options.nodes)?;
+    let cluster = fetch_target(&options.target.url)?.cluster;
+    let is_alone = cluster.len() == 1;
+    let members = chosen(&cluster, &options.nodes)?;
     let asked: Vec<Asked> = thread::scope(|scope| {
         let asked: Vec<_> = members
             .iter()
@@ -89,11 +91,13 @@ pub(super) fn run(options: &CompactOptions) -> Result<(), Failure> {
     });
     match options.json {
         true => print_json(&Answer { nodes: &asked })?,
-        false => print(&text(&asked))?,
+        false => print(&text(&asked, is_alone))?,
     }
     match problems(&asked) {
         None => Ok(()),
-        Some(problems) => Err(Failure::failed(problems)),
+        Some(problems) => Err(Failure::failed(format!(
+            "{problems}. Repair that, and compact the nodes that are named here again"
+        ))),
     }
 }
 
@@ -123,7 +127,7 @@ fn ask(member: &Member, waits: bool) -> Result<Compaction, String> {
         .map_err(|error| format!("its URL {} is wrong: {error}", member.url))?;
     let answer = NodeRequest {
         node: &node,
-        option: "--target",
+        option: None,
         method: "POST",
         target: &format!("/v0/admin/compact?wait={waits}"),
         headers: &[("Content-Type", "application/json")],
@@ -146,15 +150,19 @@ fn ask(member: &Member, waits: bool) -> Result<Compaction, String> {
 }
 
 /// A line for each node that has done what it was asked for.
-fn text(asked: &[Asked]) -> String {
+fn text(asked: &[Asked], is_alone: bool) -> String {
     let lines = asked.iter().filter_map(|node| match &node.outcome {
-        Outcome::Done(compaction) => Some(format!("{}: {}\n", node.name, describe(compaction))),
+        Outcome::Done(compaction) => Some(format!(
+            "{}: {}\n",
+            node.name,
+            describe(compaction, is_alone)
+        )),
         Outcome::Failed { .. } => None,
     });
     lines.collect()
 }
 
-/// What the others say.
+/// The problems of the other nodes.
 fn problems(asked: &[Asked]) -> Option<String> {
     let problems = asked.iter().filter_map(|node| match &node.outcome {
         Outcome::Done(_) => None,
@@ -164,8 +172,8 @@ fn problems(asked: &[Asked]) -> Option<String> {
     (!problems.is_empty()).then(|| problems.join("; "))
 }
 
-/// What a node has answered, as one line.
-fn describe(compaction: &Compaction) -> String {
+/// What a node has answered, as one line. A node alone has no forget bound.
+fn describe(compaction: &Compaction, is_alone: bool) -> String {
     let Some(Report { before, after }) = &compaction.report else {
         return match compaction.joined {
             true => "a compaction was already running".to_owned(),
@@ -176,9 +184,13 @@ fn describe(compaction: &Compaction) -> String {
         (0, 0) => String::new(),
         (_, 0) => ", and no tombstone is left".to_owned(),
         (_, left) => format!(
-            ", and {} left until the forget bound has risen further, \
-             which 'kvorum admin status' shows",
-            counted(left, "tombstone")
+            ", and {} left {}",
+            counted(left, "tombstone"),
+            match is_alone {
+                true => "for a later compaction: it was just written, or is still being read",
+                false =>
+                    "until the forget bound has risen further, which 'kvorum admin status' shows",
+            }
         ),
     };
     format!(
@@ -218,10 +230,11 @@ mod tests {
 
     #[test]
     fn a_line_says_what_became_of_the_store() {
+        let described = |compaction: &Compaction| describe(compaction, false);
         let ordered = compaction(json!({"joined": false, "state": "ordered"}));
-        assert!(describe(&ordered).starts_with("a compaction begins"));
+        assert!(described(&ordered).starts_with("a compaction begins"));
         let joined = compaction(json!({"joined": true, "state": "running"}));
-        assert!(describe(&joined).starts_with("a compaction was already running"));
+        assert!(described(&joined).starts_with("a compaction was already running"));
         let ended = |left: u64| {
             compaction(json!({
                 "joined": false, "state": "ended",
@@ -230,14 +243,17 @@ mod tests {
             }))
         };
         assert_eq!(
-            describe(&ended(0)),
+            described(&ended(0)),
             "its tables hold 500 versions in 20 KiB after 900 in 30 MiB, and no tombstone is left"
         );
-        let left = describe(&ended(1));
+        let left = described(&ended(1));
         assert!(left.contains("1 tombstone left"), "{left}");
-        let left = describe(&ended(7));
+        let left = described(&ended(7));
         assert!(left.contains("7 tombstones left"), "{left}");
         assert!(left.contains("forget bound"), "{left}");
+        let alone = describe(&ended(7), true);
+        assert!(alone.contains("7 tombstones left for a later"), "{alone}");
+        assert!(!alone.contains("forget bound"), "{alone}");
     }
 
     #[test]
@@ -280,7 +296,7 @@ mod tests {
                 },
             },
         ];
-        assert_eq!(text(&asked).lines().count(), 1);
+        assert_eq!(text(&asked, false).lines().count(), 1);
         assert_eq!(problems(&asked).unwrap(), "b: cannot reach it");
         assert_eq!(problems(&asked[..1]), None);
         let json = serde_json::to_value(Answer { nodes: &asked }).unwrap();

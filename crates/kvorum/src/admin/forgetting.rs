@@ -125,7 +125,7 @@ fn remedy(asked: &[Asked]) -> String {
     }
     let sweep = "run 'kvorum admin sweep --full --wait' while all nodes are up";
     match held_back(asked).next() {
-        Some(why) => format!("In the last full sweep {}. After that, {sweep}", why.text),
+        Some(why) => format!("In the last full sweep {}. Then {sweep}", why.text),
         None => format!("All nodes are up: {sweep}"),
     }
 }
@@ -226,7 +226,7 @@ mod tests {
             json!({"nodes": ["a", "b"], "text": "these nodes could not be made equal: a and b"});
         let line = advice_on(&held_back);
         assert!(
-            line.contains("could not be made equal: a and b. After that"),
+            line.contains("could not be made equal: a and b. Then run"),
             "{line}"
         );
 

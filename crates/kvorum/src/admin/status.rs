@@ -16,7 +16,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// # Errors
 /// The node of the options cannot be reached, or is no node.
 pub(super) fn run(options: &StatusOptions) -> Result<(), Failure> {
-    let first = fetch(&options.target.url)?;
+    let first = fetch_target(&options.target.url)?;
     let overview = Overview::of(&ask_all(&first));
     if options.json {
         return print_json(&overview);
@@ -52,17 +52,21 @@ fn ask(member: &Member) -> Result<NodeStatus, NoStatus> {
         .url
         .parse()
         .map_err(|error| NoStatus::NotGiven(format!("its URL {} is wrong: {error}", member.url)))?;
-    fetch(&url)
+    fetch(&url, None)
 }
 
-/// The status of a node.
+/// The status of the node that the user has named.
 ///
 /// # Errors
 /// The node cannot be reached, or is no node.
-pub(super) fn fetch(node: &NodeUrl) -> Result<NodeStatus, NoStatus> {
+pub(super) fn fetch_target(node: &NodeUrl) -> Result<NodeStatus, NoStatus> {
+    fetch(node, Some("--target"))
+}
+
+fn fetch(node: &NodeUrl, option: Option<&str>) -> Result<NodeStatus, NoStatus> {
     let answer = NodeRequest {
         node,
-        option: "--target",
+        option,
         method: "GET",
         target: "/v0/status",
         headers: &[],

@@ -38,7 +38,7 @@ pub(super) fn run(options: &SweepOptions) -> Result<(), Failure> {
     let (full, wait) = (options.full, options.wait);
     let answer = NodeRequest {
         node,
-        option: "--target",
+        option: Some("--target"),
         method: "POST",
         target: &format!("/v0/admin/sweep?full={full}&wait={wait}"),
         headers: &[("Content-Type", "application/json")],

@@ -250,6 +250,12 @@ impl ClusterLayout {
             self.nodes.len().min(2),
             DevOptions::data_option(&self.data),
         );
+        let _ = writeln!(
+            text,
+            "\nSee how its nodes are, and what to do:\n  {} admin status --target {}",
+            program.display(),
+            url(0),
+        );
         text
     }
 }

@@ -3,6 +3,7 @@
 
 #[cfg(test)]
 mod clocks;
+#[cfg(test)]
 mod compact_requests;
 #[cfg(test)]
 mod damage;

@@ -127,9 +127,17 @@ fn a_refill_goes_on_where_it_was_although_the_driver_and_then_the_node_are_kille
     // The first node by name drives. A pass goes from the first key to the last.
     let last = key(KEYS - 1);
     for (killed, filled) in [(0, 0), (2, KEYS / 4)] {
-        until("a pass has stored a part", || {
-            cluster.held_by(2, &key(filled)).is_some()
-        });
+        until(
+            "a pass has stored a part, and the status shows how far it is",
+            || {
+                let refill = &cluster.status(2)["sweeps"]["refill"];
+                let share = refill["share"].as_f64().unwrap_or_default();
+                cluster.held_by(2, &key(filled)).is_some()
+                    && refill["received_keys"].as_u64() > Some(0)
+                    && refill["received_bytes"].as_u64() > Some(0)
+                    && (0.0..1.0).contains(&share)
+            },
+        );
         assert!(cluster.held_by(2, &last).is_none(), "too late to kill");
         assert_eq!(cluster.standing(2), "unfilled");
         disks.kill(&mut cluster, killed);

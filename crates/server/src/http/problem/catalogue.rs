@@ -340,7 +340,7 @@ impl Problem {
     }
 
     /// A compaction that an operator asked for did not end well.
-    pub(crate) fn compaction_failed(error: &lsm::Error) -> Self {
+    pub(super) fn compaction_failed(error: &lsm::Error) -> Self {
         Self::new(
             &COMPACTION_FAILED,
             format!(

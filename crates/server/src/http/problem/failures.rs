@@ -19,6 +19,14 @@ impl Problem {
         }
     }
 
+    /// Why a compaction that an operator asked for was not done.
+    pub(crate) fn of_compaction(error: &lsm::Error) -> Self {
+        match error {
+            lsm::Error::Closed => Self::store_not_open(error.to_string()),
+            error => Self::compaction_failed(error),
+        }
+    }
+
     /// Why a profile was not recorded.
     pub(crate) fn of_recording(error: &RecordingError) -> Self {
         let detail = error.to_string();

@@ -49,8 +49,8 @@ impl HeldBackBy {
         match why {
             HeldBack::Away(nodes) => of_nodes(
                 nodes,
-                "these nodes took no part, or left it",
-                "start, upgrade or replace them: a full sweep then begins by itself",
+                "these nodes took no part, or not to the end",
+                "start, upgrade or replace them",
             ),
             HeldBack::Clocks(nodes) => of_nodes(
                 nodes,
@@ -83,12 +83,12 @@ impl HeldBackBy {
                 }
             }
             HeldBack::Surplus => of_none(
-                "old versions were moved of which copies lie on nodes beyond their replicas; \
-                 nothing is to be done, the next one shows whether that was all",
+                "old versions were moved that also have copies on nodes beyond their replicas; \
+                 the next one shows whether that was all",
             ),
             HeldBack::Interrupted => of_none(
-                "a node was restarted or replaced, or found damage in its store; nothing is to be \
-                 done, the next one begins anew",
+                "a node was restarted or replaced, or found damage in its store; the next one \
+                 begins anew",
             ),
         }
     }
@@ -137,7 +137,7 @@ mod tests {
         for of_none in [HeldBack::Surplus, HeldBack::Interrupted] {
             let held_back = of(of_none);
             assert!(held_back.nodes.is_empty());
-            assert!(held_back.text.contains("nothing is to be done"));
+            assert!(held_back.text.contains("the next one"));
         }
     }
 }

@@ -72,7 +72,7 @@ pub(in crate::http::resources) async fn answer(exchange: Exchange<'_>) -> Answer
     let node = exchange.door.worker.node();
     let ordered = node
         .order_compaction()
-        .map_err(|error| Problem::compaction_failed(&error))?;
+        .map_err(|error| Problem::of_compaction(&error))?;
     let end = match waits {
         true => wait(&exchange, &ordered).await,
         false => None,
@@ -84,7 +84,7 @@ pub(in crate::http::resources) async fn answer(exchange: Exchange<'_>) -> Answer
             before: ordered.before.into(),
             after: after.into(),
         }),
-        Some(Err(error)) => return Err(Problem::compaction_failed(&error)),
+        Some(Err(error)) => return Err(Problem::of_compaction(&error)),
     };
     let (state, status) = match (&report, ordered.has_begun) {
         (Some(_), _) => ("ended", StatusCode::OK),

@@ -121,6 +121,7 @@ impl Worker {
             answers: Arc::clone(&node.answers),
             ranges: Arc::clone(&node.ranges),
             range_batch_bytes: config.range_batch_bytes(),
+            snapshot_age_max: config.snapshot_age_max,
             metrics: Arc::clone(&metrics),
             hedging: HedgeBudget::default(),
         });

@@ -14,7 +14,7 @@ mod request_life;
 mod write;
 
 pub(crate) use hedging::HedgeBudget;
-pub use ranges::{Batch, BatchFailure};
+pub use ranges::{Batch, BatchFailure, OwnRange};
 
 use crate::hints::HintStore;
 use crate::metrics::WorkerMetrics;
@@ -120,6 +120,8 @@ pub struct Coordinator {
     pub(crate) ranges: Arc<TurnBudget>,
     /// The memory that a batch may take while it is read, before its size is known.
     pub(crate) range_batch_bytes: usize,
+    /// How long the snapshot of a range may live.
+    pub(crate) snapshot_age_max: Duration,
     /// What is counted.
     pub(crate) metrics: Arc<WorkerMetrics>,
     /// Which reads may ask one replica more.

@@ -9,13 +9,35 @@ use crate::turn_budget::Allotment;
 use base::Entry;
 use cluster::sweep::KeptScope;
 use lsm::Scan;
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::task::AbortHandle;
 
-/// A batch of a range: the scan to go on with, and its next entries.
+/// A range of the keys that this node held when it began: a scan over a snapshot.
+///
+/// A snapshot keeps the disk space of what it sees, so it lives for a limited time, however
+/// slowly the client reads.
+pub struct OwnRange {
+    /// None while a batch is read, and once the snapshot is too old.
+    scan: Rc<RefCell<Option<Box<Scan>>>>,
+    /// When the snapshot is too old, on the monotonic clock.
+    ends: Duration,
+    /// Drops the scan then.
+    timer: AbortHandle,
+}
+
+impl Drop for OwnRange {
+    fn drop(&mut self) {
+        self.timer.abort();
+    }
+}
+
+/// A batch of a range: the range to go on with, and its next entries.
 pub struct Batch {
-    /// The scan.
-    pub scan: Box<Scan>,
+    /// The range.
+    pub range: OwnRange,
     /// The entries; none at the end.
     pub entries: Vec<Entry>,
     /// The memory that the entries take, to be kept as long as one of them is.
@@ -29,34 +51,54 @@ pub enum BatchFailure {
     Overloaded,
     /// The store did not answer in time.
     TimedOut,
+    /// The snapshot has lived as long as it may.
+    TooOld,
     /// The store cannot read it.
     Failed(lsm::Error),
 }
 
 impl Coordinator {
-    /// Starts a scan of the keys that this node holds now.
+    /// Begins a range of the keys that this node holds now.
     #[must_use]
-    pub fn scan(&self, start: &[u8], end: Option<&[u8]>) -> Box<Scan> {
-        Box::new(self.replicas.own().engine.scan(start, end))
+    pub fn begin_range(&self, start: &[u8], end: Option<&[u8]>) -> OwnRange {
+        let scan = self.replicas.own().engine.scan(start, end);
+        let scan = Rc::new(RefCell::new(Some(Box::new(scan))));
+        let (aging, age_max) = (Rc::clone(&scan), self.snapshot_age_max);
+        let timer = tokio::task::spawn_local(async move {
+            tokio::time::sleep(age_max).await;
+            let too_old = aging.take();
+            drop(too_old);
+        });
+        OwnRange {
+            scan,
+            ends: self.clock.monotonic().saturating_add(age_max),
+            timer: timer.abort_handle(),
+        }
     }
 
-    /// Reads the next batch of a scan, once there is memory for the largest batch. The
+    /// Reads the next batch of a range, once there is memory for the largest batch. The
     /// batch returns the memory that it does not need.
     ///
     /// # Errors
-    /// See [`BatchFailure`]; the scan is lost.
+    /// See [`BatchFailure`]; the range is lost.
     pub async fn next_batch(
         &self,
-        scan: Box<Scan>,
+        range: OwnRange,
         deadline: Duration,
     ) -> Result<Batch, BatchFailure> {
+        let scan = range.scan.take().ok_or(BatchFailure::TooOld)?;
         let read = |allotment| Read::Batch(scan, BATCH_BYTES_MAX, allotment);
         match self.read_range(read, deadline).await? {
-            Some(Completion::Scanned(scan, Ok(entries), allotment)) => Ok(Batch {
-                scan,
-                entries,
-                allotment,
-            }),
+            Some(Completion::Scanned(scan, Ok(entries), allotment)) => {
+                if self.clock.monotonic() < range.ends {
+                    *range.scan.borrow_mut() = Some(scan);
+                }
+                Ok(Batch {
+                    range,
+                    entries,
+                    allotment,
+                })
+            }
             Some(Completion::Scanned(_, Err(error), _)) => Err(BatchFailure::Failed(error)),
             _ => Err(BatchFailure::TimedOut),
         }

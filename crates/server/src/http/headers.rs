@@ -1,12 +1,16 @@
 //! The header fields that several resources set.
 
-use base::Timestamp;
+use crate::http::rfc3339;
+use base::{Expiry, Timestamp};
 use cluster::Replicas;
 use hyper::header::{CACHE_CONTROL, HeaderName, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use hyper::{HeaderMap, Method, StatusCode};
 
 /// The timestamp of the winning version.
 const VERSION: HeaderName = HeaderName::from_static("kvorum-version");
+
+/// When the version expires.
+const EXPIRES: HeaderName = HeaderName::from_static("kvorum-expires");
 
 /// How many replicas had answered when the reply was sent, and of how many.
 const ACKS: HeaderName = HeaderName::from_static("kvorum-acks");
@@ -28,6 +32,15 @@ pub(crate) fn set_common(method: &Method, status: StatusCode, headers: &mut Head
 /// Sets the version that a read found or a write made.
 pub(crate) fn set_version(headers: &mut HeaderMap, timestamp: Timestamp) {
     headers.insert(VERSION, HeaderValue::from(timestamp.as_u64()));
+}
+
+/// Sets when a version expires, if it does.
+pub(crate) fn set_expires(headers: &mut HeaderMap, expiry: Expiry) {
+    // Digits and signs are always a valid value.
+    let time = rfc3339::of_expiry(expiry).and_then(|time| HeaderValue::try_from(time).ok());
+    if let Some(time) = time {
+        headers.insert(EXPIRES, time);
+    }
 }
 
 /// Sets how many of the replicas have answered.

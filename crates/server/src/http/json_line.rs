@@ -3,12 +3,17 @@
 //! ```text
 //! {"key":"k","value":"v","version":"9"}
 //! {"key_base64":"/w==","value_base64":"//4=","version":"9"}
+//! {"key":"k","value":"v","version":"9","expires":"2026-11-22T16:00:00Z"}
+//! {"key":"k","version":"9"}
 //! ```
+//!
+//! The last line is that of a range without values.
 //!
 //! Bytes that are not UTF-8 are written as base64 under another name. A value can be
 //! six times as long in JSON, so a long value never exists in JSON as a whole: it is
 //! converted piece by piece, as the client reads it.
 
+use crate::http::rfc3339;
 use base::{Entry, LONG_VALUE_BYTES};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -33,6 +38,8 @@ pub(crate) struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     value_base64: Option<String>,
     version: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires: Option<String>,
 }
 
 /// A line, or its beginning and the pieces that follow.
@@ -59,28 +66,27 @@ impl JsonLine {
         let value = std::str::from_utf8(entry.value_bytes()).ok();
         let is_long = entry.value_bytes().len() > LONG_VALUE_BYTES;
         let line = Line {
-            key,
-            key_base64: key.is_none().then(|| BASE64.encode(entry.key())),
             value: value.map(|value| if is_long { "" } else { value }),
             value_base64: value.is_none().then(|| match is_long {
                 true => String::new(),
                 false => BASE64.encode(entry.value_bytes()),
             }),
-            version: entry.timestamp().to_string(),
+            ..Line::without_value(entry, key)
         };
-        // Strings always have a JSON form.
-        let mut json = serde_json::to_vec(&line).unwrap_or_default();
-        json.push(b'\n');
-        let mut head = Bytes::from(json);
+        let mut head = line.encode();
         if !is_long {
             return Self {
                 head,
                 value_pieces: None,
             };
         }
-        // The version consists of digits, so the length of what follows the value's
-        // first quote is known: `","version":"9"}` and the end of the line.
-        let end_bytes = "\",\"version\":\"\"}\n".len() + line.version.len();
+        // The version and the expiry consist of characters that stand for themselves, so
+        // the length of what follows the value's first quote is known:
+        // `","version":"9","expires":"…"}` and the end of the line.
+        let expires_bytes = line
+            .expires
+            .map_or(0, |expires| ",\"expires\":\"\"".len() + expires.len());
+        let end_bytes = "\",\"version\":\"\"}\n".len() + line.version.len() + expires_bytes;
         let end = head.split_off(head.len().saturating_sub(end_bytes));
         let value_pieces = ValuePieces {
             value: entry.value_handle(),
@@ -92,6 +98,36 @@ impl JsonLine {
             head,
             value_pieces: Some(value_pieces),
         }
+    }
+
+    /// The line of a live entity, without its value.
+    pub(crate) fn without_value(entry: &Entry) -> Self {
+        let key = std::str::from_utf8(entry.key()).ok();
+        Self {
+            head: Line::without_value(entry, key).encode(),
+            value_pieces: None,
+        }
+    }
+}
+
+impl<'a> Line<'a> {
+    /// The line of an entity, whose key is `key` if it is text.
+    fn without_value(entry: &Entry, key: Option<&'a str>) -> Self {
+        Self {
+            key,
+            key_base64: key.is_none().then(|| BASE64.encode(entry.key())),
+            value: None,
+            value_base64: None,
+            version: entry.timestamp().to_string(),
+            expires: rfc3339::of_expiry(entry.expiry()),
+        }
+    }
+
+    fn encode(&self) -> Bytes {
+        // Strings always have a JSON form.
+        let mut json = serde_json::to_vec(self).unwrap_or_default();
+        json.push(b'\n');
+        Bytes::from(json)
     }
 }
 
@@ -127,7 +163,10 @@ mod tests {
 
     fn text(key: &[u8], value: &[u8]) -> String {
         let entry = Entry::value(key, Timestamp::from_u64(9), value, Expiry::NEVER, 1);
-        let line = JsonLine::of(&entry);
+        line_of(JsonLine::of(&entry))
+    }
+
+    fn line_of(line: JsonLine) -> String {
         let mut bytes = line.head.to_vec();
         bytes.extend(line.value_pieces.into_iter().flatten().flatten());
         String::from_utf8(bytes).unwrap()
@@ -153,6 +192,25 @@ mod tests {
             ),
         ] {
             assert_eq!(text(key, value), line);
+        }
+    }
+
+    #[test]
+    fn a_line_tells_when_the_entity_expires() {
+        let expiry = Expiry::at_unix_ms(1_795_363_200_250);
+        let expires = "2026-11-22T16:00:00.250Z";
+        let long = "v".repeat(LONG_VALUE_BYTES + 1);
+        for value in ["v", &long] {
+            let at = Timestamp::from_u64(9);
+            let entry = Entry::value(b"k", at, value.as_bytes(), expiry, 1);
+            let whole = format!(
+                "{{\"key\":\"k\",\"value\":\"{value}\",\"version\":\"9\",\"expires\":\"{expires}\"}}\n"
+            );
+            assert!(line_of(JsonLine::of(&entry)) == whole, "{}", value.len());
+            assert_eq!(
+                line_of(JsonLine::without_value(&entry)),
+                format!("{{\"key\":\"k\",\"version\":\"9\",\"expires\":\"{expires}\"}}\n")
+            );
         }
     }
 

@@ -15,6 +15,7 @@
 //! - `exchange`: what a handler gets, and the checks that handlers share.
 //! - `head`, `query`, `negotiation`, `entity_tag`: what a request says.
 //! - `problem`: refusals and failures, and which status each has.
+//! - `rfc3339`: times of expiry as text.
 //! - `page`: answers that are whole texts, as several resources give them.
 //! - `request_body`, `response_body`, `body_chunk`, `json_line`, `headers`: the bytes.
 //!
@@ -46,6 +47,7 @@ mod query;
 mod request_body;
 mod resources;
 mod response_body;
+mod rfc3339;
 #[cfg(test)]
 mod testing;
 mod verb;

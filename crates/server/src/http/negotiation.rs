@@ -11,6 +11,8 @@ pub(crate) enum RangeFormat {
     Plain,
     /// JSON, one line an entity.
     JsonLines,
+    /// As `JsonLines`, without the values.
+    KeyLines,
 }
 
 /// The format that `Accept` asks for: JSON lines if it names them with a greater

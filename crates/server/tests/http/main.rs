@@ -22,5 +22,7 @@ mod profiles;
 #[cfg(test)]
 mod ranges;
 #[cfg(test)]
+mod ranges_told;
+#[cfg(test)]
 mod support;
 mod web_pages;

@@ -77,6 +77,7 @@ problem_types! {
     NOT_ENOUGH_REPLICAS = GATEWAY_TIMEOUT, "not-enough-replicas", "Not Enough Replicas";
     DISK_FULL = INSUFFICIENT_STORAGE, "disk-full", "Disk Full";
     RANGE_TIMED_OUT = GATEWAY_TIMEOUT, "range-timed-out", "Range Timed Out";
+    RANGE_TOO_LONG = GATEWAY_TIMEOUT, "range-too-long", "Range Too Long";
     RANGE_FAILED = INTERNAL_SERVER_ERROR, "range-failed", "Range Failed";
     COMPACTION_FAILED = INTERNAL_SERVER_ERROR, "compaction-failed", "Compaction Failed";
     PROFILE_RUNNING = CONFLICT, "profile-running", "Profile Running";
@@ -270,11 +271,11 @@ impl Problem {
         )
     }
 
-    /// The client left while its profile was recorded, or its digest made.
+    /// The client left while its profile was recorded, or its digest or count made.
     pub(crate) fn client_left() -> Self {
         Self::new(
             &CLIENT_LEFT,
-            "the client closed its side, which ends a profile or a digest: keep the connection open",
+            "the client closed its side, which ends a profile, a digest or a count: keep the connection open",
         )
     }
 
@@ -328,6 +329,15 @@ impl Problem {
         Self::new(
             &RANGE_TIMED_OUT,
             "this node's disk did not answer in time: try again, or ask another node",
+        )
+    }
+
+    /// A count takes longer than the snapshot that it counts may live.
+    pub(super) fn range_too_long() -> Self {
+        Self::new(
+            &RANGE_TOO_LONG,
+            "the count takes longer than a snapshot may live, which is ten minutes: count the \
+             range in parts, with start and end",
         )
     }
 

@@ -55,11 +55,12 @@ impl From<NoStamp> for Problem {
 }
 
 impl From<BatchFailure> for Problem {
-    /// Why the first batch of a range was not read.
+    /// Why a batch of a range was not read, before the answer has begun.
     fn from(failure: BatchFailure) -> Self {
         match failure {
             BatchFailure::Overloaded => Self::overloaded(),
             BatchFailure::TimedOut => Self::range_timed_out(),
+            BatchFailure::TooOld => Self::range_too_long(),
             BatchFailure::Failed(error) => {
                 tracing::error!(%error, "this node cannot read a range: answering it with 500");
                 Self::range_failed()

@@ -1,18 +1,28 @@
 //! `/v0/entities`: a range of this node's keys.
+//!
+//! `parameters` reads the query, `range_stream` sends the entities, `count` only counts them.
 
+mod count;
 mod parameters;
 mod range_stream;
 
+use crate::door::Door;
 use crate::http::exchange::{Answer, Exchange};
 use crate::http::headers::SANDBOX;
 use crate::http::negotiation::{RangeFormat, range_format, wants_trailers};
 use crate::http::problem::Problem;
 use crate::http::response_body::ResponseBody;
 use crate::http::verb::Verb;
+use base::Share;
 use hyper::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, TRAILER, VARY};
-use hyper::{Response, Version};
+use hyper::{HeaderMap, Response, Version};
+use node::{Batch, OwnRange};
+use parameters::{RangeParameters, Telling};
 use range_stream::{NextBatch, RangePlan, RangeStream};
 use std::rc::Rc;
+use std::time::Duration;
+
+pub(super) use count::CountPage;
 
 /// `GET` and `HEAD`. Reads the first batch before the answer begins, so that a store
 /// that cannot be read is an error with a status.
@@ -26,54 +36,72 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     let permit = exchange.admit(deadline).await?;
     let door = exchange.door;
     let stream_share = door.scans().take(1)?;
+    if parameters.telling == Telling::Count {
+        // It holds the place of a range, and no permit, because it may take long.
+        drop(permit);
+        let counted = count::answer(&exchange, &parameters).await;
+        drop(stream_share);
+        return counted;
+    }
     let headers = &exchange.head.headers;
     let plan = RangePlan {
-        format: range_format(headers),
+        format: match parameters.telling {
+            Telling::Keys => RangeFormat::KeyLines,
+            Telling::Values | Telling::Count => range_format(headers),
+        },
         limit: parameters.limit.unwrap_or(u64::MAX),
         now_unix_ms: door.clock().unix_ms(),
         trailers: wants_trailers(headers),
     };
     let mut response = Response::new(ResponseBody::empty());
-    let headers = response.headers_mut();
-    headers.insert(
-        CONTENT_TYPE,
-        HeaderValue::from_static(match plan.format {
-            RangeFormat::Plain => "application/octet-stream",
-            RangeFormat::JsonLines => "application/x-ndjson",
-        }),
-    );
-    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(SANDBOX));
-    headers.insert(VARY, HeaderValue::from_static("accept"));
-    if plan.trailers {
-        headers.insert(
-            TRAILER,
-            HeaderValue::from_static("kvorum-count, kvorum-digest"),
-        );
-    }
+    set_headers(response.headers_mut(), &plan);
     if exchange.verb == Verb::Head {
         return Ok(response);
     }
-    let is_empty = parameters
-        .end
-        .as_ref()
-        .is_some_and(|end| parameters.start >= *end);
-    let first = if is_empty {
-        None
-    } else {
-        let coordinator = door.worker.coordinator();
-        let scan = coordinator.scan(&parameters.start, parameters.end.as_deref());
-        Some(coordinator.next_batch(scan, deadline).await?)
+    let first = match begin(door, &parameters) {
+        Some(range) => Some(first_batch(door, range, deadline).await?),
+        None => None,
     };
     // From now on the stream counts as a range and holds no permit, because a slow
     // reader must not keep other requests out.
     drop(permit);
+    let stream = stream(door, plan, first, stream_share);
+    Ok(response.map(|_| ResponseBody::stream(Box::new(stream))))
+}
+
+/// The range that the parameters ask for, unless no key can lie in it.
+fn begin(door: &Door, parameters: &RangeParameters) -> Option<OwnRange> {
+    let (start, end) = (&parameters.start, parameters.end.as_deref());
+    let is_empty = end.is_some_and(|end| start.as_slice() >= end);
+    (!is_empty).then(|| door.worker.coordinator().begin_range(start, end))
+}
+
+async fn first_batch(door: &Door, range: OwnRange, deadline: Duration) -> Result<Batch, Problem> {
+    let coordinator = door.worker.coordinator();
+    Ok(coordinator.next_batch(range, deadline).await?)
+}
+
+fn set_headers(headers: &mut HeaderMap, plan: &RangePlan) {
+    let content_type = match plan.format {
+        RangeFormat::Plain => "application/octet-stream",
+        RangeFormat::JsonLines | RangeFormat::KeyLines => "application/x-ndjson",
+    };
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(SANDBOX));
+    headers.insert(VARY, HeaderValue::from_static("accept"));
+    if plan.trailers {
+        let trailers = HeaderValue::from_static("kvorum-count, kvorum-digest");
+        headers.insert(TRAILER, trailers);
+    }
+}
+
+fn stream(door: &Door, plan: RangePlan, first: Option<Batch>, stream_share: Share) -> RangeStream {
     let (coordinator, clock) = (Rc::clone(door.worker.coordinator()), door.clock_handle());
     let stall_timeout = door.stall_timeout();
-    let ask = move |scan| -> NextBatch {
+    let ask = move |range| -> NextBatch {
         let deadline = clock.monotonic().saturating_add(stall_timeout);
         let coordinator = Rc::clone(&coordinator);
-        Box::pin(async move { coordinator.next_batch(scan, deadline).await })
+        Box::pin(async move { coordinator.next_batch(range, deadline).await })
     };
-    let stream = RangeStream::new(plan, Box::new(ask), first, stream_share);
-    Ok(response.map(|_| ResponseBody::stream(Box::new(stream))))
+    RangeStream::new(plan, Box::new(ask), first, stream_share)
 }

@@ -1,6 +1,6 @@
 //! The parameters of `/v0/entities`.
 
-use crate::http::query::keys::bound_of;
+use crate::http::query::keys::{bound_of, key_of};
 use crate::http::query::{ParameterError, QueryBytes, number_of, pairs, set, unknown};
 
 /// The parameters of `/v0/entities`.
@@ -12,6 +12,19 @@ pub(crate) struct RangeParameters {
     pub(crate) end: Option<QueryBytes>,
     /// The greatest number of entities.
     pub(crate) limit: Option<u64>,
+    /// What is told of the entities.
+    pub(crate) telling: Telling,
+}
+
+/// What a range tells of its entities.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Telling {
+    /// Their keys and values.
+    Values,
+    /// Their keys and versions.
+    Keys,
+    /// How many there are.
+    Count,
 }
 
 /// Reads the query.
@@ -19,12 +32,14 @@ pub(crate) struct RangeParameters {
 /// # Errors
 /// The first parameter that is not valid.
 pub(crate) fn read(query: Option<&str>) -> Result<RangeParameters, ParameterError> {
-    let (mut start, mut end, mut limit) = (None, None, None);
+    let (mut start, mut end, mut prefix, mut limit) = (None, None, None, None);
+    let (mut values, mut count) = (None, None);
     for parameter in pairs(query) {
         let (name, value) = parameter?;
         match name.as_slice() {
             b"start" => set(&mut start, "start", bound_of("start", value)?)?,
             b"end" => set(&mut end, "end", bound_of("end", value)?)?,
+            b"prefix" => set(&mut prefix, "prefix", key_of("prefix", value)?)?,
             b"limit" => {
                 let number = number_of("limit", &value)?;
                 if number == 0 {
@@ -32,18 +47,66 @@ pub(crate) fn read(query: Option<&str>) -> Result<RangeParameters, ParameterErro
                 }
                 set(&mut limit, "limit", number)?;
             }
+            b"values" => set(&mut values, "values", only("values", &value, "omit")?)?,
+            b"count" => set(&mut count, "count", only("count", &value, "only")?)?,
             _ => return Err(unknown(&name)),
         }
     }
-    let start = start.ok_or_else(|| {
-        ParameterError::new("start", "is missing: give the first key as start=KEY")
-    })?;
-    Ok(RangeParameters { start, end, limit })
+    let (start, end) = match (prefix, start) {
+        (Some(prefix), None) if end.is_none() => {
+            let end = end_of_prefix(&prefix);
+            (prefix, end)
+        }
+        (Some(_), _) => {
+            return Err(ParameterError::new(
+                "prefix",
+                "stands for a start and an end: leave these out, or the prefix",
+            ));
+        }
+        (None, Some(start)) => (start, end),
+        (None, None) => {
+            return Err(ParameterError::new(
+                "start",
+                "is missing: give the first key as start=KEY, or prefix=PREFIX",
+            ));
+        }
+    };
+    Ok(RangeParameters {
+        start,
+        end,
+        limit,
+        telling: match (count, values) {
+            (Some(()), _) => Telling::Count,
+            (None, Some(())) => Telling::Keys,
+            (None, None) => Telling::Values,
+        },
+    })
+}
+
+/// Checks a parameter that has one value.
+fn only(name: &str, value: &[u8], known: &str) -> Result<(), ParameterError> {
+    if value == known.as_bytes() {
+        return Ok(());
+    }
+    let detail =
+        format_args!("is not known with this value: write {name}={known}, or leave it out");
+    Err(ParameterError::new(name, detail))
+}
+
+/// The first key behind all that have a prefix; `None` if there is no greater key.
+fn end_of_prefix(prefix: &[u8]) -> Option<QueryBytes> {
+    let last = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
+    let mut end = QueryBytes::from_slice(&prefix[..=last]);
+    if let Some(byte) = end.last_mut() {
+        *byte += 1;
+    }
+    Some(end)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base::KEY_BYTES_MAX;
 
     #[test]
     fn ranges_need_a_start() {
@@ -51,7 +114,9 @@ mod tests {
         assert_eq!(parsed.start.as_slice(), b"a");
         assert_eq!(parsed.end.as_deref(), Some(&b"b\0"[..]));
         assert_eq!(parsed.limit, Some(10));
+        assert_eq!(parsed.telling, Telling::Values);
         assert_eq!(read(Some("start=b&end=a")).unwrap().limit, None);
+        let long = format!("prefix={}", "a".repeat(KEY_BYTES_MAX + 1));
         for (query, name) in [
             ("", "start"),
             ("end=a", "start"),
@@ -61,8 +126,49 @@ mod tests {
             ("start=a&limit=-1", "limit"),
             ("start=a&start=a", "start"),
             ("start=a&id=b", "id"),
+            ("prefix=", "prefix"),
+            ("prefix=a&prefix=a", "prefix"),
+            ("prefix=a&start=a", "prefix"),
+            ("start=a&prefix=a", "prefix"),
+            ("prefix=a&end=b", "prefix"),
+            (&long, "prefix"),
+            ("start=a&values=", "values"),
+            ("start=a&values=all", "values"),
+            ("start=a&values=omit&values=omit", "values"),
+            ("start=a&count=", "count"),
+            ("start=a&count=Only", "count"),
+            ("count=only", "start"),
         ] {
             assert_eq!(read(Some(query)).unwrap_err().parameter, name, "{query}");
+        }
+    }
+
+    #[test]
+    fn a_prefix_stands_for_a_start_and_an_end() {
+        for (query, start, end) in [
+            ("prefix=a", &b"a"[..], Some(&b"b"[..])),
+            ("prefix=user%2F", b"user/", Some(b"user0")),
+            ("prefix=a%FE", b"a\xfe", Some(b"a\xff")),
+            ("prefix=a%FF%FF", b"a\xff\xff", Some(b"b")),
+            ("prefix=%FF%FF", b"\xff\xff", None),
+            ("prefix=%00", b"\0", Some(b"\x01")),
+        ] {
+            let parsed = read(Some(query)).unwrap();
+            assert_eq!(parsed.start.as_slice(), start, "{query}");
+            assert_eq!(parsed.end.as_deref(), end, "{query}");
+        }
+        let longest = format!("prefix={}", "a".repeat(KEY_BYTES_MAX));
+        assert_eq!(read(Some(&longest)).unwrap().start.len(), KEY_BYTES_MAX);
+    }
+
+    #[test]
+    fn a_range_tells_values_or_keys_or_only_their_number() {
+        for (query, telling) in [
+            ("prefix=a&values=omit", Telling::Keys),
+            ("prefix=a&count=only", Telling::Count),
+            ("count=only&start=a&values=omit", Telling::Count),
+        ] {
+            assert_eq!(read(Some(query)).unwrap().telling, telling, "{query}");
         }
     }
 }

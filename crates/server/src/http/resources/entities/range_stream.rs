@@ -15,8 +15,7 @@ use bytes::Bytes;
 use http_body::Frame;
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
-use lsm::Scan;
-use node::{Allotment, Batch, BatchFailure};
+use node::{Allotment, Batch, BatchFailure, OwnRange};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -34,11 +33,11 @@ pub(crate) struct RangePlan {
     pub(crate) trailers: bool,
 }
 
-/// Resolves to the next batch of a scan.
+/// Resolves to the next batch of a range.
 pub(crate) type NextBatch = Pin<Box<dyn Future<Output = Result<Batch, BatchFailure>>>>;
 
-/// Asks for the next batch of a scan.
-pub(crate) type AskForBatch = Box<dyn Fn(Box<Scan>) -> NextBatch>;
+/// Asks for the next batch of a range.
+pub(crate) type AskForBatch = Box<dyn Fn(OwnRange) -> NextBatch>;
 
 /// The body of a range.
 pub(crate) struct RangeStream {
@@ -54,11 +53,11 @@ pub(crate) struct RangeStream {
 enum StreamState {
     /// It waits for a batch.
     Reading(NextBatch),
-    /// It sends the entities of a batch. The scan continues afterwards, unless it is
+    /// It sends the entities of a batch. The range continues afterwards, unless it is
     /// at its end.
     Sending {
         entries: std::vec::IntoIter<Entry>,
-        scan: Option<Box<Scan>>,
+        range: Option<OwnRange>,
         allotment: Rc<Allotment>,
     },
     /// Only the trailers are left.
@@ -70,8 +69,8 @@ enum StreamState {
 impl StreamState {
     fn sending(batch: Batch) -> Self {
         Self::Sending {
-            // An empty batch is the end of the scan.
-            scan: (!batch.entries.is_empty()).then_some(batch.scan),
+            // An empty batch is the end of the range.
+            range: (!batch.entries.is_empty()).then_some(batch.range),
             entries: batch.entries.into_iter(),
             allotment: Rc::new(batch.allotment),
         }
@@ -126,7 +125,7 @@ impl BodyStream for RangeStream {
             match &mut self.state {
                 StreamState::Sending {
                     entries,
-                    scan,
+                    range,
                     allotment,
                 } => {
                     if self.count >= self.plan.limit {
@@ -141,37 +140,19 @@ impl BodyStream for RangeStream {
                         let chunk = self.chunk_of(&entry).counted(Some(memory));
                         return Poll::Ready(Some(Ok(Frame::data(chunk))));
                     }
-                    let Some(scan) = scan.take() else {
+                    let Some(range) = range.take() else {
                         self.state = StreamState::Ending;
                         continue;
                     };
                     // Drops this batch before it asks for the next one, so that the
                     // memory that this one counted for is free.
                     self.state = StreamState::Ending;
-                    self.state = StreamState::Reading((self.ask)(scan));
+                    self.state = StreamState::Reading((self.ask)(range));
                 }
                 StreamState::Reading(next) => match std::task::ready!(next.as_mut().poll(cx)) {
                     Ok(batch) => self.state = StreamState::sending(batch),
                     Err(failure) => {
-                        match failure {
-                            BatchFailure::Failed(error) => tracing::error!(
-                                %error,
-                                entities = self.count,
-                                "a range was cut: this node cannot read its next part"
-                            ),
-                            BatchFailure::TimedOut => {
-                                tracing::warn!(
-                                    entities = self.count,
-                                    "a range was cut: the disk did not answer in time"
-                                );
-                            }
-                            BatchFailure::Overloaded => {
-                                tracing::warn!(
-                                    entities = self.count,
-                                    "a range was cut: the read queue or the memory for ranges is full"
-                                );
-                            }
-                        }
+                        report_cut(&failure, self.count);
                         self.state = StreamState::Ended;
                         return Poll::Ready(Some(Err(StreamCut)));
                     }
@@ -185,6 +166,29 @@ impl BodyStream for RangeStream {
                 StreamState::Ended => return Poll::Ready(None),
             }
         }
+    }
+}
+
+/// Logs why a range is cut after this number of entities.
+fn report_cut(failure: &BatchFailure, entities: u64) {
+    match failure {
+        BatchFailure::Failed(error) => tracing::error!(
+            %error,
+            entities,
+            "a range was cut: this node cannot read its next part"
+        ),
+        BatchFailure::TimedOut => {
+            tracing::warn!(entities, "a range was cut: the disk did not answer in time");
+        }
+        BatchFailure::Overloaded => tracing::warn!(
+            entities,
+            "a range was cut: the read queue or the memory for ranges is full"
+        ),
+        BatchFailure::TooOld => tracing::info!(
+            entities,
+            "a range was cut: its snapshot has lived as long as it may, because a snapshot keeps \
+             disk space; the client may go on behind the last key"
+        ),
     }
 }
 
@@ -214,6 +218,7 @@ fn encode(format: RangeFormat, entry: &Entry) -> BodyChunk {
             BodyChunk::new(Bytes::from(head), tail)
         }
         RangeFormat::JsonLines => BodyChunk::of_line(JsonLine::of(entry)),
+        RangeFormat::KeyLines => BodyChunk::of_line(JsonLine::without_value(entry)),
     }
 }
 

@@ -5,7 +5,7 @@ mod parameters;
 use crate::door::Door;
 use crate::http::entity_tag::{EntityTag, value_hash};
 use crate::http::exchange::{Answer, Exchange};
-use crate::http::headers::{SANDBOX, set_acks, set_version};
+use crate::http::headers::{SANDBOX, set_acks, set_expires, set_version};
 use crate::http::problem::Problem;
 use crate::http::response_body::ResponseBody;
 use crate::http::verb::Verb;
@@ -62,6 +62,7 @@ async fn get(exchange: Exchange<'_>, parameters: EntityParameters) -> Answer {
             value_response(&entry, exchange.verb, found.share)
         };
         response.headers_mut().insert(ETAG, tag.header());
+        set_expires(response.headers_mut(), entry.expiry());
         response
     } else {
         Problem::absent().into_response()

@@ -1,6 +1,6 @@
 //! The operations of `/v0/entity`.
 
-use super::headers::{ACKS, ETAG, Header, SANDBOX, VERSION};
+use super::headers::{ACKS, ETAG, EXPIRES, Header, SANDBOX, VERSION};
 use super::operation::{Operation, Success};
 use super::parameters;
 use crate::http::problem::catalogue::{self, ProblemType};
@@ -61,9 +61,13 @@ fn get() -> Operation {
             Success {
                 status: 200,
                 text: "The value.",
-                headers: [&ETAG, &VERSION, &ACKS, &SANDBOX]
-                    .map(Header::always)
-                    .to_vec(),
+                headers: vec![
+                    Header::always(&ETAG),
+                    Header::always(&VERSION),
+                    Header::always(&ACKS),
+                    Header::always(&SANDBOX),
+                    Header::sometimes(&EXPIRES),
+                ],
                 content: vec![(
                     "application/octet-stream",
                     json!({"schema": {"type": "string", "format": "binary"}}),
@@ -72,7 +76,12 @@ fn get() -> Operation {
             Success {
                 status: 304,
                 text: "The entity has one of the `ETag`s of `If-None-Match`.",
-                headers: [&ETAG, &VERSION, &ACKS].map(Header::always).to_vec(),
+                headers: vec![
+                    Header::always(&ETAG),
+                    Header::always(&VERSION),
+                    Header::always(&ACKS),
+                    Header::sometimes(&EXPIRES),
+                ],
                 content: Vec::new(),
             },
         ],

@@ -52,6 +52,11 @@ pub(super) const ACKS: Field = Field {
     text: "The acks or answers that had arrived when the node replied, and of how many replicas.",
     pattern: "^[0-9]{1,3}/[0-9]{1,3}$",
 };
+pub(super) const EXPIRES: Field = Field {
+    name: "Kvorum-Expires",
+    text: "When the entity expires (RFC 3339, UTC), if it does.",
+    pattern: "^[0-9T:.-]+Z$",
+};
 pub(super) const SANDBOX: Field = Field {
     name: "Content-Security-Policy",
     text: "A browser that shows a value runs nothing of it.",

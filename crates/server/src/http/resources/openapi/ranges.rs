@@ -7,6 +7,7 @@ use super::parameters;
 use crate::http::json_line::Line;
 use crate::http::problem::catalogue;
 use crate::http::resources::digest::DigestPage;
+use crate::http::resources::entities::CountPage;
 use crate::http::verb::Verb;
 use base::KEY_BYTES_MAX;
 use serde_json::{Value, json};
@@ -20,8 +21,8 @@ pub(super) fn operations(schemas: &mut Schemas) -> Vec<Operation> {
     vec![entities(schemas), digest(schemas)]
 }
 
-fn start() -> Value {
-    parameters::key("start", true, BOUND_BYTES_MAX, "The first key.")
+fn start(is_required: bool) -> Value {
+    parameters::key("start", is_required, BOUND_BYTES_MAX, "The first key.")
 }
 
 fn end() -> Value {
@@ -44,13 +45,32 @@ fn entities(schemas: &mut Schemas) -> Operation {
                the key, streamed. A stream that ends without the last chunk was cut short. To \
                continue after the last key that arrived: `start=<last key>%00`.",
         parameters: vec![
-            start(),
+            start(false),
             end(),
+            parameters::key(
+                "prefix",
+                false,
+                KEY_BYTES_MAX,
+                "All keys that begin with it, instead of `start` and `end`. A range needs \
+                 `start` or `prefix`.",
+            ),
             parameters::query(
                 "limit",
                 false,
                 &json!({"type": "integer", "minimum": 1, "maximum": u64::MAX}),
                 "The greatest number of entities.",
+            ),
+            parameters::query(
+                "values",
+                false,
+                &json!({"const": "omit"}),
+                "Lines of JSON without the values.",
+            ),
+            parameters::query(
+                "count",
+                false,
+                &json!({"const": "only"}),
+                "Only the number of entities, as `application/json`.",
             ),
             parameters::header(
                 "TE",
@@ -63,8 +83,8 @@ fn entities(schemas: &mut Schemas) -> Operation {
             status: 200,
             text: "The entities, also if there are none.",
             headers: vec![
-                Header::always(&SANDBOX),
-                Header::always(&VARY),
+                Header::sometimes(&SANDBOX),
+                Header::sometimes(&VARY),
                 Header::sometimes(&TRAILER),
             ],
             content: vec![
@@ -80,12 +100,18 @@ fn entities(schemas: &mut Schemas) -> Operation {
                     }),
                 ),
                 ("application/x-ndjson", lines(&schemas.of::<Line<'_>>())),
+                (
+                    "application/json",
+                    json!({"schema": schemas.of::<CountPage>()}),
+                ),
             ],
         }],
         problems: vec![
             &catalogue::RANGE_NEEDS_HTTP_1_1,
             &catalogue::RANGE_TIMED_OUT,
+            &catalogue::RANGE_TOO_LONG,
             &catalogue::RANGE_FAILED,
+            &catalogue::CLIENT_LEFT,
         ],
     }
 }
@@ -108,7 +134,7 @@ fn digest(schemas: &mut Schemas) -> Operation {
         text: "Two nodes that keep the same answer the same, if they are asked with the same \
                `cut` and `forgotten`.",
         parameters: vec![
-            start(),
+            start(true),
             end(),
             parameters::query(
                 "peer",

@@ -1,0 +1,65 @@
+//! `count=only`: how many entities a range has.
+//!
+//! The answer begins when the count is known, so a count that fails is an error with a
+//! status. It holds one batch at a time, and ends when its client leaves.
+
+use super::begin;
+use super::parameters::RangeParameters;
+use crate::http::exchange::{Answer, Exchange};
+use crate::http::page;
+use crate::http::problem::Problem;
+use crate::http::response_body::ResponseBody;
+use crate::http::verb::Verb;
+use hyper::Response;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::future::poll_fn;
+use std::task::Poll;
+
+/// How many entities a range has.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Count")]
+pub(crate) struct CountPage {
+    /// The number of entities.
+    count: u64,
+}
+
+/// Counts the entities of the range; `HEAD` counts nothing.
+pub(super) async fn answer(exchange: &Exchange<'_>, parameters: &RangeParameters) -> Answer {
+    if exchange.verb == Verb::Head {
+        let mut response = Response::new(ResponseBody::empty());
+        let json = HeaderValue::from_static("application/json");
+        response.headers_mut().insert(CONTENT_TYPE, json);
+        return Ok(response);
+    }
+    let count = count(exchange, parameters).await?;
+    Ok(page::json(&CountPage { count }))
+}
+
+async fn count(exchange: &Exchange<'_>, parameters: &RangeParameters) -> Result<u64, Problem> {
+    let door = exchange.door;
+    let now_unix_ms = door.clock().unix_ms();
+    let limit = parameters.limit.unwrap_or(u64::MAX);
+    let mut counted = 0;
+    let mut next = begin(door, parameters);
+    while let Some(range) = next.filter(|_| counted < limit) {
+        let now = door.clock().monotonic();
+        let deadline = now.saturating_add(door.stall_timeout());
+        let coordinator = door.worker.coordinator();
+        let batch = coordinator.next_batch(range, deadline).await?;
+        let live = batch
+            .entries
+            .iter()
+            .filter(|entry| entry.is_live(now_unix_ms));
+        counted = (counted + live.count() as u64).min(limit);
+        if door.is_stopping() {
+            return Err(Problem::overloaded());
+        }
+        if poll_fn(|cx| Poll::Ready(exchange.channel.has_client_left(cx))).await {
+            return Err(Problem::client_left());
+        }
+        next = (!batch.entries.is_empty()).then_some(batch.range);
+    }
+    Ok(counted)
+}

@@ -262,6 +262,7 @@ impl Node {
             timeout: config.timeout,
             interval: config.sweep_interval,
             full_interval: config.full_sweep_interval,
+            grace: config.grace,
             sizes: config.sweep_sizes.within(&resources.memory),
         };
         let sweeps = Sweeps::open(sweep_environment, journal);

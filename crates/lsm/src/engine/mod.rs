@@ -291,6 +291,12 @@ impl Engine {
         Scan::new(Arc::clone(&self.inner), start, end)
     }
 
+    /// The last key of the store, or one behind it. Reads nothing but memory.
+    #[must_use]
+    pub fn last_key(&self) -> Option<Vec<u8>> {
+        self.inner.core.tables.load().last_key()
+    }
+
     /// How many records this store has ever committed. Reads nothing but memory.
     #[must_use]
     pub fn acknowledged(&self) -> Acknowledged {

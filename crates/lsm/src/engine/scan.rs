@@ -207,6 +207,22 @@ mod tests {
     }
 
     #[test]
+    fn no_key_of_the_store_is_behind_its_last_one() {
+        let (environment, _executor) = environment(Arc::new(MemoryDisk::new()));
+        let (engine, _) = Engine::open(environment, Options::default()).unwrap();
+        assert_eq!(engine.last_key(), None);
+        for (key, last) in [("m", "m"), ("x", "x"), ("c", "x"), ("y", "y")] {
+            let timestamp = Timestamp::from_u64(1);
+            let entry = Entry::value(key.as_bytes(), timestamp, b"v", Expiry::NEVER, 1);
+            engine.write(entry).unwrap();
+            for _ in ["memtable", "table"] {
+                assert_eq!(engine.last_key().unwrap(), last.as_bytes());
+                engine.flush().unwrap();
+            }
+        }
+    }
+
+    #[test]
     fn a_scan_for_a_sweep_keeps_nothing_in_the_cache_and_returns_each_key_once() {
         let (environment, _executor) = environment(Arc::new(MemoryDisk::new()));
         let options = Options {

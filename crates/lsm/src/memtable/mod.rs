@@ -167,6 +167,16 @@ impl Memtable {
         self.shards.iter().all(|shard| lock(shard).is_empty())
     }
 
+    /// The key of its last record in the order of keys.
+    pub(crate) fn last_key(&self) -> Option<Vec<u8>> {
+        let last_of = |shard: &Mutex<BTreeSet<OrderedRecord>>| {
+            let records = lock(shard);
+            let last = records.last();
+            last.map(|last| last.record.entry.key().to_vec())
+        };
+        self.shards.iter().filter_map(last_of).max()
+    }
+
     /// Whether one of its records is a tombstone.
     pub(crate) fn has_tombstones(&self) -> bool {
         self.has_tombstones.load(Relaxed)

@@ -14,7 +14,8 @@
 //!
 //! A baseline is what is measured while background work rests, or is at its floor. So a
 //! lasting change of the load does no harm: the share falls to the floor, where the
-//! baseline is learned again. While background work does more, a baseline only falls,
+//! baseline is learned again. While background work does more, as while the floor of a
+//! kind is raised because its work is overdue, a baseline only falls,
 //! or the harm would become normal. Saturation has no baseline: it is never normal.
 //!
 //! A count of slow requests, and not the percentile itself, is compared, because the
@@ -27,6 +28,9 @@ use std::time::Duration;
 
 /// The floor: each kind of background work may always use this share of its time.
 pub(super) const SHARE_MIN: f64 = 0.02;
+
+/// How often the floor of a kind is doubled at most, while that work is overdue: to 16%.
+pub(super) const DOUBLINGS_MAX: u32 = 3;
 
 /// How much the share rises in a second: from the floor to all in five seconds.
 const INCREASE_A_SECOND: f64 = 0.2;
@@ -85,6 +89,8 @@ pub(super) struct Measured {
     pub(super) latencies: LatencyCounts,
     /// How long background work of all kinds worked since the last step.
     pub(super) worked: Duration,
+    /// Whether the floor of a kind is raised, because its work is overdue.
+    pub(super) is_floor_raised: bool,
 }
 
 /// What is normal, learned while background work is not felt.
@@ -204,8 +210,9 @@ impl Controller {
     }
 
     /// Whether background work that worked so long is not felt.
-    fn is_unfelt(&self, worked: Duration, elapsed: Duration) -> bool {
-        self.share <= SHARE_MIN || worked <= elapsed.mul_f64(UNFELT)
+    fn is_unfelt(&self, worked: Duration, elapsed: Duration, is_floor_raised: bool) -> bool {
+        let is_at_floor = self.share <= SHARE_MIN && !is_floor_raised;
+        is_at_floor || worked <= elapsed.mul_f64(UNFELT)
     }
 
     /// Whether the queueing delay is felt.
@@ -214,7 +221,7 @@ impl Controller {
         let normal = self.delay_baseline.normal.mul_f64(DELAY_FACTOR);
         let is_delayed = self.delay > DELAY_MIN.max(normal);
         if !is_saturated {
-            let is_unfelt = self.is_unfelt(measured.worked, elapsed);
+            let is_unfelt = self.is_unfelt(measured.worked, elapsed, measured.is_floor_raised);
             self.delay_baseline.learn(self.delay, is_unfelt);
         }
         is_delayed
@@ -229,7 +236,7 @@ impl Controller {
         if elapsed < WINDOW_MAX && requests < WINDOW_REQUESTS {
             return self.unknown_unless(requests);
         }
-        let is_unfelt = self.is_unfelt(self.window.worked, elapsed);
+        let is_unfelt = self.is_unfelt(self.window.worked, elapsed, measured.is_floor_raised);
         self.begin_window(measured);
         self.waits = false;
         if requests < WINDOW_REQUESTS_MIN {

@@ -9,7 +9,9 @@
 //! No rate is configured. Work is done in short steps, and reports after each how long
 //! it took. It rests for so long that it used no more than the current share of its
 //! time. So the share bounds every kind alike, none has to wait for another, and at the
-//! floor each kind that has work still gets its steps.
+//! floor each kind that has work still gets its steps. The floor of a kind whose work is
+//! overdue is raised step by step ([`Background::set_overdue`]): at most to eight times the
+//! ordinary one, so that the work ends although clients always leave too little.
 //!
 //! - `controller` decides on the share, a pure function.
 //! - `latencies` are the requests that it judges.
@@ -43,9 +45,9 @@ pub use latencies::LatencyCounts;
 pub(crate) use pacer::Pacer;
 
 use base::Clock;
-use controller::{Controller, Measured};
+use controller::{Controller, DOUBLINGS_MAX, Measured, SHARE_MIN};
 use profile::lock;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -100,6 +102,8 @@ pub type SeeClients = Box<dyn Fn() -> ClientsSeen + Send + Sync>;
 struct WorkTimes {
     worked_ns: AtomicU64,
     rested_ns: AtomicU64,
+    /// How often its floor is doubled.
+    doublings: AtomicU32,
 }
 
 /// The state of the budget, for metrics.
@@ -184,7 +188,7 @@ impl Background {
         took: Duration,
         urgency: f64,
     ) -> Duration {
-        let share = f64::from_bits(self.share.load(Relaxed));
+        let share = f64::from_bits(self.share.load(Relaxed)).max(self.floor(kind));
         let rest = took.mul_f64((1.0 / share - 1.0).max(0.0)).min(REST_MAX);
         let rest = rest.mul_f64((1.0 - urgency).clamp(0.0, 1.0));
         let times = &self.times[kind as usize];
@@ -192,6 +196,21 @@ impl Background {
         times.rested_ns.fetch_add(nanos(rest), Relaxed);
         self.last_worked_ns.store(nanos(self.now()), Relaxed);
         rest
+    }
+
+    /// Says how far work of a kind is overdue: its floor is doubled so often, at most
+    /// [`DOUBLINGS_MAX`] times, until it is said anew.
+    pub(crate) fn set_overdue(&self, kind: WorkKind, doublings: u32) {
+        let doublings = doublings.min(DOUBLINGS_MAX);
+        self.times[kind as usize]
+            .doublings
+            .store(doublings, Relaxed);
+    }
+
+    /// The share of its time that a kind of work may always use.
+    pub(crate) fn floor(&self, kind: WorkKind) -> f64 {
+        let doublings = self.times[kind as usize].doublings.load(Relaxed);
+        SHARE_MIN * f64::from(1_u32 << doublings.min(DOUBLINGS_MAX))
     }
 
     /// How long a kind of work has worked and rested.
@@ -241,6 +260,9 @@ impl Background {
             busy: deciding.busy_share,
             latencies: seen.latencies,
             worked: worked.saturating_sub(deciding.worked),
+            is_floor_raised: WorkKind::ALL
+                .into_iter()
+                .any(|kind| self.floor(kind) > SHARE_MIN),
         };
         deciding.decided = now;
         deciding.worked = worked;

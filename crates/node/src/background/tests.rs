@@ -61,6 +61,7 @@ struct Trace {
     controller: Controller,
     now: Duration,
     latencies: LatencyCounts,
+    is_floor_raised: bool,
 }
 
 impl Trace {
@@ -69,6 +70,7 @@ impl Trace {
             controller: Controller::new(Duration::ZERO),
             now: Duration::ZERO,
             latencies: LatencyCounts::default(),
+            is_floor_raised: false,
         }
     }
 
@@ -87,6 +89,7 @@ impl Trace {
             busy: load.busy,
             latencies: self.latencies.clone(),
             worked: STEP.mul_f64(self.share() * load.work),
+            is_floor_raised: self.is_floor_raised,
         });
         self.share()
     }
@@ -223,6 +226,26 @@ fn what_clients_feel_beside_the_work_does_not_become_normal() {
 }
 
 #[test]
+fn what_clients_feel_of_overdue_work_does_not_become_normal() {
+    // At the floor it works eight times as long as it would.
+    let slow = Load {
+        queueing_delay: Duration::from_millis(20),
+        work: 8.0,
+        ..HALF
+    };
+    for is_floor_raised in [false, true] {
+        let mut trace = Trace::settled();
+        trace.is_floor_raised = is_floor_raised;
+        let (_, before) = trace.controller.queueing_delay();
+        for _ in 0..600 {
+            trace.step(slow);
+        }
+        let (_, after) = trace.controller.queueing_delay();
+        assert_eq!(after > before, !is_floor_raised, "{before:?} {after:?}");
+    }
+}
+
+#[test]
 fn one_slow_request_is_not_felt() {
     let mut trace = Trace::settled();
     for number in 0..100 {
@@ -278,6 +301,23 @@ fn work_rests_so_long_that_it_used_its_share() {
         assert!((share - SHARE_MIN).abs() < 1e-6, "{share}");
         assert_eq!(background.times(kind), (took, rest));
     }
+}
+
+#[test]
+fn the_floor_of_overdue_work_is_doubled_up_to_a_bound_and_no_other_is() {
+    let (background, _clock) = overloaded_now();
+    let took = Duration::from_micros(500);
+    for (doublings, share) in [(1, 0.04), (2, 0.08), (3, 0.16), (u32::MAX, 0.16), (0, 0.02)] {
+        background.set_overdue(WorkKind::Sweep, doublings);
+        let rest = background.rest_after(WorkKind::Sweep, took);
+        let used = took.as_secs_f64() / (took + rest).as_secs_f64();
+        assert!((used - share).abs() < 1e-6, "{used} {share}");
+        assert_eq!(background.floor(WorkKind::Hints), SHARE_MIN);
+    }
+    // What clients leave may be more.
+    let background = Background::new(Arc::new(ManualClock::new(0)));
+    background.set_overdue(WorkKind::Sweep, 3);
+    assert_eq!(background.rest_after(WorkKind::Sweep, took), Duration::ZERO);
 }
 
 #[test]

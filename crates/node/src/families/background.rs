@@ -6,7 +6,7 @@ use crate::node::Node;
 use std::time::Duration;
 
 /// The state of the budget, what it is derived from, and what it did.
-pub(super) fn families(node: &Node) -> [Family; 6] {
+pub(super) fn families(node: &Node) -> [Family; 7] {
     let status = node.background.status();
     let now_and_normal = |(now, normal): (Duration, Duration)| {
         [("now", now), ("normal", normal)].map(|(value, time)| {
@@ -25,6 +25,14 @@ pub(super) fn families(node: &Node) -> [Family; 6] {
             "kvorum_background_share",
             "Share of its time that each kind of background work may use; the rest of it rests",
             status.share,
+        ),
+        Family::gauges(
+            "kvorum_background_floor",
+            "Share of its time that a kind of background work may always use; raised while it is overdue",
+            WorkKind::ALL.map(|kind| {
+                let labels: Labels = vec![("kind", kind.word().to_owned())];
+                (labels, node.background.floor(kind))
+            }),
         ),
         Family::gauges(
             "kvorum_background_queueing_delay_seconds",

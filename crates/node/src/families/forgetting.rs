@@ -21,7 +21,7 @@ pub(super) fn families(node: &Node) -> [Family; 3] {
             let mut pairs = pairs.iter();
             pairs.any(|(one, other)| *one == member || *other == member)
         }
-        Some(HeldBack::Surplus | HeldBack::Interrupted) | None => false,
+        Some(HeldBack::Moved | HeldBack::Interrupted) | None => false,
     };
     let members = &node.config.members;
     let held_back = members.numbers().map(|member| {

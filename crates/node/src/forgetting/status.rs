@@ -29,9 +29,9 @@ pub enum HeldBack {
     Unfenced(Vec<NodeNumber>),
     /// These nodes were not made equal.
     Unequal(Vec<(NodeNumber, NodeNumber)>),
-    /// Old versions were exchanged where copies lie on nodes that are no replicas of them.
-    /// The next full pass shows whether that was all.
-    Surplus,
+    /// Old versions were moved, and the nodes did not come to rest: a store was being filled,
+    /// or copies go round. The next full pass shows whether that was all.
+    Moved,
     /// A node was restarted or replaced meanwhile, or has found damage in its store. The next
     /// full pass begins anew.
     Interrupted,

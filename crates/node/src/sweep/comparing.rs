@@ -7,12 +7,26 @@ use cluster::NodeNumber;
 use cluster::sweep::{Digest, NodeDigests, Pair, differing};
 use peer::{SweepAnswer, SweepRequest};
 
+/// How often the nodes compare a range at most: see [`Drive::settle`]. Each time settles
+/// what the one before has moved, and a version moves no further than from a holder to its
+/// replicas and from those to all that have an older one.
+const ROUNDS_MAX: u32 = 4;
+
 /// What the nodes have exchanged in a range.
 struct Exchanged {
     /// Whether it was nothing.
     is_settled: bool,
     /// Whether some of it was below the fence of a node.
     is_below_fence: bool,
+}
+
+impl Exchanged {
+    fn and(&self, other: &Self) -> Self {
+        Self {
+            is_settled: self.is_settled && other.is_settled,
+            is_below_fence: self.is_below_fence || other.is_below_fence,
+        }
+    }
 }
 
 impl Drive {
@@ -50,14 +64,42 @@ impl Drive {
         }
         self.report.surplus += surplus_copies;
         let announced = self.announce(range, announcing).await;
-        let reconciled = self.reconcile(range, start, &all).await;
-        if surplus_copies > 0 {
-            if !(announced.is_settled && reconciled.is_settled) {
-                self.progress.sent_beside_surplus();
+        let reconciled = self.reconcile(range, start, differing(&all), &all).await;
+        let exchanged = announced.and(&reconciled);
+        if surplus_copies > 0 && !exchanged.is_settled {
+            self.progress.sent_beside_surplus();
+        }
+        self.settle(range, start, &all, exchanged).await;
+    }
+
+    /// Has all nodes compare a range again if something below the fence was moved in it, until
+    /// nothing is. A version that a node gets is not compared with what the nodes hold that it
+    /// was compared with before. So a tombstone of fewer copies, which names this node not as
+    /// a replica, may hide it elsewhere, and F would let that tombstone go. A surplus copy is
+    /// offered only to the replicas of its own version, and one of them may get a tombstone
+    /// later. What is above the fence may be moved: its tombstones stay.
+    ///
+    /// If that has no end, or a store is being filled, so that most of it is moved, the next
+    /// pass shows that all is settled.
+    async fn settle(
+        &mut self,
+        range: u32,
+        start: &Bytes,
+        digests: &[NodeDigests],
+        mut exchanged: Exchanged,
+    ) {
+        let mut rounds = 1;
+        while exchanged.is_below_fence && self.fencing.fence().is_some() {
+            if rounds == ROUNDS_MAX || !self.fencing.are_all_whole {
+                self.fencing.moved_late();
+                return;
             }
-            if announced.is_below_fence || reconciled.is_below_fence {
-                self.fencing.sent_beside_surplus();
-            }
+            rounds += 1;
+            let pairs = self.progress.clean();
+            let reconciled = self.reconcile(range, start, pairs, digests).await;
+            // The surplus copies may be other ones by now.
+            let announced = self.announce(range, self.progress.nodes().collect()).await;
+            exchanged = reconciled.and(&announced);
         }
     }
 
@@ -94,15 +136,20 @@ impl Drive {
         exchanged
     }
 
-    /// Has the pairs that differ made equal.
-    async fn reconcile(&mut self, range: u32, start: &Bytes, digests: &[NodeDigests]) -> Exchanged {
+    /// Has pairs made equal, which kept these `digests` at first.
+    async fn reconcile(
+        &mut self,
+        range: u32,
+        start: &Bytes,
+        mut pairs: Vec<Pair>,
+        digests: &[NodeDigests],
+    ) -> Exchanged {
         let pass = self.pass;
         let digest_of = |node: NodeNumber, with: NodeNumber| {
             let digests = digests.iter().find(|digests| digests.node == node);
             let digest = digests.and_then(|digests| digests.with.get(with.index()));
             digest.copied().unwrap_or_else(Digest::default)
         };
-        let mut pairs = differing(digests);
         let mut exchanged = Exchanged {
             is_settled: pairs.is_empty(),
             is_below_fence: false,

@@ -5,7 +5,7 @@ use super::bulk::Filled;
 use super::calls::{RETRY_PAUSE, TRIES_MAX};
 use super::participant::{Plan, UnknownRange};
 use crate::background::WorkKind;
-use base::{Entry, Kind};
+use base::{Entry, Kind, Timestamp};
 use cluster::sweep::symbols::Decoder;
 use cluster::sweep::{Digest, Item, PassId};
 use cluster::{Miss, NodeNumber};
@@ -165,16 +165,14 @@ impl Sweeper {
             newer_there: Vec::new(),
         };
         let fence = self.sweeps.environment.forgetting.shared().bounds().fence;
-        let is_old = |entry: &&Entry| entry.timestamp() < fence;
         let mut entries = entries.into_iter();
         loop {
             let batch: Vec<Entry> = entries.by_ref().take(MENDS_IN_FLIGHT).collect();
             if batch.is_empty() {
                 break;
             }
-            sent.below_fence += batch.iter().filter(is_old).count() as u32;
             let began = self.sweeps.environment.clock.monotonic();
-            self.send_batch(pass, to, batch, &mut sent).await;
+            self.send_batch((pass, fence), to, batch, &mut sent).await;
             if sent.stops {
                 // The peer is full, or has too much to do: the next pass goes on.
                 break;
@@ -206,8 +204,16 @@ impl Sweeper {
     }
 
     /// Sends versions at the same time; again those that were too much for the peer.
-    async fn send_batch(&self, pass: PassId, to: NodeNumber, batch: Vec<Entry>, sent: &mut Sent) {
+    async fn send_batch(
+        &self,
+        (pass, fence): (PassId, Timestamp),
+        to: NodeNumber,
+        batch: Vec<Entry>,
+        sent: &mut Sent,
+    ) {
         let mut batch = batch;
+        let is_old = |entry: &&Entry| entry.timestamp() < fence;
+        sent.below_fence += batch.iter().filter(is_old).count() as u32;
         for tries in 1..=TRIES_MAX {
             let start = |entry: Entry| {
                 let mend = PeerRequest::Mend {
@@ -228,7 +234,9 @@ impl Sweeper {
                     Err(Miss::Overloaded) => batch.push(entry),
                     // A value that has expired on all nodes, which the peer has freed and
                     // forgotten already: there is nothing to make equal.
-                    Err(Miss::Obsolete { .. }) if self.is_forgotten_value(&entry) => {}
+                    Err(Miss::Obsolete { .. }) if self.is_forgotten_value(&entry) => {
+                        sent.below_fence -= u32::from(is_old(&&entry));
+                    }
                     // The peer will never take this version: the others have to come nevertheless.
                     Err(Miss::Obsolete { .. }) => sent.all = false,
                     Err(Miss::Refused) if !self.peers.is_down(to) => sent.all = false,

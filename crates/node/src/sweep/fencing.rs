@@ -25,6 +25,8 @@ pub(super) struct Fencing {
     held_back: Option<HeldBack>,
     /// Whether there is nothing to raise F to.
     is_idle: bool,
+    /// Whether no store lacks anything, so that the pass fills none.
+    pub(super) are_all_whole: bool,
 }
 
 impl Fencing {
@@ -33,13 +35,11 @@ impl Fencing {
         self.fenced.as_ref().map(|(_, fence)| *fence)
     }
 
-    /// Something below the fence was sent in a range with surplus copies. A surplus copy is
-    /// offered only to the replicas of its own version, and one of them may have got a
-    /// tombstone later in this pass, which the copy does not see and which F would let go.
-    /// What is above the fence may be sent: its tombstones stay.
-    pub(super) fn sent_beside_surplus(&mut self) {
+    /// Something below the fence was moved in a range, and the nodes have not compared
+    /// afterwards: see [`Drive::settle`].
+    pub(super) fn moved_late(&mut self) {
         if self.fenced.take().is_some() {
-            self.held_back = Some(HeldBack::Surplus);
+            self.held_back = Some(HeldBack::Moved);
         }
     }
 }
@@ -243,15 +243,17 @@ impl Drive {
     /// versions below. Gives that F. If a member is missing, each leaves out what is dead below
     /// the F that it knows itself.
     async fn disregard(&mut self, fenced: &[Fenced]) -> Timestamp {
+        self.fencing.are_all_whole = false;
         let environment = &self.sweeper.sweeps.environment;
         let own = environment.forgetting.greatest();
         let below = fenced
             .iter()
             .map(|fenced| fenced.greatest)
             .fold(own, Timestamp::max);
-        if fenced.len() < environment.members.names().len() || below == Timestamp::ZERO {
+        if fenced.len() < environment.members.names().len() {
             return below;
         }
+        self.fencing.are_all_whole = fenced.iter().all(|fenced| fenced.is_whole);
         // In the order of their numbers.
         let vouching = fenced
             .iter()
@@ -325,8 +327,8 @@ impl Drive {
         let takes_part = |node: &NodeNumber| self.progress.taking_part().contains_key(node);
         let away: Vec<NodeNumber> = members.numbers().filter(|node| !takes_part(node)).collect();
         match &self.fencing.held_back {
-            // What is moved beside surplus copies matters only once all nodes are equal.
-            Some(held_back) if *held_back != HeldBack::Surplus => return held_back.clone(),
+            // What was moved matters only once all nodes are equal.
+            Some(held_back) if *held_back != HeldBack::Moved => return held_back.clone(),
             _ if !away.is_empty() => return HeldBack::Away(away),
             _ => {}
         }
@@ -340,7 +342,7 @@ impl Drive {
         }
         match (unequal.is_empty(), &self.fencing.held_back) {
             (false, _) => HeldBack::Unequal(unequal),
-            (true, Some(surplus)) => surplus.clone(),
+            (true, Some(moved)) => moved.clone(),
             (true, None) => HeldBack::Interrupted,
         }
     }

@@ -110,6 +110,11 @@ impl Participant {
         }
     }
 
+    /// Whether one of the passes that this node takes part in has fenced all nodes.
+    pub(super) fn is_fenced(&self) -> bool {
+        self.passes.values().any(|state| state.is_fenced)
+    }
+
     /// The passes that this node takes part in.
     pub(super) fn passes(&self) -> impl Iterator<Item = PassId> + '_ {
         self.passes.keys().copied()

@@ -105,7 +105,13 @@ impl Leftovers {
 }
 
 impl Participant {
-    /// Takes note of what all leave out, and of who vouches for what.
+    /// Takes note of what all leave out, and of who vouches for what. All nodes are fenced.
+    ///
+    /// If all are whole, the pass fills no store. Then what comes behind the last key that
+    /// this store has now need not be compared: a scan of keys that come in ascending order
+    /// would otherwise run after them for ever. It is nothing from before the fence, but for
+    /// what another store had at that time, which that one compares; and the next recent pass
+    /// compares all that has come since this one began.
     pub(super) fn disregard(
         &mut self,
         pass: PassId,
@@ -113,8 +119,15 @@ impl Participant {
         vouching: Vec<Vouching>,
     ) -> SweepAnswer {
         let nodes = self.placement.nodes();
+        let engine = self.engine.clone();
         match self.state(pass) {
             Some(state) if vouching.len() == nodes => {
+                state.is_fenced = true;
+                if vouching.iter().all(|of_node| *of_node == Vouching::Whole) {
+                    let last_key = engine.last_key();
+                    let behind = last_key.map(|last| [&last[..], &[0]].concat());
+                    state.scan_end = Some(behind.unwrap_or_default());
+                }
                 state.forgotten = state.forgotten.max(below);
                 state.leftovers.name(below, vouching);
                 SweepAnswer::Done

@@ -52,6 +52,62 @@ fn compare(engine: &Engine, vouching: [Vouching; 3]) -> Participant {
     own
 }
 
+#[test]
+fn a_pass_that_fills_no_store_ends_where_the_store_ended_after_the_fences() {
+    for (vouching, is_behind_compared) in [
+        ([Whole, Whole, Whole], false),
+        ([Whole, Remembers, Whole], true),
+        ([Nothing, Whole, Whole], true),
+    ] {
+        let engine = engine_on(&Arc::new(MemoryDisk::new()));
+        engine.write(value("d", 200, 3)).unwrap();
+        engine.flush().unwrap();
+        engine.write(value("m", 200, 3)).unwrap();
+        let mut own = participant_of(&engine, OWN);
+        begin(&mut own, PASS, PassKind::Full, 1 << 40);
+        assert!(!own.is_fenced());
+        // Between the begin and the fence it may be anything.
+        engine.write(value("p", 200, 3)).unwrap();
+        assert_eq!(
+            own.disregard(PASS, at(0), vouching.to_vec()),
+            SweepAnswer::Done
+        );
+        assert!(own.is_fenced());
+        for key in ["a", "q"] {
+            engine.write(value(key, 300, 3)).unwrap();
+        }
+        while matches!(own.advance(PASS, b"").unwrap(), Advance::GoOn) {}
+        assert!(matches!(
+            own.advance(PASS, b"").unwrap(),
+            Advance::Reached(None)
+        ));
+        let SweepAnswer::Digests { digests, .. } = own.digest(PASS, 0, None) else {
+            panic!("no digests");
+        };
+        let items = 4 + u64::from(is_behind_compared);
+        assert_eq!(digests[PEERS[0].index()].items, items, "{vouching:?}");
+        // The next recent pass compares what came behind.
+        let [one, other] = PEERS;
+        assert!(own.end(PASS, STORE, &[one, other]).is_some());
+        let least = own.bounds()[one.index()].of(b"q");
+        assert!(least <= at(300), "{least}");
+    }
+}
+
+#[test]
+fn a_pass_over_a_store_without_keys_ends_at_once() {
+    let engine = engine_on(&Arc::new(MemoryDisk::new()));
+    let mut own = participant_of(&engine, OWN);
+    begin(&mut own, PASS, PassKind::Full, 1 << 40);
+    own.disregard(PASS, at(0), vec![Whole; 3]);
+    engine.write(value("k", 300, 3)).unwrap();
+    while matches!(own.advance(PASS, b"").unwrap(), Advance::GoOn) {}
+    assert!(matches!(
+        own.digest(PASS, 0, None),
+        SweepAnswer::Digests { .. }
+    ));
+}
+
 /// The keys of what the node sends to one that lacks these.
 fn sent(own: &mut Participant, lacking: NodeNumber, keys: &[&str]) -> Vec<String> {
     let hashes = keys.iter().map(|key| Item::key_hash_of(key.as_bytes()));

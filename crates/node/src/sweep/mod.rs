@@ -27,7 +27,8 @@
 //!   another one.
 //! - `fencing`: fences all nodes before a full pass, which lets the forget bound rise.
 //! - `leftovers`: buries what a store holds only because it has missed the tombstone.
-//! - `schedule`: when this node drives one.
+//! - `serving`: what a node does as its peers ask.
+//! - `schedule`: when this node drives one; `overdue`: how late the forget bound is.
 //! - `record`: what this node knows of the passes that it took part in.
 //! - `journal`: what of it survives a restart, and how far a full pass has come.
 //!
@@ -51,6 +52,7 @@ mod leftovers;
 #[cfg(test)]
 mod leftovers_tests;
 mod mended;
+mod overdue;
 mod participant;
 mod pass_state;
 mod record;
@@ -60,6 +62,7 @@ mod refill;
 mod resuming;
 mod runs;
 mod schedule;
+mod serving;
 mod settling;
 #[cfg(test)]
 mod tests;
@@ -85,11 +88,10 @@ use crate::stamping::Stamping;
 use base::{Clock, Random};
 use cluster::sweep::{Incarnation, PassId, PassKind};
 use cluster::{Members, NodeNumber, Placement};
-use joining::Agreed;
 use lsm::{Engine, Executor, Lane};
 use mended::MendedKeys;
-use participant::{Advance, Participant, ParticipantEnvironment, UnknownRange};
-use peer::{PeerAnswer, PeerRequest, Reply, SweepAnswer, SweepRequest};
+use participant::{Advance, Participant, ParticipantEnvironment};
+use peer::SweepAnswer;
 use profile::lock;
 use record::EndedPass;
 use std::rc::Rc;
@@ -133,6 +135,8 @@ pub(crate) struct SweepEnvironment {
     pub(crate) interval: Option<Duration>,
     /// How often they compare everything, if they do.
     pub(crate) full_interval: Option<Duration>,
+    /// How far in the past what the forget bound covers is.
+    pub(crate) grace: Duration,
     /// How much is done at a time.
     pub(crate) sizes: SweepSizes,
 }
@@ -147,6 +151,7 @@ pub(crate) struct Sweeps {
     refill: refill::Refill,
     journal: journal::Journal,
     orders: schedule::Orders,
+    overdue: overdue::Overdue,
 }
 
 /// What a runtime needs to take part in sweeps.
@@ -177,6 +182,11 @@ impl Sweeps {
             ingest_bytes_max: environment.ingest_bytes_max,
         });
         Arc::new(Self {
+            overdue: overdue::Overdue {
+                grace: environment.grace,
+                interval: environment.full_interval,
+                started_unix_ms: clock.unix_ms(),
+            },
             pacer: Pacer::new(
                 Arc::clone(&environment.background),
                 WorkKind::Sweep,
@@ -216,6 +226,24 @@ impl Sweeps {
         executor.spawn(Lane::Owner, Duration::ZERO, job);
     }
 
+    /// Has the budget know how late a pass is that is to raise the forget bound, if this
+    /// node takes part in one.
+    fn note_overdue(&self, is_fenced: bool) {
+        let SweepEnvironment {
+            background,
+            clock,
+            forgetting,
+            ..
+        } = &self.environment;
+        let doublings = match is_fenced {
+            true => self
+                .overdue
+                .doublings(clock.unix_ms(), forgetting.greatest()),
+            false => 0,
+        };
+        background.set_overdue(WorkKind::Sweep, doublings);
+    }
+
     /// Has this node drive a pass, unless it is alone.
     pub(crate) fn order(&self, kind: PassKind) -> Option<OrderedSweep> {
         let is_alone = self.environment.members.is_single_node();
@@ -232,158 +260,7 @@ fn report_unreadable(error: &lsm::Error) {
     );
 }
 
-impl peer::RequestHandler for Sweeper {
-    fn serve(self: &Rc<Self>, request: PeerRequest, reply: Reply) {
-        match request {
-            PeerRequest::Write(entry) => self.replicas.own().write_for_peer(entry, None, reply),
-            PeerRequest::Repair { by, entry } => {
-                self.replicas.own().write_for_peer(entry, Some(by), reply);
-            }
-            PeerRequest::Mend { pass, entry } => {
-                self.sweeps.record.mend_received();
-                self.sweeps.mended.note(pass, entry.key());
-                let environment = &self.sweeps.environment;
-                let standing = environment.membership.standing();
-                let rules = environment.forgetting.mend_rules(pass, standing);
-                let own = self.replicas.own();
-                let admitted = rules.admit(&entry, own.is_damaged(entry.key()));
-                own.mend_for_peer(entry, admitted, reply);
-            }
-            PeerRequest::Read(key) => self.replicas.own().read_for_peer(key, reply),
-            PeerRequest::Sweep(request) => self.serve_sweep(request, reply),
-        }
-    }
-}
-
 impl Sweeper {
-    /// Does as a peer asks, and replies.
-    fn serve_sweep(self: &Rc<Self>, request: SweepRequest, reply: Reply) {
-        let sweeper = Rc::clone(self);
-        tokio::task::spawn_local(async move {
-            let answer = match request {
-                SweepRequest::Pull {
-                    pass,
-                    range,
-                    asker,
-                    after,
-                    held,
-                } => sweeper.answer_pull((pass, range), asker, after, held).await,
-                request => PeerAnswer::Swept(sweeper.answer(request).await),
-            };
-            reply.send(answer);
-        });
-    }
-
-    /// What this node answers. The requests of a pass come one after another.
-    async fn answer(&self, request: SweepRequest) -> SweepAnswer {
-        self.sweeps.record.request_received();
-        match request {
-            SweepRequest::Begin {
-                pass,
-                kind,
-                is_resumed,
-            } => self.answer_begin((pass, kind), is_resumed).await,
-            SweepRequest::Fence { pass, fence } => self.answer_fence(pass, fence).await,
-            SweepRequest::Forget { forgotten, .. } => self.answer_forget(forgotten),
-            SweepRequest::Disregard {
-                pass,
-                below,
-                vouching,
-            } => {
-                self.background(move |own| own.disregard(pass, below, vouching))
-                    .await
-            }
-            SweepRequest::Agree {
-                pass,
-                cut,
-                forgotten,
-                reaches,
-                stores,
-                bounds,
-            } => {
-                let agreed = Agreed {
-                    cut,
-                    forgotten,
-                    reaches,
-                    bounds,
-                };
-                self.answer_agree(pass, agreed, &stores).await
-            }
-            SweepRequest::Advance { pass, start } => self.advance(pass, &start).await,
-            SweepRequest::Digest { pass, range, end } => {
-                // The range before was compared by now.
-                self.bury_leftovers(pass).await;
-                let digest = self.background(move |own| own.digest(pass, range, end.as_deref()));
-                let answer = digest.await;
-                if matches!(answer, SweepAnswer::Digests { .. }) {
-                    self.sweeps.record.range_compared(pass);
-                    self.push_pulled(pass);
-                }
-                answer
-            }
-            SweepRequest::Reconcile { pass, range, with } => {
-                self.sweeps.record.range_differs();
-                self.reconcile((pass, range), with).await
-            }
-            SweepRequest::Recount { pass, range, asker } => {
-                // The other node reconciles the two: this is the first that it asks for.
-                self.sweeps.record.range_differs();
-                let recount = move |own: &mut Participant| own.recount((pass, range), asker);
-                match self.in_background(recount).await {
-                    Some(Ok(digest)) => SweepAnswer::Recounted(digest),
-                    Some(Err(UnknownRange)) | None => SweepAnswer::Unknown,
-                }
-            }
-            SweepRequest::Symbols {
-                pass,
-                range,
-                asker,
-                first,
-                count,
-            } => {
-                self.background(move |own| own.symbols((pass, range), asker, first, count))
-                    .await
-            }
-            SweepRequest::Send {
-                pass,
-                range,
-                asker,
-                key_hashes,
-            } => self.send((pass, range), asker, key_hashes).await,
-            // No node pulls from itself; `serve_sweep` answers the others.
-            SweepRequest::Pull { .. } => SweepAnswer::Unknown,
-            SweepRequest::Announce { pass, range } => self.announce((pass, range)).await,
-            SweepRequest::Offer {
-                pass,
-                range,
-                asker,
-                offers,
-            } => self.answer_offers((pass, range), asker, offers).await,
-            SweepRequest::Sync { pass } => {
-                self.bury_leftovers(pass).await;
-                match self.in_background(move |own| own.sync(pass)).await {
-                    // Read afterwards: what was lost meanwhile is not durable.
-                    Some(Ok(true)) => SweepAnswer::Synced(self.incarnation()),
-                    Some(Ok(false)) => SweepAnswer::Unknown,
-                    Some(Err(error)) => {
-                        tracing::error!(%error, "a sweep cannot sync the store");
-                        SweepAnswer::Unknown
-                    }
-                    None => SweepAnswer::Unknown,
-                }
-            }
-            SweepRequest::End {
-                pass,
-                is_conclusive,
-                single_copies,
-                clean_with,
-            } => {
-                let end = self.end(pass, is_conclusive, &single_copies, clean_with);
-                end.await
-            }
-        }
-    }
-
     /// Takes note of what a pass has shown.
     async fn end(
         &self,
@@ -486,12 +363,12 @@ impl Sweeper {
         &self,
         job: impl FnOnce(&mut Participant) -> T + Send + 'static,
     ) -> oneshot::Receiver<T> {
-        let participant = Arc::clone(&self.sweeps.participant);
-        let forgetting = Arc::clone(&self.sweeps.environment.forgetting);
+        let sweeps = Arc::clone(&self.sweeps);
         let job = move || {
-            let mut own = lock(&participant);
+            let mut own = lock(&sweeps.participant);
             let done = job(&mut own);
-            forgetting.set_passes(own.passes());
+            sweeps.environment.forgetting.set_passes(own.passes());
+            sweeps.note_overdue(own.is_fenced());
             done
         };
         self.sweeps.pacer.spawn(job)

@@ -7,7 +7,7 @@
 //! ask for them any more.
 
 use super::exchange::RangeId;
-use super::mended::MendedKeys;
+use super::mended::{MendedKeys, Overflowed};
 use super::pass_state::{PassState, Position, Range, newest_of};
 use crate::config::SweepSizes;
 use crate::expiry::ExpiryBound;
@@ -143,7 +143,7 @@ impl Participant {
         };
         let bounds = state.bounds.iter();
         let least = bounds.map(|bounds| bounds.least_in(&from, None)).min();
-        let scan = engine.scan(&from, None);
+        let scan = engine.scan(&from, state.scan_end.as_deref());
         let mut scan = match state.kind {
             PassKind::Recent => scan.for_sweep(least.unwrap_or(Timestamp::ZERO)),
             PassKind::Full => scan.for_full_sweep(),
@@ -212,20 +212,23 @@ impl Participant {
         let (engine, mended) = (self.engine.clone(), Arc::clone(&self.mended));
         let state = self.state(pass).ok_or(UnknownRange)?;
         let (kind, cut) = (state.kind, state.cut);
-        let keys = mended.take(pass);
+        let keys = mended.take(pass).map_err(|Overflowed| UnknownRange)?;
         if keys.is_empty() {
             // What follows copies all items.
             return Ok(());
         }
         let range = state.range(number).ok_or(UnknownRange)?;
-        let stored = keys
-            .iter()
-            .filter(|key| range.contains(key))
-            .filter_map(|key| engine.get_past_damage(key).ok().flatten());
         let is_compared = |entry: &Entry| {
             (kind == PassKind::Full || entry.timestamp() <= cut) && !state.is_forgotten(entry)
         };
-        let stored: Vec<Entry> = stored.filter(is_compared).collect();
+        let mut stored = Vec::new();
+        for key in keys.iter().filter(|key| range.contains(key)) {
+            let newest = engine.get_past_damage(key).map_err(|error| {
+                super::report_unreadable(&error);
+                UnknownRange
+            })?;
+            stored.extend(newest.filter(is_compared));
+        }
         let range = state.range_mut(number).ok_or(UnknownRange)?;
         let _newer = range.items.take_in(stored, cut);
         Ok(())

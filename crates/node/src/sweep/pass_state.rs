@@ -43,6 +43,10 @@ pub(super) struct PassState {
     pub(super) reach: u8,
     /// Whether the pass shows this node its whole store.
     is_whole: bool,
+    /// Whether all nodes were fenced before.
+    pub(super) is_fenced: bool,
+    /// The scan ends before this key; [`None`] if it goes on to the last one.
+    pub(super) scan_end: Option<Vec<u8>>,
     /// The items from the next range on, as far as the scan has come.
     ahead: RangeItems,
     /// The bytes of keys and values that `ahead` stands for.
@@ -113,6 +117,8 @@ impl PassState {
             reaches: Vec::new(),
             reach: 0,
             is_whole: false,
+            is_fenced: false,
+            scan_end: None,
             ahead: RangeItems::default(),
             ahead_bytes: 0,
             position: Position::At(Bytes::new()),

@@ -86,6 +86,14 @@ impl ReadState {
         self.frozen.iter().chain([&self.active])
     }
 
+    /// The last key of all, or one behind it where parts are lost.
+    pub(crate) fn last_key(&self) -> Option<Vec<u8>> {
+        let in_memory = self.memtables().filter_map(|memtable| memtable.last_key());
+        let tables = self.tables.iter();
+        let in_tables = tables.map(|(_, table)| table.properties().greatest_key.clone());
+        in_memory.chain(in_tables).max()
+    }
+
     /// The least log segment that holds records which are in no table.
     pub(crate) fn least_segment(&self) -> u64 {
         self.frozen.first().unwrap_or(&self.active).segment()

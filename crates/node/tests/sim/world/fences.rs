@@ -228,6 +228,29 @@ fn a_copy_where_it_does_not_belong_does_not_outlive_the_tombstone_that_hides_it(
 }
 
 #[test]
+fn a_value_that_a_pass_moves_does_not_outlive_a_tombstone_of_fewer_copies() {
+    // The tombstone is for the first node of the ranking alone, so only the value is compared
+    // with the node that lacks both.
+    for (holder, lacking) in [(1, 2), (2, 1)] {
+        run(three(), async |world| {
+            let places = places(&world);
+            let [own, holder, lacking] =
+                [0, holder, lacking].map(|place| &world.hosts[places[place]]);
+            store(holder, &old_value(3)).await;
+            store(own, &its_tombstone(1)).await;
+            assert_eq!(held(lacking), None);
+            all_forget(&world, its_tombstone(1).timestamp()).await;
+            world.hosts.iter().for_each(|host| host.compact());
+            sweep_for_long(&world, || {
+                assert!(!is_value(own) && !is_value(holder), "it came back");
+            })
+            .await;
+            assert!(!is_value(lacking), "it is still there");
+        });
+    }
+}
+
+#[test]
 fn a_folder_from_before_the_bound_brings_nothing_back() {
     run(three(), async |world| {
         for host in &world.hosts {

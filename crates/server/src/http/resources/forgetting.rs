@@ -82,9 +82,9 @@ impl HeldBackBy {
                     ),
                 }
             }
-            HeldBack::Surplus => of_none(
-                "old versions were moved that also have copies on nodes beyond their replicas; \
-                 the next one shows whether that was all",
+            HeldBack::Moved => of_none(
+                "old versions were moved, as a store was being filled or copies lie on nodes \
+                 beyond their replicas; the next one shows whether that was all",
             ),
             HeldBack::Interrupted => of_none(
                 "a node was restarted or replaced, or found damage in its store; the next one \
@@ -134,7 +134,7 @@ mod tests {
             "{}",
             unequal.text
         );
-        for of_none in [HeldBack::Surplus, HeldBack::Interrupted] {
+        for of_none in [HeldBack::Moved, HeldBack::Interrupted] {
             let held_back = of(of_none);
             assert!(held_back.nodes.is_empty());
             assert!(held_back.text.contains("the next one"));

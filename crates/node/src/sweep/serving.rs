@@ -1,0 +1,160 @@
+//! How a node serves the requests of other nodes: writes, reads, mends, and those of sweeps.
+
+use super::Sweeper;
+use super::joining::Agreed;
+use super::participant::{Participant, UnknownRange};
+use peer::{PeerAnswer, PeerRequest, Reply, SweepAnswer, SweepRequest};
+use std::rc::Rc;
+
+impl peer::RequestHandler for Sweeper {
+    fn serve(self: &Rc<Self>, request: PeerRequest, reply: Reply) {
+        match request {
+            PeerRequest::Write(entry) => self.replicas.own().write_for_peer(entry, None, reply),
+            PeerRequest::Repair { by, entry } => {
+                self.replicas.own().write_for_peer(entry, Some(by), reply);
+            }
+            PeerRequest::Mend { pass, entry } => {
+                self.sweeps.record.mend_received();
+                self.sweeps.mended.note(pass, entry.key());
+                let environment = &self.sweeps.environment;
+                let standing = environment.membership.standing();
+                let rules = environment.forgetting.mend_rules(pass, standing);
+                let own = self.replicas.own();
+                let admitted = rules.admit(&entry, own.is_damaged(entry.key()));
+                own.mend_for_peer(entry, admitted, reply);
+            }
+            PeerRequest::Read(key) => self.replicas.own().read_for_peer(key, reply),
+            PeerRequest::Sweep(request) => self.serve_sweep(request, reply),
+        }
+    }
+}
+
+impl Sweeper {
+    /// Does as a peer asks, and replies.
+    fn serve_sweep(self: &Rc<Self>, request: SweepRequest, reply: Reply) {
+        let sweeper = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            let answer = match request {
+                SweepRequest::Pull {
+                    pass,
+                    range,
+                    asker,
+                    after,
+                    held,
+                } => sweeper.answer_pull((pass, range), asker, after, held).await,
+                request => PeerAnswer::Swept(sweeper.answer(request).await),
+            };
+            reply.send(answer);
+        });
+    }
+
+    /// What this node answers. The requests of a pass come one after another.
+    pub(super) async fn answer(&self, request: SweepRequest) -> SweepAnswer {
+        self.sweeps.record.request_received();
+        match request {
+            SweepRequest::Begin {
+                pass,
+                kind,
+                is_resumed,
+            } => self.answer_begin((pass, kind), is_resumed).await,
+            SweepRequest::Fence { pass, fence } => self.answer_fence(pass, fence).await,
+            SweepRequest::Forget { forgotten, .. } => self.answer_forget(forgotten),
+            SweepRequest::Disregard {
+                pass,
+                below,
+                vouching,
+            } => {
+                self.background(move |own| own.disregard(pass, below, vouching))
+                    .await
+            }
+            SweepRequest::Agree {
+                pass,
+                cut,
+                forgotten,
+                reaches,
+                stores,
+                bounds,
+            } => {
+                let agreed = Agreed {
+                    cut,
+                    forgotten,
+                    reaches,
+                    bounds,
+                };
+                self.answer_agree(pass, agreed, &stores).await
+            }
+            SweepRequest::Advance { pass, start } => self.advance(pass, &start).await,
+            SweepRequest::Digest { pass, range, end } => {
+                // The range before was compared by now.
+                self.bury_leftovers(pass).await;
+                let digest = self.background(move |own| own.digest(pass, range, end.as_deref()));
+                let answer = digest.await;
+                if matches!(answer, SweepAnswer::Digests { .. }) {
+                    self.sweeps.record.range_compared(pass);
+                    self.push_pulled(pass);
+                }
+                answer
+            }
+            SweepRequest::Reconcile { pass, range, with } => {
+                self.sweeps.record.range_differs();
+                self.reconcile((pass, range), with).await
+            }
+            SweepRequest::Recount { pass, range, asker } => {
+                // The other node reconciles the two: this is the first that it asks for.
+                self.sweeps.record.range_differs();
+                let recount = move |own: &mut Participant| own.recount((pass, range), asker);
+                match self.in_background(recount).await {
+                    Some(Ok(digest)) => SweepAnswer::Recounted(digest),
+                    Some(Err(UnknownRange)) | None => SweepAnswer::Unknown,
+                }
+            }
+            SweepRequest::Symbols {
+                pass,
+                range,
+                asker,
+                first,
+                count,
+            } => {
+                self.background(move |own| own.symbols((pass, range), asker, first, count))
+                    .await
+            }
+            SweepRequest::Send {
+                pass,
+                range,
+                asker,
+                key_hashes,
+            } => self.send((pass, range), asker, key_hashes).await,
+            // No node pulls from itself; `serve_sweep` answers the others.
+            SweepRequest::Pull { .. } => SweepAnswer::Unknown,
+            SweepRequest::Announce { pass, range } => self.announce((pass, range)).await,
+            SweepRequest::Offer {
+                pass,
+                range,
+                asker,
+                offers,
+            } => self.answer_offers((pass, range), asker, offers).await,
+            SweepRequest::Sync { pass } => {
+                self.bury_leftovers(pass).await;
+                match self.in_background(move |own| own.sync(pass)).await {
+                    // Read afterwards: what was lost meanwhile is not durable.
+                    Some(Ok(true)) => SweepAnswer::Synced(self.incarnation()),
+                    Some(Ok(false)) => SweepAnswer::Unknown,
+                    Some(Err(error)) => {
+                        tracing::error!(%error, "a sweep cannot sync the store");
+                        SweepAnswer::Unknown
+                    }
+                    None => SweepAnswer::Unknown,
+                }
+            }
+            SweepRequest::End {
+                pass,
+                is_conclusive,
+                single_copies,
+                clean_with,
+            } => {
+                let end = self.end(pass, is_conclusive, &single_copies, clean_with);
+                end.await
+            }
+        }
+    }
+}

@@ -12,7 +12,8 @@
 //! thirteenth variant of MurmurHash3's 64-bit finaliser, known from SplitMix64
 //! (Steele, Lea and Flood, 2014). The key is hashed once, the names when the
 //! placement is made, so a node costs two multiplications. Changing any of it
-//! moves the keys of every store: the golden cases in `tests/` stand guard.
+//! moves the keys of every store: the golden cases in `tests/` and the vectors in
+//! docs/placement.md, by which clients compute rankings, stand guard.
 
 use crate::node_number::{NODES_MAX, NodeNumber};
 use smallvec::SmallVec;
@@ -99,4 +100,52 @@ const fn mix(bits: u64) -> u64 {
     let bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     bits ^ (bits >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bytes of a key that is written with percent escapes.
+    fn decoded(text: &str) -> Vec<u8> {
+        let mut parts = text.split('%');
+        let mut bytes = parts.next().unwrap().as_bytes().to_vec();
+        for part in parts {
+            bytes.push(u8::from_str_radix(&part[..2], 16).unwrap());
+            bytes.extend_from_slice(&part.as_bytes()[2..]);
+        }
+        bytes
+    }
+
+    /// Clients compute rankings by the same page, and the load generator tests its own
+    /// function against it.
+    #[test]
+    fn the_golden_vectors_of_the_documents_hold() {
+        let page = include_str!("../../../docs/placement.md");
+        let (_, vectors) = page.split_once("```vectors\n").unwrap();
+        let (vectors, _) = vectors.split_once("```").unwrap();
+        let mut checked = 0;
+        for line in vectors.lines() {
+            let (what, expected) = line.split_once(" = ").unwrap();
+            let words: Vec<&str> = what.split(' ').collect();
+            let found = match words[..] {
+                ["hash", text] => format!("{:016x}", xxh3_64(&decoded(text))),
+                ["weight", key, name] => {
+                    let hashes = xxh3_64(&decoded(key)) ^ xxh3_64(name.as_bytes());
+                    format!("{:016x}", mix(hashes))
+                }
+                ["ranking", key, "of", ref names @ ..] => {
+                    let placement = Placement::new(names.iter().copied());
+                    let ranking = placement.ranking(&decoded(key), u8::MAX);
+                    let ranking: Vec<&str> =
+                        ranking.iter().map(|node| names[node.index()]).collect();
+                    ranking.join(" ")
+                }
+                _ => panic!("{what} is no vector"),
+            };
+            assert_eq!(found, expected, "{what}");
+            checked += 1;
+        }
+        assert!(checked > 20, "{checked} vectors");
+    }
 }

@@ -22,6 +22,7 @@ mod file_limit;
 mod generator;
 mod http;
 mod machine;
+mod placement;
 mod target;
 #[cfg(test)]
 mod testing;

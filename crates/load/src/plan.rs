@@ -13,6 +13,9 @@ pub struct Plan {
     /// The nodes that get requests, as `http://HOST:PORT`; connections are
     /// spread over them. At least one.
     pub targets: Vec<String>,
+    /// Which of the targets gets a request.
+    #[serde(default)]
+    pub ask: Ask,
     /// Open connections over all threads. At least one per thread.
     pub connections: usize,
     /// Threads of the generator. At least one.
@@ -58,6 +61,7 @@ impl Plan {
     pub fn new(target: impl Into<String>, operation: Operation, rate: Rate) -> Self {
         Self {
             targets: vec![target.into()],
+            ask: Ask::Any,
             connections: 64,
             threads: 1,
             rate,
@@ -83,6 +87,17 @@ impl Plan {
         let names: Vec<&str> = used.map(|(operation, _)| operation.name()).collect();
         names.join("+")
     }
+}
+
+/// Which of the targets gets a request.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ask {
+    /// Any: that of the connection that has been free longest.
+    #[default]
+    Any,
+    /// The first in the ranking of the key, of those that have an open connection.
+    Owner,
 }
 
 /// The arrival rate of requests.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// How long a target may take to accept the first connection, which shows that
 /// it is reachable.
-const FIRST_CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+pub(crate) const FIRST_CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A node that gets requests.
 #[derive(Clone, Debug)]

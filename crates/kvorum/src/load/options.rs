@@ -7,7 +7,7 @@ use crate::values::{ReplicasOption, Switch, TimeSpan, count, url};
 use clap::{Args, Subcommand, ValueEnum};
 use cluster::NodeUrl;
 use load::Plan;
-use load::plan::{KeyChoice, Operation};
+use load::plan::{Ask, KeyChoice, Operation};
 use load::results::Bound;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -48,6 +48,9 @@ pub(crate) struct LoadOptions {
     /// The nodes to send requests to; connections are spread over them
     #[arg(long = "target", value_parser = url, value_name = "URL", value_delimiter = ',', default_value = "http://127.0.0.1:8080")]
     pub(crate) targets: Vec<NodeUrl>,
+    /// Which of the nodes gets a request: any, or the first replica of its key
+    #[arg(long, value_enum, value_name = "WHICH", default_value_t = AskOption::Any)]
+    pub(crate) ask: AskOption,
     /// Requests per second over all connections, or max for as many as possible
     #[arg(long, value_name = "RATE", default_value_t = RateOption(load::plan::Rate::Max))]
     pub(crate) rate: RateOption,
@@ -207,6 +210,24 @@ impl Workload {
     }
 }
 
+/// Which of the targets gets a request.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum AskOption {
+    /// The node of the connection that has been free longest
+    Any,
+    /// The first replica of the key, of the nodes in --target that can be reached
+    Owner,
+}
+
+impl From<AskOption> for Ask {
+    fn from(which: AskOption) -> Self {
+        match which {
+            AskOption::Any => Self::Any,
+            AskOption::Owner => Self::Owner,
+        }
+    }
+}
+
 /// How the keys of requests are chosen.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub(crate) enum KeyChoiceOption {
@@ -264,6 +285,7 @@ impl LoadOptions {
         let key_choice = self.key_choice.map(KeyChoice::from);
         let plan = Plan {
             targets: self.targets.iter().map(NodeUrl::to_string).collect(),
+            ask: self.ask.into(),
             connections: self.connections,
             threads: self.threads,
             rate: self.rate.0,

@@ -14,6 +14,7 @@
 
 mod collector;
 mod connection;
+mod owners;
 mod poller;
 mod recorder;
 mod schedule;
@@ -23,7 +24,7 @@ mod worker;
 #[cfg(test)]
 mod tests;
 
-use crate::plan::{Plan, Rate};
+use crate::plan::{Ask, Plan, Rate};
 use crate::results::{MachineInfo, Run, Second};
 use crate::target::Target;
 use crate::workload::choice::KeyCounters;
@@ -101,10 +102,15 @@ fn generate<'a>(
     let targets: Result<Vec<Target>, Error> =
         plan.targets.iter().map(|url| Target::reach(url)).collect();
     let targets = targets?;
+    let placement = match plan.ask {
+        Ask::Any => None,
+        Ask::Owner => Some(owners::placement_of(&targets)?),
+    };
     let warmup = Duration::from_secs_f64(plan.warmup_seconds);
     let context = RunContext {
         plan,
         targets: &targets,
+        placement,
         keys: KeySpace::new(plan.key_bytes, plan.keys)?,
         stop,
         halt: AtomicBool::new(false),

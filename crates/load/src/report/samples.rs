@@ -103,6 +103,7 @@ pub(super) fn empty() -> Run {
 fn plan() -> Plan {
     Plan {
         targets: vec!["http://127.0.0.1:8080".to_owned()],
+        ask: crate::plan::Ask::Any,
         connections: 64,
         threads: 1,
         rate: Rate::PerSecond(30_000.0),

@@ -17,11 +17,12 @@ fn options_become_a_plan() {
     let plan = options(
         "get --target http://a:1,http://b:2 --rate 30000 --connections 8 --threads 2 \
          --duration 20s --warmup 0 --timeout 2s --keys 5000 --key-choice sequential \
-         --key-bytes 20 --value-bytes 64..1KiB --replicas 2/3 --ttl 60 --verify off --seed 9",
+         --key-bytes 20 --value-bytes 64..1KiB --replicas 2/3 --ttl 60 --verify off --seed 9 --ask owner",
     )
     .plan()
     .unwrap();
     let expected = Plan {
+        ask: Ask::Owner,
         targets: vec!["http://a:1".to_owned(), "http://b:2".to_owned()],
         connections: 8,
         threads: 2,

@@ -2,11 +2,12 @@
 
 mod failures;
 mod latencies;
+mod owners;
 mod workloads;
 
 use super::*;
 use crate::plan::{KeyChoice, Operation, SizeDistribution};
-use crate::testing::TestServer;
+use crate::testing::{Reply, TestServer};
 
 /// A short plan for a server: few keys, a closed loop over four connections.
 fn plan(server: &TestServer, operation: Operation) -> Plan {

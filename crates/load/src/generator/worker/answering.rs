@@ -170,6 +170,8 @@ impl Worker<'_> {
     /// Closes an open connection.
     pub(super) fn shut(&mut self, index: usize, now: Duration) {
         self.context.open.fetch_sub(1, Relaxed);
+        let pool = self.pool_of(index);
+        self.pools.closed(pool);
         self.connections[index].close(now);
     }
 }

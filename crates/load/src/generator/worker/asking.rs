@@ -14,27 +14,93 @@ impl Worker<'_> {
     /// Sends requests that are due on free connections. Returns when the next
     /// request is due, if a connection is free for it.
     pub(super) fn send_due(&mut self, now: Duration) -> io::Result<Option<Duration>> {
+        let routes = self.context.placement.is_some();
         while let Some(schedule) = &mut self.schedule {
-            let Some(&index) = self.free.front() else {
+            if routes {
+                if self.pools.is_full() {
+                    break;
+                }
+                let Some(due) = schedule.take(now) else {
+                    return Ok(Some(schedule.next()));
+                };
+                self.draw_and_route(due, now)?;
+                continue;
+            }
+            let Some(index) = self.pools.first_free(0) else {
                 break;
             };
             if self.connections[index].state != ConnectionState::Idle {
-                self.leave_queue();
+                self.leave_queue(0);
                 continue;
             }
             let Some(due) = schedule.take(now) else {
                 return Ok(Some(schedule.next()));
             };
-            self.leave_queue();
+            self.leave_queue(0);
             self.ask_next(index, due, now)?;
         }
         Ok(None)
     }
 
-    pub(super) fn leave_queue(&mut self) {
-        if let Some(index) = self.free.pop_front() {
-            self.connections[index].is_queued = false;
+    /// Removes the connection that has been free longest from its pool.
+    fn leave_queue(&mut self, pool: usize) -> Option<usize> {
+        let index = self.pools.pop_free(pool)?;
+        self.connections[index].is_queued = false;
+        Some(index)
+    }
+
+    /// The pool of a connection.
+    pub(super) fn pool_of(&self, index: usize) -> usize {
+        match self.context.placement {
+            None => 0,
+            Some(_) => self.connections[index].target,
         }
+    }
+
+    /// Draws a request, and sends it to the owner of its key as soon as a connection to it
+    /// is free.
+    fn draw_and_route(&mut self, due: Duration, now: Duration) -> io::Result<()> {
+        match self.draw(due) {
+            Some(exchange) => self.route(exchange, now),
+            None => Ok(()),
+        }
+    }
+
+    fn route(&mut self, exchange: Exchange, now: Duration) -> io::Result<()> {
+        self.write_key(&exchange);
+        let owner = self.context.placement.as_ref().and_then(|placement| {
+            placement.owner(&self.key, |target| self.pools.is_reachable(target))
+        });
+        let pool = owner.unwrap_or(0);
+        while let Some(index) = self.leave_queue(pool) {
+            if self.connections[index].state == ConnectionState::Idle {
+                return self.send(index, exchange, now);
+            }
+        }
+        self.pools.push_waiting(pool, exchange);
+        Ok(())
+    }
+
+    /// Sends the requests for nodes that cannot be reached any more to the next in the
+    /// rankings of their keys.
+    pub(super) fn reroute_stranded(&mut self, now: Duration) -> io::Result<()> {
+        while let Some(stranded) = self.pools.pop_stranded() {
+            for exchange in stranded {
+                self.route(exchange, now)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_key(&mut self, exchange: &Exchange) {
+        let kind = match exchange.operation {
+            Operation::GetMissing => KeyKind::Missing,
+            _ => KeyKind::Present,
+        };
+        self.key.clear();
+        self.context
+            .keys
+            .write(exchange.number, kind, &mut self.key);
     }
 
     /// Sends the next request of an idle connection: one that is due, or in a
@@ -44,42 +110,66 @@ impl Worker<'_> {
             // A request of a fill whose connection was lost.
             return self.send(index, exchange, now);
         }
+        if self.context.placement.is_some() {
+            return self.go_on_in_pool(index, now);
+        }
         let due = match &mut self.schedule {
             None => Some(now),
             // A connection that has been free for longer comes first.
-            Some(schedule) if self.free.is_empty() => schedule.take(now),
+            Some(schedule) if self.pools.first_free(0).is_none() => schedule.take(now),
             Some(_) => None,
         };
         if let Some(due) = due {
             return self.ask_next(index, due, now);
         }
-        let connection = &mut self.connections[index];
-        if !connection.is_queued {
-            connection.is_queued = true;
-            self.free.push_back(index);
+        self.queue_up(0, index);
+        Ok(())
+    }
+
+    /// The same where each node has a pool: the connection takes what waits for its node.
+    /// In a closed loop whoever got an answer then sends the next request, wherever its
+    /// key belongs; so as many requests are under way as there are connections.
+    fn go_on_in_pool(&mut self, index: usize, now: Duration) -> io::Result<()> {
+        let pool = self.pool_of(index);
+        match self.pools.pop_waiting(pool) {
+            Some(exchange) => self.send(index, exchange, now)?,
+            None => self.queue_up(pool, index),
+        }
+        if self.schedule.is_none() && !self.pools.is_full() {
+            return self.draw_and_route(now, now);
         }
         Ok(())
     }
 
-    pub(super) fn ask_next(
-        &mut self,
-        index: usize,
-        due: Duration,
-        now: Duration,
-    ) -> io::Result<()> {
+    fn queue_up(&mut self, pool: usize, index: usize) {
+        let connection = &mut self.connections[index];
+        if !connection.is_queued {
+            connection.is_queued = true;
+            self.pools.push_free(pool, index);
+        }
+    }
+
+    fn ask_next(&mut self, index: usize, due: Duration, now: Duration) -> io::Result<()> {
+        match self.draw(due) {
+            Some(exchange) => self.send(index, exchange, now),
+            None => Ok(()),
+        }
+    }
+
+    /// The next request of the source; none after the last one.
+    fn draw(&mut self, due: Duration) -> Option<Exchange> {
         let Some((operation, number)) = self.source.next(&mut self.random) else {
             self.is_exhausted = true;
-            return Ok(());
+            return None;
         };
-        let exchange = Exchange {
+        Some(Exchange {
             operation,
             number,
             due,
             is_writing_back: false,
             body_bytes: 0,
             attempts: 0,
-        };
-        self.send(index, exchange, now)
+        })
     }
 
     /// Builds the request of an exchange and sends it.
@@ -89,6 +179,7 @@ impl Worker<'_> {
         mut exchange: Exchange,
         now: Duration,
     ) -> io::Result<()> {
+        self.write_key(&exchange);
         let connection = &mut self.connections[index];
         let writer = &self.writers[connection.target];
         let plan = self.context.plan;
@@ -96,14 +187,6 @@ impl Worker<'_> {
         connection.state = ConnectionState::Busy {
             until: now + self.timeout,
         };
-        let kind = match exchange.operation {
-            Operation::GetMissing => KeyKind::Missing,
-            _ => KeyKind::Present,
-        };
-        self.key.clear();
-        self.context
-            .keys
-            .write(exchange.number, kind, &mut self.key);
         let request = &mut connection.request;
         match exchange.operation {
             Operation::ReadModifyWrite if !exchange.is_writing_back => {

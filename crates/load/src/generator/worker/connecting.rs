@@ -18,6 +18,8 @@ impl Worker<'_> {
                 match self.connections[index].finish_connecting() {
                     Ok(()) => {
                         self.context.open.fetch_add(1, Relaxed);
+                        let pool = self.pool_of(index);
+                        self.pools.opened(pool);
                         self.watch(index, Interest::Readable)?;
                         self.begin_work(index)
                     }

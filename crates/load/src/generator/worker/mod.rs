@@ -2,13 +2,15 @@
 //!
 //! In an open loop the connection that has been free longest sends the next
 //! request that is due. If none is free, the next connection that becomes free
-//! sends it. In a closed loop each connection sends its next request as soon as
+//! sends it. If requests go to the owners of their keys, this holds for each node
+//! (`pools`). In a closed loop each connection sends its next request as soon as
 //! it has a response. All times are durations since the start that the threads
 //! share; the connections are opened before it.
 
 mod answering;
 mod asking;
 mod connecting;
+mod pools;
 
 use super::connection::{ClientConnection, ConnectionState};
 use super::poller::Poller;
@@ -16,10 +18,11 @@ use super::recorder::Recorder;
 use super::schedule::ArrivalSchedule;
 use super::source::RequestSource;
 use crate::http::request::RequestWriter;
+use crate::placement::Placement;
 use crate::plan::Plan;
 use crate::target::Target;
 use crate::workload::keys::KeySpace;
-use std::collections::VecDeque;
+use pools::Pools;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Barrier, OnceLock};
@@ -38,6 +41,8 @@ const READ_BYTES: usize = 64 << 10;
 pub(super) struct RunContext<'a> {
     pub(super) plan: &'a Plan,
     pub(super) targets: &'a [Target],
+    /// The places of keys among the targets; none if a request may go to any target.
+    pub(super) placement: Option<Placement>,
     pub(super) keys: KeySpace,
     /// Set by the caller to end the run.
     pub(super) stop: &'a AtomicBool,
@@ -100,9 +105,9 @@ struct Worker<'a> {
     poller: Poller,
     writers: Vec<RequestWriter>,
     connections: Vec<ClientConnection>,
-    /// Free connections that wait for a request to fall due, the longest free
-    /// first.
-    free: VecDeque<usize>,
+    /// Free connections that wait for a request to fall due, and requests that wait for a
+    /// connection.
+    pools: Pools,
     /// The buffer for a key.
     key: Vec<u8>,
     /// The buffer for a read.
@@ -128,6 +133,10 @@ impl<'a> Worker<'a> {
         let connections: Vec<ClientConnection> = numbers
             .map(|number| ClientConnection::new(number % plan.targets.len()))
             .collect();
+        let pools = match context.placement {
+            None => 1,
+            Some(_) => context.targets.len(),
+        };
         let writers = context.targets.iter();
         let writers = writers.map(|target| RequestWriter::new(plan, &target.authority));
         let seed = plan.seed.wrapping_add(1).wrapping_mul(thread as u64 + 1);
@@ -139,7 +148,7 @@ impl<'a> Worker<'a> {
             random: fastrand::Rng::with_seed(seed),
             poller: Poller::new()?,
             writers: writers.collect(),
-            free: VecDeque::with_capacity(connections.len()),
+            pools: Pools::new(pools, connections.len()),
             connections,
             key: Vec::new(),
             input: vec![0; READ_BYTES],
@@ -204,6 +213,7 @@ impl<'a> Worker<'a> {
             self.recorder.end_intervals(now);
             if now >= next_check {
                 self.handle_deadlines(now)?;
+                self.reroute_stranded(now)?;
                 next_check = now + TICK;
                 if self.is_exhausted && !self.has_requests() {
                     return Ok(now);
@@ -227,6 +237,6 @@ impl<'a> Worker<'a> {
 
     fn has_requests(&self) -> bool {
         let mut connections = self.connections.iter();
-        connections.any(|connection| connection.exchange.is_some())
+        self.pools.has_waiting() || connections.any(|connection| connection.exchange.is_some())
     }
 }

@@ -96,6 +96,38 @@ fn deleting_and_compacting_makes_room_on_a_full_disk() {
     assert!(fill(&engine, 200_000) > 100);
 }
 
+/// Level 0 is behind, so ordinary compactions go first, and they fail for lack of room. The
+/// one that was ordered would wait for as long as the disk is full.
+#[test]
+fn an_ordered_compaction_ends_on_a_full_disk() {
+    let mut world = with_small_reserve();
+    world.options.compaction = false;
+    let engine = world.open();
+    let value = "x".repeat(200);
+    for number in 0..3_000 {
+        let key = format!("key-{:03}", number * 37 % 500);
+        engine.write(put(&key, 1 + number, &value)).unwrap();
+        world.executor.run_for(Duration::from_millis(5));
+    }
+    engine.close().unwrap();
+    drop(engine);
+    world.options.compaction = true;
+    world.memory.set_capacity(world.memory.used_bytes());
+    let engine = world.open();
+    engine.order_compaction().unwrap();
+    world.executor.run_for(Duration::from_secs(60));
+    let whole = engine.whole_compaction();
+    assert_eq!((whole.ordered, whole.ended), (1, 1), "{whole:?}");
+    assert!(matches!(whole.failure, Some(Error::DiskFull)), "{whole:?}");
+    world.memory.set_capacity(u64::MAX);
+    world.executor.run_for(Duration::from_secs(60));
+    engine.order_compaction().unwrap();
+    world.executor.run_for(Duration::from_secs(60));
+    let whole = engine.whole_compaction();
+    assert_eq!((whole.ordered, whole.ended), (2, 2), "{whole:?}");
+    assert!(whole.failure.is_none(), "{whole:?}");
+}
+
 /// A world with a reserve that is small beside the store.
 fn with_small_reserve() -> World {
     let mut world = uncompressed();

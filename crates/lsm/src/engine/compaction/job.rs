@@ -295,6 +295,7 @@ impl CompactorState {
                 }
             }
         };
+        let is_whole = compaction.pick.reason == Reason::Manual;
         let result = match compaction.merge_some(core) {
             Ok(Some(bytes)) => {
                 self.current = Some(compaction);
@@ -305,16 +306,20 @@ impl CompactorState {
                 .map(|replaced| self.note_replaced(replaced, orders, core.now())),
             Err(error) => {
                 self.note_failure(&compaction, &error, core);
-                if compaction.pick.reason == Reason::Manual {
-                    orders.end(Some(error.clone()));
-                }
                 compaction.abandon(core);
                 Err(error)
             }
         };
         match result {
             Ok(()) => Ok(CompactionStep::Finished),
-            Err(error) => Err(core.poison_if_sync(error)),
+            Err(error) => {
+                // While compaction is behind, ordinary ones go first. Without room they fail
+                // again and again, and an operator would wait for a whole one without a word.
+                if is_whole || matches!(error, Error::DiskFull) {
+                    orders.end(Some(error.clone()));
+                }
+                Err(core.poison_if_sync(error))
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 //! Why a command ends without success, as one line and an exit code.
 
+use clap::error::ErrorKind;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
@@ -61,17 +62,27 @@ impl Failure {
         if begins_with_dash {
             line.push_str("; no option takes a negative value");
         }
-        // An unknown argument without a tip gets a pointer to `--help`.
-        let is_unknown = error.kind() == clap::error::ErrorKind::UnknownArgument;
-        if is_unknown && !line.contains("tip: ") && !begins_with_dash {
+        // What has no tip gets a pointer to `--help`.
+        let lists = match error.kind() {
+            ErrorKind::UnknownArgument => Some("the options"),
+            ErrorKind::InvalidSubcommand => Some("the commands"),
+            ErrorKind::MissingRequiredArgument => Some("what there is"),
+            _ => None,
+        };
+        if let Some(lists) = lists
+            && !line.contains("tip: ")
+            && !begins_with_dash
+        {
             let usage = text.lines().find_map(|line| line.strip_prefix("Usage: "));
             let words = usage.into_iter().flat_map(|usage| usage.split(' '));
             let command: Vec<&str> = words.take_while(|word| is_command(word)).collect();
+            let command = command.join(" ");
             if !command.is_empty() {
-                line.push_str(&format!(
-                    "; '{} --help' lists the options",
-                    command.join(" ")
-                ));
+                line.push_str(&format!("; '{command} --help' lists {lists}"));
+            }
+            // Options of the nodes are what most often follows `dev`.
+            if command == "kvorum dev" {
+                line.push_str(", and options of 'serve' follow behind '--'");
             }
         }
         Self::usage(line)
@@ -117,9 +128,19 @@ mod tests {
         let failure = Failure::from_clap(&error);
         assert_eq!(
             failure.line(),
-            "the following required arguments were not provided: --url <URL>"
+            "the following required arguments were not provided: --url <URL>; \
+             'kvorum profile --help' lists what there is"
         );
         for (words, line) in [
+            (
+                ["dev", "--grace=5s"],
+                "unexpected argument '--grace' found; 'kvorum dev --help' lists the options, and \
+                 options of 'serve' follow behind '--'",
+            ),
+            (
+                ["admin", "qqqq"],
+                "unrecognized subcommand 'qqqq'; 'kvorum admin --help' lists the commands",
+            ),
             (
                 ["serve", "--port=1"],
                 "unexpected argument '--port' found; 'kvorum serve --help' lists the options",

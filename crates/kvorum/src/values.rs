@@ -203,9 +203,12 @@ impl FromStr for ReplicasOption {
 }
 
 /// Returns a parser of numbers within bounds.
-pub(crate) fn count(
-    bounds: RangeInclusive<usize>,
-) -> impl Fn(&str) -> Result<usize, String> + Clone + Send + Sync + 'static {
+pub(crate) fn count<N>(
+    bounds: RangeInclusive<N>,
+) -> impl Fn(&str) -> Result<N, String> + Clone + Send + Sync + 'static
+where
+    N: FromStr + PartialOrd + fmt::Display + Clone + Send + Sync + 'static,
+{
     move |text| {
         let number = text.parse().ok().filter(|number| bounds.contains(number));
         let (least, most) = (bounds.start(), bounds.end());

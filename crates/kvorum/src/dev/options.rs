@@ -1,7 +1,7 @@
 //! The options of `dev`, and the commands to a running cluster.
 
 use crate::logging::{LogFormat, LogLevel};
-use crate::values::port;
+use crate::values::{count, port};
 use clap::{Args, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ pub(crate) struct DevOptions {
     #[command(subcommand)]
     pub(super) instead: Option<NodeCommand>,
     /// Number of nodes, up to 255
-    #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..))]
+    #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = count(1..=u8::MAX))]
     pub(super) nodes: u8,
     /// The port of the first node on 127.0.0.1; the other nodes use the
     /// following ports

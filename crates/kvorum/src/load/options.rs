@@ -55,10 +55,10 @@ pub(crate) struct LoadOptions {
     #[arg(long, value_name = "RATE", default_value_t = RateOption(load::plan::Rate::Max))]
     pub(crate) rate: RateOption,
     /// Open connections, over all threads
-    #[arg(long, value_parser = count(1..=60_000), value_name = "COUNT", default_value_t = 64)]
+    #[arg(long, value_parser = count(1..=60_000_usize), value_name = "COUNT", default_value_t = 64)]
     pub(crate) connections: usize,
     /// Threads of the load generator
-    #[arg(long, value_parser = count(1..=256), value_name = "COUNT", default_value_t = 1)]
+    #[arg(long, value_parser = count(1..=256_usize), value_name = "COUNT", default_value_t = 1)]
     pub(crate) threads: usize,
     /// How long to measure; with --find-breaking-point, how long at each rate [default: 10s, or 5s at each rate]
     #[arg(long, value_name = "TIME")]
@@ -75,7 +75,7 @@ pub(crate) struct LoadOptions {
     #[arg(long, value_name = "NAME=WEIGHT,…", help_heading = "Requests")]
     pub(crate) mix: Option<MixOption>,
     /// Number of keys
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000_000), value_name = "COUNT", default_value_t = 100_000, help_heading = "Requests")]
+    #[arg(long, value_parser = count(1..=1_000_000_000_000_u64), value_name = "COUNT", default_value_t = 100_000, help_heading = "Requests")]
     pub(crate) keys: u64,
     /// How the keys of requests are chosen [default: uniform, or as the YCSB
     /// workload defines it]
@@ -98,13 +98,13 @@ pub(crate) struct LoadOptions {
     )]
     pub(crate) value_bytes: SizesOption,
     /// Number of entities that a range requests
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..), value_name = "COUNT", default_value_t = 100, help_heading = "Requests")]
+    #[arg(long, value_parser = count(1..=u64::MAX), value_name = "COUNT", default_value_t = 100, help_heading = "Requests")]
     pub(crate) range_limit: u64,
     /// ACK/FROM of each request: how many replicas must answer, out of how many [default: the cluster's default]
     #[arg(long, value_name = "ACK/FROM", help_heading = "Requests")]
     pub(crate) replicas: Option<ReplicasOption>,
     /// Time to live of the values that are put [default: they do not expire]
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..), value_name = "SECONDS", help_heading = "Requests")]
+    #[arg(long, value_parser = count(1..=u64::MAX), value_name = "SECONDS", help_heading = "Requests")]
     pub(crate) ttl: Option<u64>,
     /// Put each key once before the load, as fast as possible; in sequence with --key-choice sequential, otherwise in random order
     #[arg(long, help_heading = "Requests")]

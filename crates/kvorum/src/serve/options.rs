@@ -260,7 +260,7 @@ impl ServeOptions {
 
         config.validate().map_err(|error| OptionError {
             option: option_of(error.field),
-            problem: error.problem,
+            problem: with_options(&error.problem),
         })?;
         Ok(config)
     }
@@ -304,6 +304,20 @@ fn option_of(field: &str) -> String {
         "cluster_secret" => CLUSTER_SECRET_FILE.to_owned(),
         field => field.replace('_', "-"),
     }
+}
+
+/// A problem in which each field is named by its option.
+fn with_options(problem: &str) -> String {
+    let is_of_field = |letter: char| letter.is_ascii_lowercase() || letter == '_';
+    let words = problem.split_inclusive(|letter| !is_of_field(letter));
+    let words = words.map(|word| {
+        let name = word.trim_end_matches(|letter| !is_of_field(letter));
+        match name.contains('_') {
+            true => format!("--{}{}", option_of(name), &word[name.len()..]),
+            false => word.to_owned(),
+        }
+    });
+    words.collect()
 }
 
 fn set_if_given<T>(field: &mut T, given: Option<T>) {

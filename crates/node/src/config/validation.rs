@@ -46,7 +46,7 @@ impl NodeConfig {
             true => Err(ConfigError::new(
                 "grace",
                 format!(
-                    "is {:?}: give at least {least:?}, which is hint_age_max ({:?}) and twice \
+                    "is {:?}: give at least {least:?}, which is hint_age_max ({:?}) plus twice \
                      clock_drift_max ({:?}), or lower one of these",
                     self.grace, self.hint_age_max, self.clock_drift_max
                 ),

@@ -192,6 +192,11 @@ fn a_contradiction_names_its_option() {
             "number of nodes",
         ),
         (
+            &["--grace", "4h"],
+            "grace",
+            "--hint-age-max (10800s) plus twice --clock-drift-max (3600s)",
+        ),
+        (
             &["--cluster", "http://localhost:8080,http://10.0.0.5:8080"],
             "cluster-secret-file",
             "http://10.0.0.5:8080",

@@ -2,6 +2,7 @@
 
 use crate::admin::AdminOptions;
 use crate::dev::DevOptions;
+use crate::entities::EntityCommand;
 use crate::lab::LabOptions;
 use crate::load::{self, LoadOptions};
 use crate::profiling::ProfileOptions;
@@ -28,6 +29,9 @@ pub(crate) enum Command {
     /// Runs a node.
     #[command(flatten)]
     Node(ServeCommand),
+    /// Works with entities.
+    #[command(flatten)]
+    Entities(EntityCommand),
     /// Run a local cluster to try things out; Ctrl-C stops it, and its data is kept
     #[command(allow_negative_numbers = true)]
     Dev(DevOptions),

@@ -20,7 +20,31 @@ impl Failure {
         }
     }
 
-    /// A command that failed: exit code 1.
+    /// A key that has no value: exit code 1.
+    pub(crate) fn absent(line: impl Into<String>) -> Self {
+        Self {
+            code: 1,
+            line: line.into(),
+        }
+    }
+
+    /// Too few replicas, or no node, could serve a request on entities: exit code 3.
+    pub(crate) fn unavailable(line: impl Into<String>) -> Self {
+        Self {
+            code: 3,
+            line: line.into(),
+        }
+    }
+
+    /// A command on entities that failed in another way: exit code 4.
+    pub(crate) fn other(line: impl Into<String>) -> Self {
+        Self {
+            code: 4,
+            line: line.into(),
+        }
+    }
+
+    /// A command of any other kind that failed: exit code 1.
     pub(crate) fn failed(line: impl Into<String>) -> Self {
         Self {
             code: 1,
@@ -92,6 +116,18 @@ impl Failure {
     pub(crate) fn with_origin(mut self, origin: &str) -> Self {
         self.line = format!("{origin}: {}", self.line);
         self
+    }
+
+    /// The failure with more to know behind its line.
+    pub(crate) fn with_more(mut self, more: &str) -> Self {
+        self.line = format!("{}; {more}", self.line);
+        self
+    }
+
+    /// The exit code.
+    #[cfg(test)]
+    pub(crate) fn code(&self) -> u8 {
+        self.code
     }
 
     /// The line.

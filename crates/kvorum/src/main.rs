@@ -2,17 +2,21 @@
 //!
 //! [`cli`] lists the commands. [`layers`] collects their options from the
 //! command line, the environment and a file. [`serve`] runs a node, [`dev`] a
-//! local cluster of child processes, [`load`] the load generator, [`profiling`]
-//! records a profile of a running node, [`admin`] shows a running cluster and
-//! has its nodes compared, and [`lab`] runs experiments on clusters of its own.
+//! local cluster of child processes, [`entities`] reads and writes entities,
+//! [`load`] is the load generator, [`profiling`] records a profile of a running
+//! node, [`admin`] shows a running cluster and has its nodes compared, and
+//! [`lab`] runs experiments on clusters of its own.
 //!
 //! Exit codes: 0 for success, 1 for a failure, 2 for a wrong command line, 130
-//! and 143 for a command that SIGINT or SIGTERM ended early. Each failure is
-//! one line on stderr.
+//! and 143 for a command that SIGINT or SIGTERM ended early. The commands on
+//! entities tell more apart (`entities/outcome.rs`): 1 for a key without a
+//! value, 3 when the cluster cannot serve them now, 4 for other failures. Each
+//! failure is one line on stderr.
 
 mod admin;
 mod cli;
 mod dev;
+mod entities;
 mod failure;
 mod files;
 mod lab;
@@ -42,6 +46,7 @@ fn main() -> ExitCode {
     let parsed = layers::parse::<Cli>(&arguments, environment, &files::read);
     let ended = parsed.and_then(|parsed| match &parsed.program.command {
         Command::Node(ServeCommand::Serve(options)) => Ok(serve::run(options, &parsed)?),
+        Command::Entities(command) => Ok(entities::run(command)?),
         Command::Dev(options) => dev::run(options),
         Command::Admin(options) => Ok(admin::run(options)?),
         Command::Lab(options) => Ok(lab::run(options)?),

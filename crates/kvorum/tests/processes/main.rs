@@ -7,6 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod client_commands;
 mod client_load;
 mod cluster;
 mod dev;

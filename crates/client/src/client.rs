@@ -1,0 +1,202 @@
+//! A client of several nodes: which node is asked, what is repeated, and how often.
+//!
+//! Any node serves any request, so a client goes on to the next node when one does not.
+//! What may be repeated depends on what the failed attempt may have done:
+//!
+//! | attempt | a read | a write |
+//! |---|---|---|
+//! | no connection, or `503`: nothing was done | next node | next node |
+//! | silence, a cut connection, `500`, `504`: the outcome is unknown | next node | only if the caller asks for it |
+//! | every other answer | final | final |
+//!
+//! To repeat a write whose outcome is unknown is a new write, newer than whatever was
+//! acknowledged meanwhile, so nobody but the caller can decide it.
+
+use crate::connection::{Answer, Connection, Limits, RequestBody};
+use crate::error::{Error, Outcome};
+use crate::node::Node;
+use crate::query::Target;
+use hyper::header::HOST;
+use hyper::{Method, Request};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// The wait after the first round in which all nodes failed. It doubles with each round.
+const BACKOFF_FIRST: Duration = Duration::from_millis(100);
+
+/// The longest wait between two rounds, also if nodes ask for a longer one.
+const BACKOFF_MAX: Duration = Duration::from_secs(2);
+
+/// How a client deals with nodes that do not serve it.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// How long it waits for a connection, and for the next byte.
+    pub limits: Limits,
+    /// How many more times it asks all nodes, once each has failed.
+    pub retries: u32,
+    /// Whether it repeats a write whose outcome is unknown.
+    pub repeats_writes: bool,
+}
+
+/// A request may be repeated after an attempt whose outcome is unknown, or may not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Repeat {
+    /// It changes nothing, or nothing more when it is done twice.
+    Always,
+    /// Only after an attempt that did nothing.
+    IfNotDone,
+}
+
+impl Repeat {
+    /// Whether another node may be asked after this error.
+    pub(crate) fn goes_on_after(self, error: &Error) -> bool {
+        match error.outcome() {
+            Outcome::NotDone => true,
+            Outcome::Unknown => self == Self::Always,
+            Outcome::Final => false,
+        }
+    }
+}
+
+/// A client of the nodes of a cluster.
+#[derive(Debug)]
+pub struct Client {
+    nodes: Vec<Node>,
+    settings: Settings,
+    /// The node that served the last request.
+    preferred: AtomicUsize,
+}
+
+impl Client {
+    /// A client of these nodes, which asks the first one first. `None` without a node.
+    pub fn new(nodes: Vec<Node>, settings: Settings) -> Option<Self> {
+        (!nodes.is_empty()).then(|| Self {
+            nodes,
+            settings,
+            preferred: AtomicUsize::new(0),
+        })
+    }
+
+    /// How a write may be repeated.
+    pub(crate) fn repeat_of_writes(&self) -> Repeat {
+        match self.settings.repeats_writes {
+            true => Repeat::Always,
+            false => Repeat::IfNotDone,
+        }
+    }
+
+    /// Asks one node after the other until one serves the request, beginning with the one
+    /// that served the last.
+    ///
+    /// # Errors
+    /// The first error after which the request may not be repeated; with one node the last
+    /// error, with several [`Error::AllFailed`].
+    pub(crate) async fn ask<T>(
+        &self,
+        repeat: Repeat,
+        attempt: impl AsyncFn(&Node) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mut round = 0;
+        loop {
+            let mut errors = Vec::with_capacity(self.nodes.len());
+            let first = self.preferred.load(Ordering::Relaxed);
+            for place in 0..self.nodes.len() {
+                let index = (first + place) % self.nodes.len();
+                match attempt(&self.nodes[index]).await {
+                    Ok(done) => {
+                        self.preferred.store(index, Ordering::Relaxed);
+                        return Ok(done);
+                    }
+                    Err(error) if repeat.goes_on_after(&error) => errors.push(error),
+                    Err(error) => return Err(error),
+                }
+            }
+            if round == self.settings.retries {
+                return Err(all_failed(errors));
+            }
+            tokio::time::sleep(pause(round, &errors)).await;
+            round += 1;
+        }
+    }
+
+    /// Sends a request to a node over a connection of its own. Returns its answer, which
+    /// has one of the statuses of success.
+    ///
+    /// # Errors
+    /// Those of the connection, and [`Error::Refused`] for any other status.
+    pub(crate) async fn send(&self, node: &Node, message: &Message) -> Result<Answer, Error> {
+        let limits = self.settings.limits;
+        let connection = Connection::open(node, limits).await?;
+        let answer = connection.send(message.request(node)?, limits).await?;
+        match answer.status() {
+            200..300 => Ok(answer),
+            _ => Err(answer.into_error().await),
+        }
+    }
+}
+
+/// The failure of all nodes as one.
+pub(crate) fn all_failed(mut errors: Vec<Error>) -> Error {
+    match errors.pop() {
+        Some(only) if errors.is_empty() => only,
+        last => {
+            errors.extend(last);
+            Error::AllFailed(errors)
+        }
+    }
+}
+
+/// How long to wait after a round in which all nodes failed: longer with each round, and
+/// as long as a node asks for, within a bound.
+pub(crate) fn pause(round: u32, errors: &[Error]) -> Duration {
+    let backoff = BACKOFF_FIRST.saturating_mul(1 << round.min(10));
+    let asked_for = errors
+        .iter()
+        .filter_map(|error| error.refusal()?.retry_after);
+    backoff
+        .max(asked_for.max().unwrap_or_default())
+        .min(BACKOFF_MAX)
+}
+
+/// A request that can be sent again.
+#[derive(Clone, Debug)]
+pub(crate) struct Message {
+    pub(crate) method: Method,
+    pub(crate) target: Target,
+    pub(crate) headers: Vec<(&'static str, &'static str)>,
+    pub(crate) body: bytes::Bytes,
+}
+
+impl Message {
+    /// A request without a body.
+    pub(crate) fn new(method: Method, target: Target) -> Self {
+        Self {
+            method,
+            target,
+            headers: Vec::new(),
+            body: bytes::Bytes::new(),
+        }
+    }
+
+    /// The request for a node.
+    ///
+    /// # Errors
+    /// A target that is no part of a URL, which no key makes.
+    pub(crate) fn request(&self, node: &Node) -> Result<Request<RequestBody>, Error> {
+        let mut request = Request::builder()
+            .method(self.method.clone())
+            .uri(self.target.as_str())
+            .header(HOST, node.authority());
+        for (name, value) in &self.headers {
+            request = request.header(*name, *value);
+        }
+        let body = RequestBody::of_known_length(self.body.clone());
+        request.body(body).map_err(|error| Error::OtherProtocol {
+            node: node.url().to_owned(),
+            problem: error.to_string(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

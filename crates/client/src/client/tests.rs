@@ -1,0 +1,193 @@
+use super::*;
+use crate::testing::{SETTINGS, Script, TestNode, client_of, closed_node};
+use crate::{Remedy, Replicas};
+
+const NONE: Replicas = Replicas {
+    ack: None,
+    from: None,
+};
+
+/// What the first of two nodes does, and whether the second one is asked then.
+struct Row {
+    name: &'static str,
+    script: Script,
+    read_goes_on: bool,
+    write_goes_on: bool,
+    /// Also a write goes on if the caller wants writes repeated.
+    repeated_write_goes_on: bool,
+    remedy: Remedy,
+}
+
+fn rows() -> Vec<Row> {
+    let row = |name, script, goes_on: [bool; 3], remedy| Row {
+        name,
+        script,
+        read_goes_on: goes_on[0],
+        write_goes_on: goes_on[1],
+        repeated_write_goes_on: goes_on[2],
+        remedy,
+    };
+    let problem = |status: u16, name: &str| {
+        let body =
+            format!(r#"{{"type":"urn:kvorum:problem:{name}","status":{status},"detail":"why"}}"#);
+        Script::status(status, "", &body)
+    };
+    let cut = |bytes: &[u8]| Script::Cut(bytes.to_vec());
+    use Remedy::{Correct, Other, Wait};
+    vec![
+        row(
+            "overloaded",
+            problem(503, "overloaded"),
+            [true, true, true],
+            Wait,
+        ),
+        row(
+            "504",
+            problem(504, "not-enough-replicas"),
+            [true, false, true],
+            Wait,
+        ),
+        row(
+            "500",
+            problem(500, "range-failed"),
+            [true, false, true],
+            Other,
+        ),
+        row("silence", Script::Hang, [true, false, true], Wait),
+        row("cut at once", cut(b""), [true, false, true], Wait),
+        row(
+            "cut in the body",
+            cut(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab"),
+            [true, false, true],
+            Wait,
+        ),
+        row(
+            "bad parameter",
+            problem(400, "bad-parameter"),
+            [false; 3],
+            Correct,
+        ),
+        row("other 400", problem(400, "broken-body"), [false; 3], Other),
+        row("absent", problem(404, "no-such-entity"), [false; 3], Other),
+        row("disk full", problem(507, "disk-full"), [false; 3], Other),
+        row("other host", problem(421, "other-host"), [false; 3], Other),
+        row(
+            "no HTTP",
+            cut(b"SSH-2.0-OpenSSH\r\n\r\n"),
+            [false; 3],
+            Other,
+        ),
+        row(
+            "HTTP/1.0",
+            cut(b"HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n"),
+            [false; 3],
+            Other,
+        ),
+        row(
+            "no end",
+            cut(b"HTTP/1.1 200 OK\r\n\r\nabc"),
+            [false; 3],
+            Other,
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn another_node_is_asked_only_where_that_repeats_nothing() {
+    for row in rows() {
+        for (repeats_writes, is_write) in [(false, false), (false, true), (true, true)] {
+            let settings = Settings {
+                limits: Limits {
+                    silence_max: Duration::from_millis(100),
+                    ..SETTINGS.limits
+                },
+                repeats_writes,
+                ..SETTINGS
+            };
+            let first = TestNode::new(vec![row.script.clone()]);
+            let second = TestNode::new(vec![Script::status(200, "Kvorum-Acks: 1/1\r\n", "")]);
+            let nodes = vec![first.node.clone(), second.node.clone()];
+            let client = client_of(nodes, settings);
+            let failed = match is_write {
+                false => client.get(b"k", NONE).await.err(),
+                true => client.put(b"k", "v".into(), None, NONE).await.err(),
+            };
+            let goes_on = match (is_write, repeats_writes) {
+                (false, _) => row.read_goes_on,
+                (true, false) => row.write_goes_on,
+                (true, true) => row.repeated_write_goes_on,
+            };
+            let name = format!("{}, write {is_write}, repeated {repeats_writes}", row.name);
+            assert_eq!(second.lines().len(), usize::from(goes_on), "{name}");
+            match failed {
+                None => assert!(goes_on, "{name}"),
+                Some(error) => {
+                    assert!(!goes_on, "{name}: {error}");
+                    assert_eq!(error.remedy(), row.remedy, "{name}: {error}");
+                    assert!(!error.to_string().contains('\n'), "{name}: {error}");
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_is_down_is_passed_over_and_the_next_one_kept() {
+    let ok = Script::status(202, "Kvorum-Version: 9\r\nKvorum-Acks: 2/3\r\n", "");
+    let node = TestNode::new(vec![ok]);
+    let client = client_of(vec![closed_node(), node.node.clone()], SETTINGS);
+    for _ in 0..2 {
+        let head = client.delete(b"a/b", NONE).await.unwrap();
+        assert_eq!(head.node, node.node.url());
+        assert_eq!(head.version.as_deref(), Some("9"));
+        assert_eq!(head.acks.as_deref(), Some("2/3"));
+    }
+    assert_eq!(node.lines(), ["DELETE /v0/entity?id=a%2Fb"; 2]);
+    assert_eq!(client.preferred.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn each_node_is_asked_once_a_round() {
+    let busy = || TestNode::new(vec![Script::status(503, "", "{}")]);
+    let (one, two) = (busy(), busy());
+    let settings = Settings {
+        retries: 2,
+        ..SETTINGS
+    };
+    let client = client_of(vec![one.node.clone(), two.node.clone()], settings);
+    let error = client.get(b"k", NONE).await.unwrap_err();
+    assert!(matches!(&error, Error::AllFailed(errors) if errors.len() == 2));
+    assert_eq!(error.remedy(), Remedy::Wait);
+    assert_eq!((one.lines().len(), two.lines().len()), (3, 3));
+}
+
+#[test]
+fn pauses_grow_and_heed_the_node_within_a_bound() {
+    let busy = |seconds: u64| {
+        Error::Refused(Box::new(crate::Refusal {
+            node: String::new(),
+            status: 503,
+            problem: crate::Problem::default(),
+            version: None,
+            retry_after: Some(Duration::from_secs(seconds)),
+        }))
+    };
+    let ms = |round, errors: &[Error]| pause(round, errors).as_millis();
+    assert_eq!((ms(0, &[]), ms(1, &[]), ms(60, &[])), (100, 200, 2000));
+    assert_eq!((ms(0, &[busy(1)]), ms(0, &[busy(60)])), (1000, 2000));
+}
+
+#[tokio::test]
+async fn a_value_is_the_bytes_of_the_body() {
+    let fields = "Kvorum-Version: 7\r\nKvorum-Expires: 2026-11-22T16:00:00Z\r\n";
+    let node = TestNode::new(vec![Script::status(200, fields, "a\nb\0")]);
+    let client = client_of(vec![node.node.clone()], SETTINGS);
+    let replicas = Replicas {
+        ack: Some(1),
+        from: Some(2),
+    };
+    let found = client.get(b"\xff\0", replicas).await.unwrap();
+    assert_eq!(found.value, b"a\nb\0");
+    assert_eq!(found.head.expires.as_deref(), Some("2026-11-22T16:00:00Z"));
+    assert_eq!(node.lines(), ["GET /v0/entity?id=%FF%00&ack=1&from=2"]);
+}

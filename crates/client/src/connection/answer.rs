@@ -1,0 +1,131 @@
+//! The answer to a request, read piece by piece.
+
+use super::{Connection, Limits, error_of};
+use crate::error::Error;
+use crate::problem::{PROBLEM_BYTES_MAX, Problem, Refusal};
+use bytes::Bytes;
+use http_body::Body;
+use hyper::body::Incoming;
+use hyper::header::RETRY_AFTER;
+use hyper::{HeaderMap, Response, Version};
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::time::Duration;
+
+/// An answer whose head is here.
+pub(crate) struct Answer {
+    connection: Connection,
+    status: u16,
+    headers: HeaderMap,
+    body: Incoming,
+    limits: Limits,
+}
+
+impl Answer {
+    /// Takes the answer to the last request of a connection.
+    ///
+    /// # Errors
+    /// [`Error::OtherProtocol`] if a cut answer would look whole.
+    pub(super) fn new(
+        connection: Connection,
+        response: Response<Incoming>,
+        limits: Limits,
+    ) -> Result<Self, Error> {
+        let (head, body) = response.into_parts();
+        let other = |problem: &str| Error::OtherProtocol {
+            node: connection.node.url().to_owned(),
+            problem: problem.to_owned(),
+        };
+        if head.version != Version::HTTP_11 {
+            return Err(other("it answers in another version of HTTP"));
+        }
+        let has_end = head.headers.contains_key("content-length")
+            || head.headers.contains_key("transfer-encoding")
+            || body.is_end_stream();
+        if !has_end {
+            return Err(other("its answer does not say where it ends"));
+        }
+        Ok(Self {
+            connection,
+            status: head.status.as_u16(),
+            headers: head.headers,
+            body,
+            limits,
+        })
+    }
+
+    /// The URL of the node.
+    pub(crate) fn node(&self) -> &str {
+        self.connection.node.url()
+    }
+
+    /// The status.
+    pub(crate) fn status(&self) -> u16 {
+        self.status
+    }
+
+    /// A field of the head, as text.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    /// The next piece of the body; `None` at its end.
+    ///
+    /// # Errors
+    /// [`Error::Silent`], [`Error::Cut`].
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, Error> {
+        let Self {
+            connection, body, ..
+        } = self;
+        loop {
+            let frame = poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx));
+            let frame = connection
+                .driver
+                .within(&connection.node, self.limits, frame);
+            match frame.await? {
+                None => return Ok(None),
+                Some(Err(error)) => return Err(error_of(&connection.node, &error)),
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(piece) if piece.is_empty() => {}
+                    Ok(piece) => return Ok(Some(piece)),
+                    Err(_) => {}
+                },
+            }
+        }
+    }
+
+    /// The whole body.
+    ///
+    /// # Errors
+    /// As [`Self::next`], and [`Error::TooLong`].
+    pub(crate) async fn read_all(&mut self, bytes_max: u64) -> Result<Vec<u8>, Error> {
+        let mut all = Vec::new();
+        while let Some(piece) = self.next().await? {
+            if (all.len() + piece.len()) as u64 > bytes_max {
+                return Err(Error::TooLong {
+                    node: self.node().to_owned(),
+                    bytes_max,
+                });
+            }
+            all.extend_from_slice(&piece);
+        }
+        Ok(all)
+    }
+
+    /// The error that an answer without success stands for. The body is read for it.
+    pub(crate) async fn into_error(mut self) -> Error {
+        let body = match self.read_all(PROBLEM_BYTES_MAX).await {
+            Ok(body) => body,
+            Err(error) => return error,
+        };
+        let retry_after = self.header(RETRY_AFTER.as_str());
+        let retry_after = retry_after.and_then(|seconds| seconds.parse().ok());
+        Error::Refused(Box::new(Refusal {
+            node: self.node().to_owned(),
+            status: self.status,
+            problem: Problem::parse(&body),
+            version: self.header("kvorum-version").map(str::to_owned),
+            retry_after: retry_after.map(Duration::from_secs),
+        }))
+    }
+}

@@ -1,0 +1,141 @@
+//! A connection to a node, and the answers that come over it.
+//!
+//! hyper speaks HTTP/1.1; what is added here is a bound on silence. A request has failed
+//! when no byte has moved for [`Limits::silence_max`], in either direction: a long upload
+//! that makes progress is not silent. An answer that does not say where it ends is refused,
+//! because one that was cut short would look whole.
+
+mod answer;
+mod body;
+mod socket;
+
+pub(crate) use answer::Answer;
+pub(crate) use body::RequestBody;
+
+use crate::error::Error;
+use crate::node::Node;
+use hyper::Request;
+use hyper::client::conn::http1::{self, SendRequest};
+use socket::{Activity, Socket};
+use std::future::Future;
+use std::io;
+use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+
+/// How long a client waits for a node.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// For a connection.
+    pub connect_max: Duration,
+    /// For the next byte.
+    pub silence_max: Duration,
+}
+
+/// A connection to a node.
+pub(crate) struct Connection {
+    node: Node,
+    sender: SendRequest<RequestBody>,
+    driver: Driver,
+}
+
+/// The task that moves the bytes of a connection. It ends with its last owner.
+struct Driver {
+    task: JoinHandle<()>,
+    activity: Activity,
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Connection {
+    /// Connects to a node.
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`].
+    pub(crate) async fn open(node: &Node, limits: Limits) -> Result<Self, Error> {
+        let unreachable = |error: io::Error| Error::Unreachable {
+            node: node.url().to_owned(),
+            problem: match error.kind() {
+                io::ErrorKind::ConnectionRefused => None,
+                _ => Some(error.to_string()),
+            },
+        };
+        let connected =
+            tokio::time::timeout(limits.connect_max, TcpStream::connect(node.address()));
+        let stream = match connected.await {
+            Ok(stream) => stream.map_err(unreachable)?,
+            Err(_) => return Err(unreachable(io::ErrorKind::TimedOut.into())),
+        };
+        let socket = Socket::new(stream).map_err(unreachable)?;
+        let activity = socket.activity();
+        let (sender, connection) = http1::handshake(socket)
+            .await
+            .map_err(|error| unreachable(io::Error::other(error)))?;
+        let task = tokio::spawn(async move {
+            // A request that is under way learns of the error.
+            let _ = connection.await;
+        });
+        Ok(Self {
+            node: node.clone(),
+            sender,
+            driver: Driver { task, activity },
+        })
+    }
+
+    /// Sends a request and waits for the head of its answer.
+    ///
+    /// # Errors
+    /// [`Error::Silent`], [`Error::Cut`], [`Error::OtherProtocol`].
+    pub(crate) async fn send(
+        mut self,
+        request: Request<RequestBody>,
+        limits: Limits,
+    ) -> Result<Answer, Error> {
+        let response = self.sender.send_request(request);
+        let response = self.driver.within(&self.node, limits, response).await?;
+        let response = response.map_err(|error| error_of(&self.node, &error))?;
+        Answer::new(self, response, limits)
+    }
+}
+
+impl Driver {
+    /// Waits for something, as long as bytes move now and then.
+    async fn within<T>(
+        &self,
+        node: &Node,
+        limits: Limits,
+        awaited: impl Future<Output = T>,
+    ) -> Result<T, Error> {
+        self.activity.note();
+        let mut awaited = std::pin::pin!(awaited);
+        loop {
+            let silent_at = self.activity.last() + limits.silence_max;
+            match tokio::time::timeout_at(silent_at.into(), &mut awaited).await {
+                Ok(done) => return Ok(done),
+                Err(_) if self.activity.last() + limits.silence_max > Instant::now() => {}
+                Err(_) => {
+                    return Err(Error::Silent {
+                        node: node.url().to_owned(),
+                        waited: limits.silence_max,
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// What an error of hyper says about the node.
+fn error_of(node: &Node, error: &hyper::Error) -> Error {
+    let node = node.url().to_owned();
+    match error.is_parse() {
+        true => Error::OtherProtocol {
+            node,
+            problem: error.to_string(),
+        },
+        false => Error::Cut { node },
+    }
+}

@@ -1,0 +1,138 @@
+//! A TCP connection as hyper reads and writes it, which notes when bytes move.
+
+use hyper::rt::ReadBufCursor;
+use rustix::net::sockopt;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+/// How many bytes are read at a time.
+const READ_BYTES: usize = 64 << 10;
+
+/// How long a connection is silent before the system probes it.
+const PROBE_AFTER: Duration = Duration::from_secs(60);
+
+/// The time between two probes.
+const PROBE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// A connection has failed after this many probes without an answer.
+const PROBES_MAX: u32 = 6;
+
+/// When bytes last moved on a connection, either way.
+#[derive(Clone, Debug)]
+pub(super) struct Activity {
+    began: Instant,
+    last_ms: Arc<AtomicU64>,
+}
+
+impl Activity {
+    fn new() -> Self {
+        Self {
+            began: Instant::now(),
+            last_ms: Arc::default(),
+        }
+    }
+
+    /// Bytes move now, or a wait begins.
+    pub(super) fn note(&self) {
+        let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last_ms.store(now, Ordering::Relaxed);
+    }
+
+    /// When bytes last moved.
+    pub(super) fn last(&self) -> Instant {
+        self.began + Duration::from_millis(self.last_ms.load(Ordering::Relaxed))
+    }
+}
+
+/// The connection.
+pub(super) struct Socket {
+    stream: TcpStream,
+    buffer: Box<[u8]>,
+    activity: Activity,
+}
+
+impl Socket {
+    /// Prepares a connection. The system probes it while it is silent, so that a wait of
+    /// days for the end of a sweep ends when the machine of the node dies: about
+    /// [`PROBE_AFTER`] and [`PROBES_MAX`] times [`PROBE_INTERVAL`] later.
+    ///
+    /// # Errors
+    /// The system refuses an option of the socket.
+    pub(super) fn new(stream: TcpStream) -> io::Result<Self> {
+        stream.set_nodelay(true)?;
+        sockopt::set_socket_keepalive(&stream, true)?;
+        sockopt::set_tcp_keepidle(&stream, PROBE_AFTER)?;
+        sockopt::set_tcp_keepintvl(&stream, PROBE_INTERVAL)?;
+        sockopt::set_tcp_keepcnt(&stream, PROBES_MAX)?;
+        Ok(Self {
+            stream,
+            buffer: vec![0; READ_BYTES].into(),
+            activity: Activity::new(),
+        })
+    }
+
+    /// When bytes move on it.
+    pub(super) fn activity(&self) -> Activity {
+        self.activity.clone()
+    }
+}
+
+impl hyper::rt::Read for Socket {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        mut cursor: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let bytes_max = cursor.remaining().min(this.buffer.len());
+        let mut buffer = ReadBuf::new(&mut this.buffer[..bytes_max]);
+        std::task::ready!(Pin::new(&mut this.stream).poll_read(cx, &mut buffer))?;
+        this.activity.note();
+        cursor.put_slice(buffer.filled());
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl hyper::rt::Write for Socket {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let written = std::task::ready!(Pin::new(&mut this.stream).poll_write(cx, bytes))?;
+        this.activity.note();
+        Poll::Ready(Ok(written))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_system_probes_a_silent_connection() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let socket = Socket::new(TcpStream::connect(address).await.unwrap()).unwrap();
+        let stream = &socket.stream;
+        assert!(sockopt::socket_keepalive(stream).unwrap());
+        assert_eq!(sockopt::tcp_keepidle(stream).unwrap(), PROBE_AFTER);
+        assert_eq!(sockopt::tcp_keepintvl(stream).unwrap(), PROBE_INTERVAL);
+        assert_eq!(sockopt::tcp_keepcnt(stream).unwrap(), PROBES_MAX);
+    }
+}

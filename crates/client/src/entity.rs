@@ -1,0 +1,147 @@
+//! Requests for one key: read, write, delete, and where it lies.
+
+use crate::client::{Client, Message, Repeat};
+use crate::connection::Answer;
+use crate::error::Error;
+use crate::query::{Replicas, Target};
+use bytes::Bytes;
+use hyper::Method;
+use serde::{Deserialize, Serialize};
+
+/// The longest value that is read, in bytes: the greatest that a node can be configured to
+/// take.
+const VALUE_BYTES_MAX: u64 = 1 << 30;
+
+/// The longest page about a key, in bytes: far above a line for each of 255 nodes.
+const PAGE_BYTES_MAX: u64 = 16 << 20;
+
+/// What the head of an answer says about an entity.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct EntityHead {
+    /// The URL of the node that answered.
+    pub node: String,
+    /// The version, a decimal number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// How many replicas had answered, of how many: `2/3`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub acks: Option<String>,
+    /// When the entity expires (RFC 3339), if it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires: Option<String>,
+}
+
+impl EntityHead {
+    fn of(answer: &Answer) -> Self {
+        let text = |name| answer.header(name).map(str::to_owned);
+        Self {
+            node: answer.node().to_owned(),
+            version: text("kvorum-version"),
+            acks: text("kvorum-acks"),
+            expires: text("kvorum-expires"),
+        }
+    }
+}
+
+/// An entity that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// What the head says.
+    pub head: EntityHead,
+    /// The value.
+    pub value: Vec<u8>,
+}
+
+/// The replicas of a key.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub struct Ring {
+    /// All nodes, in the order in which they are replicas of the key.
+    pub replicas: Vec<RingReplica>,
+}
+
+/// A node as a replica of a key.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub struct RingReplica {
+    /// Its name.
+    pub name: String,
+    /// Its URL.
+    pub url: String,
+}
+
+impl Client {
+    /// Reads a key.
+    ///
+    /// # Errors
+    /// [`Error`]; a key without a value is a refusal with status 404.
+    pub async fn get(&self, key: &[u8], replicas: Replicas) -> Result<Found, Error> {
+        let message = Message::new(Method::GET, entity(key, replicas));
+        self.ask(Repeat::Always, async |node| {
+            let mut answer = self.send(node, &message).await?;
+            Ok(Found {
+                head: EntityHead::of(&answer),
+                value: answer.read_all(VALUE_BYTES_MAX).await?,
+            })
+        })
+        .await
+    }
+
+    /// Gives a key a value, which expires after `ttl_seconds` if that is given.
+    ///
+    /// # Errors
+    /// [`Error`]. With [`Error::Silent`], [`Error::Cut`] and a refusal with status 504 the
+    /// write may have happened, or happen later.
+    pub async fn put(
+        &self,
+        key: &[u8],
+        value: Bytes,
+        ttl_seconds: Option<u64>,
+        replicas: Replicas,
+    ) -> Result<EntityHead, Error> {
+        let target = entity(key, replicas).with_number("ttl", ttl_seconds);
+        let mut message = Message::new(Method::PUT, target);
+        message.body = value;
+        self.write(&message).await
+    }
+
+    /// Deletes a key.
+    ///
+    /// # Errors
+    /// As for [`Self::put`].
+    pub async fn delete(&self, key: &[u8], replicas: Replicas) -> Result<EntityHead, Error> {
+        let message = Message::new(Method::DELETE, entity(key, replicas));
+        self.write(&message).await
+    }
+
+    async fn write(&self, message: &Message) -> Result<EntityHead, Error> {
+        self.ask(self.repeat_of_writes(), async |node| {
+            let mut answer = self.send(node, message).await?;
+            answer.read_all(PAGE_BYTES_MAX).await?;
+            Ok(EntityHead::of(&answer))
+        })
+        .await
+    }
+
+    /// Where a key lies.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub async fn ring(&self, key: &[u8]) -> Result<Ring, Error> {
+        let target = Target::new("/v0/ring").with("id", key);
+        let message = Message::new(Method::GET, target);
+        self.ask(Repeat::Always, async |node| {
+            let mut answer = self.send(node, &message).await?;
+            let page = answer.read_all(PAGE_BYTES_MAX).await?;
+            serde_json::from_slice(&page).map_err(|error| Error::OtherProtocol {
+                node: node.url().to_owned(),
+                problem: error.to_string(),
+            })
+        })
+        .await
+    }
+}
+
+fn entity(key: &[u8], replicas: Replicas) -> Target {
+    Target::new("/v0/entity")
+        .with("id", key)
+        .with_replicas(replicas)
+}

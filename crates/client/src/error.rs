@@ -1,0 +1,150 @@
+//! Why a request did not succeed, with what the caller can do.
+
+use crate::problem::Refusal;
+use std::time::Duration;
+
+/// Why a request did not succeed.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no connection to the node, so nothing was sent.
+    #[error("{}", unreachable_text(node, problem.as_deref()))]
+    Unreachable {
+        /// The URL of the node.
+        node: String,
+        /// What the system says; `None` if the node refuses connections.
+        problem: Option<String>,
+    },
+    /// The node took the connection, and then nothing moved for some time.
+    #[error(
+        "{node} takes connections but has not answered within {} s: it is frozen or overloaded",
+        waited.as_secs_f64()
+    )]
+    Silent {
+        /// The URL of the node.
+        node: String,
+        /// How long nothing moved.
+        waited: Duration,
+    },
+    /// The connection ended before the answer was complete.
+    #[error("{node} closed the connection before its response was complete: see the node's log")]
+    Cut {
+        /// The URL of the node.
+        node: String,
+    },
+    /// What came is not HTTP as a node speaks it.
+    #[error("the server at {node} does not speak HTTP/1.1 as a Kvorum node does: {problem}")]
+    OtherProtocol {
+        /// The URL of the node.
+        node: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// The answer is longer than it may be.
+    #[error("the answer of {node} is longer than {bytes_max} bytes: it may not be a Kvorum node")]
+    TooLong {
+        /// The URL of the node.
+        node: String,
+        /// The bound, in bytes.
+        bytes_max: u64,
+    },
+    /// The node answered with another status than success.
+    #[error("{0}")]
+    Refused(Box<Refusal>),
+    /// A stream came to its end and is not what the node says it sent.
+    #[error("what came from {node} is damaged: {problem}; read it again")]
+    Damaged {
+        /// The URL of the node.
+        node: String,
+        /// What does not fit.
+        problem: String,
+    },
+    /// Each node failed, each in its way.
+    #[error("no node could serve the request: {}", joined(.0))]
+    AllFailed(Vec<Error>),
+}
+
+fn unreachable_text(node: &str, problem: Option<&str>) -> String {
+    match problem {
+        None => format!("{node} refuses connections: start the node, or name another one"),
+        Some(problem) => format!("cannot reach {node}: {problem}"),
+    }
+}
+
+fn joined(errors: &[Error]) -> String {
+    let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    texts.join("; ")
+}
+
+/// What is known of a request that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// The node did nothing; another one may do it.
+    NotDone,
+    /// It may have been done, may be still under way, or be cut short.
+    Unknown,
+    /// It would fail at any node.
+    Final,
+}
+
+/// What a caller can do about an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// The request itself is wrong: correct it.
+    Correct,
+    /// Too few nodes, or none, can serve it now: try again later.
+    Wait,
+    /// Something else: the text says what.
+    Other,
+}
+
+impl Error {
+    /// What is known of the request.
+    pub(crate) fn outcome(&self) -> Outcome {
+        match self {
+            Self::Unreachable { .. } => Outcome::NotDone,
+            Self::Silent { .. } | Self::Cut { .. } => Outcome::Unknown,
+            Self::Refused(refusal) => match refusal.status {
+                // A node decides this before it starts.
+                503 => Outcome::NotDone,
+                500 | 502 | 504 => Outcome::Unknown,
+                _ => Outcome::Final,
+            },
+            Self::OtherProtocol { .. }
+            | Self::TooLong { .. }
+            | Self::Damaged { .. }
+            | Self::AllFailed(_) => Outcome::Final,
+        }
+    }
+
+    /// What the caller can do.
+    pub fn remedy(&self) -> Remedy {
+        match self {
+            Self::Unreachable { .. } | Self::Silent { .. } | Self::Cut { .. } => Remedy::Wait,
+            Self::Refused(refusal) => match refusal.status {
+                502..=504 => Remedy::Wait,
+                400 if refusal.problem.name() == "bad-parameter" => Remedy::Correct,
+                _ => Remedy::Other,
+            },
+            Self::AllFailed(errors) => {
+                let waits = errors.iter().any(|error| error.remedy() == Remedy::Wait);
+                if waits { Remedy::Wait } else { Remedy::Other }
+            }
+            Self::OtherProtocol { .. } | Self::TooLong { .. } | Self::Damaged { .. } => {
+                Remedy::Other
+            }
+        }
+    }
+
+    /// The refusal behind the error, the one with a receipt if there are several.
+    pub fn refusal(&self) -> Option<&Refusal> {
+        match self {
+            Self::Refused(refusal) => Some(refusal),
+            Self::AllFailed(errors) => {
+                let refusals = || errors.iter().filter_map(Self::refusal);
+                let with_receipt = refusals().find(|refusal| !refusal.problem.replicas.is_empty());
+                with_receipt.or_else(|| refusals().next())
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! A client of the store: what a program needs to use a cluster over HTTP as its contract
+//! asks for (`docs/api.md`). The commands of `kvorum` that work with entities are made of
+//! it. It depends on no crate of the store.
+//!
+//! - `client`: several nodes, what is repeated at which of them, and how often.
+//! - `entity`: requests for one key.
+//! - `error`, `problem`: what went wrong, which replica did what, and what to do.
+//! - `connection`: one connection: HTTP by hyper, silence noticed, cut answers refused.
+//! - `query`, `node`: how requests and nodes are written; `text`: bytes as text.
+
+mod client;
+mod connection;
+mod entity;
+mod error;
+mod node;
+mod problem;
+mod query;
+#[cfg(test)]
+mod testing;
+mod text;
+
+pub use client::{Client, Settings};
+pub use connection::Limits;
+pub use entity::{EntityHead, Found, Ring, RingReplica};
+pub use error::{Error, Remedy};
+pub use node::Node;
+pub use problem::{Problem, Refusal, ReplicaOutcome};
+pub use query::Replicas;
+pub use text::{base64_form, parse_base64, parse_percent, percent_form};

@@ -1,0 +1,176 @@
+//! A node that answers as a test tells it to.
+
+use crate::{Client, Limits, Node, Settings};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+/// Patience that tests can wait for.
+pub(crate) const SETTINGS: Settings = Settings {
+    limits: Limits {
+        connect_max: Duration::from_secs(60),
+        silence_max: Duration::from_secs(60),
+    },
+    retries: 0,
+    repeats_writes: false,
+};
+
+/// What a node does with a request.
+#[derive(Clone, Debug)]
+pub(crate) enum Script {
+    /// Answers these bytes, and keeps the connection.
+    Answer(Vec<u8>),
+    /// Answers these bytes, and closes the connection.
+    Cut(Vec<u8>),
+    /// Answers nothing.
+    Hang,
+}
+
+impl Script {
+    /// An answer with a status and a body.
+    pub(crate) fn status(status: u16, fields: &str, body: &str) -> Self {
+        let length = body.len();
+        let head = format!("HTTP/1.1 {status} Word\r\nContent-Length: {length}\r\n{fields}\r\n");
+        Self::Answer([head.as_bytes(), body.as_bytes()].concat())
+    }
+}
+
+/// A request that a node got.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Received {
+    /// Method and target.
+    pub(crate) line: String,
+    pub(crate) fields: Vec<String>,
+    pub(crate) body: Vec<u8>,
+}
+
+/// A node of a test. Each request takes the next line of its script; the last line is for
+/// all that follow.
+pub(crate) struct TestNode {
+    pub(crate) node: Node,
+    received: Receiver<Received>,
+}
+
+impl TestNode {
+    /// A node with a script.
+    pub(crate) fn new(script: Vec<Script>) -> Self {
+        let mut steps = script.into_iter();
+        let mut last = Script::Hang;
+        Self::answering(move |_| {
+            if let Some(step) = steps.next() {
+                last = step;
+            }
+            last.clone()
+        })
+    }
+
+    /// A node that computes what it does.
+    pub(crate) fn answering(script: impl FnMut(&Received) -> Script + Send + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (sender, received) = channel();
+        std::thread::spawn(move || serve(&listener, script, &sender));
+        Self {
+            node: Node::new("127.0.0.1", port),
+            received,
+        }
+    }
+
+    /// The requests since the last call, as `METHOD target`.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.requests().map(|request| request.line).collect()
+    }
+
+    /// The requests since the last call.
+    pub(crate) fn requests(&self) -> impl Iterator<Item = Received> {
+        self.received.try_iter()
+    }
+}
+
+/// A node that refuses connections.
+pub(crate) fn closed_node() -> Node {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    Node::new("127.0.0.1", listener.local_addr().unwrap().port())
+}
+
+/// A client of nodes.
+pub(crate) fn client_of(nodes: Vec<Node>, settings: Settings) -> Client {
+    Client::new(nodes, settings).unwrap()
+}
+
+fn serve(
+    listener: &TcpListener,
+    mut script: impl FnMut(&Received) -> Script,
+    sender: &Sender<Received>,
+) {
+    let mut hanging = Vec::new();
+    while let Ok((stream, _)) = listener.accept() {
+        let mut stream = BufReader::new(stream);
+        while let Some(request) = receive(&mut stream) {
+            let step = script(&request);
+            if sender.send(request).is_err() {
+                return;
+            }
+            match step {
+                Script::Answer(bytes) => {
+                    let _ = stream.get_mut().write_all(&bytes);
+                }
+                Script::Cut(bytes) => {
+                    let _ = stream.get_mut().write_all(&bytes);
+                    break;
+                }
+                Script::Hang => {
+                    hanging.push(stream.into_inner());
+                    break;
+                }
+            }
+            // One connection is served at a time, so it must end for the next one.
+            if hanging.is_empty() && request_is_last(&mut stream) {
+                break;
+            }
+        }
+    }
+}
+
+fn request_is_last(stream: &mut BufReader<TcpStream>) -> bool {
+    stream.fill_buf().map_or(true, <[u8]>::is_empty)
+}
+
+fn receive(stream: &mut BufReader<TcpStream>) -> Option<Received> {
+    let mut fields = Vec::new();
+    loop {
+        let mut line = String::new();
+        stream.read_line(&mut line).ok()?;
+        let line = line.strip_suffix("\r\n")?.to_owned();
+        if line.is_empty() {
+            break;
+        }
+        fields.push(line);
+    }
+    let line = fields.remove(0);
+    let line = line.strip_suffix(" HTTP/1.1")?.to_owned();
+    let field = |name: &str| {
+        let found = fields.iter().filter_map(|field| field.split_once(": "));
+        let mut found = found.filter(|(found, _)| found.eq_ignore_ascii_case(name));
+        found.next().map(|(_, value)| value.to_owned())
+    };
+    let mut body = Vec::new();
+    if field("transfer-encoding").is_some() {
+        loop {
+            let mut size = String::new();
+            stream.read_line(&mut size).ok()?;
+            let size = usize::from_str_radix(size.trim(), 16).ok()?;
+            let mut chunk = vec![0; size + 2];
+            stream.read_exact(&mut chunk).ok()?;
+            if size == 0 {
+                break;
+            }
+            body.extend_from_slice(&chunk[..size]);
+        }
+    } else if let Some(length) = field("content-length") {
+        body.resize(length.parse().ok()?, 0);
+        stream.read_exact(&mut body).ok()?;
+    }
+    Some(Received { line, fields, body })
+}

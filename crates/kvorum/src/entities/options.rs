@@ -1,0 +1,197 @@
+//! The options that the commands have in common.
+
+use crate::failure::Failure;
+use crate::values::{TimeSpan, span, url};
+use clap::Args;
+use client::{Client, Limits, Node, Replicas, Settings};
+use cluster::NodeUrl;
+use std::ffi::OsStr;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
+/// How long connecting to a node may take.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+
+/// How long a node may be silent, unless the user says otherwise.
+const TIMEOUT: Duration = Duration::from_secs(15);
+
+/// What `--timeout` may be.
+const TIMEOUTS: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(1)..=Duration::from_secs(24 * 3600);
+
+/// The longest key, in bytes.
+const KEY_BYTES_MAX: usize = 4096;
+
+/// The nodes to ask.
+#[derive(Args, Clone, Debug)]
+pub(super) struct NodeOptions {
+    /// A node; several with commas, or with the option repeated. Each serves every request, so
+    /// the next one is asked when one does not answer, or answers 503
+    #[arg(long = "url", value_parser = url, value_name = "URL", value_delimiter = ',',
+        default_value = "http://127.0.0.1:8080", help_heading = "Nodes")]
+    urls: Vec<NodeUrl>,
+    /// How long a node may send nothing
+    #[arg(long, value_parser = span(TIMEOUTS), value_name = "TIME", default_value_t = TimeSpan(TIMEOUT),
+        help_heading = "Nodes")]
+    timeout: TimeSpan,
+    /// How many more times to ask, once each node has failed
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=1000),
+        help_heading = "Nodes")]
+    retries: u32,
+}
+
+impl NodeOptions {
+    /// A client of the nodes. `repeats_writes` says whether it repeats a write whose outcome
+    /// is unknown.
+    ///
+    /// # Errors
+    /// No node, which the options do not allow.
+    pub(super) fn client(&self, repeats_writes: bool) -> Result<Client, Failure> {
+        let nodes = self
+            .urls
+            .iter()
+            .map(|url| Node::new(url.host(), url.port()));
+        let settings = Settings {
+            limits: Limits {
+                connect_max: CONNECT_MAX.min(self.timeout.0),
+                silence_max: self.timeout.0,
+            },
+            retries: self.retries,
+            repeats_writes,
+        };
+        Client::new(nodes.collect(), settings).ok_or_else(|| Failure::usage("--url: name a node"))
+    }
+}
+
+/// How many replicas must answer.
+#[derive(Args, Clone, Copy, Debug)]
+pub(super) struct ReplicaOptions {
+    /// How many replicas must answer [default: more than half of FROM]
+    #[arg(long, value_name = "ACK", value_parser = clap::value_parser!(u8).range(1..=255), help_heading = "Replicas")]
+    ack: Option<u8>,
+    /// How many replicas the key has [default: the number of nodes]
+    #[arg(long, value_name = "FROM", value_parser = clap::value_parser!(u8).range(1..=255), help_heading = "Replicas")]
+    from: Option<u8>,
+}
+
+impl From<ReplicaOptions> for Replicas {
+    fn from(options: ReplicaOptions) -> Self {
+        Self {
+            ack: options.ack,
+            from: options.from,
+        }
+    }
+}
+
+/// How keys are written on the command line.
+#[derive(Args, Clone, Copy, Debug)]
+pub(super) struct KeyForm {
+    /// Keys are written in base64
+    #[arg(long, help_heading = "Keys")]
+    key_base64: bool,
+    /// Keys are written in percent form: %00 is a zero byte, %25 is a percent sign
+    #[arg(long, conflicts_with = "key_base64", help_heading = "Keys")]
+    key_percent: bool,
+}
+
+impl KeyForm {
+    /// The bytes of a key, or of a bound of a range; `name` is its argument.
+    ///
+    /// # Errors
+    /// A text in another form, or a key that is empty or too long.
+    pub(super) fn parse(self, name: &str, text: &OsStr) -> Result<Vec<u8>, Failure> {
+        let text = text.as_bytes();
+        let key = if self.key_base64 {
+            client::parse_base64(text).ok_or("is not base64 with padding, as --key-base64 asks for")
+        } else if self.key_percent {
+            client::parse_percent(text)
+                .ok_or("has a broken percent escape: write % and two hexadecimal digits")
+        } else {
+            Ok(text.to_vec())
+        };
+        let key = key.map_err(|problem| Failure::usage(format!("{name} {problem}")))?;
+        match key.len() {
+            0 => Err(Failure::usage(format!(
+                "{name} is empty: give at least 1 byte"
+            ))),
+            1..=KEY_BYTES_MAX => Ok(key),
+            bytes => Err(Failure::usage(format!(
+                "{name} has {bytes} bytes: give at most {KEY_BYTES_MAX}"
+            ))),
+        }
+    }
+}
+
+/// The key of a command for one key.
+#[derive(Args, Clone, Debug)]
+pub(super) struct KeyOptions {
+    /// The key: its bytes, unless --key-base64 or --key-percent is given
+    #[arg(value_name = "KEY")]
+    key: OsString,
+    #[command(flatten)]
+    form: KeyForm,
+}
+
+impl KeyOptions {
+    /// The bytes of the key.
+    ///
+    /// # Errors
+    /// See [`KeyForm::parse`].
+    pub(super) fn bytes(&self) -> Result<Vec<u8>, Failure> {
+        self.form.parse("KEY", &self.key)
+    }
+}
+
+/// What may be done with a write whose outcome is unknown.
+#[derive(Args, Clone, Copy, Debug)]
+pub(super) struct WriteOptions {
+    /// Repeat a write that may have happened (504, or a cut connection). It is a new write, which
+    /// also replaces what others have written meanwhile
+    #[arg(long, help_heading = "Nodes")]
+    pub(super) retry_writes: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_read_or_refused() {
+        let plain = KeyForm {
+            key_base64: false,
+            key_percent: false,
+        };
+        let base64 = KeyForm {
+            key_base64: true,
+            ..plain
+        };
+        let percent = KeyForm {
+            key_percent: true,
+            ..plain
+        };
+        let longest = "k".repeat(KEY_BYTES_MAX);
+        let too_long = "k".repeat(KEY_BYTES_MAX + 1);
+        for (form, text, read) in [
+            (plain, "a%20b", Ok(&b"a%20b"[..])),
+            (plain, "", Err("empty")),
+            (plain, &longest, Ok(longest.as_bytes())),
+            (plain, &too_long, Err("4097 bytes")),
+            (base64, "/wA=", Ok(b"\xff\0")),
+            (base64, "/wA", Err("base64")),
+            (base64, "", Err("empty")),
+            (percent, "%FF%00+", Ok(b"\xff\0+")),
+            (percent, "5%", Err("two hexadecimal digits")),
+        ] {
+            let parsed = form.parse("KEY", OsStr::new(text));
+            match (parsed, read) {
+                (Ok(parsed), Ok(read)) => assert_eq!(parsed, read),
+                (Err(failure), Err(word)) => {
+                    assert_eq!(failure.code(), 2);
+                    assert!(failure.line().contains(word), "{}", failure.line());
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}

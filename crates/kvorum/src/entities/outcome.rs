@@ -1,0 +1,159 @@
+//! Which exit code and which line each failure of a request becomes.
+//!
+//! | code | meaning |
+//! |---|---|
+//! | 1 | the key has no value |
+//! | 2 | the command line is wrong, or a node refuses a parameter of it |
+//! | 3 | too few replicas answered, or no node did: try again later |
+//! | 4 | anything else: the line says what |
+
+use super::output;
+use crate::failure::Failure;
+use client::{Error, Problem, Remedy};
+use serde::Serialize;
+
+/// A failure as `--json` prints it.
+#[derive(Serialize)]
+struct FailureDocument<'a> {
+    /// What stands on stderr.
+    error: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<&'a Problem>,
+}
+
+/// The failure that an error becomes.
+pub(super) fn failure_of(error: &Error) -> Failure {
+    let line = error.to_string();
+    if let Error::Refused(refusal) = error
+        && refusal.problem.name() == "no-such-entity"
+    {
+        return Failure::absent("the key has no value");
+    }
+    match error.remedy() {
+        Remedy::Correct => Failure::usage(line),
+        Remedy::Wait => Failure::unavailable(line),
+        Remedy::Other => Failure::other(line),
+    }
+}
+
+/// The failure that the error of a write becomes: it says what is known of the write.
+pub(super) fn failure_of_write(error: &Error) -> Failure {
+    let failure = failure_of(error);
+    match error {
+        Error::Silent { .. } | Error::Cut { .. } => failure.with_more(
+            "the write may have happened, or happen later: read the key, or repeat the write \
+             with --retry-writes",
+        ),
+        _ => failure,
+    }
+}
+
+/// Prints the failure of a request with `--json`.
+///
+/// # Errors
+/// Stdout takes nothing.
+pub(super) fn print_failure(error: &Error, failure: &Failure) -> Result<(), Failure> {
+    let refusal = error.refusal();
+    output::print_json(&FailureDocument {
+        error: failure.line(),
+        version: refusal.and_then(|refusal| refusal.version.as_deref()),
+        problem: refusal.map(|refusal| &refusal.problem),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use client::Refusal;
+    use std::time::Duration;
+
+    fn refused(status: u16, name: &str) -> Error {
+        Error::Refused(Box::new(Refusal {
+            node: "http://h:1".to_owned(),
+            status,
+            problem: Problem {
+                r#type: format!("urn:kvorum:problem:{name}"),
+                status,
+                detail: "why".to_owned(),
+                ..Problem::default()
+            },
+            version: None,
+            retry_after: None,
+        }))
+    }
+
+    #[test]
+    fn each_failure_has_its_exit_code() {
+        let node = || "http://h:1".to_owned();
+        let unreachable = || Error::Unreachable {
+            node: node(),
+            problem: None,
+        };
+        let waited = Duration::from_secs(1);
+        for (error, code, word) in [
+            (refused(404, "no-such-entity"), 1, "no value"),
+            (refused(404, "unknown"), 4, "why"),
+            (refused(400, "bad-parameter"), 2, "why"),
+            (refused(400, "unknown-path"), 4, "why"),
+            (refused(413, "value-too-long"), 4, "why"),
+            (refused(500, "range-failed"), 4, "why"),
+            (refused(503, "overloaded"), 3, "why"),
+            (refused(504, "not-enough-replicas"), 3, "why"),
+            (refused(507, "disk-full"), 4, "why"),
+            (unreachable(), 3, "start the node"),
+            (
+                Error::Silent {
+                    node: node(),
+                    waited,
+                },
+                3,
+                "frozen",
+            ),
+            (Error::Cut { node: node() }, 3, "the node's log"),
+            (
+                Error::OtherProtocol {
+                    node: node(),
+                    problem: "p".into(),
+                },
+                4,
+                "HTTP",
+            ),
+            (
+                Error::TooLong {
+                    node: node(),
+                    bytes_max: 5,
+                },
+                4,
+                "longer than 5",
+            ),
+            (
+                Error::Damaged {
+                    node: node(),
+                    problem: "p".into(),
+                },
+                4,
+                "read it again",
+            ),
+            (
+                Error::AllFailed(vec![unreachable(), refused(503, "overloaded")]),
+                3,
+                "why",
+            ),
+        ] {
+            let failure = failure_of(&error);
+            assert_eq!(failure.code(), code, "{error:?}");
+            assert!(failure.line().contains(word), "{}", failure.line());
+        }
+    }
+
+    #[test]
+    fn a_write_that_may_have_happened_says_so() {
+        let cut = Error::Cut {
+            node: "http://h:1".to_owned(),
+        };
+        assert!(failure_of_write(&cut).line().contains("may have happened"));
+        assert!(!failure_of(&cut).line().contains("may have happened"));
+    }
+}

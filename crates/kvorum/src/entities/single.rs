@@ -1,0 +1,321 @@
+//! `kvorum get`, `put`, `delete` and `ring`: one key.
+
+use super::options::{KeyOptions, NodeOptions, ReplicaOptions, WriteOptions};
+use super::outcome::{failure_of, failure_of_write, print_failure};
+use super::output::{print, print_json};
+use super::wait_for;
+use crate::failure::Failure;
+use clap::Args;
+use client::{EntityHead, Error, Ring};
+use serde::Serialize;
+use std::ffi::OsString;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// The longest value, in bytes: the greatest that a node can be configured to take.
+const VALUE_BYTES_MAX: u64 = 1 << 30;
+
+/// What follows the options in the help of all of them.
+macro_rules! exit_codes {
+    () => {
+        "\n\nExit codes: 0 success, 1 the key has no value, 2 wrong command line, 3 too few replicas \
+         or no node answered, 4 anything else."
+    };
+}
+
+pub(super) const GET_HELP: &str = concat!(
+    "Examples:\n  kvorum get user/1\n  kvorum get user/1 --json\n  kvorum get --key-percent \
+     '%00%FF' > value\n  kvorum get user/1 --ack 1 --from 3 --url http://a:8080,http://b:8080",
+    exit_codes!()
+);
+
+pub(super) const PUT_HELP: &str = concat!(
+    "Examples:\n  kvorum put user/1 '{\"n\":1}'\n  kvorum put photo --file photo.jpg\n  date | \
+     kvorum put today -\n  kvorum put token secret --ttl 60\n\nA value that begins with a dash \
+     follows '--': kvorum put key -- -v",
+    exit_codes!()
+);
+
+pub(super) const DELETE_HELP: &str = concat!(
+    "Examples:\n  kvorum delete user/1\n  kvorum delete --key-base64 /wA=",
+    exit_codes!()
+);
+
+pub(super) const RING_HELP: &str = concat!(
+    "Examples:\n  kvorum ring user/1\n  kvorum ring user/1 --json",
+    exit_codes!()
+);
+
+/// The options of `get`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct GetOptions {
+    #[command(flatten)]
+    key: KeyOptions,
+    /// Print a line of JSON with the version, the expiry and the value
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    replicas: ReplicaOptions,
+    #[command(flatten)]
+    nodes: NodeOptions,
+}
+
+/// The options of `put`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct PutOptions {
+    #[command(flatten)]
+    key: KeyOptions,
+    /// The value; - reads it from stdin
+    #[arg(
+        value_name = "VALUE",
+        required_unless_present = "file",
+        conflicts_with = "file"
+    )]
+    value: Option<OsString>,
+    /// Read the value from a file
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// The value expires after so many seconds
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    ttl: Option<u64>,
+    /// Print a line of JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    replicas: ReplicaOptions,
+    #[command(flatten)]
+    nodes: NodeOptions,
+    #[command(flatten)]
+    write: WriteOptions,
+}
+
+/// The options of `delete`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct DeleteOptions {
+    #[command(flatten)]
+    key: KeyOptions,
+    /// Print a line of JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    replicas: ReplicaOptions,
+    #[command(flatten)]
+    nodes: NodeOptions,
+    #[command(flatten)]
+    write: WriteOptions,
+}
+
+/// The options of `ring`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct RingOptions {
+    #[command(flatten)]
+    key: KeyOptions,
+    /// Print a line of JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    nodes: NodeOptions,
+}
+
+/// An entity as `get --json` prints it.
+#[derive(Serialize)]
+struct EntityDocument<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key_base64: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value_base64: Option<String>,
+    #[serde(flatten)]
+    head: &'a EntityHead,
+}
+
+impl<'a> EntityDocument<'a> {
+    fn new(key: &'a [u8], value: &'a [u8], head: &'a EntityHead) -> Self {
+        let (key_text, value_text) = (str::from_utf8(key).ok(), str::from_utf8(value).ok());
+        Self {
+            key: key_text,
+            key_base64: key_text.is_none().then(|| client::base64_form(key)),
+            value: value_text,
+            value_base64: value_text.is_none().then(|| client::base64_form(value)),
+            head,
+        }
+    }
+}
+
+/// Reads a key.
+///
+/// # Errors
+/// See `outcome`.
+pub(super) fn get(options: &GetOptions) -> Result<(), Failure> {
+    let key = options.key.bytes()?;
+    let client = options.nodes.client(false)?;
+    wait_for(async {
+        match client.get(&key, options.replicas.into()).await {
+            Ok(found) if options.json => {
+                print_json(&EntityDocument::new(&key, &found.value, &found.head))
+            }
+            Ok(found) => print(&found.value),
+            Err(error) => Err(reported(&error, failure_of(&error), options.json)?),
+        }
+    })
+}
+
+/// Writes a key.
+///
+/// # Errors
+/// See `outcome`.
+pub(super) fn put(options: &PutOptions) -> Result<(), Failure> {
+    let key = options.key.bytes()?;
+    let value = value_of(options)?;
+    let client = options.nodes.client(options.write.retry_writes)?;
+    wait_for(async {
+        let replicas = options.replicas.into();
+        let written = client.put(&key, value.into(), options.ttl, replicas);
+        print_written("stored", written.await, options.json)
+    })
+}
+
+/// Deletes a key.
+///
+/// # Errors
+/// See `outcome`.
+pub(super) fn delete(options: &DeleteOptions) -> Result<(), Failure> {
+    let key = options.key.bytes()?;
+    let client = options.nodes.client(options.write.retry_writes)?;
+    wait_for(async {
+        let written = client.delete(&key, options.replicas.into());
+        print_written("deleted", written.await, options.json)
+    })
+}
+
+/// Shows where a key lies.
+///
+/// # Errors
+/// See `outcome`.
+pub(super) fn ring(options: &RingOptions) -> Result<(), Failure> {
+    let key = options.key.bytes()?;
+    let client = options.nodes.client(false)?;
+    wait_for(async {
+        match client.ring(&key).await {
+            Ok(ring) if options.json => print_json(&ring),
+            Ok(ring) => print(ring_text(&ring).as_bytes()),
+            Err(error) => Err(reported(&error, failure_of(&error), options.json)?),
+        }
+    })
+}
+
+/// A line for each node, in the order of the ranking.
+fn ring_text(ring: &Ring) -> String {
+    let names = ring.replicas.iter().map(|replica| replica.name.len());
+    let width = names.max().unwrap_or_default();
+    let lines = ring.replicas.iter().enumerate();
+    let lines = lines.map(|(index, replica)| {
+        let (place, name, url) = (index + 1, &replica.name, &replica.url);
+        format!("{place:>3}  {name:width$}  {url}\n")
+    });
+    lines.collect()
+}
+
+fn print_written(
+    what: &str,
+    written: Result<EntityHead, Error>,
+    json: bool,
+) -> Result<(), Failure> {
+    match written {
+        Ok(head) if json => print_json(&head),
+        Ok(head) => print(written_text(what, &head).as_bytes()),
+        Err(error) => Err(reported(&error, failure_of_write(&error), json)?),
+    }
+}
+
+/// What became of a write, as a line.
+fn written_text(what: &str, head: &EntityHead) -> String {
+    let version = head.version.as_deref().unwrap_or("unknown");
+    let acks = head.acks.as_deref().unwrap_or("unknown");
+    let node = &head.node;
+    format!("{what}: version {version}, acknowledged by {acks} replicas through {node}\n")
+}
+
+/// The failure, after it was printed if the user wants JSON.
+fn reported(error: &Error, failure: Failure, json: bool) -> Result<Failure, Failure> {
+    if json {
+        print_failure(error, &failure)?;
+    }
+    Ok(failure)
+}
+
+/// The value that the options name.
+fn value_of(options: &PutOptions) -> Result<Vec<u8>, Failure> {
+    match (&options.value, &options.file) {
+        (_, Some(file)) => read_file(file),
+        (Some(value), None) if value == "-" => read(io::stdin().lock(), "stdin"),
+        (Some(value), None) => Ok(value.as_bytes().to_vec()),
+        (None, None) => Err(Failure::usage("give VALUE, or --file FILE, or - for stdin")),
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a value to put is no part of a store"
+)]
+fn read_file(file: &Path) -> Result<Vec<u8>, Failure> {
+    let name = file.display().to_string();
+    match std::fs::File::open(file) {
+        Ok(opened) => read(opened, &name),
+        Err(error) => Err(Failure::usage(format!(
+            "--file: cannot open {name}: {error}"
+        ))),
+    }
+}
+
+fn read(from: impl Read, name: &str) -> Result<Vec<u8>, Failure> {
+    let mut value = Vec::new();
+    let read = from.take(VALUE_BYTES_MAX + 1).read_to_end(&mut value);
+    read.map_err(|error| Failure::other(format!("cannot read {name}: {error}")))?;
+    match value.len() as u64 {
+        ..=VALUE_BYTES_MAX => Ok(value),
+        _ => Err(Failure::usage(format!(
+            "{name} is longer than {VALUE_BYTES_MAX} bytes, which no node takes: store it in parts"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use client::RingReplica;
+
+    #[test]
+    fn texts_say_what_became_of_a_request() {
+        let head = EntityHead {
+            node: "http://h:1".to_owned(),
+            version: Some("9".to_owned()),
+            acks: Some("2/3".to_owned()),
+            expires: None,
+        };
+        assert_eq!(
+            written_text("stored", &head),
+            "stored: version 9, acknowledged by 2/3 replicas through http://h:1\n"
+        );
+        let replica = |name: &str, url: &str| RingReplica {
+            name: name.to_owned(),
+            url: url.to_owned(),
+        };
+        let ring = Ring {
+            replicas: vec![replica("node-10", "http://h:1"), replica("b", "http://h:2")],
+        };
+        assert_eq!(
+            ring_text(&ring),
+            "  1  node-10  http://h:1\n  2  b        http://h:2\n"
+        );
+        let document = EntityDocument::new(b"\xff", b"v", &head);
+        assert_eq!(
+            serde_json::to_string(&document).unwrap(),
+            r#"{"key_base64":"/w==","value":"v","node":"http://h:1","version":"9","acks":"2/3"}"#
+        );
+    }
+}

@@ -1,0 +1,200 @@
+//! The commands for one key, as scripts use them: bytes in and out, exit codes, lines that
+//! say what to do, and a node that does not answer.
+
+use crate::support::{Process, free_port, free_ports, kvorum, serve, started};
+use std::io::Write;
+use std::process::{Output, Stdio};
+
+/// Runs a command and waits for its end; `input` is its stdin.
+pub(crate) fn run(arguments: &[&str], input: &[u8]) -> Output {
+    let mut child = kvorum(arguments).stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            // A command may end without reading it.
+            let _ = stdin.write_all(input);
+        });
+        child.wait_with_output().unwrap()
+    })
+}
+
+/// Runs a command that succeeds, and returns its stdout.
+pub(crate) fn succeed(arguments: &[&str], input: &[u8]) -> Vec<u8> {
+    let output = run(arguments, input);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {stderr}");
+    output.stdout
+}
+
+/// The URL of the node on a port of this machine.
+pub(crate) fn url(port: u16) -> String {
+    format!("http://127.0.0.1:{port}")
+}
+
+/// Starts a cluster on ports in a row from `first`.
+pub(crate) fn cluster(first: u16, nodes: u16, folder: &std::path::Path) -> Vec<Process> {
+    let members: Vec<String> = (0..nodes).map(|node| url(first + node)).collect();
+    let members = members.join(",");
+    let mut processes: Vec<Process> = (0..nodes)
+        .map(|node| {
+            let data = folder.join(node.to_string());
+            let mut command = serve(first + node, &data);
+            Process::spawn(command.args(["--cluster", &members]))
+        })
+        .collect();
+    for (node, process) in (0..nodes).zip(&mut processes) {
+        process.wait_until_up(first + node);
+    }
+    processes
+}
+
+#[test]
+fn any_bytes_go_in_and_come_out() {
+    let (folder, port) = (tempfile::tempdir().unwrap(), free_port());
+    let _node = started(&mut serve(port, folder.path()), port);
+    let node = &*url(port);
+    let every: Vec<u8> = (0..=u8::MAX).collect();
+    succeed(&["put", "k", "-", "--url", node], &every);
+    assert_eq!(succeed(&["get", "k", "--url", node], b""), every);
+    let file = folder.path().join("value");
+    let mut opened = tempfile::NamedTempFile::new_in(folder.path()).unwrap();
+    opened.write_all(b"of a file\n").unwrap();
+    opened.persist(&file).unwrap();
+    let file = file.to_str().unwrap();
+    succeed(
+        &[
+            "put",
+            "--key-percent",
+            "%00%FF",
+            "--file",
+            file,
+            "--url",
+            node,
+        ],
+        b"",
+    );
+    let got = succeed(&["get", "--key-base64", "AP8=", "--url", node], b"");
+    assert_eq!(got, b"of a file\n");
+    // An empty value is a value.
+    succeed(&["put", "empty", "", "--url", node], b"");
+    assert_eq!(succeed(&["get", "empty", "--url", node], b""), b"");
+    let json = succeed(&["get", "k", "--json", "--url", node], b"");
+    let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    assert_eq!((&json["key"], &json["acks"]), (&"k".into(), &"1/1".into()));
+    assert!(json["value_base64"].is_string(), "{json}");
+    let stored = succeed(&["put", "k", "v", "--ttl", "600", "--url", node], b"");
+    let stored = String::from_utf8(stored).unwrap();
+    assert!(stored.starts_with("stored: version "), "{stored}");
+    assert!(stored.contains("1/1 replicas"), "{stored}");
+    succeed(&["delete", "k", "--url", node], b"");
+    assert_eq!(
+        run(&["get", "k", "--url", node], b"").status.code(),
+        Some(1)
+    );
+}
+
+#[test]
+fn each_failure_has_its_exit_code_and_one_line() {
+    let (folder, first) = (tempfile::tempdir().unwrap(), free_ports(2));
+    let mut nodes = cluster(first, 2, folder.path());
+    let (one, down) = (&*url(first), &*url(first + 1));
+    // The second node is passed over once it is down.
+    crate::support::wait_until("the first write", || {
+        let output = run(&["put", "k", "v", "--url", one], b"");
+        output.status.success().then_some(())
+    });
+    nodes.pop();
+    let both = &*format!("{down},{one}");
+    let once = ["--retries", "0"];
+    let table: &[(&[&str], i32, &[&str])] = &[
+        (&["get", "k", "--ack", "1", "--url", both], 0, &[]),
+        (
+            &["get", "none", "--ack", "1", "--url", one],
+            1,
+            &["no value"],
+        ),
+        (&["get", "", "--url", one], 2, &["KEY is empty"]),
+        (
+            &["get", "--key-base64", "?", "--url", one],
+            2,
+            &["KEY", "base64"],
+        ),
+        (
+            &["get", "--key-percent", "%", "--url", one],
+            2,
+            &["KEY", "percent"],
+        ),
+        (
+            &["get", "k", "--ack", "3", "--url", one],
+            2,
+            &["`ack`", "1 to 2"],
+        ),
+        (&["get", "k", "--from", "0", "--url", one], 2, &["--from"]),
+        (
+            &["get", "k", "--url", "127.0.0.1:1"],
+            2,
+            &["--url", "http://"],
+        ),
+        (&["get"], 2, &["KEY"]),
+        (&["put", "k"], 2, &["VALUE"]),
+        (&["put", "k", "v", "--file", "f"], 2, &["--file"]),
+        (
+            &["put", "k", "--file", "no-such-file"],
+            2,
+            &["--file", "no-such-file"],
+        ),
+        (
+            &["put", "k", "v", "--ttl", "0", "--url", one],
+            2,
+            &["--ttl"],
+        ),
+        (
+            &["get", "k", "--ack", "2", "--url", one],
+            3,
+            &[down, "refused"],
+        ),
+        (
+            &["put", "k", "w", "--ack", "2", "--url", one],
+            3,
+            &[down, "new write"],
+        ),
+        (
+            &["delete", "k", "--ack", "2", "--url", one],
+            3,
+            &[down, "may appear later"],
+        ),
+        (
+            &["get", "k", "--url", down],
+            3,
+            &["refuses connections", "start the node"],
+        ),
+        (
+            &["put", "k", "v", "--url", down],
+            3,
+            &["refuses connections"],
+        ),
+        (&["ring", "k", "--url", both], 0, &[]),
+    ];
+    for (arguments, code, words) in table {
+        let arguments = match arguments.contains(&"--url") && *code == 3 {
+            true => [*arguments, &once].concat(),
+            false => arguments.to_vec(),
+        };
+        let output = run(&arguments, b"");
+        let line = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(*code), "{arguments:?}: {line}");
+        assert_eq!(line.lines().count(), usize::from(*code != 0), "{line}");
+        for word in *words {
+            assert!(
+                line.contains(word),
+                "{arguments:?} should name {word}: {line}"
+            );
+        }
+    }
+    let arguments = ["put", "k", "w", "--ack", "2", "--json", "--url", one];
+    let output = run(&[&arguments[..], &once].concat(), b"");
+    assert_eq!(output.status.code(), Some(3));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["problem"]["status"], 504, "{json}");
+    assert_eq!(json["problem"]["replicas"].as_array().unwrap().len(), 2);
+}

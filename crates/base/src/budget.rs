@@ -102,6 +102,29 @@ impl Share {
         self.amount += amount;
         Ok(())
     }
+
+    /// Moves a part of this share, or all of it if it is less, to a share of its own.
+    #[must_use]
+    pub fn split(&mut self, amount: usize) -> Self {
+        let amount = amount.min(self.amount);
+        self.amount -= amount;
+        Self {
+            budget: Arc::clone(&self.budget),
+            amount,
+        }
+    }
+
+    /// Adds another share of the same budget; a share of another one is freed.
+    pub fn join(&mut self, mut other: Self) {
+        if other.is_of(&self.budget) {
+            self.amount += std::mem::take(&mut other.amount);
+        }
+    }
+
+    /// Returns what is above `amount` to the budget.
+    pub fn shrink_to(&mut self, amount: usize) {
+        drop(self.split(self.amount.saturating_sub(amount)));
+    }
 }
 
 impl Drop for Share {
@@ -123,7 +146,19 @@ mod tests {
         share.grow(4).unwrap();
         assert_eq!((share.amount(), budget.used()), (10, 10));
         assert!(budget.take(usize::MAX).is_err());
-        drop(share);
+        let mut part = share.split(7);
+        assert_eq!((share.amount(), part.amount(), budget.used()), (3, 7, 10));
+        assert_eq!(
+            share.split(9).amount(),
+            3,
+            "no part is larger than the share"
+        );
+        part.shrink_to(2);
+        assert_eq!((part.amount(), budget.used()), (2, 2));
+        share.join(part.split(1));
+        share.join(Budget::new(5).take(5).unwrap());
+        assert_eq!((share.amount(), part.amount(), budget.used()), (1, 1, 2));
+        drop((share, part));
         assert_eq!(budget.used(), 0);
     }
 }

@@ -54,8 +54,8 @@ pub use config::{
     BATCH_BYTES_MAX, ConfigError, MemoryParts, NodeConfig, Resources, Secret, SweepSizes, bounds,
 };
 pub use coordinator::{
-    Batch, BatchFailure, Change, Coordinator, Failure, Found, OwnRange, Receipt, ReplicaLine,
-    Written,
+    Batch, BatchFailure, Change, Coordinator, Ended, Expires, Failure, Found, Operations, OwnRange,
+    Receipt, ReplicaLine, Written,
 };
 pub use families::families;
 pub use forgetting::{ForgettingStatus, HeldBack};

@@ -6,7 +6,7 @@
 //! executor and transport. Timers are tokio's, whose clock can be paused.
 
 use crate::config::{NodeConfig, Resources};
-use crate::coordinator::{Change, Failure};
+use crate::coordinator::{Change, Expires, Failure};
 use crate::forgetting::ForgettingStatus;
 use crate::hints::HintStatistics;
 use crate::node::Node;
@@ -126,7 +126,8 @@ impl SimulatedNode {
         ttl_seconds: Option<u64>,
         replicas: Replicas,
     ) -> Result<Written, Refusal> {
-        self.write(key, Change::Put { value, ttl_seconds }, replicas)
+        let expires = ttl_seconds.map_or(Expires::Never, Expires::AfterSeconds);
+        self.write(key, Change::Put { value, expires }, replicas)
             .await
     }
 

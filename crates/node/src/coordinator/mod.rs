@@ -5,15 +5,18 @@
 //! answer; the code here does it: it asks the replicas (`crate::replicas`), keeps hints,
 //! issues stamps, and watches the deadline. `write` and `read` are the two requests,
 //! `request_life` is the life that both share, `hedging` says when a read asks one replica
-//! more; `ranges` reads this node's own keys.
+//! more; `ranges` reads this node's own keys; `operations` runs many requests for one
+//! client.
 
 mod hedging;
+mod operations;
 mod ranges;
 mod read;
 mod request_life;
 mod write;
 
 pub(crate) use hedging::HedgeBudget;
+pub use operations::{Ended, Operations};
 pub use ranges::{Batch, BatchFailure, OwnRange};
 
 use crate::hints::HintStore;
@@ -39,11 +42,22 @@ pub enum Change {
     Put {
         /// The value.
         value: Bytes,
-        /// In how many seconds the version expires, if it does.
-        ttl_seconds: Option<u64>,
+        /// When the version expires.
+        expires: Expires,
     },
     /// The key has no value from now on.
     Delete,
+}
+
+/// When the version that a put writes expires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expires {
+    /// Never.
+    Never,
+    /// So many seconds after this node has begun to write it.
+    AfterSeconds(u64),
+    /// At this millisecond since the Unix epoch.
+    AtUnixMs(u64),
 }
 
 /// A write that is stored.

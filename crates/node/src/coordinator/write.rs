@@ -2,7 +2,7 @@
 //! hints are kept before the reply, is decided by [`cluster::Write`].
 
 use super::request_life::{Request, Trigger};
-use super::{Change, Coordinator, Failure, Written};
+use super::{Change, Coordinator, Expires, Failure, Written};
 use crate::completion_queue::Completion;
 use crate::pending::{AnswerKind, AnswerTag, Ticket};
 use crate::replicas::{Asked, ReplicaRequest};
@@ -119,14 +119,15 @@ impl Coordinator {
     /// One expiry for all stamps of a write.
     fn expiry_of(&self, change: &Change) -> Expiry {
         match change {
-            Change::Put {
-                ttl_seconds: Some(seconds),
-                ..
-            } => seconds
-                .checked_mul(1000)
-                .and_then(|ttl_ms| ttl_ms.checked_add(self.clock.unix_ms()))
-                .map_or(Expiry::NEVER, Expiry::at_unix_ms),
-            _ => Expiry::NEVER,
+            Change::Put { expires, .. } => match *expires {
+                Expires::Never => Expiry::NEVER,
+                Expires::AfterSeconds(seconds) => seconds
+                    .checked_mul(1000)
+                    .and_then(|ttl_ms| ttl_ms.checked_add(self.clock.unix_ms()))
+                    .map_or(Expiry::NEVER, Expiry::at_unix_ms),
+                Expires::AtUnixMs(unix_ms) => Expiry::at_unix_ms(unix_ms),
+            },
+            Change::Delete => Expiry::NEVER,
         }
     }
 

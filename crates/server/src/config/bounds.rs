@@ -25,3 +25,7 @@ pub const MEMTABLE_BYTES: RangeInclusive<u64> = 64 << 10..=1 << 30;
 /// store has two seconds more, so a node stops within ten.
 pub const DRAIN_TIMEOUT: RangeInclusive<Duration> =
     Duration::from_millis(1)..=Duration::from_secs(8);
+
+/// The longest batch with `Content-Length`, and the longest answer to one, in bytes. It is
+/// fixed, so that clients can rely on it.
+pub const BATCH_BODY_BYTES_MAX: usize = 16 << 20;

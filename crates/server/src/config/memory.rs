@@ -1,6 +1,7 @@
 //! How a server's memory is divided.
 
 use super::ServerConfig;
+use super::bounds::BATCH_BODY_BYTES_MAX;
 use node::{BATCH_BYTES_MAX, MemoryParts};
 
 /// How the one number [`ServerConfig::memory_bytes`] is divided. About half of a
@@ -17,6 +18,8 @@ pub struct MemorySplit {
     pub heads_bytes: usize,
     /// Short answers whose clients do not read.
     pub unsent_bytes: usize,
+    /// Values of up to 64 KiB that batches have read and not sent.
+    pub batch_answers_bytes: usize,
     /// How many ranges are streamed at a time.
     pub scans_max: usize,
 }
@@ -37,6 +40,7 @@ impl MemorySplit {
     /// | requests that are being received | 1 1/2 |
     /// | long answers | 1 |
     /// | ranges | 1 |
+    /// | answers of batches | 1/8 |
     /// | long heads | 1/8 |
     /// | short answers whose clients do not read | 3/8 |
     /// | connections and stacks, not planned | 1/2 |
@@ -49,7 +53,7 @@ impl MemorySplit {
     /// other's clients.
     ///
     /// Long uploads, requests of peers, long answers and the batch that a range reads
-    /// each have room for the longest value. The cache makes up for that, and for
+    /// each have room for the longest value, and long uploads for the longest batch. The cache makes up for that, and for
     /// memtables whose size was configured.
     pub(super) fn of(config: &ServerConfig) -> Self {
         let value_bytes_max = config.node.value_bytes_max;
@@ -71,9 +75,10 @@ impl MemorySplit {
                 ranges_bytes: sixteenth.saturating_add(config.node.range_batch_bytes()),
             },
             uploads_short_bytes: short_bytes,
-            uploads_long_bytes: long_bytes.max(value_bytes_max),
+            uploads_long_bytes: long_bytes.max(value_bytes_max).max(BATCH_BODY_BYTES_MAX),
             heads_bytes: sixteenth / 8,
             unsent_bytes: sixteenth / 8 * 3,
+            batch_answers_bytes: sixteenth / 8,
             scans_max: (sixteenth / Self::SCAN_BYTES).clamp(4, 1024),
         };
         let rest = (sixteenth / 2 * 31).saturating_sub(split.planned_bytes());
@@ -102,6 +107,7 @@ impl MemorySplit {
             self.uploads_long_bytes,
             self.heads_bytes,
             self.unsent_bytes,
+            self.batch_answers_bytes,
         ]
         .into_iter()
         .fold(0, usize::saturating_add)

@@ -27,12 +27,12 @@ pub(crate) mod unsent_answers;
 mod upload_budgets;
 pub(crate) mod web_pages;
 
-pub(crate) use request_gate::{Admission, Gate, Permit};
+pub(crate) use request_gate::{Admission, BatchPermits, Gate, Permit};
 pub(crate) use shared::DoorShared;
 pub(crate) use upload_budgets::Uploads;
 
 use crate::metrics::DoorMetrics;
-use base::{Budget, Clock, overdue_check_period};
+use base::{Budget, Clock, Entry, Expiry, Kind, overdue_check_period};
 use channel::Buffers;
 use node::Worker;
 use page_limiter::PageLimiter;
@@ -146,6 +146,11 @@ impl Door {
         &self.shared.scans
     }
 
+    /// Budget for the values that the batches of all runtimes have read, in bytes.
+    pub(crate) fn batch_answers(&self) -> &Arc<Budget> {
+        &self.shared.batch_answers
+    }
+
     /// Whether `/debug/profile` is served.
     pub(crate) fn has_debug_endpoints(&self) -> bool {
         self.shared.config().debug_endpoints
@@ -164,6 +169,15 @@ impl Door {
     /// The deadline of a request that began at `began`.
     pub(crate) fn deadline_after(&self, began: Duration) -> Duration {
         self.worker.deadline_after(began)
+    }
+
+    /// Whether this node considers a version to be a live value. It reads the clock only
+    /// for versions that can expire.
+    pub(crate) fn is_live(&self, entry: &Entry) -> bool {
+        match entry.expiry() {
+            Expiry::NEVER => entry.kind() == Kind::Value,
+            _ => entry.is_live(self.clock().unix_ms()),
+        }
     }
 
     /// Adds a connection to the list.

@@ -8,9 +8,18 @@
 //! path needs no atomics. The acceptor keeps the runtimes' connections even.
 //!
 //! A permit returns when its guard is dropped, however the request ended.
+//!
+//! The operations of batches need permits, too (`batch_permits`). All batches together
+//! hold at most half of them, and a batch waits instead of being refused. While requests
+//! and batches wait, permits that return go to both in turn.
+
+mod batch_permits;
+
+pub(crate) use batch_permits::BatchPermits;
 
 use crate::wait_sites;
 use base::Refused;
+use batch_permits::BatchQueue;
 use profile::Stopwatch;
 use slab::Slab;
 use std::cell::{Cell, RefCell};
@@ -27,6 +36,7 @@ pub(crate) struct Gate {
     in_flight_max: usize,
     queued_max: usize,
     queue: RefCell<Queue>,
+    batches: BatchQueue,
 }
 
 #[derive(Default)]
@@ -78,6 +88,7 @@ impl Gate {
             in_flight_max,
             queued_max,
             queue: RefCell::default(),
+            batches: BatchQueue::new((in_flight_max / 2).max(1)),
         })
     }
 
@@ -154,9 +165,12 @@ impl Gate {
         }
     }
 
-    /// Passes a permit on to the first in the queue, or frees it.
+    /// Passes a permit on to a batch or to the first in the queue, or frees it.
     fn release(&self) {
         let mut queue = self.queue.borrow_mut();
+        if self.batches.grant(!queue.order.is_empty()) {
+            return;
+        }
         let first = queue.order.pop_front();
         match first.and_then(|number| queue.entries.get_mut(number)) {
             Some(entry) => {

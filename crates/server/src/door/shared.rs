@@ -19,6 +19,8 @@ pub(crate) struct DoorShared {
     pub(crate) heads: Arc<Budget>,
     /// Budget for ranges that are being streamed, in ranges.
     pub(crate) scans: Arc<Budget>,
+    /// Budget for the values of up to 64 KiB that batches have read, in bytes.
+    pub(crate) batch_answers: Arc<Budget>,
     /// The counters of all doors.
     pub(crate) metrics: Arc<Metrics>,
 }
@@ -34,6 +36,7 @@ impl DoorShared {
             uploads: Uploads::new(split.uploads_short_bytes, split.uploads_long_bytes),
             heads: Budget::new(split.heads_bytes),
             scans: Budget::new(split.scans_max),
+            batch_answers: Budget::new(split.batch_answers_bytes),
             metrics,
             node,
             config,

@@ -49,6 +49,10 @@ pub(crate) enum Phase {
     Request,
     /// It receives the body of a request.
     Body,
+    /// It waits for the next line of a batch, and has nothing else to do.
+    Lines,
+    /// It receives a line of a batch that is so long that its memory counts.
+    LongLine,
     /// It is closed for writing, and discards what it still receives.
     Lingering,
 }
@@ -60,6 +64,8 @@ impl Phase {
             Self::Head => "the head of a request",
             Self::Request => "a request",
             Self::Body => "the body of a request",
+            Self::Lines => "a pause between the lines of a batch",
+            Self::LongLine => "a long line of a batch",
             Self::Lingering => "the end of the connection",
         }
     }
@@ -160,6 +166,15 @@ impl Progress {
         self.enter(Phase::Request);
     }
 
+    /// What the node does with a batch: it waits for lines ([`Phase::Lines`] or
+    /// [`Phase::LongLine`]), or works on them ([`Phase::Request`]).
+    pub(crate) fn continue_batch(&self, phase: Phase) {
+        if self.phase.get() != phase {
+            self.span_began_at_bytes.set(self.received_bytes.get());
+            self.enter(phase);
+        }
+    }
+
     /// Whether the body is too slow.
     pub(crate) fn is_body_late(&self) -> bool {
         self.is_body_late.get()
@@ -205,6 +220,7 @@ impl Progress {
                 self.head_bytes.set(bytes);
             }
             Phase::Head => self.head_bytes.set(self.head_bytes.get() + bytes),
+            Phase::Lines => self.since.set(self.now.get()),
             _ => {}
         }
     }
@@ -293,8 +309,10 @@ impl Progress {
             Phase::Head => lasts >= timeouts.head,
             // The request's own deadline bounds it.
             Phase::Request => false,
+            Phase::Lines => lasts >= timeouts.stall,
             Phase::Body if lasts < timeouts.body => false,
-            Phase::Body => {
+            Phase::LongLine if lasts < timeouts.stall => false,
+            Phase::Body | Phase::LongLine => {
                 let received = self.received_bytes.get();
                 let in_span = received.wrapping_sub(self.span_began_at_bytes.get());
                 self.span_began_at_bytes.set(received);
@@ -400,6 +418,31 @@ mod tests {
         progress.received(least - 1);
         assert!(!progress.is_overdue(at(109), TIMEOUTS));
         assert!(progress.is_overdue(at(110), TIMEOUTS));
+    }
+
+    #[test]
+    fn a_batch_may_pause_for_the_stall_timeout_and_long_lines_keep_the_least_rate() {
+        let progress = progress();
+        progress.request_begins();
+        progress.continue_batch(Phase::Lines);
+        progress.now.set(at(120));
+        progress.continue_batch(Phase::Lines);
+        assert!(!progress.is_overdue(at(129), TIMEOUTS));
+        assert!(progress.is_overdue(at(130), TIMEOUTS));
+        progress.received(1);
+        assert!(!progress.is_overdue(at(149), TIMEOUTS));
+        assert!(progress.is_overdue(at(150), TIMEOUTS));
+        progress.continue_batch(Phase::Request);
+        assert!(!progress.is_overdue(at(999), TIMEOUTS));
+        let least = 30 * BODY_BYTES_PER_SECOND as usize;
+        for (bytes, is_late) in [(least, false), (least - 1, true)] {
+            progress.continue_batch(Phase::Request);
+            progress.now.set(at(1000));
+            progress.continue_batch(Phase::LongLine);
+            progress.received(bytes);
+            assert!(!progress.is_overdue(at(1029), TIMEOUTS));
+            assert_eq!(progress.is_overdue(at(1030), TIMEOUTS), is_late);
+        }
     }
 
     #[test]

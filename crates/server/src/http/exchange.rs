@@ -11,6 +11,7 @@ use crate::http::verb::Verb;
 use base::Refused;
 use hyper::Response;
 use hyper::http::request::Parts;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// What a handler returns.
@@ -20,9 +21,9 @@ pub(crate) type Answer = Result<Response<ResponseBody>, Problem>;
 /// and its method are checked.
 pub(crate) struct Exchange<'a> {
     /// The door, with the worker that answers for the store.
-    pub(crate) door: &'a Door,
+    pub(crate) door: &'a Rc<Door>,
     /// The connection.
-    pub(crate) channel: &'a Channel,
+    pub(crate) channel: &'a Rc<Channel>,
     /// The head of the request.
     pub(crate) head: &'a mut Parts,
     /// The body of the request, which a handler need not read.

@@ -88,12 +88,7 @@ impl JsonLine {
             .map_or(0, |expires| ",\"expires\":\"\"".len() + expires.len());
         let end_bytes = "\",\"version\":\"\"}\n".len() + line.version.len() + expires_bytes;
         let end = head.split_off(head.len().saturating_sub(end_bytes));
-        let value_pieces = ValuePieces {
-            value: entry.value_handle(),
-            is_text: value.is_some(),
-            written: 0,
-            end: Some(end),
-        };
+        let value_pieces = ValuePieces::new(entry.value_handle(), value.is_some(), end);
         Self {
             head,
             value_pieces: Some(value_pieces),
@@ -128,6 +123,18 @@ impl<'a> Line<'a> {
         let mut json = serde_json::to_vec(self).unwrap_or_default();
         json.push(b'\n');
         Bytes::from(json)
+    }
+}
+
+impl ValuePieces {
+    /// The pieces of a value, which is text if `is_text`, and of what follows it.
+    pub(crate) fn new(value: Bytes, is_text: bool, end: Bytes) -> Self {
+        Self {
+            value,
+            is_text,
+            written: 0,
+            end: Some(end),
+        }
     }
 }
 

@@ -132,7 +132,7 @@ fn count(
 /// Checks path and method, and lets the resource answer.
 async fn dispatch(
     door: &Rc<Door>,
-    channel: &Channel,
+    channel: &Rc<Channel>,
     resource: Option<Resource>,
     head: &mut Parts,
     body: &mut RequestBody,

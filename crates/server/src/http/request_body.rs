@@ -3,23 +3,28 @@
 use crate::door::Uploads;
 use crate::door::slow_clients::Progress;
 use crate::http::problem::Problem;
-use base::Share;
-use bytes::Bytes;
-use http_body::Body;
+use base::{LONG_VALUE_BYTES, Share};
+use bytes::{Bytes, BytesMut};
+use http_body::{Body, SizeHint};
 use hyper::HeaderMap;
 use hyper::body::Incoming;
 use hyper::header::EXPECT;
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 /// The node reads and discards an unread body up to this length, so that the
 /// connection can serve further requests. A longer unread body closes the connection.
 const DISCARDED_BYTES_MAX: usize = 64 << 10;
 
+/// How many bytes of a long body lie in one block.
+const BLOCK_BYTES: usize = LONG_VALUE_BYTES;
+
 /// The body of a request.
 pub(crate) struct RequestBody {
-    incoming: Incoming,
+    /// None once a stream has taken it over.
+    incoming: Option<Incoming>,
     /// The client waits for `100 Continue`, which hyper sends when the body is read.
     expects_continue: bool,
     ended: bool,
@@ -40,7 +45,7 @@ impl RequestBody {
     pub(crate) fn new(incoming: Incoming, headers: &HeaderMap) -> Self {
         let ended = incoming.is_end_stream();
         Self {
-            incoming,
+            incoming: Some(incoming),
             expects_continue: !ended && headers.contains_key(EXPECT),
             ended,
             broken: false,
@@ -54,7 +59,28 @@ impl RequestBody {
 
     /// Whether the body is chunked.
     pub(crate) fn is_chunked(&self) -> bool {
-        !self.ended && self.incoming.size_hint().exact().is_none()
+        !self.ended && self.size_hint().exact().is_none()
+    }
+
+    /// Whether the client waits for `100 Continue`.
+    pub(crate) fn expects_continue(&self) -> bool {
+        self.expects_continue
+    }
+
+    /// Takes the body over, for an answer that begins before the body has ended. To others
+    /// it has ended from now on.
+    pub(crate) fn take_over(&mut self) -> Self {
+        Self {
+            incoming: self.incoming.take(),
+            expects_continue: self.expects_continue,
+            ended: std::mem::replace(&mut self.ended, true),
+            broken: self.broken,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let hint = self.incoming.as_ref().map(Incoming::size_hint);
+        hint.unwrap_or_else(|| SizeHint::with_exact(0))
     }
 
     /// Declares the end of the body unknown.
@@ -64,7 +90,7 @@ impl RequestBody {
 
     /// Whether the body is announced to be longer than `bytes_max`.
     pub(crate) fn is_announced_longer_than(&self, bytes_max: usize) -> bool {
-        self.incoming.size_hint().lower() > bytes_max as u64
+        self.size_hint().lower() > bytes_max as u64
     }
 
     /// Reads all of it, unless it is longer than `bytes_max`.
@@ -84,7 +110,7 @@ impl RequestBody {
                 share: None,
             });
         }
-        let announced = usize::try_from(self.incoming.size_hint().lower()).unwrap_or(usize::MAX);
+        let announced = self.announced_bytes();
         if announced > bytes_max {
             return Err(Problem::value_too_long(bytes_max));
         }
@@ -128,6 +154,57 @@ impl RequestBody {
         })
     }
 
+    /// How many bytes are announced, at least.
+    fn announced_bytes(&self) -> usize {
+        usize::try_from(self.size_hint().lower()).unwrap_or(usize::MAX)
+    }
+
+    /// Reads all of a body whose length is announced, as blocks that can be given up one
+    /// by one.
+    ///
+    /// # Errors
+    /// The budget is used up, or the body is too slow or malformed.
+    pub(crate) async fn read_blocks(
+        &mut self,
+        uploads: &Uploads,
+        progress: &Progress,
+    ) -> Result<(VecDeque<Bytes>, Option<Share>), Problem> {
+        let announced = self.announced_bytes();
+        uploads.check_room(announced)?;
+        let (mut blocks, mut share) = (VecDeque::new(), None);
+        let mut block = BytesMut::new();
+        let mut bytes = 0;
+        if !self.ended {
+            progress.body_begins();
+        }
+        while let Some(mut piece) = self.next(progress).await? {
+            bytes += piece.len();
+            uploads.cover(&mut share, bytes, announced)?;
+            if self.ended && blocks.is_empty() && block.is_empty() {
+                // Short bodies arrive in one piece, which need not be copied.
+                progress.body_ends();
+                return Ok((VecDeque::from([piece]), share));
+            }
+            while !piece.is_empty() {
+                if block.capacity() == 0 {
+                    block.reserve(BLOCK_BYTES.min(announced));
+                }
+                let room = block.capacity() - block.len();
+                block.extend_from_slice(&piece.split_to(room.min(piece.len())));
+                if block.len() == block.capacity() {
+                    blocks.push_back(std::mem::take(&mut block).freeze());
+                }
+            }
+        }
+        if !block.is_empty() {
+            blocks.push_back(block.freeze());
+        }
+        if bytes > 0 {
+            progress.body_ends();
+        }
+        Ok((blocks, share))
+    }
+
     /// Reads and discards the rest of the body if it is short. Returns whether the
     /// connection can serve further requests.
     pub(crate) async fn discard(&mut self, progress: &Progress) -> bool {
@@ -158,27 +235,37 @@ impl RequestBody {
 
     /// The next piece; `None` at the end. Ignores trailers.
     async fn next(&mut self, progress: &Progress) -> Result<Option<Bytes>, Problem> {
-        while !self.ended {
-            let frame = poll_fn(|cx| match progress.is_body_late() {
-                true => Poll::Ready(Err(Problem::late_body())),
-                false => Pin::new(&mut self.incoming).poll_frame(cx).map(Ok),
-            });
-            let frame = frame.await.inspect_err(|_| self.broken = true)?;
-            match frame {
+        poll_fn(|cx| self.poll_next(cx, progress)).await
+    }
+
+    /// As `next`; the connection's progress wakes the task of the connection only.
+    pub(crate) fn poll_next(
+        &mut self,
+        cx: &mut Context<'_>,
+        progress: &Progress,
+    ) -> Poll<Result<Option<Bytes>, Problem>> {
+        loop {
+            let Some(incoming) = self.incoming.as_mut().filter(|_| !self.ended) else {
+                return Poll::Ready(Ok(None));
+            };
+            if progress.is_body_late() {
+                self.broken = true;
+                return Poll::Ready(Err(Problem::late_body()));
+            }
+            match std::task::ready!(Pin::new(&mut *incoming).poll_frame(cx)) {
                 None => self.ended = true,
                 Some(Err(_)) => {
                     self.broken = true;
-                    return Err(Problem::broken_body());
+                    return Poll::Ready(Err(Problem::broken_body()));
                 }
                 Some(Ok(frame)) => {
                     // A body with a length ends with its last byte.
-                    self.ended = self.incoming.is_end_stream();
+                    self.ended = incoming.is_end_stream();
                     if let Ok(piece) = frame.into_data() {
-                        return Ok(Some(piece));
+                        return Poll::Ready(Ok(Some(piece)));
                     }
                 }
             }
         }
-        Ok(None)
     }
 }

@@ -1,12 +1,15 @@
 //! The metrics of the doors: requests, connections and queues. Each runtime counts in
 //! cells of its own, as the node does.
 
+mod operations;
 mod requests;
 
+pub(crate) use operations::OperationKind;
 pub(crate) use requests::Route;
 
 use node::ClientsSeen;
 use node::metrics::{Cell, Family};
+use operations::OperationMetrics;
 use requests::RequestMetrics;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -17,6 +20,8 @@ use tokio::runtime::{Handle, RuntimeMetrics};
 pub(crate) struct DoorMetrics {
     /// Answers to requests.
     pub(crate) requests: RequestMetrics,
+    /// The operations of batches.
+    pub(crate) operations: OperationMetrics,
     /// Open connections.
     pub(crate) connections: Cell,
     /// Requests that run.
@@ -79,7 +84,9 @@ impl Metrics {
 
     /// The answers of all doors.
     pub(crate) fn requests(&self) -> Vec<Family> {
-        requests::families(self)
+        let mut families = requests::families(self);
+        families.push(operations::family(self));
+        families
     }
 
     /// What clients feel of the node.

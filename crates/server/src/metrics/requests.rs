@@ -18,6 +18,8 @@ pub(crate) enum Route {
     Entity,
     /// A range of keys.
     Range,
+    /// Many operations. Its client chooses how long it takes, so its time is not a latency.
+    Batch,
     /// A sum over a range of keys. Its client chooses how long it takes, so its time is not
     /// a latency.
     Digest,
@@ -43,13 +45,17 @@ pub(crate) enum Route {
 impl Route {
     /// Whether the time until the answer is up to the node.
     fn has_latency(self) -> bool {
-        !matches!(self, Self::Digest | Self::Profile | Self::Admin)
+        !matches!(
+            self,
+            Self::Batch | Self::Digest | Self::Profile | Self::Admin
+        )
     }
 }
 
-const ROUTES: [(Route, &str); 11] = [
+const ROUTES: [(Route, &str); 12] = [
     (Route::Entity, "entity"),
     (Route::Range, "range"),
+    (Route::Batch, "batch"),
     (Route::Digest, "digest"),
     (Route::Ring, "ring"),
     (Route::Status, "status"),
@@ -70,13 +76,14 @@ const STATUSES: [u16; 29] = [
 ];
 
 /// The expected answers of each route.
-const EXPECTED: [(Route, &str, &[u16]); 17] = [
+const EXPECTED: [(Route, &str, &[u16]); 18] = [
     (Route::Entity, "GET", &[200, 304, 400, 404, 503, 504]),
     (Route::Entity, "HEAD", &[200, 304, 400, 404, 503, 504]),
     (Route::Entity, "PUT", &[201, 400, 413, 501, 503, 504, 507]),
     (Route::Entity, "DELETE", &[202, 400, 501, 503, 504]),
     (Route::Range, "GET", &[200, 400, 503]),
     (Route::Range, "HEAD", &[200, 400, 503]),
+    (Route::Batch, "POST", &[200, 400, 413, 415, 503]),
     (Route::Digest, "GET", &[200, 400, 503]),
     (Route::Digest, "HEAD", &[200, 400, 503]),
     (Route::Ring, "GET", &[200, 400]),

@@ -87,6 +87,18 @@ pub(super) fn families(shared: &DoorShared) -> Vec<Family> {
         ),
         (
             (
+                "kvorum_batch_answer_bytes",
+                "Bytes of short values that batches have read and not sent",
+            ),
+            shared.batch_answers.used(),
+            (
+                "kvorum_batch_answer_max_bytes",
+                "Bytes of short values that batches may have read and not sent",
+            ),
+            split.batch_answers_bytes,
+        ),
+        (
+            (
                 "kvorum_head_bytes",
                 "Bytes of heads of requests, beyond 8 KiB of each",
             ),

@@ -166,14 +166,7 @@ impl Client {
             return reply;
         }
         if reply.header("transfer-encoding") == Some("chunked") {
-            loop {
-                let size = self.line();
-                let size = usize::from_str_radix(&size, 16).unwrap();
-                if size == 0 {
-                    break;
-                }
-                let chunk = self.take(size);
-                assert_eq!(self.line(), "");
+            while let Some(chunk) = self.chunk_or_end() {
                 reply.body.extend_from_slice(&chunk);
                 reply.chunks.push(chunk);
             }
@@ -182,6 +175,25 @@ impl Client {
             reply.body = self.take(length.parse().unwrap());
         }
         reply
+    }
+
+    /// Reads a chunk of an answer whose head was read; `None` at its end.
+    pub(crate) fn chunk(&mut self) -> Option<Vec<u8>> {
+        let chunk = self.chunk_or_end();
+        if chunk.is_none() {
+            assert_eq!(self.fields(), []);
+        }
+        chunk
+    }
+
+    fn chunk_or_end(&mut self) -> Option<Vec<u8>> {
+        let size = usize::from_str_radix(&self.line(), 16).unwrap();
+        if size == 0 {
+            return None;
+        }
+        let chunk = self.take(size);
+        assert_eq!(self.line(), "");
+        Some(chunk)
     }
 
     /// Reads a status line and the headers, also those of an interim answer.

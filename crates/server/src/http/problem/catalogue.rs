@@ -62,6 +62,10 @@ problem_types! {
     CONDITIONAL_WRITE = NOT_IMPLEMENTED, "conditional-write", "Conditional Writes Not Implemented";
     RANGE_NEEDS_HTTP_1_1 = HTTP_VERSION_NOT_SUPPORTED, "range-needs-http-1.1", "Ranges Need HTTP/1.1";
     VALUE_TOO_LONG = PAYLOAD_TOO_LARGE, "value-too-long", "Value Too Long";
+    BATCH_TOO_LONG = PAYLOAD_TOO_LARGE, "batch-too-long", "Batch Too Long";
+    BAD_LINE = BAD_REQUEST, "bad-line", "Bad Line";
+    LINE_TOO_LONG = PAYLOAD_TOO_LARGE, "line-too-long", "Line Too Long";
+    ANSWER_TOO_LONG = PAYLOAD_TOO_LARGE, "answer-too-long", "Answer Too Long";
     OVERLOADED = SERVICE_UNAVAILABLE, "overloaded", "Overloaded";
     BROKEN_BODY = BAD_REQUEST, "broken-body", "Broken Body";
     LATE_BODY = REQUEST_TIMEOUT, "late-body", "Late Body";
@@ -225,6 +229,54 @@ impl Problem {
         Self::new(
             &VALUE_TOO_LONG,
             format!("the body is longer than {value_bytes_max} bytes: send a shorter value"),
+        )
+    }
+
+    /// A batch whose length is announced is longer than that.
+    pub(crate) fn batch_too_long(bytes_max: usize) -> Self {
+        Self::new(
+            &BATCH_TOO_LONG,
+            format!(
+                "a batch with Content-Length may have {bytes_max} bytes: send several, or send \
+                 it chunked and read the answers meanwhile"
+            ),
+        )
+    }
+
+    /// A line of a batch is no operation, so the batch ends with it.
+    pub(crate) fn bad_line(line: u64, detail: &str) -> Self {
+        let mut problem = Self::new(
+            &BAD_LINE,
+            format!(
+                "line {line} is no operation: {detail}. The batch ends here: correct the line, \
+                 and send it and those after it again"
+            ),
+        );
+        problem.line = Some(line);
+        problem
+    }
+
+    /// A line of a batch is longer than any operation.
+    pub(crate) fn line_too_long(line: u64, bytes_max: usize) -> Self {
+        let mut problem = Self::new(
+            &LINE_TOO_LONG,
+            format!(
+                "line {line} is longer than {bytes_max} bytes, so it was passed over: send a \
+                 shorter value, in base64 if it has many characters that JSON escapes"
+            ),
+        );
+        problem.line = Some(line);
+        problem
+    }
+
+    /// The answer to a batch whose length is announced has no room for a value.
+    pub(crate) fn answer_too_long(bytes_max: usize) -> Self {
+        Self::new(
+            &ANSWER_TOO_LONG,
+            format!(
+                "the answer to a batch with Content-Length has {bytes_max} bytes at most, and \
+                 this value is beyond: get it alone, or send the batch chunked"
+            ),
         )
     }
 

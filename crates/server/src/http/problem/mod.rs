@@ -34,6 +34,8 @@ pub(crate) struct Problem {
     detail: Cow<'static, str>,
     parameter: Option<Box<str>>,
     allow: Option<Box<str>>,
+    /// The number of a line in a batch.
+    line: Option<u64>,
     receipt: Option<Box<Receipt>>,
     /// How many replicas had answered, and of how many.
     acks: Option<(u8, Replicas)>,
@@ -55,6 +57,9 @@ pub(crate) struct Document<'a> {
     /// The methods of the resource.
     #[serde(skip_serializing_if = "Option::is_none")]
     allow: Option<&'a str>,
+    /// The number of the line in a batch, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u64>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     receipt: Option<ReceiptDocument<'a>>,
 }
@@ -66,6 +71,7 @@ impl Problem {
             detail: detail.into(),
             parameter: None,
             allow: None,
+            line: None,
             receipt: None,
             acks: None,
         }
@@ -120,7 +126,8 @@ impl Problem {
         bytes
     }
 
-    fn document(&self) -> Vec<u8> {
+    /// The problem as JSON.
+    pub(crate) fn document(&self) -> Vec<u8> {
         let document = Document {
             r#type: self.problem_type.urn(),
             title: self.problem_type.title,
@@ -128,6 +135,7 @@ impl Problem {
             detail: &self.detail,
             parameter: self.parameter.as_deref(),
             allow: self.allow.as_deref(),
+            line: self.line,
             receipt: self.receipt.as_deref().map(ReceiptDocument::from),
         };
         // Strings and numbers always have a JSON form.

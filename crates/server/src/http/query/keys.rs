@@ -29,7 +29,16 @@ pub(crate) fn key_missing() -> ParameterError {
 /// # Errors
 /// The key is empty or too long.
 pub(crate) fn key_of(name: &str, value: QueryBytes) -> Result<QueryBytes, ParameterError> {
-    check_length(name, value, KEY_BYTES_MAX)
+    check_length(name, value.len(), KEY_BYTES_MAX)?;
+    Ok(value)
+}
+
+/// Checks the length of a key.
+///
+/// # Errors
+/// The key is empty or too long.
+pub(crate) fn check_key(name: &str, bytes: usize) -> Result<(), ParameterError> {
+    check_length(name, bytes, KEY_BYTES_MAX)
 }
 
 /// Reads a bound of a range: a key, or the longest key and one byte more, with which
@@ -38,15 +47,11 @@ pub(crate) fn key_of(name: &str, value: QueryBytes) -> Result<QueryBytes, Parame
 /// # Errors
 /// The bound is empty or too long.
 pub(crate) fn bound_of(name: &str, value: QueryBytes) -> Result<QueryBytes, ParameterError> {
-    check_length(name, value, KEY_BYTES_MAX + 1)
+    check_length(name, value.len(), KEY_BYTES_MAX + 1)?;
+    Ok(value)
 }
 
-fn check_length(
-    name: &str,
-    value: QueryBytes,
-    bytes_max: usize,
-) -> Result<QueryBytes, ParameterError> {
-    let bytes = value.len();
+fn check_length(name: &str, bytes: usize, bytes_max: usize) -> Result<(), ParameterError> {
     if bytes == 0 {
         let detail = format_args!("is empty: give 1 to {bytes_max} bytes");
         return Err(ParameterError::new(name, detail));
@@ -55,5 +60,5 @@ fn check_length(
         let detail = format_args!("has {bytes} bytes: give 1 to {bytes_max}");
         return Err(ParameterError::new(name, detail));
     }
-    Ok(value)
+    Ok(())
 }

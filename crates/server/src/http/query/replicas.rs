@@ -1,6 +1,6 @@
 //! `ack` and `from` in queries.
 
-use super::{ParameterError, number_of};
+use super::{ParameterError, number_of, set};
 use cluster::Replicas;
 
 /// What the cluster allows `ack` and `from` to be.
@@ -12,11 +12,52 @@ pub(crate) struct ReplicaRules {
     pub(crate) default: Option<Replicas>,
 }
 
+/// `ack` and `from` as a query gives them, in either spelling.
+#[derive(Debug, Default)]
+pub(crate) struct ReplicaParameters {
+    ack: Option<u64>,
+    from: Option<u64>,
+    pair: Option<(u64, u64)>,
+}
+
+impl ReplicaParameters {
+    /// Takes a parameter if it is one of these.
+    ///
+    /// # Errors
+    /// It is not valid, or was given before.
+    pub(crate) fn take(&mut self, name: &[u8], value: &[u8]) -> Result<bool, ParameterError> {
+        match name {
+            b"ack" => set(&mut self.ack, "ack", number_of("ack", value)?)?,
+            b"from" => set(&mut self.from, "from", number_of("from", value)?)?,
+            b"replicas" => set(&mut self.pair, "replicas", pair_of(value)?)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// The pair, completed with defaults.
+    ///
+    /// # Errors
+    /// Both spellings were given, or the parameter is out of range.
+    pub(crate) fn replicas(self, rules: ReplicaRules) -> Result<Replicas, ParameterError> {
+        let Some((ack, from)) = self.pair else {
+            return replicas_of(self.ack, self.from, rules);
+        };
+        if self.ack.is_some() || self.from.is_some() {
+            return Err(ParameterError::new(
+                "replicas",
+                "is another spelling of ack and from: give one or the other",
+            ));
+        }
+        replicas_of(Some(ack), Some(from), rules).map_err(|error| {
+            let detail = format!("is out of range: {}", error.detail);
+            ParameterError::new("replicas", detail)
+        })
+    }
+}
+
 /// Reads `ACK/FROM`.
-///
-/// # Errors
-/// The value is not a pair of numbers.
-pub(crate) fn pair_of(value: &[u8]) -> Result<(u64, u64), ParameterError> {
+fn pair_of(value: &[u8]) -> Result<(u64, u64), ParameterError> {
     let slash = value
         .iter()
         .position(|byte| *byte == b'/')

@@ -2,6 +2,7 @@
 //! to add one.
 
 mod admin;
+mod batch;
 mod digest;
 mod entities;
 mod entity;
@@ -27,6 +28,8 @@ pub(crate) enum Resource {
     Entity,
     /// A range of this node's keys: `/v0/entities`.
     Entities,
+    /// Many operations: `/v0/batch`.
+    Batch,
     /// What this node keeps in a range, as a sum: `/v0/digest`.
     Digest,
     /// The node: `/v0/status`.
@@ -52,9 +55,10 @@ pub(crate) enum Resource {
 }
 
 /// The path of each resource.
-const PATHS: [(&str, Resource); 13] = [
+const PATHS: [(&str, Resource); 14] = [
     ("/v0/entity", Resource::Entity),
     ("/v0/entities", Resource::Entities),
+    ("/v0/batch", Resource::Batch),
     ("/v0/digest", Resource::Digest),
     ("/v0/status", Resource::Status),
     ("/v0/ring", Resource::Ring),
@@ -108,7 +112,7 @@ impl Resource {
             | Self::OpenApi
             | Self::Profile => &[Verb::Get, Verb::Head],
             Self::Peer => &[Verb::Get],
-            Self::AdminSweep | Self::AdminCompact => &[Verb::Post],
+            Self::Batch | Self::AdminSweep | Self::AdminCompact => &[Verb::Post],
         }
     }
 
@@ -118,6 +122,7 @@ impl Resource {
         match self {
             Self::Entity => Some(Route::Entity),
             Self::Entities => Some(Route::Range),
+            Self::Batch => Some(Route::Batch),
             Self::Digest => Some(Route::Digest),
             Self::Status => Some(Route::Status),
             Self::Metrics => Some(Route::Metrics),
@@ -135,6 +140,7 @@ impl Resource {
         match self {
             Self::Entity => entity::answer(exchange).await,
             Self::Entities => entities::answer(exchange).await,
+            Self::Batch => batch::answer(exchange).await,
             Self::Digest => digest::answer(exchange).await,
             Self::Status => status::answer(exchange).await,
             Self::Metrics => metrics::answer(exchange).await,
@@ -182,6 +188,7 @@ mod tests {
         for (resource, allow) in [
             (Resource::Entity, "GET, HEAD, PUT, DELETE"),
             (Resource::Entities, "GET, HEAD"),
+            (Resource::Batch, "POST"),
             (Resource::Digest, "GET, HEAD"),
             (Resource::Status, "GET, HEAD"),
             (Resource::Metrics, "GET, HEAD"),

@@ -2,14 +2,13 @@
 
 mod parameters;
 
-use crate::door::Door;
 use crate::http::entity_tag::{EntityTag, value_hash};
 use crate::http::exchange::{Answer, Exchange};
 use crate::http::headers::{SANDBOX, set_acks, set_expires, set_version};
 use crate::http::problem::Problem;
 use crate::http::response_body::ResponseBody;
 use crate::http::verb::Verb;
-use base::{Entry, Expiry, Kind, Share};
+use base::{Entry, Share};
 use bytes::Bytes;
 use cluster::Replicas;
 use hyper::header::{
@@ -17,8 +16,10 @@ use hyper::header::{
     IF_MATCH, IF_NONE_MATCH,
 };
 use hyper::{HeaderMap, Response, StatusCode};
-use node::{Change, Written};
+use node::{Change, Expires, Written};
 use parameters::EntityParameters;
+
+pub(super) use parameters::TTL_SECONDS_MAX;
 
 /// Reads, writes or deletes an entity.
 pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
@@ -52,7 +53,7 @@ async fn get(exchange: Exchange<'_>, parameters: EntityParameters) -> Answer {
         return Ok(response);
     };
     let headers = &exchange.head.headers;
-    let mut response = if is_live(exchange.door, &entry) {
+    let mut response = if exchange.door.is_live(&entry) {
         let tag = EntityTag::of(entry.timestamp(), entry.value_bytes());
         let mut response = if !tag.satisfies_if_match(headers) {
             Problem::other_version().into_response()
@@ -101,7 +102,9 @@ async fn put(exchange: Exchange<'_>, parameters: EntityParameters) -> Answer {
     let hash = value_hash(&upload.bytes);
     let change = Change::Put {
         value: upload.bytes,
-        ttl_seconds: parameters.ttl_seconds,
+        expires: parameters
+            .ttl_seconds
+            .map_or(Expires::Never, Expires::AfterSeconds),
     };
     let written = door
         .worker
@@ -150,15 +153,6 @@ async fn delete(exchange: Exchange<'_>, parameters: EntityParameters) -> Answer 
         &written,
         parameters.replicas,
     ))
-}
-
-/// Whether this node considers a version to be a live value. It reads the clock only
-/// for versions that can expire.
-fn is_live(door: &Door, entry: &Entry) -> bool {
-    match entry.expiry() {
-        Expiry::NEVER => entry.kind() == Kind::Value,
-        _ => entry.is_live(door.clock().unix_ms()),
-    }
 }
 
 fn value_response(entry: &Entry, verb: Verb, share: Option<Share>) -> Response<ResponseBody> {

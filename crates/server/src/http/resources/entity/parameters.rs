@@ -1,12 +1,12 @@
 //! The parameters of `/v0/entity`.
 
 use crate::http::query::keys::{key_missing, key_of};
-use crate::http::query::replicas::{ReplicaRules, pair_of, replicas_of};
+use crate::http::query::replicas::{ReplicaParameters, ReplicaRules};
 use crate::http::query::{ParameterError, QueryBytes, number_of, pairs, set, unknown};
 use cluster::Replicas;
 
 /// The longest time to live, in seconds: the range of a timestamp.
-const TTL_SECONDS_MAX: u64 = (1 << 48) / 1000;
+pub(crate) const TTL_SECONDS_MAX: u64 = (1 << 48) / 1000;
 
 /// The parameters of `/v0/entity`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,15 +28,15 @@ pub(crate) fn read(
     with_ttl: bool,
     rules: ReplicaRules,
 ) -> Result<EntityParameters, ParameterError> {
-    let mut key = None;
-    let (mut ack, mut from, mut pair, mut ttl_seconds) = (None, None, None, None);
+    let (mut key, mut ttl_seconds) = (None, None);
+    let mut replicas = ReplicaParameters::default();
     for parameter in pairs(query) {
         let (name, value) = parameter?;
+        if replicas.take(&name, &value)? {
+            continue;
+        }
         match name.as_slice() {
             b"id" => set(&mut key, "id", key_of("id", value)?)?,
-            b"ack" => set(&mut ack, "ack", number_of("ack", &value)?)?,
-            b"from" => set(&mut from, "from", number_of("from", &value)?)?,
-            b"replicas" => set(&mut pair, "replicas", pair_of(&value)?)?,
             b"ttl" if with_ttl => set(&mut ttl_seconds, "ttl", ttl_of(&value)?)?,
             b"ttl" => {
                 return Err(ParameterError::new(
@@ -48,22 +48,9 @@ pub(crate) fn read(
         }
     }
     let key = key.ok_or_else(key_missing)?;
-    if pair.is_some() && (ack.is_some() || from.is_some()) {
-        return Err(ParameterError::new(
-            "replicas",
-            "is another spelling of ack and from: give one or the other",
-        ));
-    }
-    let replicas = match pair {
-        Some((ack, from)) => replicas_of(Some(ack), Some(from), rules).map_err(|error| {
-            let detail = format!("is out of range: {}", error.detail);
-            ParameterError::new("replicas", detail)
-        }),
-        None => replicas_of(ack, from, rules),
-    }?;
     Ok(EntityParameters {
         key,
-        replicas,
+        replicas: replicas.replicas(rules)?,
         ttl_seconds,
     })
 }

@@ -4,6 +4,7 @@ use super::headers::{ACKS, ETAG, EXPIRES, Header, SANDBOX, VERSION};
 use super::operation::{Operation, Success};
 use super::parameters;
 use crate::http::problem::catalogue::{self, ProblemType};
+use crate::http::resources::entity::TTL_SECONDS_MAX;
 use crate::http::verb::Verb;
 use base::KEY_BYTES_MAX;
 use serde_json::{Value, json};
@@ -20,9 +21,6 @@ pub(super) const UNSTAMPED: [&ProblemType; 6] = [
     &catalogue::STORE_NOT_OPEN,
     &catalogue::NO_TIMESTAMPS_LEFT,
 ];
-
-/// The longest time to live, in seconds.
-const TTL_SECONDS_MAX: u64 = 281_474_976_710;
 
 pub(super) fn operations() -> Vec<Operation> {
     vec![get(), put(), delete()]

@@ -5,7 +5,7 @@
 //! is left, paths, methods, parameters and statuses, tests compare with the table of
 //! resources and with the answers of a running node, in both directions.
 //!
-//! - `entity`, `ranges`, `node`, `operator`: the operations.
+//! - `entity`, `batch`, `ranges`, `node`, `operator`: the operations.
 //! - `operation`, `parameters`, `headers`: what describes one.
 //!
 //! It is built when it is first asked for, and costs other requests nothing.
@@ -15,6 +15,7 @@
 //! file that fits, or to a new one with a line in [`operations`]. Derive `JsonSchema` for
 //! the types of its answers. Its types of problems are the constants of the catalogue.
 
+mod batch;
 mod entity;
 mod headers;
 mod node;
@@ -98,6 +99,7 @@ fn document(with_debug: bool) -> Value {
 /// All operations, those with `HEAD` included.
 fn operations(schemas: &mut Schemas) -> Vec<Operation> {
     let mut all = entity::operations();
+    all.extend(batch::operations(schemas));
     all.extend(ranges::operations(schemas));
     all.extend(node::operations(schemas));
     all.extend(operator::operations(schemas));

@@ -1,0 +1,225 @@
+//! The permits of batches.
+//!
+//! Each operation of a batch holds a permit while it runs. A batch takes as many as are
+//! free and asks for the rest; it never waits with permits that it does not use, so
+//! batches cannot block each other. All batches of a runtime together hold at most half
+//! of its permits, so that other requests always find some.
+
+use super::Gate;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::task::{Context, Waker};
+
+/// The batches that wait for permits, in the order in which they began to wait.
+pub(super) struct BatchQueue {
+    /// How many permits all batches hold.
+    held: Cell<usize>,
+    held_max: usize,
+    waiting: RefCell<VecDeque<Rc<WaitingBatch>>>,
+    /// Whether a batch is next, of the batches and the requests that wait.
+    is_next: Cell<bool>,
+}
+
+/// A batch in the queue.
+#[derive(Default)]
+struct WaitingBatch {
+    waker: RefCell<Option<Waker>>,
+    is_queued: Cell<bool>,
+    wanted: Cell<usize>,
+    /// How many permits it was granted and has not picked up.
+    granted: Cell<usize>,
+}
+
+/// The permits of one batch, which return when this is dropped.
+pub(crate) struct BatchPermits {
+    gate: Rc<Gate>,
+    held: Cell<usize>,
+    waiting: Rc<WaitingBatch>,
+}
+
+impl BatchQueue {
+    /// A queue of batches that may hold `held_max` permits.
+    pub(super) fn new(held_max: usize) -> Self {
+        Self {
+            held: Cell::new(0),
+            held_max,
+            waiting: RefCell::default(),
+            is_next: Cell::new(false),
+        }
+    }
+
+    /// Grants a permit that has returned to the first batch, if that is its turn. The
+    /// turns change while requests wait as well.
+    pub(super) fn grant(&self, do_requests_wait: bool) -> bool {
+        if do_requests_wait && !self.is_next.replace(true) {
+            return false;
+        }
+        if self.held.get() == self.held_max {
+            return false;
+        }
+        let mut waiting = self.waiting.borrow_mut();
+        let Some(first) = waiting.front() else {
+            return false;
+        };
+        self.is_next.set(false);
+        self.held.set(self.held.get() + 1);
+        first.granted.set(first.granted.get() + 1);
+        let waker = first.waker.take();
+        if first.granted == first.wanted {
+            first.is_queued.set(false);
+            waiting.pop_front();
+        }
+        drop(waiting);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        true
+    }
+
+    fn remove(&self, batch: &Rc<WaitingBatch>) {
+        if !batch.is_queued.replace(false) {
+            return;
+        }
+        let mut waiting = self.waiting.borrow_mut();
+        waiting.retain(|known| !Rc::ptr_eq(known, batch));
+    }
+}
+
+impl BatchPermits {
+    /// No permits yet.
+    pub(crate) fn new(gate: &Rc<Gate>) -> Self {
+        Self {
+            gate: Rc::clone(gate),
+            held: Cell::new(0),
+            waiting: Rc::default(),
+        }
+    }
+
+    /// Takes up to `wanted` permits, and returns how many. If there is none, it wakes
+    /// `cx` when there is one.
+    pub(crate) fn poll_take(&self, cx: &mut Context<'_>, wanted: usize) -> usize {
+        let batches = &self.gate.batches;
+        let granted = self.waiting.granted.take();
+        self.held.set(self.held.get() + granted);
+        if granted > wanted {
+            self.release(granted - wanted);
+            return wanted;
+        }
+        let mut taken = granted;
+        let is_turn = match batches.waiting.borrow().front() {
+            Some(first) => Rc::ptr_eq(first, &self.waiting),
+            None => true,
+        };
+        if is_turn {
+            let of_batches = batches.held_max - batches.held.get();
+            let free = self.gate.in_flight_max - self.gate.in_flight.get();
+            let more = free.min(of_batches).min(wanted - taken);
+            batches.held.set(batches.held.get() + more);
+            self.gate.in_flight.set(self.gate.in_flight.get() + more);
+            self.held.set(self.held.get() + more);
+            taken += more;
+        }
+        if taken > 0 || wanted == 0 {
+            batches.remove(&self.waiting);
+            return taken;
+        }
+        self.waiting.wanted.set(wanted);
+        *self.waiting.waker.borrow_mut() = Some(cx.waker().clone());
+        // A batch that asks again keeps its place in the queue.
+        if !self.waiting.is_queued.replace(true) {
+            let batch = Rc::clone(&self.waiting);
+            batches.waiting.borrow_mut().push_back(batch);
+        }
+        0
+    }
+
+    /// Returns permits.
+    pub(crate) fn release(&self, count: usize) {
+        let count = count.min(self.held.get());
+        self.held.set(self.held.get() - count);
+        let held = &self.gate.batches.held;
+        held.set(held.get() - count);
+        for _ in 0..count {
+            self.gate.release();
+        }
+    }
+}
+
+impl Drop for BatchPermits {
+    fn drop(&mut self) {
+        self.gate.batches.remove(&self.waiting);
+        let granted = self.waiting.granted.take();
+        self.held.set(self.held.get() + granted);
+        self.release(self.held.get());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::door::Admission;
+    use std::time::Duration;
+
+    fn take(permits: &BatchPermits, wanted: usize) -> usize {
+        permits.poll_take(&mut Context::from_waker(Waker::noop()), wanted)
+    }
+
+    #[test]
+    fn all_batches_together_hold_half_of_the_permits() {
+        let gate = Gate::new(10, 1);
+        let (first, second) = (BatchPermits::new(&gate), BatchPermits::new(&gate));
+        assert_eq!(take(&first, 3), 3);
+        assert_eq!(take(&second, 9), 2);
+        assert_eq!((take(&first, 9), take(&second, 9)), (0, 0));
+        assert_eq!(gate.in_flight(), 5);
+        let Ok(Admission::Granted(_request)) = gate.admit(Duration::MAX) else {
+            panic!("the other half is for requests");
+        };
+        // What returns goes to the batch that has waited longest, up to what it wants.
+        second.release(2);
+        assert_eq!((take(&second, 9), take(&first, 9)), (0, 2));
+        drop(first);
+        assert_eq!(take(&second, 9), 5);
+        drop(second);
+        assert_eq!(gate.in_flight(), 1);
+    }
+
+    #[test]
+    fn permits_that_return_go_to_requests_and_batches_in_turn() {
+        let gate = Gate::new(2, 9);
+        let hold = || match gate.admit(Duration::MAX) {
+            Ok(Admission::Granted(permit)) => permit,
+            _ => panic!("a permit is free"),
+        };
+        let (one, other) = (hold(), hold());
+        let (first, second) = (gate.admit(Duration::MAX), gate.admit(Duration::MAX));
+        let batch = BatchPermits::new(&gate);
+        assert_eq!(take(&batch, 4), 0);
+        drop(one);
+        assert_eq!(
+            gate.queued(),
+            2,
+            "a granted request has not left the queue yet"
+        );
+        drop(first);
+        // The permit of the first went on to the batch, which may hold one of two.
+        assert_eq!(take(&batch, 4), 1);
+        drop(other);
+        drop(second);
+        assert_eq!((take(&batch, 4), gate.in_flight()), (0, 1));
+        batch.release(1);
+        assert_eq!(take(&batch, 4), 1, "what returns goes round");
+    }
+
+    #[test]
+    fn a_batch_that_ends_returns_what_it_was_granted() {
+        let gate = Gate::new(2, 0);
+        let (first, second) = (BatchPermits::new(&gate), BatchPermits::new(&gate));
+        assert_eq!((take(&first, 1), take(&second, 1)), (1, 0));
+        drop(first);
+        assert_eq!(gate.in_flight(), 1, "it was passed on");
+        drop(second);
+        assert_eq!(gate.in_flight(), 0);
+    }
+}

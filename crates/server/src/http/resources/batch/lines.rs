@@ -1,0 +1,264 @@
+//! The lines of a batch, as its body arrives.
+//!
+//! A line that lies in one piece of the body is a part of that piece. One that goes over
+//! several pieces is put together, and counts against the budget for uploads from
+//! [`FREE_BYTES`] on. What cannot be kept is skipped up to the end of its line.
+
+use crate::door::Uploads;
+use base::Share;
+use bytes::{Buf, Bytes};
+
+/// How much of a line is put together without counting: each connection has buffers of
+/// that size in any case.
+pub(super) const FREE_BYTES: usize = 8 << 10;
+
+/// A line.
+#[derive(Debug)]
+pub(super) struct Line {
+    /// Its number, from 1.
+    pub(super) number: u64,
+    /// What it says.
+    pub(super) text: LineText,
+}
+
+/// What a line says.
+#[derive(Debug)]
+pub(super) enum LineText {
+    /// A whole line, and its share of the memory if it counts.
+    Whole(Bytes, Option<Share>),
+    /// It is longer than any valid line.
+    TooLong,
+    /// There was no memory for it.
+    Refused,
+}
+
+/// Splits a body into lines.
+pub(super) struct Lines {
+    line_bytes_max: usize,
+    /// What has arrived and was not looked at.
+    piece: Bytes,
+    /// The share that covers `piece` and the pieces to come, of a body that is all here.
+    body_share: Option<Share>,
+    /// The beginning of a line whose end has not arrived.
+    partial: Vec<u8>,
+    partial_share: Option<Share>,
+    /// Why the rest of the present line is skipped.
+    skipped: Option<LineText>,
+    number: u64,
+}
+
+impl Lines {
+    /// No lines yet. A line may have up to `line_bytes_max` bytes; `body_share` covers a
+    /// body that is all here.
+    pub(super) fn new(line_bytes_max: usize, body_share: Option<Share>) -> Self {
+        Self {
+            line_bytes_max,
+            piece: Bytes::new(),
+            body_share,
+            partial: Vec::new(),
+            partial_share: None,
+            skipped: None,
+            number: 0,
+        }
+    }
+
+    /// Adds a piece of the body. All lines before must have been taken.
+    pub(super) fn push(&mut self, piece: Bytes) {
+        debug_assert!(self.piece.is_empty());
+        self.piece = piece;
+    }
+
+    /// Whether the memory of a line that is arriving counts.
+    pub(super) fn is_counting(&self) -> bool {
+        self.partial_share.is_some()
+    }
+
+    /// The next line whose end has arrived. Empty lines are passed over.
+    pub(super) fn next(&mut self, uploads: &Uploads) -> Option<Line> {
+        loop {
+            if self.piece.is_empty() {
+                return None;
+            }
+            let Some(end) = memchr::memchr(b'\n', &self.piece) else {
+                let piece = std::mem::take(&mut self.piece);
+                self.add(&piece, uploads);
+                return None;
+            };
+            let rest = self.piece.split_to(end);
+            self.piece.advance(1);
+            let line = self.end_line(rest, uploads);
+            if line.is_some() {
+                return line;
+            }
+        }
+    }
+
+    /// The last line, if the body has ended without a line end.
+    pub(super) fn last(&mut self, uploads: &Uploads) -> Option<Line> {
+        self.end_line(Bytes::new(), uploads)
+    }
+
+    /// Adds a part of a line whose end has not arrived.
+    fn add(&mut self, part: &[u8], uploads: &Uploads) {
+        let of_body = self.split_body_share(part.len());
+        if self.skipped.is_some() {
+            return;
+        }
+        let bytes = self.partial.len() + part.len();
+        if bytes > self.line_bytes_max {
+            return self.skip(LineText::TooLong);
+        }
+        match of_body {
+            // The body counts already.
+            Some(share) => match &mut self.partial_share {
+                Some(whole) => whole.join(share),
+                None => self.partial_share = Some(share),
+            },
+            None if bytes > FREE_BYTES => {
+                let share = &mut self.partial_share;
+                if uploads.cover(share, bytes, self.line_bytes_max).is_err() {
+                    return self.skip(LineText::Refused);
+                }
+            }
+            None => {}
+        }
+        self.partial.extend_from_slice(part);
+    }
+
+    /// The line that ends with `rest`; `None` if it is empty.
+    fn end_line(&mut self, rest: Bytes, uploads: &Uploads) -> Option<Line> {
+        self.number += 1;
+        let number = self.number;
+        if self.partial.is_empty() && self.skipped.is_none() {
+            // The line end counts, too.
+            let share = self.split_body_share(rest.len() + 1);
+            if rest.trim_ascii().is_empty() {
+                return None;
+            }
+            let text = match rest.len() > self.line_bytes_max {
+                true => LineText::TooLong,
+                false => LineText::Whole(rest, share),
+            };
+            return Some(Line { number, text });
+        }
+        self.add(&rest, uploads);
+        drop(self.split_body_share(1));
+        if let Some(text) = self.skipped.take() {
+            return Some(Line { number, text });
+        }
+        let line = Bytes::from(std::mem::take(&mut self.partial));
+        let share = self.partial_share.take();
+        let is_empty = line.trim_ascii().is_empty();
+        let text = LineText::Whole(line, share);
+        (!is_empty).then_some(Line { number, text })
+    }
+
+    fn skip(&mut self, why: LineText) {
+        self.partial = Vec::new();
+        self.partial_share = None;
+        self.skipped = Some(why);
+    }
+
+    fn split_body_share(&mut self, bytes: usize) -> Option<Share> {
+        let share = self.body_share.as_mut()?;
+        Some(share.split(bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::LONG_VALUE_BYTES;
+
+    fn all(body: &[u8], size: usize, line_bytes_max: usize) -> Vec<(u64, String)> {
+        let uploads = Uploads::new(LONG_VALUE_BYTES, 0);
+        let mut lines = Lines::new(line_bytes_max, None);
+        let mut found = Vec::new();
+        let mut take = |line: Line| {
+            let text = match line.text {
+                LineText::Whole(text, _) => String::from_utf8(text.to_vec()).unwrap(),
+                LineText::TooLong => "too long".to_owned(),
+                LineText::Refused => "refused".to_owned(),
+            };
+            found.push((line.number, text));
+        };
+        for piece in body.chunks(size) {
+            lines.push(Bytes::copy_from_slice(piece));
+            while let Some(line) = lines.next(&uploads) {
+                take(line);
+            }
+        }
+        lines.last(&uploads).into_iter().for_each(take);
+        assert_eq!(uploads.used(), 0, "what a line took is free again");
+        found
+    }
+
+    #[test]
+    fn lines_are_the_same_however_their_bytes_arrive() {
+        let body = b"one\n\ntwo\r\n   \nthree is too long\nfour\n\n5";
+        for size in 1..=body.len() {
+            let lines = all(body, size, 8);
+            let expected = [
+                (1, "one"),
+                (3, "two\r"),
+                (5, "too long"),
+                (6, "four"),
+                (8, "5"),
+            ];
+            let lines: Vec<_> = lines
+                .iter()
+                .map(|(number, text)| (*number, text.as_str()))
+                .collect();
+            assert_eq!(lines, expected, "{size}");
+        }
+        assert_eq!(all(b"", 1, 8), []);
+        assert_eq!(all(b"\n", 1, 8), []);
+    }
+
+    #[test]
+    fn a_long_line_counts_while_it_arrives_and_is_refused_without_room() {
+        let uploads = Uploads::new(LONG_VALUE_BYTES, 1 << 20);
+        let mut lines = Lines::new(4 << 20, None);
+        let piece = Bytes::from(vec![b'x'; FREE_BYTES]);
+        lines.push(piece.clone());
+        assert!(lines.next(&uploads).is_none());
+        assert!(!lines.is_counting());
+        lines.push(piece.clone());
+        assert!(lines.next(&uploads).is_none());
+        assert!(lines.is_counting());
+        assert_eq!(uploads.used(), 2 * FREE_BYTES);
+        for _ in 0..200 {
+            lines.push(piece.clone());
+            assert!(lines.next(&uploads).is_none());
+        }
+        assert!(!lines.is_counting());
+        lines.push(Bytes::from_static(b"end\nnext\n"));
+        let line = lines.next(&uploads).unwrap();
+        assert!(matches!(line.text, LineText::Refused), "{line:?}");
+        let next = lines.next(&uploads).unwrap();
+        assert!(matches!(next.text, LineText::Whole(text, None) if text == "next"));
+        assert_eq!(uploads.used(), 0);
+    }
+
+    #[test]
+    fn a_body_that_is_all_here_counts_once_and_is_freed_line_by_line() {
+        let uploads = Uploads::new(LONG_VALUE_BYTES, 1 << 20);
+        let mut share = None;
+        let body = [vec![b'x'; 300], b"\nabc\n".to_vec()].concat();
+        uploads.cover(&mut share, body.len(), body.len()).unwrap();
+        let mut lines = Lines::new(4 << 20, share);
+        let mut held = Vec::new();
+        for piece in body.chunks(100) {
+            lines.push(Bytes::copy_from_slice(piece));
+            while let Some(line) = lines.next(&uploads) {
+                held.push(line);
+            }
+        }
+        assert!(lines.last(&uploads).is_none());
+        assert_eq!(uploads.used(), 304);
+        held.remove(0);
+        assert_eq!(uploads.used(), 4);
+        held.clear();
+        assert_eq!(uploads.used(), 0);
+    }
+}

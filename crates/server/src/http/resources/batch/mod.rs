@@ -1,0 +1,72 @@
+//! `/v0/batch`: many puts, gets and deletes, as lines of JSON.
+//!
+//! A batch is a task of its own (`task`), so that it goes on and returns its permits
+//! whether its client reads or not:
+//!
+//! ```text
+//! body --lines--> operations --window--> answers --output--> connection
+//! ```
+//!
+//! - `lines` splits the body, `operation` reads a line, `answer` writes one.
+//! - `key_order` has operations on one key run one after another.
+//! - `output` hands the answers to the connection.
+//!
+//! A client that sends `Content-Length` may send everything before it reads anything, so
+//! its body is received first, and it and the answer are bounded by [`BATCH_BODY_BYTES_MAX`]. A
+//! chunked batch may be endless, and flows both ways at a time: the node reads no further
+//! while too many operations run or too many answers wait.
+
+mod answer;
+mod key_order;
+mod lines;
+mod operation;
+mod output;
+mod parameters;
+mod task;
+
+use crate::config::bounds::BATCH_BODY_BYTES_MAX;
+use crate::http::exchange::{Answer, Exchange};
+use crate::http::headers::SANDBOX;
+use crate::http::problem::Problem;
+use crate::http::response_body::ResponseBody;
+use hyper::Response;
+use hyper::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue};
+use output::{AnswerStream, Output};
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::rc::Rc;
+use task::{Batch, Input};
+
+/// Runs the operations of a batch.
+pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
+    let replicas = parameters::read(exchange.query(), exchange.replica_rules())?;
+    let (door, progress) = (exchange.door, &exchange.channel.progress);
+    let is_chunked = exchange.body.is_chunked();
+    let (input, share) = if is_chunked {
+        let mut first = VecDeque::new();
+        if exchange.body.expects_continue() {
+            // Only before the head of the answer can hyper tell the client to continue.
+            progress.body_begins();
+            let body = &mut *exchange.body;
+            first.extend(poll_fn(|cx| body.poll_next(cx, progress)).await?);
+            progress.body_ends();
+        }
+        (Input::new(first, Some(exchange.body.take_over())), None)
+    } else {
+        if exchange.body.is_announced_longer_than(BATCH_BODY_BYTES_MAX) {
+            return Err(Problem::batch_too_long(BATCH_BODY_BYTES_MAX));
+        }
+        let (blocks, share) = exchange.body.read_blocks(door.uploads(), progress).await?;
+        (Input::new(blocks, None), share)
+    };
+    let output = Rc::<Output>::default();
+    let batch = Batch::new(door, progress, replicas, input, share, &output);
+    let task = tokio::task::spawn_local(batch.run());
+    let stream = AnswerStream::new(output, task, Rc::clone(door));
+    let mut response = Response::new(ResponseBody::stream(Box::new(stream)));
+    let headers = response.headers_mut();
+    let lines = HeaderValue::from_static("application/x-ndjson");
+    headers.insert(CONTENT_TYPE, lines);
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(SANDBOX));
+    Ok(response)
+}

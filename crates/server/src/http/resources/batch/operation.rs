@@ -1,0 +1,232 @@
+//! A line of a batch as an operation:
+//!
+//! ```text
+//! {"op":"put","key":"k","value":"v"}
+//! {"op":"put","key_base64":"/w==","value_base64":"//4=","ttl":60}
+//! {"op":"put","key":"k","value":"v","expires":"2026-11-22T16:00:00Z"}
+//! {"op":"get","key":"k"}
+//! {"op":"delete","key":"k"}
+//! ```
+//!
+//! A field that is unknown, given twice, or no part of the operation makes the line
+//! malformed: a typing error must not change what is stored. Text without escapes is not
+//! copied out of the line.
+
+use crate::http::query::keys::check_key;
+use crate::http::resources::entity::TTL_SECONDS_MAX;
+use crate::http::rfc3339;
+use crate::metrics::OperationKind;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use bytes::Bytes;
+use node::Expires;
+use serde::de::Visitor;
+use serde::{Deserialize, Deserializer};
+use std::borrow::Cow;
+use std::fmt;
+
+/// An operation.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Operation {
+    /// The key.
+    pub(super) key: Bytes,
+    /// What is done with it.
+    pub(super) action: Action,
+}
+
+/// What an operation does.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    /// Writes a value.
+    Put {
+        /// The value.
+        value: Bytes,
+        /// When the version expires.
+        expires: Expires,
+    },
+    /// Reads the value.
+    Get,
+    /// Deletes the key.
+    Delete,
+}
+
+/// Why a line is no operation.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum LineError {
+    /// It is malformed.
+    Malformed(String),
+    /// Its value is longer than the node allows.
+    ValueTooLong,
+}
+
+/// A line as JSON.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Fields<'a> {
+    #[serde(borrow)]
+    op: Text<'a>,
+    #[serde(borrow)]
+    key: Option<Text<'a>>,
+    #[serde(borrow)]
+    key_base64: Option<Text<'a>>,
+    #[serde(borrow)]
+    value: Option<Text<'a>>,
+    #[serde(borrow)]
+    value_base64: Option<Text<'a>>,
+    ttl: Option<u64>,
+    #[serde(borrow)]
+    expires: Option<Text<'a>>,
+}
+
+/// A string that is borrowed from the line unless it has escapes. (Serde copies the
+/// strings of an optional `Cow`.)
+struct Text<'a>(Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(TextVisitor).map(Text)
+    }
+}
+
+struct TextVisitor;
+
+impl<'de> Visitor<'de> for TextVisitor {
+    type Value = Cow<'de, str>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a string")
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(Cow::Borrowed(text))
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(Cow::Owned(text.to_owned()))
+    }
+
+    fn visit_string<E: serde::de::Error>(self, text: String) -> Result<Self::Value, E> {
+        Ok(Cow::Owned(text))
+    }
+}
+
+impl Text<'_> {
+    /// The bytes of the text, which is a part of `line` unless it is a copy.
+    fn into_bytes(self, line: &Bytes) -> Bytes {
+        match self.0 {
+            Cow::Borrowed(text) => line.slice_ref(text.as_bytes()),
+            Cow::Owned(text) => Bytes::from(text),
+        }
+    }
+}
+
+impl Operation {
+    /// Its kind, for the metrics.
+    pub(super) fn kind(&self) -> OperationKind {
+        match self.action {
+            Action::Put { .. } => OperationKind::Put,
+            Action::Get => OperationKind::Get,
+            Action::Delete => OperationKind::Delete,
+        }
+    }
+
+    /// How many bytes it writes.
+    pub(super) fn written_bytes(&self) -> usize {
+        match &self.action {
+            Action::Put { value, .. } => self.key.len() + value.len(),
+            Action::Get => 0,
+            Action::Delete => self.key.len(),
+        }
+    }
+
+    /// Reads a line. A value may have up to `value_bytes_max` bytes.
+    ///
+    /// # Errors
+    /// Why the line is no operation.
+    pub(super) fn read(line: &Bytes, value_bytes_max: usize) -> Result<Self, LineError> {
+        let fields: Fields<'_> =
+            serde_json::from_slice(line).map_err(|error| malformed(shown(&error)))?;
+        let key = bytes_of("key", fields.key, fields.key_base64, line)?
+            .ok_or_else(|| malformed("it has no key: give `key` or `key_base64`"))?;
+        check_key("key", key.len()).map_err(|error| malformed(error.detail))?;
+        let action = match &*fields.op.0 {
+            "put" => {
+                let expires = expires_of(fields.ttl, fields.expires.as_ref())?;
+                let value = bytes_of("value", fields.value, fields.value_base64, line)?
+                    .ok_or_else(|| malformed("it has no value: give `value` or `value_base64`"))?;
+                if value.len() > value_bytes_max {
+                    return Err(LineError::ValueTooLong);
+                }
+                Action::Put { value, expires }
+            }
+            name @ ("get" | "delete") => {
+                let is_put = fields.value.is_some()
+                    || fields.value_base64.is_some()
+                    || fields.ttl.is_some()
+                    || fields.expires.is_some();
+                if is_put {
+                    return Err(malformed(format!(
+                        "a {name} has no value and no expiry: leave them out"
+                    )));
+                }
+                match name {
+                    "get" => Action::Get,
+                    _ => Action::Delete,
+                }
+            }
+            _ => return Err(malformed("`op` is not put, get or delete")),
+        };
+        Ok(Self { key, action })
+    }
+}
+
+fn malformed(detail: impl Into<String>) -> LineError {
+    LineError::Malformed(detail.into())
+}
+
+/// What is wrong with the JSON of a line. Serde counts lines, too, but it sees only this one.
+fn shown(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    let what = text.strip_suffix(&place).unwrap_or(&text);
+    format!("{what} at column {}", error.column())
+}
+
+/// The bytes of a field that is given as text or as base64.
+fn bytes_of(
+    name: &str,
+    text: Option<Text<'_>>,
+    base64: Option<Text<'_>>,
+    line: &Bytes,
+) -> Result<Option<Bytes>, LineError> {
+    match (text, base64) {
+        (Some(text), None) => Ok(Some(text.into_bytes(line))),
+        (None, Some(base64)) => match BASE64.decode(&*base64.0) {
+            Ok(bytes) => Ok(Some(Bytes::from(bytes))),
+            Err(error) => Err(malformed(format!("`{name}_base64` is no base64: {error}"))),
+        },
+        (None, None) => Ok(None),
+        (Some(_), Some(_)) => Err(malformed(format!(
+            "it has `{name}` and `{name}_base64`: give one of them"
+        ))),
+    }
+}
+
+fn expires_of(ttl: Option<u64>, expires: Option<&Text<'_>>) -> Result<Expires, LineError> {
+    match (ttl, expires) {
+        (None, None) => Ok(Expires::Never),
+        (Some(seconds @ 1..=TTL_SECONDS_MAX), None) => Ok(Expires::AfterSeconds(seconds)),
+        (Some(_), None) => Err(malformed(format!(
+            "`ttl` is out of range: give 1 to {TTL_SECONDS_MAX} seconds"
+        ))),
+        (None, Some(text)) => rfc3339::unix_ms_of(&text.0)
+            .map(Expires::AtUnixMs)
+            .ok_or_else(|| {
+                malformed("`expires` is no instant of RFC 3339, such as 2026-11-22T16:00:00Z")
+            }),
+        (Some(_), Some(_)) => Err(malformed("it has `ttl` and `expires`: give one of them")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

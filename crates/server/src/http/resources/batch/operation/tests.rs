@@ -1,0 +1,152 @@
+//! Lines as operations.
+
+use super::*;
+
+const VALUE_BYTES_MAX: usize = 100;
+
+fn read(line: &str) -> Result<Operation, LineError> {
+    Operation::read(&Bytes::copy_from_slice(line.as_bytes()), VALUE_BYTES_MAX)
+}
+
+fn put(key: &'static [u8], value: &'static [u8], expires: Expires) -> Operation {
+    Operation {
+        key: Bytes::from_static(key),
+        action: Action::Put {
+            value: Bytes::from_static(value),
+            expires,
+        },
+    }
+}
+
+#[test]
+fn a_line_is_an_operation() {
+    let of = |action, key: &'static [u8]| Operation {
+        key: Bytes::from_static(key),
+        action,
+    };
+    for (line, operation) in [
+        (
+            r#"{"op":"put","key":"k","value":"v"}"#,
+            put(b"k", b"v", Expires::Never),
+        ),
+        (
+            r#" { "value" : "" , "key" : "k" , "op" : "put" , "ttl" : null } "#,
+            put(b"k", b"", Expires::Never),
+        ),
+        (
+            r#"{"op":"p\u0075t","key":"\u00e4\n","value":"\ud83d\ude00\""}"#,
+            put(
+                "\u{e4}\n".as_bytes(),
+                "\u{1f600}\"".as_bytes(),
+                Expires::Never,
+            ),
+        ),
+        (
+            r#"{"op":"put","key_base64":"/w==","value_base64":"//4=","ttl":60}"#,
+            put(b"\xff", b"\xff\xfe", Expires::AfterSeconds(60)),
+        ),
+        (
+            r#"{"op":"put","key":"k","value":"v","ttl":281474976710}"#,
+            put(b"k", b"v", Expires::AfterSeconds(TTL_SECONDS_MAX)),
+        ),
+        (
+            r#"{"op":"put","key":"k","value":"v","expires":"2026-11-22T17:00:00+01:00"}"#,
+            put(b"k", b"v", Expires::AtUnixMs(1_795_363_200_000)),
+        ),
+        (
+            "{\"op\":\"put\",\"key\":\"k\",\"value\":\"v\"}\r",
+            put(b"k", b"v", Expires::Never),
+        ),
+        (r#"{"op":"get","key":"k"}"#, of(Action::Get, b"k")),
+        (
+            r#"{"key_base64":"AA==","op":"get"}"#,
+            of(Action::Get, b"\0"),
+        ),
+        (r#"{"op":"delete","key":"k"}"#, of(Action::Delete, b"k")),
+    ] {
+        assert_eq!(read(line), Ok(operation), "{line}");
+    }
+}
+
+#[test]
+fn a_line_that_is_not_exactly_right_is_malformed() {
+    let long_key = format!(r#"{{"op":"get","key":"{}"}}"#, "k".repeat(4097));
+    for (line, part) in [
+        ("", "EOF while parsing a value at column 0"),
+        ("x", "expected value at column 1"),
+        ("[]", "invalid length"),
+        (r#"{"op":"get","key":"k"} {}"#, "trailing characters"),
+        (r#"{"op":"get","key":"k""#, "EOF"),
+        ("\u{feff}{}", "expected value"),
+        ("{}", "missing field `op`"),
+        (r#"{"op":"get"}"#, "no key"),
+        (r#"{"op":"get","key":null}"#, "no key"),
+        (r#"{"op":"get","key":""}"#, "`key` is empty"),
+        (&long_key, "`key` has 4097 bytes"),
+        (r#"{"op":"get","key":1}"#, "a string"),
+        (r#"{"op":"get","key":"a","key":"b"}"#, "duplicate field"),
+        (r#"{"op":"get","key":"a","key_base64":"YQ=="}"#, "give one"),
+        (r#"{"op":"get","key_base64":"YQ"}"#, "no base64"),
+        (r#"{"op":"get","key_base64":"!"}"#, "no base64"),
+        (r#"{"op":"get","key":"\ud800"}"#, "hex escape"),
+        (r#"{"op":"get","key":"k","id":"k"}"#, "unknown field"),
+        (r#"{"op":"GET","key":"k"}"#, "`op` is not"),
+        (r#"{"op":"get","key":"k","value":"v"}"#, "a get has no"),
+        (r#"{"op":"delete","key":"k","ttl":1}"#, "a delete has no"),
+        (
+            r#"{"op":"delete","key":"k","expires":"2026-11-22T16:00:00Z"}"#,
+            "a delete has no",
+        ),
+        (r#"{"op":"put","key":"k"}"#, "no value"),
+        (r#"{"op":"put","key":"k","value":null}"#, "no value"),
+        (r#"{"op":"put","key":"k","value":"v","ttl":0}"#, "`ttl`"),
+        (
+            r#"{"op":"put","key":"k","value":"v","ttl":281474976711}"#,
+            "`ttl`",
+        ),
+        (r#"{"op":"put","key":"k","value":"v","ttl":1.5}"#, "u64"),
+        (r#"{"op":"put","key":"k","value":"v","ttl":-1}"#, "u64"),
+        (r#"{"op":"put","key":"k","value":"v","ttl":"1"}"#, "u64"),
+        (
+            r#"{"op":"put","key":"k","value":"v","expires":"soon"}"#,
+            "`expires`",
+        ),
+        (
+            r#"{"op":"put","key":"k","value":"v","ttl":1,"expires":"2026-11-22T16:00:00Z"}"#,
+            "give one",
+        ),
+    ] {
+        match read(line) {
+            Err(LineError::Malformed(detail)) => assert!(detail.contains(part), "{line}: {detail}"),
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+    let not_utf8 = Operation::read(&Bytes::from_static(b"{\"op\":\"get\",\"key\":\"\xff\"}"), 1);
+    assert!(matches!(not_utf8, Err(LineError::Malformed(_))));
+}
+
+#[test]
+fn a_value_has_the_bound_of_the_node() {
+    for (value_bytes, is_taken) in [(VALUE_BYTES_MAX, true), (VALUE_BYTES_MAX + 1, false)] {
+        let value = "v".repeat(value_bytes);
+        let text = format!(r#"{{"op":"put","key":"k","value":"{value}"}}"#);
+        let encoded = BASE64.encode(&value);
+        let base64 = format!(r#"{{"op":"put","key":"k","value_base64":"{encoded}"}}"#);
+        for line in [text, base64] {
+            assert_eq!(read(&line).is_ok(), is_taken, "{line}");
+            assert_eq!(read(&line) == Err(LineError::ValueTooLong), !is_taken);
+        }
+    }
+}
+
+#[test]
+fn text_without_escapes_is_not_copied() {
+    let line = Bytes::from_static(br#"{"op":"put","key":"abc","value":"value"}"#);
+    let operation = Operation::read(&line, VALUE_BYTES_MAX).unwrap();
+    let Action::Put { value, .. } = operation.action else {
+        panic!("a put");
+    };
+    for part in [&operation.key, &value] {
+        assert!(line.as_ptr_range().contains(&part.as_ptr()));
+    }
+}

@@ -2,7 +2,7 @@
 
 use super::forgetting;
 use super::overview::{Asked, LossStatus, Member, NoStatus, NodeStatus};
-use super::table::span;
+use super::table::{counted, span};
 use std::collections::BTreeMap;
 
 /// A pair of nodes that no sweep has found equal for this many intervals needs a look.
@@ -118,14 +118,16 @@ pub(super) fn of_node(status: &NodeStatus, unreachable: &[&str]) -> Vec<String> 
     }
     match (status.store.tables_damaged, status.store.damaged_ranges) {
         (0, 0) => {}
+        // Nobody mends a node alone.
+        _ if status.others().next().is_none() => say(
+            "it cannot read a part of its tables. Check its disk, then restore the last copy of \
+             its folder, or copy what it can still read to a new node"
+                .to_owned(),
+        ),
         // A compaction notes no range for a block that it could not read; a full sweep does.
         (damaged, 0) => say(format!(
-            "{damaged} of its tables are damaged. Check its disk, then {}",
-            match status.others().next() {
-                Some(_) =>
-                    "run 'kvorum admin sweep --full --wait', which has the other nodes mend them",
-                None => "replace the node",
-            }
+            "{damaged} of its tables are damaged. Check its disk, then run 'kvorum admin sweep \
+             --full --wait', which has the other nodes mend them"
         )),
         (_, ranges) => {
             let who = match unreachable {
@@ -133,9 +135,10 @@ pub(super) fn of_node(status: &NodeStatus, unreachable: &[&str]) -> Vec<String> 
                 missing => format!("start {}", missing.join(" and ")),
             };
             say(format!(
-                "{ranges} key ranges of its store are damaged and do not count until the other \
-                 nodes have mended them: {who}. Check its disk; damage that comes back is a disk \
-                 that dies"
+                "{} of its store may lie in a damaged block, and what it says about them does \
+                 not count until the other nodes have mended the block: {who}. Check its disk; \
+                 damage that comes back is a disk that dies",
+                counted(ranges, "key range"),
             ));
         }
     }
@@ -222,15 +225,14 @@ fn of_standing(status: &NodeStatus, unreachable: &[&str]) -> Option<String> {
         "witness" => None,
         "unfilled" if has_all => {
             let failed = status.sweeps.full.incomplete;
-            let sweeps = if failed == 1 {
-                "sweep has"
-            } else {
-                "sweeps have"
+            let (sweeps, have) = match failed {
+                1 => ("full sweep", "has"),
+                _ => ("full sweeps", "have"),
             };
             // While one runs, or until the first has ended, it needs nobody.
             (failed > 0 && status.sweeps.running.is_empty()).then(|| {
                 format!(
-                    "{failed} full {sweeps} not filled its store: see 'a sweep has ended' in the \
+                    "{failed} {sweeps} {have} not filled its store: see 'a sweep has ended' in the \
                      log of the first node by name"
                 )
             })

@@ -2,6 +2,7 @@
 
 use super::overview::Member;
 use super::status::fetch_target;
+use super::table::counted;
 use super::{ANSWER_BYTES_MAX, CompactOptions, print, print_json};
 use crate::failure::Failure;
 use crate::node_client::{NodeRequest, refusal};
@@ -187,7 +188,7 @@ fn describe(compaction: &Compaction, is_alone: bool) -> String {
             ", and {} left {}",
             counted(left, "tombstone"),
             match is_alone {
-                true => "for a later compaction: it was just written, or is still being read",
+                true => "for a later compaction: the last writes and running scans need them",
                 false =>
                     "until the forget bound has risen further, which 'kvorum admin status' shows",
             }
@@ -200,14 +201,6 @@ fn describe(compaction: &Compaction, is_alone: bool) -> String {
         before.entries,
         bytes(before.table_bytes)
     )
-}
-
-/// A number of things.
-fn counted(number: u64, thing: &str) -> String {
-    match number {
-        1 => format!("1 {thing}"),
-        number => format!("{number} {thing}s"),
-    }
 }
 
 /// A size, roughly.

@@ -1,5 +1,6 @@
 //! `kvorum admin sweep`.
 
+use super::table::counted;
 use super::{ANSWER_BYTES_MAX, SweepOptions, print};
 use crate::failure::Failure;
 use crate::node_client::{NodeRequest, refusal};
@@ -74,13 +75,12 @@ fn describe(sweep: &Sweep) -> String {
         };
         return format!("{begun}: 'kvorum admin status' shows how far it is");
     };
-    let ranges = sweep.ranges;
+    let ranges = counted(sweep.ranges, "range");
     let differing = match sweep.ranges_differing {
         0 => "no two nodes differed".to_owned(),
-        differing => format!("two nodes differed {differing} times"),
+        differing => format!("two nodes differed {}", counted(differing, "time")),
     };
-    let range_word = if ranges == 1 { "range" } else { "ranges" };
-    let found = format!("a {kind} sweep has compared {ranges} {range_word}, in which {differing}");
+    let found = format!("a {kind} sweep has compared {ranges}, in which {differing}");
     match is_clean {
         true => format!("{found}; all nodes are equal"),
         false => format!(

@@ -54,10 +54,10 @@ pub(super) fn text(overview: &Overview) -> String {
     for sweep in &overview.sweeps {
         let _ = writeln!(
             text,
-            "\na {} sweep has been running for {} and has compared {} ranges",
+            "\na {} sweep has been running for {} and has compared {}",
             sweep.kind,
             span(sweep.seconds),
-            sweep.ranges
+            counted(sweep.ranges, "range")
         );
     }
     if let Some(forgetting) = &overview.forgetting {
@@ -86,6 +86,14 @@ fn row(node: &NodeOverview) -> [String; HEAD.len()] {
         node.hints_waiting.to_string(),
         clean.collect::<Vec<_>>().join(", "),
     ]
+}
+
+/// A number of things.
+pub(super) fn counted(number: u64, thing: &str) -> String {
+    match number {
+        1 => format!("1 {thing}"),
+        number => format!("{number} {thing}s"),
+    }
 }
 
 /// A time, roughly.

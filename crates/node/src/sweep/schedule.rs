@@ -164,7 +164,15 @@ impl Sweeper {
                 true => refill_period,
                 false => REFILL_PERIOD,
             };
-            tracing::info!(?kind, ?report, "a sweep has ended");
+            tracing::info!(
+                kind = kind.word(),
+                ranges = report.ranges,
+                differing = report.differing,
+                clean_pairs = report.clean_pairs,
+                pairs = report.pairs,
+                forget_bound_held_back = report.is_held_back,
+                "a sweep has ended"
+            );
             // One that could not raise the forget bound is tried again, too.
             let is_done = report.is_clean() && !report.is_held_back;
             if kind == PassKind::Full {

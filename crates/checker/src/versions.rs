@@ -193,7 +193,8 @@ fn broken_by_pair(
 }
 
 /// The greatest version that a read may have missed because it is forgotten, if it found
-/// none at all: it was dead when the read ended, and below the forget bound.
+/// none at all: it was dead when the read ended, and below the forget bound. A stamp is no
+/// less than its coordinator's clock, so a write that began above the bound excuses nothing.
 fn forgotten_by(read: &Operation, operations: &[(OperationId, &Operation)]) -> Option<Timestamp> {
     let Some(Outcome::Found { version: None, .. }) = read.outcome() else {
         return None;
@@ -205,7 +206,10 @@ fn forgotten_by(read: &Operation, operations: &[(OperationId, &Operation)]) -> O
         let has_expired =
             || ExpiryWindow::of(write).is_some_and(|window| window.has_begun_for(read));
         let is_dead = write.request.action == Action::Delete || has_expired();
-        if !has_begun || !is_dead {
+        let ended_unix_ms = write.completion.map(|completion| completion.node_unix_ms);
+        let begun_unix_ms = write.node_unix_ms.min(ended_unix_ms.unwrap_or(u64::MAX));
+        let may_be_below = begun_unix_ms <= read.forgotten.unix_ms();
+        if !has_begun || !is_dead || !may_be_below {
             return None;
         }
         match write.outcome() {

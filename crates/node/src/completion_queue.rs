@@ -7,8 +7,7 @@
 use crate::range_digest::RangeDigest;
 use crate::turn_budget::Allotment;
 use crate::wait_sites;
-use base::Entry;
-use base::Share;
+use base::{Entry, Share, Timestamp};
 use lsm::{Applied, Error, Outcome, Scan};
 use peer::PeerAnswer;
 use profile::Stopwatch;
@@ -20,8 +19,8 @@ use tokio::sync::Notify;
 pub(crate) enum Completion {
     /// A write is stored, or not.
     Written(Result<Applied, Error>),
-    /// A key was read; a long value comes with its share of memory.
-    Read(Result<(Option<Entry>, Option<Share>), Error>),
+    /// A key was read.
+    Read(Result<KeyRead, Error>),
     /// The scan, its next entries, and the allotment of memory that they take.
     Scanned(Box<Scan>, Result<Vec<Entry>, Error>, Allotment),
     /// The sum over a range, and whether it is complete.
@@ -30,6 +29,16 @@ pub(crate) enum Completion {
     Peer(PeerAnswer),
     /// A hint is kept, or could not be kept.
     HintKept,
+}
+
+/// The newest version of a key in the store.
+pub(crate) struct KeyRead {
+    /// The version.
+    pub(crate) entry: Option<Entry>,
+    /// The share of memory of a long value.
+    pub(crate) share: Option<Share>,
+    /// The forget bound of the store before the read.
+    pub(crate) forgotten: Timestamp,
 }
 
 /// An answer in the queue.

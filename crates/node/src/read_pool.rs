@@ -9,12 +9,11 @@
 //! A simulation has no threads, and a disk that does not block: there the runtime does
 //! each read itself ([`ReadsRun::OnTheSpot`]).
 
-use crate::completion_queue::{Completion, CompletionQueue};
+use crate::completion_queue::{Completion, CompletionQueue, KeyRead};
 use crate::range_digest::RangeDigest;
 use crate::turn_budget::Allotment;
 use crate::wait_sites;
-use base::Entry;
-use base::{Budget, Refused};
+use base::{Budget, Entry, Refused, Timestamp};
 use lsm::{Applied, Engine, PendingVerdict, Scan};
 use profile::Stopwatch;
 use profile::lock;
@@ -24,9 +23,16 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 /// What to read.
 pub(crate) enum Read {
-    /// The newest version of a key. A long value takes its share of the budget in the
-    /// pool, so that the values whose answers wait are bounded.
-    Key(Box<[u8]>, Arc<Budget>),
+    /// The newest version of a key.
+    Key {
+        /// The key.
+        key: Box<[u8]>,
+        /// A long value takes its share of it in the pool, so that the values whose answers
+        /// wait are bounded.
+        budget: Arc<Budget>,
+        /// The forget bound of the store before the read.
+        forgotten: Timestamp,
+    },
     /// The newer versions that the store held when a write arrived.
     Newer(PendingVerdict),
     /// The next entries of a scan, up to this number of bytes. The entries may take the
@@ -178,10 +184,18 @@ fn memory_bytes(entry: &Entry) -> usize {
 
 fn read(engine: &Engine, job: ReadJob) {
     let completion = match job.read {
-        Read::Key(key, budget) => Completion::Read(engine.get(&key).and_then(|entry| {
+        Read::Key {
+            key,
+            budget,
+            forgotten,
+        } => Completion::Read(engine.get(&key).and_then(|entry| {
             let value_bytes = entry.as_ref().map_or(0, |entry| entry.value_bytes().len());
             match budget.take_for_value(value_bytes) {
-                Ok(share) => Ok((entry, share)),
+                Ok(share) => Ok(KeyRead {
+                    entry,
+                    share,
+                    forgotten,
+                }),
                 Err(Refused) => Err(lsm::Error::Overloaded),
             }
         })),
@@ -208,7 +222,11 @@ mod tests {
 
     fn job(ticket: u64) -> ReadJob {
         ReadJob {
-            read: Read::Key(Box::from(*b"key"), Budget::new(0)),
+            read: Read::Key {
+                key: Box::from(*b"key"),
+                budget: Budget::new(0),
+                forgotten: Timestamp::ZERO,
+            },
             completions: Arc::default(),
             ticket,
         }

@@ -25,7 +25,8 @@
 //!            of an older release | whatever later releases add
 //!                                          (only with the feature `REPORT`)
 //!   16  forgets  forgotten u64 | store id u64 | start u64
-//!                                          (of all later answers of the connection)
+//!                                          (of all later answers of the connection;
+//!                                          with a call: of the long value that answers it)
 //!   17  repair   remaining ms u32 | node u8 | store id u64 | start u64 | forgotten u64
 //!            | entry
 //!                                          (16 and 17 only with the feature `FORGETTING`)
@@ -47,9 +48,9 @@
 mod encode;
 
 pub(super) use encode::{
-    is_long, put_absent, put_entry_head, put_forgets, put_found, put_mend, put_missed, put_piece,
-    put_ping, put_pong, put_read, put_repair, put_report, put_run, put_standing, put_stored,
-    put_sweep, put_swept, put_write,
+    ALL_LATER, is_long, put_absent, put_entry_head, put_forgets, put_found, put_mend, put_missed,
+    put_piece, put_ping, put_pong, put_read, put_repair, put_report, put_run, put_standing,
+    put_stored, put_sweep, put_swept, put_write,
 };
 
 use super::frame::{Frame, FrameError, PIECE_BYTES, RUN_BYTES_MAX};
@@ -152,7 +153,8 @@ pub(super) enum Message<'a> {
     },
     /// A run of versions, which answers a request for a range in bulk.
     Run(RunHead<'a>),
-    /// What the acceptor's store names with its answers from here on.
+    /// What the acceptor's store names with its answers from here on, or with the long value
+    /// that answers the frame's call.
     Forgets(NamedBounds),
     /// Store this version, with which a store has answered a read.
     Repair {

@@ -17,7 +17,7 @@ use super::frame::{HEADER_BYTES, PAYLOAD_BYTES_MAX, PIECE_BYTES};
 use super::message;
 use base::Entry;
 use base::Share;
-use cluster::forgetting::Answerer;
+use cluster::forgetting::{Answerer, NamedBounds};
 use cluster::sweep::PassId;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -59,7 +59,10 @@ pub(super) enum LongMessageKind {
     /// To be stored, as a repair with what this store has answered.
     Repair(Answerer),
     /// As the answer to a read.
-    Found,
+    Found {
+        /// What the store named when it was read.
+        named: Option<NamedBounds>,
+    },
     /// As the answer to a request for a range in bulk. The entry has no key, and the
     /// run as its value.
     Run {
@@ -287,7 +290,10 @@ impl Queue {
                     let batch = &mut self.batch;
                     message::put_repair(batch, long.call, remaining, by, &long.entry);
                 }
-                LongMessageKind::Found => {
+                LongMessageKind::Found { named } => {
+                    if let Some(named) = named {
+                        message::put_forgets(&mut self.batch, long.call, named);
+                    }
                     message::put_found(&mut self.batch, long.call, &long.entry);
                 }
                 LongMessageKind::Run {

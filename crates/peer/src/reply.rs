@@ -91,7 +91,8 @@ impl ReplyChannel {
     fn name(&self, named: NamedBounds) {
         let is_due = self.knows_forgetting.get();
         if is_due && self.named.replace(Some(named)) != Some(named) {
-            self.outgoing.push(|out| message::put_forgets(out, named));
+            self.outgoing
+                .push(|out| message::put_forgets(out, message::ALL_LATER, named));
         }
     }
 
@@ -105,6 +106,14 @@ impl ReplyChannel {
     fn send_answer(&self, call: u64, answer: PeerAnswer, deadline: Duration, share: Option<Share>) {
         let outgoing = &self.outgoing;
         match answer {
+            PeerAnswer::FoundBehind {
+                entry: Some(entry),
+                named,
+            } if message::is_long(&entry) => {
+                // Later answers overtake it, so it is named apart.
+                let named = self.knows_forgetting.get().then_some(named);
+                self.send_long(call, entry, named, deadline, share);
+            }
             PeerAnswer::FoundBehind { entry, named } => {
                 self.name(named);
                 self.send_answer(call, PeerAnswer::Found(entry), deadline, share);
@@ -113,17 +122,11 @@ impl ReplyChannel {
                 outgoing.push(|out| message::put_stored(out, call, verdict));
             }
             PeerAnswer::Found(None) => outgoing.push(|out| message::put_absent(out, call)),
+            PeerAnswer::Found(Some(entry)) if message::is_long(&entry) => {
+                self.send_long(call, entry, None, deadline, share);
+            }
             PeerAnswer::Found(Some(entry)) if !outgoing.has_room_for(&entry) => {
                 outgoing.push(|out| message::put_missed(out, call, Miss::Overloaded));
-            }
-            PeerAnswer::Found(Some(entry)) if message::is_long(&entry) => {
-                outgoing.push_long(LongMessage {
-                    kind: LongMessageKind::Found,
-                    call,
-                    deadline,
-                    entry,
-                    _share: share,
-                });
             }
             PeerAnswer::Found(Some(entry)) => {
                 outgoing.push(|out| message::put_found(out, call, &entry));
@@ -142,6 +145,27 @@ impl ReplyChannel {
 }
 
 impl ReplyChannel {
+    fn send_long(
+        &self,
+        call: u64,
+        entry: Entry,
+        named: Option<NamedBounds>,
+        deadline: Duration,
+        share: Option<Share>,
+    ) {
+        let outgoing = &self.outgoing;
+        if !outgoing.has_room_for(&entry) {
+            return outgoing.push(|out| message::put_missed(out, call, Miss::Overloaded));
+        }
+        outgoing.push_long(LongMessage {
+            kind: LongMessageKind::Found { named },
+            call,
+            deadline,
+            entry,
+            _share: share,
+        });
+    }
+
     fn send_run(&self, call: u64, run: &Run, deadline: Duration) {
         let outgoing = &self.outgoing;
         // A long run is sent as the value of an entry without a key.

@@ -1,5 +1,7 @@
 //! Histories made by hand: for each promise one that keeps it and one that breaks it.
 
+mod forgotten;
+
 use super::check;
 use crate::history::{Action, Content, History, OperationId, Outcome, Request};
 use crate::promise::Promise;
@@ -149,45 +151,6 @@ fn a_read_may_see_something_newer_but_nothing_older() {
         ),
         "{violations:?}"
     );
-}
-
-#[test]
-fn what_is_dead_below_the_forget_bound_may_be_absent() {
-    let read_nothing_below = |story: &mut Story, forgotten| {
-        let read = story.read_nothing(2, 3);
-        story.history.ended_below(read, at(forgotten));
-        read
-    };
-    let mut story = Story::default();
-    story.write(PUT, 2, 3, 5);
-    story.write(DELETE, 2, 3, 10);
-    read_nothing_below(&mut story, 11);
-    story.holds();
-    // Not before the bound is above it, and nothing newer.
-    let mut later = Story::default();
-    let first = later.write(DELETE, 2, 3, 10);
-    read_nothing_below(&mut later, 9);
-    check_breaks_only(&later, first);
-    let put = story.write(PUT, 2, 3, 20);
-    read_nothing_below(&mut story, 30);
-    check_breaks_only(&story, put);
-}
-
-/// One read misses one acknowledged write.
-#[track_caller]
-fn check_breaks_only(story: &Story, write: OperationId) {
-    let last = OperationId(story.history.operations().len() - 1);
-    story.breaks(Promise::AcknowledgedIsVisible, &[write, last]);
-}
-
-#[test]
-fn a_value_that_was_forgotten_with_its_tombstone_does_not_come_back() {
-    let mut story = Story::default();
-    let put = story.write(PUT, 2, 3, 5);
-    let deleted = story.write(DELETE, 2, 3, 10);
-    let read = story.read(2, 3, 5, Content::Value(put));
-    story.history.ended_below(read, at(20));
-    story.breaks(Promise::AcknowledgedIsVisible, &[deleted, read]);
 }
 
 #[test]

@@ -134,12 +134,13 @@ impl Bounds {
                 return Ok(());
             }
         } else if let Arrival::Answered { by, forgotten } = arrival
-            && timestamp < self.forgotten
-            && !is_dead
-            && forgotten >= greatest
-            && is_by_present(by)
+            && timestamp < greatest
         {
-            return Ok(());
+            // Its own F may follow any moment, and lets go of what hides the version.
+            return match !is_dead && forgotten >= greatest && is_by_present(by) {
+                true => Ok(()),
+                false => obsolete_below(greatest),
+            };
         } else {
             obsolete_below(self.forgotten)?;
         }

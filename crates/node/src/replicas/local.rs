@@ -8,7 +8,7 @@ use crate::pending::PendingRequests;
 use crate::read_pool::{PoolFull, Read, ReadJob, ReadPool};
 use crate::stamping::{Stamp, Stamping};
 use crate::submissions::Submissions;
-use base::{Budget, Clock, Entry, Share};
+use base::{Budget, Clock, Entry, Kind, Share, Timestamp};
 use cluster::Miss;
 use cluster::forgetting::{Answerer, NamedBounds, Obsolete, Receiving, StoreStart};
 use lsm::{Admission, Applied, Engine, Lookup};
@@ -138,26 +138,27 @@ impl LocalReplica {
         }
     }
 
-    /// What the store names with an answer that was made no later. It names itself before
-    /// it has a fence, too: a node that has one takes a repair below it only with that.
-    pub(crate) fn named(&self) -> NamedBounds {
-        NamedBounds {
-            forgotten: self.bounds.bounds().forgotten,
-            store: self.own_start,
-        }
-    }
-
-    /// The answer to a read, with what the store names. A version from where the store only
-    /// receives does not count, because its tombstone may be forgotten.
-    fn found(&self, entry: Option<Entry>) -> PeerAnswer {
+    /// The answer to a read, with what the store names. `forgotten` is its forget bound before
+    /// the read. A version from where the store only receives does not count, because its
+    /// tombstone may be forgotten.
+    ///
+    /// The store names itself before it has a fence, too: a node that has one takes a repair
+    /// below it only with that.
+    fn found(&self, entry: Option<Entry>, forgotten: Timestamp) -> PeerAnswer {
         let receives_below = self.bounds.receives_below();
-        match &entry {
-            Some(held) if held.timestamp() < receives_below => PeerAnswer::Missed(Miss::Unfilled),
-            _ => PeerAnswer::FoundBehind {
-                entry,
-                named: self.named(),
-            },
-        }
+        let forgotten = match &entry {
+            Some(held) if held.timestamp() < receives_below => {
+                return PeerAnswer::Missed(Miss::Unfilled);
+            }
+            // Others take it below the bound that is named, which must have held for the
+            // store when it was read: a pass may have replaced it since.
+            Some(held) if held.kind() == Kind::Value => forgotten,
+            // A tombstone may be gone by now, and others take it below no bound.
+            _ => self.bounds.forgotten(),
+        };
+        let store = self.own_start;
+        let named = NamedBounds { forgotten, store };
+        PeerAnswer::FoundBehind { entry, named }
     }
 
     /// The newest version of a key, if no disk has to be read for it: a tombstone
@@ -166,8 +167,9 @@ impl LocalReplica {
         if let Err(why) = self.check_standing(key) {
             return Some(PeerAnswer::Missed(why));
         }
+        let forgotten = self.bounds.forgotten();
         match self.engine.get_cached(key) {
-            Ok(Lookup::Found(entry)) => Some(self.found(entry)),
+            Ok(Lookup::Found(entry)) => Some(self.found(entry, forgotten)),
             Ok(Lookup::MayBlock) => None,
             Err(error) => Some(PeerAnswer::Missed(miss_of(&error))),
         }
@@ -179,7 +181,11 @@ impl LocalReplica {
     /// # Errors
     /// Too many reads wait; then nothing comes.
     pub(super) fn read(&self, key: &[u8], address: u64) -> Result<(), Miss> {
-        let read = Read::Key(Box::from(key), Arc::clone(&self.answers));
+        let read = Read::Key {
+            key: Box::from(key),
+            budget: Arc::clone(&self.answers),
+            forgotten: self.bounds.forgotten(),
+        };
         self.submit(read, address)
             .map_err(|PoolFull| Miss::Overloaded)
     }
@@ -239,9 +245,9 @@ impl LocalReplica {
                 self.check_standing(key)
                     .map(|()| (PeerAnswer::Stored { verdict }, None))
             }
-            Some(Completion::Read(Ok((entry, share)))) => self
+            Some(Completion::Read(Ok(read))) => self
                 .check_standing(key)
-                .map(|()| (self.found(entry), share)),
+                .map(|()| (self.found(read.entry, read.forgotten), read.share)),
             Some(Completion::Written(Err(error)) | Completion::Read(Err(error))) => {
                 Err(miss_of(&error))
             }

@@ -1,5 +1,6 @@
 use super::local::{LocalReplica, miss_of};
 use super::*;
+use crate::completion_queue::KeyRead;
 use crate::config::{MemoryParts, NodeConfig, Resources};
 use crate::hints::HintReceiver;
 use crate::node::Node;
@@ -293,7 +294,11 @@ async fn neither_acks_nor_reads_of_a_store_that_is_no_witness_count() {
     assert_eq!(delivered, Ok(()), "the store keeps what it is sent");
     assert!(own.engine.get(b"k").unwrap().is_some());
     // A read that was under way when the store lost its standing.
-    let found = Completion::Read(Ok((Some(entry), None)));
+    let found = Completion::Read(Ok(KeyRead {
+        entry: Some(entry),
+        share: None,
+        forgotten: Timestamp::ZERO,
+    }));
     assert_eq!(own.answer_of(b"k", Some(found)).0, unfilled);
 }
 

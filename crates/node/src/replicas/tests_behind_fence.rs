@@ -2,9 +2,10 @@
 
 use super::tests::{START_MS, open, replica, version};
 use super::*;
+use crate::completion_queue::KeyRead;
 use crate::forgetting::SharedBounds;
 use base::{ManualClock, Timestamp, Verdict};
-use cluster::forgetting::{Bounds, StoreStart};
+use cluster::forgetting::{Bounds, NamedBounds, StoreStart};
 use lsm::testing::BlockingWrite;
 use lsm::{Admission, FaultyDisk, MemoryDisk};
 use std::sync::Arc;
@@ -131,6 +132,46 @@ async fn only_what_a_store_answers_that_knows_the_forget_bound_passes_it() {
     let tombstone = Entry::tombstone(b"k", at(79), 1);
     let obsolete = Err(Miss::Obsolete { below: at(80) });
     assert_eq!(replica.admission_of(&tombstone, by), obsolete);
+}
+
+#[tokio::test]
+async fn a_bound_that_was_heard_counts_before_it_is_durable() {
+    let (_node, replica) = fenced(Some(60));
+    replica.bounds.hear(at(80));
+    let by = |ms| {
+        Some(Answerer {
+            forgotten: at(ms),
+            ..own(&replica)
+        })
+    };
+    let obsolete = Err(Miss::Obsolete { below: at(80) });
+    let mend = Ok(Admission::Mend { drop_bound: at(60) });
+    for (ms, by, expected) in [
+        (70, by(60), &obsolete),
+        (70, by(80), &mend),
+        (80, by(60), &mend),
+    ] {
+        assert_eq!(replica.admission_of(&version(ms), by), *expected, "{ms}");
+    }
+}
+
+#[tokio::test]
+async fn a_value_is_answered_with_the_bound_that_held_when_it_was_read() {
+    let (_node, replica) = fenced(Some(80));
+    let tombstone = Entry::tombstone(b"k", at(70), 3);
+    for (entry, named) in [(Some(version(70)), 60), (Some(tombstone), 80), (None, 80)] {
+        let read = KeyRead {
+            entry: entry.clone(),
+            share: None,
+            forgotten: at(60),
+        };
+        let answer = replica.answer_of(b"k", Some(Completion::Read(Ok(read)))).0;
+        let named = NamedBounds {
+            forgotten: at(named),
+            store: replica.own_start,
+        };
+        assert_eq!(answer, PeerAnswer::FoundBehind { entry, named });
+    }
 }
 
 #[tokio::test]

@@ -36,6 +36,8 @@ pub(super) struct DiallerSide<'a> {
     negotiated: NegotiatedProtocol,
     /// What the peer's store names with its answers.
     named: Option<NamedBounds>,
+    /// What it names with the long value that is next to answer a call.
+    named_apart: Option<(u64, NamedBounds)>,
     /// Whether the peer has answered anything yet.
     has_answered: bool,
     /// Answers whose long values arrive in pieces.
@@ -45,7 +47,11 @@ pub(super) struct DiallerSide<'a> {
 /// What a long value on its way in answers.
 enum LongAnswer {
     /// A read.
-    Found,
+    Found {
+        /// What the store named with it: with later answers, which overtake the pieces, it may
+        /// name a bound of which it did not know when it read the key.
+        named: Option<NamedBounds>,
+    },
     /// A request for a range in bulk; the fields are those of the [`Run`].
     Run {
         is_last: bool,
@@ -63,10 +69,10 @@ fn found(entry: Option<Entry>, named: Option<NamedBounds>) -> PeerAnswer {
 
 impl LongAnswer {
     /// The kind of the call, and the answer; [`None`] for a value without room.
-    fn with(self, entry: Option<Entry>, named: Option<NamedBounds>) -> (CallKind, PeerAnswer) {
+    fn with(self, entry: Option<Entry>) -> (CallKind, PeerAnswer) {
         let overloaded = PeerAnswer::Missed(Miss::Overloaded);
         match self {
-            Self::Found => {
+            Self::Found { named } => {
                 let found = entry.map(|entry| found(Some(entry), named));
                 (CallKind::Read, found.unwrap_or(overloaded))
             }
@@ -101,6 +107,7 @@ impl<'a> DiallerSide<'a> {
             heartbeat,
             negotiated,
             named: None,
+            named_apart: None,
             has_answered: false,
             answers: Assembler::new(budget, environment.value_bytes_max),
         }
@@ -185,15 +192,22 @@ impl Side for DiallerSide<'_> {
                     let found = found(Some(entry), self.named);
                     self.answer(frame, CallKind::Read, found, now)?;
                 }
-                None => self.answers.begin(frame, &head, LongAnswer::Found)?,
+                None => {
+                    let apart = self.named_apart.take();
+                    let apart = apart.filter(|(call, _)| *call == frame.call);
+                    let named = apart.map(|(_, named)| named).or(self.named);
+                    self.answers
+                        .begin(frame, &head, LongAnswer::Found { named })?;
+                }
             },
             Message::Absent => {
                 let absent = found(None, self.named);
                 self.answer(frame, CallKind::Read, absent, now)?;
             }
-            Message::Forgets(named) if self.negotiated.has(FORGETTING) => {
-                self.named = Some(named);
-            }
+            Message::Forgets(named) if self.negotiated.has(FORGETTING) => match frame.call {
+                message::ALL_LATER => self.named = Some(named),
+                call => self.named_apart = Some((call, named)),
+            },
             Message::Missed(miss) => {
                 let missed = PeerAnswer::Missed(miss);
                 self.link.answer(frame.call, missed, now);
@@ -202,7 +216,7 @@ impl Side for DiallerSide<'_> {
                 if let Some(assembled) = self.answers.piece(frame, piece)? {
                     // From here on the request that waits for the value counts its bytes.
                     let entry = assembled.entry.map(|(entry, _share)| entry);
-                    let (kind, answer) = assembled.context.with(entry, self.named);
+                    let (kind, answer) = assembled.context.with(entry);
                     self.answer(frame, kind, answer, now)?;
                 }
             }

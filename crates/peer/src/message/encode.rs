@@ -58,9 +58,13 @@ pub(crate) fn put_repair(
     });
 }
 
-/// Appends what the store names with its later answers.
-pub(crate) fn put_forgets(out: &mut Vec<u8>, named: NamedBounds) {
-    put_frame(out, FORGETS, 0, |out| {
+/// The call of what a store names with all later answers. No call has this number.
+pub(crate) const ALL_LATER: u64 = 0;
+
+/// Appends what the store names with its later answers, or with the long value that answers a
+/// call.
+pub(crate) fn put_forgets(out: &mut Vec<u8>, call: u64, named: NamedBounds) {
+    put_frame(out, FORGETS, call, |out| {
         out.extend_from_slice(&named.forgotten.as_u64().to_le_bytes());
         put_store(out, named.store);
     });

@@ -63,7 +63,7 @@ fn messages() -> Vec<u8> {
         forgotten: at,
         store,
     };
-    put_forgets(&mut out, named);
+    put_forgets(&mut out, ALL_LATER, named);
     let node = cluster::NodeNumber::new(2);
     let by = Answerer {
         node,

@@ -41,6 +41,32 @@ async fn answers_name_what_their_store_forgets() {
     .await;
 }
 
+/// A repair with a version below the bound that its store names is believed, so the store must
+/// have known that bound when it read the version.
+#[tokio::test(start_paused = true)]
+async fn a_long_answer_names_what_its_store_forgot_when_it_began() {
+    run(async {
+        let (asker, replica, ..) = connected().await;
+        let long = entry("key", &long_value(40 * frame::PIECE_BYTES));
+        let answers = [
+            (Some(long), named(7)),
+            (Some(entry("other", b"value")), named(9)),
+        ];
+        let answers = answers.map(|(entry, named)| PeerAnswer::FoundBehind { entry, named });
+        for ticket in [0, 1] {
+            asker.call(read_of("key"), ticket).unwrap();
+        }
+        for answer in answers.clone() {
+            replica.next().await.1.send(answer);
+        }
+        let arrived = [asker.answers.next().await, asker.answers.next().await];
+        // The short one overtakes the pieces of the long one.
+        let [long, short] = answers;
+        assert_eq!(arrived, [(1, short), (0, long)]);
+    })
+    .await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn repairs_name_the_store_that_has_answered() {
     run(async {

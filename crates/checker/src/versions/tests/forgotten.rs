@@ -1,0 +1,66 @@
+//! What a read may miss because it is forgotten, and what it may not.
+
+use super::{DELETE, PUT, Story, at};
+use crate::history::{Content, OperationId, Outcome};
+use crate::promise::Promise;
+use base::Timestamp;
+
+#[test]
+fn what_is_dead_below_the_forget_bound_may_be_absent() {
+    let read_nothing_below = |story: &mut Story, forgotten| {
+        let read = story.read_nothing(2, 3);
+        story.history.ended_below(read, at(forgotten));
+        read
+    };
+    let mut story = Story::default();
+    story.write(PUT, 2, 3, 5);
+    story.write(DELETE, 2, 3, 10);
+    read_nothing_below(&mut story, 11);
+    story.holds();
+    // Not before the bound is above it, and nothing newer.
+    let mut later = Story::default();
+    let first = later.write(DELETE, 2, 3, 10);
+    read_nothing_below(&mut later, 9);
+    check_breaks_only(&later, first);
+    let put = story.write(PUT, 2, 3, 20);
+    read_nothing_below(&mut story, 30);
+    check_breaks_only(&story, put);
+}
+
+/// One read misses one acknowledged write.
+#[track_caller]
+fn check_breaks_only(story: &Story, write: OperationId) {
+    let last = OperationId(story.history.operations().len() - 1);
+    story.breaks(Promise::AcknowledgedIsVisible, &[write, last]);
+}
+
+#[test]
+fn a_value_that_was_forgotten_with_its_tombstone_does_not_come_back() {
+    let mut story = Story::default();
+    let put = story.write(PUT, 2, 3, 5);
+    let deleted = story.write(DELETE, 2, 3, 10);
+    let read = story.read(2, 3, 5, Content::Value(put));
+    story.history.ended_below(read, at(20));
+    story.breaks(Promise::AcknowledgedIsVisible, &[deleted, read]);
+}
+
+#[test]
+fn a_delete_of_unknown_outcome_excuses_only_what_it_may_have_been_stamped_below() {
+    const BOUND_MS: u64 = 1_700_000_000_000;
+    for (began_ms, is_excused) in [(BOUND_MS - 1, true), (BOUND_MS + 1, false)] {
+        for outcome in [Outcome::Lost, Outcome::NotEnough { stamp: None }] {
+            let mut story = Story::default();
+            let put = story.write(PUT, 2, 3, 5);
+            story.unix_ms = began_ms;
+            let delete = story.invoke(DELETE, 2, 3);
+            story.complete(delete, outcome);
+            let read = story.read_nothing(2, 3);
+            let bound = Timestamp::from_unix_ms(BOUND_MS);
+            story.history.ended_below(read, bound);
+            match is_excused {
+                true => story.holds(),
+                false => check_breaks_only(&story, put),
+            }
+        }
+    }
+}

@@ -242,11 +242,11 @@ fn a_sector_that_cannot_be_read_is_damage_to_a_sweep() {
     let engine = world.open();
     let of_table = move |call, path: &Path| call == Call::Read && path == file;
     // One failure may be temporary.
-    faulty.arm(Fault::at(5, ErrorKind::Other).only(of_table.clone()));
+    faulty.arm(Fault::at(3, ErrorKind::Other).only(of_table.clone()));
     assert_eq!(sweep(&world, &engine).len() as u64, KEYS);
     assert_eq!(faulty.failed(), 1);
     assert_eq!(engine.statistics().damaged_ranges, 0);
-    faulty.arm(Fault::at(5, ErrorKind::Other).only(of_table).lasting());
+    faulty.arm(Fault::at(3, ErrorKind::Other).only(of_table).lasting());
     assert!((sweep(&world, &engine).len() as u64) < KEYS);
     assert!(engine.statistics().damaged_ranges > 0);
     faulty.heal();

@@ -10,26 +10,29 @@ pub(crate) const LONG_BLOCK_BYTES: usize = 64 << 10;
 /// The unpacked payload of a frame, shared by the cache and its readers.
 #[derive(Clone, Debug)]
 pub(crate) struct Block {
-    /// The payload. If the frame was not compressed, this is the memory that the
-    /// frame was read into, so the trailer follows the payload.
+    /// The memory that holds the payload. If the frame was not compressed, this is what
+    /// the frame was read into: the trailer follows the payload, and a walk that has read
+    /// ahead has the frames before and behind it there, too.
     bytes: Arc<[u8]>,
+    /// Where the payload begins.
+    start: usize,
     payload_bytes: usize,
 }
 
 impl Block {
-    /// The block whose payload is the first `payload_bytes` of `bytes`, which
-    /// must be that long at least.
-    pub(crate) fn new(bytes: Arc<[u8]>, payload_bytes: usize) -> Self {
-        debug_assert!(payload_bytes <= bytes.len());
+    /// The block whose payload is `payload` of `bytes`, which must lie within them.
+    pub(crate) fn new(bytes: Arc<[u8]>, payload: Range<usize>) -> Self {
+        debug_assert!(payload.start <= payload.end && payload.end <= bytes.len());
         Self {
             bytes,
-            payload_bytes,
+            start: payload.start,
+            payload_bytes: payload.len(),
         }
     }
 
     /// The payload.
     pub(crate) fn payload(&self) -> &[u8] {
-        &self.bytes[..self.payload_bytes]
+        &self.bytes[self.start..][..self.payload_bytes]
     }
 
     /// Whether the block is so long that it should not be copied.
@@ -47,6 +50,8 @@ impl Block {
     /// first range is copied. Otherwise both ranges are copied.
     pub(crate) fn join(mut self, first: Range<usize>, second: Range<usize>) -> Bytes {
         debug_assert!(first.start <= first.end && first.end <= second.start);
+        let shifted = |range: Range<usize>| range.start + self.start..range.end + self.start;
+        let (first, second) = (shifted(first), shifted(second));
         match Arc::get_mut(&mut self.bytes) {
             Some(bytes) => {
                 let start = second.start - first.len();
@@ -62,6 +67,7 @@ impl From<&[u8]> for Block {
     fn from(payload: &[u8]) -> Self {
         Self {
             bytes: payload.into(),
+            start: 0,
             payload_bytes: payload.len(),
         }
     }

@@ -18,6 +18,7 @@ use crate::cache::{Block, LONG_BLOCK_BYTES};
 use crate::options::Compression;
 use base::{ByteReader, put_varint};
 use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// What a frame adds to its payload, in bytes.
@@ -189,27 +190,31 @@ impl FramePacker {
 }
 
 /// The payload of the frame at `offset` in the file, if its bytes are those that
-/// were written there as a `role`.
-pub(super) fn unpack(role: Role, frame: Arc<[u8]>, offset: u64) -> Result<Block, Malformed> {
-    let Some((covered, crc)) = frame.split_last_chunk() else {
+/// were written there as a `role`. The frame is `frame` of `bytes`, and must lie within them.
+pub(super) fn unpack(
+    role: Role,
+    bytes: Arc<[u8]>,
+    frame: Range<usize>,
+    offset: u64,
+) -> Result<Block, Malformed> {
+    let Some((covered, crc)) = bytes[frame.clone()].split_last_chunk() else {
         return Err(Malformed("the block is too short"));
     };
     if checksum_at(crc32c::crc32c(covered), offset) != u32::from_le_bytes(*crc) {
         return Err(Malformed("the block's checksum does not match"));
     }
-    let covered_bytes = covered.len();
-    unpack_covered(role, frame, covered_bytes)
+    let covered = frame.start..frame.start + covered.len();
+    unpack_covered(role, bytes, covered)
 }
 
-/// [`unpack`] without the check of the checksum, which covers the first
-/// `covered_bytes` bytes.
+/// [`unpack`] without the check of the checksum, which covers `covered` of `bytes`.
 pub(super) fn unpack_covered(
     role: Role,
-    frame: Arc<[u8]>,
-    covered_bytes: usize,
+    bytes: Arc<[u8]>,
+    covered: Range<usize>,
 ) -> Result<Block, Malformed> {
     let Some((packed, &[role_byte, compression, ref payload_bytes @ ..])) =
-        frame[..covered_bytes].split_last_chunk::<{ TRAILER_BYTES - 4 }>()
+        bytes[covered.clone()].split_last_chunk::<{ TRAILER_BYTES - 4 }>()
     else {
         return Err(Malformed("the block is too short"));
     };
@@ -218,12 +223,15 @@ pub(super) fn unpack_covered(
     }
     let payload_bytes = u32::from_le_bytes(*payload_bytes) as usize;
     match compression {
-        0 if payload_bytes == packed.len() => Ok(Block::new(frame, payload_bytes)),
+        0 if payload_bytes == packed.len() => {
+            let payload = covered.start..covered.start + payload_bytes;
+            Ok(Block::new(bytes, payload))
+        }
         1 if payload_bytes <= packed.len().saturating_mul(LZ4_RATIO_MAX) => {
             let mut payload = zeros(payload_bytes);
             let room = Arc::get_mut(&mut payload).unwrap_or_default();
             match lz4_flex::block::decompress_into(packed, room) {
-                Ok(bytes) if bytes == payload_bytes => Ok(Block::new(payload, payload_bytes)),
+                Ok(bytes) if bytes == payload_bytes => Ok(Block::new(payload, 0..payload_bytes)),
                 _ => Err(Malformed("the block does not decompress")),
             }
         }
@@ -276,7 +284,7 @@ mod tests {
     }
 
     fn unpack(role: Role, frame: &[u8], offset: u64) -> Result<Block, Malformed> {
-        super::unpack(role, frame.into(), offset)
+        super::unpack(role, frame.into(), 0..frame.len(), offset)
     }
 
     #[test]
@@ -335,7 +343,7 @@ mod tests {
         covered.extend_from_slice(&[Role::Data.byte(), 1]);
         covered.extend_from_slice(&u32::MAX.to_le_bytes());
         assert_eq!(
-            unpack_covered(Role::Data, covered.as_slice().into(), covered.len()).unwrap_err(),
+            unpack_covered(Role::Data, covered.as_slice().into(), 0..covered.len()).unwrap_err(),
             Malformed("the block's length is wrong")
         );
     }

@@ -30,8 +30,8 @@ pub fn fuzz_block(bytes: &[u8]) {
     ];
     for role in roles {
         let opened = [
-            frame::unpack(role, bytes.into(), 0),
-            frame::unpack_covered(role, bytes.into(), bytes.len()),
+            frame::unpack(role, bytes.into(), 0..bytes.len(), 0),
+            frame::unpack_covered(role, bytes.into(), 0..bytes.len()),
         ];
         for block in opened.into_iter().flatten() {
             fuzz_payload(&block, bytes);
@@ -151,7 +151,8 @@ fn handles_in(file: &[u8], handle: Handle, role: Role) -> Vec<Handle> {
     let frame = usize::try_from(handle.offset)
         .ok()
         .and_then(|start| file.get(start..start.checked_add(handle.bytes as usize)?));
-    let block = frame.and_then(|frame| frame::unpack(role, frame.into(), handle.offset).ok());
+    let block = frame
+        .and_then(|frame| frame::unpack(role, frame.into(), 0..frame.len(), handle.offset).ok());
     if let Some(block) = block
         && let Ok(mut cursor) = BlockCursor::new::<IndexEntry>(&block, &[])
     {

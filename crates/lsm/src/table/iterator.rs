@@ -5,6 +5,7 @@ use super::block::{BlockCursor, Body};
 use super::frame::{Handle, Role};
 use super::index::IndexEntry;
 use super::malformed::Malformed;
+use super::read_ahead::ReadAhead;
 use super::reader::Table;
 use super::record::{DataBlock, RecordBody};
 use crate::cache::Block;
@@ -16,9 +17,9 @@ use std::sync::Arc;
 /// The largest number of data blocks of one walk that the cache keeps.
 const DATA_BLOCKS_KEPT: u32 = 16;
 
-/// The records of a table from some key on. It holds the table and at most one
-/// block of each level. It holds no data block for a record that was alone in its
-/// block.
+/// The records of a table from some key on. It holds the table, at most one block of
+/// each level and what it has read ahead. It holds no data block for a record that was
+/// alone in its block.
 pub(crate) struct TableIterator {
     table: Arc<Table>,
     purpose: Purpose,
@@ -33,6 +34,8 @@ pub(crate) struct TableIterator {
     least_sequence: u64,
     /// Where the block begins that was read last.
     block_offset: u64,
+    /// What was read of the blocks that come next.
+    ahead: ReadAhead,
 }
 
 #[expect(
@@ -76,6 +79,7 @@ impl TableIterator {
             state: IteratorState::Fresh,
             single_record: None,
             block_offset: 0,
+            ahead: ReadAhead::default(),
         }
     }
 
@@ -148,11 +152,12 @@ impl TableIterator {
                     self.block_offset = above.handle.offset;
                     table.check(*above, entry.greatest_timestamp)?;
                     if purpose.passes_over(entry.greatest_timestamp) || is_passed_over(handle) {
+                        self.ahead.begin_anew();
                         continue;
                     }
                     self.data_blocks = self.data_blocks.saturating_add(1);
                     self.block_offset = handle.offset;
-                    let block = match table.data_block_for(purpose, handle)? {
+                    let block = match table.data_block_for(purpose, handle, &mut self.ahead)? {
                         DataBlock::Sorted(block) => block,
                         DataBlock::SingleRecord(record) => {
                             table.check(entry, record.entry.timestamp())?;
@@ -178,6 +183,7 @@ impl TableIterator {
                 }
             };
             if purpose.passes_over(entry.greatest_timestamp) || is_passed_over(entry.handle) {
+                self.ahead.begin_anew();
                 continue;
             }
             self.block_offset = entry.handle.offset;
@@ -212,7 +218,8 @@ impl RecordSource for TableIterator {
         let Some(handle) = self.single_record else {
             return Ok(None);
         };
-        match self.table.data_block_for(self.purpose, handle)? {
+        let ahead = &mut self.ahead;
+        match self.table.data_block_for(self.purpose, handle, ahead)? {
             DataBlock::SingleRecord(mut record) => {
                 record.sequence = record.sequence.max(self.least_sequence);
                 Ok(Some(record))

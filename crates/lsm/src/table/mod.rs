@@ -47,6 +47,7 @@ mod iterator;
 mod malformed;
 mod opening;
 mod pinned_filter;
+mod read_ahead;
 mod reader;
 mod record;
 #[cfg(test)]
@@ -137,6 +138,11 @@ impl Purpose {
             } => greatest_timestamp < least_timestamp,
             Self::Scan { .. } | Self::Compaction | Self::Mend => false,
         }
+    }
+
+    /// Whether a walk reads all blocks that follow each other, and the cache keeps none.
+    fn reads_once(self) -> bool {
+        !matches!(self, Self::Scan { .. })
     }
 
     /// Whether a walk reads what is not needed for it, to find damage.

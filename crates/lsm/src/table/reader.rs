@@ -8,6 +8,7 @@ use super::frame::{self, Handle, Role, TRAILER_BYTES};
 use super::index::IndexEntry;
 use super::malformed::Malformed;
 use super::pinned_filter::PinnedFilter;
+use super::read_ahead::ReadAhead;
 use super::record::{DataBlock, RecordBody};
 use super::{Access, Interrupt, Purpose};
 use crate::cache::{Block, BlockCache, CountsStripe, LongReadTurn};
@@ -158,30 +159,30 @@ impl Table {
             let what = Malformed("the filter is shorter than its shape says");
             self.corrupt(self.footer.properties.offset, what)
         })?;
-        let page = self.block(handle, Role::Filter, fetch)?;
+        let page = self.block(handle, Role::Filter, fetch, None)?;
         Ok(shape.admits(page.payload(), hash))
     }
 
     /// [`Table::get`] without the filter.
     fn find(&self, key: &[u8], fetch: Fetch<'_>) -> Result<Option<Entry>, Interrupt> {
-        let top = self.block(self.footer.top_index, Role::TopIndex, fetch)?;
+        let top = self.block(self.footer.top_index, Role::TopIndex, fetch, None)?;
         let Some(index) = self.seek::<IndexEntry>(&top, self.footer.top_index, key)? else {
             return Ok(None);
         };
         let index = index.body;
-        let block = self.block(index.handle, Role::Index, fetch)?;
+        let block = self.block(index.handle, Role::Index, fetch, None)?;
         let Some(data) = self.seek::<IndexEntry>(&block, index.handle, key)? else {
             return Ok(None);
         };
         let data = data.body;
-        let block =
-            match self.data_block(self.block(data.handle, Role::Data, fetch)?, data.handle)? {
-                DataBlock::Sorted(block) => block,
-                DataBlock::SingleRecord(record) => {
-                    self.check(data, record.entry.timestamp())?;
-                    return Ok((record.entry.key() == key).then_some(record.entry));
-                }
-            };
+        let block = self.block(data.handle, Role::Data, fetch, None)?;
+        let block = match self.data_block(block, data.handle)? {
+            DataBlock::Sorted(block) => block,
+            DataBlock::SingleRecord(record) => {
+                self.check(data, record.entry.timestamp())?;
+                return Ok((record.entry.key() == key).then_some(record.entry));
+            }
+        };
         let found = self.seek::<RecordBody<'_>>(&block, data.handle, key)?;
         let Some(found) = found.filter(|found| found.is_target) else {
             return Ok(None);
@@ -227,6 +228,17 @@ impl Table {
         handle: Handle,
         role: Role,
     ) -> Result<Block, Error> {
+        self.fetch_for(purpose, handle, role, None)
+    }
+
+    /// [`Table::block_for`], perhaps out of what the walk has read ahead.
+    fn fetch_for(
+        &self,
+        purpose: Purpose,
+        handle: Handle,
+        role: Role,
+        mut ahead: Option<&mut ReadAhead>,
+    ) -> Result<Block, Error> {
         let fetch = match purpose {
             Purpose::Scan { keep_data } => Fetch {
                 access: Access::MayRead,
@@ -253,7 +265,7 @@ impl Table {
         };
         let mut tries = 1;
         loop {
-            match self.block(handle, role, fetch) {
+            match self.block(handle, role, fetch, ahead.as_deref_mut()) {
                 Ok(block) => return Ok(block),
                 Err(Interrupt::Failed(Error::Io { .. })) if tries < Self::reads_max(purpose) => {
                     tries += 1;
@@ -264,17 +276,27 @@ impl Table {
         }
     }
 
-    /// A data block for a walk over the table, or the single record of a long one.
+    /// A data block for a walk over the table, or the single record of a long one. A walk
+    /// that reads every block once reads ahead.
     pub(super) fn data_block_for(
         &self,
         purpose: Purpose,
         handle: Handle,
+        ahead: &mut ReadAhead,
     ) -> Result<DataBlock, Error> {
-        self.data_block(self.block_for(purpose, handle, Role::Data)?, handle)
+        let is_short = (handle.bytes as usize) < LONG_FRAME_BYTES;
+        let ahead = (is_short && purpose.reads_once()).then_some(ahead);
+        self.data_block(self.fetch_for(purpose, handle, Role::Data, ahead)?, handle)
     }
 
     /// A block from the cache or, if the fetch may read, from the disk.
-    fn block(&self, handle: Handle, role: Role, fetch: Fetch<'_>) -> Result<Block, Interrupt> {
+    fn block(
+        &self,
+        handle: Handle,
+        role: Role,
+        fetch: Fetch<'_>,
+        ahead: Option<&mut ReadAhead>,
+    ) -> Result<Block, Interrupt> {
         if let Some(why) = &self.lost {
             return Err(Interrupt::Failed(why.clone()));
         }
@@ -296,7 +318,10 @@ impl Table {
                 true => self.turn(handle)?,
                 false => None,
             };
-            self.read_block(handle, role)?
+            match ahead {
+                Some(ahead) => self.read_block_ahead(handle, role, ahead)?,
+                None => self.read_block(handle, role)?,
+            }
         };
         if fetch.keep {
             self.cache.insert(self.id, handle.offset, &block);
@@ -311,8 +336,26 @@ impl Table {
         let mut frame = frame::zeros(handle.bytes as usize);
         let room = Arc::get_mut(&mut frame).unwrap_or_default();
         self.read(room, handle.offset)?;
-        frame::unpack(role, frame, handle.offset)
+        let all = 0..frame.len();
+        frame::unpack(role, frame, all, handle.offset)
             .map_err(|malformed| self.corrupt(handle.offset, malformed))
+    }
+
+    /// A block out of what a walk has read ahead. If more is needed and cannot be read,
+    /// the block is read alone: then an error says which block it concerns.
+    fn read_block_ahead(
+        &self,
+        handle: Handle,
+        role: Role,
+        ahead: &mut ReadAhead,
+    ) -> Result<Block, Error> {
+        self.check_bounds(handle)?;
+        let index_end = self.footer.top_index.offset;
+        match ahead.frame(&*self.file, handle, index_end) {
+            Some((bytes, frame)) => frame::unpack(role, bytes, frame, handle.offset)
+                .map_err(|malformed| self.corrupt(handle.offset, malformed)),
+            None => self.read_block(handle, role),
+        }
     }
 
     /// Waits for a turn to read a block that may take much memory. It reads the

@@ -7,6 +7,9 @@ use super::*;
 pub(super) struct TestFile {
     content: Mutex<Content>,
     reads: AtomicU64,
+    bytes_read: AtomicU64,
+    /// A byte that cannot be read, and 1; 0 for none.
+    bad_sector: AtomicU64,
     /// The lengths of all writes, and 0 for each sync.
     pub(super) calls: Mutex<Vec<usize>>,
     /// The number of calls that succeed before all later ones fail; `None` for all.
@@ -39,6 +42,15 @@ impl TestFile {
         self.reads.load(Ordering::Relaxed)
     }
 
+    pub(super) fn bytes_read(&self) -> u64 {
+        self.bytes_read.load(Ordering::Relaxed)
+    }
+
+    /// Lets every read fail that includes this byte.
+    pub(super) fn cannot_read(&self, offset: u64) {
+        self.bad_sector.store(offset + 1, Ordering::Relaxed);
+    }
+
     pub(super) fn to_vec(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.len().unwrap() as usize];
         self.read_exact_at(&mut bytes, 0).unwrap();
@@ -64,6 +76,12 @@ impl DiskFile for TestFile {
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         self.call()?;
         self.reads.fetch_add(1, Ordering::Relaxed);
+        let bytes = buffer.len() as u64;
+        self.bytes_read.fetch_add(bytes, Ordering::Relaxed);
+        let bad = self.bad_sector.load(Ordering::Relaxed).checked_sub(1);
+        if bad.is_some_and(|bad| (offset..offset + bytes).contains(&bad)) {
+            return Err(io::Error::other("a bad sector"));
+        }
         let content = self.content.lock().unwrap();
         if offset + buffer.len() as u64 > content.length {
             return Err(io::ErrorKind::UnexpectedEof.into());

@@ -6,6 +6,7 @@ use super::format::FOOTER_BYTES;
 use super::format::{TableProperties, VERSION};
 use super::frame::Role;
 use super::index::IndexEntry;
+use super::read_ahead::ReadAhead;
 use super::record::{DataBlock, RecordBody};
 use super::*;
 use crate::cache::{BlockCache, ReadCounts};

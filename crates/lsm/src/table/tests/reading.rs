@@ -70,7 +70,10 @@ fn the_index_has_the_greatest_timestamp_of_each_block() {
     assert!(blocks.len() > 50);
     let mut rest = &records[..];
     for block in &blocks {
-        let records = match table.data_block_for(SCAN, block.handle).unwrap() {
+        let records = match table
+            .data_block_for(SCAN, block.handle, &mut ReadAhead::default())
+            .unwrap()
+        {
             DataBlock::SingleRecord(_) => 1,
             DataBlock::Sorted(payload) => {
                 let mut cursor = BlockCursor::new::<RecordBody<'_>>(&payload, &[]).unwrap();
@@ -202,18 +205,84 @@ fn walks_use_the_cache_but_leave_no_data_blocks_in_it() {
         walk(&table, Bound::Unbounded, purpose).unwrap();
         file.reads() - before
     };
-    let all = reads_of(Purpose::Compaction);
-    assert!(all > blocks);
+    reads_of(Purpose::Compaction);
     assert_eq!(
         (cache.used_bytes(), cache.counters().sum()),
         (0, ReadCounts::default())
     );
-    assert_eq!(reads_of(SCAN), all);
+    assert!(reads_of(SCAN) > blocks);
     assert_eq!(cache.counters().sum().data_blocks_fetched, blocks);
     assert_eq!(reads_of(SCAN), blocks);
     get(&table, key(0).as_bytes(), Access::MayRead).unwrap();
     assert_eq!(reads_of(SCAN), blocks - 1);
-    assert_eq!(reads_of(Purpose::Compaction), blocks - 1);
+}
+
+#[test]
+fn a_walk_that_reads_all_blocks_reads_many_at_once() {
+    for compression in [Compression::None, Compression::Lz4] {
+        let settings = TableSettings {
+            compression,
+            ..SETTINGS
+        };
+        let records = even_records(30_000);
+        let (file, table) = table(&settings, &records);
+        let blocks = data_blocks(&table).len() as u64;
+        let before = file.reads();
+        let walked = walk(&table, Bound::Unbounded, Purpose::Compaction).unwrap();
+        assert_eq!(walked, records);
+        let reads = file.reads() - before;
+        assert!(blocks > 100 && reads < blocks / 3, "{reads} for {blocks}");
+    }
+}
+
+#[test]
+fn a_walk_that_passes_over_blocks_reads_no_others_ahead() {
+    // Every tenth block has a new version.
+    let records: Vec<_> = (0..3000)
+        .map(|number| record(key(number), if number % 600 == 0 { 9 } else { 1 }))
+        .collect();
+    let settings = TableSettings {
+        compression: Compression::None,
+        block_bytes: 2000,
+        ..SETTINGS
+    };
+    let (file, table) = table(&settings, &records);
+    let purpose = Purpose::Sweep {
+        least_timestamp: Timestamp::from_u64(9),
+        checks_disk: false,
+    };
+    let before = file.bytes_read();
+    let walked = walk(&table, Bound::Unbounded, purpose).unwrap();
+    assert!(walked.len() < 600, "{}", walked.len());
+    let bytes = file.bytes_read() - before;
+    assert!(bytes < table.file_bytes() / 5, "{bytes}");
+}
+
+#[test]
+fn what_cannot_be_read_ahead_is_read_block_by_block() {
+    let records = even_records(3000);
+    let settings = TableSettings {
+        compression: Compression::None,
+        ..SETTINGS
+    };
+    let (file, table) = table(&settings, &records);
+    let blocks = data_blocks(&table);
+    let bad = blocks[blocks.len() / 2].handle;
+    file.cannot_read(bad.offset + 7);
+    let mut iterator = table.iter(Bound::Unbounded, Purpose::Compaction);
+    let mut walked = 0;
+    let error = loop {
+        match iterator.next() {
+            Ok(record) => walked += usize::from(record.is_some()),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, Error::Io { .. }), "{error}");
+    let before = blocks.len() / 2 * records.len() / blocks.len();
+    assert!(
+        walked >= before - 50,
+        "{walked} of {before} before the block"
+    );
 }
 
 #[test]

@@ -1,0 +1,84 @@
+//! Reading ahead: a walk reads the data blocks that come next in one piece.
+//!
+//! A block has a few kilobytes, so a call of the system for each costs more than its
+//! bytes do. A walk that goes on where it stopped gets twice as much with each read, up
+//! to [`PIECE_BYTES_MAX`]; one that has passed over blocks begins anew with a single one,
+//! because it may pass over the next ones, too.
+
+use super::frame::{Handle, zeros};
+use crate::disk::DiskFile;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The most bytes of a piece.
+const PIECE_BYTES_MAX: usize = 256 << 10;
+
+/// The first piece of a walk that turns out to read block after block.
+const PIECE_BYTES_MIN: usize = 16 << 10;
+
+/// The longest gap to the next data block that is an index block, or blocks that the
+/// cache has.
+const GAP_BYTES_MAX: u64 = 16 << 10;
+
+/// A piece of a table's file, for one walk. Blocks share its memory.
+#[derive(Default)]
+pub(super) struct ReadAhead {
+    /// The piece, and perhaps room behind it from a longer one before.
+    piece: Arc<[u8]>,
+    /// Where the piece lies in the file.
+    at: Range<u64>,
+    /// Where the last block ended.
+    last_end: u64,
+    /// The most bytes of the next piece.
+    next_bytes: usize,
+}
+
+impl ReadAhead {
+    /// The bytes of the frame at `handle`, as a part of a piece. Reads another piece if
+    /// needed, which ends at `end` at the latest. [`None`] if that failed.
+    pub(super) fn frame(
+        &mut self,
+        file: &dyn DiskFile,
+        handle: Handle,
+        end: u64,
+    ) -> Option<(Arc<[u8]>, Range<usize>)> {
+        let frame_end = handle.offset.checked_add(u64::from(handle.bytes))?;
+        if handle.offset < self.at.start || frame_end > self.at.end {
+            self.read(file, handle, frame_end, end)?;
+        }
+        self.last_end = frame_end;
+        let start = (handle.offset - self.at.start) as usize;
+        let frame = start..start + handle.bytes as usize;
+        Some((Arc::clone(&self.piece), frame))
+    }
+
+    /// The walk passes over a block: the next read gets a single one.
+    pub(super) fn begin_anew(&mut self) {
+        self.next_bytes = 0;
+        self.last_end = 0;
+    }
+
+    fn read(
+        &mut self,
+        file: &dyn DiskFile,
+        handle: Handle,
+        frame_end: u64,
+        end: u64,
+    ) -> Option<()> {
+        let gap = self.last_end..=self.last_end.saturating_add(GAP_BYTES_MAX);
+        self.next_bytes = match self.last_end > 0 && gap.contains(&handle.offset) {
+            true => (2 * self.next_bytes).clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX),
+            false => 0,
+        };
+        let piece_end = end.min(handle.offset.saturating_add(self.next_bytes as u64));
+        let bytes = (piece_end.max(frame_end) - handle.offset) as usize;
+        self.at = 0..0;
+        if Arc::get_mut(&mut self.piece).is_none_or(|piece| piece.len() < bytes) {
+            self.piece = zeros(bytes);
+        }
+        let room = Arc::get_mut(&mut self.piece)?.get_mut(..bytes)?;
+        file.read_exact_at(room, handle.offset).ok()?;
+        self.at = handle.offset..handle.offset + bytes as u64;
+        Some(())
+    }
+}

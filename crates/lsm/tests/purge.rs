@@ -171,3 +171,46 @@ fn a_few_values_that_have_expired_are_freed_as_well() {
     let bytes: u64 = engine.statistics().levels.iter().map(|it| it.bytes).sum();
     assert!(written <= 2 * bytes, "{written} for {bytes}");
 }
+
+/// The deletes do not fill a memtable, and nothing is written afterwards.
+#[test]
+fn deletes_of_a_store_that_falls_silent_free_what_they_hide() {
+    let world = World::new();
+    let engine = world.open();
+    for number in 0..600 {
+        let entry = put(&key(number), 1 + number, &"v".repeat(100));
+        assert!(engine.write(entry).is_ok());
+    }
+    assert!(engine.compact().is_ok());
+    world.executor.run_for(DAY);
+    for number in 0..600 {
+        assert!(engine.write(delete(&key(number), 1001 + number)).is_ok());
+    }
+    world.executor.run_for(DAY);
+    assert!(engine.statistics().table_entries >= 600);
+    world.bound.store(5_000, Relaxed);
+    world.executor.run_for(DAY);
+    assert_eq!(engine.statistics().table_entries, 0);
+    assert_eq!(tombstones(&engine), []);
+}
+
+#[test]
+fn an_old_version_in_memory_does_not_stop_purges() {
+    let mut world = World::new();
+    world.options.purge_wait = 7 * DAY;
+    let engine = world.open();
+    for number in 0..600 {
+        let entry = match number % 10 {
+            0 => delete(&key(number), 1001 + number),
+            _ => put(&key(number), 1001 + number, &"v".repeat(100)),
+        };
+        assert!(engine.write(entry).is_ok());
+    }
+    assert!(engine.compact().is_ok());
+    // Another store had it, and this one did not.
+    assert!(engine.write(put("late", 7, "v")).is_ok());
+    world.bound.store(5_000, Relaxed);
+    world.executor.run_for(9 * DAY);
+    assert_eq!(tombstones(&engine), []);
+    assert!(read(&engine, "late").is_some());
+}

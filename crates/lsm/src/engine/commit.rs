@@ -328,6 +328,7 @@ impl Inner {
     fn apply(&self, committer: &mut Committer, group: Group) {
         let core = &self.core;
         let state = core.tables.load();
+        let had_tombstones = state.active.has_tombstones();
         let writes = group.len() as u64;
         let mut bytes = 0;
         let mut greatest = Timestamp::ZERO;
@@ -345,6 +346,9 @@ impl Inner {
             let rivals = state.active.insert(&record);
             let applied = judge(&mut committer.verdicts, &state, &record, rivals, now);
             deliveries.add(pending.outbox, pending.ticket, Ok(applied));
+        }
+        if !had_tombstones && state.active.has_tombstones() {
+            self.compactor.look_later(core);
         }
         core.acknowledged.add(writes);
         if core.options.durability.syncs_commits() {

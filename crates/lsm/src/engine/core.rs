@@ -20,6 +20,7 @@ use super::queue::{Group, WriteQueue};
 use super::snapshots::Snapshots;
 use super::table_set::TableSet;
 use crate::error::Error;
+use crate::memtable::Memtable;
 use crate::options::{Environment, Options};
 use crate::wait_sites;
 use base::Timestamp;
@@ -189,7 +190,9 @@ impl Core {
             Err(error) => tracing::warn!(%error, "could not make the reserve; will try again"),
         }
         let now = self.now();
-        let has_flushed = watch.is_flush_due(now) && self.log.freeze_deletes(self);
+        // Compaction can make room of deletes only once they are in a table.
+        let makes_room = |active: &Memtable| self.options.compaction && active.has_tombstones();
+        let has_flushed = watch.is_flush_due(now) && self.log.freeze_early(self, makes_room);
         // There may be room now for a compaction that did not fit before.
         self.schedule_compaction(Duration::ZERO);
         self.schedule_room_watch(watch.next(now, has_flushed));

@@ -236,18 +236,20 @@ impl Log {
         Ok(())
     }
 
-    /// Freezes the active memtable if it holds deletes from which compaction can
-    /// make room, unless another memtable waits for its flush. Returns whether it
-    /// has tried.
-    pub(super) fn freeze_deletes(&self, core: &Core) -> bool {
+    /// Freezes the active memtable before it is full, if a look at it says that this is
+    /// useful and no other memtable waits for its flush. Returns whether it has tried.
+    pub(super) fn freeze_early(
+        &self,
+        core: &Core,
+        is_useful: impl FnOnce(&Memtable) -> bool,
+    ) -> bool {
         let mut committer = self.lock();
         let state = core.tables.load();
-        let is_useful = core.options.compaction && state.active.has_tombstones();
-        if !is_useful || !state.frozen.is_empty() {
+        if !state.frozen.is_empty() || state.active.is_empty() || !is_useful(&state.active) {
             return false;
         }
         if let Err(error) = self.freeze(&mut committer, core) {
-            tracing::debug!(%error, "could not flush deletes to make room");
+            tracing::debug!(%error, "could not flush a memtable before it is full");
         }
         true
     }

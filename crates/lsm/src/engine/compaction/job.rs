@@ -17,9 +17,10 @@
 
 use super::aside::set_damaged_aside;
 use super::merging::{Compaction, Replaced};
-use super::pick::{Pick, PickSettings, Reason, may_become_due, pick, summarize};
+use super::pick::{Pick, PickSettings, Reason, pick, summarize};
 use super::pressure::{pace, pick_settings, urgency};
 use super::purges::Purges;
+use super::quiet::{QuietMemtable, has_dead};
 use super::reclaim::Reclaim;
 use super::retry::Retry;
 use super::unreadable::Unreadable;
@@ -63,6 +64,7 @@ struct CompactorState {
     reclaim: Reclaim,
     unreadable: Unreadable,
     purges: Purges,
+    quiet: QuietMemtable,
     whole: Whole,
     /// Whether the last attempt to mend a table has failed, so that others come first.
     mend_failed: bool,
@@ -105,6 +107,13 @@ impl Compactor {
             let delay = due.saturating_sub(core.now());
             core.background
                 .schedule(EngineJob::WakeCompaction(due), delay);
+        }
+    }
+
+    /// Schedules a job that looks after a while at what time alone has made due.
+    pub(crate) fn look_later(&self, core: &Core) {
+        if core.options.compaction {
+            self.wake_at(core.now().saturating_add(IDLE_DELAY), core);
         }
     }
 
@@ -155,8 +164,8 @@ impl Compactor {
         self.note_step(&step, core);
         match step {
             Ok(CompactionStep::Idle) => {
-                if may_become_due(&summarize(&core.tables.load().tables)) {
-                    self.wake_at(started.saturating_add(IDLE_DELAY), core);
+                if has_dead(&core.tables.load()) {
+                    self.look_later(core);
                 }
                 if let Some(due) = unreadable_due {
                     self.wake_at(due, core);
@@ -291,6 +300,8 @@ impl CompactorState {
                         None => return Ok(CompactionStep::Merged(0)),
                     }
                 } else {
+                    // The flush wakes compaction when it ends.
+                    self.quiet.flush_what_is_due(core);
                     return Ok(CompactionStep::Idle);
                 }
             }

@@ -12,7 +12,8 @@
 //! 1. [`job`]: the compaction job comes, after a flush, after another compaction
 //!    or by a timer ([`retry`]), and takes one step.
 //! 2. [`pick`]: a pure function chooses what to merge; [`purges`] says which tables
-//!    have waited long enough for a few tombstones. On a full disk [`reclaim`]
+//!    have waited long enough for a few tombstones, and [`quiet`] flushes a memtable that
+//!    keeps tombstones from them. On a full disk [`reclaim`]
 //!    chooses first: a table in which deletes hide much.
 //! 3. [`merging`]: each step reads some blocks of the inputs, and writes what
 //!    [`retention`] keeps of them into new tables.
@@ -31,6 +32,7 @@ mod merging;
 mod pick;
 mod pressure;
 mod purges;
+mod quiet;
 mod reclaim;
 mod retention;
 mod retry;

@@ -306,18 +306,14 @@ fn option_of(field: &str) -> String {
     }
 }
 
-/// A problem in which each field is named by its option.
+/// The fields that the problems of other fields name.
+const NAMED_FIELDS: [&str; 2] = ["hint_age_max", "clock_drift_max"];
+
+/// A problem in which fields are named by their options.
 fn with_options(problem: &str) -> String {
-    let is_of_field = |letter: char| letter.is_ascii_lowercase() || letter == '_';
-    let words = problem.split_inclusive(|letter| !is_of_field(letter));
-    let words = words.map(|word| {
-        let name = word.trim_end_matches(|letter| !is_of_field(letter));
-        match name.contains('_') {
-            true => format!("--{}{}", option_of(name), &word[name.len()..]),
-            false => word.to_owned(),
-        }
-    });
-    words.collect()
+    let name =
+        |problem: String, field: &str| problem.replace(field, &format!("--{}", option_of(field)));
+    NAMED_FIELDS.into_iter().fold(problem.to_owned(), name)
 }
 
 fn set_if_given<T>(field: &mut T, given: Option<T>) {

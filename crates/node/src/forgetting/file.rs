@@ -178,6 +178,22 @@ mod tests {
     }
 
     #[test]
+    fn the_format_is_as_drawn() {
+        let fields: [&[u8]; 7] = [
+            b"kvorumfg",
+            b"\x01\x00\x00\x00",
+            b"\x09\x00\x00\x00\x00\x00\x00\x00",
+            b"\x05\x00\x00\x00\x00\x00\x00\x00",
+            b"\x07\x00\x00\x00\x00\x00\x00\x00",
+            b"\x06\x00\x00\x00\x00\x00\x00\x00",
+            b"\x86\x14\xa5\x8d",
+        ];
+        let bytes = fields.concat();
+        assert_eq!(file().encode(), bytes);
+        assert_eq!(ForgetFile::decode(Path::new(FILE), &bytes).unwrap(), file());
+    }
+
+    #[test]
     fn no_damage_is_taken_for_a_file() {
         let bytes = file().encode();
         let decode = |bytes: &[u8]| ForgetFile::decode(Path::new(FILE), bytes);

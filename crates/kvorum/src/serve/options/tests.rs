@@ -201,6 +201,7 @@ fn a_contradiction_names_its_option() {
             "cluster-secret-file",
             "http://10.0.0.5:8080",
         ),
+        (&["--host", "my_host:80"], "host", "my_host:80"),
         (
             &["--cluster-secret-file", "absent.txt"],
             "cluster-secret-file",

@@ -9,6 +9,7 @@ all threads). The speed of a machine drifts, so each figure is the median ratio
 of pairs of runs under the same load: nginx, then Kvorum.
 """
 
+import atexit
 import json
 import os
 import pathlib
@@ -27,6 +28,9 @@ TICKS = os.sysconf("SC_CLK_TCK")
 CONNECTIONS = 64
 KEYS = 100_000
 WORK = pathlib.Path(tempfile.mkdtemp(prefix="kvorum-bench-"))
+# A run may leave gigabytes behind, also one that `timeout` ends: so that stops its servers, too.
+atexit.register(shutil.rmtree, WORK, ignore_errors=True)
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 NGINX = """
 worker_processes 2; daemon off; pid {work}/nginx.pid; error_log {work}/nginx.err;
@@ -308,12 +312,9 @@ def overload(server, rates, suffix=""):
 
 
 def run_cases(cases, chosen):
-    """Runs the chosen cases, or all, and removes the working folder."""
+    """Runs the chosen cases, or all."""
     unknown = [case for case in chosen if case not in cases]
     if unknown:
         sys.exit(f"unknown case {unknown[0]}: choose from {' '.join(cases)}")
-    try:
-        for case in chosen or cases:
-            cases[case]()
-    finally:
-        shutil.rmtree(WORK)
+    for case in chosen or cases:
+        cases[case]()

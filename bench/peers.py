@@ -220,10 +220,7 @@ def main():
     arguments = parser.parse_args()
     if arguments.seconds <= 0 or arguments.rounds < 1:
         sys.exit("--seconds must be above 0 and --rounds at least 1")
-    try:
-        results = json.loads(arguments.from_samples.read_text()) if arguments.from_samples else run(arguments)
-    finally:
-        shutil.rmtree(WORK, ignore_errors=True)
+    results = json.loads(arguments.from_samples.read_text()) if arguments.from_samples else run(arguments)
     if not results["samples"]:
         sys.exit("nothing was measured: " + "; ".join(f"{name}: {why}" for name, why in results["failed"].items()))
     peers_page.write(arguments.page, results)

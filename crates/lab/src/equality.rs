@@ -71,12 +71,14 @@ impl StoreComparison {
 
     /// About how many keys differ; none while a node does not answer.
     pub(crate) fn differing_keys(&self) -> Option<f64> {
+        let forgotten = self.forgotten()?;
         let sample = SAMPLE.min(self.keys);
         let mut differing = 0;
         for number in 0..sample {
             let key = number * self.keys / sample;
             // A write may have been on its way.
-            let is_equal = self.is_equal((key, key + 1))? || self.is_equal((key, key + 1))?;
+            let range = (key, key + 1);
+            let is_equal = self.is_equal(range, forgotten)? || self.is_equal(range, forgotten)?;
             differing += u64::from(!is_equal);
         }
         Some(differing as f64 / sample as f64 * self.keys as f64)
@@ -85,12 +87,15 @@ impl StoreComparison {
     /// Compares the ranges that were not equal yet, at most a bounded number of them.
     /// Gives whether every range has been equal.
     pub(crate) fn check(&mut self) -> bool {
+        let Some(forgotten) = self.forgotten() else {
+            return false;
+        };
         let mut differing = 0;
         for _ in 0..RANGES_AT_ONCE {
             let Some(range) = self.unequal.pop_front() else {
                 return true;
             };
-            match self.is_equal(range) {
+            match self.is_equal(range, forgotten) {
                 Some(true) => {}
                 Some(false) => {
                     self.unequal.push_back(range);
@@ -108,10 +113,25 @@ impl StoreComparison {
         self.unequal.is_empty()
     }
 
-    /// Whether all nodes give the same digest; none if one gives none.
-    fn is_equal(&self, range: NumberRange) -> Option<bool> {
+    /// The greatest forget bound of a node, below which a node may have dropped what is dead;
+    /// none if one does not answer.
+    fn forgotten(&self) -> Option<u64> {
+        let mut greatest = 0;
+        for url in &self.urls {
+            // Without any key: each node names its own bound.
+            let answer = self.client.get(&format!("{url}/v0/digest?start=0&end=0"));
+            let digest: Value = serde_json::from_str(&answer.ok()?.body).ok()?;
+            greatest = greatest.max(digest["forgotten"].as_str()?.parse().ok()?);
+        }
+        Some(greatest)
+    }
+
+    /// Whether all nodes give the same digest of what is not forgotten; none if one gives
+    /// none.
+    fn is_equal(&self, range: NumberRange, forgotten: u64) -> Option<bool> {
         let mut digests = self.urls.iter().map(|url| {
-            let answer = self.client.get(&digest_url(url, range)).ok()?;
+            let url = format!("{}&forgotten={forgotten}", digest_url(url, range));
+            let answer = self.client.get(&url).ok()?;
             (answer.status == 200).then_some(answer.body)
         });
         let first = digests.next()??;

@@ -94,7 +94,7 @@ fn a_fence_and_a_bound_refuse_each_their_own() {
     let engine = deleted(&world, 100);
     engine.fence(at(200)).unwrap();
     assert_eq!(refusal(&engine, 150, Admission::Ordinary), Some(at(200)));
-    assert_eq!(refusal(&engine, 50, mend(0)), Some(at(200)));
+    assert_eq!(refusal(&engine, 50, mend(0)), Some(at(100)));
     assert_eq!(refusal(&engine, 150, mend(0)), None);
 }
 

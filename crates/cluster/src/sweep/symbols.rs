@@ -8,7 +8,9 @@
 //! subtracts: what both have cancels out. A difference that holds a single item
 //! gives it away, it is taken out of all other symbols, and so on until nothing
 //! is left. Some 1.4 symbols an item of the difference are enough, however large
-//! the sets are. The size of the difference need not be known before.
+//! the sets are. The size of the difference need not be known before: the first symbols
+//! tell about how large it is, and then the others are asked for in steps that waste few
+//! ([`Decoder::symbols_to_ask`]).
 //!
 //! Hashes have 32 or 64 bits, so very rarely a wrong item is decoded.
 //! The caller checks the result: its own digest with the difference applied must
@@ -24,6 +26,14 @@ use std::ops::Range;
 const PLACEMENT_SEED: u64 = 1;
 /// The seed of the hash that tells a single item from a sum of several.
 const CHECK_SEED: u64 = 2;
+
+/// The symbols that are asked for first: enough for a handful of items.
+const SYMBOLS_FIRST: u32 = 8;
+/// How many symbols an item of a difference needs at least, about: most differences need
+/// some more.
+const SYMBOLS_AN_ITEM: f64 = 1.3;
+/// A step that is not known to be enough brings this part of the symbols so far.
+const STEP_PART: u32 = 16;
 
 /// The sum over some of the items of a set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -230,6 +240,43 @@ impl Decoder {
         self.symbols.len() as u32
     }
 
+    /// How many symbols to ask for next. The first steps double what there is, up to what the
+    /// difference most likely needs. From there on the steps are short, because what comes
+    /// behind the last symbol that is needed is wasted.
+    #[must_use]
+    pub fn symbols_to_ask(&self) -> u32 {
+        let known = self.symbols();
+        let likely = (SYMBOLS_AN_ITEM * self.items_likely()).ceil() as u32;
+        let to_likely = likely.saturating_sub(known).min(known);
+        let least = match known {
+            0 => SYMBOLS_FIRST,
+            _ => SYMBOLS_FIRST / 2,
+        };
+        to_likely.max(known / STEP_PART).max(least)
+    }
+
+    /// About how many items the two sets do not share. Symbol 0 tells by how many one set has
+    /// more than the other. In each later symbol the numbers of items of both sides differ
+    /// from the share of that by chance, and more so the more there are.
+    fn items_likely(&self) -> f64 {
+        let Some(first) = self.symbols.first() else {
+            return 0.0;
+        };
+        let more = f64::from(first.items);
+        let (mut squares, mut variances) = (0.0, 0.0);
+        for (number, symbol) in self.symbols.iter().enumerate().skip(1) {
+            let probability = 1.0 / (1.0 + number as f64 / 2.0);
+            let deviation = f64::from(symbol.items) - more * probability;
+            squares += deviation * deviation;
+            variances += probability * (1.0 - probability);
+        }
+        let left = match variances > 0.0 {
+            true => squares / variances,
+            false => 0.0,
+        };
+        self.difference.len() as f64 + left.max(more.abs())
+    }
+
     /// Takes the next symbols of the other set; `mine` is the set at hand, the
     /// same each time. Gives the difference once it is known.
     pub fn take(
@@ -305,13 +352,14 @@ mod tests {
             .collect()
     }
 
-    /// Asks for symbols in batches that double, and gives the difference with
-    /// the number of symbols that it took.
+    /// Asks for symbols as a node does, and gives the difference with the number of symbols
+    /// that it took.
     fn reconcile(mine: &BTreeSet<Item>, theirs: &BTreeSet<Item>) -> (Difference, u32) {
         let mut decoder = Decoder::new();
         loop {
             let next = decoder.symbols();
-            let batch = symbols_of(theirs.iter().copied(), next..(next + 1).max(next * 5 / 4));
+            let end = next + decoder.symbols_to_ask();
+            let batch = symbols_of(theirs.iter().copied(), next..end);
             if let Some(difference) = decoder.take(mine.iter().copied(), &batch) {
                 let difference = difference.clone();
                 return (difference, decoder.symbols());
@@ -413,6 +461,47 @@ mod tests {
             (800..2400).contains(&total),
             "{total} symbols for 800 items"
         );
+    }
+
+    #[test]
+    fn few_symbols_are_asked_for_in_vain() {
+        let mut random = fastrand::Rng::with_seed(6);
+        for (mine, theirs, most) in [
+            (0, 16, 2.0),
+            (8, 8, 2.0),
+            (64, 64, 1.7),
+            (0, 128, 1.7),
+            (250, 250, 1.55),
+            (0, 500, 1.55),
+            (2000, 100, 1.55),
+        ] {
+            let (mut total, mut steps) = (0, 0);
+            for _ in 0..20 {
+                let shared = random_set(&mut random, 2000);
+                let mut one = random_set(&mut random, mine);
+                let mut other = random_set(&mut random, theirs);
+                one.extend(&shared);
+                other.extend(&shared);
+                let mut decoder = Decoder::new();
+                loop {
+                    let next = decoder.symbols();
+                    let end = next + decoder.symbols_to_ask();
+                    let symbols = symbols_of(other.iter().copied(), next..end);
+                    steps += 1;
+                    if decoder.take(one.iter().copied(), &symbols).is_some() {
+                        break;
+                    }
+                }
+                total += decoder.symbols();
+            }
+            let an_item = f64::from(total) / 20.0 / (mine + theirs) as f64;
+            println!(
+                "{mine} and {theirs}: {an_item:.2} symbols an item, {} steps",
+                steps / 20
+            );
+            assert!(an_item < most, "{mine} and {theirs}: {an_item}");
+            assert!(steps < 20 * 16, "{mine} and {theirs}: {steps} steps");
+        }
     }
 
     #[test]

@@ -269,8 +269,10 @@ impl Inner {
         }
         let mut group = core.queue.take_group(bytes_max);
         let writes = group.len();
-        if let Some((refused, error)) = core.fence.take_refused(&mut group) {
-            core.refuse(refused, &error);
+        for (refused, error) in core.fence.take_refused(&mut group).into_iter().flatten() {
+            if !refused.is_empty() {
+                core.refuse(refused, &error);
+            }
         }
         if !group.is_empty() {
             let logged = prepared.and_then(|_| self.log_group(committer, &mut group));

@@ -54,7 +54,7 @@
 //! when it was written.
 
 use super::log::Committer;
-use super::queue::Group;
+use super::queue::{Group, PendingWrite};
 use crate::error::Error;
 use crate::sync::lock;
 use base::Timestamp;
@@ -146,9 +146,9 @@ impl Fence {
     }
 
     /// Takes out of a group, which is sorted by timestamp, the writes that are
-    /// refused, and gives them with the error that they get. The caller holds the
-    /// commit lock.
-    pub(super) fn take_refused(&self, group: &mut Group) -> Option<(Group, Error)> {
+    /// refused, and gives them with the errors that they get: those below the fence, and
+    /// the mends below the drop bound. The caller holds the commit lock.
+    pub(super) fn take_refused(&self, group: &mut Group) -> Option<[(Group, Error); 2]> {
         let least = group.front()?.entry.timestamp();
         let bounds = [&self.bound, &self.drop_bound].map(|bound| bound.load(Relaxed));
         let greatest = Timestamp::from_u64(bounds[0].max(bounds[1]));
@@ -160,8 +160,12 @@ impl Fence {
             .into_iter()
             .partition(|pending| is_refused(pending.entry.timestamp(), pending.admission));
         *group = taken;
-        // Whatever is refused lies below both of them.
-        let error = Error::Obsolete { fence: greatest };
-        (!refused.is_empty()).then_some((refused, error))
+        let is_ordinary = |pending: &PendingWrite| pending.admission == Admission::Ordinary;
+        let (ordinary, mends): (Group, Group) = refused.into_iter().partition(is_ordinary);
+        let error_of = |bound| Error::Obsolete {
+            fence: Timestamp::from_u64(bound),
+        };
+        let [fence, drop_bound] = bounds.map(error_of);
+        Some([(ordinary, fence), (mends, drop_bound)])
     }
 }

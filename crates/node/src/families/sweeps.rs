@@ -6,7 +6,7 @@ use crate::sweep::{EndedPasses, LastClean};
 use cluster::sweep::PassKind;
 
 /// What this node knows of sweeps.
-pub(super) fn families(node: &Node) -> [Family; 13] {
+pub(super) fn families(node: &Node) -> [Family; 14] {
     let status = node.sweep_status();
     let label = |name, value: &str| -> Labels { vec![(name, value.to_owned())] };
     let of_kind = |kind: PassKind| status.ended[kind as usize];
@@ -124,6 +124,11 @@ pub(super) fn families(node: &Node) -> [Family; 13] {
             "kvorum_sweep_surplus_announced",
             "Surplus copies, and versions of fewer copies than an older one, that were sent where they were lacking",
             surplus,
+        ),
+        Family::counter(
+            "kvorum_sweep_leftovers_buried",
+            "Versions that this node deleted because the others had forgotten that they were deleted",
+            counts.leftovers_buried,
         ),
     ]
 }

@@ -17,6 +17,11 @@ pub(crate) struct MendRules {
 }
 
 impl MendRules {
+    /// Whether the node takes part in the pass.
+    pub(crate) fn takes_part(&self) -> bool {
+        self.takes_part
+    }
+
     /// Whether a version that the pass brings is stored, although it may be below the fence.
     /// `is_damaged` says that a damaged block may have held its key: then the store lacks
     /// it like one that is unfilled. The store compares the version with its drop bound once

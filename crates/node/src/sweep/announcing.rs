@@ -27,8 +27,8 @@ use std::sync::Arc;
 pub(super) struct OfferReply {
     /// The offers that it wants, by their place in the list.
     pub(super) wanted: Vec<u16>,
-    /// The versions that it has and that are newer than what was offered.
-    pub(super) newer: Vec<Entry>,
+    /// The keys of which it has something newer than what was offered.
+    pub(super) newer: Vec<Bytes>,
     /// The offers to this node as a replica of which its own scan of the range has not
     /// shown that it has the version, or that are older than what it has.
     pub(super) unsettled: u32,
@@ -68,7 +68,6 @@ impl Participant {
     pub(super) fn offered(
         &mut self,
         (pass, number): RangeId,
-        asker: NodeNumber,
         offers: &[Offer],
     ) -> Result<Result<OfferReply, Error>, UnknownRange> {
         let (own, engine) = (self.own, self.engine.clone());
@@ -100,11 +99,10 @@ impl Participant {
             let may_be_lost = !is_scanned && engine.is_damaged(&offer.key);
             let is_unsettled = is_replica && !is_settled;
             reply.unsettled += u32::from(is_unsettled);
-            let held = match newest_of(&engine, range, std::iter::once(&offer.key[..])) {
+            let held = match newest_of(&engine, range, &offer.key) {
                 Ok(held) => held,
                 Err(error) => return Ok(Err(error)),
             };
-            let held = held.into_iter().next();
             // What is newer than the fence hides nothing whose tombstone may go after this
             // pass.
             let newest = held.as_ref().map_or(offer.timestamp, Entry::timestamp);
@@ -120,38 +118,17 @@ impl Participant {
             let is_other = own_item.content_hash != offered.content_hash;
             match own_item.timestamp.cmp(&offered.timestamp) {
                 Ordering::Less => reply.wanted.push(index),
-                Ordering::Greater => reply.newer.push(held),
+                Ordering::Greater => reply.newer.push(offer.key.clone()),
                 // Both choose the same of two contents of one timestamp.
                 Ordering::Equal if is_other => {
                     reply.wanted.push(index);
-                    reply.newer.push(held);
+                    reply.newer.push(offer.key.clone());
                 }
                 Ordering::Equal if may_be_lost => reply.wanted.push(index),
                 Ordering::Equal => {}
             }
         }
-        self.withhold(pass, asker, &mut reply.newer);
         Ok(Ok(reply))
-    }
-
-    /// The newest versions of some keys of a range, which a node lacks, but for those that
-    /// are withheld.
-    ///
-    /// # Errors
-    /// [`UnknownRange`]; within, that of the store.
-    fn newest(
-        &mut self,
-        range: RangeId,
-        lacking: NodeNumber,
-        keys: &[Bytes],
-    ) -> Result<Result<Vec<Entry>, Error>, UnknownRange> {
-        let engine = self.engine.clone();
-        let items = self.range(range)?;
-        let mut entries = newest_of(&engine, items, keys.iter().map(|key| &key[..]));
-        if let Ok(entries) = &mut entries {
-            self.withhold(range.0, lacking, entries);
-        }
-        Ok(entries)
     }
 }
 
@@ -217,15 +194,7 @@ impl Sweeper {
             offer.map(|offer| offer.key.clone())
         });
         let keys: Vec<Bytes> = keys.collect();
-        let newest = self.in_background(move |own| own.newest(range, node, &keys));
-        let entries = match newest.await?.ok()? {
-            Ok(entries) => entries,
-            Err(error) => {
-                super::report_unreadable(&error);
-                return None;
-            }
-        };
-        let sent = self.send_entries(range.0, node, entries).await;
+        let sent = self.send_newest(range, node, keys).await;
         sent.all.then_some(Told {
             sent: sent.mends,
             unsettled,
@@ -241,7 +210,7 @@ impl Sweeper {
         asker: NodeNumber,
         offers: Vec<Offer>,
     ) -> SweepAnswer {
-        let reply = self.in_background(move |own| own.offered(range, asker, &offers));
+        let reply = self.in_background(move |own| own.offered(range, &offers));
         let reply = match reply.await {
             Some(Ok(Ok(reply))) => reply,
             Some(Ok(Err(error))) => {
@@ -250,7 +219,7 @@ impl Sweeper {
             }
             Some(Err(UnknownRange)) | None => return SweepAnswer::Unknown,
         };
-        let sent = self.send_entries(range.0, asker, reply.newer).await;
+        let sent = self.send_newest(range, asker, reply.newer).await;
         SweepAnswer::Wanted {
             all: sent.all,
             sent: sent.mends,

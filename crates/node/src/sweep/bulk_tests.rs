@@ -3,7 +3,7 @@
 use super::exchange::RangeId;
 use super::participant::{Advance, Participant, ParticipantEnvironment};
 use super::runs::{Gap, RunRefusal};
-use super::tests::{begin, engine_on, expiry, participant_of};
+use super::tests::{begin, engine_on, expiry, participant_of, sent_of};
 use crate::config::SweepSizes;
 use base::{Entry, Expiry, ManualClock, Timestamp};
 use bytes::Bytes;
@@ -59,10 +59,8 @@ impl TestNode {
     /// The keys with these hashes that it holds or has pulled.
     fn entries(&mut self, range: RangeId, keys: &[&str]) -> Vec<Entry> {
         let hashes = keys.iter().map(|key| Item::key_hash_of(key.as_bytes()));
-        self.own
-            .entries(range, NodeNumber::new(u8::MAX), hashes.collect())
-            .unwrap()
-            .unwrap()
+        let lacking = NodeNumber::new(u8::MAX);
+        sent_of(&mut self.own, range, lacking, hashes.collect())
     }
 }
 

@@ -350,6 +350,12 @@ impl Drive {
             _ => None,
         };
         let members = &self.sweeper.sweeps.environment.members;
+        let nodes = u64::from(members.count());
+        let pairs = nodes * (nodes - 1) / 2;
+        let is_held_back = forgotten.is_none() && !self.fencing.is_idle;
+        if is_full && (is_held_back || (clean.len() as u64) < pairs) {
+            self.sweeper.sweeps.record.not_done(pass);
+        }
         let single_copies_of = |node: NodeNumber| {
             let taking_part = self.progress.taking_part().get(&node);
             taking_part.map_or(u64::MAX, |taking_part| taking_part.single_copies)
@@ -358,7 +364,6 @@ impl Drive {
             true => members.numbers().map(single_copies_of).collect(),
             false => Vec::new(),
         };
-        let nodes = u64::from(members.count());
         self.ask_all(|node| SweepRequest::End {
             pass,
             is_conclusive,
@@ -381,7 +386,7 @@ impl Drive {
         }
         PassReport {
             clean_pairs: clean.len() as u64,
-            pairs: nodes * (nodes - 1) / 2,
+            pairs,
             is_conclusive,
             is_held_back,
             ..self.report

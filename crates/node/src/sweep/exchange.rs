@@ -6,19 +6,20 @@ use super::calls::{RETRY_PAUSE, TRIES_MAX};
 use super::participant::{Plan, UnknownRange};
 use crate::background::WorkKind;
 use base::{Entry, Kind, Timestamp};
+use bytes::Bytes;
 use cluster::sweep::symbols::Decoder;
 use cluster::sweep::{Digest, Item, PassId};
 use cluster::{Miss, NodeNumber};
 use peer::{KEY_HASHES_MAX, PeerRequest, SweepAnswer, SweepRequest};
 use std::time::Duration;
 
-/// The symbols that are asked for first: enough for a handful of items.
-const SYMBOLS_FIRST: u32 = 8;
 /// The most symbols that one exchange asks for. A range has some 16,000 keys, so
 /// they are enough for two nodes that share none.
 pub(super) const SYMBOLS_TOTAL_MAX: u32 = 96 << 10;
 /// Mends that are on their way at a time.
 const MENDS_IN_FLIGHT: usize = 64;
+/// About how many bytes of keys and values they have, unless one of them is longer.
+const MENDS_BYTES: usize = 1 << 20;
 /// The longest rest after so many mends: those of a whole range come within the time that
 /// a request of a sweep may take.
 const MENDS_REST_MAX: Duration = Duration::from_millis(100);
@@ -47,7 +48,7 @@ impl Sweeper {
         let Some(plan) = self.plan(range, with, theirs).await else {
             return SweepAnswer::Unknown;
         };
-        let sent = self.send_entries(range.0, with, plan.send).await;
+        let sent = self.send_newest(range, with, plan.send).await;
         let mut is_equal = plan.is_whole && sent.all;
         let mut received = pulled;
         // What is pulled in bulk counts as old, since a node that lacks most of a range does.
@@ -89,8 +90,8 @@ impl Sweeper {
     /// Finds the versions that each of the two nodes lacks.
     async fn plan(&self, range: RangeId, with: NodeNumber, theirs: Digest) -> Option<Plan> {
         let mut decoder = Decoder::new();
-        let mut count = SYMBOLS_FIRST;
         while decoder.symbols() < SYMBOLS_TOTAL_MAX {
+            let count = decoder.symbols_to_ask().min(peer::SYMBOLS_MAX as u32);
             let request = SweepRequest::Symbols {
                 pass: range.0,
                 range: range.1,
@@ -114,7 +115,7 @@ impl Sweeper {
                 .await?;
             match plan {
                 Ok(Some(plan)) => return Some(plan),
-                Ok(None) => count = decoder.symbols().min(peer::SYMBOLS_MAX as u32),
+                Ok(None) => {}
                 Err(UnknownRange) => return None,
             }
         }
@@ -124,38 +125,31 @@ impl Sweeper {
     /// Sends the newest versions of some keys to the node that asks for them.
     pub(super) async fn send(
         &self,
-        (pass, range): RangeId,
+        range: RangeId,
         asker: NodeNumber,
         key_hashes: Vec<u64>,
     ) -> SweepAnswer {
-        let entries = self.in_background(move |own| own.entries((pass, range), asker, key_hashes));
-        match entries.await {
-            Some(Ok(Ok(entries))) => {
-                let sent = self.send_entries(pass, asker, entries).await;
+        let keys = self.in_background(move |own| own.keys_of(range, key_hashes));
+        match keys.await {
+            Some(Ok(keys)) => {
+                let sent = self.send_newest(range, asker, keys).await;
                 SweepAnswer::Sent {
                     all: sent.all,
                     sent: sent.mends,
                     below_fence: sent.below_fence,
                 }
             }
-            Some(Ok(Err(error))) => {
-                super::report_unreadable(&error);
-                SweepAnswer::Sent {
-                    all: false,
-                    sent: 0,
-                    below_fence: 0,
-                }
-            }
             Some(Err(UnknownRange)) | None => SweepAnswer::Unknown,
         }
     }
 
-    /// Sends versions as mends.
-    pub(super) async fn send_entries(
+    /// Sends the newest versions of some keys as mends. They are read as they are sent, so
+    /// that few of them are in memory at a time.
+    pub(super) async fn send_newest(
         &self,
-        pass: PassId,
+        range: RangeId,
         to: NodeNumber,
-        entries: Vec<Entry>,
+        keys: Vec<Bytes>,
     ) -> Sent {
         let mut sent = Sent {
             all: true,
@@ -165,14 +159,24 @@ impl Sweeper {
             newer_there: Vec::new(),
         };
         let fence = self.sweeps.environment.forgetting.shared().bounds().fence;
-        let mut entries = entries.into_iter();
-        loop {
-            let batch: Vec<Entry> = entries.by_ref().take(MENDS_IN_FLIGHT).collect();
-            if batch.is_empty() {
-                break;
-            }
+        let mut rest = keys.as_slice();
+        while !rest.is_empty() {
+            let next = rest[..rest.len().min(MENDS_IN_FLIGHT)].to_vec();
+            let read = self.in_background(move |own| own.newest(range, to, &next, MENDS_BYTES));
+            let (batch, read) = match read.await {
+                Some(Ok(Ok(read))) => read,
+                unread => {
+                    if let Some(Ok(Err(error))) = unread {
+                        super::report_unreadable(&error);
+                    }
+                    sent.all = false;
+                    break;
+                }
+            };
+            rest = rest.get(read..).unwrap_or_default();
             let began = self.sweeps.environment.clock.monotonic();
-            self.send_batch((pass, fence), to, batch, &mut sent).await;
+            self.send_batch((range.0, fence), to, batch, &mut sent)
+                .await;
             if sent.stops {
                 // The peer is full, or has too much to do: the next pass goes on.
                 break;

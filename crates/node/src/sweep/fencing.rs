@@ -24,7 +24,7 @@ pub(super) struct Fencing {
     /// Why they are not.
     held_back: Option<HeldBack>,
     /// Whether there is nothing to raise F to.
-    is_idle: bool,
+    pub(super) is_idle: bool,
     /// Whether no store lacks anything, so that the pass fills none.
     pub(super) are_all_whole: bool,
 }
@@ -90,6 +90,10 @@ impl Sweeper {
             let give_up_others = move |own: &mut Participant| own.give_up_all_but(pass);
             self.in_background(give_up_others).await;
         }
+        // A mend of a pass that was given up may still be on its way from a runtime to the
+        // store, for as long as a turn. Its sender held the version when this pass began, or
+        // a newer one, so this pass meets that in the sender's store; and once the forget
+        // bound has risen above it, the store refuses it at the commit.
         let Ok(raised) = forgetting.raise(fence).await else {
             return SweepAnswer::Unknown;
         };

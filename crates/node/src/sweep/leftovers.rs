@@ -203,10 +203,10 @@ impl Participant {
             if !range.contains(&key) {
                 return Ok(false);
             }
-            let newest = newest_of(&engine, range, std::iter::once(&key[..]))?;
+            let newest = newest_of(&engine, range, &key)?;
             // A newer one may have come meanwhile.
             let is_it = |held: &&Entry| held.timestamp() == timestamp && held.kind() == Kind::Value;
-            let leftover = newest.first().filter(is_it);
+            let leftover = newest.as_ref().filter(is_it);
             tombstones.extend(leftover.map(|it| Entry::tombstone(&key, timestamp, it.copies())));
         }
         range.bury(tombstones);
@@ -232,6 +232,7 @@ impl Sweeper {
         if !are_at_odds && self.do_vouch(pass, vouchers).await {
             match self.in_background(move |own| own.bury(pass, bury)).await {
                 Some(Ok(true)) => {
+                    self.sweeps.record.leftovers_buried(count);
                     tracing::debug!(
                         count,
                         "deleted versions that the other nodes have forgotten"

@@ -2,7 +2,7 @@
 
 use super::leftovers::Verdicts;
 use super::participant::{Advance, Participant};
-use super::tests::{STORE, begin, engine_on, participant_of};
+use super::tests::{STORE, begin, engine_on, participant_of, sent_of};
 use base::{Entry, Expiry, Kind, Timestamp};
 use bytes::Bytes;
 use cluster::forgetting::Vouching::{self, Nothing, Remembers, Whole};
@@ -111,9 +111,9 @@ fn a_pass_over_a_store_without_keys_ends_at_once() {
 /// The keys of what the node sends to one that lacks these.
 fn sent(own: &mut Participant, lacking: NodeNumber, keys: &[&str]) -> Vec<String> {
     let hashes = keys.iter().map(|key| Item::key_hash_of(key.as_bytes()));
-    let entries = own.entries((PASS, 0), lacking, hashes.collect());
+    let entries = sent_of(own, (PASS, 0), lacking, hashes.collect());
     let key = |entry: &Entry| String::from_utf8(entry.key().to_vec()).unwrap();
-    entries.unwrap().unwrap().iter().map(key).collect()
+    entries.iter().map(key).collect()
 }
 
 fn is_value(engine: &Engine, key: &str, timestamp: u64) -> bool {

@@ -6,8 +6,10 @@ use cluster::sweep::PassId;
 use profile::lock;
 use std::sync::Mutex;
 
-/// The keys that are remembered, more than a range has.
+/// The keys that are remembered, and their bytes: more than mends bring of a range. What a
+/// node lacks most of comes in bulk.
 const KEYS_MAX: usize = 16 << 10;
+const KEYS_BYTES_MAX: usize = 8 << 20;
 
 /// The keys that mends of passes have come for. Runtimes note them, and jobs of the
 /// background lane take them.
@@ -17,6 +19,7 @@ pub(super) struct MendedKeys(Mutex<Noted>);
 #[derive(Default)]
 struct Noted {
     keys: Vec<(PassId, Bytes)>,
+    bytes: usize,
     /// The passes of which a key was not noted.
     overflowed: Vec<PassId>,
 }
@@ -30,7 +33,8 @@ impl MendedKeys {
     /// it.
     pub(super) fn note(&self, pass: PassId, key: &[u8]) {
         let mut noted = lock(&self.0);
-        if noted.keys.len() < KEYS_MAX {
+        if noted.keys.len() < KEYS_MAX && noted.bytes + key.len() <= KEYS_BYTES_MAX {
+            noted.bytes += key.len();
             noted.keys.push((pass, Bytes::copy_from_slice(key)));
         } else if !noted.overflowed.contains(&pass) {
             noted.overflowed.push(pass);
@@ -45,6 +49,7 @@ impl MendedKeys {
         let of_pass = |(of, _): &mut (PassId, Bytes)| *of == pass;
         let mut noted = lock(&self.0);
         let taken: Vec<_> = noted.keys.extract_if(.., of_pass).collect();
+        noted.bytes -= taken.iter().map(|(_, key)| key.len()).sum::<usize>();
         let has_overflowed = noted.overflowed.contains(&pass);
         noted.overflowed.retain(|of| *of != pass);
         drop(noted);
@@ -61,6 +66,7 @@ impl MendedKeys {
     pub(super) fn retain(&self, is_known: impl Fn(PassId) -> bool) {
         let mut noted = lock(&self.0);
         noted.keys.retain(|(pass, _)| is_known(*pass));
+        noted.bytes = noted.keys.iter().map(|(_, key)| key.len()).sum();
         noted.overflowed.retain(|pass| is_known(*pass));
     }
 }
@@ -83,5 +89,16 @@ mod tests {
         assert_eq!(mended.take(one).unwrap().len(), KEYS_MAX);
         assert_eq!(mended.take(other), Err(Overflowed));
         assert_eq!(mended.take(other), Ok(Vec::new()));
+        // Long keys are bounded by their bytes.
+        let long = vec![7; KEYS_BYTES_MAX / 2];
+        for _ in 0..2 {
+            mended.note(one, &long);
+            mended.note(one, &long);
+            mended.note(other, b"k");
+            mended.retain(|pass| pass == other);
+            assert_eq!(mended.take(other), Err(Overflowed));
+        }
+        mended.note(other, b"k");
+        assert_eq!(mended.take(other).unwrap(), [&b"k"[..]]);
     }
 }

@@ -84,8 +84,8 @@ pub(super) enum Advance {
 /// What makes this node and another equal in a range.
 #[derive(Debug)]
 pub(super) struct Plan {
-    /// The versions that the other node lacks.
-    pub(super) send: Vec<Entry>,
+    /// The keys whose newest version the other node lacks.
+    pub(super) send: Vec<Bytes>,
     /// The hashes of the keys whose newest version this node lacks.
     pub(super) fetch: Vec<u64>,
     /// Whether the two are equal once this is done.
@@ -261,34 +261,57 @@ impl Participant {
             .map(|(_, item)| (item.key_hash, item))
             .collect();
         let Exchange { send, fetch } = difference.exchange(|key_hash| kept.get(&key_hash).copied());
-        let entries = self.entries(range, with, send)?;
-        let is_whole = decoded == theirs && entries.is_ok();
+        let send = self.keys_of(range, send)?;
         Ok(Some(Plan {
-            send: entries.unwrap_or_default(),
+            send,
             fetch,
-            is_whole,
+            is_whole: decoded == theirs,
         }))
     }
 
-    /// The newest versions of the keys with these hashes, which a node lacks, but for
-    /// those that are withheld.
+    /// The keys with these hashes.
+    ///
+    /// # Errors
+    /// [`UnknownRange`].
+    pub(super) fn keys_of(
+        &mut self,
+        range: RangeId,
+        key_hashes: Vec<u64>,
+    ) -> Result<Vec<Bytes>, UnknownRange> {
+        let found = self.range(range)?.items.find(key_hashes);
+        Ok(found.map(|(key, _)| Bytes::copy_from_slice(key)).collect())
+    }
+
+    /// The newest versions of some keys, which a node lacks, but for those that are withheld:
+    /// of as many keys as have so many bytes of keys and values, and of one at least. Gives
+    /// the number of these keys, too.
     ///
     /// # Errors
     /// [`UnknownRange`]; within, that of the store.
-    pub(super) fn entries(
+    pub(super) fn newest(
         &mut self,
         range: RangeId,
         lacking: NodeNumber,
-        key_hashes: Vec<u64>,
-    ) -> Result<Result<Vec<Entry>, Error>, UnknownRange> {
+        keys: &[Bytes],
+        bytes_max: usize,
+    ) -> Result<Result<(Vec<Entry>, usize), Error>, UnknownRange> {
         let engine = self.engine.clone();
-        let items = self.range(range)?;
-        let keys = items.items.find(key_hashes).map(|(key, _)| key);
-        let mut entries = newest_of(&engine, items, keys);
-        if let Ok(entries) = &mut entries {
-            self.withhold(range.0, lacking, entries);
+        let of_range = self.range(range)?;
+        let (mut entries, mut bytes, mut read) = (Vec::new(), 0, 0);
+        while let Some(key) = keys.get(read)
+            && bytes < bytes_max
+        {
+            match newest_of(&engine, of_range, key) {
+                Ok(newest) => {
+                    bytes += newest.as_ref().map_or(0, Entry::data_bytes);
+                    entries.extend(newest);
+                }
+                Err(error) => return Ok(Err(error)),
+            }
+            read += 1;
         }
-        Ok(entries)
+        self.withhold(range.0, lacking, &mut entries);
+        Ok(Ok((entries, read)))
     }
 
     /// Forgets a pass that found this node equal with some others. Gives its kind,

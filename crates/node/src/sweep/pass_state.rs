@@ -379,18 +379,15 @@ impl Range {
     }
 }
 
-/// The newest versions of some keys of a range, in the store or pulled.
+/// The newest version of a key of a range, in the store or pulled.
 ///
 /// # Errors
 /// See [`Engine::get`].
-pub(super) fn newest_of<'a>(
+pub(super) fn newest_of(
     engine: &Engine,
     range: &Range,
-    keys: impl Iterator<Item = &'a [u8]>,
-) -> Result<Vec<Entry>, Error> {
-    let newest = |key: &[u8]| {
-        let stored = engine.get_past_damage(key)?;
-        Ok(range.newest(key, stored.as_ref()).cloned())
-    };
-    keys.filter_map(|key| newest(key).transpose()).collect()
+    key: &[u8],
+) -> Result<Option<Entry>, Error> {
+    let stored = engine.get_past_damage(key)?;
+    Ok(range.newest(key, stored.as_ref()).cloned())
 }

@@ -87,6 +87,8 @@ pub struct SweepCounts {
     /// Surplus copies that a replica of their keys lacked, and versions that a node
     /// lacked which kept an older one without being a replica.
     pub surplus_announced: u64,
+    /// Versions that were deleted because the other nodes had forgotten that they were.
+    pub leftovers_buried: u64,
     /// Versions that peers sent in bulk because this node lacked most of a range.
     pub bulk_keys_received: u64,
     /// The bytes of their keys and values.
@@ -102,6 +104,7 @@ pub(crate) struct Record {
     mends_received: AtomicU64,
     ranges_differing: AtomicU64,
     surplus_announced: AtomicU64,
+    leftovers_buried: AtomicU64,
 }
 
 struct RecordState {
@@ -113,10 +116,12 @@ struct RecordState {
     /// When a full one did, by the wall clock, which goes on while this node is down; at
     /// first, what a restart remembers, or when this node was started for the first time.
     last_full_end_unix_ms: u64,
-    /// When one did that found this node equal with all others.
+    /// When one did that found this node equal with all others, and need not be tried again.
     last_clean_full_unix_ms: u64,
     /// Whether the last full pass since this node started left nodes unequal.
     is_full_unclean: bool,
+    /// The last full pass that this node drove and that has to be tried again.
+    not_done: Option<PassId>,
     running: Vec<KnownPass>,
     ended: [EndedPasses; PassKind::ALL.len()],
     last_clean: Vec<LastClean>,
@@ -160,6 +165,7 @@ impl Record {
             last_full_end_unix_ms: last_clean_full_unix_ms,
             last_clean_full_unix_ms,
             is_full_unclean: false,
+            not_done: None,
             running: Vec::new(),
             ended: Default::default(),
             last_clean,
@@ -174,6 +180,7 @@ impl Record {
             mends_received: AtomicU64::new(0),
             ranges_differing: AtomicU64::new(0),
             surplus_announced: AtomicU64::new(0),
+            leftovers_buried: AtomicU64::new(0),
         }
     }
 
@@ -225,7 +232,9 @@ impl Record {
         let mut state = lock(&self.state);
         let others = state.last_clean.len().saturating_sub(1);
         let is_clean = clean_with.len() >= others;
-        state.mark_end(kind, is_clean, now, now_unix_ms);
+        // A restart right after it would forget that it is to be tried again.
+        let is_done = is_clean && state.not_done != Some(pass);
+        state.mark_end(kind, is_done, now, now_unix_ms);
         for (known, counted) in state.single_copies.iter_mut().zip(single_copies) {
             if *counted != u64::MAX {
                 *known = Some(*counted);
@@ -249,6 +258,12 @@ impl Record {
         ended.conclusive += u64::from(is_conclusive);
         ended.last_end_unix_ms = Some(now_unix_ms);
         ended.last_duration = known.map_or(Duration::ZERO, |known| now.saturating_sub(known.began));
+    }
+
+    /// A full pass that this node drives is about to end, and leaves nodes unequal, or cannot
+    /// raise the forget bound.
+    pub(super) fn not_done(&self, pass: PassId) {
+        lock(&self.state).not_done = Some(pass);
     }
 
     /// A pass that this node drove is over. This node's own part in it may have failed
@@ -279,6 +294,10 @@ impl Record {
 
     pub(super) fn surplus_announced(&self, copies: u32) {
         self.surplus_announced.fetch_add(u64::from(copies), Relaxed);
+    }
+
+    pub(super) fn leftovers_buried(&self, versions: usize) {
+        self.leftovers_buried.fetch_add(versions as u64, Relaxed);
     }
 
     /// Whether the last pass of a kind ended so long ago. A full pass counts as a
@@ -332,6 +351,7 @@ impl Record {
                 ranges_compared: state.ranges_compared,
                 ranges_differing: self.ranges_differing.load(Relaxed),
                 surplus_announced: self.surplus_announced.load(Relaxed),
+                leftovers_buried: self.leftovers_buried.load(Relaxed),
                 bulk_keys_received,
                 bulk_bytes_received,
             },
@@ -341,13 +361,13 @@ impl Record {
 }
 
 impl RecordState {
-    fn mark_end(&mut self, kind: PassKind, is_clean: bool, now: Duration, now_unix_ms: u64) {
+    fn mark_end(&mut self, kind: PassKind, is_done: bool, now: Duration, now_unix_ms: u64) {
         self.last_end = now;
         if kind == PassKind::Full {
             self.last_full_end = now;
             self.last_full_end_unix_ms = now_unix_ms;
-            self.is_full_unclean = !is_clean;
-            if is_clean {
+            self.is_full_unclean = !is_done;
+            if is_done {
                 self.last_clean_full_unix_ms = now_unix_ms;
             }
         }

@@ -24,8 +24,9 @@ const REFILL_PERIOD: Duration = Duration::from_secs(5);
 const REFILL_PERIOD_MAX: Duration = Duration::from_secs(600);
 
 /// How long after a full pass that did not find all nodes equal, as one of them was away,
-/// or that could not raise the forget bound, the next one begins once all are up. The time doubles with each such pass, up to the
-/// interval of full passes.
+/// or that could not raise the forget bound, the next one begins once all are up. The time
+/// doubles with each such pass, up to the interval of full passes, and begins anew with each
+/// node that returns.
 const RETRY_PERIOD: Duration = Duration::from_secs(3600);
 
 /// How often passes are forgotten that nobody asks about any more.
@@ -50,6 +51,12 @@ struct OrderState {
 struct Order {
     kind: PassKind,
     waiting: Vec<oneshot::Sender<PassReport>>,
+}
+
+/// How long after a full pass that is not done the next one begins.
+struct Retry {
+    period: Duration,
+    were_all_up: bool,
 }
 
 /// A pass that an operator has asked for.
@@ -120,6 +127,32 @@ impl Orders {
     }
 }
 
+impl Retry {
+    fn new() -> Self {
+        Self {
+            period: RETRY_PERIOD,
+            were_all_up: false,
+        }
+    }
+
+    /// A node has returned, if all are up now and were not before: it may have been what the
+    /// passes lacked.
+    fn looked(&mut self, are_all_up: bool) {
+        if are_all_up && !self.were_all_up {
+            self.period = RETRY_PERIOD;
+        }
+        self.were_all_up = are_all_up;
+    }
+
+    /// A full pass has ended.
+    fn ended(&mut self, is_done: bool) {
+        self.period = match is_done {
+            true => RETRY_PERIOD,
+            false => self.period.saturating_mul(2),
+        };
+    }
+}
+
 impl Order {
     /// Someone waits for the end of the pass.
     fn wait(&mut self, report: oneshot::Sender<PassReport>) {
@@ -137,20 +170,21 @@ impl Sweeper {
             return;
         }
         let orders = &self.sweeps.orders;
-        let (mut refill_period, mut retry_period) = (REFILL_PERIOD, RETRY_PERIOD);
+        let (mut refill_period, mut retry) = (REFILL_PERIOD, Retry::new());
         let clock = &self.sweeps.environment.clock;
         let mut last_forgetting = clock.monotonic();
         loop {
             // Either way there may be something to do.
             let _woken = tokio::time::timeout(LOOK_PERIOD, orders.ordered.notified()).await;
             self.hear_standing();
+            retry.looked(self.are_all_up());
             if clock.monotonic().saturating_sub(last_forgetting) >= FORGETTING_PERIOD {
                 last_forgetting = clock.monotonic();
                 // It may delete files.
                 self.spawn_in_background(Participant::forget_idle);
             }
             let due = || match self.is_first_up() {
-                true => self.due(refill_period, retry_period),
+                true => self.due(refill_period, retry.period),
                 // No other node knows of the damage.
                 false => self.due_for_damage(refill_period),
             };
@@ -176,10 +210,7 @@ impl Sweeper {
             // One that could not raise the forget bound is tried again, too.
             let is_done = report.is_clean() && !report.is_held_back;
             if kind == PassKind::Full {
-                retry_period = match is_done {
-                    true => RETRY_PERIOD,
-                    false => retry_period.saturating_mul(2),
-                };
+                retry.ended(is_done);
             }
             // This node's own part may have failed.
             self.sweeps.record.drive_ended(kind, is_done);
@@ -303,6 +334,26 @@ mod tests {
 
     fn nothing_due() -> Option<PassKind> {
         None
+    }
+
+    #[test]
+    fn a_full_pass_is_tried_again_soon_once_a_node_has_returned() {
+        let mut retry = Retry::new();
+        retry.looked(true);
+        retry.ended(false);
+        assert_eq!(retry.period, 2 * RETRY_PERIOD);
+        retry.looked(true);
+        retry.looked(false);
+        for _ in 0..100 {
+            retry.ended(false);
+        }
+        retry.looked(false);
+        assert!(retry.period > 100 * RETRY_PERIOD);
+        retry.looked(true);
+        assert_eq!(retry.period, RETRY_PERIOD);
+        retry.ended(false);
+        retry.ended(true);
+        assert_eq!(retry.period, RETRY_PERIOD);
     }
 
     #[test]

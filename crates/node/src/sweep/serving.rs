@@ -15,10 +15,12 @@ impl peer::RequestHandler for Sweeper {
             }
             PeerRequest::Mend { pass, entry } => {
                 self.sweeps.record.mend_received();
-                self.sweeps.mended.note(pass, entry.key());
                 let environment = &self.sweeps.environment;
                 let standing = environment.membership.standing();
                 let rules = environment.forgetting.mend_rules(pass, standing);
+                if rules.takes_part() {
+                    self.sweeps.mended.note(pass, entry.key());
+                }
                 let own = self.replicas.own();
                 let admitted = rules.admit(&entry, own.is_damaged(entry.key()));
                 own.mend_for_peer(entry, admitted, reply);

@@ -1,11 +1,13 @@
 //! A node's part in passes, on a store in memory.
 
+use super::exchange::RangeId;
 use super::joining::{Agreed, PresentStore};
 use super::mended::MendedKeys;
 use super::participant::{Advance, Participant, ParticipantEnvironment};
 use crate::config::SweepSizes;
 use crate::expiry::{ExpiryBound, OwnClock};
 use base::{Clock, Entry, Expiry, ManualClock, Timestamp};
+use bytes::Bytes;
 use cluster::sweep::{Incarnation, Item, KeyBounds, PassId, PassKind};
 use cluster::{NodeNumber, Placement};
 use lsm::testing::{BlockingWrite, environment};
@@ -99,6 +101,18 @@ pub(super) fn begin(participant: &mut Participant, pass: PassId, kind: PassKind,
     let bounds = vec![KeyBounds::everything(); 3];
     let agreed = participant.agree(pass, agreed(cut, bounds));
     assert_eq!(agreed, SweepAnswer::Done);
+}
+
+/// What the node sends to one that lacks the keys with these hashes.
+pub(super) fn sent_of(
+    own: &mut Participant,
+    range: RangeId,
+    lacking: NodeNumber,
+    key_hashes: Vec<u64>,
+) -> Vec<Entry> {
+    let keys = own.keys_of(range, key_hashes).unwrap();
+    let newest = own.newest(range, lacking, &keys, usize::MAX);
+    newest.unwrap().unwrap().0
 }
 
 /// The number of items of each range that the node shares with its peer.
@@ -319,12 +333,35 @@ fn a_version_in_a_sound_block_is_sent_although_a_damaged_one_may_hold_the_key() 
     executor.run_for(Duration::from_secs(1));
     assert!(engine.is_damaged(b"k"));
     let key_hashes = vec![Item::key_hash_of(b"k")];
-    let entries = participant
-        .entries((PASS, 0), NodeNumber::new(1), key_hashes)
-        .unwrap()
-        .unwrap();
+    let entries = sent_of(&mut participant, (PASS, 0), PEER, key_hashes);
     let timestamps = entries.iter().map(|entry| entry.timestamp().as_u64());
     assert_eq!(timestamps.collect::<Vec<_>>(), [10]);
+}
+
+#[test]
+fn what_is_sent_is_read_in_parts_however_long_the_values_are() {
+    let engine = engine();
+    let keys: Vec<Bytes> = ["a", "b", "c", "none", "z"].map(Bytes::from).to_vec();
+    for key in &keys[..3] {
+        let (timestamp, value) = (Timestamp::from_u64(10), [7; 1000]);
+        let entry = Entry::value(key, timestamp, &value, Expiry::NEVER, 3);
+        engine.write(entry).unwrap();
+    }
+    let mut own = participant(&engine);
+    begin(&mut own, PASS, PassKind::Full, 20);
+    assert_eq!(items_of_ranges(&mut own, PASS), [3]);
+    for (from, bytes_max, entries, read) in [
+        (0, 1, 1, 1),
+        (0, 1001, 1, 1),
+        (0, 1002, 2, 2),
+        (1, 10_000, 2, 4),
+        (3, 1, 0, 2),
+        (5, 1, 0, 0),
+    ] {
+        let newest = own.newest((PASS, 0), PEER, &keys[from..], bytes_max);
+        let (sent, count) = newest.unwrap().unwrap();
+        assert_eq!((sent.len(), count), (entries, read), "{from} {bytes_max}");
+    }
 }
 
 #[test]
@@ -400,7 +437,7 @@ fn an_offer_of_a_key_that_may_be_damaged_is_wanted_unless_the_scan_has_shown_the
     let held = engine.get(b"k").unwrap().unwrap();
     let item = Item::of(&held, Timestamp::from_u64(20));
     let offers = [1, 3].map(|copies| peer::Offer {
-        key: bytes::Bytes::from_static(b"k"),
+        key: Bytes::from_static(b"k"),
         timestamp: item.timestamp,
         content_hash: item.content_hash,
         copies,
@@ -412,7 +449,7 @@ fn an_offer_of_a_key_that_may_be_damaged_is_wanted_unless_the_scan_has_shown_the
             items_of_ranges(&mut participant, PASS);
             executor.run_for(Duration::from_secs(1));
             participant
-                .offered((PASS, 0), NodeNumber::new(1), &offers)
+                .offered((PASS, 0), &offers)
                 .unwrap()
                 .unwrap()
                 .wanted

@@ -145,10 +145,7 @@ fn only_offers_below_the_fence_may_hide_what_a_tombstone_hides() {
             content_hash: Item::of(&entry, fence).content_hash,
             copies: 3,
         };
-        let reply = participant
-            .offered((PASS, 0), NodeNumber::new(1), &[offer])
-            .unwrap()
-            .unwrap();
+        let reply = participant.offered((PASS, 0), &[offer]).unwrap().unwrap();
         (reply.unsettled, reply.below_fence)
     };
     assert_eq!(offered("none", 40), (1, 1));

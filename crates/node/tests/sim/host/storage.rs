@@ -95,23 +95,33 @@ impl Host {
     /// Changes a byte of a table on the disk, which is not sound afterwards. Returns whether
     /// there was a table.
     pub(crate) fn rot(&self) -> bool {
-        self.rot_where(|dice, bytes| dice.below(bytes))
+        self.rot_where(any_table, |dice, bytes| dice.below(bytes))
     }
 
     /// As [`Host::rot`], at this offset.
     pub(crate) fn rot_at(&self, offset: u64) -> bool {
-        self.rot_where(|_, _| offset)
+        self.rot_where(any_table, |_, _| offset)
     }
 
-    fn rot_where(&self, offset: impl FnOnce(&Dice, u64) -> u64) -> bool {
+    /// As [`Host::rot_at`], in the table that was written last.
+    pub(crate) fn rot_last_at(&self, offset: u64) -> bool {
+        let last = |_: &Dice, tables: &[String]| tables.iter().max().cloned();
+        self.rot_where(last, |_, _| offset)
+    }
+
+    fn rot_where(
+        &self,
+        choose: impl FnOnce(&Dice, &[String]) -> Option<String>,
+        offset: impl FnOnce(&Dice, u64) -> u64,
+    ) -> bool {
         let mut state = self.state.borrow_mut();
         let folder = Path::new(FOLDER);
         let mut tables = state.disk.list(folder).unwrap_or_default();
         tables.retain(|name| name.ends_with(".sst"));
-        if tables.is_empty() {
+        let Some(table) = choose(&self.dice, &tables) else {
             return false;
-        }
-        let path = folder.join(self.dice.pick(&tables));
+        };
+        let path = folder.join(table);
         let bytes = state.disk.open(&path).and_then(|file| file.len());
         let offset = offset(&self.dice, bytes.unwrap_or(1).max(1));
         let flip = 1 << self.dice.below(8);
@@ -132,6 +142,10 @@ impl Host {
         let mut state = self.state.borrow_mut();
         state.disk_faults -= std::mem::take(&mut state.rots);
     }
+}
+
+fn any_table(dice: &Dice, tables: &[String]) -> Option<String> {
+    (!tables.is_empty()).then(|| dice.pick(tables).clone())
 }
 
 impl Outbox for NobodyWaits {

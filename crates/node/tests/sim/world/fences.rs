@@ -251,6 +251,58 @@ fn a_value_that_a_pass_moves_does_not_outlive_a_tombstone_of_fewer_copies() {
 }
 
 #[test]
+fn a_value_that_a_damaged_tombstone_hid_does_not_come_back_below_the_bound() {
+    run(three(), async |world| {
+        for host in &world.hosts {
+            store(host, &old_value(3)).await;
+            host.compact();
+        }
+        for host in &world.hosts {
+            store(host, &its_tombstone(3)).await;
+        }
+        all_forget(&world, its_tombstone(3).timestamp()).await;
+        let [damaged, others @ ..] = &world.hosts[..] else {
+            panic!("there are three hosts");
+        };
+        for host in others {
+            host.compact();
+            assert_eq!(held(host), None, "the tombstone is dropped");
+        }
+        // The tombstone gets a table of its own, and no other node knows of it any more.
+        damaged.stop().await;
+        assert!(damaged.rot_last_at(0), "there is a table");
+        world.start(0);
+        let bounds: Vec<Timestamp> = world.hosts.iter().map(|host| forgotten(host)).collect();
+        let began = Instant::now();
+        while began.elapsed() < LONG {
+            for node in 0..3 {
+                world.hosts[node].order_sweep(PassKind::Full);
+                let get = Request {
+                    action: Action::Get,
+                    ..delete(node, 2, 3)
+                };
+                let outcome = world.ask(get, LONG).await;
+                let is_back = matches!(
+                    outcome,
+                    Some(Outcome::Found {
+                        content: Content::Value(_),
+                        ..
+                    })
+                );
+                assert!(!is_back, "{outcome:?}");
+                sleep(Duration::from_millis(500)).await;
+            }
+        }
+        assert_eq!(damaged.has_damage(), Some(false), "it was compared");
+        assert!(!world.hosts.iter().any(|host| is_value(host)));
+        // A pass that finds damage does not raise the bound, and later ones do.
+        for (host, before) in world.hosts.iter().zip(bounds) {
+            assert!(forgotten(host) > before);
+        }
+    });
+}
+
+#[test]
 fn a_folder_from_before_the_bound_brings_nothing_back() {
     run(three(), async |world| {
         for host in &world.hosts {

@@ -3,6 +3,7 @@
 //!
 //! - [`Placement`] chooses the replicas of a key.
 //! - [`coordinator`] decides the next steps of a write or a read after each answer.
+//! - [`pages`] merge a range of the whole cluster.
 //! - [`HybridClock`] issues the timestamps that order versions, [`ClockBound`] says
 //!   which clocks to trust, [`TimestampReservation`] how far ahead to reserve stamps.
 //! - [`Confirmation`] says whether a store is a witness, [`PossibleLoss`] what a lost one
@@ -20,6 +21,7 @@ mod hybrid_clock;
 mod members;
 mod node_number;
 mod node_url;
+pub mod pages;
 mod placement;
 mod possible_loss;
 mod replicas;

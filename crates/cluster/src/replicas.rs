@@ -77,6 +77,8 @@ pub enum Miss {
     Suspected,
     /// It cannot be reached, or refused the request.
     Refused,
+    /// It is of an older release, which does not know the request.
+    Unsupported,
     /// It has too much to do.
     Overloaded,
     /// Its disk is full.
@@ -101,6 +103,8 @@ pub enum Fate {
     Stored,
     /// It has answered with a value, which may have expired.
     Value,
+    /// It has answered for its part of a range.
+    Answered,
     /// It has answered that it has no version of the key, or a tombstone.
     Absent,
     /// The request was decided before it was asked, or before it answered.
@@ -116,11 +120,13 @@ impl Fate {
         match self {
             Self::Stored => "stored",
             Self::Value => "value",
+            Self::Answered => "answered",
             Self::Absent => "absent",
             Self::Unanswered => "unanswered",
             Self::Missed(Miss::Timeout) => "timeout",
             Self::Missed(Miss::Suspected) => "suspected",
             Self::Missed(Miss::Refused) => "refused",
+            Self::Missed(Miss::Unsupported) => "unsupported",
             Self::Missed(Miss::Overloaded) => "overloaded",
             Self::Missed(Miss::Full) => "full",
             Self::Missed(Miss::Failed) => "failed",

@@ -8,6 +8,7 @@ use crate::range_digest::RangeDigest;
 use crate::turn_budget::Allotment;
 use crate::wait_sites;
 use base::{Entry, Share, Timestamp};
+use cluster::pages::Page;
 use lsm::{Applied, Error, Outcome, Scan};
 use peer::PeerAnswer;
 use profile::Stopwatch;
@@ -25,6 +26,8 @@ pub(crate) enum Completion {
     Scanned(Box<Scan>, Result<Vec<Entry>, Error>, Allotment),
     /// The sum over a range, and whether it is complete.
     Digested(Box<RangeDigest>, Result<bool, Error>),
+    /// A page of a range.
+    Paged(Result<Page, Error>),
     /// A peer answered, or no answer of it can come.
     Peer(PeerAnswer),
     /// A hint is kept, or could not be kept.

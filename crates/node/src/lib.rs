@@ -33,6 +33,7 @@ mod membership;
 pub mod metrics;
 mod node;
 mod or_abort;
+mod page_read;
 mod peers;
 mod pending;
 mod range_digest;
@@ -54,8 +55,9 @@ pub use config::{
     BATCH_BYTES_MAX, ConfigError, MemoryParts, NodeConfig, Resources, Secret, SweepSizes, bounds,
 };
 pub use coordinator::{
-    Batch, BatchFailure, Change, Coordinator, Ended, Expires, Failure, Found, Operations, OwnRange,
-    Receipt, ReplicaLine, Written,
+    Batch, BatchFailure, BatchMemory, Change, ClusterRange, ClusterRangePlan, Coordinator, Ended,
+    Expires, Failure, Found, Operations, OwnRange, Range, RangeBatch, Receipt, ReplicaLine,
+    Written,
 };
 pub use families::families;
 pub use forgetting::{ForgettingStatus, HeldBack};

@@ -70,6 +70,12 @@ pub struct Node {
     pub(crate) answers: Arc<Budget>,
     /// Batches of ranges on their way out.
     pub(crate) ranges: Arc<TurnBudget>,
+    /// The pages of ranges of the whole cluster that wait for clients.
+    pub(crate) windows: Arc<Budget>,
+    /// The pages that are told to peers.
+    pub(crate) peer_pages: Arc<Budget>,
+    /// The turns of their reads.
+    pub(crate) peer_page_turns: Arc<TurnBudget>,
     /// What is counted.
     pub(crate) metrics: Metrics,
 }
@@ -265,6 +271,7 @@ impl Node {
             grace: config.grace,
             sizes: config.sweep_sizes.within(&resources.memory),
         };
+        let ranges = RangeMemory::of(memory.ranges_bytes, config.range_batch_bytes());
         let sweeps = Sweeps::open(sweep_environment, journal);
         let compactions = Compactions::new(engine.clone(), Arc::clone(&clock));
         Ok(Self {
@@ -285,7 +292,10 @@ impl Node {
             read_pool: Arc::new(read_pool),
             peer_bytes: Budget::new(memory.peer_bytes),
             answers: Budget::new(memory.answers_bytes),
-            ranges: Arc::new(TurnBudget::new(memory.ranges_bytes)),
+            ranges: Arc::new(TurnBudget::new(ranges.batches_bytes)),
+            windows: Budget::new(ranges.windows_bytes),
+            peer_pages: Budget::new(ranges.peer_pages_bytes),
+            peer_page_turns: Arc::new(TurnBudget::new(1)),
             metrics,
             config,
             resources,
@@ -394,7 +404,7 @@ impl Node {
             reads_queued: self.read_pool.waiting(),
             peer_request_bytes: self.peer_bytes.used(),
             answer_bytes: self.answers.used(),
-            range_bytes: self.ranges.used(),
+            range_bytes: self.ranges.used() + self.windows.used() + self.peer_pages.used(),
         }
     }
 
@@ -449,6 +459,31 @@ fn end_of_present(clock: &dyn Clock, drift_max: Duration) -> Result<Timestamp, l
     let drift_max_ms = u64::try_from(drift_max.as_millis()).unwrap_or(u64::MAX);
     let end_unix_ms = now_unix_ms.saturating_add(drift_max_ms.saturating_mul(2));
     Ok(Timestamp::new(end_unix_ms, u16::MAX, u8::MAX))
+}
+
+/// How the memory for ranges is divided, in bytes. The batch that a range of this node reads
+/// has its room on top; of the rest ranges of this node have one half.
+struct RangeMemory {
+    /// Batches of ranges of this node.
+    batches_bytes: usize,
+    /// Pages of ranges of the whole cluster.
+    windows_bytes: usize,
+    /// Pages that are told to peers.
+    peer_pages_bytes: usize,
+}
+
+impl RangeMemory {
+    fn of(ranges_bytes: usize, batch_bytes: usize) -> Self {
+        let eighth = ranges_bytes.saturating_sub(batch_bytes) / 8;
+        // Small nodes, as tests have them, tell some pages, too.
+        let windows_bytes = (3 * eighth).max(1 << 20);
+        let peer_pages_bytes = eighth.max(512 << 10);
+        Self {
+            batches_bytes: ranges_bytes - 4 * eighth,
+            windows_bytes,
+            peer_pages_bytes,
+        }
+    }
 }
 
 #[cfg(test)]

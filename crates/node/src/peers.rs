@@ -46,6 +46,21 @@ impl Peers {
         self.members.is_single_node()
     }
 
+    /// How many nodes there are.
+    pub(crate) fn nodes(&self) -> usize {
+        self.links.len()
+    }
+
+    /// All nodes.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = NodeNumber> + use<> {
+        self.members.numbers()
+    }
+
+    /// This node.
+    pub(crate) fn own(&self) -> NodeNumber {
+        self.members.own()
+    }
+
     /// Whether it is this node.
     pub(crate) fn is_own(&self, node: NodeNumber) -> bool {
         node == self.members.own()

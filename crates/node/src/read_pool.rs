@@ -10,6 +10,7 @@
 //! each read itself ([`ReadsRun::OnTheSpot`]).
 
 use crate::completion_queue::{Completion, CompletionQueue, KeyRead};
+use crate::page_read::PageRead;
 use crate::range_digest::RangeDigest;
 use crate::turn_budget::Allotment;
 use crate::wait_sites;
@@ -41,6 +42,8 @@ pub(crate) enum Read {
     /// The next keys of a sum over a range. They are dropped once they are added, and the
     /// allotment stands for them until then.
     Digest(Box<RangeDigest>, Allotment),
+    /// A page of a range of the cluster; the allotment stands for it while it is read.
+    Page(Box<PageRead>, Allotment),
 }
 
 /// A read, and where its answer goes.
@@ -210,6 +213,11 @@ fn read(engine: &Engine, job: ReadJob) {
             let is_complete = digest.step();
             drop(allotment);
             Completion::Digested(digest, is_complete)
+        }
+        Read::Page(page, allotment) => {
+            let page = page.read(engine);
+            drop(allotment);
+            Completion::Paged(page)
         }
     };
     job.completions.complete(job.ticket, completion);

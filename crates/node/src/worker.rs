@@ -7,7 +7,7 @@ use crate::metrics::WorkerMetrics;
 use crate::node::Node;
 use crate::peers::Peers;
 use crate::pending::PendingRequests;
-use crate::replicas::{LocalReplica, ReplicaHints, ReplicaSet};
+use crate::replicas::{LocalReplica, PageTelling, ReplicaHints, ReplicaSet};
 use crate::submissions::Submissions;
 use crate::sweep::Sweeper;
 use base::{Clock, overdue_check_period};
@@ -99,6 +99,12 @@ impl Worker {
             bounds: Arc::clone(node.forgetting.shared()),
             own_start: node.membership.own_start(),
             clock: Arc::clone(&node.clock),
+            telling: PageTelling {
+                own: config.members.own(),
+                placement: Arc::clone(&node.placement),
+                turns_of_peers: Arc::clone(&node.peer_page_turns),
+                bytes_of_peers: Arc::clone(&node.peer_pages),
+            },
         });
         let replicas = Rc::new(ReplicaSet::new(replica, Rc::clone(&peers)));
         let sweeper = Rc::new(Sweeper {
@@ -121,6 +127,9 @@ impl Worker {
             answers: Arc::clone(&node.answers),
             ranges: Arc::clone(&node.ranges),
             range_batch_bytes: config.range_batch_bytes(),
+            windows: Arc::clone(&node.windows),
+            placement: Arc::clone(&node.placement),
+            timeout: config.timeout,
             snapshot_age_max: config.snapshot_age_max,
             metrics: Arc::clone(&metrics),
             hedging: HedgeBudget::default(),

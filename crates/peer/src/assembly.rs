@@ -11,6 +11,7 @@
 
 use super::frame::{Frame, FrameError, PIECE_BYTES};
 use super::message::{EntryHead, RunHead};
+use super::page::PagedHead;
 use base::{Budget, Share};
 use base::{Entry, Expiry, Timestamp};
 use smallvec::SmallVec;
@@ -87,6 +88,19 @@ impl<T> Assembler<T> {
         context: T,
     ) -> Result<(), FrameError> {
         self.add(frame, &EntryHead::of_run(head.run_bytes), context)
+    }
+
+    /// Begins a page, which becomes an entry: its key is where the next page begins.
+    ///
+    /// # Errors
+    /// As [`Assembler::begin`]. The decoder has checked the length.
+    pub(super) fn begin_page(
+        &mut self,
+        frame: Frame<'_>,
+        head: &PagedHead<'_>,
+        context: T,
+    ) -> Result<(), FrameError> {
+        self.add(frame, &EntryHead::of_page(head), context)
     }
 
     fn add(

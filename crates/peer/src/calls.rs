@@ -16,6 +16,8 @@ pub(super) enum CallKind {
     Read,
     /// To do something for a sweep.
     Sweep,
+    /// To tell a page of a range.
+    Page,
 }
 
 /// A call that waits for its answer.

@@ -13,7 +13,7 @@
 //!   the requests.
 //! - `connection` is the task that both ends run: it reads, acts and writes.
 //! - `protocol` negotiates versions and features between releases.
-//! - `frame`, `message` and `run` are the bytes. `outgoing` holds what is to be sent;
+//! - `frame`, `message`, `run` and `page` are the bytes. `outgoing` holds what is to be sent;
 //!   `assembly` puts long values together again.
 //! - `log_limiter` keeps repeated warnings out of the log; `fuzz` is for fuzzers.
 //!
@@ -42,6 +42,7 @@ mod link;
 mod log_limiter;
 mod message;
 mod outgoing;
+mod page;
 mod protocol;
 mod reply;
 mod report;
@@ -60,6 +61,7 @@ use base::{Clock, Entry, Random, Verdict};
 use bytes::Bytes;
 use cluster::Miss;
 use cluster::forgetting::{Answerer, NamedBounds};
+use cluster::pages::PageRequest;
 use cluster::sweep::PassId;
 use handshake::HandshakeEnvironment;
 use std::rc::Rc;
@@ -70,8 +72,11 @@ pub use fuzz::fuzz_frames;
 pub use handshake::{HandshakePolicy, Hello};
 pub use link::{AnswerHandler, Link, LinkState, LinkStatus};
 pub use log_limiter::LogLimiter;
+pub use page::{EncodedPage, PAGE_BYTES_MAX, PAGE_ITEM_BYTES};
 pub use protocol::Protocol;
-pub use protocol::{BULK, FILLS_OUTDATED, FORGETTING, NegotiatedProtocol, REPORT, STANDING, SWEEP};
+pub use protocol::{
+    BULK, FILLS_OUTDATED, FORGETTING, NegotiatedProtocol, PAGES, REPORT, STANDING, SWEEP,
+};
 pub use reply::Reply;
 pub use report::NodeReport;
 pub use run::{RUN_ENTRY_BYTES_MAX, Run, RunWriter};
@@ -112,6 +117,8 @@ pub enum PeerRequest {
     },
     /// Do this for a sweep.
     Sweep(SweepRequest),
+    /// What do you have of the next keys of a range?
+    Page(PageRequest),
 }
 
 impl PeerRequest {
@@ -127,6 +134,7 @@ impl PeerRequest {
                 | SweepRequest::Disregard { .. },
             ) => SWEEP | FORGETTING,
             Self::Mend { .. } | Self::Sweep(_) => SWEEP,
+            Self::Page(_) => PAGES,
         }
     }
 
@@ -160,6 +168,8 @@ pub enum PeerAnswer {
     Swept(SweepAnswer),
     /// The answer to [`SweepRequest::Pull`].
     Pulled(Run),
+    /// A page of a range.
+    Paged(EncodedPage),
 }
 
 /// What peer connections take from the node.

@@ -30,6 +30,9 @@
 //!   17  repair   remaining ms u32 | node u8 | store id u64 | start u64 | forgotten u64
 //!            | entry
 //!                                          (16 and 17 only with the feature `FORGETTING`)
+//!   21  page     request, as drawn in `page.rs`
+//!   22  paged    a page, as drawn there
+//!                                          (21 and 22 only with the feature `PAGES`)
 //!
 //! entry = flags u8 | copies u8 | key bytes u16 | timestamp u64 | value bytes u32
 //!       | expiry u64, if flags has EXPIRES | key | value
@@ -49,11 +52,12 @@ mod encode;
 
 pub(super) use encode::{
     ALL_LATER, is_long, put_absent, put_entry_head, put_forgets, put_found, put_mend, put_missed,
-    put_piece, put_ping, put_pong, put_read, put_repair, put_report, put_run, put_standing,
-    put_stored, put_sweep, put_swept, put_write,
+    put_page, put_paged, put_piece, put_ping, put_pong, put_read, put_repair, put_report, put_run,
+    put_standing, put_stored, put_sweep, put_swept, put_write,
 };
 
 use super::frame::{Frame, FrameError, PIECE_BYTES, RUN_BYTES_MAX};
+use crate::page::{PagedHead, decode_paged};
 use crate::report::NodeReport;
 use base::{ByteReader, Entry, Expiry, KEY_BYTES_MAX, Kind, Timestamp, Verdict};
 use cluster::Miss;
@@ -80,6 +84,9 @@ const REPORT: u8 = 15;
 
 const FORGETS: u8 = 16;
 const REPAIR: u8 = 17;
+
+const PAGE: u8 = 21;
+const PAGED: u8 = 22;
 
 const OBSOLETE: u8 = 7;
 
@@ -165,6 +172,15 @@ pub(super) enum Message<'a> {
         /// The version.
         entry: EntryHead<'a>,
     },
+    /// Tell the next keys of a range.
+    Page {
+        /// How long the dialler waits for the answer.
+        remaining: Duration,
+        /// The request.
+        request: &'a [u8],
+    },
+    /// A page of a range.
+    Paged(PagedHead<'a>),
 }
 
 /// A run that has arrived, without its bytes if it is long.
@@ -192,7 +208,15 @@ pub(super) struct EntryHead<'a> {
     value: &'a [u8],
 }
 
-impl EntryHead<'_> {
+impl<'a> EntryHead<'a> {
+    /// What stands for a page whose items are yet to arrive.
+    pub(super) fn of_page(head: &PagedHead<'a>) -> Self {
+        Self {
+            key: head.next,
+            ..Self::of_run(head.items_bytes)
+        }
+    }
+
     /// What stands for a run of so many bytes, which are yet to arrive.
     pub(super) fn of_run(run_bytes: usize) -> Self {
         Self {
@@ -296,6 +320,14 @@ impl<'a> Message<'a> {
                 by: fields.answerer()?,
                 entry: fields.entry()?,
             },
+            PAGE => Self::Page {
+                remaining: fields.remaining()?,
+                request: fields.take_rest(),
+            },
+            PAGED => {
+                let head = decode_paged(fields.take_rest());
+                Self::Paged(head.map_err(|what| frame.malformed(what))?)
+            }
             _ => return Err(frame.malformed("an unknown kind")),
         };
         fields.end()?;

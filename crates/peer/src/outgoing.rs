@@ -71,6 +71,14 @@ pub(super) enum LongMessageKind {
         /// As in a [`Run`](crate::Run).
         position_permille: u16,
     },
+    /// As a page of a range. The entry has as its key where the next page begins, and the items
+    /// as its value.
+    Page {
+        /// Whether more follows.
+        has_next: bool,
+        /// Whether the answer counts.
+        counts: bool,
+    },
 }
 
 /// A long value whose first pieces are sent.
@@ -302,6 +310,10 @@ impl Queue {
                 } => {
                     let (batch, run) = (&mut self.batch, long.entry.value_bytes());
                     message::put_run(batch, long.call, is_last, position_permille, run);
+                }
+                LongMessageKind::Page { has_next, counts } => {
+                    let (batch, flags) = (&mut self.batch, (has_next, counts));
+                    message::put_paged(batch, long.call, flags, &long.entry);
                 }
             }
             self.encoded_bytes += self.batch.len() - before;

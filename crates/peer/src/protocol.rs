@@ -35,6 +35,9 @@ pub const FILLS_OUTDATED: u64 = 16;
 /// the reason `obsolete` in `missed` frames; and `fence` and `forget` requests of sweeps.
 pub const FORGETTING: u64 = 64;
 
+/// The dialled side tells pages of ranges: frames of the kinds `page` and `paged`.
+pub const PAGES: u64 = 512;
+
 /// What a build supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Protocol {
@@ -60,7 +63,7 @@ impl Protocol {
     pub const OWN: Self = Self {
         least: 1,
         greatest: 1,
-        features: STANDING | SWEEP | BULK | REPORT | FILLS_OUTDATED | FORGETTING,
+        features: STANDING | SWEEP | BULK | REPORT | FILLS_OUTDATED | FORGETTING | PAGES,
     };
 
     /// What this build uses with another; `None` if they share no version.

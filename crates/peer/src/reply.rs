@@ -2,6 +2,7 @@
 
 use crate::message;
 use crate::outgoing::{LongMessage, LongMessageKind, Outgoing};
+use crate::page::EncodedPage;
 use crate::run::Run;
 use crate::{CALLS_MAX, PeerAnswer};
 use base::{Entry, Expiry, Kind, Share, Timestamp};
@@ -132,6 +133,7 @@ impl ReplyChannel {
                 outgoing.push(|out| message::put_found(out, call, &entry));
             }
             PeerAnswer::Pulled(run) => self.send_run(call, &run, deadline),
+            PeerAnswer::Paged(page) => self.send_page(call, &page, deadline, share),
             // To an older release this is a refusal as any other.
             PeerAnswer::Missed(Miss::Obsolete { .. }) if !self.knows_forgetting.get() => {
                 outgoing.push(|out| message::put_missed(out, call, Miss::Refused));
@@ -159,6 +161,25 @@ impl ReplyChannel {
         }
         outgoing.push_long(LongMessage {
             kind: LongMessageKind::Found { named },
+            call,
+            deadline,
+            entry,
+            _share: share,
+        });
+    }
+
+    fn send_page(&self, call: u64, page: &EncodedPage, deadline: Duration, share: Option<Share>) {
+        let outgoing = &self.outgoing;
+        let (flags, entry) = (page.flags(), page.as_entry());
+        if !outgoing.has_room_for(&entry) {
+            return outgoing.push(|out| message::put_missed(out, call, Miss::Overloaded));
+        }
+        if !message::is_long(&entry) {
+            return outgoing.push(|out| message::put_paged(out, call, flags, &entry));
+        }
+        let (has_next, counts) = flags;
+        outgoing.push_long(LongMessage {
+            kind: LongMessageKind::Page { has_next, counts },
             call,
             deadline,
             entry,

@@ -13,6 +13,7 @@ use crate::handshake::{self, HANDSHAKE_BYTES_MAX, HandshakeError, Session};
 use crate::log_limiter::Direction;
 use crate::message::{self, EntryHead, Message};
 use crate::outgoing::Outgoing;
+use crate::page;
 use crate::reply::{CloseOnDrop, Reply, ReplyChannel};
 use crate::sweep_message::SweepRequest;
 use crate::{
@@ -327,6 +328,12 @@ impl<R: RequestHandler> Side for AcceptorSide<R> {
                 let deadline = now.saturating_add(remaining);
                 self.serve(PeerRequest::Sweep(request), call, deadline, None);
             }
+            Message::Page { remaining, request } => {
+                let request = page::decode_request(request);
+                let request = request.map_err(|what| frame.malformed(what))?;
+                let deadline = now.saturating_add(remaining);
+                self.serve(PeerRequest::Page(request), call, deadline, None);
+            }
             Message::Read { remaining, key } => {
                 let request = PeerRequest::Read(Bytes::copy_from_slice(key));
                 self.serve(request, call, now.saturating_add(remaining), None);
@@ -343,6 +350,7 @@ impl<R: RequestHandler> Side for AcceptorSide<R> {
             Message::Stored { .. }
             | Message::Swept(_)
             | Message::Run(_)
+            | Message::Paged(_)
             | Message::Standing(_)
             | Message::Report(_)
             | Message::Forgets(_)

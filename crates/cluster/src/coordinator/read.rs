@@ -91,11 +91,31 @@ impl Read {
         preference: impl IntoIterator<Item = ReplicaIndex>,
         actions: &mut ReadActions,
     ) -> Self {
+        Self::start_with(replicas, replicas.ack, preference, actions)
+    }
+
+    /// The same, but it asks all replicas at once, so that it finds and repairs each that is
+    /// stale.
+    #[must_use]
+    pub fn start_asking_all(
+        replicas: Replicas,
+        preference: impl IntoIterator<Item = ReplicaIndex>,
+        actions: &mut ReadActions,
+    ) -> Self {
+        Self::start_with(replicas, replicas.from, preference, actions)
+    }
+
+    fn start_with(
+        replicas: Replicas,
+        wanted: u8,
+        preference: impl IntoIterator<Item = ReplicaIndex>,
+        actions: &mut ReadActions,
+    ) -> Self {
         let untried: SmallVec<[ReplicaIndex; REPLICAS_INLINE]> = preference.into_iter().collect();
         let mut read = Self {
             replicas,
             stage: Stage::Gathering,
-            wanted: replicas.ack,
+            wanted,
             untried: untried.into_iter(),
             freshest: None,
             is_freshest_dead: false,

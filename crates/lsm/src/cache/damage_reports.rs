@@ -6,6 +6,7 @@
 use crate::sync::lock;
 use crate::table_id::TableId;
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Mutex, OnceLock};
 
 /// The most reports that wait. One that is lost comes again with the next read of its
@@ -19,6 +20,8 @@ type Wake = Box<dyn Fn() + Send + Sync>;
 #[derive(Default)]
 pub(crate) struct DamageReports {
     waiting: Mutex<BTreeSet<(TableId, u64)>>,
+    /// How often anything was reported, known or not.
+    reported: AtomicU64,
     wake: OnceLock<Wake>,
 }
 
@@ -33,6 +36,7 @@ impl DamageReports {
 
     /// Reports a table whose file is damaged at `offset`.
     pub(crate) fn report(&self, table: TableId, offset: u64) {
+        self.reported.fetch_add(1, SeqCst);
         let is_new = {
             let mut waiting = lock(&self.waiting);
             waiting.len() < REPORTS_MAX && waiting.insert((table, offset))
@@ -40,6 +44,12 @@ impl DamageReports {
         if is_new && let Some(wake) = self.wake.get() {
             wake();
         }
+    }
+
+    /// How often damage was met that was not noted yet. A scan that passed over such damage
+    /// has raised it.
+    pub(crate) fn reported(&self) -> u64 {
+        self.reported.load(SeqCst)
     }
 
     /// Takes the reports: the tables, each with an offset in its file.

@@ -111,6 +111,7 @@ use crate::error::Error;
 use crate::options::{Environment, Options};
 use crate::table::{Access, Interrupt};
 use base::{Entry, Timestamp};
+use bytes::Bytes;
 use compaction::Compactor;
 use core::Core;
 use flush::Flusher;
@@ -257,6 +258,21 @@ impl Engine {
     #[must_use]
     pub fn is_damaged(&self, key: &[u8]) -> bool {
         self.inner.core.tables.is_damaged(key)
+    }
+
+    /// The first keys from `start` on that a damaged part of a table may have held: the first
+    /// one, and the last one, or [`None`] for the end of the key space.
+    #[must_use]
+    pub fn damage_from(&self, start: &[u8]) -> Option<(Bytes, Option<Bytes>)> {
+        self.inner.core.tables.load().damage_from(start)
+    }
+
+    /// How often damage was met that was not noted yet. If it is the same before and after a
+    /// scan for a sweep, the scan has passed over none but what was noted.
+    #[must_use]
+    pub fn damage_met(&self) -> u64 {
+        let reports = self.inner.core.tables.files().cache().damage_reports();
+        reports.reported()
     }
 
     /// The damage that is noted now. A scan for a sweep that begins later passes over

@@ -44,6 +44,14 @@ impl Scan {
         }
     }
 
+    /// The scan, for one who reads one part of a long range after the other: the cache keeps
+    /// no data blocks of it.
+    #[must_use]
+    pub fn of_long_range(mut self) -> Self {
+        self.purpose = Purpose::Scan { keep_data: false };
+        self
+    }
+
     /// The scan, for one who reads everything once: the cache keeps nothing of it.
     /// Blocks that hold only versions below `least_timestamp` are not read, so of a
     /// key whose newest version is below it the scan may return an older one, or none.

@@ -5,19 +5,23 @@
 //! answer; the code here does it: it asks the replicas (`crate::replicas`), keeps hints,
 //! issues stamps, and watches the deadline. `write` and `read` are the two requests,
 //! `request_life` is the life that both share, `hedging` says when a read asks one replica
-//! more; `ranges` reads this node's own keys; `operations` runs many requests for one
-//! client.
+//! more; `ranges` reads this node's own keys, `cluster_range` those of the whole cluster;
+//! `operations` runs many requests for one client.
 
+mod cluster_range;
 mod hedging;
 mod operations;
+mod range_batch;
 mod ranges;
 mod read;
 mod request_life;
 mod write;
 
+pub use cluster_range::{ClusterRange, ClusterRangePlan};
 pub(crate) use hedging::HedgeBudget;
 pub use operations::{Ended, Operations};
-pub use ranges::{Batch, BatchFailure, OwnRange};
+pub use range_batch::{Batch, BatchFailure, BatchMemory};
+pub use ranges::{OwnRange, Range, RangeBatch};
 
 use crate::hints::HintStore;
 use crate::metrics::WorkerMetrics;
@@ -28,7 +32,7 @@ use crate::stamping::{NoStamp, Stamping};
 use crate::turn_budget::TurnBudget;
 use base::{Budget, Clock, Entry, Share, Timestamp};
 use bytes::Bytes;
-use cluster::{Fate, Miss, NodeNumber, Ranking};
+use cluster::{Fate, Miss, NodeNumber, Placement, Ranking};
 use read::Reading;
 use request_life::{BackgroundLimit, Requests};
 use std::rc::Rc;
@@ -134,6 +138,12 @@ pub struct Coordinator {
     pub(crate) ranges: Arc<TurnBudget>,
     /// The memory that a batch may take while it is read, before its size is known.
     pub(crate) range_batch_bytes: usize,
+    /// The pages of ranges of the whole cluster that wait for clients.
+    pub(crate) windows: Arc<Budget>,
+    /// Which nodes are the replicas of a key.
+    pub(crate) placement: Arc<Placement>,
+    /// How long the replicas have to answer.
+    pub(crate) timeout: Duration,
     /// How long the snapshot of a range may live.
     pub(crate) snapshot_age_max: Duration,
     /// What is counted.

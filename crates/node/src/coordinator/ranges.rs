@@ -1,12 +1,14 @@
-//! Ranges of this node's own keys.
+//! Ranges: of this node's own keys, and how those of the whole cluster are handed out.
 
 use super::Coordinator;
+use super::cluster_range::{ClusterRange, ClusterRangePlan};
+use super::range_batch::{Batch, BatchFailure, BatchMemory};
 use crate::completion_queue::Completion;
 use crate::config::BATCH_BYTES_MAX;
 use crate::range_digest::RangeDigest;
 use crate::read_pool::{PoolFull, Read, ReadJob};
 use crate::turn_budget::Allotment;
-use base::Entry;
+use base::Refused;
 use cluster::sweep::KeptScope;
 use lsm::Scan;
 use std::cell::RefCell;
@@ -34,33 +36,21 @@ impl Drop for OwnRange {
     }
 }
 
-/// A batch of a range: the range to go on with, and its next entries.
-pub struct Batch {
-    /// The range.
-    pub range: OwnRange,
-    /// The entries; none at the end.
-    pub entries: Vec<Entry>,
-    /// The memory that the entries take, to be kept as long as one of them is.
-    pub allotment: Allotment,
+/// A range that is being told.
+pub enum Range {
+    /// Of the keys that this node held when it began.
+    Own(OwnRange),
+    /// Of the whole cluster.
+    Cluster(Box<ClusterRange>),
 }
 
-/// Why a batch of a range did not come.
-#[derive(Debug)]
-pub enum BatchFailure {
-    /// No memory for the batch was free in time, or too many reads wait.
-    Overloaded,
-    /// The store did not answer in time.
-    TimedOut,
-    /// The snapshot has lived as long as it may.
-    TooOld,
-    /// The store cannot read it.
-    Failed(lsm::Error),
-}
+/// A batch of any range.
+pub type RangeBatch = Batch<Range>;
 
 impl Coordinator {
     /// Begins a range of the keys that this node holds now.
     #[must_use]
-    pub fn begin_range(&self, start: &[u8], end: Option<&[u8]>) -> OwnRange {
+    pub fn begin_range(&self, start: &[u8], end: Option<&[u8]>) -> Range {
         let scan = self.replicas.own().engine.scan(start, end);
         let scan = Rc::new(RefCell::new(Some(Box::new(scan))));
         let (aging, age_max) = (Rc::clone(&scan), self.snapshot_age_max);
@@ -69,23 +59,57 @@ impl Coordinator {
             let too_old = aging.take();
             drop(too_old);
         });
-        OwnRange {
+        Range::Own(OwnRange {
             scan,
             ends: self.clock.monotonic().saturating_add(age_max),
             timer: timer.abort_handle(),
-        }
+        })
     }
 
-    /// Reads the next batch of a range, once there is memory for the largest batch. The
-    /// batch returns the memory that it does not need.
+    /// Begins a range of the whole cluster. The nodes are asked at once.
+    ///
+    /// # Errors
+    /// There is no memory for another one.
+    pub fn begin_cluster_range(
+        self: &Rc<Self>,
+        start: &[u8],
+        end: Option<&[u8]>,
+        plan: ClusterRangePlan,
+        deadline: Duration,
+    ) -> Result<Range, Refused> {
+        let range = ClusterRange::begin(self, start, end, plan, deadline)?;
+        Ok(Range::Cluster(Box::new(range)))
+    }
+
+    /// Reads the next batch of a range.
     ///
     /// # Errors
     /// See [`BatchFailure`]; the range is lost.
     pub async fn next_batch(
         &self,
+        range: Range,
+        deadline: Duration,
+    ) -> Result<RangeBatch, BatchFailure> {
+        match range {
+            Range::Own(range) => self.next_own_batch(range, deadline).await,
+            Range::Cluster(range) => {
+                let batch = range.next_batch(deadline).await?;
+                Ok(Batch {
+                    range: batch.range.map(Range::Cluster),
+                    entries: batch.entries,
+                    memory: batch.memory,
+                })
+            }
+        }
+    }
+
+    /// Reads the next batch of a range of this node, once there is memory for the largest
+    /// batch. The batch returns the memory that it does not need.
+    async fn next_own_batch(
+        &self,
         range: OwnRange,
         deadline: Duration,
-    ) -> Result<Batch, BatchFailure> {
+    ) -> Result<RangeBatch, BatchFailure> {
         let scan = range.scan.take().ok_or(BatchFailure::TooOld)?;
         let read = |allotment| Read::Batch(scan, BATCH_BYTES_MAX, allotment);
         match self.read_range(read, deadline).await? {
@@ -93,10 +117,12 @@ impl Coordinator {
                 if self.clock.monotonic() < range.ends {
                     *range.scan.borrow_mut() = Some(scan);
                 }
+                // An empty batch is the end of the scan.
+                let is_at_end = entries.is_empty();
                 Ok(Batch {
-                    range,
+                    range: (!is_at_end).then_some(Range::Own(range)),
                     entries,
-                    allotment,
+                    memory: BatchMemory::of_own(allotment),
                 })
             }
             Some(Completion::Scanned(_, Err(error), _)) => Err(BatchFailure::Failed(error)),

@@ -42,11 +42,40 @@ pub(super) struct Reading {
     /// The share of memory of the freshest version, if its value is long.
     share: Option<Share>,
     decision: Option<Decision>,
+    /// What the client is told, and when.
+    reply: ReplyTime,
     /// Whether the machine has nothing left to do.
     is_done: bool,
 }
 
+/// When a read is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ReplyTime {
+    /// As soon as it is decided.
+    AtDecision,
+    /// Once all that are stale were repaired, or have missed that.
+    AfterRepairs {
+        /// The decision, if there is one.
+        decided: Option<Decision>,
+    },
+}
+
 impl Coordinator {
+    /// Reads a key from all of its replicas, and answers once those that are stale are
+    /// repaired, or could not be.
+    ///
+    /// # Errors
+    /// See [`Failure`].
+    pub(super) async fn read_from_all(
+        self: &Rc<Self>,
+        key: &[u8],
+        replicas: Replicas,
+        deadline: Duration,
+    ) -> Result<Found, Failure> {
+        let reply = ReplyTime::AfterRepairs { decided: None };
+        self.read_with(key, replicas, deadline, reply).await
+    }
+
     /// Reads a key. Answers at once if this node's own store suffices and its disk is not
     /// needed.
     ///
@@ -58,6 +87,17 @@ impl Coordinator {
         replicas: Replicas,
         deadline: Duration,
     ) -> Result<Found, Failure> {
+        self.read_with(key, replicas, deadline, ReplyTime::AtDecision)
+            .await
+    }
+
+    async fn read_with(
+        self: &Rc<Self>,
+        key: &[u8],
+        replicas: Replicas,
+        deadline: Duration,
+        reply_time: ReplyTime,
+    ) -> Result<Found, Failure> {
         self.settled(key, replicas.from, deadline).await;
         let registration = self.pending.reserve(deadline);
         let ranking = self.peers.ranking(key, replicas.from);
@@ -65,7 +105,13 @@ impl Coordinator {
             self.hedging.earn();
         }
         let mut actions = ReadActions::new();
-        let machine = Read::start(replicas, self.preference(&ranking), &mut actions);
+        let preference = self.preference(&ranking);
+        let machine = match reply_time {
+            ReplyTime::AtDecision => Read::start(replicas, preference, &mut actions),
+            ReplyTime::AfterRepairs { .. } => {
+                Read::start_asking_all(replicas, preference, &mut actions)
+            }
+        };
         let mut reading = Reading {
             coordinator: Rc::clone(self),
             machine,
@@ -79,6 +125,7 @@ impl Coordinator {
             freshest_by: None,
             share: None,
             decision: None,
+            reply: reply_time,
             is_done: false,
         };
         let reply = reading.act(&mut actions);
@@ -197,6 +244,10 @@ impl Reading {
                 ReadAction::Done => self.is_done = true,
             }
         }
+        if let ReplyTime::AfterRepairs { decided } = &mut self.reply {
+            *decided = decided.or(decision.take());
+            decision = decided.filter(|_| self.is_done);
+        }
         decision.map(|decision| self.reply(decision))
     }
 
@@ -308,7 +359,10 @@ impl Reading {
         let (entry, named) = match answer {
             PeerAnswer::Found(entry) => (entry, None),
             PeerAnswer::FoundBehind { entry, named } => (entry, Some(named)),
-            PeerAnswer::Stored { .. } | PeerAnswer::Swept(_) | PeerAnswer::Pulled(_) => {
+            PeerAnswer::Stored { .. }
+            | PeerAnswer::Swept(_)
+            | PeerAnswer::Pulled(_)
+            | PeerAnswer::Paged(_) => {
                 return missed(Miss::Failed);
             }
             PeerAnswer::Missed(why) => return missed(why),
@@ -356,7 +410,8 @@ fn repaired(replica: ReplicaIndex, answer: &PeerAnswer) -> ReadEvent {
         PeerAnswer::Found(_)
         | PeerAnswer::FoundBehind { .. }
         | PeerAnswer::Swept(_)
-        | PeerAnswer::Pulled(_) => ReadEvent::RepairMissed {
+        | PeerAnswer::Pulled(_)
+        | PeerAnswer::Paged(_) => ReadEvent::RepairMissed {
             replica,
             why: Miss::Failed,
         },

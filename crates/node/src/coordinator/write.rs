@@ -336,7 +336,8 @@ fn event_of(round: Round, replica: ReplicaIndex, answer: &PeerAnswer) -> WriteEv
         PeerAnswer::Found(_)
         | PeerAnswer::FoundBehind { .. }
         | PeerAnswer::Swept(_)
-        | PeerAnswer::Pulled(_) => missed(Miss::Failed),
+        | PeerAnswer::Pulled(_)
+        | PeerAnswer::Paged(_) => missed(Miss::Failed),
         PeerAnswer::Missed(why) => missed(*why),
     }
 }

@@ -43,6 +43,11 @@ fn coordination(metrics: &Metrics) -> Vec<Family> {
             "Reads that asked one replica more",
             sum(|counts| &counts.hedges),
         ),
+        Family::counter(
+            "kvorum_range_reads",
+            "Keys of ranges of the whole cluster that were read singly, because their replicas differed",
+            sum(|counts| &counts.range_reads),
+        ),
         Family::counters(
             "kvorum_not_enough_replicas",
             "Requests that too few replicas answered, by the reason of the first replica that failed rather than kept the request waiting",

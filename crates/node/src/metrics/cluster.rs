@@ -6,10 +6,11 @@ use cluster::Miss;
 use peer::{LinkState, LinkStatus};
 
 /// The reasons why a request may have had too few replicas.
-pub(crate) const MISSES: [Miss; 8] = [
+pub(crate) const MISSES: [Miss; 9] = [
     Miss::Timeout,
     Miss::Suspected,
     Miss::Refused,
+    Miss::Unsupported,
     Miss::Overloaded,
     Miss::Full,
     Miss::Failed,
@@ -28,6 +29,8 @@ pub(crate) struct CoordinationMetrics {
     pub(crate) repairs: Cell,
     /// Reads that asked one more replica because one was slow.
     pub(crate) hedges: Cell,
+    /// Keys of ranges that were read singly, because their replicas differed.
+    pub(crate) range_reads: Cell,
     /// Requests that too few replicas answered, by the reason of the first replica that
     /// failed rather than kept the request waiting.
     pub(crate) not_enough: [Cell; MISSES.len()],

@@ -57,7 +57,8 @@ impl HintReceiver for ReplicaHints {
             PeerAnswer::Found(_)
             | PeerAnswer::FoundBehind { .. }
             | PeerAnswer::Swept(_)
-            | PeerAnswer::Pulled(_) => Err(Miss::Failed),
+            | PeerAnswer::Pulled(_)
+            | PeerAnswer::Paged(_) => Err(Miss::Failed),
         }
     }
 }

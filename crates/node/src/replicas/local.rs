@@ -1,6 +1,6 @@
 //! This node's own store, as one runtime asks it.
 
-use super::{Asked, ReplicaRequest};
+use super::{Asked, PageTelling, ReplicaRequest};
 use crate::completion_queue::Completion;
 use crate::forgetting::SharedBounds;
 use crate::membership::Membership;
@@ -39,6 +39,8 @@ pub(crate) struct LocalReplica {
     pub(crate) own_start: StoreStart,
     /// The time.
     pub(crate) clock: Arc<dyn Clock>,
+    /// For the pages of ranges.
+    pub(crate) telling: PageTelling,
 }
 
 impl LocalReplica {
@@ -251,9 +253,12 @@ impl LocalReplica {
             Some(Completion::Written(Err(error)) | Completion::Read(Err(error))) => {
                 Err(miss_of(&error))
             }
-            Some(Completion::Scanned(..) | Completion::Digested(..) | Completion::HintKept) => {
-                Err(Miss::Failed)
-            }
+            Some(
+                Completion::Scanned(..)
+                | Completion::Digested(..)
+                | Completion::Paged(_)
+                | Completion::HintKept,
+            ) => Err(Miss::Failed),
             None => Err(Miss::Timeout),
         };
         answer.unwrap_or_else(|why| (PeerAnswer::Missed(why), None))
@@ -263,8 +268,15 @@ impl LocalReplica {
     /// not if a damaged block may have held the key, or if the store is older than the fence
     /// of a pass that has ended.
     fn check_standing(&self, key: &[u8]) -> Result<(), Miss> {
-        let is_witness = self.membership.is_witness() && !self.bounds.is_from_before_fence();
-        match is_witness && !self.is_damaged(key) {
+        match self.is_damaged(key) {
+            true => Err(Miss::Unfilled),
+            false => self.check_whole(),
+        }
+    }
+
+    /// Whether what the store says counts, damaged parts aside.
+    pub(super) fn check_whole(&self) -> Result<(), Miss> {
+        match self.membership.is_witness() && !self.bounds.is_from_before_fence() {
             true => Ok(()),
             false => Err(Miss::Unfilled),
         }
@@ -275,7 +287,7 @@ impl LocalReplica {
         self.engine.is_damaged(key) && !self.membership.is_alone()
     }
 
-    fn submit(&self, read: Read, address: u64) -> Result<(), PoolFull> {
+    pub(super) fn submit(&self, read: Read, address: u64) -> Result<(), PoolFull> {
         self.read_pool.submit(ReadJob {
             read,
             completions: Arc::clone(self.pending.completions()),

@@ -2,14 +2,15 @@
 //!
 //! [`ReplicaSet`] hides whether a replica is this node's own store (`local`) or a
 //! peer's behind a link. Coordinators, read repair and the delivery of hints
-//! (`hint_receiver`) ask through it; peers' requests (`peer_requests`) come to the own
-//! store only. Two checks protect what is acknowledged, each in one place of `local`:
+//! (`hint_receiver`) ask through it; peers' requests (`peer_requests`) and pages of ranges
+//! (`pages`) come to the own store only. Two checks protect what is acknowledged, each in one place of `local`:
 //! this node's own store takes no version from beyond the clock bound, by whatever way
 //! it comes, and neither its acks nor its reads count while it is no witness, or of keys
 //! that a damaged block may have held.
 
 mod hint_receiver;
 mod local;
+mod pages;
 mod peer_requests;
 
 #[cfg(test)]
@@ -19,6 +20,7 @@ mod tests_behind_fence;
 
 pub(crate) use hint_receiver::ReplicaHints;
 pub(crate) use local::LocalReplica;
+pub(crate) use pages::PageTelling;
 
 use crate::completion_queue::Completion;
 use crate::peers::Peers;

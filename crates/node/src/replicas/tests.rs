@@ -123,6 +123,12 @@ pub(super) fn replica(node: &Node) -> Rc<LocalReplica> {
         bounds: Arc::default(),
         own_start: node.membership.own_start(),
         clock: Arc::clone(&node.clock),
+        telling: PageTelling {
+            own: node.config.members.own(),
+            placement: Arc::clone(&node.placement),
+            turns_of_peers: Arc::clone(&node.peer_page_turns),
+            bytes_of_peers: Arc::clone(&node.peer_pages),
+        },
     })
 }
 

@@ -50,7 +50,8 @@ impl PeerCall {
             PeerAnswer::Found(_)
             | PeerAnswer::FoundBehind { .. }
             | PeerAnswer::Swept(_)
-            | PeerAnswer::Pulled(_) => Err(Miss::Failed),
+            | PeerAnswer::Pulled(_)
+            | PeerAnswer::Paged(_) => Err(Miss::Failed),
         }
     }
 }
@@ -79,7 +80,8 @@ impl Sweeper {
             PeerAnswer::Stored { .. }
             | PeerAnswer::Found(_)
             | PeerAnswer::FoundBehind { .. }
-            | PeerAnswer::Pulled(_) => Err(Miss::Failed),
+            | PeerAnswer::Pulled(_)
+            | PeerAnswer::Paged(_) => Err(Miss::Failed),
         }
     }
 

@@ -9,6 +9,7 @@ use crate::failure_detector::{FailureDetector, HEARTBEAT, Liveness};
 use crate::frame::{Frame, FrameError, HEADER_BYTES};
 use crate::message::{self, Message};
 use crate::outgoing::Outgoing;
+use crate::page::EncodedPage;
 use crate::run::Run;
 use crate::sweep_message::SweepAnswer;
 use crate::{FORGETTING, LiveLink, NegotiatedProtocol, PeerAnswer, REPORT, STANDING, StartWatch};
@@ -57,6 +58,13 @@ enum LongAnswer {
         is_last: bool,
         position_permille: u16,
     },
+    /// A request for a page of a range.
+    Page {
+        /// Whether more follows.
+        has_next: bool,
+        /// Whether the answer counts.
+        counts: bool,
+    },
 }
 
 /// The answer to a read.
@@ -85,6 +93,14 @@ impl LongAnswer {
                     PeerAnswer::Pulled(run)
                 });
                 (CallKind::Sweep, run.unwrap_or(overloaded))
+            }
+            Self::Page { has_next, counts } => {
+                let page = entry.map(|entry| {
+                    let next = Bytes::copy_from_slice(entry.key());
+                    let page = EncodedPage::new(has_next, counts, next, entry.value_handle());
+                    PeerAnswer::Paged(page)
+                });
+                (CallKind::Page, page.unwrap_or(overloaded))
             }
         }
     }
@@ -247,6 +263,18 @@ impl Side for DiallerSide<'_> {
                     self.answers.begin_run(frame, &head, run)?;
                 }
             }
+            Message::Paged(head) => {
+                let (has_next, counts) = (head.has_next, head.counts);
+                if head.items.len() == head.items_bytes {
+                    let next = Bytes::copy_from_slice(head.next);
+                    let items = Bytes::copy_from_slice(head.items);
+                    let page = EncodedPage::new(has_next, counts, next, items);
+                    self.answer(frame, CallKind::Page, PeerAnswer::Paged(page), now)?;
+                } else {
+                    let page = LongAnswer::Page { has_next, counts };
+                    self.answers.begin_page(frame, &head, page)?;
+                }
+            }
             Message::Pong { unix_ms } => self.take_pong(frame.call, unix_ms, now),
             Message::Write { .. }
             | Message::Read { .. }
@@ -254,6 +282,7 @@ impl Side for DiallerSide<'_> {
             | Message::Repair { .. }
             | Message::Forgets(_)
             | Message::Sweep { .. }
+            | Message::Page { .. }
             | Message::Ping
             | Message::Standing(_)
             | Message::Report(_) => {

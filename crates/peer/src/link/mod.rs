@@ -84,6 +84,7 @@ pub struct Link {
     read_wait_site: WaitSite,
     write_wait_site: WaitSite,
     sweep_wait_site: WaitSite,
+    range_wait_site: WaitSite,
     /// Notified to dial at once.
     redial: Notify,
     /// Whether the present connection is to be closed and the peer dialled again.
@@ -107,6 +108,7 @@ impl Link {
             read_wait_site: wait_sites::peer(&name, "read"),
             write_wait_site: wait_sites::peer(&name, "write"),
             sweep_wait_site: wait_sites::peer(&name, "sweep"),
+            range_wait_site: wait_sites::peer(&name, "range"),
             name,
             url,
             transport,
@@ -143,7 +145,12 @@ impl Link {
             return Err(Miss::Timeout);
         }
         if !self.has(request.features()) {
-            return Err(Miss::Refused);
+            // Whether the peer knows pages is known once there is a connection.
+            let is_page = matches!(request, PeerRequest::Page(_));
+            return Err(match self.negotiated.get() {
+                Some(_) if is_page => Miss::Unsupported,
+                _ => Miss::Refused,
+            });
         }
         let request = match request {
             PeerRequest::Repair { entry, .. } if !self.has(FORGETTING) => PeerRequest::Write(entry),
@@ -156,6 +163,7 @@ impl Link {
             PeerRequest::Read(key) => (CallKind::Read, self.outgoing.has_room_for_key(key)),
             PeerRequest::Mend { entry, .. } => (CallKind::Sweep, self.outgoing.has_room_for(entry)),
             PeerRequest::Sweep(_) => (CallKind::Sweep, self.outgoing.has_room_for_frame()),
+            PeerRequest::Page(_) => (CallKind::Page, self.outgoing.has_room_for_frame()),
         };
         let mut calls = self.calls.borrow_mut();
         if calls.len() == CALLS_MAX || !has_room {
@@ -213,6 +221,10 @@ impl Link {
             }
             PeerRequest::Sweep(request) => {
                 self.push_for_sweep(|out| message::put_sweep(out, call, remaining, &request));
+            }
+            PeerRequest::Page(request) => {
+                let put = |out: &mut Vec<u8>| message::put_page(out, call, remaining, &request);
+                self.outgoing.push(put);
             }
         }
         Ok(())
@@ -372,7 +384,7 @@ impl Link {
                 _,
             ) if message::is_long(entry) => None,
             // A request of a sweep takes as long as the sweep makes it.
-            (_, CallKind::Sweep) => None,
+            (_, CallKind::Sweep | CallKind::Page) => None,
             (_, CallKind::Read) => Some(&self.read_latency),
             (_, CallKind::Write) => Some(&self.write_latency),
         };
@@ -405,6 +417,7 @@ impl Link {
             CallKind::Read => &self.read_wait_site,
             CallKind::Write => &self.write_wait_site,
             CallKind::Sweep => &self.sweep_wait_site,
+            CallKind::Page => &self.range_wait_site,
         });
     }
 

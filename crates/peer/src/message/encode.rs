@@ -2,13 +2,16 @@
 
 use super::{
     ABSENT, CLEAN, FLAG_EXPIRES, FLAG_TOMBSTONE, FORGETS, FOUND, MEND, MISSED, NEWER, OBSOLETE,
-    PIECE, PING, PONG, READ, REPAIR, REPORT, RUN, STANDING, STORED, SWEEP, SWEPT, UNKNOWN, WRITE,
+    PAGE, PAGED, PIECE, PING, PONG, READ, REPAIR, REPORT, RUN, STANDING, STORED, SWEEP, SWEPT,
+    UNKNOWN, WRITE,
 };
 use crate::frame::{PIECE_BYTES, put_frame};
+use crate::page;
 use crate::report::NodeReport;
 use crate::sweep_message::{SweepAnswer, SweepRequest};
 use base::{Entry, Expiry, Kind, Verdict};
 use cluster::forgetting::{Answerer, NamedBounds, StoreStart};
+use cluster::pages::PageRequest;
 use cluster::sweep::PassId;
 use cluster::{Miss, Standing};
 use std::time::Duration;
@@ -155,6 +158,20 @@ pub(crate) fn put_report(out: &mut Vec<u8>, report: NodeReport) {
     });
 }
 
+/// Appends a request for a page of a range.
+pub(crate) fn put_page(out: &mut Vec<u8>, call: u64, remaining: Duration, request: &PageRequest) {
+    put_frame(out, PAGE, call, |out| {
+        put_remaining(out, remaining);
+        page::put_request(out, request);
+    });
+}
+
+/// Appends a page of a range; if its items are long, they follow in pieces. `page` is an
+/// entry whose key is where the next page begins, and whose value the items are.
+pub(crate) fn put_paged(out: &mut Vec<u8>, call: u64, flags: (bool, bool), page: &Entry) {
+    page::put_paged(out, PAGED, call, flags, page);
+}
+
 /// Appends the next piece of a long value.
 pub(crate) fn put_piece(out: &mut Vec<u8>, call: u64, piece: &[u8]) {
     put_frame(out, PIECE, call, |out| out.extend_from_slice(piece));
@@ -212,7 +229,8 @@ fn code_of_miss(miss: Miss) -> u8 {
     match miss {
         // A replica that waited for a silent node is itself late for the dialler.
         Miss::Timeout | Miss::Suspected => 1,
-        Miss::Refused => 2,
+        // Only the dialler notices that the other side does not know a request.
+        Miss::Refused | Miss::Unsupported => 2,
         Miss::Overloaded => 3,
         Miss::Full => 4,
         Miss::Failed => 5,

@@ -118,6 +118,7 @@ impl RequestHandler for TestReplica {
                 }
                 PeerRequest::Read(_) => reply.send(PeerAnswer::Found(None)),
                 PeerRequest::Sweep(_) => reply.send(PeerAnswer::Swept(SweepAnswer::Done)),
+                PeerRequest::Page(_) => reply.send(PeerAnswer::Missed(Miss::Failed)),
             };
         }
         self.asked.borrow_mut().push_back((request, reply));
@@ -256,7 +257,7 @@ pub(super) fn key_of(request: &PeerRequest) -> String {
         PeerRequest::Write(entry)
         | PeerRequest::Repair { entry, .. }
         | PeerRequest::Mend { entry, .. } => entry.key(),
-        PeerRequest::Sweep(_) => b"",
+        PeerRequest::Sweep(_) | PeerRequest::Page(_) => b"",
     };
     String::from_utf8(key.to_vec()).unwrap()
 }

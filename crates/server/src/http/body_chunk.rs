@@ -4,7 +4,7 @@
 use crate::http::json_line::{JsonLine, ValuePieces};
 use base::Share;
 use bytes::{Buf, Bytes};
-use node::Allotment;
+use node::BatchMemory;
 use std::io::IoSlice;
 use std::rc::Rc;
 
@@ -19,13 +19,13 @@ pub(crate) struct BodyChunk {
     memory: Option<ChunkMemory>,
 }
 
-/// The memory that a chunk counts for. The chunks of a batch share its allotment,
+/// The memory that a chunk counts for. The chunks of a batch share its memory,
 /// which is free again when the last of them is written.
 pub(crate) enum ChunkMemory {
     /// A long value.
     Value { _share: Share },
     /// A batch of a range.
-    Batch { _allotment: Rc<Allotment> },
+    Batch { _memory: Rc<BatchMemory> },
 }
 
 /// The end of a long line of JSON, of which one piece exists at a time.

@@ -28,6 +28,8 @@ mod pages;
 #[cfg(test)]
 mod placement;
 #[cfg(test)]
+mod ranges;
+#[cfg(test)]
 mod refills;
 #[cfg(test)]
 mod requests;

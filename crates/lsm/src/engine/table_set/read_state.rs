@@ -9,6 +9,7 @@ use crate::memtable::Memtable;
 use crate::table::{Access, Interrupt, KeyHash};
 use crate::table_id::TableId;
 use base::Entry;
+use bytes::Bytes;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -67,6 +68,16 @@ impl ReadState {
     /// Whether a damaged part may have held versions of `key`.
     pub(crate) fn is_damaged(&self, key: &[u8]) -> bool {
         self.damaged.iter().any(|noted| noted.range.admits(key))
+    }
+
+    /// The first damaged part that may have held keys from `start` on: its first and last
+    /// key. Parts that touch each other come one after the other.
+    pub(crate) fn damage_from(&self, start: &[u8]) -> Option<(Bytes, Option<Bytes>)> {
+        let ranges = self.damaged.iter().map(|noted| &noted.range);
+        let reaching =
+            ranges.filter(|range| range.last_key.as_ref().is_none_or(|last| **last >= *start));
+        let first = reaching.min_by(|one, other| one.first_key.cmp(&other.first_key))?;
+        Some((first.first_key.clone(), first.last_key.clone()))
     }
 
     /// The damaged parts of a table's file, in bytes.

@@ -78,6 +78,7 @@ problem_types! {
     NEW_STORE = SERVICE_UNAVAILABLE, "new-store", "New Store";
     STORE_NOT_OPEN = SERVICE_UNAVAILABLE, "store-not-open", "Store Not Open";
     NO_TIMESTAMPS_LEFT = SERVICE_UNAVAILABLE, "no-timestamps-left", "No Timestamps Left";
+    TOO_FEW_NODES = GATEWAY_TIMEOUT, "too-few-nodes", "Too Few Nodes";
     NOT_ENOUGH_REPLICAS = GATEWAY_TIMEOUT, "not-enough-replicas", "Not Enough Replicas";
     DISK_FULL = INSUFFICIENT_STORAGE, "disk-full", "Disk Full";
     RANGE_TIMED_OUT = GATEWAY_TIMEOUT, "range-timed-out", "Range Timed Out";
@@ -374,6 +375,18 @@ impl Problem {
             None => "too few replicas answered as asked: try again, or with a smaller ack",
         };
         Self::new(&NOT_ENOUGH_REPLICAS, detail).with_receipt(receipt, replicas)
+    }
+
+    /// Too few nodes take part in a range of the whole cluster.
+    pub(super) fn too_few_nodes(receipt: Receipt) -> Self {
+        let mut problem = Self::new(
+            &TOO_FEW_NODES,
+            "more nodes are missing than ack and from allow, so the range could miss what was \
+             acknowledged: try again, or with a smaller ack. The outcomes say what became of \
+             the range at each node",
+        );
+        problem.receipt = Some(Box::new(receipt));
+        problem
     }
 
     /// The node's disk did not answer a range in time.

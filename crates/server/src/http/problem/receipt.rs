@@ -22,8 +22,8 @@ pub(super) struct ReceiptDocument<'a> {
 struct ReplicaDocument<'a> {
     url: &'a str,
     #[schemars(extend("enum" = [
-        "stored", "value", "absent", "unanswered", "timeout", "suspected", "refused",
-        "overloaded", "full", "failed", "unfilled", "obsolete",
+        "stored", "value", "absent", "answered", "unanswered", "timeout", "suspected", "refused",
+        "unsupported", "overloaded", "full", "failed", "unfilled", "obsolete",
     ]))]
     outcome: &'static str,
 }

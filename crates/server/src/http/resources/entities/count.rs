@@ -16,6 +16,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::future::poll_fn;
 use std::task::Poll;
+use std::time::Duration;
 
 /// How many entities a range has.
 #[derive(Serialize, JsonSchema)]
@@ -26,26 +27,33 @@ pub(crate) struct CountPage {
 }
 
 /// Counts the entities of the range; `HEAD` counts nothing.
-pub(super) async fn answer(exchange: &Exchange<'_>, parameters: &RangeParameters) -> Answer {
+pub(super) async fn answer(
+    exchange: &Exchange<'_>,
+    parameters: &RangeParameters,
+    first_deadline: Duration,
+) -> Answer {
     if exchange.verb == Verb::Head {
         let mut response = Response::new(ResponseBody::empty());
         let json = HeaderValue::from_static("application/json");
         response.headers_mut().insert(CONTENT_TYPE, json);
         return Ok(response);
     }
-    let count = count(exchange, parameters).await?;
+    let count = count(exchange, parameters, first_deadline).await?;
     Ok(page::json(&CountPage { count }))
 }
 
-async fn count(exchange: &Exchange<'_>, parameters: &RangeParameters) -> Result<u64, Problem> {
+async fn count(
+    exchange: &Exchange<'_>,
+    parameters: &RangeParameters,
+    first_deadline: Duration,
+) -> Result<u64, Problem> {
     let door = exchange.door;
     let now_unix_ms = door.clock().unix_ms();
     let limit = parameters.limit.unwrap_or(u64::MAX);
     let mut counted = 0;
-    let mut next = begin(door, parameters);
+    let mut next = begin(door, parameters, first_deadline)?;
+    let mut deadline = first_deadline;
     while let Some(range) = next.filter(|_| counted < limit) {
-        let now = door.clock().monotonic();
-        let deadline = now.saturating_add(door.stall_timeout());
         let coordinator = door.worker.coordinator();
         let batch = coordinator.next_batch(range, deadline).await?;
         let live = batch
@@ -59,7 +67,11 @@ async fn count(exchange: &Exchange<'_>, parameters: &RangeParameters) -> Result<
         if poll_fn(|cx| Poll::Ready(exchange.channel.has_client_left(cx))).await {
             return Err(Problem::client_left());
         }
-        next = (!batch.entries.is_empty()).then_some(batch.range);
+        next = batch.range;
+        deadline = door
+            .clock()
+            .monotonic()
+            .saturating_add(door.stall_timeout());
     }
     Ok(counted)
 }

@@ -1,4 +1,4 @@
-//! `/v0/entities`: a range of this node's keys.
+//! `/v0/entities`: a range of the keys of this node, or of the whole cluster.
 //!
 //! `parameters` reads the query, `range_stream` sends the entities, `count` only counts them.
 
@@ -13,11 +13,11 @@ use crate::http::negotiation::{RangeFormat, range_format, wants_trailers};
 use crate::http::problem::Problem;
 use crate::http::response_body::ResponseBody;
 use crate::http::verb::Verb;
-use base::Share;
+use base::{Refused, Share};
 use hyper::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, TRAILER, VARY};
 use hyper::{HeaderMap, Response, Version};
-use node::{Batch, OwnRange};
-use parameters::{RangeParameters, Telling};
+use node::{ClusterRangePlan, Range, RangeBatch};
+use parameters::{RangeParameters, Scope, Telling};
 use range_stream::{NextBatch, RangePlan, RangeStream};
 use std::rc::Rc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub(super) use count::CountPage;
 /// `GET` and `HEAD`. Reads the first batch before the answer begins, so that a store
 /// that cannot be read is an error with a status.
 pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
-    let parameters = parameters::read(exchange.query())?;
+    let parameters = parameters::read(exchange.query(), exchange.replica_rules())?;
     if exchange.head.version < Version::HTTP_11 {
         return Err(Problem::range_needs_chunks());
     }
@@ -39,7 +39,7 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     if parameters.telling == Telling::Count {
         // It holds the place of a range, and no permit, because it may take long.
         drop(permit);
-        let counted = count::answer(&exchange, &parameters).await;
+        let counted = count::answer(&exchange, &parameters, deadline).await;
         drop(stream_share);
         return counted;
     }
@@ -58,7 +58,7 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     if exchange.verb == Verb::Head {
         return Ok(response);
     }
-    let first = match begin(door, &parameters) {
+    let first = match begin(door, &parameters, deadline)? {
         Some(range) => Some(first_batch(door, range, deadline).await?),
         None => None,
     };
@@ -70,13 +70,31 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
 }
 
 /// The range that the parameters ask for, unless no key can lie in it.
-fn begin(door: &Door, parameters: &RangeParameters) -> Option<OwnRange> {
+fn begin(
+    door: &Door,
+    parameters: &RangeParameters,
+    deadline: Duration,
+) -> Result<Option<Range>, Refused> {
     let (start, end) = (&parameters.start, parameters.end.as_deref());
-    let is_empty = end.is_some_and(|end| start.as_slice() >= end);
-    (!is_empty).then(|| door.worker.coordinator().begin_range(start, end))
+    if end.is_some_and(|end| start.as_slice() >= end) {
+        return Ok(None);
+    }
+    let coordinator = door.worker.coordinator();
+    let range = match parameters.scope {
+        Scope::Node => coordinator.begin_range(start, end),
+        Scope::Cluster(replicas) => {
+            let plan = ClusterRangePlan {
+                replicas,
+                wants_values: parameters.telling == Telling::Values,
+                limit: parameters.limit.unwrap_or(u64::MAX),
+            };
+            coordinator.begin_cluster_range(start, end, plan, deadline)?
+        }
+    };
+    Ok(Some(range))
 }
 
-async fn first_batch(door: &Door, range: OwnRange, deadline: Duration) -> Result<Batch, Problem> {
+async fn first_batch(door: &Door, range: Range, deadline: Duration) -> Result<RangeBatch, Problem> {
     let coordinator = door.worker.coordinator();
     Ok(coordinator.next_batch(range, deadline).await?)
 }
@@ -95,7 +113,12 @@ fn set_headers(headers: &mut HeaderMap, plan: &RangePlan) {
     }
 }
 
-fn stream(door: &Door, plan: RangePlan, first: Option<Batch>, stream_share: Share) -> RangeStream {
+fn stream(
+    door: &Door,
+    plan: RangePlan,
+    first: Option<RangeBatch>,
+    stream_share: Share,
+) -> RangeStream {
     let (coordinator, clock) = (Rc::clone(door.worker.coordinator()), door.clock_handle());
     let stall_timeout = door.stall_timeout();
     let ask = move |range| -> NextBatch {

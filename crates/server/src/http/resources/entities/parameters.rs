@@ -1,7 +1,9 @@
 //! The parameters of `/v0/entities`.
 
 use crate::http::query::keys::{bound_of, key_of};
+use crate::http::query::replicas::{ReplicaParameters, ReplicaRules};
 use crate::http::query::{ParameterError, QueryBytes, number_of, pairs, set, unknown};
+use cluster::Replicas;
 
 /// The parameters of `/v0/entities`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,6 +16,18 @@ pub(crate) struct RangeParameters {
     pub(crate) limit: Option<u64>,
     /// What is told of the entities.
     pub(crate) telling: Telling,
+    /// Whose entities.
+    pub(crate) scope: Scope,
+}
+
+/// Whose entities a range tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// Those of this node.
+    Node,
+    /// Those of the whole cluster: how many replicas each key has, and how many of them must
+    /// answer.
+    Cluster(Replicas),
 }
 
 /// What a range tells of its entities.
@@ -31,9 +45,14 @@ pub(crate) enum Telling {
 ///
 /// # Errors
 /// The first parameter that is not valid.
-pub(crate) fn read(query: Option<&str>) -> Result<RangeParameters, ParameterError> {
+pub(crate) fn read(
+    query: Option<&str>,
+    rules: ReplicaRules,
+) -> Result<RangeParameters, ParameterError> {
     let (mut start, mut end, mut prefix, mut limit) = (None, None, None, None);
-    let (mut values, mut count) = (None, None);
+    let (mut values, mut count, mut scope) = (None, None, None);
+    let mut replicas = ReplicaParameters::default();
+    let mut first_of_pair = None;
     for parameter in pairs(query) {
         let (name, value) = parameter?;
         match name.as_slice() {
@@ -49,9 +68,21 @@ pub(crate) fn read(query: Option<&str>) -> Result<RangeParameters, ParameterErro
             }
             b"values" => set(&mut values, "values", only("values", &value, "omit")?)?,
             b"count" => set(&mut count, "count", only("count", &value, "only")?)?,
+            b"scope" => set(&mut scope, "scope", only("scope", &value, "cluster")?)?,
+            _ if replicas.take(&name, &value)? => first_of_pair = first_of_pair.or(Some(name)),
             _ => return Err(unknown(&name)),
         }
     }
+    let scope = match (scope, first_of_pair) {
+        (Some(()), _) => Scope::Cluster(replicas.replicas(rules)?),
+        (None, None) => Scope::Node,
+        (None, Some(name)) => {
+            return Err(ParameterError::new(
+                String::from_utf8_lossy(&name),
+                "is for ranges of the whole cluster: add scope=cluster, or leave it out",
+            ));
+        }
+    };
     let (start, end) = match (prefix, start) {
         (Some(prefix), None) if end.is_none() => {
             let end = end_of_prefix(&prefix);
@@ -80,6 +111,7 @@ pub(crate) fn read(query: Option<&str>) -> Result<RangeParameters, ParameterErro
             (None, Some(())) => Telling::Keys,
             (None, None) => Telling::Values,
         },
+        scope,
     })
 }
 
@@ -107,6 +139,43 @@ fn end_of_prefix(prefix: &[u8]) -> Option<QueryBytes> {
 mod tests {
     use super::*;
     use base::KEY_BYTES_MAX;
+
+    fn read(query: Option<&str>) -> Result<RangeParameters, ParameterError> {
+        let rules = ReplicaRules {
+            nodes: 5,
+            default: None,
+        };
+        super::read(query, rules)
+    }
+
+    #[test]
+    fn only_ranges_of_the_cluster_have_a_pair() {
+        for (query, ack, from) in [
+            ("start=a&scope=cluster", 3, 5),
+            ("start=a&scope=cluster&from=2", 2, 2),
+            ("scope=cluster&prefix=a&ack=1", 1, 5),
+            ("start=a&scope=cluster&replicas=1%2F3", 1, 3),
+        ] {
+            let scope = Scope::Cluster(Replicas { ack, from });
+            assert_eq!(read(Some(query)).unwrap().scope, scope, "{query}");
+        }
+        assert_eq!(read(Some("start=a")).unwrap().scope, Scope::Node);
+        for (query, name) in [
+            ("start=a&scope=", "scope"),
+            ("start=a&scope=node", "scope"),
+            ("start=a&scope=cluster&scope=cluster", "scope"),
+            ("start=a&ack=1", "ack"),
+            ("start=a&from=1", "from"),
+            ("start=a&replicas=1/1", "replicas"),
+            ("start=a&scope=cluster&ack=6", "ack"),
+            ("start=a&scope=cluster&from=0", "from"),
+            ("start=a&scope=cluster&replicas=2/1", "replicas"),
+            ("start=a&scope=cluster&replicas=1/2&ack=1", "replicas"),
+            ("scope=cluster", "start"),
+        ] {
+            assert_eq!(read(Some(query)).unwrap_err().parameter, name, "{query}");
+        }
+    }
 
     #[test]
     fn ranges_need_a_start() {

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use http_body::Frame;
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
-use node::{Allotment, Batch, BatchFailure, OwnRange};
+use node::{BatchFailure, BatchMemory, Range, RangeBatch};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -34,10 +34,10 @@ pub(crate) struct RangePlan {
 }
 
 /// Resolves to the next batch of a range.
-pub(crate) type NextBatch = Pin<Box<dyn Future<Output = Result<Batch, BatchFailure>>>>;
+pub(crate) type NextBatch = Pin<Box<dyn Future<Output = Result<RangeBatch, BatchFailure>>>>;
 
 /// Asks for the next batch of a range.
-pub(crate) type AskForBatch = Box<dyn Fn(OwnRange) -> NextBatch>;
+pub(crate) type AskForBatch = Box<dyn Fn(Range) -> NextBatch>;
 
 /// The body of a range.
 pub(crate) struct RangeStream {
@@ -57,8 +57,8 @@ enum StreamState {
     /// at its end.
     Sending {
         entries: std::vec::IntoIter<Entry>,
-        range: Option<OwnRange>,
-        allotment: Rc<Allotment>,
+        range: Option<Range>,
+        memory: Rc<BatchMemory>,
     },
     /// Only the trailers are left.
     Ending,
@@ -67,12 +67,11 @@ enum StreamState {
 }
 
 impl StreamState {
-    fn sending(batch: Batch) -> Self {
+    fn sending(batch: RangeBatch) -> Self {
         Self::Sending {
-            // An empty batch is the end of the range.
-            range: (!batch.entries.is_empty()).then_some(batch.range),
+            range: batch.range,
             entries: batch.entries.into_iter(),
-            allotment: Rc::new(batch.allotment),
+            memory: Rc::new(batch.memory),
         }
     }
 }
@@ -82,7 +81,7 @@ impl RangeStream {
     pub(crate) fn new(
         plan: RangePlan,
         ask: AskForBatch,
-        first: Option<Batch>,
+        first: Option<RangeBatch>,
         stream_share: Share,
     ) -> Self {
         Self {
@@ -126,7 +125,7 @@ impl BodyStream for RangeStream {
                 StreamState::Sending {
                     entries,
                     range,
-                    allotment,
+                    memory,
                 } => {
                     if self.count >= self.plan.limit {
                         self.state = StreamState::Ending;
@@ -135,7 +134,7 @@ impl BodyStream for RangeStream {
                     if let Some(entry) = entries.find(|entry| entry.is_live(self.plan.now_unix_ms))
                     {
                         let memory = ChunkMemory::Batch {
-                            _allotment: Rc::clone(allotment),
+                            _memory: Rc::clone(memory),
                         };
                         let chunk = self.chunk_of(&entry).counted(Some(memory));
                         return Poll::Ready(Some(Ok(Frame::data(chunk))));
@@ -189,6 +188,16 @@ fn report_cut(failure: &BatchFailure, entities: u64) {
             "a range was cut: its snapshot has lived as long as it may, because a snapshot keeps \
              disk space; the client may go on behind the last key"
         ),
+        BatchFailure::TooFewNodes(receipt) => {
+            let outcomes = receipt.replicas.iter();
+            let outcomes = outcomes.map(|line| format!("{} {}", line.url, line.outcome.word()));
+            tracing::warn!(
+                entities,
+                nodes = outcomes.collect::<Vec<_>>().join(", "),
+                "a range of the whole cluster was cut: more nodes are missing than may be; the \
+                 client may go on behind the last key"
+            );
+        }
     }
 }
 

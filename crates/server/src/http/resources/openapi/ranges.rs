@@ -41,43 +41,10 @@ fn entities(schemas: &mut Schemas) -> Operation {
         id: "getEntities",
         tag: TAG,
         summary: "Read a range of keys",
-        text: "The live entities of this node with `start <= key < end`, sorted by the bytes of \
-               the key, streamed. A stream that ends without the last chunk was cut short. To \
+        text: "The live entities of this node, or of the whole cluster, with \
+               `start <= key < end`, sorted by the bytes of the key, streamed. A stream that ends without the last chunk was cut short. To \
                continue after the last key that arrived: `start=<last key>%00`.",
-        parameters: vec![
-            start(false),
-            end(),
-            parameters::key(
-                "prefix",
-                false,
-                KEY_BYTES_MAX,
-                "All keys that begin with it, instead of `start` and `end`. A range needs \
-                 `start` or `prefix`.",
-            ),
-            parameters::query(
-                "limit",
-                false,
-                &json!({"type": "integer", "minimum": 1, "maximum": u64::MAX}),
-                "The greatest number of entities.",
-            ),
-            parameters::query(
-                "values",
-                false,
-                &json!({"const": "omit"}),
-                "Lines of JSON without the values.",
-            ),
-            parameters::query(
-                "count",
-                false,
-                &json!({"const": "only"}),
-                "Only the number of entities, as `application/json`.",
-            ),
-            parameters::header(
-                "TE",
-                &json!({"const": "trailers"}),
-                "The stream ends with the trailers `Kvorum-Count` and `Kvorum-Digest`.",
-            ),
-        ],
+        parameters: of_entities(),
         body: None,
         answers: vec![Success {
             status: 200,
@@ -108,12 +75,60 @@ fn entities(schemas: &mut Schemas) -> Operation {
         }],
         problems: vec![
             &catalogue::RANGE_NEEDS_HTTP_1_1,
+            &catalogue::TOO_FEW_NODES,
             &catalogue::RANGE_TIMED_OUT,
             &catalogue::RANGE_TOO_LONG,
             &catalogue::RANGE_FAILED,
             &catalogue::CLIENT_LEFT,
         ],
     }
+}
+
+/// The parameters of `/v0/entities`.
+fn of_entities() -> Vec<Value> {
+    let mut all = vec![
+        start(false),
+        end(),
+        parameters::key(
+            "prefix",
+            false,
+            KEY_BYTES_MAX,
+            "All keys that begin with it, instead of `start` and `end`. A range needs \
+                 `start` or `prefix`.",
+        ),
+        parameters::query(
+            "limit",
+            false,
+            &json!({"type": "integer", "minimum": 1, "maximum": u64::MAX}),
+            "The greatest number of entities.",
+        ),
+        parameters::query(
+            "values",
+            false,
+            &json!({"const": "omit"}),
+            "Lines of JSON without the values.",
+        ),
+        parameters::query(
+            "count",
+            false,
+            &json!({"const": "only"}),
+            "Only the number of entities, as `application/json`.",
+        ),
+        parameters::query(
+            "scope",
+            false,
+            &json!({"const": "cluster"}),
+            "The entities of the whole cluster, each once. Only such a range has `ack` and \
+                 `from`.",
+        ),
+        parameters::header(
+            "TE",
+            &json!({"const": "trailers"}),
+            "The stream ends with the trailers `Kvorum-Count` and `Kvorum-Digest`.",
+        ),
+    ];
+    all.extend(parameters::replicas());
+    all
 }
 
 /// Lines of JSON, each with this schema.

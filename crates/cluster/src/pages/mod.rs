@@ -1,0 +1,380 @@
+//! Ranges of the whole cluster: each node tells its part in pages, and the coordinator merges
+//! them.
+//!
+//! A coordinator asks every node for one [`Page`] after the other. A page says of an interval
+//! of keys, as of one moment, which version the node has of each key for which it is one of
+//! the first `from` replicas; one replica of a key also sends the value. Nothing is kept at
+//! the node between two pages: each begins behind the last one, over a snapshot of its own. So
+//! a node that was restarted goes on with the next page, and a slow reader keeps no snapshot.
+//!
+//! [`RangeMerge`] is a state machine. A shell feeds it pages, and does what it says:
+//!
+//! - **Why a range sees what was acknowledged.** Of every key, known or not, the first `from`
+//!   nodes of its ranking were asked after the range had begun. At each position at most
+//!   `from - ack` nodes may be missing, whichever they are. So of every key at least `ack` of
+//!   its replicas have answered, as for a read; if more nodes are missing, the range ends.
+//!   A node is missing while it does not answer, and where its answer does not count: it is no
+//!   witness, or a damaged block may have held keys there.
+//! - **Where the replicas agree**, the newest version is told. Replicas beyond the copies that
+//!   it was written for may hold an older version or none.
+//! - **Where they do not**, the key is read once more, as any read of this pair that asks all
+//!   replicas. That read repairs what is stale before the key is told, by the rules of reads: what
+//!   counts as a repair, forget bounds, fences, copies.
+//! - **What is dead** by the coordinator's clock is left out, whoever lacks it: it hides what is
+//!   older, and nothing is told that a repair could contradict.
+//!
+//! A version that is known but whose value no page has brought is fetched from a node that has it.
+
+mod page;
+
+pub use page::{NodeSet, Page, PageItem, PageRequest, Part};
+
+use crate::node_number::NodeNumber;
+use crate::placement::Placement;
+use crate::replicas::{Miss, Replicas};
+use base::Entry;
+use std::collections::VecDeque;
+
+/// How many dead keys are passed over in one step.
+const PASSED_OVER_MAX: usize = 512;
+
+/// What a range does next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MergeStep {
+    /// It needs the node's page that begins at this key: [`RangeMerge::load`] or
+    /// [`RangeMerge::missed`] is to follow.
+    Await(NodeNumber, Vec<u8>),
+    /// More nodes are missing than may be. [`RangeMerge::load`] with a page of a missing node
+    /// may change that.
+    TooFewNodes,
+    /// The next live entity. Its value is there if values are wanted.
+    Tell(Entry),
+    /// The next live entity, whose value this node has.
+    Fetch(NodeNumber, PageItem),
+    /// The replicas of this key differ: a read that asks all of them says what is to be told.
+    Read(Vec<u8>),
+    /// Many dead keys were passed over. There is more.
+    PassedOver,
+    /// All is told.
+    End,
+}
+
+/// A range of the cluster, as far as it is merged.
+pub struct RangeMerge {
+    replicas: Replicas,
+    wants_values: bool,
+    /// All before this key is told.
+    position: Vec<u8>,
+    /// By number.
+    nodes: Vec<NodePages>,
+    /// Empty; its memory is used again for each key.
+    held: Vec<(NodeNumber, PageItem)>,
+}
+
+/// What is known of a node's part.
+enum NodePages {
+    /// Its next page is awaited.
+    Awaited,
+    /// It is merged: what is left of its page.
+    Loaded(Loaded),
+    /// It is not waited for.
+    Missing(Miss),
+}
+
+struct Loaded {
+    items: VecDeque<PageItem>,
+    next: Option<Vec<u8>>,
+    counts: bool,
+}
+
+impl RangeMerge {
+    /// A range over the keys from `start` on, of which no page is there yet.
+    #[must_use]
+    pub fn new(replicas: Replicas, nodes: usize, start: &[u8], wants_values: bool) -> Self {
+        Self {
+            replicas,
+            wants_values,
+            position: start.to_vec(),
+            nodes: (0..nodes).map(|_| NodePages::Awaited).collect(),
+            held: Vec::new(),
+        }
+    }
+
+    /// All before this key is told.
+    #[must_use]
+    pub fn position(&self) -> &[u8] {
+        &self.position
+    }
+
+    /// The nodes that are missing, and why.
+    pub fn missing(&self) -> impl Iterator<Item = (NodeNumber, Miss)> + '_ {
+        numbered(&self.nodes).filter_map(|(node, pages)| match pages {
+            NodePages::Missing(why) => Some((node, *why)),
+            // Its word does not count here, because it may have lost something.
+            NodePages::Loaded(Loaded { counts: false, .. }) => Some((node, Miss::Unfilled)),
+            NodePages::Loaded(_) | NodePages::Awaited => None,
+        })
+    }
+
+    /// Takes a page of a node that is awaited or missing. It was asked for from `start` on.
+    /// Returns whether it is of use: the page of a node that was missing may come when the
+    /// range is behind it.
+    ///
+    /// # Errors
+    /// What is wrong with the page; the node is missing then.
+    pub fn load(
+        &mut self,
+        node: NodeNumber,
+        start: &[u8],
+        page: Page,
+    ) -> Result<bool, &'static str> {
+        let Some(pages) = self.nodes.get_mut(node.index()) else {
+            return Err("a page of an unknown node");
+        };
+        if matches!(pages, NodePages::Loaded(_)) {
+            return Ok(false);
+        }
+        if let Err(what) = check(start, &page) {
+            *pages = NodePages::Missing(Miss::Failed);
+            return Err(what);
+        }
+        let is_behind = page
+            .next
+            .as_ref()
+            .is_some_and(|next| *next <= self.position);
+        if start > self.position.as_slice() || is_behind {
+            return Ok(false);
+        }
+        let mut items = VecDeque::from(page.items);
+        while items
+            .front()
+            .is_some_and(|item| item.entry.key() < self.position.as_slice())
+        {
+            items.pop_front();
+        }
+        *pages = NodePages::Loaded(Loaded {
+            items,
+            next: page.next,
+            counts: page.counts,
+        });
+        Ok(true)
+    }
+
+    /// Takes note that a node's next page does not come.
+    pub fn missed(&mut self, node: NodeNumber, why: Miss) {
+        if let Some(pages @ (NodePages::Awaited | NodePages::Missing(_))) =
+            self.nodes.get_mut(node.index())
+        {
+            *pages = NodePages::Missing(why);
+        }
+    }
+
+    /// Waits again for a node that was missing, and that has answered.
+    pub fn rejoin(&mut self, node: NodeNumber) {
+        if let Some(pages @ NodePages::Missing(_)) = self.nodes.get_mut(node.index()) {
+            *pages = NodePages::Awaited;
+        }
+    }
+
+    /// Goes on as far as the pages that are there allow.
+    pub fn step(&mut self, placement: &Placement, now_unix_ms: u64) -> MergeStep {
+        for _ in 0..PASSED_OVER_MAX {
+            if let Some((node, _)) =
+                numbered(&self.nodes).find(|(_, pages)| matches!(pages, NodePages::Awaited))
+            {
+                return MergeStep::Await(node, self.position.clone());
+            }
+            if self.missing().count() > usize::from(self.replicas.from - self.replicas.ack) {
+                return MergeStep::TooFewNodes;
+            }
+            let Some(first) = self.next_item() else {
+                if self.turn_pages() {
+                    continue;
+                }
+                return MergeStep::End;
+            };
+            let mut held = std::mem::take(&mut self.held);
+            self.take_same(first, &mut held);
+            let step = self.decide(&held, placement, now_unix_ms);
+            held.clear();
+            self.held = held;
+            if let Some(step) = step {
+                return step;
+            }
+        }
+        MergeStep::PassedOver
+    }
+
+    /// Takes the first item of the least key that a page has, if all pages reach behind it.
+    fn next_item(&mut self) -> Option<(NodeNumber, PageItem)> {
+        let mut least: Option<(NodeNumber, &[u8])> = None;
+        for (node, pages) in numbered(&self.nodes) {
+            if let NodePages::Loaded(Loaded { items, .. }) = pages
+                && let Some(key) = items.front().map(|item| item.entry.key())
+                && least.is_none_or(|(_, least)| key < least)
+            {
+                least = Some((node, key));
+            }
+        }
+        let (node, key) = least?;
+        if self.frontier().is_some_and(|frontier| frontier <= key) {
+            return None;
+        }
+        let item = self.pop(node)?;
+        Some((node, item))
+    }
+
+    fn pop(&mut self, node: NodeNumber) -> Option<PageItem> {
+        match self.nodes.get_mut(node.index())? {
+            NodePages::Loaded(loaded) => loaded.items.pop_front(),
+            NodePages::Awaited | NodePages::Missing(_) => None,
+        }
+    }
+
+    /// Takes what the pages have of the key of the first item, and leaves the key behind.
+    fn take_same(&mut self, first: (NodeNumber, PageItem), held: &mut Vec<(NodeNumber, PageItem)>) {
+        let key = first.1.entry.key();
+        self.position.clear();
+        self.position.extend_from_slice(key);
+        for (number, pages) in (0..=u8::MAX).zip(&mut self.nodes) {
+            if let NodePages::Loaded(loaded) = pages
+                && loaded
+                    .items
+                    .front()
+                    .is_some_and(|item| item.entry.key() == key)
+                && let Some(item) = loaded.items.pop_front()
+            {
+                held.push((NodeNumber::new(number), item));
+            }
+        }
+        self.position.push(0);
+        held.push(first);
+    }
+
+    /// Up to which key the pages of all nodes reach; [`None`] for the end of the range.
+    fn frontier(&self) -> Option<&[u8]> {
+        let nexts = self.loaded().filter_map(|loaded| loaded.next.as_deref());
+        nexts.min()
+    }
+
+    /// Goes to the frontier, where pages end: the next ones are awaited. Returns whether there
+    /// are any.
+    fn turn_pages(&mut self) -> bool {
+        let Some(frontier) = self.frontier().map(<[u8]>::to_vec) else {
+            return false;
+        };
+        for pages in &mut self.nodes {
+            if matches!(pages, NodePages::Loaded(loaded) if loaded.next.as_ref() == Some(&frontier))
+            {
+                *pages = NodePages::Awaited;
+            }
+        }
+        self.position = frontier;
+        true
+    }
+
+    fn loaded(&self) -> impl Iterator<Item = &Loaded> {
+        self.nodes.iter().filter_map(|pages| match pages {
+            NodePages::Loaded(loaded) => Some(loaded),
+            NodePages::Awaited | NodePages::Missing(_) => None,
+        })
+    }
+
+    /// What is told of a key of which the nodes hold this; [`None`] if nothing is.
+    fn decide(
+        &self,
+        held: &[(NodeNumber, PageItem)],
+        placement: &Placement,
+        now_unix_ms: u64,
+    ) -> Option<MergeStep> {
+        let Replicas { ack, from } = self.replicas;
+        let (_, any) = held.first()?;
+        let key = any.entry.key();
+        let counting = held.iter().filter(|(_, item)| item.counts);
+        let newest = counting
+            .map(|(_, item)| item)
+            .max_by_key(|item| freshness(item));
+        let copies = newest.map_or(from, |newest| newest.entry.copies());
+        // The order of the replicas matters only if the version has fewer copies.
+        let ranking = match copies < from {
+            true => placement.ranking(key, from),
+            false => placement.replicas(key, from),
+        };
+        let mut answers = 0;
+        let mut differ = false;
+        let mut holder = None;
+        let mut sender = None;
+        for (index, node) in ranking.iter().enumerate() {
+            let item = held.iter().find(|(holder, _)| holder == node);
+            let item = item.map(|(_, item)| item);
+            if !item.map_or_else(|| self.counts(*node), |item| item.counts) {
+                continue;
+            }
+            answers += 1;
+            let Some(newest) = newest else {
+                continue;
+            };
+            match item {
+                Some(item) if item.is_same(newest) => {
+                    holder = holder.or(Some((*node, item)));
+                    sender = sender.or(item.has_value.then_some(item));
+                }
+                // Of the same timestamp, but another content: only whole values can tell.
+                Some(item) if freshness(item) == freshness(newest) => differ = true,
+                _ => differ |= index < usize::from(copies),
+            }
+        }
+        let read = || Some(MergeStep::Read(key.to_vec()));
+        if answers < ack {
+            // Only a read can say whether more replicas answer by now.
+            return read();
+        }
+        if !newest?.entry.is_live(now_unix_ms) {
+            return None;
+        }
+        // Without a holder only a node has it that is no replica of the key.
+        let Some((node, item)) = holder.filter(|_| !differ) else {
+            return read();
+        };
+        Some(match sender {
+            Some(sender) => MergeStep::Tell(sender.entry.clone()),
+            None if self.wants_values => MergeStep::Fetch(node, item.clone()),
+            None => MergeStep::Tell(item.entry.clone()),
+        })
+    }
+
+    /// Whether the word of a node counts at the present position.
+    fn counts(&self, node: NodeNumber) -> bool {
+        matches!(
+            self.nodes.get(node.index()),
+            Some(NodePages::Loaded(Loaded { counts: true, .. }))
+        )
+    }
+}
+
+/// What decides which of two versions is newer, without their values.
+fn freshness(item: &PageItem) -> impl Ord + use<> {
+    let entry = &item.entry;
+    let is_tombstone = entry.kind() == base::Kind::Tombstone;
+    (entry.timestamp(), is_tombstone, entry.expiry())
+}
+
+fn numbered(nodes: &[NodePages]) -> impl Iterator<Item = (NodeNumber, &NodePages)> {
+    (0..=u8::MAX).map(NodeNumber::new).zip(nodes)
+}
+
+/// Checks that a page is what was asked for: its keys ascend, and lie before the next page.
+fn check(start: &[u8], page: &Page) -> Result<(), &'static str> {
+    let keys = page.items.iter().map(|item| item.entry.key());
+    let first = page.items.first().map(|item| item.entry.key());
+    let last = page.items.last().map(|item| item.entry.key());
+    if first.is_some_and(|first| first < start) || !keys.is_sorted_by(|one, two| one < two) {
+        return Err("a page whose keys are not in order");
+    }
+    match &page.next {
+        Some(next) if next.as_slice() <= start || last >= Some(next) => {
+            Err("a page that does not end where it says")
+        }
+        _ => Ok(()),
+    }
+}

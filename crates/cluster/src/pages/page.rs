@@ -1,0 +1,267 @@
+//! Pages: what a node says of the next keys of a range.
+
+use crate::node_number::NodeNumber;
+use crate::placement::{Placement, Ranking};
+use base::{Entry, Kind};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// A set of nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodeSet([u64; 4]);
+
+impl NodeSet {
+    /// The number of bytes of a set.
+    pub const BYTES: usize = 32;
+
+    /// Adds a node.
+    pub fn insert(&mut self, node: NodeNumber) {
+        let (word, bit) = (node.index() / 64, node.index() % 64);
+        self.0[word] |= 1 << bit;
+    }
+
+    /// Whether a node is in the set.
+    #[must_use]
+    pub fn contains(self, node: NodeNumber) -> bool {
+        let (word, bit) = (node.index() / 64, node.index() % 64);
+        self.0[word] >> bit & 1 == 1
+    }
+
+    /// The set as bytes, a bit for each node.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        for (word, bytes) in self.0.iter().zip(bytes.chunks_mut(8)) {
+            bytes.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// The set that these bytes say.
+    #[must_use]
+    pub fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
+        let mut words = [0; 4];
+        for (index, byte) in bytes.into_iter().enumerate() {
+            words[index / 8] |= u64::from(byte) << (index % 8 * 8);
+        }
+        Self(words)
+    }
+}
+
+impl FromIterator<NodeNumber> for NodeSet {
+    fn from_iter<T: IntoIterator<Item = NodeNumber>>(nodes: T) -> Self {
+        let mut set = Self::default();
+        nodes.into_iter().for_each(|node| set.insert(node));
+        set
+    }
+}
+
+/// What a coordinator asks a node for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PageRequest {
+    /// The first key.
+    pub start: Vec<u8>,
+    /// The key before which the range ends, if it ends before the last key.
+    pub end: Option<Vec<u8>>,
+    /// How many replicas each key has for this range.
+    pub from: u8,
+    /// How many bytes of keys and values to read for the page.
+    pub bytes: u32,
+    /// The node that asks.
+    pub coordinator: NodeNumber,
+    /// Whose values are wanted; empty if only versions are.
+    pub senders: NodeSet,
+}
+
+impl PageRequest {
+    /// Whether a node is one of the replicas that the range asks for a key, and whether it is
+    /// the one that sends the value.
+    ///
+    /// The coordinator needs no network for what its own store holds, so it is the sender
+    /// where it is a replica. The other keys are spread over the nodes as the keys are: the
+    /// first sender in the key's ranking.
+    #[must_use]
+    pub fn part_of(&self, node: NodeNumber, key: &[u8], placement: &Placement) -> Part {
+        let senders = self.senders;
+        let is_of_all = usize::from(self.from) >= placement.nodes();
+        if is_of_all && senders.contains(self.coordinator) {
+            return match node == self.coordinator {
+                true => Part::Sender,
+                false => Part::Replica,
+            };
+        }
+        let ranking = placement.ranking(key, self.from);
+        if !ranking.contains(&node) {
+            return Part::None;
+        }
+        let is_sender = match senders.contains(self.coordinator) {
+            true if ranking.contains(&self.coordinator) => node == self.coordinator,
+            _ => first_of(&ranking, senders) == Some(node),
+        };
+        match is_sender {
+            true => Part::Sender,
+            false => Part::Replica,
+        }
+    }
+}
+
+fn first_of(ranking: &Ranking, senders: NodeSet) -> Option<NodeNumber> {
+    ranking.iter().copied().find(|node| senders.contains(*node))
+}
+
+/// A node's part in what a range says of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// It is no replica that the range asks.
+    None,
+    /// It says which version it has.
+    Replica,
+    /// It sends the value as well.
+    Sender,
+}
+
+/// What a node has of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PageItem {
+    /// The version, without its value unless `has_value`.
+    pub entry: Entry,
+    /// The length of its value, in bytes.
+    pub value_bytes: u32,
+    /// A hash of its value; 0 for a tombstone.
+    pub value_hash: u64,
+    /// Whether the value is here.
+    pub has_value: bool,
+    /// Whether the node's word counts for this key. It does not if the version may have been
+    /// deleted by a tombstone that the node has missed.
+    pub counts: bool,
+}
+
+impl PageItem {
+    /// A version that a node holds, with or without its value.
+    #[must_use]
+    pub fn of(entry: Entry, has_value: bool, counts: bool) -> Self {
+        let value_hash = match entry.kind() {
+            Kind::Value => xxh3_64(entry.value_bytes()),
+            Kind::Tombstone => 0,
+        };
+        Self {
+            value_bytes: entry.value_bytes().len() as u32,
+            value_hash,
+            has_value: entry.kind() == Kind::Value && (has_value || entry.value_bytes().is_empty()),
+            entry: match has_value || entry.value_bytes().is_empty() {
+                true => entry,
+                false => entry.without_value(),
+            },
+            counts,
+        }
+    }
+
+    /// Whether both are one version, with everything that belongs to it.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        let (one, two) = (&self.entry, &other.entry);
+        one.timestamp() == two.timestamp()
+            && one.kind() == two.kind()
+            && one.expiry() == two.expiry()
+            && one.copies() == two.copies()
+            && self.value_bytes == other.value_bytes
+            && self.value_hash == other.value_hash
+    }
+
+    /// Whether an entry with its value is this version.
+    #[must_use]
+    pub fn is_version_of(&self, entry: &Entry) -> bool {
+        self.is_same(&Self::of(entry.clone(), true, true))
+    }
+}
+
+/// A part of a range, as one node says it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// What the node has of the keys for which it is asked, in the order of the keys.
+    pub items: Vec<PageItem>,
+    /// Where the next page begins: the node has nothing else before that key. [`None`] at the
+    /// end of the range.
+    pub next: Option<Vec<u8>>,
+    /// Whether the node's word counts for this part. It does not where a damaged block may have
+    /// held keys; such a page has no items.
+    pub counts: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::{Expiry, Timestamp};
+
+    #[test]
+    fn a_set_of_nodes_is_its_bytes() {
+        let nodes = [0, 7, 8, 63, 64, 200, 254].map(NodeNumber::new);
+        let set: NodeSet = nodes.into_iter().collect();
+        assert_eq!(NodeSet::from_bytes(set.to_bytes()), set);
+        for number in 0..=u8::MAX {
+            let node = NodeNumber::new(number);
+            assert_eq!(set.contains(node), nodes.contains(&node), "{number}");
+        }
+        assert_eq!(set.to_bytes()[0], 0b1000_0001);
+    }
+
+    #[test]
+    fn each_key_has_one_sender_among_its_replicas() {
+        let placement = Placement::new(["a", "b", "c", "d"]);
+        let all: Vec<NodeNumber> = (0..4).map(NodeNumber::new).collect();
+        for (from, senders) in [(1, 4), (2, 4), (3, 4), (4, 4), (2, 3), (4, 3), (4, 1)] {
+            let mut sent = [0; 4];
+            for number in 0..400 {
+                let key = format!("key{number}").into_bytes();
+                let request = PageRequest {
+                    start: Vec::new(),
+                    end: None,
+                    from,
+                    bytes: 1,
+                    coordinator: all[3],
+                    senders: all[..senders].iter().copied().collect(),
+                };
+                let ranking = placement.ranking(&key, from);
+                let parts = all
+                    .iter()
+                    .map(|node| request.part_of(*node, &key, &placement));
+                let parts: Vec<Part> = parts.collect();
+                for (node, part) in all.iter().zip(&parts) {
+                    assert_eq!(*part != Part::None, ranking.contains(node), "{from}");
+                }
+                let has_sender = ranking.iter().any(|node| node.index() < senders);
+                let count = parts.iter().filter(|part| **part == Part::Sender).count();
+                assert_eq!(count, usize::from(has_sender), "{from} {senders}");
+                if let Some(sender) = parts.iter().position(|part| *part == Part::Sender) {
+                    sent[sender] += 1;
+                    let own = ranking.contains(&all[3]) && senders == 4;
+                    assert!(!own || sender == 3, "the own store comes first");
+                }
+            }
+            if (from, senders) == (4, 3) {
+                assert!(sent[..3].iter().all(|count| *count > 80), "{sent:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn two_items_are_one_version_only_if_everything_is_the_same() {
+        let at = Timestamp::from_u64;
+        let entry =
+            |at, value: &[u8], expiry, copies| Entry::value(b"k", at, value, expiry, copies);
+        let one = entry(at(5), b"v", Expiry::NEVER, 3);
+        let item = PageItem::of(one.clone(), false, true);
+        assert!(item.is_same(&PageItem::of(one.clone(), true, true)));
+        assert!(item.is_version_of(&one));
+        assert_eq!(item.entry.value_bytes(), b"");
+        for other in [
+            entry(at(6), b"v", Expiry::NEVER, 3),
+            entry(at(5), b"w", Expiry::NEVER, 3),
+            entry(at(5), b"", Expiry::NEVER, 3),
+            entry(at(5), b"v", Expiry::at_unix_ms(9), 3),
+            entry(at(5), b"v", Expiry::NEVER, 2),
+            Entry::tombstone(b"k", at(5), 3),
+        ] {
+            assert!(!item.is_version_of(&other), "{other:?}");
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Ranges of the whole cluster: asks all nodes for pages, and tells what they agree on.
+//!
+//! [`RangeMerge`] decides; the code here does it. Of each node there are at most two pages at a
+//! time: the one that is being merged, and the next, which is asked for as soon as the first
+//! is there (`feeds`). A page is asked for only when there is room for it, so a client that does
+//! not read stops all nodes. What no page can tell is read singly (`singles`), many keys at a
+//! time; the entities still come in the order of their keys.
+//!
+//! A node that does not answer is missing from then on. It is asked again from time to time,
+//! and takes part again once it answers. If more nodes are missing than may be, the range waits
+//! a while for one of them, and then ends with an error.
+
+mod feeds;
+mod singles;
+
+use super::range_batch::{Batch, BatchFailure, BatchMemory};
+use super::{Coordinator, Receipt, ReplicaLine};
+use base::{Entry, Refused, Share};
+use cluster::pages::{MergeStep, RangeMerge};
+use cluster::{Fate, Replicas};
+use feeds::Feeds;
+use singles::Singles;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// How many entities a batch has at most.
+const BATCH_ENTITIES_MAX: usize = 1024;
+
+/// How many bytes of keys and values a batch has, about.
+const BATCH_BYTES: usize = 64 << 10;
+
+/// How many keys are read singly at a time.
+const SINGLES_MAX: usize = 32;
+
+/// How many pages are awaited for a batch. So a range of which all is dead still tells its
+/// client that it goes on.
+const PAGES_AWAITED_MAX: usize = 64;
+
+/// What a client asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClusterRangePlan {
+    /// How many replicas each key has for this range, and how many of them must answer.
+    pub replicas: Replicas,
+    /// Whether values are wanted.
+    pub wants_values: bool,
+    /// The greatest number of entities.
+    pub limit: u64,
+}
+
+/// A range of the whole cluster, as far as it is told.
+pub struct ClusterRange {
+    coordinator: Rc<Coordinator>,
+    plan: ClusterRangePlan,
+    merge: RangeMerge,
+    feeds: Feeds,
+    /// An entity whose long value is fetched next, alone.
+    postponed: Option<MergeStep>,
+    /// The memory of its pages.
+    window: Rc<Share>,
+    has_begun: bool,
+}
+
+impl ClusterRange {
+    /// Begins a range, and asks all nodes.
+    ///
+    /// # Errors
+    /// There is no memory for another one.
+    pub(super) fn begin(
+        coordinator: &Rc<Coordinator>,
+        start: &[u8],
+        end: Option<&[u8]>,
+        plan: ClusterRangePlan,
+        deadline: Duration,
+    ) -> Result<Self, Refused> {
+        let (nodes, windows) = (coordinator.peers.nodes(), &coordinator.windows);
+        let page_bytes_max = feeds::page_bytes_max(windows.max(), nodes);
+        let window_bytes = feeds::window_bytes(page_bytes_max, nodes);
+        let window = windows.take(window_bytes.min(windows.max()))?;
+        let merge = RangeMerge::new(plan.replicas, nodes, start, plan.wants_values);
+        let mut feeds = Feeds::new(Rc::clone(coordinator), end, plan, page_bytes_max);
+        feeds.ask_all(start, deadline);
+        Ok(Self {
+            coordinator: Rc::clone(coordinator),
+            plan,
+            merge,
+            feeds,
+            postponed: None,
+            window: Rc::new(window),
+            has_begun: false,
+        })
+    }
+
+    /// The next entities. There may be none although more follow. `deadline` is that of the
+    /// first batch.
+    ///
+    /// # Errors
+    /// [`BatchFailure::TooFewNodes`]; the range is lost.
+    pub(super) async fn next_batch(
+        mut self: Box<Self>,
+        deadline: Duration,
+    ) -> Result<Batch<Box<Self>>, BatchFailure> {
+        let first_deadline = (!std::mem::replace(&mut self.has_begun, true)).then_some(deadline);
+        self.feeds.ask_missing(&mut self.merge);
+        let mut told: Vec<Told> = Vec::new();
+        let mut singles = Singles::new(&self.coordinator, self.plan);
+        let (mut bytes, mut awaited, mut is_at_end) = (0, 0, false);
+        while told.len() < BATCH_ENTITIES_MAX
+            && bytes < BATCH_BYTES
+            && singles.len() < SINGLES_MAX
+            && (told.len() as u64) < self.plan.limit
+        {
+            let now_unix_ms = self.coordinator.clock.unix_ms();
+            let placement = &self.coordinator.placement;
+            let merge = &mut self.merge;
+            let step = self.postponed.take();
+            match step.unwrap_or_else(|| merge.step(placement, now_unix_ms)) {
+                MergeStep::Tell(entry) => {
+                    bytes += entry.data_bytes();
+                    told.push(Told::Entity(entry));
+                }
+                MergeStep::Fetch(node, item) => {
+                    // A long value is told alone, so that the range holds no two of them.
+                    let is_long = item.value_bytes as usize > base::LONG_VALUE_BYTES;
+                    if is_long && !told.is_empty() {
+                        self.postponed = Some(MergeStep::Fetch(node, item));
+                        break;
+                    }
+                    told.push(Told::Single(singles.fetch(node, item)));
+                    if is_long {
+                        break;
+                    }
+                }
+                MergeStep::Read(key) => told.push(Told::Single(singles.read(key))),
+                MergeStep::PassedOver => tokio::task::yield_now().await,
+                // What is known already is told before anything is waited for.
+                MergeStep::Await(..) | MergeStep::TooFewNodes if !told.is_empty() => break,
+                MergeStep::Await(..) if awaited == PAGES_AWAITED_MAX => break,
+                MergeStep::Await(node, start) => {
+                    awaited += 1;
+                    self.feeds
+                        .take_page(&mut self.merge, node, &start, first_deadline)
+                        .await;
+                }
+                MergeStep::TooFewNodes => {
+                    // A client that has nothing yet is told at once, as with any request.
+                    let is_first = first_deadline.is_some();
+                    if is_first || !self.feeds.wait_for_missing(&mut self.merge).await {
+                        return Err(BatchFailure::TooFewNodes(Box::new(self.receipt())));
+                    }
+                }
+                MergeStep::End => {
+                    is_at_end = true;
+                    break;
+                }
+            }
+        }
+        let read = singles.finish().await?;
+        let mut values = Vec::new();
+        let mut read: Vec<_> = read.into_iter().map(Some).collect();
+        let mut entries = Vec::with_capacity(told.len());
+        for told in told {
+            match told {
+                Told::Entity(entry) => entries.push(entry),
+                Told::Single(number) => {
+                    if let Some((entry, share)) = read.get_mut(number).and_then(Option::take) {
+                        entries.extend(entry);
+                        values.extend(share);
+                    }
+                }
+            }
+        }
+        self.plan.limit = self.plan.limit.saturating_sub(entries.len() as u64);
+        let memory = BatchMemory::of_cluster(Rc::clone(&self.window), values);
+        let is_over = is_at_end || self.plan.limit == 0;
+        Ok(Batch {
+            range: (!is_over).then_some(self),
+            entries,
+            memory,
+        })
+    }
+
+    /// What became of the range at each node.
+    fn receipt(&self) -> Receipt {
+        let missing: Vec<_> = self.merge.missing().collect();
+        let peers = &self.coordinator.peers;
+        let lines = peers.numbers().map(|node| {
+            let missed = missing.iter().find(|(missing, _)| *missing == node);
+            ReplicaLine {
+                url: peers.url_of(node).to_string(),
+                outcome: missed.map_or(Fate::Answered, |(_, why)| Fate::Missed(*why)),
+            }
+        });
+        Receipt {
+            acks: 0,
+            timestamp: None,
+            replicas: lines.collect(),
+        }
+    }
+}
+
+/// An entity in the order of the keys.
+enum Told {
+    /// It is known.
+    Entity(Entry),
+    /// It is read singly: which of the singles it is.
+    Single(usize),
+}

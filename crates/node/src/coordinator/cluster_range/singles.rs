@@ -1,0 +1,156 @@
+//! The keys of a range that are read singly: where the replicas differ, and where no page has
+//! brought the value.
+
+use super::ClusterRangePlan;
+use crate::coordinator::range_batch::BatchFailure;
+use crate::coordinator::{Coordinator, Failure};
+use crate::replicas::{Asked, ReplicaRequest};
+use base::{Entry, Share};
+use bytes::Bytes;
+use cluster::pages::PageItem;
+use cluster::{NodeNumber, Replicas};
+use peer::PeerAnswer;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+/// How often a key is read before the range ends because too few of its replicas answer.
+const READS_MAX: usize = 4;
+
+/// How long the range waits before it reads a key again.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What a key has: its entity, if it is live, and the share of memory of a long value.
+type Single = (Option<Entry>, Option<Share>);
+
+/// The reads of a batch, which run side by side.
+pub(super) struct Singles {
+    coordinator: Rc<Coordinator>,
+    replicas: Replicas,
+    running: JoinSet<(usize, Result<Single, Failure>)>,
+    count: usize,
+}
+
+impl Singles {
+    pub(super) fn new(coordinator: &Rc<Coordinator>, plan: ClusterRangePlan) -> Self {
+        Self {
+            coordinator: Rc::clone(coordinator),
+            replicas: plan.replicas,
+            running: JoinSet::new(),
+            count: 0,
+        }
+    }
+
+    /// How many reads there are.
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Reads a key from all of its replicas, and mends those that are stale. Returns the number
+    /// of the read.
+    pub(super) fn read(&mut self, key: Vec<u8>) -> usize {
+        let (coordinator, replicas) = (Rc::clone(&self.coordinator), self.replicas);
+        coordinator.metrics.coordination.range_reads.add(1);
+        self.spawn(async move { read(&coordinator, &key, replicas).await })
+    }
+
+    /// Fetches a value from a node that has it. Returns the number of the read.
+    pub(super) fn fetch(&mut self, node: NodeNumber, item: PageItem) -> usize {
+        let (coordinator, replicas) = (Rc::clone(&self.coordinator), self.replicas);
+        self.spawn(async move {
+            match fetch(&coordinator, node, &item).await {
+                Some((entry, share)) => Ok((Some(entry), share)),
+                // It has changed meanwhile, or the node is gone.
+                None => read(&coordinator, item.entry.key(), replicas).await,
+            }
+        })
+    }
+
+    fn spawn(&mut self, read: impl Future<Output = Result<Single, Failure>> + 'static) -> usize {
+        let number = self.count;
+        self.count += 1;
+        self.running
+            .spawn_local(async move { (number, read.await) });
+        number
+    }
+
+    /// Waits for all reads; gives what they found in the order of their numbers.
+    ///
+    /// # Errors
+    /// [`BatchFailure::TooFewNodes`].
+    pub(super) async fn finish(mut self) -> Result<Vec<Single>, BatchFailure> {
+        let mut found: Vec<Single> = Vec::new();
+        found.resize_with(self.count, Default::default);
+        while let Some(joined) = self.running.join_next().await {
+            let Ok((number, single)) = joined else {
+                return Err(BatchFailure::TimedOut);
+            };
+            found[number] = match single {
+                Ok(single) => single,
+                Err(Failure::NotEnoughReplicas(receipt) | Failure::DiskFull(receipt)) => {
+                    return Err(BatchFailure::TooFewNodes(Box::new(receipt)));
+                }
+                Err(Failure::Overloaded | Failure::NoStamp(_)) => {
+                    return Err(BatchFailure::Overloaded);
+                }
+            };
+        }
+        Ok(found)
+    }
+}
+
+async fn read(
+    coordinator: &Rc<Coordinator>,
+    key: &[u8],
+    replicas: Replicas,
+) -> Result<Single, Failure> {
+    let mut reads = 1;
+    loop {
+        let now = coordinator.clock.monotonic();
+        let deadline = now.saturating_add(coordinator.timeout);
+        match coordinator.read_from_all(key, replicas, deadline).await {
+            Ok(found) => {
+                let now_unix_ms = coordinator.clock.unix_ms();
+                let live = found.entry.filter(|entry| entry.is_live(now_unix_ms));
+                return Ok((live, found.share));
+            }
+            Err(failure) if reads == READS_MAX => return Err(failure),
+            Err(_) => {
+                reads += 1;
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+/// The version that a page has told, with its value; [`None`] if it does not come.
+async fn fetch(
+    coordinator: &Coordinator,
+    node: NodeNumber,
+    item: &PageItem,
+) -> Option<(Entry, Option<Share>)> {
+    let key = Bytes::copy_from_slice(item.entry.key());
+    let deadline = coordinator.clock.monotonic() + coordinator.timeout;
+    let wait = coordinator.pending.wait(deadline);
+    let request = ReplicaRequest::Read(&key);
+    let replicas = &coordinator.replicas;
+    let (answer, share) = match replicas.ask(node, request, deadline, wait.address()) {
+        Asked::Now(answer) => (answer, None),
+        Asked::Later => replicas.answer_of(&key, wait.only().await),
+    };
+    let (PeerAnswer::Found(Some(entry))
+    | PeerAnswer::FoundBehind {
+        entry: Some(entry), ..
+    }) = answer
+    else {
+        return None;
+    };
+    let share = match share {
+        Some(share) => Some(share),
+        None => {
+            let value_bytes = entry.value_bytes().len();
+            coordinator.answers.take_for_value(value_bytes).ok()?
+        }
+    };
+    item.is_version_of(&entry).then_some((entry, share))
+}

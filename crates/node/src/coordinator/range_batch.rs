@@ -1,0 +1,58 @@
+//! Batches of ranges, and why one does not come.
+
+use super::Receipt;
+use crate::turn_budget::Allotment;
+use base::{Entry, Share};
+use std::rc::Rc;
+
+/// A batch of a range: the range to go on with, and its next entries.
+pub struct Batch<R> {
+    /// The range, unless this is its end.
+    pub range: Option<R>,
+    /// The entries. There may be none although more follow.
+    pub entries: Vec<Entry>,
+    /// The memory that the entries take, to be kept as long as one of them is.
+    pub memory: BatchMemory,
+}
+
+/// The memory of a batch, until it is dropped.
+pub struct BatchMemory {
+    _allotment: Option<Allotment>,
+    _window: Option<Rc<Share>>,
+    _values: Vec<Share>,
+}
+
+impl BatchMemory {
+    /// That of a range of this node.
+    pub(super) fn of_own(allotment: Allotment) -> Self {
+        Self {
+            _allotment: Some(allotment),
+            _window: None,
+            _values: Vec::new(),
+        }
+    }
+
+    /// The window of a range of the cluster, and the long values of the batch.
+    pub(super) fn of_cluster(window: Rc<Share>, values: Vec<Share>) -> Self {
+        Self {
+            _allotment: None,
+            _window: Some(window),
+            _values: values,
+        }
+    }
+}
+
+/// Why a batch of a range did not come.
+#[derive(Debug)]
+pub enum BatchFailure {
+    /// No memory for the batch was free in time, or too many reads wait.
+    Overloaded,
+    /// The store did not answer in time.
+    TimedOut,
+    /// The snapshot has lived as long as it may.
+    TooOld,
+    /// More nodes are missing than may be: what became of the range at each node.
+    TooFewNodes(Box<Receipt>),
+    /// The store cannot read it.
+    Failed(lsm::Error),
+}

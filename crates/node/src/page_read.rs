@@ -1,0 +1,121 @@
+//! Reads the pages of ranges of the whole cluster from this node's own store.
+//!
+//! A page is read over a snapshot that is given up with it: the next page begins behind its
+//! last key. So no range of another node keeps anything here, however slowly its client reads.
+
+use crate::forgetting::SharedBounds;
+use base::{Entry, LONG_VALUE_BYTES};
+use cluster::pages::{Page, PageItem, PageRequest, Part};
+use cluster::{NodeNumber, Placement};
+use lsm::{Engine, Error};
+use peer::PAGE_ITEM_BYTES;
+use std::sync::Arc;
+
+/// How many bytes of keys and values a page is read from, at most.
+pub(crate) const PAGE_BYTES_MAX: u32 = 256 << 10;
+
+/// The least part of a page that is read at once, in bytes.
+const STEP_BYTES_MIN: usize = 16 << 10;
+
+/// The page to read.
+pub(crate) struct PageRead {
+    /// What is asked for.
+    pub(crate) request: PageRequest,
+    /// Which nodes are the replicas of a key.
+    pub(crate) placement: Arc<Placement>,
+    /// This node.
+    pub(crate) own: NodeNumber,
+    /// Below which the store only receives.
+    pub(crate) bounds: Arc<SharedBounds>,
+}
+
+impl PageRead {
+    /// Reads the page. May read the disk.
+    ///
+    /// # Errors
+    /// See [`lsm::Scan::next_batch`]. Damage that was not known before is an error, too: it
+    /// will have been noted soon.
+    pub(crate) fn read(&self, engine: &Engine) -> Result<Page, Error> {
+        let request = &self.request;
+        let start = request.start.as_slice();
+        let damage = engine.damage_from(start);
+        let damage = damage.filter(|(first, _)| {
+            let end = request.end.as_deref();
+            end.is_none_or(|end| **first < *end)
+        });
+        if let Some((first, last)) = &damage
+            && **first <= *start
+        {
+            return Ok(self.uncounted(last.as_deref()));
+        }
+        let met = engine.damage_met();
+        let end = match &damage {
+            Some((first, _)) => Some(&**first),
+            None => request.end.as_deref(),
+        };
+        let scan = engine.scan(start, end);
+        let mut scan = match damage {
+            // It passes over the damaged block, which an ordinary scan would look into at its
+            // end.
+            Some(_) => scan.for_sweep(base::Timestamp::ZERO),
+            None => scan.of_long_range(),
+        };
+        let bytes_max = request.bytes.min(PAGE_BYTES_MAX) as usize;
+        let step_bytes = (bytes_max / 4).max(STEP_BYTES_MIN);
+        let mut items = Vec::new();
+        let mut next: Option<Vec<u8>> = None;
+        let mut bytes = 0;
+        while bytes < bytes_max {
+            let batch = scan.next_batch(step_bytes)?;
+            let Some(last) = batch.last() else {
+                // What comes next is damaged, or nothing.
+                next = damage.as_ref().map(|(first, _)| first.to_vec());
+                break;
+            };
+            next = Some([last.key(), &[0]].concat());
+            for entry in batch {
+                bytes += PAGE_ITEM_BYTES + entry.data_bytes();
+                items.extend(self.item(entry));
+            }
+        }
+        if engine.damage_met() != met {
+            return Err(Error::Overloaded);
+        }
+        // Read after the store, as with any answer.
+        let receives_below = self.bounds.receives_below();
+        for item in &mut items {
+            item.counts = item.entry.timestamp() >= receives_below;
+        }
+        Ok(Page {
+            items,
+            next: next.filter(|next| {
+                let end = request.end.as_deref();
+                end.is_none_or(|end| next.as_slice() < end)
+            }),
+            counts: true,
+        })
+    }
+
+    /// The page of a damaged part that ends with the key `last`, or with the last of all.
+    fn uncounted(&self, last: Option<&[u8]>) -> Page {
+        let behind = last.map(|last| [last, &[0]].concat());
+        Page {
+            items: Vec::new(),
+            next: behind.filter(|behind| {
+                let end = self.request.end.as_deref();
+                end.is_none_or(|end| behind.as_slice() < end)
+            }),
+            counts: false,
+        }
+    }
+
+    fn item(&self, entry: Entry) -> Option<PageItem> {
+        let part = self.request.part_of(self.own, entry.key(), &self.placement);
+        let is_short = entry.value_bytes().len() <= LONG_VALUE_BYTES;
+        match part {
+            Part::None => None,
+            Part::Replica => Some(PageItem::of(entry, false, true)),
+            Part::Sender => Some(PageItem::of(entry, is_short, true)),
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! Ranges of the whole cluster: what they tell, what they mend, and when they end early.
+
+use crate::support::{Cluster, until};
+use crate::wire::{Client, Reply};
+use server::ServerConfig;
+use std::time::Duration;
+
+const NDJSON: &str = "accept: application/x-ndjson\r\nte: trailers\r\n";
+
+/// No sweep runs, so only reads mend.
+fn without_sweeps(config: &mut ServerConfig) {
+    config.node.sweep_interval = None;
+    config.node.full_sweep_interval = None;
+}
+
+/// The keys and values that a whole range tells.
+fn told(reply: &Reply) -> Vec<(String, String)> {
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    let lines = reply.text().lines();
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or("").to_owned();
+    let told: Vec<_> = lines
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+        .map(|line| (text(&line["key"]), text(&line["value"])))
+        .collect();
+    assert_eq!(
+        reply.trailer("kvorum-count"),
+        Some(&*told.len().to_string())
+    );
+    let digest = format!("crc32c={:08X}", crc32c::crc32c(&reply.body));
+    assert_eq!(reply.trailer("kvorum-digest"), Some(&*digest));
+    told
+}
+
+fn range(client: &mut Client, query: &str) -> Reply {
+    let target = format!("/v0/entities?scope=cluster&{query}");
+    client.request("GET", &target, NDJSON, b"")
+}
+
+fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
+    let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+    expected.iter().map(owned).collect()
+}
+
+#[test]
+fn each_key_of_the_cluster_is_told_once_and_in_order() {
+    let cluster = Cluster::start(3);
+    let mut client = cluster.client(0);
+    let puts = [
+        ("a", "1/1"),
+        ("b", "2/2"),
+        ("c", "2/3"),
+        ("d", "3/3"),
+        ("e", "1/1"),
+        ("f", "1/1"),
+    ];
+    for (key, pair) in puts {
+        let put = client.put(
+            &format!("/v0/entity?id={key}&replicas={pair}"),
+            key.as_bytes(),
+        );
+        assert_eq!(put.status, 201);
+    }
+    client.put("/v0/entity?id=g&replicas=3/3", b"");
+    client.delete("/v0/entity?id=d&replicas=3/3");
+    let all = pairs(&[
+        ("a", "a"),
+        ("b", "b"),
+        ("c", "c"),
+        ("e", "e"),
+        ("f", "f"),
+        ("g", ""),
+    ]);
+    for node in 0..3 {
+        let mut client = cluster.client(node);
+        assert_eq!(told(&range(&mut client, "start=a")), all, "at {node}");
+        assert_eq!(told(&range(&mut client, "start=b&end=e")), all[1..3]);
+        assert_eq!(told(&range(&mut client, "prefix=f")), all[4..5]);
+        assert_eq!(told(&range(&mut client, "start=a&limit=2")), all[..2]);
+        assert_eq!(told(&range(&mut client, "start=b%00&limit=2")), all[2..4]);
+        assert_eq!(told(&range(&mut client, "start=x")), []);
+        assert_eq!(told(&range(&mut client, "start=b&end=a")), []);
+        let count = range(&mut client, "start=a&count=only");
+        assert_eq!(count.json(), serde_json::json!({"count": 6}));
+        let count = range(&mut client, "start=a&count=only&limit=4");
+        assert_eq!(count.json(), serde_json::json!({"count": 4}));
+        let keys = range(&mut client, "start=a&values=omit");
+        assert_eq!(keys.text().lines().count(), 6);
+        assert!(!keys.text().contains("value"));
+        let plain = client.get("/v0/entities?scope=cluster&start=a&end=c");
+        assert_eq!((plain.text(), plain.chunks.len()), ("a\nab\nb", 2));
+    }
+}
+
+#[test]
+fn a_range_over_many_pages_is_complete_and_has_long_values() {
+    let cluster = Cluster::start(3);
+    let mut client = cluster.client(0);
+    let long = "l".repeat(300_000);
+    let value = |number: usize| match number % 100 {
+        17 => long.clone(),
+        rest => "v".repeat(rest * 40),
+    };
+    for number in 0..600 {
+        let target = format!("/v0/entity?id=k{number:03}&replicas=3/3");
+        client.put(&target, value(number).as_bytes());
+    }
+    for (query, step) in [
+        ("start=k", 1),
+        ("start=k&from=2", 1),
+        ("start=k&replicas=1/1", 1),
+    ] {
+        let told = told(&range(&mut client, query));
+        assert_eq!(told.len(), 600 / step, "{query}");
+        for (number, (key, told)) in told.iter().enumerate() {
+            assert_eq!(*key, format!("k{number:03}"));
+            assert!(*told == value(number), "{query} {key}");
+        }
+    }
+}
+
+#[test]
+fn a_pair_says_how_many_nodes_may_be_missing_however_many_there_are() {
+    let mut cluster = Cluster::start_with(5, without_sweeps);
+    let mut client = cluster.client(0);
+    let mut expected = Vec::new();
+    for number in 0..60 {
+        let key = format!("k{number:02}");
+        let put = client.put(&format!("/v0/entity?id={key}&replicas=2/2"), b"v");
+        assert_eq!(put.status, 201);
+        expected.push((key, "v".to_owned()));
+    }
+    for query in ["start=k&replicas=1/2", "start=k&replicas=2/2", "start=k"] {
+        assert_eq!(told(&range(&mut client, query)), expected, "{query}");
+    }
+    cluster.stop_node(4);
+    let mut client = cluster.client(0);
+    for query in ["start=k&replicas=1/2", "start=k&replicas=4/5", "start=k"] {
+        assert_eq!(told(&range(&mut client, query)), expected, "{query}");
+    }
+    for query in [
+        "start=k&replicas=2/2",
+        "start=k&replicas=1/1",
+        "start=k&ack=5",
+    ] {
+        let reply = range(&mut client, query);
+        assert_eq!(reply.status, 504, "{query}");
+        let problem = reply.json();
+        assert_eq!(problem["type"], "urn:kvorum:problem:too-few-nodes");
+        let lines = problem["replicas"].as_array().unwrap();
+        for (node, line) in lines.iter().enumerate() {
+            let outcome = if node == 4 { "refused" } else { "answered" };
+            assert_eq!(line["url"], cluster.url(node));
+            assert_eq!(line["outcome"], outcome, "{query}");
+        }
+        let count = range(&mut client, &format!("{query}&count=only"));
+        assert_eq!(count.status, 504);
+    }
+}
+
+#[test]
+fn replicas_that_differ_are_mended_before_the_key_is_told() {
+    let mut cluster = Cluster::start_with(3, without_sweeps);
+    let key = cluster.key_on(&[0, 1, 2]);
+    let target = format!("/v0/entity?id={key}");
+    let mut client = cluster.client(0);
+    client.put(&format!("{target}&replicas=3/3"), b"old");
+    client.put("/v0/entity?id=x&replicas=3/3", b"same");
+    cluster.stop_node(2);
+    let put = cluster.client(0).put(&target, b"new");
+    assert_eq!(put.status, 201);
+    cluster.client(0).put("/v0/entity?id=y", b"added");
+    until("the hints are kept", || cluster.hints_at(0, 2) == 2);
+    cluster.stop_node(0);
+    cluster.lose_hints(0);
+    cluster.start_node(0);
+    cluster.start_node(2);
+    cluster.wait_until_joined();
+    assert_eq!(cluster.held_by(2, &key).unwrap().0, "old");
+    assert_eq!(cluster.held_by(2, "y"), None);
+    let reads = cluster.metric(1, "kvorum_range_reads_total");
+    let mut expected = pairs(&[(&key, "new"), ("x", "same"), ("y", "added")]);
+    expected.sort();
+    // The stale replica is mended whether its answer was needed or not.
+    let reply = range(&mut cluster.client(1), "start=%00&replicas=2/3");
+    assert_eq!(told(&reply), expected);
+    assert_eq!(
+        cluster.held_by(2, &key).unwrap(),
+        ("new".to_owned(), put.version())
+    );
+    assert_eq!(cluster.held_by(2, "y").unwrap().0, "added");
+    assert_eq!(cluster.metric(1, "kvorum_range_reads_total"), reads + 2.0);
+    // Now all agree.
+    assert_eq!(told(&range(&mut cluster.client(1), "start=%00")), expected);
+    assert_eq!(cluster.metric(1, "kvorum_range_reads_total"), reads + 2.0);
+}
+
+#[test]
+fn a_deletion_or_an_expiry_on_one_replica_hides_what_the_others_have() {
+    let mut cluster = Cluster::start_with(3, without_sweeps);
+    let mut client = cluster.client(0);
+    for key in ["deleted", "expired", "kept"] {
+        client.put(&format!("/v0/entity?id={key}&replicas=3/3"), b"old");
+    }
+    cluster.stop_node(2);
+    let mut client = cluster.client(0);
+    assert_eq!(
+        client.delete("/v0/entity?id=deleted&replicas=2/3").status,
+        202
+    );
+    let expiring = "/v0/entity?id=expired&replicas=2/3&ttl=1";
+    assert_eq!(client.put(expiring, b"new").status, 201);
+    until("the hints are kept", || cluster.hints_at(0, 2) == 2);
+    cluster.stop_node(0);
+    cluster.lose_hints(0);
+    cluster.start_node(0);
+    cluster.start_node(2);
+    cluster.wait_until_joined();
+    until("the version has expired", || {
+        cluster
+            .client(1)
+            .get("/v0/entity?id=expired&replicas=1/3")
+            .status
+            == 404
+    });
+    cluster.stop_node(1);
+    for node in [0, 2] {
+        let reply = range(&mut cluster.client(node), "start=a");
+        assert_eq!(told(&reply), pairs(&[("kept", "old")]), "at {node}");
+    }
+}
+
+/// A cluster with more data than all buffers on the way to a client hold.
+fn large(change: impl Fn(&mut ServerConfig)) -> Cluster {
+    let cluster = Cluster::start_with(3, |config| {
+        without_sweeps(config);
+        change(config);
+    });
+    let mut client = cluster.client(0);
+    let value = vec![b'v'; 50_000];
+    for number in 0..600 {
+        let target = format!("/v0/entity?id=k{number:03}&replicas=3/3");
+        assert_eq!(client.put(&target, &value).status, 201);
+    }
+    cluster
+}
+
+/// Begins a range that the client does not read yet, and waits until it has begun.
+fn begin(cluster: &Cluster, query: &str) -> Client {
+    let mut reader = cluster.client(0);
+    let target = format!("/v0/entities?scope=cluster&{query}");
+    reader.send(format!(
+        "GET {target} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+    ));
+    let (status, _) = reader.head();
+    assert_eq!(status, 200);
+    reader
+}
+
+/// How many chunks a whole body has.
+fn chunks(mut rest: &[u8]) -> usize {
+    let mut chunks = 0;
+    loop {
+        let end = rest.windows(2).position(|pair| pair == b"\r\n").unwrap();
+        let size = std::str::from_utf8(&rest[..end]).unwrap();
+        let size = usize::from_str_radix(size, 16).unwrap();
+        if size == 0 {
+            assert_eq!(&rest[end..], b"\r\n\r\n");
+            return chunks;
+        }
+        rest = &rest[end + 2 + size + 2..];
+        chunks += 1;
+    }
+}
+
+fn assert_cut(rest: &[u8]) {
+    assert!(rest.len() < 30_000_000, "{} bytes", rest.len());
+    assert!(
+        !rest.ends_with(b"0\r\n\r\n"),
+        "the range does not look whole"
+    );
+}
+
+#[test]
+fn a_range_goes_on_without_as_many_nodes_as_its_pair_allows() {
+    let mut cluster = large(|_| {});
+    let mut reader = begin(&cluster, "start=k&replicas=2/3");
+    cluster.stop_node(2);
+    assert_eq!(
+        chunks(&reader.rest()),
+        600,
+        "all keys, although a node is gone"
+    );
+    // A node that is back takes part again.
+    cluster.start_node(2);
+    cluster.wait_until_joined();
+    let mut reader = begin(&cluster, "start=k&replicas=2/3");
+    cluster.stop_node(1);
+    cluster.start_node(1);
+    assert_eq!(chunks(&reader.rest()), 600);
+}
+
+#[test]
+fn a_range_ends_visibly_when_more_nodes_are_missing() {
+    let mut cluster = large(|_| {});
+    let mut reader = begin(&cluster, "start=k&replicas=3/3");
+    let mut other = begin(&cluster, "start=k&replicas=2/2");
+    cluster.stop_node(2);
+    assert_cut(&reader.rest());
+    assert_cut(&other.rest());
+}
+
+#[test]
+fn a_reader_that_does_not_read_is_cut_and_gives_its_memory_back() {
+    let cluster = large(|config| config.scan_stall_timeout = Duration::from_millis(300));
+    let mut reader = begin(&cluster, "start=k");
+    until("the range has memory", || {
+        cluster.metric(0, "kvorum_range_bytes ") > 0.0
+    });
+    // No node keeps a snapshot for it.
+    for node in 0..3 {
+        let snapshots = || cluster.metric(node, "kvorum_store_snapshots ");
+        until("no snapshot is left", || snapshots() == 0.0);
+    }
+    until("the range is cut", || {
+        cluster.metric(0, "kvorum_scans ") == 0.0 && cluster.metric(0, "kvorum_range_bytes ") == 0.0
+    });
+    assert_cut(&reader.rest());
+}

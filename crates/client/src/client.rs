@@ -77,6 +77,16 @@ impl Client {
         })
     }
 
+    /// The nodes.
+    pub(crate) fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// How it deals with nodes that do not serve it.
+    pub(crate) fn settings(&self) -> Settings {
+        self.settings
+    }
+
     /// How a write may be repeated.
     pub(crate) fn repeat_of_writes(&self) -> Repeat {
         match self.settings.repeats_writes {
@@ -165,6 +175,8 @@ pub(crate) struct Message {
     pub(crate) target: Target,
     pub(crate) headers: Vec<(&'static str, &'static str)>,
     pub(crate) body: bytes::Bytes,
+    /// Whether the body is sent in chunks, so that the node answers while it reads.
+    pub(crate) is_chunked: bool,
 }
 
 impl Message {
@@ -175,6 +187,7 @@ impl Message {
             target,
             headers: Vec::new(),
             body: bytes::Bytes::new(),
+            is_chunked: false,
         }
     }
 
@@ -190,7 +203,10 @@ impl Message {
         for (name, value) in &self.headers {
             request = request.header(*name, *value);
         }
-        let body = RequestBody::of_known_length(self.body.clone());
+        let body = match self.is_chunked {
+            true => RequestBody::chunked(self.body.clone()),
+            false => RequestBody::of_known_length(self.body.clone()),
+        };
         request.body(body).map_err(|error| Error::OtherProtocol {
             node: node.url().to_owned(),
             problem: error.to_string(),

@@ -59,13 +59,34 @@ pub struct Ring {
     pub replicas: Vec<RingReplica>,
 }
 
-/// A node as a replica of a key.
-#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+/// A node as a replica of a key. Behind the URL is what it holds, if that was asked for.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub struct RingReplica {
     /// Its name.
     pub name: String,
     /// Its URL.
     pub url: String,
+    /// The version that it holds, a decimal number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// `value` or `tombstone`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// When the version expires (RFC 3339).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires: Option<String>,
+    /// The length of the value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value_bytes: Option<u64>,
+    /// For how many replicas the version was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub copies: Option<u8>,
+    /// Whether it should hold the newest version and does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stale: Option<bool>,
+    /// Why it is not known what the node holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missed: Option<String>,
 }
 
 impl Client {
@@ -121,12 +142,15 @@ impl Client {
         .await
     }
 
-    /// Where a key lies.
+    /// Where a key lies, and with `has_versions` what each node holds of it.
     ///
     /// # Errors
     /// [`Error`].
-    pub async fn ring(&self, key: &[u8]) -> Result<Ring, Error> {
-        let target = Target::new("/v0/ring").with("id", key);
+    pub async fn ring(&self, key: &[u8], has_versions: bool) -> Result<Ring, Error> {
+        let mut target = Target::new("/v0/ring").with("id", key);
+        if has_versions {
+            target = target.with("versions", b"true");
+        }
         let message = Message::new(Method::GET, target);
         self.ask(Repeat::Always, async |node| {
             let mut answer = self.send(node, &message).await?;

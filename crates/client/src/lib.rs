@@ -4,17 +4,26 @@
 //!
 //! - `client`: several nodes, what is repeated at which of them, and how often.
 //! - `entity`: requests for one key.
+//! - `range`: ranges that go on when a node dies, and never take a cut stream for a whole one.
+//! - `import`: many lines as batches, without losing one; `batch`: one batch; `line`: entities
+//!   as lines of JSON.
+//! - `page`: what only one node knows, asked once.
 //! - `error`, `problem`: what went wrong, which replica did what, and what to do.
 //! - `connection`: one connection: HTTP by hyper, silence noticed, cut answers refused.
 //! - `query`, `node`: how requests and nodes are written; `text`: bytes as text.
 
+mod batch;
 mod client;
 mod connection;
 mod entity;
 mod error;
+mod import;
+mod line;
 mod node;
+mod page;
 mod problem;
 mod query;
+mod range;
 #[cfg(test)]
 mod testing;
 mod text;
@@ -23,7 +32,13 @@ pub use client::{Client, Settings};
 pub use connection::Limits;
 pub use entity::{EntityHead, Found, Ring, RingReplica};
 pub use error::{Error, Remedy};
+pub use import::{
+    ImportError, ImportObserver, ImportSettings, LineFailure, Position, Progress, import,
+};
+pub use line::Entity;
 pub use node::Node;
+pub use page::{Page, PageRequest, fetch};
 pub use problem::{Problem, Refusal, ReplicaOutcome};
 pub use query::Replicas;
+pub use range::{RangeReader, RangeRequest, Scope};
 pub use text::{base64_form, parse_base64, parse_percent, percent_form};

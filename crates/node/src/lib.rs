@@ -56,8 +56,8 @@ pub use config::{
 };
 pub use coordinator::{
     Batch, BatchFailure, BatchMemory, Change, ClusterRange, ClusterRangePlan, Coordinator, Ended,
-    Expires, Failure, Found, Operations, OwnRange, Range, RangeBatch, Receipt, ReplicaLine,
-    Written,
+    Expires, Failure, Found, Held, KeyVersions, Operations, OwnRange, Range, RangeBatch, Receipt,
+    ReplicaLine, VersionHead, Written,
 };
 pub use families::families;
 pub use forgetting::{ForgettingStatus, HeldBack};

@@ -18,6 +18,7 @@ pub(crate) struct Answer {
     status: u16,
     headers: HeaderMap,
     body: Incoming,
+    trailers: Option<HeaderMap>,
     limits: Limits,
 }
 
@@ -50,6 +51,7 @@ impl Answer {
             status: head.status.as_u16(),
             headers: head.headers,
             body,
+            trailers: None,
             limits,
         })
     }
@@ -67,6 +69,11 @@ impl Answer {
     /// A field of the head, as text.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
+    }
+
+    /// A field behind the body, as text, once the body is read.
+    pub(crate) fn trailer(&self, name: &str) -> Option<&str> {
+        self.trailers.as_ref()?.get(name)?.to_str().ok()
     }
 
     /// The next piece of the body; `None` at its end.
@@ -88,7 +95,7 @@ impl Answer {
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(piece) if piece.is_empty() => {}
                     Ok(piece) => return Ok(Some(piece)),
-                    Err(_) => {}
+                    Err(frame) => self.trailers = frame.into_trailers().ok(),
                 },
             }
         }
@@ -127,5 +134,10 @@ impl Answer {
             version: self.header("kvorum-version").map(str::to_owned),
             retry_after: retry_after.map(Duration::from_secs),
         }))
+    }
+
+    /// The connection, once the body is read.
+    pub(crate) fn finish(self) -> Connection {
+        self.connection
     }
 }

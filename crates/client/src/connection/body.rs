@@ -6,16 +6,31 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+/// The size of a chunk, in bytes.
+const CHUNK_BYTES: usize = 64 << 10;
+
 /// The body of a request.
 #[derive(Debug, Default)]
 pub(crate) struct RequestBody {
     bytes: Bytes,
+    is_chunked: bool,
 }
 
 impl RequestBody {
     /// These bytes, whose length the head states.
     pub(crate) fn of_known_length(bytes: Bytes) -> Self {
-        Self { bytes }
+        Self {
+            bytes,
+            is_chunked: false,
+        }
+    }
+
+    /// These bytes in chunks, so that the node answers while it reads.
+    pub(crate) fn chunked(bytes: Bytes) -> Self {
+        Self {
+            bytes,
+            is_chunked: true,
+        }
     }
 }
 
@@ -27,7 +42,11 @@ impl Body for RequestBody {
         mut self: Pin<&mut Self>,
         _cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        match std::mem::take(&mut self.bytes) {
+        let bytes = match self.is_chunked {
+            true => self.bytes.len().min(CHUNK_BYTES),
+            false => self.bytes.len(),
+        };
+        match self.bytes.split_to(bytes) {
             end if end.is_empty() => Poll::Ready(None),
             piece => Poll::Ready(Some(Ok(Frame::data(piece)))),
         }
@@ -38,6 +57,9 @@ impl Body for RequestBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.bytes.len() as u64)
+        match self.is_chunked {
+            true => SizeHint::default(),
+            false => SizeHint::with_exact(self.bytes.len() as u64),
+        }
     }
 }

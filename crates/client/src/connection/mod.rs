@@ -86,7 +86,15 @@ impl Connection {
         })
     }
 
-    /// Sends a request and waits for the head of its answer.
+    /// Waits until it takes another request, once the answer to the last one is read.
+    /// Returns whether it ever does.
+    pub(crate) async fn becomes_ready(&mut self, limits: Limits) -> bool {
+        let ready = tokio::time::timeout(limits.connect_max, self.sender.ready());
+        matches!(ready.await, Ok(Ok(())))
+    }
+
+    /// Sends a request and waits for the head of its answer. With [`Answer::finish`] the
+    /// connection can be used again.
     ///
     /// # Errors
     /// [`Error::Silent`], [`Error::Cut`], [`Error::OtherProtocol`].

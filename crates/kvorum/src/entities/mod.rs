@@ -1,18 +1,30 @@
-//! `kvorum get`, `put`, `delete`, `ring`: what a user does with entities. The crate
-//! `client` speaks with the nodes; the code here reads options and writes outputs.
+//! `kvorum get`, `put`, `delete`, `ring`, `scan`, `import`, `export`: what a user does with
+//! entities. The crate `client` speaks with the nodes; the code here reads options, and reads
+//! and writes files.
 //!
-//! - `options`: what the commands have in common: nodes, replicas, keys.
+//! - `options`, `ranges`: what the commands have in common: nodes, replicas, keys.
 //! - `single`: the commands for one key.
+//! - `scan`, `import`, `export`: those for many; `files`: their files, `progress`: how far
+//!   they are.
 //! - `outcome`: which exit code and which line each failure becomes.
 //! - `output`: stdout.
 
+mod export;
+mod files;
+mod import;
 mod options;
 mod outcome;
 mod output;
+mod progress;
+mod ranges;
+mod scan;
 mod single;
 
 use crate::failure::Failure;
 use clap::Subcommand;
+use export::ExportOptions;
+use import::ImportOptions;
+use scan::ScanOptions;
 use single::{DeleteOptions, GetOptions, PutOptions, RingOptions};
 
 /// What to do.
@@ -30,6 +42,15 @@ pub(crate) enum EntityCommand {
     /// Show which nodes hold a key
     #[command(after_help = single::RING_HELP)]
     Ring(RingOptions),
+    /// Print the keys and values of a range
+    #[command(after_help = scan::HELP)]
+    Scan(ScanOptions),
+    /// Store the entities of a file, which are lines of JSON
+    #[command(after_help = import::HELP)]
+    Import(ImportOptions),
+    /// Write the entities of the cluster to a file, as lines of JSON
+    #[command(after_help = export::HELP)]
+    Export(ExportOptions),
 }
 
 /// Does what the options say.
@@ -42,6 +63,9 @@ pub(crate) fn run(command: &EntityCommand) -> Result<(), Failure> {
         EntityCommand::Put(options) => single::put(options),
         EntityCommand::Delete(options) => single::delete(options),
         EntityCommand::Ring(options) => single::ring(options),
+        EntityCommand::Scan(options) => scan::run(options),
+        EntityCommand::Import(options) => import::run(options),
+        EntityCommand::Export(options) => export::run(options),
     }
 }
 

@@ -6,7 +6,7 @@ use super::output::{print, print_json};
 use super::wait_for;
 use crate::failure::Failure;
 use clap::Args;
-use client::{EntityHead, Error, Ring};
+use client::{EntityHead, Error, Ring, RingReplica};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::io::{self, Read};
@@ -43,7 +43,7 @@ pub(super) const DELETE_HELP: &str = concat!(
 );
 
 pub(super) const RING_HELP: &str = concat!(
-    "Examples:\n  kvorum ring user/1\n  kvorum ring user/1 --json",
+    "Examples:\n  kvorum ring user/1\n  kvorum ring user/1 --versions\n  kvorum ring user/1 --versions --json",
     exit_codes!()
 );
 
@@ -111,6 +111,9 @@ pub(crate) struct DeleteOptions {
 pub(crate) struct RingOptions {
     #[command(flatten)]
     key: KeyOptions,
+    /// Ask each node for its version of the key, which explains what reads find
+    #[arg(long)]
+    versions: bool,
     /// Print a line of JSON
     #[arg(long)]
     json: bool,
@@ -200,24 +203,58 @@ pub(super) fn ring(options: &RingOptions) -> Result<(), Failure> {
     let key = options.key.bytes()?;
     let client = options.nodes.client(false)?;
     wait_for(async {
-        match client.ring(&key).await {
+        match client.ring(&key, options.versions).await {
             Ok(ring) if options.json => print_json(&ring),
-            Ok(ring) => print(ring_text(&ring).as_bytes()),
+            Ok(ring) => print(ring_text(&ring, options.versions).as_bytes()),
             Err(error) => Err(reported(&error, failure_of(&error), options.json)?),
         }
     })
 }
 
 /// A line for each node, in the order of the ranking.
-fn ring_text(ring: &Ring) -> String {
-    let names = ring.replicas.iter().map(|replica| replica.name.len());
-    let width = names.max().unwrap_or_default();
-    let lines = ring.replicas.iter().enumerate();
-    let lines = lines.map(|(index, replica)| {
+fn ring_text(ring: &Ring, has_versions: bool) -> String {
+    let width = |text: fn(&RingReplica) -> &str| {
+        let texts = ring.replicas.iter().map(|replica| text(replica).len());
+        texts.max().unwrap_or_default()
+    };
+    let name_width = width(|replica| &replica.name);
+    let url_width = width(|replica| &replica.url);
+    let lines = ring.replicas.iter().enumerate().map(|(index, replica)| {
         let (place, name, url) = (index + 1, &replica.name, &replica.url);
-        format!("{place:>3}  {name:width$}  {url}\n")
+        match has_versions {
+            false => format!("{place:>3}  {name:name_width$}  {url}\n"),
+            true => {
+                let held = held_text(replica);
+                format!("{place:>3}  {name:name_width$}  {url:url_width$}  {held}\n")
+            }
+        }
     });
     lines.collect()
+}
+
+/// What a node holds.
+fn held_text(replica: &RingReplica) -> String {
+    if let Some(missed) = &replica.missed {
+        return format!("unknown: {missed}");
+    }
+    let mut text = match (&replica.kind, &replica.version) {
+        (Some(kind), Some(version)) => {
+            let bytes = replica.value_bytes;
+            let bytes = bytes.map_or_else(String::new, |bytes| format!(" of {bytes} bytes"));
+            format!("{kind}{bytes}, version {version}")
+        }
+        _ => "nothing".to_owned(),
+    };
+    if let Some(copies) = replica.copies {
+        text += &format!(", for {copies} replicas");
+    }
+    if let Some(expires) = &replica.expires {
+        text += &format!(", expires {expires}");
+    }
+    if replica.stale == Some(true) {
+        text += ", stale";
+    }
+    text
 }
 
 fn print_written(
@@ -287,7 +324,6 @@ fn read(from: impl Read, name: &str) -> Result<Vec<u8>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use client::RingReplica;
 
     #[test]
     fn texts_say_what_became_of_a_request() {
@@ -304,13 +340,29 @@ mod tests {
         let replica = |name: &str, url: &str| RingReplica {
             name: name.to_owned(),
             url: url.to_owned(),
+            ..RingReplica::default()
         };
-        let ring = Ring {
+        let mut ring = Ring {
             replicas: vec![replica("node-10", "http://h:1"), replica("b", "http://h:2")],
         };
         assert_eq!(
-            ring_text(&ring),
+            ring_text(&ring, false),
             "  1  node-10  http://h:1\n  2  b        http://h:2\n"
+        );
+        ring.replicas.push(replica("c", "http://h:30"));
+        let text = |text: &str| Some(text.to_owned());
+        ring.replicas[0].version = text("9");
+        ring.replicas[0].kind = text("value");
+        ring.replicas[0].value_bytes = Some(5);
+        ring.replicas[0].copies = Some(3);
+        ring.replicas[0].expires = text("2026-11-22T16:00:00Z");
+        ring.replicas[1].stale = Some(true);
+        ring.replicas[2].missed = text("timeout");
+        assert_eq!(
+            ring_text(&ring, true),
+            "  1  node-10  http://h:1   value of 5 bytes, version 9, for 3 replicas, expires \
+             2026-11-22T16:00:00Z\n  2  b        http://h:2   nothing, stale\n  3  c        \
+             http://h:30  unknown: timeout\n"
         );
         let document = EntityDocument::new(b"\xff", b"v", &head);
         assert_eq!(

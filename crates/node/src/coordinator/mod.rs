@@ -15,6 +15,7 @@ mod range_batch;
 mod ranges;
 mod read;
 mod request_life;
+mod versions;
 mod write;
 
 pub use cluster_range::{ClusterRange, ClusterRangePlan};
@@ -22,6 +23,7 @@ pub(crate) use hedging::HedgeBudget;
 pub use operations::{Ended, Operations};
 pub use range_batch::{Batch, BatchFailure, BatchMemory};
 pub use ranges::{OwnRange, Range, RangeBatch};
+pub use versions::{Held, KeyVersions, VersionHead};
 
 use crate::hints::HintStore;
 use crate::metrics::WorkerMetrics;
@@ -38,6 +40,7 @@ use request_life::{BackgroundLimit, Requests};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+use versions::Look;
 use write::Writing;
 
 /// What a write does to a key.
@@ -156,6 +159,7 @@ pub struct Coordinator {
 pub(crate) struct RunningRequests {
     writes: Requests<Writing>,
     reads: Requests<Reading>,
+    looks: Requests<Look>,
 }
 
 impl RunningRequests {
@@ -165,6 +169,7 @@ impl RunningRequests {
         Self {
             writes: Requests::new(&background),
             reads: Requests::new(&background),
+            looks: Requests::new(&background),
         }
     }
 }

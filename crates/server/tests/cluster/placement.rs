@@ -58,11 +58,73 @@ fn the_ring_lists_the_replicas_of_a_key() {
         "/v0/ring?id=a&from=2",
         "/v0/ring?id=a&id=b",
         "/v0/ring?id=%",
+        "/v0/ring?id=a&versions=1",
     ] {
         assert_eq!(client.get(target).status, 400, "{target}");
     }
     let put = client.put("/v0/ring?id=a", b"");
     assert_eq!((put.status, put.header("allow")), (405, Some("GET, HEAD")));
+}
+
+#[test]
+fn the_ring_explains_what_each_node_holds() {
+    let mut cluster = Cluster::start(3);
+    let key = cluster.key_on(&[0, 1, 2]);
+    let entity = |pair: &str| format!("/v0/entity?id={key}&replicas={pair}");
+    let ring = format!("/v0/ring?id={key}&versions=true");
+    let lines = |cluster: &Cluster, node: usize| {
+        let reply = cluster.client(node).get(&ring);
+        assert_eq!(reply.status, 200, "{}", reply.text());
+        reply.json()["replicas"].as_array().unwrap().clone()
+    };
+    for line in lines(&cluster, 1) {
+        assert_eq!((&line["stale"], line.get("version")), (&false.into(), None));
+        assert_eq!(line.get("missed"), None);
+    }
+    let put = format!("{}&ttl=600", entity("3/3"));
+    let version = cluster.client(0).put(&put, b"value").version().to_string();
+    for line in lines(&cluster, 2) {
+        assert_eq!(
+            (&line["version"], &line["kind"]),
+            (&version.as_str().into(), &"value".into())
+        );
+        assert_eq!(
+            (&line["value_bytes"], &line["copies"]),
+            (&5.into(), &3.into())
+        );
+        assert_eq!(line["stale"], false);
+        assert!(line["expires"].as_str().unwrap().ends_with('Z'), "{line}");
+    }
+    // The newest version is for two replicas, one of which is away.
+    cluster.stop_node(1);
+    let deleted = cluster.client(0).request("DELETE", &entity("1/2"), "", b"");
+    assert_eq!(deleted.status, 202);
+    let deleted = deleted.version().to_string();
+    let [first, second, third] = &*lines(&cluster, 2) else {
+        panic!("three nodes");
+    };
+    assert_eq!(
+        (&first["version"], &first["kind"]),
+        (&deleted.as_str().into(), &"tombstone".into())
+    );
+    assert_eq!(
+        (&first["stale"], first.get("value_bytes")),
+        (&false.into(), None)
+    );
+    assert!(second["missed"].is_string(), "{second}");
+    assert_eq!((second.get("stale"), second.get("version")), (None, None));
+    assert_eq!(
+        (&third["version"], &third["stale"]),
+        (&version.as_str().into(), &false.into())
+    );
+    // A copy that the two other replicas do not know of.
+    let narrow = cluster
+        .client(2)
+        .put(&entity("1/1"), b"new")
+        .version()
+        .to_string();
+    let held = lines(&cluster, 2);
+    assert_eq!(held[0]["version"], narrow);
 }
 
 #[test]

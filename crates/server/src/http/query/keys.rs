@@ -1,23 +1,7 @@
 //! Keys in queries.
 
-use super::{ParameterError, QueryBytes, pairs, set, unknown};
+use super::{ParameterError, QueryBytes};
 use base::KEY_BYTES_MAX;
-
-/// Reads a query that names a key and nothing else.
-///
-/// # Errors
-/// The first parameter that is not valid.
-pub(crate) fn key_only(query: Option<&str>) -> Result<QueryBytes, ParameterError> {
-    let mut key = None;
-    for parameter in pairs(query) {
-        let (name, value) = parameter?;
-        match name.as_slice() {
-            b"id" => set(&mut key, "id", key_of("id", value)?)?,
-            _ => return Err(unknown(&name)),
-        }
-    }
-    key.ok_or_else(key_missing)
-}
 
 /// The error for a query without a key.
 pub(crate) fn key_missing() -> ParameterError {

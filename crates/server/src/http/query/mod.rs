@@ -156,6 +156,18 @@ pub(crate) fn number_of(name: &str, value: &[u8]) -> Result<u64, ParameterError>
         .ok_or_else(|| ParameterError::new(name, "is out of range: give a smaller number"))
 }
 
+/// Reads a switch.
+///
+/// # Errors
+/// The value is neither `true` nor `false`.
+pub(crate) fn switch_of(name: &str, value: &[u8]) -> Result<bool, ParameterError> {
+    match value {
+        b"true" => Ok(true),
+        b"false" => Ok(false),
+        _ => Err(ParameterError::new(name, "is neither `true` nor `false`")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

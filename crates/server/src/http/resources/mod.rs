@@ -144,7 +144,7 @@ impl Resource {
             Self::Digest => digest::answer(exchange).await,
             Self::Status => status::answer(exchange).await,
             Self::Metrics => metrics::answer(exchange).await,
-            Self::Ring => ring::answer(&exchange),
+            Self::Ring => ring::answer(exchange).await,
             Self::HealthLive => health::live(&exchange),
             Self::HealthReady => health::ready(&exchange),
             Self::OpenApi => openapi::answer(&exchange),

@@ -1,8 +1,16 @@
-//! `/v0/ring`: the replicas of a key. Outside admission, because it needs no replica.
+//! `/v0/ring`: the replicas of a key, and with `versions=true` what each of them holds.
+//!
+//! Without versions it is outside admission, because it needs no replica. With them it
+//! counts as a read.
 
 use crate::http::exchange::{Answer, Exchange};
 use crate::http::page;
-use crate::http::query::keys;
+use crate::http::query::keys::{key_missing, key_of};
+use crate::http::query::{ParameterError, QueryBytes, pairs, set, switch_of, unknown};
+use crate::http::rfc3339;
+use base::Kind;
+use cluster::Fate;
+use node::{Held, KeyVersions};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -13,25 +21,146 @@ pub(super) struct Ring<'a> {
     replicas: Vec<RingReplica<'a>>,
 }
 
-/// A node in its place in a ranking.
+/// A node in its place in a ranking. With `versions=true` also what it holds of the key:
+/// neither `kind` nor `missed` says that it holds nothing.
 #[derive(Serialize, JsonSchema)]
 struct RingReplica<'a> {
     name: &'a str,
     url: String,
+    #[serde(flatten)]
+    held: Option<HeldVersion>,
+}
+
+/// What a node holds of a key.
+#[derive(Default, Serialize, JsonSchema)]
+struct HeldVersion {
+    /// The version, a decimal number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<String>,
+    /// `value` or `tombstone`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<&'static str>,
+    /// When the version expires, or has expired.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires: Option<String>,
+    /// The length of the value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value_bytes: Option<usize>,
+    /// For how many replicas the version was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    copies: Option<u8>,
+    /// Whether the node is one of the replicas of the newest version and does not hold it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stale: Option<bool>,
+    /// Why it is not known what the node holds: a word of receipts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    missed: Option<&'static str>,
+}
+
+/// The parameters of `/v0/ring`.
+struct RingParameters {
+    key: QueryBytes,
+    has_versions: bool,
+}
+
+/// Reads the query.
+///
+/// # Errors
+/// The first parameter that is not valid.
+fn parameters(query: Option<&str>) -> Result<RingParameters, ParameterError> {
+    let (mut key, mut versions) = (None, None);
+    for parameter in pairs(query) {
+        let (name, value) = parameter?;
+        match name.as_slice() {
+            b"id" => set(&mut key, "id", key_of("id", value)?)?,
+            b"versions" => set(&mut versions, "versions", switch_of("versions", &value)?)?,
+            _ => return Err(unknown(&name)),
+        }
+    }
+    Ok(RingParameters {
+        key: key.ok_or_else(key_missing)?,
+        has_versions: versions.unwrap_or(false),
+    })
 }
 
 /// `GET` and `HEAD`.
-pub(super) fn answer(exchange: &Exchange<'_>) -> Answer {
-    let key = keys::key_only(exchange.query())?;
+pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
+    let RingParameters { key, has_versions } = parameters(exchange.query())?;
     exchange.check_body_limit()?;
     let door = exchange.door;
     let members = &door.shared().config().node.members;
+    let versions = match has_versions {
+        false => None,
+        true => {
+            let deadline = exchange.deadline();
+            let _permit = exchange.admit(deadline).await?;
+            let coordinator = door.worker.coordinator();
+            Some(coordinator.versions(&key, members.count(), deadline).await)
+        }
+    };
     let ranking = door.worker.ranking(&key, members.count());
-    let replicas = ranking.iter().map(|node| RingReplica {
+    let now_unix_ms = door.clock().unix_ms();
+    let replicas = ranking.iter().enumerate().map(|(place, node)| RingReplica {
         name: members.name(*node),
         url: members.url(*node).to_string(),
+        held: versions
+            .as_ref()
+            .map(|versions| HeldVersion::of(versions, place, now_unix_ms)),
     });
     Ok(page::json(&Ring {
         replicas: replicas.collect(),
     }))
+}
+
+impl HeldVersion {
+    /// What the node in a place of the ranking holds.
+    fn of(versions: &KeyVersions, place: usize, now_unix_ms: u64) -> Self {
+        let stale = versions.is_stale(place, now_unix_ms);
+        let unknown = Self {
+            stale,
+            ..Self::default()
+        };
+        match versions.nodes.get(place) {
+            Some((_, Held::Version(head))) => Self {
+                version: Some(head.timestamp.to_string()),
+                kind: Some(match head.kind {
+                    Kind::Value => "value",
+                    Kind::Tombstone => "tombstone",
+                }),
+                expires: rfc3339::of_expiry(head.expiry),
+                value_bytes: (head.kind == Kind::Value).then_some(head.value_bytes),
+                copies: Some(head.copies),
+                ..unknown
+            },
+            Some((_, Held::Unknown(why))) => Self {
+                missed: Some(Fate::Missed(*why).word()),
+                ..unknown
+            },
+            Some((_, Held::Nothing)) | None => unknown,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_needs_a_key_and_knows_one_switch() {
+        let read = |query| parameters(Some(query)).map(|read| read.has_versions);
+        assert_eq!(read("id=a"), Ok(false));
+        assert_eq!(read("id=a&versions=true"), Ok(true));
+        assert_eq!(read("versions=false&id=a"), Ok(false));
+        for (query, name) in [
+            ("", "id"),
+            ("id=", "id"),
+            ("id=a&id=a", "id"),
+            ("id=a&versions=", "versions"),
+            ("id=a&versions=1", "versions"),
+            ("id=a&versions=true&versions=true", "versions"),
+            ("id=a&ack=1", "ack"),
+        ] {
+            assert_eq!(read(query).unwrap_err().parameter, name, "{query}");
+        }
+    }
 }

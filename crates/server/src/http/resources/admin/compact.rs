@@ -1,10 +1,10 @@
 //! `/v0/admin/compact`: has this node compact its whole store now.
 
-use super::{CHECK_PERIOD, still_waits, switch_of};
+use super::{CHECK_PERIOD, still_waits};
 use crate::http::exchange::{Answer, Exchange};
 use crate::http::page;
 use crate::http::problem::Problem;
-use crate::http::query::{ParameterError, pairs, set, unknown};
+use crate::http::query::{ParameterError, pairs, set, switch_of, unknown};
 use hyper::StatusCode;
 use node::{CompactionEnd, OrderedCompaction, TableContents};
 use schemars::JsonSchema;

@@ -10,21 +10,12 @@ pub(super) mod sweep;
 
 use crate::door::Door;
 use crate::door::channel::Channel;
-use crate::http::query::{ParameterError, QueryBytes};
 use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
 
 /// How often a wait checks whether the client has left or the node stops.
 const CHECK_PERIOD: Duration = Duration::from_millis(100);
-
-fn switch_of(name: &str, value: &QueryBytes) -> Result<bool, ParameterError> {
-    match value.as_slice() {
-        b"true" => Ok(true),
-        b"false" => Ok(false),
-        _ => Err(ParameterError::new(name, "is neither `true` nor `false`")),
-    }
-}
 
 /// Whether a request still waits: its client has not left, and the node does not stop.
 async fn still_waits(door: &Door, channel: &Channel) -> bool {

@@ -1,12 +1,12 @@
 //! `/v0/admin/sweep`: has this node drive a pass of a sweep now.
 
-use super::{CHECK_PERIOD, still_waits, switch_of};
+use super::{CHECK_PERIOD, still_waits};
 use crate::door::Door;
 use crate::door::channel::Channel;
 use crate::http::exchange::{Answer, Exchange};
 use crate::http::page;
 use crate::http::problem::Problem;
-use crate::http::query::{ParameterError, pairs, set, unknown};
+use crate::http::query::{ParameterError, pairs, set, switch_of, unknown};
 use cluster::sweep::PassKind;
 use hyper::StatusCode;
 use node::PassReport;

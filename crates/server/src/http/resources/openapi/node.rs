@@ -74,7 +74,13 @@ fn ring(schemas: &mut Schemas) -> Operation {
     Operation {
         text: "The first `F` nodes hold the key for `from=F`. Every node answers the same. The \
                key need not exist.",
-        parameters: vec![parameters::key("id", true, KEY_BYTES_MAX, "The key.")],
+        parameters: vec![
+            parameters::key("id", true, KEY_BYTES_MAX, "The key."),
+            parameters::switch(
+                "versions",
+                "Whether to ask each node for its version of the key.",
+            ),
+        ],
         ..page(
             "/v0/ring",
             "getRing",

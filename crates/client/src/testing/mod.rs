@@ -1,9 +1,12 @@
-//! A node that answers as a test tells it to.
+//! Nodes that answer as a test tells them to; `store` answers as a store does.
+
+pub(crate) mod store;
 
 use crate::{Client, Limits, Node, Settings};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Patience that tests can wait for.
@@ -70,7 +73,13 @@ impl TestNode {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let (sender, received) = channel();
-        std::thread::spawn(move || serve(&listener, script, &sender));
+        let script = Arc::new(Mutex::new(script));
+        std::thread::spawn(move || {
+            while let Ok((stream, _)) = listener.accept() {
+                let (script, sender) = (Arc::clone(&script), sender.clone());
+                std::thread::spawn(move || serve(stream, &script, &sender));
+            }
+        });
         Self {
             node: Node::new("127.0.0.1", port),
             received,
@@ -99,42 +108,31 @@ pub(crate) fn client_of(nodes: Vec<Node>, settings: Settings) -> Client {
     Client::new(nodes, settings).unwrap()
 }
 
+/// Serves a connection until it ends.
 fn serve(
-    listener: &TcpListener,
-    mut script: impl FnMut(&Received) -> Script,
+    stream: TcpStream,
+    script: &Mutex<impl FnMut(&Received) -> Script>,
     sender: &Sender<Received>,
 ) {
-    let mut hanging = Vec::new();
-    while let Ok((stream, _)) = listener.accept() {
-        let mut stream = BufReader::new(stream);
-        while let Some(request) = receive(&mut stream) {
-            let step = script(&request);
-            if sender.send(request).is_err() {
+    let mut stream = BufReader::new(stream);
+    while let Some(request) = receive(&mut stream) {
+        let step = (script.lock().unwrap())(&request);
+        if sender.send(request).is_err() {
+            return;
+        }
+        match step {
+            Script::Answer(bytes) => {
+                let _ = stream.get_mut().write_all(&bytes);
+            }
+            Script::Cut(bytes) => {
+                let _ = stream.get_mut().write_all(&bytes);
                 return;
             }
-            match step {
-                Script::Answer(bytes) => {
-                    let _ = stream.get_mut().write_all(&bytes);
-                }
-                Script::Cut(bytes) => {
-                    let _ = stream.get_mut().write_all(&bytes);
-                    break;
-                }
-                Script::Hang => {
-                    hanging.push(stream.into_inner());
-                    break;
-                }
-            }
-            // One connection is served at a time, so it must end for the next one.
-            if hanging.is_empty() && request_is_last(&mut stream) {
-                break;
-            }
+            Script::Hang => loop {
+                std::thread::park();
+            },
         }
     }
-}
-
-fn request_is_last(stream: &mut BufReader<TcpStream>) -> bool {
-    stream.fill_buf().map_or(true, <[u8]>::is_empty)
 }
 
 fn receive(stream: &mut BufReader<TcpStream>) -> Option<Received> {

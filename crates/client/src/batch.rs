@@ -1,0 +1,145 @@
+//! Batches of writes over one connection that is kept.
+
+use crate::client::Message;
+use crate::connection::{Answer, Connection, Limits};
+use crate::error::Error;
+use crate::node::Node;
+use crate::problem::Problem;
+use crate::query::{Replicas, Target};
+use bytes::Bytes;
+use hyper::Method;
+use hyper::header::CONTENT_TYPE;
+use serde::Deserialize;
+
+/// The longest body that is sent with its length. A node takes 16 MiB; longer ones are sent
+/// in chunks.
+const BODY_BYTES_MAX: usize = 8 << 20;
+
+/// The longest answer to an operation, in bytes: far above any receipt.
+const LINE_BYTES_MAX: usize = 1 << 20;
+
+/// What became of an operation.
+#[derive(Debug, Deserialize)]
+pub(crate) struct OperationAnswer {
+    /// Its status.
+    pub(crate) status: u16,
+    /// Why it has failed.
+    pub(crate) problem: Option<Problem>,
+}
+
+impl OperationAnswer {
+    /// Whether the write is stored.
+    pub(crate) fn is_success(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+
+    /// Whether the operation may succeed when it is repeated. What another answer says
+    /// about the line, any node would say.
+    pub(crate) fn may_pass(&self) -> bool {
+        matches!(self.status, 408 | 429 | 500 | 502..=504 | 507)
+    }
+}
+
+/// Sends batches to one node at a time.
+#[derive(Default)]
+pub(crate) struct BatchSender {
+    /// The connection of the last batch, and its node.
+    kept: Option<(usize, Connection)>,
+}
+
+impl BatchSender {
+    /// Sends a batch of `operations` lines. Returns the answers that came, in the order of
+    /// the lines, and an error if they are not all.
+    pub(crate) async fn send(
+        &mut self,
+        (index, node): (usize, &Node),
+        replicas: Replicas,
+        body: Bytes,
+        operations: usize,
+        limits: Limits,
+    ) -> (Vec<OperationAnswer>, Result<(), Error>) {
+        let mut answers = Vec::with_capacity(operations);
+        let begun = self.begin(index, node, replicas, body, limits).await;
+        let mut answer = match begun {
+            Ok(answer) => answer,
+            Err(error) => return (answers, Err(error)),
+        };
+        let read = read_answers(&mut answer, operations, &mut answers).await;
+        if read.is_ok() {
+            self.kept = Some((index, answer.finish()));
+        }
+        (answers, read)
+    }
+
+    async fn begin(
+        &mut self,
+        index: usize,
+        node: &Node,
+        replicas: Replicas,
+        body: Bytes,
+        limits: Limits,
+    ) -> Result<Answer, Error> {
+        let target = Target::new("/v0/batch").with_replicas(replicas);
+        let mut message = Message::new(Method::POST, target);
+        message.headers = vec![(CONTENT_TYPE.as_str(), "application/x-ndjson")];
+        message.is_chunked = body.len() > BODY_BYTES_MAX;
+        message.body = body;
+        let mut kept = self.kept.take().filter(|(at, _)| *at == index);
+        if let Some((_, connection)) = &mut kept
+            && !connection.becomes_ready(limits).await
+        {
+            kept = None;
+        }
+        let connection = match kept {
+            Some((_, connection)) => connection,
+            None => Connection::open(node, limits).await?,
+        };
+        let answer = connection.send(message.request(node)?, limits).await?;
+        match answer.status() {
+            200 => Ok(answer),
+            _ => Err(answer.into_error().await),
+        }
+    }
+}
+
+/// Reads a line for each operation, and the end behind them.
+async fn read_answers(
+    answer: &mut Answer,
+    operations: usize,
+    answers: &mut Vec<OperationAnswer>,
+) -> Result<(), Error> {
+    let mut rest = Vec::new();
+    while let Some(piece) = answer.next().await? {
+        rest.extend_from_slice(&piece);
+        let mut done = 0;
+        while let Some(end) = memchr::memchr(b'\n', &rest[done..]) {
+            let line = &rest[done..done + end];
+            done += end + 1;
+            if answers.len() == operations {
+                return Err(other(answer, "it answers more operations than were sent"));
+            }
+            match serde_json::from_slice(line) {
+                Ok(line) => answers.push(line),
+                Err(error) => return Err(other(answer, &error.to_string())),
+            }
+        }
+        rest.drain(..done);
+        if rest.len() > LINE_BYTES_MAX {
+            return Err(other(answer, "the answer to an operation is too long"));
+        }
+    }
+    match answers.len() == operations {
+        true => Ok(()),
+        // A malformed line ends the answers; the line before the end says so.
+        false => Err(Error::Cut {
+            node: answer.node().to_owned(),
+        }),
+    }
+}
+
+fn other(answer: &Answer, problem: &str) -> Error {
+    Error::OtherProtocol {
+        node: answer.node().to_owned(),
+        problem: problem.to_owned(),
+    }
+}

@@ -1,0 +1,334 @@
+//! The input of an import: its lines, as sections of operations.
+
+use super::LineFailure;
+use crate::line::Entity;
+use serde::{Deserialize, Serialize};
+use std::io::{self, BufRead, BufReader, Read};
+use std::num::NonZeroUsize;
+
+/// The longest line, in bytes; also that of a value of 16 MiB whose characters all need
+/// escapes.
+const LINE_BYTES_MAX: u64 = 128 << 20;
+
+/// How many lines, and how many bytes, a section has for each shard.
+const SHARD_LINES: usize = 500;
+const SHARD_BYTES: usize = 256 << 10;
+
+/// How much is read at a time.
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// A place between two lines of an input, with what identifies the input up to there.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+pub struct Position {
+    /// How many lines stand before it.
+    pub lines: u64,
+    /// How many bytes stand before it.
+    pub bytes: u64,
+    /// Their checksum.
+    pub crc32c: u32,
+    /// How many of the lines were passed over, because they cannot be stored.
+    pub passed_over: u64,
+}
+
+/// The operations of one shard in a section.
+#[derive(Debug, Default)]
+pub(super) struct Operations {
+    /// Their lines, as a batch takes them.
+    pub(super) body: Vec<u8>,
+    /// One for each line of `body`.
+    pub(super) list: Vec<Operation>,
+}
+
+/// A line of the input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Operation {
+    /// Its number in the input, from 1.
+    pub(super) line: u64,
+    /// The checksum of its key: the same key has the same one.
+    pub(super) key_crc32c: u32,
+    /// Where its line in the body ends.
+    pub(super) body_end: usize,
+}
+
+impl Operations {
+    pub(super) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+}
+
+/// Lines of the input.
+#[derive(Debug)]
+pub(super) struct Section {
+    /// What each shard has to do.
+    pub(super) parts: Vec<Operations>,
+    /// The position behind its last line, without those that are passed over.
+    pub(super) end: Position,
+    /// The lines that are passed over.
+    pub(super) failures: Vec<LineFailure>,
+}
+
+impl Section {
+    /// The length of all batches.
+    pub(super) fn bytes(&self) -> usize {
+        self.parts.iter().map(|part| part.body.len()).sum()
+    }
+}
+
+/// Why there are no more sections.
+#[derive(Debug)]
+pub(super) enum InputError {
+    /// It cannot be read.
+    Read(io::Error),
+    /// It is not the input of the position.
+    Other(Position),
+    /// A line is wrong.
+    Line(LineFailure),
+}
+
+/// An input that is read section by section.
+pub(super) struct Input<R> {
+    reader: BufReader<R>,
+    position: Position,
+    shards: NonZeroUsize,
+    passes_over: bool,
+    line: Vec<u8>,
+    /// What ends the input behind the section before it.
+    error: Option<InputError>,
+}
+
+impl<R: Read> Input<R> {
+    /// Reads up to a position, and checks that the input is the same up to there.
+    ///
+    /// # Errors
+    /// [`InputError`].
+    pub(super) fn open(
+        input: R,
+        from: Position,
+        shards: NonZeroUsize,
+        passes_over: bool,
+    ) -> Result<Self, InputError> {
+        let mut reader = BufReader::with_capacity(BUFFER_BYTES, input);
+        let (mut left, mut crc32c) = (from.bytes, 0);
+        while left > 0 {
+            let bytes = reader.fill_buf().map_err(InputError::Read)?;
+            let taken = usize::try_from(left).map_or(bytes.len(), |left| left.min(bytes.len()));
+            if taken == 0 {
+                return Err(InputError::Other(from));
+            }
+            crc32c = crc32c::crc32c_append(crc32c, &bytes[..taken]);
+            reader.consume(taken);
+            left -= taken as u64;
+        }
+        if crc32c != from.crc32c {
+            return Err(InputError::Other(from));
+        }
+        Ok(Self {
+            reader,
+            position: Position {
+                passed_over: 0,
+                ..from
+            },
+            shards,
+            passes_over,
+            line: Vec::new(),
+            error: None,
+        })
+    }
+
+    /// The next lines; `None` at the end of the input.
+    ///
+    /// # Errors
+    /// [`InputError`]; the sections before it are whole.
+    pub(super) fn next_section(&mut self) -> Result<Option<Section>, InputError> {
+        if let Some(error) = self.error.take() {
+            return Err(error);
+        }
+        let shards = self.shards.get();
+        let mut section = Section {
+            parts: (0..shards).map(|_| Operations::default()).collect(),
+            end: self.position,
+            failures: Vec::new(),
+        };
+        let (mut lines, mut bytes) = (0, 0);
+        while lines < shards * SHARD_LINES && bytes < shards * SHARD_BYTES {
+            let read = self.add_line(&mut section);
+            match read {
+                Ok(0) => break,
+                Ok(read) => (lines, bytes) = (lines + 1, bytes + read),
+                Err(error) if section.end == self.position => return Err(error),
+                Err(error) => {
+                    self.error = Some(error);
+                    break;
+                }
+            }
+        }
+        let is_end = section.end == self.position;
+        section.end = self.position;
+        Ok((!is_end).then_some(section))
+    }
+
+    /// Reads a line into a section. Returns its length, which is 0 at the end of the input.
+    fn add_line(&mut self, section: &mut Section) -> Result<usize, InputError> {
+        self.line.clear();
+        let mut reader = (&mut self.reader).take(LINE_BYTES_MAX);
+        let read = reader.read_until(b'\n', &mut self.line);
+        let bytes = read.map_err(InputError::Read)?;
+        if bytes == 0 {
+            return Ok(0);
+        }
+        let number = self.position.lines + 1;
+        let operation = self.operation(bytes);
+        match operation {
+            Ok(None) => {}
+            Ok(Some(entity)) => {
+                let key_crc32c = crc32c::crc32c(&entity.key);
+                let shard = key_crc32c as usize % section.parts.len();
+                let part = &mut section.parts[shard];
+                entity.write_put(&mut part.body);
+                part.list.push(Operation {
+                    line: number,
+                    key_crc32c,
+                    body_end: part.body.len(),
+                });
+            }
+            Err(problem) => {
+                let failure = LineFailure {
+                    line: number,
+                    problem,
+                };
+                if !self.passes_over || bytes as u64 == LINE_BYTES_MAX {
+                    return Err(InputError::Line(failure));
+                }
+                section.failures.push(failure);
+            }
+        }
+        self.position.lines = number;
+        self.position.bytes += bytes as u64;
+        self.position.crc32c = crc32c::crc32c_append(self.position.crc32c, &self.line);
+        Ok(bytes)
+    }
+
+    /// The entity of the present line; `None` if the line is empty.
+    fn operation(&self, bytes: usize) -> Result<Option<Entity>, String> {
+        if bytes as u64 == LINE_BYTES_MAX && self.line.last() != Some(&b'\n') {
+            return Err(format!(
+                "it is longer than {LINE_BYTES_MAX} bytes: is the input made of lines?"
+            ));
+        }
+        let line = self.line.trim_ascii();
+        if line.is_empty() {
+            return Ok(None);
+        }
+        let entity = Entity::parse(line)?;
+        match entity.value {
+            Some(_) => Ok(Some(entity)),
+            None => Err("it has no value: give `value` or `value_base64`".to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TWO: NonZeroUsize = NonZeroUsize::new(2).unwrap();
+
+    fn sections(
+        text: &[u8],
+        from: Position,
+        passes_over: bool,
+    ) -> (Vec<Section>, Option<InputError>) {
+        let mut input = match Input::open(text, from, TWO, passes_over) {
+            Ok(input) => input,
+            Err(error) => return (Vec::new(), Some(error)),
+        };
+        let mut sections = Vec::new();
+        loop {
+            match input.next_section() {
+                Ok(Some(section)) => sections.push(section),
+                Ok(None) => return (sections, None),
+                Err(error) => return (sections, Some(error)),
+            }
+        }
+    }
+
+    fn numbers(sections: &[Section]) -> Vec<u64> {
+        let operations = sections.iter().flat_map(|section| &section.parts);
+        let mut lines: Vec<u64> = operations
+            .flat_map(|part| part.list.iter().map(|operation| operation.line))
+            .collect();
+        lines.sort_unstable();
+        lines
+    }
+
+    fn line(number: usize) -> String {
+        format!("{{\"key\":\"k{number}\",\"value\":\"v\"}}\n")
+    }
+
+    #[test]
+    fn an_input_goes_on_at_every_position_without_losing_a_line() {
+        let mut text: Vec<u8> = (1..=3000)
+            .flat_map(|number| line(number).into_bytes())
+            .collect();
+        text.pop();
+        let (whole, error) = sections(&text, Position::default(), false);
+        assert!(error.is_none() && whole.len() == 3, "{}", whole.len());
+        assert_eq!(numbers(&whole), (1..=3000).collect::<Vec<u64>>());
+        for section in &whole {
+            let from = section.end;
+            let (rest, error) = sections(&text, from, false);
+            assert!(error.is_none());
+            assert_eq!(
+                numbers(&rest),
+                (from.lines + 1..=3000).collect::<Vec<u64>>()
+            );
+        }
+        assert_eq!(whole[2].end.bytes, text.len() as u64);
+    }
+
+    #[test]
+    fn another_input_is_noticed() {
+        let text = [line(1), line(2)].concat().into_bytes();
+        let (whole, _) = sections(&text, Position::default(), false);
+        let mut other = text.clone();
+        other[8] = b'x';
+        for other in [&other[..], &text[..text.len() - 1], b""] {
+            let (_, error) = sections(other, whole[0].end, false);
+            assert!(matches!(error, Some(InputError::Other(_))));
+        }
+    }
+
+    #[test]
+    fn a_wrong_line_is_named_and_what_stands_before_it_is_whole() {
+        let text = [&line(1), "\n", "{\"key\":\"k\"}\n", &line(4)].concat();
+        let (before, error) = sections(text.as_bytes(), Position::default(), false);
+        assert_eq!(numbers(&before), [1]);
+        assert_eq!(before[0].end.lines, 2);
+        let Some(InputError::Line(failure)) = error else {
+            panic!("{error:?}");
+        };
+        assert_eq!(failure.line, 3);
+        assert!(failure.problem.contains("no value"), "{failure:?}");
+        let (all, error) = sections(text.as_bytes(), Position::default(), true);
+        assert!(error.is_none());
+        assert_eq!((numbers(&all), all[0].failures.len()), (vec![1, 4], 1));
+    }
+
+    #[test]
+    fn one_key_stays_in_one_shard() {
+        let text: String = (0..200).map(|number| line(number % 7)).collect();
+        let (sections, _) = sections(text.as_bytes(), Position::default(), false);
+        for part in &sections[0].parts {
+            let is_rising = part.list.is_sorted_by_key(|operation| operation.line);
+            assert!(is_rising);
+        }
+        let [one, two] = &*sections[0].parts else {
+            panic!("two shards");
+        };
+        let shared = one.list.iter().any(|operation| {
+            let key = operation.key_crc32c;
+            two.list.iter().any(|other| other.key_crc32c == key)
+        });
+        assert!(!shared && !one.is_empty() && !two.is_empty());
+    }
+}

@@ -1,0 +1,277 @@
+//! Imports: lines of entities as batches, over several nodes, without losing a line.
+//!
+//! ```text
+//! input --sections--> dispatch --parts--> shards --batches--> nodes
+//!                       |                 |
+//!                       +---- tracker <---+   which lines are done, and from where on not
+//! ```
+//!
+//! - `input` reads lines and cuts them into sections, each with a part for each shard. A key
+//!   belongs to one shard, so lines with the same key are written in their order.
+//! - `shard` sends one part after the other, and repeats what may be repeated. A put from a
+//!   line writes the same content however often it is sent, so a cut batch is sent again.
+//! - `tracker` knows the [`Position`]: all lines before it are stored, or were reported. A
+//!   later run that begins there repeats some lines and misses none.
+//!
+//! Memory is bounded by [`OPEN_SECTIONS_MAX`] and [`OPEN_BYTES_MAX`], and a line beyond them.
+
+mod input;
+mod shard;
+mod tracker;
+
+pub use input::Position;
+
+use crate::client::Client;
+use crate::error::Error;
+use crate::query::Replicas;
+use input::{Input, InputError, Section};
+use shard::Shard;
+use std::io::{self, Read};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
+use tracker::Tracker;
+
+/// The most sections that are under way.
+const OPEN_SECTIONS_MAX: usize = 8;
+
+/// The most bytes of batches that are under way; a longer section goes alone.
+const OPEN_BYTES_MAX: usize = 64 << 20;
+
+/// Bytes are counted in units of this size.
+const UNIT_BYTES: usize = 1 << 10;
+
+/// How often the observer hears of the progress.
+const TICK: Duration = Duration::from_millis(200);
+
+/// How lines are imported.
+#[derive(Clone, Copy, Debug)]
+pub struct ImportSettings {
+    /// How many replicas must answer.
+    pub replicas: Replicas,
+    /// How many batches are under way at a time.
+    pub shards: NonZeroUsize,
+    /// How long a batch is repeated while none of its lines is stored.
+    pub patience: Duration,
+    /// Whether a line that cannot be stored is reported and passed over, rather than the
+    /// end of the import.
+    pub passes_over: bool,
+}
+
+/// How far an import is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// All lines before it are stored, or were reported.
+    pub position: Position,
+    /// How many lines this run has stored.
+    pub stored: u64,
+}
+
+/// A line that is not stored, and never will be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LineFailure {
+    /// Its number, from 1.
+    pub line: u64,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+/// Hears of the progress of an import, now and then and at its end.
+pub trait ImportObserver {
+    /// The import is so far; `is_last` tells its end.
+    ///
+    /// # Errors
+    /// The position cannot be kept: the import ends.
+    fn progress(&mut self, progress: &Progress, is_last: bool) -> io::Result<()>;
+
+    /// A line was passed over. Not all of them may be told.
+    fn passed_over(&mut self, failure: &LineFailure);
+}
+
+/// Why an import has ended early. The position says from where on to go on.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// The input cannot be read.
+    #[error("cannot read the input: {0}")]
+    Input(io::Error),
+    /// The input does not begin with what stands before the position.
+    #[error(
+        "the input is not the one that the position was kept for: its first {} bytes differ",
+        .0.bytes
+    )]
+    OtherInput(Position),
+    /// A line cannot be stored.
+    #[error("line {}: {}", .0.line, .0.problem)]
+    Line(LineFailure),
+    /// The nodes refuse batches.
+    #[error("{0}")]
+    Refused(Error),
+    /// No node has stored a line of a batch for too long.
+    #[error("line {line} and {more} more lines are not stored after {} s: {problem}", waited.as_secs())]
+    GaveUp {
+        /// The first line.
+        line: u64,
+        /// How many more lines of its batch are not stored.
+        more: usize,
+        /// How long it was tried.
+        waited: Duration,
+        /// What the nodes say.
+        problem: String,
+    },
+    /// The observer cannot keep the position.
+    #[error("cannot keep the position: {0}")]
+    Observer(io::Error),
+}
+
+/// Imports lines from a position of the input on.
+///
+/// # Errors
+/// [`ImportError`]. The observer hears of the position in any case.
+pub async fn import(
+    client: Arc<Client>,
+    input: impl Read + Send + 'static,
+    from: Position,
+    settings: ImportSettings,
+    observer: &mut dyn ImportObserver,
+) -> Result<Progress, ImportError> {
+    let tracker = Arc::new(Tracker::new(from));
+    let ended = run(client, input, from, settings, &tracker, observer).await;
+    let last = tell(&tracker, observer, true);
+    ended.and(last)
+}
+
+/// Tells the observer what happened since the last time.
+fn tell(
+    tracker: &Tracker,
+    observer: &mut dyn ImportObserver,
+    is_last: bool,
+) -> Result<Progress, ImportError> {
+    let (progress, failures) = tracker.take_news();
+    for failure in &failures {
+        observer.passed_over(failure);
+    }
+    observer
+        .progress(&progress, is_last)
+        .map_err(ImportError::Observer)?;
+    Ok(progress)
+}
+
+async fn run(
+    client: Arc<Client>,
+    input: impl Read + Send + 'static,
+    from: Position,
+    settings: ImportSettings,
+    tracker: &Arc<Tracker>,
+    observer: &mut dyn ImportObserver,
+) -> Result<(), ImportError> {
+    let (sender, sections) = mpsc::channel(1);
+    // It ends when the input does, or when nobody takes its sections any more.
+    tokio::task::spawn_blocking(move || read_sections(input, from, settings, &sender));
+    let mut shards = JoinSet::new();
+    let mut parts = Vec::with_capacity(settings.shards.get());
+    for index in 0..settings.shards.get() {
+        let (sender, receiver) = mpsc::channel(OPEN_SECTIONS_MAX);
+        parts.push(sender);
+        let shard = Shard::new(index, Arc::clone(&client), settings, Arc::clone(tracker));
+        shards.spawn(shard.run(receiver));
+    }
+    let mut dispatching = std::pin::pin!(dispatch(sections, parts, tracker));
+    let mut dispatched = None;
+    let mut ticks = tokio::time::interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            biased;
+            shard = shards.join_next() => match shard {
+                Some(Ok(ended)) => ended?,
+                Some(Err(error)) => return Err(ImportError::Input(io::Error::other(error))),
+                // Shards end once the dispatcher has.
+                None => return dispatched.unwrap_or(Ok(())),
+            },
+            ended = &mut dispatching, if dispatched.is_none() => dispatched = Some(ended),
+            _ = ticks.tick() => {
+                tell(tracker, observer, false)?;
+            }
+        }
+    }
+}
+
+/// Reads the input until its end or an error, which is the last thing that it sends.
+fn read_sections(
+    input: impl Read,
+    from: Position,
+    settings: ImportSettings,
+    sections: &mpsc::Sender<Result<Section, InputError>>,
+) {
+    let mut input = match Input::open(input, from, settings.shards, settings.passes_over) {
+        Ok(input) => input,
+        Err(error) => return drop(sections.blocking_send(Err(error))),
+    };
+    while let Some(section) = input.next_section().transpose() {
+        let is_last = section.is_err();
+        if sections.blocking_send(section).is_err() || is_last {
+            return;
+        }
+    }
+}
+
+/// Gives each shard its parts, while few enough sections are under way.
+async fn dispatch(
+    mut sections: mpsc::Receiver<Result<Section, InputError>>,
+    shards: Vec<mpsc::Sender<shard::Part>>,
+    tracker: &Tracker,
+) -> Result<(), ImportError> {
+    let open_sections = Arc::new(Semaphore::new(OPEN_SECTIONS_MAX));
+    let units_max = OPEN_BYTES_MAX / UNIT_BYTES;
+    let open_bytes = Arc::new(Semaphore::new(units_max));
+    while let Some(section) = sections.recv().await {
+        let section = section.map_err(ImportError::from)?;
+        let units = (section.bytes() / UNIT_BYTES + 1).min(units_max);
+        let units = u32::try_from(units).unwrap_or(u32::MAX);
+        let places = (
+            Arc::clone(&open_sections).acquire_owned().await,
+            Arc::clone(&open_bytes).acquire_many_owned(units).await,
+        );
+        // The semaphores are never closed.
+        let (Ok(section_place), Ok(bytes_place)) = places else {
+            return Ok(());
+        };
+        let parts = section.parts.iter().filter(|part| !part.is_empty()).count();
+        let number = tracker.open(
+            parts,
+            section.end,
+            &section.failures,
+            (section_place, bytes_place),
+        );
+        for (shard, operations) in shards.iter().zip(section.parts) {
+            if operations.is_empty() {
+                continue;
+            }
+            let part = shard::Part {
+                section: number,
+                operations,
+            };
+            if shard.send(part).await.is_err() {
+                // The shard has ended, and says why.
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+impl From<InputError> for ImportError {
+    fn from(error: InputError) -> Self {
+        match error {
+            InputError::Read(error) => Self::Input(error),
+            InputError::Other(position) => Self::OtherInput(position),
+            InputError::Line(failure) => Self::Line(failure),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

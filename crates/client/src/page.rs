@@ -1,0 +1,114 @@
+//! Pages that only one node has: its status, a profile, the end of a sweep. One node is
+//! asked, once.
+
+use crate::connection::{Connection, Limits, RequestBody};
+use crate::error::Error;
+use crate::node::Node;
+use hyper::Request;
+use hyper::header::HOST;
+
+/// A request without a body.
+#[derive(Clone, Copy, Debug)]
+pub struct PageRequest<'a> {
+    /// The method.
+    pub method: &'a str,
+    /// The path and the query.
+    pub target: &'a str,
+    /// Further fields of the head.
+    pub headers: &'a [(&'a str, &'a str)],
+    /// How long to wait.
+    pub limits: Limits,
+    /// The longest answer that is read, in bytes.
+    pub bytes_max: u64,
+}
+
+/// A whole answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// The status, which need not be one of success.
+    pub status: u16,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+/// Requests a page and waits for all of it.
+///
+/// # Errors
+/// [`Error`], but no refusal.
+pub async fn fetch(node: &Node, asked: &PageRequest<'_>) -> Result<Page, Error> {
+    let mut request = Request::builder()
+        .method(asked.method)
+        .uri(asked.target)
+        .header(HOST, node.authority());
+    for (name, value) in asked.headers {
+        request = request.header(*name, *value);
+    }
+    let body = RequestBody::of_known_length(bytes::Bytes::new());
+    let request = request.body(body).map_err(|error| Error::OtherProtocol {
+        node: node.url().to_owned(),
+        problem: error.to_string(),
+    })?;
+    let connection = Connection::open(node, asked.limits).await?;
+    let mut answer = connection.send(request, asked.limits).await?;
+    Ok(Page {
+        status: answer.status(),
+        body: answer.read_all(asked.bytes_max).await?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{SETTINGS, Script, TestNode};
+    use std::time::Duration;
+
+    async fn page_of(script: Script, silence_max: Duration) -> Result<Page, Error> {
+        let node = TestNode::new(vec![script]);
+        let asked = PageRequest {
+            method: "POST",
+            target: "/v0/admin/sweep?wait=true",
+            headers: &[("Content-Type", "application/json")],
+            limits: Limits {
+                silence_max,
+                ..SETTINGS.limits
+            },
+            bytes_max: 5,
+        };
+        let page = fetch(&node.node, &asked).await;
+        let request = node.requests().next().unwrap();
+        assert_eq!(request.line, "POST /v0/admin/sweep?wait=true");
+        assert!(
+            request
+                .fields
+                .contains(&"content-type: application/json".to_owned())
+        );
+        page
+    }
+
+    #[tokio::test]
+    async fn only_a_complete_answer_is_a_page() {
+        let long = Duration::from_secs(60);
+        let whole = b"HTTP/1.1 500 Word\r\nContent-Length: 3\r\n\r\nabc";
+        let page = page_of(Script::Cut(whole.to_vec()), long).await.unwrap();
+        assert_eq!((page.status, &*page.body), (500, &b"abc"[..]));
+        for cut in 0..whole.len() {
+            let page = page_of(Script::Cut(whole[..cut].to_vec()), long).await;
+            assert!(matches!(page, Err(Error::Cut { .. })), "{cut}: {page:?}");
+        }
+        let page = page_of(Script::status(200, "", "abcdef"), long).await;
+        assert!(
+            matches!(page, Err(Error::TooLong { bytes_max: 5, .. })),
+            "{page:?}"
+        );
+        for other in [
+            &b"SSH-2.0-OpenSSH\r\n\r\n"[..],
+            b"HTTP/1.1 abc\r\ncontent-length: 0\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\n\r\nabc",
+        ] {
+            let page = page_of(Script::Cut(other.to_vec()), long).await;
+            assert!(matches!(page, Err(Error::OtherProtocol { .. })), "{page:?}");
+        }
+        let page = page_of(Script::Hang, Duration::from_millis(1)).await;
+        assert!(matches!(page, Err(Error::Silent { .. })), "{page:?}");
+    }
+}

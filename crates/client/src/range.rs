@@ -1,0 +1,368 @@
+//! Ranges that go on: a stream that is cut continues behind its last key, at the same node
+//! or another one, and no stream that was cut is taken for a whole one.
+//!
+//! A whole stream ends with the last chunk, and its trailers agree with what came: the
+//! number of entities and the checksum of all bytes. Keys must rise. Anything else is
+//! [`Error::Damaged`], which is final, because what came before may be wrong, too.
+
+use crate::client::{Client, Message, Repeat, all_failed, pause};
+use crate::connection::{Answer, Connection, Limits};
+use crate::error::{Error, Outcome};
+use crate::line::Entity;
+use crate::query::{Replicas, Target};
+use hyper::Method;
+use hyper::header::{ACCEPT, TE};
+use serde::Deserialize;
+use std::time::Duration;
+
+/// The longest line, in bytes: a value of 16 MiB whose characters all need escapes, and
+/// more where nodes are configured to take longer values.
+const LINE_BYTES_MAX: usize = 128 << 20;
+
+/// How long a range may be silent: a node cuts one that makes no progress for 30 s.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+
+/// How long a node may count before it answers.
+const COUNTING_MAX: Duration = Duration::from_secs(3600);
+
+/// Whose keys a range covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Those of the first node.
+    Node,
+    /// Those of the whole cluster, each once.
+    Cluster,
+}
+
+/// A range of keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RangeRequest {
+    /// The first key.
+    pub start: Vec<u8>,
+    /// The key at which the range ends without it; `None`: after the last key.
+    pub end: Option<Vec<u8>>,
+    /// The greatest number of entities.
+    pub limit: Option<u64>,
+    /// Whose keys.
+    pub scope: Scope,
+    /// Whether values are wanted.
+    pub has_values: bool,
+    /// How many replicas must answer; for the scope of the cluster.
+    pub replicas: Replicas,
+}
+
+impl RangeRequest {
+    /// The range of all keys.
+    pub fn all(scope: Scope) -> Self {
+        Self {
+            start: vec![0],
+            end: None,
+            limit: None,
+            scope,
+            has_values: true,
+            replicas: Replicas::default(),
+        }
+    }
+
+    /// The range of the keys with a prefix.
+    pub fn set_prefix(&mut self, prefix: &[u8]) {
+        self.start = prefix.to_vec();
+        let last = prefix.iter().rposition(|byte| *byte != u8::MAX);
+        self.end = last.map(|last| {
+            let mut end = prefix[..=last].to_vec();
+            end[last] += 1;
+            end
+        });
+    }
+
+    /// Continues behind a key.
+    pub fn set_behind(&mut self, key: &[u8]) {
+        self.start = [key, b"\0"].concat();
+    }
+
+    /// Whether it holds no key, whatever the nodes keep.
+    fn is_empty(&self) -> bool {
+        self.end.as_ref().is_some_and(|end| *end <= self.start)
+    }
+
+    fn message(&self) -> Message {
+        let mut target = Target::new("/v0/entities").with("start", &self.start);
+        if let Some(end) = &self.end {
+            target = target.with("end", end);
+        }
+        target = target.with_number("limit", self.limit);
+        if !self.has_values {
+            target = target.with("values", b"omit");
+        }
+        let target = self.scoped(target);
+        let mut message = Message::new(Method::GET, target);
+        message.headers = vec![
+            (ACCEPT.as_str(), "application/x-ndjson"),
+            (TE.as_str(), "trailers"),
+        ];
+        message
+    }
+
+    fn scoped(&self, target: Target) -> Target {
+        match self.scope {
+            Scope::Node => target,
+            Scope::Cluster => target
+                .with("scope", b"cluster")
+                .with_replicas(self.replicas),
+        }
+    }
+}
+
+/// Reads a range, entity by entity.
+pub struct RangeReader<'a> {
+    client: &'a Client,
+    /// What is still to be read.
+    rest: RangeRequest,
+    stream: Option<Stream>,
+    streams: u64,
+    /// The node that is asked next.
+    node: usize,
+    /// The rounds in which all nodes have failed since the last entity.
+    rounds: u32,
+    /// The failures of the present round.
+    errors: Vec<Error>,
+    is_whole: bool,
+}
+
+/// The answer to one request.
+struct Stream {
+    answer: Answer,
+    /// Bytes that have arrived, and how many of them are done with.
+    bytes: Vec<u8>,
+    done: usize,
+    /// Up to where there is known to be no end of a line.
+    searched: usize,
+    lines: u64,
+    crc32c: u32,
+}
+
+#[derive(Deserialize)]
+struct Counted {
+    count: u64,
+}
+
+impl Client {
+    /// Begins to read a range. Nothing is sent before the first entity is asked for.
+    pub fn range(&self, request: RangeRequest) -> RangeReader<'_> {
+        RangeReader {
+            client: self,
+            is_whole: request.is_empty(),
+            rest: request,
+            stream: None,
+            streams: 0,
+            node: 0,
+            rounds: 0,
+            errors: Vec::new(),
+        }
+    }
+
+    /// Counts the entities of a range.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub async fn count(&self, request: &RangeRequest) -> Result<u64, Error> {
+        if request.is_empty() {
+            return Ok(0);
+        }
+        let mut message = request.message();
+        message.target = message.target.with("count", b"only");
+        let limits = self.limits_with(COUNTING_MAX);
+        self.ask(Repeat::Always, async |node| {
+            let connection = Connection::open(node, limits).await?;
+            let mut answer = connection.send(message.request(node)?, limits).await?;
+            if answer.status() != 200 {
+                return Err(answer.into_error().await);
+            }
+            let page = answer.read_all(1 << 16).await?;
+            match serde_json::from_slice::<Counted>(&page) {
+                Ok(counted) => Ok(counted.count),
+                Err(error) => Err(Error::OtherProtocol {
+                    node: node.url().to_owned(),
+                    problem: error.to_string(),
+                }),
+            }
+        })
+        .await
+    }
+
+    fn limits_with(&self, silence_min: Duration) -> Limits {
+        let limits = self.settings().limits;
+        Limits {
+            silence_max: limits.silence_max.max(silence_min),
+            ..limits
+        }
+    }
+}
+
+impl RangeReader<'_> {
+    /// How many requests were made: what came since this number changed is as good as the
+    /// end of the present stream.
+    pub fn streams(&self) -> u64 {
+        self.streams
+    }
+
+    /// The next entity; `None` at the end of the whole range.
+    ///
+    /// # Errors
+    /// [`Error`]; [`Error::Damaged`] says that what came since the last change of
+    /// [`Self::streams`] may be wrong.
+    pub async fn next(&mut self) -> Result<Option<Entity>, Error> {
+        loop {
+            if self.is_whole {
+                return Ok(None);
+            }
+            match self.step().await {
+                Ok(Some(entity)) => {
+                    self.rounds = 0;
+                    self.errors.clear();
+                    self.rest.set_behind(&entity.key);
+                    if let Some(limit) = &mut self.rest.limit {
+                        *limit = limit.saturating_sub(1);
+                    }
+                    return Ok(Some(entity));
+                }
+                Ok(None) => self.is_whole = true,
+                Err(error) => self.recover(error).await?,
+            }
+        }
+    }
+
+    /// The next entity of the present stream, or of a new one.
+    async fn step(&mut self) -> Result<Option<Entity>, Error> {
+        let stream = match &mut self.stream {
+            Some(stream) => stream,
+            none => {
+                let limits = self.client.limits_with(SILENCE_MAX);
+                let node = &self.client.nodes()[self.node];
+                let connection = Connection::open(node, self.client.settings().limits).await?;
+                let request = self.rest.message().request(node)?;
+                let answer = connection.send(request, limits).await?;
+                if answer.status() != 200 {
+                    return Err(answer.into_error().await);
+                }
+                self.streams += 1;
+                none.insert(Stream::new(answer))
+            }
+        };
+        let Some(entity) = stream.next().await? else {
+            return Ok(None);
+        };
+        let is_behind = self.rest.end.as_ref().is_some_and(|end| entity.key >= *end);
+        if entity.key < self.rest.start || is_behind {
+            return Err(stream.damaged("a key is out of order".to_owned()));
+        }
+        Ok(Some(entity))
+    }
+
+    /// Prepares to go on at the next node.
+    async fn recover(&mut self, error: Error) -> Result<(), Error> {
+        self.stream = None;
+        if error.outcome() == Outcome::Final {
+            return Err(error);
+        }
+        if self.rest.limit == Some(0) {
+            // Everything is here; only the end of the stream is missing.
+            self.is_whole = true;
+            return Ok(());
+        }
+        self.errors.push(error);
+        let nodes = match self.rest.scope {
+            Scope::Node => 1,
+            Scope::Cluster => self.client.nodes().len(),
+        };
+        self.node = (self.node + 1) % nodes;
+        if self.errors.len() >= nodes {
+            if self.rounds == self.client.settings().retries {
+                return Err(all_failed(std::mem::take(&mut self.errors)));
+            }
+            tokio::time::sleep(pause(self.rounds, &self.errors)).await;
+            self.errors.clear();
+            self.rounds += 1;
+        }
+        Ok(())
+    }
+}
+
+impl Stream {
+    fn new(answer: Answer) -> Self {
+        Self {
+            answer,
+            bytes: Vec::new(),
+            done: 0,
+            searched: 0,
+            lines: 0,
+            crc32c: 0,
+        }
+    }
+
+    /// The next entity; `None` at an end that agrees with the trailers.
+    async fn next(&mut self) -> Result<Option<Entity>, Error> {
+        loop {
+            let rest = &self.bytes[self.searched..];
+            if let Some(end) = memchr::memchr(b'\n', rest) {
+                let line = self.done..self.searched + end;
+                self.done = line.end + 1;
+                self.searched = self.done;
+                self.lines += 1;
+                let entity = Entity::parse(&self.bytes[line]);
+                return match entity {
+                    Ok(entity) => Ok(Some(entity)),
+                    Err(problem) => Err(self.damaged(format!("line {}: {problem}", self.lines))),
+                };
+            }
+            self.bytes.drain(..self.done);
+            (self.done, self.searched) = (0, self.bytes.len());
+            if self.bytes.len() > LINE_BYTES_MAX {
+                return Err(Error::TooLong {
+                    node: self.answer.node().to_owned(),
+                    bytes_max: LINE_BYTES_MAX as u64,
+                });
+            }
+            match self.answer.next().await? {
+                Some(piece) => {
+                    self.crc32c = crc32c::crc32c_append(self.crc32c, &piece);
+                    self.bytes.extend_from_slice(&piece);
+                }
+                None => return self.check_end().map(|()| None),
+            }
+        }
+    }
+
+    /// Checks a stream at its end.
+    fn check_end(&self) -> Result<(), Error> {
+        if !self.bytes.is_empty() {
+            return Err(self.damaged("it ends within a line".to_owned()));
+        }
+        let (Some(count), Some(digest)) = (
+            self.answer.trailer("kvorum-count"),
+            self.answer.trailer("kvorum-digest"),
+        ) else {
+            return Err(self.damaged(
+                "it ends without count and digest, which a proxy may have dropped".to_owned(),
+            ));
+        };
+        let (lines, crc32c) = (self.lines, format!("crc32c={:08X}", self.crc32c));
+        if count != lines.to_string() {
+            return Err(self.damaged(format!("{lines} entities came, and {count} were sent")));
+        }
+        if !digest.eq_ignore_ascii_case(&crc32c) {
+            return Err(self.damaged(format!("its digest is {crc32c}, and not {digest}")));
+        }
+        Ok(())
+    }
+
+    fn damaged(&self, problem: String) -> Error {
+        Error::Damaged {
+            node: self.answer.node().to_owned(),
+            problem,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,246 @@
+//! `kvorum export`: the entities of the cluster as lines of JSON, in the order of the keys.
+//!
+//! A file under its own name is whole. Until then it has the name with `.partial` behind
+//! it, and ends behind the last line that came, so that `--resume` can go on there.
+
+use super::files::{Partial, PartialError};
+use super::options::{NodeOptions, ReplicaOptions};
+use super::outcome::failure_of;
+use super::output::{Output, print_json};
+use super::progress::{Progress, grouped, rate};
+use super::ranges::RangeOptions;
+use super::wait_for;
+use crate::failure::{Failure, report_line};
+use clap::Args;
+use client::{Client, Entity, Error, RangeRequest, Scope, percent_form};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+
+pub(super) const HELP: &str = "\
+Examples:
+  kvorum export backup.ndjson
+  kvorum export backup.ndjson --resume
+  kvorum export users.ndjson --prefix user/
+  kvorum export - --url http://a:8080,http://b:8080 | gzip > backup.ndjson.gz
+
+A line is {\"key\":…,\"value\":…} with key_base64 and value_base64 where bytes are no text, and with \
+expires where the value has a TTL. 'kvorum import' reads it again.
+
+The export goes on at another node when one does not answer. FILE appears once it is whole and agrees \
+with the digests of the nodes; until then there is FILE.partial.
+
+Exit codes: 0 success, 2 wrong command line, 3 too few replicas or no node answered, 4 anything else.";
+
+/// The options of `export`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ExportOptions {
+    /// The file to write; - for stdout
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Continue behind the last line of FILE.partial, if it is there
+    #[arg(long)]
+    resume: bool,
+    /// Write the versions, too, which an import ignores
+    #[arg(long)]
+    versions: bool,
+    /// Export what the first node keeps, rather than the whole cluster
+    #[arg(long)]
+    node: bool,
+    #[command(flatten)]
+    range: RangeOptions,
+    /// Print a line of JSON about the result
+    #[arg(long)]
+    json: bool,
+    /// Show progress on stderr also if it is no terminal
+    #[arg(long)]
+    progress: bool,
+    #[command(flatten)]
+    replicas: ReplicaOptions,
+    #[command(flatten)]
+    nodes: NodeOptions,
+}
+
+/// What an export has done.
+#[derive(Serialize)]
+struct Exported {
+    /// The entities that this run has written.
+    entities: u64,
+    /// The length of the whole file.
+    bytes: u64,
+}
+
+/// Exports a range.
+///
+/// # Errors
+/// See `outcome`.
+pub(super) fn run(options: &ExportOptions) -> Result<(), Failure> {
+    let scope = match options.node {
+        true => Scope::Node,
+        false => Scope::Cluster,
+    };
+    let mut request = options.range.request(scope)?;
+    request.replicas = options.replicas.into();
+    let client = options.nodes.client(false)?;
+    if options.file == Path::new("-") {
+        if options.resume || options.json {
+            return Err(Failure::usage(
+                "--resume and --json need a file: stdout is for the entities",
+            ));
+        }
+        return wait_for(to_stdout(&client, request, options));
+    }
+    wait_for(to_file(&client, request, options))
+}
+
+async fn to_stdout(
+    client: &Client,
+    request: RangeRequest,
+    options: &ExportOptions,
+) -> Result<(), Failure> {
+    let mut output = Output::stdout();
+    let mut reader = client.range(request);
+    let mut progress = Progress::new(options.progress, true);
+    let mut count = 0;
+    let ended = loop {
+        match reader.next().await {
+            Ok(Some(entity)) => {
+                if !output.write(|line| entity.write_line(options.versions, line))? {
+                    break Err(Failure::other("nobody reads stdout: the export is cut"));
+                }
+            }
+            Ok(None) => break Ok(()),
+            Err(error) => break Err(cut(&error)),
+        }
+        count += 1;
+        show(&mut progress, count);
+    };
+    progress.clear();
+    output.flush()?;
+    ended
+}
+
+async fn to_file(
+    client: &Client,
+    mut request: RangeRequest,
+    options: &ExportOptions,
+) -> Result<(), Failure> {
+    let name = options.file.display();
+    let mut partial = Partial::open(&options.file, options.resume).map_err(failure_of_file)?;
+    if let Some(line) = partial.last_line().map_err(failure_of_file)? {
+        go_on_behind(&line, &mut request)
+            .map_err(|problem| Failure::usage(format!("{name}.partial {problem}")))?;
+    }
+    let mut reader = client.range(request);
+    let mut progress = Progress::new(options.progress, false);
+    let (mut entities, mut streams) = (0, 0);
+    // Where what the present stream has brought begins.
+    let mut stream_begin = partial.bytes();
+    let mut line = Vec::new();
+    let ended = loop {
+        let next = reader.next().await;
+        if reader.streams() != streams {
+            (streams, stream_begin) = (reader.streams(), partial.bytes());
+        }
+        match next {
+            Ok(Some(entity)) => {
+                line.clear();
+                entity.write_line(options.versions, &mut line);
+                partial.write(&line).map_err(failure_of_file)?;
+                entities += 1;
+                show(&mut progress, entities);
+            }
+            Ok(None) => break Ok(()),
+            Err(error) => break Err(error),
+        }
+    };
+    progress.clear();
+    match ended {
+        Ok(()) => {}
+        Err(error @ Error::Damaged { .. }) => {
+            // What this stream has brought may be wrong, too.
+            partial.cut_at(stream_begin).map_err(failure_of_file)?;
+            return Err(cut(&error));
+        }
+        Err(error) => {
+            partial.flush().map_err(failure_of_file)?;
+            return Err(cut(&error).with_more("run the same command with --resume to go on"));
+        }
+    }
+    let bytes = partial.bytes();
+    partial.finish().map_err(failure_of_file)?;
+    if options.json {
+        return print_json(&Exported { entities, bytes });
+    }
+    report_line(&format!(
+        "exported {} entities to {name}",
+        grouped(entities)
+    ));
+    Ok(())
+}
+
+fn show(progress: &mut Progress, count: u64) {
+    progress.show(|seconds| {
+        format!(
+            "exported {} entities, {}",
+            grouped(count),
+            rate(count, seconds)
+        )
+    });
+}
+
+/// The failure of an export that is not whole.
+fn cut(error: &Error) -> Failure {
+    failure_of(error).with_more("the export is not complete")
+}
+
+/// Continues behind a line of an earlier export.
+fn go_on_behind(line: &[u8], request: &mut RangeRequest) -> Result<(), String> {
+    let entity = Entity::parse(line).map_err(|problem| {
+        format!("does not end with a line of an export ({problem}): remove it, and begin anew")
+    })?;
+    let is_before = entity.key < request.start;
+    let is_behind = request.end.as_ref().is_some_and(|end| entity.key >= *end);
+    if is_before || is_behind {
+        return Err(format!(
+            "ends with the key {}, which is not in this range: give the same --start, --end or \
+             --prefix as before, or remove it",
+            percent_form(&entity.key)
+        ));
+    }
+    request.set_behind(&entity.key);
+    Ok(())
+}
+
+/// The failure that a problem with a file becomes.
+fn failure_of_file(error: PartialError) -> Failure {
+    match error {
+        PartialError::IsThere(partial) => Failure::usage(format!(
+            "{0} is there from an export that was cut: give --resume to go on, or remove it",
+            partial.display()
+        )),
+        PartialError::System(file, error) => {
+            Failure::other(format!("cannot write {}: {error}", file.display()))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_export_goes_on_behind_its_last_key_and_only_in_its_own_range() {
+        let mut request = RangeRequest::all(Scope::Cluster);
+        request.set_prefix(b"b");
+        go_on_behind(br#"{"key":"b7","value":""}"#, &mut request).unwrap();
+        assert_eq!(request.start, b"b7\0");
+        for (line, word) in [
+            (&br#"{"key":"a","value":""}"#[..], "not in this range"),
+            (br#"{"key":"c","value":""}"#, "not in this range"),
+            (b"key\tvalue", "does not end with a line of an export"),
+        ] {
+            let problem = go_on_behind(line, &mut request).unwrap_err();
+            assert!(problem.contains(word), "{problem}");
+        }
+    }
+}

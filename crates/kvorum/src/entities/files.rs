@@ -1,0 +1,319 @@
+//! The files of long work: an export that is not whole yet, and the position of an import.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "what a user exports and imports is no part of a store"
+)]
+
+use client::Position;
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+/// How much is gathered before it is written, and looked at from the end.
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// The version of a position as it is written now.
+const POSITION_VERSION: u32 = 1;
+
+/// The name with more behind it.
+pub(super) fn with_suffix(file: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(file);
+    name.push(suffix);
+    name.into()
+}
+
+/// An export that is not whole yet.
+pub(super) struct Partial {
+    file: BufWriter<File>,
+    path: PathBuf,
+    whole: PathBuf,
+    bytes: u64,
+}
+
+/// Why an export cannot be written.
+#[derive(Debug)]
+pub(super) enum PartialError {
+    /// There is one that was cut.
+    IsThere(PathBuf),
+    /// The system refuses something.
+    System(PathBuf, io::Error),
+}
+
+impl Partial {
+    /// Opens the partial file of `whole`. With `resumes` it may be there, and what stands
+    /// behind its last whole line is cut off.
+    ///
+    /// # Errors
+    /// [`PartialError`].
+    pub(super) fn open(whole: &Path, resumes: bool) -> Result<Self, PartialError> {
+        let path = with_suffix(whole, ".partial");
+        let mut options = File::options();
+        options.read(true).write(true);
+        let opened = match resumes {
+            true => options.create(true).truncate(false).open(&path),
+            false => options.create_new(true).open(&path),
+        };
+        let mut file = opened.map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => PartialError::IsThere(path.clone()),
+            _ => PartialError::System(path.clone(), error),
+        })?;
+        let system = |error| PartialError::System(path.clone(), error);
+        let length = file.seek(SeekFrom::End(0)).map_err(system)?;
+        let last = end_of_line_before(&mut file, length).map_err(system)?;
+        let bytes = last.map_or(0, |last| last + 1);
+        file.set_len(bytes).map_err(system)?;
+        file.seek(SeekFrom::Start(bytes)).map_err(system)?;
+        Ok(Self {
+            file: BufWriter::with_capacity(BUFFER_BYTES, file),
+            path,
+            whole: whole.to_owned(),
+            bytes,
+        })
+    }
+
+    /// The last line, with its end, of a file that was opened a moment ago.
+    ///
+    /// # Errors
+    /// [`PartialError`].
+    pub(super) fn last_line(&mut self) -> Result<Option<Vec<u8>>, PartialError> {
+        let Some(end) = self.bytes.checked_sub(1) else {
+            return Ok(None);
+        };
+        let file = self.file.get_mut();
+        let mut read = || {
+            let begin = end_of_line_before(file, end)?.map_or(0, |before| before + 1);
+            file.seek(SeekFrom::Start(begin))?;
+            let mut line = Vec::new();
+            file.read_to_end(&mut line)?;
+            Ok(line)
+        };
+        read().map(Some).map_err(|error| self.system(error))
+    }
+
+    /// The length.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Appends bytes.
+    ///
+    /// # Errors
+    /// [`PartialError`].
+    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), PartialError> {
+        self.bytes += bytes.len() as u64;
+        let written = self.file.write_all(bytes);
+        written.map_err(|error| self.system(error))
+    }
+
+    /// Writes what was gathered.
+    ///
+    /// # Errors
+    /// [`PartialError`].
+    pub(super) fn flush(&mut self) -> Result<(), PartialError> {
+        self.file.flush().map_err(|error| self.system(error))
+    }
+
+    /// Cuts off what stands behind a place.
+    ///
+    /// # Errors
+    /// [`PartialError`].
+    pub(super) fn cut_at(mut self, bytes: u64) -> Result<(), PartialError> {
+        self.flush()?;
+        let cut = self.file.get_ref().set_len(bytes);
+        cut.map_err(|error| self.system(error))
+    }
+
+    /// Gives the file its own name, once it is on the disk.
+    ///
+    /// # Errors
+    /// [`PartialError`].
+    pub(super) fn finish(mut self) -> Result<(), PartialError> {
+        self.flush()?;
+        let finished = self.file.get_ref().sync_all();
+        let finished = finished.and_then(|()| fs::rename(&self.path, &self.whole));
+        finished.map_err(|error| self.system(error))
+    }
+
+    fn system(&self, error: io::Error) -> PartialError {
+        PartialError::System(self.path.clone(), error)
+    }
+}
+
+/// Where the last end of a line before a place is.
+fn end_of_line_before(file: &mut File, place: u64) -> io::Result<Option<u64>> {
+    let mut buffer = vec![0; BUFFER_BYTES];
+    let mut end = place;
+    while end > 0 {
+        let begin = end.saturating_sub(BUFFER_BYTES as u64);
+        let bytes = usize::try_from(end - begin).unwrap_or(BUFFER_BYTES);
+        file.seek(SeekFrom::Start(begin))?;
+        file.read_exact(&mut buffer[..bytes])?;
+        if let Some(found) = buffer[..bytes].iter().rposition(|byte| *byte == b'\n') {
+            return Ok(Some(begin + found as u64));
+        }
+        end = begin;
+    }
+    Ok(None)
+}
+
+/// The file with the position of an import.
+#[derive(Clone, Debug)]
+pub(super) struct PositionFile(PathBuf);
+
+/// What a position of any version has.
+#[derive(Deserialize)]
+struct PositionVersion {
+    version: u32,
+}
+
+/// A position as it is written.
+#[derive(Deserialize, Serialize)]
+struct PositionDocument {
+    version: u32,
+    #[serde(flatten)]
+    position: Position,
+}
+
+impl PositionFile {
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self(path)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The position, if the file is there.
+    ///
+    /// # Errors
+    /// What is wrong with the file.
+    pub(super) fn read(&self) -> Result<Option<Position>, String> {
+        let text = match fs::read(&self.0) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error.to_string()),
+        };
+        // Another version may have other members.
+        let version: PositionVersion =
+            serde_json::from_slice(&text).map_err(|error| error.to_string())?;
+        if version.version != POSITION_VERSION {
+            let version = version.version;
+            return Err(format!(
+                "its version is {version}, and this program knows {POSITION_VERSION}"
+            ));
+        }
+        let document: PositionDocument =
+            serde_json::from_slice(&text).map_err(|error| error.to_string())?;
+        Ok(Some(document.position))
+    }
+
+    /// Replaces the position. The file always holds a whole one.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub(super) fn write(&self, position: Position) -> io::Result<()> {
+        let document = PositionDocument {
+            version: POSITION_VERSION,
+            position,
+        };
+        let mut text = serde_json::to_vec(&document)?;
+        text.push(b'\n');
+        let next = with_suffix(&self.0, ".tmp");
+        let mut file = File::create(&next)?;
+        file.write_all(&text)?;
+        file.sync_all()?;
+        fs::rename(&next, &self.0)
+    }
+
+    /// Removes the file, if it is there.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub(super) fn remove(&self) -> io::Result<()> {
+        match fs::remove_file(&self.0) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Opens the input of an import.
+///
+/// # Errors
+/// Those of the system.
+pub(super) fn open_input(file: &Path) -> io::Result<File> {
+    File::open(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partial_file_goes_on_behind_its_last_whole_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let whole = folder.path().join("e");
+        let path = folder.path().join("e.partial");
+        let long = "x".repeat(2 * BUFFER_BYTES + 3);
+        for (text, kept, last) in [
+            ("", 0, None),
+            ("no end", 0, None),
+            ("one\n", 4, Some("one\n")),
+            ("one\ntwo\nthr", 8, Some("two\n")),
+            (&format!("one\n{long}"), 4, Some("one\n")),
+            (
+                &format!("one\n{long}\nt"),
+                4 + long.len() + 1,
+                Some(&*format!("{long}\n")),
+            ),
+        ] {
+            fs::write(&path, text).unwrap();
+            let mut partial = Partial::open(&whole, true).unwrap();
+            assert_eq!(partial.bytes(), kept as u64);
+            let line = partial.last_line().unwrap();
+            assert_eq!(line.as_deref(), last.map(str::as_bytes));
+            partial.write(b"next\n").unwrap();
+            partial.finish().unwrap();
+            let expected = format!("{}next\n", &text[..kept]);
+            assert_eq!(fs::read_to_string(&whole).unwrap(), expected);
+            assert!(!path.exists());
+        }
+        fs::write(&path, "one\n").unwrap();
+        let refused = Partial::open(&whole, false).err().unwrap();
+        assert!(matches!(refused, PartialError::IsThere(there) if there == path));
+        let mut partial = Partial::open(&whole, true).unwrap();
+        partial.write(b"two\n").unwrap();
+        partial.cut_at(4).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "one\n");
+    }
+
+    #[test]
+    fn a_position_is_whole_or_not_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = PositionFile::new(folder.path().join("p"));
+        assert_eq!(file.read(), Ok(None));
+        let position = Position {
+            lines: 3,
+            bytes: 99,
+            crc32c: 7,
+            passed_over: 1,
+        };
+        file.write(position).unwrap();
+        assert_eq!(file.read(), Ok(Some(position)));
+        let text = fs::read_to_string(file.path()).unwrap();
+        assert!(
+            text.starts_with(r#"{"version":1,"lines":3,"bytes":99,"#),
+            "{text}"
+        );
+        fs::write(file.path(), text.replace("\"version\":1", "\"version\":2")).unwrap();
+        assert!(file.read().unwrap_err().contains("version is 2"));
+        fs::write(file.path(), "").unwrap();
+        assert!(file.read().is_err());
+        file.remove().unwrap();
+        file.remove().unwrap();
+        assert_eq!(file.read(), Ok(None));
+    }
+}

@@ -1,0 +1,338 @@
+//! `kvorum import`: lines of JSON into a cluster, through batches.
+
+use super::files::{PositionFile, open_input, with_suffix};
+use super::options::{NodeOptions, ReplicaOptions};
+use super::outcome::failure_of;
+use super::output::print_json;
+use super::progress::{Progress, grouped, rate};
+use super::wait_for;
+use crate::failure::{Failure, report_line};
+use crate::values::{TimeSpan, span};
+use clap::Args;
+use client::{ImportError, ImportObserver, ImportSettings, LineFailure, Position};
+use serde::Serialize;
+use std::io::{self, Read};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+pub(super) const HELP: &str = "\
+Examples:
+  kvorum import backup.ndjson
+  kvorum import backup.ndjson --resume
+  kvorum import backup.ndjson --url http://a:8080,http://b:8080,http://c:8080 --parallel 16
+  zcat backup.ndjson.gz | kvorum import - --position backup.position
+
+A line is {\"key\":…,\"value\":…} as 'kvorum export' and the API write it: key_base64 and \
+value_base64 for bytes that are no text, expires for a TTL; a version is ignored. Of lines with one key \
+the last wins.
+
+While an import runs, FILE.position says from where on nothing is sure; it goes once all is stored. \
+After a kill, --resume goes on there: it repeats some lines, which stores the same again, and misses \
+none.
+
+Exit codes: 0 success, 2 wrong command line, 3 too few replicas or no node answered, 4 anything else, \
+such as a line that cannot be stored.";
+
+/// How many of the lines that are passed over are named.
+const NAMED_MAX: u64 = 20;
+
+/// How often the position is kept.
+const POSITION_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long a batch is repeated, unless the user says otherwise.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What `--patience` may be.
+const PATIENCES: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(1)..=Duration::from_secs(24 * 3600);
+
+/// The options of `import`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ImportOptions {
+    /// The file to read; - for stdin
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Continue an import that was cut, from its position on
+    #[arg(long)]
+    resume: bool,
+    /// Where to keep the position [default: FILE.position; for stdin it is not kept]
+    #[arg(long, value_name = "FILE")]
+    position: Option<PathBuf>,
+    /// Pass over lines that cannot be stored, and name them, rather than end at the first
+    #[arg(long)]
+    keep_going: bool,
+    /// How many batches are under way at a time
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
+    parallel: u16,
+    /// How long to repeat a batch of which no line is stored
+    #[arg(long, value_name = "TIME", default_value_t = TimeSpan(PATIENCE), value_parser = span(PATIENCES))]
+    patience: TimeSpan,
+    /// Print a line of JSON about the result
+    #[arg(long)]
+    json: bool,
+    /// Show progress on stderr also if it is no terminal
+    #[arg(long)]
+    progress: bool,
+    #[command(flatten)]
+    replicas: ReplicaOptions,
+    #[command(flatten)]
+    nodes: NodeOptions,
+}
+
+/// What an import has done.
+#[derive(Serialize)]
+struct Imported {
+    /// The lines that this run has stored; some of them more than once.
+    stored: u64,
+    /// The lines of the input.
+    lines: u64,
+    /// The lines that were passed over.
+    passed_over: u64,
+}
+
+/// Imports a file.
+///
+/// # Errors
+/// See `outcome`.
+pub(super) fn run(options: &ImportOptions) -> Result<(), Failure> {
+    let is_stdin = options.file == Path::new("-");
+    let file = match (&options.position, is_stdin) {
+        (Some(path), _) => Some(PositionFile::new(path.clone())),
+        (None, false) => Some(PositionFile::new(with_suffix(&options.file, ".position"))),
+        (None, true) if options.resume => {
+            let line =
+                "--resume needs --position FILE: the position of stdin is not kept otherwise";
+            return Err(Failure::usage(line));
+        }
+        (None, true) => None,
+    };
+    let from = begin(file.as_ref(), options.resume)?;
+    let input: Box<dyn Read + Send> = match is_stdin {
+        true => Box::new(io::stdin()),
+        false => match open_input(&options.file) {
+            Ok(opened) => Box::new(opened),
+            Err(error) => {
+                let name = options.file.display();
+                return Err(Failure::usage(format!("cannot open {name}: {error}")));
+            }
+        },
+    };
+    let client = Arc::new(options.nodes.client(false)?);
+    let settings = ImportSettings {
+        replicas: options.replicas.into(),
+        shards: NonZeroUsize::new(options.parallel.into()).unwrap_or(NonZeroUsize::MIN),
+        patience: options.patience.0,
+        passes_over: options.keep_going,
+    };
+    let mut keeper = Keeper {
+        // A position that nobody asked for need not be kept where that is not possible.
+        is_optional: options.position.is_none() && !options.resume,
+        file,
+        kept: None,
+        begin: from,
+        progress: Progress::new(options.progress, false),
+        named: 0,
+    };
+    wait_for(async {
+        let imported = client::import(client, input, from, settings, &mut keeper).await;
+        keeper.progress.clear();
+        match imported {
+            Ok(progress) => keeper.end(progress, options.json),
+            Err(error) => Err(failure_of_import(&error, keeper.file.as_ref())),
+        }
+    })
+}
+
+/// Where to begin.
+fn begin(file: Option<&PositionFile>, resumes: bool) -> Result<Position, Failure> {
+    let Some(file) = file else {
+        return Ok(Position::default());
+    };
+    let name = file.path().display();
+    match file.read() {
+        Ok(None) => Ok(Position::default()),
+        Ok(Some(position)) if resumes => Ok(position),
+        Ok(Some(position)) => Err(Failure::usage(format!(
+            "{name} is there from an import that was cut behind line {}: give --resume to go on, \
+             or remove it to begin anew",
+            position.lines
+        ))),
+        Err(problem) => Err(Failure::usage(format!(
+            "cannot read the position {name} ({problem}): remove it to begin anew"
+        ))),
+    }
+}
+
+/// Keeps the position, and tells the user.
+struct Keeper {
+    file: Option<PositionFile>,
+    is_optional: bool,
+    /// When it was kept last, and what.
+    kept: Option<(Instant, Position)>,
+    begin: Position,
+    progress: Progress,
+    named: u64,
+}
+
+impl ImportObserver for Keeper {
+    fn progress(&mut self, progress: &client::Progress, is_last: bool) -> io::Result<()> {
+        let stored = progress.stored;
+        self.progress.show(|seconds| {
+            let line = grouped(progress.position.lines);
+            let (stored, rate) = (grouped(stored), rate(stored, seconds));
+            format!("stored {stored} lines, {rate}; all is stored before line {line}")
+        });
+        let Some(file) = &self.file else {
+            return Ok(());
+        };
+        let is_due = self.kept.is_none_or(|(at, position)| {
+            position != progress.position && (is_last || at.elapsed() >= POSITION_INTERVAL)
+        });
+        if !is_due {
+            return Ok(());
+        }
+        match file.write(progress.position) {
+            Ok(()) => self.kept = Some((Instant::now(), progress.position)),
+            Err(_) if self.is_optional => self.file = None,
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn passed_over(&mut self, failure: &LineFailure) {
+        self.named += 1;
+        if self.named <= NAMED_MAX {
+            self.progress.clear();
+            report_line(&format!("line {}: {}", failure.line, failure.problem));
+        }
+    }
+}
+
+impl Keeper {
+    /// The end of an import that has reached the end of its input.
+    fn end(&mut self, progress: client::Progress, json: bool) -> Result<(), Failure> {
+        if let Some(file) = &self.file {
+            let removed = file.remove();
+            removed.map_err(|error| {
+                let name = file.path().display();
+                Failure::other(format!(
+                    "all is stored, but {name} cannot be removed: {error}"
+                ))
+            })?;
+        }
+        let Position {
+            lines, passed_over, ..
+        } = progress.position;
+        let stored = grouped(progress.stored);
+        if json {
+            print_json(&Imported {
+                stored: progress.stored,
+                lines,
+                passed_over,
+            })?;
+        }
+        if passed_over > 0 {
+            return Err(Failure::other(format!(
+                "{} of {} lines could not be stored and were passed over; {stored} are stored",
+                grouped(passed_over),
+                grouped(lines)
+            )));
+        }
+        if !json {
+            let before = match self.begin.lines {
+                0 => String::new(),
+                before => format!(", behind {} lines of earlier runs", grouped(before)),
+            };
+            report_line(&format!("imported {stored} entities{before}"));
+        }
+        Ok(())
+    }
+}
+
+/// The failure of an import that is not complete.
+fn failure_of_import(error: &ImportError, file: Option<&PositionFile>) -> Failure {
+    let line = error.to_string();
+    let (failure, repair) = match error {
+        ImportError::Line(_) => (
+            Failure::other(line),
+            "correct the line, or pass over such lines with --keep-going",
+        ),
+        ImportError::OtherInput(_) => {
+            let name = file.map(|file| file.path().display().to_string());
+            let name = name.unwrap_or_default();
+            return Failure::usage(format!(
+                "{line}; give the same input, or remove {name} to begin anew"
+            ));
+        }
+        ImportError::Refused(error) => (failure_of(error), "repair that"),
+        ImportError::GaveUp { .. } => (Failure::unavailable(line), "repair that"),
+        ImportError::Input(_) | ImportError::Observer(_) => (Failure::other(line), "repair that"),
+    };
+    match file {
+        Some(_) => failure.with_more(&format!(
+            "the import is not complete: {repair}, and run the same command with --resume"
+        )),
+        None => failure.with_more(&format!(
+            "the import is not complete: {repair}, and run the same command again, which stores \
+             the same again"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use client::Error;
+
+    #[test]
+    fn each_failure_has_its_exit_code_and_says_how_to_go_on() {
+        let file = PositionFile::new("f.position".into());
+        let line = LineFailure {
+            line: 7,
+            problem: "it has no key".to_owned(),
+        };
+        let refused = Error::Unreachable {
+            node: "http://h:1".to_owned(),
+            problem: None,
+        };
+        let gave_up = ImportError::GaveUp {
+            line: 7,
+            more: 2,
+            waited: Duration::from_secs(60),
+            problem: "p".to_owned(),
+        };
+        for (error, code, word) in [
+            (ImportError::Line(line), 4, "line 7: it has no key"),
+            (
+                ImportError::OtherInput(Position::default()),
+                2,
+                "f.position",
+            ),
+            (ImportError::Refused(refused), 3, "start the node"),
+            (
+                gave_up,
+                3,
+                "line 7 and 2 more lines are not stored after 60 s: p",
+            ),
+            (
+                ImportError::Input(io::ErrorKind::NotFound.into()),
+                4,
+                "the input",
+            ),
+            (
+                ImportError::Observer(io::ErrorKind::NotFound.into()),
+                4,
+                "position",
+            ),
+        ] {
+            let failure = failure_of_import(&error, Some(&file));
+            assert_eq!(failure.code(), code, "{error}");
+            assert!(failure.line().contains(word), "{}", failure.line());
+            let says_how = failure.line().contains("--resume") || code == 2;
+            assert!(says_how, "{}", failure.line());
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! `kvorum scan`: the entities of a range, as lines of text or of JSON.
+
+use super::options::{NodeOptions, ReplicaOptions};
+use super::outcome::failure_of;
+use super::output::{Output, print};
+use super::progress::{Progress, grouped, rate};
+use super::ranges::RangeOptions;
+use super::wait_for;
+use crate::failure::Failure;
+use clap::Args;
+use client::{Client, Entity, RangeRequest, Scope, percent_form};
+
+pub(super) const HELP: &str = "\
+Examples:
+  kvorum scan --cluster --prefix user/
+  kvorum scan --cluster --count
+  kvorum scan --start a --end b --limit 100
+  kvorum scan --cluster --values-omit --key-percent --start '%00%FF'
+  kvorum scan --cluster --json | jq .key
+
+Each line is a key, a tab and a value. What is no printable text in them, and %, is written as %XX; \
+--json writes lines of JSON as the API does.
+
+A range of the cluster goes on at another node when one does not answer. A scan that could not be \
+finished ends with an exit code other than 0.
+
+Exit codes: 0 success, 2 wrong command line, 3 too few replicas or no node answered, 4 anything else.";
+
+/// The options of `scan`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ScanOptions {
+    /// Scan the whole cluster, each key once, rather than what the first node keeps
+    #[arg(long)]
+    cluster: bool,
+    #[command(flatten)]
+    range: RangeOptions,
+    /// At most so many entities
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Range")]
+    limit: Option<u64>,
+    /// Print keys without values
+    #[arg(long)]
+    values_omit: bool,
+    /// Print only how many entities there are
+    #[arg(long, conflicts_with_all = ["values_omit", "json"])]
+    count: bool,
+    /// Print lines of JSON with versions and expiries
+    #[arg(long)]
+    json: bool,
+    /// Show progress on stderr also if it is no terminal
+    #[arg(long)]
+    progress: bool,
+    #[command(flatten)]
+    replicas: ReplicaOptions,
+    #[command(flatten)]
+    nodes: NodeOptions,
+}
+
+/// Prints the entities of a range.
+///
+/// # Errors
+/// See `outcome`.
+pub(super) fn run(options: &ScanOptions) -> Result<(), Failure> {
+    let scope = match options.cluster {
+        true => Scope::Cluster,
+        false => Scope::Node,
+    };
+    let mut request = options.range.request(scope)?;
+    request.limit = options.limit;
+    request.has_values = !options.values_omit;
+    request.replicas = options.replicas.into();
+    if scope == Scope::Node && request.replicas != client::Replicas::default() {
+        return Err(Failure::usage(
+            "--ack and --from are for --cluster: the range of one node asks no other",
+        ));
+    }
+    let client = options.nodes.client(false)?;
+    wait_for(async {
+        if options.count {
+            let counted = client.count(&request).await;
+            let count = counted.map_err(|error| failure_of(&error))?;
+            return print(format!("{count}\n").as_bytes());
+        }
+        scan(&client, request, options).await
+    })
+}
+
+async fn scan(
+    client: &Client,
+    request: RangeRequest,
+    options: &ScanOptions,
+) -> Result<(), Failure> {
+    let mut reader = client.range(request);
+    let mut output = Output::stdout();
+    let mut progress = Progress::new(options.progress, true);
+    let (mut count, mut last_key) = (0, None);
+    let ended = loop {
+        let entity = match reader.next().await {
+            Ok(Some(entity)) => entity,
+            Ok(None) => break Ok(()),
+            Err(error) => break Err(failure_of(&error)),
+        };
+        count += 1;
+        if !output.write(|line| put_line(&entity, options.json, line))? {
+            // The reader of the output has what it wanted.
+            return Ok(());
+        }
+        last_key = Some(entity.key);
+        progress.show(|seconds| format!("{} entities, {}", grouped(count), rate(count, seconds)));
+    };
+    progress.clear();
+    output.flush()?;
+    ended.map_err(|failure| match &last_key {
+        None => failure,
+        Some(key) => failure.with_more(&format!(
+            "the scan is not complete, its last key is {}",
+            percent_form(key)
+        )),
+    })
+}
+
+/// Appends the line of an entity.
+fn put_line(entity: &Entity, json: bool, line: &mut Vec<u8>) {
+    if json {
+        return entity.write_line(true, line);
+    }
+    line.extend_from_slice(percent_form(&entity.key).as_bytes());
+    if let Some(value) = &entity.value {
+        line.push(b'\t');
+        line.extend_from_slice(percent_form(value).as_bytes());
+    }
+    line.push(b'\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_text_has_one_tab_and_one_end() {
+        let line = |key: &[u8], value: Option<&[u8]>| {
+            let entity = Entity {
+                key: key.to_vec(),
+                value: value.map(<[u8]>::to_vec),
+                ..Entity::default()
+            };
+            let mut line = Vec::new();
+            put_line(&entity, false, &mut line);
+            String::from_utf8(line).unwrap()
+        };
+        assert_eq!(line(b"a\tb", Some(b"v\n\xff")), "a%09b\tv%0A%FF\n");
+        assert_eq!(line(b"a", Some(b"")), "a\t\n");
+        assert_eq!(line(b"a", None), "a\n");
+    }
+}

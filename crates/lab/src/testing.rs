@@ -24,6 +24,7 @@ pub(crate) fn run(asked: f64, succeeded: u64, p99_ms: f64) -> Run {
         failed: BTreeMap::new(),
         missing: 0,
         entities: 0,
+        operations: 0,
         body_bytes: 0,
         latency: LatencyDistribution {
             count: succeeded,

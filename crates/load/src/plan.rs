@@ -47,6 +47,9 @@ pub struct Plan {
     /// not expire.
     #[serde(default)]
     pub ttl_seconds: Option<u64>,
+    /// How many operations a request has, as a batch; none for requests of one operation.
+    #[serde(default)]
+    pub batch: Option<usize>,
     /// Whether the values that are read are verified. All values that are put
     /// carry a checksum over themselves and their key.
     pub verify: bool,
@@ -76,6 +79,7 @@ impl Plan {
             range_limit: 100,
             replicas: None,
             ttl_seconds: None,
+            batch: None,
             verify: true,
             seed: 1,
         }

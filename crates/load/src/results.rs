@@ -42,6 +42,9 @@ pub struct Run {
     /// Entities that ranges returned.
     #[serde(default)]
     pub entities: u64,
+    /// Operations of the batches that succeeded.
+    #[serde(default)]
+    pub operations: u64,
     /// Bytes of the bodies of requests that succeeded and of their responses.
     pub body_bytes: u64,
     /// The latencies of the requests that succeeded.

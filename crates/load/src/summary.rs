@@ -40,7 +40,11 @@ fn write_run(text: &mut String, run: &Run) -> std::fmt::Result {
         KeyChoice::Latest => "latest",
     };
     let keys = format!("{} keys of {}, {choice}", plan.keys, size(plan.key_bytes));
-    writeln!(text, "{keys}; values of {}", size(plan.value_bytes))?;
+    let batches = plan.batch.map_or_else(String::new, |operations| {
+        format!("; {operations} operations a request")
+    });
+    let values = size(plan.value_bytes);
+    writeln!(text, "{keys}; values of {values}{batches}")?;
     if let Some(why) = &run.cut_short {
         writeln!(text, "cut short: {why}")?;
     }
@@ -94,6 +98,10 @@ fn write_run(text: &mut String, run: &Run) -> std::fmt::Result {
     if run.entities > 0 {
         let each_second = run.entities as f64 / seconds;
         writeln!(text, "  entities    {}, {each_second:.0}/s", run.entities)?;
+    }
+    if run.operations > 0 {
+        let each_second = run.operations as f64 / seconds;
+        writeln!(text, "  operations  {}, {each_second:.0}/s", run.operations)?;
     }
     writeln!(
         text,

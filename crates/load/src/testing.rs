@@ -1,5 +1,7 @@
 //! A server for tests: a map behind HTTP that misbehaves on request.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -197,6 +199,11 @@ fn read(stream: &mut BufReader<TcpStream>, inner: &ServerState) -> Option<Reques
 
 /// The reply of a store.
 fn store(request: &Request, map: &mut StoredValues) -> Reply {
+    if request.target.starts_with("/v0/batch") {
+        let lines = std::str::from_utf8(&request.body).unwrap().lines();
+        let answers = lines.map(|line| batch_line(line, map) + "\n");
+        return Reply::Answer(200, answers.collect::<String>().into_bytes());
+    }
     let key = request.key();
     match request.method.as_str() {
         "PUT" => {
@@ -223,6 +230,30 @@ fn store(request: &Request, map: &mut StoredValues) -> Reply {
         _ => match map.get(&key) {
             Some(value) => Reply::Answer(200, value.clone()),
             None => Reply::Answer(404, Vec::new()),
+        },
+    }
+}
+
+/// The answer of a store to an operation of a batch.
+fn batch_line(line: &str, map: &mut StoredValues) -> String {
+    let line: serde_json::Value = serde_json::from_str(line).unwrap();
+    let key = line["key"].as_str().unwrap().to_owned();
+    match line["op"].as_str().unwrap() {
+        "put" => {
+            let value = BASE64.decode(line["value_base64"].as_str().unwrap());
+            map.insert(key, value.unwrap());
+            r#"{"status":201,"version":"1"}"#.to_owned()
+        }
+        "delete" => {
+            map.remove(&key);
+            r#"{"status":202,"version":"1"}"#.to_owned()
+        }
+        _ => match map.get(&key) {
+            Some(value) => {
+                let value = BASE64.encode(value);
+                format!(r#"{{"status":200,"version":"1","value_base64":"{value}"}}"#)
+            }
+            None => r#"{"status":404,"problem":{}}"#.to_owned(),
         },
     }
 }

@@ -106,6 +106,9 @@ pub(crate) struct LoadOptions {
     /// Time to live of the values that are put [default: they do not expire]
     #[arg(long, value_parser = count(1..=u64::MAX), value_name = "SECONDS", help_heading = "Requests")]
     pub(crate) ttl: Option<u64>,
+    /// Send this many operations in each request, as a batch [default: one, as a request of its own]
+    #[arg(long, value_parser = count(1..=100_000_usize), value_name = "COUNT", help_heading = "Requests")]
+    pub(crate) batch: Option<usize>,
     /// Put each key once before the load, as fast as possible; in sequence with --key-choice sequential, otherwise in random order
     #[arg(long, help_heading = "Requests")]
     pub(crate) fill: bool,
@@ -304,6 +307,7 @@ impl LoadOptions {
             range_limit: self.range_limit,
             replicas: self.replicas.map(|pair| (pair.0.ack, pair.0.from)),
             ttl_seconds: self.ttl,
+            batch: self.batch,
             verify: self.verify == Switch::On,
             seed: self.seed,
         };

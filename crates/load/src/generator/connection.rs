@@ -1,5 +1,6 @@
 //! A connection to a target, and the one request that may be on it.
 
+use super::batch::Batch;
 use super::poller::Interest;
 use crate::http::response::ResponseDecoder;
 use crate::plan::Operation;
@@ -63,6 +64,8 @@ pub(super) struct ClientConnection {
     pub(super) pending: Vec<u8>,
     /// Verifies the value that is read, if it is verified.
     pub(super) verifier: Option<Verifier>,
+    /// The batch that its request is, if the plan has batches.
+    pub(super) batch: Batch,
     /// The events that its socket is watched for.
     pub(super) interest: Interest,
     /// Whether it is in the queue of free connections.
@@ -93,6 +96,7 @@ impl ClientConnection {
             decoder: ResponseDecoder::new(),
             pending: Vec::new(),
             verifier: None,
+            batch: Batch::default(),
             interest: Interest::Writable,
             is_queued: false,
             pause: PAUSE_MIN,
@@ -158,6 +162,7 @@ impl ClientConnection {
         self.decoder.restart();
         self.pending.clear();
         self.verifier = None;
+        self.batch.answers.clear();
     }
 
     /// Writes as much of the request as the socket accepts.

@@ -12,6 +12,7 @@
 //!                   collector ──▶ watch, Run
 //! ```
 
+mod batch;
 mod collector;
 mod connection;
 mod owners;
@@ -178,6 +179,7 @@ fn generate<'a>(
             .collect(),
         missing: total.missing,
         entities: total.entities,
+        operations: total.operations,
         body_bytes: total.body_bytes,
         latency: collector::latency(total),
         timeline: collector.timeline,

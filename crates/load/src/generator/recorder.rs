@@ -51,6 +51,8 @@ pub(crate) struct Counts {
     pub(crate) failed: BTreeMap<FailureKind, u64>,
     pub(crate) missing: u64,
     pub(crate) entities: u64,
+    /// Operations of the batches that succeeded.
+    pub(crate) operations: u64,
     pub(crate) body_bytes: u64,
 }
 
@@ -67,6 +69,7 @@ impl Counts {
             failed: BTreeMap::new(),
             missing: 0,
             entities: 0,
+            operations: 0,
             body_bytes: 0,
         }
     }
@@ -95,6 +98,7 @@ impl Counts {
         }
         self.missing += other.missing;
         self.entities += other.entities;
+        self.operations += other.operations;
         self.body_bytes += other.body_bytes;
     }
 
@@ -102,7 +106,8 @@ impl Counts {
     pub(crate) fn clear(&mut self) {
         self.latency.reset();
         self.failed.clear();
-        (self.missing, self.entities, self.body_bytes) = (0, 0, 0);
+        (self.missing, self.entities) = (0, 0);
+        (self.operations, self.body_bytes) = (0, 0);
     }
 }
 

@@ -13,6 +13,8 @@ pub(crate) struct RequestWriter {
     after_put_key: Vec<u8>,
     /// The bytes after the start key of a range.
     after_start: Vec<u8>,
+    /// The head of a batch up to its length.
+    batch: Vec<u8>,
 }
 
 impl RequestWriter {
@@ -28,7 +30,15 @@ impl RequestWriter {
             .ttl_seconds
             .map(|seconds| format!("&ttl={seconds}"))
             .unwrap_or_default();
+        let pair = plan
+            .replicas
+            .map(|(ack, from)| format!("?ack={ack}&from={from}"))
+            .unwrap_or_default();
         Self {
+            batch: format!(
+                "POST /v0/batch{pair}{rest}Content-Type: application/x-ndjson\r\nContent-Length: "
+            )
+            .into_bytes(),
             after_put_key: format!("{ttl}{replicas}{rest}").into_bytes(),
             after_key: format!("{replicas}{rest}").into_bytes(),
             after_start: format!("&limit={limit}{rest}").into_bytes(),
@@ -43,6 +53,14 @@ impl RequestWriter {
         to.extend_from_slice(&self.after_put_key);
         // Writing to memory does not fail.
         let _ = write!(to, "Content-Length: {bytes}\r\n\r\n");
+    }
+
+    /// Appends a batch of these lines.
+    pub(crate) fn batch(&self, lines: &[u8], to: &mut Vec<u8>) {
+        to.extend_from_slice(&self.batch);
+        // Writing to memory does not fail.
+        let _ = write!(to, "{}\r\n\r\n", lines.len());
+        to.extend_from_slice(lines);
     }
 
     /// Appends a `GET`.
@@ -102,6 +120,11 @@ mod tests {
         assert_eq!(
             written(&|to| expiring.put(b"key", 5, to)),
             "PUT /v0/entity?id=key&ttl=9&ack=2&from=3 HTTP/1.1\r\nHost: h:1\r\nContent-Length: 5\r\n\r\n"
+        );
+        assert_eq!(
+            written(&|to| writer.batch(b"{}\n", to)),
+            "POST /v0/batch?ack=2&from=3 HTTP/1.1\r\nHost: h:1\r\n\
+             Content-Type: application/x-ndjson\r\nContent-Length: 3\r\n\r\n{}\n"
         );
         assert_eq!(
             written(&|to| expiring.delete(b"key", to)),

@@ -1,6 +1,6 @@
 //! Checks whether a plan can be carried out.
 
-use super::{Plan, Rate, SizeDistribution};
+use super::{Ask, Operation, Plan, Rate, SizeDistribution};
 use crate::{Error, target};
 
 /// The longest key that a node accepts, in bytes.
@@ -23,6 +23,15 @@ const RATE_MAX: f64 = 1e9;
 
 /// The longest time to live that a node accepts, in seconds.
 const TTL_SECONDS_MAX: u64 = 281_474_976_710;
+
+/// The most operations of a batch.
+const BATCH_MAX: usize = 100_000;
+
+/// The longest batch that a node accepts, in bytes.
+const BATCH_BYTES_MAX: usize = 16 << 20;
+
+/// The most bytes of an operation of a batch beside its key and its value.
+const LINE_BYTES: usize = 80;
 
 /// The longest run, in seconds: a week.
 const SECONDS_MAX: f64 = 7.0 * 24.0 * 3600.0;
@@ -66,12 +75,14 @@ impl Plan {
             )?;
         }
         self.check_operations()?;
+        self.check_batch()?;
         demand(self.keys >= 1, "there must be at least one key")?;
         size("keys", self.key_bytes, 1, KEY_BYTES_MAX)?;
         size("values", self.value_bytes, 0, VALUE_BYTES_MAX)?;
         self.key_bytes.key_digits(self.keys)?;
+        let values = self.batch.unwrap_or(1).saturating_mul(self.connections);
         demand(
-            self.value_bytes.bounds().1.saturating_mul(self.connections) <= REQUEST_BYTES_MAX,
+            self.value_bytes.bounds().1.saturating_mul(values) <= REQUEST_BYTES_MAX,
             "the values in flight over all connections could take more than 4GiB: use fewer \
              connections or shorter values",
         )?;
@@ -90,6 +101,31 @@ impl Plan {
             )),
             _ => Ok(()),
         }
+    }
+
+    fn check_batch(&self) -> Result<(), Error> {
+        let Some(operations) = self.batch else {
+            return Ok(());
+        };
+        within("operations a batch", operations, 1, BATCH_MAX)?;
+        demand(
+            self.ask == Ask::Any,
+            "the keys of a batch have different owners: ask any node",
+        )?;
+        let is_single = |(operation, weight): &(Operation, f64)| {
+            *weight > 0.0 && matches!(operation, Operation::Range | Operation::ReadModifyWrite)
+        };
+        demand(
+            !self.operations.iter().any(is_single),
+            "a batch has puts, inserts, gets and deletes only: leave out other operations",
+        )?;
+        let line_bytes = LINE_BYTES
+            .saturating_add(self.key_bytes.bounds().1)
+            .saturating_add(self.value_bytes.bounds().1.div_ceil(3).saturating_mul(4));
+        demand(
+            line_bytes.saturating_mul(operations) <= BATCH_BYTES_MAX,
+            "a batch could have more than 16MiB: give it fewer operations or shorter values",
+        )
     }
 
     fn check_operations(&self) -> Result<(), Error> {

@@ -28,6 +28,7 @@ pub(super) fn run(label: &str, slower: f64) -> Run {
         failed: [("503".to_owned(), 1_300), ("timeout".to_owned(), 88)].into(),
         missing: 12,
         entities: 0,
+        operations: 0,
         body_bytes: 57_600_000,
         latency: latency(slower, succeeded),
         timeline,
@@ -118,6 +119,7 @@ fn plan() -> Plan {
         range_limit: 100,
         replicas: Some((2, 3)),
         ttl_seconds: None,
+        batch: None,
         verify: true,
         seed: 42,
     }

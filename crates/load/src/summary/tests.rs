@@ -19,6 +19,7 @@ fn run() -> Run {
         failed: BTreeMap::from([("503".to_owned(), 900)]),
         missing: 3,
         entities: 0,
+        operations: 0,
         body_bytes: 640_000,
         latency: LatencyDistribution {
             count: 9_000,

@@ -38,10 +38,25 @@ fn options_become_a_plan() {
         range_limit: 100,
         replicas: Some((2, 3)),
         ttl_seconds: Some(60),
+        batch: None,
         verify: false,
         seed: 9,
     };
     assert_eq!(plan, expected);
+}
+
+#[test]
+fn a_batch_takes_operations_that_it_can_have_on_any_node() {
+    let plan = options("put --batch 100 --keys 5000").plan().unwrap();
+    assert_eq!(plan.batch, Some(100));
+    for words in [
+        "range --batch 2",
+        "ycsb-f --batch 2",
+        "put --batch 2 --target http://a:1,http://b:2 --ask owner",
+        "put --batch 100000 --value-bytes 1KiB",
+    ] {
+        assert!(options(words).plan().is_err(), "{words}");
+    }
 }
 
 #[test]

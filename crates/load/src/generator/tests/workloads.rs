@@ -108,3 +108,50 @@ fn requests_go_to_all_targets() {
     assert_eq!(counts.iter().sum::<usize>(), 200);
     assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
 }
+
+#[test]
+fn a_batch_has_its_number_of_operations() {
+    let server = TestServer::store();
+    let base = Plan {
+        batch: Some(30),
+        key_bytes: SizeDistribution::Uniform(8, 30),
+        value_bytes: SizeDistribution::Uniform(0, 500),
+        ..plan(&server, Operation::Get)
+    };
+    // 200 keys make six whole batches and a part of one.
+    let filled = fill(&base);
+    assert_eq!((filled.succeeded, filled.operations), (7, 200));
+    assert_eq!((server.requests(), server.map().len()), (7, 200));
+    let read = run(&base);
+    assert!(read.succeeded > 0);
+    assert_eq!(read.operations, 30 * read.succeeded);
+    assert_eq!((failed(&read), read.missing), (vec![], 0));
+    let mixed = run(&Plan {
+        operations: vec![
+            (Operation::Get, 1.0),
+            (Operation::GetMissing, 1.0),
+            (Operation::Put, 1.0),
+            (Operation::Delete, 0.1),
+        ],
+        ..base.clone()
+    });
+    assert_eq!(failed(&mixed), []);
+    assert!(mixed.missing > 0 && mixed.missing < mixed.operations);
+}
+
+#[test]
+fn a_batch_with_an_operation_that_fails_counts_as_failed() {
+    let server = TestServer::start(|request, _| match request.target.as_str() {
+        "/v0/batch" => Reply::Answer(
+            200,
+            b"{\"status\":201,\"version\":\"1\"}\n{\"status\":503,\"problem\":{}}\n".to_vec(),
+        ),
+        _ => Reply::Store,
+    });
+    let ended = run(&Plan {
+        batch: Some(2),
+        ..plan(&server, Operation::Put)
+    });
+    assert_eq!((ended.succeeded, ended.operations), (0, 0));
+    assert!(ended.failed["503"] > 0);
+}

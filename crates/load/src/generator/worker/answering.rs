@@ -44,9 +44,14 @@ impl Worker<'_> {
             return self.lose(index, FailureKind::Connection);
         }
         let verifier = &mut connection.verifier;
+        let is_batch = self.context.plan.batch.is_some();
+        let answers = &mut connection.batch.answers;
         let mut body_bytes = 0;
         let mut take = |piece: &[u8]| {
             body_bytes += piece.len() as u64;
+            if is_batch {
+                answers.extend_from_slice(piece);
+            }
             if let Some(verifier) = verifier {
                 verifier.take(piece);
             }
@@ -93,13 +98,24 @@ impl Worker<'_> {
             || connection.has_to_write();
         let status = connection.decoder.status();
         let verifier = connection.verifier;
-        let result = judge(exchange, status, verifier, may_be_empty);
         let chunks = connection.decoder.chunks();
+        let result = match self.context.plan.batch {
+            Some(_) => self.judge_batch(index, status, may_be_empty),
+            None => judge(exchange, status, verifier, may_be_empty).map(|result| Answered {
+                missing: u64::from(result == ReadResult::Missing),
+                // A node sends each entity as one chunk.
+                entities: match exchange.operation {
+                    Operation::Range => chunks,
+                    _ => 0,
+                },
+                operations: 0,
+            }),
+        };
         if is_over {
             self.shut(index, now);
         }
         match result {
-            Ok(ReadResult::Found) if exchange.is_read_before_write() => {
+            Ok(Answered { missing: 0, .. }) if exchange.is_read_before_write() => {
                 let exchange = Exchange {
                     is_writing_back: true,
                     ..exchange
@@ -110,7 +126,7 @@ impl Worker<'_> {
                 }
                 return self.send(index, exchange, now);
             }
-            Ok(answer) => self.succeed(exchange, answer, chunks, now),
+            Ok(answered) => self.succeed(exchange, answered, now),
             Err(_) if self.repeat(index, exchange, now) => return Ok(()),
             Err(why) => self.recorder.counts.fail(why),
         }
@@ -121,18 +137,44 @@ impl Worker<'_> {
     }
 
     /// Counts a request that succeeded before the end of the run.
-    fn succeed(&mut self, exchange: Exchange, answer: ReadResult, chunks: u64, now: Duration) {
+    fn succeed(&mut self, exchange: Exchange, answered: Answered, now: Duration) {
         if self.context.length.is_some_and(|length| now >= length) {
             return;
         }
         let counts = &mut self.recorder.counts;
         counts.succeed(now.saturating_sub(exchange.due));
         counts.body_bytes += exchange.body_bytes;
-        counts.missing += u64::from(answer == ReadResult::Missing);
-        // A node sends each entity as one chunk.
-        if exchange.operation == Operation::Range {
-            counts.entities += chunks;
+        counts.missing += answered.missing;
+        counts.entities += answered.entities;
+        counts.operations += answered.operations;
+    }
+
+    /// Judges the answer to a batch, which fails with its first operation that does.
+    fn judge_batch(
+        &mut self,
+        index: usize,
+        status: u16,
+        may_be_empty: bool,
+    ) -> Result<Answered, FailureKind> {
+        if !(200..300).contains(&status) {
+            return Err(FailureKind::Status(status));
         }
+        let batch = std::mem::take(&mut self.connections[index].batch);
+        let verifies = self.context.plan.verify;
+        let result = batch.judge(may_be_empty, |number| {
+            verifies.then(|| {
+                self.write_key(Operation::Get, number);
+                Verifier::new(&self.key)
+            })
+        });
+        let operations = batch.operations.len() as u64;
+        self.connections[index].batch = batch;
+        let answered = Answered {
+            missing: result.missing,
+            entities: 0,
+            operations,
+        };
+        result.failure.map_or(Ok(answered), Err)
     }
 
     /// Schedules a failed request to be repeated, if the source repeats
@@ -176,7 +218,18 @@ impl Worker<'_> {
     }
 }
 
-/// What a successful request found.
+/// What a successful request counts for.
+#[derive(Clone, Copy, Debug)]
+struct Answered {
+    /// Reads that found nothing.
+    missing: u64,
+    /// Entities of a range.
+    entities: u64,
+    /// Operations of a batch.
+    operations: u64,
+}
+
+/// What a successful request of one operation found.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum ReadResult {
     Found,

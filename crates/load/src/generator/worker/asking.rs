@@ -1,6 +1,7 @@
 //! Sends requests.
 
 use super::Worker;
+use crate::generator::batch::put_line;
 use crate::generator::connection::{ConnectionState, Exchange, WriteStatus};
 use crate::generator::poller::Interest;
 use crate::generator::recorder::FailureKind;
@@ -67,7 +68,7 @@ impl Worker<'_> {
     }
 
     fn route(&mut self, exchange: Exchange, now: Duration) -> io::Result<()> {
-        self.write_key(&exchange);
+        self.write_key(exchange.operation, exchange.number);
         let owner = self.context.placement.as_ref().and_then(|placement| {
             placement.owner(&self.key, |target| self.pools.is_reachable(target))
         });
@@ -92,15 +93,13 @@ impl Worker<'_> {
         Ok(())
     }
 
-    fn write_key(&mut self, exchange: &Exchange) {
-        let kind = match exchange.operation {
+    pub(super) fn write_key(&mut self, operation: Operation, number: u64) {
+        let kind = match operation {
             Operation::GetMissing => KeyKind::Missing,
             _ => KeyKind::Present,
         };
         self.key.clear();
-        self.context
-            .keys
-            .write(exchange.number, kind, &mut self.key);
+        self.context.keys.write(number, kind, &mut self.key);
     }
 
     /// Sends the next request of an idle connection: one that is due, or in a
@@ -179,7 +178,10 @@ impl Worker<'_> {
         mut exchange: Exchange,
         now: Duration,
     ) -> io::Result<()> {
-        self.write_key(&exchange);
+        if let Some(operations) = self.context.plan.batch {
+            return self.send_batch(index, exchange, operations, now);
+        }
+        self.write_key(exchange.operation, exchange.number);
         let connection = &mut self.connections[index];
         let writer = &self.writers[connection.target];
         let plan = self.context.plan;
@@ -207,6 +209,58 @@ impl Worker<'_> {
             Operation::Delete => writer.delete(&self.key, request),
             Operation::Range => writer.range(&self.key, request),
         }
+        connection.exchange = Some(exchange);
+        self.write(index)
+    }
+
+    /// Sends a batch that begins with the operation of an exchange. One that is repeated has
+    /// the same operations.
+    fn send_batch(
+        &mut self,
+        index: usize,
+        mut exchange: Exchange,
+        operations: usize,
+        now: Duration,
+    ) -> io::Result<()> {
+        let plan = self.context.plan;
+        let mut batch = std::mem::take(&mut self.connections[index].batch.operations);
+        if exchange.attempts == 0 {
+            batch.clear();
+            batch.push((exchange.operation, exchange.number));
+            while batch.len() < operations {
+                let Some(next) = self.source.next(&mut self.random) else {
+                    self.is_exhausted = true;
+                    break;
+                };
+                batch.push(next);
+            }
+        }
+        self.lines.clear();
+        for (operation, number) in &batch {
+            self.write_key(*operation, *number);
+            self.value.clear();
+            if matches!(operation, Operation::Put | Operation::Insert) {
+                let bytes = plan.value_bytes.draw(&mut self.random);
+                values::write(&self.key, bytes, &mut self.random, &mut self.value);
+            }
+            let ttl_seconds = plan.ttl_seconds;
+            put_line(
+                *operation,
+                &self.key,
+                &self.value,
+                ttl_seconds,
+                &mut self.lines,
+            );
+        }
+        exchange.body_bytes += self.lines.len() as u64;
+        let connection = &mut self.connections[index];
+        connection.clear();
+        connection.state = ConnectionState::Busy {
+            until: now + self.timeout,
+        };
+        connection.batch.operations = batch;
+        let writer = &self.writers[connection.target];
+        writer.batch(&self.lines, &mut connection.request);
         connection.exchange = Some(exchange);
         self.write(index)
     }

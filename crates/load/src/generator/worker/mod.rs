@@ -110,6 +110,9 @@ struct Worker<'a> {
     pools: Pools,
     /// The buffer for a key.
     key: Vec<u8>,
+    /// The buffers for a value and for the lines of a batch.
+    value: Vec<u8>,
+    lines: Vec<u8>,
     /// The buffer for a read.
     input: Vec<u8>,
     timeout: Duration,
@@ -151,6 +154,8 @@ impl<'a> Worker<'a> {
             pools: Pools::new(pools, connections.len()),
             connections,
             key: Vec::new(),
+            value: Vec::new(),
+            lines: Vec::new(),
             input: vec![0; READ_BYTES],
             timeout: Duration::from_secs_f64(plan.timeout_seconds),
             started: Instant::now(),

@@ -111,15 +111,16 @@ pub struct TakingPart {
 ///
 /// A pair is **clean** if every range was found equal, or made equal, and is durable. The
 /// two were compared directly, so this holds whatever becomes of other pairs. If each node
-/// is a replica of all that it keeps, nothing needs to flow through a third node: of two
-/// versions of a key one names all the replicas that the other does, so their holders
-/// compare it with each other.
+/// is a replica of all that it keeps, no two holders of a key miss each other: of two
+/// versions one names all the replicas that the other does, so the nodes that hold them
+/// when they scan compare the key.
 ///
-/// A surplus copy can break that chain: it is offered only to the replicas of its own
-/// version, and one of those may get a newer version from a third node in this very pass.
-/// So a pass is **conclusive**, and shows that no node is left with an older version than
-/// another, only if all pairs of all members are clean, and nothing had to be sent in a
-/// range that had surplus copies.
+/// What is sent makes new holders, which were compared before. A node may get an older
+/// version from one peer while another has a newer one of fewer copies, of which the node is
+/// no replica; and a surplus copy is offered only to the replicas of its own version, one of
+/// which may get a newer one later. So a pass is **conclusive**, and shows that no node is
+/// left with an older version than another, only if all pairs of all members are clean, and
+/// every range was compared once more after something had been sent in it, until nothing was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PassProgress {
     taking_part: BTreeMap<NodeNumber, TakingPart>,
@@ -189,8 +190,8 @@ impl PassProgress {
         self.unclean.insert(pair);
     }
 
-    /// Something was sent in a range that had surplus copies.
-    pub fn sent_beside_surplus(&mut self) {
+    /// Something was sent in a range that was not compared again.
+    pub fn leave_unsettled(&mut self) {
         self.is_conclusive = false;
     }
 
@@ -327,9 +328,9 @@ mod tests {
         let mut without_one = progress();
         without_one.lose(node(2));
         assert!(!without_one.is_conclusive(3));
-        let mut with_surplus = progress();
-        with_surplus.sent_beside_surplus();
-        assert!(!with_surplus.is_conclusive(3));
-        assert_eq!(with_surplus.clean().len(), 3);
+        let mut unsettled = progress();
+        unsettled.leave_unsettled();
+        assert!(!unsettled.is_conclusive(3));
+        assert_eq!(unsettled.clean().len(), 3);
     }
 }

@@ -66,10 +66,10 @@ impl Drive {
         let announced = self.announce(range, announcing).await;
         let reconciled = self.reconcile(range, start, differing(&all), &all).await;
         let exchanged = announced.and(&reconciled);
-        if surplus_copies > 0 && !exchanged.is_settled {
-            self.progress.sent_beside_surplus();
+        let exchanged = self.settle(range, start, &all, exchanged).await;
+        if !exchanged.is_settled {
+            self.progress.leave_unsettled();
         }
-        self.settle(range, start, &all, exchanged).await;
     }
 
     /// Has all nodes compare a range again if something below the fence was moved in it, until
@@ -80,19 +80,19 @@ impl Drive {
     /// later. What is above the fence may be moved: its tombstones stay.
     ///
     /// If that has no end, or a store is being filled, so that most of it is moved, the next
-    /// pass shows that all is settled.
+    /// pass shows that all is settled. Gives what was exchanged at last.
     async fn settle(
         &mut self,
         range: u32,
         start: &Bytes,
         digests: &[NodeDigests],
         mut exchanged: Exchanged,
-    ) {
+    ) -> Exchanged {
         let mut rounds = 1;
         while exchanged.is_below_fence && self.fencing.fence().is_some() {
             if rounds == ROUNDS_MAX || !self.fencing.are_all_whole {
                 self.fencing.moved_late();
-                return;
+                break;
             }
             rounds += 1;
             let pairs = self.progress.clean();
@@ -101,6 +101,7 @@ impl Drive {
             let announced = self.announce(range, self.progress.nodes().collect()).await;
             exchanged = reconciled.and(&announced);
         }
+        exchanged
     }
 
     /// Has versions offered to nodes that do not compare them. A holder and a node that
@@ -151,7 +152,7 @@ impl Drive {
             digest.copied().unwrap_or_else(Digest::default)
         };
         let mut exchanged = Exchanged {
-            is_settled: pairs.is_empty(),
+            is_settled: true,
             is_below_fence: false,
         };
         // A node that lacks most of the range pulls it from the first peer. So the peers
@@ -175,9 +176,13 @@ impl Drive {
             match answer {
                 Ok(SweepAnswer::Reconciled {
                     is_equal: true,
+                    sent,
+                    received,
                     below_fence,
-                    ..
-                }) => exchanged.is_below_fence |= below_fence > 0,
+                }) => {
+                    exchanged.is_settled &= sent == 0 && received == 0;
+                    exchanged.is_below_fence |= below_fence > 0;
+                }
                 _ => self.progress.spoil(pair),
             }
             if self.now().saturating_sub(self.all_asked) > PASS_IDLE_MAX / 4 {

@@ -15,7 +15,7 @@ fn checkpoint() -> Checkpoint {
     let mut progress = PassProgress::new(nodes);
     progress.spoil(Pair::of(NodeNumber::new(0), NodeNumber::new(2)));
     progress.count_single_copies(NodeNumber::new(1), 9);
-    progress.sent_beside_surplus();
+    progress.leave_unsettled();
     Checkpoint {
         pass: PassId(3),
         cut: Timestamp::from_u64(4),

@@ -10,6 +10,8 @@
 #[cfg(test)]
 mod fences;
 mod forgetting;
+#[cfg(test)]
+mod mends;
 mod quiescence;
 #[cfg(test)]
 mod races;

@@ -70,6 +70,29 @@ fn tombstones_in_mixed_tables_go_within_a_week_and_no_others() {
     }
 }
 
+#[test]
+fn what_is_dead_goes_as_soon_as_compaction_hears_of_the_bound() {
+    for hears in [false, true] {
+        let world = World::new();
+        let engine = world.open();
+        for number in 0..100 {
+            assert!(engine.write(put(&key(number), number, "v")).is_ok());
+            assert!(engine.write(delete(&key(number), 1_000 + number)).is_ok());
+        }
+        assert!(engine.flush().is_ok());
+        world.executor.run_for(Duration::from_secs(600));
+        assert_eq!(tombstones(&engine).len(), 100);
+        world.bound.store(10_000, Relaxed);
+        if hears {
+            engine.drop_bound_rose();
+        }
+        world.executor.run_for(Duration::from_millis(500));
+        assert_eq!(tombstones(&engine).is_empty(), hears);
+        world.executor.run_for(Duration::from_secs(120));
+        assert_eq!(tombstones(&engine), []);
+    }
+}
+
 /// The bound of a node alone rises with every write.
 #[test]
 fn a_bound_that_rises_all_the_time_does_not_rewrite_tables_all_the_time() {

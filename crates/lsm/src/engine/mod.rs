@@ -307,32 +307,10 @@ impl Engine {
         Scan::new(Arc::clone(&self.inner), start, end)
     }
 
-    /// The last key of the store, or one behind it. Reads nothing but memory.
-    #[must_use]
-    pub fn last_key(&self) -> Option<Vec<u8>> {
-        self.inner.core.tables.load().last_key()
-    }
-
     /// How many records this store has ever committed. Reads nothing but memory.
     #[must_use]
     pub fn acknowledged(&self) -> Acknowledged {
         self.inner.core.acknowledged.get()
-    }
-
-    /// The sequence number of the last record that was committed.
-    #[must_use]
-    pub fn last_sequence(&self) -> u64 {
-        self.inner.core.snapshots.visible()
-    }
-
-    /// How old the versions are that were committed after `sequence`, a number
-    /// that [`Engine::last_sequence`] gave since the store was opened. All of them
-    /// are at or above the bound of their key in one of the lists.
-    ///
-    /// # Errors
-    /// As [`Engine::get`].
-    pub fn changes_since(&self, sequence: u64) -> Result<Vec<LeastTimestamps>, Error> {
-        self.inner.core.changes.since(sequence, &self.inner.core)
     }
 
     /// Begins to write sorted entries straight to tables, past the log and the
@@ -363,6 +341,12 @@ impl Engine {
     pub fn flush(&self) -> Result<(), Error> {
         let _folder_lock = self.inner.core.background.folder_lock().hold()?;
         self.inner.flush_all()
+    }
+
+    /// Has compaction look at once for what it may drop now that the drop bound has risen.
+    /// By itself it looks once a minute. Never blocks.
+    pub fn drop_bound_rose(&self) {
+        self.inner.core.schedule_compaction(Duration::ZERO);
     }
 
     /// Has the store compact all that it holds now, in the background, even when automatic

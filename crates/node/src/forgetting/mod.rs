@@ -383,6 +383,7 @@ impl Forgetting {
         }
         self.shared.raise(next.bounds, next.receives_below);
         if has_risen {
+            engine.drop_bound_rose();
             tracing::info!(forgotten = %next.bounds.forgotten, "what is dead below may be dropped");
         }
         Ok(())

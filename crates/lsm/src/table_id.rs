@@ -9,6 +9,11 @@ pub(crate) fn table_file_name(id: TableId) -> String {
     format!("table-{:016x}.sst", id.0)
 }
 
+/// The name of the file of a table that did not open, once the store needs it no more.
+pub(crate) fn lost_file_name(id: TableId) -> String {
+    format!("{}.lost", table_file_name(id))
+}
+
 /// The table whose file has this name; `None` if the name is not a table's.
 pub(crate) fn parse_table_file_name(name: &str) -> Option<TableId> {
     let digits = name.strip_prefix("table-")?.strip_suffix(".sst")?;

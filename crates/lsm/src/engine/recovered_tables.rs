@@ -5,8 +5,9 @@
 //! one damaged part that spans the file ([`damage`](super::damage)). The keys that it may
 //! have held are a damaged range, of which nothing that the store says counts until it was
 //! compared with all others; reads that might need the table fail. A compaction then drops
-//! it. Until then its file stays, in case that someone can repair it, and each start tries it
-//! again.
+//! it. Until then each start tries it again. The file stays, in the end under the name
+//! `table-N.sst.lost`: someone may repair it, or the disk may have been unreadable for a
+//! moment only, and it may hold the only copy of something.
 //!
 //! A **read error** of the system (`EIO`) is damage as well once three tries have failed: a
 //! bad sector stays bad, and a node that cannot start would be of no more use than one that

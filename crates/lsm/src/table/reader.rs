@@ -84,6 +84,11 @@ impl Table {
         self.ingested_as.load(Relaxed)
     }
 
+    /// Whether the table did not open when the store was opened.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.is_some()
+    }
+
     /// What the table holds.
     pub(crate) fn properties(&self) -> &TableProperties {
         &self.properties

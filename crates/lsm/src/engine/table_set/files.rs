@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::options::{Environment, Options};
 use crate::record::{Record, RecordSource};
 use crate::table::{Table, TableSettings, TableWriter};
-use crate::table_id::{TableId, table_file_name};
+use crate::table_id::{TableId, lost_file_name, table_file_name};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -167,6 +167,25 @@ impl TableFiles {
                 file = %path.display(),
                 "could not remove a table that is not needed any more; the next start will"
             );
+        }
+    }
+
+    /// Keeps the file of a table that did not open, under another name: it may be readable
+    /// another day, and may hold the only copy of something.
+    pub(crate) fn set_lost_aside(&self, id: TableId) {
+        let path = self.folder.join(table_file_name(id));
+        let aside = self.folder.join(lost_file_name(id));
+        match self.disk.rename(&path, &aside) {
+            Ok(()) => tracing::warn!(
+                file = %aside.display(),
+                "what a table that did not open held was compared with the other nodes. Its file \
+                 is kept under this name: remove it if nothing is missing"
+            ),
+            Err(error) => tracing::warn!(
+                %error,
+                file = %path.display(),
+                "could not rename a table that did not open; the next start removes it"
+            ),
         }
     }
 }

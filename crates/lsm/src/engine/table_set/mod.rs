@@ -175,10 +175,18 @@ impl TableSet {
     /// files of the added tables are removed, unless a failed sync leaves it
     /// unknown which manifest is in force.
     pub(crate) fn apply(&self, edit: TableEdit) -> Result<(), Error> {
+        let before = self.read_state.load_full();
         let obsolete = self.store(lock(&self.manifest), edit)?.show();
         self.free_retired();
+        let is_lost = |id: TableId| {
+            let mut tables = before.tables.iter();
+            tables.any(|(_, table)| table.id() == id && table.is_lost())
+        };
         for id in obsolete.tables {
-            self.files.remove(id);
+            match is_lost(id) {
+                true => self.files.set_lost_aside(id),
+                false => self.files.remove(id),
+            }
         }
         for segment in obsolete.segments {
             if let Err(error) = remove_segment(&*self.disk, &self.folder, segment) {

@@ -277,3 +277,25 @@ fn a_wrong_clock_shows_in_the_metrics_of_all_nodes() {
     assert_eq!(cluster.metric(1, "kvorum_stamps_refused"), 0.0);
     assert_eq!(cluster.metric(1, "kvorum_clock_drift_max_seconds"), 3_600.0);
 }
+
+#[test]
+fn the_bytes_between_nodes_are_counted_at_the_node_that_asks() {
+    let cluster = Cluster::start(3);
+    let mut client = cluster.client(0);
+    let target = "/v0/entity?id=k&replicas=3/3";
+    let bytes = |node, peer: &str, direction: &str| {
+        let series =
+            format!("kvorum_peer_bytes_total{{peer=\"{peer}\",direction=\"{direction}\"}}");
+        cluster.metric(node, &series)
+    };
+    assert_eq!(client.put(target, &vec![b'v'; 50_000]).status, 201);
+    assert_eq!(client.get(target).body.len(), 50_000);
+    for peer in ["b", "c"] {
+        for direction in ["sent", "received"] {
+            until("the value is counted", || {
+                bytes(0, peer, direction) > 50_000.0
+            });
+        }
+    }
+    assert!(bytes(1, "a", "sent") < 50_000.0);
+}

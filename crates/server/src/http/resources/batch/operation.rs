@@ -144,6 +144,12 @@ impl Operation {
     /// # Errors
     /// Why the line is no operation.
     pub(super) fn read(line: &Bytes, value_bytes_max: usize) -> Result<Self, LineError> {
+        // Serde would also take an array, with the fields in their order.
+        if line.trim_ascii_start().first() == Some(&b'[') {
+            return Err(malformed(
+                "it is an array: write an object, {\"op\":…,\"key\":…}",
+            ));
+        }
         let fields: Fields<'_> =
             serde_json::from_slice(line).map_err(|error| malformed(shown(&error)))?;
         let key = bytes_of("key", fields.key, fields.key_base64, line)?

@@ -29,8 +29,8 @@ pub(super) fn operations(schemas: &mut Schemas) -> Vec<Operation> {
                chunk was cut short.",
         parameters: parameters::replicas().to_vec(),
         body: Some(json!({
-            "required": false,
-            "description": "The operations.",
+            "required": true,
+            "description": "The operations; none in an empty body.",
             "content": {"application/x-ndjson": lines(&operation_line())},
         })),
         answers: vec![Success {

@@ -34,7 +34,7 @@ fn key_and_replicas() -> Vec<Value> {
 }
 
 fn get() -> Operation {
-    let tags = json!({"type": "string", "pattern": "^[\\t\\x20-\\x7e]+$"});
+    let tags = json!({"type": "string"});
     let mut parameters = key_and_replicas();
     parameters.push(parameters::header(
         "If-None-Match",

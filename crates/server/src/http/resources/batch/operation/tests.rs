@@ -74,7 +74,8 @@ fn a_line_that_is_not_exactly_right_is_malformed() {
     for (line, part) in [
         ("", "EOF while parsing a value at column 0"),
         ("x", "expected value at column 1"),
-        ("[]", "invalid length"),
+        ("[]", "it is an array"),
+        (r#" ["get","k",null,null,null,null,null]"#, "it is an array"),
         (r#"{"op":"get","key":"k"} {}"#, "trailing characters"),
         (r#"{"op":"get","key":"k""#, "EOF"),
         ("\u{feff}{}", "expected value"),

@@ -61,8 +61,8 @@ pub(super) trait Side {
     /// Whether the side can take more frames. While it cannot, nothing is read.
     fn can_take(&self) -> bool;
 
-    /// Notes that the other side has sent something.
-    fn heard(&mut self, now: Duration);
+    /// Notes that the other side has sent so many bytes.
+    fn heard(&mut self, bytes: usize, now: Duration);
 
     /// Acts on a frame.
     ///
@@ -102,7 +102,7 @@ impl Connection {
         while side.can_take() && reads < READS_PER_TURN {
             match self.decoder.poll_fill(cx, &mut *self.stream)? {
                 Poll::Ready(0) => return Err(End::Closed),
-                Poll::Ready(_) => side.heard(now),
+                Poll::Ready(bytes) => side.heard(bytes, now),
                 Poll::Pending => break,
             }
             self.take_all(side, now)?;

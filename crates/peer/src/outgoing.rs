@@ -91,6 +91,8 @@ struct Sending {
 #[derive(Default)]
 pub(super) struct Outgoing {
     queue: RefCell<Queue>,
+    /// How many bytes were ever written.
+    written_bytes: Cell<u64>,
     waker: RefCell<Option<Waker>>,
     /// Whether the writing task is going to check the queue anyway.
     is_awake: Cell<bool>,
@@ -116,6 +118,11 @@ struct Queue {
 }
 
 impl Outgoing {
+    /// How many bytes were ever written.
+    pub(super) fn written_bytes(&self) -> u64 {
+        self.written_bytes.get()
+    }
+
     /// Whether a short frame with this key may be appended.
     pub(super) fn has_room_for_key(&self, key: &[u8]) -> bool {
         self.queue.borrow().encoded_bytes + key.len() <= ENCODED_BYTES_MAX
@@ -248,6 +255,7 @@ impl Outgoing {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
             queue.written += bytes;
+            self.written_bytes.update(|sum| sum + bytes as u64);
             queue.encoded_bytes -= bytes;
         }
     }

@@ -280,7 +280,7 @@ impl<R: RequestHandler> Side for AcceptorSide<R> {
         self.replies.outgoing.has_room_for_answers()
     }
 
-    fn heard(&mut self, _now: Duration) {
+    fn heard(&mut self, _bytes: usize, _now: Duration) {
         self.is_heard = true;
         if self.live.is_none() {
             self.live = Some(self.start.mark_heard());

@@ -175,6 +175,13 @@ fn peers(metrics: &Metrics, node: &Node) -> Vec<Family> {
         ];
         ends.map(|(end, of)| (and(labels(peer), "end", end), sum(peer, of)))
     });
+    let bytes = members.peers().flat_map(|peer| {
+        let directions: [(&str, OfLink); 2] = [
+            ("sent", |link| &link.sent_bytes),
+            ("received", |link| &link.received_bytes),
+        ];
+        directions.map(|(direction, of)| (and(labels(peer), "direction", direction), sum(peer, of)))
+    });
     // Each runtime has its own link. A link that is connected knows the standing.
     let standings = members.peers().flat_map(|peer| {
         let links = metrics.workers.iter();
@@ -222,6 +229,11 @@ fn peers(metrics: &Metrics, node: &Node) -> Vec<Family> {
             gauges(&|peer| clock_ahead(peer).unwrap_or_default() as f64 / 1e3),
         ),
         Family::counters("kvorum_peer_calls", "Calls to a peer, by their end", calls),
+        Family::counters(
+            "kvorum_peer_bytes",
+            "Bytes of the requests that this node sent to a peer, and of the answers that it received",
+            bytes,
+        ),
         Family::gauges(
             "kvorum_peer_calls_in_flight",
             "Calls that wait for a peer",

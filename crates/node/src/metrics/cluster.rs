@@ -67,6 +67,10 @@ pub(crate) struct LinkMetrics {
     pub(crate) connects: Cell,
     /// How often the peer was suspected.
     pub(crate) suspicions: Cell,
+    /// Bytes of all requests.
+    pub(crate) sent_bytes: Cell,
+    /// Bytes of all answers to them.
+    pub(crate) received_bytes: Cell,
     /// Bytes of the requests of sweeps.
     pub(crate) sweep_sent_bytes: Cell,
     /// Bytes of the answers to them.
@@ -94,6 +98,8 @@ impl LinkMetrics {
         self.overloaded.set(counts.overloaded);
         self.connects.set(counts.connects);
         self.suspicions.set(counts.suspicions);
+        self.sent_bytes.set(counts.sent_bytes);
+        self.received_bytes.set(counts.received_bytes);
         self.sweep_sent_bytes.set(counts.sweep_sent_bytes);
         self.sweep_received_bytes.set(counts.sweep_received_bytes);
         for (cell, latency) in [

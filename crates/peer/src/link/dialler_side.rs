@@ -175,7 +175,12 @@ impl Side for DiallerSide<'_> {
         true
     }
 
-    fn heard(&mut self, now: Duration) {
+    fn heard(&mut self, bytes: usize, now: Duration) {
+        let sent_bytes = self.link.outgoing.written_bytes();
+        self.link.count(|counts| {
+            counts.received_bytes += bytes as u64;
+            counts.sent_bytes = sent_bytes;
+        });
         self.failure_detector.heard(now);
         if self.live_link.is_none() {
             self.live_link = Some(self.start.mark_live());

@@ -45,6 +45,10 @@ pub struct LinkCounts {
     pub connects: u64,
     /// How often the peer was suspected.
     pub suspicions: u64,
+    /// Bytes of all requests, as of the last time that the peer was heard.
+    pub sent_bytes: u64,
+    /// Bytes of all answers.
+    pub received_bytes: u64,
     /// Bytes of the requests of sweeps, mends included.
     pub sweep_sent_bytes: u64,
     /// Bytes of the answers to them.

@@ -38,14 +38,20 @@ pub(crate) struct ForgetFile {
 }
 
 impl ForgetFile {
-    /// How a store stands to forgetting that stands so with its peers. Once an operator has
-    /// accepted a store, the peers believe it at its next start; but nobody has compared it.
-    pub(super) fn standing(&self, standing: Standing) -> Standing {
-        match standing {
-            Standing::Witness | Standing::Unconfirmed if self.receives_below > Timestamp::ZERO => {
-                Standing::Accepted
-            }
-            standing => standing,
+    /// Whether the store is from before the fence of the pass that `greatest` rests on, the
+    /// greatest forget bound that its node has heard of. Such a store keeps its fence until it
+    /// is filled, so that a restart finds it out again.
+    pub(super) fn is_from_before_fence(&self, greatest: Timestamp) -> bool {
+        self.bounds.is_receiver(Standing::Witness, greatest)
+    }
+
+    /// Below which timestamp the store refuses ordinary writes: below its fence, and while it
+    /// is from before the fence of the others, below their forget bound, too. What is late
+    /// would come in by it.
+    pub(super) fn refuses_below(&self, greatest: Timestamp) -> Timestamp {
+        match self.is_from_before_fence(greatest) {
+            true => greatest,
+            false => self.bounds.fence,
         }
     }
 

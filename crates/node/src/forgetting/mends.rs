@@ -42,8 +42,8 @@ impl MendRules {
         };
         let arrival = Arrival::Mend {
             pass: self.pass,
-            // A store that only receives withholds what it has below the greatest F, so what
-            // is sent is of a store that counts.
+            // A store that only receives withholds what it has below the greatest F, in a pass
+            // of any kind, so what is sent is of a store that counts.
             forgotten: self.greatest,
         };
         let is_dead = entry.kind() == Kind::Tombstone;

@@ -69,12 +69,17 @@ pub(crate) struct Forgetting {
 struct State {
     /// What is durable.
     stored: ForgetFile,
+    /// Below which timestamp the store refuses ordinary writes by now.
+    refused_below: Timestamp,
     /// The greatest F that this node has heard of.
     heard: Timestamp,
     /// The greatest fence of a peer that this node has heard of.
     heard_fence: Timestamp,
     /// How the store stood when something was last heard.
     standing: Standing,
+    /// Whether it was filled since it last lacked something. An operator's word lasts for the
+    /// whole start, but there is no more to it then.
+    is_filled: bool,
     /// Whether a job will write what was heard.
     is_write_due: bool,
     /// Those that wait until what was heard is durable.
@@ -130,15 +135,18 @@ impl Forgetting {
                 stored = lowered;
             }
         }
-        environment.engine.fence(stored.bounds.fence)?;
         let heard = stored.heard.max(stored.bounds.forgotten);
+        let refused_below = stored.refuses_below(heard);
+        environment.engine.fence(refused_below)?;
         shared.raise(stored.bounds, stored.receives_below);
         shared.hear(heard);
         let state = State {
             stored,
+            refused_below,
             heard,
             heard_fence: Timestamp::ZERO,
             standing: Standing::Unconfirmed,
+            is_filled: false,
             is_write_due: false,
             waiting: Vec::new(),
             passes: Vec::new(),
@@ -196,22 +204,27 @@ impl Forgetting {
         latest_fence(trusted_unix_ms, self.environment.grace)
     }
 
-    /// Raises the fence durably towards `fence`, as far as this node's own clock allows. Gives
-    /// what it is then, in any case.
+    /// Raises the fence durably towards `fence`, as far as this node's own clock allows, unless
+    /// the store is from before the fence of a pass that F rests on. Gives what it is then, in
+    /// any case.
     pub(crate) fn raise(self: &Arc<Self>, fence: Timestamp) -> oneshot::Receiver<Raised> {
         let (sender, raised) = oneshot::channel();
         let forgetting = Arc::clone(self);
         let job = Box::new(move || {
             let before = forgetting.bounds().fence;
             let own_most = forgetting.next_fence().unwrap_or(Timestamp::ZERO);
-            let raise = |stored: ForgetFile| ForgetFile {
-                bounds: Bounds {
-                    fence: stored.bounds.fence.max(fence.min(own_most)),
-                    ..stored.bounds
+            let raise = |state: &State| match state.is_from_before_fence() {
+                // Its low fence says until it is filled that it lacks something.
+                true => state.stored,
+                false => ForgetFile {
+                    bounds: Bounds {
+                        fence: state.stored.bounds.fence.max(fence.min(own_most)),
+                        ..state.stored.bounds
+                    },
+                    ..state.stored
                 },
-                ..stored
             };
-            match forgetting.change(raise) {
+            match forgetting.change_by(raise) {
                 Ok(()) | Err(Error::Closed) => {}
                 Err(error) => {
                     tracing::warn!(%error, "cannot raise the fence: the forget bound does not rise");
@@ -241,12 +254,12 @@ impl Forgetting {
             state.heard = state.heard.max(heard.forgotten);
             self.shared.hear(state.heard);
             state.heard_fence = state.heard_fence.max(heard.fence);
-            state.standing = standing;
+            state.stand(standing);
             let next = state.next();
             if next == state.stored {
                 return None;
             }
-            let takes_over = next.bounds.fence > state.stored.bounds.fence;
+            let takes_over = next.refuses_below(state.heard) > state.refused_below;
             let fenced = takes_over.then(|| {
                 let (sender, fenced) = oneshot::channel();
                 state.waiting.retain(|waiting| !waiting.is_closed());
@@ -315,7 +328,7 @@ impl Forgetting {
     /// # Errors
     /// As those of writing the file.
     pub(crate) fn stands(&self, standing: Standing) -> Result<(), Error> {
-        lock(&self.state).standing = standing;
+        lock(&self.state).stand(standing);
         self.change_by(State::next)
     }
 
@@ -334,6 +347,9 @@ impl Forgetting {
             };
             match forgetting.change_by(fill) {
                 Ok(()) => {
+                    let mut state = lock(&forgetting.state);
+                    state.is_filled = state.standing != Standing::Unfilled;
+                    drop(state);
                     // Whoever asked may have given up.
                     let _is_awaited = sender.send(()).is_ok();
                 }
@@ -348,19 +364,17 @@ impl Forgetting {
         filled
     }
 
-    fn change(&self, change: impl FnOnce(ForgetFile) -> ForgetFile) -> Result<(), Error> {
-        self.change_by(|state| change(state.stored))
-    }
-
     /// Changes what is durable: in the file, then in the store, then for all others. Blocks.
     fn change_by(&self, change: impl FnOnce(&State) -> ForgetFile) -> Result<(), Error> {
         let is_closed = lock(&self.is_closed);
         if *is_closed {
             return Err(Error::Closed);
         }
-        let (before, next) = {
+        let (before, next, refused_below) = {
             let state = lock(&self.state);
-            (state.stored, change(&state))
+            let next = change(&state);
+            let refused_below = state.refused_below.max(next.refuses_below(state.heard));
+            (state.stored, next, refused_below)
         };
         let ForgettingEnvironment {
             folder,
@@ -371,11 +385,11 @@ impl Forgetting {
         if next != before {
             next.store(&**disk, folder)?;
         }
-        engine.fence(next.bounds.fence)?;
+        engine.fence(refused_below)?;
         let has_risen = next.bounds.forgotten > before.bounds.forgotten;
         {
             let mut state = lock(&self.state);
-            state.stored = next;
+            (state.stored, state.refused_below) = (next, refused_below);
             if has_risen {
                 // Whoever drove that pass, what this node had found no longer holds F back.
                 state.held_back = None;
@@ -403,27 +417,56 @@ impl Forgetting {
             pass,
             bounds: state.stored.bounds,
             greatest: state.heard,
-            standing: state.stored.standing(standing),
+            standing: state.standing_of(standing),
             takes_part: state.passes.contains(&pass),
         }
     }
 
-    /// Whether the store only receives below the greatest F.
+    /// Whether the store only receives below the greatest F, if it stands so with its peers.
     pub(crate) fn is_receiver(&self, standing: Standing) -> bool {
         let state = lock(&self.state);
-        let standing = state.stored.standing(standing);
+        let standing = state.standing_of(standing);
         state.stored.bounds.is_receiver(standing, state.heard)
+    }
+
+    /// Whether nothing is missing from the store below F, if it stands so with its peers and
+    /// has no damage.
+    pub(crate) fn is_whole(&self, standing: Standing) -> bool {
+        let is_witness = lock(&self.state).standing_of(standing) == Standing::Witness;
+        is_witness && !self.is_receiver(standing)
     }
 }
 
 impl State {
+    fn stand(&mut self, standing: Standing) {
+        self.standing = standing;
+        self.is_filled &= standing != Standing::Unfilled;
+    }
+
+    /// How the store stands to forgetting that stands so with its peers. Once an operator has
+    /// accepted a store, the peers believe it at its next start; but nobody has compared it.
+    /// Once all have, it is as good as any other, though the operator's word lasts as long as
+    /// the process.
+    fn standing_of(&self, standing: Standing) -> Standing {
+        match standing {
+            Standing::Unfilled => standing,
+            _ if self.stored.receives_below > Timestamp::ZERO => Standing::Accepted,
+            Standing::Accepted if self.is_filled => Standing::Witness,
+            Standing::Witness | Standing::Unconfirmed | Standing::Accepted => standing,
+        }
+    }
+
+    fn is_from_before_fence(&self) -> bool {
+        self.stored.is_from_before_fence(self.heard)
+    }
+
     /// What follows from what was heard.
     fn next(&self) -> ForgetFile {
         let heard = ForgetFile {
             heard: self.heard,
             ..self.stored
         };
-        match self.stored.standing(self.standing) {
+        match self.standing_of(self.standing) {
             // The store may have been fenced before it lost something.
             Standing::Unfilled | Standing::Accepted => ForgetFile {
                 bounds: Bounds {

@@ -232,6 +232,73 @@ fn a_store_that_an_operator_has_accepted_only_receives_until_it_is_filled() {
 }
 
 #[test]
+fn a_store_that_was_accepted_counts_as_any_other_once_it_is_filled() {
+    let opened = TestNode::new().open();
+    let (bound, later) = (at(GRACE_MS + 9), at(GRACE_MS));
+    opened.hear(bound, Standing::Accepted);
+    (opened.run_jobs)();
+    assert!(opened.forgetting.is_receiver(Standing::Accepted));
+    let mut filled = opened.forgetting.fill();
+    (opened.run_jobs)();
+    filled.try_recv().unwrap();
+    // The operator's word lasts as long as the process.
+    opened.forgetting.hear(Heard::default(), Standing::Accepted);
+    (opened.run_jobs)();
+    assert_eq!(opened.shared.receives_below(), Timestamp::ZERO);
+    assert!(!opened.forgetting.is_receiver(Standing::Accepted));
+    assert!(opened.forgetting.is_whole(Standing::Accepted));
+    // It takes part when F rises.
+    opened.raise(later);
+    opened.hear(later, Standing::Accepted);
+    (opened.run_jobs)();
+    assert_eq!(opened.shared.forgotten(), later);
+    // What it loses now it lacks again.
+    opened.hear(later, Standing::Unfilled);
+    opened.hear(later, Standing::Accepted);
+    (opened.run_jobs)();
+    assert_eq!(opened.shared.receives_below(), later);
+    assert!(opened.forgetting.is_receiver(Standing::Accepted));
+}
+
+#[test]
+fn a_store_from_before_its_fence_is_found_out_until_it_is_filled() {
+    let node = TestNode::new();
+    let (fence, bound) = (at(GRACE_MS + 9), at(GRACE_MS + 5));
+    let is_found_out = |opened: &Opened| {
+        assert!(opened.shared.is_from_before_fence());
+        assert!(opened.forgetting.is_receiver(Standing::Witness));
+        assert!(!opened.forgetting.is_whole(Standing::Witness));
+        assert_eq!(opened.shared.forgotten(), Timestamp::ZERO);
+        // What is late must not come in behind the next pass.
+        assert!(opened.refuses(at(GRACE_MS + 6)));
+        assert!(!opened.refuses(bound));
+    };
+    {
+        let opened = node.open();
+        opened.raise(fence);
+        let mut fenced = opened.hear(bound, Standing::Witness).unwrap();
+        assert!(fenced.try_recv().is_err(), "a handshake waits until then");
+        (opened.run_jobs)();
+        fenced.try_recv().unwrap();
+        is_found_out(&opened);
+        // A pass wants to fence it.
+        assert_eq!(opened.raise(at(GRACE_MS)).fence, fence);
+        is_found_out(&opened);
+        opened.engine.close().unwrap();
+    }
+    let opened = node.open();
+    opened.forgetting.stands(Standing::Witness).unwrap();
+    is_found_out(&opened);
+    let mut filled = opened.forgetting.fill();
+    (opened.run_jobs)();
+    filled.try_recv().unwrap();
+    assert!(!opened.shared.is_from_before_fence());
+    assert!(opened.forgetting.is_whole(Standing::Witness));
+    assert_eq!(opened.shared.forgotten(), bound);
+    assert_eq!(opened.raise(at(GRACE_MS)).fence, at(GRACE_MS));
+}
+
+#[test]
 fn a_fence_that_cannot_be_written_is_written_later() {
     let node = TestNode::new();
     let faulty = Arc::new(FaultyDisk::new(Arc::clone(&node.disk) as Arc<dyn Disk>));

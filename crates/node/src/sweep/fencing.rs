@@ -11,7 +11,6 @@ use super::participant::Participant;
 use crate::forgetting::{Heard, HeldBack};
 use base::Timestamp;
 use cluster::NodeNumber;
-use cluster::Standing;
 use cluster::forgetting::{FencedPass, Vouching};
 use cluster::sweep::{Incarnation, Pair, PassId, PassKind};
 use peer::{SweepAnswer, SweepRequest};
@@ -104,14 +103,13 @@ impl Sweeper {
             return SweepAnswer::Unknown;
         }
         let standing = environment.membership.standing();
-        let lacks_nothing = standing == Standing::Witness && !forgetting.is_receiver(standing);
         SweepAnswer::Fenced {
             incarnation,
             before: raised.before,
             fence: raised.fence,
             forgotten: forgetting.bounds().forgotten,
             greatest: forgetting.greatest(),
-            is_whole: lacks_nothing && !environment.engine.has_damage_to_compare(),
+            is_whole: forgetting.is_whole(standing) && !environment.engine.has_damage_to_compare(),
         }
     }
 
@@ -152,6 +150,7 @@ impl Drive {
         let latest = begun.iter().map(|begun| begun.latest_fence).min();
         let latest = latest.filter(|latest| Some(*latest) > known);
         let all: Vec<NodeNumber> = members.numbers().collect();
+        self.tell_forgotten(begun, known).await;
         let fenced = self.ask_to_fence(&all, latest.unwrap_or_default()).await;
         let known = self.disregard(&fenced).await;
         if !untrusted.is_empty() {
@@ -191,6 +190,8 @@ impl Drive {
     /// that was restored from before its fence may lack what the pass has brought.
     pub(super) async fn fence_again(&mut self, begun: &[Begun]) {
         self.fencing = Fencing::default();
+        let known = begun.iter().map(|begun| begun.forgotten).max();
+        self.tell_forgotten(begun, known).await;
         let nodes: Vec<NodeNumber> = begun.iter().map(|begun| begun.node).collect();
         let Some(fence) = self.resuming.checkpoint.fence else {
             let fenced = self.ask_to_fence(&nodes, Timestamp::ZERO).await;
@@ -213,6 +214,20 @@ impl Drive {
             true => self.fencing.fenced = Some((pass, fence)),
             false => self.resuming.checkpoint.fence = None,
         }
+    }
+
+    /// Tells the nodes that have not heard of the greatest F. A store that is from before the
+    /// fence of the pass that F rests on finds that out by it, and does not raise its fence.
+    async fn tell_forgotten(&self, begun: &[Begun], known: Option<Timestamp>) {
+        let Some(forgotten) = known else {
+            return;
+        };
+        let unaware = begun.iter().filter(|begun| begun.forgotten < forgotten);
+        let unaware = unaware.map(|begun| begun.node).collect();
+        let pass = self.pass;
+        // One that does not answer does not raise its fence either.
+        let request = |_| SweepRequest::Forget { pass, forgotten };
+        let _answers = self.ask(unaware, request).await;
     }
 
     async fn ask_to_fence(&self, nodes: &[NodeNumber], fence: Timestamp) -> Vec<Fenced> {

@@ -201,6 +201,12 @@ impl SimulatedNode {
         self.node.sweep_status().counts.requests
     }
 
+    /// What the node knows of sweeps.
+    #[must_use]
+    pub fn sweep_status(&self) -> crate::SweepStatus {
+        self.node.sweep_status()
+    }
+
     /// Has it drive a sweep.
     pub fn order_sweep(&self, kind: PassKind) {
         // Nobody waits for the result.

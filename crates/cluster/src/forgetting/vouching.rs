@@ -12,7 +12,8 @@ pub enum Vouching {
     /// Nothing: it lacks something, which may be the tombstones that are forgotten.
     #[default]
     Nothing = 0,
-    /// It lacks something, but has F itself: what it lost was above.
+    /// It lacks something, but has F itself. So what it lost was above, but for what damaged
+    /// blocks have held: there it takes what another store still has.
     Remembers = 1,
     /// All: it lacks nothing.
     Whole = 2,

@@ -207,6 +207,7 @@ fn what_is_pulled_of_a_range_is_bounded() {
         own: lost.number,
         mended: Arc::default(),
         bounds: Arc::default(),
+        is_receiver: Box::new(|| false),
         expiry: expiry(),
         sizes: SweepSizes {
             range_bytes: 10_000,

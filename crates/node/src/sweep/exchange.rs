@@ -3,10 +3,11 @@
 use super::Sweeper;
 use super::bulk::Filled;
 use super::calls::{RETRY_PAUSE, TRIES_MAX};
-use super::participant::{Plan, UnknownRange};
+use super::participant::{Plan, Selected, UnknownRange};
 use crate::background::WorkKind;
 use base::{Entry, Kind, Timestamp};
 use bytes::Bytes;
+use cluster::forgetting::is_absent;
 use cluster::sweep::symbols::Decoder;
 use cluster::sweep::{Digest, Item, PassId};
 use cluster::{Miss, NodeNumber};
@@ -163,8 +164,12 @@ impl Sweeper {
         while !rest.is_empty() {
             let next = rest[..rest.len().min(MENDS_IN_FLIGHT)].to_vec();
             let read = self.in_background(move |own| own.newest(range, to, &next, MENDS_BYTES));
-            let (batch, read) = match read.await {
-                Some(Ok(Ok(read))) => read,
+            let Selected {
+                entries: batch,
+                read,
+                is_all,
+            } = match read.await {
+                Some(Ok(Ok(selected))) => selected,
                 unread => {
                     if let Some(Ok(Err(error))) = unread {
                         super::report_unreadable(&error);
@@ -174,6 +179,7 @@ impl Sweeper {
                 }
             };
             rest = rest.get(read..).unwrap_or_default();
+            sent.all &= is_all;
             let began = self.sweeps.environment.clock.monotonic();
             self.send_batch((range.0, fence), to, batch, &mut sent)
                 .await;
@@ -197,14 +203,11 @@ impl Sweeper {
         }
     }
 
-    /// Whether a version is a value that has expired by all clocks, below the forget bound.
-    /// Compaction turns it into a tombstone on each node at its own time, and drops that.
-    fn is_forgotten_value(&self, entry: &Entry) -> bool {
+    /// As [`is_forgotten`], at this moment.
+    fn is_forgotten(&self, entry: &Entry) -> bool {
         let environment = &self.sweeps.environment;
         let expired_before = environment.expiry.expired_before_unix_ms();
-        entry.kind() == Kind::Value
-            && entry.timestamp() < environment.forgetting.greatest()
-            && entry.expiry().has_passed(expired_before)
+        is_forgotten(entry, expired_before, environment.forgetting.greatest())
     }
 
     /// Sends versions at the same time; again those that were too much for the peer.
@@ -236,9 +239,9 @@ impl Sweeper {
                         }
                     }
                     Err(Miss::Overloaded) => batch.push(entry),
-                    // A value that has expired on all nodes, which the peer has freed and
-                    // forgotten already: there is nothing to make equal.
-                    Err(Miss::Obsolete { .. }) if self.is_forgotten_value(&entry) => {
+                    // It has died on all nodes, and the peer has freed and forgotten it already,
+                    // as any store has or will: there is nothing to make equal.
+                    Err(Miss::Obsolete { .. }) if self.is_forgotten(&entry) => {
                         sent.below_fence -= u32::from(is_old(&&entry));
                     }
                     // The peer will never take this version: the others have to come nevertheless.
@@ -257,6 +260,14 @@ impl Sweeper {
     }
 }
 
+/// Whether a version has died by all clocks, below the greatest forget bound. A value that
+/// expires is made a tombstone, maybe after it was scanned and before it is sent.
+fn is_forgotten(entry: &Entry, expired_before_unix_ms: u64, greatest: Timestamp) -> bool {
+    let has_expired = entry.expiry().has_passed(expired_before_unix_ms);
+    let is_dead = entry.kind() == Kind::Tombstone || has_expired;
+    is_absent(entry.timestamp(), is_dead, greatest)
+}
+
 /// The result of sending mends.
 pub(super) struct Sent {
     /// Whether all were stored.
@@ -270,4 +281,33 @@ pub(super) struct Sent {
     pub(super) below_fence: u32,
     /// The hashes of the keys for which the other node may hold a newer version.
     newer_there: Vec<u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::Expiry;
+
+    #[test]
+    fn what_has_died_below_the_forget_bound_is_nothing_to_make_equal() {
+        const NOW_UNIX_MS: u64 = 1_800_000_000_000;
+        let at = Timestamp::from_u64;
+        let value = |timestamp, expiry| Entry::value(b"k", at(timestamp), b"v", expiry, 3);
+        let expired = Expiry::at_unix_ms(NOW_UNIX_MS - 1);
+        for (entry, expected) in [
+            (value(9, Expiry::NEVER), false),
+            (value(9, Expiry::at_unix_ms(NOW_UNIX_MS + 1)), false),
+            (value(9, expired), true),
+            // What this node has made of such a value since the scan.
+            (Entry::tombstone(b"k", at(9), 3), true),
+            (value(10, expired), false),
+            (Entry::tombstone(b"k", at(10), 3), false),
+        ] {
+            assert_eq!(
+                is_forgotten(&entry, NOW_UNIX_MS, at(10)),
+                expected,
+                "{entry:?}"
+            );
+        }
+    }
 }

@@ -16,6 +16,12 @@
 //!
 //! If vouchers disagree, or one has changed, this node gives the pass up, and so remains
 //! unfilled until the next one.
+//!
+//! In a pass of which nobody has named that, as in all recent ones, and in full ones from which
+//! a member is missing, a store that lacks something sends nothing below the greatest F that
+//! it knows. Those that lack something, too, would believe it, and vouch for it in the next
+//! full pass if they remember F. The two are not clean then. Stores that lack nothing do send,
+//! so that a lost one has most of its data before all members are there.
 
 use super::Sweeper;
 use super::participant::Participant;
@@ -24,9 +30,9 @@ use base::{Entry, Kind, Timestamp};
 use bytes::Bytes;
 use cluster::forgetting::{Vouching, is_leftover, vouchers, withholds};
 use cluster::sweep::PassId;
-use cluster::{NodeNumber, Placement};
+use cluster::{Miss, NodeNumber, Placement, Standing};
 use lsm::Error;
-use peer::{SweepAnswer, SweepRequest};
+use peer::{PeerRequest, SweepAnswer, SweepRequest};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -39,6 +45,28 @@ pub(super) struct Leftovers {
     vouching: Vec<Vouching>,
     /// By key: what was withheld of the ranges that are being compared.
     withheld: BTreeMap<Bytes, Withheld>,
+}
+
+/// Whether a version is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sends {
+    /// It is.
+    Now,
+    /// It is not: it may be a leftover, and this pass shows whether it is.
+    Withheld,
+    /// It is not: it may be a leftover, and this pass cannot show that.
+    NotInThisPass,
+}
+
+/// What makes a node doubt a version below F.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Doubt {
+    /// The greatest F that it knows.
+    pub(super) greatest: Timestamp,
+    /// Whether its store only receives below.
+    pub(super) is_receiver: bool,
+    /// Whether a damaged block may have held the key.
+    pub(super) is_damaged: bool,
 }
 
 /// A version that was not sent.
@@ -56,6 +84,8 @@ pub(super) struct Verdicts {
     pub(super) bury: Vec<(Bytes, Timestamp)>,
     /// Those who vouch that they are.
     pub(super) vouchers: BTreeSet<NodeNumber>,
+    /// Those of them that lack something themselves, with the keys.
+    pub(super) doubtful: Vec<(NodeNumber, Bytes)>,
     /// Whether those who vouch for a version disagree.
     pub(super) are_at_odds: bool,
 }
@@ -66,19 +96,28 @@ impl Leftovers {
         (self.below, self.vouching) = (below, vouching);
     }
 
-    /// Whether this node does not send a version.
-    pub(super) fn withholds(
+    /// Whether this node sends a version, of which a damaged block may have held the
+    /// tombstone. `greatest` is the greatest F that this node knows, and `is_receiver` says that
+    /// its store lacks something below.
+    pub(super) fn sends(
         &self,
         entry: &Entry,
         placement: &Placement,
         own: NodeNumber,
-        is_damaged: bool,
-    ) -> bool {
-        if entry.timestamp() >= self.below {
-            return false;
+        doubt: Doubt,
+    ) -> Sends {
+        let timestamp = entry.timestamp();
+        if timestamp < self.below {
+            let replicas = placement.replicas(entry.key(), entry.copies());
+            return match withholds(own, &replicas, self.says(own, doubt.is_damaged)) {
+                true => Sends::Withheld,
+                false => Sends::Now,
+            };
         }
-        let replicas = placement.replicas(entry.key(), entry.copies());
-        withholds(own, &replicas, self.says(own, is_damaged))
+        match timestamp < doubt.greatest && (doubt.is_receiver || doubt.is_damaged) {
+            true => Sends::NotInThisPass,
+            false => Sends::Now,
+        }
     }
 
     /// What each node can say about a key. In a damaged block this node may have lost its
@@ -136,21 +175,43 @@ impl Participant {
         }
     }
 
-    /// Takes out of versions that a node lacks those that this one does not send it.
-    pub(super) fn withhold(&mut self, pass: PassId, lacking: NodeNumber, entries: &mut Vec<Entry>) {
-        let (own, placement, engine) = (self.own, Arc::clone(&self.placement), self.engine.clone());
+    /// What makes this node doubt a version of a key, at this moment.
+    pub(super) fn doubts(&self) -> impl Fn(&[u8]) -> Doubt + use<> {
+        let (greatest, is_receiver) = (self.bounds.greatest(), (self.is_receiver)());
+        let engine = self.engine.clone();
+        move |key| Doubt {
+            greatest,
+            is_receiver,
+            is_damaged: engine.is_damaged(key),
+        }
+    }
+
+    /// Takes out of versions that a node lacks those that this one does not send it. Returns
+    /// whether the two are equal once the rest is sent, or this pass shows that what was taken
+    /// out was deleted.
+    #[must_use]
+    pub(super) fn withhold(
+        &mut self,
+        pass: PassId,
+        lacking: NodeNumber,
+        entries: &mut Vec<Entry>,
+    ) -> bool {
+        let (own, placement, doubts) = (self.own, Arc::clone(&self.placement), self.doubts());
         let Some(state) = self.state(pass) else {
-            return;
+            return false;
         };
         let leftovers = &mut state.leftovers;
+        let mut is_equal = true;
         entries.retain(|entry| {
-            let is_damaged = engine.is_damaged(entry.key());
-            let is_withheld = leftovers.withholds(entry, &placement, own, is_damaged);
-            if is_withheld {
-                leftovers.note(entry, lacking);
+            let sends = leftovers.sends(entry, &placement, own, doubts(entry.key()));
+            match sends {
+                Sends::Now => {}
+                Sends::Withheld => leftovers.note(entry, lacking),
+                Sends::NotInThisPass => is_equal = false,
             }
-            !is_withheld
+            sends == Sends::Now
         });
+        is_equal
     }
 
     /// What has become of all that was withheld, now that its ranges were compared.
@@ -170,6 +231,10 @@ impl Participant {
             let copies = withheld.copies.max(1 + u8::from(is_surplus));
             let greatest = state.leftovers.below;
             if is_leftover(withheld.timestamp, copies, held > 0, greatest) {
+                let says = state.leftovers.says(own, is_damaged);
+                let doubtful = counted.iter().filter(|node| says(**node) < Vouching::Whole);
+                let doubtful = doubtful.map(|node| (*node, key.clone()));
+                verdicts.doubtful.extend(doubtful);
                 verdicts.vouchers.extend(counted);
                 verdicts.bury.push((key, withheld.timestamp));
             } else {
@@ -177,6 +242,26 @@ impl Participant {
             }
         }
         verdicts
+    }
+
+    /// The leftover of a key, if it is still the newest version and its range is known.
+    ///
+    /// # Errors
+    /// That of the store.
+    fn leftover(
+        &mut self,
+        pass: PassId,
+        (key, timestamp): &(Bytes, Timestamp),
+    ) -> Result<Option<Entry>, Error> {
+        let engine = self.engine.clone();
+        let range = self.state(pass).and_then(|state| state.range_of(key));
+        let Some(range) = range else {
+            return Ok(None);
+        };
+        let newest = newest_of(&engine, range, key)?;
+        // A newer one may have come meanwhile.
+        let is_it = |held: &Entry| held.timestamp() == *timestamp && held.kind() == Kind::Value;
+        Ok(newest.filter(is_it))
     }
 
     /// Buries leftovers. Returns whether the pass still knows their ranges.
@@ -226,10 +311,14 @@ impl Sweeper {
         let Verdicts {
             bury,
             vouchers,
+            doubtful,
             are_at_odds,
         } = verdicts;
         let count = bury.len();
-        if !are_at_odds && self.do_vouch(pass, vouchers).await {
+        if !are_at_odds
+            && self.do_all_refuse(pass, &bury, doubtful).await
+            && self.do_vouch(pass, vouchers).await
+        {
             match self.in_background(move |own| own.bury(pass, bury)).await {
                 Some(Ok(true)) => {
                     self.sweeps.record.leftovers_buried(count);
@@ -249,6 +338,38 @@ impl Sweeper {
              deleted: the next full sweep with all nodes tries again"
         );
         let _is_over = self.in_background(move |own| own.give_up(pass)).await;
+    }
+
+    /// Whether the vouchers that are witnesses with damage refuse the leftovers. Such a store
+    /// takes a version whose key a damaged block may have held, because it may be the last copy
+    /// of what it has lost. No other voucher would, as it has forgotten what is deleted.
+    async fn do_all_refuse(
+        &self,
+        pass: PassId,
+        bury: &[(Bytes, Timestamp)],
+        doubtful: Vec<(NodeNumber, Bytes)>,
+    ) -> bool {
+        for (voucher, key) in doubtful {
+            if self.standing_of(voucher) != Some(Standing::Witness) {
+                // It only receives, so that it would take anything, but has lost nothing of this.
+                continue;
+            }
+            let Some(leftover) = bury.iter().find(|(of, _)| *of == key).cloned() else {
+                continue;
+            };
+            let entry = self.in_background(move |own| own.leftover(pass, &leftover));
+            let Some(Ok(entry)) = entry.await else {
+                return false;
+            };
+            let Some(entry) = entry else {
+                continue;
+            };
+            let call = self.start_call(voucher, PeerRequest::Mend { pass, entry });
+            if !matches!(call.stored().await, Err(Miss::Obsolete { .. })) {
+                return false;
+            }
+        }
+        true
     }
 
     /// Whether nodes still are what they were when the pass began, so that what they lack

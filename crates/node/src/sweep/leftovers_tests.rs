@@ -193,6 +193,57 @@ fn where_nobody_is_whole_those_send_that_can_say_most() {
 }
 
 #[test]
+fn a_store_that_lacks_something_sends_nothing_old_unless_a_pass_names_who_vouches() {
+    for (is_receiver, kind, expected) in [
+        (false, PassKind::Recent, vec!["new", "old"]),
+        (true, PassKind::Recent, vec!["new"]),
+        (true, PassKind::Full, vec!["new"]),
+    ] {
+        let engine = engine_on(&Arc::new(MemoryDisk::new()));
+        for entry in [value("new", 100, 3), value("old", 50, 3)] {
+            engine.write(entry).unwrap();
+        }
+        let mut own = participant_of(&engine, OWN);
+        own.is_receiver = Box::new(move || is_receiver);
+        own.bounds.hear(at(100));
+        begin(&mut own, PASS, kind, 1 << 40);
+        while matches!(own.advance(PASS, b"").unwrap(), Advance::GoOn) {}
+        own.digest(PASS, 0, None);
+        let hashes = ["new", "old"].map(|key| Item::key_hash_of(key.as_bytes()));
+        let keys = own.keys_of((PASS, 0), hashes.to_vec()).unwrap();
+        let selected = own.newest((PASS, 0), PEERS[0], &keys, usize::MAX);
+        let selected = selected.unwrap().unwrap();
+        let keys = selected.entries.iter().map(Entry::key);
+        let expected: Vec<&[u8]> = expected.into_iter().map(str::as_bytes).collect();
+        assert_eq!(keys.collect::<Vec<_>>(), expected, "{is_receiver} {kind:?}");
+        assert_eq!(selected.is_all, !is_receiver, "the two are not equal then");
+        assert_eq!(own.verdicts(PASS), Verdicts::default(), "nothing is buried");
+        let run = own.run((PASS, 0), PEERS[0], None, Vec::new());
+        let in_bulk = run.unwrap().unwrap().entries().unwrap();
+        let keys = in_bulk.iter().map(Entry::key);
+        assert_eq!(keys.collect::<Vec<_>>(), expected, "{is_receiver} {kind:?}");
+    }
+}
+
+#[test]
+fn those_who_vouch_but_lack_something_are_asked_once_more() {
+    for (vouching, doubtful) in [
+        ([Nothing, Whole, Remembers], vec![]),
+        ([Nothing, Remembers, Remembers], PEERS.to_vec()),
+        ([Nothing, Remembers, Nothing], vec![PEERS[0]]),
+    ] {
+        let (_engine, mut own) = compared(&[value("k", 50, 3)], vouching);
+        for peer in PEERS {
+            assert!(sent(&mut own, peer, &["k"]).is_empty());
+        }
+        let verdicts = own.verdicts(PASS);
+        assert_eq!(verdicts.bury.len(), 1);
+        let keys = doubtful.into_iter().map(|node| (node, Bytes::from("k")));
+        assert_eq!(verdicts.doubtful, keys.collect::<Vec<_>>());
+    }
+}
+
+#[test]
 fn a_surplus_copy_is_a_leftover_if_its_replica_lacks_it() {
     let placement = Placement::new(["a", "b", "c"]);
     let key_of = |node: NodeNumber| {

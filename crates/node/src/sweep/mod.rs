@@ -177,6 +177,11 @@ impl Sweeps {
             own: environment.members.own(),
             mended: Arc::clone(&mended),
             bounds: Arc::clone(environment.forgetting.shared()),
+            is_receiver: {
+                let forgetting = Arc::clone(&environment.forgetting);
+                let membership = environment.membership.clone();
+                Box::new(move || forgetting.is_receiver(membership.standing()))
+            },
             expiry: Arc::clone(&environment.expiry),
             sizes: environment.sizes,
             ingest_bytes_max: environment.ingest_bytes_max,
@@ -272,6 +277,7 @@ impl Sweeper {
         let (with, incarnation) = (clean_with.clone(), self.incarnation());
         let ended = self.in_background(move |own| own.end(pass, incarnation, &with));
         let Some(kind) = ended.await.flatten() else {
+            self.sweeps.record.left(pass);
             return SweepAnswer::Unknown;
         };
         let ended = EndedPass {

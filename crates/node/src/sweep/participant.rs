@@ -28,6 +28,10 @@ const STEP_BYTES: usize = 1 << 20;
 /// once it has enough keys, so the keys of a range are bounded however short they
 /// are: symbols must be enough for all of them.
 const BATCH_BYTES: usize = 64 << 10;
+
+/// Whether the store only receives below the greatest forget bound, at this moment.
+pub(super) type IsReceiver = Box<dyn Fn() -> bool + Send + Sync>;
+
 /// What taking part works with.
 pub(super) struct ParticipantEnvironment {
     pub(super) engine: Engine,
@@ -36,6 +40,7 @@ pub(super) struct ParticipantEnvironment {
     pub(super) own: NodeNumber,
     pub(super) mended: Arc<MendedKeys>,
     pub(super) bounds: Arc<SharedBounds>,
+    pub(super) is_receiver: IsReceiver,
     pub(super) expiry: Arc<ExpiryBound>,
     pub(super) sizes: SweepSizes,
     pub(super) ingest_bytes_max: usize,
@@ -49,6 +54,7 @@ pub(super) struct Participant {
     pub(super) own: NodeNumber,
     pub(super) mended: Arc<MendedKeys>,
     pub(super) bounds: Arc<SharedBounds>,
+    pub(super) is_receiver: IsReceiver,
     pub(super) expiry: Arc<ExpiryBound>,
     pub(super) sizes: SweepSizes,
     /// From how many bytes of keys and values on an ingest is committed.
@@ -81,6 +87,16 @@ pub(super) enum Advance {
     Unknown,
 }
 
+/// What is sent to a node that lacks it.
+#[derive(Debug)]
+pub(super) struct Selected {
+    pub(super) entries: Vec<Entry>,
+    /// Of how many keys it is what is sent.
+    pub(super) read: usize,
+    /// Whether the two are equal in these keys then: see [`Participant::withhold`].
+    pub(super) is_all: bool,
+}
+
 /// What makes this node and another equal in a range.
 #[derive(Debug)]
 pub(super) struct Plan {
@@ -106,6 +122,7 @@ impl Participant {
             own,
             mended,
             bounds,
+            is_receiver,
             expiry,
             sizes,
             ingest_bytes_max,
@@ -117,6 +134,7 @@ impl Participant {
             own,
             mended,
             bounds,
+            is_receiver,
             expiry,
             sizes,
             ingest_bytes_max,
@@ -283,8 +301,7 @@ impl Participant {
     }
 
     /// The newest versions of some keys, which a node lacks, but for those that are withheld:
-    /// of as many keys as have so many bytes of keys and values, and of one at least. Gives
-    /// the number of these keys, too.
+    /// of as many keys as have so many bytes of keys and values, and of one at least.
     ///
     /// # Errors
     /// [`UnknownRange`]; within, that of the store.
@@ -294,7 +311,7 @@ impl Participant {
         lacking: NodeNumber,
         keys: &[Bytes],
         bytes_max: usize,
-    ) -> Result<Result<(Vec<Entry>, usize), Error>, UnknownRange> {
+    ) -> Result<Result<Selected, Error>, UnknownRange> {
         let engine = self.engine.clone();
         let of_range = self.range(range)?;
         let (mut entries, mut bytes, mut read) = (Vec::new(), 0, 0);
@@ -310,8 +327,12 @@ impl Participant {
             }
             read += 1;
         }
-        self.withhold(range.0, lacking, &mut entries);
-        Ok(Ok((entries, read)))
+        let is_all = self.withhold(range.0, lacking, &mut entries);
+        Ok(Ok(Selected {
+            entries,
+            read,
+            is_all,
+        }))
     }
 
     /// Forgets a pass that found this node equal with some others. Gives its kind,

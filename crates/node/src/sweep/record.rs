@@ -16,6 +16,11 @@ use std::time::Duration;
 /// drivers.
 const RUNNING_MAX: usize = 4;
 
+/// How long after the last range of a full pass another one may begin beside it, to fill a
+/// store or to mend damage: as long as a request of a pass may take, so that a driver that
+/// was lost holds up neither.
+const FULL_SILENCE_MAX: Duration = Duration::from_secs(30);
+
 /// What a node knows of sweeps, at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SweepStatus {
@@ -266,6 +271,11 @@ impl Record {
         lock(&self.state).not_done = Some(pass);
     }
 
+    /// A pass has ended in which this node took no part to the end.
+    pub(super) fn left(&self, pass: PassId) {
+        lock(&self.state).running.retain(|known| known.pass != pass);
+    }
+
     /// A pass that this node drove is over. This node's own part in it may have failed
     /// before; the next pass is not due any earlier for that. `is_done`: all nodes took
     /// part, all are equal, and the forget bound is as high as it may be.
@@ -313,6 +323,18 @@ impl Record {
         let since_ms = ended_unix_ms.map(|ended| self.clock.unix_ms().saturating_sub(ended));
         self.clock.monotonic().saturating_sub(ended) >= interval
             || since_ms.is_some_and(|since_ms| Duration::from_millis(since_ms) >= interval)
+    }
+
+    /// Whether a full pass is under way that this node takes part in. One whose driver has gone
+    /// silent is not.
+    pub(super) fn is_full_running(&self) -> bool {
+        let now = self.clock.monotonic();
+        let state = lock(&self.state);
+        let is_full = |known: &KnownPass| {
+            let silence = now.saturating_sub(known.last_asked);
+            known.shown.kind == PassKind::Full && silence < FULL_SILENCE_MAX
+        };
+        state.running.iter().any(is_full)
     }
 
     /// Whether the last full pass was not clean, and ended so long ago.

@@ -215,3 +215,29 @@ fn mends_and_surplus_are_counted() {
     };
     assert_eq!(record.status(&nothing()).counts, expected);
 }
+
+#[test]
+fn a_full_pass_is_under_way_until_it_ends_or_its_driver_is_silent() {
+    let (clock, record) = record();
+    record.began(PassId(1), PassKind::Recent);
+    assert!(
+        !record.is_full_running(),
+        "a recent one reads no more than it must"
+    );
+    record.began(PassId(2), PassKind::Full);
+    for _ in 0..3 {
+        clock.advance(Duration::from_secs(20));
+        assert!(record.is_full_running());
+        record.range_compared(PassId(2));
+    }
+    clock.advance(Duration::from_secs(40));
+    assert!(!record.is_full_running(), "its driver may be gone");
+    record.range_compared(PassId(2));
+    assert!(record.is_full_running());
+    record.ended(ended(PassId(2), PassKind::Full), &[], &[]);
+    assert!(!record.is_full_running());
+    // A node that has given a pass up does not hear how it ends.
+    record.began(PassId(3), PassKind::Full);
+    record.left(PassId(3));
+    assert!(!record.is_full_running());
+}

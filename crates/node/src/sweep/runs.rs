@@ -1,6 +1,7 @@
 //! Runs: how a node gives a range to another one in bulk, and takes it.
 
 use super::exchange::RangeId;
+use super::leftovers::Sends;
 use super::participant::{Participant, UnknownRange};
 use base::Entry;
 use bytes::Bytes;
@@ -91,7 +92,7 @@ impl Participant {
         mut held: Vec<u32>,
     ) -> Result<Result<Run, Error>, UnknownRange> {
         held.sort_unstable();
-        let (own, engine) = (self.own, self.engine.clone());
+        let (own, engine, doubts) = (self.own, self.engine.clone(), self.doubts());
         let placement = Arc::clone(&self.placement);
         let state = self.state(pass).ok_or(UnknownRange)?;
         let bounds = state.bounds.get(asker.index()).cloned();
@@ -108,9 +109,9 @@ impl Participant {
         let comparison = state.comparison(&placement, own);
         let mut writer = RunWriter::default();
         let is_sent = |entry: &&Entry| {
-            let is_damaged = engine.is_damaged(entry.key());
-            let leftovers = &state.leftovers;
-            RunWriter::carries(entry) && !leftovers.withholds(entry, &placement, own, is_damaged)
+            let doubt = doubts(entry.key());
+            let sends = state.leftovers.sends(entry, &placement, own, doubt);
+            RunWriter::carries(entry) && sends == Sends::Now
         };
         for (key, item) in range.items.shared_keys(&comparison, asker) {
             if *key < *from || held.binary_search(&item.short_hash()).is_ok() {

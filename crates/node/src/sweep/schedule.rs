@@ -234,7 +234,7 @@ impl Sweeper {
         {
             return Some(PassKind::Full);
         }
-        let must_fill = record.is_due(PassKind::Full, refill_period) && self.is_any_unfilled();
+        let must_fill = self.is_full_due(refill_period) && self.is_any_unfilled();
         let must_retry = environment.full_interval.is_some_and(|interval| {
             self.are_all_up() && record.is_retry_due(retry_period.min(interval))
         });
@@ -251,8 +251,16 @@ impl Sweeper {
     /// A full pass, if this node's store is damaged: what it held comes from the others.
     /// It is due `refill_period` after the last full one.
     fn due_for_damage(&self, refill_period: Duration) -> Option<PassKind> {
-        let is_due = self.sweeps.record.is_due(PassKind::Full, refill_period);
-        (is_due && self.is_damaged()).then_some(PassKind::Full)
+        let is_due = self.is_full_due(refill_period) && self.is_damaged();
+        is_due.then_some(PassKind::Full)
+    }
+
+    /// Whether the last full pass has ended so long ago, and none is under way. One that
+    /// another node drives finds most damage, by its reading; a pass beside it would have a
+    /// later fence, so that all would give the first one up, and then walk both.
+    fn is_full_due(&self, refill_period: Duration) -> bool {
+        let record = &self.sweeps.record;
+        record.is_due(PassKind::Full, refill_period) && !record.is_full_running()
     }
 
     /// Has forgetting hear how the store stands by now: what it may forget depends on that.
@@ -302,7 +310,7 @@ impl Sweeper {
     }
 
     /// How the store of a node stands, if that is known.
-    fn standing_of(&self, node: NodeNumber) -> Option<Standing> {
+    pub(super) fn standing_of(&self, node: NodeNumber) -> Option<Standing> {
         match self.peers.is_own(node) {
             true => Some(self.sweeps.environment.membership.standing()),
             false => self.peers.status(node).and_then(|status| status.standing),

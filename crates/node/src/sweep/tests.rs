@@ -3,7 +3,7 @@
 use super::exchange::RangeId;
 use super::joining::{Agreed, PresentStore};
 use super::mended::MendedKeys;
-use super::participant::{Advance, Participant, ParticipantEnvironment};
+use super::participant::{Advance, Participant, ParticipantEnvironment, Selected};
 use crate::config::SweepSizes;
 use crate::expiry::{ExpiryBound, OwnClock};
 use base::{Clock, Entry, Expiry, ManualClock, Timestamp};
@@ -56,6 +56,7 @@ fn participant_with(engine: &Engine, own: NodeNumber, mended: &Arc<MendedKeys>) 
         own,
         mended: Arc::clone(mended),
         bounds: Arc::default(),
+        is_receiver: Box::new(|| false),
         expiry: expiry(),
         sizes: SweepSizes::default(),
         ingest_bytes_max: 8 << 20,
@@ -112,7 +113,7 @@ pub(super) fn sent_of(
 ) -> Vec<Entry> {
     let keys = own.keys_of(range, key_hashes).unwrap();
     let newest = own.newest(range, lacking, &keys, usize::MAX);
-    newest.unwrap().unwrap().0
+    newest.unwrap().unwrap().entries
 }
 
 /// The number of items of each range that the node shares with its peer.
@@ -359,7 +360,11 @@ fn what_is_sent_is_read_in_parts_however_long_the_values_are() {
         (5, 1, 0, 0),
     ] {
         let newest = own.newest((PASS, 0), PEER, &keys[from..], bytes_max);
-        let (sent, count) = newest.unwrap().unwrap();
+        let Selected {
+            entries: sent,
+            read: count,
+            ..
+        } = newest.unwrap().unwrap();
         assert_eq!((sent.len(), count), (entries, read), "{from} {bytes_max}");
     }
 }
@@ -414,6 +419,7 @@ fn a_pass_that_nobody_asks_about_is_forgotten_although_no_other_begins() {
         own: NodeNumber::new(0),
         mended: Arc::default(),
         bounds: Arc::default(),
+        is_receiver: Box::new(|| false),
         expiry: expiry(),
         sizes: SweepSizes::default(),
         ingest_bytes_max: 8 << 20,

@@ -27,6 +27,7 @@ fn participant(engine: &Engine, bounds: &Arc<SharedBounds>) -> Participant {
         own: NodeNumber::new(0),
         mended: Arc::default(),
         bounds: Arc::clone(bounds),
+        is_receiver: Box::new(|| false),
         expiry: expiry(),
         sizes: SweepSizes::default(),
         ingest_bytes_max: 8 << 20,

@@ -401,6 +401,16 @@ impl Host {
         self.wake();
     }
 
+    /// How many full passes the process has taken part in; 0 if none runs.
+    pub(crate) fn full_sweeps(&self) -> u64 {
+        let state = self.state.borrow();
+        let process = state.process.as_ref();
+        process.map_or(0, |process| {
+            let full = process.node.sweep_status().ended[PassKind::Full as usize];
+            full.clean + full.incomplete
+        })
+    }
+
     /// The version of a key in the store; `None` if no process runs.
     pub(crate) fn held(&self, key: u64) -> Result<Option<Entry>, lsm::Error> {
         let state = self.state.borrow();

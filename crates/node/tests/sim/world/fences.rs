@@ -14,17 +14,17 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-const GRACE: Duration = Duration::from_secs(1);
+pub(super) const GRACE: Duration = Duration::from_secs(1);
 
 /// Long enough for many full sweeps.
-const LONG: Duration = Duration::from_secs(20);
+pub(super) const LONG: Duration = Duration::from_secs(20);
 
 const YEAR_MS: i64 = 365 * 24 * 3600 * 1000;
 
-const KEY: u64 = 5;
+pub(super) const KEY: u64 = 5;
 
 /// Three nodes that forget. Only what is ordered sweeps.
-fn three() -> Scenario {
+pub(super) fn three() -> Scenario {
     Scenario {
         nodes: 3,
         timeout: Duration::from_millis(300),
@@ -38,25 +38,25 @@ fn three() -> Scenario {
 }
 
 /// The nodes in the order of the key's ranking.
-fn places(world: &World) -> Vec<HostNumber> {
+pub(super) fn places(world: &World) -> Vec<HostNumber> {
     let ranking = world.placement.ranking(&key_bytes(KEY), 3);
     ranking.iter().map(|node| node.index()).collect()
 }
 
 /// A value from before the world began.
-fn old_value(copies: u8) -> Entry {
+pub(super) fn old_value(copies: u8) -> Entry {
     let stamp = Timestamp::from_unix_ms(BEGIN_UNIX_MS - 10_000);
     let value = value::of(OperationId(0), 30);
     Entry::value(&key_bytes(KEY), stamp, &value, Expiry::NEVER, copies)
 }
 
 /// A tombstone that hides it.
-fn its_tombstone(copies: u8) -> Entry {
+pub(super) fn its_tombstone(copies: u8) -> Entry {
     let stamp = Timestamp::from_unix_ms(BEGIN_UNIX_MS - 5_000);
     Entry::tombstone(&key_bytes(KEY), stamp, copies)
 }
 
-fn delete(node: HostNumber, ack: u8, from: u8) -> Request {
+pub(super) fn delete(node: HostNumber, ack: u8, from: u8) -> Request {
     Request {
         client: 0,
         node,
@@ -67,26 +67,26 @@ fn delete(node: HostNumber, ack: u8, from: u8) -> Request {
     }
 }
 
-fn forgotten(host: &Host) -> Timestamp {
+pub(super) fn forgotten(host: &Host) -> Timestamp {
     let known = host.forgetting();
     known.map_or(Timestamp::ZERO, |known| known.forgotten)
 }
 
-fn held(host: &Host) -> Option<Entry> {
+pub(super) fn held(host: &Host) -> Option<Entry> {
     host.held(KEY).unwrap()
 }
 
-fn is_value(host: &Host) -> bool {
+pub(super) fn is_value(host: &Host) -> bool {
     held(host).is_some_and(|entry| entry.kind() == Kind::Value)
 }
 
-async fn store(host: &Host, entry: &Entry) {
+pub(super) async fn store(host: &Host, entry: &Entry) {
     host.store(entry.clone()).unwrap();
     sleep(Duration::from_millis(50)).await;
 }
 
 /// Has full sweeps driven until all nodes forget what is dead below `stamp`.
-async fn all_forget(world: &World, stamp: Timestamp) {
+pub(super) async fn all_forget(world: &World, stamp: Timestamp) {
     until("the forget bound rises", || {
         world.hosts[0].order_sweep(PassKind::Full);
         world.hosts.iter().all(|host| forgotten(host) > stamp)
@@ -95,7 +95,7 @@ async fn all_forget(world: &World, stamp: Timestamp) {
 }
 
 /// Has full sweeps driven by all nodes for a long time, and calls `check` in between.
-async fn sweep_for_long(world: &World, check: impl Fn()) {
+pub(super) async fn sweep_for_long(world: &World, check: impl Fn()) {
     let began = Instant::now();
     while began.elapsed() < LONG {
         for host in &world.hosts {
@@ -107,7 +107,7 @@ async fn sweep_for_long(world: &World, check: impl Fn()) {
 }
 
 /// A tombstone that was dropped everywhere does not hide its value any more.
-async fn dropped_everywhere(world: &World) {
+pub(super) async fn dropped_everywhere(world: &World) {
     for host in &world.hosts {
         store(host, &its_tombstone(3)).await;
     }
@@ -229,17 +229,22 @@ fn a_copy_where_it_does_not_belong_does_not_outlive_the_tombstone_that_hides_it(
 
 #[test]
 fn a_value_that_a_pass_moves_does_not_outlive_a_tombstone_of_fewer_copies() {
-    // The tombstone is for the first node of the ranking alone, so only the value is compared
-    // with the node that lacks both.
-    for (holder, lacking) in [(1, 2), (2, 1)] {
+    // The tombstone is for the first node of the ranking alone, or for the first two, so only
+    // the value is compared with the node that lacks both.
+    for (copies, [own, holder, lacking]) in [
+        (1, [0, 1, 2]),
+        (1, [0, 2, 1]),
+        (2, [0, 1, 2]),
+        (2, [1, 0, 2]),
+    ] {
         run(three(), async |world| {
             let places = places(&world);
             let [own, holder, lacking] =
-                [0, holder, lacking].map(|place| &world.hosts[places[place]]);
+                [own, holder, lacking].map(|place| &world.hosts[places[place]]);
             store(holder, &old_value(3)).await;
-            store(own, &its_tombstone(1)).await;
+            store(own, &its_tombstone(copies)).await;
             assert_eq!(held(lacking), None);
-            all_forget(&world, its_tombstone(1).timestamp()).await;
+            all_forget(&world, its_tombstone(copies).timestamp()).await;
             world.hosts.iter().for_each(|host| host.compact());
             sweep_for_long(&world, || {
                 assert!(!is_value(own) && !is_value(holder), "it came back");

@@ -16,6 +16,8 @@ mod quiescence;
 #[cfg(test)]
 mod races;
 #[cfg(test)]
+mod receivers;
+#[cfg(test)]
 mod refills;
 mod report;
 mod stores;

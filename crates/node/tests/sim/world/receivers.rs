@@ -1,0 +1,164 @@
+//! Stores that lack something after the forget bound has risen, step by step: what they must
+//! not bring back, and what must not be lost with them.
+
+use super::World;
+use super::fences::{
+    GRACE, KEY, LONG, all_forget, delete, dropped_everywhere, forgotten, held, is_value, old_value,
+    places, store, sweep_for_long, three,
+};
+use super::races::{run, until};
+use crate::host::{Acceptance, Crash, Host};
+use crate::scenario::Scenario;
+use base::Timestamp;
+use checker::{Action, Content, Outcome, Request};
+use cluster::sweep::PassKind;
+use lsm::Durability;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+fn is_witness(host: &Rc<Host>) -> bool {
+    host.is_witness() == Some(true)
+}
+
+/// What a read of all three replicas finds, once it is answered.
+async fn read(world: &World, node: usize) -> Outcome {
+    let get = Request {
+        action: Action::Get,
+        ..delete(node, 3, 3)
+    };
+    let began = Instant::now();
+    loop {
+        let outcome = world.ask(get, LONG).await;
+        if let Some(outcome @ Outcome::Found { .. }) = outcome {
+            return outcome;
+        }
+        assert!(began.elapsed() < 5 * LONG, "{outcome:?}");
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+fn has_value(outcome: &Outcome) -> bool {
+    matches!(
+        outcome,
+        Outcome::Found {
+            content: Content::Value(_),
+            ..
+        }
+    )
+}
+
+#[test]
+fn stores_that_lack_something_do_not_bring_back_to_each_other_what_was_deleted() {
+    let scenario = Scenario {
+        durability: Durability::Os,
+        ..three()
+    };
+    // While one node is away no full pass can tell what was deleted.
+    for kind in [PassKind::Recent, PassKind::Full] {
+        run(scenario.clone(), async |world| {
+            for host in &world.hosts {
+                store(host, &old_value(3)).await;
+            }
+            let [remembering, restored, away] = [0, 1, 2].map(|number| &world.hosts[number]);
+            restored.crash(Crash::Kill);
+            let copy = restored.copy_disk();
+            world.start(1);
+            dropped_everywhere(&world).await;
+            sleep(GRACE).await;
+            // The power of all fails, which may have lost writes; one disk dies with it.
+            for host in &world.hosts {
+                host.crash(Crash::PowerCut);
+            }
+            restored.replace_disk(copy);
+            world.start(0);
+            world.start(1);
+            let began = Instant::now();
+            while began.elapsed() < LONG {
+                remembering.order_sweep(kind);
+                restored.order_sweep(kind);
+                sleep(Duration::from_millis(200)).await;
+                assert!(!is_value(remembering), "it came back, {kind:?}");
+            }
+            world.start(2);
+            until("all stores count", || {
+                remembering.order_sweep(PassKind::Full);
+                world.hosts.iter().all(is_witness)
+            })
+            .await;
+            assert!(!is_value(away) && !is_value(remembering), "{kind:?}");
+            for node in 0..3 {
+                assert!(!has_value(&read(&world, node).await), "{kind:?}");
+            }
+        });
+    }
+}
+
+#[test]
+fn a_store_that_was_accepted_is_filled_once_and_then_read_as_any_other() {
+    run(three(), async |world| {
+        for host in &world.hosts {
+            store(host, &old_value(3)).await;
+        }
+        all_forget(&world, old_value(3).timestamp()).await;
+        let bound = forgotten(&world.hosts[0]);
+        let accepted = &world.hosts[1];
+        accepted.crash(Crash::Kill);
+        accepted.replace_disk(crate::host::Copy::empty());
+        accepted.start(Acceptance::Empty).unwrap();
+        until("it is filled", || {
+            world.hosts[0].order_sweep(PassKind::Full);
+            is_value(accepted) && forgotten(accepted) >= bound
+        })
+        .await;
+        sleep(2 * GRACE).await;
+        let sweeps = accepted.full_sweeps();
+        // Neither does it have itself compared again and again, nor are its old versions
+        // unreadable.
+        sleep(5 * LONG).await;
+        assert_eq!(accepted.full_sweeps(), sweeps);
+        assert!(has_value(&read(&world, 1).await));
+        // It takes part when F rises.
+        let bound = forgotten(&world.hosts[0]);
+        all_forget(&world, bound).await;
+    });
+}
+
+#[test]
+fn the_last_copy_of_what_a_damaged_block_held_is_not_buried() {
+    run(three(), async |world| {
+        let places = places(&world);
+        let [damaged, restored] = [0, 1].map(|place| &world.hosts[places[place]]);
+        for host in [damaged, restored] {
+            store(host, &old_value(2)).await;
+        }
+        restored.crash(Crash::Kill);
+        let copy = restored.copy_disk();
+        world.start(places[1]);
+        all_forget(&world, old_value(2).timestamp()).await;
+        damaged.compact();
+        assert!(is_value(damaged), "it was never deleted");
+        assert!(damaged.rot_at(20));
+        restored.crash(Crash::Kill);
+        restored.replace_disk(copy);
+        world.start(places[1]);
+        until("all stores count", || {
+            world.hosts[places[2]].order_sweep(PassKind::Full);
+            world.hosts.iter().all(is_witness) && is_readable(damaged)
+        })
+        .await;
+        sweep_for_long(&world, || {}).await;
+        for node in 0..3 {
+            assert!(
+                has_value(&read(&world, node).await),
+                "the last copy is gone"
+            );
+        }
+        assert!(held(restored).is_some_and(|held| held.timestamp() > Timestamp::ZERO));
+    });
+}
+
+/// Whether the store has no damage that was not compared.
+fn is_readable(host: &Host) -> bool {
+    host.held(KEY).is_ok() && host.has_damage() == Some(false)
+}

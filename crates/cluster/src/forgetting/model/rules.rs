@@ -37,6 +37,7 @@ pub(super) enum Bug {
     ReceiversVouch,
     ReturnsUnfenced,
     AcksOutliveTheirStore,
+    MovedIsNotComparedAgain,
 }
 
 /// The rules of the cluster, but for one.

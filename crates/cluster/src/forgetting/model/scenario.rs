@@ -1,6 +1,6 @@
 //! What a search explores: where it starts, and what may go wrong on the way.
 
-use super::state::{State, TOMBSTONE, VALUE, is_dead};
+use super::state::{NONE, State, TOMBSTONE, VALUE, is_dead};
 
 /// What a search explores.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +19,10 @@ pub(super) struct Scenario {
     /// Whether writes are synced before they are acknowledged, and repairs as well.
     /// Mends are only at the end of a range.
     pub(super) has_synced_writes: bool,
+    /// Whether the tombstone is for two stores only: one of them has it, the other one still
+    /// has the value, and the third one has neither. Its delete was acknowledged by one, so
+    /// reads ask all three.
+    pub(super) has_short_tombstone: bool,
     /// Whether the clock of one store is years ahead.
     pub(super) has_jumped_clock: bool,
 }
@@ -38,6 +42,16 @@ impl Scenario {
         };
         for store in &mut state.stores[..2] {
             (store.held, store.durable) = (VALUE, VALUE);
+        }
+        if self.has_short_tombstone {
+            let held = [VALUE, TOMBSTONE, NONE];
+            for (store, held) in state.stores.iter_mut().zip(held) {
+                (store.held, store.durable) = (held, held);
+            }
+            state.stores[2].is_beyond_tombstone = true;
+            let delete = &mut state.writes[usize::from(TOMBSTONE)];
+            (delete.has_begun, delete.is_acknowledged) = (true, true);
+            (state.acknowledged, state.seen) = (TOMBSTONE, TOMBSTONE);
         }
         state.stores[2].incoming = u8::from(self.has_late_value) << VALUE;
         state.stores[2].has_jumped = self.has_jumped_clock;

@@ -41,6 +41,8 @@ pub(super) struct Store {
     pub(super) knows_of_loss: bool,
     /// Whether its clock is years ahead.
     pub(super) has_jumped: bool,
+    /// Whether it is no replica of the tombstone.
+    pub(super) is_beyond_tombstone: bool,
     /// The passes that it takes part in, a bit each.
     pub(super) takes_part: u8,
     /// By pass: 0, or 1 + the incarnation that was fenced before the pass began.
@@ -108,6 +110,7 @@ impl Store {
             (self.incarnation, 2),
             (self.knows_of_loss.into(), 1),
             (self.has_jumped.into(), 1),
+            (self.is_beyond_tombstone.into(), 1),
             (self.takes_part, 2),
             (self.fenced[0], 2),
             (self.fenced[1], 2),
@@ -208,6 +211,7 @@ pub(super) enum Step {
     Deliver { version: u8, to: usize },
     DeliverAsHint { version: u8, to: usize },
     Read { of: [usize; 2] },
+    ReadAll,
     SendRepair { by: usize, to: usize },
     DeliverRepair,
     Fence { pass: usize, store: usize },

@@ -8,9 +8,15 @@
 //! What is dead below the forget bound may be absent: a read that finds no version at all
 //! misses nothing then.
 //!
+//! What a range tells of a key is a read that has no part in the promise that reads never go
+//! back. A key that it does not tell may have been deleted, or may have expired, under a version
+//! that the client does not see.
+//!
 //! The contract has rules for equal timestamps, which depend on the contents.
 //! The checker takes two versions with equal timestamps for equally new.
 
+#[cfg(test)]
+mod range_tests;
 #[cfg(test)]
 mod tests;
 
@@ -182,7 +188,10 @@ fn broken_by_pair(
                 ..
             },
         ) => {
-            let binds = is_majority(earlier, extra_acks)
+            let is_get = |operation: &Operation| operation.request.action == Action::Get;
+            let binds = is_get(earlier)
+                && is_get(later)
+                && is_majority(earlier, extra_acks)
                 && is_majority(later, extra_acks)
                 && earlier.request.from == later.request.from;
             let goes_back = later_version.max(forgotten) < version;
@@ -199,6 +208,11 @@ fn forgotten_by(read: &Operation, operations: &[(OperationId, &Operation)]) -> O
     let Some(Outcome::Found { version: None, .. }) = read.outcome() else {
         return None;
     };
+    // What a range leaves out need not be forgotten.
+    let forgotten = match read.request.action {
+        Action::Range => Timestamp::MAX,
+        _ => read.forgotten,
+    };
     let dead = operations.iter().filter_map(|(_, write)| {
         let has_begun = read
             .completion
@@ -208,18 +222,18 @@ fn forgotten_by(read: &Operation, operations: &[(OperationId, &Operation)]) -> O
         let is_dead = write.request.action == Action::Delete || has_expired();
         let ended_unix_ms = write.completion.map(|completion| completion.node_unix_ms);
         let begun_unix_ms = write.node_unix_ms.min(ended_unix_ms.unwrap_or(u64::MAX));
-        let may_be_below = begun_unix_ms <= read.forgotten.unix_ms();
+        let may_be_below = begun_unix_ms <= forgotten.unix_ms();
         if !has_begun || !is_dead || !may_be_below {
             return None;
         }
         match write.outcome() {
             Some(Outcome::Written { version, .. }) => Some(version),
-            Some(Outcome::NotEnough { stamp: Some(stamp) }) => Some(stamp.min(read.forgotten)),
+            Some(Outcome::NotEnough { stamp: Some(stamp) }) => Some(stamp.min(forgotten)),
             Some(Outcome::Refused | Outcome::Found { .. }) => None,
-            Some(Outcome::NotEnough { stamp: None } | Outcome::Lost) | None => Some(read.forgotten),
+            Some(Outcome::NotEnough { stamp: None } | Outcome::Lost) | None => Some(forgotten),
         }
     });
-    dead.filter(|version| *version <= read.forgotten).max()
+    dead.filter(|version| *version <= forgotten).max()
 }
 
 /// Whether any `ack` replicas of one operation and any `ack` replicas of the

@@ -14,8 +14,9 @@ use std::sync::Arc;
 /// How many bytes of keys and values a page is read from, at most.
 pub(crate) const PAGE_BYTES_MAX: u32 = 256 << 10;
 
-/// The least part of a page that is read at once, in bytes.
-const STEP_BYTES_MIN: usize = 16 << 10;
+/// In how many steps a page is read, about. What is short takes far more memory than its bytes,
+/// which the steps count.
+const STEPS: usize = 4;
 
 /// The page to read.
 pub(crate) struct PageRead {
@@ -61,7 +62,7 @@ impl PageRead {
             None => scan.of_long_range(),
         };
         let bytes_max = request.bytes.min(PAGE_BYTES_MAX) as usize;
-        let step_bytes = (bytes_max / 4).max(STEP_BYTES_MIN);
+        let step_bytes = (bytes_max / STEPS).max(1);
         let mut items = Vec::new();
         let mut next: Option<Vec<u8>> = None;
         let mut bytes = 0;

@@ -6,7 +6,7 @@
 //! executor and transport. Timers are tokio's, whose clock can be paused.
 
 use crate::config::{NodeConfig, Resources};
-use crate::coordinator::{Change, Expires, Failure};
+use crate::coordinator::{Change, ClusterRangePlan, Expires, Failure};
 use crate::forgetting::ForgettingStatus;
 use crate::hints::HintStatistics;
 use crate::node::Node;
@@ -152,6 +152,34 @@ impl SimulatedNode {
             entry: found.entry,
             acks: found.acks,
         })
+    }
+
+    /// Tells the live entities of the whole cluster from `start` on: those that were told, and
+    /// whether that is all.
+    pub async fn range(&self, start: &[u8], replicas: Replicas) -> (Vec<Entry>, bool) {
+        let worker = self.next_worker();
+        let (clock, coordinator) = (worker.clock(), worker.coordinator());
+        let deadline = worker.deadline_after(clock.monotonic());
+        let plan = ClusterRangePlan {
+            replicas,
+            wants_values: true,
+            limit: u64::MAX,
+        };
+        let mut entries = Vec::new();
+        let begun = coordinator.begin_cluster_range(start, None, plan, deadline);
+        let Ok(mut range) = begun else {
+            return (entries, false);
+        };
+        loop {
+            let Ok(batch) = coordinator.next_batch(range, deadline).await else {
+                return (entries, false);
+            };
+            entries.extend(batch.entries);
+            match batch.range {
+                Some(next) => range = next,
+                None => return (entries, true),
+            }
+        }
     }
 
     /// How many hints wait for others, and for this node's own store.

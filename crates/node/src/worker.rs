@@ -130,6 +130,7 @@ impl Worker {
             windows: Arc::clone(&node.windows),
             placement: Arc::clone(&node.placement),
             timeout: config.timeout,
+            page_bytes_max: config.page_bytes_max,
             snapshot_age_max: config.snapshot_age_max,
             metrics: Arc::clone(&metrics),
             hedging: HedgeBudget::default(),

@@ -46,7 +46,11 @@ pub fn check_linearizability(history: &History, ack: u8, from: u8) -> Linearizab
         .map(|operation| operation.request.key)
         .collect();
     for key in keys {
-        let operations: Vec<_> = history.of_key(key).collect();
+        let operations: Vec<_> = history
+            .of_key(key)
+            // A range is not a point in time.
+            .filter(|(_, operation)| operation.request.action != Action::Range)
+            .collect();
         let is_of_pair =
             |operation: &Operation| (operation.request.ack, operation.request.from) == (ack, from);
         let excepted = operations.iter().any(|(_, operation)| {
@@ -133,7 +137,7 @@ fn calls(operations: &[(OperationId, &Operation)]) -> Vec<Call> {
                 // The check by versions reports garbage.
                 Content::Garbage => continue,
             },
-            (Action::Get, _) => continue,
+            (Action::Get | Action::Range, _) => continue,
             (Action::Put { .. }, Some(Outcome::Written { .. })) => {
                 (Effect::Write(RegisterState::Value(id)), completed)
             }

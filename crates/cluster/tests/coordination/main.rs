@@ -19,6 +19,7 @@ mod model;
 mod node;
 mod placement;
 mod promises;
+mod range;
 mod read;
 mod script;
 mod world;

@@ -99,6 +99,7 @@ pub(crate) fn miss(word: &str) -> cluster::Miss {
         Miss::Timeout,
         Miss::Suspected,
         Miss::Refused,
+        Miss::Unsupported,
         Miss::Overloaded,
         Miss::Full,
         Miss::Failed,

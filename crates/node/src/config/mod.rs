@@ -76,6 +76,10 @@ pub struct NodeConfig {
     /// How long the dead are kept at least: a tombstone is dropped only once a full pass,
     /// behind fences that are so far in the past, has found all nodes equal. Default: 10 days.
     pub grace: Duration,
+    /// How many bytes of keys and values a page of a range of the cluster has at most. Tests
+    /// with little data set less. Default: 256 KiB.
+    #[doc(hidden)]
+    pub page_bytes_max: u32,
     /// How long the snapshot of a range may live, because it keeps the disk space of what it
     /// sees. Tests set less. Default: 10 min.
     #[doc(hidden)]
@@ -135,6 +139,7 @@ impl NodeConfig {
             sweep_interval: Some(Duration::from_secs(600)),
             full_sweep_interval: Some(Duration::from_secs(7 * 24 * 3600)),
             grace: Duration::from_secs(10 * 24 * 3600),
+            page_bytes_max: 256 << 10,
             snapshot_age_max: Duration::from_secs(600),
             sweep_sizes: SweepSizes::default(),
             protocol: Protocol::OWN,

@@ -147,6 +147,8 @@ pub struct Coordinator {
     pub(crate) placement: Arc<Placement>,
     /// How long the replicas have to answer.
     pub(crate) timeout: Duration,
+    /// The size of the pages of a range of the whole cluster, at most, in bytes.
+    pub(crate) page_bytes_max: u32,
     /// How long the snapshot of a range may live.
     pub(crate) snapshot_age_max: Duration,
     /// What is counted.

@@ -27,7 +27,7 @@ const RETRY_AFTER: Duration = Duration::from_millis(500);
 /// The same, while the range waits for it.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
-/// The least size of pages, and that of the first ones, in bytes.
+/// The least size of pages where there are many nodes, and that of the first ones, in bytes.
 const PAGE_BYTES_MIN: u32 = 16 << 10;
 
 /// The size of the pages of a range, at most, in bytes: so that four ranges have room.
@@ -114,7 +114,7 @@ impl Feeds {
     ) -> Self {
         let feeds = (0..coordinator.peers.nodes()).map(|_| Feed {
             asked: None,
-            page_bytes: PAGE_BYTES_MIN,
+            page_bytes: PAGE_BYTES_MIN.min(page_bytes_max),
             retry_at: Duration::ZERO,
         });
         Self {

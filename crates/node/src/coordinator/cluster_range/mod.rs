@@ -73,7 +73,8 @@ impl ClusterRange {
         deadline: Duration,
     ) -> Result<Self, Refused> {
         let (nodes, windows) = (coordinator.peers.nodes(), &coordinator.windows);
-        let page_bytes_max = feeds::page_bytes_max(windows.max(), nodes);
+        let fitting = feeds::page_bytes_max(windows.max(), nodes);
+        let page_bytes_max = fitting.min(coordinator.page_bytes_max);
         let window_bytes = feeds::window_bytes(page_bytes_max, nodes);
         let window = windows.take(window_bytes.min(windows.max()))?;
         let merge = RangeMerge::new(plan.replicas, nodes, start, plan.wants_values);

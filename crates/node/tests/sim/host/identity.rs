@@ -61,6 +61,8 @@ pub(super) fn config(number: HostNumber, scenario: &Scenario) -> NodeConfig {
         config.grace = forgetting.grace;
         config.full_sweep_interval = Some(forgetting.full_sweep_interval);
     }
+    // Few keys, so that a range has many pages.
+    config.page_bytes_max = 300;
     config.sweep_sizes = SweepSizes {
         // The store is read in batches of so many bytes, which must not hold many keys.
         range_bytes: scenario.range_keys * 64,

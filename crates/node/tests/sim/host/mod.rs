@@ -14,6 +14,7 @@ mod storage;
 mod transport;
 
 pub(crate) use identity::{CLOCK_DRIFT_MAX, key_bytes, key_of, names};
+pub(crate) use requests::RangeTold;
 pub(crate) use storage::Copy;
 
 use crate::clock::SimClock;
@@ -26,6 +27,7 @@ use crate::trace::Trace;
 use base::{BootId, Clock, Entry, SeededRandom};
 use bytes::Bytes;
 use checker::{Outcome, Request};
+use cluster::Replicas;
 use cluster::sweep::PassKind;
 use lsm::disk::FaultyDisk;
 use lsm::{Disk, Executor, MemoryDisk};
@@ -70,9 +72,9 @@ pub(crate) enum Acceptance {
 }
 
 /// A request that a client has sent.
-pub(crate) struct Asked {
+pub(crate) struct Asked<T> {
     /// The answer, unless the process ends before.
-    pub(crate) answer: oneshot::Receiver<Outcome>,
+    pub(crate) answer: oneshot::Receiver<T>,
     /// Tells the process that the client no longer waits.
     pub(crate) leave: AbortHandle,
 }
@@ -331,19 +333,27 @@ impl Host {
     }
 
     /// Sends a request to the node. `None` if no process runs, or it was told to stop.
-    pub(crate) fn ask(&self, request: Request, value: Option<Bytes>) -> Option<Asked> {
+    pub(crate) fn ask(&self, request: Request, value: Option<Bytes>) -> Option<Asked<Outcome>> {
+        let (node, clock) = (self.serving()?, Arc::clone(&self.clock));
+        self.run(async move { requests::perform(&node, &clock, request, value).await })
+    }
+
+    /// The node, if a process runs that takes requests.
+    fn serving(&self) -> Option<Rc<SimulatedNode>> {
         let state = self.state.borrow();
         let process = state.process.as_ref()?;
-        if process.is_stopping {
-            return None;
-        }
+        (!process.is_stopping).then(|| Rc::clone(&process.node))
+    }
+
+    /// Runs a request in the process.
+    fn run<T: 'static>(&self, request: impl Future<Output = T> + 'static) -> Option<Asked<T>> {
+        let state = self.state.borrow();
+        let process = state.process.as_ref()?;
         let (sender, answer) = oneshot::channel();
-        let node = Rc::clone(&process.node);
-        let clock = Arc::clone(&self.clock);
         let running = RunningRequest::new(&process.in_flight);
         let task = process.tasks.spawn_local(async move {
             let _running = running;
-            let outcome = requests::perform(&node, &clock, request, value).await;
+            let outcome = request.await;
             // A client that no longer waits has dropped the receiver.
             let _heard = sender.send(outcome).is_ok();
         });
@@ -353,6 +363,13 @@ impl Host {
             answer,
             leave: task.abort_handle(),
         })
+    }
+
+    /// Asks the node for a range of the whole cluster from a key on. [`None`] if no process
+    /// runs, or it was told to stop.
+    pub(crate) fn ask_range(&self, start: u64, replicas: Replicas) -> Option<Asked<RangeTold>> {
+        let node = self.serving()?;
+        self.run(async move { requests::tell(&node, start, replicas).await })
     }
 
     /// Whether the store here is a witness; `None` if no process runs.

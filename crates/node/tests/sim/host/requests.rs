@@ -1,9 +1,9 @@
 //! Performing the requests of clients inside the process of a node.
 
-use super::identity::key_bytes;
+use super::identity::{key_bytes, key_of};
 use crate::clock::SimClock;
 use crate::value;
-use base::{Clock, Entry};
+use base::{Clock, Entry, Timestamp};
 use bytes::Bytes;
 use checker::{Action, Content, Outcome, Request};
 use cluster::Replicas;
@@ -40,6 +40,8 @@ pub(super) async fn perform(
                 .await
         }
         Action::Delete => node.delete(&key, replicas).await,
+        // Ranges are asked for as a whole.
+        Action::Range => return Outcome::Refused,
     };
     match written {
         Ok(written) => Outcome::Written {
@@ -47,6 +49,27 @@ pub(super) async fn perform(
             acks: written.acks,
         },
         Err(refusal) => failed(&refusal),
+    }
+}
+
+/// What a client was told of a range.
+pub(crate) struct RangeTold {
+    /// The keys in the order in which they came, with the version and the content of each.
+    pub(crate) entities: Vec<(u64, Timestamp, Content)>,
+    /// Whether the range ended as a whole one does.
+    pub(crate) is_whole: bool,
+}
+
+/// Tells a range of the whole cluster, as the HTTP layer would.
+pub(super) async fn tell(node: &SimulatedNode, start: u64, replicas: Replicas) -> RangeTold {
+    let (entries, is_whole) = node.range(&key_bytes(start), replicas).await;
+    let entities = entries.iter().map(|entry| {
+        let content = value::read(entry.value_bytes());
+        (key_of(entry.key()), entry.timestamp(), content)
+    });
+    RangeTold {
+        entities: entities.collect(),
+        is_whole,
     }
 }
 

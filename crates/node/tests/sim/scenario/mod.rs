@@ -132,6 +132,14 @@ impl Scenario {
         }
     }
 
+    /// How many requests of a thousand are ranges. Each is compared with all writes of all keys.
+    pub(crate) fn range_permille(&self) -> u64 {
+        match self.keys {
+            0..=12 => 30,
+            _ => 8,
+        }
+    }
+
     /// Whether passes may run: those that are due, those that fill a store, and those of
     /// an operator.
     pub(crate) fn can_sweep(&self) -> bool {

@@ -15,6 +15,7 @@ mod mends;
 mod quiescence;
 #[cfg(test)]
 mod races;
+mod ranges;
 #[cfg(test)]
 mod receivers;
 #[cfg(test)]
@@ -238,6 +239,10 @@ impl World {
         for _ in 0..OPERATIONS_MAX {
             if Instant::now() >= end {
                 return;
+            }
+            if dice.below(1000) < self.scenario.range_permille() {
+                self.ask_range(client, dice).await;
+                continue;
             }
             let request = workload::request(client, &self.scenario, dice);
             let patience = match dice.percent(self.scenario.cancel_percent) {

@@ -2,7 +2,7 @@
 //! at most one host is unavailable, requests to the others succeed in time.
 
 use crate::network::HostNumber;
-use checker::{History, Operation, OperationId, Outcome};
+use checker::{Action, History, Operation, OperationId, Outcome, Request};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -104,7 +104,9 @@ impl Timeline {
                 Some(Outcome::Written { .. } | Outcome::Found { .. })
             );
             let took = until - span.from;
-            let is_slow = took > ANSWERED && self.is_settled(span);
+            // A range waits for many pages, one after another.
+            let is_range = operation.request.action == Action::Range;
+            let is_slow = took > ANSWERED && !is_range && self.is_settled(span);
             if !is_answered || is_slow {
                 let at_ms = (span.from - self.began).as_secs_f64() * 1e3;
                 failed.push(format!(
@@ -118,7 +120,17 @@ impl Timeline {
 
     /// Whether the asked node was available all the time.
     fn must_succeed(&self, operation: &Operation, span: Span) -> bool {
-        let node = operation.request.node;
+        let Request {
+            node,
+            action,
+            ack,
+            from,
+            ..
+        } = operation.request;
+        if action == Action::Range && ack == from {
+            // No node may be missing, not even one that is no replica of the key.
+            return false;
+        }
         let of_node = self.outages.iter().filter(|each| each.host == node);
         !of_node.into_iter().any(|outage| {
             let is_back = outage
@@ -145,7 +157,6 @@ impl Timeline {
 mod tests {
     use super::*;
     use base::Timestamp;
-    use checker::{Action, Request};
     use tokio::time::advance;
 
     const DOWN: HostNumber = 2;

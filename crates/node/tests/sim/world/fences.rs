@@ -10,6 +10,7 @@ use crate::value;
 use base::{Clock, Entry, Expiry, Kind, Timestamp};
 use checker::{Action, Content, OperationId, Outcome, Request};
 use cluster::sweep::PassKind;
+use lsm::Durability;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -412,5 +413,38 @@ fn a_read_waits_for_the_only_store_that_has_the_version_to_hear_of_the_bound() {
             "{outcome:?}"
         );
         assert!(forgotten(holder) > old_value(1).timestamp());
+    });
+}
+
+#[test]
+fn what_the_bound_rests_on_outlives_a_power_cut_of_all_nodes() {
+    let scenario = Scenario {
+        // Only what a pass makes durable is durable at once.
+        durability: Durability::Interval(LONG / 2),
+        survival_percent: 0,
+        ..three()
+    };
+    run(scenario, async |world| {
+        let (first, others) = world.hosts.split_at(1);
+        store(&first[0], &its_tombstone(3)).await;
+        for host in others {
+            store(host, &old_value(3)).await;
+        }
+        sleep(LONG).await;
+        all_forget(&world, its_tombstone(3).timestamp()).await;
+        first[0].compact();
+        assert_eq!(held(&first[0]), None, "the tombstone is dropped");
+        for host in &world.hosts {
+            host.crash(Crash::PowerCut);
+        }
+        (0..3).for_each(|number| world.start(number));
+        sweep_for_long(&world, || {
+            // The other two have the tombstone, or nothing any more.
+            assert!(
+                !world.hosts.iter().any(|host| is_value(host)),
+                "it came back"
+            );
+        })
+        .await;
     });
 }

@@ -45,7 +45,8 @@ impl World {
         Ok(())
     }
 
-    /// Puts and deletes: no fence may be in the way of what is written now.
+    /// Puts and deletes, of any number of copies: no fence may be in the way of what is written
+    /// now.
     async fn write_all(&self, dice: &Dice) -> Result<(), String> {
         let all = self.scenario.nodes as u8;
         for key in 0..self.scenario.keys {
@@ -53,13 +54,17 @@ impl World {
                 true => Action::Put { ttl_seconds: None },
                 false => Action::Delete,
             };
+            let copies = match dice.percent(50) {
+                true => all,
+                false => dice.within(&(1..=u64::from(all))) as u8,
+            };
             let request = Request {
                 client: self.scenario.clients,
                 node: dice.place(self.hosts.len()),
                 key,
                 action,
-                ack: all,
-                from: all,
+                ack: copies,
+                from: copies,
             };
             let outcome = self.ask(request, PATIENCE).await;
             if !matches!(outcome, Some(Outcome::Written { .. })) {

@@ -20,9 +20,9 @@ const LOST: HostNumber = 0;
 const DRIVER: HostNumber = 1;
 const OTHER: HostNumber = 2;
 
-/// After how many requests of a sweep a refill is interrupted: from its first range to its
-/// end.
-const INTERRUPTIONS: std::ops::Range<u64> = 8..64;
+/// The keys of a range, and after how many requests of a sweep a refill is interrupted: from
+/// its first range to its end, while it has no checkpoint, one, or many.
+const INTERRUPTIONS: [(usize, std::ops::Range<u64>, usize); 2] = [(64, 8..64, 4), (8, 8..200, 12)];
 
 /// How long the stores have to store what they are given.
 const LOOK_PERIOD: Duration = Duration::from_millis(500);
@@ -92,8 +92,18 @@ async fn filled(world: &World, number: HostNumber) {
 /// Loses a folder, interrupts the refill after some requests of it, and expects everything
 /// in the store once it counts.
 fn refill_interrupted_by(interrupt: fn(&World)) {
-    for requests in INTERRUPTIONS.step_by(4) {
-        run(three(), async |world| {
+    let interruptions = INTERRUPTIONS
+        .into_iter()
+        .flat_map(|(range_keys, requests, step)| {
+            let requests = requests.step_by(step);
+            requests.map(move |requests| (range_keys, requests))
+        });
+    for (range_keys, requests) in interruptions {
+        let scenario = Scenario {
+            range_keys,
+            ..three()
+        };
+        run(scenario, async |world| {
             let keys = 0..world.scenario.keys;
             let entries: Vec<Entry> = keys.map(old_value).collect();
             for host in &world.hosts {

@@ -31,8 +31,8 @@ mod timestamp_reservation;
 
 pub use clock_bound::ClockBound;
 pub use coordinator::{
-    Decision, Read, ReadAction, ReadActions, ReadEvent, Round, Write, WriteAction, WriteActions,
-    WriteEvent,
+    Decision, Read, ReadAction, ReadActions, ReadEvent, Round, TIMES_ANEW_MAX, Write, WriteAction,
+    WriteActions, WriteEvent,
 };
 pub use hint_limits::{HintLimits, HintSegment};
 pub use hybrid_clock::HybridClock;

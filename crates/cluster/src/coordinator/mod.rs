@@ -28,7 +28,7 @@ mod read_progress;
 mod read_steps;
 mod write;
 
-pub use read::Read;
+pub use read::{Read, TIMES_ANEW_MAX};
 pub use read_steps::{ReadAction, ReadActions, ReadEvent};
 pub use write::{Round, Write, WriteAction, WriteActions, WriteEvent};
 

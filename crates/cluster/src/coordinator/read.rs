@@ -34,7 +34,8 @@
 //! nevertheless ([`Miss::Obsolete`]) is not repaired, and is not tried again. But if it names
 //! a greater bound than those that have the version, F has risen, and they are about to hear
 //! of it: the read asks all replicas anew, the first time at once and then after a pause each
-//! time, until those that have the version name that bound, too.
+//! time, until those that have the version name that bound, too. It does so a bounded number
+//! of times: what is named may be a fence, which nobody names with answers.
 
 use super::Decision;
 use super::read_progress::{ReadProgress, Version};
@@ -45,6 +46,9 @@ use crate::replicas::{Fate, Miss, ReplicaIndex, Replicas};
 use base::{Entry, Kind, Timestamp, Verdict};
 use smallvec::SmallVec;
 use std::cmp::Ordering;
+
+/// How often a read asks all replicas anew, at most.
+pub const TIMES_ANEW_MAX: u8 = 12;
 
 /// The coordination of one read.
 #[derive(Clone, Debug)]
@@ -62,8 +66,8 @@ pub struct Read {
     forgotten: Timestamp,
     /// The greatest forget bound that an answer with the freshest version has named.
     forgotten_by_holders: Timestamp,
-    /// Whether all replicas were asked anew, because the forget bound has risen.
-    has_begun_anew: bool,
+    /// How often all replicas were asked anew, because the forget bound has risen.
+    times_anew: u8,
     /// What is known of each replica.
     progress: SmallVec<[ReadProgress; REPLICAS_INLINE]>,
 }
@@ -121,7 +125,7 @@ impl Read {
             is_freshest_dead: false,
             forgotten: Timestamp::ZERO,
             forgotten_by_holders: Timestamp::ZERO,
-            has_begun_anew: false,
+            times_anew: 0,
             progress: SmallVec::from_elem(ReadProgress::Untried, usize::from(replicas.from)),
         };
         read.advance(actions);
@@ -321,15 +325,17 @@ impl Read {
             matches!(progress, ReadProgress::Unrepaired(Miss::Obsolete { below }) if *below > named)
         });
         let are_enough = self.answers() >= self.replicas.ack && self.fresh() > 0;
-        if !has_risen || !are_enough || self.asked() + self.repairing() > 0 {
+        let may_ask = self.times_anew < TIMES_ANEW_MAX;
+        if !has_risen || !are_enough || !may_ask || self.asked() + self.repairing() > 0 {
             return false;
         }
-        if self.has_begun_anew {
-            self.stage = Stage::Pausing;
-            actions.push(ReadAction::Pause);
-        } else {
-            self.has_begun_anew = true;
-            self.ask_anew(actions);
+        self.times_anew += 1;
+        match self.times_anew {
+            1 => self.ask_anew(actions),
+            _ => {
+                self.stage = Stage::Pausing;
+                actions.push(ReadAction::Pause);
+            }
         }
         true
     }

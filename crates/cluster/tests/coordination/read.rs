@@ -24,6 +24,49 @@ fn reads_go_as_told() {
     script::run("read.txt", include_str!("../golden/read.txt"), step);
 }
 
+/// What names a bound that no answer names is a fence.
+#[test]
+fn a_read_asks_anew_a_bounded_number_of_times() {
+    let mut actions = ReadActions::new();
+    let replicas = script::replicas("2/2");
+    let [holder, other] = [0, 1].map(ReplicaIndex::new);
+    let mut read = Read::start(replicas, replicas.indexes(), &mut actions);
+    let mut pauses = 0;
+    let below = Timestamp::from_u64(150);
+    let why = cluster::Miss::Obsolete { below };
+    while !actions.contains(&ReadAction::Done) {
+        let (has, lacks) = (
+            read_event(&["0", "has", "100"], 2),
+            read_event(&["1", "has", "nothing"], 2),
+        );
+        assert_eq!(
+            actions[..2],
+            [holder, other].map(|replica| ReadAction::Ask { replica })
+        );
+        actions.clear();
+        read.step(has, &mut actions);
+        read.step(lacks, &mut actions);
+        actions.clear();
+        read.step(
+            ReadEvent::RepairMissed {
+                replica: other,
+                why,
+            },
+            &mut actions,
+        );
+        if actions[..] == [ReadAction::Pause] {
+            pauses += 1;
+            actions.clear();
+            read.step(ReadEvent::Resumed, &mut actions);
+        }
+    }
+    assert_eq!(pauses + 1, cluster::TIMES_ANEW_MAX);
+    assert!(matches!(
+        actions[0],
+        ReadAction::Reply(cluster::Decision::NotEnough { acks: 1 })
+    ));
+}
+
 fn step(machine: &mut Option<Machine>, event: &str) -> String {
     let mut actions = ReadActions::new();
     let words: Vec<&str> = event.split(' ').collect();

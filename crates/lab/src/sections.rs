@@ -84,6 +84,23 @@ pub(crate) fn compare_with_study(page: &mut Page, rows: &[StudyComparison]) {
     page.table(&table);
 }
 
+/// Says what a run has achieved, and whether it was cut short. `requested` is what was asked of
+/// it, if it was a rate.
+pub(crate) fn achieved(page: &mut Page, requested: Option<&str>, run: &Run) {
+    let requested = requested.map(|rate| format!("{rate} requested, "));
+    page.paragraph(&format!(
+        "{}{} achieved over {}; {} of {} requests failed.",
+        requested.unwrap_or_default(),
+        units::rate(run.achieved()),
+        units::seconds(run.measured_seconds),
+        units::count(run.failures()),
+        units::count(run.failures() + run.succeeded)
+    ));
+    if let Some(reason) = &run.cut_short {
+        page.paragraph(&format!("The run was cut short: {reason}."));
+    }
+}
+
 /// The HTTP method of an operation.
 pub(crate) fn method(operation: Operation) -> &'static str {
     match operation {

@@ -3,9 +3,8 @@
 //! operator has accepted the copy.
 
 use crate::cluster::{ClusterNode, TestCluster};
-use crate::support::{HttpConnection, kvorum, wait_until_ok};
+use crate::support::{HttpConnection, copy_folder, kvorum, wait_until_ok};
 use serde_json::Value;
-use std::path::Path;
 
 const KEYS: usize = 20;
 
@@ -182,21 +181,4 @@ fn a_node_restored_from_a_copy_does_not_bring_back_overwritten_values() {
     assert_eq!(put.unwrap().status, 503);
     get(&mut connection, 0, b"new", "2/3").unwrap_err();
     accept(&mut cluster, 2, b"new");
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the folders belong to other processes"
-)]
-fn copy_folder(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let to = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy_folder(&entry.path(), &to);
-        } else {
-            std::fs::copy(entry.path(), to).unwrap();
-        }
-    }
 }

@@ -69,6 +69,19 @@ pub(crate) fn wait_until_ok<T, E: Debug>(what: &str, mut check: impl FnMut() -> 
     }
 }
 
+/// Copies a folder of a process that does not run.
+pub(crate) fn copy_folder(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy_folder(&entry.path(), &to),
+            false => drop(std::fs::copy(entry.path(), to).unwrap()),
+        }
+    }
+}
+
 /// The command for the program with arguments, without variables that set
 /// options.
 pub(crate) fn kvorum<S: AsRef<OsStr>>(arguments: &[S]) -> Command {

@@ -98,14 +98,7 @@ struct OutageResults {
 }
 
 fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
-    let mut cluster = LabCluster::start(
-        context,
-        ClusterLayout {
-            nodes: 3,
-            memory: "512MiB",
-            options: &["--durability", "os"],
-        },
-    )?;
+    let mut cluster = LabCluster::start(context, ClusterLayout::of_three(&["--durability", "os"]))?;
     let asked = cluster.targets().into_iter().take(2).collect();
     let mut plan = Plan {
         targets: asked,
@@ -235,17 +228,7 @@ fn describe(page: &mut Page, outcome: &OutageResults) {
             return;
         }
     };
-    page.paragraph(&format!(
-        "{} requested, {} achieved over {}; {} of {} requests failed.",
-        text::requested(run),
-        units::rate(run.achieved()),
-        units::seconds(run.measured_seconds),
-        units::count(run.failures()),
-        units::count(run.failures() + run.succeeded)
-    ));
-    if let Some(reason) = &run.cut_short {
-        page.paragraph(&format!("The run was cut short: {reason}."));
-    }
+    sections::achieved(page, Some(&text::requested(run)), run);
     let mut table = MarkdownTable::new([
         "the third node",
         "seconds",

@@ -93,22 +93,18 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
     for (number, bytes) in sizes.iter().enumerate() {
         let mut cluster = LabCluster::start(
             context,
-            ClusterLayout {
-                nodes: 3,
-                memory: "512MiB",
-                options: &[
-                    "--durability",
-                    "os",
-                    "--sweep-interval",
-                    "off",
-                    "--full-sweep-interval",
-                    "off",
-                    "--hint-age-max",
-                    "1s",
-                    "--timeout",
-                    context.effort().pick("200ms", "1s", "1s"),
-                ],
-            },
+            ClusterLayout::of_three(&[
+                "--durability",
+                "os",
+                "--sweep-interval",
+                "off",
+                "--full-sweep-interval",
+                "off",
+                "--hint-age-max",
+                "1s",
+                "--timeout",
+                context.effort().pick("200ms", "1s", "1s"),
+            ]),
         )?;
         let plan = Plan {
             keys: bytes / (KEY_BYTES + VALUE_BYTES),

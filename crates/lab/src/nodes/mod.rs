@@ -31,6 +31,17 @@ pub(crate) struct ClusterLayout<'a> {
     pub(crate) options: &'a [&'a str],
 }
 
+impl<'a> ClusterLayout<'a> {
+    /// Three nodes of 512 MiB each.
+    pub(crate) fn of_three(options: &'a [&'a str]) -> Self {
+        Self {
+            nodes: 3,
+            memory: "512MiB",
+            options,
+        }
+    }
+}
+
 /// A running cluster. When it is dropped, its nodes are killed and its data is
 /// removed.
 pub(crate) struct LabCluster {

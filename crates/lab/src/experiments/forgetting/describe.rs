@@ -2,7 +2,7 @@
 
 use super::{ForgettingResults, Look, NodeLook};
 use crate::page::{MarkdownTable, Page, text};
-use crate::statistics;
+use crate::{sections, statistics};
 use load::Run;
 use load::plan::Operation;
 use load::report::plot::{self, Axis, Lines, Series};
@@ -60,16 +60,7 @@ pub(super) fn describe(page: &mut Page, results: &ForgettingResults) {
 }
 
 fn describe_run(page: &mut Page, run: &Run) {
-    page.paragraph(&format!(
-        "{} achieved over {}; {} of {} requests failed.",
-        units::rate(run.achieved()),
-        units::seconds(run.measured_seconds),
-        units::count(run.failures()),
-        units::count(run.failures() + run.succeeded)
-    ));
-    if let Some(reason) = &run.cut_short {
-        page.paragraph(&format!("The run was cut short: {reason}."));
-    }
+    sections::achieved(page, None, run);
     page.figure("latency", "latency over time", plot::timeline(&[run]));
     page.figure("throughput", "requests over time", plot::throughput(&[run]));
 }

@@ -115,27 +115,23 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
     let full_sweep = context.effort().pick(1, 5, 30);
     let cluster = LabCluster::start(
         context,
-        ClusterLayout {
-            nodes: 3,
-            memory: "512MiB",
-            options: &[
-                "--durability",
-                "os",
-                "--grace",
-                &format!("{grace}s"),
-                "--full-sweep-interval",
-                &format!("{full_sweep}s"),
-                "--sweep-interval",
-                "off",
-                "--hint-age-max",
-                hint_age,
-                "--clock-drift-max",
-                &format!("{CLOCK_DRIFT_SECONDS}s"),
-                // Small ones, so that tables show within seconds what a node keeps.
-                "--memtable-bytes",
-                "4MiB",
-            ],
-        },
+        ClusterLayout::of_three(&[
+            "--durability",
+            "os",
+            "--grace",
+            &format!("{grace}s"),
+            "--full-sweep-interval",
+            &format!("{full_sweep}s"),
+            "--sweep-interval",
+            "off",
+            "--hint-age-max",
+            hint_age,
+            "--clock-drift-max",
+            &format!("{CLOCK_DRIFT_SECONDS}s"),
+            // Small ones, so that tables show within seconds what a node keeps.
+            "--memtable-bytes",
+            "4MiB",
+        ]),
     )?;
     let filled = Plan {
         replicas: Some((2, 3)),

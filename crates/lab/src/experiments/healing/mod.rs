@@ -134,14 +134,7 @@ fn start(context: &ExperimentContext<'_>, story: Story) -> Result<LabCluster, Er
         "--hint-age-max",
         hint_age,
     ];
-    LabCluster::start(
-        context,
-        ClusterLayout {
-            nodes: 3,
-            memory: "512MiB",
-            options: &options,
-        },
-    )
+    LabCluster::start(context, ClusterLayout::of_three(&options))
 }
 
 /// Lets a story happen under load.

@@ -57,7 +57,7 @@ pub(super) fn put_line(
         let _ = BASE64.encode_slice(value, &mut to[begin..]);
         if let Some(seconds) = ttl_seconds {
             // Writing to memory does not fail.
-            let _ = write!(to, "\",\"ttl\":{seconds}}}\n");
+            let _ = writeln!(to, "\",\"ttl\":{seconds}}}");
             return;
         }
     }

@@ -133,7 +133,7 @@ fn a_batch_has_its_number_of_operations() {
             (Operation::Put, 1.0),
             (Operation::Delete, 0.1),
         ],
-        ..base.clone()
+        ..base
     });
     assert_eq!(failed(&mixed), []);
     assert!(mixed.missing > 0 && mixed.missing < mixed.operations);

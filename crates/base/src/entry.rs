@@ -201,6 +201,15 @@ impl Entry {
         )
     }
 
+    /// The same with another timestamp, which shares the memory of key and value.
+    #[must_use]
+    pub fn restamped(&self, timestamp: Timestamp) -> Self {
+        Self {
+            timestamp,
+            ..self.clone()
+        }
+    }
+
     /// The same version as a tombstone, which replaces a version that has expired.
     pub fn buried(&self) -> Self {
         Self::tombstone(self.key(), self.timestamp, self.copies)

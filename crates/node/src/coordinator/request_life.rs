@@ -19,6 +19,9 @@
 //! The client's future waits for the request's [`Trigger`] and for the reply. If it is
 //! dropped before the decision, the request is dropped with it. Cells are used again, so
 //! a request allocates nothing for its cell.
+//!
+//! A client with many requests needs no future for each: a [`ReplyReceiver`] takes their
+//! replies. A request that has a trigger, as few writes do, gets a future nevertheless.
 
 use crate::completion_queue::Completion;
 use crate::pending::{AnswerReceiver, AnswerTag, Awaits, Registration};
@@ -109,9 +112,28 @@ struct RequestCell<R: Request> {
     running: RefCell<Option<Running<R>>>,
     /// For the client.
     reply: RefCell<Option<R::Reply>>,
-    client: RefCell<Option<Waker>>,
+    client: RefCell<Client<R>>,
     background: Rc<BackgroundLimit>,
     spare: Weak<SpareCells<R>>,
+}
+
+/// Who waits for the reply to a request.
+enum Client<R: Request> {
+    /// Nobody is to be told.
+    None,
+    /// A future.
+    Future(Waker),
+    /// A client with many requests, and the number of this one.
+    Many(Rc<dyn ReplyReceiver<R>>, usize),
+}
+
+/// Takes the replies to many requests of one client.
+pub(super) trait ReplyReceiver<R: Request> {
+    /// The request with this number has its reply.
+    fn decided(&self, number: usize, reply: R::Reply);
+
+    /// The request with this number has another trigger, which is to be watched.
+    fn triggered(&self, number: usize);
 }
 
 struct Running<R> {
@@ -169,7 +191,7 @@ impl<R: Request> Requests<R> {
             Rc::new(RequestCell {
                 running: RefCell::default(),
                 reply: RefCell::new(None),
-                client: RefCell::default(),
+                client: RefCell::new(Client::None),
                 background: Rc::clone(&self.background),
                 spare: Rc::downgrade(&self.spare),
             })
@@ -197,28 +219,45 @@ impl<R: Request> RequestCell<R> {
         };
         let before = request.trigger();
         let reply = act(request);
-        let mut wakes_client = false;
-        if let Some(reply) = reply {
-            *self.reply.borrow_mut() = Some(reply);
+        let (mut wakes_client, mut is_decided) = (false, reply.is_some());
+        if is_decided {
             if !request.is_done() {
                 *background = go_on(request, &self.background);
             }
-            wakes_client = true;
         } else if background.is_none() {
             wakes_client = request.trigger() != before;
         }
-        let is_decided = background.is_some() || self.reply.borrow().is_some();
+        is_decided |= background.is_some() || self.reply.borrow().is_some();
         let is_over = is_decided && (request.is_done() || background.is_none());
         let ended = is_over.then(|| running.take());
         drop(running);
         // Outside the borrow: a request owns a timestamp, and shares of memory.
         drop(ended);
-        if wakes_client && let Some(client) = self.client.take() {
-            client.wake();
+        if wakes_client || reply.is_some() {
+            self.tell_client(reply);
         }
         match is_over {
             true => Awaits::Nothing,
             false => Awaits::More,
+        }
+    }
+
+    /// Tells the client of the reply, or else of another trigger.
+    fn tell_client(&self, reply: Option<R::Reply>) {
+        match (self.client.replace(Client::None), reply) {
+            (Client::Many(client, number), Some(reply)) => client.decided(number, reply),
+            (Client::Many(client, number), None) => client.triggered(number),
+            (Client::Future(waker), reply) => {
+                self.keep_reply(reply);
+                waker.wake();
+            }
+            (Client::None, reply) => self.keep_reply(reply),
+        }
+    }
+
+    fn keep_reply(&self, reply: Option<R::Reply>) {
+        if reply.is_some() {
+            *self.reply.borrow_mut() = reply;
         }
     }
 
@@ -244,8 +283,8 @@ impl<R: Request> RequestCell<R> {
             }
             let mut client = self.client.borrow_mut();
             match &*client {
-                Some(waker) if waker.will_wake(cx.waker()) => {}
-                _ => *client = Some(cx.waker().clone()),
+                Client::Future(waker) if waker.will_wake(cx.waker()) => {}
+                _ => *client = Client::Future(cx.waker().clone()),
             }
             Poll::Pending
         })
@@ -266,7 +305,8 @@ impl<R: Request> RequestCell<R> {
             return;
         }
         // Empty unless the client has gone before the decision, or before it took its reply.
-        drop((self.running.take(), self.reply.take(), self.client.take()));
+        let client = self.client.replace(Client::None);
+        drop((self.running.take(), self.reply.take(), client));
         if let Some(spare) = self.spare.upgrade() {
             let mut cells = spare.0.borrow_mut();
             if cells.len() < SPARE_CELLS_MAX {
@@ -302,6 +342,21 @@ pub(super) struct PendingReply<R: Request> {
 }
 
 impl<R: Request> PendingReply<R> {
+    /// Hands the reply to a client with many requests. Returns whether that is all that it
+    /// takes: a request that has a trigger needs [`PendingReply::decided`].
+    pub(super) fn reply_to(&self, client: &Rc<dyn ReplyReceiver<R>>, number: usize) -> bool {
+        if self.cell.trigger().is_some() {
+            return false;
+        }
+        *self.cell.client.borrow_mut() = Client::Many(Rc::clone(client), number);
+        true
+    }
+
+    /// Keeps the reply for [`PendingReply::decided`], whoever was to get it.
+    pub(super) fn keep_reply(&self) {
+        *self.cell.client.borrow_mut() = Client::None;
+    }
+
     /// Watches the clock for the request until it is decided.
     pub(super) async fn decided(self, stamping: &Stamping) -> R::Reply {
         let cell = &*self.cell;

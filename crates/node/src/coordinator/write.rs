@@ -1,14 +1,14 @@
 //! Writes: what a write does on this node. What follows from which answer, and which
 //! hints are kept before the reply, is decided by [`cluster::Write`].
 
-use super::request_life::{Request, Trigger};
+use super::request_life::{PendingReply, Request, Trigger};
 use super::{Change, Coordinator, Expires, Failure, Written};
 use crate::completion_queue::Completion;
 use crate::pending::{AnswerKind, AnswerTag, Ticket};
 use crate::replicas::{Asked, ReplicaRequest};
 use crate::stamping::{NoStamp, Stamp};
+use base::Share;
 use base::{Entry, Expiry, Timestamp};
-use base::{LONG_VALUE_BYTES, Share};
 use cluster::{
     Decision, Miss, Ranking, ReplicaIndex, Replicas, Round, Write, WriteAction, WriteActions,
     WriteEvent,
@@ -19,37 +19,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// What the entries of a write are made from: a second stamp makes another.
-enum Source {
-    Change(Change),
-    /// A long value is kept once, in the first entry.
-    First(Entry),
-}
-
-impl Source {
-    /// The write with this stamp.
-    fn entry(&mut self, key: &[u8], timestamp: Timestamp, expiry: Expiry, copies: u8) -> Entry {
-        let value: &[u8] = match self {
-            Self::Change(Change::Delete) => return Entry::tombstone(key, timestamp, copies),
-            Self::Change(Change::Put { value, .. }) => value,
-            Self::First(entry) => entry.value_bytes(),
-        };
-        let entry = Entry::value(key, timestamp, value, expiry, copies);
-        if value.len() > LONG_VALUE_BYTES {
-            *self = Self::First(entry.clone());
-        }
-        entry
-    }
-}
-
 /// A write, until every replica has answered or has a hint.
 pub(super) struct Writing {
     coordinator: Rc<Coordinator>,
     machine: Write,
     ranking: Ranking,
-    source: Source,
-    expiry: Expiry,
-    copies: u8,
     /// The write with the stamp of its present round.
     entry: Entry,
     /// Pending until this node's own store takes it with the entry: see `stamping`.
@@ -84,12 +58,35 @@ impl Coordinator {
         self.settled(key, replicas.from, deadline).await;
         let stamp = self.stamping.stamp_by(deadline).await;
         let stamp = stamp.map_err(Failure::NoStamp)?;
+        match self.begin_write(key, &change, share, replicas, deadline, stamp) {
+            Ok(reply) => reply,
+            Err(pending) => pending.decided(&self.stamping).await,
+        }
+    }
+
+    /// Begins a write with this stamp: asks the replicas.
+    ///
+    /// # Errors
+    /// It is not decided; the client waits for the result.
+    pub(super) fn begin_write(
+        self: &Rc<Self>,
+        key: &[u8],
+        change: &Change,
+        share: Option<Share>,
+        replicas: Replicas,
+        deadline: Duration,
+        stamp: Stamp,
+    ) -> Result<Result<Written, Failure>, PendingReply<Writing>> {
         let registration = self.pending.reserve(deadline);
         let timestamp = stamp.timestamp();
-        let expiry = self.expiry_of(&change);
+        let entry = match change {
+            Change::Put { value, .. } => {
+                let expiry = self.expiry_of(change);
+                Entry::value(key, timestamp, value, expiry, replicas.from)
+            }
+            Change::Delete => Entry::tombstone(key, timestamp, replicas.from),
+        };
         let ranking = self.peers.ranking(key, replicas.from);
-        let mut source = Source::Change(change);
-        let entry = source.entry(key, timestamp, expiry, replicas.from);
         let mut actions = WriteActions::new();
         let why_down = |replica| self.why_down(&ranking, replica);
         let machine = Write::start(replicas, timestamp, why_down, &mut actions);
@@ -97,9 +94,6 @@ impl Coordinator {
             coordinator: Rc::clone(self),
             machine,
             ranking,
-            source,
-            expiry,
-            copies: replicas.from,
             entry,
             stamp: Some(stamp),
             restamps_above: None,
@@ -110,10 +104,7 @@ impl Coordinator {
             _share: share,
         };
         let reply = writing.act(&mut actions);
-        match self.requests.writes.enter(writing, reply, registration) {
-            Ok(reply) => reply,
-            Err(pending) => pending.decided(&self.stamping).await,
-        }
+        self.requests.writes.enter(writing, reply, registration)
     }
 
     /// One expiry for all stamps of a write.
@@ -296,8 +287,7 @@ impl Writing {
             }
         };
         let timestamp = stamp.timestamp();
-        let key = self.entry.key().to_vec();
-        self.entry = self.source.entry(&key, timestamp, self.expiry, self.copies);
+        self.entry = self.entry.restamped(timestamp);
         self.stamp = Some(stamp);
         coordinator.metrics.coordination.restamps.add(1);
         let ranking = &self.ranking;

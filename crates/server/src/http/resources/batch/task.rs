@@ -35,6 +35,7 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 /// How many operations may be between their lines and their answers.
 const WINDOW_OPERATIONS_MAX: usize = 512;
@@ -334,11 +335,15 @@ impl Batch {
             return false;
         }
         let permits = self.permits.poll_take(cx, wanted);
+        if permits == 0 {
+            return false;
+        }
+        let deadline = self.door.deadline_after(self.door.clock().monotonic());
         let mut started = 0;
         while started < permits
             && let Some(number) = self.ready.pop_front()
         {
-            if !self.start_one(number) {
+            if !self.start_one(number, deadline) {
                 self.ready.push_front(number);
                 break;
             }
@@ -362,7 +367,7 @@ impl Batch {
     }
 
     /// Starts an operation. Returns `false` if there is no room for its answer yet.
-    fn start_one(&mut self, number: u64) -> bool {
+    fn start_one(&mut self, number: u64, deadline: Duration) -> bool {
         let is_oldest = number == self.first;
         let Some(slot) = self.window.get_mut((number - self.first) as usize) else {
             return true;
@@ -389,7 +394,6 @@ impl Batch {
                 _ => Bytes::new(),
             },
         };
-        let deadline = self.door.deadline_after(self.door.clock().monotonic());
         let (operations, replicas) = (&mut self.operations, self.replicas);
         let key = operation.key;
         match operation.action {
@@ -412,7 +416,7 @@ impl Batch {
     /// Takes the results of operations that have ended, and returns their permits.
     fn take_ended(&mut self, cx: &mut Context<'_>) {
         let mut ended = 0;
-        while let Poll::Ready(Some((number, result))) = self.operations.poll_ended(cx) {
+        while let Poll::Ready((number, result)) = self.operations.poll_ended(cx) {
             ended += 1;
             let is_oldest = number == self.first;
             let lacks_memory = lacks_memory(&result);

@@ -71,9 +71,9 @@ def rate(arguments):
                   f"which allow {allowed:.0f}/s on {os.cpu_count()} cores", flush=True)
     finally:
         server.stop()
-    each_second, share = statistics.median(found), statistics.median(share for _, share in found)
-    ok = each_second[0] >= RATE_GOAL or share >= SHARE_GOAL
-    print(f"rate: {each_second[0]:.0f} puts/s, {share:.0%} of what the CPU allows (goal {RATE_GOAL}/s or {SHARE_GOAL:.0%}) {'ok' if ok else 'MISSED'}", flush=True)
+    each_second, share = (statistics.median(column) for column in zip(*found))
+    ok = each_second >= RATE_GOAL or share >= SHARE_GOAL
+    print(f"rate: {each_second:.0f} puts/s, {share:.0%} of what the CPU allows (goal {RATE_GOAL}/s or {SHARE_GOAL:.0%}) {'ok' if ok else 'MISSED'}", flush=True)
 
 
 def cluster(arguments, name, *options):

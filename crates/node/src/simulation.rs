@@ -6,7 +6,7 @@
 //! executor and transport. Timers are tokio's, whose clock can be paused.
 
 use crate::config::{NodeConfig, Resources};
-use crate::coordinator::{Change, ClusterRangePlan, Expires, Failure};
+use crate::coordinator::{Change, ClusterRangePlan, Ended, Expires, Failure, Operations};
 use crate::forgetting::ForgettingStatus;
 use crate::hints::HintStatistics;
 use crate::node::Node;
@@ -20,6 +20,7 @@ use cluster::sweep::PassKind;
 use lsm::{Engine, Executor};
 use peer::{Stream, Transport};
 use std::cell::Cell;
+use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -64,6 +65,8 @@ pub struct SimulatedNode {
     workers: Vec<Rc<Worker>>,
     /// The runtime whose turn it is.
     turn: Cell<usize>,
+    /// Whether the last write went the way of a batch's.
+    was_of_batch: Cell<bool>,
 }
 
 impl SimulatedNode {
@@ -90,6 +93,7 @@ impl SimulatedNode {
             node,
             workers,
             turn: Cell::new(0),
+            was_of_batch: Cell::new(false),
         })
     }
 
@@ -273,11 +277,27 @@ impl SimulatedNode {
     ) -> Result<Written, Refusal> {
         let worker = self.next_worker();
         let deadline = worker.deadline_after(worker.clock().monotonic());
-        let written = worker
-            .coordinator()
-            .write(key, change, None, replicas, deadline)
-            .await
-            .map_err(refusal_of)?;
+        let coordinator = worker.coordinator();
+        // Every other write goes the way of a batch's.
+        let is_of_batch = !self.was_of_batch.get();
+        self.was_of_batch.set(is_of_batch);
+        let written = match is_of_batch {
+            true => {
+                let mut operations = Operations::new(coordinator);
+                let key = Bytes::copy_from_slice(key);
+                operations.write(0, key, change, None, replicas, deadline);
+                match poll_fn(|cx| operations.poll_ended(cx)).await {
+                    (_, Ended::Write(written)) => written,
+                    // Only a read ends as one.
+                    (_, Ended::Read(_)) => Err(Failure::Overloaded),
+                }
+            }
+            false => {
+                let written = coordinator.write(key, change, None, replicas, deadline);
+                written.await
+            }
+        };
+        let written = written.map_err(refusal_of)?;
         Ok(Written {
             timestamp: written.timestamp,
             acks: written.acks,

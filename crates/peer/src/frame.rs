@@ -88,11 +88,21 @@ impl Frame<'_> {
 /// Appends a frame; `write` appends its payload.
 pub(super) fn put_frame(out: &mut Vec<u8>, kind: u8, call: u64, write: impl FnOnce(&mut Vec<u8>)) {
     let begin = out.len();
+    begin_frame(out, kind, call);
+    write(out);
+    end_frame(out, begin);
+}
+
+/// Appends the header of a frame, which [`end_frame`] completes behind its payload.
+pub(super) fn begin_frame(out: &mut Vec<u8>, kind: u8, call: u64) {
     // Room for the checksum and the length, which are known at the end.
     out.extend_from_slice(&[0; 8]);
     out.push(kind);
     out.extend_from_slice(&call.to_le_bytes());
-    write(out);
+}
+
+/// Completes the frame that begins at `begin` and ends with `out`.
+pub(super) fn end_frame(out: &mut [u8], begin: usize) {
     let payload_bytes = out.len() - begin - HEADER_BYTES;
     debug_assert!(
         payload_bytes <= PAYLOAD_BYTES_MAX,

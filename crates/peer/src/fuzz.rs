@@ -68,6 +68,17 @@ fn take(decoder: &mut Decoder, values: &mut Assembler<()>) -> Result<bool, Frame
             let _entries = run.entries().is_ok();
         }
         Message::Piece(piece) => drop(values.piece(frame, piece)?),
+        Message::Writes { writes, .. } => {
+            for write in writes {
+                let (_, entry) = write?;
+                assert!(!entry.key().is_empty());
+            }
+        }
+        Message::Verdicts(verdicts) => {
+            for verdict in verdicts {
+                let _verdict = verdict?;
+            }
+        }
         _ => {}
     }
     Ok(true)
@@ -89,6 +100,7 @@ fn repair(mut bytes: &mut [u8]) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::frame::end_frame;
     use super::super::message;
     use super::super::run::RunWriter;
     use super::*;
@@ -118,6 +130,18 @@ mod tests {
         message::put_ping(&mut out, 8);
         message::put_pong(&mut out, 8, 9);
         message::put_standing(&mut out, Standing::Witness);
+        let writes = out.len();
+        message::begin_writes(&mut out, 9);
+        for entry in [&short, &Entry::tombstone(b"key", at, 1)] {
+            message::put_write_item(&mut out, 11, entry);
+        }
+        end_frame(&mut out, writes);
+        let verdicts = out.len();
+        message::begin_verdicts(&mut out);
+        for verdict in [base::Verdict::Clean, base::Verdict::Newer(at)] {
+            message::put_verdict_item(&mut out, 11, verdict);
+        }
+        end_frame(&mut out, verdicts);
         for entries in [1, 3] {
             let mut run = RunWriter::default();
             for _ in 0..entries {
@@ -136,7 +160,7 @@ mod tests {
 
     #[test]
     fn valid_frames_are_decoded_and_need_no_repair() {
-        assert_eq!(take_all(&valid(), 1), (18, None));
+        assert_eq!(take_all(&valid(), 1), (20, None));
         let mut repaired = valid();
         repair(&mut repaired);
         assert!(repaired == valid());

@@ -75,7 +75,7 @@ pub use log_limiter::LogLimiter;
 pub use page::{EncodedPage, PAGE_BYTES_MAX, PAGE_ITEM_BYTES};
 pub use protocol::Protocol;
 pub use protocol::{
-    BULK, FILLS_OUTDATED, FORGETTING, NegotiatedProtocol, PAGES, REPORT, STANDING, SWEEP,
+    BULK, FILLS_OUTDATED, FORGETTING, MANY, NegotiatedProtocol, PAGES, REPORT, STANDING, SWEEP,
 };
 pub use reply::Reply;
 pub use report::NodeReport;

@@ -30,6 +30,9 @@
 //!   17  repair   remaining ms u32 | node u8 | store id u64 | start u64 | forgotten u64
 //!            | entry
 //!                                          (16 and 17 only with the feature `FORGETTING`)
+//!   18  writes   remaining ms u32 | for each write: call u64 | entry
+//!   19  verdicts for each write that is stored: call u64 | verdict, as in `stored`
+//!                                          (18 and 19 only with the feature `MANY`)
 //!   21  page     request, as drawn in `page.rs`
 //!   22  paged    a page, as drawn there
 //!                                          (21 and 22 only with the feature `PAGES`)
@@ -45,15 +48,19 @@
 //! value follows in pieces, between other frames. Each piece but the last has
 //! exactly that size. See `assembly.rs`. A run (`run.rs`) travels in the same way.
 //!
+//! `writes` and `verdicts` say the same as a frame for each write, with one header and one
+//! checksum for all. Entries in `writes` have short values.
+//!
 //! Requests, their pieces and pings go from the dialler to the acceptor; the other
 //! messages go back.
 
 mod encode;
 
 pub(super) use encode::{
-    ALL_LATER, is_long, put_absent, put_entry_head, put_forgets, put_found, put_mend, put_missed,
-    put_page, put_paged, put_piece, put_ping, put_pong, put_read, put_repair, put_report, put_run,
-    put_standing, put_stored, put_sweep, put_swept, put_write,
+    ALL_LATER, begin_verdicts, begin_writes, is_long, put_absent, put_entry_head, put_forgets,
+    put_found, put_mend, put_missed, put_page, put_paged, put_piece, put_ping, put_pong, put_read,
+    put_repair, put_report, put_run, put_standing, put_stored, put_sweep, put_swept,
+    put_verdict_item, put_write, put_write_item, remaining_ms,
 };
 
 use super::frame::{Frame, FrameError, PIECE_BYTES, RUN_BYTES_MAX};
@@ -84,6 +91,9 @@ const REPORT: u8 = 15;
 
 const FORGETS: u8 = 16;
 const REPAIR: u8 = 17;
+
+const WRITES: u8 = 18;
+const VERDICTS: u8 = 19;
 
 const PAGE: u8 = 21;
 const PAGED: u8 = 22;
@@ -163,6 +173,15 @@ pub(super) enum Message<'a> {
     /// What the acceptor's store names with its answers from here on, or with the long value
     /// that answers the frame's call.
     Forgets(NamedBounds),
+    /// Store these versions.
+    Writes {
+        /// How long the dialler still waits for the answers.
+        remaining: Duration,
+        /// The versions.
+        writes: Many<'a, Entries>,
+    },
+    /// These versions are stored.
+    Verdicts(Many<'a, Verdicts>),
     /// Store this version, with which a store has answered a read.
     Repair {
         /// How long the dialler waits for the answer.
@@ -181,6 +200,82 @@ pub(super) enum Message<'a> {
     },
     /// A page of a range.
     Paged(PagedHead<'a>),
+}
+
+/// Many items of one frame, each with its call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Many<'a, K> {
+    frame: Frame<'a>,
+    rest: &'a [u8],
+    kind: K,
+}
+
+/// Items that are entries to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Entries;
+
+/// Items that are verdicts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Verdicts;
+
+/// What the items of a frame are.
+pub(super) trait ItemKind<'a> {
+    /// An item.
+    type Item;
+
+    /// Reads an item.
+    fn read(fields: &mut Fields<'a>) -> Result<Self::Item, FrameError>;
+}
+
+impl<'a> ItemKind<'a> for Entries {
+    type Item = Entry;
+
+    fn read(fields: &mut Fields<'a>) -> Result<Entry, FrameError> {
+        let head = fields.entry()?;
+        let long = fields.frame.malformed("a long value among many");
+        head.whole().ok_or(long)
+    }
+}
+
+impl<'a> ItemKind<'a> for Verdicts {
+    type Item = Verdict;
+
+    fn read(fields: &mut Fields<'a>) -> Result<Verdict, FrameError> {
+        fields.verdict()
+    }
+}
+
+impl<'a, K: ItemKind<'a>> Many<'a, K> {
+    fn of(fields: &mut Fields<'a>, kind: K) -> Self {
+        Self {
+            frame: fields.frame,
+            rest: fields.take_rest(),
+            kind,
+        }
+    }
+}
+
+impl<'a, K: ItemKind<'a>> Iterator for Many<'a, K> {
+    /// The call and the item.
+    type Item = Result<(u64, K::Item), FrameError>;
+
+    /// Nothing follows an error.
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let mut fields = Fields {
+            frame: self.frame,
+            reader: ByteReader::new(self.rest),
+        };
+        let call = fields.u64();
+        let item = call.and_then(|call| Ok((call, K::read(&mut fields)?)));
+        self.rest = match item.is_ok() {
+            true => fields.take_rest(),
+            false => &[],
+        };
+        Some(item)
+    }
 }
 
 /// A run that has arrived, without its bytes if it is long.
@@ -328,6 +423,11 @@ impl<'a> Message<'a> {
                 let head = decode_paged(fields.take_rest());
                 Self::Paged(head.map_err(|what| frame.malformed(what))?)
             }
+            WRITES => Self::Writes {
+                remaining: fields.remaining()?,
+                writes: Many::of(&mut fields, Entries),
+            },
+            VERDICTS => Self::Verdicts(Many::of(&mut fields, Verdicts)),
             _ => return Err(frame.malformed("an unknown kind")),
         };
         fields.end()?;
@@ -336,7 +436,7 @@ impl<'a> Message<'a> {
 }
 
 /// Reads the fields of a payload.
-struct Fields<'a> {
+pub(super) struct Fields<'a> {
     frame: Frame<'a>,
     reader: ByteReader<'a>,
 }

@@ -10,13 +10,18 @@
 //! few pieces a batch at most.
 //!
 //! A long value stays in its entry until its next piece is to be sent.
+//!
+//! Writes that follow each other share a frame, and so do the answers to them, if both
+//! sides have the feature [`MANY`](crate::MANY). Such a frame is open while it is the last
+//! one: it gets its length and its checksum when another frame follows, or when it is
+//! written.
 
 use super::Stream;
 use super::assembly::LONG_VALUES_MAX;
-use super::frame::{HEADER_BYTES, PAYLOAD_BYTES_MAX, PIECE_BYTES};
+use super::frame::{HEADER_BYTES, PAYLOAD_BYTES_MAX, PIECE_BYTES, end_frame};
 use super::message;
 use base::Entry;
-use base::Share;
+use base::{Share, Verdict};
 use cluster::forgetting::{Answerer, NamedBounds};
 use cluster::sweep::PassId;
 use std::cell::{Cell, RefCell};
@@ -81,6 +86,29 @@ pub(super) enum LongMessageKind {
     },
 }
 
+/// What the items of a frame of many are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ManyKind {
+    /// Writes whose dialler waits for so many milliseconds.
+    Writes { remaining_ms: u32 },
+    /// Verdicts.
+    Verdicts,
+}
+
+/// The last frame of the last chunk, while further items may follow in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct OpenFrame {
+    kind: ManyKind,
+    /// Where it begins in its chunk.
+    begin: usize,
+}
+
+/// A frame of many has at most so many bytes, unless it has one item only.
+const MANY_BYTES_MAX: usize = 16 << 10;
+
+/// The most bytes of an item beside its key and its value.
+const ITEM_BYTES_MAX: usize = 32;
+
 /// A long value whose first pieces are sent.
 struct Sending {
     long: LongMessage,
@@ -103,6 +131,7 @@ struct Queue {
     urgent: Vec<u8>,
     /// Short frames; each chunk holds whole frames.
     chunks: VecDeque<Vec<u8>>,
+    open: Option<OpenFrame>,
     waiting: VecDeque<LongMessage>,
     /// [`LONG_VALUES_MAX`] at most.
     sending: VecDeque<Sending>,
@@ -152,16 +181,41 @@ impl Outgoing {
     /// Appends a short frame; `encode` encodes it.
     pub(super) fn push(&self, encode: impl FnOnce(&mut Vec<u8>)) {
         let mut queue = self.queue.borrow_mut();
-        let Queue { chunks, spare, .. } = &mut *queue;
-        if chunks.back().is_none_or(|chunk| chunk.len() >= CHUNK_BYTES) {
-            chunks.push_back(std::mem::take(spare));
+        queue.close_frame();
+        queue.append(encode);
+        drop(queue);
+        self.wake();
+    }
+
+    /// Appends a write with a short value to a frame of many.
+    pub(super) fn push_write(&self, call: u64, remaining: Duration, entry: &Entry) {
+        let remaining_ms = message::remaining_ms(remaining);
+        let kind = ManyKind::Writes { remaining_ms };
+        let item_bytes = ITEM_BYTES_MAX + entry.data_bytes();
+        self.push_item(kind, item_bytes, |out| {
+            message::put_write_item(out, call, entry);
+        });
+    }
+
+    /// Appends the answer that a write is stored to a frame of many.
+    pub(super) fn push_verdict(&self, call: u64, verdict: Verdict) {
+        let put = |out: &mut Vec<u8>| message::put_verdict_item(out, call, verdict);
+        self.push_item(ManyKind::Verdicts, ITEM_BYTES_MAX, put);
+    }
+
+    fn push_item(&self, kind: ManyKind, item_bytes: usize, encode: impl FnOnce(&mut Vec<u8>)) {
+        let mut queue = self.queue.borrow_mut();
+        let end = queue.chunks.back().map_or(0, Vec::len) + item_bytes;
+        let fits = |open: OpenFrame| open.kind == kind && end - open.begin <= MANY_BYTES_MAX;
+        if !queue.open.is_some_and(fits) {
+            queue.close_frame();
+            let begin = queue.append(|out| match kind {
+                ManyKind::Writes { remaining_ms } => message::begin_writes(out, remaining_ms),
+                ManyKind::Verdicts => message::begin_verdicts(out),
+            });
+            queue.open = Some(OpenFrame { kind, begin });
         }
-        if let Some(chunk) = chunks.back_mut() {
-            let before = chunk.len();
-            encode(chunk);
-            let after = chunk.len();
-            queue.encoded_bytes += after - before;
-        }
+        queue.append_to_last(encode);
         drop(queue);
         self.wake();
     }
@@ -199,6 +253,7 @@ impl Outgoing {
     /// Drops what is not partly sent, because no request waits for it any more.
     pub(super) fn clear_waiting(&self) {
         let mut queue = self.queue.borrow_mut();
+        queue.open = None;
         let chunks = std::mem::take(&mut queue.chunks);
         let waiting = std::mem::take(&mut queue.waiting);
         queue.encoded_bytes -= chunks.iter().map(Vec::len).sum::<usize>();
@@ -262,8 +317,37 @@ impl Outgoing {
 }
 
 impl Queue {
+    /// Appends to the last chunk, or to a new one if that is full. Returns where in it.
+    fn append(&mut self, encode: impl FnOnce(&mut Vec<u8>)) -> usize {
+        let last = self.chunks.back();
+        if last.is_none_or(|chunk| chunk.len() >= CHUNK_BYTES) {
+            self.chunks.push_back(std::mem::take(&mut self.spare));
+        }
+        self.append_to_last(encode)
+    }
+
+    fn append_to_last(&mut self, encode: impl FnOnce(&mut Vec<u8>)) -> usize {
+        let Some(chunk) = self.chunks.back_mut() else {
+            return 0;
+        };
+        let before = chunk.len();
+        encode(chunk);
+        self.encoded_bytes += chunk.len() - before;
+        before
+    }
+
+    /// Completes the frame that is open, if one is.
+    fn close_frame(&mut self) {
+        if let Some(open) = self.open.take()
+            && let Some(chunk) = self.chunks.back_mut()
+        {
+            end_frame(chunk, open.begin);
+        }
+    }
+
     /// Gathers the next batch.
     fn next_batch(&mut self, now: Duration) {
+        self.close_frame();
         self.written = 0;
         self.batch.clear();
         let used = std::mem::take(&mut self.batch);

@@ -38,6 +38,10 @@ pub const FORGETTING: u64 = 64;
 /// The dialled side tells pages of ranges: frames of the kinds `page` and `paged`.
 pub const PAGES: u64 = 512;
 
+/// Writes and the answers to them travel many in a frame: frames of the kinds `writes` and
+/// `verdicts`.
+pub const MANY: u64 = 256;
+
 /// What a build supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Protocol {
@@ -63,7 +67,7 @@ impl Protocol {
     pub const OWN: Self = Self {
         least: 1,
         greatest: 1,
-        features: STANDING | SWEEP | BULK | REPORT | FILLS_OUTDATED | FORGETTING | PAGES,
+        features: STANDING | SWEEP | BULK | REPORT | FILLS_OUTDATED | FORGETTING | MANY | PAGES,
     };
 
     /// What this build uses with another; `None` if they share no version.

@@ -60,6 +60,8 @@ pub(super) struct ReplyChannel {
     is_closed: Cell<bool>,
     /// Whether the peer knows what a store says of forgetting.
     pub(super) knows_forgetting: Cell<bool>,
+    /// Whether the peer takes many answers in a frame.
+    pub(super) takes_many: Cell<bool>,
     /// What was named last on this connection.
     named: Cell<Option<NamedBounds>>,
 }
@@ -118,6 +120,9 @@ impl ReplyChannel {
             PeerAnswer::FoundBehind { entry, named } => {
                 self.name(named);
                 self.send_answer(call, PeerAnswer::Found(entry), deadline, share);
+            }
+            PeerAnswer::Stored { verdict } if self.takes_many.get() => {
+                outgoing.push_verdict(call, verdict);
             }
             PeerAnswer::Stored { verdict } => {
                 outgoing.push(|out| message::put_stored(out, call, verdict));

@@ -17,8 +17,8 @@ use crate::page;
 use crate::reply::{CloseOnDrop, Reply, ReplyChannel};
 use crate::sweep_message::SweepRequest;
 use crate::{
-    FORGETTING, LiveLink, NegotiatedProtocol, NodeReport, PeerEnvironment, PeerRequest, REPORT,
-    STANDING, StartWatch, Stream,
+    FORGETTING, LiveLink, MANY, NegotiatedProtocol, NodeReport, PeerEnvironment, PeerRequest,
+    REPORT, STANDING, StartWatch, Stream,
 };
 use base::{Entry, Share};
 use bytes::Bytes;
@@ -195,6 +195,7 @@ impl<R: RequestHandler> AcceptorSide<R> {
         let budget = &environment.incoming;
         let replies = Rc::<ReplyChannel>::default();
         replies.knows_forgetting.set(negotiated.has(FORGETTING));
+        replies.takes_many.set(negotiated.has(MANY));
         Self {
             replies,
             handler,
@@ -298,6 +299,13 @@ impl<R: RequestHandler> Side for AcceptorSide<R> {
                 };
                 self.take_write(frame, &entry, write)?;
             }
+            Message::Writes { remaining, writes } => {
+                let deadline = now.saturating_add(remaining);
+                for write in writes {
+                    let (call, entry) = write?;
+                    self.serve(PeerRequest::Write(entry), call, deadline, None);
+                }
+            }
             Message::Mend {
                 remaining,
                 pass,
@@ -348,6 +356,7 @@ impl<R: RequestHandler> Side for AcceptorSide<R> {
             },
             Message::Ping => self.send_pong(call),
             Message::Stored { .. }
+            | Message::Verdicts(_)
             | Message::Swept(_)
             | Message::Run(_)
             | Message::Paged(_)

@@ -13,7 +13,7 @@ use crate::page::EncodedPage;
 use crate::run::Run;
 use crate::sweep_message::SweepAnswer;
 use crate::{FORGETTING, LiveLink, NegotiatedProtocol, PeerAnswer, REPORT, STANDING, StartWatch};
-use base::Entry;
+use base::{Entry, Verdict};
 use bytes::Bytes;
 use cluster::forgetting::NamedBounds;
 use cluster::{Miss, Standing};
@@ -153,15 +153,39 @@ impl<'a> DiallerSide<'a> {
         answer: PeerAnswer,
         now: Duration,
     ) -> Result<(), FrameError> {
-        if self
-            .link
-            .kind_of(frame.call)
-            .is_some_and(|asked| asked != kind)
-        {
+        self.answer_call(frame, frame.call, kind, answer, now)
+    }
+
+    /// The same for one of many calls that a frame answers.
+    fn answer_call(
+        &self,
+        frame: Frame<'_>,
+        call: u64,
+        kind: CallKind,
+        answer: PeerAnswer,
+        now: Duration,
+    ) -> Result<(), FrameError> {
+        if self.link.kind_of(call).is_some_and(|asked| asked != kind) {
             return Err(frame.malformed("an answer of another kind than its call"));
         }
-        self.link.answer(frame.call, answer, now);
+        self.link.answer(call, answer, now);
         Ok(())
+    }
+
+    /// Delivers the answer that a version is stored.
+    fn stored(
+        &self,
+        frame: Frame<'_>,
+        call: u64,
+        verdict: Verdict,
+        now: Duration,
+    ) -> Result<(), FrameError> {
+        let kind = match self.link.kind_of(call) {
+            // Mends are stored, too.
+            Some(CallKind::Sweep) => CallKind::Sweep,
+            _ => CallKind::Write,
+        };
+        self.answer_call(frame, call, kind, PeerAnswer::Stored { verdict }, now)
     }
 }
 
@@ -199,14 +223,12 @@ impl Side for DiallerSide<'_> {
                 .count(|counts| counts.sweep_received_bytes += bytes);
         }
         match Message::decode(frame)? {
-            Message::Stored { verdict } => {
-                let stored = PeerAnswer::Stored { verdict };
-                let kind = match self.link.kind_of(frame.call) {
-                    // Mends are stored, too.
-                    Some(CallKind::Sweep) => CallKind::Sweep,
-                    _ => CallKind::Write,
-                };
-                self.answer(frame, kind, stored, now)?;
+            Message::Stored { verdict } => self.stored(frame, frame.call, verdict, now)?,
+            Message::Verdicts(verdicts) => {
+                for verdict in verdicts {
+                    let (call, verdict) = verdict?;
+                    self.stored(frame, call, verdict, now)?;
+                }
             }
             Message::Found(head) => match head.whole() {
                 Some(entry) => {
@@ -282,6 +304,7 @@ impl Side for DiallerSide<'_> {
             }
             Message::Pong { unix_ms } => self.take_pong(frame.call, unix_ms, now),
             Message::Write { .. }
+            | Message::Writes { .. }
             | Message::Read { .. }
             | Message::Mend { .. }
             | Message::Repair { .. }

@@ -33,7 +33,8 @@ use crate::message;
 use crate::outgoing::{LongMessage, LongMessageKind, Outgoing};
 use crate::wait_sites;
 use crate::{
-    CALLS_MAX, FORGETTING, NegotiatedProtocol, PeerAnswer, PeerEnvironment, PeerRequest, Transport,
+    CALLS_MAX, FORGETTING, MANY, NegotiatedProtocol, PeerAnswer, PeerEnvironment, PeerRequest,
+    Transport,
 };
 use cluster::{Miss, NodeUrl, Standing};
 use profile::WaitSite;
@@ -183,6 +184,9 @@ impl Link {
                     entry,
                     _share: None,
                 });
+            }
+            PeerRequest::Write(entry) if self.has(MANY) => {
+                self.outgoing.push_write(call, remaining, &entry);
             }
             PeerRequest::Write(entry) => {
                 let put = |out: &mut Vec<u8>| message::put_write(out, call, remaining, &entry);

@@ -3,9 +3,9 @@
 use super::{
     ABSENT, CLEAN, FLAG_EXPIRES, FLAG_TOMBSTONE, FORGETS, FOUND, MEND, MISSED, NEWER, OBSOLETE,
     PAGE, PAGED, PIECE, PING, PONG, READ, REPAIR, REPORT, RUN, STANDING, STORED, SWEEP, SWEPT,
-    UNKNOWN, WRITE,
+    UNKNOWN, VERDICTS, WRITE, WRITES,
 };
-use crate::frame::{PIECE_BYTES, put_frame};
+use crate::frame::{PIECE_BYTES, begin_frame, put_frame};
 use crate::page;
 use crate::report::NodeReport;
 use crate::sweep_message::{SweepAnswer, SweepRequest};
@@ -27,6 +27,29 @@ pub(crate) fn put_write(out: &mut Vec<u8>, call: u64, remaining: Duration, entry
         put_remaining(out, remaining);
         put_entry(out, entry);
     });
+}
+
+/// Appends the beginning of a frame of many writes.
+pub(crate) fn begin_writes(out: &mut Vec<u8>, remaining_ms: u32) {
+    begin_frame(out, WRITES, 0);
+    out.extend_from_slice(&remaining_ms.to_le_bytes());
+}
+
+/// Appends a write, whose value is short, to a frame of many.
+pub(crate) fn put_write_item(out: &mut Vec<u8>, call: u64, entry: &Entry) {
+    out.extend_from_slice(&call.to_le_bytes());
+    put_entry(out, entry);
+}
+
+/// Appends the beginning of a frame of many verdicts.
+pub(crate) fn begin_verdicts(out: &mut Vec<u8>) {
+    begin_frame(out, VERDICTS, 0);
+}
+
+/// Appends the answer that a write is stored to a frame of many.
+pub(crate) fn put_verdict_item(out: &mut Vec<u8>, call: u64, verdict: Verdict) {
+    out.extend_from_slice(&call.to_le_bytes());
+    put_verdict(out, verdict);
 }
 
 /// Appends a mend; a long value is yet to follow.
@@ -101,15 +124,17 @@ pub(crate) fn put_read(out: &mut Vec<u8>, call: u64, remaining: Duration, key: &
 
 /// Appends the answer that a write is stored.
 pub(crate) fn put_stored(out: &mut Vec<u8>, call: u64, verdict: Verdict) {
-    put_frame(out, STORED, call, |out| {
-        let (verdict, timestamp) = match verdict {
-            Verdict::Clean => return out.push(CLEAN),
-            Verdict::Newer(newest) => (NEWER, newest),
-            Verdict::Unknown(bound) => (UNKNOWN, bound),
-        };
-        out.push(verdict);
-        out.extend_from_slice(&timestamp.as_u64().to_le_bytes());
-    });
+    put_frame(out, STORED, call, |out| put_verdict(out, verdict));
+}
+
+fn put_verdict(out: &mut Vec<u8>, verdict: Verdict) {
+    let (verdict, timestamp) = match verdict {
+        Verdict::Clean => return out.push(CLEAN),
+        Verdict::Newer(newest) => (NEWER, newest),
+        Verdict::Unknown(bound) => (UNKNOWN, bound),
+    };
+    out.push(verdict);
+    out.extend_from_slice(&timestamp.as_u64().to_le_bytes());
 }
 
 /// Appends the version that was found; if its value is long, the value follows in
@@ -178,10 +203,14 @@ pub(crate) fn put_piece(out: &mut Vec<u8>, call: u64, piece: &[u8]) {
 }
 
 fn put_remaining(out: &mut Vec<u8>, remaining: Duration) {
+    out.extend_from_slice(&remaining_ms(remaining).to_le_bytes());
+}
+
+/// A remaining time as it is sent, in milliseconds.
+pub(crate) fn remaining_ms(remaining: Duration) -> u32 {
     // Rounded up, so that less than a millisecond is not sent as none.
     let remaining_ms = remaining.as_micros().div_ceil(1000);
-    let remaining_ms = u32::try_from(remaining_ms).unwrap_or(u32::MAX);
-    out.extend_from_slice(&remaining_ms.to_le_bytes());
+    u32::try_from(remaining_ms).unwrap_or(u32::MAX)
 }
 
 /// Appends a run; if it is long, its bytes follow in pieces.

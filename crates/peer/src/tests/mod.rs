@@ -6,6 +6,7 @@ mod failures;
 mod filling;
 mod fixture;
 mod forgetting;
+mod many;
 mod network;
 mod node;
 mod reconnecting;

@@ -2,6 +2,8 @@
 //! over real sockets, on disks in memory and clocks that can be set wrong.
 
 #[cfg(test)]
+mod batches;
+#[cfg(test)]
 mod clocks;
 #[cfg(test)]
 mod compact_requests;

@@ -457,3 +457,75 @@ fn pipelined_batches_are_answered_in_order() {
         assert_eq!(sent[1]["value"], number.to_string());
     }
 }
+
+/// The budget for answers is used up by one batch whose client does not read. Another one
+/// goes on, one read at a time, also if its oldest operation became ready after others.
+#[test]
+fn a_batch_goes_on_while_another_holds_the_memory_for_answers() {
+    let node = start();
+    let mut client = Client::connect(&node);
+    let value = "v".repeat(60 << 10);
+    for key in 0..4 {
+        assert_eq!(
+            client
+                .put(&format!("/v0/entity?id=k{key}"), value.as_bytes())
+                .status,
+            201
+        );
+    }
+    let gets: String = (0..4).map(|key| get(&format!("k{key}"))).collect();
+    let mut stalled: Vec<Stream> = (0..4).map(|_| Stream::open(&node)).collect();
+    for stream in &mut stalled {
+        stream.send(&gets.repeat(60));
+    }
+    let name = "kvorum_batch_answer_bytes";
+    loop {
+        let page = client.get("/metrics");
+        let value = page.text().lines().find_map(|line| line.strip_prefix(name));
+        if value.unwrap().trim().parse::<f64>().unwrap() > f64::from(800 << 10) {
+            break;
+        }
+    }
+    let mut body = put("same", "1") + &put("same", "2") + &get("same");
+    body += &gets.repeat(5);
+    let sent = answers(&batch(&mut client, &body).body);
+    assert_eq!(statuses(&sent[..3]), [201, 201, 200]);
+    assert_eq!(statuses(&sent[3..]), [200; 20]);
+    drop(stalled);
+    wait_for_metric(&node, name, "0.0");
+}
+
+/// Nobody is waited for longer than the stall timeout, and a stream that ends so does not
+/// look whole.
+#[test]
+fn a_stream_whose_client_stalls_is_cut() {
+    let mut config = config();
+    config.scan_stall_timeout = std::time::Duration::from_millis(300);
+    let node = start_with(config);
+    for begin in ["", "{\"op\":\"put\",", &"x".repeat(20_000)] {
+        let mut stream = Stream::open(&node);
+        stream.send(&put("a", "1"));
+        assert_eq!(statuses(&stream.take(1)), [201]);
+        if !begin.is_empty() {
+            stream.send(begin);
+        }
+        assert_eq!(stream.client.rest(), b"", "no last chunk");
+    }
+    wait_for_metric(&node, "kvorum_requests_in_flight", "0.0");
+    wait_for_metric(&node, "kvorum_upload_bytes", "0.0");
+}
+
+#[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the node stops while its client reads"
+)]
+fn a_node_that_stops_answers_what_it_runs_and_cuts_the_stream() {
+    let node = start();
+    let mut stream = Stream::open(&node);
+    stream.send(&put("a", "1"));
+    assert_eq!(statuses(&stream.take(1)), [201]);
+    let stopping = std::thread::spawn(move || drop(node));
+    assert_eq!(stream.client.rest(), b"", "no last chunk");
+    stopping.join().unwrap();
+}

@@ -2,6 +2,8 @@
 //! byte, on a disk in memory.
 
 #[cfg(test)]
+mod batch_clients;
+#[cfg(test)]
 mod batches;
 #[cfg(test)]
 mod connections;

@@ -327,9 +327,23 @@ impl Batch {
         }
     }
 
+    /// Lets the oldest operation run next if it is ready: it alone needs no room, so the
+    /// others may wait for it.
+    fn prefer_oldest(&mut self) {
+        let waits = |slot: &Slot| matches!(slot.state, SlotState::Waiting(..));
+        if self.ready.front() == Some(&self.first) || !self.window.front().is_some_and(waits) {
+            return;
+        }
+        if let Some(index) = self.ready.iter().position(|number| *number == self.first) {
+            self.ready.remove(index);
+            self.ready.push_front(self.first);
+        }
+    }
+
     /// Starts operations while there are permits. Returns whether any was started.
     fn start(&mut self, cx: &mut Context<'_>) -> bool {
         self.repeat_oldest();
+        self.prefer_oldest();
         let wanted = self.startable();
         if wanted == 0 {
             return false;

@@ -151,3 +151,33 @@ fn text_without_escapes_is_not_copied() {
         assert!(line.as_ptr_range().contains(&part.as_ptr()));
     }
 }
+
+#[test]
+fn the_reader_survives_mutations_of_lines() {
+    let lines = [
+        r#"{"op":"put","key":"k\u00e4\n","value":"v\ud83d\ude00\"","ttl":60}"#,
+        r#"{"op":"put","key_base64":"/w==","value_base64":"//4=","expires":"2026-11-22T16:00:00Z"}"#,
+        r#"{"key":"k","op":"delete"}"#,
+    ];
+    let mut random = fastrand::Rng::with_seed(7);
+    for _ in 0..20_000 {
+        let mut line = lines[random.usize(..lines.len())].as_bytes().to_vec();
+        for _ in 0..random.usize(1..4) {
+            let at = random.usize(..line.len());
+            match random.u8(..5) {
+                0 => line.truncate(at.max(1)),
+                1 => line[at] ^= 1 << random.u8(..8),
+                2 => line[at] = random.u8(..),
+                3 => line.insert(at, b"\\\"{}:,[0e"[random.usize(..9)]),
+                _ => drop(line.remove(at.min(line.len().saturating_sub(2)))),
+            }
+            if line.is_empty() {
+                line.push(b'{');
+            }
+        }
+        let line = Bytes::from(line);
+        if let Ok(operation) = Operation::read(&line, VALUE_BYTES_MAX) {
+            assert!((1..=4096).contains(&operation.key.len()), "{line:?}");
+        }
+    }
+}

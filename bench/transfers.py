@@ -73,7 +73,7 @@ class Cluster:
 
     def start(self, node):
         command = [self.program, "serve", "--url", self.urls[node], "--cluster", ",".join(self.urls)]
-        command += ["--data", self.folder / f"node-{node}", "--log", "warn"]
+        command += ["--data", self.folder / f"node-{node}", "--log", "error"]
         return subprocess.Popen(command)
 
     def command(self, *words):

@@ -75,6 +75,10 @@ mod tests {
             bytes_max: 5,
         };
         let page = fetch(&node.node, &asked).await;
+        if matches!(page, Err(Error::Silent { .. })) {
+            // The time may be over before the request was sent.
+            return page;
+        }
         let request = node.requests().next().unwrap();
         assert_eq!(request.line, "POST /v0/admin/sweep?wait=true");
         assert!(

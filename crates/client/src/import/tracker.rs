@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_position_stays_before_the_first_block_that_is_not_done() {
+    fn the_position_stays_before_the_first_section_that_is_not_done() {
         let semaphore = Arc::new(Semaphore::new(6));
         let tracker = Tracker::new(at(0));
         let failure = LineFailure {

@@ -183,7 +183,7 @@ impl ImportObserver for Keeper {
         self.progress.show(|seconds| {
             let line = grouped(progress.position.lines);
             let (stored, rate) = (grouped(stored), rate(stored, seconds));
-            format!("stored {stored} lines, {rate}; all is stored before line {line}")
+            format!("stored {stored} lines, {rate}; the first {line} lines of the input are done")
         });
         let Some(file) = &self.file else {
             return Ok(());

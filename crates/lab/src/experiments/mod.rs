@@ -12,6 +12,7 @@ mod growth;
 mod healing;
 mod outage;
 mod overload;
+mod placement;
 mod queue;
 mod range;
 mod replication;
@@ -32,6 +33,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     growth::EXPERIMENT,
     sharding::EXPERIMENT,
     replication::EXPERIMENT,
+    placement::EXPERIMENT,
     overload::EXPERIMENT,
     outage::EXPERIMENT,
     healing::EXPERIMENT,

@@ -55,6 +55,7 @@
 //! messages go back.
 
 mod encode;
+mod many;
 
 pub(super) use encode::{
     ALL_LATER, begin_verdicts, begin_writes, is_long, put_absent, put_entry_head, put_forgets,
@@ -62,6 +63,8 @@ pub(super) use encode::{
     put_repair, put_report, put_run, put_standing, put_stored, put_sweep, put_swept,
     put_verdict_item, put_write, put_write_item, remaining_ms,
 };
+
+pub(super) use many::{Entries, Many, Verdicts};
 
 use super::frame::{Frame, FrameError, PIECE_BYTES, RUN_BYTES_MAX};
 use crate::page::{PagedHead, decode_paged};
@@ -200,82 +203,6 @@ pub(super) enum Message<'a> {
     },
     /// A page of a range.
     Paged(PagedHead<'a>),
-}
-
-/// Many items of one frame, each with its call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Many<'a, K> {
-    frame: Frame<'a>,
-    rest: &'a [u8],
-    kind: K,
-}
-
-/// Items that are entries to be written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entries;
-
-/// Items that are verdicts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Verdicts;
-
-/// What the items of a frame are.
-pub(super) trait ItemKind<'a> {
-    /// An item.
-    type Item;
-
-    /// Reads an item.
-    fn read(fields: &mut Fields<'a>) -> Result<Self::Item, FrameError>;
-}
-
-impl<'a> ItemKind<'a> for Entries {
-    type Item = Entry;
-
-    fn read(fields: &mut Fields<'a>) -> Result<Entry, FrameError> {
-        let head = fields.entry()?;
-        let long = fields.frame.malformed("a long value among many");
-        head.whole().ok_or(long)
-    }
-}
-
-impl<'a> ItemKind<'a> for Verdicts {
-    type Item = Verdict;
-
-    fn read(fields: &mut Fields<'a>) -> Result<Verdict, FrameError> {
-        fields.verdict()
-    }
-}
-
-impl<'a, K: ItemKind<'a>> Many<'a, K> {
-    fn of(fields: &mut Fields<'a>, kind: K) -> Self {
-        Self {
-            frame: fields.frame,
-            rest: fields.take_rest(),
-            kind,
-        }
-    }
-}
-
-impl<'a, K: ItemKind<'a>> Iterator for Many<'a, K> {
-    /// The call and the item.
-    type Item = Result<(u64, K::Item), FrameError>;
-
-    /// Nothing follows an error.
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.rest.is_empty() {
-            return None;
-        }
-        let mut fields = Fields {
-            frame: self.frame,
-            reader: ByteReader::new(self.rest),
-        };
-        let call = fields.u64();
-        let item = call.and_then(|call| Ok((call, K::read(&mut fields)?)));
-        self.rest = match item.is_ok() {
-            true => fields.take_rest(),
-            false => &[],
-        };
-        Some(item)
-    }
 }
 
 /// A run that has arrived, without its bytes if it is long.

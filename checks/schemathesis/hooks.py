@@ -44,7 +44,10 @@ def correct_replicas(query):
 
 
 def correct_range(query):
-    """Either a prefix, or a start and perhaps an end."""
+    """Either a prefix, or a start and perhaps an end; replicas only of the whole cluster."""
+    if query.get("scope") != "cluster":
+        for name in ("ack", "from", "replicas"):
+            query.pop(name, None)
     if "prefix" in query:
         query.pop("start", None)
         query.pop("end", None)

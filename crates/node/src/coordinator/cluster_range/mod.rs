@@ -105,6 +105,11 @@ impl ClusterRange {
         let mut told: Vec<Told> = Vec::new();
         let mut singles = Singles::new(&self.coordinator, self.plan);
         let (mut bytes, mut awaited, mut is_at_end) = (0, 0, false);
+        // The answer begins once all nodes have told their first pages, whatever is in them.
+        let awaited_max = match first_deadline {
+            Some(_) => self.coordinator.peers.nodes(),
+            None => PAGES_AWAITED_MAX,
+        };
         while told.len() < BATCH_ENTITIES_MAX
             && bytes < BATCH_BYTES
             && singles.len() < SINGLES_MAX
@@ -135,7 +140,7 @@ impl ClusterRange {
                 MergeStep::PassedOver => tokio::task::yield_now().await,
                 // What is known already is told before anything is waited for.
                 MergeStep::Await(..) | MergeStep::TooFewNodes if !told.is_empty() => break,
-                MergeStep::Await(..) if awaited == PAGES_AWAITED_MAX => break,
+                MergeStep::Await(..) if awaited == awaited_max => break,
                 MergeStep::Await(node, start) => {
                     awaited += 1;
                     self.feeds

@@ -7,7 +7,6 @@
 //! comes, and a flush leaves behind what it has seen. A restart forgets, so a
 //! sequence number from before it says nothing.
 
-use super::Engine;
 use super::core::Core;
 use crate::error::Error;
 use crate::record::{Record, RecordSource};
@@ -91,30 +90,6 @@ impl Changes {
     }
 }
 
-impl Engine {
-    /// The sequence number of the last record that was committed.
-    #[must_use]
-    pub fn last_sequence(&self) -> u64 {
-        self.inner.core.snapshots.visible()
-    }
-
-    /// How old the versions are that were committed after `sequence`, a number
-    /// that [`Engine::last_sequence`] gave since the store was opened. All of them
-    /// are at or above the bound of their key in one of the lists.
-    ///
-    /// # Errors
-    /// As [`Engine::get`].
-    pub fn changes_since(&self, sequence: u64) -> Result<Vec<LeastTimestamps>, Error> {
-        self.inner.core.changes.since(sequence, &self.inner.core)
-    }
-
-    /// The last key of the store, or one behind it. Reads nothing but memory.
-    #[must_use]
-    pub fn last_key(&self) -> Option<Vec<u8>> {
-        self.inner.core.tables.load().last_key()
-    }
-}
-
 /// Gathers least timestamps from records in the order of their keys.
 #[derive(Default)]
 pub(super) struct Steps {
@@ -176,6 +151,7 @@ impl Steps {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Engine;
     use crate::testing::{BlockingWrite, environment};
     use crate::{MemoryDisk, Options};
     use base::{Entry, Expiry};

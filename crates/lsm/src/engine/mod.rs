@@ -51,6 +51,7 @@
 //! - `damage`: what becomes of damaged parts of tables;
 //! - `flush`, `compaction`: jobs above the core that move records down;
 //! - `ingest`: sorted entries that become tables;
+//! - `positions`: the last commit and key, and what has changed since a commit;
 //! - `recovery`, `recovered_log`, `recovered_tables`: opening a store;
 //! - `acknowledged`: how many records were ever committed;
 //! - `statistics`, `counters`, `sync_times`: what the store holds and has done.
@@ -83,6 +84,7 @@ mod ingests;
 mod jobs;
 mod log;
 mod outbox;
+mod positions;
 mod queue;
 mod recovered_log;
 mod recovered_tables;

@@ -181,10 +181,9 @@ fn describe(compaction: &Compaction, is_alone: bool) -> String {
             false => "a compaction begins".to_owned(),
         } + ": 'kvorum admin status' shows how far it is";
     };
-    let left = match (before.tombstones, after.tombstones) {
-        (0, 0) => String::new(),
-        (_, 0) => ", and no tombstone is left".to_owned(),
-        (_, left) => format!(
+    let left = match after.tombstones {
+        0 => ", and no tombstone is left".to_owned(),
+        left => format!(
             ", and {} left {}",
             counted(left, "tombstone"),
             match is_alone {

@@ -175,15 +175,11 @@ impl TableSet {
     /// files of the added tables are removed, unless a failed sync leaves it
     /// unknown which manifest is in force.
     pub(crate) fn apply(&self, edit: TableEdit) -> Result<(), Error> {
-        let before = self.read_state.load_full();
+        let lost = self.lost();
         let obsolete = self.store(lock(&self.manifest), edit)?.show();
         self.free_retired();
-        let is_lost = |id: TableId| {
-            let mut tables = before.tables.iter();
-            tables.any(|(_, table)| table.id() == id && table.is_lost())
-        };
         for id in obsolete.tables {
-            match is_lost(id) {
+            match lost.contains(&id) {
                 true => self.files.set_lost_aside(id),
                 false => self.files.remove(id),
             }
@@ -194,6 +190,13 @@ impl TableSet {
             }
         }
         Ok(())
+    }
+
+    /// The tables that did not open.
+    fn lost(&self) -> Vec<TableId> {
+        let state = self.read_state.load();
+        let lost = state.tables.iter().filter(|(_, table)| table.is_lost());
+        lost.map(|(_, table)| table.id()).collect()
     }
 
     /// Adds tables that were ingested, each on the level where it fits, durably. The

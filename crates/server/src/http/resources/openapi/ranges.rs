@@ -123,8 +123,8 @@ fn of_entities() -> Vec<Value> {
         ),
         parameters::header(
             "TE",
-            &json!({"const": "trailers"}),
-            "The stream ends with the trailers `Kvorum-Count` and `Kvorum-Digest`.",
+            &json!({"type": "string", "examples": ["trailers"]}),
+            "With `trailers` the stream ends with the trailers `Kvorum-Count` and `Kvorum-Digest`.",
         ),
     ];
     all.extend(parameters::replicas());

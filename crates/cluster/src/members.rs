@@ -2,10 +2,11 @@
 //!
 //! A node's name identifies it: it places keys, and peers remember it. Its URL is
 //! only where it is reached. A node with a name of its own can move to another
-//! address. If a node has no name of its own, its URL is its name.
+//! address. If a node has no name of its own, its name is the host and the port of its
+//! URL. The scheme is no part of it: no key may move when a cluster moves to `https`.
 //!
 //! Invariants of [`Members`]: the nodes are sorted by name bytewise, so that all
-//! nodes of a cluster number them alike; no name and no URL occurs twice; there
+//! nodes of a cluster number them alike; no name, and no host with its port, occurs twice; there
 //! are 1 to [`NODES_MAX`] nodes, and one of them is this node.
 
 use crate::{NODES_MAX, NodeNumber, NodeUrl, NodeUrlError};
@@ -49,11 +50,11 @@ impl Member {
     /// The longest name, in bytes. Any URL is shorter.
     pub const NAME_BYTES_MAX: usize = 512;
 
-    /// The node at `url`, with the URL as its name.
+    /// The node at `url`, with the URL's host and port as its name.
     #[must_use]
     pub fn unnamed(url: NodeUrl) -> Self {
         Self {
-            name: url.to_string(),
+            name: url.authority(),
             url,
         }
     }
@@ -133,6 +134,14 @@ pub enum MembersError {
         /// The URL of this node.
         own: NodeUrl,
     },
+    /// This node is in the list, but is reached in another way there.
+    #[error("it has {listed} for this node, whose own URL is {own}: write both alike")]
+    OtherScheme {
+        /// The URL in the list.
+        listed: NodeUrl,
+        /// The URL of this node.
+        own: NodeUrl,
+    },
     /// A URL occurs twice.
     #[error("it has {url} twice: name each node once")]
     UrlTwice {
@@ -184,7 +193,12 @@ impl Members {
             return Err(MembersError::NoPort { url });
         }
         nodes.sort_unstable_by(|left, right| left.url.cmp(&right.url));
-        if let Some(pair) = nodes.windows(2).find(|pair| pair[0].url == pair[1].url) {
+        // The scheme comes last in the order of URLs.
+        let is_one_place = |pair: &&[Member]| {
+            let (left, right) = (&pair[0].url, &pair[1].url);
+            left.host() == right.host() && left.port() == right.port()
+        };
+        if let Some(pair) = nodes.windows(2).find(is_one_place) {
             let url = pair[0].url.clone();
             return Err(MembersError::UrlTwice { url });
         }
@@ -198,7 +212,19 @@ impl Members {
             .position(|node| node.url == *own)
             .and_then(|index| u8::try_from(index).ok())
             .map(NodeNumber::new)
-            .ok_or_else(|| MembersError::OwnMissing { own: own.clone() })?;
+            .ok_or_else(|| {
+                let listed = nodes
+                    .iter()
+                    .find(|node| node.url.authority() == own.authority());
+                let own = own.clone();
+                match listed {
+                    Some(node) => MembersError::OtherScheme {
+                        listed: node.url.clone(),
+                        own,
+                    },
+                    None => MembersError::OwnMissing { own },
+                }
+            })?;
         Ok(Self { nodes, own })
     }
 
@@ -299,7 +325,7 @@ impl Members {
         self.nodes.iter().all(|node| node.url.is_loopback())
     }
 
-    /// Sets this node's port, if it is 0. If the URL is the node's name, the name
+    /// Sets this node's port, if it is 0. If the node has no name of its own, its name
     /// changes too.
     pub fn set_own_port(&mut self, port: u16) {
         let own = &mut self.nodes[self.own.index()];
@@ -308,8 +334,8 @@ impl Members {
         }
         let url = own.url.with_port(port);
         // Only a node without peers has port 0, so its new name changes no order.
-        if own.name == own.url.to_string() {
-            own.name = url.to_string();
+        if own.name == own.url.authority() {
+            own.name = url.authority();
         }
         own.url = url;
     }

@@ -12,20 +12,38 @@ use std::str::FromStr;
 /// The longest host in the domain name system, in bytes.
 const HOST_BYTES_MAX: usize = 253;
 
-/// The URL of a node, `http://host:port`, in one canonical spelling. Two texts that
-/// mean the same node are equal and print alike: the host is in lower case, an IP
-/// address has its canonical form, and there is no slash at the end.
+/// The URL of a node, `http://host:port` or `https://host:port`, in one canonical
+/// spelling. Two texts that mean the same are equal and print alike: the host is in lower
+/// case, an IP address has its canonical form, and there is no slash at the end.
 ///
 /// Names are not resolved, so `localhost` and `127.0.0.1` are two hosts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeUrl {
     host: String,
     port: u16,
+    scheme: Scheme,
+}
+
+/// How a node is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Scheme {
+    Http,
+    Https,
+}
+
+impl Scheme {
+    /// What a URL begins with.
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::Http => "http://",
+            Self::Https => "https://",
+        }
+    }
 }
 
 /// Why a text is not the URL of a node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` {problem}: write it as http://host:port")]
+#[error("`{text}` {problem}: write it as http://host:port or https://host:port")]
 pub struct NodeUrlError {
     text: String,
     problem: &'static str,
@@ -44,10 +62,16 @@ impl NodeUrl {
         self.port
     }
 
+    /// Whether the node is reached over TLS.
+    #[must_use]
+    pub fn is_https(&self) -> bool {
+        self.scheme == Scheme::Https
+    }
+
     /// Host and port, as they stand in a URL and in the header `Host`.
     #[must_use]
     pub fn authority(&self) -> String {
-        let Self { host, port } = self;
+        let Self { host, port, .. } = self;
         if host.contains(':') {
             format!("[{host}]:{port}")
         } else {
@@ -61,6 +85,7 @@ impl NodeUrl {
         Self {
             host: self.host.clone(),
             port,
+            scheme: self.scheme,
         }
     }
 
@@ -78,16 +103,20 @@ impl NodeUrl {
 impl FromStr for NodeUrl {
     type Err = NodeUrlError;
 
-    /// Reads `http://host:port`, with or without a trailing slash.
+    /// Reads `http://host:port` or `https://host:port`, with or without a trailing slash.
     fn from_str(text: &str) -> Result<Self, NodeUrlError> {
         let wrong = |problem| NodeUrlError {
             text: text.to_owned(),
             problem,
         };
-        let rest = match text.split_at_checked("http://".len()) {
-            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http://") => rest,
-            _ => return Err(wrong("does not begin with http://")),
+        let after = |scheme: Scheme| {
+            let (prefix, rest) = text.split_at_checked(scheme.prefix().len())?;
+            let is_it = prefix.eq_ignore_ascii_case(scheme.prefix());
+            is_it.then_some((scheme, rest))
         };
+        let (scheme, rest) = after(Scheme::Http)
+            .or_else(|| after(Scheme::Https))
+            .ok_or_else(|| wrong("does not begin with http:// or https://"))?;
         let authority = rest.strip_suffix('/').unwrap_or(rest);
         if authority.contains(['/', '?', '#']) {
             return Err(wrong("has more than a host and a port"));
@@ -100,7 +129,7 @@ impl FromStr for NodeUrl {
             return Err(wrong("has a port that is not a number"));
         }
         let port = port.parse().map_err(|_| wrong("has a port above 65535"))?;
-        Ok(Self { host, port })
+        Ok(Self { host, port, scheme })
     }
 }
 
@@ -109,13 +138,14 @@ impl From<SocketAddr> for NodeUrl {
         Self {
             host: address.ip().to_string(),
             port: address.port(),
+            scheme: Scheme::Http,
         }
     }
 }
 
 impl fmt::Display for NodeUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "http://{}", self.authority())
+        write!(f, "{}{}", self.scheme.prefix(), self.authority())
     }
 }
 
@@ -169,11 +199,14 @@ mod tests {
             ),
             ("http://node-1.example:65535", "node-1.example", 65535, ""),
             ("http://10.0.0.5:80", "10.0.0.5", 80, ""),
+            ("https://10.0.0.5:80", "10.0.0.5", 80, ""),
+            ("HTTPS://[::1]:443/", "::1", 443, "https://[::1]:443"),
         ] {
             let url: NodeUrl = text.parse().unwrap();
             assert_eq!((url.host(), url.port()), (host, port), "{text}");
             let shown = if shown.is_empty() { text } else { shown };
             assert_eq!(url.to_string(), shown, "{text}");
+            assert_eq!(url.is_https(), shown.starts_with("https"), "{text}");
             assert_eq!(shown.parse(), Ok(url), "{text}");
         }
     }
@@ -184,7 +217,9 @@ mod tests {
         for (text, problem) in [
             ("", "http://"),
             ("localhost:8080", "begin with http://"),
-            ("https://localhost:8080", "begin with http://"),
+            ("httpss://localhost:8080", "begin with http://"),
+            ("https:/localhost:8080", "or https://"),
+            ("https://localhost", "no port"),
             ("http:/ü", "begin with http://"),
             ("http://localhost", "no port"),
             ("http://", "no port"),

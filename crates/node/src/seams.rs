@@ -53,9 +53,9 @@ impl From<MembershipError> for OpenError {
     fn from(error: MembershipError) -> Self {
         match error {
             MembershipError::File(error) => Self::Store(error),
-            MembershipError::OtherNode { .. } | MembershipError::OtherNodes { .. } => {
-                Self::Membership(error.to_string())
-            }
+            MembershipError::OtherNode { .. }
+            | MembershipError::OtherNodes { .. }
+            | MembershipError::UrlsAreNames { .. } => Self::Membership(error.to_string()),
         }
     }
 }

@@ -24,6 +24,7 @@ mod runtime;
 mod server;
 mod wait_sites;
 
-pub use config::{MEMORY_BYTES_MIN, MemorySplit, ServerConfig, bounds};
+pub use config::{MEMORY_BYTES_MIN, MemorySplit, ServerConfig, TlsConfig, bounds};
 pub use node::{ConfigError, NodeConfig, Seams, Secret};
 pub use server::{Server, StartError};
+pub use tls::TlsFiles;

@@ -100,6 +100,9 @@ impl Server {
     /// See [`StartError`]; then nothing of the node is left running.
     pub fn start_with(mut config: ServerConfig, seams: Seams) -> Result<Self, StartError> {
         config.validate()?;
+        if config.tls.is_some() {
+            return Err(ConfigError::new("tls_cert", "this release does not serve TLS").into());
+        }
         raise_open_files();
         let sockets = bind_all(&config)?;
         let addresses = sockets

@@ -11,10 +11,12 @@ fn members(list: &str, own: &str) -> Result<Members, MembersError> {
 }
 
 #[test]
-fn a_node_without_a_name_has_its_url_as_its_name() {
+fn a_node_without_a_name_is_called_by_its_host_and_port() {
     for (text, name, address) in [
-        ("http://a:1", "http://a:1", "http://a:1"),
-        ("HTTP://A:01/", "http://a:1", "http://a:1"),
+        ("http://a:1", "a:1", "http://a:1"),
+        ("HTTP://A:01/", "a:1", "http://a:1"),
+        ("https://a:1", "a:1", "https://a:1"),
+        ("https://[::1]:1", "[::1]:1", "https://[::1]:1"),
         ("north=http://a:1", "north", "http://a:1"),
         ("North=http://A:1/", "North", "http://a:1"),
         // The name can be an address that the node has left.
@@ -48,7 +50,7 @@ fn an_error_says_why_a_text_is_not_a_node() {
 
 #[test]
 fn nodes_are_numbered_by_name_in_any_order_of_the_list() {
-    let expected = ["B", "a", "http://c:1"];
+    let expected = ["B", "a", "c:1"];
     for list in [
         "a=http://x:1,B=http://y:1,http://c:1",
         "http://c:1,B=http://y:1,a=http://x:1",
@@ -83,12 +85,14 @@ fn a_list_that_is_not_a_cluster_is_refused() {
         ("http://a:2,http://b:1", "add its own URL, http://a:1"),
         ("http://a:1,http://b:1,HTTP://B:01/", "http://b:1 twice"),
         ("http://a:1,x=http://A:1", "http://a:1 twice"),
+        ("http://a:1,x=https://A:1", "http://a:1 twice"),
+        (
+            "https://a:1,http://b:1",
+            "https://a:1 for this node, whose own URL is http://a:1",
+        ),
         ("x=http://a:1,x=http://b:1", "two nodes called x"),
         // The second node's URL is the first node's name.
-        (
-            "http://b:1=http://a:1,http://b:1",
-            "two nodes called http://b:1",
-        ),
+        ("b:1=http://a:1,http://b:1", "two nodes called b:1"),
         ("http://a:1,http://b:0", "http://b:0 has port 0"),
     ] {
         let error = members(list, own).unwrap_err().to_string();
@@ -122,6 +126,8 @@ fn the_hash_covers_the_names_only() {
     ] {
         assert_eq!(hash(same, own), first, "{same}");
     }
+    let unnamed = hash("http://x:1,http://y:1", "http://x:1");
+    assert_eq!(hash("https://x:1,http://y:1", "http://y:1"), unnamed);
     for other in [
         "a=http://x:1",
         "a=http://x:1,c=http://y:1",
@@ -148,7 +154,7 @@ fn a_node_without_peers_learns_its_port() {
     let mut unnamed = Members::from(url("http://[::1]:0"));
     assert!(unnamed.is_single_node());
     unnamed.set_own_port(7);
-    assert_eq!(unnamed.own_name(), "http://[::1]:7");
+    assert_eq!(unnamed.own_name(), "[::1]:7");
     assert_eq!(unnamed.own_url(), &url("http://[::1]:7"));
     // The port is known now, so it stays.
     unnamed.set_own_port(8);

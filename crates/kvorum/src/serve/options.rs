@@ -15,7 +15,7 @@ use crate::values::{
 };
 use clap::{Args, Parser, Subcommand};
 use cluster::{Member, Members, NodeUrl};
-use server::{ServerConfig, bounds};
+use server::{ServerConfig, TlsConfig, TlsFiles, bounds};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
@@ -52,7 +52,7 @@ overrides the file.";
 /// The options of `serve`. An option without a value is set in no layer.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ServeOptions {
-    /// The node's own URL as clients use it, http://HOST:PORT; required
+    /// The node's own URL as clients use it, http://HOST:PORT or https://HOST:PORT; required
     #[arg(long, value_parser = url, value_name = "URL")]
     pub(crate) url: Option<NodeUrl>,
     /// The folder for the node's store and nothing else; created if it does not exist; required
@@ -68,10 +68,10 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
-    /// All nodes of the cluster, including this one; the same list on every node. The name of a node without a NAME is its URL [default: this node alone]
+    /// All nodes of the cluster, including this one; the same list on every node. The name of a node without a NAME is the HOST:PORT of its URL [default: this node alone]
     #[arg(long, value_parser = member, value_name = "[NAME=]URL", value_delimiter = ',', help_heading = "Cluster")]
     pub(crate) cluster: Vec<Member>,
-    /// The node's name, which decides which keys the node holds [default: the name in --cluster, or the URL]
+    /// The node's name, which decides which keys the node holds [default: the name in --cluster, or HOST:PORT of the URL]
     #[arg(long, value_parser = name, value_name = "NAME", help_heading = "Cluster")]
     pub(crate) name: Option<String>,
     /// ACK/FROM for requests that set neither: how many replicas must answer, out of how many [default: a quorum of all nodes]
@@ -104,6 +104,19 @@ pub(crate) struct ServeOptions {
     /// How often the nodes compare everything, and verify every stored block; off for only when a store has to be filled
     #[arg(long, value_parser = interval(bounds::SWEEP_INTERVAL), value_name = "INTERVAL", help_heading = "Cluster", default_value_t = IntervalOption(defaults().node.full_sweep_interval))]
     pub(crate) full_sweep_interval: IntervalOption,
+
+    /// The node's certificate, followed by those between it and its authority, in PEM; read again when it changes [default: no TLS]
+    #[arg(long, value_name = "FILE", help_heading = "TLS")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The key of the certificate, in PEM; read again when it changes [default: none]
+    #[arg(long, value_name = "FILE", help_heading = "TLS")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Certificates of the authorities that sign the nodes' certificates, in PEM. With it nodes verify each other, and a client may show a certificate of these authorities [default: none, which only a lone node allows]
+    #[arg(long, value_name = "FILE", help_heading = "TLS")]
+    pub(crate) tls_peer_ca: Option<PathBuf>,
+    /// Also accept connections without TLS, while a cluster moves to TLS node by node
+    #[arg(long, value_enum, value_name = "SWITCH", help_heading = "TLS", num_args = 0..=1, require_equals = true, default_missing_value = "on", default_value_t = Switch::from_bool(false))]
+    pub(crate) tls_optional: Switch,
 
     /// The node's memory budget [default: a quarter of the memory of the machine or the cgroup, at least 128MiB]
     #[arg(long, value_parser = size(bounds::MEMORY_BYTES), value_name = "SIZE", help_heading = "Store")]
@@ -213,6 +226,7 @@ impl ServeOptions {
         config.set_memory_bytes(memory_bytes.unwrap_or_else(resources::memory_bytes_default));
         config.listen.clone_from(&self.listen);
         config.hosts.clone_from(&self.host);
+        config.tls = self.tls()?;
 
         config.replicas_default = self.replicas.map(|replicas| replicas.0);
         if let Some(file) = &self.cluster_secret_file {
@@ -265,6 +279,39 @@ impl ServeOptions {
         Ok(config)
     }
 
+    /// How the node speaks TLS.
+    fn tls(&self) -> Result<Option<TlsConfig>, OptionError> {
+        let (certificate, key) = match (&self.tls_cert, &self.tls_key) {
+            (Some(certificate), Some(key)) => (certificate.clone(), key.clone()),
+            (Some(_), None) => {
+                let problem = "it is missing: give the key of the certificate of --tls-cert";
+                return Err(OptionError::new("tls-key", problem));
+            }
+            (None, _) => {
+                let given = [
+                    ("--tls-key", self.tls_key.is_some()),
+                    ("--tls-peer-ca", self.tls_peer_ca.is_some()),
+                    ("--tls-optional", self.tls_optional == Switch::On),
+                ];
+                return match given.iter().find(|(_, is_given)| *is_given) {
+                    None => Ok(None),
+                    Some((option, _)) => Err(OptionError::new(
+                        "tls-cert",
+                        format!("it is missing, and {option} is of no use without it"),
+                    )),
+                };
+            }
+        };
+        Ok(Some(TlsConfig {
+            files: TlsFiles {
+                certificate,
+                key,
+                peer_ca: self.tls_peer_ca.clone(),
+            },
+            is_optional: self.tls_optional == Switch::On,
+        }))
+    }
+
     /// All nodes of the cluster, as the node at `url` sees them.
     fn members(&self, url: &NodeUrl) -> Result<Members, OptionError> {
         if self.cluster.is_empty() {
@@ -307,7 +354,13 @@ fn option_of(field: &str) -> String {
 }
 
 /// The fields that the problems of other fields name.
-const NAMED_FIELDS: [&str; 2] = ["hint_age_max", "clock_drift_max"];
+const NAMED_FIELDS: [&str; 5] = [
+    "hint_age_max",
+    "clock_drift_max",
+    "tls_cert",
+    "tls_key",
+    "tls_optional",
+];
 
 /// A problem in which fields are named by their options.
 fn with_options(problem: &str) -> String {

@@ -32,6 +32,15 @@ pub(crate) enum MembershipError {
         /// The names that were given.
         is: String,
     },
+    /// The folder is of a release that took the URLs of nodes for their names.
+    #[error(
+        "the data folder names the nodes of the cluster by their URLs, as earlier releases did. \
+         The names place the keys, so keep them: --cluster {list}"
+    )]
+    UrlsAreNames {
+        /// The list that keeps the names.
+        list: String,
+    },
     /// The file cannot be read or written.
     #[error(transparent)]
     File(#[from] Error),
@@ -161,6 +170,16 @@ pub(super) fn check_unchanged(
         return Ok(());
     }
     if !loaded.nodes.keys().map(String::as_str).eq(members.names()) {
+        let earlier = |node| format!("http://{}", members.url(node).authority());
+        let has_earlier = |node| loaded.nodes.contains_key(&earlier(node));
+        if loaded.nodes.len() == members.names().len() && members.numbers().all(has_earlier) {
+            let named = members
+                .numbers()
+                .map(|node| format!("{}={}", earlier(node), members.url(node)));
+            return Err(MembershipError::UrlsAreNames {
+                list: named.collect::<Vec<_>>().join(","),
+            });
+        }
         let was: Vec<&str> = loaded.nodes.keys().map(String::as_str).collect();
         let is: Vec<&str> = members.names().collect();
         return Err(MembershipError::OtherNodes {

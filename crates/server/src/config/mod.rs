@@ -17,6 +17,7 @@ use node::{ConfigError, NodeConfig, Resources};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
+use tls::TlsFiles;
 
 /// The least memory of a server, in bytes.
 pub const MEMORY_BYTES_MIN: u64 = 128 << 20;
@@ -32,6 +33,8 @@ pub struct ServerConfig {
     /// The addresses to listen on. Empty: those that the URL's host resolves
     /// to; `localhost` is 127.0.0.1 and ::1.
     pub listen: Vec<SocketAddr>,
+    /// How the node speaks TLS; `None`: it does not. Default: none.
+    pub tls: Option<TlsConfig>,
     /// Names by which clients may address the node, beside `localhost`, the hosts of the
     /// URLs of all members and any IP address. Default: none.
     pub hosts: Vec<String>,
@@ -79,6 +82,16 @@ pub struct ServerConfig {
     pub debug_endpoints: bool,
 }
 
+/// How a node speaks TLS, with clients and with its peers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsConfig {
+    /// The node's certificate and key, and the authorities of its peers.
+    pub files: TlsFiles,
+    /// Whether the node also accepts connections without TLS. That is for the time in
+    /// which a cluster moves to TLS node by node.
+    pub is_optional: bool,
+}
+
 impl ServerConfig {
     /// The default configuration of one of `members` that keeps its store in `data`. A
     /// [`NodeUrl`](cluster::NodeUrl) instead of members stands for a node that is alone.
@@ -89,6 +102,7 @@ impl ServerConfig {
             node: NodeConfig::new(members, data),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             listen: Vec::new(),
+            tls: None,
             hosts: Vec::new(),
             memory_bytes: 0,
             memtable_bytes: None,

@@ -185,3 +185,41 @@ fn the_default_pair_fits_the_number_of_nodes() {
     config.replicas_default = Some(Replicas { ack: 1, from: 2 });
     assert!(config.validate().is_err());
 }
+
+#[test]
+fn urls_and_tls_fit_together() {
+    let files = |peer_ca: bool| TlsFiles {
+        certificate: "c.pem".into(),
+        key: "k.pem".into(),
+        peer_ca: peer_ca.then(|| "ca.pem".into()),
+    };
+    let of = |urls: &[&str], tls: Option<(bool, bool)>| {
+        let mut config = member(urls);
+        config.tls = tls.map(|(peer_ca, is_optional)| TlsConfig {
+            files: files(peer_ca),
+            is_optional,
+        });
+        config.validate().map_err(|error| error.field)
+    };
+    let (plain, tls) = ("http://localhost:1", "https://localhost:1");
+    let (plain_peer, tls_peer) = ("http://localhost:2", "https://localhost:2");
+    let (only, optional) = (Some((true, false)), Some((true, true)));
+    for (urls, configured, result) in [
+        (&[plain][..], None, Ok(())),
+        (&[tls], None, Err("tls_cert")),
+        (&[tls], Some((false, false)), Ok(())),
+        (&[tls], Some((false, true)), Ok(())),
+        (&[plain], only, Err("tls_cert")),
+        (&[plain], optional, Ok(())),
+        (&[plain, plain_peer], optional, Ok(())),
+        (&[plain, plain_peer], only, Err("tls_cert")),
+        (&[tls, plain_peer], optional, Ok(())),
+        (&[tls, plain_peer], only, Err("tls_cert")),
+        (&[plain, tls_peer], None, Err("tls_peer_ca")),
+        (&[plain, tls_peer], optional, Ok(())),
+        (&[tls, tls_peer], Some((false, false)), Err("tls_peer_ca")),
+        (&[tls, tls_peer], only, Ok(())),
+    ] {
+        assert_eq!(of(urls, configured), result, "{urls:?} {configured:?}");
+    }
+}

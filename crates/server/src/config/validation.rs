@@ -13,7 +13,51 @@ impl ServerConfig {
         self.node.validate()?;
         self.validate_memory()?;
         self.validate_requests()?;
+        self.validate_tls()?;
         self.validate_replicas()
+    }
+
+    /// What peers say to each other is never in clear once a node speaks only TLS, and
+    /// no node is reached over TLS that cannot be verified.
+    fn validate_tls(&self) -> Result<(), ConfigError> {
+        let members = &self.node.members;
+        let own = members.own_url();
+        check(
+            "tls_cert",
+            !own.is_https() || self.tls.is_some(),
+            &format!("it is missing, and the node's URL is {own}: give tls_cert and tls_key"),
+        )?;
+        let peers = || members.peers().map(|peer| members.url(peer));
+        let verifies_peers = self
+            .tls
+            .as_ref()
+            .is_some_and(|tls| tls.files.peer_ca.is_some());
+        if let Some(peer) = peers().find(|peer| peer.is_https()) {
+            check(
+                "tls_peer_ca",
+                verifies_peers,
+                &format!(
+                    "it is missing, and {peer} is reached over TLS: give tls_cert, tls_key and \
+                     the certificate of the authority that signs the nodes' certificates"
+                ),
+            )?;
+        }
+        if self.tls.as_ref().is_none_or(|tls| tls.is_optional) {
+            return Ok(());
+        }
+        let plain = std::iter::once(own)
+            .chain(peers())
+            .find(|url| !url.is_https());
+        match plain {
+            None => Ok(()),
+            Some(url) => Err(ConfigError::new(
+                "tls_cert",
+                format!(
+                    "the node speaks only TLS, but {url} is a URL without it: write https:// for \
+                     all nodes, or add tls_optional while the cluster moves to TLS"
+                ),
+            )),
+        }
     }
 
     fn validate_memory(&self) -> Result<(), ConfigError> {

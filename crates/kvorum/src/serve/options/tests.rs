@@ -53,6 +53,10 @@ fn every_option_reaches_the_node() {
         ("--sweep-interval", "off"),
         ("--full-sweep-interval", "7m"),
         ("--replicas", "1/1"),
+        ("--tls-cert", "c.pem"),
+        ("--tls-key", "k.pem"),
+        ("--tls-peer-ca", "ca.pem"),
+        ("--tls-optional", "on"),
         ("--memory", "1TiB"),
         ("--durability", "os"),
         ("--compression", "none"),
@@ -77,7 +81,16 @@ fn every_option_reaches_the_node() {
         ("--drain-timeout", "777ms"),
     ] {
         let word = format!("{name}={value}");
-        let words = [&LEAST[..], &[&word]].concat();
+        let (mut words, mut untouched) = (LEAST.to_vec(), untouched.clone());
+        if name.starts_with("--tls-") {
+            // None of these options stands alone.
+            words[1] = "https://localhost:8080";
+            let with = [&words[..], &["--tls-cert=a", "--tls-key=b"]].concat();
+            untouched = format!("{:?}", node(&with).unwrap());
+            words = with;
+            words.retain(|word| !word.starts_with(name));
+        }
+        words.push(&word);
         let config = node(&words).unwrap();
         assert_ne!(format!("{config:?}"), untouched, "{name}");
     }
@@ -88,12 +101,12 @@ fn a_cluster_is_a_list_that_holds_the_node() {
     let with = |words: &[&str]| node(&[&LEAST[..], words].concat());
     let names = |config: &ServerConfig| config.node.members.names().collect::<Vec<_>>().join(" ");
     for (words, expected, own) in [
-        (&[][..], "http://localhost:8080", "http://localhost:8080"),
+        (&[][..], "localhost:8080", "localhost:8080"),
         (&["--name", "a"], "a", "a"),
         (
             &["--cluster", "http://LocalHost:8080/"],
-            "http://localhost:8080",
-            "http://localhost:8080",
+            "localhost:8080",
+            "localhost:8080",
         ),
         (
             &[
@@ -202,6 +215,21 @@ fn a_contradiction_names_its_option() {
             "http://10.0.0.5:8080",
         ),
         (&["--host", "my_host:80"], "host", "my_host:80"),
+        (&["--tls-cert", "c.pem"], "tls-key", "missing"),
+        (&["--tls-key", "k.pem"], "tls-cert", "--tls-key"),
+        (&["--tls-peer-ca", "ca.pem"], "tls-cert", "--tls-peer-ca"),
+        (&["--tls-optional"], "tls-cert", "--tls-optional"),
+        (
+            &["--tls-cert", "c.pem", "--tls-key", "k.pem"],
+            "tls-cert",
+            "http://localhost:8080 is a URL without it: write https:// for all nodes, or add \
+             --tls-optional",
+        ),
+        (
+            &["--cluster", "http://localhost:8080,https://localhost:8081"],
+            "tls-peer-ca",
+            "https://localhost:8081 is reached over TLS",
+        ),
         (
             &["--cluster-secret-file", "absent.txt"],
             "cluster-secret-file",

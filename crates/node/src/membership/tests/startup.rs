@@ -63,6 +63,27 @@ fn a_folder_of_another_node_or_cluster_is_refused() {
 }
 
 #[test]
+fn a_folder_with_urls_as_names_says_how_to_keep_them() {
+    let list = |text: &str| {
+        let nodes = text.split(',').map(|node| node.parse().unwrap()).collect();
+        Members::new(nodes, &"https://a:1".parse().unwrap()).unwrap()
+    };
+    let folder = Folder::new();
+    let earlier = list("http://a:1=https://a:1,http://b:1=http://b:1");
+    folder.open_as(earlier.clone(), 1, false).unwrap();
+    let refused = folder.open_as(list("https://a:1,http://b:1"), 1, false);
+    let line = refused.err().unwrap().to_string();
+    let told = line.split_once("--cluster ").unwrap().1;
+    assert_eq!(list(told), earlier, "{line}");
+    assert!(
+        folder
+            .open_as(list("https://a:1,http://c:1"), 1, false)
+            .is_err()
+    );
+    folder.open_as(list(told), 1, false).unwrap();
+}
+
+#[test]
 fn a_node_may_move_to_another_address() {
     let [a, _b, _c] = witnesses();
     let at = |port: u16| -> NodeUrl { format!("http://10.0.0.1:{port}").parse().unwrap() };

@@ -1,0 +1,209 @@
+//! Why a handshake failed, and what to do about it.
+
+use rustls::{AlertDescription, CertificateError, Error};
+use std::io;
+
+/// Why a handshake failed, as metrics count it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HandshakeFailure {
+    /// It was too slow, or had to make room for others.
+    Slow,
+    /// The other side closed the connection.
+    Closed,
+    /// The other side speaks plain HTTP.
+    Plain,
+    /// The two sides share no version, no cipher suite or no protocol.
+    Incompatible,
+    /// This side refuses the other's certificate.
+    Certificate,
+    /// The other side refuses this side, most often because of its certificate.
+    Refused,
+    /// The other side sent what is no TLS.
+    Malformed,
+}
+
+impl HandshakeFailure {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Slow,
+        Self::Closed,
+        Self::Plain,
+        Self::Incompatible,
+        Self::Certificate,
+        Self::Refused,
+        Self::Malformed,
+    ];
+
+    /// Its name in metrics.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Slow => "slow",
+            Self::Closed => "closed",
+            Self::Plain => "plain",
+            Self::Incompatible => "incompatible",
+            Self::Certificate => "certificate",
+            Self::Refused => "refused",
+            Self::Malformed => "malformed",
+        }
+    }
+
+    /// Why a handshake ended with this error.
+    #[must_use]
+    pub fn of(error: &io::Error) -> Self {
+        match tls_error(error) {
+            Some(Error::InvalidCertificate(_) | Error::NoCertificatesPresented) => {
+                Self::Certificate
+            }
+            Some(Error::PeerIncompatible(_) | Error::NoApplicationProtocol) => Self::Incompatible,
+            Some(Error::AlertReceived(
+                AlertDescription::ProtocolVersion
+                | AlertDescription::HandshakeFailure
+                | AlertDescription::NoApplicationProtocol,
+            )) => Self::Incompatible,
+            Some(Error::AlertReceived(_)) => Self::Refused,
+            Some(_) => Self::Malformed,
+            None => Self::Closed,
+        }
+    }
+}
+
+/// What happened, with which values, and what to do, of an error of a TLS stream. Errors
+/// of other kinds speak for themselves. "It" is the other side.
+#[must_use]
+pub fn explain(error: &io::Error) -> String {
+    let Some(cause) = tls_error(error) else {
+        return match error.kind() {
+            io::ErrorKind::UnexpectedEof => {
+                "it closed the connection without a TLS handshake".to_owned()
+            }
+            _ => error.to_string(),
+        };
+    };
+    match cause {
+        Error::InvalidCertificate(problem) => explain_certificate(problem),
+        Error::AlertReceived(
+            alert @ (AlertDescription::ProtocolVersion
+            | AlertDescription::HandshakeFailure
+            | AlertDescription::InsufficientSecurity),
+        ) => format!("it shares no version or cipher suite with this side (its alert: {alert:?})"),
+        Error::AlertReceived(alert) => format!(
+            "it refuses this side's certificate (its alert: {alert:?}): its log says why; both \
+             sides need certificates of authorities that the other one trusts"
+        ),
+        Error::PeerIncompatible(problem) => format!(
+            "it shares no version or cipher suite with this side ({problem:?}): it needs TLS 1.2 \
+             or 1.3"
+        ),
+        Error::NoApplicationProtocol => {
+            "it does not offer http/1.1, the only protocol here, in ALPN".to_owned()
+        }
+        Error::InvalidMessage(_) => "what it sends is no TLS: one side speaks plain HTTP; use \
+                                     https:// for a node with --tls-cert, and http:// for others"
+            .to_owned(),
+        other => other.to_string(),
+    }
+}
+
+fn explain_certificate(problem: &CertificateError) -> String {
+    match problem {
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            "its certificate has expired: renew it there; if it has not, set the clocks of both \
+             machines right"
+                .to_owned()
+        }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "its certificate is not valid yet: set the clocks of both machines right".to_owned()
+        }
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            "its certificate is of no authority that is trusted here: have it signed by one, or \
+             trust its authority too"
+                .to_owned()
+        }
+        CertificateError::NotValidForName => {
+            "its certificate is for another name: issue one for the host of its URL".to_owned()
+        }
+        CertificateError::NotValidForNameContext {
+            expected,
+            presented,
+        } => format!(
+            "its certificate is for {}, not for {}: issue one for the host of its URL",
+            presented.join(", "),
+            expected.to_str()
+        ),
+        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
+            "its certificate is not for this purpose: a node's needs both extended key usages, \
+             serverAuth and clientAuth, or none"
+                .to_owned()
+        }
+        CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
+            "its certificate is an authority's own: have one signed for the node itself".to_owned()
+        }
+        other => format!("its certificate cannot be verified: {other}"),
+    }
+}
+
+fn tls_error(error: &io::Error) -> Option<&Error> {
+    error.get_ref()?.downcast_ref()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_differ() {
+        for (index, failure) in HandshakeFailure::ALL.iter().enumerate() {
+            let same = HandshakeFailure::ALL
+                .iter()
+                .position(|other| other.word() == failure.word());
+            assert_eq!(same, Some(index));
+        }
+    }
+
+    #[test]
+    fn each_error_is_counted_and_says_what_to_do() {
+        let of = |error: Error| io::Error::new(io::ErrorKind::InvalidData, error);
+        for (error, failure, words) in [
+            (
+                of(CertificateError::Expired.into()),
+                HandshakeFailure::Certificate,
+                "renew it",
+            ),
+            (
+                of(CertificateError::UnknownIssuer.into()),
+                HandshakeFailure::Certificate,
+                "have it signed",
+            ),
+            (
+                of(CertificateError::NotValidForName.into()),
+                HandshakeFailure::Certificate,
+                "the host of its URL",
+            ),
+            (
+                of(Error::AlertReceived(AlertDescription::UnknownCA)),
+                HandshakeFailure::Refused,
+                "UnknownCA",
+            ),
+            (
+                of(Error::AlertReceived(AlertDescription::ProtocolVersion)),
+                HandshakeFailure::Incompatible,
+                "no version",
+            ),
+            (
+                of(Error::NoApplicationProtocol),
+                HandshakeFailure::Incompatible,
+                "http/1.1",
+            ),
+            (
+                io::ErrorKind::UnexpectedEof.into(),
+                HandshakeFailure::Closed,
+                "closed the connection",
+            ),
+        ] {
+            assert_eq!(HandshakeFailure::of(&error), failure, "{error}");
+            let text = explain(&error);
+            assert!(text.contains(words), "{text}");
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! What a node uses for TLS, made again when its files change.
+//!
+//! The files are read whole each time, because their times say less: a link that leads
+//! elsewhere, or a file that is put back, may be older than what it replaces. A program
+//! that renews certificates may write one file after the other, so a change counts once
+//! two reads in a row have found the same, or at once when an operator asks.
+
+use crate::configs::{client_config, server_config};
+use crate::material::{Authorities, Identity, MaterialError, is_for_host, read};
+use arc_swap::ArcSwap;
+use rustls::pki_types::CertificateDer;
+use rustls::{ClientConfig, ServerConfig};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The files, which are PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The node's certificate, followed by those between it and its authority.
+    pub certificate: PathBuf,
+    /// The key of the certificate.
+    pub key: PathBuf,
+    /// The authorities of the certificates of the other nodes.
+    pub peer_ca: Option<PathBuf>,
+}
+
+/// What a node uses for TLS.
+pub struct NodeTls {
+    files: TlsFiles,
+    /// The host that the node's certificate must be for, if any.
+    host: Option<String>,
+    in_force: ArcSwap<InForce>,
+    watched: Mutex<Watched>,
+}
+
+/// What was made of the files.
+struct InForce {
+    server: Arc<ServerConfig>,
+    /// `None` without authorities for other nodes.
+    client: Option<Arc<ClientConfig>>,
+    expires_unix_s: u64,
+}
+
+/// What the reads have found.
+#[derive(Debug, Default)]
+struct Watched {
+    /// What the last attempt to use the files was made with.
+    tried: u64,
+    /// What the last read found.
+    found: u64,
+    /// Why the last attempt failed, if it did.
+    problem: Option<String>,
+    /// How often the files were put in force since the start.
+    reloads: u64,
+}
+
+/// How the certificate of a node is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsStatus {
+    /// Until when the certificate in force is valid, in seconds of Unix time.
+    pub expires_unix_s: u64,
+    /// Why the files are not in force, if they are not.
+    pub problem: Option<String>,
+    /// How often changed files were put in force since the start.
+    pub reloads: u64,
+}
+
+/// The bytes of the files.
+struct Contents {
+    certificate: Vec<u8>,
+    key: Vec<u8>,
+    peer_ca: Option<Vec<u8>>,
+}
+
+impl NodeTls {
+    /// Reads the files. If there is a `host`, the certificate must be for it.
+    ///
+    /// # Errors
+    /// Which file cannot be used, and why.
+    pub fn load(files: TlsFiles, host: Option<String>) -> Result<Self, MaterialError> {
+        let contents = Contents::read(&files)?;
+        let in_force = InForce::new(&files, &contents, host.as_deref())?;
+        let tried = contents.hash();
+        Ok(Self {
+            in_force: ArcSwap::from_pointee(in_force),
+            watched: Mutex::new(Watched {
+                tried,
+                found: tried,
+                ..Watched::default()
+            }),
+            files,
+            host,
+        })
+    }
+
+    /// The side of a server, as it is now. A connection keeps what it began with.
+    #[must_use]
+    pub fn server(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.in_force.load().server)
+    }
+
+    /// The side of a client of other nodes, as it is now; `None` without authorities for
+    /// them.
+    #[must_use]
+    pub fn client(&self) -> Option<Arc<ClientConfig>> {
+        self.in_force.load().client.clone()
+    }
+
+    /// Whether other nodes are verified.
+    #[must_use]
+    pub fn verifies_peers(&self) -> bool {
+        self.files.peer_ca.is_some()
+    }
+
+    /// How the certificate is.
+    #[must_use]
+    pub fn status(&self) -> TlsStatus {
+        let watched = self.watched();
+        TlsStatus {
+            expires_unix_s: self.in_force.load().expires_unix_s,
+            problem: watched.problem.clone(),
+            reloads: watched.reloads,
+        }
+    }
+
+    /// Reads the files again, and puts them in force if they have changed. Unless it is
+    /// `at_once`, a change waits until the next read finds the same. Returns whether the
+    /// files were put in force. `now_unix_s` is the time: a certificate that has expired
+    /// is not put in force in place of one that has not.
+    ///
+    /// # Errors
+    /// Why files that have changed cannot be used: once for each change. What was in
+    /// force still is.
+    pub fn reload(&self, now_unix_s: u64, at_once: bool) -> Result<bool, MaterialError> {
+        let contents = Contents::read(&self.files);
+        let found = match &contents {
+            Ok(contents) => contents.hash(),
+            Err(error) => hash_of(&error.to_string()),
+        };
+        let mut watched = self.watched();
+        let is_settled = at_once || watched.found == found;
+        watched.found = found;
+        if watched.tried == found || !is_settled {
+            return Ok(false);
+        }
+        watched.tried = found;
+        match contents.and_then(|contents| self.in_force_of(&contents, now_unix_s)) {
+            Ok(in_force) => {
+                self.in_force.store(Arc::new(in_force));
+                watched.problem = None;
+                watched.reloads += 1;
+                Ok(true)
+            }
+            Err(error) => {
+                watched.problem = Some(error.to_string());
+                Err(error)
+            }
+        }
+    }
+
+    fn in_force_of(&self, contents: &Contents, now_unix_s: u64) -> Result<InForce, MaterialError> {
+        let new = InForce::new(&self.files, contents, self.host.as_deref())?;
+        let in_force_expires = self.in_force.load().expires_unix_s;
+        if new.expires_unix_s < now_unix_s && in_force_expires >= now_unix_s {
+            return Err(MaterialError::Unusable {
+                file: self.files.certificate.clone(),
+                problem: "has a certificate that has expired: renew it".to_owned(),
+            });
+        }
+        Ok(new)
+    }
+
+    fn watched(&self) -> MutexGuard<'_, Watched> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl InForce {
+    fn new(
+        files: &TlsFiles,
+        contents: &Contents,
+        host: Option<&str>,
+    ) -> Result<Self, MaterialError> {
+        let identity = Identity::from_pem(
+            (&files.certificate, &contents.certificate),
+            (&files.key, &contents.key),
+        )?;
+        if let Some(host) = host.filter(|host| !identity.is_for(host)) {
+            return Err(MaterialError::Unusable {
+                file: files.certificate.clone(),
+                problem: format!(
+                    "has a certificate that is not for {host}, the host of --url, so the other \
+                     nodes would refuse it: issue one for that name"
+                ),
+            });
+        }
+        let authorities = match (&files.peer_ca, &contents.peer_ca) {
+            (Some(file), Some(pem)) => Some(Authorities::from_pem(file, pem)?),
+            _ => None,
+        };
+        let client = match &authorities {
+            Some(authorities) => Some(client_config(authorities, Some(&identity))?),
+            None => None,
+        };
+        Ok(Self {
+            server: server_config(&identity, authorities.as_ref())?,
+            client,
+            expires_unix_s: identity.expires_unix_s(),
+        })
+    }
+}
+
+impl Contents {
+    fn read(files: &TlsFiles) -> Result<Self, MaterialError> {
+        Ok(Self {
+            certificate: read(&files.certificate)?,
+            key: read(&files.key)?,
+            peer_ca: files.peer_ca.as_deref().map(read).transpose()?,
+        })
+    }
+
+    fn hash(&self) -> u64 {
+        hash_of(&(&self.certificate, &self.key, &self.peer_ca))
+    }
+}
+
+fn hash_of(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Whether the first certificate that another side has shown is for one of these hosts.
+#[must_use]
+pub fn is_for_any(
+    shown: &[CertificateDer<'_>],
+    mut hosts: impl Iterator<Item = impl AsRef<str>>,
+) -> bool {
+    shown
+        .first()
+        .is_some_and(|leaf| hosts.any(|host| is_for_host(leaf, host.as_ref())))
+}
+
+#[cfg(test)]
+mod tests;

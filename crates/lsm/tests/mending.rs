@@ -9,7 +9,7 @@
 
 mod common;
 
-use base::Entry;
+use base::{Entry, Expiry, Timestamp};
 use common::{World, put, read};
 use lsm::disk::{Call, Fault, FaultyDisk};
 use lsm::testing::BlockingWrite;
@@ -253,6 +253,45 @@ fn a_sector_that_cannot_be_read_is_damage_to_a_sweep() {
     compare(&world, &engine);
     world.executor.run_for(Duration::from_secs(5));
     check_whole(&world, engine, "readable again");
+}
+
+/// Its tombstone may be forgotten everywhere else: no sweep has seen what is read again.
+#[test]
+fn what_can_be_read_again_of_a_damaged_part_does_not_come_back_below_the_fence() {
+    for (fence, copies) in [(0, 3), (1 + KEYS, 3), (1 + KEYS, 1)] {
+        let mut world = World::new();
+        world.options.compression = lsm::Compression::None;
+        world.options.table_bytes = 1 << 20;
+        let engine = world.open();
+        for number in 0..KEYS {
+            let (key, value) = (key(number), value(number));
+            let timestamp = Timestamp::from_u64(1 + number);
+            let (key, value) = (key.as_bytes(), value.as_bytes());
+            let entry = Entry::value(key, timestamp, value, Expiry::NEVER, copies);
+            engine.write(entry).unwrap();
+        }
+        engine.compact().unwrap();
+        engine.close().unwrap();
+        let file = table_file(&world);
+        let engine = world.open();
+        world.memory.corrupt(&file, 1000, 1).unwrap();
+        let found = sweep(&world, &engine);
+        let damaged: Vec<u64> = (0..KEYS).filter(|it| !found.contains(&key(*it))).collect();
+        assert!((2..20).contains(&damaged.len()), "{damaged:?}");
+        // The disk was at fault, and all other stores have forgotten what the part held.
+        world.memory.corrupt(&file, 1000, 1).unwrap();
+        engine.fence(Timestamp::from_u64(fence)).unwrap();
+        let mark = engine.damage_mark();
+        assert_eq!(sweep(&world, &engine), found);
+        engine.mend_damage(mark);
+        world.executor.run_for(Duration::from_secs(5));
+        assert_eq!(engine.statistics().damaged_ranges, 0);
+        for number in 0..KEYS {
+            let held = engine.get(key(number).as_bytes()).unwrap().is_some();
+            let is_kept = !damaged.contains(&number) || fence == 0 || copies == 1;
+            assert_eq!(held, is_kept, "{number}, {fence}, {copies}");
+        }
+    }
 }
 
 /// From the report of the damage until the table is rewritten, each call on the disk

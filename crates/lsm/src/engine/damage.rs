@@ -10,8 +10,9 @@
 //!    the store says about it may be wrong.
 //! 3. The owner compares the store with others, and writes what it lacks. A
 //!    comparison counts if it began after the range was noted ([`DamageMark`]).
-//! 4. A compaction rewrites the table without its damaged parts. The edit that removes
-//!    the table also removes its ranges.
+//! 4. A compaction rewrites the table without its damaged parts, or with what it can read of
+//!    them by then ([`compaction`](super::compaction)). The edit that removes the table also removes
+//!    its ranges.
 //!
 //! The damaged block may have held the tombstone that hid an older version, and the other
 //! stores may have forgotten that tombstone. So the owner writes a tombstone over such a

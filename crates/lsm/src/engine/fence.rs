@@ -98,6 +98,11 @@ impl Fence {
         }
     }
 
+    /// Below which timestamp ordinary writes are refused.
+    pub(super) fn bound(&self) -> Timestamp {
+        Timestamp::from_u64(self.bound.load(Relaxed))
+    }
+
     /// Keeps the fence where it is until the guard is dropped.
     pub(super) fn hold(&self) -> FenceGuard<'_> {
         lock(&self.edits)
@@ -110,7 +115,7 @@ impl Fence {
     /// [`Error::Obsolete`].
     pub(super) fn check(&self, least: Timestamp, admission: Admission) -> Result<(), Error> {
         let below = match admission {
-            Admission::Ordinary => Timestamp::from_u64(self.bound.load(Relaxed)),
+            Admission::Ordinary => self.bound(),
             Admission::Mend { drop_bound } => match self.drop_bound() {
                 risen if risen > drop_bound => risen,
                 _ => return Ok(()),

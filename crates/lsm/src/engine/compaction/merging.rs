@@ -4,6 +4,7 @@
 //! take the place of the inputs, all at once.
 
 use super::pick::{Pick, Reason};
+use super::reread::Reread;
 use super::retention::{Advance, NewerElsewhere, Retained, Retention};
 use crate::engine::core::Core;
 use crate::engine::table_set::{LevelSource, MergeRange, TableEdit, TableOutput, Tables};
@@ -37,6 +38,8 @@ pub(super) struct Compaction {
     entries: u64,
     /// The most that it is expected to write, in bytes.
     write_bytes_max: u64,
+    /// The fence of the store when it began.
+    fence: Timestamp,
     /// Keeps ingested tables out of its way.
     _range: Arc<MergeRange>,
 }
@@ -62,11 +65,8 @@ struct Inputs {
 }
 
 impl Inputs {
-    fn divide(tables: &Tables, pick: &Pick) -> Self {
-        let purpose = match pick.reason {
-            Reason::Damaged => Purpose::Mend,
-            _ => Purpose::Compaction,
-        };
+    fn divide(tables: &Tables, pick: &Pick, fence: Timestamp) -> Self {
+        let purpose = Purpose::Compaction;
         let is_input = |table: &Table| pick.inputs.iter().any(|(_, id)| *id == table.id());
         let mut sources: Vec<Box<dyn RecordSource>> = Vec::new();
         let (mut file_bytes, mut entry_bytes, mut entries) = (0, 0, 0);
@@ -80,7 +80,11 @@ impl Inputs {
                 entry_bytes += table.properties().entry_bytes;
                 entries += table.properties().entries;
             }
-            if level == 0 {
+            if pick.reason == Reason::Damaged {
+                for table in inputs {
+                    sources.push(Box::new(Reread::new(&table, fence)));
+                }
+            } else if level == 0 {
                 for table in inputs {
                     sources.push(Box::new(table.iter(Bound::Unbounded, purpose)));
                 }
@@ -117,7 +121,8 @@ impl Compaction {
         // Read the tables before the snapshots: a snapshot taken after these tables
         // were read sees all that they hold, so it misses nothing that they outrank.
         let state = core.tables.load_full();
-        let inputs = Inputs::divide(&state.tables, &pick);
+        let fence = core.fence.bound();
+        let inputs = Inputs::divide(&state.tables, &pick, fence);
         let others = Arc::new(inputs.others);
         let newer_elsewhere =
             (pick.reason == Reason::Hidden).then(|| newer_in(Arc::clone(&others)));
@@ -146,6 +151,7 @@ impl Compaction {
             entry_bytes: inputs.entry_bytes,
             entries: inputs.entries,
             write_bytes_max: left_bytes.unwrap_or(inputs.file_bytes),
+            fence,
         })
     }
 
@@ -249,24 +255,37 @@ impl Compaction {
     /// Puts what it has written in the place of its inputs.
     ///
     /// # Errors
-    /// Those of [`TableSet::apply`](crate::engine::table_set::TableSet::apply).
+    /// Those of [`TableSet::apply`](crate::engine::table_set::TableSet::apply), and
+    /// [`Error::Obsolete`] for a mend if the fence has risen since it began: what it has read
+    /// again would come in behind the scan of a pass.
     pub(super) fn complete(self, core: &Core) -> Result<Replaced, Error> {
+        let is_mend = self.pick.reason == Reason::Damaged;
+        let _held = is_mend.then(|| core.fence.hold());
+        let fence = core.fence.bound();
+        if is_mend && fence > self.fence {
+            self.abandon(core);
+            return Err(Error::Obsolete { fence });
+        }
         let written: u64 = self.outputs.iter().map(|table| table.file_bytes()).sum();
         self.note_hidden(self.read_bytes.saturating_sub(written), core);
         let damaged_versions = self.damaged_versions();
         let Self { pick, outputs, .. } = self;
         let entry_bytes = |table: &Arc<Table>| (table.id(), table.properties().entry_bytes);
         let replacing: Vec<_> = outputs.iter().map(entry_bytes).collect();
-        if pick.reason == Reason::Damaged {
-            // A part that was noted as damaged may be read now, and no sweep has compared
-            // what it holds: to sweeps it has just come, later than all that is committed.
-            let least = outputs
-                .iter()
-                .map(|table| table.properties().least_timestamp);
-            let least = least.min().map(|least| (Vec::new(), least));
-            let sequence = core.snapshots.visible() + 1;
-            core.changes.flushed(sequence, least.into_iter().collect());
-        }
+        let least = outputs
+            .iter()
+            .map(|table| table.properties().least_timestamp);
+        let least = least.min().map(|least| (Vec::new(), least));
+        // A part that was noted as damaged may be read now, and no sweep has compared
+        // what it holds: to sweeps it has just come, later than all that is committed.
+        let note_arrival = || {
+            if is_mend {
+                let sequence = core.snapshots.visible() + 1;
+                core.changes
+                    .flushed(sequence, least.iter().cloned().collect());
+            }
+        };
+        note_arrival();
         core.tables.apply(TableEdit {
             added: outputs
                 .into_iter()
@@ -275,6 +294,8 @@ impl Compaction {
             removed: pick.inputs.iter().map(|(_, id)| *id).collect(),
             ..TableEdit::default()
         })?;
+        // And to a pass that has begun since, whose scan may have come before the edit.
+        note_arrival();
         if pick.reason == Reason::Damaged {
             tracing::warn!(
                 table = ?pick.inputs,

@@ -16,7 +16,8 @@
 //!    keeps tombstones from them. On a full disk [`reclaim`]
 //!    chooses first: a table in which deletes hide much.
 //! 3. [`merging`]: each step reads some blocks of the inputs, and writes what
-//!    [`retention`] keeps of them into new tables.
+//!    [`retention`] keeps of them into new tables; [`reread`] says what it may take of the
+//!    damaged parts of a table.
 //! 4. The last step replaces the inputs by the outputs, with one edit of the
 //!    table set.
 //!
@@ -34,6 +35,7 @@ mod pressure;
 mod purges;
 mod quiet;
 mod reclaim;
+mod reread;
 mod retention;
 mod retry;
 mod unreadable;

@@ -39,7 +39,8 @@ impl QuietMemtable {
             return;
         }
         let is_useful = |active: &Memtable| active.least_timestamp() < bound;
-        if core.log.freeze_early(core, is_useful) {
+        // If it cannot be frozen now, the next look tries again.
+        if core.log.freeze_early(core, is_useful) && !is_useful(&core.tables.load().active) {
             self.flushed_below = bound;
         }
     }

@@ -4,10 +4,11 @@
 //! list behind a lock. A thread wakes the runtime only when the list stops being empty, so
 //! a group commit of a thousand writes costs each runtime one wake.
 
+use crate::forgetting::BeforeRead;
 use crate::range_digest::RangeDigest;
 use crate::turn_budget::Allotment;
 use crate::wait_sites;
-use base::{Entry, Share, Timestamp};
+use base::{Entry, Share};
 use cluster::pages::Page;
 use lsm::{Applied, Error, Outcome, Scan};
 use peer::PeerAnswer;
@@ -40,8 +41,8 @@ pub(crate) struct KeyRead {
     pub(crate) entry: Option<Entry>,
     /// The share of memory of a long value.
     pub(crate) share: Option<Share>,
-    /// The forget bound of the store before the read.
-    pub(crate) forgotten: Timestamp,
+    /// What held for the store before the read.
+    pub(crate) before: BeforeRead,
 }
 
 /// An answer in the queue.

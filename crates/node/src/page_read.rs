@@ -50,6 +50,9 @@ impl PageRead {
             return Ok(self.uncounted(last.as_deref()));
         }
         let met = engine.damage_met();
+        // Before the store as well as after it: a store that is filled meanwhile has buried what
+        // the snapshot shows.
+        let received_below = self.bounds.receives_below();
         let end = match &damage {
             Some((first, _)) => Some(&**first),
             None => request.end.as_deref(),
@@ -82,8 +85,7 @@ impl PageRead {
         if engine.damage_met() != met {
             return Err(Error::Overloaded);
         }
-        // Read after the store, as with any answer.
-        let receives_below = self.bounds.receives_below();
+        let receives_below = self.bounds.receives_below().max(received_below);
         for item in &mut items {
             item.counts = item.entry.timestamp() >= receives_below;
         }

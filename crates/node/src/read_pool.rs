@@ -10,11 +10,12 @@
 //! each read itself ([`ReadsRun::OnTheSpot`]).
 
 use crate::completion_queue::{Completion, CompletionQueue, KeyRead};
+use crate::forgetting::BeforeRead;
 use crate::page_read::PageRead;
 use crate::range_digest::RangeDigest;
 use crate::turn_budget::Allotment;
 use crate::wait_sites;
-use base::{Budget, Entry, Refused, Timestamp};
+use base::{Budget, Entry, Refused};
 use lsm::{Applied, Engine, PendingVerdict, Scan};
 use profile::Stopwatch;
 use profile::lock;
@@ -31,8 +32,8 @@ pub(crate) enum Read {
         /// A long value takes its share of it in the pool, so that the values whose answers
         /// wait are bounded.
         budget: Arc<Budget>,
-        /// The forget bound of the store before the read.
-        forgotten: Timestamp,
+        /// What held for the store before the read.
+        before: BeforeRead,
     },
     /// The newer versions that the store held when a write arrived.
     Newer(PendingVerdict),
@@ -190,14 +191,14 @@ fn read(engine: &Engine, job: ReadJob) {
         Read::Key {
             key,
             budget,
-            forgotten,
+            before,
         } => Completion::Read(engine.get(&key).and_then(|entry| {
             let value_bytes = entry.as_ref().map_or(0, |entry| entry.value_bytes().len());
             match budget.take_for_value(value_bytes) {
                 Ok(share) => Ok(KeyRead {
                     entry,
                     share,
-                    forgotten,
+                    before,
                 }),
                 Err(Refused) => Err(lsm::Error::Overloaded),
             }
@@ -233,7 +234,7 @@ mod tests {
             read: Read::Key {
                 key: Box::from(*b"key"),
                 budget: Budget::new(0),
-                forgotten: Timestamp::ZERO,
+                before: BeforeRead::default(),
             },
             completions: Arc::default(),
             ticket,

@@ -14,6 +14,7 @@ use base::{Clock, overdue_check_period};
 use bytes::Bytes;
 use cluster::{NodeNumber, Placement, Ranking};
 use peer::{AnswerHandler, HandshakePolicy, Link, LinkStatus, PeerEnvironment, Stream, Transport};
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -105,6 +106,8 @@ impl Worker {
                 turns_of_peers: Arc::clone(&node.peer_page_turns),
                 bytes_of_peers: Arc::clone(&node.peer_pages),
             },
+            peers: Rc::clone(&peers),
+            comparing: Cell::default(),
         });
         let replicas = Rc::new(ReplicaSet::new(replica, Rc::clone(&peers)));
         let sweeper = Rc::new(Sweeper {

@@ -119,6 +119,7 @@ mod tests {
         message::put_write(&mut out, 1, second, &short);
         message::put_write(&mut out, 2, second, &long);
         message::put_read(&mut out, 3, second, b"key");
+        message::put_look(&mut out, 12, second, b"key");
         message::put_piece(&mut out, 2, &long.value_bytes()[..1 << 16]);
         message::put_stored(&mut out, 4, base::Verdict::Newer(at));
         message::put_stored(&mut out, 4, base::Verdict::Clean);
@@ -160,7 +161,7 @@ mod tests {
 
     #[test]
     fn valid_frames_are_decoded_and_need_no_repair() {
-        assert_eq!(take_all(&valid(), 1), (20, None));
+        assert_eq!(take_all(&valid(), 1), (21, None));
         let mut repaired = valid();
         repair(&mut repaired);
         assert!(repaired == valid());

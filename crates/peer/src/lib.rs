@@ -75,7 +75,8 @@ pub use log_limiter::LogLimiter;
 pub use page::{EncodedPage, PAGE_BYTES_MAX, PAGE_ITEM_BYTES};
 pub use protocol::Protocol;
 pub use protocol::{
-    BULK, FILLS_OUTDATED, FORGETTING, MANY, NegotiatedProtocol, PAGES, REPORT, STANDING, SWEEP,
+    BULK, FILLS_OUTDATED, FORGETTING, LOOK, MANY, NegotiatedProtocol, PAGES, REPORT, STANDING,
+    SWEEP,
 };
 pub use reply::Reply;
 pub use report::NodeReport;
@@ -100,6 +101,9 @@ pub enum PeerRequest {
     Write(Entry),
     /// What is the freshest version of this key?
     Read(Bytes),
+    /// What is the freshest version of this key, whether or not your store counts? A peer of
+    /// an older release is sent a read.
+    Look(Bytes),
     /// Store this version, which a pass of a sweep brings.
     Mend {
         /// The pass.
@@ -123,10 +127,10 @@ pub enum PeerRequest {
 
 impl PeerRequest {
     /// The features without which the peer does not know the request. A repair is sent
-    /// as a write then.
+    /// as a write then, and a look as a read.
     fn features(&self) -> u64 {
         match self {
-            Self::Write(_) | Self::Repair { .. } | Self::Read(_) => 0,
+            Self::Write(_) | Self::Repair { .. } | Self::Read(_) | Self::Look(_) => 0,
             Self::Sweep(SweepRequest::Pull { .. }) => SWEEP | BULK,
             Self::Sweep(
                 SweepRequest::Fence { .. }

@@ -36,6 +36,7 @@
 //!   21  page     request, as drawn in `page.rs`
 //!   22  paged    a page, as drawn there
 //!                                          (21 and 22 only with the feature `PAGES`)
+//!   24  look     remaining ms u32 | key    (answered as a read is; only with the feature `LOOK`)
 //!
 //! entry = flags u8 | copies u8 | key bytes u16 | timestamp u64 | value bytes u32
 //!       | expiry u64, if flags has EXPIRES | key | value
@@ -59,8 +60,8 @@ mod many;
 
 pub(super) use encode::{
     ALL_LATER, begin_verdicts, begin_writes, is_long, put_absent, put_entry_head, put_forgets,
-    put_found, put_mend, put_missed, put_page, put_paged, put_piece, put_ping, put_pong, put_read,
-    put_repair, put_report, put_run, put_standing, put_stored, put_sweep, put_swept,
+    put_found, put_look, put_mend, put_missed, put_page, put_paged, put_piece, put_ping, put_pong,
+    put_read, put_repair, put_report, put_run, put_standing, put_stored, put_sweep, put_swept,
     put_verdict_item, put_write, put_write_item, remaining_ms,
 };
 
@@ -101,6 +102,8 @@ const VERDICTS: u8 = 19;
 const PAGE: u8 = 21;
 const PAGED: u8 = 22;
 
+const LOOK: u8 = 24;
+
 const OBSOLETE: u8 = 7;
 
 const CLEAN: u8 = 0;
@@ -124,6 +127,13 @@ pub(super) enum Message<'a> {
     },
     /// Find the freshest version of a key.
     Read {
+        /// How long the dialler still waits for the answer.
+        remaining: Duration,
+        /// The key.
+        key: &'a [u8],
+    },
+    /// Find the freshest version of a key, whether or not the store counts.
+    Look {
         /// How long the dialler still waits for the answer.
         remaining: Duration,
         /// The key.
@@ -281,6 +291,10 @@ impl<'a> Message<'a> {
                 entry: fields.entry()?,
             },
             READ => Self::Read {
+                remaining: fields.remaining()?,
+                key: fields.key_of(fields.reader.rest().len())?,
+            },
+            LOOK => Self::Look {
                 remaining: fields.remaining()?,
                 key: fields.key_of(fields.reader.rest().len())?,
             },

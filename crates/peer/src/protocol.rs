@@ -42,6 +42,10 @@ pub const PAGES: u64 = 512;
 /// `verdicts`.
 pub const MANY: u64 = 256;
 
+/// The dialled side says what its store holds of a key whether or not that counts: frames of
+/// the kind `look`.
+pub const LOOK: u64 = 2048;
+
 /// What a build supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Protocol {
@@ -67,7 +71,15 @@ impl Protocol {
     pub const OWN: Self = Self {
         least: 1,
         greatest: 1,
-        features: STANDING | SWEEP | BULK | REPORT | FILLS_OUTDATED | FORGETTING | MANY | PAGES,
+        features: STANDING
+            | SWEEP
+            | BULK
+            | REPORT
+            | FILLS_OUTDATED
+            | FORGETTING
+            | MANY
+            | PAGES
+            | LOOK,
     };
 
     /// What this build uses with another; `None` if they share no version.

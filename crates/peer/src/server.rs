@@ -346,6 +346,10 @@ impl<R: RequestHandler> Side for AcceptorSide<R> {
                 let request = PeerRequest::Read(Bytes::copy_from_slice(key));
                 self.serve(request, call, now.saturating_add(remaining), None);
             }
+            Message::Look { remaining, key } => {
+                let request = PeerRequest::Look(Bytes::copy_from_slice(key));
+                self.serve(request, call, now.saturating_add(remaining), None);
+            }
             Message::Piece(piece) => match self.writes.piece(frame, piece)? {
                 None => {}
                 Some(Assembled { entry: None, .. }) => self.miss(call, Miss::Overloaded),

@@ -19,15 +19,13 @@ pub struct Bounds {
 /// How a version comes to a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// As a write, a hint, or a repair that names no store.
+    /// As a write, a hint, or a repair that names no store. The engine judges these by the
+    /// fence alone, under its commit lock; a store that only receives has a fence that is no
+    /// lower than the greatest F that it has heard of.
     Ordinary,
-    /// As a mend of a pass.
-    Mend {
-        /// Which pass.
-        pass: PassId,
-        /// The F of the sender.
-        forgotten: Timestamp,
-    },
+    /// As a mend of this pass. A store that only receives sends nothing below the greatest F
+    /// itself, but for what nobody can say more about, so what comes is of a store that counts.
+    Mend(PassId),
     /// As a repair with the version that a store has answered a read with.
     Answered {
         /// The store, and its start when it answered.
@@ -104,6 +102,11 @@ impl Bounds {
     /// with all others below F, so it would have the tombstone if there had been one. A
     /// version of few copies needs that, so that a read of more replicas can be answered.
     ///
+    /// Between F and the fence such a repair may be late: the store that has answered may hold a
+    /// tombstone of fewer copies by now, and a pass may have found this store equal with it. So
+    /// the caller compares a live version there with what all other stores hold, before it
+    /// is stored.
+    ///
     /// # Errors
     /// [`Obsolete`].
     pub fn admit(
@@ -123,9 +126,7 @@ impl Bounds {
         let is_by_present = |by| receiving.answering == Some(by);
         if self.is_receiver(standing, greatest) {
             let is_from_whole = match arrival {
-                Arrival::Mend { forgotten, .. } => {
-                    receiving.takes_part && forgotten >= greatest && !is_dead
-                }
+                Arrival::Mend(_) => receiving.takes_part && !is_dead,
                 Arrival::Ordinary | Arrival::Answered { .. } => false,
             };
             if !is_from_whole {
@@ -146,7 +147,7 @@ impl Bounds {
         }
         let is_excepted = match arrival {
             Arrival::Ordinary => false,
-            Arrival::Mend { .. } => receiving.takes_part,
+            Arrival::Mend(_) => receiving.takes_part,
             Arrival::Answered { by, .. } => is_by_present(by),
         };
         match is_excepted {

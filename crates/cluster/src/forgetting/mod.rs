@@ -13,8 +13,9 @@
 //! 2. Every member durably raises its fence to T. Behind it a store refuses what is
 //!    older, with two exceptions ([`Bounds::admit`]): mends of the present pass, and
 //!    repairs with a version that a store of the cluster has answered with. The pass
-//!    meets such a version in that store, too, so nothing slips behind it. Below F only the
-//!    word of a store that knew F when it answered counts.
+//!    meets such a version in that store, too; and as the repair may come late, it is first
+//!    compared with what all other stores hold, so nothing slips behind the pass. Below F only
+//!    the word of a store that knew F when it answered counts.
 //! 3. A full pass that begins after all of these fences ends clean between every two
 //!    members, and what it brought is durable ([`FencedPass`]).
 //! 4. Each member that hears of it sets its F to T ([`Bounds::hear`]), durably, and

@@ -40,12 +40,7 @@ impl MendRules {
             takes_part: self.takes_part,
             answering: None,
         };
-        let arrival = Arrival::Mend {
-            pass: self.pass,
-            // A store that only receives withholds what it has below the greatest F, in a pass
-            // of any kind, so what is sent is of a store that counts.
-            forgotten: self.greatest,
-        };
+        let arrival = Arrival::Mend(self.pass);
         let is_dead = entry.kind() == Kind::Tombstone;
         let timestamp = entry.timestamp();
         self.bounds.admit(timestamp, is_dead, arrival, receiving)?;

@@ -20,7 +20,7 @@ mod status;
 mod tests;
 
 pub(crate) use file::ForgetFile;
-pub(crate) use shared::SharedBounds;
+pub(crate) use shared::{BeforeRead, SharedBounds};
 pub use status::{ForgettingStatus, HeldBack};
 
 use base::Timestamp;
@@ -77,9 +77,6 @@ struct State {
     heard_fence: Timestamp,
     /// How the store stood when something was last heard.
     standing: Standing,
-    /// Whether it was filled since it last lacked something. An operator's word lasts for the
-    /// whole start, but there is no more to it then.
-    is_filled: bool,
     /// Whether a job will write what was heard.
     is_write_due: bool,
     /// Those that wait until what was heard is durable.
@@ -138,7 +135,7 @@ impl Forgetting {
         let heard = stored.heard.max(stored.bounds.forgotten);
         let refused_below = stored.refuses_below(heard);
         environment.engine.fence(refused_below)?;
-        shared.raise(stored.bounds, stored.receives_below);
+        shared.set(stored.bounds, stored.receives_below);
         shared.hear(heard);
         let state = State {
             stored,
@@ -146,7 +143,6 @@ impl Forgetting {
             heard,
             heard_fence: Timestamp::ZERO,
             standing: Standing::Unconfirmed,
-            is_filled: false,
             is_write_due: false,
             waiting: Vec::new(),
             passes: Vec::new(),
@@ -254,8 +250,8 @@ impl Forgetting {
             state.heard = state.heard.max(heard.forgotten);
             self.shared.hear(state.heard);
             state.heard_fence = state.heard_fence.max(heard.fence);
-            state.stand(standing);
-            let next = state.next();
+            self.stand(&mut state, standing);
+            let next = self.next(&state);
             if next == state.stored {
                 return None;
             }
@@ -307,7 +303,7 @@ impl Forgetting {
             state.is_write_due = false;
             std::mem::take(&mut state.waiting)
         };
-        match self.change_by(State::next) {
+        match self.change_by(|state| self.next(state)) {
             Ok(()) => {
                 for waiting in waiting {
                     // The handshake may have ended.
@@ -328,8 +324,8 @@ impl Forgetting {
     /// # Errors
     /// As those of writing the file.
     pub(crate) fn stands(&self, standing: Standing) -> Result<(), Error> {
-        lock(&self.state).stand(standing);
-        self.change_by(State::next)
+        self.stand(&mut lock(&self.state), standing);
+        self.change_by(|state| self.next(state))
     }
 
     /// The store was compared with all others, and has buried its leftovers: it is no receiver
@@ -347,8 +343,9 @@ impl Forgetting {
             };
             match forgetting.change_by(fill) {
                 Ok(()) => {
-                    let mut state = lock(&forgetting.state);
-                    state.is_filled = state.standing != Standing::Unfilled;
+                    let state = lock(&forgetting.state);
+                    let is_filled = state.standing != Standing::Unfilled;
+                    forgetting.shared.set_filled(is_filled);
                     drop(state);
                     // Whoever asked may have given up.
                     let _is_awaited = sender.send(()).is_ok();
@@ -390,12 +387,12 @@ impl Forgetting {
         {
             let mut state = lock(&self.state);
             (state.stored, state.refused_below) = (next, refused_below);
+            self.shared.set(next.bounds, next.receives_below);
             if has_risen {
                 // Whoever drove that pass, what this node had found no longer holds F back.
                 state.held_back = None;
             }
         }
-        self.shared.raise(next.bounds, next.receives_below);
         if has_risen {
             engine.drop_bound_rose();
             tracing::info!(forgotten = %next.bounds.forgotten, "what is dead below may be dropped");
@@ -417,7 +414,7 @@ impl Forgetting {
             pass,
             bounds: state.stored.bounds,
             greatest: state.heard,
-            standing: state.standing_of(standing),
+            standing: self.shared.standing_of(standing),
             takes_part: state.passes.contains(&pass),
         }
     }
@@ -425,61 +422,50 @@ impl Forgetting {
     /// Whether the store only receives below the greatest F, if it stands so with its peers.
     pub(crate) fn is_receiver(&self, standing: Standing) -> bool {
         let state = lock(&self.state);
-        let standing = state.standing_of(standing);
+        let standing = self.shared.standing_of(standing);
         state.stored.bounds.is_receiver(standing, state.heard)
     }
 
     /// Whether nothing is missing from the store below F, if it stands so with its peers and
     /// has no damage.
     pub(crate) fn is_whole(&self, standing: Standing) -> bool {
-        let is_witness = lock(&self.state).standing_of(standing) == Standing::Witness;
+        let is_witness = self.shared.standing_of(standing) == Standing::Witness;
         is_witness && !self.is_receiver(standing)
+    }
+
+    fn stand(&self, state: &mut State, standing: Standing) {
+        state.standing = standing;
+        if standing == Standing::Unfilled {
+            self.shared.set_filled(false);
+        }
+    }
+
+    /// What follows from what was heard.
+    fn next(&self, state: &State) -> ForgetFile {
+        let heard = ForgetFile {
+            heard: state.heard,
+            ..state.stored
+        };
+        match self.shared.standing_of(state.standing) {
+            // The store may have been fenced before it lost something.
+            Standing::Unfilled | Standing::Accepted => ForgetFile {
+                bounds: Bounds {
+                    fence: heard.bounds.fence.max(state.heard_fence).max(state.heard),
+                    ..heard.bounds
+                },
+                receives_below: state.heard,
+                ..heard
+            },
+            standing @ (Standing::Witness | Standing::Unconfirmed) => ForgetFile {
+                bounds: heard.bounds.hear(state.heard, standing),
+                ..heard
+            },
+        }
     }
 }
 
 impl State {
-    fn stand(&mut self, standing: Standing) {
-        self.standing = standing;
-        self.is_filled &= standing != Standing::Unfilled;
-    }
-
-    /// How the store stands to forgetting that stands so with its peers. Once an operator has
-    /// accepted a store, the peers believe it at its next start; but nobody has compared it.
-    /// Once all have, it is as good as any other, though the operator's word lasts as long as
-    /// the process.
-    fn standing_of(&self, standing: Standing) -> Standing {
-        match standing {
-            Standing::Unfilled => standing,
-            _ if self.stored.receives_below > Timestamp::ZERO => Standing::Accepted,
-            Standing::Accepted if self.is_filled => Standing::Witness,
-            Standing::Witness | Standing::Unconfirmed | Standing::Accepted => standing,
-        }
-    }
-
     fn is_from_before_fence(&self) -> bool {
         self.stored.is_from_before_fence(self.heard)
-    }
-
-    /// What follows from what was heard.
-    fn next(&self) -> ForgetFile {
-        let heard = ForgetFile {
-            heard: self.heard,
-            ..self.stored
-        };
-        match self.standing_of(self.standing) {
-            // The store may have been fenced before it lost something.
-            Standing::Unfilled | Standing::Accepted => ForgetFile {
-                bounds: Bounds {
-                    fence: heard.bounds.fence.max(self.heard_fence).max(self.heard),
-                    ..heard.bounds
-                },
-                receives_below: self.heard,
-                ..heard
-            },
-            standing @ (Standing::Witness | Standing::Unconfirmed) => ForgetFile {
-                bounds: heard.bounds.hear(self.heard, standing),
-                ..heard
-            },
-        }
     }
 }

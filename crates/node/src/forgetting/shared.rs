@@ -3,7 +3,7 @@
 use base::Timestamp;
 use cluster::Standing;
 use cluster::forgetting::Bounds;
-use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Release};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Release};
 
 /// The bounds of a store, which requests and compaction read while they change. All of
 /// them only rise, but for the one below which the store only receives.
@@ -13,9 +13,41 @@ pub(crate) struct SharedBounds {
     forgotten: AtomicU64,
     heard: AtomicU64,
     receives_below: AtomicU64,
+    is_filled: AtomicBool,
+}
+
+/// What held for a store before a key or a page was read. Once it is read, the store may have
+/// buried what it held, and count like any other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct BeforeRead {
+    /// The forget bound of the store.
+    pub(crate) forgotten: Timestamp,
+    /// Below it the store only received.
+    pub(crate) receives_below: Timestamp,
 }
 
 impl SharedBounds {
+    /// What holds now, for a read that begins.
+    pub(crate) fn before_read(&self) -> BeforeRead {
+        BeforeRead {
+            forgotten: self.forgotten(),
+            receives_below: self.receives_below(),
+        }
+    }
+
+    /// How the store stands to forgetting that stands so with its peers. Once an operator has
+    /// accepted a store, the peers believe it at its next start; but nobody has compared it.
+    /// Once all have, it is as good as any other, though the operator's word lasts as long as
+    /// the process.
+    pub(crate) fn standing_of(&self, standing: Standing) -> Standing {
+        match standing {
+            Standing::Unfilled => standing,
+            _ if self.receives_below() > Timestamp::ZERO => Standing::Accepted,
+            Standing::Accepted if self.is_filled.load(Acquire) => Standing::Witness,
+            Standing::Witness | Standing::Unconfirmed | Standing::Accepted => standing,
+        }
+    }
+
     /// The fence and the forget bound. The fence may be newer than the bound beside it.
     pub(crate) fn bounds(&self) -> Bounds {
         Bounds {
@@ -48,7 +80,13 @@ impl SharedBounds {
         self.bounds().is_receiver(Standing::Witness, greatest)
     }
 
-    pub(super) fn raise(&self, bounds: Bounds, receives_below: Timestamp) {
+    /// Notes whether the store was filled since it last lacked something.
+    pub(super) fn set_filled(&self, is_filled: bool) {
+        self.is_filled.store(is_filled, Release);
+    }
+
+    /// Raises the bounds, and sets the one below which the store only receives.
+    pub(super) fn set(&self, bounds: Bounds, receives_below: Timestamp) {
         self.fence.fetch_max(bounds.fence.as_u64(), Release);
         self.forgotten.fetch_max(bounds.forgotten.as_u64(), Release);
         self.receives_below.store(receives_below.as_u64(), Release);
@@ -64,7 +102,7 @@ impl SharedBounds {
     /// The bounds of a store that has heard of no greater F than its own.
     pub(crate) fn of(bounds: Bounds) -> Self {
         let shared = Self::default();
-        shared.raise(bounds, Timestamp::ZERO);
+        shared.set(bounds, Timestamp::ZERO);
         shared.hear(bounds.forgotten);
         shared
     }
@@ -72,7 +110,7 @@ impl SharedBounds {
     /// As [`SharedBounds::of`], in a store that only receives below a bound.
     pub(crate) fn of_receiver(bounds: Bounds, receives_below: Timestamp) -> Self {
         let shared = Self::of(bounds);
-        shared.raise(bounds, receives_below);
+        shared.set(bounds, receives_below);
         shared.hear(receives_below);
         shared
     }

@@ -247,6 +247,9 @@ fn a_store_that_was_accepted_counts_as_any_other_once_it_is_filled() {
     assert_eq!(opened.shared.receives_below(), Timestamp::ZERO);
     assert!(!opened.forgetting.is_receiver(Standing::Accepted));
     assert!(opened.forgetting.is_whole(Standing::Accepted));
+    // So do requests see it, which decide about repairs.
+    let standing = || opened.shared.standing_of(Standing::Accepted);
+    assert_eq!(standing(), Standing::Witness);
     // It takes part when F rises.
     opened.raise(later);
     opened.hear(later, Standing::Accepted);
@@ -258,6 +261,7 @@ fn a_store_that_was_accepted_counts_as_any_other_once_it_is_filled() {
     (opened.run_jobs)();
     assert_eq!(opened.shared.receives_below(), later);
     assert!(opened.forgetting.is_receiver(Standing::Accepted));
+    assert_eq!(standing(), Standing::Accepted);
 }
 
 #[test]

@@ -2,17 +2,19 @@
 
 use super::{Asked, PageTelling, ReplicaRequest};
 use crate::completion_queue::Completion;
-use crate::forgetting::SharedBounds;
+use crate::forgetting::{BeforeRead, SharedBounds};
 use crate::membership::Membership;
+use crate::peers::Peers;
 use crate::pending::PendingRequests;
 use crate::read_pool::{PoolFull, Read, ReadJob, ReadPool};
 use crate::stamping::{Stamp, Stamping};
 use crate::submissions::Submissions;
-use base::{Budget, Clock, Entry, Kind, Share, Timestamp};
+use base::{Budget, Clock, Entry, Kind, Share};
 use cluster::Miss;
-use cluster::forgetting::{Answerer, NamedBounds, Obsolete, Receiving, StoreStart};
+use cluster::forgetting::{NamedBounds, StoreStart};
 use lsm::{Admission, Applied, Engine, Lookup};
 use peer::PeerAnswer;
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,11 +43,15 @@ pub(crate) struct LocalReplica {
     pub(crate) clock: Arc<dyn Clock>,
     /// For the pages of ranges.
     pub(crate) telling: PageTelling,
+    /// The other nodes, which a late repair is compared with.
+    pub(crate) peers: Rc<Peers>,
+    /// How many repairs are being compared.
+    pub(crate) comparing: Cell<usize>,
 }
 
 impl LocalReplica {
     /// Asks the store. An answer that is not here at once comes to `address`.
-    pub(super) fn ask(&self, request: ReplicaRequest<'_>, address: u64) -> Asked {
+    pub(super) fn ask(self: &Rc<Self>, request: ReplicaRequest<'_>, address: u64) -> Asked {
         let asked = match request {
             ReplicaRequest::Write { entry, stamp } => {
                 self.write(entry.clone(), stamp.take(), Admission::Ordinary, address)
@@ -95,66 +101,21 @@ impl LocalReplica {
         Err(Miss::Refused)
     }
 
-    /// Repairs with an entry; the outcome comes to `address`. Below the fence it is taken
-    /// only if the store that has answered with it is still there, because a pass then
-    /// meets the version in that store, too.
-    ///
-    /// # Errors
-    /// As [`LocalReplica::write`], and [`Miss::Obsolete`].
-    pub(super) fn repair(
-        &self,
-        entry: Entry,
-        by: Option<Answerer>,
-        address: u64,
-    ) -> Result<(), Miss> {
-        let admission = self.admission_of(&entry, by)?;
-        self.write(entry, None, admission, address)
-    }
-
-    /// Whether a repair is taken below the fence.
-    pub(super) fn admission_of(
-        &self,
-        entry: &Entry,
-        by: Option<Answerer>,
-    ) -> Result<Admission, Miss> {
-        // The store itself compares what names no store with its fence.
-        let Some(by) = by else {
-            return Ok(Admission::Ordinary);
-        };
-        let bounds = self.bounds.bounds();
-        if entry.timestamp() >= bounds.fence.max(bounds.forgotten) {
-            return Ok(Admission::Ordinary);
-        }
-        let receiving = Receiving {
-            greatest: self.bounds.greatest(),
-            standing: self.membership.standing(),
-            takes_part: false,
-            answering: self.membership.present_start(by.node),
-        };
-        let is_dead = !entry.is_live(self.clock.unix_ms());
-        match bounds.admit(entry.timestamp(), is_dead, by.arrival(), receiving) {
-            Ok(()) => Ok(Admission::Mend {
-                drop_bound: bounds.forgotten,
-            }),
-            Err(Obsolete { below }) => Err(Miss::Obsolete { below }),
-        }
-    }
-
-    /// The answer to a read, with what the store names. `forgotten` is its forget bound before
-    /// the read. A version from where the store only receives does not count, because its
+    /// The answer to a read, with what the store names, of which `before` held before the
+    /// read. A version from where the store only receives does not count, because its
     /// tombstone may be forgotten.
     ///
     /// The store names itself before it has a fence, too: a node that has one takes a repair
     /// below it only with that.
-    fn found(&self, entry: Option<Entry>, forgotten: Timestamp) -> PeerAnswer {
-        let receives_below = self.bounds.receives_below();
+    fn found(&self, entry: Option<Entry>, before: BeforeRead) -> PeerAnswer {
+        let receives_below = self.bounds.receives_below().max(before.receives_below);
         let forgotten = match &entry {
             Some(held) if held.timestamp() < receives_below => {
                 return PeerAnswer::Missed(Miss::Unfilled);
             }
             // Others take it below the bound that is named, which must have held for the
             // store when it was read: a pass may have replaced it since.
-            Some(held) if held.kind() == Kind::Value => forgotten,
+            Some(held) if held.kind() == Kind::Value => before.forgotten,
             // A tombstone may be gone by now, and others take it below no bound.
             _ => self.bounds.forgotten(),
         };
@@ -169,9 +130,9 @@ impl LocalReplica {
         if let Err(why) = self.check_standing(key) {
             return Some(PeerAnswer::Missed(why));
         }
-        let forgotten = self.bounds.forgotten();
+        let before = self.bounds.before_read();
         match self.engine.get_cached(key) {
-            Ok(Lookup::Found(entry)) => Some(self.found(entry, forgotten)),
+            Ok(Lookup::Found(entry)) => Some(self.found(entry, before)),
             Ok(Lookup::MayBlock) => None,
             Err(error) => Some(PeerAnswer::Missed(miss_of(&error))),
         }
@@ -186,7 +147,7 @@ impl LocalReplica {
         let read = Read::Key {
             key: Box::from(key),
             budget: Arc::clone(&self.answers),
-            forgotten: self.bounds.forgotten(),
+            before: self.bounds.before_read(),
         };
         self.submit(read, address)
             .map_err(|PoolFull| Miss::Overloaded)
@@ -249,7 +210,7 @@ impl LocalReplica {
             }
             Some(Completion::Read(Ok(read))) => self
                 .check_standing(key)
-                .map(|()| (self.found(read.entry, read.forgotten), read.share)),
+                .map(|()| (self.found(read.entry, read.before), read.share)),
             Some(Completion::Written(Err(error)) | Completion::Read(Err(error))) => {
                 Err(miss_of(&error))
             }

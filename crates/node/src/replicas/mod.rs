@@ -3,7 +3,8 @@
 //! [`ReplicaSet`] hides whether a replica is this node's own store (`local`) or a
 //! peer's behind a link. Coordinators, read repair and the delivery of hints
 //! (`hint_receiver`) ask through it; peers' requests (`peer_requests`) and pages of ranges
-//! (`pages`) come to the own store only. Two checks protect what is acknowledged, each in one place of `local`:
+//! (`pages`) come to the own store only. `repairs` says which repairs the own store takes.
+//! Two checks protect what is acknowledged, each in one place of `local`:
 //! this node's own store takes no version from beyond the clock bound, by whatever way
 //! it comes, and neither its acks nor its reads count while it is no witness, or of keys
 //! that a damaged block may have held.
@@ -12,6 +13,7 @@ mod hint_receiver;
 mod local;
 mod pages;
 mod peer_requests;
+mod repairs;
 
 #[cfg(test)]
 mod tests;
@@ -70,7 +72,7 @@ pub(crate) struct ReplicaSet {
 
 /// Where a replica is.
 enum Location<'a> {
-    OwnStore(&'a LocalReplica),
+    OwnStore(&'a Rc<LocalReplica>),
     Peer(&'a Link),
 }
 

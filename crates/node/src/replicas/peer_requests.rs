@@ -78,6 +78,20 @@ impl LocalReplica {
         }
     }
 
+    /// Says what the store holds of a key to a peer that is about to take a late repair,
+    /// whether or not it counts.
+    pub(crate) fn look_for_peer(self: &Rc<Self>, key: &Bytes, reply: Reply) {
+        let replica = Rc::clone(self);
+        let address = self.pending.handle(reply.deadline(), move |completion| {
+            let (answer, share) = replica.looked(completion);
+            reply.send_holding(answer, share);
+        });
+        if let Err(why) = self.read(key, address) {
+            let missed = Completion::Peer(PeerAnswer::Missed(why));
+            self.pending.complete(address, missed);
+        }
+    }
+
     /// Reads a key for a peer.
     pub(crate) fn read_for_peer(self: &Rc<Self>, key: Bytes, reply: Reply) {
         self.when_settled(reply, move |replica, reply| {

@@ -2,6 +2,7 @@ use super::local::{LocalReplica, miss_of};
 use super::*;
 use crate::completion_queue::KeyRead;
 use crate::config::{MemoryParts, NodeConfig, Resources};
+use crate::forgetting::BeforeRead;
 use crate::hints::HintReceiver;
 use crate::node::Node;
 use crate::pending::PendingRequests;
@@ -15,6 +16,7 @@ use lsm::disk::{Call, Fault};
 use lsm::testing::BlockingWrite;
 use lsm::{Admission, Disk, Durability, Executor, FaultyDisk, MemoryDisk, StepExecutor};
 use peer::{TcpTransport, Transport};
+use std::cell::Cell;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -129,6 +131,13 @@ pub(super) fn replica(node: &Node) -> Rc<LocalReplica> {
             turns_of_peers: Arc::clone(&node.peer_page_turns),
             bytes_of_peers: Arc::clone(&node.peer_pages),
         },
+        peers: Peers::new(
+            node.config.members.clone(),
+            Arc::clone(&node.placement),
+            Arc::clone(&node.stamping),
+            |_| unreachable!("it has no peers"),
+        ),
+        comparing: Cell::default(),
     })
 }
 
@@ -303,7 +312,7 @@ async fn neither_acks_nor_reads_of_a_store_that_is_no_witness_count() {
     let found = Completion::Read(Ok(KeyRead {
         entry: Some(entry),
         share: None,
-        forgotten: Timestamp::ZERO,
+        before: BeforeRead::default(),
     }));
     assert_eq!(own.answer_of(b"k", Some(found)).0, unfilled);
 }

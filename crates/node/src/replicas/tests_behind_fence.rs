@@ -1,9 +1,10 @@
 //! What a store answers behind its fence.
 
+use super::repairs::Taken;
 use super::tests::{START_MS, open, replica, version};
 use super::*;
 use crate::completion_queue::KeyRead;
-use crate::forgetting::SharedBounds;
+use crate::forgetting::{BeforeRead, SharedBounds};
 use base::{ManualClock, Timestamp, Verdict};
 use cluster::forgetting::{Bounds, NamedBounds, StoreStart};
 use lsm::testing::BlockingWrite;
@@ -117,21 +118,25 @@ async fn only_what_a_store_answers_that_knows_the_forget_bound_passes_it() {
     let (_node, replica) = fenced(Some(80));
     let by = Some(own(&replica));
     let mend = Admission::Mend { drop_bound: at(80) };
-    let admitted = |ms| replica.admission_of(&version(ms), by);
-    assert_eq!(admitted(79), Ok(mend));
-    assert_eq!(admitted(80), Ok(mend));
-    assert_eq!(admitted(100), Ok(Admission::Ordinary));
+    let admitted = |ms| replica.taken(&version(ms), by);
+    assert_eq!(admitted(79), Ok(Taken::AtOnce(mend)));
+    assert_eq!(admitted(80), Ok(Taken::OnceCompared(mend)));
+    assert_eq!(admitted(100), Ok(Taken::AtOnce(Admission::Ordinary)));
     // It answered before the bound rose: the version may have been deleted since.
     let early = by.map(|by| Answerer {
         forgotten: at(79),
         ..by
     });
-    let admitted = replica.admission_of(&version(79), early);
+    let admitted = replica.taken(&version(79), early);
     assert_eq!(admitted, Err(Miss::Obsolete { below: at(80) }));
-    assert_eq!(replica.admission_of(&version(80), early), Ok(mend));
+    let compared = Ok(Taken::OnceCompared(mend));
+    assert_eq!(replica.taken(&version(80), early), compared);
     let tombstone = Entry::tombstone(b"k", at(79), 1);
     let obsolete = Err(Miss::Obsolete { below: at(80) });
-    assert_eq!(replica.admission_of(&tombstone, by), obsolete);
+    assert_eq!(replica.taken(&tombstone, by), obsolete);
+    // It brings nothing back.
+    let tombstone = Entry::tombstone(b"k", at(80), 1);
+    assert_eq!(replica.taken(&tombstone, by), Ok(Taken::AtOnce(mend)));
 }
 
 #[tokio::test]
@@ -145,13 +150,14 @@ async fn a_bound_that_was_heard_counts_before_it_is_durable() {
         })
     };
     let obsolete = Err(Miss::Obsolete { below: at(80) });
-    let mend = Ok(Admission::Mend { drop_bound: at(60) });
+    let mend = Admission::Mend { drop_bound: at(60) };
+    let (at_once, compared) = (Ok(Taken::AtOnce(mend)), Ok(Taken::OnceCompared(mend)));
     for (ms, by, expected) in [
         (70, by(60), &obsolete),
-        (70, by(80), &mend),
-        (80, by(60), &mend),
+        (70, by(80), &at_once),
+        (80, by(60), &compared),
     ] {
-        assert_eq!(replica.admission_of(&version(ms), by), *expected, "{ms}");
+        assert_eq!(replica.taken(&version(ms), by), *expected, "{ms}");
     }
 }
 
@@ -163,7 +169,10 @@ async fn a_value_is_answered_with_the_bound_that_held_when_it_was_read() {
         let read = KeyRead {
             entry: entry.clone(),
             share: None,
-            forgotten: at(60),
+            before: BeforeRead {
+                forgotten: at(60),
+                receives_below: Timestamp::ZERO,
+            },
         };
         let answer = replica.answer_of(b"k", Some(Completion::Read(Ok(read)))).0;
         let named = NamedBounds {
@@ -203,6 +212,25 @@ async fn below_the_forget_bound_what_a_store_holds_that_only_receives_does_not_c
         ingest.push(version(ms)).unwrap();
         ingest.commit().unwrap();
         let answer = asked(&replica, ReplicaRequest::Read(&key)).await;
+        assert_eq!(answer != unfilled, counts, "{ms}: {answer:?}");
+    }
+}
+
+/// A pass may bury what was read, and fill the store, before the answer is made.
+#[tokio::test]
+async fn what_was_read_before_a_store_was_filled_does_not_count_afterwards() {
+    let (_node, replica) = fenced(Some(80));
+    for (ms, counts) in [(79, false), (80, true)] {
+        let read = KeyRead {
+            entry: Some(version(ms)),
+            share: None,
+            before: BeforeRead {
+                forgotten: at(80),
+                receives_below: at(80),
+            },
+        };
+        let answer = replica.answer_of(b"k", Some(Completion::Read(Ok(read)))).0;
+        let unfilled = PeerAnswer::Missed(Miss::Unfilled);
         assert_eq!(answer != unfilled, counts, "{ms}: {answer:?}");
     }
 }

@@ -49,7 +49,8 @@ struct Fenced {
     incarnation: Incarnation,
     before: Timestamp,
     fence: Timestamp,
-    /// Its own forget bound, and the greatest that it has heard of.
+    /// Its own forget bound, or zero if it can say nothing about versions below, and the
+    /// greatest that it has heard of.
     forgotten: Timestamp,
     greatest: Timestamp,
     is_whole: bool,
@@ -103,13 +104,21 @@ impl Sweeper {
             return SweepAnswer::Unknown;
         }
         let standing = environment.membership.standing();
+        let has_damage = environment.engine.has_damage_to_compare();
+        // Those that lack something besides what damaged blocks have held take whatever they
+        // are offered, so they cannot be asked whether a damaged block has held a version.
+        let can_say_nothing = has_damage && forgetting.is_receiver(standing);
+        let forgotten = match can_say_nothing {
+            true => Timestamp::ZERO,
+            false => forgetting.bounds().forgotten,
+        };
         SweepAnswer::Fenced {
             incarnation,
             before: raised.before,
             fence: raised.fence,
-            forgotten: forgetting.bounds().forgotten,
+            forgotten,
             greatest: forgetting.greatest(),
-            is_whole: forgetting.is_whole(standing) && !environment.engine.has_damage_to_compare(),
+            is_whole: forgetting.is_whole(standing) && !has_damage,
         }
     }
 

@@ -350,8 +350,10 @@ impl Sweeper {
         doubtful: Vec<(NodeNumber, Bytes)>,
     ) -> bool {
         for (voucher, key) in doubtful {
-            if self.standing_of(voucher) != Some(Standing::Witness) {
-                // It only receives, so that it would take anything, but has lost nothing of this.
+            let standing = self.standing_of(voucher);
+            if standing.is_some_and(|standing| standing != Standing::Witness) {
+                // It only receives, so that it would take anything. Without damage, as a store
+                // that can say something has it, it has lost nothing of this.
                 continue;
             }
             let Some(leftover) = bury.iter().find(|(of, _)| *of == key).cloned() else {

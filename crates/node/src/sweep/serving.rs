@@ -26,6 +26,7 @@ impl peer::RequestHandler for Sweeper {
                 own.mend_for_peer(entry, admitted, reply);
             }
             PeerRequest::Read(key) => self.replicas.own().read_for_peer(key, reply),
+            PeerRequest::Look(key) => self.replicas.own().look_for_peer(&key, reply),
             PeerRequest::Page(request) => self.replicas.own().page_for_peer(request, reply),
             PeerRequest::Sweep(request) => self.serve_sweep(request, reply),
         }

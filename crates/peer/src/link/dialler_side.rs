@@ -306,6 +306,7 @@ impl Side for DiallerSide<'_> {
             Message::Write { .. }
             | Message::Writes { .. }
             | Message::Read { .. }
+            | Message::Look { .. }
             | Message::Mend { .. }
             | Message::Repair { .. }
             | Message::Forgets(_)

@@ -33,8 +33,8 @@ use crate::message;
 use crate::outgoing::{LongMessage, LongMessageKind, Outgoing};
 use crate::wait_sites;
 use crate::{
-    CALLS_MAX, FORGETTING, MANY, NegotiatedProtocol, PeerAnswer, PeerEnvironment, PeerRequest,
-    Transport,
+    CALLS_MAX, FORGETTING, LOOK, MANY, NegotiatedProtocol, PeerAnswer, PeerEnvironment,
+    PeerRequest, Transport,
 };
 use cluster::{Miss, NodeUrl, Standing};
 use profile::WaitSite;
@@ -155,13 +155,16 @@ impl Link {
         }
         let request = match request {
             PeerRequest::Repair { entry, .. } if !self.has(FORGETTING) => PeerRequest::Write(entry),
+            PeerRequest::Look(key) if !self.has(LOOK) => PeerRequest::Read(key),
             request => request,
         };
         let (kind, has_room) = match &request {
             PeerRequest::Write(entry) | PeerRequest::Repair { entry, .. } => {
                 (CallKind::Write, self.outgoing.has_room_for(entry))
             }
-            PeerRequest::Read(key) => (CallKind::Read, self.outgoing.has_room_for_key(key)),
+            PeerRequest::Read(key) | PeerRequest::Look(key) => {
+                (CallKind::Read, self.outgoing.has_room_for_key(key))
+            }
             PeerRequest::Mend { entry, .. } => (CallKind::Sweep, self.outgoing.has_room_for(entry)),
             PeerRequest::Sweep(_) => (CallKind::Sweep, self.outgoing.has_room_for_frame()),
             PeerRequest::Page(_) => (CallKind::Page, self.outgoing.has_room_for_frame()),
@@ -207,6 +210,10 @@ impl Link {
             }
             PeerRequest::Read(key) => {
                 let put = |out: &mut Vec<u8>| message::put_read(out, call, remaining, &key);
+                self.outgoing.push(put);
+            }
+            PeerRequest::Look(key) => {
+                let put = |out: &mut Vec<u8>| message::put_look(out, call, remaining, &key);
                 self.outgoing.push(put);
             }
             PeerRequest::Mend { pass, entry } if message::is_long(&entry) => {

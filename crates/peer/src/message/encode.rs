@@ -1,9 +1,9 @@
 //! Appends messages to what is sent.
 
 use super::{
-    ABSENT, CLEAN, FLAG_EXPIRES, FLAG_TOMBSTONE, FORGETS, FOUND, MEND, MISSED, NEWER, OBSOLETE,
-    PAGE, PAGED, PIECE, PING, PONG, READ, REPAIR, REPORT, RUN, STANDING, STORED, SWEEP, SWEPT,
-    UNKNOWN, VERDICTS, WRITE, WRITES,
+    ABSENT, CLEAN, FLAG_EXPIRES, FLAG_TOMBSTONE, FORGETS, FOUND, LOOK, MEND, MISSED, NEWER,
+    OBSOLETE, PAGE, PAGED, PIECE, PING, PONG, READ, REPAIR, REPORT, RUN, STANDING, STORED, SWEEP,
+    SWEPT, UNKNOWN, VERDICTS, WRITE, WRITES,
 };
 use crate::frame::{PIECE_BYTES, begin_frame, put_frame};
 use crate::page;
@@ -117,6 +117,14 @@ pub(crate) fn put_swept(out: &mut Vec<u8>, call: u64, answer: &SweepAnswer) {
 /// Appends a read.
 pub(crate) fn put_read(out: &mut Vec<u8>, call: u64, remaining: Duration, key: &[u8]) {
     put_frame(out, READ, call, |out| {
+        put_remaining(out, remaining);
+        out.extend_from_slice(key);
+    });
+}
+
+/// Appends a look.
+pub(crate) fn put_look(out: &mut Vec<u8>, call: u64, remaining: Duration, key: &[u8]) {
+    put_frame(out, LOOK, call, |out| {
         put_remaining(out, remaining);
         out.extend_from_slice(key);
     });

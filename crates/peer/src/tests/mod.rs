@@ -117,7 +117,9 @@ impl RequestHandler for TestReplica {
                         verdict: Verdict::Clean,
                     });
                 }
-                PeerRequest::Read(_) => reply.send(PeerAnswer::Found(None)),
+                PeerRequest::Read(_) | PeerRequest::Look(_) => {
+                    reply.send(PeerAnswer::Found(None));
+                }
                 PeerRequest::Sweep(_) => reply.send(PeerAnswer::Swept(SweepAnswer::Done)),
                 PeerRequest::Page(_) => reply.send(PeerAnswer::Missed(Miss::Failed)),
             };
@@ -254,7 +256,7 @@ pub(super) fn read_of(key: &str) -> PeerRequest {
 
 pub(super) fn key_of(request: &PeerRequest) -> String {
     let key = match request {
-        PeerRequest::Read(key) => &key[..],
+        PeerRequest::Read(key) | PeerRequest::Look(key) => &key[..],
         PeerRequest::Write(entry)
         | PeerRequest::Repair { entry, .. }
         | PeerRequest::Mend { entry, .. } => entry.key(),

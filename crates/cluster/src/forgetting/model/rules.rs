@@ -38,6 +38,7 @@ pub(super) enum Bug {
     ReturnsUnfenced,
     AcksOutliveTheirStore,
     MovedIsNotComparedAgain,
+    LateRepairsNotCompared,
 }
 
 /// The rules of the cluster, but for one.
@@ -197,18 +198,15 @@ impl Rules {
             || self.admit(state, to, repair.version, arrival, receiving)
     }
 
-    pub(super) fn admits_mend(
-        self,
-        state: &State,
-        pass: usize,
-        by: usize,
-        to: usize,
-        version: u8,
-    ) -> bool {
-        let arrival = Arrival::Mend {
-            pass: PassId(pass as u64),
-            forgotten: at(state.stores[by].forgotten.into()),
-        };
+    /// Whether a repair that is admitted is first compared with what all other stores hold.
+    pub(super) fn is_compared(self, state: &State, repair: Repair) -> bool {
+        let to = &state.stores[usize::from(repair.to)];
+        let bounds = to.heard.into()..to.fence.into();
+        bounds.contains(&timestamp(repair.version)) && !self.has(Bug::LateRepairsNotCompared)
+    }
+
+    pub(super) fn admits_mend(self, state: &State, pass: usize, to: usize, version: u8) -> bool {
+        let arrival = Arrival::Mend(PassId(pass as u64));
         let receiving = Receiving {
             takes_part: state.stores[to].takes_part & (1 << pass) != 0,
             ..self.receiving(state, to)

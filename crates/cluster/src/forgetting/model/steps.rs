@@ -32,6 +32,10 @@ impl Steps<'_> {
         }
         if self.scenario.has_short_tombstone {
             self.read_all(state);
+            for [one, other] in pairs() {
+                self.send_repair(state, one, other);
+                self.send_repair(state, other, one);
+            }
         }
         for pass in 0..self.scenario.fences.len() {
             self.pass(state, pass);
@@ -73,10 +77,24 @@ impl Steps<'_> {
             let mut next = *state;
             next.repair = None;
             if self.rules.admits_repair(state, repair) {
-                self.store(&mut next, usize::from(repair.to), repair.version, true);
+                self.deliver_repair(&mut next, repair);
             }
             self.push(Step::DeliverRepair, next);
         }
+    }
+
+    /// Stores a repair that is admitted.
+    fn deliver_repair(&self, next: &mut State, repair: Repair) {
+        let (to, before) = (usize::from(repair.to), *next);
+        if self.rules.is_compared(&before, repair) {
+            for other in others(to).map(|other| before.stores[other]) {
+                if timestamp(repair.version) < other.forgotten.into() {
+                    return;
+                }
+                self.store(next, to, later(next.stores[to].held, other.held), true);
+            }
+        }
+        self.store(next, to, repair.version, true);
     }
 
     fn deliver(&mut self, state: &State, version: u8, to: usize) {
@@ -165,6 +183,19 @@ impl Steps<'_> {
                     self.push(step, next);
                 }
             }
+        }
+    }
+
+    /// A read of two stores sends one of them a live version, which the other has.
+    fn send_repair(&mut self, state: &State, by: usize, to: usize) {
+        let version = state.stores[by].held;
+        let is_stale = timestamp(state.stores[to].held) < timestamp(version);
+        let counts = self.rules.counts(state, by) && self.rules.counts(state, to);
+        if state.repairs > 0 && is_stale && !is_dead(version) && counts {
+            let mut next = *state;
+            next.repairs -= 1;
+            next.repair = Some(repair(state, version, by, to));
+            self.push(Step::SendRepair { by, to }, next);
         }
     }
 
@@ -267,12 +298,12 @@ impl Steps<'_> {
         let sent = pair.map(|store| self.rules.sends(&next, store, greatest));
         let newest = later(sent[0], sent[1]);
         let (mut is_equal, mut is_moved) = (true, false);
-        for (by, to) in [(pair[0], pair[1]), (pair[1], pair[0])] {
+        for to in [pair[1], pair[0]] {
             let held = self.rules.visible(next.stores[to].held, greatest);
             let is_shared = newest != TOMBSTONE || !next.stores[to].is_beyond_tombstone;
             if timestamp(held) < timestamp(newest) && (is_shared || held != NONE) {
                 is_moved = true;
-                match self.rules.admits_mend(&next, pass, by, to, newest) {
+                match self.rules.admits_mend(&next, pass, to, newest) {
                     true if !self.store(&mut next, to, newest, false) => {
                         return self.fail(step, Violation::ForgottenTombstoneBack);
                     }

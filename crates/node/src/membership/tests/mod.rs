@@ -9,6 +9,7 @@ mod losses;
 mod power_cuts;
 mod replaced_stores;
 mod startup;
+mod takeover;
 mod witness;
 
 use super::*;

@@ -11,6 +11,8 @@
 mod fences;
 mod forgetting;
 #[cfg(test)]
+mod late_repairs;
+#[cfg(test)]
 mod mends;
 mod quiescence;
 #[cfg(test)]

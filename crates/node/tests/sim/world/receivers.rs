@@ -126,7 +126,21 @@ fn a_store_that_was_accepted_is_filled_once_and_then_read_as_any_other() {
 
 #[test]
 fn the_last_copy_of_what_a_damaged_block_held_is_not_buried() {
-    run(three(), async |world| {
+    for loses_power in [false, true] {
+        last_copy_of_what_a_damaged_block_held(loses_power);
+    }
+}
+
+/// A store with damage may lack more, after a power cut.
+fn last_copy_of_what_a_damaged_block_held(loses_power: bool) {
+    let scenario = Scenario {
+        durability: match loses_power {
+            true => Durability::Os,
+            false => Durability::Sync,
+        },
+        ..three()
+    };
+    run(scenario, async |world| {
         let places = places(&world);
         let [damaged, restored] = [0, 1].map(|place| &world.hosts[places[place]]);
         for host in [damaged, restored] {
@@ -139,6 +153,18 @@ fn the_last_copy_of_what_a_damaged_block_held_is_not_buried() {
         damaged.compact();
         assert!(is_value(damaged), "it was never deleted");
         assert!(damaged.rot_at(20));
+        if loses_power {
+            // A start meets the damage without a cached block.
+            damaged.crash(Crash::Kill);
+            world.start(places[0]);
+            until("the damage is noted", || {
+                let _error = damaged.held(KEY).is_err();
+                damaged.has_damage() == Some(true)
+            })
+            .await;
+            damaged.crash(Crash::PowerCut);
+            world.start(places[0]);
+        }
         restored.crash(Crash::Kill);
         restored.replace_disk(copy);
         world.start(places[1]);

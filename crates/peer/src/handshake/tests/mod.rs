@@ -47,9 +47,15 @@ fn hello_frame(environment: &PeerEnvironment) -> Vec<u8> {
 }
 
 /// A hello with a value in each field.
+/// Some features: the bytes of a hello do not depend on what this build supports.
+const FEATURES: u64 = 989;
+
 fn example_hello() -> Hello {
     Hello {
-        protocol: Protocol::OWN,
+        protocol: Protocol {
+            features: FEATURES,
+            ..Protocol::OWN
+        },
         name: "näme".to_owned(),
         members_hash: 1,
         store_id: 2,

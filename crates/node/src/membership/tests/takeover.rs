@@ -1,0 +1,93 @@
+//! A handshake with a peer that knows a greater forget bound than a store was ever fenced at.
+
+use super::*;
+use crate::config::{MemoryParts, NodeConfig, Resources};
+use crate::membership::NodeHandshakes;
+use crate::node::Node;
+use crate::read_pool::ReadsRun;
+use crate::seams::Seams;
+use base::{Clock, Entry};
+use peer::HandshakePolicy;
+use std::task::{Context, Poll, Waker};
+
+const NOW_UNIX_MS: u64 = 1_800_000_000_000;
+
+fn at(ms: u64) -> Timestamp {
+    Timestamp::from_unix_ms(NOW_UNIX_MS + ms)
+}
+
+fn node(executor: &Arc<StepExecutor>, clock: &Arc<ManualClock>) -> Node {
+    let bytes = 1 << 20;
+    let resources = Resources {
+        runtimes: 1,
+        requests_max: 8,
+        memory: MemoryParts {
+            memtable_bytes: bytes,
+            write_queue_bytes: bytes,
+            cache_bytes: bytes,
+            peer_bytes: bytes,
+            answers_bytes: bytes,
+            ranges_bytes: bytes,
+        },
+    };
+    let seams = Seams {
+        disk: Arc::new(MemoryDisk::new()),
+        clock: Arc::clone(clock) as Arc<dyn Clock>,
+        random: Arc::new(SeededRandom::new(1)),
+        boot_id: None,
+    };
+    let config = NodeConfig::new(members("a", &NODES), "/data");
+    let executor = Arc::clone(executor) as Arc<dyn Executor>;
+    Node::open_with(config, resources, seams, &executor, ReadsRun::OnTheSpot).unwrap()
+}
+
+/// What the peer sends afterwards may be late, and would come in behind the passes of the
+/// others.
+#[test]
+fn it_ends_only_once_the_store_refuses_what_is_below_the_bound() {
+    let clock = Arc::new(ManualClock::new(NOW_UNIX_MS));
+    let executor = Arc::new(StepExecutor::new(Arc::clone(&clock)));
+    let node = node(&executor, &clock);
+    let handshakes = NodeHandshakes::new(
+        node.membership.clone(),
+        Arc::clone(&node.stamping),
+        Arc::clone(&node.forgetting),
+        Protocol::OWN,
+        None,
+    );
+    let late = Entry::tombstone(b"k", at(9), 3);
+    let ours = handshakes.hello_to(Some("b"), NOW_UNIX_MS);
+    let theirs = Hello {
+        forgotten: at(10),
+        fence: at(10),
+        unix_ms: NOW_UNIX_MS,
+        members_hash: ours.members_hash,
+        ..hello(77)
+    };
+    let theirs = Hello {
+        name: "b".to_owned(),
+        ..theirs
+    };
+    let mut recorded = handshakes.record_peer(&theirs, &ours);
+    let mut context = Context::from_waker(Waker::noop());
+    let is_refused = || {
+        let admission = lsm::Admission::Ordinary;
+        let mut ingest = node.engine.begin_ingest(admission).unwrap();
+        ingest.push(late.clone()).unwrap();
+        matches!(ingest.commit(), Err(lsm::Error::Obsolete { .. }))
+    };
+    assert!(recorded.as_mut().poll(&mut context).is_pending());
+    for _ in 0..1_000 {
+        executor.run_one(|_| 0);
+        clock.advance(Duration::from_millis(1));
+        if let Poll::Ready(watch) = recorded.as_mut().poll(&mut context) {
+            assert!(
+                is_refused(),
+                "the handshake ends before the store is fenced"
+            );
+            assert!(watch.is_some());
+            return;
+        }
+    }
+    panic!("the handshake does not end");
+}

@@ -1,0 +1,193 @@
+//! Which repairs this node's own store takes.
+//!
+//! Below the fence a store takes a repair only with a version that a store of the cluster has
+//! answered with ([`Bounds::admit`](cluster::forgetting::Bounds::admit)). A full pass meets that
+//! version in the other store, too, but a repair may be late: by the time that it arrives
+//! - the store that has answered may have a newer version, a tombstone of fewer copies, which
+//!   names this node not as a replica;
+//! - the pass may have compared the key, and found nothing of it here.
+//!
+//! Once the forget bound has risen, the others let go of the tombstone, and the version would be
+//! back. So a live version between the forget bound and the fence is first compared with what
+//! all other nodes hold of the key, and stored only if that is not newer; what is newer is stored
+//! before it. A tombstone that hides it cannot be missed: as nothing below the fence is written any
+//! more, it lies on some node all the time, and whoever has dropped it names the forget bound that
+//! allowed that. If a node cannot be asked the repair is refused, and the read is not answered:
+//! the version is older than the grace, and this node is one that has missed it or is no
+//! replica of it.
+
+use super::LocalReplica;
+use crate::completion_queue::Completion;
+use base::{Entry, Kind, Share, Timestamp};
+use bytes::Bytes;
+use cluster::Miss;
+use cluster::forgetting::{Answerer, NamedBounds, Obsolete, Receiving};
+use lsm::Admission;
+use peer::{PeerAnswer, PeerRequest};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// The repairs that are compared at a time.
+const COMPARING_MAX: usize = 64;
+
+/// How long the other nodes have to say what they hold.
+const LOOK_MAX: Duration = Duration::from_secs(5);
+
+/// How a repair is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// As it is.
+    AtOnce(Admission),
+    /// Once it was compared with what all other nodes hold.
+    OnceCompared(Admission),
+}
+
+impl LocalReplica {
+    /// Repairs with an entry; the outcome comes to `address`. Below the fence it is taken
+    /// only if the store that has answered with it is still there, because a pass then
+    /// meets the version in that store, too.
+    ///
+    /// # Errors
+    /// As [`LocalReplica::write`], and [`Miss::Obsolete`].
+    pub(super) fn repair(
+        self: &Rc<Self>,
+        entry: Entry,
+        by: Option<Answerer>,
+        address: u64,
+    ) -> Result<(), Miss> {
+        let admission = match self.taken(&entry, by)? {
+            Taken::AtOnce(admission) => return self.write(entry, None, admission, address),
+            Taken::OnceCompared(admission) => admission,
+        };
+        if self.comparing.get() == COMPARING_MAX {
+            return Err(Miss::Overloaded);
+        }
+        self.comparing.set(self.comparing.get() + 1);
+        let replica = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            let compared = replica.compare_with_all(&entry, admission).await;
+            replica.comparing.set(replica.comparing.get() - 1);
+            let written = match compared {
+                Ok(()) => replica.write(entry, None, admission, address),
+                Err(why) => Err(why),
+            };
+            if let Err(why) = written {
+                let missed = Completion::Peer(PeerAnswer::Missed(why));
+                replica.pending.complete(address, missed);
+            }
+        });
+        Ok(())
+    }
+
+    /// Whether a repair is taken below the fence, and how.
+    ///
+    /// # Errors
+    /// [`Miss::Obsolete`].
+    pub(super) fn taken(&self, entry: &Entry, by: Option<Answerer>) -> Result<Taken, Miss> {
+        // The store itself compares what names no store with its fence.
+        let Some(by) = by else {
+            return Ok(Taken::AtOnce(Admission::Ordinary));
+        };
+        let bounds = self.bounds.bounds();
+        let timestamp = entry.timestamp();
+        if timestamp >= bounds.fence.max(bounds.forgotten) {
+            return Ok(Taken::AtOnce(Admission::Ordinary));
+        }
+        let greatest = self.bounds.greatest();
+        let receiving = Receiving {
+            greatest,
+            standing: self.bounds.standing_of(self.membership.standing()),
+            takes_part: false,
+            answering: self.membership.present_start(by.node),
+        };
+        let is_dead = !entry.is_live(self.clock.unix_ms());
+        if let Err(Obsolete { below }) = bounds.admit(timestamp, is_dead, by.arrival(), receiving) {
+            return Err(Miss::Obsolete { below });
+        }
+        let admission = Admission::Mend {
+            drop_bound: bounds.forgotten,
+        };
+        // Below the forget bound the store that has answered knew that bound: no tombstone hides
+        // what it had. A tombstone itself brings nothing back.
+        let is_late = timestamp >= greatest && entry.kind() == Kind::Value;
+        Ok(match is_late {
+            true => Taken::OnceCompared(admission),
+            false => Taken::AtOnce(admission),
+        })
+    }
+
+    /// Asks all other nodes what they hold of the key of an entry, and stores it if it is newer.
+    ///
+    /// # Errors
+    /// Why one has not said it, and [`Miss::Obsolete`] if the version may have been deleted and
+    /// forgotten.
+    async fn compare_with_all(&self, entry: &Entry, admission: Admission) -> Result<(), Miss> {
+        let key = Bytes::copy_from_slice(entry.key());
+        let mut looks = Vec::new();
+        for link in self.peers.links() {
+            let wait = self.pending.wait(self.look_deadline());
+            link.call(
+                PeerRequest::Look(key.clone()),
+                self.look_deadline(),
+                wait.address(),
+            )?;
+            looks.push(wait);
+        }
+        let mut newest: Option<Entry> = None;
+        for look in looks {
+            let (held, named) = match look.only().await {
+                Some(Completion::Peer(PeerAnswer::FoundBehind { entry, named })) => {
+                    (entry, named.forgotten)
+                }
+                // A peer of a release that does not forget.
+                Some(Completion::Peer(PeerAnswer::Found(entry))) => (entry, Timestamp::ZERO),
+                Some(Completion::Peer(PeerAnswer::Missed(why))) => return Err(why),
+                Some(_) => return Err(Miss::Failed),
+                None => return Err(Miss::Timeout),
+            };
+            if entry.timestamp() < named {
+                return Err(Miss::Obsolete { below: named });
+            }
+            if held.as_ref().map(Entry::rank) > newest.as_ref().map(Entry::rank) {
+                newest = held;
+            }
+        }
+        let Some(newest) = newest.filter(|newest| newest.rank() > entry.rank()) else {
+            return Ok(());
+        };
+        let wait = self.pending.wait(self.look_deadline());
+        self.write(newest, None, admission, wait.address())?;
+        match wait.only().await {
+            Some(Completion::Written(Ok(_))) => Ok(()),
+            Some(Completion::Written(Err(error))) => Err(super::local::miss_of(&error)),
+            Some(_) => Err(Miss::Failed),
+            None => Err(Miss::Timeout),
+        }
+    }
+
+    fn look_deadline(&self) -> Duration {
+        self.clock.monotonic().saturating_add(LOOK_MAX)
+    }
+
+    /// The answer to a look, whether or not the store counts, and the share of memory that a
+    /// long value came with.
+    pub(super) fn looked(&self, completion: Option<Completion>) -> (PeerAnswer, Option<Share>) {
+        match completion {
+            Some(Completion::Read(Ok(read))) => {
+                let named = NamedBounds {
+                    // Afterwards: what the read has not found may have been dropped below it.
+                    forgotten: self.bounds.forgotten(),
+                    store: self.own_start,
+                };
+                let entry = read.entry;
+                (PeerAnswer::FoundBehind { entry, named }, read.share)
+            }
+            Some(Completion::Read(Err(error))) => {
+                (PeerAnswer::Missed(super::local::miss_of(&error)), None)
+            }
+            Some(Completion::Peer(answer)) => (answer, None),
+            Some(_) => (PeerAnswer::Missed(Miss::Failed), None),
+            None => (PeerAnswer::Missed(Miss::Timeout), None),
+        }
+    }
+}

@@ -5,7 +5,7 @@
 //!
 //! | attempt | a read | a write |
 //! |---|---|---|
-//! | no connection, or `503`: nothing was done | next node | next node |
+//! | no connection, no trust, or `503`: nothing was done | next node | next node |
 //! | silence, a cut connection, `500`, `504`: the outcome is unknown | next node | only if the caller asks for it |
 //! | every other answer | final | final |
 //!
@@ -16,7 +16,7 @@ use crate::connection::{Answer, Connection, Limits, RequestBody};
 use crate::error::{Error, Outcome};
 use crate::node::Node;
 use crate::query::Target;
-use hyper::header::HOST;
+use hyper::header::{AUTHORIZATION, HOST};
 use hyper::{Method, Request};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -121,7 +121,7 @@ impl Client {
                     Err(error) => return Err(error),
                 }
             }
-            if round == self.settings.retries {
+            if round == self.settings.retries || errors.iter().all(Error::is_lasting) {
                 return Err(all_failed(errors));
             }
             tokio::time::sleep(pause(round, &errors)).await;
@@ -200,6 +200,9 @@ impl Message {
             .method(self.method.clone())
             .uri(self.target.as_str())
             .header(HOST, node.authority());
+        if let Some(token) = node.token() {
+            request = request.header(AUTHORIZATION, token.field());
+        }
         for (name, value) in &self.headers {
             request = request.header(*name, *value);
         }

@@ -2,6 +2,7 @@
 
 use crate::problem::Refusal;
 use std::time::Duration;
+use tls::HandshakeFailure;
 
 /// Why a request did not succeed.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -13,6 +14,16 @@ pub enum Error {
         node: String,
         /// What the system says; `None` if the node refuses connections.
         problem: Option<String>,
+    },
+    /// The node and this client could not agree on a TLS connection, so nothing was sent.
+    #[error("there is no safe connection to {node}: {problem}")]
+    Distrusted {
+        /// The URL of the node.
+        node: String,
+        /// Why.
+        failure: HandshakeFailure,
+        /// Why, in words, and what to do.
+        problem: String,
     },
     /// The node took the connection, and then nothing moved for some time.
     #[error(
@@ -93,6 +104,9 @@ pub enum Remedy {
     Correct,
     /// Too few nodes, or none, can serve it now: try again later.
     Wait,
+    /// The node and the client do not trust each other: give another certificate, authority
+    /// or token.
+    Identify,
     /// Something else: the text says what.
     Other,
 }
@@ -101,7 +115,7 @@ impl Error {
     /// What is known of the request.
     pub(crate) fn outcome(&self) -> Outcome {
         match self {
-            Self::Unreachable { .. } => Outcome::NotDone,
+            Self::Unreachable { .. } | Self::Distrusted { .. } => Outcome::NotDone,
             Self::Silent { .. } | Self::Cut { .. } => Outcome::Unknown,
             Self::Refused(refusal) => match refusal.status {
                 // A node decides this before it starts.
@@ -120,19 +134,29 @@ impl Error {
     pub fn remedy(&self) -> Remedy {
         match self {
             Self::Unreachable { .. } | Self::Silent { .. } | Self::Cut { .. } => Remedy::Wait,
+            Self::Distrusted { .. } => Remedy::Identify,
             Self::Refused(refusal) => match refusal.status {
+                401 | 403 => Remedy::Identify,
                 502..=504 => Remedy::Wait,
                 400 if refusal.problem.name() == "bad-parameter" => Remedy::Correct,
                 _ => Remedy::Other,
             },
             Self::AllFailed(errors) => {
-                let waits = errors.iter().any(|error| error.remedy() == Remedy::Wait);
-                if waits { Remedy::Wait } else { Remedy::Other }
+                let is_remedy = |remedy| errors.iter().any(|error| error.remedy() == remedy);
+                let mut known = [Remedy::Wait, Remedy::Identify].into_iter();
+                known
+                    .find(|remedy| is_remedy(*remedy))
+                    .unwrap_or(Remedy::Other)
             }
             Self::OtherProtocol { .. } | Self::TooLong { .. } | Self::Damaged { .. } => {
                 Remedy::Other
             }
         }
+    }
+
+    /// Whether the next attempt at the same node fails in the same way.
+    pub(crate) fn is_lasting(&self) -> bool {
+        matches!(self, Self::Distrusted { .. })
     }
 
     /// The refusal behind the error, the one with a receipt if there are several.

@@ -11,6 +11,7 @@
 //! - `error`, `problem`: what went wrong, which replica did what, and what to do.
 //! - `connection`: one connection: HTTP by hyper, silence noticed, cut answers refused.
 //! - `query`, `node`: how requests and nodes are written; `text`: bytes as text.
+//! - `token`: who the client is.
 
 mod batch;
 mod client;
@@ -27,6 +28,7 @@ mod range;
 #[cfg(test)]
 mod testing;
 mod text;
+mod token;
 
 pub use client::{Client, Settings};
 pub use connection::Limits;
@@ -36,9 +38,10 @@ pub use import::{
     ImportError, ImportObserver, ImportSettings, LineFailure, Position, Progress, import,
 };
 pub use line::Entity;
-pub use node::Node;
+pub use node::{HostError, Node};
 pub use page::{Page, PageRequest, fetch};
 pub use problem::{Problem, Refusal, ReplicaOutcome};
 pub use query::Replicas;
 pub use range::{RangeReader, RangeRequest, Scope};
 pub use text::{base64_form, parse_base64, parse_percent, percent_form};
+pub use token::{Token, TokenError};

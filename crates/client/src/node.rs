@@ -1,25 +1,67 @@
-//! Nodes, as a client names them.
+//! Nodes, as a client names and reaches them.
 
-/// A node of the store.
-#[derive(Clone, Debug, PartialEq, Eq)]
+use crate::token::Token;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use std::sync::Arc;
+
+/// A node of the store, and what a client shows it and believes of it.
+#[derive(Clone, Debug)]
 pub struct Node {
     url: String,
     host: String,
     port: u16,
+    tls: Option<NodeTls>,
+    token: Option<Token>,
 }
 
+/// How TLS is spoken with a node.
+#[derive(Clone, Debug)]
+pub(crate) struct NodeTls {
+    /// What the client trusts and shows, with the sessions that can be resumed.
+    pub(crate) config: Arc<ClientConfig>,
+    /// The name that the node's certificate must have.
+    pub(crate) name: ServerName<'static>,
+}
+
+/// A host that no certificate can name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no certificate can be for the host `{0}`: use a name or an IP address")]
+pub struct HostError(String);
+
 impl Node {
-    /// The node at a host, which may be an IP address, and a port. An IPv6 address stands
-    /// without brackets.
+    /// The node at a host, which may be an IP address, and a port, by `http`. An IPv6 address
+    /// stands without brackets.
     pub fn new(host: &str, port: u16) -> Self {
-        let url = match host.contains(':') {
-            true => format!("http://[{host}]:{port}"),
-            false => format!("http://{host}:{port}"),
-        };
         Self {
-            url,
+            url: format!("http://{}", authority_of(host, port)),
             host: host.to_owned(),
             port,
+            tls: None,
+            token: None,
+        }
+    }
+
+    /// The same by `https`. Nodes with one `config` share the sessions that it resumes.
+    ///
+    /// # Errors
+    /// [`HostError`].
+    pub fn with_tls(self, config: Arc<ClientConfig>) -> Result<Self, HostError> {
+        let name =
+            ServerName::try_from(self.host.clone()).map_err(|_| HostError(self.host.clone()))?;
+        Ok(Self {
+            url: format!("https://{}", self.authority()),
+            tls: Some(NodeTls { config, name }),
+            ..self
+        })
+    }
+
+    /// The same, with a token in each request.
+    #[must_use]
+    pub fn with_token(self, token: Token) -> Self {
+        Self {
+            token: Some(token),
+            ..self
         }
     }
 
@@ -34,18 +76,55 @@ impl Node {
     }
 
     /// Its URL without the scheme, for the field `Host`.
-    pub(crate) fn authority(&self) -> &str {
-        self.url.strip_prefix("http://").unwrap_or(&self.url)
+    pub(crate) fn authority(&self) -> String {
+        authority_of(&self.host, self.port)
+    }
+
+    /// How TLS is spoken with it; none if it is not.
+    pub(crate) fn tls(&self) -> Option<&NodeTls> {
+        self.tls.as_ref()
+    }
+
+    /// The token that it is shown.
+    pub(crate) fn token(&self) -> Option<&Token> {
+        self.token.as_ref()
+    }
+}
+
+fn authority_of(host: &str, port: u16) -> String {
+    match host.contains(':') {
+        true => format!("[{host}]:{port}"),
+        false => format!("{host}:{port}"),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::tls;
 
     #[test]
     fn an_ipv6_address_gets_brackets_in_the_url() {
         assert_eq!(Node::new("::1", 80).url(), "http://[::1]:80");
         assert_eq!(Node::new("h", 8080).authority(), "h:8080");
+        let node = Node::new("::1", 80)
+            .with_tls(tls::trusting_nobody())
+            .unwrap();
+        assert_eq!(
+            (node.url(), &*node.authority()),
+            ("https://[::1]:80", "[::1]:80")
+        );
+    }
+
+    #[test]
+    fn a_host_that_no_certificate_can_name_is_refused() {
+        let node = Node::new("a..b", 80).with_tls(tls::trusting_nobody());
+        assert!(node.unwrap_err().to_string().contains("`a..b`"));
+    }
+
+    #[test]
+    fn no_output_shows_the_token_of_a_node() {
+        let node = Node::new("h", 1).with_token(Token::parse("hidden").unwrap());
+        assert!(!format!("{node:?}").contains("hidden"));
     }
 }

@@ -5,7 +5,7 @@ use crate::connection::{Connection, Limits, RequestBody};
 use crate::error::Error;
 use crate::node::Node;
 use hyper::Request;
-use hyper::header::HOST;
+use hyper::header::{AUTHORIZATION, HOST};
 
 /// A request without a body.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +40,9 @@ pub async fn fetch(node: &Node, asked: &PageRequest<'_>) -> Result<Page, Error> 
         .method(asked.method)
         .uri(asked.target)
         .header(HOST, node.authority());
+    if let Some(token) = node.token() {
+        request = request.header(AUTHORIZATION, token.field());
+    }
     for (name, value) in asked.headers {
         request = request.header(*name, *value);
     }

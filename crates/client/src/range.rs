@@ -277,7 +277,8 @@ impl RangeReader<'_> {
         };
         self.node = (self.node + 1) % nodes;
         if self.errors.len() >= nodes {
-            if self.rounds == self.client.settings().retries {
+            let is_lasting = self.errors.iter().all(Error::is_lasting);
+            if self.rounds == self.client.settings().retries || is_lasting {
                 return Err(all_failed(std::mem::take(&mut self.errors)));
             }
             tokio::time::sleep(pause(self.rounds, &self.errors)).await;

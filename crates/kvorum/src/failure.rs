@@ -4,6 +4,9 @@ use clap::error::ErrorKind;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
+/// The exit code of a command that a node does not trust, or that does not trust a node.
+const DENIED_CODE: u8 = 5;
+
 /// One line that says what is wrong and what to do, and the code to exit with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
@@ -40,6 +43,15 @@ impl Failure {
     pub(crate) fn other(line: impl Into<String>) -> Self {
         Self {
             code: 4,
+            line: line.into(),
+        }
+    }
+
+    /// A node and the command do not trust each other, because of a certificate or a token:
+    /// exit code 5.
+    pub(crate) fn denied(line: impl Into<String>) -> Self {
+        Self {
+            code: DENIED_CODE,
             line: line.into(),
         }
     }
@@ -122,6 +134,11 @@ impl Failure {
     pub(crate) fn with_more(mut self, more: &str) -> Self {
         self.line = format!("{}; {more}", self.line);
         self
+    }
+
+    /// Whether a node and the command do not trust each other.
+    pub(crate) fn is_denied(&self) -> bool {
+        self.code == DENIED_CODE
     }
 
     /// The exit code.

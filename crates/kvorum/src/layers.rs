@@ -18,6 +18,7 @@
 //! every container such variables (`KVORUM_SERVICE_HOST`, `KVORUM_PORT`) as
 //! soon as a service is called `kvorum`.
 
+use crate::access;
 use crate::failure::Failure;
 use crate::files::ReadFile;
 use clap::error::{ContextKind, ContextValue};
@@ -275,7 +276,9 @@ impl EnvironmentSettings {
             warnings: Vec::new(),
         };
         for (name, value) in found {
-            if name == CONFIG_VARIABLE {
+            if [access::CA_VARIABLE, access::TOKEN_VARIABLE].contains(&&*name) {
+                // They are for commands that speak with nodes.
+            } else if name == CONFIG_VARIABLE {
                 variables.config = Some(value.into());
             } else if let Some(key) = known.position(|key| key.variable() == name) {
                 let setting = Setting::new(known, key, &value, &name)?;

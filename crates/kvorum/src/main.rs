@@ -10,9 +10,11 @@
 //! Exit codes: 0 for success, 1 for a failure, 2 for a wrong command line, 130
 //! and 143 for a command that SIGINT or SIGTERM ended early. The commands on
 //! entities tell more apart (`entities/outcome.rs`): 1 for a key without a
-//! value, 3 when the cluster cannot serve them now, 4 for other failures. Each
+//! value, 3 when the cluster cannot serve them now, 4 for other failures. All that
+//! speak with nodes end with 5 where a certificate or a token is not accepted. Each
 //! failure is one line on stderr.
 
+mod access;
 mod admin;
 mod cli;
 mod dev;
@@ -24,6 +26,7 @@ mod layers;
 mod load;
 mod logging;
 mod node_client;
+mod private_file;
 mod profiling;
 mod resources;
 mod serve;

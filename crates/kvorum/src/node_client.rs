@@ -1,7 +1,8 @@
 //! A request of a command to one node: blocking, over a connection of its own.
 
+use crate::access::{self, Access};
 use crate::failure::Failure;
-use client::{Error, Limits, Node, Page, PageRequest};
+use client::{Error, Limits, Page, PageRequest, Remedy};
 use cluster::NodeUrl;
 use std::time::Duration;
 
@@ -11,6 +12,8 @@ const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// A request to a node, without a body.
 pub(crate) struct NodeRequest<'a> {
     pub(crate) node: &'a NodeUrl,
+    /// Whom the command trusts, and how it shows who it is.
+    pub(crate) access: &'a Access,
     /// The option that names the node; `None` for a node that the user has not named.
     pub(crate) option: Option<&'a str>,
     pub(crate) method: &'a str,
@@ -39,13 +42,16 @@ impl NodeRequest<'_> {
             },
             bytes_max: self.answer_bytes_max,
         };
-        let node = Node::new(self.node.host(), self.node.port());
+        let node = self.access.node(self.node)?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(|error| Failure::failed(format!("cannot start a runtime: {error}")))?;
         let page = runtime.block_on(client::fetch(&node, &asked));
         page.map_err(|error| {
+            if error.remedy() == Remedy::Identify {
+                return access::denied(&error);
+            }
             Failure::failed(match (&error, self.option) {
                 (Error::Unreachable { problem: None, .. }, Some(option)) => {
                     format!("{error} with {option}")
@@ -65,12 +71,13 @@ impl NodeRequest<'_> {
     }
 }
 
-/// The failure line for an unsuccessful response.
-pub(crate) fn refusal(url: &NodeUrl, status: u16, body: &[u8]) -> String {
-    match problem_member(body, "detail") {
+/// The failure for an unsuccessful response.
+pub(crate) fn refusal(url: &NodeUrl, status: u16, body: &[u8]) -> Failure {
+    let line = match problem_member(body, "detail") {
         Some(detail) => format!("{url} refuses: {detail}"),
         None => format!("{url} answers {status}: it may not be a Kvorum node"),
-    }
+    };
+    access::refused(status, line)
 }
 
 /// A text in the problem that a node has answered.
@@ -82,12 +89,14 @@ pub(crate) fn problem_member(body: &[u8], name: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::AccessOptions;
     use std::net::TcpListener;
 
     /// What a request to a node says that does not answer.
     fn line_of(url: &str, time_max: Duration) -> String {
         let asked = NodeRequest {
             node: &url.parse().unwrap(),
+            access: &AccessOptions::default().access([]).unwrap(),
             option: Some("--target"),
             method: "GET",
             target: "/v0/status",

@@ -1,5 +1,6 @@
 //! `kvorum profile`: asks a running node for a profile and saves it.
 
+use crate::access::AccessOptions;
 use crate::failure::{Failure, report_line};
 use crate::node_client::{self, NodeRequest, problem_member};
 use crate::values::url;
@@ -37,6 +38,8 @@ pub(crate) struct ProfileOptions {
     /// The file for the profile; - for stdout [default: profile-KIND.FORMAT]
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) access: AccessOptions,
 }
 
 /// The kinds of profiles, with the names that a node knows.
@@ -138,6 +141,7 @@ fn fetch(options: &ProfileOptions) -> Result<Vec<u8>, Failure> {
     );
     let request = NodeRequest {
         node: url,
+        access: &options.access.access([url])?,
         option: Some("--url"),
         method: "GET",
         target: &target,
@@ -148,16 +152,16 @@ fn fetch(options: &ProfileOptions) -> Result<Vec<u8>, Failure> {
     let answer = request.send()?;
     match answer.status {
         200 => Ok(answer.body),
-        status => Err(Failure::failed(refusal(url, status, &answer.body))),
+        status => Err(refusal(url, status, &answer.body)),
     }
 }
 
-/// The failure line for an unsuccessful response.
-fn refusal(url: &NodeUrl, status: u16, body: &[u8]) -> String {
+/// The failure for an unsuccessful response.
+fn refusal(url: &NodeUrl, status: u16, body: &[u8]) -> Failure {
     match problem_member(body, "type").as_deref() {
-        Some("urn:kvorum:problem:unknown-path") => {
-            format!("{url} serves no profiles: start the node with --debug-endpoints")
-        }
+        Some("urn:kvorum:problem:unknown-path") => Failure::failed(format!(
+            "{url} serves no profiles: start the node with --debug-endpoints"
+        )),
         _ => node_client::refusal(url, status, body),
     }
 }
@@ -170,9 +174,10 @@ mod tests {
     fn a_refusal_says_what_to_do() {
         let url: NodeUrl = "http://localhost:8080".parse().unwrap();
         let unknown = br#"{"type":"urn:kvorum:problem:unknown-path","detail":"d"}"#;
-        assert!(refusal(&url, 400, unknown).contains("--debug-endpoints"));
+        let line = |status, body| refusal(&url, status, body).line().to_owned();
+        assert!(line(400, unknown).contains("--debug-endpoints"));
         let busy = br#"{"type":"urn:kvorum:problem:profile-running","detail":"try again"}"#;
-        assert!(refusal(&url, 409, busy).ends_with("refuses: try again"));
-        assert!(refusal(&url, 404, b"<html>").contains("404"));
+        assert!(line(409, busy).ends_with("refuses: try again"));
+        assert!(line(404, b"<html>").contains("404"));
     }
 }

@@ -16,6 +16,7 @@ pub mod report;
 pub mod results;
 pub mod summary;
 
+mod access;
 mod breaking_point;
 mod error;
 mod file_limit;
@@ -23,6 +24,7 @@ mod generator;
 mod http;
 mod machine;
 mod placement;
+mod socket;
 mod target;
 #[cfg(test)]
 mod testing;
@@ -31,6 +33,7 @@ mod workload;
 /// The version of the generator, which is part of each run.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
+pub use access::Access;
 pub use breaking_point::find_breaking_point;
 pub use error::Error;
 pub use generator::{fill, run};

@@ -4,14 +4,15 @@ mod check;
 
 pub(crate) use check::KEY_DIGITS_MAX;
 
+use crate::Access;
 use serde::{Deserialize, Serialize};
 
 /// The plan of a load: what a run is to do. It is also part of the results and
 /// of reports.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Plan {
-    /// The nodes that get requests, as `http://HOST:PORT`; connections are
-    /// spread over them. At least one.
+    /// The nodes that get requests, as `http://HOST:PORT` or `https://HOST:PORT`;
+    /// connections are spread over them. At least one.
     pub targets: Vec<String>,
     /// Which of the targets gets a request.
     #[serde(default)]
@@ -55,6 +56,9 @@ pub struct Plan {
     pub verify: bool,
     /// The seed of all random choices.
     pub seed: u64,
+    /// How the targets and the generator trust each other; no part of results.
+    #[serde(skip)]
+    pub access: Access,
 }
 
 impl Plan {
@@ -82,6 +86,7 @@ impl Plan {
             batch: None,
             verify: true,
             seed: 1,
+            access: Access::default(),
         }
     }
 

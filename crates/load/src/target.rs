@@ -1,9 +1,12 @@
 //! The targets of requests.
 
-use crate::Error;
+use crate::socket::{Socket, TargetTls};
+use crate::{Access, Error};
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::Arc;
 use std::time::Duration;
+use tls::HandshakeFailure;
 
 /// How long a target may take to accept the first connection, which shows that
 /// it is reachable.
@@ -16,6 +19,8 @@ pub(crate) struct Target {
     pub(crate) authority: String,
     /// The address that accepted the first connection.
     pub(crate) address: SocketAddr,
+    /// How TLS is spoken with it; none by `http://`.
+    pub(crate) tls: Option<TargetTls>,
 }
 
 impl Target {
@@ -23,43 +28,102 @@ impl Target {
     /// before the load.
     ///
     /// # Errors
-    /// [`Error::Plan`] if `url` is not the URL of a node,
-    /// [`Error::Unreachable`].
-    pub(crate) fn reach(url: &str) -> Result<Self, Error> {
-        let authority = authority(url)?;
-        let unreachable = |source| Error::Unreachable {
-            target: url.to_owned(),
-            source,
+    /// [`Error::Plan`] if `url` is not the URL of a node, [`Error::Unreachable`],
+    /// [`Error::Distrusted`].
+    pub(crate) fn reach(url: &str, access: &Access) -> Result<Self, Error> {
+        let (scheme, authority) = parse(url)?;
+        let tls = match (scheme, &access.tls) {
+            (Scheme::Http, _) => None,
+            (Scheme::Https, Some(config)) => {
+                let (host, _) = authority.rsplit_once(':').unwrap_or((authority, ""));
+                Some(TargetTls::new(Arc::clone(config), host)?)
+            }
+            (Scheme::Https, None) => {
+                return Err(Error::plan(format!(
+                    "{url}: there is no authority to trust"
+                )));
+            }
+        };
+        let unreachable = |source: io::Error| {
+            let target = url.to_owned();
+            match source
+                .get_ref()
+                .is_some_and(|inner| inner.is::<rustls::Error>())
+            {
+                true => Error::Distrusted {
+                    target,
+                    failure: HandshakeFailure::of(&source),
+                    problem: tls::explain(&source),
+                },
+                false => Error::Unreachable { target, source },
+            }
         };
         let addresses = authority.to_socket_addrs().map_err(unreachable)?;
         let mut refused = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
         for address in addresses {
-            match TcpStream::connect_timeout(&address, FIRST_CONNECT_TIMEOUT) {
-                Ok(_) => {
-                    return Ok(Self {
-                        authority: authority.to_owned(),
-                        address,
-                    });
-                }
+            let target = Self {
+                authority: authority.to_owned(),
+                address,
+                tls: tls.clone(),
+            };
+            match target.connect() {
+                Ok(_) => return Ok(target),
                 Err(error) => refused = error,
             }
         }
         Err(unreachable(refused))
     }
+
+    /// Opens a connection on which reads and writes block, for a few seconds each.
+    ///
+    /// # Errors
+    /// It is not reached in time, or the handshake fails.
+    pub(crate) fn connect(&self) -> io::Result<Socket> {
+        let stream = TcpStream::connect_timeout(&self.address, FIRST_CONNECT_TIMEOUT)?;
+        stream.set_read_timeout(Some(FIRST_CONNECT_TIMEOUT))?;
+        stream.set_write_timeout(Some(FIRST_CONNECT_TIMEOUT))?;
+        let mut socket = Socket::new(stream, self.tls.as_ref())?;
+        match socket.shake_hands()? {
+            true => Ok(socket),
+            // The time is over.
+            false => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+
+    /// Its URL.
+    pub(crate) fn url(&self) -> String {
+        let scheme = match self.tls {
+            None => "http",
+            Some(_) => "https",
+        };
+        format!("{scheme}://{}", self.authority)
+    }
 }
 
-/// The `HOST:PORT` of a URL `http://HOST:PORT` with an optional slash at its
-/// end.
+/// How a URL begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scheme {
+    Http,
+    Https,
+}
+
+/// The scheme and the `HOST:PORT` of a URL `http://HOST:PORT` or `https://HOST:PORT` with an
+/// optional slash at its end.
 ///
 /// # Errors
 /// [`Error::Plan`] for everything else.
-pub(crate) fn authority(url: &str) -> Result<&str, Error> {
+pub(crate) fn parse(url: &str) -> Result<(Scheme, &str), Error> {
     let wrong = || {
         Error::plan(format!(
-            "{url} is not a target: write the URL of a node, http://HOST:PORT"
+            "{url} is not a target: write the URL of a node, http://HOST:PORT or \
+             https://HOST:PORT"
         ))
     };
-    let rest = url.strip_prefix("http://").ok_or_else(wrong)?;
+    let (scheme, rest) = match (url.strip_prefix("http://"), url.strip_prefix("https://")) {
+        (Some(rest), _) => (Scheme::Http, rest),
+        (None, Some(rest)) => (Scheme::Https, rest),
+        (None, None) => return Err(wrong()),
+    };
     let authority = rest.strip_suffix('/').unwrap_or(rest);
     let (host, port) = authority.rsplit_once(':').ok_or_else(wrong)?;
     let is_host = !host.is_empty()
@@ -67,7 +131,7 @@ pub(crate) fn authority(url: &str) -> Result<&str, Error> {
     let is_port = port.bytes().all(|byte| byte.is_ascii_digit())
         && port.parse::<u16>().is_ok_and(|port| port > 0);
     if is_host && is_port {
-        Ok(authority)
+        Ok((scheme, authority))
     } else {
         Err(wrong())
     }
@@ -80,17 +144,19 @@ mod tests {
     #[test]
     fn a_target_is_a_host_and_a_port() {
         for (url, expected) in [
-            ("http://127.0.0.1:8080", "127.0.0.1:8080"),
-            ("http://node-1:80/", "node-1:80"),
-            ("http://[::1]:8080", "[::1]:8080"),
+            ("http://127.0.0.1:8080", (Scheme::Http, "127.0.0.1:8080")),
+            ("http://node-1:80/", (Scheme::Http, "node-1:80")),
+            ("http://[::1]:8080", (Scheme::Http, "[::1]:8080")),
+            ("https://node-1:80/", (Scheme::Https, "node-1:80")),
         ] {
-            assert_eq!(authority(url).unwrap(), expected);
+            assert_eq!(parse(url).unwrap(), expected);
         }
         for url in [
             "",
             "127.0.0.1:8080",
-            "https://127.0.0.1:8080",
             "http://",
+            "https://",
+            "httpss://host:1",
             "http://host",
             "http://:80",
             "http://host:0",
@@ -100,7 +166,7 @@ mod tests {
             "http://ho st:80",
             "http://ho\r\nst:80",
         ] {
-            assert!(matches!(authority(url), Err(Error::Plan(_))), "{url}");
+            assert!(matches!(parse(url), Err(Error::Plan(_))), "{url}");
         }
     }
 }

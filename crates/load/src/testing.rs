@@ -1,7 +1,10 @@
 //! A server for tests: a map behind HTTP that misbehaves on request.
 
+pub(crate) mod certificates;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -16,6 +19,7 @@ pub(crate) struct Request {
     pub(crate) method: String,
     /// Path and query.
     pub(crate) target: String,
+    pub(crate) token: Option<String>,
     pub(crate) body: Vec<u8>,
 }
 
@@ -52,6 +56,7 @@ struct ServerState {
     map: Mutex<StoredValues>,
     requests: AtomicU64,
     is_over: AtomicBool,
+    tls: Option<Arc<ServerConfig>>,
     connections: Mutex<Vec<TcpStream>>,
 }
 
@@ -68,12 +73,28 @@ impl TestServer {
     pub(crate) fn start(
         handler: impl Fn(&Request, &mut StoredValues) -> Reply + Send + Sync + 'static,
     ) -> Self {
+        Self::listening(handler, None)
+    }
+
+    /// The same over TLS.
+    pub(crate) fn with_tls(
+        handler: impl Fn(&Request, &mut StoredValues) -> Reply + Send + Sync + 'static,
+        config: Arc<ServerConfig>,
+    ) -> Self {
+        Self::listening(handler, Some(config))
+    }
+
+    fn listening(
+        handler: impl Fn(&Request, &mut StoredValues) -> Reply + Send + Sync + 'static,
+        tls: Option<Arc<ServerConfig>>,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let inner = Arc::new(ServerState {
             handler: Box::new(handler),
             map: Mutex::default(),
             requests: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
+            tls,
             connections: Mutex::default(),
         });
         let address = listener.local_addr().unwrap();
@@ -91,7 +112,10 @@ impl TestServer {
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("http://{}", self.address)
+        match self.inner.tls {
+            None => format!("http://{}", self.address),
+            Some(_) => format!("https://{}", self.address),
+        }
     }
 
     /// How many requests it received.
@@ -135,11 +159,21 @@ fn accept(listener: &TcpListener, inner: &Arc<ServerState>) {
         connections.push(stream.try_clone().unwrap());
         let inner = Arc::clone(inner);
         // The thread ends with its connection.
-        std::thread::spawn(move || serve(stream, &inner));
+        std::thread::spawn(move || {
+            let socket = stream.try_clone().unwrap();
+            match &inner.tls {
+                None => serve(stream, &inner),
+                Some(config) => {
+                    let connection = ServerConnection::new(Arc::clone(config)).unwrap();
+                    serve(StreamOwned::new(connection, stream), &inner);
+                }
+            }
+            let _ = socket.shutdown(std::net::Shutdown::Both);
+        });
     }
 }
 
-fn serve(stream: TcpStream, inner: &ServerState) {
+fn serve(stream: impl Read + Write, inner: &ServerState) {
     let mut stream = BufReader::new(stream);
     while let Some(request) = read(&mut stream, inner) {
         let reply = {
@@ -165,10 +199,9 @@ fn serve(stream: TcpStream, inner: &ServerState) {
             break;
         }
     }
-    let _ = stream.get_mut().shutdown(std::net::Shutdown::Both);
 }
 
-fn read(stream: &mut BufReader<TcpStream>, inner: &ServerState) -> Option<Request> {
+fn read(stream: &mut BufReader<impl Read>, inner: &ServerState) -> Option<Request> {
     let mut line = || {
         let mut line = String::new();
         stream.read_line(&mut line).ok()?;
@@ -177,7 +210,7 @@ fn read(stream: &mut BufReader<TcpStream>, inner: &ServerState) -> Option<Reques
     let first = line()?;
     let mut words = first.split(' ');
     let (method, target) = (words.next()?.to_owned(), words.next()?.to_owned());
-    let mut length = 0;
+    let (mut length, mut token) = (0, None);
     loop {
         let header = line()?;
         if header.is_empty() {
@@ -186,6 +219,9 @@ fn read(stream: &mut BufReader<TcpStream>, inner: &ServerState) -> Option<Reques
         if let Some(value) = header.strip_prefix("Content-Length: ") {
             length = value.parse().unwrap();
         }
+        if let Some(value) = header.strip_prefix("Authorization: Bearer ") {
+            token = Some(value.to_owned());
+        }
     }
     let mut body = vec![0; length];
     stream.read_exact(&mut body).ok()?;
@@ -193,6 +229,7 @@ fn read(stream: &mut BufReader<TcpStream>, inner: &ServerState) -> Option<Reques
         number: inner.requests.fetch_add(1, SeqCst),
         method,
         target,
+        token,
         body,
     })
 }

@@ -105,6 +105,15 @@ pub fn explain(error: &io::Error) -> String {
     }
 }
 
+/// The names in a certificate, which rustls shows as `DnsName("localhost")`.
+fn names_in(presented: &[String]) -> String {
+    let name = |shown: &String| {
+        let inner = shown.split_once('(').map_or(&**shown, |(_, inner)| inner);
+        inner.trim_matches(['"', ')']).to_owned()
+    };
+    presented.iter().map(name).collect::<Vec<_>>().join(", ")
+}
+
 fn explain_certificate(problem: &CertificateError) -> String {
     match problem {
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
@@ -128,7 +137,7 @@ fn explain_certificate(problem: &CertificateError) -> String {
             presented,
         } => format!(
             "its certificate is for {}, not for {}: issue one for the host of its URL",
-            presented.join(", "),
+            names_in(presented),
             expected.to_str()
         ),
         CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {

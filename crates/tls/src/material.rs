@@ -182,6 +182,27 @@ impl Authorities {
         Self::from_pem(file, &read(file)?)
     }
 
+    /// Those that the system trusts: the files in `SSL_CERT_FILE` and `SSL_CERT_DIR`, or
+    /// those of the distribution. A certificate that cannot be read is passed over.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn of_system() -> Result<Self, MaterialError> {
+        let found = rustls_native_certs::load_native_certs();
+        let mut roots = RootCertStore::empty();
+        let (added, _) = roots.add_parsable_certificates(found.certs);
+        if added == 0 {
+            let problem = found.errors.first();
+            let problem = problem.map_or(String::new(), |error| format!(" ({error})"));
+            return Err(MaterialError::Refused(format!(
+                "this system trusts no authorities{problem}: name a file of authorities"
+            )));
+        }
+        Ok(Self {
+            roots: Arc::new(roots),
+        })
+    }
+
     /// The same of the bytes of the file.
     pub(crate) fn from_pem(file: &Path, pem: &[u8]) -> Result<Self, MaterialError> {
         let mut roots = RootCertStore::empty();

@@ -4,10 +4,13 @@
 //! when no byte has moved for [`Limits::silence_max`], in either direction: a long upload
 //! that makes progress is not silent. An answer that does not say where it ends is refused,
 //! because one that was cut short would look whole.
+//!
+//! `transport` is what bytes move over: a `socket`, or TLS over one.
 
 mod answer;
 mod body;
 mod socket;
+mod transport;
 
 pub(crate) use answer::Answer;
 pub(crate) use body::RequestBody;
@@ -16,12 +19,15 @@ use crate::error::Error;
 use crate::node::Node;
 use hyper::Request;
 use hyper::client::conn::http1::{self, SendRequest};
-use socket::{Activity, Socket};
+use rustls::AlertDescription;
+use socket::Activity;
+use std::error::Error as _;
 use std::future::Future;
 use std::io;
 use std::time::{Duration, Instant};
-use tokio::net::TcpStream;
+use tls::HandshakeFailure;
 use tokio::task::JoinHandle;
+use transport::{SpeaksTls, Transport};
 
 /// How long a client waits for a node.
 #[derive(Clone, Copy, Debug)]
@@ -55,24 +61,27 @@ impl Connection {
     /// Connects to a node.
     ///
     /// # Errors
-    /// [`Error::Unreachable`].
+    /// [`Error::Unreachable`], [`Error::Distrusted`].
     pub(crate) async fn open(node: &Node, limits: Limits) -> Result<Self, Error> {
-        let unreachable = |error: io::Error| Error::Unreachable {
-            node: node.url().to_owned(),
-            problem: match error.kind() {
-                io::ErrorKind::ConnectionRefused => None,
-                _ => Some(error.to_string()),
-            },
+        let unreachable = |error: io::Error| {
+            if tls_error(&error).is_some() {
+                return distrusted(node, &error);
+            }
+            Error::Unreachable {
+                node: node.url().to_owned(),
+                problem: match error.kind() {
+                    io::ErrorKind::ConnectionRefused => None,
+                    _ => Some(tls::explain(&error)),
+                },
+            }
         };
-        let connected =
-            tokio::time::timeout(limits.connect_max, TcpStream::connect(node.address()));
-        let stream = match connected.await {
-            Ok(stream) => stream.map_err(unreachable)?,
+        let opened = tokio::time::timeout(limits.connect_max, Transport::open(node));
+        let transport = match opened.await {
+            Ok(transport) => transport.map_err(unreachable)?,
             Err(_) => return Err(unreachable(io::ErrorKind::TimedOut.into())),
         };
-        let socket = Socket::new(stream).map_err(unreachable)?;
-        let activity = socket.activity();
-        let (sender, connection) = http1::handshake(socket)
+        let activity = transport.activity();
+        let (sender, connection) = http1::handshake(transport)
             .await
             .map_err(|error| unreachable(io::Error::other(error)))?;
         let task = tokio::spawn(async move {
@@ -136,8 +145,54 @@ impl Driver {
     }
 }
 
+fn distrusted(node: &Node, error: &io::Error) -> Error {
+    Error::Distrusted {
+        node: node.url().to_owned(),
+        failure: HandshakeFailure::of(error),
+        problem: tls::explain(error),
+    }
+}
+
+/// The error of TLS in one of a connection.
+fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
+    error.get_ref()?.downcast_ref()
+}
+
+/// The error of a connection that its node has ended for reasons of TLS, before it served a
+/// request. What else goes wrong with TLS may come later.
+fn late_distrust(node: &Node, error: &hyper::Error) -> Option<Error> {
+    let error: &io::Error = error.source()?.downcast_ref()?;
+    if error.get_ref()?.is::<SpeaksTls>() {
+        return Some(Error::Distrusted {
+            node: node.url().to_owned(),
+            failure: HandshakeFailure::Plain,
+            problem: SpeaksTls.to_string(),
+        });
+    }
+    // With TLS 1.3 a node judges a client's certificate after the client's handshake is over.
+    use AlertDescription as Alert;
+    matches!(
+        tls_error(error)?,
+        rustls::Error::AlertReceived(
+            Alert::CertificateRequired
+                | Alert::BadCertificate
+                | Alert::UnsupportedCertificate
+                | Alert::CertificateRevoked
+                | Alert::CertificateExpired
+                | Alert::CertificateUnknown
+                | Alert::UnknownCA
+                | Alert::AccessDenied
+                | Alert::DecryptError
+        )
+    )
+    .then(|| distrusted(node, error))
+}
+
 /// What an error of hyper says about the node.
 fn error_of(node: &Node, error: &hyper::Error) -> Error {
+    if let Some(error) = late_distrust(node, error) {
+        return error;
+    }
     let node = node.url().to_owned();
     match error.is_parse() {
         true => Error::OtherProtocol {
@@ -147,3 +202,6 @@ fn error_of(node: &Node, error: &hyper::Error) -> Error {
         false => Error::Cut { node },
     }
 }
+
+#[cfg(test)]
+mod tests;

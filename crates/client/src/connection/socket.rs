@@ -1,18 +1,14 @@
-//! A TCP connection as hyper reads and writes it, which notes when bytes move.
+//! A TCP connection that notes when bytes move.
 
-use hyper::rt::ReadBufCursor;
 use rustix::net::sockopt;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-
-/// How many bytes are read at a time.
-const READ_BYTES: usize = 64 << 10;
 
 /// How long a connection is silent before the system probes it.
 const PROBE_AFTER: Duration = Duration::from_secs(60);
@@ -53,7 +49,6 @@ impl Activity {
 /// The connection.
 pub(super) struct Socket {
     stream: TcpStream,
-    buffer: Box<[u8]>,
     activity: Activity,
 }
 
@@ -72,7 +67,6 @@ impl Socket {
         sockopt::set_tcp_keepcnt(&stream, PROBES_MAX)?;
         Ok(Self {
             stream,
-            buffer: vec![0; READ_BYTES].into(),
             activity: Activity::new(),
         })
     }
@@ -83,30 +77,27 @@ impl Socket {
     }
 }
 
-impl hyper::rt::Read for Socket {
+impl AsyncRead for Socket {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        mut cursor: ReadBufCursor<'_>,
+        buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        let bytes_max = cursor.remaining().min(this.buffer.len());
-        let mut buffer = ReadBuf::new(&mut this.buffer[..bytes_max]);
-        std::task::ready!(Pin::new(&mut this.stream).poll_read(cx, &mut buffer))?;
+        ready!(Pin::new(&mut this.stream).poll_read(cx, buffer))?;
         this.activity.note();
-        cursor.put_slice(buffer.filled());
         Poll::Ready(Ok(()))
     }
 }
 
-impl hyper::rt::Write for Socket {
+impl AsyncWrite for Socket {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        let written = std::task::ready!(Pin::new(&mut this.stream).poll_write(cx, bytes))?;
+        let written = ready!(Pin::new(&mut this.stream).poll_write(cx, bytes))?;
         this.activity.note();
         Poll::Ready(Ok(written))
     }

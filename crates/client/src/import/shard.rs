@@ -76,6 +76,8 @@ impl Shard {
         let mut pending: Vec<usize> = (0..list.len()).collect();
         let mut failures = Vec::new();
         let (mut since, mut attempts) = (Instant::now(), 0);
+        // How many nodes in a row would fail again.
+        let mut lasting = 0;
         loop {
             let node = self.node();
             let body = match pending.len() == list.len() {
@@ -87,8 +89,12 @@ impl Shard {
             let replicas = self.settings.replicas;
             let sent = self.sender.send(to, replicas, body, pending.len(), limits);
             let (answers, result) = sent.await;
+            lasting = match &result {
+                Err(error) if error.is_lasting() => lasting + 1,
+                _ => 0,
+            };
             if let Err(error) = &result
-                && error.outcome() == Outcome::Final
+                && (error.outcome() == Outcome::Final || lasting >= self.client.nodes().len())
                 && answers.is_empty()
             {
                 return Err(ImportError::Refused(error.clone()));

@@ -1,10 +1,12 @@
 //! Nodes that answer as a test tells them to; `store` answers as a store does.
 
 pub(crate) mod store;
+pub(crate) mod tls;
 
 use crate::{Client, Limits, Node, Settings};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -70,6 +72,19 @@ impl TestNode {
 
     /// A node that computes what it does.
     pub(crate) fn answering(script: impl FnMut(&Received) -> Script + Send + 'static) -> Self {
+        Self::listening(script, None)
+    }
+
+    /// A node that speaks TLS. Its `node` does not yet.
+    pub(crate) fn with_tls(script: Vec<Script>, config: Arc<ServerConfig>) -> Self {
+        let mut steps = script.into_iter().cycle();
+        Self::listening(move |_| steps.next().unwrap_or(Script::Hang), Some(config))
+    }
+
+    fn listening(
+        script: impl FnMut(&Received) -> Script + Send + 'static,
+        tls: Option<Arc<ServerConfig>>,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let (sender, received) = channel();
@@ -77,7 +92,14 @@ impl TestNode {
         std::thread::spawn(move || {
             while let Ok((stream, _)) = listener.accept() {
                 let (script, sender) = (Arc::clone(&script), sender.clone());
-                std::thread::spawn(move || serve(stream, &script, &sender));
+                let tls = tls.clone();
+                std::thread::spawn(move || match tls {
+                    None => serve(stream, &script, &sender),
+                    Some(config) => {
+                        let connection = ServerConnection::new(config).unwrap();
+                        serve(StreamOwned::new(connection, stream), &script, &sender);
+                    }
+                });
             }
         });
         Self {
@@ -110,7 +132,7 @@ pub(crate) fn client_of(nodes: Vec<Node>, settings: Settings) -> Client {
 
 /// Serves a connection until it ends.
 fn serve(
-    stream: TcpStream,
+    stream: impl Read + Write,
     script: &Mutex<impl FnMut(&Received) -> Script>,
     sender: &Sender<Received>,
 ) {
@@ -135,7 +157,7 @@ fn serve(
     }
 }
 
-fn receive(stream: &mut BufReader<TcpStream>) -> Option<Received> {
+fn receive(stream: &mut BufReader<impl Read>) -> Option<Received> {
     let mut fields = Vec::new();
     loop {
         let mut line = String::new();

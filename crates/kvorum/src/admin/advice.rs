@@ -32,11 +32,14 @@ pub(super) fn of(asked: &[Asked]) -> Vec<String> {
     let mut lines = Vec::new();
     for node in asked {
         match &node.status {
-            Err(NoStatus::NotGiven(problem)) => lines.push(format!("{}: {problem}", node.name)),
+            Err(NoStatus::NotGiven(problem)) => {
+                lines.push(format!("{}: {}", node.name, problem.line()))
+            }
             Err(NoStatus::Unreachable(problem)) => lines.push(format!(
-                "{}: {problem}. {}Start it, or restart it if it hangs; if its machine or its disk \
+                "{}: {}. {}Start it, or restart it if it hangs; if its machine or its disk \
                  is lost, replace the node",
                 node.name,
+                problem.line(),
                 of_absence(asked, &node.name)
             )),
             Ok(status) => lines.extend(of_node(status, &unreachable)),

@@ -2,6 +2,7 @@
 
 use super::advice::{of, of_node};
 use super::overview::{Asked, NoStatus, NodeStatus};
+use crate::failure::Failure;
 use serde_json::{Value, json};
 
 /// What a node says that is well.
@@ -46,7 +47,9 @@ pub(super) fn unreachable(name: &str) -> Asked {
     Asked {
         name: name.to_owned(),
         url: "http://h:2".to_owned(),
-        status: Err(NoStatus::Unreachable(format!("{name} is gone"))),
+        status: Err(NoStatus::Unreachable(Failure::failed(format!(
+            "{name} is gone"
+        )))),
     }
 }
 
@@ -263,10 +266,10 @@ fn only_a_node_that_does_not_answer_is_to_be_started() {
         ];
         of(&asked).join("\n")
     };
-    let away = asked(NoStatus::Unreachable("b is gone".to_owned()));
+    let away = asked(NoStatus::Unreachable(Failure::failed("b is gone")));
     assert!(away.contains("b: b is gone. Start it"), "{away}");
     assert!(away.contains("all nodes are up: start b"), "{away}");
-    let other = asked(NoStatus::NotGiven("b refuses".to_owned()));
+    let other = asked(NoStatus::NotGiven(Failure::failed("b refuses")));
     assert_eq!(other, "b: b refuses");
 }
 

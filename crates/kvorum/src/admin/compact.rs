@@ -4,6 +4,7 @@ use super::overview::Member;
 use super::status::fetch_target;
 use super::table::counted;
 use super::{ANSWER_BYTES_MAX, CompactOptions, print, print_json};
+use crate::access::Access;
 use crate::failure::Failure;
 use crate::node_client::{NodeRequest, refusal};
 use cluster::NodeUrl;
@@ -70,13 +71,14 @@ struct Answer<'a> {
 /// A name that no node has; a node that cannot be reached, or refuses; a compaction that
 /// failed.
 pub(super) fn run(options: &CompactOptions) -> Result<(), Failure> {
-    let cluster = fetch_target(&options.target.url)?.cluster;
+    let access = options.target.access()?;
+    let cluster = fetch_target(&options.target.url, &access)?.cluster;
     let is_alone = cluster.len() == 1;
     let members = chosen(&cluster, &options.nodes)?;
     let asked: Vec<Asked> = thread::scope(|scope| {
         let asked: Vec<_> = members
             .iter()
-            .map(|member| (member, scope.spawn(|| ask(member, options.wait))))
+            .map(|member| (member, scope.spawn(|| ask(member, &access, options.wait))))
             .collect();
         let asked = asked.into_iter().map(|(member, answer)| Asked {
             name: member.name.clone(),
@@ -121,13 +123,14 @@ fn chosen(members: &[Member], names: &[String]) -> Result<Vec<Member>, Failure> 
     Ok(chosen.cloned().collect())
 }
 
-fn ask(member: &Member, waits: bool) -> Result<Compaction, String> {
+fn ask(member: &Member, access: &Access, waits: bool) -> Result<Compaction, String> {
     let node: NodeUrl = member
         .url
         .parse()
         .map_err(|error| format!("its URL {} is wrong: {error}", member.url))?;
     let answer = NodeRequest {
         node: &node,
+        access,
         option: None,
         method: "POST",
         target: &format!("/v0/admin/compact?wait={waits}"),
@@ -138,7 +141,9 @@ fn ask(member: &Member, waits: bool) -> Result<Compaction, String> {
     .send()
     .map_err(|failure| failure.line().to_owned())?;
     if !matches!(answer.status, 200 | 202) {
-        return Err(refusal(&node, answer.status, &answer.body));
+        return Err(refusal(&node, answer.status, &answer.body)
+            .line()
+            .to_owned());
     }
     let compaction: Compaction = serde_json::from_slice(&answer.body)
         .map_err(|error| format!("{node} does not answer as a Kvorum node: {error}"))?;

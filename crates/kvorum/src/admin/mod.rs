@@ -18,6 +18,7 @@ mod status;
 mod sweep;
 mod table;
 
+use crate::access::{Access, AccessOptions};
 use crate::failure::Failure;
 use crate::values::url;
 use clap::{Args, Subcommand};
@@ -53,6 +54,18 @@ struct Target {
     /// A node of the cluster
     #[arg(long = "target", value_parser = url, value_name = "URL", default_value = "http://127.0.0.1:8080")]
     url: NodeUrl,
+    #[command(flatten)]
+    access: AccessOptions,
+}
+
+impl Target {
+    /// Whom the command trusts, and how it shows who it is.
+    ///
+    /// # Errors
+    /// See [`AccessOptions::access`].
+    fn access(&self) -> Result<Access, Failure> {
+        self.access.access([&self.url])
+    }
 }
 
 /// The options of `admin status`.

@@ -122,13 +122,13 @@ pub(super) struct Asked {
     pub(super) status: Result<NodeStatus, NoStatus>,
 }
 
-/// Why a node's status is not known, in words.
+/// Why a node's status is not known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NoStatus {
     /// It has not answered.
-    Unreachable(String),
+    Unreachable(Failure),
     /// It has answered something else.
-    NotGiven(String),
+    NotGiven(Failure),
 }
 
 impl NoStatus {
@@ -144,7 +144,7 @@ impl NoStatus {
 impl From<NoStatus> for Failure {
     fn from(no_status: NoStatus) -> Self {
         match no_status {
-            NoStatus::Unreachable(problem) | NoStatus::NotGiven(problem) => Self::failed(problem),
+            NoStatus::Unreachable(failure) | NoStatus::NotGiven(failure) => failure,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::overview::{Asked, Member, NoStatus, NodeStatus, Overview};
 use super::{ANSWER_BYTES_MAX, StatusOptions, print, print_json, table};
+use crate::access::Access;
 use crate::failure::Failure;
 use crate::node_client::{NodeRequest, refusal};
 use cluster::NodeUrl;
@@ -16,8 +17,9 @@ const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// # Errors
 /// The node of the options cannot be reached, or is no node.
 pub(super) fn run(options: &StatusOptions) -> Result<(), Failure> {
-    let first = fetch_target(&options.target.url)?;
-    let overview = Overview::of(&ask_all(&first));
+    let access = options.target.access()?;
+    let first = fetch_target(&options.target.url, &access)?;
+    let overview = Overview::of(&ask_all(&first, &access));
     if options.json {
         return print_json(&overview);
     }
@@ -25,10 +27,10 @@ pub(super) fn run(options: &StatusOptions) -> Result<(), Failure> {
 }
 
 /// Asks all nodes of a cluster at the same time.
-fn ask_all(first: &NodeStatus) -> Vec<Asked> {
+fn ask_all(first: &NodeStatus, access: &Access) -> Vec<Asked> {
     let status_of = |member: &Member| match member.name == first.name {
         true => Ok(first.clone()),
-        false => ask(member),
+        false => ask(member, access),
     };
     thread::scope(|scope| {
         let asked: Vec<_> = first
@@ -39,33 +41,38 @@ fn ask_all(first: &NodeStatus) -> Vec<Asked> {
         let asked = asked.into_iter().map(|(member, answer)| Asked {
             name: member.name.clone(),
             url: member.url.clone(),
-            status: answer.join().unwrap_or_else(|_| {
-                Err(NoStatus::NotGiven("asking it ended in a panic".to_owned()))
-            }),
+            status: answer
+                .join()
+                .unwrap_or_else(|_| Err(not_given("asking it ended in a panic"))),
         });
         asked.collect()
     })
 }
 
-fn ask(member: &Member) -> Result<NodeStatus, NoStatus> {
+fn ask(member: &Member, access: &Access) -> Result<NodeStatus, NoStatus> {
     let url: NodeUrl = member
         .url
         .parse()
-        .map_err(|error| NoStatus::NotGiven(format!("its URL {} is wrong: {error}", member.url)))?;
-    fetch(&url, None)
+        .map_err(|error| not_given(format!("its URL {} is wrong: {error}", member.url)))?;
+    fetch(&url, None, access)
+}
+
+fn not_given(problem: impl Into<String>) -> NoStatus {
+    NoStatus::NotGiven(Failure::failed(problem))
 }
 
 /// The status of the node that the user has named.
 ///
 /// # Errors
 /// The node cannot be reached, or is no node.
-pub(super) fn fetch_target(node: &NodeUrl) -> Result<NodeStatus, NoStatus> {
-    fetch(node, Some("--target"))
+pub(super) fn fetch_target(node: &NodeUrl, access: &Access) -> Result<NodeStatus, NoStatus> {
+    fetch(node, Some("--target"), access)
 }
 
-fn fetch(node: &NodeUrl, option: Option<&str>) -> Result<NodeStatus, NoStatus> {
+fn fetch(node: &NodeUrl, option: Option<&str>, access: &Access) -> Result<NodeStatus, NoStatus> {
     let answer = NodeRequest {
         node,
+        access,
         option,
         method: "GET",
         target: "/v0/status",
@@ -74,13 +81,16 @@ fn fetch(node: &NodeUrl, option: Option<&str>) -> Result<NodeStatus, NoStatus> {
         answer_bytes_max: ANSWER_BYTES_MAX,
     }
     .send()
-    .map_err(|failure| NoStatus::Unreachable(failure.line().to_owned()))?;
+    .map_err(|failure| match failure.is_denied() {
+        true => NoStatus::NotGiven(failure),
+        false => NoStatus::Unreachable(failure),
+    })?;
     if answer.status != 200 {
-        let problem = refusal(node, answer.status, &answer.body);
-        return Err(NoStatus::NotGiven(problem));
+        let refusal = refusal(node, answer.status, &answer.body);
+        return Err(NoStatus::NotGiven(refusal));
     }
     serde_json::from_slice(&answer.body).map_err(|error| {
-        NoStatus::NotGiven(format!(
+        not_given(format!(
             "{node} does not answer as a Kvorum node of this version ({error}): ask it with the \
              program that it runs"
         ))

@@ -39,6 +39,7 @@ pub(super) fn run(options: &SweepOptions) -> Result<(), Failure> {
     let (full, wait) = (options.full, options.wait);
     let answer = NodeRequest {
         node,
+        access: &options.target.access()?,
         option: Some("--target"),
         method: "POST",
         target: &format!("/v0/admin/sweep?full={full}&wait={wait}"),
@@ -48,7 +49,7 @@ pub(super) fn run(options: &SweepOptions) -> Result<(), Failure> {
     }
     .send()?;
     if !matches!(answer.status, 200 | 202) {
-        return Err(Failure::failed(refusal(node, answer.status, &answer.body)));
+        return Err(refusal(node, answer.status, &answer.body));
     }
     let sweep: Sweep = serde_json::from_slice(&answer.body).map_err(|error| {
         Failure::failed(format!("{node} does not answer as a Kvorum node: {error}"))

@@ -1,9 +1,10 @@
 //! The options that the commands have in common.
 
+use crate::access::AccessOptions;
 use crate::failure::Failure;
 use crate::values::{TimeSpan, span, url};
 use clap::Args;
-use client::{Client, Limits, Node, Replicas, Settings};
+use client::{Client, Limits, Replicas, Settings};
 use cluster::NodeUrl;
 use std::ffi::OsStr;
 use std::ffi::OsString;
@@ -39,6 +40,8 @@ pub(super) struct NodeOptions {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=1000),
         help_heading = "Nodes")]
     retries: u32,
+    #[command(flatten)]
+    access: AccessOptions,
 }
 
 impl NodeOptions {
@@ -46,12 +49,10 @@ impl NodeOptions {
     /// is unknown.
     ///
     /// # Errors
-    /// No node, which the options do not allow.
+    /// Those of [`AccessOptions::access`]; no node, which the options do not allow.
     pub(super) fn client(&self, repeats_writes: bool) -> Result<Client, Failure> {
-        let nodes = self
-            .urls
-            .iter()
-            .map(|url| Node::new(url.host(), url.port()));
+        let access = self.access.access(&self.urls)?;
+        let nodes: Result<_, Failure> = self.urls.iter().map(|url| access.node(url)).collect();
         let settings = Settings {
             limits: Limits {
                 connect_max: CONNECT_MAX.min(self.timeout.0),
@@ -60,7 +61,7 @@ impl NodeOptions {
             retries: self.retries,
             repeats_writes,
         };
-        Client::new(nodes.collect(), settings).ok_or_else(|| Failure::usage("--url: name a node"))
+        Client::new(nodes?, settings).ok_or_else(|| Failure::usage("--url: name a node"))
     }
 }
 

@@ -6,8 +6,10 @@
 //! | 2 | the command line is wrong, or a node refuses a parameter of it |
 //! | 3 | too few replicas answered, or no node did: try again later |
 //! | 4 | anything else: the line says what |
+//! | 5 | a certificate or the token is not accepted |
 
 use super::output;
+use crate::access;
 use crate::failure::Failure;
 use client::{Error, Problem, Remedy};
 use serde::Serialize;
@@ -34,6 +36,7 @@ pub(super) fn failure_of(error: &Error) -> Failure {
     match error.remedy() {
         Remedy::Correct => Failure::usage(line),
         Remedy::Wait => Failure::unavailable(line),
+        Remedy::Identify => access::denied(error),
         Remedy::Other => Failure::other(line),
     }
 }
@@ -68,6 +71,7 @@ mod tests {
     use super::*;
     use client::Refusal;
     use std::time::Duration;
+    use tls::HandshakeFailure;
 
     fn refused(status: u16, name: &str) -> Error {
         Error::Refused(Box::new(Refusal {
@@ -91,12 +95,19 @@ mod tests {
             node: node(),
             problem: None,
         };
+        let distrusted = |failure| Error::Distrusted {
+            node: node(),
+            failure,
+            problem: "p".to_owned(),
+        };
         let waited = Duration::from_secs(1);
         for (error, code, word) in [
             (refused(404, "no-such-entity"), 1, "no value"),
             (refused(404, "unknown"), 4, "why"),
             (refused(400, "bad-parameter"), 2, "why"),
             (refused(400, "unknown-path"), 4, "why"),
+            (refused(401, "no-token"), 5, "--token-file"),
+            (refused(403, "no-right"), 5, "why"),
             (refused(413, "value-too-long"), 4, "why"),
             (refused(500, "range-failed"), 4, "why"),
             (refused(503, "overloaded"), 3, "why"),
@@ -112,6 +123,9 @@ mod tests {
                 "frozen",
             ),
             (Error::Cut { node: node() }, 3, "the node's log"),
+            (distrusted(HandshakeFailure::Certificate), 5, "--ca"),
+            (distrusted(HandshakeFailure::Refused), 5, "--client-cert"),
+            (distrusted(HandshakeFailure::Plain), 5, "p"),
             (
                 Error::OtherProtocol {
                     node: node(),

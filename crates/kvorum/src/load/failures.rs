@@ -1,9 +1,10 @@
 //! Which measured loads are failures of the command.
 //!
 //! A node that refuses requests under overload is a result, not a failure.
-//! Wrong values, a load that ended early, and a load without any success are
-//! failures.
+//! Wrong values, a load that ended early, a load without any success, and a
+//! token without the right are failures.
 
+use crate::access;
 use crate::failure::Failure;
 use load::results::{BreakingPoint, Run, WRONG_VALUE};
 
@@ -22,7 +23,7 @@ pub(super) fn of_run(run: &Run) -> Result<(), Failure> {
             false => reasons(run),
             true => "there was no response".to_owned(),
         };
-        return Err(Failure::failed(format!("no request succeeded: {why}")));
+        return Err(failure(run, format!("no request succeeded: {why}")));
     }
     Ok(())
 }
@@ -32,9 +33,10 @@ pub(super) fn of_fill(run: &Run) -> Result<(), Failure> {
     let failed: u64 = run.failed.values().sum();
     if failed > 0 {
         let why = reasons(run);
-        return Err(Failure::failed(format!(
-            "{failed} keys could not be put: {why}"
-        )));
+        return Err(failure(
+            run,
+            format!("{failed} keys could not be put: {why}"),
+        ));
     }
     of_run(run)
 }
@@ -45,6 +47,16 @@ pub(super) fn of_search(found: &BreakingPoint) -> Result<(), Failure> {
         Some(why) => Err(Failure::failed(format!("the search ended early: {why}"))),
         None if found.rate.is_none() => Err(Failure::failed("no rate held")),
         None => Ok(()),
+    }
+}
+
+/// The failure of a run, which says so if its token is the reason.
+fn failure(run: &Run, line: String) -> Failure {
+    let mut refusals = [401, 403].into_iter();
+    let refusal = refusals.find(|status| run.failed.contains_key(&status.to_string()));
+    match refusal {
+        Some(status) => access::refused(status, line),
+        None => Failure::failed(line),
     }
 }
 

@@ -12,6 +12,7 @@ mod values;
 
 pub(crate) use options::{AFTER_HELP, LoadOptions};
 
+use crate::access;
 use crate::failure::{Failure, report_line};
 use crate::signals::{StopSignal, StopSignals};
 use load::results::Run;
@@ -232,6 +233,8 @@ fn write_json(file: &Path, measured: &impl Serialize) -> Result<(), Failure> {
 
 fn failure(error: &Error) -> Failure {
     match error {
+        Error::Distrusted { failure, .. } => access::distrusted(error.to_string(), *failure),
+        Error::Refused { status, .. } => access::refused(*status, error.to_string()),
         Error::Plan(_) => Failure::usage(error.to_string()),
         Error::Unreachable { .. } | Error::System(_) => Failure::failed(error.to_string()),
     }

@@ -2,6 +2,7 @@
 
 use super::compare::CompareOptions;
 use super::values::{MixOption, PauseOption, RateOption, SizesOption};
+use crate::access::AccessOptions;
 use crate::failure::Failure;
 use crate::values::{ReplicasOption, Switch, TimeSpan, count, url};
 use clap::{Args, Subcommand, ValueEnum};
@@ -145,6 +146,8 @@ pub(crate) struct LoadOptions {
     /// Also print the full spectrum of percentiles
     #[arg(long, help_heading = "Output")]
     pub(crate) spectrum: bool,
+    #[command(flatten)]
+    pub(crate) access: AccessOptions,
 }
 
 /// Commands about loads that have run.
@@ -265,7 +268,8 @@ impl LoadOptions {
     /// The plan that these options describe.
     ///
     /// # Errors
-    /// Options that contradict each other or are out of bounds.
+    /// Options that contradict each other or are out of bounds, and those of
+    /// [`AccessOptions::access`].
     pub(crate) fn plan(&self) -> Result<Plan, Failure> {
         if self.find_breaking_point && self.workload == Workload::Fill {
             let line = "a fill has no rate: choose another workload for --find-breaking-point";
@@ -310,6 +314,7 @@ impl LoadOptions {
             batch: self.batch,
             verify: self.verify == Switch::On,
             seed: self.seed,
+            access: self.access.access(&self.targets)?.of_load(&self.targets)?,
         };
         plan.check()
             .map_err(|error| Failure::usage(error.to_string()))?;

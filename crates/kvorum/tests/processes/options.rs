@@ -37,8 +37,12 @@ fn wrong_options_are_reported_in_one_line() {
             &["port"],
         ),
         (
-            vec!["serve", "--url", "https://h:1", "--data", "d"],
+            vec!["serve", "--url", "ftp://h:1", "--data", "d"],
             &["http://"],
+        ),
+        (
+            vec!["serve", "--url", "https://h:1", "--data", "d"],
+            &["--tls-cert", "--tls-key"],
         ),
         (with(&["--memori", "1GiB"]), &["--memori", "--memory"]),
         (with(&["--memory", "12x"]), &["--memory", "12x", "128MiB"]),

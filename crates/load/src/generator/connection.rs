@@ -4,11 +4,13 @@ use super::batch::Batch;
 use super::poller::Interest;
 use crate::http::response::ResponseDecoder;
 use crate::plan::Operation;
+use crate::socket::Socket;
+use crate::target::Target;
 use crate::workload::values::Verifier;
 use rustix::net::sockopt::{set_tcp_nodelay, socket_error};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
 use std::io::{self, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// The shortest and the longest pause before reconnecting.
@@ -25,6 +27,8 @@ pub(super) enum ConnectionState {
     Closed { until: Duration },
     /// Connecting, until this time at most.
     Connecting { until: Duration },
+    /// Connected, and agreeing on TLS, until the same time.
+    ShakingHands { until: Duration },
     /// Open, without a request.
     Idle,
     /// Waiting for a response, until this time at most.
@@ -54,7 +58,7 @@ pub(super) struct ClientConnection {
     /// The index of the target.
     pub(super) target: usize,
     pub(super) state: ConnectionState,
-    pub(super) stream: Option<TcpStream>,
+    pub(super) socket: Option<Socket>,
     pub(super) exchange: Option<Exchange>,
     /// The bytes of the request; `written` of them are sent.
     pub(super) request: Vec<u8>,
@@ -89,7 +93,7 @@ impl ClientConnection {
             state: ConnectionState::Closed {
                 until: Duration::ZERO,
             },
-            stream: None,
+            socket: None,
             exchange: None,
             request: Vec::new(),
             written: 0,
@@ -103,11 +107,12 @@ impl ClientConnection {
         }
     }
 
-    /// Begins to connect to `address`, until a deadline.
+    /// Begins to connect to a target, until a deadline.
     ///
     /// # Errors
     /// The error of the system.
-    pub(super) fn begin(&mut self, address: &SocketAddr, until: Duration) -> io::Result<()> {
+    pub(super) fn begin(&mut self, target: &Target, until: Duration) -> io::Result<()> {
+        let address = &target.address;
         let family = match address {
             SocketAddr::V4(_) => AddressFamily::INET,
             SocketAddr::V6(_) => AddressFamily::INET6,
@@ -119,28 +124,35 @@ impl ClientConnection {
             Ok(()) | Err(rustix::io::Errno::INPROGRESS) => {}
             Err(error) => return Err(error.into()),
         }
-        self.stream = Some(socket.into());
+        self.socket = Some(Socket::new(socket.into(), target.tls.as_ref())?);
         self.state = ConnectionState::Connecting { until };
         Ok(())
     }
 
-    /// Completes connecting, once the socket is writable.
+    /// Goes on to connect, once the socket is writable, and then to agree on TLS, whenever
+    /// it is ready. Returns whether it is open.
     ///
     /// # Errors
     /// The connection failed.
-    pub(super) fn finish_connecting(&mut self) -> io::Result<()> {
-        match &self.stream {
-            Some(stream) => socket_error(stream)??,
-            None => return Err(io::ErrorKind::NotConnected.into()),
+    pub(super) fn go_on_connecting(&mut self) -> io::Result<bool> {
+        let Some(socket) = &mut self.socket else {
+            return Err(io::ErrorKind::NotConnected.into());
+        };
+        if let ConnectionState::Connecting { until } = self.state {
+            socket_error(socket.stream())??;
+            self.state = ConnectionState::ShakingHands { until };
         }
-        self.state = ConnectionState::Idle;
-        Ok(())
+        let is_open = socket.shake_hands()?;
+        if is_open {
+            self.state = ConnectionState::Idle;
+        }
+        Ok(is_open)
     }
 
     /// Closes the connection. It reconnects after a pause that doubles until a
     /// response arrives.
     pub(super) fn close(&mut self, now: Duration) {
-        self.stream = None;
+        self.socket = None;
         self.state = ConnectionState::Closed {
             until: now + self.pause,
         };
@@ -170,11 +182,11 @@ impl ClientConnection {
     /// # Errors
     /// The connection is broken.
     pub(super) fn write(&mut self) -> io::Result<WriteStatus> {
-        let Some(stream) = &mut self.stream else {
+        let Some(socket) = &mut self.socket else {
             return Err(io::ErrorKind::NotConnected.into());
         };
         while self.written < self.request.len() {
-            match stream.write(&self.request[self.written..]) {
+            match socket.write(&self.request[self.written..]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(bytes) => self.written += bytes,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -184,11 +196,20 @@ impl ClientConnection {
                 Err(error) => return Err(error),
             }
         }
-        Ok(WriteStatus::Complete)
+        match socket.flush() {
+            Ok(()) => Ok(WriteStatus::Complete),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(WriteStatus::Partial),
+            Err(error) => Err(error),
+        }
     }
 
     /// Whether a part of the request is not written.
     pub(super) fn has_to_write(&self) -> bool {
-        self.written < self.request.len()
+        self.written < self.request.len() || self.socket.as_ref().is_some_and(Socket::has_unsent)
+    }
+
+    /// Whether bytes have arrived of which the system does not know any more.
+    pub(super) fn has_unread(&self) -> bool {
+        self.socket.as_ref().is_some_and(Socket::has_unread)
     }
 }

@@ -100,12 +100,15 @@ fn generate<'a>(
 ) -> Result<Run, Error> {
     plan.check()?;
     file_limit::raise_for(plan.connections)?;
-    let targets: Result<Vec<Target>, Error> =
-        plan.targets.iter().map(|url| Target::reach(url)).collect();
+    let targets: Result<Vec<Target>, Error> = plan
+        .targets
+        .iter()
+        .map(|url| Target::reach(url, &plan.access))
+        .collect();
     let targets = targets?;
     let placement = match plan.ask {
         Ask::Any => None,
-        Ask::Owner => Some(owners::placement_of(&targets)?),
+        Ask::Owner => Some(owners::placement_of(&targets, &plan.access)?),
     };
     let warmup = Duration::from_secs_f64(plan.warmup_seconds);
     let context = RunContext {

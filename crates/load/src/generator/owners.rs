@@ -1,13 +1,12 @@
 //! The owners of keys among the targets: each target is asked for its name, because names
 //! decide which node is the first replica of a key.
 
-use crate::Error;
 use crate::http::response::ResponseDecoder;
 use crate::placement::Placement;
-use crate::target::{FIRST_CONNECT_TIMEOUT, Target};
+use crate::target::Target;
+use crate::{Access, Error};
 use serde::Deserialize;
 use std::io::{self, Read as _, Write as _};
-use std::net::TcpStream;
 
 /// The longest status page that is read, in bytes.
 const STATUS_BYTES_MAX: usize = 1 << 20;
@@ -21,10 +20,11 @@ struct NamedStatus {
 /// The placement over the targets, by the names that they say they have.
 ///
 /// # Errors
-/// [`Error::Unreachable`] for a target that does not say its name, [`Error::Plan`] for two
-/// targets that are one node.
-pub(super) fn placement_of(targets: &[Target]) -> Result<Placement, Error> {
-    let names: Result<Vec<String>, Error> = targets.iter().map(node_name).collect();
+/// [`Error::Unreachable`] and [`Error::Refused`] for a target that does not say its name,
+/// [`Error::Plan`] for two targets that are one node.
+pub(super) fn placement_of(targets: &[Target], access: &Access) -> Result<Placement, Error> {
+    let names = targets.iter().map(|target| node_name(target, access));
+    let names: Result<Vec<String>, Error> = names.collect();
     let names = names?;
     for (index, name) in names.iter().enumerate() {
         if names[..index].contains(name) {
@@ -39,19 +39,38 @@ pub(super) fn placement_of(targets: &[Target]) -> Result<Placement, Error> {
 /// The name of the node, as it says.
 ///
 /// # Errors
-/// [`Error::Unreachable`] if it does not answer, or not as a node does.
-fn node_name(target: &Target) -> Result<String, Error> {
-    ask_name(target).map_err(|source| Error::Unreachable {
-        target: format!("http://{}/v0/status", target.authority),
+/// [`Error::Unreachable`] if it does not answer, or not as a node does; [`Error::Refused`] if
+/// it does not accept the token.
+fn node_name(target: &Target, access: &Access) -> Result<String, Error> {
+    let unreachable = |source| Error::Unreachable {
+        target: format!("{}/v0/status", target.url()),
         source,
-    })
+    };
+    let (status, page) = status_of(target, access).map_err(unreachable)?;
+    match status {
+        200 => serde_json::from_slice::<NamedStatus>(&page)
+            .map(|page| page.name)
+            .map_err(|error| unreachable(error.into())),
+        401 | 403 => Err(Error::Refused {
+            target: target.url(),
+            status,
+        }),
+        _ => Err(unreachable(io::Error::other("this is no status of a node"))),
+    }
 }
 
-fn ask_name(target: &Target) -> io::Result<String> {
-    let mut stream = TcpStream::connect_timeout(&target.address, FIRST_CONNECT_TIMEOUT)?;
-    stream.set_read_timeout(Some(FIRST_CONNECT_TIMEOUT))?;
-    let head = format!("GET /v0/status HTTP/1.1\r\nHost: {}\r\n", target.authority);
-    stream.write_all(format!("{head}Connection: close\r\n\r\n").as_bytes())?;
+/// The status of an answer to a request for the status of a node, and its page.
+fn status_of(target: &Target, access: &Access) -> io::Result<(u16, Vec<u8>)> {
+    let mut stream = target.connect()?;
+    let token = access.token.as_ref();
+    let token = token.map(|token| format!("Authorization: Bearer {token}\r\n"));
+    let head = format!(
+        "GET /v0/status HTTP/1.1\r\nHost: {}\r\n{}Connection: close\r\n\r\n",
+        target.authority,
+        token.unwrap_or_default()
+    );
+    stream.write_all(head.as_bytes())?;
+    stream.flush()?;
     let no_status = || io::Error::other("this is no status of a node");
     let (mut pending, mut body) = (Vec::new(), Vec::new());
     let mut decoder = ResponseDecoder::new();
@@ -70,9 +89,5 @@ fn ask_name(target: &Target) -> io::Result<String> {
             return Err(no_status());
         }
     }
-    if decoder.status() != 200 {
-        return Err(no_status());
-    }
-    let status: NamedStatus = serde_json::from_slice(&body)?;
-    Ok(status.name)
+    Ok((decoder.status(), body))
 }

@@ -3,8 +3,8 @@
 use crate::plan::Plan;
 use std::io::Write as _;
 
-/// Writes the requests for one target.
-#[derive(Clone, Debug)]
+/// Writes the requests for one target. It has no `Debug`, because a token is in its bytes.
+#[derive(Clone)]
 pub(crate) struct RequestWriter {
     /// The bytes after the key of an entity: the replicas, and the head up to
     /// the part that differs by method.
@@ -25,7 +25,13 @@ impl RequestWriter {
             .map(|(ack, from)| format!("&ack={ack}&from={from}"))
             .unwrap_or_default();
         let limit = plan.range_limit;
-        let rest = format!(" HTTP/1.1\r\nHost: {authority}\r\n");
+        let token = plan
+            .access
+            .token
+            .as_ref()
+            .map(|token| format!("Authorization: Bearer {token}\r\n"))
+            .unwrap_or_default();
+        let rest = format!(" HTTP/1.1\r\nHost: {authority}\r\n{token}");
         let ttl = plan
             .ttl_seconds
             .map(|seconds| format!("&ttl={seconds}"))
@@ -137,6 +143,13 @@ mod tests {
         assert_eq!(
             written(&|to| writer.get(b"key", to)),
             "GET /v0/entity?id=key&ack=2&from=3 HTTP/1.1\r\nHost: h:1\r\n\r\n"
+        );
+        let mut plan = Plan::new("http://h:1", Operation::Get, Rate::Max);
+        plan.access.token = Some("t".to_owned());
+        let showing = RequestWriter::new(&plan, "h:1");
+        assert_eq!(
+            written(&|to| showing.get(b"key", to)),
+            "GET /v0/entity?id=key HTTP/1.1\r\nHost: h:1\r\nAuthorization: Bearer t\r\n\r\n"
         );
         // A range is served by one node, so it has no replicas.
         assert_eq!(

@@ -50,7 +50,7 @@ impl Plan {
             "there is no target: name at least one",
         )?;
         for target in &self.targets {
-            target::authority(target)?;
+            target::parse(target)?;
         }
         within("connections", self.connections, 1, CONNECTIONS_MAX)?;
         within("threads", self.threads, 1, THREADS_MAX)?;

@@ -41,6 +41,7 @@ fn options_become_a_plan() {
         batch: None,
         verify: false,
         seed: 9,
+        access: load::Access::default(),
     };
     assert_eq!(plan, expected);
 }

@@ -3,6 +3,7 @@
 mod failures;
 mod latencies;
 mod owners;
+mod tls;
 mod workloads;
 
 use super::*;

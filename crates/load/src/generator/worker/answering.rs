@@ -15,10 +15,10 @@ impl Worker<'_> {
     /// again.
     pub(super) fn read(&mut self, index: usize) -> io::Result<()> {
         let connection = &mut self.connections[index];
-        let Some(stream) = &mut connection.stream else {
+        let Some(socket) = &mut connection.socket else {
             return Ok(());
         };
-        let bytes = match stream.read(&mut self.input) {
+        let bytes = match socket.read(&mut self.input) {
             Ok(bytes) => bytes,
             Err(error)
                 if matches!(
@@ -189,7 +189,7 @@ impl Worker<'_> {
         }
         let connection = &mut self.connections[index];
         connection.exchange = Some(exchange);
-        if connection.stream.is_some() {
+        if connection.socket.is_some() {
             connection.state = ConnectionState::Paused {
                 until: now + TICK * (1 << exchange.attempts.min(7)),
             };

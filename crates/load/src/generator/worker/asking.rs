@@ -277,10 +277,10 @@ impl Worker<'_> {
     /// Watches a socket for `interest`, if it is not watched for that already.
     pub(super) fn watch(&mut self, index: usize, interest: Interest) -> io::Result<()> {
         let connection = &mut self.connections[index];
-        match &connection.stream {
-            Some(stream) if connection.interest != interest => {
+        match &connection.socket {
+            Some(socket) if connection.interest != interest => {
                 connection.interest = interest;
-                self.poller.modify(stream, index, interest)
+                self.poller.modify(socket, index, interest)
             }
             _ => Ok(()),
         }

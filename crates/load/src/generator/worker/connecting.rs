@@ -14,14 +14,22 @@ impl Worker<'_> {
         let index = ready.index;
         match self.connections[index].state {
             ConnectionState::Closed { .. } => Ok(()),
-            ConnectionState::Connecting { .. } if ready.is_writable => {
-                match self.connections[index].finish_connecting() {
-                    Ok(()) => {
+            ConnectionState::Connecting { .. } if !ready.is_writable => Ok(()),
+            ConnectionState::Connecting { .. } | ConnectionState::ShakingHands { .. } => {
+                match self.connections[index].go_on_connecting() {
+                    Ok(true) => {
                         self.context.open.fetch_add(1, Relaxed);
                         let pool = self.pool_of(index);
                         self.pools.opened(pool);
                         self.watch(index, Interest::Readable)?;
                         self.begin_work(index)
+                    }
+                    Ok(false) => {
+                        let interest = match self.connections[index].has_to_write() {
+                            true => Interest::Writable,
+                            false => Interest::Readable,
+                        };
+                        self.watch(index, interest)
                     }
                     Err(_) => {
                         self.give_up_connecting(index);
@@ -29,15 +37,21 @@ impl Worker<'_> {
                     }
                 }
             }
-            ConnectionState::Connecting { .. } => Ok(()),
             ConnectionState::Idle
             | ConnectionState::Busy { .. }
             | ConnectionState::Paused { .. } => {
                 if ready.is_writable && self.connections[index].has_to_write() {
                     self.write(index)?;
                 }
-                if ready.is_readable && self.connections[index].stream.is_some() {
+                if ready.is_readable && self.connections[index].socket.is_some() {
                     self.read(index)?;
+                }
+                while self.connections[index].has_unread() {
+                    self.read(index)?;
+                }
+                // TLS may have to answer what it has read.
+                if ready.is_readable && self.connections[index].has_to_write() {
+                    self.write(index)?;
                 }
                 Ok(())
             }
@@ -71,7 +85,9 @@ impl Worker<'_> {
         for index in 0..self.connections.len() {
             match self.connections[index].state {
                 ConnectionState::Closed { until } if until <= now => self.connect(index, now)?,
-                ConnectionState::Connecting { until } if until <= now => {
+                ConnectionState::Connecting { until } | ConnectionState::ShakingHands { until }
+                    if until <= now =>
+                {
                     self.give_up_connecting(index);
                 }
                 ConnectionState::Busy { until } if until <= now => {
@@ -89,14 +105,14 @@ impl Worker<'_> {
 
     pub(super) fn connect(&mut self, index: usize, now: Duration) -> io::Result<()> {
         let connection = &mut self.connections[index];
-        let address = &self.context.targets[connection.target].address;
-        if connection.begin(address, now + self.timeout).is_err() {
+        let target = &self.context.targets[connection.target];
+        if connection.begin(target, now + self.timeout).is_err() {
             self.give_up_connecting(index);
             return Ok(());
         }
         connection.interest = Interest::Writable;
-        match &connection.stream {
-            Some(stream) => self.poller.add(stream, index, connection.interest),
+        match &connection.socket {
+            Some(socket) => self.poller.add(socket, index, connection.interest),
             None => Ok(()),
         }
     }

@@ -171,7 +171,9 @@ impl<'a> Worker<'a> {
             match &mut self.connections[index].state {
                 ConnectionState::Idle => self.go_on(index, Duration::ZERO)?,
                 ConnectionState::Closed { until } => *until = Duration::ZERO,
-                ConnectionState::Connecting { until } => *until = self.timeout,
+                ConnectionState::Connecting { until } | ConnectionState::ShakingHands { until } => {
+                    *until = self.timeout;
+                }
                 ConnectionState::Busy { .. } | ConnectionState::Paused { .. } => {}
             }
         }

@@ -1,0 +1,226 @@
+//! Whom a command trusts, and how it shows who it is. All commands that speak with nodes
+//! share these options, and get their nodes from here.
+//!
+//! A token never stands on the command line, where every user of the machine could read it.
+
+use crate::failure::Failure;
+use crate::files;
+use crate::private_file;
+use clap::Args;
+use client::{Error, Node, Token};
+use cluster::NodeUrl;
+use rustls::ClientConfig;
+use std::env;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use tls::{Authorities, HandshakeFailure, Identity, MaterialError};
+
+/// Where the file of authorities is named, unless `--ca` names one.
+pub(crate) const CA_VARIABLE: &str = "KVORUM_CA";
+
+/// Where the token stands, unless `--token-file` names a file.
+pub(crate) const TOKEN_VARIABLE: &str = "KVORUM_TOKEN";
+
+/// The options of all commands that speak with nodes.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Access")]
+pub(crate) struct AccessOptions {
+    /// A PEM file with the authorities that sign the certificates of https:// nodes [default: KVORUM_CA, or the authorities of the system]
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// A PEM file with the certificate that the command shows to nodes that ask for one
+    #[arg(long, value_name = "FILE", requires = "client_key")]
+    client_cert: Option<PathBuf>,
+    /// A PEM file with the private key of --client-cert
+    #[arg(long, value_name = "FILE", requires = "client_cert")]
+    client_key: Option<PathBuf>,
+    /// A file whose first line is the token to show to nodes [default: KVORUM_TOKEN, or none]
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Also send the token to other machines by http://, where it can be read on the way
+    #[arg(long)]
+    token_in_clear: bool,
+}
+
+/// What the options say.
+pub(crate) struct Access {
+    trust: Trust,
+    /// Made for the first node by https, because it takes time to read all authorities. All
+    /// nodes share it, so that each can resume the sessions of the connections before.
+    config: OnceLock<Arc<ClientConfig>>,
+    token: Option<Token>,
+    token_in_clear: bool,
+}
+
+/// The files for TLS.
+struct Trust {
+    ca: Option<PathBuf>,
+    identity: Option<(PathBuf, PathBuf)>,
+}
+
+impl AccessOptions {
+    /// What they say about the nodes that the user has named.
+    ///
+    /// # Errors
+    /// A file that cannot be read or has something else in it, a token that no node gives
+    /// out, or `--ca` without a node by `https://`.
+    pub(crate) fn access<'a>(
+        &self,
+        named: impl IntoIterator<Item = &'a NodeUrl>,
+    ) -> Result<Access, Failure> {
+        let has_tls = named.into_iter().any(NodeUrl::is_https);
+        if self.ca.is_some() && !has_tls {
+            return Err(Failure::usage(
+                "--ca: no URL begins with https://, so nothing would be encrypted: write https://, \
+                 or omit --ca",
+            ));
+        }
+        let variable = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
+        let access = Access {
+            trust: Trust {
+                ca: self
+                    .ca
+                    .clone()
+                    .or_else(|| variable(CA_VARIABLE).map(PathBuf::from)),
+                identity: self.client_cert.clone().zip(self.client_key.clone()),
+            },
+            config: OnceLock::new(),
+            token: match &self.token_file {
+                Some(file) => Some(token_of_file(file)?),
+                None => variable(TOKEN_VARIABLE)
+                    .map(|token| parse_token(&token.to_string_lossy(), TOKEN_VARIABLE))
+                    .transpose()?,
+            },
+            token_in_clear: self.token_in_clear,
+        };
+        if has_tls {
+            access.tls()?;
+        }
+        Ok(access)
+    }
+}
+
+impl Access {
+    /// The node at a URL.
+    ///
+    /// # Errors
+    /// The token would be sent in clear; the files for TLS cannot be read.
+    pub(crate) fn node(&self, url: &NodeUrl) -> Result<Node, Failure> {
+        self.check_token(url)?;
+        let mut node = Node::new(url.host(), url.port());
+        if url.is_https() {
+            let with_tls = node.with_tls(self.tls()?);
+            node = with_tls.map_err(|error| Failure::usage(error.to_string()))?;
+        }
+        if let Some(token) = &self.token {
+            node = node.with_token(token.clone());
+        }
+        Ok(node)
+    }
+
+    /// The same for the load generator.
+    ///
+    /// # Errors
+    /// As [`Self::node`].
+    pub(crate) fn of_load(&self, targets: &[NodeUrl]) -> Result<load::Access, Failure> {
+        targets.iter().try_for_each(|url| self.check_token(url))?;
+        let has_tls = targets.iter().any(NodeUrl::is_https);
+        Ok(load::Access {
+            tls: has_tls.then(|| self.tls()).transpose()?,
+            token: self.token.as_ref().map(|token| token.reveal().to_owned()),
+        })
+    }
+
+    fn check_token(&self, url: &NodeUrl) -> Result<(), Failure> {
+        if self.token.is_none() || self.token_in_clear || url.is_https() || url.is_loopback() {
+            return Ok(());
+        }
+        Err(Failure::usage(format!(
+            "{url}: the token would cross the network in clear: write https://, or allow it with \
+             --token-in-clear"
+        )))
+    }
+
+    fn tls(&self) -> Result<Arc<ClientConfig>, Failure> {
+        if let Some(config) = self.config.get() {
+            return Ok(Arc::clone(config));
+        }
+        let config = self.trust.config()?;
+        Ok(Arc::clone(self.config.get_or_init(|| config)))
+    }
+}
+
+impl Trust {
+    fn config(&self) -> Result<Arc<ClientConfig>, Failure> {
+        let refused = |error: MaterialError| Failure::usage(error.to_string());
+        let authorities = match &self.ca {
+            Some(file) => Authorities::read(file),
+            None => Authorities::of_system(),
+        };
+        let authorities = authorities.map_err(refused)?;
+        let identity = self.identity.as_ref();
+        let identity = identity.map(|(certificate, key)| Identity::read(certificate, key));
+        let identity = identity.transpose().map_err(refused)?;
+        tls::client_config(&authorities, identity.as_ref()).map_err(refused)
+    }
+}
+
+fn token_of_file(file: &Path) -> Result<Token, Failure> {
+    let line = private_file::first_line(file, &files::read);
+    let line = line.map_err(|problem| Failure::usage(format!("--token-file: {problem}")))?;
+    parse_token(&line, &file.display().to_string())
+}
+
+fn parse_token(text: &str, place: &str) -> Result<Token, Failure> {
+    Token::parse(text).map_err(|error| Failure::usage(format!("{place} has no token: {error}")))
+}
+
+/// The failure of a request to a node that does not trust the command, or that the command
+/// does not trust.
+pub(crate) fn denied(error: &Error) -> Failure {
+    with_tip(Failure::denied(error.to_string()), tip(error))
+}
+
+/// The same for a handshake that failed; `line` says with whom and why.
+pub(crate) fn distrusted(line: String, failure: HandshakeFailure) -> Failure {
+    with_tip(Failure::denied(line), tip_of_handshake(failure))
+}
+
+/// The failure of a request that a node has refused with this status; `line` says why.
+pub(crate) fn refused(status: u16, line: String) -> Failure {
+    match status {
+        401 | 403 => with_tip(Failure::denied(line), tip_of_status(status)),
+        _ => Failure::failed(line),
+    }
+}
+
+fn with_tip(failure: Failure, tip: Option<&str>) -> Failure {
+    match tip {
+        Some(tip) => failure.with_more(tip),
+        None => failure,
+    }
+}
+
+/// The option that helps, if one does.
+fn tip(error: &Error) -> Option<&'static str> {
+    match error {
+        Error::Distrusted { failure, .. } => tip_of_handshake(*failure),
+        Error::Refused(refusal) => tip_of_status(refusal.status),
+        Error::AllFailed(errors) => errors.iter().find_map(tip),
+        _ => None,
+    }
+}
+
+fn tip_of_handshake(failure: HandshakeFailure) -> Option<&'static str> {
+    match failure {
+        HandshakeFailure::Certificate => Some("--ca names the file of trusted authorities"),
+        HandshakeFailure::Refused => {
+            Some("--client-cert and --client-key name the certificate to show")
+        }
+        _ => None,
+    }
+}
+
+fn tip_of_status(status: u16) -> Option<&'static str> {
+    (status == 401).then_some("give a token with --token-file or in KVORUM_TOKEN")
+}

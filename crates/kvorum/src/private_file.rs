@@ -1,0 +1,74 @@
+//! Files with a secret in their first line, which only their owner may use.
+
+use crate::files::ReadFile;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// The permission bits of a file's group and of others.
+const MODE_OF_OTHERS: u32 = 0o077;
+
+/// The first line of a file, without the white space around it. The other lines are for
+/// people.
+///
+/// # Errors
+/// A sentence that names the file and never its contents.
+pub(crate) fn first_line(file: &Path, read_file: ReadFile<'_>) -> Result<String, String> {
+    let name = file.display();
+    check_owner_only(file)?;
+    let text = read_file(file).map_err(|error| format!("cannot read {name}: {error}"))?;
+    Ok(text.lines().next().unwrap_or_default().trim().to_owned())
+}
+
+/// Refuses a file that others than its owner may use, because others may know
+/// the secret. A missing file is reported when it is read.
+fn check_owner_only(file: &Path) -> Result<(), String> {
+    let Ok(metadata) = std::fs::metadata(file) else {
+        return Ok(());
+    };
+    let mode = metadata.permissions().mode() & 0o777;
+    if mode & MODE_OF_OTHERS == 0 {
+        return Ok(());
+    }
+    let name = file.display();
+    Err(format!(
+        "users other than the owner may access {name} (mode {mode:o}): run chmod 600 {name}, and \
+         choose another secret if they may have read it"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::Permissions;
+
+    #[test]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the file of a secret is not part of a store"
+    )]
+    fn a_file_that_others_may_access_is_refused() {
+        let temporary = tempfile::tempdir().unwrap();
+        let file = temporary.path().join("secret");
+        std::fs::write(&file, " 0123456789abcdef \nfor people\n").unwrap();
+        let read = || first_line(&file, &|file| std::fs::read_to_string(file));
+        for (mode, is_secret) in [
+            (0o600, true),
+            (0o400, true),
+            (0o644, false),
+            (0o640, false),
+            (0o604, false),
+            (0o620, false),
+        ] {
+            std::fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
+            match read() {
+                Ok(secret) => assert_eq!(secret, "0123456789abcdef"),
+                Err(error) => {
+                    let remedy = format!("chmod 600 {}", file.display());
+                    assert!(error.contains(&remedy), "{error}");
+                    assert!(!error.contains("01234"), "{error}");
+                }
+            }
+            assert_eq!(read().is_ok(), is_secret, "{mode:o}");
+        }
+    }
+}

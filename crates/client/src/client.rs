@@ -32,6 +32,8 @@ const BACKOFF_MAX: Duration = Duration::from_secs(2);
 pub struct Settings {
     /// How long it waits for a connection, and for the next byte.
     pub limits: Limits,
+    /// How long a range may be silent. `None`: as long as a node may be that works on one.
+    pub range_silence_max: Option<Duration>,
     /// How many more times it asks all nodes, once each has failed.
     pub retries: u32,
     /// Whether it repeats a write whose outcome is unknown.
@@ -106,13 +108,26 @@ impl Client {
         repeat: Repeat,
         attempt: impl AsyncFn(&Node) -> Result<T, Error>,
     ) -> Result<T, Error> {
+        self.ask_among(&self.nodes, repeat, attempt).await
+    }
+
+    /// As [`Self::ask`], but only the first of its nodes that are given.
+    ///
+    /// # Errors
+    /// As [`Self::ask`].
+    pub(crate) async fn ask_among<T>(
+        &self,
+        nodes: &[Node],
+        repeat: Repeat,
+        attempt: impl AsyncFn(&Node) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let mut round = 0;
         loop {
-            let mut errors = Vec::with_capacity(self.nodes.len());
+            let mut errors = Vec::with_capacity(nodes.len());
             let first = self.preferred.load(Ordering::Relaxed);
-            for place in 0..self.nodes.len() {
-                let index = (first + place) % self.nodes.len();
-                match attempt(&self.nodes[index]).await {
+            for place in 0..nodes.len() {
+                let index = (first + place) % nodes.len();
+                match attempt(&nodes[index]).await {
                     Ok(done) => {
                         self.preferred.store(index, Ordering::Relaxed);
                         return Ok(done);

@@ -9,6 +9,7 @@
 //!   as lines of JSON.
 //! - `page`: what only one node knows, asked once.
 //! - `error`, `problem`: what went wrong, which replica did what, and what to do.
+//! - [`fuzzing`]: what fuzzers call.
 //! - `connection`: one connection: HTTP by hyper, silence noticed, cut answers refused.
 //! - `query`, `node`: how requests and nodes are written; `text`: bytes as text.
 //! - `token`: who the client is.
@@ -18,6 +19,7 @@ mod client;
 mod connection;
 mod entity;
 mod error;
+pub mod fuzzing;
 mod import;
 mod line;
 mod node;

@@ -46,6 +46,10 @@ impl Entity {
     /// # Errors
     /// What is wrong with the line, and what to do.
     pub fn parse(line: &[u8]) -> Result<Self, String> {
+        // Serde would also take an array, with the members in their order.
+        if line.trim_ascii_start().first() == Some(&b'[') {
+            return Err("it is an array: write an object, {\"key\":…,\"value\":…}".to_owned());
+        }
         let members: Members = serde_json::from_slice(line).map_err(|error| shown(&error))?;
         let key = bytes_of("key", members.key, members.key_base64)?;
         let key = key.ok_or("it has no key: give `key` or `key_base64`")?;
@@ -202,6 +206,7 @@ mod tests {
             ("{", "column 1"),
             (r#"{"key":"k","value":"v""#, "EOF"),
             (r#"{"value":"v"}"#, "no key"),
+            (r#" ["k",null,"v",null,null,null]"#, "array"),
             (r#"{"key":"","value":"v"}"#, "empty"),
             (&long, "4097 bytes"),
             (

@@ -20,6 +20,9 @@ pub struct Problem {
     /// The query parameter that is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parameter: Option<String>,
+    /// The line of a batch that is wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u64>,
     /// The version that a write would have had.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<String>,
@@ -47,6 +50,13 @@ impl Problem {
     /// The last part of the type: `bad-parameter`.
     pub fn name(&self) -> &str {
         self.r#type.rsplit(':').next().unwrap_or_default()
+    }
+
+    /// The detail of a line of a batch, whose number there means nothing to the caller.
+    pub(crate) fn detail_of_line(&self) -> String {
+        let number = self.line.map(|line| format!("line {line} "));
+        let rest = number.and_then(|number| self.detail.strip_prefix(&number));
+        rest.map_or_else(|| self.detail.clone(), |rest| format!("it {rest}"))
     }
 
     /// The receipt as words: `http://a:1 stored, http://b:1 timeout`. Empty without one.
@@ -117,6 +127,10 @@ mod tests {
             refused.to_string(),
             "http://h:1 refuses: too few (http://h:1 stored, http://h:2 timeout)"
         );
+        let mut line = refusal(400, br#"{"line":3,"detail":"line 3 is wrong: line 3"}"#).problem;
+        assert_eq!(line.detail_of_line(), "it is wrong: line 3");
+        line.line = Some(4);
+        assert_eq!(line.detail_of_line(), "line 3 is wrong: line 3");
         let foreign = refusal(404, b"<html>").to_string();
         assert_eq!(
             foreign,

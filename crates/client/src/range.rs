@@ -5,10 +5,11 @@
 //! number of entities and the checksum of all bytes. Keys must rise. Anything else is
 //! [`Error::Damaged`], which is final, because what came before may be wrong, too.
 
-use crate::client::{Client, Message, Repeat, all_failed, pause};
+use crate::client::{Client, Message, Repeat, Settings, all_failed, pause};
 use crate::connection::{Answer, Connection, Limits};
 use crate::error::{Error, Outcome};
 use crate::line::Entity;
+use crate::node::Node;
 use crate::query::{Replicas, Target};
 use hyper::Method;
 use hyper::header::{ACCEPT, TE};
@@ -19,10 +20,10 @@ use std::time::Duration;
 /// more where nodes are configured to take longer values.
 const LINE_BYTES_MAX: usize = 128 << 20;
 
-/// How long a range may be silent: a node cuts one that makes no progress for 30 s.
+/// How long a range may be silent by default: a node cuts one that makes no progress for 30 s.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
-/// How long a node may count before it answers.
+/// How long a node may count before it answers, by default.
 const COUNTING_MAX: Duration = Duration::from_secs(3600);
 
 /// Whose keys a range covers.
@@ -32,6 +33,16 @@ pub enum Scope {
     Node,
     /// Those of the whole cluster, each once.
     Cluster,
+}
+
+impl Scope {
+    /// The nodes of a client that can tell a range: another node keeps other keys.
+    fn nodes_of(self, client: &Client) -> &[Node] {
+        match self {
+            Self::Node => &client.nodes()[..1],
+            Self::Cluster => client.nodes(),
+        }
+    }
 }
 
 /// A range of keys.
@@ -171,8 +182,9 @@ impl Client {
         }
         let mut message = request.message();
         message.target = message.target.with("count", b"only");
-        let limits = self.limits_with(COUNTING_MAX);
-        self.ask(Repeat::Always, async |node| {
+        let limits = self.limits_of_ranges(COUNTING_MAX);
+        let nodes = request.scope.nodes_of(self);
+        self.ask_among(nodes, Repeat::Always, async |node| {
             let connection = Connection::open(node, limits).await?;
             let mut answer = connection.send(message.request(node)?, limits).await?;
             if answer.status() != 200 {
@@ -190,10 +202,14 @@ impl Client {
         .await
     }
 
-    fn limits_with(&self, silence_min: Duration) -> Limits {
-        let limits = self.settings().limits;
+    fn limits_of_ranges(&self, silence_max: Duration) -> Limits {
+        let Settings {
+            limits,
+            range_silence_max: given,
+            ..
+        } = self.settings();
         Limits {
-            silence_max: limits.silence_max.max(silence_min),
+            silence_max: given.unwrap_or(limits.silence_max.max(silence_max)),
             ..limits
         }
     }
@@ -237,7 +253,7 @@ impl RangeReader<'_> {
         let stream = match &mut self.stream {
             Some(stream) => stream,
             none => {
-                let limits = self.client.limits_with(SILENCE_MAX);
+                let limits = self.client.limits_of_ranges(SILENCE_MAX);
                 let node = &self.client.nodes()[self.node];
                 let connection = Connection::open(node, self.client.settings().limits).await?;
                 let request = self.rest.message().request(node)?;
@@ -271,10 +287,7 @@ impl RangeReader<'_> {
             return Ok(());
         }
         self.errors.push(error);
-        let nodes = match self.rest.scope {
-            Scope::Node => 1,
-            Scope::Cluster => self.client.nodes().len(),
-        };
+        let nodes = self.rest.scope.nodes_of(self.client).len();
         self.node = (self.node + 1) % nodes;
         if self.errors.len() >= nodes {
             let is_lasting = self.errors.iter().all(Error::is_lasting);

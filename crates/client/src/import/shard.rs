@@ -9,6 +9,7 @@ use super::{ImportError, ImportSettings, LineFailure};
 use crate::batch::{BatchSender, OperationAnswer};
 use crate::client::{Client, pause};
 use crate::error::{Error, Outcome};
+use crate::problem::Problem;
 use bytes::Bytes;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -165,7 +166,7 @@ fn settle(list: &[Operation], pending: &[usize], answers: &[OperationAnswer]) ->
             Some(answer) if answer.is_success() && !keys.contains(&operation.key_crc32c) => {}
             Some(answer) if !answer.is_success() && !answer.may_pass() => {
                 let problem = answer.problem.as_ref();
-                let detail = problem.map(|problem| problem.detail.clone());
+                let detail = problem.map(Problem::detail_of_line);
                 settled.failures.push(LineFailure {
                     line: operation.line,
                     problem: detail.unwrap_or_else(|| format!("answered with {}", answer.status)),

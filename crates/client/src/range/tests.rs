@@ -1,6 +1,6 @@
 use super::*;
 use crate::testing::store::{TestStore, Trailers, entities, stream};
-use crate::testing::{SETTINGS, Script, TestNode, client_of};
+use crate::testing::{SETTINGS, Script, TestNode, client_of, closed_node};
 use crate::{Node, Remedy};
 
 fn sample(count: usize) -> (TestStore, Vec<Entity>) {
@@ -216,7 +216,7 @@ async fn the_range_of_a_node_stays_at_that_node_and_patience_ends() {
     let node = TestNode::new(vec![Script::Cut(Vec::new())]);
     let (store, _) = sample(1);
     let other = store.node();
-    let settings = crate::Settings {
+    let settings = Settings {
         retries: 1,
         ..SETTINGS
     };
@@ -241,4 +241,29 @@ fn a_prefix_ends_before_the_next_one() {
         assert_eq!(request.end.as_deref(), end);
         assert_eq!(request.start, prefix);
     }
+}
+
+#[tokio::test]
+async fn the_count_of_one_node_is_never_that_of_another() {
+    let other = TestNode::new(vec![Script::status(200, "", "{\"count\":7}")]);
+    let client = client(&[&closed_node(), &other.node]);
+    for (scope, expected) in [(Scope::Cluster, Some(7)), (Scope::Node, None)] {
+        let counted = client.count(&RangeRequest::all(scope)).await;
+        assert_eq!(counted.ok(), expected, "{scope:?}");
+    }
+    assert_eq!(other.lines().len(), 1);
+}
+
+#[tokio::test]
+async fn a_range_is_given_up_after_the_silence_that_the_caller_allows() {
+    let (store, all) = sample(3);
+    let (hangs, lives) = (TestNode::new(vec![Script::Hang]), store.node());
+    let nodes = vec![hangs.node.clone(), lives.node.clone()];
+    let settings = Settings {
+        range_silence_max: Some(Duration::from_millis(100)),
+        ..SETTINGS
+    };
+    let client = client_of(nodes, settings);
+    let request = RangeRequest::all(Scope::Cluster);
+    assert_eq!(read(&client, request).await.unwrap(), all);
 }

@@ -17,6 +17,7 @@ pub(crate) const SETTINGS: Settings = Settings {
         connect_max: Duration::from_secs(60),
         silence_max: Duration::from_secs(60),
     },
+    range_silence_max: None,
     retries: 0,
     repeats_writes: false,
 };

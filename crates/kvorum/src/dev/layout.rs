@@ -224,6 +224,18 @@ impl ClusterLayout {
         // The write goes to one node, the read to another, the range to a
         // third.
         let url = |index: usize| self.nodes[index % self.nodes.len()].url();
+        let (first, second, third) = (url(0), url(1), url(2));
+        let program = std::env::args_os()
+            .next()
+            .unwrap_or_else(|| "kvorum".into());
+        let program = program.display();
+        let _ = writeln!(
+            text,
+            "\nTry:\n  \
+             {program} put hello world --url {first}\n  \
+             {program} get hello --url {second}\n  \
+             {program} scan --cluster --url {third}"
+        );
         let replicas = match self.nodes.len() {
             1 => "",
             2 => "&ack=2&from=2",
@@ -231,30 +243,28 @@ impl ClusterLayout {
         };
         let _ = writeln!(
             text,
-            "\nTry:\n  \
+            "\nThe same with any HTTP client:\n  \
              curl -X PUT --data-binary 'world' '{first}/v0/entity?id=hello{replicas}'\n  \
              curl '{second}/v0/entity?id=hello{replicas}'\n  \
-             curl '{third}/v0/entities?start=a'",
-            first = url(0),
-            second = url(1),
-            third = url(2),
+             curl '{third}/v0/entities?start=a'"
         );
-        let program = std::env::args_os()
-            .next()
-            .unwrap_or_else(|| "kvorum".into());
+        let data_option = DevOptions::data_option(&self.data);
+        let number = self.nodes.len().min(2);
         let _ = writeln!(
             text,
-            "\nWatch the cluster while a node crashes (kill), is down (stop, start) or hangs \
-             (freeze, thaw):\n  {} dev kill {}{}",
-            program.display(),
-            self.nodes.len().min(2),
-            DevOptions::data_option(&self.data),
+            "\nThen have a node crash (kill), be down (stop, start) or hang (freeze, thaw), and see \
+             what is left:\n  {program} dev kill {number}{data_option}"
         );
+        if self.nodes.len() > 2 {
+            let _ = writeln!(
+                text,
+                "  {program} get hello --url {first}\n  \
+                 {program} ring hello --versions --url {first}"
+            );
+        }
         let _ = writeln!(
             text,
-            "\nSee how its nodes are, and what to do:\n  {} admin status --target {}",
-            program.display(),
-            url(0),
+            "\nSee how its nodes are, and what to do:\n  {program} admin status --target {first}"
         );
         text
     }

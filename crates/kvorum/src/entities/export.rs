@@ -4,7 +4,7 @@
 //! it, and ends behind the last line that came, so that `--resume` can go on there.
 
 use super::files::{Partial, PartialError};
-use super::options::{NodeOptions, ReplicaOptions};
+use super::options::TransferOptions;
 use super::outcome::failure_of;
 use super::output::{Output, print_json};
 use super::progress::{Progress, grouped, rate};
@@ -51,13 +51,8 @@ pub(crate) struct ExportOptions {
     /// Print a line of JSON about the result
     #[arg(long)]
     json: bool,
-    /// Show progress on stderr also if it is no terminal
-    #[arg(long)]
-    progress: bool,
     #[command(flatten)]
-    replicas: ReplicaOptions,
-    #[command(flatten)]
-    nodes: NodeOptions,
+    transfer: TransferOptions,
 }
 
 /// What an export has done.
@@ -79,8 +74,8 @@ pub(super) fn run(options: &ExportOptions) -> Result<(), Failure> {
         false => Scope::Cluster,
     };
     let mut request = options.range.request(scope)?;
-    request.replicas = options.replicas.into();
-    let client = options.nodes.client(false)?;
+    request.replicas = options.transfer.replicas();
+    let client = options.transfer.client()?;
     if options.file == Path::new("-") {
         if options.resume || options.json {
             return Err(Failure::usage(
@@ -99,7 +94,7 @@ async fn to_stdout(
 ) -> Result<(), Failure> {
     let mut output = Output::stdout();
     let mut reader = client.range(request);
-    let mut progress = Progress::new(options.progress, true);
+    let mut progress = Progress::new(options.transfer.has_progress(), true);
     let mut count = 0;
     let ended = loop {
         match reader.next().await {
@@ -131,7 +126,7 @@ async fn to_file(
             .map_err(|problem| Failure::usage(format!("{name}.partial {problem}")))?;
     }
     let mut reader = client.range(request);
-    let mut progress = Progress::new(options.progress, false);
+    let mut progress = Progress::new(options.transfer.has_progress(), false);
     let (mut entities, mut streams) = (0, 0);
     // Where what the present stream has brought begins.
     let mut stream_begin = partial.bytes();

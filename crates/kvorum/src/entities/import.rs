@@ -1,7 +1,7 @@
 //! `kvorum import`: lines of JSON into a cluster, through batches.
 
 use super::files::{PositionFile, open_input, with_suffix};
-use super::options::{NodeOptions, ReplicaOptions};
+use super::options::TransferOptions;
 use super::outcome::failure_of;
 use super::output::print_json;
 use super::progress::{Progress, grouped, rate};
@@ -73,13 +73,8 @@ pub(crate) struct ImportOptions {
     /// Print a line of JSON about the result
     #[arg(long)]
     json: bool,
-    /// Show progress on stderr also if it is no terminal
-    #[arg(long)]
-    progress: bool,
     #[command(flatten)]
-    replicas: ReplicaOptions,
-    #[command(flatten)]
-    nodes: NodeOptions,
+    transfer: TransferOptions,
 }
 
 /// What an import has done.
@@ -120,9 +115,9 @@ pub(super) fn run(options: &ImportOptions) -> Result<(), Failure> {
             }
         },
     };
-    let client = Arc::new(options.nodes.client(false)?);
+    let client = Arc::new(options.transfer.client()?);
     let settings = ImportSettings {
-        replicas: options.replicas.into(),
+        replicas: options.transfer.replicas(),
         shards: NonZeroUsize::new(options.parallel.into()).unwrap_or(NonZeroUsize::MIN),
         patience: options.patience.0,
         passes_over: options.keep_going,
@@ -133,7 +128,7 @@ pub(super) fn run(options: &ImportOptions) -> Result<(), Failure> {
         file,
         kept: None,
         begin: from,
-        progress: Progress::new(options.progress, false),
+        progress: Progress::new(options.transfer.has_progress(), false),
         named: 0,
     };
     wait_for(async {

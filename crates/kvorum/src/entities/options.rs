@@ -32,10 +32,9 @@ pub(super) struct NodeOptions {
     #[arg(long = "url", value_parser = url, value_name = "URL", value_delimiter = ',',
         default_value = "http://127.0.0.1:8080", help_heading = "Nodes")]
     urls: Vec<NodeUrl>,
-    /// How long a node may send nothing
-    #[arg(long, value_parser = span(TIMEOUTS), value_name = "TIME", default_value_t = TimeSpan(TIMEOUT),
-        help_heading = "Nodes")]
-    timeout: TimeSpan,
+    /// How long a node may send nothing [default: 15s, in a range 60s, while it counts 1h]
+    #[arg(long, value_parser = span(TIMEOUTS), value_name = "TIME", help_heading = "Nodes")]
+    timeout: Option<TimeSpan>,
     /// How many more times to ask, once each node has failed
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=1000),
         help_heading = "Nodes")]
@@ -53,11 +52,14 @@ impl NodeOptions {
     pub(super) fn client(&self, repeats_writes: bool) -> Result<Client, Failure> {
         let access = self.access.access(&self.urls)?;
         let nodes: Result<_, Failure> = self.urls.iter().map(|url| access.node(url)).collect();
+        let given = self.timeout.map(|span| span.0);
+        let timeout = given.unwrap_or(TIMEOUT);
         let settings = Settings {
             limits: Limits {
-                connect_max: CONNECT_MAX.min(self.timeout.0),
-                silence_max: self.timeout.0,
+                connect_max: CONNECT_MAX.min(timeout),
+                silence_max: timeout,
             },
+            range_silence_max: given,
             retries: self.retries,
             repeats_writes,
         };
@@ -82,6 +84,38 @@ impl From<ReplicaOptions> for Replicas {
             ack: options.ack,
             from: options.from,
         }
+    }
+}
+
+/// What the commands for many entities have in common.
+#[derive(Args, Clone, Debug)]
+pub(super) struct TransferOptions {
+    /// Show progress on stderr also if it is no terminal
+    #[arg(long)]
+    progress: bool,
+    #[command(flatten)]
+    replicas: ReplicaOptions,
+    #[command(flatten)]
+    nodes: NodeOptions,
+}
+
+impl TransferOptions {
+    /// Whether progress is shown also if stderr is no terminal.
+    pub(super) fn has_progress(&self) -> bool {
+        self.progress
+    }
+
+    /// How many replicas must answer.
+    pub(super) fn replicas(&self) -> Replicas {
+        self.replicas.into()
+    }
+
+    /// A client of the nodes. What is transferred is read, or repeated line by line.
+    ///
+    /// # Errors
+    /// See [`NodeOptions::client`].
+    pub(super) fn client(&self) -> Result<Client, Failure> {
+        self.nodes.client(false)
     }
 }
 

@@ -44,11 +44,15 @@ pub(super) fn failure_of(error: &Error) -> Failure {
 /// The failure that the error of a write becomes: it says what is known of the write.
 pub(super) fn failure_of_write(error: &Error) -> Failure {
     let failure = failure_of(error);
+    let is_unknown = |error: &Error| matches!(error, Error::Silent { .. } | Error::Cut { .. });
     match error {
-        Error::Silent { .. } | Error::Cut { .. } => failure.with_more(
+        error if is_unknown(error) => failure.with_more(
             "the write may have happened, or happen later: read the key, or repeat the write \
              with --retry-writes",
         ),
+        Error::AllFailed(errors) if errors.iter().any(is_unknown) => {
+            failure.with_more("the write may have happened, or happen later: read the key")
+        }
         _ => failure,
     }
 }
@@ -169,5 +173,9 @@ mod tests {
         };
         assert!(failure_of_write(&cut).line().contains("may have happened"));
         assert!(!failure_of(&cut).line().contains("may have happened"));
+        let all = Error::AllFailed(vec![refused(503, "overloaded"), cut]);
+        assert!(failure_of_write(&all).line().contains("may have happened"));
+        let none = Error::AllFailed(vec![refused(503, "overloaded")]);
+        assert!(!failure_of_write(&none).line().contains("may have happened"));
     }
 }

@@ -1,6 +1,6 @@
 //! `kvorum scan`: the entities of a range, as lines of text or of JSON.
 
-use super::options::{NodeOptions, ReplicaOptions};
+use super::options::TransferOptions;
 use super::outcome::failure_of;
 use super::output::{Output, print};
 use super::progress::{Progress, grouped, rate};
@@ -46,13 +46,8 @@ pub(crate) struct ScanOptions {
     /// Print lines of JSON with versions and expiries
     #[arg(long)]
     json: bool,
-    /// Show progress on stderr also if it is no terminal
-    #[arg(long)]
-    progress: bool,
     #[command(flatten)]
-    replicas: ReplicaOptions,
-    #[command(flatten)]
-    nodes: NodeOptions,
+    transfer: TransferOptions,
 }
 
 /// Prints the entities of a range.
@@ -67,13 +62,13 @@ pub(super) fn run(options: &ScanOptions) -> Result<(), Failure> {
     let mut request = options.range.request(scope)?;
     request.limit = options.limit;
     request.has_values = !options.values_omit;
-    request.replicas = options.replicas.into();
+    request.replicas = options.transfer.replicas();
     if scope == Scope::Node && request.replicas != client::Replicas::default() {
         return Err(Failure::usage(
             "--ack and --from are for --cluster: the range of one node asks no other",
         ));
     }
-    let client = options.nodes.client(false)?;
+    let client = options.transfer.client()?;
     wait_for(async {
         if options.count {
             let counted = client.count(&request).await;
@@ -91,7 +86,7 @@ async fn scan(
 ) -> Result<(), Failure> {
     let mut reader = client.range(request);
     let mut output = Output::stdout();
-    let mut progress = Progress::new(options.progress, true);
+    let mut progress = Progress::new(options.transfer.has_progress(), true);
     let (mut count, mut last_key) = (0, None);
     let ended = loop {
         let entity = match reader.next().await {

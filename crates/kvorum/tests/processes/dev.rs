@@ -142,6 +142,21 @@ fn three_nodes_know_their_names_and_end_together() {
     }
     assert_eq!(said.matches("  curl ").count(), 3, "{said}");
     assert_eq!(said.matches("&ack=2&from=3").count(), 2, "{said}");
+    // What it tells users to try does what it says.
+    for (command, printed) in [
+        ("put hello", "stored: version"),
+        ("get hello", "world"),
+        ("scan --cluster", "hello\tworld\n"),
+    ] {
+        let line = said.lines().find(|line| line.contains(command)).unwrap();
+        let words: Vec<&str> = line.split_whitespace().skip(1).collect();
+        let output = wait_until("an answer", || {
+            let output = kvorum(&words).output().unwrap();
+            output.status.success().then_some(output.stdout)
+        });
+        let output = String::from_utf8(output).unwrap();
+        assert!(output.starts_with(printed), "{command}: {output}");
+    }
     kill_process_group(dev.pid(), Signal::INT).unwrap();
     assert_eq!(dev.end().code, Some(0));
     for port in port..port + 3 {

@@ -15,6 +15,7 @@ mod dev;
 mod dev_commands;
 mod forgetting;
 mod forgotten_day;
+mod frozen_ranges;
 mod healing;
 mod killed_node;
 mod lab_command;

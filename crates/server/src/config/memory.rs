@@ -20,6 +20,8 @@ pub struct MemorySplit {
     pub unsent_bytes: usize,
     /// Values of up to 64 KiB that batches have read and not sent.
     pub batch_answers_bytes: usize,
+    /// Operations that batches have read and not answered, beyond a few of each batch.
+    pub batch_windows_bytes: usize,
     /// How many ranges are streamed at a time.
     pub scans_max: usize,
 }
@@ -40,9 +42,10 @@ impl MemorySplit {
     /// | requests that are being received | 1 1/2 |
     /// | long answers | 1 |
     /// | ranges | 1 |
+    /// | operations of batches | 1/8 |
     /// | answers of batches | 1/8 |
     /// | long heads | 1/8 |
-    /// | short answers whose clients do not read | 3/8 |
+    /// | short answers whose clients do not read | 1/4 |
     /// | connections and stacks, not planned | 1/2 |
     /// | cache | the rest, at least 1 |
     ///
@@ -77,8 +80,9 @@ impl MemorySplit {
             uploads_short_bytes: short_bytes,
             uploads_long_bytes: long_bytes.max(value_bytes_max).max(BATCH_BODY_BYTES_MAX),
             heads_bytes: sixteenth / 8,
-            unsent_bytes: sixteenth / 8 * 3,
+            unsent_bytes: sixteenth / 4,
             batch_answers_bytes: sixteenth / 8,
+            batch_windows_bytes: sixteenth / 8,
             scans_max: (sixteenth / Self::SCAN_BYTES).clamp(4, 1024),
         };
         let rest = (sixteenth / 2 * 31).saturating_sub(split.planned_bytes());
@@ -108,6 +112,7 @@ impl MemorySplit {
             self.heads_bytes,
             self.unsent_bytes,
             self.batch_answers_bytes,
+            self.batch_windows_bytes,
         ]
         .into_iter()
         .fold(0, usize::saturating_add)

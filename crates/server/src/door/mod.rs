@@ -151,6 +151,12 @@ impl Door {
         &self.shared.batch_answers
     }
 
+    /// Budget for the operations that the batches of all runtimes have read and not answered,
+    /// in bytes.
+    pub(crate) fn batch_windows(&self) -> &Arc<Budget> {
+        &self.shared.batch_windows
+    }
+
     /// Whether `/debug/profile` is served.
     pub(crate) fn has_debug_endpoints(&self) -> bool {
         self.shared.config().debug_endpoints

@@ -21,6 +21,8 @@ pub(crate) struct DoorShared {
     pub(crate) scans: Arc<Budget>,
     /// Budget for the values of up to 64 KiB that batches have read, in bytes.
     pub(crate) batch_answers: Arc<Budget>,
+    /// Budget for the operations that batches have read and not answered, in bytes.
+    pub(crate) batch_windows: Arc<Budget>,
     /// The counters of all doors.
     pub(crate) metrics: Arc<Metrics>,
 }
@@ -37,6 +39,7 @@ impl DoorShared {
             heads: Budget::new(split.heads_bytes),
             scans: Budget::new(split.scans_max),
             batch_answers: Budget::new(split.batch_answers_bytes),
+            batch_windows: Budget::new(split.batch_windows_bytes),
             metrics,
             node,
             config,

@@ -99,6 +99,20 @@ pub(super) fn families(shared: &DoorShared) -> Vec<Family> {
         ),
         (
             (
+                "kvorum_batch_window_bytes",
+                "Bytes of operations that batches have read and not answered, beyond 16 KiB of \
+                 each batch",
+            ),
+            shared.batch_windows.used(),
+            (
+                "kvorum_batch_window_max_bytes",
+                "Bytes of operations that batches may have read and not answered, beyond 16 KiB \
+                 of each batch",
+            ),
+            split.batch_windows_bytes,
+        ),
+        (
+            (
                 "kvorum_head_bytes",
                 "Bytes of heads of requests, beyond 8 KiB of each",
             ),

@@ -2,43 +2,19 @@
 //! as a request of its own.
 
 use crate::support::{Cluster, OpenOnDrop, until};
-use crate::wire::{Client, gated_disk};
+use crate::wire::gated_disk;
+use crate::wire::lines::{NDJSON, batch, get, put, statuses};
 use lsm::{Disk, MemoryDisk};
-use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-
-fn batch(client: &mut Client, target: &str, lines: &[Value]) -> Vec<Value> {
-    let body: String = lines.iter().map(|line| format!("{line}\n")).collect();
-    let ndjson = "content-type: application/x-ndjson\r\n";
-    let reply = client.request("POST", target, ndjson, body.as_bytes());
-    assert_eq!(reply.status, 200);
-    let answers = reply.text().lines();
-    answers
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
-}
-
-fn statuses(answers: &[Value]) -> Vec<u64> {
-    let status = |answer: &Value| answer["status"].as_u64().unwrap();
-    answers.iter().map(status).collect()
-}
-
-fn put(key: &str, value: &str) -> Value {
-    json!({"op": "put", "key": key, "value": value})
-}
-
-fn get(key: &str) -> Value {
-    json!({"op": "get", "key": key})
-}
 
 #[test]
 fn a_batch_writes_all_replicas_and_any_node_reads_it() {
     let cluster = Cluster::start(3);
-    let puts: Vec<Value> = (0..300).map(|key| put(&format!("k{key}"), "v")).collect();
+    let puts: String = (0..300).map(|key| put(&format!("k{key}"), "v")).collect();
     let written = batch(&mut cluster.client(0), "/v0/batch?replicas=3/3", &puts);
     assert_eq!(statuses(&written), [201; 300]);
-    let gets: Vec<Value> = (0..300).map(|key| get(&format!("k{key}"))).collect();
+    let gets: String = (0..300).map(|key| get(&format!("k{key}"))).collect();
     for node in 0..3 {
         for pair in ["1/3", "2/3"] {
             let target = format!("/v0/batch?replicas={pair}");
@@ -59,23 +35,20 @@ fn a_batch_writes_all_replicas_and_any_node_reads_it() {
     let one = batch(
         &mut cluster.client(1),
         "/v0/batch?replicas=1/1",
-        &[put("one", "v")],
+        &put("one", "v"),
     );
     assert_eq!(statuses(&one), [201]);
     assert_eq!(cluster.holders("one").len(), 1);
-    let refused = cluster.client(0).request(
-        "POST",
-        "/v0/batch?ack=4",
-        "content-type: application/x-ndjson\r\n",
-        b"",
-    );
+    let refused = cluster
+        .client(0)
+        .request("POST", "/v0/batch?ack=4", NDJSON, b"");
     assert_eq!(refused.status, 400);
 }
 
 #[test]
 fn operations_on_one_key_keep_their_order_over_all_replicas() {
     let cluster = Cluster::start(3);
-    let lines: Vec<Value> = (0..150)
+    let lines: String = (0..150)
         .flat_map(|number| {
             let value = number.to_string();
             [put("same", &value), get("same"), put(&value, "v")]
@@ -99,7 +72,8 @@ fn with_a_node_down_each_operation_has_its_own_receipt() {
         put(&beside, "v"),
         get(&on_it),
         get(&beside),
-    ];
+    ]
+    .concat();
     let answers = batch(&mut cluster.client(0), "/v0/batch?replicas=2/2", &lines);
     assert_eq!(statuses(&answers), [504, 201, 504, 200]);
     for (answer, is_write) in [(&answers[0], true), (&answers[2], false)] {
@@ -111,7 +85,7 @@ fn with_a_node_down_each_operation_has_its_own_receipt() {
         assert_eq!(problem["replicas"][0]["outcome"], "refused");
     }
     // A quorum of three needs no node that is down, and it gets hints of what it missed.
-    let lines: Vec<Value> = (0..200).map(|key| put(&format!("k{key}"), "v")).collect();
+    let lines: String = (0..200).map(|key| put(&format!("k{key}"), "v")).collect();
     let answers = batch(&mut cluster.client(1), "/v0/batch?replicas=2/3", &lines);
     assert_eq!(statuses(&answers), [201; 200]);
     cluster.start_node(2);
@@ -136,7 +110,7 @@ fn each_operation_has_the_timeout_of_its_own_and_others_do_not_wait_for_it() {
     let beside = cluster.key_on(&[0, 1, 2]);
     gate.close();
     let _open = OpenOnDrop(Arc::clone(&gate));
-    let lines = [put(&on_it, "v"), put(&beside, "v")];
+    let lines = put(&on_it, "v") + &put(&beside, "v");
     let answers = batch(&mut cluster.client(0), "/v0/batch?replicas=2/2", &lines);
     assert_eq!(statuses(&answers), [504, 201]);
     let replicas = answers[0]["problem"]["replicas"].as_array().unwrap();

@@ -30,6 +30,8 @@ mod pages;
 #[cfg(test)]
 mod placement;
 #[cfg(test)]
+mod range_partners;
+#[cfg(test)]
 mod ranges;
 #[cfg(test)]
 mod refills;

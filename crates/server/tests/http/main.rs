@@ -2,7 +2,11 @@
 //! byte, on a disk in memory.
 
 #[cfg(test)]
+mod batch_bounds;
+#[cfg(test)]
 mod batch_clients;
+#[cfg(test)]
+mod batch_streams;
 #[cfg(test)]
 mod batches;
 #[cfg(test)]

@@ -3,6 +3,8 @@
 
 #[path = "described.rs"]
 pub(crate) mod described;
+#[path = "lines.rs"]
+pub(crate) mod lines;
 
 use base::{BootId, Clock, SeededRandom, SystemClock};
 use cluster::NodeUrl;

@@ -270,6 +270,19 @@ impl Problem {
         problem
     }
 
+    /// The value of a line of a batch is longer than a value may be.
+    pub(crate) fn line_value_too_long(line: u64, value_bytes_max: usize) -> Self {
+        let mut problem = Self::new(
+            &VALUE_TOO_LONG,
+            format!(
+                "line {line} has a value of more than {value_bytes_max} bytes, so it was passed \
+                 over: send a shorter value"
+            ),
+        );
+        problem.line = Some(line);
+        problem
+    }
+
     /// The answer to a batch whose length is announced has no room for a value.
     pub(crate) fn answer_too_long(bytes_max: usize) -> Self {
         Self::new(

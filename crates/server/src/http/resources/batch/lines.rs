@@ -132,11 +132,10 @@ impl Lines {
         if self.partial.is_empty() && self.skipped.is_none() {
             // The line end counts, too.
             let share = self.split_body_share(rest.len() + 1);
-            if rest.trim_ascii().is_empty() {
-                return None;
-            }
             let text = match rest.len() > self.line_bytes_max {
+                // Also a line of nothing but spaces, which need not come in one piece.
                 true => LineText::TooLong,
+                false if rest.trim_ascii().is_empty() => return None,
                 false => LineText::Whole(rest, share),
             };
             return Some(Line { number, text });
@@ -195,7 +194,7 @@ mod tests {
 
     #[test]
     fn lines_are_the_same_however_their_bytes_arrive() {
-        let body = b"one\n\ntwo\r\n   \nthree is too long\nfour\n\n5";
+        let body = b"one\n\ntwo\r\n   \nthree is too long\nfour\n          \n\n5";
         for size in 1..=body.len() {
             let lines = all(body, size, 8);
             let expected = [
@@ -203,7 +202,8 @@ mod tests {
                 (3, "two\r"),
                 (5, "too long"),
                 (6, "four"),
-                (8, "5"),
+                (7, "too long"),
+                (9, "5"),
             ];
             let lines: Vec<_> = lines
                 .iter()

@@ -7,9 +7,11 @@
 //! body --lines--> operations --window--> answers --output--> connection
 //! ```
 //!
-//! - `lines` splits the body, `operation` reads a line, `answer` writes one.
+//! - `input` is the body, `lines` splits it, `operation` reads a line.
+//! - `window` holds the operations until they are answered, within bounds.
 //! - `key_order` has operations on one key run one after another.
-//! - `output` hands the answers to the connection.
+//! - `answer` is an answer, `answer_writer` writes them, `output` hands them to the
+//!   connection.
 //!
 //! A client that sends `Content-Length` may send everything before it reads anything, so
 //! its body is received first, and it and the answer are bounded by [`BATCH_BODY_BYTES_MAX`]. A
@@ -17,12 +19,15 @@
 //! while too many operations run or too many answers wait.
 
 mod answer;
+mod answer_writer;
+mod input;
 mod key_order;
 mod lines;
 mod operation;
 mod output;
 mod parameters;
 mod task;
+mod window;
 
 use crate::config::bounds::BATCH_BODY_BYTES_MAX;
 use crate::http::exchange::{Answer, Exchange};
@@ -31,11 +36,12 @@ use crate::http::problem::Problem;
 use crate::http::response_body::ResponseBody;
 use hyper::Response;
 use hyper::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue};
+use input::Input;
 use output::{AnswerStream, Output};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::rc::Rc;
-use task::{Batch, Input};
+use task::Batch;
 
 /// Runs the operations of a batch.
 pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {

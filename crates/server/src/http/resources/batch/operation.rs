@@ -121,6 +121,14 @@ impl Text<'_> {
 }
 
 impl Operation {
+    /// The read of a key.
+    pub(super) fn get(key: Bytes) -> Self {
+        Self {
+            key,
+            action: Action::Get,
+        }
+    }
+
     /// Its kind, for the metrics.
     pub(super) fn kind(&self) -> OperationKind {
         match self.action {

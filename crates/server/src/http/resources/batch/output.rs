@@ -14,8 +14,9 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use tokio::task::JoinHandle;
 
-/// How many bytes of answers may wait for the connection.
-const OUTPUT_BYTES_MAX: usize = 64 << 10;
+/// How many bytes of answers may wait for the connection. No budget counts them, so they are
+/// as few as the buffers of a connection hold in any case.
+const OUTPUT_BYTES_MAX: usize = 16 << 10;
 
 /// How a batch has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,111 @@
+//! Writes the answers of a batch to its output, in the order of the lines.
+
+use super::answer::OperationAnswer;
+use super::output::Output;
+use super::window::Window;
+use crate::config::bounds::BATCH_BODY_BYTES_MAX;
+use crate::http::body_chunk::{BodyChunk, ChunkMemory};
+use crate::http::problem::Problem;
+use crate::metrics::{DoorMetrics, OperationKind};
+use base::Share;
+use bytes::{Buf, Bytes};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Context;
+
+/// About how many bytes of answers make a chunk.
+const CHUNK_BYTES: usize = 16 << 10;
+
+/// The end of a line with a long value, and the memory of the value.
+type LongEnd = (BodyChunk, Option<Share>);
+
+/// Writes answers.
+pub(super) struct AnswerWriter {
+    output: Rc<Output>,
+    metrics: Arc<DoorMetrics>,
+    /// How many bytes the answer may still have.
+    bytes_left: Option<usize>,
+}
+
+impl AnswerWriter {
+    /// Writes to `output`, `bytes_max` at most if that is given.
+    pub(super) fn new(
+        output: &Rc<Output>,
+        metrics: &Arc<DoorMetrics>,
+        bytes_max: Option<usize>,
+    ) -> Self {
+        Self {
+            output: Rc::clone(output),
+            metrics: Arc::clone(metrics),
+            bytes_left: bytes_max,
+        }
+    }
+
+    /// Where the answers go.
+    pub(super) fn output(&self) -> &Rc<Output> {
+        &self.output
+    }
+
+    /// Writes the answers of the oldest operations that have ended, while the output has
+    /// room.
+    pub(super) fn write(&mut self, window: &mut Window, cx: &Context<'_>) {
+        let mut text = Vec::new();
+        let mut room: Option<Share> = None;
+        while self.output.has_room(cx)
+            && let Some((kind, answer, of_slot)) = window.pop_ended()
+        {
+            if let Some(of_slot) = of_slot {
+                match &mut room {
+                    Some(room) => room.join(of_slot),
+                    None => room = Some(of_slot),
+                }
+            }
+            if let Some((chunk, share)) = self.write_one(kind, answer, &mut text) {
+                self.flush(&mut text, &mut room);
+                let memory = share.map(|share| ChunkMemory::Value { _share: share });
+                self.output.push(chunk.counted(memory));
+            } else if text.len() >= CHUNK_BYTES {
+                self.flush(&mut text, &mut room);
+            }
+        }
+        self.flush(&mut text, &mut room);
+    }
+
+    /// Appends an answer to `text`, or gives the end of it as a chunk.
+    fn write_one(
+        &mut self,
+        kind: OperationKind,
+        answer: OperationAnswer,
+        text: &mut Vec<u8>,
+    ) -> Option<LongEnd> {
+        let begin = text.len();
+        let (mut status, has_value) = (answer.status(), answer.value_bytes() > 0);
+        let mut end = answer.encode(text);
+        if let Some(left) = self.bytes_left {
+            let bytes = |text: &[u8], end: &Option<LongEnd>| {
+                let end_bytes = end.as_ref().map_or(0, |(chunk, _)| chunk.remaining());
+                text.len() - begin + end_bytes
+            };
+            if has_value && bytes(text, &end) > left {
+                text.truncate(begin);
+                let problem = Problem::answer_too_long(BATCH_BODY_BYTES_MAX);
+                status = problem.status();
+                end = OperationAnswer::Problem(None, problem).encode(text);
+            }
+            self.bytes_left = Some(left.saturating_sub(bytes(text, &end)));
+        }
+        self.metrics.operations.ended(kind, status);
+        end
+    }
+
+    fn flush(&self, text: &mut Vec<u8>, room: &mut Option<Share>) {
+        if text.is_empty() {
+            return;
+        }
+        let chunk = BodyChunk::new(Bytes::from(std::mem::take(text)), Bytes::new());
+        let memory = room
+            .take()
+            .map(|share| ChunkMemory::Value { _share: share });
+        self.output.push(chunk.counted(memory));
+    }
+}

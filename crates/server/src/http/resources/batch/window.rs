@@ -1,0 +1,351 @@
+//! The window of a batch: its operations between their lines and their answers, in the
+//! order of the lines.
+//!
+//! Answers are written in that order, so an operation that has ended stays until all before
+//! it have. What the window holds is bounded: the operations, the bytes that they write, and
+//! the memory that no other budget counts. Of that each batch may hold [`FREE_BYTES`] in any
+//! case, as each connection has buffers, so that each goes on. For more it takes a share of
+//! what all batches of the node may hold, and reads no further while there is none.
+
+use super::answer::OperationAnswer;
+use super::key_order::KeyHash;
+use super::operation::Operation;
+use crate::metrics::OperationKind;
+use base::{Budget, LONG_VALUE_BYTES, Share};
+use bytes::Bytes;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// How many operations may be between their lines and their answers.
+const OPERATIONS_MAX: usize = 512;
+
+/// How many bytes those that have not ended may write; a single one may write more.
+const WRITTEN_BYTES_MAX: usize = 1 << 20;
+
+/// How much a window holds without a share.
+const FREE_BYTES: usize = 16 << 10;
+
+/// By how many bytes at a time its share grows.
+const STEP_BYTES: usize = 64 << 10;
+
+/// What an operation takes beside its line.
+const SLOT_BYTES: usize = 256;
+
+/// An operation in the window.
+pub(super) struct Slot {
+    /// What it is, for the metrics.
+    pub(super) kind: OperationKind,
+    /// None for a line that is no operation.
+    pub(super) key: Option<KeyHash>,
+    /// How far it is.
+    state: SlotState,
+    /// The room for the value of a read.
+    pub(super) room: Option<Share>,
+    /// Whether it is a read that has run once and found no memory for its value.
+    is_repeated: bool,
+    /// What it writes, until it has ended.
+    written_bytes: usize,
+    /// What it holds that no budget but the window's counts.
+    held_bytes: usize,
+}
+
+enum SlotState {
+    /// It waits for its key, or for a permit.
+    Waiting(Operation, Option<Share>),
+    /// It runs. The key is that of a read.
+    Running(Bytes),
+    /// A read that found no memory for its value runs again once it is the oldest and the
+    /// client has taken all answers before.
+    Repeated(Bytes),
+    Ended(OperationAnswer),
+}
+
+impl Slot {
+    /// An operation from a line of so many bytes. `share` counts the line, unless it is short.
+    pub(super) fn of(
+        operation: Operation,
+        key: KeyHash,
+        line_bytes: usize,
+        share: Option<Share>,
+    ) -> Self {
+        let line_bytes = if share.is_some() { 0 } else { line_bytes };
+        Self {
+            kind: operation.kind(),
+            key: Some(key),
+            room: None,
+            is_repeated: false,
+            written_bytes: operation.written_bytes(),
+            held_bytes: SLOT_BYTES + line_bytes,
+            state: SlotState::Waiting(operation, share),
+        }
+    }
+
+    /// The answer to a line that is no operation.
+    pub(super) fn refused(answer: OperationAnswer) -> Self {
+        Self {
+            kind: OperationKind::None,
+            key: None,
+            state: SlotState::Ended(answer),
+            room: None,
+            is_repeated: false,
+            written_bytes: 0,
+            held_bytes: SLOT_BYTES,
+        }
+    }
+
+    /// Lets it run: gives the operation and the share of its line, if it waits.
+    pub(super) fn run(&mut self) -> Option<(Operation, Option<Share>)> {
+        let key = match &self.state {
+            SlotState::Waiting(operation, _) if self.kind == OperationKind::Get => {
+                operation.key.clone()
+            }
+            SlotState::Waiting(..) => Bytes::new(),
+            _ => return None,
+        };
+        match std::mem::replace(&mut self.state, SlotState::Running(key)) {
+            SlotState::Waiting(operation, share) => Some((operation, share)),
+            _ => None,
+        }
+    }
+
+    /// Has a read run again later. Returns whether it does: it runs twice at most.
+    pub(super) fn repeat_later(&mut self) -> bool {
+        if self.is_repeated {
+            return false;
+        }
+        let SlotState::Running(key) = &mut self.state else {
+            return false;
+        };
+        self.state = SlotState::Repeated(std::mem::take(key));
+        self.is_repeated = true;
+        self.room = None;
+        true
+    }
+
+    /// Lets a read wait that is to run again. Returns whether it is one.
+    fn repeat_now(&mut self) -> bool {
+        let SlotState::Repeated(key) = &mut self.state else {
+            return false;
+        };
+        let operation = Operation::get(std::mem::take(key));
+        self.state = SlotState::Waiting(operation, None);
+        true
+    }
+}
+
+/// The operations of a batch.
+pub(super) struct Window {
+    slots: VecDeque<Slot>,
+    /// The number of the first operation.
+    first: u64,
+    written_bytes: usize,
+    held_bytes: usize,
+    /// What all windows of the node may hold beyond what is free for each.
+    memory: Arc<Budget>,
+    share: Option<Share>,
+}
+
+impl Window {
+    /// An empty window, which shares `memory` with those of other batches.
+    pub(super) fn new(memory: &Arc<Budget>) -> Self {
+        Self {
+            slots: VecDeque::new(),
+            first: 0,
+            written_bytes: 0,
+            held_bytes: 0,
+            memory: Arc::clone(memory),
+            share: None,
+        }
+    }
+
+    /// Whether another operation may come.
+    pub(super) fn has_room(&mut self) -> bool {
+        self.slots.len() < OPERATIONS_MAX
+            && self.written_bytes < WRITTEN_BYTES_MAX
+            && self.has_memory()
+    }
+
+    fn has_memory(&mut self) -> bool {
+        let covered = self.share.as_ref().map_or(0, Share::amount);
+        let lacking = (self.held_bytes + 1).saturating_sub(FREE_BYTES + covered);
+        if lacking == 0 {
+            return true;
+        }
+        let wanted = lacking.next_multiple_of(STEP_BYTES);
+        match &mut self.share {
+            Some(share) => share.grow(wanted).is_ok(),
+            none => {
+                *none = self.memory.take(wanted).ok();
+                none.is_some()
+            }
+        }
+    }
+
+    /// Whether there are no operations.
+    pub(super) fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// The number of the oldest operation.
+    pub(super) fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// The number of the operation that comes next.
+    pub(super) fn next_number(&self) -> u64 {
+        self.first + self.slots.len() as u64
+    }
+
+    /// Adds an operation.
+    pub(super) fn push(&mut self, slot: Slot) {
+        self.written_bytes += slot.written_bytes;
+        self.held_bytes += slot.held_bytes;
+        self.slots.push_back(slot);
+    }
+
+    /// An operation.
+    pub(super) fn get(&self, number: u64) -> Option<&Slot> {
+        self.slots.get(self.place(number)?)
+    }
+
+    /// The same, to be changed.
+    pub(super) fn get_mut(&mut self, number: u64) -> Option<&mut Slot> {
+        let place = self.place(number)?;
+        self.slots.get_mut(place)
+    }
+
+    fn place(&self, number: u64) -> Option<usize> {
+        usize::try_from(number.checked_sub(self.first)?).ok()
+    }
+
+    /// Whether the oldest operation waits.
+    pub(super) fn does_oldest_wait(&self) -> bool {
+        let state = self.slots.front().map(|slot| &slot.state);
+        matches!(state, Some(SlotState::Waiting(..)))
+    }
+
+    /// Whether the oldest operation has ended.
+    pub(super) fn has_oldest_ended(&self) -> bool {
+        let state = self.slots.front().map(|slot| &slot.state);
+        matches!(state, Some(SlotState::Ended(_)))
+    }
+
+    /// Lets the oldest operation wait if it is a read that is to run again. Returns whether
+    /// it is.
+    pub(super) fn repeat_oldest(&mut self) -> bool {
+        self.slots.front_mut().is_some_and(Slot::repeat_now)
+    }
+
+    /// Notes the answer to an operation. Its line is given up, and its room but for the value.
+    pub(super) fn end(&mut self, number: u64, answer: OperationAnswer) {
+        let Some(slot) = self.get_mut(number) else {
+            return;
+        };
+        if let Some(room) = &mut slot.room {
+            let value_bytes = answer.value_bytes();
+            // A long value has a share of its own.
+            let is_long = value_bytes > LONG_VALUE_BYTES;
+            room.shrink_to(if is_long { 0 } else { value_bytes });
+        }
+        slot.state = SlotState::Ended(answer);
+        let written_bytes = std::mem::take(&mut slot.written_bytes);
+        let line_bytes = std::mem::replace(&mut slot.held_bytes, SLOT_BYTES) - SLOT_BYTES;
+        self.written_bytes -= written_bytes;
+        self.held_bytes -= line_bytes;
+    }
+
+    /// Takes the oldest operation if it has ended: what it is, its answer, and the room of
+    /// its value.
+    pub(super) fn pop_ended(&mut self) -> Option<(OperationKind, OperationAnswer, Option<Share>)> {
+        if !self.has_oldest_ended() {
+            return None;
+        }
+        let slot = self.slots.pop_front()?;
+        self.first += 1;
+        self.held_bytes -= slot.held_bytes;
+        if self.held_bytes <= FREE_BYTES {
+            self.share = None;
+        }
+        match slot.state {
+            SlotState::Ended(answer) => Some((slot.kind, answer, slot.room)),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::Timestamp;
+    use hyper::StatusCode;
+
+    fn slot(line_bytes: usize, share: Option<Share>) -> Slot {
+        let operation = Operation::get(Bytes::from_static(b"k"));
+        Slot::of(operation, KeyHash::of(b"k"), line_bytes, share)
+    }
+
+    fn answer() -> OperationAnswer {
+        OperationAnswer::Written(StatusCode::CREATED, Timestamp::ZERO)
+    }
+
+    /// Fills a window with lines of a KiB, and returns how many it took.
+    fn fill(window: &mut Window) -> usize {
+        let mut count = 0;
+        while window.has_room() {
+            window.push(slot(1 << 10, None));
+            count += 1;
+        }
+        count
+    }
+
+    #[test]
+    fn windows_share_their_memory_and_each_goes_on_without() {
+        let memory = Budget::new(2 * STEP_BYTES);
+        let mut windows = [(); 4].map(|()| Window::new(&memory));
+        let free = FREE_BYTES.div_ceil(SLOT_BYTES + (1 << 10));
+        let counts: Vec<usize> = windows.iter_mut().map(fill).collect();
+        let with_all = (FREE_BYTES + 2 * STEP_BYTES).div_ceil(SLOT_BYTES + (1 << 10));
+        assert_eq!(counts, [with_all, free, free, free]);
+        assert_eq!(memory.used(), memory.max());
+        // The lines of what has ended go, and with the last answers the share.
+        for number in 0..with_all as u64 {
+            windows[0].end(number, answer());
+        }
+        while windows[0].pop_ended().is_some() {}
+        assert_eq!(memory.used(), 0);
+        assert!(fill(&mut windows[1]) > 0);
+        drop(windows);
+        assert_eq!(memory.used(), 0);
+    }
+
+    #[test]
+    fn lines_that_count_elsewhere_take_only_their_slots() {
+        let (memory, uploads) = (Budget::new(0), Budget::new(1 << 30));
+        let mut window = Window::new(&memory);
+        let mut count = 0;
+        while window.has_room() {
+            window.push(slot(1 << 20, uploads.take(1 << 20).ok()));
+            count += 1;
+        }
+        assert_eq!(count, FREE_BYTES / SLOT_BYTES);
+    }
+
+    #[test]
+    fn an_operation_is_answered_in_its_place() {
+        let mut window = Window::new(&Budget::new(0));
+        window.push(slot(10, None));
+        window.push(Slot::refused(answer()));
+        assert!(window.does_oldest_wait() && window.pop_ended().is_none());
+        let oldest = window.get_mut(0).unwrap();
+        assert!(!oldest.repeat_later() && oldest.run().is_some());
+        assert!(oldest.run().is_none() && oldest.repeat_later());
+        assert!(!window.has_oldest_ended() && window.repeat_oldest());
+        let oldest = window.get_mut(0).unwrap();
+        assert!(oldest.run().is_some() && !oldest.repeat_later());
+        window.end(0, answer());
+        assert_eq!((window.first(), window.next_number()), (0, 2));
+        assert!(window.pop_ended().is_some() && window.pop_ended().is_some());
+        assert!(window.is_empty() && window.get(1).is_none());
+        assert_eq!((window.first(), window.next_number()), (2, 2));
+    }
+}

@@ -1,0 +1,192 @@
+//! How much a batch may be, hold and have the node do at a time.
+
+use crate::support::lines::{BatchStream, batch, get, put, read_lines, send_batch, statuses};
+use crate::support::{Client, config, gated_disk, seams, start, start_with, wait_for_metric};
+use server::Server;
+
+#[test]
+fn lines_that_are_too_long_are_passed_over() {
+    let mut config = config();
+    config.node.value_bytes_max = 100;
+    let node = start_with(config);
+    let mut client = Client::connect(&node);
+    let line_bytes_max = 100usize.div_ceil(3) * 4 + (32 << 10);
+    let longest = put("a", "v");
+    let longest = format!(
+        "{}{}",
+        " ".repeat(line_bytes_max - (longest.len() - 1)),
+        longest
+    );
+    let body = [
+        longest.clone(),
+        format!(" {longest}"),
+        put("b", &"v".repeat(100)),
+        put("c", &"v".repeat(101)),
+        put("d", "v"),
+    ];
+    let body = body.concat();
+    let sent = batch(&mut client, "/v0/batch", &body);
+    assert_eq!(statuses(&sent), [201, 413, 201, 413, 201]);
+    assert_eq!(
+        sent[1]["problem"]["type"],
+        "urn:kvorum:problem:line-too-long"
+    );
+    assert_eq!(sent[1]["problem"]["line"], 2);
+    assert_eq!(
+        sent[3]["problem"]["type"],
+        "urn:kvorum:problem:value-too-long"
+    );
+    assert_eq!(sent[3]["problem"]["line"], 4);
+    let mut stream = BatchStream::open(&node);
+    for piece in body.as_bytes().chunks(1000) {
+        stream.send(std::str::from_utf8(piece).unwrap());
+    }
+    stream.finish();
+    assert_eq!(statuses(&stream.take(5)), [201, 413, 201, 413, 201]);
+    assert_eq!(stream.next(), None);
+}
+
+#[test]
+fn the_longest_batch_has_16_mib_and_so_has_its_answer() {
+    let node = start();
+    let mut client = Client::connect(&node);
+    let value = "v".repeat(4 << 20);
+    let mut body: String = (0..3).map(|key| put(&format!("k{key}"), &value)).collect();
+    body += &put("k3", &"v".repeat((4 << 20) - 4096));
+    body += &" ".repeat((16 << 20) - body.len());
+    let reply = send_batch(&mut client, "/v0/batch", &body);
+    assert_eq!(statuses(&read_lines(&reply.body)), [201; 4]);
+    let body: String = [0, 1, 2, 0, 3, 1]
+        .map(|key| get(&format!("k{key}")))
+        .concat();
+    let reply = send_batch(&mut client, "/v0/batch", &body);
+    let sent = read_lines(&reply.body);
+    assert_eq!(statuses(&sent), [200, 200, 200, 413, 200, 413]);
+    assert_eq!(
+        sent[3]["problem"]["type"],
+        "urn:kvorum:problem:answer-too-long"
+    );
+    assert!(reply.body.len() <= 16 << 20);
+    // A stream has no such bound.
+    let mut stream = BatchStream::open(&node);
+    stream.send(&body);
+    stream.finish();
+    assert_eq!(statuses(&stream.take(6)), [200; 6]);
+    assert_eq!(stream.next(), None);
+    wait_for_metric(&node, "kvorum_upload_bytes", "0.0");
+    wait_for_metric(&node, "kvorum_answer_bytes", "0.0");
+}
+
+#[test]
+fn a_batch_holds_half_of_the_permits_and_waits_for_them() {
+    let mut config = config();
+    config.requests_in_flight_max = 4;
+    config.requests_queued_max = 0;
+    let (disk, gate) = gated_disk();
+    let node = Server::start_with(config, seams(disk)).unwrap();
+    gate.close();
+    let mut first = BatchStream::open(&node);
+    let mut second = BatchStream::open(&node);
+    for (number, stream) in [&mut first, &mut second].into_iter().enumerate() {
+        let lines: String = (0..9)
+            .map(|key| put(&format!("{number}-{key}"), "v"))
+            .collect();
+        stream.send(&lines);
+    }
+    wait_for_metric(&node, "kvorum_requests_in_flight", "2.0");
+    // The other half is for other requests.
+    let mut clients: Vec<Client> = (0..2).map(|_| Client::connect(&node)).collect();
+    for client in &mut clients {
+        client.send("DELETE /v0/entity?id=a HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    }
+    wait_for_metric(&node, "kvorum_requests_in_flight", "4.0");
+    let mut refused = Client::connect(&node);
+    assert_eq!(refused.delete("/v0/entity?id=b").status, 503);
+    gate.open();
+    for stream in [&mut first, &mut second] {
+        assert_eq!(
+            statuses(&stream.take(9)),
+            [201; 9],
+            "a batch is not refused"
+        );
+        stream.finish();
+        assert_eq!(stream.next(), None);
+    }
+    for client in &mut clients {
+        assert_eq!(client.reply_to("DELETE").status, 202);
+    }
+    wait_for_metric(&node, "kvorum_requests_in_flight", "0.0");
+}
+
+/// The budget for answers is used up by one batch whose client does not read. Another one
+/// goes on, one read at a time, also if its oldest operation became ready after others.
+#[test]
+fn a_batch_goes_on_while_another_holds_the_memory_for_answers() {
+    let node = start();
+    let mut client = Client::connect(&node);
+    let value = "v".repeat(60 << 10);
+    for key in 0..4 {
+        assert_eq!(
+            client
+                .put(&format!("/v0/entity?id=k{key}"), value.as_bytes())
+                .status,
+            201
+        );
+    }
+    let gets: String = (0..4).map(|key| get(&format!("k{key}"))).collect();
+    let mut stalled: Vec<BatchStream> = (0..4).map(|_| BatchStream::open(&node)).collect();
+    for stream in &mut stalled {
+        stream.send(&gets.repeat(60));
+    }
+    let name = "kvorum_batch_answer_bytes";
+    until_metric(&mut client, name, |bytes| bytes > f64::from(800 << 10));
+    let mut body = put("same", "1") + &put("same", "2") + &get("same");
+    body += &gets.repeat(5);
+    let sent = batch(&mut client, "/v0/batch", &body);
+    assert_eq!(statuses(&sent[..3]), [201, 201, 200]);
+    assert_eq!(statuses(&sent[3..]), [200; 20]);
+    drop(stalled);
+    wait_for_metric(&node, name, "0.0");
+}
+
+/// Streams hold what they have read and not answered, and count it: they read on only while
+/// all of them together have room.
+#[test]
+fn the_windows_of_all_batches_have_one_bound() {
+    let config = config();
+    let window_bytes_max = config.memory_split().batch_windows_bytes as f64;
+    let (disk, gate) = gated_disk();
+    let node = Server::start_with(config, seams(disk)).unwrap();
+    gate.close();
+    let value = "v".repeat(1 << 10);
+    let lines: String = (0..400)
+        .map(|key| put(&format!("k{key}"), &value))
+        .collect();
+    let mut streams: Vec<BatchStream> = (0..6).map(|_| BatchStream::open(&node)).collect();
+    for stream in &mut streams {
+        stream.send(&lines);
+    }
+    let name = "kvorum_batch_window_bytes";
+    let mut client = Client::connect(&node);
+    let used = until_metric(&mut client, name, |bytes| bytes > window_bytes_max * 0.9);
+    assert!(used <= window_bytes_max, "{used}");
+    gate.open();
+    for stream in &mut streams {
+        assert_eq!(statuses(&stream.take(400)), [201; 400]);
+        stream.finish();
+        assert_eq!(stream.next(), None);
+    }
+    wait_for_metric(&node, name, "0.0");
+}
+
+/// Waits until a metric is as wanted, and returns it.
+fn until_metric(client: &mut Client, name: &str, is_wanted: impl Fn(f64) -> bool) -> f64 {
+    loop {
+        let page = client.get("/metrics");
+        let line = page.text().lines().find_map(|line| line.strip_prefix(name));
+        let value = line.unwrap().trim().parse().unwrap();
+        if is_wanted(value) {
+            return value;
+        }
+    }
+}

@@ -64,6 +64,9 @@ pub(crate) struct ServeOptions {
     /// Another host name by which clients reach the node, such as the name of a proxy. The node always serves localhost, IP addresses and the hosts in --url and --cluster; a request for any other host is answered 421. Can be given several times
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) host: Vec<String>,
+    /// An origin whose web pages may use the node from browsers, such as https://app.example. Requests of pages of any other origin but the node's own are answered 403. Can be given several times
+    #[arg(long, value_name = "ORIGIN", value_delimiter = ',')]
+    pub(crate) cors_origin: Vec<String>,
     /// A TOML file with more options
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
@@ -227,6 +230,7 @@ impl ServeOptions {
         config.listen.clone_from(&self.listen);
         config.hosts.clone_from(&self.host);
         config.tls = self.tls()?;
+        config.cors_origins.clone_from(&self.cors_origin);
 
         config.replicas_default = self.replicas.map(|replicas| replicas.0);
         if let Some(file) = &self.cluster_secret_file {
@@ -345,6 +349,7 @@ const CLUSTER_SECRET_FILE: &str = "cluster-secret-file";
 fn option_of(field: &str) -> String {
     match field {
         "hosts" => "host".to_owned(),
+        "cors_origins" => "cors-origin".to_owned(),
         "memory_bytes" => "memory".to_owned(),
         "filter_false_positive_rate" => "filter".to_owned(),
         "replicas_default" => "replicas".to_owned(),

@@ -38,6 +38,9 @@ pub struct ServerConfig {
     /// Names by which clients may address the node, beside `localhost`, the hosts of the
     /// URLs of all members and any IP address. Default: none.
     pub hosts: Vec<String>,
+    /// The origins, beside the node's own, whose web pages may use the node:
+    /// `https://app.example`. Default: none.
+    pub cors_origins: Vec<String>,
     /// The memory that the node plans with; see [`MemorySplit`]. Default: 128 MiB.
     pub memory_bytes: u64,
     /// The size at which a memtable is flushed; `None`: that of [`MemorySplit`].
@@ -104,6 +107,7 @@ impl ServerConfig {
             listen: Vec::new(),
             tls: None,
             hosts: Vec::new(),
+            cors_origins: Vec::new(),
             memory_bytes: 0,
             memtable_bytes: None,
             threads: cores,

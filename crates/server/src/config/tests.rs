@@ -146,6 +146,15 @@ fn an_invalid_field_is_named() {
         config.hosts = vec!["fine.example".to_owned(), host.to_owned()];
         assert_eq!(config.validate().unwrap_err().field, "hosts", "{host}");
     }
+    for origin in ["", "*", "null", "app.example", "https://app.example/"] {
+        let mut config = valid.clone();
+        config.cors_origins = vec!["https://app.example".to_owned(), origin.to_owned()];
+        assert_eq!(
+            config.validate().unwrap_err().field,
+            "cors_origins",
+            "{origin}"
+        );
+    }
     refused(
         |config| config.node.hint_age_max = Duration::ZERO,
         "hint_age_max",

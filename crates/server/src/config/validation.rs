@@ -112,6 +112,17 @@ impl ServerConfig {
                 ),
             )?;
         }
+        for origin in &self.cors_origins {
+            check(
+                "cors_origins",
+                is_origin(origin),
+                &format!(
+                    "`{}` is not the origin of pages: give a scheme, a host, and the port if it \
+                     has one, such as https://app.example, without a slash at the end",
+                    origin.escape_debug()
+                ),
+            )?;
+        }
         bounds::check("drain_timeout", &self.drain_timeout, &bounds::DRAIN_TIMEOUT)
     }
 
@@ -139,10 +150,60 @@ fn is_host(text: &str) -> bool {
     url.is_ok()
 }
 
+/// Whether a text is an origin: a scheme and a host, perhaps with a port.
+fn is_origin(text: &str) -> bool {
+    let Some((scheme, authority)) = text.split_once("://") else {
+        return false;
+    };
+    let is_scheme = scheme.starts_with(|sign: char| sign.is_ascii_alphabetic())
+        && scheme
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
+    let is_authority = !authority.is_empty()
+        && authority
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte));
+    is_scheme && is_authority
+}
+
 fn check(field: &'static str, holds: bool, otherwise: &str) -> Result<(), ConfigError> {
     if holds {
         Ok(())
     } else {
         Err(ConfigError::new(field, otherwise))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_origin_has_a_scheme_and_a_host_and_nothing_else() {
+        for origin in [
+            "http://a",
+            "https://a.example:8443",
+            "http://[::1]:80",
+            "chrome-extension://abcdef",
+        ] {
+            assert!(is_origin(origin), "{origin}");
+        }
+        for other in [
+            "",
+            "*",
+            "null",
+            "a.example",
+            "http://",
+            "://a",
+            "https://a/",
+            "https://a/path",
+            "https://*.example",
+            "https://user@a",
+            "https://a b",
+            "https://a,https://b",
+            "https://\u{e4}.example",
+        ] {
+            assert!(!is_origin(other), "{other}");
+        }
     }
 }

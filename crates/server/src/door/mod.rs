@@ -14,10 +14,12 @@
 //!
 //! A connection has a `channel`, which moves its bytes, and a `progress`, with which
 //! the door finds slow clients. `paused_connections` delays the connections of
-//! refused requests. `web_pages` recognises requests of web pages of other sites.
+//! refused requests. `web_pages` recognises requests of web pages of other sites, of which
+//! `cors_origins` are served.
 
 pub(crate) mod channel;
 pub(crate) mod connection_slots;
+pub(crate) mod cors_origins;
 pub(crate) mod page_limiter;
 pub(crate) mod paused_connections;
 mod request_gate;

@@ -11,11 +11,13 @@
 //! - *Blind requests*: images, forms, and calls whose answers the page cannot read. The
 //!   browser says in `Origin`, or else in `Sec-Fetch-Site`, which page sends them.
 //!
-//! A page cannot forge these fields, and clients other than browsers do not send
+//! An operator may let pages of some origins use the node (`cors_origins`). A page cannot
+//! forge these fields, and clients other than browsers do not send
 //! `Origin` and `Sec-Fetch-Site`. Every IP address is allowed in `Host`, because it is
 //! not the name of a site. It need not be this node's, because a proxy or a tunnel may lie
 //! between.
 
+use super::cors_origins::CorsOrigins;
 use crate::config::ServerConfig;
 use hyper::Uri;
 use hyper::header::HeaderValue;
@@ -55,6 +57,8 @@ pub(crate) struct OwnHosts {
     last: RefCell<Vec<u8>>,
     /// All names, in lower case, sorted, each once.
     names: Vec<Box<str>>,
+    /// The other origins whose pages are served.
+    cors_origins: CorsOrigins,
 }
 
 impl OwnHosts {
@@ -76,7 +80,13 @@ impl OwnHosts {
             last: RefCell::new(authority.clone().into_bytes()),
             authority: authority.into_boxed_str(),
             names,
+            cors_origins: CorsOrigins::new(config),
         }
+    }
+
+    /// The other origins whose pages are served.
+    pub(crate) fn cors_origins(&self) -> &CorsOrigins {
+        &self.cors_origins
     }
 
     /// Refuses requests that a page of another site may have sent. Allocates nothing,
@@ -101,7 +111,10 @@ impl OwnHosts {
             return Err(Foreign::Host(authority.as_str().as_bytes()));
         }
         match (from.origin, from.fetch_site) {
-            (Some(origin), _) if !self.is_own_origin(origin.as_bytes(), from.host) => {
+            (Some(origin), _)
+                if !self.is_own_origin(origin.as_bytes(), from.host)
+                    && !self.cors_origins.has(origin.as_bytes()) =>
+            {
                 Err(Foreign::Origin)
             }
             (None, Some(site)) if is_other_site(site.as_bytes()) => Err(Foreign::Origin),
@@ -199,6 +212,7 @@ mod tests {
         let members = Members::new(members, &nodes[0]).unwrap();
         let mut config = ServerConfig::new(members, "store");
         config.hosts = vec!["Proxy.example".to_owned()];
+        config.cors_origins = vec!["https://App.example:443".to_owned()];
         OwnHosts::new(&config)
     }
 
@@ -326,6 +340,15 @@ mod tests {
             ("127.0.0.1:8080", "127.0.0.1:8080", "", 403),
             ("127.0.0.1:8080", "http://", "", 403),
             ("127.0.0.1:8080", "null", "cross-site", 403),
+            ("127.0.0.1:8080", "https://app.example", "cross-site", 200),
+            ("evil.example", "https://app.example", "cross-site", 421),
+            ("127.0.0.1:8080", "http://app.example", "cross-site", 403),
+            (
+                "127.0.0.1:8080",
+                "https://app.example.evil.example",
+                "cross-site",
+                403,
+            ),
             ("127.0.0.1:8080", "", "cross-site", 403),
             ("127.0.0.1:8080", "", "same-site", 403),
             ("127.0.0.1:8080", "", "Cross-Site", 403),

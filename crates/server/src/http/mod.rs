@@ -14,6 +14,7 @@
 //!   ([`Resource`]): its path, its methods, its name in the metrics and its handler.
 //! - `exchange`: what a handler gets, and the checks that handlers share.
 //! - `head`, `query`, `negotiation`, `entity_tag`: what a request says.
+//! - `cors`: what pages of other origins may see and ask.
 //! - `problem`: refusals and failures, and which status each has.
 //! - `rfc3339`: times of expiry as text.
 //! - `page`: answers that are whole texts, as several resources give them.
@@ -35,6 +36,7 @@
 
 mod body_chunk;
 pub(crate) mod connection;
+mod cors;
 mod entity_tag;
 mod exchange;
 mod head;
@@ -81,6 +83,7 @@ pub(crate) async fn answer(
     let (mut head, incoming) = request.into_parts();
     let resource = Resource::of(door, head.uri.path());
     let mut body = RequestBody::new(incoming, &head.headers);
+    let granted_origin = cors::granted_origin(door, &head.headers);
     let answered = match head::check(&head, &door.own_hosts, body.is_chunked()) {
         Ok(bytes) => match channel.cover_head(bytes) {
             Ok(()) => dispatch(door, channel, resource, &mut head, &mut body, began).await,
@@ -104,6 +107,7 @@ pub(crate) async fn answer(
         response.headers_mut().insert(CONNECTION, close);
     }
     headers::set_common(&head.method, response.status(), response.headers_mut());
+    cors::set_fields(door, granted_origin, response.headers_mut());
     if response.status() == StatusCode::SERVICE_UNAVAILABLE {
         door.paused_connections.pause(channel);
     }
@@ -143,9 +147,12 @@ async fn dispatch(
     if channel.progress.scope() == ConnectionScope::PeerUpgrade && resource != Resource::Peer {
         return Err(Problem::overloaded());
     }
+    if head.method == Method::OPTIONS && cors::has_options(door, resource) {
+        return Ok(cors::preflight(door, resource, &head.headers));
+    }
     let verb = resource
         .verb(&head.method)
-        .ok_or_else(|| Problem::method_not_allowed(&resource.allow()))?;
+        .ok_or_else(|| Problem::method_not_allowed(&cors::allow(door, resource)))?;
     if verb == Verb::Post && !negotiation::is_json(&head.headers) {
         return Err(Problem::not_json());
     }

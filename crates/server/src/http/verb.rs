@@ -15,6 +15,8 @@ pub(crate) enum Verb {
     Delete,
     /// `POST`.
     Post,
+    /// `OPTIONS`, which only pages of other origins need: see `http/cors.rs`.
+    Options,
 }
 
 impl Verb {
@@ -38,6 +40,7 @@ impl Verb {
             Self::Put => "PUT",
             Self::Delete => "DELETE",
             Self::Post => "POST",
+            Self::Options => "OPTIONS",
         }
     }
 }

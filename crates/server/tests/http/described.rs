@@ -21,6 +21,7 @@ pub(crate) fn document() -> &'static Value {
     DOCUMENT.get_or_init(|| {
         let mut config = config();
         config.debug_endpoints = true;
+        config.cors_origins = vec!["https://app.example".to_owned()];
         let node = start_with(config);
         let mut client = Client::connect(&node);
         client.send("GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n");

@@ -10,7 +10,11 @@ mod batch_streams;
 #[cfg(test)]
 mod batches;
 #[cfg(test)]
+mod browsers;
+#[cfg(test)]
 mod connections;
+#[cfg(test)]
+mod cors;
 #[cfg(test)]
 mod entities;
 #[cfg(test)]

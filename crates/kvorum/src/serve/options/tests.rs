@@ -41,6 +41,7 @@ fn every_option_reaches_the_node() {
     for (name, value) in [
         ("--listen", "127.0.0.1:1"),
         ("--host", "kv.example"),
+        ("--cors-origin", "https://app.example"),
         ("--cluster", "n=http://localhost:8080"),
         ("--name", "n"),
         ("--cluster-secret-file", "secret.txt"),
@@ -230,6 +231,7 @@ fn a_contradiction_names_its_option() {
             "tls-peer-ca",
             "https://localhost:8081 is reached over TLS",
         ),
+        (&["--cors-origin", "*"], "cors-origin", "origin of pages"),
         (
             &["--cluster-secret-file", "absent.txt"],
             "cluster-secret-file",

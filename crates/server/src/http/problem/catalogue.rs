@@ -110,7 +110,8 @@ impl Problem {
         Self::new(
             &OTHER_ORIGIN,
             "a browser sent this request for a page of another origin (see its Origin and \
-             Sec-Fetch-Site fields): pages of other sites may not use this node",
+             Sec-Fetch-Site fields): pages of other sites may not use this node, unless it is \
+             started with --cors-origin and their origin",
         )
     }
 

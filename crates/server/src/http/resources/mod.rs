@@ -160,8 +160,8 @@ impl Resource {
         Verb::of(method).filter(|verb| self.verbs().contains(verb))
     }
 
-    /// The value of the `Allow` field of this resource.
-    pub(crate) fn allow(self) -> String {
+    /// The names of its methods.
+    pub(crate) fn methods(self) -> String {
         let names: Vec<&str> = self.verbs().iter().map(|verb| verb.name()).collect();
         names.join(", ")
     }
@@ -201,7 +201,7 @@ mod tests {
             (Resource::AdminCompact, "POST"),
             (Resource::Profile, "GET, HEAD"),
         ] {
-            assert_eq!(resource.allow(), allow, "{resource:?}");
+            assert_eq!(resource.methods(), allow, "{resource:?}");
             let allowed: Vec<&str> = allow.split(", ").collect();
             for method in ["GET", "HEAD", "PUT", "DELETE", "POST", "OPTIONS", "get"] {
                 let known = resource.verb(&method.parse().unwrap()).is_some();

@@ -64,8 +64,39 @@ pub(super) const SANDBOX: Field = Field {
 };
 pub(super) const VARY: Field = Field {
     name: "Vary",
-    text: "The request fields that decide the format.",
-    pattern: "^accept$",
+    text: "The request fields that decide about the answer: `accept` about its format, and on a \
+           node with `--cors-origin` the `origin` of the page that asks.",
+    pattern: "^(accept|origin|accept, origin)$",
+};
+const ALLOW_ORIGIN: Field = Field {
+    name: "Access-Control-Allow-Origin",
+    text: "The origin of the page that asks, if the node was started with `--cors-origin` and it.",
+    pattern: "^[a-z][a-z0-9+.-]*://[^/]+$",
+};
+const EXPOSE_HEADERS: Field = Field {
+    name: "Access-Control-Expose-Headers",
+    text: "The fields of the answer that a page of another origin may read.",
+    pattern: "^[a-z-]+(, [a-z-]+)*$",
+};
+pub(super) const ALLOW_METHODS: Field = Field {
+    name: "Access-Control-Allow-Methods",
+    text: "The methods that a page of another origin may use.",
+    pattern: "^[A-Z]+(, [A-Z]+)*$",
+};
+pub(super) const ALLOW_HEADERS: Field = Field {
+    name: "Access-Control-Allow-Headers",
+    text: "The fields that a page of another origin may send.",
+    pattern: "^[a-z-]+(, [a-z-]+)*$",
+};
+pub(super) const MAX_AGE: Field = Field {
+    name: "Access-Control-Max-Age",
+    text: "For how many seconds a browser may remember this.",
+    pattern: "^[0-9]+$",
+};
+pub(super) const ALLOW_PRIVATE_NETWORK: Field = Field {
+    name: "Access-Control-Allow-Private-Network",
+    text: "A page of a public site may use a node of a private network.",
+    pattern: "^true$",
 };
 pub(super) const TRAILER: Field = Field {
     name: "Trailer",
@@ -84,7 +115,7 @@ const RETRY_AFTER: Field = Field {
     text: "When to try again, in seconds.",
     pattern: "^[0-9]+$",
 };
-const ALLOW: Field = Field {
+pub(super) const ALLOW: Field = Field {
     name: "Allow",
     text: "The methods of the resource.",
     pattern: "^[A-Z]+(, [A-Z]+)*$",
@@ -102,7 +133,13 @@ const CACHE_CONTROL: Field = Field {
 };
 
 /// What each answer has.
-const OF_ALL: [Header; 2] = [Header::always(&NOSNIFF), Header::always(&CACHE_CONTROL)];
+const OF_ALL: [Header; 5] = [
+    Header::always(&NOSNIFF),
+    Header::always(&CACHE_CONTROL),
+    Header::sometimes(&VARY),
+    Header::sometimes(&ALLOW_ORIGIN),
+    Header::sometimes(&EXPOSE_HEADERS),
+];
 
 /// The fields that a type of problem brings along.
 pub(super) fn of_problem(name: &str, status: u16) -> Vec<Header> {

@@ -33,7 +33,7 @@ use crate::http::problem::Document as Problem;
 use crate::http::problem::catalogue::{self, ProblemType};
 use crate::http::query;
 use bytes::Bytes;
-use operation::{Operation, describe_problems, with_heads};
+use operation::{Operation, describe_problems, preflights, with_heads};
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
@@ -45,28 +45,45 @@ const TEXT: &str = "A replicated key-value store. Any node of a cluster takes an
     another method is `405` with `method-not-allowed` and `Allow`. A refused request changes \
     nothing. What clients may rely on is in docs/api.md.";
 
-/// The document of a node with and without debug endpoints.
-static DOCUMENTS: [OnceLock<Bytes>; 2] = [const { OnceLock::new() }; 2];
+/// The documents of nodes with and without debug endpoints and pages of other origins.
+static DOCUMENTS: [OnceLock<Bytes>; 4] = [const { OnceLock::new() }; 4];
+
+/// What only some nodes serve.
+#[derive(Clone, Copy, Debug)]
+struct Extras {
+    /// Whether there are debug endpoints.
+    debug: bool,
+    /// Whether pages of other origins are served, whose browsers ask with `OPTIONS`.
+    cors: bool,
+}
 
 /// `GET` and `HEAD`.
 pub(super) fn answer(exchange: &Exchange<'_>) -> Answer {
     query::none(exchange.query())?;
     exchange.check_body_limit()?;
-    let with_debug = exchange.door.has_debug_endpoints();
-    let document = DOCUMENTS[usize::from(with_debug)].get_or_init(|| {
+    let extras = Extras {
+        debug: exchange.door.has_debug_endpoints(),
+        cors: exchange.door.own_hosts.cors_origins().are_any(),
+    };
+    let index = usize::from(extras.debug) + 2 * usize::from(extras.cors);
+    let document = DOCUMENTS[index].get_or_init(|| {
         // Strings and numbers always have a JSON form.
-        Bytes::from(serde_json::to_vec(&document(with_debug)).unwrap_or_default())
+        Bytes::from(serde_json::to_vec(&document(extras)).unwrap_or_default())
     });
     Ok(page::text("application/json", document.clone()))
 }
 
 /// The document of a node.
-fn document(with_debug: bool) -> Value {
+fn document(extras: Extras) -> Value {
     let mut schemas = Schemas::new();
     schemas.of::<Problem<'_>>();
     let mut paths = Map::new();
-    for operation in operations(&mut schemas) {
-        if operation.path == operator::PROFILE_PATH && !with_debug {
+    let mut operations = operations(&mut schemas);
+    if extras.cors {
+        operations.extend(preflights(&operations));
+    }
+    for operation in operations {
+        if operation.path == operator::PROFILE_PATH && !extras.debug {
             continue;
         }
         let path = paths

@@ -12,6 +12,9 @@ use crate::http::verb::Verb;
 use base::KEY_BYTES_MAX;
 use serde_json::{Value, json};
 
+/// The path of the entrance for other nodes.
+pub(super) const PEER_PATH: &str = "/v0/peer";
+
 const TAG: &str = "nodes";
 
 pub(super) fn operations(schemas: &mut Schemas) -> Vec<Operation> {
@@ -127,7 +130,7 @@ fn metrics() -> Operation {
 /// The entrance for nodes, which has no `HEAD`.
 pub(super) fn peer() -> Operation {
     Operation {
-        path: "/v0/peer",
+        path: PEER_PATH,
         verb: Verb::Get,
         id: "connectPeer",
         tag: TAG,

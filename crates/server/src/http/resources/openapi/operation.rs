@@ -1,6 +1,7 @@
 //! Builds the description of an operation: a method of a path.
 
 use super::headers::{self, Header};
+use super::node::PEER_PATH;
 use crate::http::problem::catalogue::{self, ProblemType};
 use crate::http::verb::Verb;
 use serde_json::{Map, Value, json};
@@ -99,6 +100,10 @@ impl Operation {
     fn name(&self) -> String {
         match self.verb {
             Verb::Head => self.id.replacen("get", "head", 1),
+            Verb::Options => {
+                let resource = self.id.trim_start_matches(|sign: char| sign.is_lowercase());
+                format!("options{resource}")
+            }
             _ => self.id.to_owned(),
         }
     }
@@ -168,6 +173,41 @@ pub(super) fn with_heads(operations: Vec<Operation>) -> Vec<Operation> {
         });
         all.push(operation);
         all.extend(head);
+    }
+    all
+}
+
+/// For each path that clients use, the `OPTIONS` with which browsers ask what pages of other
+/// origins may do.
+pub(super) fn preflights(operations: &[Operation]) -> Vec<Operation> {
+    let mut all: Vec<Operation> = Vec::new();
+    for operation in operations {
+        let is_new = all.iter().all(|known| known.path != operation.path);
+        if operation.path == PEER_PATH || !is_new {
+            continue;
+        }
+        all.push(Operation {
+            verb: Verb::Options,
+            summary: "Ask what pages of other origins may do",
+            text: "Browsers send it before what no form could send. The query is not read.",
+            parameters: Vec::new(),
+            body: None,
+            answers: vec![Success {
+                status: 204,
+                text: "What they may do. The fields `Access-Control-…` are there if the node was \
+                       started with `--cors-origin` and the origin that asks.",
+                headers: vec![
+                    Header::always(&headers::ALLOW),
+                    Header::sometimes(&headers::ALLOW_METHODS),
+                    Header::sometimes(&headers::ALLOW_HEADERS),
+                    Header::sometimes(&headers::MAX_AGE),
+                    Header::sometimes(&headers::ALLOW_PRIVATE_NETWORK),
+                ],
+                content: Vec::new(),
+            }],
+            problems: Vec::new(),
+            ..operation.clone()
+        });
     }
     all
 }

@@ -1,7 +1,7 @@
 //! The operations on ranges of keys: `/v0/entities` and `/v0/digest`.
 
 use super::Schemas;
-use super::headers::{Header, SANDBOX, TRAILER, VARY};
+use super::headers::{Header, SANDBOX, TRAILER};
 use super::operation::{Operation, Success};
 use super::parameters;
 use crate::http::json_line::Line;
@@ -49,11 +49,7 @@ fn entities(schemas: &mut Schemas) -> Operation {
         answers: vec![Success {
             status: 200,
             text: "The entities, also if there are none.",
-            headers: vec![
-                Header::sometimes(&SANDBOX),
-                Header::sometimes(&VARY),
-                Header::sometimes(&TRAILER),
-            ],
+            headers: vec![Header::sometimes(&SANDBOX), Header::sometimes(&TRAILER)],
             content: vec![
                 (
                     "application/octet-stream",

@@ -5,6 +5,15 @@ use super::*;
 use crate::http::resources::{PATHS, Resource};
 use std::collections::{BTreeMap, BTreeSet};
 
+const ALL_EXTRAS: Extras = Extras {
+    debug: true,
+    cors: true,
+};
+const NO_EXTRAS: Extras = Extras {
+    debug: false,
+    cors: false,
+};
+
 /// What the one has and the other lacks, with what to do.
 fn assert_same<T: Ord + std::fmt::Debug>(served: &BTreeSet<T>, described: &BTreeSet<T>) {
     let missing: Vec<_> = served.difference(described).collect();
@@ -45,7 +54,7 @@ fn each_method_of_each_resource_is_described_and_no_other() {
 fn each_type_of_problem_is_described_and_no_other() {
     let served: BTreeSet<String> = catalogue::ALL.iter().map(|known| known.urn()).collect();
     let mut described = BTreeMap::new();
-    collect_types(&document(true), &mut described);
+    collect_types(&document(ALL_EXTRAS), &mut described);
     assert_same(&served, &described.keys().cloned().collect());
     for known in catalogue::ALL {
         let statuses = &described[&known.urn()];
@@ -77,7 +86,7 @@ fn collect_types(part: &Value, types: &mut BTreeMap<String, BTreeSet<u16>>) {
 
 #[test]
 fn each_reference_leads_to_a_component_and_each_component_is_used() {
-    let document = document(true);
+    let document = document(ALL_EXTRAS);
     let mut references = BTreeSet::new();
     collect_references(&document, &mut references);
     let components = document["components"]["schemas"].as_object().unwrap();
@@ -110,7 +119,7 @@ fn collect_references(part: &Value, references: &mut BTreeSet<String>) {
 
 #[test]
 fn the_names_of_operations_are_unique() {
-    let document = document(true);
+    let document = document(ALL_EXTRAS);
     let paths = document["paths"].as_object().unwrap().values();
     let methods = paths.flat_map(|path| path.as_object().unwrap().values());
     let mut names: Vec<&str> = methods
@@ -125,7 +134,7 @@ fn the_names_of_operations_are_unique() {
 #[test]
 fn outcomes_are_those_of_receipts() {
     use cluster::{Fate, Miss};
-    let document = document(false);
+    let document = document(NO_EXTRAS);
     let outcomes = &document["components"]["schemas"]["ReplicaOutcome"]["properties"]["outcome"];
     let described: BTreeSet<&str> = outcomes["enum"]
         .as_array()
@@ -156,12 +165,15 @@ fn outcomes_are_those_of_receipts() {
 }
 
 #[test]
-fn only_nodes_with_debug_endpoints_describe_them() {
-    for with_debug in [false, true] {
-        let described = document(with_debug)["paths"]
-            .get("/debug/profile")
-            .is_some();
-        assert_eq!(described, with_debug);
+fn only_nodes_with_extras_describe_them() {
+    for (debug, cors) in [(false, false), (false, true), (true, false), (true, true)] {
+        let document = document(Extras { debug, cors });
+        let paths = document["paths"].as_object().unwrap();
+        assert_eq!(paths.contains_key("/debug/profile"), debug);
+        for (path, methods) in paths {
+            let has_options = methods.get("options").is_some();
+            assert_eq!(has_options, cors && path != "/v0/peer", "{path}");
+        }
     }
     assert!(PATHS.contains(&("/debug/profile", Resource::Profile)));
 }

@@ -1,0 +1,106 @@
+//! What pages of other origins may see of the node and ask of it, where the operator lets
+//! them (CORS, the Fetch standard).
+//!
+//! A browser shows a page of another origin an answer only if the node names the origin in
+//! it, and of its header fields only a few and those that the node names. Before it sends
+//! what no form could send, it asks the node with `OPTIONS` (a *preflight*). So the answer to
+//! `OPTIONS` names what pages may send. It needs no token and looks at no parameter, because
+//! it comes without the one and with those of the request that follows.
+
+use crate::door::Door;
+use crate::http::resources::Resource;
+use crate::http::response_body::ResponseBody;
+use hyper::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ALLOW, HeaderName, HeaderValue, ORIGIN,
+    VARY,
+};
+use hyper::{HeaderMap, Response, StatusCode};
+
+/// The fields that a page may send beside those that any page may send.
+const REQUEST_FIELDS: &str =
+    "authorization, content-type, if-match, if-none-match, traceparent, tracestate";
+
+/// The fields of answers that a page may read beside those that any page may read.
+const ANSWER_FIELDS: &str = "allow, etag, kvorum-acks, kvorum-expires, kvorum-version, \
+                             retry-after, www-authenticate";
+
+/// For how many seconds a browser may remember the answer to a preflight.
+const MAX_AGE_SECONDS: &str = "600";
+
+/// A browser asks whether a page of a public site may use a node of a private network, and
+/// the answer.
+const REQUEST_PRIVATE_NETWORK: HeaderName =
+    HeaderName::from_static("access-control-request-private-network");
+const ALLOW_PRIVATE_NETWORK: HeaderName =
+    HeaderName::from_static("access-control-allow-private-network");
+
+/// The origin of the page that a request comes from, if the operator lets it use the node.
+pub(crate) fn granted_origin(door: &Door, headers: &HeaderMap) -> Option<HeaderValue> {
+    let origins = door.own_hosts.cors_origins();
+    if !origins.are_any() {
+        return None;
+    }
+    let origin = headers.get(ORIGIN)?;
+    origins.has(origin.as_bytes()).then(|| origin.clone())
+}
+
+/// Sets the fields of an answer to a page of `granted`. Where any page of another origin is
+/// served, all answers say that the origin decides.
+pub(crate) fn set_fields(door: &Door, granted: Option<HeaderValue>, headers: &mut HeaderMap) {
+    if !door.own_hosts.cors_origins().are_any() {
+        return;
+    }
+    let varies = match headers.contains_key(VARY) {
+        true => "accept, origin",
+        false => "origin",
+    };
+    headers.insert(VARY, HeaderValue::from_static(varies));
+    if let Some(origin) = granted {
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        let fields = HeaderValue::from_static(ANSWER_FIELDS);
+        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, fields);
+    }
+}
+
+/// Whether `OPTIONS` of a resource is answered: only pages ask for it, and only clients use
+/// the others.
+pub(crate) fn has_options(door: &Door, resource: Resource) -> bool {
+    door.own_hosts.cors_origins().are_any() && resource != Resource::Peer
+}
+
+/// The methods of a resource, for `Allow`.
+pub(crate) fn allow(door: &Door, resource: Resource) -> String {
+    let methods = resource.methods();
+    match has_options(door, resource) {
+        true => format!("{methods}, OPTIONS"),
+        false => methods,
+    }
+}
+
+/// The answer to `OPTIONS`. Its origin was checked.
+pub(crate) fn preflight(
+    door: &Door,
+    resource: Resource,
+    headers: &HeaderMap,
+) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    let fields = response.headers_mut();
+    let mut set = |name, value: &str| {
+        // Names and digits are always a valid value.
+        if let Ok(value) = HeaderValue::from_str(value) {
+            fields.insert(name, value);
+        }
+    };
+    set(ALLOW, &allow(door, resource));
+    if granted_origin(door, headers).is_some() {
+        set(ACCESS_CONTROL_ALLOW_METHODS, &resource.methods());
+        set(ACCESS_CONTROL_ALLOW_HEADERS, REQUEST_FIELDS);
+        set(ACCESS_CONTROL_MAX_AGE, MAX_AGE_SECONDS);
+        if headers.contains_key(REQUEST_PRIVATE_NETWORK) {
+            set(ALLOW_PRIVATE_NETWORK, "true");
+        }
+    }
+    response
+}

@@ -10,12 +10,14 @@
 //! - `http` turns requests into answers.
 //! - `executor` and `read_threads` are the threads of the store: for its jobs, and for
 //!   reads that may block on the disk.
+//! - [`fuzzing`] is what fuzzers call.
 //! - `metrics` counts requests and has the gauges of the doors, `metrics_page` renders
 //!   all metrics; `wait_sites` names where requests wait at the door.
 
 mod config;
 mod door;
 mod executor;
+pub mod fuzzing;
 mod http;
 mod metrics;
 mod metrics_page;

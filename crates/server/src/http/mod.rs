@@ -54,6 +54,8 @@ mod rfc3339;
 mod testing;
 mod verb;
 
+pub(crate) use resources::{fuzz_batch, fuzz_operation};
+
 use crate::door::Door;
 use crate::door::channel::Channel;
 use crate::door::connection_slots::ConnectionScope;

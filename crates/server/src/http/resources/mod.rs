@@ -15,6 +15,8 @@ mod profile;
 mod ring;
 mod status;
 
+pub(crate) use batch::{fuzz_batch, fuzz_operation};
+
 use crate::door::Door;
 use crate::http::exchange::{Answer, Exchange};
 use crate::http::verb::Verb;

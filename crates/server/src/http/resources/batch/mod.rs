@@ -20,6 +20,7 @@
 
 mod answer;
 mod answer_writer;
+mod fuzzing;
 mod input;
 mod key_order;
 mod lines;
@@ -28,6 +29,8 @@ mod output;
 mod parameters;
 mod task;
 mod window;
+
+pub(crate) use fuzzing::{fuzz_batch, fuzz_operation};
 
 use crate::config::bounds::BATCH_BODY_BYTES_MAX;
 use crate::http::exchange::{Answer, Exchange};

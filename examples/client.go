@@ -1,93 +1,80 @@
-// A client in Go, with the standard library: go run examples/client.go [URL ...]
-package main
+// Package kvorum is a client of Kvorum, with the standard library. README.md beside it says what to keep.
+package kvorum
 
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"log"
+	"net"
 	"net/http"
 	"net/url"
-	"os"
-	"strings"
-	"time"
 )
 
-var nodes = os.Args[1:]
-var client = http.Client{Timeout: 15 * time.Second}
+// Client asks its nodes in turn: "http://127.0.0.1:8080", … Give HTTP a timeout.
+type Client struct {
+	Nodes []string
+	HTTP  http.Client
+}
 
-// send asks the first node, and the next one if a node cannot be reached.
-func send(method, path string, body []byte) (int, []byte) {
-	for _, node := range nodes {
-		request, err := http.NewRequest(method, node+path, bytes.NewReader(body))
-		if err != nil {
-			log.Fatal(err)
-		}
+// Failed says that the nodes did not do it: the status, and what became of it at each replica.
+type Failed struct {
+	Status   int
+	Detail   string
+	Replicas []struct{ URL, Outcome string }
+}
+
+func (f *Failed) Error() string { return fmt.Sprint(f.Status, ": ", f.Detail, " ", f.Replicas) }
+
+// Put takes parameters such as "replicas=2/3&ttl=60", or "".
+func (c *Client) Put(key string, value []byte, parameters string) error {
+	_, err := c.Send("PUT", entity(key, parameters), value)
+	return err
+}
+
+func (c *Client) Delete(key, parameters string) error {
+	_, err := c.Send("DELETE", entity(key, parameters), nil)
+	return err
+}
+
+// Get gives nil if the key has no value.
+func (c *Client) Get(key, parameters string) ([]byte, error) {
+	value, err := c.Send("GET", entity(key, parameters), nil)
+	if failed := (*Failed)(nil); errors.As(err, &failed) && failed.Status == 404 {
+		return nil, nil
+	}
+	return value, err
+}
+
+func entity(key, parameters string) string { // A key is bytes, which are escaped.
+	if parameters != "" {
+		parameters = "&" + parameters
+	}
+	return "/v0/entity?id=" + url.QueryEscape(key) + parameters
+}
+
+// Send asks the nodes in turn. A write goes on to the next one only if it cannot have happened.
+func (c *Client) Send(method, target string, body []byte) (content []byte, err error) {
+	for _, node := range c.Nodes {
+		var answer *http.Response
+		request, _ := http.NewRequest(method, node+target, bytes.NewReader(body))
 		request.Header.Set("Content-Type", "application/x-ndjson") // Only a batch needs it.
-		answer, err := client.Do(request)
-		if err == nil {
-			defer answer.Body.Close()
-			if content, err := io.ReadAll(answer.Body); err == nil {
-				return answer.StatusCode, content
-			}
+		if answer, err = c.HTTP.Do(request); err == nil {
+			content, err = io.ReadAll(answer.Body)
+			answer.Body.Close()
 		}
-		log.Print(err, ": asking the next node")
-	}
-	log.Fatal("no node can be reached")
-	return 0, nil
-}
-
-// entity escapes the key, which may be any bytes.
-func entity(key string, ack int) string {
-	return fmt.Sprintf("/v0/entity?id=%s&ack=%d&from=%d", url.QueryEscape(key), ack, len(nodes))
-}
-
-func expect(found, wanted any) {
-	if fmt.Sprint(found) != fmt.Sprint(wanted) {
-		log.Fatalf("expected %v, but the answer is %v", wanted, found)
-	}
-}
-
-func main() {
-	if len(nodes) == 0 {
-		nodes = []string{"http://127.0.0.1:8080"}
-	}
-	majority, key, value := len(nodes)/2+1, "go €/+&%\x00\xff", []byte("\x00 is a byte, too")
-	status, _ := send("PUT", entity(key, majority), value)
-	expect(status, 201)
-	status, body := send("GET", entity(key, majority), nil)
-	expect([]any{status, body}, []any{200, value})
-	status, _ = send("DELETE", entity(key, majority), nil)
-	expect(status, 202)
-	status, _ = send("GET", entity(key, majority), nil)
-	expect(status, 404)
-
-	lines := `{"op":"put","key":"go","value":"1"}` + "\n" + `{"op":"get","key":"go"}` + "\n" + `{"op":"delete","key":"go"}` + "\n"
-	status, body = send("POST", fmt.Sprintf("/v0/batch?ack=%d&from=%d", majority, len(nodes)), []byte(lines))
-	expect(status, 200)
-	var answers [3]struct {
-		Status int
-		Value  string
-	}
-	for i, line := range strings.Split(strings.TrimSpace(string(body)), "\n") {
-		if err := json.Unmarshal([]byte(line), &answers[i]); err != nil {
-			log.Fatal(err)
+		dial := (*net.OpError)(nil)
+		if errors.As(err, &dial) && dial.Op == "dial" || err != nil && method == "GET" {
+			continue
+		} else if err != nil || answer.StatusCode < 300 {
+			return content, err
+		}
+		failed := &Failed{Status: answer.StatusCode}
+		err = errors.Join(failed, json.Unmarshal(content, failed))
+		if failed.Status != 503 { // With 503 the node has done nothing.
+			return nil, err
 		}
 	}
-	expect(answers, "[{201 } {200 1} {202 }]")
-
-	status, body = send("PUT", entity(key, len(nodes)), value) // All nodes must answer.
-	if status == 504 {                                         // The receipt says what became of the write at each of them.
-		var receipt struct {
-			Replicas []struct{ URL, Outcome string }
-		}
-		if err := json.Unmarshal(body, &receipt); err != nil {
-			log.Fatal(err)
-		}
-		for _, replica := range receipt.Replicas {
-			fmt.Println(replica.URL, replica.Outcome)
-		}
-	}
-	fmt.Println("ok")
+	return nil, err
 }

@@ -1,44 +1,43 @@
-// A client in JavaScript, without packages: node examples/client.mjs [URL ...]
-const nodes = process.argv.length > 2 ? process.argv.slice(2) : ["http://127.0.0.1:8080"];
-const majority = Math.floor(nodes.length / 2) + 1, of = nodes.length;
-
-// Asks the first node, and the next one if a node cannot be reached.
-async function send(method, path, body, headers = {}) {
-  for (const node of nodes) {
-    try {
-      const answer = await fetch(node + path, { method, body, headers, signal: AbortSignal.timeout(15000) });
-      return { status: answer.status, body: Buffer.from(await answer.arrayBuffer()) };
-    } catch (error) {
-      console.error(`${node}: ${error.cause ?? error}: asking the next node`);
-    }
+// A client of Kvorum in JavaScript (Node.js 18 or newer), without packages. README.md beside it says what to keep.
+export class Failed extends Error { // The nodes did not do it: the status, and the problem with its receipt.
+  constructor(status, problem) {
+    const receipt = (problem.replicas ?? []).map(({ url, outcome }) => `${url} ${outcome}`);
+    super(`${status}: ${problem.detail} (${receipt.join(", ")})`);
+    Object.assign(this, { status, problem, receipt });
   }
-  throw new Error("no node can be reached");
 }
 
-// A key is bytes: all of them may be escaped.
-const escaped = (key) => [...key].map((byte) => "%" + byte.toString(16).padStart(2, "0")).join("");
-const entity = (key, ack) => `/v0/entity?id=${escaped(key)}&ack=${ack}&from=${of}`;
+// A key is bytes, of which all may be escaped.
+const escaped = (value) => Buffer.from(value).toString("hex").replace(/../g, "%$&");
 
-function expect(found, wanted) {
-  if (String(found) !== String(wanted)) throw new Error(`expected ${wanted}, but the answer is ${found}`);
+// What fetch says if there was no connection.
+const NOT_SENT = ["ECONNREFUSED", "EHOSTUNREACH", "ENOTFOUND", "UND_ERR_CONNECT_TIMEOUT"];
+
+export class Kvorum {
+  constructor(...nodes) { this.nodes = nodes; } // new Kvorum("http://127.0.0.1:8080", "http://127.0.0.1:8081")
+  put(id, value, query) { return this.send("PUT", "/v0/entity", { id, ...query }, value); } // { replicas: "2/3", ttl: "60" }
+  delete(id, query) { return this.send("DELETE", "/v0/entity", { id, ...query }); }
+  get(id, query) { // Undefined if the key has no value.
+    return this.send("GET", "/v0/entity", { id, ...query }).catch((error) => { if (error.status !== 404) throw error; });
+  }
+
+  // Asks the nodes in turn. A write goes on to the next one only if it cannot have happened.
+  async send(method, path, query, body) {
+    const target = path + "?" + Object.entries(query).map(([name, value]) => `${name}=${escaped(value)}`).join("&");
+    const headers = { "Content-Type": "application/x-ndjson" }; // Only a batch needs it.
+    let failure;
+    for (const node of this.nodes) {
+      try {
+        const answer = await fetch(node + target, { method, body, headers, signal: AbortSignal.timeout(15000) });
+        const content = Buffer.from(await answer.arrayBuffer());
+        if (answer.ok) return content;
+        failure = new Failed(answer.status, JSON.parse(content));
+      } catch (error) {
+        failure = error;
+      }
+      const cannotHaveHappened = failure.status === 503 || NOT_SENT.includes(failure.cause?.code);
+      if (!cannotHaveHappened && (method !== "GET" || failure.status)) break;
+    }
+    throw failure;
+  }
 }
-
-const key = Buffer.concat([Buffer.from("javascript €/+&%"), Buffer.from([0, 255])]);
-const value = Buffer.from("\0 is a byte, too");
-expect((await send("PUT", entity(key, majority), value)).status, 201);
-const read = await send("GET", entity(key, majority));
-expect([read.status, read.body.equals(value)], [200, true]);
-expect((await send("DELETE", entity(key, majority))).status, 202);
-expect((await send("GET", entity(key, majority))).status, 404);
-
-const operations = [{ op: "put", key: "js", value: "1" }, { op: "get", key: "js" }, { op: "delete", key: "js" }];
-const lines = operations.map((operation) => JSON.stringify(operation) + "\n").join("");
-const batch = await send("POST", `/v0/batch?ack=${majority}&from=${of}`, lines, { "Content-Type": "application/x-ndjson" });
-const answers = batch.body.toString().trim().split("\n").map((line) => JSON.parse(line));
-expect([batch.status, answers.map((answer) => answer.status), answers[1].value], [200, [201, 200, 202], "1"]);
-
-const all = await send("PUT", entity(key, of), value); // All nodes must answer.
-if (all.status === 504) { // The receipt says what became of the write at each of them.
-  for (const { url, outcome } of JSON.parse(all.body).replicas) console.log(url, outcome);
-}
-console.log("ok");

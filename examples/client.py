@@ -1,43 +1,49 @@
-"""A client in Python, without packages: python3 examples/client.py [URL ...]"""
-import json, sys, urllib.error, urllib.parse, urllib.request
+"""A client of Kvorum in Python, without packages. README.md beside it says what to keep when you copy it."""
+import http.client, json, urllib.parse
 
-nodes = sys.argv[1:] or ["http://127.0.0.1:8080"]
-majority, of = len(nodes) // 2 + 1, len(nodes)
+class Failed(Exception):
+    """The nodes did not do it: the status, and what became of it at each replica."""
+    def __init__(self, status, problem):
+        self.status, self.replicas = status, problem.get("replicas", [])
+        super().__init__(f"{status}: {problem.get('detail')} {self.replicas}")
 
-def send(method, path, body=None, headers={}):
-    """Asks the first node, and the next one if a node cannot be reached."""
-    for node in nodes:
+class Kvorum:
+    def __init__(self, *nodes, timeout=15):  # Kvorum("127.0.0.1:8080", "127.0.0.1:8081")
+        self.nodes, self.timeout = nodes, timeout
+
+    def put(self, key, value, **query):  # put(b"key", b"value", replicas="2/3", ttl=60)
+        self.send("PUT", "/v0/entity", {"id": key, **query}, value)
+
+    def delete(self, key, **query):
+        self.send("DELETE", "/v0/entity", {"id": key, **query})
+
+    def get(self, key, **query):  # None if the key has no value
         try:
-            request = urllib.request.Request(node + path, body, headers, method=method)
-            with urllib.request.urlopen(request, timeout=15) as answer:
-                return answer.status, answer.read()
-        except urllib.error.HTTPError as problem:
-            return problem.code, problem.read()
-        except OSError as error:
-            print(f"{node}: {error}: asking the next node", file=sys.stderr)
-    sys.exit("no node can be reached")
+            return self.send("GET", "/v0/entity", {"id": key, **query})
+        except Failed as failed:
+            if failed.status != 404:
+                raise
 
-def entity(key, ack):  # A key is bytes: all but letters, digits and -._~ are escaped.
-    return f"/v0/entity?id={urllib.parse.quote(key, safe='')}&ack={ack}&from={of}"
-
-def expect(answer, wanted):
-    if answer != wanted:
-        sys.exit(f"expected {wanted}, but the answer is {answer}")
-
-key, value = b"python \xe2\x82\xac/+&%\x00\xff", b"\x00 is a byte, too"
-expect(send("PUT", entity(key, majority), value), (201, b""))
-expect(send("GET", entity(key, majority)), (200, value))
-expect(send("DELETE", entity(key, majority)), (202, b""))
-expect(send("GET", entity(key, majority))[0], 404)
-
-operations = [{"op": "put", "key": "python", "value": "1"}, {"op": "get", "key": "python"}, {"op": "delete", "key": "python"}]
-lines = "".join(json.dumps(operation) + "\n" for operation in operations).encode()
-status, body = send("POST", f"/v0/batch?ack={majority}&from={of}", lines, {"Content-Type": "application/x-ndjson"})
-answers = [json.loads(line) for line in body.splitlines()]
-expect((status, [answer["status"] for answer in answers], answers[1].get("value")), (200, [201, 200, 202], "1"))
-
-status, body = send("PUT", entity(key, of), value)  # All nodes must answer.
-if status == 504:  # The receipt says what became of the write at each of them.
-    for replica in json.loads(body)["replicas"]:
-        print(replica["url"], replica["outcome"])
-print("ok")
+    def send(self, method, path, query, body=None):
+        """Asks the nodes in turn. A write goes on to the next one only if it cannot have happened."""
+        for node in self.nodes:
+            connection, may_have_happened = http.client.HTTPConnection(node, timeout=self.timeout), False
+            try:
+                connection.connect()
+                may_have_happened = method != "GET"
+                target = path + "?" + urllib.parse.urlencode(query)  # A key is bytes, which it escapes.
+                connection.request(method, target, body, {"Content-Type": "application/x-ndjson"})
+                answer = connection.getresponse()
+                content = answer.read()
+                if answer.status < 300:
+                    return content
+                failure = Failed(answer.status, json.loads(content))
+                if answer.status != 503:  # With 503 the node has done nothing.
+                    raise failure
+            except (OSError, http.client.HTTPException) as error:
+                failure = error
+                if may_have_happened:
+                    raise
+            finally:
+                connection.close()
+        raise failure

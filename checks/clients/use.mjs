@@ -1,0 +1,31 @@
+// Uses examples/client.mjs: node use.mjs FOLDER-OF-THE-CLIENT URL ...
+const [folder, ...nodes] = process.argv.slice(2);
+const { Failed, Kvorum } = await import(`${folder}/client.mjs`);
+const kvorum = new Kvorum(...nodes);
+
+function expect(found, wanted) {
+  if (JSON.stringify(found) !== JSON.stringify(wanted)) throw new Error(`expected ${wanted}, but it is ${found}`);
+}
+
+function failedWith(status) {
+  return (error) => {
+    if (!(error instanceof Failed)) throw error;
+    expect(error.status, status);
+    return error;
+  };
+}
+
+const key = Buffer.concat([Buffer.from("javascript €/+&%"), Buffer.from([0, 255])]);
+const value = Buffer.from("\0 is a byte, too");
+await kvorum.put(key, value, { ttl: "60" });
+expect((await kvorum.get(key)).equals(value), true);
+await kvorum.delete(key);
+expect(await kvorum.get(key), undefined);
+const operations = [{ op: "put", key: "js", value: "1" }, { op: "get", key: "js" }, { op: "delete", key: "js" }];
+const lines = operations.map((operation) => JSON.stringify(operation) + "\n").join("");
+const answers = (await kvorum.send("POST", "/v0/batch", {}, lines)).toString().trim().split("\n").map((line) => JSON.parse(line));
+expect([...answers.map((answer) => answer.status), answers[1].value], [201, 200, 202, "1"]);
+await kvorum.get("").catch(failedWith(400));
+const failed = await kvorum.put(key, value, { replicas: `${nodes.length}/${nodes.length}` }).catch(failedWith(504));
+for (const { url, outcome } of failed?.problem?.replicas ?? []) console.log(url, outcome);
+console.log("ok");

@@ -1,0 +1,32 @@
+"""Uses examples/client.py: python3 use.py FOLDER-OF-THE-CLIENT URL ..."""
+import json, sys, urllib.parse
+sys.path.insert(0, sys.argv[1])
+from client import Failed, Kvorum
+
+nodes = [urllib.parse.urlsplit(url).netloc for url in sys.argv[2:]]
+kvorum, all_of = Kvorum(*nodes), f"{len(nodes)}/{len(nodes)}"
+
+def expect(found, wanted):
+    if found != wanted:
+        sys.exit(f"expected {wanted}, but it is {found}")
+
+key, value = b"python \xe2\x82\xac/+&%\x00\xff", b"\x00 is a byte, too"
+kvorum.put(key, value, ttl=60)
+expect(kvorum.get(key), value)
+kvorum.delete(key)
+expect(kvorum.get(key), None)
+operations = [{"op": "put", "key": "python", "value": "1"}, {"op": "get", "key": "python"}, {"op": "delete", "key": "python"}]
+lines = "".join(json.dumps(operation) + "\n" for operation in operations)
+answers = [json.loads(line) for line in kvorum.send("POST", "/v0/batch", {}, lines).splitlines()]
+expect([answer["status"] for answer in answers] + [answers[1]["value"]], [201, 200, 202, "1"])
+try:
+    kvorum.get(b"")
+except Failed as failed:
+    expect(failed.status, 400)
+try:
+    kvorum.put(key, value, replicas=all_of)
+except Failed as failed:
+    expect(failed.status, 504)
+    for replica in failed.replicas:
+        print(replica["url"], replica["outcome"])
+print("ok")

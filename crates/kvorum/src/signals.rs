@@ -1,4 +1,4 @@
-//! The signals that stop a command.
+//! The signals that stop a command, and the one that has a node read files again.
 
 use crate::failure::Failure;
 use std::time::Duration;
@@ -82,6 +82,27 @@ impl StopSignals {
             self.last = Some((signal, now));
         }
         !is_echo
+    }
+}
+
+/// Receives SIGHUP, which no longer ends the process.
+pub(crate) struct ReloadSignals(Signal);
+
+impl ReloadSignals {
+    /// Installs the handler. Must be called within a runtime.
+    ///
+    /// # Errors
+    /// The system cannot install a handler.
+    pub(crate) fn install() -> Result<Self, Failure> {
+        let hangup = signal(SignalKind::hangup());
+        hangup
+            .map(Self)
+            .map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))
+    }
+
+    /// Waits for the next signal. Returns `false` if none will come.
+    pub(crate) async fn next(&mut self) -> bool {
+        self.0.recv().await.is_some()
     }
 }
 

@@ -8,6 +8,7 @@
 //!   admits requests and bounds what they take, and behind it a [`node::Worker`],
 //!   which answers for the store.
 //! - `http` turns requests into answers.
+//! - `trust` knows who may do what.
 //! - `executor` and `read_threads` are the threads of the store: for its jobs, and for
 //!   reads that may block on the disk.
 //! - [`fuzzing`] is what fuzzers call.
@@ -24,9 +25,10 @@ mod metrics_page;
 mod read_threads;
 mod runtime;
 mod server;
+mod trust;
 mod wait_sites;
 
-pub use config::{MEMORY_BYTES_MIN, MemorySplit, ServerConfig, TlsConfig, bounds};
+pub use config::{MEMORY_BYTES_MIN, MemorySplit, ServerConfig, TlsConfig, TrustConfig, bounds};
 pub use node::{ConfigError, NodeConfig, Seams, Secret};
 pub use server::{Server, StartError};
 pub use tls::TlsFiles;

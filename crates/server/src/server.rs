@@ -13,6 +13,8 @@ use crate::door::DoorShared;
 use crate::executor::ThreadExecutor;
 use crate::read_threads::ReadThreads;
 use crate::runtime;
+use crate::trust::Trust;
+use crate::trust::reloading::{Reload, Reloader};
 use cluster::NodeUrl;
 use node::{ConfigError, Node, OpenError, Seams};
 use profile::lock;
@@ -74,6 +76,7 @@ pub struct Server {
     stop: watch::Sender<bool>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     read_threads: Mutex<Option<ReadThreads>>,
+    reloader: Reloader,
     state: Mutex<RunState>,
     changed: Condvar,
 }
@@ -103,12 +106,14 @@ impl Server {
         if config.tls.is_some() {
             return Err(ConfigError::new("tls_cert", "this release does not serve TLS").into());
         }
+        let trust = Arc::new(Trust::new(&config.trust)?);
         raise_open_files();
         let sockets = bind_all(&config)?;
         let addresses = sockets
             .iter()
             .map(TcpSocket::local_addr)
             .collect::<io::Result<Vec<_>>>()?;
+        config.check_exposure(&addresses)?;
         config.give_port(addresses.first().map_or(0, SocketAddr::port));
 
         let executor = Arc::new(ThreadExecutor::start(&seams.clock)?);
@@ -124,11 +129,12 @@ impl Server {
         let started = opened.and_then(|node| {
             let node = Arc::new(node);
             let read_threads = ReadThreads::start(&node, config.read_threads)?;
-            let shared = Arc::new(DoorShared::new(config, node));
+            let reloader = Reloader::start(sources(&trust))?;
+            let shared = Arc::new(DoorShared::new(config, node, trust));
             let threads = runtime::start(&shared, sockets, &stopped)?;
-            Ok((shared, threads, read_threads))
+            Ok((shared, threads, read_threads, reloader))
         });
-        let (shared, threads, read_threads) = match started {
+        let (shared, threads, read_threads, reloader) = match started {
             Ok(started) => started,
             Err(error) => {
                 // Dropping `stop` ends the runtimes that have started.
@@ -145,6 +151,7 @@ impl Server {
             stop,
             threads: Mutex::new(threads),
             read_threads: Mutex::new(Some(read_threads)),
+            reloader,
             state: Mutex::new(RunState::Serving),
             changed: Condvar::new(),
         })
@@ -160,6 +167,12 @@ impl Server {
     #[must_use]
     pub fn url(&self) -> &NodeUrl {
         self.shared.config().node.url()
+    }
+
+    /// Reads again what may change while the node runs, without waiting for it: the
+    /// tokens file.
+    pub fn reload(&self) {
+        self.reloader.order();
     }
 
     /// Stops the node: lets the requests that were admitted end, and closes the store.
@@ -242,6 +255,15 @@ impl Drop for Server {
             tracing::error!(%error, "closing the store failed: the next start will replay its log");
         }
     }
+}
+
+/// What may change while the node runs.
+fn sources(trust: &Trust) -> Vec<Arc<dyn Reload>> {
+    let tokens = trust.tokens().map(Arc::clone);
+    tokens
+        .map(|tokens| tokens as Arc<dyn Reload>)
+        .into_iter()
+        .collect()
 }
 
 /// Binds all addresses. If the configuration asks for any free port, all addresses get

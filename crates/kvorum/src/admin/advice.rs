@@ -33,7 +33,7 @@ pub(super) fn of(asked: &[Asked]) -> Vec<String> {
     for node in asked {
         match &node.status {
             Err(NoStatus::NotGiven(problem)) => {
-                lines.push(format!("{}: {}", node.name, problem.line()))
+                lines.push(format!("{}: {}", node.name, problem.line()));
             }
             Err(NoStatus::Unreachable(problem)) => lines.push(format!(
                 "{}: {}. {}Start it, or restart it if it hangs; if its machine or its disk \

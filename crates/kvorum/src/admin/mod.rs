@@ -7,16 +7,19 @@
 //! - `table`: the overview as text.
 //! - `sweep`: has a node compare all nodes now.
 //! - `compact`: has nodes compact their stores now.
+//! - `token`: makes a token, which `append_token` adds to the tokens file.
 
 mod advice;
 #[cfg(test)]
 mod advice_tests;
+mod append_token;
 mod compact;
 mod forgetting;
 mod overview;
 mod status;
 mod sweep;
 mod table;
+mod token;
 
 use crate::access::{Access, AccessOptions};
 use crate::failure::Failure;
@@ -25,6 +28,7 @@ use clap::{Args, Subcommand};
 use cluster::NodeUrl;
 use serde::Serialize;
 use std::io::{self, Write};
+use token::TokenCommand;
 
 /// The longest response that is read, in bytes: far above any status.
 const ANSWER_BYTES_MAX: u64 = 16 << 20;
@@ -46,6 +50,9 @@ enum AdminCommand {
     /// Have nodes merge all of their tables now, which frees what is overwritten, expired or
     /// deleted
     Compact(CompactOptions),
+    /// Make tokens, which clients need on nodes with --tokens-file
+    #[command(subcommand)]
+    Token(TokenCommand),
 }
 
 /// The node to ask.
@@ -107,6 +114,17 @@ struct CompactOptions {
     json: bool,
 }
 
+#[cfg(test)]
+impl AdminOptions {
+    /// The options of `admin token new`, if they are that.
+    fn new_token(&self) -> Option<&token::NewTokenOptions> {
+        match &self.command {
+            AdminCommand::Token(TokenCommand::New(options)) => Some(options),
+            _ => None,
+        }
+    }
+}
+
 /// Does what the options say.
 ///
 /// # Errors
@@ -117,6 +135,7 @@ pub(crate) fn run(options: &AdminOptions) -> Result<(), Failure> {
         AdminCommand::Status(options) => status::run(options),
         AdminCommand::Sweep(options) => sweep::run(options),
         AdminCommand::Compact(options) => compact::run(options),
+        AdminCommand::Token(command) => token::run(command),
     }
 }
 

@@ -9,10 +9,10 @@ use crate::failure::Failure;
 use crate::files;
 use crate::layers::{OptionError, Parsed};
 use crate::logging;
-use crate::signals::StopSignals;
+use crate::signals::{ReloadSignals, StopSignals};
 use base::{BootId, OsRandom, SystemClock};
 use lsm::RealDisk;
-use server::{Seams, Server, ServerConfig};
+use server::{Seams, Server, ServerConfig, StartError};
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
@@ -67,6 +67,7 @@ fn check_folder(data: &Path) -> Result<(), OptionError> {
 
 async fn serve(config: ServerConfig, until_stdin_closes: bool) -> Result<(), Failure> {
     let mut signals = StopSignals::install()?;
+    let mut reloads = ReloadSignals::install()?;
     let starting = spawn_blocking(move || start(config));
     let node = tokio::select! {
         signal = signals.next() => {
@@ -85,6 +86,7 @@ async fn serve(config: ServerConfig, until_stdin_closes: bool) -> Result<(), Fai
     let reason = tokio::select! {
         signal = signals.next() => signal.name(),
         () = stdin_end(), if until_stdin_closes => "end of stdin",
+        () = reload_forever(&node, &mut reloads) => "end of signals",
     };
     tracing::info!("{reason}: finishing the admitted requests");
     let stopping = spawn_blocking(move || node.shutdown());
@@ -114,13 +116,28 @@ fn start(config: ServerConfig) -> Result<Server, Failure> {
         random: Arc::new(random),
         boot_id: boot_id(),
     };
-    Server::start_with(config, seams).map_err(|error| Failure::failed(error.to_string()))
+    Server::start_with(config, seams).map_err(|error| match error {
+        // Some of it shows only when a host is resolved, or a file is read.
+        StartError::Config(error) => {
+            let option = format!("--{}", options::option_of(error.field));
+            Failure::usage(error.problem).with_origin(&option)
+        }
+        error => Failure::failed(error.to_string()),
+    })
 }
 
 /// Which boot of the machine this is; `None` where the kernel does not say it.
 fn boot_id() -> Option<BootId> {
     let file = Path::new("/proc/sys/kernel/random/boot_id");
     BootId::parse(&files::read(file).ok()?)
+}
+
+/// Has the node read again what may change, at each signal.
+async fn reload_forever(node: &Server, signals: &mut ReloadSignals) {
+    while signals.next().await {
+        tracing::info!("SIGHUP: reading files again");
+        node.reload();
+    }
 }
 
 /// Reads stdin until it ends or fails, and ignores what it reads.

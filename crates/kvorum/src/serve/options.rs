@@ -15,7 +15,7 @@ use crate::values::{
 };
 use clap::{Args, Parser, Subcommand};
 use cluster::{Member, Members, NodeUrl};
-use server::{ServerConfig, TlsConfig, TlsFiles, bounds};
+use server::{ServerConfig, TlsConfig, TlsFiles, TrustConfig, bounds};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
@@ -146,6 +146,16 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_parser = size(bounds::DISK_RESERVE_BYTES), value_name = "SIZE", help_heading = "Store", default_value_t = ByteSize(defaults().node.disk_reserve_bytes))]
     pub(crate) disk_reserve_bytes: ByteSize,
 
+    /// A TOML file of the tokens that clients need, with their rights; read again when it changes [default: clients need no token]
+    #[arg(long, value_name = "FILE", help_heading = "Trust")]
+    pub(crate) tokens_file: Option<PathBuf>,
+    /// Let other machines reach the node although clients need no token: whoever can, may read, write and delete everything
+    #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Trust", num_args = 0..=1, require_equals = true, default_missing_value = "on", default_value_t = Switch::from_bool(defaults().trust.open))]
+    pub(crate) open: Switch,
+    /// Let tokens cross a network in clear, because something else encrypts it
+    #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Trust", num_args = 0..=1, require_equals = true, default_missing_value = "on", default_value_t = Switch::from_bool(defaults().trust.tokens_in_clear))]
+    pub(crate) tokens_in_clear: Switch,
+
     /// Threads that serve connections [default: one per core]
     #[arg(long, value_parser = count(bounds::THREADS), value_name = "COUNT", help_heading = "Limits")]
     pub(crate) threads: Option<usize>,
@@ -274,6 +284,8 @@ impl ServeOptions {
         config.scan_stall_timeout = self.scan_stall_timeout.0;
         config.drain_timeout = self.drain_timeout.0;
 
+        config.trust = self.trust();
+
         config.debug_endpoints = self.debug_endpoints == Switch::On;
 
         config.validate().map_err(|error| OptionError {
@@ -316,6 +328,15 @@ impl ServeOptions {
         }))
     }
 
+    /// Who may do what.
+    fn trust(&self) -> TrustConfig {
+        TrustConfig {
+            tokens_file: self.tokens_file.clone(),
+            tokens_in_clear: self.tokens_in_clear == Switch::On,
+            open: self.open == Switch::On,
+        }
+    }
+
     /// All nodes of the cluster, as the node at `url` sees them.
     fn members(&self, url: &NodeUrl) -> Result<Members, OptionError> {
         if self.cluster.is_empty() {
@@ -346,7 +367,7 @@ impl ServeOptions {
 const CLUSTER_SECRET_FILE: &str = "cluster-secret-file";
 
 /// The option that sets a field of [`ServerConfig`] or of its `node`.
-fn option_of(field: &str) -> String {
+pub(super) fn option_of(field: &str) -> String {
     match field {
         "hosts" => "host".to_owned(),
         "cors_origins" => "cors-origin".to_owned(),

@@ -30,3 +30,4 @@ mod profile_command;
 mod refusals;
 mod serve;
 mod support;
+mod tokens;

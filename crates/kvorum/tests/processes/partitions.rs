@@ -47,7 +47,8 @@ fn others_serve_without_a_node_that_is_cut_off_and_it_catches_up() {
         }));
         let secret = write_secret(cluster.folder.path(), "secret", "the secret of all nodes\n");
         for node in &mut cluster.nodes {
-            node.options = vec!["--cluster-secret-file".to_owned(), secret.clone()];
+            let options = ["--open", "--cluster-secret-file", &secret];
+            node.options = options.map(str::to_owned).to_vec();
         }
         cluster.start_all();
         others_serve_while_the_last_node_is_down_and_it_catches_up(

@@ -3,14 +3,17 @@
 //! [`ServerConfig`] is plain data and contains the configuration of the node. The
 //! command line starts from [`ServerConfig::new`] and changes fields.
 //! [`ServerConfig::validate`] (`validation`, `bounds`) says what is not valid and what
-//! to do about it; [`crate::Server::start`] calls it again. [`MemorySplit`] (`memory`)
+//! to do about it; [`crate::Server::start`] calls it again, and checks who can reach the node
+//! (`trust`). [`MemorySplit`] (`memory`)
 //! divides the one number for memory.
 
 pub mod bounds;
 mod memory;
+mod trust;
 mod validation;
 
 pub use memory::MemorySplit;
+pub use trust::TrustConfig;
 
 use cluster::{Members, Replicas};
 use node::{ConfigError, NodeConfig, Resources};
@@ -80,6 +83,8 @@ pub struct ServerConfig {
     /// `ack` and `from` of a request that names neither; `None`: all nodes and their
     /// quorum.
     pub replicas_default: Option<Replicas>,
+    /// Who may do what.
+    pub trust: TrustConfig,
     /// Whether the node serves `/debug/profile`, which shows every client what happens
     /// inside the node. Default: no.
     pub debug_endpoints: bool,
@@ -122,6 +127,7 @@ impl ServerConfig {
             scan_stall_timeout: Duration::from_secs(30),
             drain_timeout: Duration::from_secs(8),
             replicas_default: None,
+            trust: TrustConfig::default(),
             debug_endpoints: false,
         };
         config.set_memory_bytes(MEMORY_BYTES_MIN);

@@ -14,6 +14,7 @@ impl ServerConfig {
         self.validate_memory()?;
         self.validate_requests()?;
         self.validate_tls()?;
+        self.validate_trust()?;
         self.validate_replicas()
     }
 

@@ -34,6 +34,7 @@ pub(crate) use shared::DoorShared;
 pub(crate) use upload_budgets::Uploads;
 
 use crate::metrics::DoorMetrics;
+use crate::trust::Trust;
 use base::{Budget, Clock, Entry, Expiry, Kind, overdue_check_period};
 use channel::Buffers;
 use node::Worker;
@@ -162,6 +163,11 @@ impl Door {
     /// Whether `/debug/profile` is served.
     pub(crate) fn has_debug_endpoints(&self) -> bool {
         self.shared.config().debug_endpoints
+    }
+
+    /// Who may do what.
+    pub(crate) fn trust(&self) -> &Trust {
+        &self.shared.trust
     }
 
     /// The longest value, in bytes.

@@ -3,6 +3,7 @@
 use super::Uploads;
 use crate::config::ServerConfig;
 use crate::metrics::Metrics;
+use crate::trust::Trust;
 use base::Budget;
 use node::Node;
 use std::sync::Arc;
@@ -23,13 +24,15 @@ pub(crate) struct DoorShared {
     pub(crate) batch_answers: Arc<Budget>,
     /// Budget for the operations that batches have read and not answered, in bytes.
     pub(crate) batch_windows: Arc<Budget>,
+    /// Who may do what.
+    pub(crate) trust: Arc<Trust>,
     /// The counters of all doors.
     pub(crate) metrics: Arc<Metrics>,
 }
 
 impl DoorShared {
     /// The shared part of the doors of a server with this configuration.
-    pub(crate) fn new(config: ServerConfig, node: Arc<Node>) -> Self {
+    pub(crate) fn new(config: ServerConfig, node: Arc<Node>, trust: Arc<Trust>) -> Self {
         let split = config.memory_split();
         let metrics = Arc::new(Metrics::new(config.threads));
         let seen = Arc::clone(&metrics);
@@ -40,6 +43,7 @@ impl DoorShared {
             scans: Budget::new(split.scans_max),
             batch_answers: Budget::new(split.batch_answers_bytes),
             batch_windows: Budget::new(split.batch_windows_bytes),
+            trust,
             metrics,
             node,
             config,

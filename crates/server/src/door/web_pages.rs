@@ -15,7 +15,8 @@
 //! forge these fields, and clients other than browsers do not send
 //! `Origin` and `Sec-Fetch-Site`. Every IP address is allowed in `Host`, because it is
 //! not the name of a site. It need not be this node's, because a proxy or a tunnel may lie
-//! between.
+//! between. A node with a tokens file is known by any name: a page has no token of it, and
+//! its browser sends none by itself.
 
 use super::cors_origins::CorsOrigins;
 use crate::config::ServerConfig;
@@ -59,6 +60,8 @@ pub(crate) struct OwnHosts {
     names: Vec<Box<str>>,
     /// The other origins whose pages are served.
     cors_origins: CorsOrigins,
+    /// Whether any host will do: a page that rebound its name has no token.
+    is_any_host: bool,
 }
 
 impl OwnHosts {
@@ -81,6 +84,7 @@ impl OwnHosts {
             authority: authority.into_boxed_str(),
             names,
             cors_origins: CorsOrigins::new(config),
+            is_any_host: config.trust.tokens_file.is_some(),
         }
     }
 
@@ -124,6 +128,9 @@ impl OwnHosts {
 
     /// Whether a request to this host, with or without a port, is for this node.
     fn is_own(&self, authority: &[u8]) -> bool {
+        if self.is_any_host {
+            return true;
+        }
         if authority == *self.last.borrow() {
             return true;
         }

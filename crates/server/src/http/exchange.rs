@@ -8,11 +8,13 @@ use crate::http::query::replicas::ReplicaRules;
 use crate::http::request_body::RequestBody;
 use crate::http::response_body::ResponseBody;
 use crate::http::verb::Verb;
+use crate::trust::Caller;
 use base::Refused;
 use hyper::Response;
 use hyper::http::request::Parts;
 use std::rc::Rc;
 use std::time::Duration;
+use tokens::{Asked, Need};
 
 /// What a handler returns.
 pub(crate) type Answer = Result<Response<ResponseBody>, Problem>;
@@ -30,6 +32,10 @@ pub(crate) struct Exchange<'a> {
     pub(crate) body: &'a mut RequestBody,
     /// The method.
     pub(crate) verb: Verb,
+    /// What the method of this resource needs.
+    pub(crate) need: Need,
+    /// Who sent the request.
+    pub(crate) caller: Caller,
     /// When the head was complete, on the monotonic clock.
     pub(crate) began: Duration,
 }
@@ -51,6 +57,17 @@ impl Exchange<'_> {
         ReplicaRules {
             nodes: config.node.members.count(),
             default: config.replicas_default,
+        }
+    }
+
+    /// Refuses a caller without the right for these keys.
+    ///
+    /// # Errors
+    /// The problem to answer.
+    pub(crate) fn authorize(&self, asked: Asked<'_>) -> Result<(), Problem> {
+        match self.caller.may(self.need, asked) {
+            true => Ok(()),
+            false => Err(Problem::no_right(self.need, &self.caller)),
         }
     }
 

@@ -3,15 +3,15 @@
 //! `connection` drives hyper over a connection and calls [`answer`] for each request.
 //! The checks come in a fixed order, so that a status also says which checks the
 //! request has passed: whether a web page of another site sent it (`421`, `403`), what
-//! HTTP demands of any head (`400`, `414`, `431`, `501`), path (`400`), method
-//! (`405`), type of the body (`415`), parameters (`400`), conditions (`400`, `501`,
-//! `505`), body limit (`413`), admission (`503`). The body is read after all of them.
+//! HTTP demands of any head (`400`, `414`, `431`, `501`), path (`400`), token (`401`),
+//! method (`405`), type of the body (`415`), parameters (`400`), right (`403`), conditions
+//! (`400`, `501`, `505`), body limit (`413`), admission (`503`). The body is read after all of them.
 //! Status, health, metrics, the ring, the description of the API, profiles, sweeps and
 //! compactions are outside admission.
 //!
 //! # What is where
 //! - `resources`: a file or a folder for each resource, and the one table of them
-//!   ([`Resource`]): its path, its methods, its name in the metrics and its handler.
+//!   ([`Resource`]): its path, its methods and what they need, and its name in the metrics.
 //! - `exchange`: what a handler gets, and the checks that handlers share.
 //! - `head`, `query`, `negotiation`, `entity_tag`: what a request says.
 //! - `cors`: what pages of other origins may see and ask.
@@ -23,10 +23,10 @@
 //! # To add a resource
 //! 1. Write `resources/NAME.rs` (or a folder, if it has parameters or a stream of its
 //!    own) with `pub(super) async fn answer(exchange: Exchange<'_>) -> Answer`. It reads
-//!    its parameters with `query`, then calls [`Exchange::check_body_limit`], then
-//!    [`Exchange::admit`].
-//! 2. Add a variant to [`Resource`] and its path to `PATHS`; the compiler then asks for
-//!    its row in each of the methods there. A new method also needs a `Verb`, in `verb`.
+//!    its parameters with `query`, then calls [`Exchange::authorize`], then
+//!    [`Exchange::check_body_limit`], then [`Exchange::admit`].
+//! 2. Add a variant to [`Resource`] and its path to `PATHS` in `resources/table.rs`; the
+//!    compiler then asks for its row in each of the methods there, and for its handler. A new method also needs a `Verb`, in `verb`.
 //! 3. Add a variant to `Route` in `metrics/requests.rs`, with rows in `ROUTES` and
 //!    `EXPECTED` there.
 //! 4. Describe it in `resources/openapi` (its `mod.rs` says how); tests compare that with
@@ -60,6 +60,7 @@ use crate::door::Door;
 use crate::door::channel::Channel;
 use crate::door::connection_slots::ConnectionScope;
 use crate::metrics::Route;
+use crate::trust::Caller;
 use exchange::{Answer, Exchange};
 use hyper::body::Incoming;
 use hyper::header::{CONNECTION, HeaderValue};
@@ -152,6 +153,10 @@ async fn dispatch(
     if head.method == Method::OPTIONS && cors::has_options(door, resource) {
         return Ok(cors::preflight(door, resource, &head.headers));
     }
+    let caller = match resource.is_public() {
+        true => Caller::Anyone,
+        false => door.trust().caller(&head.headers)?,
+    };
     let verb = resource
         .verb(&head.method)
         .ok_or_else(|| Problem::method_not_allowed(&cors::allow(door, resource)))?;
@@ -164,6 +169,8 @@ async fn dispatch(
         head,
         body,
         verb,
+        need: resource.need(verb),
+        caller,
         began,
     };
     resource.answer(exchange).await

@@ -27,6 +27,7 @@ pub(crate) fn families(shared: &DoorShared) -> Vec<Family> {
     )];
     families.extend(shared.metrics.requests());
     families.extend(door::families(shared));
+    families.extend(shared.trust.families());
     families.extend(node::families(&shared.node));
     families.extend(process::families());
     families

@@ -37,4 +37,6 @@ mod ranges;
 mod ranges_told;
 #[cfg(test)]
 mod support;
+#[cfg(test)]
+mod tokens;
 mod web_pages;

@@ -3,10 +3,12 @@
 //! clients, and a test compares the two.
 
 use super::Problem;
+use crate::trust::{Caller, Unknown};
 use cluster::Replicas;
 use hyper::StatusCode;
 use node::Receipt;
 use std::borrow::Cow;
+use tokens::Need;
 
 /// How much of a foreign `Host` the detail shows.
 const HOST_SHOWN_BYTES: usize = 256;
@@ -53,8 +55,10 @@ problem_types! {
     UNKNOWN_TRANSFER_CODING = NOT_IMPLEMENTED, "unknown-transfer-coding", "Unknown Transfer Coding";
     BAD_TRANSFER_CODING = BAD_REQUEST, "bad-transfer-coding", "Bad Transfer Coding";
     UNKNOWN_PATH = BAD_REQUEST, "unknown-path", "Unknown Path";
+    NO_TOKEN = UNAUTHORIZED, "no-token", "Token Needed";
     METHOD_NOT_ALLOWED = METHOD_NOT_ALLOWED, "method-not-allowed", "Method Not Allowed";
     BAD_PARAMETER = BAD_REQUEST, "bad-parameter", "Bad Parameter";
+    NO_RIGHT = FORBIDDEN, "no-right", "Right Needed";
     NOT_JSON = UNSUPPORTED_MEDIA_TYPE, "not-json", "Not JSON";
     NO_OTHER_NODES = CONFLICT, "no-other-nodes", "No Other Nodes";
     UPGRADE_REQUIRED = UPGRADE_REQUIRED, "upgrade-required", "Upgrade Required";
@@ -163,6 +167,43 @@ impl Problem {
         Self::new(
             &UNKNOWN_PATH,
             format!("there is nothing at this path: use one of {paths}"),
+        )
+    }
+
+    /// The node does not know who sent a request that needs a token.
+    pub(super) fn no_token(why: Unknown) -> Self {
+        let (challenge, detail) = match why {
+            Unknown::NoToken => (
+                "Bearer realm=\"kvorum\"",
+                "this path needs a token: send it as Authorization: Bearer TOKEN, once; who runs \
+                 the cluster makes one with kvorum admin token new",
+            ),
+            Unknown::OtherToken => (
+                "Bearer realm=\"kvorum\", error=\"invalid_token\"",
+                "the token is not in force on this node: it may have been revoked, or is not in \
+                 the tokens file of this node",
+            ),
+        };
+        let mut problem = Self::new(&NO_TOKEN, detail);
+        problem.challenge = Some(challenge);
+        problem
+    }
+
+    /// The caller's token has none of the rights that a request needs, or not for all of its
+    /// keys.
+    pub(crate) fn no_right(need: Need, caller: &Caller) -> Self {
+        let rights = need.rights().join(" or ");
+        let name = caller.token_name().unwrap_or_default();
+        let of_keys = match need {
+            Need::Read | Need::Write => " for all keys of the request",
+            _ => "",
+        };
+        Self::new(
+            &NO_RIGHT,
+            format!(
+                "the token `{name}` has no right `{rights}`{of_keys}: use one that has it, or \
+                 change the tokens file"
+            ),
         )
     }
 

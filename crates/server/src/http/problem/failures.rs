@@ -3,6 +3,7 @@
 use super::Problem;
 use crate::door::web_pages::Foreign;
 use crate::http::query::ParameterError;
+use crate::trust::Unknown;
 use base::Refused;
 use cluster::Replicas;
 use node::{BatchFailure, Failure, NoStamp};
@@ -82,6 +83,12 @@ impl From<Foreign<'_>> for Problem {
             Foreign::Host(host) => Self::other_host(host),
             Foreign::Origin => Self::other_origin(),
         }
+    }
+}
+
+impl From<Unknown> for Problem {
+    fn from(why: Unknown) -> Self {
+        Self::no_token(why)
     }
 }
 

@@ -18,7 +18,7 @@ use crate::http::response_body::ResponseBody;
 use bytes::Bytes;
 use catalogue::ProblemType;
 use cluster::Replicas;
-use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::{Method, Response, StatusCode};
 use node::Receipt;
 use receipt::ReceiptDocument;
@@ -34,6 +34,8 @@ pub(crate) struct Problem {
     detail: Cow<'static, str>,
     parameter: Option<Box<str>>,
     allow: Option<Box<str>>,
+    /// What a client needs to be known.
+    challenge: Option<&'static str>,
     /// The number of a line in a batch.
     line: Option<u64>,
     receipt: Option<Box<Receipt>>,
@@ -71,6 +73,7 @@ impl Problem {
             detail: detail.into(),
             parameter: None,
             allow: None,
+            challenge: None,
             line: None,
             receipt: None,
             acks: None,
@@ -89,6 +92,9 @@ impl Problem {
         // Names of methods and commas are always a valid value.
         if let Some(Ok(allow)) = self.allow.as_deref().map(HeaderValue::from_str) {
             headers.insert(ALLOW, allow);
+        }
+        if let Some(challenge) = self.challenge {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
         }
         if let Some((acks, replicas)) = self.acks {
             set_acks(headers, acks, replicas);

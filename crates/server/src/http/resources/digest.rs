@@ -22,6 +22,7 @@ use serde::Serialize;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
+use tokens::Asked;
 
 /// The parameters of `/v0/digest`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,6 +119,7 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     let door = exchange.door;
     let members = &door.shared().config().node.members;
     let parameters = parameters(exchange.query(), members)?;
+    exchange.authorize(Asked::Range(&parameters.start, parameters.end.as_deref()))?;
     exchange.check_body_limit()?;
     let permit = exchange.admit(exchange.deadline()).await?;
     let _scan_share = door.scans().take(1)?;

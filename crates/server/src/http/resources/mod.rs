@@ -1,5 +1,5 @@
-//! The resources that the node serves: the one table of them. `http/mod.rs` says how
-//! to add one.
+//! The resources that the node serves: `table` is the one table of them, and each has a
+//! file or a folder that answers. `http/mod.rs` says how to add one.
 
 mod admin;
 mod batch;
@@ -14,129 +14,15 @@ mod peer;
 mod profile;
 mod ring;
 mod status;
+mod table;
 
 pub(crate) use batch::{fuzz_batch, fuzz_operation};
 
-use crate::door::Door;
 use crate::http::exchange::{Answer, Exchange};
-use crate::http::verb::Verb;
-use crate::metrics::Route;
-use hyper::Method;
 
-/// A resource.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Resource {
-    /// One key: `/v0/entity`.
-    Entity,
-    /// A range of this node's keys: `/v0/entities`.
-    Entities,
-    /// Many operations: `/v0/batch`.
-    Batch,
-    /// What this node keeps in a range, as a sum: `/v0/digest`.
-    Digest,
-    /// The node: `/v0/status`.
-    Status,
-    /// The metrics of the node, for Prometheus: `/metrics`.
-    Metrics,
-    /// The replicas of a key: `/v0/ring`.
-    Ring,
-    /// Whether the process serves: `/health/live`.
-    HealthLive,
-    /// Whether the node can take requests: `/health/ready`.
-    HealthReady,
-    /// The API as an OpenAPI document: `/openapi.json`.
-    OpenApi,
-    /// The entrance for other nodes of the cluster: `/v0/peer`.
-    Peer,
-    /// A sweep that an operator asks for: `/v0/admin/sweep`.
-    AdminSweep,
-    /// A compaction that an operator asks for: `/v0/admin/compact`.
-    AdminCompact,
-    /// A profile of the process: `/debug/profile`, where debug endpoints are on.
-    Profile,
-}
-
-/// The path of each resource.
-const PATHS: [(&str, Resource); 14] = [
-    ("/v0/entity", Resource::Entity),
-    ("/v0/entities", Resource::Entities),
-    ("/v0/batch", Resource::Batch),
-    ("/v0/digest", Resource::Digest),
-    ("/v0/status", Resource::Status),
-    ("/v0/ring", Resource::Ring),
-    ("/v0/admin/sweep", Resource::AdminSweep),
-    ("/v0/admin/compact", Resource::AdminCompact),
-    ("/metrics", Resource::Metrics),
-    ("/health/live", Resource::HealthLive),
-    ("/health/ready", Resource::HealthReady),
-    ("/openapi.json", Resource::OpenApi),
-    ("/v0/peer", Resource::Peer),
-    ("/debug/profile", Resource::Profile),
-];
+pub(crate) use table::Resource;
 
 impl Resource {
-    /// The resource at a path, if the node behind `door` serves it.
-    pub(crate) fn of(door: &Door, path: &str) -> Option<Self> {
-        Self::at(path).filter(|resource| resource.is_served(door))
-    }
-
-    /// The resource at a path; paths are compared byte by byte.
-    fn at(path: &str) -> Option<Self> {
-        let found = PATHS.iter().find(|(known, _)| *known == path);
-        found.map(|(_, resource)| *resource)
-    }
-
-    /// Whether the node behind `door` serves the resource.
-    fn is_served(self, door: &Door) -> bool {
-        self != Self::Profile || door.has_debug_endpoints()
-    }
-
-    /// The paths of the resources for clients that the node behind `door` serves.
-    pub(crate) fn paths_for_clients(door: &Door) -> String {
-        let served = PATHS
-            .iter()
-            .filter(|(_, resource)| *resource != Self::Peer && resource.is_served(door));
-        let paths: Vec<&str> = served.map(|(path, _)| *path).collect();
-        paths.join(", ")
-    }
-
-    /// The methods of the resource.
-    fn verbs(self) -> &'static [Verb] {
-        match self {
-            Self::Entity => &[Verb::Get, Verb::Head, Verb::Put, Verb::Delete],
-            Self::Entities
-            | Self::Digest
-            | Self::Status
-            | Self::Metrics
-            | Self::Ring
-            | Self::HealthLive
-            | Self::HealthReady
-            | Self::OpenApi
-            | Self::Profile => &[Verb::Get, Verb::Head],
-            Self::Peer => &[Verb::Get],
-            Self::Batch | Self::AdminSweep | Self::AdminCompact => &[Verb::Post],
-        }
-    }
-
-    /// The name of the resource in the metrics. `None`: answers to peers count apart
-    /// from those to clients.
-    pub(crate) fn route(self) -> Option<Route> {
-        match self {
-            Self::Entity => Some(Route::Entity),
-            Self::Entities => Some(Route::Range),
-            Self::Batch => Some(Route::Batch),
-            Self::Digest => Some(Route::Digest),
-            Self::Status => Some(Route::Status),
-            Self::Metrics => Some(Route::Metrics),
-            Self::Ring => Some(Route::Ring),
-            Self::HealthLive | Self::HealthReady => Some(Route::Health),
-            Self::OpenApi => Some(Route::OpenApi),
-            Self::Peer => None,
-            Self::AdminSweep | Self::AdminCompact => Some(Route::Admin),
-            Self::Profile => Some(Route::Profile),
-        }
-    }
-
     /// Answers a request for the resource.
     pub(crate) async fn answer(self, exchange: Exchange<'_>) -> Answer {
         match self {
@@ -154,61 +40,6 @@ impl Resource {
             Self::AdminSweep => admin::sweep::answer(exchange).await,
             Self::AdminCompact => admin::compact::answer(exchange).await,
             Self::Profile => profile::answer(exchange).await,
-        }
-    }
-
-    /// The verb of a method, if the resource has it.
-    pub(crate) fn verb(self, method: &Method) -> Option<Verb> {
-        Verb::of(method).filter(|verb| self.verbs().contains(verb))
-    }
-
-    /// The names of its methods.
-    pub(crate) fn methods(self) -> String {
-        let names: Vec<&str> = self.verbs().iter().map(|verb| verb.name()).collect();
-        names.join(", ")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paths_are_exact() {
-        assert_eq!(Resource::at("/v0/entity"), Some(Resource::Entity));
-        assert_eq!(Resource::at("/v0/entities"), Some(Resource::Entities));
-        assert_eq!(Resource::at("/v0/digest"), Some(Resource::Digest));
-        assert_eq!(Resource::at("/v0/status"), Some(Resource::Status));
-        assert_eq!(Resource::at("/metrics"), Some(Resource::Metrics));
-        for path in ["", "/", "*", "/v0/entity/", "/V0/entity", "/v0//entity"] {
-            assert_eq!(Resource::at(path), None, "{path}");
-        }
-    }
-
-    #[test]
-    fn allow_names_exactly_the_methods_that_a_resource_has() {
-        for (resource, allow) in [
-            (Resource::Entity, "GET, HEAD, PUT, DELETE"),
-            (Resource::Entities, "GET, HEAD"),
-            (Resource::Batch, "POST"),
-            (Resource::Digest, "GET, HEAD"),
-            (Resource::Status, "GET, HEAD"),
-            (Resource::Metrics, "GET, HEAD"),
-            (Resource::Ring, "GET, HEAD"),
-            (Resource::HealthLive, "GET, HEAD"),
-            (Resource::HealthReady, "GET, HEAD"),
-            (Resource::OpenApi, "GET, HEAD"),
-            (Resource::Peer, "GET"),
-            (Resource::AdminSweep, "POST"),
-            (Resource::AdminCompact, "POST"),
-            (Resource::Profile, "GET, HEAD"),
-        ] {
-            assert_eq!(resource.methods(), allow, "{resource:?}");
-            let allowed: Vec<&str> = allow.split(", ").collect();
-            for method in ["GET", "HEAD", "PUT", "DELETE", "POST", "OPTIONS", "get"] {
-                let known = resource.verb(&method.parse().unwrap()).is_some();
-                assert_eq!(known, allowed.contains(&method), "{resource:?} {method}");
-            }
         }
     }
 }

@@ -21,6 +21,7 @@ use std::future::poll_fn;
 use std::ops::RangeInclusive;
 use std::task::Poll;
 use std::time::Duration;
+use tokens::Asked;
 use tokio::time::Instant;
 
 /// How often a recording checks whether the client has left or the node stops.
@@ -85,6 +86,7 @@ fn seconds_of(value: &[u8]) -> Result<u64, ParameterError> {
 /// `GET` and `HEAD`; `HEAD` records nothing.
 pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     let parameters = parameters(exchange.query())?;
+    exchange.authorize(Asked::NoKey)?;
     exchange.check_body_limit()?;
     let format = profile_format(&exchange.head.headers);
     let mut response = Response::new(ResponseBody::empty());

@@ -13,6 +13,7 @@ use cluster::Fate;
 use node::{Held, KeyVersions};
 use schemars::JsonSchema;
 use serde::Serialize;
+use tokens::Asked;
 
 /// The replicas of a key.
 #[derive(Serialize, JsonSchema)]
@@ -86,6 +87,7 @@ fn parameters(query: Option<&str>) -> Result<RingParameters, ParameterError> {
 /// `GET` and `HEAD`.
 pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     let RingParameters { key, has_versions } = parameters(exchange.query())?;
+    exchange.authorize(Asked::Key(&key))?;
     exchange.check_body_limit()?;
     let door = exchange.door;
     let members = &door.shared().config().node.members;

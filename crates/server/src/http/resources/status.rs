@@ -12,6 +12,7 @@ use node::SweepStatus;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::Duration;
+use tokens::Asked;
 
 /// A node, and its cluster as it sees it.
 #[derive(Serialize, JsonSchema)]
@@ -218,6 +219,7 @@ struct Compaction {
 /// `GET` and `HEAD`.
 pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     query::none(exchange.query())?;
+    exchange.authorize(Asked::NoKey)?;
     exchange.check_body_limit()?;
     let door = exchange.door;
     exchange.render(|| page::json(&status(door))).await

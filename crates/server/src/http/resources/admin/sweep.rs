@@ -12,6 +12,7 @@ use hyper::StatusCode;
 use node::PassReport;
 use schemars::JsonSchema;
 use serde::Serialize;
+use tokens::Asked;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -87,6 +88,7 @@ fn parameters(query: Option<&str>) -> Result<SweepParameters, ParameterError> {
 /// `POST`.
 pub(in crate::http::resources) async fn answer(exchange: Exchange<'_>) -> Answer {
     let parameters = parameters(exchange.query())?;
+    exchange.authorize(Asked::NoKey)?;
     exchange.check_body_limit()?;
     let node = exchange.door.worker.node();
     let ordered = node

@@ -45,10 +45,12 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::rc::Rc;
 use task::Batch;
+use tokens::Asked;
 
 /// Runs the operations of a batch.
 pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     let replicas = parameters::read(exchange.query(), exchange.replica_rules())?;
+    exchange.authorize(Asked::NoKey)?;
     let (door, progress) = (exchange.door, &exchange.channel.progress);
     let is_chunked = exchange.body.is_chunked();
     let (input, share) = if is_chunked {
@@ -69,7 +71,8 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
         (Input::new(blocks, None), share)
     };
     let output = Rc::<Output>::default();
-    let batch = Batch::new(door, progress, replicas, input, share, &output);
+    let caller = exchange.caller.clone();
+    let batch = Batch::new(door, progress, caller, replicas, input, share, &output);
     let task = tokio::task::spawn_local(batch.run());
     let stream = AnswerStream::new(output, task, Rc::clone(door));
     let mut response = Response::new(ResponseBody::stream(Box::new(stream)));

@@ -24,6 +24,7 @@ use serde::de::Visitor;
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
 use std::fmt;
+use tokens::Access;
 
 /// An operation.
 #[derive(Debug, PartialEq, Eq)]
@@ -135,6 +136,14 @@ impl Operation {
             Action::Put { .. } => OperationKind::Put,
             Action::Get => OperationKind::Get,
             Action::Delete => OperationKind::Delete,
+        }
+    }
+
+    /// What it does with its key.
+    pub(super) fn access(&self) -> Access {
+        match self.action {
+            Action::Put { .. } | Action::Delete => Access::Write,
+            Action::Get => Access::Read,
         }
     }
 

@@ -25,6 +25,7 @@ use crate::door::slow_clients::{Phase, Progress};
 use crate::door::{BatchPermits, Door};
 use crate::http::problem::Problem;
 use crate::metrics::OperationKind;
+use crate::trust::Caller;
 use base::{LONG_VALUE_BYTES, Share};
 use cluster::{Fate, Miss, Replicas};
 use hyper::StatusCode;
@@ -45,6 +46,7 @@ const LINE_EXTRA_BYTES: usize = 32 << 10;
 pub(super) struct Batch {
     door: Rc<Door>,
     progress: Rc<Progress>,
+    caller: Caller,
     replicas: Replicas,
     input: Input,
     lines: Lines,
@@ -74,6 +76,7 @@ impl Batch {
     pub(super) fn new(
         door: &Rc<Door>,
         progress: &Rc<Progress>,
+        caller: Caller,
         replicas: Replicas,
         input: Input,
         share: Option<Share>,
@@ -84,6 +87,7 @@ impl Batch {
         let answer_bytes_max = input.is_all_here().then_some(BATCH_BODY_BYTES_MAX);
         Self {
             progress: Rc::clone(progress),
+            caller,
             replicas,
             input,
             lines: Lines::new(line_bytes_max, share),
@@ -191,6 +195,10 @@ impl Batch {
                 return self.refuse_line(Problem::bad_line(line.number, &detail));
             }
         };
+        if !self.may_run(&operation) {
+            let problem = Problem::no_right(operation.access().into(), &self.caller);
+            return self.refuse_line(problem);
+        }
         let number = self.window.next_number();
         let key = KeyHash::of(&operation.key);
         if self.key_order.enter(key, number) {
@@ -200,7 +208,13 @@ impl Batch {
             .push(Slot::of(operation, key, text.len(), share));
     }
 
-    /// Adds the answer to a line that is no operation.
+    /// Whether the caller has the right for an operation, by the tokens that are in force now.
+    fn may_run(&mut self, operation: &Operation) -> bool {
+        self.door.trust().refresh(&mut self.caller);
+        self.caller.may_access(operation.access(), &operation.key)
+    }
+
+    /// Adds the answer to a line that is not run.
     fn refuse_line(&mut self, problem: Problem) {
         let answer = OperationAnswer::Problem(None, problem);
         self.window.push(Slot::refused(answer));

@@ -21,6 +21,7 @@ use parameters::{RangeParameters, Scope, Telling};
 use range_stream::{NextBatch, RangePlan, RangeStream};
 use std::rc::Rc;
 use std::time::Duration;
+use tokens::Asked;
 
 pub(super) use count::CountPage;
 
@@ -28,6 +29,7 @@ pub(super) use count::CountPage;
 /// that cannot be read is an error with a status.
 pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     let parameters = parameters::read(exchange.query(), exchange.replica_rules())?;
+    exchange.authorize(Asked::Range(&parameters.start, parameters.end.as_deref()))?;
     if exchange.head.version < Version::HTTP_11 {
         return Err(Problem::range_needs_chunks());
     }

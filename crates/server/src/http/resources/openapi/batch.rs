@@ -71,7 +71,8 @@ fn operation_line() -> Value {
 /// A line of the answer.
 fn answer_line(schemas: &mut Schemas) -> Value {
     let mut by_status: BTreeMap<u16, Vec<String>> = BTreeMap::new();
-    let types: [&ProblemType; 8] = [
+    let types: [&ProblemType; 9] = [
+        &catalogue::NO_RIGHT,
         &catalogue::BAD_LINE,
         &catalogue::LINE_TOO_LONG,
         &catalogue::ANSWER_TOO_LONG,

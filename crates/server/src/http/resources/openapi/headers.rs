@@ -115,6 +115,12 @@ const RETRY_AFTER: Field = Field {
     text: "When to try again, in seconds.",
     pattern: "^[0-9]+$",
 };
+const WWW_AUTHENTICATE: Field = Field {
+    name: "WWW-Authenticate",
+    text: "That a token is needed; with `invalid_token`, that the one which was sent is not in \
+           force.",
+    pattern: "^Bearer realm=\"kvorum\"(, error=\"invalid_token\")?$",
+};
 pub(super) const ALLOW: Field = Field {
     name: "Allow",
     text: "The methods of the resource.",
@@ -147,6 +153,7 @@ pub(super) fn of_problem(name: &str, status: u16) -> Vec<Header> {
         ("no-such-entity", _) => vec![Header::sometimes(&VERSION), Header::always(&ACKS)],
         ("other-version", _) => [&ETAG, &VERSION, &ACKS].map(Header::always).to_vec(),
         ("not-enough-replicas" | "disk-full", _) => vec![Header::always(&ACKS)],
+        (_, 401) => vec![Header::always(&WWW_AUTHENTICATE)],
         (_, 405) => vec![Header::always(&ALLOW)],
         (_, 503) => vec![Header::always(&RETRY_AFTER)],
         _ => Vec::new(),

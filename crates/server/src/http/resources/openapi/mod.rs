@@ -33,7 +33,7 @@ use crate::http::problem::Document as Problem;
 use crate::http::problem::catalogue::{self, ProblemType};
 use crate::http::query;
 use bytes::Bytes;
-use operation::{Operation, describe_problems, preflights, with_heads};
+use operation::{Operation, TOKEN, describe_problems, preflights, with_heads};
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
@@ -44,6 +44,11 @@ const TEXT: &str = "A replicated key-value store. Any node of a cluster takes an
     A request to an unknown path is `400` with the problem type `unknown-path`, and one with \
     another method is `405` with `method-not-allowed` and `Allow`. A refused request changes \
     nothing. What clients may rely on is in docs/api.md.";
+
+/// What it says of tokens.
+const TEXT_OF_TOKENS: &str = "A node with a tokens file needs a token for all paths but those \
+    without security here. The names beside the scheme are rights, of which the token needs \
+    one: `read` and `write` for the keys of the request. Other nodes need none.";
 
 /// The documents of nodes with and without debug endpoints and pages of other origins.
 static DOCUMENTS: [OnceLock<Bytes>; 4] = [const { OnceLock::new() }; 4];
@@ -104,6 +109,9 @@ fn document(extras: Extras) -> Value {
         "servers": [{"url": "/"}],
         "paths": paths,
         "components": {
+            "securitySchemes": {
+                TOKEN: {"type": "http", "scheme": "bearer", "description": TEXT_OF_TOKENS},
+            },
             "schemas": schemas.into_components(),
             "responses": {
                 "UnknownPath": unmatched(&catalogue::UNKNOWN_PATH),

@@ -3,9 +3,14 @@
 use super::headers::{self, Header};
 use super::node::PEER_PATH;
 use crate::http::problem::catalogue::{self, ProblemType};
+use crate::http::resources::table::Resource;
 use crate::http::verb::Verb;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
+use tokens::Need;
+
+/// The name of the security scheme.
+pub(super) const TOKEN: &str = "token";
 
 /// The problems that any request can get, whatever it asks for.
 const OF_ALL: [&ProblemType; 10] = [
@@ -92,6 +97,7 @@ impl Operation {
             let described = describe_problems(status, &types, self.has_bodies());
             responses.insert(status.to_string(), described);
         }
+        set("security", self.security());
         set("responses", responses.into());
         described.into()
     }
@@ -113,9 +119,28 @@ impl Operation {
         self.verb != Verb::Head
     }
 
+    /// What the operation needs, as the table of resources says.
+    pub(super) fn need(&self) -> Need {
+        Resource::at(self.path).map_or(Need::Nothing, |resource| resource.need(self.verb))
+    }
+
+    /// The token that it needs on a node with a tokens file. The empty alternative stands
+    /// for all other nodes.
+    fn security(&self) -> Value {
+        match self.need() {
+            Need::Nothing => json!([]),
+            need => json!([{}, {TOKEN: need.rights()}]),
+        }
+    }
+
     fn problems_by_status(&self) -> BTreeMap<u16, Vec<&'static ProblemType>> {
         let mut by_status: BTreeMap<u16, Vec<&'static ProblemType>> = BTreeMap::new();
-        for problem_type in OF_ALL.iter().chain(&self.problems) {
+        let of_tokens: &[&ProblemType] = match self.need() {
+            Need::Nothing => &[],
+            Need::AnyToken => &[&catalogue::NO_TOKEN],
+            _ => &[&catalogue::NO_TOKEN, &catalogue::NO_RIGHT],
+        };
+        for problem_type in OF_ALL.iter().chain(of_tokens).chain(&self.problems) {
             let types = by_status.entry(problem_type.status.as_u16()).or_default();
             types.push(problem_type);
         }

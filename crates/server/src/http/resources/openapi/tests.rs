@@ -2,8 +2,9 @@
 //! over real sockets compare parameters and answers with it.
 
 use super::*;
-use crate::http::resources::{PATHS, Resource};
+use crate::http::resources::table::{PATHS, Resource};
 use std::collections::{BTreeMap, BTreeSet};
+use tokens::Need;
 
 const ALL_EXTRAS: Extras = Extras {
     debug: true,
@@ -115,6 +116,29 @@ fn collect_references(part: &Value, references: &mut BTreeSet<String>) {
         }
         _ => {}
     }
+}
+
+#[test]
+fn each_operation_needs_what_the_table_of_resources_says() {
+    let document = document(ALL_EXTRAS);
+    for (path, resource) in PATHS {
+        for verb in resource.verbs() {
+            let method = verb.name().to_ascii_lowercase();
+            let operation = &document["paths"][path][&method];
+            let security = match resource.need(*verb) {
+                Need::Nothing => json!([]),
+                need => json!([{}, {"token": need.rights()}]),
+            };
+            assert_eq!(operation["security"], security, "{method} {path}");
+            let needs = !resource.is_public();
+            let is_described = operation["responses"].get("401").is_some();
+            assert_eq!(is_described, needs, "{method} {path}");
+        }
+    }
+    assert_eq!(
+        document["components"]["securitySchemes"]["token"]["scheme"],
+        "bearer"
+    );
 }
 
 #[test]

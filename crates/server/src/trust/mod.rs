@@ -1,0 +1,127 @@
+//! Who may do what on this node.
+//!
+//! With a tokens file each request but those for public pages needs a token, and the token
+//! a right. Which right each method of a path needs is a column of the table of resources
+//! (`http::resources`); what a right is, and which keys it covers, is in the crate
+//! `tokens`. Without a tokens file whoever reaches the node may do everything, so such a
+//! node listens on loopback only, unless its operator says otherwise (`config::exposure`).
+//!
+//! - `tokens_in_force`: the tokens of the file, read again when it changes.
+//! - `reloading`: the thread that reads again what may change while the node runs.
+
+pub(crate) mod reloading;
+pub(crate) mod tokens_in_force;
+
+use crate::config::TrustConfig;
+use hyper::HeaderMap;
+use hyper::header::AUTHORIZATION;
+use node::ConfigError;
+use node::metrics::Family;
+use std::sync::Arc;
+use tokens::{Access, Asked, Need, Token, TokenHash, bearer};
+use tokens_in_force::TokensInForce;
+
+/// Who may do what.
+pub(crate) struct Trust {
+    tokens: Option<Arc<TokensInForce>>,
+}
+
+/// Who sent a request.
+#[derive(Clone, Debug)]
+pub(crate) enum Caller {
+    /// Anyone: the node asks nobody for a token.
+    Anyone,
+    /// Who has this token.
+    Holder(Arc<Token>),
+}
+
+/// Why it is not known who sent a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unknown {
+    /// It has no token, or several.
+    NoToken,
+    /// Its token is not in force.
+    OtherToken,
+}
+
+impl Trust {
+    /// Reads the tokens file, if there is one.
+    ///
+    /// # Errors
+    /// The file cannot be used.
+    pub(crate) fn new(config: &TrustConfig) -> Result<Self, ConfigError> {
+        let tokens = config.tokens_file.as_deref().map(TokensInForce::read);
+        let tokens = tokens
+            .transpose()
+            .map_err(|problem| ConfigError::new("tokens_file", problem))?;
+        Ok(Self {
+            tokens: tokens.map(Arc::new),
+        })
+    }
+
+    /// The tokens, if the node has a tokens file.
+    pub(crate) fn tokens(&self) -> Option<&Arc<TokensInForce>> {
+        self.tokens.as_ref()
+    }
+
+    /// The metrics of what this is about.
+    pub(crate) fn families(&self) -> Vec<Family> {
+        let tokens = self.tokens.iter();
+        tokens.flat_map(|tokens| tokens.families()).collect()
+    }
+
+    /// Who sent a request with these fields.
+    ///
+    /// # Errors
+    /// The node has a tokens file, and the request no token that is in force.
+    pub(crate) fn caller(&self, fields: &HeaderMap) -> Result<Caller, Unknown> {
+        let Some(tokens) = &self.tokens else {
+            return Ok(Caller::Anyone);
+        };
+        let mut given = fields.get_all(AUTHORIZATION).iter();
+        let (Some(field), None) = (given.next(), given.next()) else {
+            return Err(Unknown::NoToken);
+        };
+        let token = bearer(field.as_bytes()).ok_or(Unknown::NoToken)?;
+        tokens
+            .find(&TokenHash::of(token))
+            .map(Caller::Holder)
+            .ok_or(Unknown::OtherToken)
+    }
+
+    /// Looks up again who a caller is, if the tokens have changed: a request may last
+    /// longer than its token.
+    pub(crate) fn refresh(&self, caller: &mut Caller) {
+        let (Some(tokens), Caller::Holder(token)) = (&self.tokens, &*caller) else {
+            return;
+        };
+        if token.is_superseded()
+            && let Some(present) = tokens.find(&token.hash)
+        {
+            *caller = Caller::Holder(present);
+        }
+    }
+}
+
+impl Caller {
+    /// Whether the caller may send a request with this need that asks for these keys.
+    pub(crate) fn may(&self, need: Need, asked: Asked<'_>) -> bool {
+        match self {
+            Self::Anyone => true,
+            Self::Holder(token) => !token.is_superseded() && token.rights.allow(need, asked),
+        }
+    }
+
+    /// Whether the caller may do this with a key.
+    pub(crate) fn may_access(&self, access: Access, key: &[u8]) -> bool {
+        self.may(access.into(), Asked::Key(key))
+    }
+
+    /// The name of the caller's token.
+    pub(crate) fn token_name(&self) -> Option<&str> {
+        match self {
+            Self::Anyone => None,
+            Self::Holder(token) => Some(&token.name),
+        }
+    }
+}

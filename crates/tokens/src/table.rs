@@ -1,0 +1,223 @@
+//! All tokens in force, found by their hashes.
+//!
+//! A lookup takes the same time whether a token is nearly right or wholly wrong: what is
+//! compared are hashes, and of those that begin alike all bytes.
+
+use crate::rights::Rights;
+use sha2::{Digest, Sha256};
+use std::fmt;
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The SHA-256 of a token.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TokenHash(pub [u8; 32]);
+
+impl TokenHash {
+    /// The hash of a token.
+    #[must_use]
+    pub fn of(token: &[u8]) -> Self {
+        Self(Sha256::digest(token).into())
+    }
+
+    /// Its first bytes, by which it is found.
+    fn begin(&self) -> u64 {
+        let [a, b, c, d, e, f, g, h, ..] = self.0;
+        u64::from_be_bytes([a, b, c, d, e, f, g, h])
+    }
+
+    /// Whether two are the same, by comparing all bytes.
+    fn is_same(&self, other: &Self) -> bool {
+        let pairs = self.0.iter().zip(&other.0);
+        let differences = pairs.fold(0, |differences, (one, other)| {
+            black_box(differences | (one ^ other))
+        });
+        differences == 0
+    }
+}
+
+impl fmt::Display for TokenHash {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0
+            .iter()
+            .try_for_each(|byte| write!(formatter, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for TokenHash {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, formatter)
+    }
+}
+
+/// A token, without its text.
+#[derive(Debug)]
+pub struct Token {
+    /// Its name, which logs show.
+    pub name: String,
+    /// Its hash.
+    pub hash: TokenHash,
+    /// What it may do.
+    pub rights: Rights,
+    is_superseded: AtomicBool,
+}
+
+impl Token {
+    /// A token in force.
+    #[must_use]
+    pub fn new(name: String, hash: TokenHash, rights: Rights) -> Self {
+        Self {
+            name,
+            hash,
+            rights,
+            is_superseded: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether a later table has replaced it, by itself with other rights or by nothing.
+    #[must_use]
+    pub fn is_superseded(&self) -> bool {
+        self.is_superseded.load(Ordering::Relaxed)
+    }
+}
+
+/// All tokens in force.
+#[derive(Debug, Default)]
+pub struct TokenTable {
+    /// Sorted by their hashes, each of which is there once.
+    tokens: Vec<Arc<Token>>,
+}
+
+impl TokenTable {
+    /// A table of these tokens, whose hashes differ.
+    #[must_use]
+    pub fn new(tokens: Vec<Token>) -> Self {
+        let mut tokens: Vec<Arc<Token>> = tokens.into_iter().map(Arc::new).collect();
+        tokens.sort_unstable_by_key(|token| token.hash);
+        Self { tokens }
+    }
+
+    /// The token whose hash this is.
+    #[must_use]
+    pub fn find(&self, hash: &TokenHash) -> Option<&Arc<Token>> {
+        let begin = hash.begin();
+        let first = self
+            .tokens
+            .partition_point(|token| token.hash.begin() < begin);
+        let alike = self.tokens[first..].iter();
+        let mut alike = alike.take_while(|token| token.hash.begin() == begin);
+        alike.find(|token| token.hash.is_same(hash))
+    }
+
+    /// The number of tokens.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.tokens.len()
+    }
+
+    /// Whether there are no tokens.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.tokens.is_empty()
+    }
+
+    /// The names of all tokens.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.tokens.iter().map(|token| token.name.as_str())
+    }
+
+    /// Marks the tokens of an earlier table that this one does not have, or has with other
+    /// rights. Those that are the same stay the same.
+    pub fn supersede(&mut self, earlier: &Self) {
+        for token in &earlier.tokens {
+            let place = self
+                .tokens
+                .binary_search_by_key(&token.hash, |known| known.hash);
+            let known = place.ok().and_then(|place| self.tokens.get_mut(place));
+            match known {
+                Some(known) if known.name == token.name && known.rights == token.rights => {
+                    *known = Arc::clone(token);
+                }
+                _ => token.is_superseded.store(true, Ordering::Relaxed),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key_set::KeySet;
+
+    fn token(name: &str, text: &str, rights: &Rights) -> Token {
+        Token::new(
+            name.to_owned(),
+            TokenHash::of(text.as_bytes()),
+            rights.clone(),
+        )
+    }
+
+    #[test]
+    fn a_token_is_found_by_its_text_and_by_no_other() {
+        let names: Vec<String> = (0..100).map(|number| format!("t{number}")).collect();
+        let rights = Rights::default();
+        let tokens = names
+            .iter()
+            .map(|name| token(name, name, &rights))
+            .collect();
+        let table = TokenTable::new(tokens);
+        assert_eq!((table.len(), table.is_empty()), (100, false));
+        for name in &names {
+            let found = table.find(&TokenHash::of(name.as_bytes())).unwrap();
+            assert_eq!(&found.name, name);
+        }
+        assert!(table.find(&TokenHash::of(b"t100")).is_none());
+        assert!(table.find(&TokenHash::of(b"")).is_none());
+    }
+
+    #[test]
+    fn hashes_that_begin_alike_are_told_apart() {
+        let hash = |last: u8| {
+            let mut hash = [7; 32];
+            hash[31] = last;
+            TokenHash(hash)
+        };
+        let tokens = (0..4).map(|last| Token::new(last.to_string(), hash(last), Rights::default()));
+        let table = TokenTable::new(tokens.collect());
+        for last in 0..4 {
+            assert_eq!(table.find(&hash(last)).unwrap().name, last.to_string());
+        }
+        assert!(table.find(&hash(4)).is_none());
+    }
+
+    #[test]
+    fn a_hash_is_that_of_sha256() {
+        let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(TokenHash::of(b"abc").to_string(), abc);
+    }
+
+    #[test]
+    fn a_later_table_supersedes_what_it_lacks_or_changes() {
+        let reader = Rights {
+            read: KeySet::all(),
+            ..Rights::default()
+        };
+        let all = ["kept", "changed", "renamed", "gone"];
+        let earlier = TokenTable::new(all.map(|name| token(name, name, &reader)).into());
+        let mut later = TokenTable::new(vec![
+            token("kept", "kept", &reader),
+            token("changed", "changed", &Rights::default()),
+            token("new name", "renamed", &reader),
+            token("new", "new", &reader),
+        ]);
+        later.supersede(&earlier);
+        for name in all {
+            let hash = TokenHash::of(name.as_bytes());
+            let old = earlier.find(&hash).unwrap();
+            assert_eq!(old.is_superseded(), name != "kept", "{name}");
+            let is_same = later.find(&hash).is_some_and(|new| Arc::ptr_eq(old, new));
+            assert_eq!(is_same, name == "kept", "{name}");
+        }
+    }
+}

@@ -22,6 +22,14 @@ impl MendRules {
         self.takes_part
     }
 
+    /// Whether it is a live version that a pass must meet that is to raise F: one between F and
+    /// the fence.
+    pub(crate) fn is_old(&self, entry: &Entry) -> bool {
+        let timestamp = entry.timestamp();
+        let is_between = timestamp >= self.greatest && timestamp < self.bounds.fence;
+        is_between && entry.kind() == Kind::Value
+    }
+
     /// Whether a version that the pass brings is stored, although it may be below the fence.
     /// `is_damaged` says that a damaged block may have held its key: then the store lacks
     /// it like one that is unfilled. The store compares the version with its drop bound once

@@ -145,6 +145,9 @@ impl Sweeper {
                 let is_damaged = own.engine.is_damaged(entry.key());
                 rules.admit(entry, is_damaged).is_ok()
             });
+            for old in entries.iter().filter(|entry| rules.is_old(entry)) {
+                own.mended.old_version_came(range.0, old.key());
+            }
             own.take_run(range, after.as_ref(), entries)
         });
         job.await.unwrap_or(Err(RunRefusal::Unknown))

@@ -58,11 +58,13 @@ struct Fenced {
 
 impl Participant {
     /// Whether this node takes part in a pass with the store with which it began, in which no
-    /// damage was found since.
+    /// damage was found since, and to which nothing old has come behind the scan.
     pub(super) fn is_as_begun(&mut self, pass: PassId, incarnation: Incarnation) -> bool {
-        let damage = self.engine.damage_mark();
-        let state = self.state(pass);
-        state.is_some_and(|state| state.incarnation == incarnation && state.damage_then == damage)
+        let (damage, unexpected) = (self.engine.damage_mark(), self.mended.unexpected(pass));
+        self.state(pass).is_some_and(|state| {
+            let is_undisturbed = state.unexpected_then == unexpected;
+            state.incarnation == incarnation && state.damage_then == damage && is_undisturbed
+        })
     }
 
     /// Gives a pass up if the forget bound has risen since all agreed on it. What the pass

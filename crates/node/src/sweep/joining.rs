@@ -87,7 +87,10 @@ impl Participant {
         match before {
             Some(before) => state.go_on_after(&before),
             None if is_resumed => {}
-            None => state.begin_at(sequence, damage),
+            None => {
+                state.begin_at(sequence, damage);
+                state.unexpected_then = self.mended.unexpected(pass);
+            }
         }
         self.passes.insert(pass, state);
         self.mended.retain(|pass| self.passes.contains_key(&pass));

@@ -1,9 +1,18 @@
-//! The keys that mends have come for. Before a range is compared with the next node, what
-//! those mends have brought is taken in, so that no node sends what another one has sent.
+//! What sweeps have brought, as mends or in bulk.
+//!
+//! The keys of mends are noted. Before a range is compared with the next node, what those
+//! mends have brought is taken in, so that no node sends what another one has sent.
+//!
+//! **Behind a scan.** A full pass that is to raise the forget bound must meet all that is below
+//! its fence. It does not meet a live version that comes in behind its scan by another pass, or
+//! by a mend of its own that was on its way for so long that its range is over: the sender may
+//! have got a tombstone of fewer copies meanwhile. That is rare, so such versions are taken,
+//! and the pass does not raise the bound ([`MendedKeys::unexpected`]).
 
 use bytes::Bytes;
 use cluster::sweep::PassId;
 use profile::lock;
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 /// The keys that are remembered, and their bytes: more than mends bring of a range. What a
@@ -22,6 +31,20 @@ struct Noted {
     bytes: usize,
     /// The passes of which a key was not noted.
     overflowed: Vec<PassId>,
+    /// How many live versions between the forget bound and the fence have come by any pass
+    /// since the start.
+    old: u64,
+    /// What each full pass may bring now.
+    expected: BTreeMap<PassId, Expected>,
+}
+
+/// What a full pass may bring.
+#[derive(Default)]
+struct Expected {
+    /// The keys that it compares: from the first one to the one where they end.
+    range: Option<(Bytes, Option<Bytes>)>,
+    /// How many old versions of these it has brought.
+    old: u64,
 }
 
 /// More mends of a pass have come than are noted: what a range holds is not known any more.
@@ -62,9 +85,36 @@ impl MendedKeys {
         Ok(keys)
     }
 
+    /// A full pass compares these keys now, and may bring versions of them.
+    pub(super) fn expect(&self, pass: PassId, start: Bytes, end: Option<Bytes>) {
+        let mut noted = lock(&self.0);
+        noted.expected.entry(pass).or_default().range = Some((start, end));
+    }
+
+    /// A pass has brought a live version between the forget bound and the fence.
+    pub(super) fn old_version_came(&self, pass: PassId, key: &[u8]) {
+        let mut noted = lock(&self.0);
+        noted.old += 1;
+        if let Some(expected) = noted.expected.get_mut(&pass)
+            && let Some((start, end)) = &expected.range
+            && **start <= *key
+            && end.as_ref().is_none_or(|end| key < end)
+        {
+            expected.old += 1;
+        }
+    }
+
+    /// How many such versions have come that a pass does not expect, if it began now.
+    pub(super) fn unexpected(&self, pass: PassId) -> u64 {
+        let noted = lock(&self.0);
+        let expected = noted.expected.get(&pass);
+        noted.old - expected.map_or(0, |expected| expected.old)
+    }
+
     /// Forgets the keys of passes that are not known any more.
     pub(super) fn retain(&self, is_known: impl Fn(PassId) -> bool) {
         let mut noted = lock(&self.0);
+        noted.expected.retain(|pass, _| is_known(*pass));
         noted.keys.retain(|(pass, _)| is_known(*pass));
         noted.bytes = noted.keys.iter().map(|(_, key)| key.len()).sum();
         noted.overflowed.retain(|pass| is_known(*pass));
@@ -74,6 +124,33 @@ impl MendedKeys {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn old_versions_count_that_a_pass_does_not_expect() {
+        let (mended, pass, other) = (MendedKeys::default(), PassId(1), PassId(2));
+        mended.old_version_came(other, b"m");
+        let before = mended.unexpected(pass);
+        mended.expect(
+            pass,
+            Bytes::from_static(b"f"),
+            Some(Bytes::from_static(b"p")),
+        );
+        for key in [b"f", b"m", b"o"] {
+            mended.old_version_came(pass, key);
+        }
+        assert_eq!(mended.unexpected(pass), before);
+        // Its range is over, or another pass has brought it.
+        for (count, (by, key)) in [(pass, b"e"), (pass, b"p"), (other, b"m")]
+            .iter()
+            .enumerate()
+        {
+            mended.old_version_came(*by, *key);
+            assert_eq!(mended.unexpected(pass), before + 1 + count as u64);
+        }
+        mended.expect(pass, Bytes::from_static(b"p"), None);
+        mended.old_version_came(pass, b"z");
+        assert_eq!(mended.unexpected(pass), before + 3);
+    }
 
     #[test]
     fn keys_that_are_not_noted_are_missed_once() {

@@ -186,6 +186,15 @@ impl Participant {
         if !state.end_range(range, end) {
             return SweepAnswer::Unknown;
         }
+        let compared = (state.kind == PassKind::Full)
+            .then(|| state.compared_keys())
+            .flatten();
+        if let Some((start, end)) = compared {
+            self.mended.expect(pass, start, end);
+        }
+        let Some(state) = self.state(pass) else {
+            return SweepAnswer::Unknown;
+        };
         let Some(summary) = state.summary(range, &placement, own) else {
             return SweepAnswer::Unknown;
         };

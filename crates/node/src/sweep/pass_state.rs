@@ -35,6 +35,9 @@ pub(super) struct PassState {
     pub(super) damage: Option<DamageMark>,
     /// The damage of the store when this node began to take part, or went on.
     pub(super) damage_then: DamageMark,
+    /// How many old versions had come before the pass began that it did not expect; 0 if this
+    /// node was restarted since. See [`mended`](super::mended).
+    pub(super) unexpected_then: u64,
     /// What may be passed over with each node, by node number.
     pub(super) bounds: Vec<KeyBounds>,
     /// The reach of each node, by node number.
@@ -113,6 +116,7 @@ impl PassState {
             sequence: None,
             damage: None,
             damage_then: DamageMark::default(),
+            unexpected_then: 0,
             bounds: Vec::new(),
             reaches: Vec::new(),
             reach: 0,
@@ -144,6 +148,7 @@ impl PassState {
     pub(super) fn go_on_after(&mut self, before: &Self) {
         self.sequence = before.sequence;
         self.damage = before.damage;
+        self.unexpected_then = before.unexpected_then;
         self.is_whole = before.is_whole;
         self.reach = before.reach;
     }
@@ -278,6 +283,12 @@ impl PassState {
             pulled_bytes: 0,
         });
         true
+    }
+
+    /// The keys of the last ranges: from the first one to the one where they end.
+    pub(super) fn compared_keys(&self) -> Option<(Bytes, Option<Bytes>)> {
+        let (first, last) = (self.ranges.front()?, self.ranges.back()?);
+        Some((first.start.clone(), last.end.clone()))
     }
 
     /// The range of this number, if it is one of the last.

@@ -23,6 +23,9 @@ impl peer::RequestHandler for Sweeper {
                 }
                 let own = self.replicas.own();
                 let admitted = rules.admit(&entry, own.is_damaged(entry.key()));
+                if admitted.is_ok() && rules.is_old(&entry) {
+                    self.sweeps.mended.old_version_came(pass, entry.key());
+                }
                 own.mend_for_peer(entry, admitted, reply);
             }
             PeerRequest::Read(key) => self.replicas.own().read_for_peer(key, reply),

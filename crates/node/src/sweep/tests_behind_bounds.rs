@@ -156,3 +156,28 @@ fn only_offers_below_the_fence_may_hide_what_a_tombstone_hides() {
     // The newer version goes where the older one is, and stays.
     assert_eq!(offered("newer", 40), (1, 0));
 }
+
+/// A tombstone of fewer copies may hide it on the node that has sent it.
+#[test]
+fn a_pass_behind_whose_scan_something_old_has_come_raises_no_bound() {
+    let engine = engine();
+    write(&engine, "k", 10);
+    let mut participant = participant(&engine, &Arc::default());
+    let other = PassId(8);
+    begin(&mut participant, PASS, PassKind::Full, 20);
+    begin(&mut participant, other, PassKind::Recent, 20);
+    assert_eq!(participant.digest(PASS, 0, None), SweepAnswer::Unknown);
+    items_of_ranges(&mut participant, PASS);
+    let mended = Arc::clone(&participant.mended);
+    mended.old_version_came(PASS, b"k");
+    assert!(participant.is_as_begun(PASS, STORE), "the pass expects it");
+    mended.old_version_came(other, b"k");
+    assert!(!participant.is_as_begun(PASS, STORE));
+    // The next one meets it.
+    begin(&mut participant, PassId(9), PassKind::Full, 20);
+    assert!(participant.is_as_begun(PassId(9), STORE));
+    // Nor does a pass count that goes on after this node has forgotten it.
+    participant.give_up(PASS);
+    participant.begin((PASS, PassKind::Full), true, present(STORE));
+    assert!(!participant.is_as_begun(PASS, STORE));
+}

@@ -69,6 +69,8 @@ pub(crate) enum Acceptance {
     Nothing,
     /// That the store may count although it lacks what was lost.
     Empty,
+    /// That versions from the future are dropped.
+    DropFuture,
 }
 
 /// A request that a client has sent.
@@ -228,6 +230,7 @@ impl Host {
         });
         let mut config = self.config.clone();
         config.accept_empty = acceptance == Acceptance::Empty;
+        config.drop_future_versions = acceptance == Acceptance::DropFuture;
         let _attribution = log::attribute_to(self.number);
         let tasks = LocalSet::new();
         let entered = tasks.enter();

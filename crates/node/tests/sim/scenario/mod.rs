@@ -128,6 +128,7 @@ impl Scenario {
             69..76 => any_fault.with_cut_sweeps(dice),
             76..86 => any_fault.with_forgetting(dice),
             86..90 => any_fault.with_loss(loss, dice).with_forgetting(dice),
+            90..93 => any_fault.with_loss_of_power_and_more(dice),
             _ => any_fault,
         }
     }
@@ -373,6 +374,20 @@ impl Scenario {
                 .span
                 .max(Duration::from_millis(dice.within(&(14_000..=20_000)))),
             ..self
+        }
+    }
+
+    /// Stores that do not sync their writes lose power again and again, and one of them its
+    /// folder or some bits as well, while the cluster forgets its dead: several stores lack
+    /// something at a time.
+    fn with_loss_of_power_and_more(self, dice: &Dice) -> Self {
+        let loss = *dice.pick(&[Loss::Folder, Loss::Rot]);
+        let scenario = self.with_loss(loss, dice).with_forgetting(dice);
+        Self {
+            durability: Durability::Os,
+            faults: vec![FaultKind::PowerCut, FaultKind::Blackout],
+            fault_gap_ms: 1_000..=4_000,
+            ..scenario
         }
     }
 

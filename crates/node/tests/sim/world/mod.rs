@@ -8,8 +8,12 @@
 //! unavailable. `report` collects what they found.
 
 #[cfg(test)]
+mod checkpoints;
+#[cfg(test)]
 mod fences;
 mod forgetting;
+#[cfg(test)]
+mod future;
 #[cfg(test)]
 mod late_repairs;
 #[cfg(test)]

@@ -7,10 +7,11 @@ use super::fences::{
     places, store, sweep_for_long, three,
 };
 use super::races::{run, until};
-use crate::host::{Acceptance, Crash, Host};
+use crate::host::{Acceptance, Crash, Host, key_bytes};
 use crate::scenario::Scenario;
-use base::Timestamp;
-use checker::{Action, Content, Outcome, Request};
+use crate::value;
+use base::{Entry, Expiry, Timestamp};
+use checker::{Action, Content, OperationId, Outcome, Request};
 use cluster::sweep::PassKind;
 use lsm::Durability;
 use std::rc::Rc;
@@ -187,4 +188,56 @@ fn last_copy_of_what_a_damaged_block_held(loses_power: bool) {
 /// Whether the store has no damage that was not compared.
 fn is_readable(host: &Host) -> bool {
     host.held(KEY).is_ok() && host.has_damage() == Some(false)
+}
+
+/// What is below the forget bound was durable in both when it rose, and nothing that they
+/// lacked comes to them below it but from stores that count. So they can tell a third one.
+#[test]
+fn stores_that_a_power_cut_unfilled_tell_a_third_one_what_was_deleted() {
+    let scenario = Scenario {
+        durability: Durability::Os,
+        ..three()
+    };
+    for remembering in [[0, 1], [1, 2], [2, 0]] {
+        run(scenario.clone(), async |world| {
+            let restored = 3 - remembering[0] - remembering[1];
+            for host in &world.hosts {
+                store(host, &old_value(3)).await;
+                host.store(living()).unwrap();
+            }
+            sleep(GRACE).await;
+            world.hosts[restored].crash(Crash::Kill);
+            let copy = world.hosts[restored].copy_disk();
+            world.start(restored);
+            dropped_everywhere(&world).await;
+            // What they wrote last was not synced.
+            for host in &world.hosts {
+                host.crash(Crash::PowerCut);
+            }
+            world.hosts[restored].replace_disk(copy);
+            (0..3).for_each(|number| world.start(number));
+            until("all stores count", || {
+                world.hosts[0].order_sweep(PassKind::Full);
+                world.hosts.iter().all(is_witness)
+            })
+            .await;
+            for host in &world.hosts {
+                assert!(!is_value(host), "it came back");
+                let is_kept = host.held(LIVING).unwrap() == Some(living());
+                assert!(is_kept, "what was never deleted is gone");
+            }
+            for node in 0..3 {
+                assert!(!has_value(&read(&world, node).await));
+            }
+        });
+    }
+}
+
+/// A key that nobody deletes.
+const LIVING: u64 = KEY + 1;
+
+fn living() -> Entry {
+    let value = value::of(OperationId(0), 30);
+    let stamp = old_value(3).timestamp();
+    Entry::value(&key_bytes(LIVING), stamp, &value, Expiry::NEVER, 3)
 }

@@ -128,6 +128,37 @@ fn an_ordered_compaction_ends_on_a_full_disk() {
     assert!(whole.failure.is_none(), "{whole:?}");
 }
 
+/// What a start finds in the log is flushed first, and there is no room for it. The operator is
+/// told, rather than left to wait.
+#[test]
+fn an_ordered_compaction_ends_if_what_is_in_memory_cannot_be_flushed() {
+    let mut world = with_small_reserve();
+    world.options.memtable_bytes = 1 << 20;
+    let engine = world.open();
+    let value = "x".repeat(1_000);
+    for number in 1..=300 {
+        engine
+            .write(put(&format!("key-{number:03}"), number, &value))
+            .unwrap();
+    }
+    let mut after = World::on(Arc::new(world.memory.clone_synced()));
+    after.options = world.options;
+    let engine = after.open();
+    after.memory.set_capacity(after.memory.used_bytes());
+    engine.order_compaction().unwrap();
+    after.executor.run_for(Duration::from_secs(60));
+    let whole = engine.whole_compaction();
+    assert_eq!((whole.ordered, whole.ended), (1, 1), "{whole:?}");
+    assert!(matches!(whole.failure, Some(Error::DiskFull)), "{whole:?}");
+    after.memory.set_capacity(u64::MAX);
+    after.executor.run_for(Duration::from_secs(60));
+    engine.order_compaction().unwrap();
+    after.executor.run_for(Duration::from_secs(60));
+    let whole = engine.whole_compaction();
+    assert_eq!((whole.ordered, whole.ended), (2, 2), "{whole:?}");
+    assert!(whole.failure.is_none(), "{whole:?}");
+}
+
 /// A world with a reserve that is small beside the store.
 fn with_small_reserve() -> World {
     let mut world = uncompressed();

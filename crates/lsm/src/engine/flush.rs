@@ -9,6 +9,7 @@ use super::background::REST_MAX;
 use super::changes::Steps;
 use super::compaction::{Retained, Retention};
 use super::core::Core;
+use super::failure_log::FailureLog;
 use super::table_set::{FlushedMemtable, RecordedSequences, TableEdit, TableOutput};
 use crate::error::Error;
 use crate::memtable::{Memtable, MemtableSource};
@@ -33,6 +34,7 @@ const STEP_BYTES: usize = 64 << 10;
 #[derive(Default)]
 pub(super) struct Flusher {
     current: Mutex<Option<Flush>>,
+    failures: FailureLog,
 }
 
 /// A memtable on its way to a table.
@@ -57,7 +59,10 @@ enum FlushStep {
 impl Flusher {
     /// The flush job: takes one step, and schedules the next job. Returns whether a
     /// memtable was flushed.
-    pub(super) fn run(&self, core: &Core) -> bool {
+    ///
+    /// # Errors
+    /// Why the step has failed. Unless the store is poisoned, the flush is tried again.
+    pub(super) fn run(&self, core: &Core) -> Result<bool, Error> {
         let started = core.now();
         let step = step(&mut lock(&self.current), core);
         match step {
@@ -68,17 +73,20 @@ impl Flusher {
             }
             Ok(FlushStep::Finished) => {
                 core.schedule_flush(Duration::ZERO);
-                return true;
+                return Ok(true);
             }
             Err(error) => {
                 core.fail_stall(&error);
                 if !matches!(error, Error::Poisoned { .. }) {
-                    tracing::warn!(%error, "a flush failed and will be tried again");
+                    if self.failures.is_news(error.to_string(), core.now()) {
+                        tracing::warn!(%error, "a flush failed and is tried again each second");
+                    }
                     core.schedule_flush(RETRY_DELAY);
                 }
+                return Err(error);
             }
         }
-        false
+        Ok(false)
     }
 
     /// Flushes the memtable that has waited longest, on this thread. Returns

@@ -15,11 +15,11 @@ impl RunJob for Inner {
         match job {
             EngineJob::Commit { was_slowed } => self.run_commits(was_slowed),
             EngineJob::EndGathering(number) => self.end_gathering(number),
-            EngineJob::Flush => {
-                if self.flusher.run(core) {
-                    self.after_flush();
-                }
-            }
+            EngineJob::Flush => match self.flusher.run(core) {
+                Ok(true) => self.after_flush(),
+                Ok(false) => {}
+                Err(error) => self.compactor.note_flush_failure(&error),
+            },
             EngineJob::Compact => self.compactor.run(core),
             EngineJob::WakeCompaction(due) => self.compactor.wake(due, core),
             EngineJob::PrepareSegment => core.log.prepare_segment(core),

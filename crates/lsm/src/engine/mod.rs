@@ -74,6 +74,7 @@ mod compaction;
 mod core;
 mod counters;
 mod damage;
+mod failure_log;
 mod fence;
 mod flush;
 mod folder_lock;

@@ -27,6 +27,7 @@ use super::unreadable::Unreadable;
 use super::whole::{Orders, Whole, WholeCompaction};
 use crate::engine::background::EngineJob;
 use crate::engine::core::Core;
+use crate::engine::failure_log::FailureLog;
 use crate::error::Error;
 use crate::manifest::LEVELS;
 use crate::sync::lock;
@@ -50,6 +51,7 @@ const IDLE_DELAY: Duration = Duration::from_secs(60);
 pub(crate) struct Compactor {
     state: Mutex<CompactorState>,
     retry: Retry,
+    failures: FailureLog,
     orders: Orders,
 }
 
@@ -194,7 +196,9 @@ impl Compactor {
             Ok(CompactionStep::Idle | CompactionStep::Finished) => self.retry.note_success(),
             Err(error) => {
                 let failures = self.retry.note_failure(core.now());
-                tracing::warn!(%error, failures, "a compaction failed and will be tried again");
+                if self.failures.is_news(error.to_string(), core.now()) {
+                    tracing::warn!(%error, failures, "a compaction failed and will be tried again");
+                }
             }
         }
     }
@@ -232,6 +236,15 @@ impl Compactor {
         let number = self.orders.order();
         self.schedule(Duration::ZERO, core);
         number
+    }
+
+    /// Notes that a flush has failed. A whole compaction that waits for it ends: on a full disk
+    /// an operator would wait for ever.
+    pub(crate) fn note_flush_failure(&self, error: &Error) {
+        let state = lock(&self.state);
+        if state.current.is_none() && state.whole.awaits_flush() {
+            self.orders.end(Some(error.clone()));
+        }
     }
 
     /// Where whole compactions stand.

@@ -134,6 +134,11 @@ impl Whole {
         next
     }
 
+    /// Whether nothing is compacted before what is in memory is flushed.
+    pub(super) fn awaits_flush(&self) -> bool {
+        self.walk.is_none()
+    }
+
     /// Whether everything that was in memory when this began is in tables.
     fn is_flushed(&mut self, core: &Core) -> Result<bool, Error> {
         let segment = match self.memory_below_segment {

@@ -43,7 +43,7 @@ class Kvorum {
 
     /** A key is bytes, of which all may be escaped. */
     private static String entity(byte[] key, String parameters) {
-        return "/v0/entity?id=%" + HexFormat.ofDelimiter("%").formatHex(key) + (parameters.isEmpty() ? "" : "&" + parameters);
+        return "/v0/entity?id=" + HexFormat.of().withPrefix("%").formatHex(key) + (parameters.isEmpty() ? "" : "&" + parameters);
     }
 
     /** Asks the nodes in turn. A write goes on to the next one only if it cannot have happened. */

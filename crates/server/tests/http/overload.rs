@@ -30,6 +30,10 @@ fn a_full_gate_refuses_at_once_and_serves_what_it_admitted() {
     }
     let range = refused.get("/v0/entities?start=a");
     assert_eq!(range.status, 503);
+    // To look at all versions of a key is a read; to name its replicas is none.
+    let versions = refused.get("/v0/ring?id=a&versions=true");
+    assert_eq!(versions.status, 503);
+    assert_eq!(refused.get("/v0/ring?id=a").status, 200);
     assert_eq!(refused.get("/v0/status").status, 200);
     // The parameters are checked before admission.
     assert_eq!(refused.get("/v0/entity").status, 400);

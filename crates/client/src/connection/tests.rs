@@ -3,8 +3,10 @@
 use super::*;
 use crate::testing::tls::{TestAuthority, trusting_nobody};
 use crate::testing::{SETTINGS, Script, TestNode};
-use crate::{Page, PageRequest, Remedy, Token, fetch};
-use rustls::ClientConfig;
+use crate::{Page, PageRequest, Remedy, Settings, Token, fetch};
+use rustls::{ClientConfig, HandshakeKind, ServerConnection, StreamOwned};
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::sync::Arc;
 
 const ASKED: PageRequest<'_> = PageRequest {
@@ -39,6 +41,50 @@ async fn a_node_is_asked_over_tls() {
     // The second connection resumes the session of the first.
     assert_eq!(ask(&node, config).await.unwrap().body, long.as_bytes());
     assert_eq!(node.lines(), ["GET /v0/status", "GET /v0/status"]);
+}
+
+#[tokio::test]
+async fn a_client_resumes_its_sessions() {
+    let authority = TestAuthority::new();
+    let server = authority.server(&authority.identity("127.0.0.1", false));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let served = std::thread::spawn(move || {
+        let mut kinds = Vec::new();
+        for _ in 0..2 {
+            let connection = ServerConnection::new(Arc::clone(&server)).unwrap();
+            let mut stream = StreamOwned::new(connection, listener.accept().unwrap().0);
+            let mut head = [0; 1024];
+            let _bytes = stream.read(&mut head).unwrap();
+            let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+            stream.write_all(answer).unwrap();
+            kinds.push(stream.conn.handshake_kind().unwrap());
+        }
+        kinds
+    });
+    let node = Node::new("127.0.0.1", port).with_tls(authority.client(None)).unwrap();
+    for _ in 0..2 {
+        fetch(&node, &ASKED).await.unwrap();
+    }
+    let kinds = served.join().unwrap();
+    assert_eq!(kinds, [HandshakeKind::Full, HandshakeKind::Resumed]);
+}
+
+#[tokio::test]
+async fn nodes_that_are_not_trusted_are_not_asked_again() {
+    let authority = TestAuthority::new();
+    let server = authority.server(&authority.identity("127.0.0.1", false));
+    let node = TestNode::with_tls(ok(), server);
+    let patient = Settings {
+        retries: u32::MAX,
+        ..SETTINGS
+    };
+    let node = node.node.clone().with_tls(trusting_nobody()).unwrap();
+    let client = crate::testing::client_of(vec![node.clone(), node], patient);
+    let read = client.get(b"k", crate::Replicas::default()).await;
+    assert_eq!(read.unwrap_err().remedy(), Remedy::Identify);
+    let mut range = client.range(crate::RangeRequest::all(crate::Scope::Cluster));
+    assert_eq!(range.next().await.unwrap_err().remedy(), Remedy::Identify);
 }
 
 #[tokio::test]
@@ -93,10 +139,9 @@ async fn the_wrong_scheme_is_told() {
     let error = fetch(&with_tls.node, &ASKED).await.unwrap_err();
     assert!(error.to_string().contains("write https://"), "{error}");
     // A server of HTTP refuses what it cannot read.
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
-        use std::io::{Read, Write};
         let (mut stream, _) = listener.accept().unwrap();
         let mut some = [0; 16];
         let _ = stream.read(&mut some);

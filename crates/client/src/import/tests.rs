@@ -1,7 +1,8 @@
 use super::*;
 use crate::testing::store::{TestStore, entities, stream};
+use crate::testing::tls::{TestAuthority, trusting_nobody};
 use crate::testing::{SETTINGS, Script, TestNode, client_of};
-use crate::{Entity, RangeRequest, Scope};
+use crate::{Entity, RangeRequest, Remedy, Scope};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
@@ -263,4 +264,26 @@ async fn patience_ends_and_a_node_without_batches_is_no_reason_to_wait() {
     let ended = import_into([&old], &text, Position::default(), settings(), &told).await;
     assert!(matches!(ended, Err(ImportError::Refused(_))), "{ended:?}");
     assert!(!old.lines().is_empty());
+}
+
+#[tokio::test]
+async fn an_import_does_not_wait_for_nodes_that_it_does_not_trust() {
+    let text = text_of(&entities(10, &mut fastrand::Rng::with_seed(5)));
+    let authority = TestAuthority::new();
+    let server = authority.server(&authority.identity("127.0.0.1", false));
+    let mut nodes = [0; 2].map(|_| TestNode::with_tls(vec![Script::Hang], Arc::clone(&server)));
+    for node in &mut nodes {
+        node.node = node.node.clone().with_tls(trusting_nobody()).unwrap();
+    }
+    let told = Told::default();
+    let patient = ImportSettings {
+        patience: Duration::from_secs(1 << 30),
+        ..settings()
+    };
+    let ended = import_into([&nodes[0], &nodes[1]], &text, Position::default(), patient, &told);
+    let ended = ended.await;
+    let Err(ImportError::Refused(error)) = ended else {
+        panic!("{ended:?}");
+    };
+    assert_eq!(error.remedy(), Remedy::Identify, "{error}");
 }

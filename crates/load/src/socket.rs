@@ -192,3 +192,6 @@ impl AsFd for Socket {
         self.stream.as_fd()
     }
 }
+
+#[cfg(test)]
+mod tests;

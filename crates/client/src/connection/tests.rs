@@ -62,7 +62,9 @@ async fn a_client_resumes_its_sessions() {
         }
         kinds
     });
-    let node = Node::new("127.0.0.1", port).with_tls(authority.client(None)).unwrap();
+    let node = Node::new("127.0.0.1", port)
+        .with_tls(authority.client(None))
+        .unwrap();
     for _ in 0..2 {
         fetch(&node, &ASKED).await.unwrap();
     }

@@ -280,7 +280,13 @@ async fn an_import_does_not_wait_for_nodes_that_it_does_not_trust() {
         patience: Duration::from_secs(1 << 30),
         ..settings()
     };
-    let ended = import_into([&nodes[0], &nodes[1]], &text, Position::default(), patient, &told);
+    let ended = import_into(
+        [&nodes[0], &nodes[1]],
+        &text,
+        Position::default(),
+        patient,
+        &told,
+    );
     let ended = ended.await;
     let Err(ImportError::Refused(error)) = ended else {
         panic!("{ended:?}");

@@ -1,7 +1,10 @@
 //! The layout of a local cluster: its nodes, ports, folders and options.
 
+use super::admin_token::AdminToken;
+use super::authority::Authority;
 use super::control::ClusterFolderLock;
 use super::options::DevOptions;
+use crate::access;
 use crate::failure::Failure;
 use crate::files;
 use crate::layers::{self, EarlyExit, Parsed};
@@ -10,15 +13,19 @@ use crate::resources;
 use crate::serve::{NodeProgram, ServeCommand, ServeOptions};
 use crate::values::ByteSize;
 use clap::ValueEnum;
+use rustls::ClientConfig;
 use std::ffi::OsString;
-use std::fmt::Write as _;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-/// Environment variables that would give every node the same identity.
-pub(super) const VARIABLES_REMOVED: [&str; 6] = [
+/// Environment variables that would give every node the same identity, and those of commands
+/// that speak with nodes.
+pub(super) const VARIABLES_REMOVED: [&str; 8] = [
+    access::CA_VARIABLE,
+    access::TOKEN_VARIABLE,
     "KVORUM_URL",
     "KVORUM_NAME",
     "KVORUM_LISTEN",
@@ -31,7 +38,11 @@ pub(super) const VARIABLES_REMOVED: [&str; 6] = [
 pub(super) struct ClusterLayout {
     pub(super) nodes: Vec<NodeLayout>,
     /// The folder that holds the folders of all nodes.
-    data: PathBuf,
+    pub(super) data: PathBuf,
+    /// What signs the nodes' certificates; none without TLS.
+    pub(super) authority: Option<Authority>,
+    /// The token of the user; none if the nodes want none.
+    pub(super) admin_token: Option<AdminToken>,
     log: Option<LogLevel>,
     log_format: Option<LogFormat>,
     /// The user's options for all nodes.
@@ -47,6 +58,7 @@ pub(super) struct NodeLayout {
     /// Its name, which stays the same when its port changes.
     pub(super) name: String,
     pub(super) address: SocketAddr,
+    scheme: &'static str,
     data: PathBuf,
 }
 
@@ -64,6 +76,8 @@ impl ClusterLayout {
         let mut layout = Self {
             nodes,
             data: options.data.clone(),
+            authority: options.tls.then(|| Authority::of(&options.data)),
+            admin_token: options.tokens.then(|| AdminToken::of(&options.data)),
             log: options.log,
             log_format: options.log_format,
             serve: options.serve.clone(),
@@ -157,6 +171,29 @@ impl ClusterLayout {
         nodes.try_for_each(|node| make_folder(&node.data))
     }
 
+    /// Makes the files of tokens, if the nodes want any.
+    ///
+    /// # Errors
+    /// See [`AdminToken::make_files`].
+    pub(super) fn make_tokens(&self) -> Result<(), Failure> {
+        self.admin_token
+            .as_ref()
+            .map_or(Ok(()), AdminToken::make_files)
+    }
+
+    /// Makes the certificates of all nodes, and returns what a client of them trusts; none
+    /// without TLS.
+    ///
+    /// # Errors
+    /// Files that cannot be read or written.
+    pub(super) fn make_certificates(&self) -> Result<Option<Arc<ClientConfig>>, Failure> {
+        let Some(authority) = &self.authority else {
+            return Ok(None);
+        };
+        authority.make_files(self.nodes.iter().map(|node| &*node.name))?;
+        authority.client_config().map(Some)
+    }
+
     /// The arguments of a node's process.
     pub(super) fn arguments(&self, node: &NodeLayout) -> Vec<OsString> {
         let list: Vec<String> = self.nodes.iter().map(NodeLayout::member).collect();
@@ -170,6 +207,15 @@ impl ClusterLayout {
             "--data".into(),
             node.data.clone().into(),
         ];
+        if let Some(authority) = &self.authority {
+            let files = authority.files_of(&node.name);
+            arguments.extend(["--tls-cert".into(), files.certificate.into()]);
+            arguments.extend(["--tls-key".into(), files.key.into()]);
+            arguments.extend(["--tls-peer-ca".into(), authority.certificate().into()]);
+        }
+        if let Some(token) = &self.admin_token {
+            arguments.extend(["--tokens-file".into(), token.tokens_file.clone().into()]);
+        }
         if let Some(memory) = self.memory {
             arguments.extend(["--memory".into(), memory.to_string().into()]);
         }
@@ -208,66 +254,6 @@ impl ClusterLayout {
         }
         Ok((options.clone(), parsed))
     }
-
-    /// The text that the user reads once the cluster is up.
-    pub(super) fn welcome(&self) -> String {
-        let mut text = String::new();
-        let data = self.data.display();
-        // Writing to a string does not fail.
-        let _ = writeln!(
-            text,
-            "The cluster is up. Ctrl-C stops it; its data stays in {data}.\n"
-        );
-        for node in &self.nodes {
-            let _ = writeln!(text, "  {}  {}", node.name, node.url());
-        }
-        // The write goes to one node, the read to another, the range to a
-        // third.
-        let url = |index: usize| self.nodes[index % self.nodes.len()].url();
-        let (first, second, third) = (url(0), url(1), url(2));
-        let program = std::env::args_os()
-            .next()
-            .unwrap_or_else(|| "kvorum".into());
-        let program = program.display();
-        let _ = writeln!(
-            text,
-            "\nTry:\n  \
-             {program} put hello world --url {first}\n  \
-             {program} get hello --url {second}\n  \
-             {program} scan --cluster --url {third}"
-        );
-        let replicas = match self.nodes.len() {
-            1 => "",
-            2 => "&ack=2&from=2",
-            _ => "&ack=2&from=3",
-        };
-        let _ = writeln!(
-            text,
-            "\nThe same with any HTTP client:\n  \
-             curl -X PUT --data-binary 'world' '{first}/v0/entity?id=hello{replicas}'\n  \
-             curl '{second}/v0/entity?id=hello{replicas}'\n  \
-             curl '{third}/v0/entities?start=a'"
-        );
-        let data_option = DevOptions::data_option(&self.data);
-        let number = self.nodes.len().min(2);
-        let _ = writeln!(
-            text,
-            "\nThen have a node crash (kill), be down (stop, start) or hang (freeze, thaw), and see \
-             what is left:\n  {program} dev kill {number}{data_option}"
-        );
-        if self.nodes.len() > 2 {
-            let _ = writeln!(
-                text,
-                "  {program} get hello --url {first}\n  \
-                 {program} ring hello --versions --url {first}"
-            );
-        }
-        let _ = writeln!(
-            text,
-            "\nSee how its nodes are, and what to do:\n  {program} admin status --target {first}"
-        );
-        text
-    }
 }
 
 impl NodeLayout {
@@ -280,11 +266,12 @@ impl NodeLayout {
             name: format!("node-{number}"),
             data: folder_of(&options.data, number),
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
+            scheme: if options.tls { "https" } else { "http" },
         })
     }
 
     pub(super) fn url(&self) -> String {
-        format!("http://{}", self.address)
+        format!("{}://{}", self.scheme, self.address)
     }
 
     /// The node as an item of `--cluster`.
@@ -294,7 +281,7 @@ impl NodeLayout {
 }
 
 /// Creates a folder that only its user may enter, unless it exists.
-fn make_folder(folder: &Path) -> Result<(), Failure> {
+pub(super) fn make_folder(folder: &Path) -> Result<(), Failure> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true).mode(0o700);
     builder.create(folder).map_err(|error| {

@@ -19,10 +19,14 @@
 //! restarted even if it is the only node. A stopped node stays stopped until it
 //! is started.
 
+mod admin_token;
+mod authority;
 mod control;
 mod layout;
 mod options;
+mod probe;
 mod supervised_node;
+mod welcome;
 
 pub(crate) use options::DevOptions;
 
@@ -31,19 +35,14 @@ use crate::layers::EarlyExit;
 use crate::signals::{StopSignal, StopSignals};
 use control::ClusterFolderLock;
 use layout::ClusterLayout;
+use probe::Probe;
 use std::future::Future;
 use std::io::{self, Write as _};
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 use supervised_node::SupervisedNode;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::sync::mpsc;
-
-/// How often a starting node is asked for its status.
-const POLL_INTERVAL: Duration = Duration::from_millis(25);
 
 /// How long a node may take to stop before it is killed. With its own defaults
 /// it needs at most 10 s.
@@ -68,14 +67,20 @@ pub(crate) fn run(options: &DevOptions) -> Result<(), EarlyExit> {
     layout.check_ports()?;
     let lock = held.map_or_else(|| layout.make_folder(), Ok)?;
     layout.make_folders()?;
+    layout.make_tokens()?;
+    let probe = Probe::new(layout.make_certificates()?);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
-    Ok(runtime.block_on(dev(&layout, &lock))?)
+    Ok(runtime.block_on(dev(&layout, &lock, &probe))?)
 }
 
-async fn dev(layout: &ClusterLayout, lock: &ClusterFolderLock) -> Result<(), Failure> {
+async fn dev(
+    layout: &ClusterLayout,
+    lock: &ClusterFolderLock,
+    probe: &Probe,
+) -> Result<(), Failure> {
     let mut signals = StopSignals::install()?;
     let listener = lock.listen()?;
     let mut nodes = Vec::new();
@@ -83,7 +88,7 @@ async fn dev(layout: &ClusterLayout, lock: &ClusterFolderLock) -> Result<(), Fai
     let mut ended = Ok(());
     for node in &layout.nodes {
         let (sender, requests) = mpsc::channel(control::WAITING_MAX);
-        match SupervisedNode::spawn(layout, node, requests) {
+        match SupervisedNode::spawn(layout, node, probe, requests) {
             Ok(node) => {
                 nodes.push(node);
                 senders.push(sender);
@@ -96,7 +101,7 @@ async fn dev(layout: &ClusterLayout, lock: &ClusterFolderLock) -> Result<(), Fai
     }
     if ended.is_ok() {
         ended = tokio::select! {
-            failure = keep_running(layout, &mut nodes) => Err(failure),
+            failure = keep_running(layout, probe, &mut nodes) => Err(failure),
             () = control::serve(listener, senders) => Ok(()),
             _ = signals.next() => Ok(()),
         };
@@ -107,39 +112,27 @@ async fn dev(layout: &ClusterLayout, lock: &ClusterFolderLock) -> Result<(), Fai
 
 /// Waits until all nodes answer, prints the welcome, and keeps the nodes
 /// running until one cannot be restarted.
-async fn keep_running(layout: &ClusterLayout, nodes: &mut [SupervisedNode<'_>]) -> Failure {
+async fn keep_running(
+    layout: &ClusterLayout,
+    probe: &Probe,
+    nodes: &mut [SupervisedNode<'_>],
+) -> Failure {
     tokio::select! {
         end = first(nodes.iter_mut().map(SupervisedNode::end)) => return Failure::failed(end),
-        () = up(layout) => {}
+        () = up(layout, probe) => {}
     }
     first(nodes.iter_mut().map(SupervisedNode::keep_running)).await
 }
 
 /// Waits until all nodes answer, and prints the welcome.
-async fn up(layout: &ClusterLayout) {
+async fn up(layout: &ClusterLayout, probe: &Probe) {
     for node in &layout.nodes {
-        while !answers(node.address).await {
-            tokio::time::sleep(POLL_INTERVAL).await;
-        }
+        probe.wait_until_up(node).await;
     }
     // A closed stdout is no reason to stop the cluster.
     let mut stdout = io::stdout().lock();
-    let _ = stdout.write_all(layout.welcome().as_bytes());
+    let _ = stdout.write_all(welcome::text(layout).as_bytes());
     let _ = stdout.flush();
-}
-
-/// Whether a node answers `/v0/status` with 200.
-async fn answers(address: SocketAddr) -> bool {
-    let ask = async {
-        let mut stream = TcpStream::connect(address).await?;
-        let head =
-            format!("GET /v0/status HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
-        stream.write_all(head.as_bytes()).await?;
-        let mut status = [0; 12];
-        stream.read_exact(&mut status).await?;
-        io::Result::Ok(&status == b"HTTP/1.1 200")
-    };
-    ask.await.unwrap_or(false)
 }
 
 /// The output of the first of these futures that completes.

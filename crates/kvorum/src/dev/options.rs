@@ -26,6 +26,13 @@ pub(crate) struct DevOptions {
     /// The folder for the data of all nodes
     #[arg(long, value_name = "DIR", default_value = DATA)]
     pub(super) data: PathBuf,
+    /// Encrypt: make an authority in the folder and certificates for the nodes, which then
+    /// have https:// URLs
+    #[arg(long)]
+    pub(super) tls: bool,
+    /// Want tokens: make one with all rights in the folder, and a tokens file for the nodes
+    #[arg(long)]
+    pub(super) tokens: bool,
     /// The lowest level that the nodes log [default: info]
     #[arg(long, value_enum, value_name = "LEVEL", help_heading = "Log")]
     pub(super) log: Option<LogLevel>,

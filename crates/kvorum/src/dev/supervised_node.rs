@@ -9,9 +9,10 @@
 //!   Stopped <-------------------------------+        start: Running
 //! ```
 
+use super::STOP_TIME;
 use super::control::{ActionRequest, CommandResult, NodeAction};
 use super::layout::{ClusterLayout, NodeLayout, VARIABLES_REMOVED};
-use super::{POLL_INTERVAL, STOP_TIME, answers};
+use super::probe::Probe;
 use crate::failure::{self, Failure};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io;
@@ -39,6 +40,7 @@ const START_TIME: Duration = Duration::from_secs(30);
 pub(super) struct SupervisedNode<'a> {
     cluster: &'a ClusterLayout,
     layout: &'a NodeLayout,
+    probe: &'a Probe,
     requests: mpsc::Receiver<ActionRequest>,
     state: ProcessState,
     /// How often in a row it has ended by itself.
@@ -121,11 +123,13 @@ impl<'a> SupervisedNode<'a> {
     pub(super) fn spawn(
         cluster: &'a ClusterLayout,
         layout: &'a NodeLayout,
+        probe: &'a Probe,
         requests: mpsc::Receiver<ActionRequest>,
     ) -> Result<Self, Failure> {
         Ok(Self {
             cluster,
             layout,
+            probe,
             requests,
             state: ProcessState::Running(Box::new(NodeProcess::spawn(cluster, layout)?)),
             restarts: 0,
@@ -287,17 +291,12 @@ impl<'a> SupervisedNode<'a> {
     /// Waits until the node answers, so that the user can use it after the
     /// command.
     async fn wait_until_up(&mut self) -> CommandResult {
-        let (name, address) = (&self.layout.name, self.layout.address);
+        let name = &self.layout.name;
         let ProcessState::Running(process) = &mut self.state else {
             return Err(format!("{name} is not running"));
         };
-        let up = async {
-            while !answers(address).await {
-                tokio::time::sleep(POLL_INTERVAL).await;
-            }
-        };
         tokio::select! {
-            () = up => Ok(format!("{name} is up again")),
+            () = self.probe.wait_until_up(self.layout) => Ok(format!("{name} is up again")),
             // [`Self::keep_running`] sees the end again and handles it.
             end = process.end() => Err(format!("{name} ended while it started: {end}")),
             () = tokio::time::sleep(START_TIME) => Ok(format!("{name} is started, but does not \

@@ -13,8 +13,14 @@ use std::process::Command;
 
 /// The command for a cluster of `nodes` nodes.
 pub(crate) fn dev(nodes: u16, port: u16, data: &Path) -> Command {
+    dev_with(&[], nodes, port, data)
+}
+
+/// The same with more options.
+fn dev_with(options: &[&str], nodes: u16, port: u16, data: &Path) -> Command {
     let (nodes, port) = (nodes.to_string(), port.to_string());
     let mut command = kvorum(&["dev", "--nodes", &nodes, "--port", &port]);
+    command.args(options);
     command.arg("--data").arg(data);
     // As in a terminal, where Ctrl-C goes to the whole group.
     command.process_group(0);
@@ -26,10 +32,20 @@ pub(crate) fn dev(nodes: u16, port: u16, data: &Path) -> Command {
 
 /// Starts a cluster, and returns it with its welcome.
 pub(crate) fn started(nodes: u16, port: u16, data: &Path) -> (Process, String) {
-    let mut dev = Process::spawn(&mut dev(nodes, port, data));
+    started_with(&[], nodes, port, data)
+}
+
+/// The same with more options.
+pub(crate) fn started_with(
+    options: &[&str],
+    nodes: u16,
+    port: u16,
+    data: &Path,
+) -> (Process, String) {
+    let mut dev = Process::spawn(&mut dev_with(options, nodes, port, data));
     let mut said = String::new();
     let mut stdout = BufReader::new(dev.child.stdout.take().unwrap());
-    while !said.contains("/v0/entities") {
+    while !said.contains("admin status") {
         let bytes = stdout.read_line(&mut said).unwrap();
         assert_ne!(bytes, 0, "it ended early: {:?}", dev.end());
     }

@@ -9,6 +9,7 @@
 
 mod client_commands;
 mod client_load;
+mod client_tokens;
 mod client_transfers;
 mod cluster;
 mod dev;

@@ -1,0 +1,112 @@
+//! The tokens of a local cluster: a tokens file for its nodes, and a token with all rights
+//! for its user. Both are kept, so that the user may add tokens to the file.
+
+use super::authority::write;
+use crate::failure::Failure;
+use base::OsRandom;
+use std::path::{Path, PathBuf};
+use tokens::{NewToken, Stanza};
+
+/// The name of the token in logs.
+const NAME: &str = "dev-admin";
+
+/// The files of the tokens.
+pub(super) struct AdminToken {
+    /// The tokens file of all nodes.
+    pub(super) tokens_file: PathBuf,
+    /// The file with the token.
+    pub(super) token_file: PathBuf,
+}
+
+impl AdminToken {
+    /// Those of the cluster in `data`. They need not exist yet.
+    pub(super) fn of(data: &Path) -> Self {
+        Self {
+            tokens_file: data.join("tokens.toml"),
+            token_file: data.join("admin-token"),
+        }
+    }
+
+    /// Makes both files, unless they exist. The tokens file comes last, so that a token
+    /// whose hash it has is never lost.
+    ///
+    /// # Errors
+    /// The token is gone; a file cannot be written; the system has no randomness.
+    pub(super) fn make_files(&self) -> Result<(), Failure> {
+        let shown = self.token_file.display();
+        match (self.tokens_file.exists(), self.token_file.exists()) {
+            (true, true) => return Ok(()),
+            (true, false) => {
+                return Err(Failure::failed(format!(
+                    "{shown} is gone, and {} has only its hash: remove that file, too, for new \
+                     tokens",
+                    self.tokens_file.display()
+                )));
+            }
+            (false, _) => {}
+        }
+        let random = OsRandom::new().map_err(|error| {
+            Failure::failed(format!("the system provides no random numbers: {error}"))
+        })?;
+        let token = NewToken::draw(&random);
+        let stanza = Stanza {
+            name: NAME.to_owned(),
+            hash: token.hash(),
+            read: true,
+            write: true,
+            prefixes: Vec::new(),
+            admin: true,
+            metrics: true,
+        };
+        write(&self.token_file, &format!("{}\n", token.text()))?;
+        write(&self.tokens_file, &stanza.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn the_token_is_kept_and_only_its_owner_may_read_it() {
+        let data = tempfile::tempdir().unwrap();
+        let files = AdminToken::of(data.path());
+        let made = || {
+            files.make_files().ok().unwrap();
+            std::fs::read_to_string(&files.token_file).unwrap()
+        };
+        let first = made();
+        assert_eq!(made(), first);
+        let text = std::fs::read_to_string(&files.tokens_file).unwrap();
+        assert!(tokens::read(&text).is_ok());
+        assert!(!text.contains(first.trim()));
+        for file in [&files.token_file, &files.tokens_file] {
+            let mode = std::fs::metadata(file).unwrap().permissions().mode() & 0o777;
+            assert_eq!(mode, 0o600, "{}", file.display());
+        }
+    }
+
+    #[test]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a file that is no part of a store"
+    )]
+    fn a_token_that_is_gone_is_told_and_a_start_that_was_cut_short_is_repeated() {
+        let data = tempfile::tempdir().unwrap();
+        let files = AdminToken::of(data.path());
+        files.make_files().ok().unwrap();
+        let first = std::fs::read_to_string(&files.token_file).unwrap();
+        // A crash between the two files.
+        std::fs::remove_file(&files.tokens_file).unwrap();
+        files.make_files().ok().unwrap();
+        assert_ne!(std::fs::read_to_string(&files.token_file).unwrap(), first);
+        std::fs::remove_file(&files.token_file).unwrap();
+        let failure = files.make_files().unwrap_err();
+        assert!(
+            failure.line().contains("admin-token is gone"),
+            "{}",
+            failure.line()
+        );
+    }
+}

@@ -1,0 +1,85 @@
+//! What the user reads once a local cluster is up.
+
+use super::layout::ClusterLayout;
+use super::options::DevOptions;
+use std::fmt::Write as _;
+
+/// The text: the nodes, and what to try.
+pub(super) fn text(layout: &ClusterLayout) -> String {
+    let ClusterLayout { nodes, data, .. } = layout;
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    let _ = writeln!(
+        text,
+        "The cluster is up. Ctrl-C stops it; its data stays in {}.\n",
+        data.display()
+    );
+    for node in nodes {
+        let _ = writeln!(text, "  {}  {}", node.name, node.url());
+    }
+    let (program_access, curl_access) = access(layout);
+    // The write goes to one node, the read to another, the range to a
+    // third.
+    let url = |index: usize| nodes[index % nodes.len()].url();
+    let (first, second, third) = (url(0), url(1), url(2));
+    let program = std::env::args_os()
+        .next()
+        .unwrap_or_else(|| "kvorum".into());
+    let program = program.display();
+    let _ = writeln!(
+        text,
+        "\nTry:\n  \
+         {program} put hello world --url {first}{program_access}\n  \
+         {program} get hello --url {second}{program_access}\n  \
+         {program} scan --cluster --url {third}{program_access}"
+    );
+    let replicas = match nodes.len() {
+        1 => "",
+        2 => "&ack=2&from=2",
+        _ => "&ack=2&from=3",
+    };
+    let _ = writeln!(
+        text,
+        "\nThe same with any HTTP client:\n  \
+         curl{curl_access} -X PUT --data-binary 'world' '{first}/v0/entity?id=hello{replicas}'\n  \
+         curl{curl_access} '{second}/v0/entity?id=hello{replicas}'\n  \
+         curl{curl_access} '{third}/v0/entities?start=a'"
+    );
+    let data_option = DevOptions::data_option(data);
+    let number = nodes.len().min(2);
+    let _ = writeln!(
+        text,
+        "\nThen have a node crash (kill), be down (stop, start) or hang (freeze, thaw), and see \
+         what is left:\n  {program} dev kill {number}{data_option}"
+    );
+    if nodes.len() > 2 {
+        let _ = writeln!(
+            text,
+            "  {program} get hello --url {first}{program_access}\n  \
+             {program} ring hello --versions --url {first}{program_access}"
+        );
+    }
+    let _ = writeln!(
+        text,
+        "\nSee how its nodes are, and what to do:\n  \
+         {program} admin status --target {first}{program_access}"
+    );
+    text
+}
+
+/// The options that the program and curl need to reach the nodes.
+fn access(layout: &ClusterLayout) -> (String, String) {
+    let (mut program, mut curl) = (String::new(), String::new());
+    // Writing to a string does not fail.
+    if let Some(authority) = &layout.authority {
+        let certificate = authority.certificate();
+        let _ = write!(program, " --ca {}", certificate.display());
+        let _ = write!(curl, " --cacert {}", certificate.display());
+    }
+    if let Some(token) = &layout.admin_token {
+        let file = token.token_file.display();
+        let _ = write!(program, " --token-file {file}");
+        let _ = write!(curl, " -H \"Authorization: Bearer $(cat {file})\"");
+    }
+    (program, curl)
+}

@@ -1,0 +1,207 @@
+//! Commands with and without a token, on a cluster of `kvorum dev --tokens`.
+
+#![expect(clippy::disallowed_methods, reason = "files of users")]
+
+use crate::client_commands::succeed;
+use crate::dev::started_with;
+use crate::support::{free_port, kvorum, wait_until};
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn command(words: &str) -> Command {
+    kvorum(&words.split(' ').collect::<Vec<_>>())
+}
+
+fn text(output: &Output) -> String {
+    let both = [&output.stdout[..], &output.stderr].concat();
+    String::from_utf8(both).unwrap()
+}
+
+fn write(file: &Path, text: &str, mode: u32) -> String {
+    std::fs::write(file, text).unwrap();
+    std::fs::set_permissions(file, Permissions::from_mode(mode)).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn every_command_shows_its_token_and_none_prints_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let (_dev, said) = started_with(&["--tokens"], 1, port, folder.path());
+    let url = format!("http://127.0.0.1:{port}");
+    let file = folder.path().join("admin-token");
+    let token = std::fs::read_to_string(&file).unwrap().trim().to_owned();
+    assert!(!said.contains(&token), "{said}");
+
+    // What it tells users to try works.
+    let lines = |words: &'static str| said.lines().filter(move |line| line.contains(words));
+    assert_eq!(lines(" --token-file ").count(), 4, "{said}");
+    for line in lines(" --token-file ") {
+        let words: Vec<&str> = line.split_whitespace().skip(1).collect();
+        let printed = String::from_utf8(succeed(&words, b"")).unwrap();
+        assert!(!printed.contains(&token), "{line}: {printed}");
+    }
+    assert_eq!(lines("  curl ").count(), 3, "{said}");
+    let has_curl = Command::new("curl").arg("--version").output().is_ok();
+    for line in lines("  curl ").take_while(|_| has_curl) {
+        let ran = Command::new("sh")
+            .args(["-c", &format!("{line} -sSf")])
+            .output()
+            .unwrap();
+        assert!(ran.status.success(), "{line}: {}", text(&ran));
+    }
+
+    let json = folder.path().join("run.json");
+    let load = format!("load put --keys 100 --duration 300ms --warmup 0 --target {url}");
+    let loaded = command(&format!("{load} --json {}", json.display()))
+        .env("KVORUM_TOKEN", &token)
+        .output()
+        .unwrap();
+    assert_eq!(loaded.status.code(), Some(0), "{}", text(&loaded));
+    let run = std::fs::read_to_string(json).unwrap();
+    assert!(
+        !run.contains(&token) && !text(&loaded).contains(&token),
+        "{run}"
+    );
+
+    for words in [
+        format!("get hello --url {url}"),
+        format!("put hello w --url {url}"),
+        format!("scan --url {url}"),
+        format!("admin status --target {url}"),
+        format!("admin sweep --target {url}"),
+        load,
+    ] {
+        for wrong in [None, Some("kvorum_wrong")] {
+            let output = command(&words)
+                .envs(wrong.map(|token| ("KVORUM_TOKEN", token)))
+                .output();
+            let output = output.unwrap();
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(5), "{words}: {said}");
+            assert!(
+                said.contains("--token-file") && said.contains("KVORUM_TOKEN"),
+                "{said}"
+            );
+            assert!(!said.contains("kvorum_wrong"), "{said}");
+            assert_eq!(said.lines().count(), 1, "{words}: {said}");
+        }
+    }
+}
+
+#[test]
+fn a_token_without_the_right_is_told_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let (_dev, _) = started_with(&["--tokens"], 1, port, folder.path());
+    let url = format!("http://127.0.0.1:{port}");
+    let new = "admin token new --name reader --read --append";
+    let tokens_file = folder.path().join("tokens.toml");
+    let token = command(&format!("{new} {}", tokens_file.display()))
+        .output()
+        .unwrap();
+    let token = String::from_utf8(token.stdout).unwrap();
+    let file = write(&folder.path().join("reader"), &token, 0o600);
+    let run = |words: &str| {
+        let words = format!("{words} --url {url} --token-file {file}");
+        let output = command(&words).output().unwrap();
+        (output.status.code(), text(&output))
+    };
+    // The node reads the file again.
+    wait_until("the new token to be in force", || {
+        (run("get none").0 == Some(1)).then_some(())
+    });
+    let lines = folder.path().join("lines");
+    let lines = write(&lines, "{\"key\":\"a\",\"value\":\"b\"}\n", 0o600);
+    for words in ["put k v", "delete k"] {
+        let (code, said) = run(words);
+        assert_eq!(code, Some(5), "{said}");
+        assert!(
+            said.contains("write") && !said.contains(token.trim()),
+            "{said}"
+        );
+    }
+    let (code, said) = run(&format!("import {lines}"));
+    assert_ne!(code, Some(0), "{said}");
+    assert!(said.contains("write"), "{said}");
+}
+
+#[test]
+fn a_token_goes_neither_over_the_network_in_clear_nor_into_other_hands() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str, mode| write(&folder.path().join(name), text, mode);
+    let good = file("good", "kvorum_hidden\n", 0o600);
+    let open = file("open", "kvorum_hidden\n", 0o644);
+    let odd = file("odd", "kvorum hidden\n", 0o600);
+    let empty = file("empty", "\n", 0o600);
+    let far = "http://192.0.2.1:1";
+    let near = format!("http://127.0.0.1:{}", free_port());
+    let token = Some("kvorum_hidden");
+    for (words, variable, code, said) in [
+        (
+            format!("get k --url {far} --token-file {good}"),
+            None,
+            2,
+            "--token-in-clear",
+        ),
+        (
+            format!("get k --url {near},{far}"),
+            token,
+            2,
+            "--token-in-clear",
+        ),
+        (
+            format!("admin status --target {far}"),
+            token,
+            2,
+            "--token-in-clear",
+        ),
+        (
+            format!("load put --target {far}"),
+            token,
+            2,
+            "--token-in-clear",
+        ),
+        (
+            format!("get k --url {near} --retries 0"),
+            token,
+            3,
+            "refuses connections",
+        ),
+        (
+            format!("get k --url {near} --token-file {open}"),
+            None,
+            2,
+            "chmod 600",
+        ),
+        (
+            format!("get k --url {near} --token-file {odd}"),
+            None,
+            2,
+            "has no token",
+        ),
+        (
+            format!("get k --url {near} --token-file {empty}"),
+            token,
+            2,
+            "has no token",
+        ),
+        (
+            format!("get k --url {near}"),
+            Some("kvorum hidden"),
+            2,
+            "KVORUM_TOKEN has no token",
+        ),
+    ] {
+        let output = command(&words)
+            .envs(variable.map(|token| ("KVORUM_TOKEN", token)))
+            .output();
+        let output = output.unwrap();
+        let all = text(&output);
+        assert_eq!(output.status.code(), Some(code), "{words}: {all}");
+        assert!(all.contains(said), "{words} should say {said}: {all}");
+        assert!(!all.contains("hidden"), "{words}: {all}");
+    }
+}

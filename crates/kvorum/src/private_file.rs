@@ -13,10 +13,17 @@ const MODE_OF_OTHERS: u32 = 0o077;
 /// # Errors
 /// A sentence that names the file and never its contents.
 pub(crate) fn first_line(file: &Path, read_file: ReadFile<'_>) -> Result<String, String> {
-    let name = file.display();
-    check_owner_only(file)?;
-    let text = read_file(file).map_err(|error| format!("cannot read {name}: {error}"))?;
+    let text = read(file, read_file)?;
     Ok(text.lines().next().unwrap_or_default().trim().to_owned())
+}
+
+/// The text of a file.
+///
+/// # Errors
+/// A sentence that names the file and never its contents.
+pub(crate) fn read(file: &Path, read_file: ReadFile<'_>) -> Result<String, String> {
+    check_owner_only(file)?;
+    read_file(file).map_err(|error| format!("cannot read {}: {error}", file.display()))
 }
 
 /// Refuses a file that others than its owner may use, because others may know

@@ -52,7 +52,8 @@ mod worker;
 pub use background::{ClientsSeen, LatencyCounts, SeeClients};
 pub use compactions::{CompactionEnd, OrderedCompaction, RunningCompaction, TableContents};
 pub use config::{
-    BATCH_BYTES_MAX, ConfigError, MemoryParts, NodeConfig, Resources, Secret, SweepSizes, bounds,
+    BATCH_BYTES_MAX, ConfigError, MemoryParts, NodeConfig, Resources, Secret, Secrets, SweepSizes,
+    bounds,
 };
 pub use coordinator::{
     Batch, BatchFailure, BatchMemory, Change, ClusterRange, ClusterRangePlan, Coordinator, Ended,

@@ -1,17 +1,23 @@
 //! The transport seam: how a node opens a stream of bytes to another node.
 //!
-//! The list of nodes is a list of `http://host:port`, because peers connect to the
-//! same port as clients. They change to their own protocol by HTTP's `Upgrade`
-//! (RFC 9110, 7.8).
+//! The list of nodes is a list of `http://host:port` or `https://host:port`, because peers
+//! connect to the same port as clients. They change to their own protocol by HTTP's
+//! `Upgrade` (RFC 9110, 7.8). The URL alone decides whether there is TLS below that: a node
+//! never falls back from `https` to `http`, whatever it meets.
 
 use bytes::{Buf, Bytes};
 use cluster::NodeUrl;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
+use tls::NodeTls;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::ClientConfig;
+use tokio_rustls::rustls::pki_types::ServerName;
 
 /// The path of the request to upgrade.
 pub(crate) const PEER_PATH: &str = "/v0/peer";
@@ -36,20 +42,56 @@ pub trait Transport: Send + Sync {
     fn dial(&self, url: &NodeUrl) -> Dialing;
 }
 
-/// Connects to nodes over TCP.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct TcpTransport;
+/// Connects to nodes over TCP, and over TLS where their URLs say so.
+#[derive(Clone, Default)]
+pub struct TcpTransport {
+    tls: Option<Arc<NodeTls>>,
+}
+
+impl TcpTransport {
+    /// A transport that shows and trusts the certificates of `tls`.
+    #[must_use]
+    pub fn new(tls: Option<Arc<NodeTls>>) -> Self {
+        Self { tls }
+    }
+}
 
 impl Transport for TcpTransport {
     fn dial(&self, url: &NodeUrl) -> Dialing {
         let url = url.clone();
+        // What is in force now: a reload counts from the next connection on.
+        let config = self.tls.as_ref().and_then(|tls| tls.client());
         Box::pin(async move {
             let stream = TcpStream::connect((url.host(), url.port())).await?;
             stream.set_nodelay(true)?;
-            let stream: Box<dyn Stream> = Box::new(upgrade(stream, &url).await?);
-            Ok(stream)
+            if !url.is_https() {
+                let stream: Box<dyn Stream> = Box::new(upgrade(stream, &url).await?);
+                return Ok(stream);
+            }
+            let config = config.ok_or_else(|| invalid("this node has no --tls-peer-ca"))?;
+            secured(stream, &url, config)
+                .await
+                .map_err(|error| explained(&error))
         })
     }
+}
+
+/// Does the handshake of TLS, and upgrades to the peer protocol.
+async fn secured(
+    stream: TcpStream,
+    url: &NodeUrl,
+    config: Arc<ClientConfig>,
+) -> io::Result<Box<dyn Stream>> {
+    let name = ServerName::try_from(url.host().to_owned())
+        .map_err(|_| invalid("the host of its URL can be in no certificate"))?;
+    let connector = TlsConnector::from(config);
+    let stream = connector.connect(name, stream).await?;
+    Ok(Box::new(upgrade(stream, url).await?))
+}
+
+/// An error of TLS with what to do about it.
+fn explained(error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), tls::explain(error))
 }
 
 /// Upgrades a stream to the peer protocol; an HTTP server is at its other end.
@@ -96,9 +138,19 @@ fn check_head(head: &[u8]) -> io::Result<()> {
     let Some(code) = status.strip_prefix("HTTP/1.1 ") else {
         return Err(invalid("the response to the upgrade is not HTTP/1.1"));
     };
-    if code.split(' ').next() != Some("101") {
+    let status = code.split(' ').next();
+    if status != Some("101") {
+        let hint = match status {
+            Some("400") => "; if it speaks only TLS, write its URL with https:// in --cluster",
+            Some("403") => {
+                "; this node must show it a certificate for the host of this node's own URL, of an \
+                 authority of its --tls-peer-ca"
+            }
+            _ => "",
+        };
         // Quoted, because it can be anything.
-        let message = format!("the node does not support the peer protocol: it answers {code:?}");
+        let message =
+            format!("the node does not take up the peer protocol: it answers {code:?}{hint}");
         return Err(io::Error::new(io::ErrorKind::ConnectionRefused, message));
     }
     let names_protocol = lines
@@ -157,6 +209,7 @@ impl<S: Stream> AsyncWrite for Upgraded<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::net::TcpListener;
 
     async fn upgraded(answer: &str) -> io::Result<(String, String)> {
         let (ours, mut theirs) = tokio::io::duplex(64);
@@ -191,6 +244,56 @@ mod tests {
              Connection: Upgrade\r\nUpgrade: kvorum-peer/1\r\n\r\n"
         );
         assert_eq!(rest, "bytes after it");
+    }
+
+    #[tokio::test]
+    async fn a_node_never_falls_back_from_https() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let url: NodeUrl = format!("https://127.0.0.1:{port}").parse().unwrap();
+        // Without authorities, there is no connection at all.
+        let refused = TcpTransport::default()
+            .dial(&url)
+            .await
+            .map(drop)
+            .unwrap_err();
+        assert!(refused.to_string().contains("--tls-peer-ca"), "{refused}");
+        let config = {
+            let authority = rcgen::generate_simple_self_signed(["a".to_owned()]).unwrap();
+            let mut roots = tokio_rustls::rustls::RootCertStore::empty();
+            roots.add(authority.cert.der().clone()).unwrap();
+            let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
+            ClientConfig::builder_with_provider(provider)
+                .with_safe_default_protocol_versions()
+                .unwrap()
+                .with_root_certificates(roots)
+                .with_no_client_auth()
+        };
+        let dialler = async {
+            let stream = TcpStream::connect(("127.0.0.1", port)).await?;
+            let dialled = secured(stream, &url, Arc::new(config)).await;
+            io::Result::Ok(dialled.map(drop).map_err(|error| explained(&error)))
+        };
+        let plain_server = async {
+            // The connection that had no authorities.
+            drop(listener.accept().await?);
+            let (mut stream, _) = listener.accept().await?;
+            let mut received = vec![0; 1 << 10];
+            let bytes = stream.read(&mut received).await?;
+            stream
+                .write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+                .await?;
+            received.truncate(bytes);
+            while stream.read_buf(&mut received).await? > 0 {}
+            io::Result::Ok(received)
+        };
+        let (dialled, received) = tokio::join!(dialler, plain_server);
+        let error = dialled.unwrap().unwrap_err().to_string();
+        assert!(error.contains("speaks plain HTTP"), "{error}");
+        let received = received.unwrap();
+        assert_eq!(received[0], 0x16);
+        let has = |word: &[u8]| received.windows(word.len()).any(|part| part == word);
+        assert!(!has(PEER_PATH.as_bytes()) && !has(PEER_PROTOCOL.as_bytes()));
     }
 
     #[tokio::test]

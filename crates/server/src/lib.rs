@@ -8,7 +8,7 @@
 //!   admits requests and bounds what they take, and behind it a [`node::Worker`],
 //!   which answers for the store.
 //! - `http` turns requests into answers.
-//! - `trust` knows who may do what.
+//! - `trust` knows who may do what; `tls_files` reads the files of TLS.
 //! - `executor` and `read_threads` are the threads of the store: for its jobs, and for
 //!   reads that may block on the disk.
 //! - [`fuzzing`] is what fuzzers call.
@@ -25,10 +25,14 @@ mod metrics_page;
 mod read_threads;
 mod runtime;
 mod server;
+mod tls_files;
 mod trust;
 mod wait_sites;
 
-pub use config::{MEMORY_BYTES_MIN, MemorySplit, ServerConfig, TlsConfig, TrustConfig, bounds};
-pub use node::{ConfigError, NodeConfig, Seams, Secret};
+pub use config::{
+    MEMORY_BYTES_MIN, MemorySplit, ServerConfig, TlsConfig, TlsSplit, TrustConfig, bounds,
+};
+pub use node::{ConfigError, NodeConfig, Seams, Secret, Secrets};
 pub use server::{Server, StartError};
 pub use tls::TlsFiles;
+pub use trust::reloading::Reload;

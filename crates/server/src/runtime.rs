@@ -168,7 +168,8 @@ fn run(
     mut stop: watch::Receiver<bool>,
 ) {
     let drain_timeout = shared.config().drain_timeout;
-    let transport: Arc<dyn Transport> = Arc::new(TcpTransport);
+    let tls = shared.tls.as_ref().map(|tls| Arc::clone(&tls.node_tls));
+    let transport: Arc<dyn Transport> = Arc::new(TcpTransport::new(tls));
     let door = Door::new(shared, number, &transport);
     scheduler.block_on(async {
         door.spawn_upkeep();

@@ -13,6 +13,7 @@ use crate::door::DoorShared;
 use crate::executor::ThreadExecutor;
 use crate::read_threads::ReadThreads;
 use crate::runtime;
+use crate::tls_files::{self, TlsReload};
 use crate::trust::Trust;
 use crate::trust::reloading::{Reload, Reloader};
 use cluster::NodeUrl;
@@ -25,6 +26,7 @@ use std::sync::mpsc;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use tls::MaterialError;
 use tokio::net::TcpSocket;
 use tokio::sync::watch;
 
@@ -49,6 +51,9 @@ pub enum StartError {
         /// The error of the system.
         source: io::Error,
     },
+    /// A file of TLS cannot be used.
+    #[error("cannot speak TLS: {0}")]
+    Tls(#[from] MaterialError),
     /// The node cannot be opened.
     #[error(transparent)]
     Node(#[from] OpenError),
@@ -101,12 +106,29 @@ impl Server {
     ///
     /// # Errors
     /// See [`StartError`]; then nothing of the node is left running.
-    pub fn start_with(mut config: ServerConfig, seams: Seams) -> Result<Self, StartError> {
+    pub fn start_with(config: ServerConfig, seams: Seams) -> Result<Self, StartError> {
+        Self::start_reloading(config, seams, Vec::new())
+    }
+
+    /// Starts a node that also reloads `sources`, which its configuration does not know,
+    /// and returns when it listens.
+    ///
+    /// # Errors
+    /// See [`StartError`]; then nothing of the node is left running.
+    pub fn start_reloading(
+        mut config: ServerConfig,
+        seams: Seams,
+        mut sources: Vec<Arc<dyn Reload>>,
+    ) -> Result<Self, StartError> {
         config.validate()?;
-        if config.tls.is_some() {
-            return Err(ConfigError::new("tls_cert", "this release does not serve TLS").into());
-        }
         let trust = Arc::new(Trust::new(&config.trust)?);
+        let node_tls = tls_files::load(&config, &*seams.clock)?;
+        if let Some(node_tls) = &node_tls {
+            sources.push(TlsReload::new(
+                Arc::clone(node_tls),
+                Arc::clone(&seams.clock),
+            ));
+        }
         raise_open_files();
         let sockets = bind_all(&config)?;
         let addresses = sockets
@@ -129,8 +151,9 @@ impl Server {
         let started = opened.and_then(|node| {
             let node = Arc::new(node);
             let read_threads = ReadThreads::start(&node, config.read_threads)?;
-            let reloader = Reloader::start(sources(&trust))?;
-            let shared = Arc::new(DoorShared::new(config, node, trust));
+            sources.extend(sources_of(&trust));
+            let reloader = Reloader::start(sources)?;
+            let shared = Arc::new(DoorShared::new(config, node, trust, node_tls));
             let threads = runtime::start(&shared, sockets, &stopped)?;
             Ok((shared, threads, read_threads, reloader))
         });
@@ -170,7 +193,7 @@ impl Server {
     }
 
     /// Reads again what may change while the node runs, without waiting for it: the
-    /// tokens file.
+    /// tokens file, the files of TLS, and what [`Server::start_reloading`] was given.
     pub fn reload(&self) {
         self.reloader.order();
     }
@@ -257,13 +280,10 @@ impl Drop for Server {
     }
 }
 
-/// What may change while the node runs.
-fn sources(trust: &Trust) -> Vec<Arc<dyn Reload>> {
+/// What requests are checked with that may change while the node runs.
+fn sources_of(trust: &Trust) -> Option<Arc<dyn Reload>> {
     let tokens = trust.tokens().map(Arc::clone);
-    tokens
-        .map(|tokens| tokens as Arc<dyn Reload>)
-        .into_iter()
-        .collect()
+    tokens.map(|tokens| tokens as Arc<dyn Reload>)
 }
 
 /// Binds all addresses. If the configuration asks for any free port, all addresses get

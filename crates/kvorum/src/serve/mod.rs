@@ -12,7 +12,8 @@ use crate::logging;
 use crate::signals::{ReloadSignals, StopSignals};
 use base::{BootId, OsRandom, SystemClock};
 use lsm::RealDisk;
-use server::{Seams, Server, ServerConfig, StartError};
+use secret_file::SecretReload;
+use server::{Reload, Seams, Server, ServerConfig, StartError};
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
@@ -38,12 +39,18 @@ pub(crate) fn run<P>(options: &ServeOptions, parsed: &Parsed<P>) -> Result<(), F
     for warning in &parsed.warnings {
         tracing::warn!("{warning}");
     }
+    let secrets = config.node.cluster_secret.clone();
+    let secret_reload = options
+        .cluster_secret_file
+        .clone()
+        .zip(secrets)
+        .map(|(file, secrets)| SecretReload::new(file, secrets));
     // The node runs on threads of its own; this one only waits for signals.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
-    let result = runtime.block_on(serve(config, options.until_stdin_closes));
+    let result = runtime.block_on(serve(config, secret_reload, options.until_stdin_closes));
     // A thread may still wait for the end of stdin; the process need not wait
     // for it.
     runtime.shutdown_background();
@@ -65,10 +72,14 @@ fn check_folder(data: &Path) -> Result<(), OptionError> {
     }
 }
 
-async fn serve(config: ServerConfig, until_stdin_closes: bool) -> Result<(), Failure> {
+async fn serve(
+    config: ServerConfig,
+    secret_reload: Option<Arc<SecretReload>>,
+    until_stdin_closes: bool,
+) -> Result<(), Failure> {
     let mut signals = StopSignals::install()?;
     let mut reloads = ReloadSignals::install()?;
-    let starting = spawn_blocking(move || start(config));
+    let starting = spawn_blocking(move || start(config, secret_reload));
     let node = tokio::select! {
         signal = signals.next() => {
             // The node has acknowledged nothing, and a store may be abandoned
@@ -106,7 +117,10 @@ async fn serve(config: ServerConfig, until_stdin_closes: bool) -> Result<(), Fai
 }
 
 /// Starts a node on the real disk, clock and randomness.
-fn start(config: ServerConfig) -> Result<Server, Failure> {
+fn start(
+    config: ServerConfig,
+    secret_reload: Option<Arc<SecretReload>>,
+) -> Result<Server, Failure> {
     let random = OsRandom::new().map_err(|error| {
         Failure::failed(format!("the system provides no random numbers: {error}"))
     })?;
@@ -116,7 +130,9 @@ fn start(config: ServerConfig) -> Result<Server, Failure> {
         random: Arc::new(random),
         boot_id: boot_id(),
     };
-    Server::start_with(config, seams).map_err(|error| match error {
+    let sources = secret_reload.map(|reload| reload as Arc<dyn Reload>);
+    let sources = sources.into_iter().collect();
+    Server::start_reloading(config, seams, sources).map_err(|error| match error {
         // Some of it shows only when a host is resolved, or a file is read.
         StartError::Config(error) => {
             let option = format!("--{}", options::option_of(error.field));

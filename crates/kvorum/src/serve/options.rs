@@ -80,7 +80,7 @@ pub(crate) struct ServeOptions {
     /// ACK/FROM for requests that set neither: how many replicas must answer, out of how many [default: a quorum of all nodes]
     #[arg(long, value_name = "ACK/FROM", help_heading = "Cluster")]
     pub(crate) replicas: Option<ReplicasOption>,
-    /// A file whose first line is the secret that all nodes of the cluster share, at least 16 bytes [default: no secret, which only a cluster on one machine allows]
+    /// A file whose first line is the secret that all nodes of the cluster share, at least 16 bytes; a second line is accepted, too, while the secret changes; read again when it changes [default: no secret, which only a cluster on one machine allows]
     #[arg(long, value_name = "FILE", help_heading = "Cluster")]
     pub(crate) cluster_secret_file: Option<PathBuf>,
     /// Count the reads and acks of the node's store although the store has lost data

@@ -1,24 +1,87 @@
-//! Reads the file of `--cluster-secret-file`.
+//! Reads the file of `--cluster-secret-file`, at the start and when it changes.
 
-use crate::files::ReadFile;
+use crate::files::{self, ReadFile};
 use crate::private_file;
-use server::Secret;
-use std::path::Path;
+use profile::lock;
+use server::{Reload, Secret, Secrets};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
-/// Reads the secret of a file: its first line, without the white space around
-/// it. The other lines are for people.
+/// Reads the secrets of a file: its first line, and its second one while the secret
+/// changes, without the white space around them. Empty lines after the first, and those
+/// that begin with `#`, are for people.
 ///
 /// # Errors
 /// A sentence that names the file and never its contents.
-pub(crate) fn read(file: &Path, read_file: ReadFile<'_>) -> Result<Secret, String> {
-    let line = private_file::first_line(file, read_file)?;
-    Secret::new(line.as_bytes()).map_err(|error| {
-        format!(
-            "the first line of {} cannot be the secret: {}",
-            file.display(),
-            error.problem
-        )
-    })
+pub(crate) fn read(file: &Path, read_file: ReadFile<'_>) -> Result<Secrets, String> {
+    let name = file.display();
+    let text = private_file::read(file, read_file)?;
+    let mut lines = text.lines().map(str::trim);
+    let first = lines.next().unwrap_or_default();
+    let others = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let mut secrets = Vec::new();
+    for (line, number) in std::iter::once(first).chain(others).zip(1..) {
+        secrets.push(Secret::new(line.as_bytes()).map_err(|error| {
+            let which = match number {
+                1 => "the first line of",
+                _ => "a line after the first of",
+            };
+            let hint = match number {
+                1 => "",
+                _ => ", or begin the line with # if it is for people",
+            };
+            format!("{which} {name} cannot be a secret: {}{hint}", error.problem)
+        })?);
+    }
+    Secrets::new(secrets).map_err(|error| format!("{name} cannot be used: {}", error.problem))
+}
+
+/// Reads the file again while the node runs, and puts its secrets in force.
+pub(super) struct SecretReload {
+    file: PathBuf,
+    /// Those in force.
+    secrets: Secrets,
+    /// Why the file could not be used the last time, if it could not.
+    problem: Mutex<Option<String>>,
+}
+
+impl SecretReload {
+    /// Reads `file` again, for a node with these secrets.
+    pub(super) fn new(file: PathBuf, secrets: Secrets) -> Arc<Self> {
+        Arc::new(Self {
+            file,
+            secrets,
+            problem: Mutex::default(),
+        })
+    }
+}
+
+impl Reload for SecretReload {
+    fn reload(&self, _is_ordered: bool) {
+        let problem = match read(&self.file, &files::read) {
+            Ok(read) => {
+                if self.secrets.replace(&read) {
+                    tracing::info!(
+                        accepted = read.list().len(),
+                        "the secret of the cluster has changed: new connections of peers use it"
+                    );
+                }
+                None
+            }
+            Err(problem) => Some(problem),
+        };
+        let mut last = lock(&self.problem);
+        if let Some(problem) = &problem
+            && last.as_ref() != Some(problem)
+        {
+            tracing::error!(
+                problem,
+                "the file of the secret cannot be used: the node goes on with the secret that it \
+                 has"
+            );
+        }
+        *last = problem;
+    }
 }
 
 #[cfg(test)]
@@ -27,14 +90,21 @@ mod tests {
     use std::io;
 
     #[test]
-    fn a_secret_is_the_first_line() {
-        for text in [
-            "0123456789abcdef",
-            "0123456789abcdef\n",
-            " \t0123456789abcdef \r\nnot this",
+    fn the_first_line_is_the_secret_and_the_second_is_accepted_too() {
+        let (one, two) = ("0123456789abcdef", "another secret of the cluster");
+        for (text, secrets) in [
+            (one, &[one][..]),
+            (&format!("{one}\n"), &[one]),
+            (&format!(" \t{one} \r\n\n# not this"), &[one]),
+            (&format!("{one}\n{two}\n"), &[one, two]),
+            (&format!("{two}\n# since May\n\n {one}"), &[two, one]),
         ] {
-            let secret = read(Path::new("s"), &|_| Ok(text.to_owned())).unwrap();
-            assert_eq!(secret.as_bytes(), b"0123456789abcdef", "{text:?}");
+            let read = read(Path::new("s"), &|_| Ok(text.to_owned())).unwrap();
+            let expected: Vec<_> = secrets
+                .iter()
+                .map(|secret| Secret::new(secret.as_bytes()).unwrap())
+                .collect();
+            assert_eq!(read.list(), expected, "{text:?}");
         }
     }
 
@@ -46,6 +116,7 @@ mod tests {
             ("\n0123456789abcdef", "0 bytes"),
             ("0123456789abcde", "15 bytes"),
             (&long, "16000 bytes"),
+            ("0123456789abcdef\n0123456789", "begin the line with #"),
         ] {
             let error = read(Path::new("s.txt"), &|_| Ok(text.to_owned())).unwrap_err();
             for word in ["s.txt", words, "give 16 to 4096"] {
@@ -53,6 +124,9 @@ mod tests {
             }
             assert!(!error.contains("01234"), "{error}");
         }
+        let three = "0123456789abcdef\n".repeat(3);
+        let error = read(Path::new("s.txt"), &|_| Ok(three.clone())).unwrap_err();
+        assert!(error.contains("3 secrets"), "{error}");
         let error = read(Path::new("s.txt"), &|_| Err(io::ErrorKind::NotFound.into()));
         assert!(error.unwrap_err().contains("cannot read s.txt"));
     }

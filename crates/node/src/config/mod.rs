@@ -11,7 +11,7 @@ mod sweep_sizes;
 mod validation;
 
 pub use resources::{MemoryParts, Resources};
-pub use secret::Secret;
+pub use secret::{Secret, Secrets};
 pub use sweep_sizes::SweepSizes;
 
 use cluster::{Members, NodeUrl};
@@ -50,9 +50,9 @@ pub struct NodeConfig {
     pub compaction_bytes_per_second: u64,
     /// Space kept free for deletes and compaction when the disk is full. Default: 64 MiB.
     pub disk_reserve_bytes: u64,
-    /// The secret by which the nodes of the cluster recognise each other. It may be `None`
+    /// The secrets by which the nodes of the cluster recognise each other. It may be `None`
     /// only if all nodes are on this machine, or this node is alone.
-    pub cluster_secret: Option<Secret>,
+    pub cluster_secret: Option<Secrets>,
     /// Whether the reads and acks of this store count although it is not the store that
     /// the peers knew, or an older state of it, so that acknowledged writes may be
     /// missing in it. Default: no.

@@ -20,7 +20,7 @@ fn nodes_that_others_could_reach_need_a_secret() {
     assert_eq!(error.field, "cluster_secret");
     assert!(error.problem.contains("http://10.0.0.5:1"), "{error}");
     let mut with_secret = member(&far);
-    with_secret.cluster_secret = Some(Secret::new(&[7; 16]).unwrap());
+    with_secret.cluster_secret = Some(Secrets::new(vec![Secret::new(&[7; 16]).unwrap()]).unwrap());
     assert_eq!(with_secret.validate(), Ok(()));
     assert_eq!(member(&ONE_MACHINE).validate(), Ok(()));
     let lone = NodeConfig::new(url("http://10.0.0.5:1"), "data");

@@ -1,7 +1,7 @@
 //! This node's side of handshakes: fills its hellos, and reads those of peers.
 
 use super::Membership;
-use crate::config::Secret;
+use crate::config::{Secret, Secrets};
 use crate::forgetting::{Forgetting, Heard};
 use crate::stamping::Stamping;
 use cluster::{NodeNumber, Standing};
@@ -19,7 +19,7 @@ pub(crate) struct NodeHandshakes {
     stamping: Arc<Stamping>,
     forgetting: Arc<Forgetting>,
     protocol: Protocol,
-    secret: Option<Secret>,
+    secrets: Option<Secrets>,
     /// Called for each peer that has dialled this node and proved itself.
     on_dialled: OnceCell<Box<dyn Fn(NodeNumber)>>,
 }
@@ -31,14 +31,14 @@ impl NodeHandshakes {
         stamping: Arc<Stamping>,
         forgetting: Arc<Forgetting>,
         protocol: Protocol,
-        secret: Option<Secret>,
+        secrets: Option<Secrets>,
     ) -> Rc<Self> {
         Rc::new(Self {
             membership,
             stamping,
             forgetting,
             protocol,
-            secret,
+            secrets,
             on_dialled: OnceCell::new(),
         })
     }
@@ -61,8 +61,9 @@ impl HandshakePolicy for NodeHandshakes {
         self.protocol
     }
 
-    fn secret(&self) -> &[u8] {
-        self.secret.as_ref().map_or(&[], Secret::as_bytes)
+    fn secrets(&self) -> Vec<Arc<[u8]>> {
+        let secrets = self.secrets.as_ref().map(Secrets::list).unwrap_or_default();
+        secrets.iter().map(Secret::shared_bytes).collect()
     }
 
     fn is_member(&self, name: &str) -> bool {

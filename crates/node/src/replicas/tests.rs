@@ -206,7 +206,7 @@ fn worker_of_three(clock: &Arc<ManualClock>) -> (Rc<Worker>, tokio::task::LocalS
     let members = Members::new(members, &urls[0]).unwrap();
     let disk = Arc::new(FaultyDisk::new(Arc::new(MemoryDisk::new())));
     let node = open_one_of(members, &disk, clock);
-    let transport: Arc<dyn Transport> = Arc::new(TcpTransport);
+    let transport: Arc<dyn Transport> = Arc::new(TcpTransport::default());
     let worker = Worker::new(Arc::new(node), 0, &transport);
     let tasks = tokio::task::LocalSet::new();
     let own = Rc::clone(worker.coordinator().replicas.own());

@@ -170,10 +170,10 @@ pub(super) async fn dial(
         acceptor: &received,
     };
     let mut proof = Vec::new();
-    hellos.put_proof(&mut proof, policy.secret(), Role::Dialler);
+    hellos.put_proof(&mut proof, &policy.secrets(), Role::Dialler);
     messages.send(&proof).await?;
     let proof = messages.receive(PROOF).await?;
-    let checked = hellos.check_proof(&proof, policy.secret(), Role::Acceptor);
+    let checked = hellos.check_proof(&proof, &policy.secrets(), Role::Acceptor);
     messages
         .accept_or_refuse(Some(&theirs.name), checked)
         .await?;
@@ -212,13 +212,13 @@ pub(super) async fn accept(
         acceptor: payload(&sent),
     };
     let proof = messages.receive(PROOF).await?;
-    let checked = hellos.check_proof(&proof, policy.secret(), Role::Dialler);
+    let checked = hellos.check_proof(&proof, &policy.secrets(), Role::Dialler);
     let checked = checked.and_then(|()| check_previous_start(policy, &theirs));
     messages
         .accept_or_refuse(Some(&theirs.name), checked)
         .await?;
     let mut proof = Vec::new();
-    hellos.put_proof(&mut proof, policy.secret(), Role::Acceptor);
+    hellos.put_proof(&mut proof, &policy.secrets(), Role::Acceptor);
     messages.send(&proof).await?;
     policy.has_dialled(&theirs.name);
     let mut session = record(policy, &ours, theirs, negotiated).await?;

@@ -8,6 +8,7 @@ use base::{Clock, Random};
 use cluster::Standing;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 /// The node's side of a handshake: it fills hellos, decides what only the node
 /// can decide, and records what a peer's hello says.
@@ -15,8 +16,9 @@ pub trait HandshakePolicy {
     /// The versions and features that this node supports.
     fn protocol(&self) -> Protocol;
 
-    /// The secret that the nodes of the cluster share; empty if they have none.
-    fn secret(&self) -> &[u8];
+    /// The secrets that the nodes of the cluster share: this node proves that it knows the
+    /// first, and accepts the proof of any. None if the nodes share no secret.
+    fn secrets(&self) -> Vec<Arc<[u8]>>;
 
     /// Whether the list of nodes has this name.
     fn is_member(&self, name: &str) -> bool;

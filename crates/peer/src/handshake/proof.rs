@@ -13,11 +13,19 @@
 //! is of no use for another connection. Because the versions and features are
 //! covered too, somebody between two nodes cannot make them speak an older
 //! version. The role keeps one side's proof from being sent back as the other's.
+//!
+//! While the secret of a cluster changes, a node knows two: it proves that it knows the
+//! first, and accepts the proof of either. So nodes that have each other's first secret
+//! among their own take each other for peers.
 
 use super::refusal::Refusal;
 use crate::frame::put_frame;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
+use std::sync::Arc;
+
+/// What nodes prove that share no secret.
+const NO_SECRET: &[u8] = &[];
 
 /// The kind of the frame that carries a proof.
 pub(super) const PROOF: u8 = 33;
@@ -41,26 +49,30 @@ pub(super) struct Hellos<'a> {
 }
 
 impl Hellos<'_> {
-    /// Appends the proof that the side with this role knows the secret.
-    pub(super) fn put_proof(self, out: &mut Vec<u8>, secret: &[u8], role: Role) {
+    /// Appends the proof that the side with this role knows the first of these secrets.
+    pub(super) fn put_proof(self, out: &mut Vec<u8>, secrets: &[Arc<[u8]>], role: Role) {
+        let secret = secrets.first().map_or(NO_SECRET, |secret| secret);
         let code = self.code(secret, role).finalize().into_bytes();
         put_frame(out, PROOF, 0, |out| out.extend_from_slice(&code));
     }
 
-    /// Checks the proof of the side with this role. The check takes the same
-    /// time however many bytes of the proof are wrong.
+    /// Checks whether the side with this role has proved that it knows one of these
+    /// secrets. The check takes the same time however many bytes of the proof are wrong.
     ///
     /// # Errors
     /// [`Refusal::Secret`].
     pub(super) fn check_proof(
         self,
         proof: &[u8],
-        secret: &[u8],
+        secrets: &[Arc<[u8]>],
         role: Role,
     ) -> Result<(), Refusal> {
-        self.code(secret, role)
-            .verify_slice(proof)
-            .map_err(|_| Refusal::Secret)
+        let proves = |secret: &[u8]| self.code(secret, role).verify_slice(proof).is_ok();
+        let is_proved = match secrets {
+            [] => proves(NO_SECRET),
+            secrets => secrets.iter().any(|secret| proves(secret)),
+        };
+        is_proved.then_some(()).ok_or(Refusal::Secret)
     }
 
     fn code(self, secret: &[u8], role: Role) -> Hmac<Sha256> {

@@ -7,7 +7,7 @@ use super::*;
 pub(crate) struct TestNode {
     /// What it says of itself; the standing and the times are filled in.
     pub(crate) hello: Hello,
-    pub(crate) secret: Vec<u8>,
+    pub(crate) secrets: Vec<&'static [u8]>,
     pub(crate) members: Vec<&'static str>,
     pub(crate) standing: Rc<Cell<Standing>>,
     /// What it reports of itself, and what was reported to it.
@@ -45,7 +45,7 @@ impl TestNode {
                 forgotten: Timestamp::ZERO,
                 fence: Timestamp::ZERO,
             },
-            secret: b"secret".to_vec(),
+            secrets: vec![b"secret"],
             members: vec!["asker", "replica", "third"],
             standing: Rc::new(Cell::new(Standing::Witness)),
             report: Rc::new(Cell::new(NodeReport {
@@ -77,8 +77,11 @@ impl TestNode {
 }
 
 impl HandshakePolicy for TestNode {
-    fn secret(&self) -> &[u8] {
-        &self.secret
+    fn secrets(&self) -> Vec<Arc<[u8]>> {
+        self.secrets
+            .iter()
+            .map(|secret| Arc::from(*secret))
+            .collect()
     }
 
     fn is_member(&self, name: &str) -> bool {

@@ -26,6 +26,9 @@ pub const MEMTABLE_BYTES: RangeInclusive<u64> = 64 << 10..=1 << 30;
 pub const DRAIN_TIMEOUT: RangeInclusive<Duration> =
     Duration::from_millis(1)..=Duration::from_secs(8);
 
+/// What a TLS handshake may hold, in bytes: rustls refuses longer messages.
+pub const HANDSHAKE_BYTES_MAX: usize = 64 << 10;
+
 /// The longest batch with `Content-Length`, and the longest answer to one, in bytes. It is
 /// fixed, so that clients can rely on it.
 pub const BATCH_BODY_BYTES_MAX: usize = 16 << 20;

@@ -1,7 +1,7 @@
 //! How a server's memory is divided.
 
 use super::ServerConfig;
-use super::bounds::BATCH_BODY_BYTES_MAX;
+use super::bounds::{BATCH_BODY_BYTES_MAX, HANDSHAKE_BYTES_MAX};
 use node::{BATCH_BYTES_MAX, MemoryParts};
 
 /// How the one number [`ServerConfig::memory_bytes`] is divided. About half of a
@@ -24,6 +24,45 @@ pub struct MemorySplit {
     pub batch_windows_bytes: usize,
     /// How many ranges are streamed at a time.
     pub scans_max: usize,
+    /// TLS; all 0 without it.
+    pub tls: TlsSplit,
+}
+
+/// What TLS may take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TlsSplit {
+    /// What connections hold while they are idle.
+    pub connections_bytes: usize,
+    /// Records that are not complete, beyond 4 KiB of each.
+    pub records_bytes: usize,
+    /// How many handshakes may be under way, each of which may hold 64 KiB.
+    pub handshakes_max: usize,
+}
+
+impl TlsSplit {
+    /// What rustls holds for an idle connection, in bytes.
+    const CONNECTION_BYTES: usize = 10 << 10;
+
+    /// The parts for `config` if `rest` bytes are left for TLS and the cache.
+    fn of(config: &ServerConfig, sixteenth: usize, rest: usize) -> Self {
+        if config.tls.is_none() {
+            return Self::default();
+        }
+        let (least, most) = (sixteenth / 2, rest.saturating_sub(sixteenth));
+        let wanted = config
+            .connections_max
+            .saturating_mul(Self::CONNECTION_BYTES);
+        let part = sixteenth / 8;
+        Self {
+            connections_bytes: wanted.min(most.max(least).saturating_sub(2 * part)),
+            records_bytes: part,
+            handshakes_max: part / HANDSHAKE_BYTES_MAX,
+        }
+    }
+
+    fn planned_bytes(&self) -> usize {
+        self.connections_bytes + self.records_bytes + self.handshakes_max * HANDSHAKE_BYTES_MAX
+    }
 }
 
 impl MemorySplit {
@@ -46,8 +85,11 @@ impl MemorySplit {
     /// | answers of batches | 1/8 |
     /// | long heads | 1/8 |
     /// | short answers whose clients do not read | 1/4 |
+    /// | with TLS: incomplete records | 1/8 |
+    /// | with TLS: handshakes | 1/8 |
+    /// | with TLS: idle connections | 10 KiB for each that may be open, if the cache keeps 1 |
     /// | connections and stacks, not planned | 1/2 |
-    /// | cache | the rest, at least 1 |
+    /// | cache | the rest, at least 1, with TLS at least 1/2 |
     ///
     /// Of the requests that are being received, a node that is alone gives a third to
     /// short uploads and the rest to long ones. In a cluster the requests of peers get
@@ -84,9 +126,16 @@ impl MemorySplit {
             batch_answers_bytes: sixteenth / 8,
             batch_windows_bytes: sixteenth / 8,
             scans_max: (sixteenth / Self::SCAN_BYTES).clamp(4, 1024),
+            tls: TlsSplit::default(),
         };
         let rest = (sixteenth / 2 * 31).saturating_sub(split.planned_bytes());
-        split.node.cache_bytes = rest.max(sixteenth);
+        split.tls = TlsSplit::of(config, sixteenth, rest);
+        let cache_least = match config.tls {
+            None => sixteenth,
+            Some(_) => sixteenth / 2,
+        };
+        let rest = rest.saturating_sub(split.tls.planned_bytes());
+        split.node.cache_bytes = rest.max(cache_least);
 
         if let Some(memtable_bytes) = config.memtable_bytes {
             // The cache makes up for larger memtables, down to its least size.
@@ -95,7 +144,7 @@ impl MemorySplit {
             node.memtable_bytes = memtable_bytes;
             node.cache_bytes = (node.cache_bytes + before_bytes)
                 .saturating_sub(node.memtables_bytes())
-                .max(sixteenth);
+                .max(cache_least);
         }
         if let Some(scans_max) = config.scans_max {
             split.scans_max = scans_max;
@@ -113,6 +162,7 @@ impl MemorySplit {
             self.unsent_bytes,
             self.batch_answers_bytes,
             self.batch_windows_bytes,
+            self.tls.planned_bytes(),
         ]
         .into_iter()
         .fold(0, usize::saturating_add)

@@ -12,7 +12,7 @@ mod memory;
 mod trust;
 mod validation;
 
-pub use memory::MemorySplit;
+pub use memory::{MemorySplit, TlsSplit};
 pub use trust::TrustConfig;
 
 use cluster::{Members, Replicas};

@@ -16,6 +16,25 @@ fn member(urls: &[&str]) -> ServerConfig {
     ServerConfig::new(Members::new(nodes, &url(urls[0])).unwrap(), "data")
 }
 
+/// A node of three that speaks TLS.
+fn with_tls() -> ServerConfig {
+    let mut config = member(
+        &ONE_MACHINE
+            .map(|url| url.replace("http:", "https:"))
+            .each_ref()
+            .map(String::as_str),
+    );
+    config.tls = Some(TlsConfig {
+        files: TlsFiles {
+            certificate: "c.pem".into(),
+            key: "k.pem".into(),
+            peer_ca: Some("ca.pem".into()),
+        },
+        is_optional: false,
+    });
+    config
+}
+
 const ONE_MACHINE: [&str; 3] = ["http://localhost:1", "http://127.0.0.1:2", "http://[::1]:3"];
 
 #[test]
@@ -32,7 +51,7 @@ fn localhost_is_an_ipv4_and_an_ipv6_address() {
 fn the_parts_of_the_memory_do_not_exceed_it() {
     for memory_mib in [128u64, 192, 256, 1024, 8192, 65536] {
         for value_bytes_max in [1, 1 << 20, 16 << 20] {
-            for mut config in [alone(), member(&ONE_MACHINE)] {
+            for mut config in [alone(), member(&ONE_MACHINE), with_tls()] {
                 config.set_memory_bytes(memory_mib << 20);
                 config.node.value_bytes_max = value_bytes_max;
                 let split = config.memory_split();
@@ -41,7 +60,11 @@ fn the_parts_of_the_memory_do_not_exceed_it() {
                     "{memory_mib} MiB, values of {value_bytes_max}: {split:?}"
                 );
                 let sixteenth = usize::try_from(config.memory_bytes / 16).unwrap();
-                assert!(split.node.cache_bytes >= sixteenth, "{split:?}");
+                let cache_least = match config.tls {
+                    None => sixteenth,
+                    Some(_) => sixteenth / 2,
+                };
+                assert!(split.node.cache_bytes >= cache_least, "{split:?}");
             }
         }
     }
@@ -231,4 +254,21 @@ fn urls_and_tls_fit_together() {
     ] {
         assert_eq!(of(urls, configured), result, "{urls:?} {configured:?}");
     }
+}
+
+#[test]
+fn tls_connections_are_planned_for() {
+    for (memory_mib, handshakes, planned_for_each) in [(128, 16, false), (1024, 128, true)] {
+        let mut config = with_tls();
+        config.set_memory_bytes(memory_mib << 20);
+        let tls = config.memory_split().tls;
+        assert_eq!(tls.handshakes_max, handshakes, "{memory_mib} MiB");
+        let for_all = config.connections_max * (10 << 10);
+        assert_eq!(
+            tls.connections_bytes == for_all,
+            planned_for_each,
+            "{tls:?}"
+        );
+    }
+    assert_eq!(alone().memory_split().tls, TlsSplit::default());
 }

@@ -5,12 +5,15 @@
 //!   call. Long values are written without copying them.
 //! - Pauses: after a refusal the channel neither reads nor lets hyper continue
 //!   until `paused_connections` resumes it.
+//! - TLS: below all of this lies the `wire`, which seals bytes or does not. What is
+//!   gathered becomes one record.
 //! - Memory: what the node holds for a connection counts. Heads count beyond a few
 //!   KiB (`Channel::cover_head`), answers when the client does not read
 //!   them (`unsent_answers`).
 
 use crate::door::slow_clients::Progress;
 use crate::door::unsent_answers::{UnsentAnswers, UnsentEntry};
+use crate::door::wire::Wire;
 use base::{Budget, Refused, Share};
 use hyper::rt::ReadBufCursor;
 use std::cell::{Cell, RefCell};
@@ -19,10 +22,9 @@ use std::pin::Pin;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::task::{self, Poll};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 
-/// How many bytes of answers the channel gathers before it writes them.
+/// How many bytes of answers the channel gathers before it writes them: as many as a
+/// record of TLS can have.
 const GATHERED_BYTES_MAX: usize = 16 << 10;
 
 /// How many bytes of a head do not count: each connection has a buffer of that
@@ -62,7 +64,9 @@ impl Buffers {
 
 /// The socket of a connection.
 pub(crate) struct Channel {
-    pub(crate) stream: RefCell<TcpStream>,
+    pub(crate) wire: RefCell<Wire>,
+    /// How many bytes TLS has sealed since the kernel last had all of them.
+    sealed: Cell<usize>,
     /// Answers that are gathered and not yet written.
     gathered: RefCell<Vec<u8>>,
     buffers: Rc<Buffers>,
@@ -79,14 +83,15 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
-    /// The channel over a socket, with the `buffers` of its runtime.
-    pub(crate) fn new(stream: TcpStream, buffers: Rc<Buffers>, progress: Rc<Progress>) -> Rc<Self> {
+    /// The channel over a wire, with the `buffers` of its runtime.
+    pub(crate) fn new(wire: Wire, buffers: Rc<Buffers>, progress: Rc<Progress>) -> Rc<Self> {
         Rc::new_cyclic(|own| Self {
             head_share: RefCell::default(),
             is_head_refused: Cell::new(false),
             unsent_entry: UnsentEntry::new(Rc::clone(&buffers.unsent_answers)),
             own: Weak::clone(own),
-            stream: RefCell::new(stream),
+            wire: RefCell::new(wire),
+            sealed: Cell::new(0),
             gathered: RefCell::default(),
             buffers,
             is_paused: Cell::new(false),
@@ -94,9 +99,9 @@ impl Channel {
         })
     }
 
-    /// The socket. Bytes that were gathered and not written are lost.
-    pub(crate) fn into_stream(self) -> TcpStream {
-        self.stream.into_inner()
+    /// The stream. Bytes that were gathered and not written are lost.
+    pub(crate) fn into_stream(self) -> Box<dyn peer::Stream> {
+        self.wire.into_inner().into_stream()
     }
 
     /// Stops reading the connection until [`Channel::resume_reading`].
@@ -132,16 +137,18 @@ impl Channel {
         take: impl FnOnce(&[u8]),
     ) -> Poll<io::Result<usize>> {
         let mut scratch = self.buffers.scratch.borrow_mut();
-        let bytes_max = bytes_max.min(scratch.len());
-        let mut buffer = ReadBuf::new(&mut scratch[..bytes_max]);
-        let mut stream = self.stream.borrow_mut();
-        std::task::ready!(Pin::new(&mut *stream).poll_read(cx, &mut buffer))?;
-        let bytes = buffer.filled().len();
-        if bytes > 0 {
-            self.progress.received(bytes);
-            take(buffer.filled());
+        let mut wire = self.wire.borrow_mut();
+        let progress = &self.progress;
+        let read = wire.poll_read(cx, bytes_max, &mut scratch, |bytes| {
+            if !bytes.is_empty() {
+                progress.received(bytes.len());
+                take(bytes);
+            }
+        });
+        if read.is_pending() && wire.has_incomplete_record() {
+            progress.receives_record();
         }
-        Poll::Ready(Ok(bytes))
+        read
     }
 
     /// How many bytes may be read next. While a head is being received, it is as
@@ -186,19 +193,10 @@ impl Channel {
         self.is_head_refused.get()
     }
 
-    /// Whether the client has closed its side, as far as peeking at the socket shows.
+    /// Whether the client has closed its side, as far as the node sees without reading.
     /// Wakes `cx` when something changes.
     pub(crate) fn has_client_left(&self, cx: &mut task::Context<'_>) -> bool {
-        let mut next = [0];
-        let peeked = self
-            .stream
-            .borrow()
-            .poll_peek(cx, &mut ReadBuf::new(&mut next));
-        match peeked {
-            Poll::Ready(Ok(bytes)) => bytes == 0,
-            Poll::Ready(Err(_)) => true,
-            Poll::Pending => false,
-        }
+        self.wire.borrow_mut().has_ended(cx)
     }
 
     /// Gathers a short write, and writes a long one.
@@ -235,7 +233,7 @@ impl Channel {
     /// Writes what is gathered, and closes the connection for writing.
     pub(crate) fn poll_shutdown(&self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         std::task::ready!(self.poll_flush(cx))?;
-        Pin::new(&mut *self.stream.borrow_mut()).poll_shutdown(cx)
+        self.wire.borrow_mut().poll_shutdown(cx)
     }
 
     /// Writes what is gathered.
@@ -261,7 +259,29 @@ impl Channel {
         } else {
             gathered.drain(..written);
         }
-        result
+        drop(gathered);
+        match result {
+            Poll::Ready(Ok(())) => self.poll_flush_sealed(cx),
+            result => result,
+        }
+    }
+
+    /// Writes what TLS has sealed.
+    fn poll_flush_sealed(&self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        if self.sealed.get() == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        let flushed = self.wire.borrow_mut().poll_flush(cx);
+        match flushed {
+            Poll::Ready(Ok(())) => {
+                self.sealed.set(0);
+                self.progress.sent(0);
+                self.unsent_entry.remove();
+            }
+            Poll::Pending => self.note_blocked(0),
+            Poll::Ready(Err(_)) => {}
+        }
+        flushed
     }
 
     fn poll_write_through(
@@ -269,20 +289,20 @@ impl Channel {
         cx: &mut task::Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let mut stream = self.stream.borrow_mut();
-        let result = Pin::new(&mut *stream).poll_write_vectored(cx, slices);
+        let result = self.wire.borrow_mut().poll_write(cx, slices);
         let bytes: usize = slices.iter().map(|slice| slice.len()).sum();
         self.note_write(result, bytes, 0)
     }
 
-    /// Writes one slice, which is cheaper without a vector.
     fn poll_write_gathered(
         &self,
         cx: &mut task::Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let mut stream = self.stream.borrow_mut();
-        let result = Pin::new(&mut *stream).poll_write(cx, bytes);
+        let result = self
+            .wire
+            .borrow_mut()
+            .poll_write(cx, &[IoSlice::new(bytes)]);
         self.note_write(result, bytes.len(), bytes.len())
     }
 
@@ -297,19 +317,33 @@ impl Channel {
             Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
             Poll::Ready(Ok(sent)) => {
                 self.progress.sent(sent);
-                if sent == bytes {
-                    self.unsent_entry.remove();
+                let wire = self.wire.borrow();
+                let is_behind = wire.is_behind();
+                drop(wire);
+                if is_behind {
+                    self.sealed.set(self.sealed.get() + sent);
+                } else {
+                    self.sealed.set(0);
+                    if sent == bytes {
+                        self.unsent_entry.remove();
+                    }
                 }
                 Poll::Ready(Ok(sent))
             }
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             Poll::Pending => {
-                self.progress.blocked();
-                let waiting = gathered + self.progress.answer_bytes();
-                self.unsent_entry.add(&self.own, waiting);
+                self.note_blocked(gathered);
                 Poll::Pending
             }
         }
+    }
+
+    /// The kernel takes nothing more, and `gathered` bytes wait beside those that TLS has
+    /// sealed and those of the answer.
+    fn note_blocked(&self, gathered: usize) {
+        self.progress.blocked();
+        let waiting = gathered + self.sealed.get() + self.progress.answer_bytes();
+        self.unsent_entry.add(&self.own, waiting);
     }
 }
 

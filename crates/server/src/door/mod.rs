@@ -9,10 +9,11 @@
 //!   and for ranges. They are separate, so that clients that stall in one of them
 //!   block no client in another. The node has two more, for long answers and for
 //!   the batches of ranges.
+//! - `tls`: handshakes under way, and records of TLS that are not complete.
 //! - `unsent_answers`: bytes of short answers whose clients do not read.
 //! - `page_limiter`: the time spent on pages, which are outside the gate.
 //!
-//! A connection has a `channel`, which moves its bytes, and a `progress`, with which
+//! A connection has a `channel`, which moves its bytes over a `wire`, plain or sealed, and a `progress`, with which
 //! the door finds slow clients. `paused_connections` delays the connections of
 //! refused requests. `web_pages` recognises requests of web pages of other sites, of which
 //! `cors_origins` are served.
@@ -25,9 +26,11 @@ pub(crate) mod paused_connections;
 mod request_gate;
 mod shared;
 pub(crate) mod slow_clients;
+pub(crate) mod tls;
 pub(crate) mod unsent_answers;
 mod upload_budgets;
 pub(crate) mod web_pages;
+pub(crate) mod wire;
 
 pub(crate) use request_gate::{Admission, BatchPermits, Gate, Permit};
 pub(crate) use shared::DoorShared;
@@ -47,10 +50,13 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+use tls::{Entered, Handshakes};
+use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::MissedTickBehavior;
 use unsent_answers::UnsentAnswers;
 use web_pages::OwnHosts;
+use wire::Wire;
 
 /// The door of one runtime, and the worker behind it. No other thread uses any of it,
 /// except what is behind [`DoorShared`].
@@ -74,6 +80,8 @@ pub(crate) struct Door {
     /// The buffers that all connections share.
     pub(crate) buffers: Rc<Buffers>,
     connections: RefCell<Slab<Rc<Progress>>>,
+    /// The TLS handshakes that are under way.
+    handshakes: Rc<Handshakes>,
     /// Notified when the last connection has ended.
     emptied: Notify,
     is_stopping: Cell<bool>,
@@ -108,6 +116,7 @@ impl Door {
                 UnsentAnswers::new(config.memory_split().unsent_bytes / config.threads),
             )),
             connections: RefCell::default(),
+            handshakes: Handshakes::new(config.memory_split().tls.handshakes_max / config.threads),
             emptied: Notify::new(),
             is_stopping: Cell::new(false),
             worker,
@@ -194,6 +203,23 @@ impl Door {
         }
     }
 
+    /// Begins a connection: where the node speaks TLS, with a handshake.
+    pub(crate) async fn enter(&self, stream: TcpStream, progress: &Rc<Progress>) -> Entered {
+        match &self.shared.tls {
+            None => Entered::Wire(Wire::Plain(stream)),
+            Some(tls) => {
+                tls.enter(
+                    stream,
+                    progress,
+                    &self.handshakes,
+                    &self.metrics.tls,
+                    &self.now,
+                )
+                .await
+            }
+        }
+    }
+
     /// Adds a connection to the list.
     pub(crate) fn register(&self, progress: &Rc<Progress>) -> Registered<'_> {
         Registered {
@@ -243,6 +269,8 @@ impl Door {
             self.gate.queued(),
             self.buffers.unsent_answers.bytes(),
         );
+        let handshakes = self.handshakes.count() as u64;
+        self.metrics.tls.handshakes_in_flight.set(handshakes);
     }
 
     async fn end_overdue_forever(self: Rc<Self>) {

@@ -128,6 +128,7 @@ mod tests {
     use crate::door::connection_slots::ConnectionScope;
     use crate::door::slow_clients::Progress;
     use crate::door::unsent_answers::UnsentAnswers;
+    use crate::door::wire::Wire;
     use base::Budget;
     use tokio::net::{TcpListener, TcpStream};
 
@@ -137,7 +138,7 @@ mod tests {
         let stream = TcpStream::connect(address).await.unwrap();
         let progress = Progress::new(Rc::default(), ConnectionScope::AnyRequest);
         let buffers = Buffers::new(Budget::new(0), UnsentAnswers::new(0));
-        Channel::new(stream, Rc::new(buffers), Rc::new(progress))
+        Channel::new(Wire::Plain(stream), Rc::new(buffers), Rc::new(progress))
     }
 
     /// A queue with `count` entries, all of the same channel.

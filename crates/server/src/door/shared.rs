@@ -1,12 +1,14 @@
 //! What the doors of all runtimes share.
 
 use super::Uploads;
+use super::tls::DoorTls;
 use crate::config::ServerConfig;
 use crate::metrics::Metrics;
 use crate::trust::Trust;
 use base::Budget;
 use node::Node;
 use std::sync::Arc;
+use tls::NodeTls;
 
 /// What the doors of all runtimes share: the node behind them, and the budgets
 /// for what clients send and receive.
@@ -14,6 +16,8 @@ pub(crate) struct DoorShared {
     config: ServerConfig,
     /// The node behind the doors.
     pub(crate) node: Arc<Node>,
+    /// TLS, where the node speaks it.
+    pub(crate) tls: Option<DoorTls>,
     /// Budgets for bodies that are being received, in bytes.
     pub(crate) uploads: Uploads,
     /// Budget for long request heads, in bytes.
@@ -32,12 +36,19 @@ pub(crate) struct DoorShared {
 
 impl DoorShared {
     /// The shared part of the doors of a server with this configuration.
-    pub(crate) fn new(config: ServerConfig, node: Arc<Node>, trust: Arc<Trust>) -> Self {
+    pub(crate) fn new(
+        config: ServerConfig,
+        node: Arc<Node>,
+        trust: Arc<Trust>,
+        node_tls: Option<Arc<NodeTls>>,
+    ) -> Self {
         let split = config.memory_split();
         let metrics = Arc::new(Metrics::new(config.threads));
         let seen = Arc::clone(&metrics);
         node.see_clients_by(Box::new(move || seen.clients_seen()));
+        let tls = config.tls.as_ref().zip(node_tls);
         Self {
+            tls: tls.map(|(tls, node_tls)| DoorTls::new(&config, tls, node_tls)),
             uploads: Uploads::new(split.uploads_short_bytes, split.uploads_long_bytes),
             heads: Budget::new(split.heads_bytes),
             scans: Budget::new(split.scans_max),

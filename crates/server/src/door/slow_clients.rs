@@ -26,7 +26,7 @@ const LINGER: Duration = Duration::from_secs(2);
 pub(crate) struct SlowClientTimeouts {
     /// Between requests.
     pub(crate) idle: Duration,
-    /// From the first byte of a head to the last.
+    /// From the first byte of a head, or of a TLS handshake, to the last.
     pub(crate) head: Duration,
     /// The span over which a body must keep its least rate.
     pub(crate) body: Duration,
@@ -43,6 +43,8 @@ const PEER_UPGRADE_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) enum Phase {
     /// It waits for the next request.
     Idle,
+    /// It does the handshake of TLS.
+    Handshake,
     /// It has received a part of a head.
     Head,
     /// Its request is being served or answered.
@@ -61,6 +63,7 @@ impl Phase {
     fn name(self) -> &'static str {
         match self {
             Self::Idle => "a pause between requests",
+            Self::Handshake => "a TLS handshake",
             Self::Head => "the head of a request",
             Self::Request => "a request",
             Self::Body => "the body of a request",
@@ -225,6 +228,14 @@ impl Progress {
         }
     }
 
+    /// A part of a TLS record was received: the first part of a head may be in it.
+    pub(crate) fn receives_record(&self) {
+        if self.phase.get() == Phase::Idle {
+            self.enter(Phase::Head);
+            self.head_bytes.set(0);
+        }
+    }
+
     /// How many bytes were received of a head that is not complete. `None`: the
     /// connection is not waiting for a head.
     pub(crate) fn head_bytes(&self) -> Option<usize> {
@@ -302,11 +313,13 @@ impl Progress {
         }
         let lasts = now.saturating_sub(self.since.get());
         match self.phase.get() {
-            Phase::Idle | Phase::Head if self.scope == ConnectionScope::PeerUpgrade => {
+            Phase::Idle | Phase::Handshake | Phase::Head
+                if self.scope == ConnectionScope::PeerUpgrade =>
+            {
                 lasts >= PEER_UPGRADE_TIMEOUT
             }
             Phase::Idle => lasts >= timeouts.idle,
-            Phase::Head => lasts >= timeouts.head,
+            Phase::Handshake | Phase::Head => lasts >= timeouts.head,
             // The request's own deadline bounds it.
             Phase::Request => false,
             Phase::Lines => lasts >= timeouts.stall,

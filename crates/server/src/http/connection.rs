@@ -4,6 +4,8 @@ use crate::door::Door;
 use crate::door::channel::{Channel, SCRATCH_BYTES, Socket};
 use crate::door::connection_slots::ConnectionSlot;
 use crate::door::slow_clients::{Phase, Progress};
+use crate::door::tls::Entered;
+use crate::door::wire::Wire;
 use crate::http::problem::Problem;
 use bytes::Bytes;
 use hyper::StatusCode;
@@ -55,7 +57,23 @@ enum End {
 pub(crate) async fn serve(door: Rc<Door>, stream: TcpStream, slot: &ConnectionSlot) {
     let progress = Rc::new(Progress::new(Rc::clone(&door.now), slot.scope()));
     let registered = door.register(&progress);
-    let channel = Channel::new(stream, Rc::clone(&door.buffers), Rc::clone(&progress));
+    let new_channel = |wire| Channel::new(wire, Rc::clone(&door.buffers), Rc::clone(&progress));
+    let channel = match door.enter(stream, &progress).await {
+        Entered::Wire(wire) => new_channel(wire),
+        Entered::RefusedPlain(stream) => {
+            let channel = new_channel(Wire::Plain(stream));
+            let problem = Problem::tls_required();
+            door.metrics.requests.answered_unparsed(problem.status());
+            channel.gather(&problem.into_last_bytes());
+            return close(&channel, true).await;
+        }
+        Entered::Ended => return,
+    };
+    let _sealed = channel
+        .wire
+        .borrow()
+        .tls()
+        .map(|_| door.metrics.tls.count_connection());
     match drive(&door, &channel).await {
         End::Closed => close(&channel, progress.lingers()).await,
         End::Failed(error) if error.is_parse() => {
@@ -73,7 +91,7 @@ pub(crate) async fn serve(door: Rc<Door>, stream: TcpStream, slot: &ConnectionSl
             drop(registered);
             if let (Ok(()), Some(channel)) = (written, Rc::into_inner(channel)) {
                 door.worker
-                    .welcome(Box::new(channel.into_stream()), received, || {
+                    .welcome(channel.into_stream(), received, || {
                         slot.promote_to_peer();
                     })
                     .await;
@@ -95,7 +113,7 @@ pub(crate) async fn serve(door: Rc<Door>, stream: TcpStream, slot: &ConnectionSl
         End::Cut => {
             // The reset also discards what the kernel still holds of the answer.
             if progress.is_blocked() {
-                let reset = channel.stream.borrow().set_zero_linger();
+                let reset = channel.wire.borrow().socket().set_zero_linger();
                 if let Err(error) = reset {
                     tracing::debug!(%error, "cannot reset a connection");
                 }

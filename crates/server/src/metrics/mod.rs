@@ -3,9 +3,11 @@
 
 mod operations;
 mod requests;
+mod tls;
 
 pub(crate) use operations::OperationKind;
 pub(crate) use requests::Route;
+pub(crate) use tls::TlsMetrics;
 
 use node::ClientsSeen;
 use node::metrics::{Cell, Family};
@@ -22,6 +24,8 @@ pub(crate) struct DoorMetrics {
     pub(crate) requests: RequestMetrics,
     /// The operations of batches.
     pub(crate) operations: OperationMetrics,
+    /// TLS.
+    pub(crate) tls: TlsMetrics,
     /// Open connections.
     pub(crate) connections: Cell,
     /// Requests that run.
@@ -87,6 +91,11 @@ impl Metrics {
         let mut families = requests::families(self);
         families.push(operations::family(self));
         families
+    }
+
+    /// The TLS of all doors.
+    pub(crate) fn tls(&self) -> Vec<Family> {
+        tls::families(self)
     }
 
     /// What clients feel of the node.

@@ -12,6 +12,7 @@
 mod door;
 mod process;
 mod text;
+mod tls;
 
 use crate::door::DoorShared;
 use node::metrics::Family;
@@ -28,6 +29,7 @@ pub(crate) fn families(shared: &DoorShared) -> Vec<Family> {
     families.extend(shared.metrics.requests());
     families.extend(door::families(shared));
     families.extend(shared.trust.families());
+    families.extend(tls::families(shared));
     families.extend(node::families(&shared.node));
     families.extend(process::families());
     families

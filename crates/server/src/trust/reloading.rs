@@ -16,7 +16,7 @@ use profile::lock;
 const PERIOD: Duration = Duration::from_secs(2);
 
 /// Something that may change while the node runs.
-pub(crate) trait Reload: Send + Sync {
+pub trait Reload: Send + Sync {
     /// Looks whether it has changed, and reads it again if so. `is_ordered`: an operator
     /// asked for it.
     fn reload(&self, is_ordered: bool);

@@ -38,5 +38,8 @@ mod ranges_told;
 #[cfg(test)]
 mod support;
 #[cfg(test)]
+mod tls;
+#[cfg(test)]
 mod tokens;
+#[cfg(test)]
 mod web_pages;

@@ -87,9 +87,21 @@ fn find<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {
     value
 }
 
+/// The bytes of a connection.
+pub(crate) trait ClientStream: Read + Write {
+    /// Closes the client's side.
+    fn finish(&mut self);
+}
+
+impl ClientStream for TcpStream {
+    fn finish(&mut self) {
+        self.shutdown(Shutdown::Write).unwrap();
+    }
+}
+
 /// A connection.
 pub(crate) struct Client {
-    stream: TcpStream,
+    stream: Box<dyn ClientStream>,
     received: Vec<u8>,
 }
 
@@ -105,6 +117,11 @@ impl Client {
             .set_read_timeout(Some(Duration::from_secs(60)))
             .unwrap();
         stream.set_nodelay(true).unwrap();
+        Self::over_any(Box::new(stream))
+    }
+
+    /// A client of any stream of bytes.
+    pub(crate) fn over_any(stream: Box<dyn ClientStream>) -> Self {
         Self {
             stream,
             received: Vec::new(),
@@ -262,7 +279,7 @@ impl Client {
 
     /// Closes the client's side.
     pub(crate) fn finish(&mut self) {
-        self.stream.shutdown(Shutdown::Write).unwrap();
+        self.stream.finish();
     }
 }
 

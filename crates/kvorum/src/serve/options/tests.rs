@@ -187,7 +187,7 @@ fn the_secret_reaches_the_node_and_is_not_shown() {
     let config = node(&words).unwrap();
     assert!(!format!("{config:?}").contains("0123"));
     let secret = config.node.cluster_secret.unwrap();
-    assert_eq!(secret.as_bytes(), b"0123456789abcdef");
+    assert_eq!(secret.list()[0].as_bytes(), b"0123456789abcdef");
 }
 
 #[test]

@@ -35,10 +35,41 @@ async fn each_side_learns_what_the_other_says() {
 #[tokio::test(start_paused = true)]
 async fn nodes_without_a_secret_shake_hands() {
     let (mut asker, mut replica) = (TestNode::named("asker"), TestNode::named("replica"));
-    asker.secret.clear();
-    replica.secret.clear();
+    asker.secrets.clear();
+    replica.secrets.clear();
     let (dialled, accepted) = shake_hands(&asker.environment(7), &replica.environment(9)).await;
     assert!(dialled.is_ok() && accepted.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_secret_is_changed_node_by_node() {
+    const OLD: &[u8] = b"old";
+    const NEW: &[u8] = b"new";
+    // Each step, and the one before, as nodes have them at one time.
+    let steps: [&[&'static [u8]]; 4] = [&[OLD], &[OLD, NEW], &[NEW, OLD], &[NEW]];
+    let meet = async |asker_secrets: &[&'static [u8]], replica_secrets: &[&'static [u8]]| {
+        let (mut asker, mut replica) = (TestNode::named("asker"), TestNode::named("replica"));
+        asker.secrets = asker_secrets.to_vec();
+        replica.secrets = replica_secrets.to_vec();
+        shake_hands(&asker.environment(7), &replica.environment(9)).await
+    };
+    for pair in steps.windows(2) {
+        for (asker, replica) in [(pair[0], pair[1]), (pair[1], pair[0]), (pair[0], pair[0])] {
+            let (dialled, accepted) = meet(asker, replica).await;
+            assert!(dialled.is_ok() && accepted.is_ok(), "{asker:?} {replica:?}");
+        }
+    }
+    // A step that is left out, and a secret that is not in force any more.
+    for (asker, replica) in [
+        (steps[0], steps[2]),
+        (steps[0], steps[3]),
+        (steps[1], steps[3]),
+    ] {
+        for (asker, replica) in [(asker, replica), (replica, asker)] {
+            let (dialled, _) = meet(asker, replica).await;
+            assert!(dialled.is_err(), "{asker:?} {replica:?}");
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -58,11 +89,11 @@ async fn nodes_that_differ_refuse_each_other_and_both_know_why() {
             r#"no node of the cluster is named "st\nranger""#,
         ),
         (
-            |asker, _| asker.secret = b"another".to_vec(),
+            |asker, _| asker.secrets = vec![b"another"],
             "the nodes have different secrets",
         ),
         (
-            |asker, _| asker.secret.clear(),
+            |asker, _| asker.secrets.clear(),
             "the nodes have different secrets",
         ),
     ];

@@ -9,6 +9,7 @@ use crate::PeerEnvironment;
 use crate::tests::TestNode;
 use base::Timestamp;
 use cluster::Standing;
+use std::sync::Arc;
 
 type HandshakeResult = Result<Session, HandshakeError>;
 
@@ -85,6 +86,6 @@ pub(crate) fn put_one_of_each(out: &mut Vec<u8>) {
         dialler: &hello,
         acceptor: &hello,
     };
-    hellos.put_proof(out, b"secret", Role::Acceptor);
+    hellos.put_proof(out, &[Arc::from(&b"secret"[..])], Role::Acceptor);
     Refusal::Secret.encode(out);
 }

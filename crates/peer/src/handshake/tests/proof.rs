@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::frame::{PAYLOAD_BYTES_MAX, put_frame};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
 
@@ -30,6 +31,10 @@ async fn answer_to(bytes: Vec<u8>) -> (u8, Vec<u8>, HandshakeResult) {
         (frame.kind, frame.payload.to_vec())
     });
     (kind, payload, accepted)
+}
+
+fn secret() -> [Arc<[u8]>; 1] {
+    [Arc::from(&b"secret"[..])]
 }
 
 #[tokio::test(start_paused = true)]
@@ -82,7 +87,7 @@ async fn a_proof_covers_each_byte_of_both_hellos() {
         acceptor: &acceptor,
     };
     let mut frame = Vec::new();
-    sent.put_proof(&mut frame, b"secret", Role::Dialler);
+    sent.put_proof(&mut frame, &secret(), Role::Dialler);
     // The versions and features are among these bytes, so somebody between two
     // nodes cannot make them speak an older version.
     for at in 0..dialler.len() {
@@ -91,7 +96,7 @@ async fn a_proof_covers_each_byte_of_both_hellos() {
             dialler: &changed,
             ..sent
         };
-        let checked = seen.check_proof(payload(&frame), b"secret", Role::Dialler);
+        let checked = seen.check_proof(payload(&frame), &secret(), Role::Dialler);
         assert_eq!(checked, Err(Refusal::Secret), "byte {at}");
     }
     for at in 0..acceptor.len() {
@@ -100,7 +105,7 @@ async fn a_proof_covers_each_byte_of_both_hellos() {
             acceptor: &changed,
             ..sent
         };
-        let checked = seen.check_proof(payload(&frame), b"secret", Role::Dialler);
+        let checked = seen.check_proof(payload(&frame), &secret(), Role::Dialler);
         assert_eq!(checked, Err(Refusal::Secret), "byte {at}");
     }
 }
@@ -110,7 +115,7 @@ async fn a_proof_of_another_connection_or_of_the_other_side_is_refused() {
     let environment = TestNode::named("asker").environment(7);
     let hello = || hello_frame(&environment);
     let (own, other) = (hello(), hello());
-    let secret = b"secret";
+    let secret = &secret();
     let hellos = Hellos {
         dialler: &own,
         acceptor: &other,
@@ -132,10 +137,7 @@ async fn a_proof_of_another_connection_or_of_the_other_side_is_refused() {
     flipped[31] ^= 1;
     for (case, result) in [
         ("role", hellos.check_proof(&proof, secret, Role::Acceptor)),
-        (
-            "secret",
-            hellos.check_proof(&proof, b"secreT", Role::Dialler),
-        ),
+        ("secret", hellos.check_proof(&proof, &[], Role::Dialler)),
         (
             "swapped",
             swapped.check_proof(&proof, secret, Role::Dialler),

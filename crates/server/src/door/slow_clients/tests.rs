@@ -39,6 +39,24 @@ fn a_head_that_trickles_in_must_be_complete_within_the_head_timeout() {
 }
 
 #[test]
+fn a_handshake_and_a_part_of_a_record_have_the_time_of_a_head() {
+    let progress = progress();
+    progress.enter(Phase::Handshake);
+    assert!(!progress.is_overdue(at(109), TIMEOUTS));
+    assert!(progress.is_overdue(at(110), TIMEOUTS));
+    progress.enter(Phase::Idle);
+    assert!(!progress.is_overdue(at(110), TIMEOUTS));
+    progress.receives_record();
+    progress.now.set(at(105));
+    progress.receives_record();
+    assert!(!progress.is_overdue(at(109), TIMEOUTS));
+    assert!(progress.is_overdue(at(110), TIMEOUTS));
+    // The head that was in the record.
+    progress.received(9);
+    assert_eq!(progress.head_bytes(), Some(9));
+}
+
+#[test]
 fn a_body_must_keep_its_least_rate_in_each_span() {
     let progress = progress();
     progress.request_begins();

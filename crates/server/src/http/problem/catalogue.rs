@@ -61,6 +61,8 @@ problem_types! {
     NO_RIGHT = FORBIDDEN, "no-right", "Right Needed";
     NOT_JSON = UNSUPPORTED_MEDIA_TYPE, "not-json", "Not JSON";
     NO_OTHER_NODES = CONFLICT, "no-other-nodes", "No Other Nodes";
+    TLS_REQUIRED = BAD_REQUEST, "tls-required", "TLS Required";
+    PEER_CERTIFICATE = FORBIDDEN, "peer-certificate", "Peer Certificate Required";
     UPGRADE_REQUIRED = UPGRADE_REQUIRED, "upgrade-required", "Upgrade Required";
     PARTIAL_PUT = BAD_REQUEST, "partial-put", "Partial Put";
     CONDITIONAL_WRITE = NOT_IMPLEMENTED, "conditional-write", "Conditional Writes Not Implemented";
@@ -240,6 +242,23 @@ impl Problem {
         Self::new(
             &UPGRADE_REQUIRED,
             "only the nodes of a cluster use this path: clients use /v0/entity",
+        )
+    }
+
+    /// A request without TLS to a node that speaks only TLS.
+    pub(crate) fn tls_required() -> Self {
+        Self::new(
+            &TLS_REQUIRED,
+            "this request was sent without TLS, and the node speaks only TLS: use https://",
+        )
+    }
+
+    /// A connection that wants to become a peer's without the certificate of a node.
+    pub(crate) fn peer_certificate() -> Self {
+        Self::new(
+            &PEER_CERTIFICATE,
+            "only a node may use this path, with a certificate that an authority of --tls-peer-ca \
+             has signed for the host of a URL in --cluster",
         )
     }
 

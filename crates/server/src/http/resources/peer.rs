@@ -1,5 +1,5 @@
 //! `/v0/peer`: the entrance for other nodes of the cluster, where their connections
-//! leave HTTP.
+//! leave HTTP. Where nodes verify each other, it opens only to a certificate of a node.
 
 use crate::http::exchange::{Answer, Exchange};
 use crate::http::problem::Problem;
@@ -20,6 +20,13 @@ pub(super) fn answer(exchange: &Exchange<'_>) -> Answer {
     });
     if !asks_for_upgrade || head.version != Version::HTTP_11 {
         return Err(Problem::upgrade_required());
+    }
+    if let Some(tls) = &exchange.door.shared().tls {
+        let wire = exchange.channel.wire.borrow();
+        if !tls.may_be_peer(&wire) {
+            tls.log_refused_peer(&wire, exchange.door.now.get());
+            return Err(Problem::peer_certificate());
+        }
     }
     exchange.progress().upgrade();
     let mut response = Response::new(ResponseBody::empty());

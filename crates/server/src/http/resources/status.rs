@@ -3,6 +3,7 @@
 
 use super::forgetting::{Forgetting, forgetting};
 use crate::door::Door;
+use crate::door::tls::DoorTls;
 use crate::http::exchange::{Answer, Exchange};
 use crate::http::page;
 use crate::http::query;
@@ -32,6 +33,9 @@ pub(super) struct Status<'a> {
     may_be_lost: Option<MayBeLost>,
     cluster: Vec<Member<'a>>,
     clock: Clock,
+    /// Left out where the node does not speak TLS.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tls: Option<Tls>,
     hints: Hints,
     sweeps: Sweeps,
     forgetting: Forgetting,
@@ -84,6 +88,22 @@ struct Member<'a> {
     /// When a full sweep did.
     #[serde(skip_serializing_if = "Option::is_none")]
     last_full_clean_unix_ms: Option<u64>,
+}
+
+/// TLS at this node.
+#[derive(Serialize, JsonSchema)]
+struct Tls {
+    /// Whether the node also accepts connections without it.
+    optional: bool,
+    /// Whether nodes verify each other.
+    verifies_peers: bool,
+    /// When the certificate in force, or one of its chain, expires.
+    certificate_expires_unix_ms: u64,
+    /// How often changed files were put in force since the start.
+    reloads: u64,
+    /// Why the files have changed and are not in force; left out unless that is so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
 }
 
 /// The limits of hints.
@@ -253,6 +273,7 @@ fn status(door: &Door) -> Status<'_> {
             nodes: report.nodes,
         }),
         cluster: members(door, &sweep_status),
+        tls: door.shared().tls.as_ref().map(tls_status),
         hints: Hints {
             age_max_seconds: config.node.hint_age_max.as_secs(),
             bytes_max: config.node.hint_bytes_max,
@@ -301,6 +322,17 @@ fn status(door: &Door) -> Status<'_> {
                 .then(|| statistics.space_amplification()),
             poisoned: statistics.poisoned,
         },
+    }
+}
+
+fn tls_status(tls: &DoorTls) -> Tls {
+    let status = tls.node_tls.status();
+    Tls {
+        optional: tls.is_optional(),
+        verifies_peers: tls.node_tls.verifies_peers(),
+        certificate_expires_unix_ms: status.expires_unix_s.saturating_mul(1000),
+        reloads: status.reloads,
+        problem: status.problem,
     }
 }
 

@@ -144,6 +144,6 @@ pub(super) fn peer() -> Operation {
             headers: vec![Header::always(&UPGRADE)],
             content: Vec::new(),
         }],
-        problems: vec![&catalogue::UPGRADE_REQUIRED],
+        problems: vec![&catalogue::PEER_CERTIFICATE, &catalogue::UPGRADE_REQUIRED],
     }
 }

@@ -13,7 +13,8 @@ use tokens::Need;
 pub(super) const TOKEN: &str = "token";
 
 /// The problems that any request can get, whatever it asks for.
-const OF_ALL: [&ProblemType; 10] = [
+const OF_ALL: [&ProblemType; 11] = [
+    &catalogue::TLS_REQUIRED,
     &catalogue::OTHER_HOST,
     &catalogue::OTHER_ORIGIN,
     &catalogue::BAD_HOST,

@@ -1,0 +1,261 @@
+//! The bytes of a connection on their way to and from the kernel: plain, or sealed by
+//! TLS.
+//!
+//! rustls holds what it has sealed and the kernel has not taken, up to its own bound of
+//! 64 KiB, and what it has received of a record, up to 18 KiB. The first counts like
+//! other unsent bytes (`channel`). The second counts towards a budget beyond the first
+//! few KiB, as long as the record is not complete ([`SealedStream`]).
+
+use base::{Budget, Share};
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::rustls::ServerConnection;
+use tokio_rustls::server::TlsStream;
+
+/// How many bytes of an incomplete record do not count: each TLS connection has a buffer
+/// of about that size in any case.
+const RECORD_FREE_BYTES: u64 = 4 << 10;
+
+/// The share of an incomplete record that has more: a record has at most 16 KiB, and
+/// some bytes around them.
+const RECORD_SHARE_BYTES: usize = 14 << 10;
+
+/// A connection as its channel reads and writes it.
+pub(crate) enum Wire {
+    /// Without TLS.
+    Plain(TcpStream),
+    /// With TLS.
+    Sealed(Box<SealedStream>),
+}
+
+/// A TLS stream, and what it takes of the budget for incomplete records.
+pub(crate) struct SealedStream {
+    stream: TlsStream<CountedStream>,
+    /// Budget for incomplete records, in bytes.
+    records: Arc<Budget>,
+    share: Option<Share>,
+    /// What [`CountedStream::received`] was when the last plaintext came.
+    counted: u64,
+}
+
+impl Wire {
+    /// The wire over a TLS stream whose handshake is over.
+    pub(crate) fn sealed(stream: TlsStream<CountedStream>, records: Arc<Budget>) -> Self {
+        Self::Sealed(Box::new(SealedStream {
+            counted: stream.get_ref().0.received,
+            stream,
+            records,
+            share: None,
+        }))
+    }
+
+    /// The socket.
+    pub(crate) fn socket(&self) -> &TcpStream {
+        match self {
+            Self::Plain(stream) => stream,
+            Self::Sealed(sealed) => &sealed.stream.get_ref().0.stream,
+        }
+    }
+
+    /// The state of TLS, if there is TLS.
+    pub(crate) fn tls(&self) -> Option<&ServerConnection> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Sealed(sealed) => Some(sealed.stream.get_ref().1),
+        }
+    }
+
+    /// The stream of a connection that becomes a peer's.
+    pub(crate) fn into_stream(self) -> Box<dyn peer::Stream> {
+        match self {
+            Self::Plain(stream) => Box::new(stream),
+            Self::Sealed(sealed) => Box::new(sealed.stream),
+        }
+    }
+
+    /// Reads at most `bytes_max` bytes and passes them to `take`, by way of `scratch` if
+    /// they lie nowhere else. Returns their number, 0 at the end of the stream.
+    pub(crate) fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes_max: usize,
+        scratch: &mut [u8],
+        take: impl FnOnce(&[u8]),
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Plain(stream) => {
+                let bytes_max = bytes_max.min(scratch.len());
+                let mut buffer = ReadBuf::new(&mut scratch[..bytes_max]);
+                ready!(Pin::new(stream).poll_read(cx, &mut buffer))?;
+                take(buffer.filled());
+                Poll::Ready(Ok(buffer.filled().len()))
+            }
+            Self::Sealed(sealed) => {
+                let plaintext = ready!(sealed.poll_fill(cx))?;
+                let bytes = plaintext.len().min(bytes_max);
+                take(&plaintext[..bytes]);
+                Pin::new(&mut sealed.stream).consume(bytes);
+                Poll::Ready(Ok(bytes))
+            }
+        }
+    }
+
+    /// Whether a part of a record was received, and nothing that could be read.
+    pub(crate) fn has_incomplete_record(&self) -> bool {
+        match self {
+            Self::Plain(_) => false,
+            Self::Sealed(sealed) => sealed.incomplete_bytes() > 0,
+        }
+    }
+
+    /// Whether the other side has closed its side, as far as the node can tell without
+    /// taking anything from the stream. Wakes `cx` when something changes.
+    pub(crate) fn has_ended(&mut self, cx: &mut Context<'_>) -> bool {
+        match self {
+            Self::Plain(stream) => {
+                let mut next = [0];
+                match stream.poll_peek(cx, &mut ReadBuf::new(&mut next)) {
+                    Poll::Ready(Ok(bytes)) => bytes == 0,
+                    Poll::Ready(Err(_)) => true,
+                    Poll::Pending => false,
+                }
+            }
+            Self::Sealed(sealed) => match sealed.poll_fill(cx) {
+                Poll::Ready(Ok(plaintext)) => plaintext.is_empty(),
+                Poll::Ready(Err(_)) => true,
+                Poll::Pending => false,
+            },
+        }
+    }
+
+    /// Writes, or seals to be written. Slices share records.
+    pub(crate) fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match (self, slices) {
+            // One slice is cheaper without a vector.
+            (Self::Plain(stream), [slice]) => Pin::new(stream).poll_write(cx, slice),
+            (Self::Plain(stream), _) => Pin::new(stream).poll_write_vectored(cx, slices),
+            (Self::Sealed(sealed), [slice]) => Pin::new(&mut sealed.stream).poll_write(cx, slice),
+            (Self::Sealed(sealed), _) => {
+                Pin::new(&mut sealed.stream).poll_write_vectored(cx, slices)
+            }
+        }
+    }
+
+    /// Whether bytes are sealed that the kernel has not taken.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.tls().is_some_and(|tls| tls.wants_write())
+    }
+
+    /// Writes what is sealed.
+    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Plain(_) => Poll::Ready(Ok(())),
+            Self::Sealed(sealed) => Pin::new(&mut sealed.stream).poll_flush(cx),
+        }
+    }
+
+    /// Closes the connection for writing.
+    pub(crate) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Sealed(sealed) => Pin::new(&mut sealed.stream).poll_shutdown(cx),
+        }
+    }
+}
+
+impl SealedStream {
+    /// What was received of a record that is not complete, in bytes.
+    fn incomplete_bytes(&self) -> u64 {
+        self.stream.get_ref().0.received - self.counted
+    }
+
+    /// The plaintext that was received and not taken; none at the end of the stream.
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
+        let filled = Pin::new(&mut self.stream).poll_fill_buf(cx);
+        if let Poll::Ready(result) = filled {
+            result?;
+            self.share = None;
+            self.counted = self.stream.get_ref().0.received;
+            // The borrow of the first call would last too long; this one is ready at once.
+            return Pin::new(&mut self.stream).poll_fill_buf(cx);
+        }
+        if self.incomplete_bytes() > RECORD_FREE_BYTES && self.share.is_none() {
+            let share = self.records.take(RECORD_SHARE_BYTES);
+            let share = share.map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory));
+            self.share = Some(share?);
+        }
+        Poll::Pending
+    }
+}
+
+/// A socket that counts what is received.
+pub(crate) struct CountedStream {
+    stream: TcpStream,
+    /// In bytes.
+    received: u64,
+}
+
+impl CountedStream {
+    pub(crate) fn new(stream: TcpStream) -> Self {
+        Self {
+            stream,
+            received: 0,
+        }
+    }
+
+    /// The socket.
+    pub(crate) fn socket(&self) -> &TcpStream {
+        &self.stream
+    }
+}
+
+impl AsyncRead for CountedStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
+        self.received += (buffer.filled().len() - before) as u64;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for CountedStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

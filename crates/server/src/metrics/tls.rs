@@ -1,0 +1,68 @@
+//! Counters of TLS: connections, and handshakes with their ends.
+
+use super::Metrics;
+use node::metrics::{Cell, Family};
+use tls::HandshakeFailure;
+
+/// What a door counts of TLS.
+#[derive(Default)]
+pub(crate) struct TlsMetrics {
+    /// Open connections whose handshake is over.
+    connections: Cell,
+    /// Handshakes that are under way.
+    pub(crate) handshakes_in_flight: Cell,
+    done: Cell,
+    failed: [Cell; HandshakeFailure::ALL.len()],
+}
+
+/// Counts a connection until it is dropped.
+pub(crate) struct ConnectionCount<'a>(&'a Cell);
+
+impl Drop for ConnectionCount<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get().saturating_sub(1));
+    }
+}
+
+impl TlsMetrics {
+    /// Counts an open connection until the return value is dropped.
+    pub(crate) fn count_connection(&self) -> ConnectionCount<'_> {
+        self.connections.add(1);
+        ConnectionCount(&self.connections)
+    }
+
+    /// A handshake has succeeded.
+    pub(crate) fn done(&self) {
+        self.done.add(1);
+    }
+
+    /// A handshake has failed.
+    pub(crate) fn failed(&self, failure: HandshakeFailure) {
+        self.failed[failure as usize].add(1);
+    }
+}
+
+/// The counters of all doors.
+pub(super) fn families(metrics: &Metrics) -> Vec<Family> {
+    let failed = HandshakeFailure::ALL.map(|failure| {
+        let number = metrics.sum(|door| door.tls.failed[failure as usize].get());
+        (vec![("reason", failure.word().to_owned())], number)
+    });
+    vec![
+        Family::gauge(
+            "kvorum_tls_connections",
+            "Open connections over TLS",
+            metrics.sum(|door| door.tls.connections.get()) as f64,
+        ),
+        Family::counter(
+            "kvorum_tls_handshakes",
+            "TLS handshakes that have succeeded",
+            metrics.sum(|door| door.tls.done.get()),
+        ),
+        Family::counters(
+            "kvorum_tls_handshakes_failed",
+            "TLS handshakes that have failed, by reason",
+            failed,
+        ),
+    ]
+}

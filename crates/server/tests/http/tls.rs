@@ -1,0 +1,353 @@
+//! Requests over TLS: the same port, the same answers, and who is refused.
+
+use crate::support::{Client, ClientStream, config, seams, start_with, wait_for_metric};
+use cluster::{Member, Members, NodeUrl};
+use lsm::MemoryDisk;
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, ProtocolVersion, StreamOwned};
+use server::{Server, ServerConfig, StartError, TlsConfig, TlsFiles};
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tempfile::TempDir;
+use tls::{Authorities, Identity, client_config};
+
+type TlsStream = StreamOwned<ClientConnection, TcpStream>;
+
+impl ClientStream for TlsStream {
+    fn finish(&mut self) {
+        self.conn.send_close_notify();
+        self.flush().unwrap();
+        self.sock.shutdown(Shutdown::Write).unwrap();
+    }
+}
+
+/// An authority, and what it signs, in a folder.
+struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    folder: TempDir,
+}
+
+#[expect(clippy::disallowed_methods, reason = "files of an operator")]
+fn write(file: &Path, text: &str) {
+    std::fs::write(file, text).unwrap();
+}
+
+impl Authority {
+    fn new() -> Self {
+        let mut parameters = CertificateParams::default();
+        parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let pem = parameters.self_signed(&key).unwrap().pem();
+        write(&folder.path().join("ca.pem"), &pem);
+        Self {
+            issuer: Issuer::new(parameters, key),
+            folder,
+        }
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Writes a certificate for a host, and its key, as `NAME.pem` and `NAME.key`.
+    fn issue(&self, name: &str, host: &str) -> TlsFiles {
+        let parameters = CertificateParams::new(vec![host.to_owned()]).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let signed = parameters.signed_by(&key, &self.issuer).unwrap();
+        let files = TlsFiles {
+            certificate: self.file(&format!("{name}.pem")),
+            key: self.file(&format!("{name}.key")),
+            peer_ca: Some(self.file("ca.pem")),
+        };
+        write(&files.certificate, &signed.pem());
+        write(&files.key, &key.serialize_pem());
+        files
+    }
+
+    /// What a client trusts and shows.
+    fn client(&self, shown: Option<&TlsFiles>) -> Arc<ClientConfig> {
+        let authorities = Authorities::read(&self.file("ca.pem")).unwrap();
+        let shown = shown.map(|files| Identity::read(&files.certificate, &files.key).unwrap());
+        client_config(&authorities, shown.as_ref()).unwrap()
+    }
+}
+
+/// A node alone that speaks TLS.
+fn with_tls(authority: &Authority, is_optional: bool) -> ServerConfig {
+    let mut config = config();
+    let url: NodeUrl = "https://127.0.0.1:0".parse().unwrap();
+    config.node.members = Members::from(url);
+    config.tls = Some(TlsConfig {
+        files: authority.issue("node", "127.0.0.1"),
+        is_optional,
+    });
+    config
+}
+
+fn tls_stream(node: &Server, config: Arc<ClientConfig>) -> TlsStream {
+    let socket = TcpStream::connect(node.addresses()[0]).unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_secs(60)))
+        .unwrap();
+    let host = ServerName::try_from("127.0.0.1").unwrap();
+    StreamOwned::new(ClientConnection::new(config, host).unwrap(), socket)
+}
+
+fn connect(node: &Server, config: Arc<ClientConfig>) -> Client {
+    Client::over_any(Box::new(tls_stream(node, config)))
+}
+
+#[test]
+fn requests_over_tls_are_answered_as_without() {
+    let authority = Authority::new();
+    let node = start_with(with_tls(&authority, false));
+    assert!(node.url().is_https());
+    let mut client = connect(&node, authority.client(None));
+    let long = vec![b'v'; 3 << 20];
+    for (id, value) in [("short", &b"value"[..]), ("empty", b""), ("long", &long)] {
+        let target = format!("/v0/entity?id={id}");
+        assert_eq!(client.put(&target, value).status, 201, "{id}");
+        assert!(client.get(&target).body == value, "{id}");
+    }
+    // Requests that come together are answered together.
+    let get = "GET /v0/entity?id=short HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    client.send(get.repeat(100));
+    for _ in 0..100 {
+        assert_eq!(client.reply_to("GET").text(), "value");
+    }
+    let range = client.get("/v0/entities?start=a");
+    assert_eq!(range.status, 200);
+    // A client that closes its side still gets its answer, and TLS ends in order.
+    client.send(get);
+    client.finish();
+    assert_eq!(client.reply_to("GET").text(), "value");
+    client.assert_closed();
+}
+
+#[test]
+fn http_1_1_over_the_newest_tls_is_negotiated_and_nothing_else_is() {
+    let authority = Authority::new();
+    let node = start_with(with_tls(&authority, false));
+    let mut stream = tls_stream(&node, authority.client(None));
+    stream
+        .write_all(b"GET /health/live HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        .unwrap();
+    assert_eq!(stream.conn.alpn_protocol(), Some(&b"http/1.1"[..]));
+    assert_eq!(
+        stream.conn.protocol_version(),
+        Some(ProtocolVersion::TLSv1_3)
+    );
+    let mut other = ClientConfig::clone(&authority.client(None));
+    other.alpn_protocols = vec![b"h2".to_vec()];
+    let refused = tls_stream(&node, Arc::new(other))
+        .write_all(b"PRI")
+        .unwrap_err();
+    assert!(
+        refused.to_string().contains("NoApplicationProtocol"),
+        "{refused}"
+    );
+    let mut client = connect(&node, authority.client(None));
+    let metrics = client.get("/metrics");
+    let failed = "kvorum_tls_handshakes_failed_total{reason=\"incompatible\"} 1";
+    assert!(metrics.text().contains(failed), "{}", metrics.text());
+    assert!(metrics.text().contains("kvorum_tls_handshakes_total 2"));
+}
+
+#[test]
+fn a_request_without_tls_is_told_to_use_it_unless_it_is_optional() {
+    let authority = Authority::new();
+    let node = start_with(with_tls(&authority, false));
+    for first in [
+        "GET /v0/status HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        "PRI * HTTP/2.0\r\n",
+    ] {
+        let mut client = Client::connect(&node);
+        client.send(first);
+        let reply = client.reply_to("GET");
+        assert_eq!(reply.status, 400);
+        let problem = reply.json();
+        assert_eq!(problem["type"], "urn:kvorum:problem:tls-required");
+        assert!(problem["detail"].as_str().unwrap().contains("https://"));
+        client.finish();
+        client.assert_closed();
+    }
+    let mut over_tls = connect(&node, authority.client(None));
+    let metrics = over_tls.get("/metrics");
+    let failed = "kvorum_tls_handshakes_failed_total{reason=\"plain\"} 2";
+    assert!(metrics.text().contains(failed), "{}", metrics.text());
+
+    let both = start_with(with_tls(&authority, true));
+    assert_eq!(Client::connect(&both).get("/v0/status").status, 200);
+    let mut over_tls = connect(&both, authority.client(None));
+    assert_eq!(over_tls.get("/v0/status").status, 200);
+    wait_for_metric(&both, "kvorum_tls_connections", "1.0");
+}
+
+#[test]
+fn a_handshake_that_does_not_go_on_is_cut() {
+    let authority = Authority::new();
+    let mut config = with_tls(&authority, true);
+    config.head_timeout = Duration::from_millis(50);
+    let node = start_with(config);
+    let mut silent = Client::connect(&node);
+    // The head of a record, and the first bytes of what it is to hold.
+    silent.send([0x16, 3, 1, 0, 200, 1]);
+    silent.assert_closed();
+    let slow = "kvorum_tls_handshakes_failed_total{reason=\"slow\"}";
+    wait_for_metric(&node, slow, "1");
+    wait_for_metric(&node, "kvorum_tls_handshakes_in_flight", "0.0");
+}
+
+#[test]
+fn a_part_of_a_record_counts_as_the_head_of_a_request() {
+    let authority = Authority::new();
+    let mut config = with_tls(&authority, true);
+    config.head_timeout = Duration::from_millis(50);
+    let node = start_with(config);
+    let mut stream = tls_stream(&node, authority.client(None));
+    while stream.conn.is_handshaking() {
+        stream.conn.complete_io(&mut stream.sock).unwrap();
+    }
+    let half = [&[23, 3, 3, 0x3f, 0xff][..], &[0; 9 << 10]].concat();
+    stream.sock.write_all(&half).unwrap();
+    Client::over_any(Box::new(stream.sock)).rest();
+    wait_for_metric(&node, "kvorum_tls_connections", "0.0");
+    wait_for_metric(&node, "kvorum_tls_record_bytes", "0.0");
+}
+
+#[test]
+fn only_a_node_with_its_certificate_passes_the_door_of_the_peers() {
+    let authority = Authority::new();
+    let urls: [NodeUrl; 2] =
+        ["https://127.0.0.1:7301", "https://127.0.0.2:7302"].map(|url| url.parse().unwrap());
+    let members = urls.clone().map(Member::unnamed).to_vec();
+    let mut config = with_tls(&authority, false);
+    config.node.members = Members::new(members, &urls[0]).unwrap();
+    config.listen = vec!["127.0.0.1:0".parse().unwrap()];
+    let node = start_with(config);
+    let peer = authority.issue("peer", "127.0.0.2");
+    let stranger = authority.issue("stranger", "127.0.0.3");
+    let upgrade = "GET /v0/peer HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\n\
+                   upgrade: kvorum-peer/1\r\n\r\n";
+    for (shown, status) in [(None, 403), (Some(&stranger), 403), (Some(&peer), 101)] {
+        let mut client = connect(&node, authority.client(shown));
+        // A client may show a certificate, or none, for anything else.
+        assert_eq!(client.get("/v0/status").status, 200);
+        client.send(upgrade);
+        assert_eq!(client.head().0, status);
+    }
+    // A certificate that was verified for an earlier connection does not do.
+    let mut resuming = ClientConfig::clone(&authority.client(Some(&peer)));
+    resuming.resumption = rustls::client::Resumption::default();
+    let resuming = Arc::new(resuming);
+    for (session, status) in [(1, 101), (2, 403)] {
+        let mut client = connect(&node, Arc::clone(&resuming));
+        assert_eq!(client.get("/v0/status").status, 200, "session {session}");
+        client.send(upgrade);
+        assert_eq!(client.head().0, status, "session {session}");
+    }
+    let foreign = Authority::new();
+    let other = foreign.issue("peer", "127.0.0.2");
+    let mut stream = tls_stream(&node, authority.client(Some(&other)));
+    // The node refuses the certificate after the client has finished its part.
+    let written = stream.write_all(upgrade.as_bytes());
+    let mut answer = Vec::new();
+    let read = written.and_then(|()| stream.read_to_end(&mut answer));
+    let error = read.unwrap_err().to_string();
+    assert!(error.contains("received fatal alert"), "{error}");
+    assert_eq!(answer, b"");
+}
+
+#[test]
+fn a_cluster_that_moves_to_tls_takes_peers_without_it() {
+    let authority = Authority::new();
+    let urls: [NodeUrl; 2] =
+        ["http://127.0.0.1:7303", "http://127.0.0.2:7304"].map(|url| url.parse().unwrap());
+    let members = urls.clone().map(Member::unnamed).to_vec();
+    let mut config = with_tls(&authority, true);
+    config.node.members = Members::new(members, &urls[0]).unwrap();
+    config.listen = vec!["127.0.0.1:0".parse().unwrap()];
+    let node = start_with(config);
+    let upgrade = "GET /v0/peer HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\n\
+                   upgrade: kvorum-peer/1\r\n\r\n";
+    let mut plain = Client::connect(&node);
+    plain.send(upgrade);
+    assert_eq!(plain.head().0, 101);
+    let mut unknown = connect(&node, authority.client(None));
+    unknown.send(upgrade);
+    assert_eq!(
+        unknown.head().0,
+        403,
+        "who speaks TLS has to show a certificate"
+    );
+}
+
+#[test]
+fn new_files_are_used_by_new_connections_and_bad_ones_are_not() {
+    let authority = Authority::new();
+    let node = start_with(with_tls(&authority, false));
+    let mut before = connect(&node, authority.client(None));
+    assert_eq!(before.get("/v0/status").status, 200);
+    let shown = |node: &Server| {
+        let mut stream = tls_stream(node, authority.client(None));
+        stream.conn.complete_io(&mut stream.sock).unwrap();
+        stream.conn.peer_certificates().unwrap()[0].to_vec()
+    };
+    let first = shown(&node);
+    authority.issue("node", "127.0.0.1");
+    node.reload();
+    let second = loop {
+        let now = shown(&node);
+        if now != first {
+            break now;
+        }
+    };
+    assert_eq!(before.get("/v0/status").status, 200, "a connection stays");
+    write(&authority.file("node.key"), "no key");
+    node.reload();
+    let problem = loop {
+        let status = before.get("/v0/status").json();
+        if let Some(problem) = status["tls"]["problem"].as_str() {
+            break problem.to_owned();
+        }
+    };
+    assert!(problem.contains("node.key has no key"), "{problem}");
+    assert_eq!(shown(&node), second);
+    let metrics = before.get("/metrics");
+    for line in ["kvorum_tls_reloads_total 1", "kvorum_tls_files_unusable 1"] {
+        assert!(metrics.text().contains(line), "{line}");
+    }
+}
+
+#[test]
+fn a_node_does_not_start_with_files_that_cannot_be_used() {
+    let authority = Authority::new();
+    let start = |config: ServerConfig| {
+        let started = Server::start_with(config, seams(Arc::new(MemoryDisk::new())));
+        match started.map(drop) {
+            Err(StartError::Tls(error)) => error.to_string(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let config = with_tls(&authority, false);
+    write(&authority.file("node.pem"), "no certificate");
+    assert!(start(config).contains("node.pem has no certificate"));
+    // What peers would refuse is refused at once.
+    let urls: [NodeUrl; 2] =
+        ["https://127.0.0.1:7305", "https://127.0.0.2:7306"].map(|url| url.parse().unwrap());
+    let mut config = with_tls(&authority, false);
+    authority.issue("node", "127.0.0.9");
+    let members = urls.clone().map(Member::unnamed).to_vec();
+    config.node.members = Members::new(members, &urls[0]).unwrap();
+    let line = start(config);
+    assert!(
+        line.contains("not for 127.0.0.1, the host of --url"),
+        "{line}"
+    );
+    assert!(!line.contains('\n'), "{line}");
+}

@@ -6,6 +6,11 @@
 //! rises only once a window of requests has shown nothing. It never falls below
 //! [`SHARE_MIN`].
 //!
+//! While clients send requests the share does not get far ahead of what background work uses
+//! of it, as TCP does not trust a window that was not filled (RFC 7661). So work that
+//! begins, as a refill does, begins slowly: a share that rose while nobody used it would be
+//! felt before a window of requests shows that it is too much.
+//!
 //! Clients feel it when one of these holds:
 //! - The runtimes are **saturated**: they have next to no idle time.
 //! - The **queueing delay** of the runtimes is well above its baseline.
@@ -34,6 +39,13 @@ pub(super) const DOUBLINGS_MAX: u32 = 3;
 
 /// How much the share rises in a second: from the floor to all in five seconds.
 const INCREASE_A_SECOND: f64 = 0.2;
+
+/// How far ahead of what is used the share may be: so many times as much, and this more.
+const UNUSED_FACTOR: f64 = 2.0;
+const UNUSED: f64 = 0.1;
+
+/// Over how long it is averaged what is used.
+const USED_OVER: Duration = Duration::from_secs(1);
 
 /// What is left of the share when clients feel the work.
 const DECREASE: f64 = 0.5;
@@ -142,6 +154,10 @@ enum Requests {
 #[derive(Debug)]
 pub(super) struct Controller {
     share: f64,
+    /// Which share of the time all background work has used of late.
+    used: f64,
+    /// Whether the last window had requests enough to say something.
+    has_clients: bool,
     /// Whether the share has fallen, and what came of it is not known yet.
     waits: bool,
     stepped: Duration,
@@ -157,6 +173,8 @@ impl Controller {
     pub(super) fn new(now: Duration) -> Self {
         Self {
             share: 1.0,
+            used: 0.0,
+            has_clients: false,
             waits: false,
             stepped: now,
             delay: Duration::ZERO,
@@ -193,6 +211,7 @@ impl Controller {
             self.begin_window(measured);
             return;
         }
+        self.note_used(measured.worked, elapsed);
         let is_saturated = measured.busy >= SATURATED;
         let is_delayed = self.judge_delay(measured, elapsed, is_saturated);
         let requests = self.judge_requests(measured, is_saturated);
@@ -204,8 +223,28 @@ impl Controller {
         } else if requests == Requests::Unknown {
             self.share = SHARE_MIN;
         } else if !self.waits {
-            let increase = INCREASE_A_SECOND * elapsed.as_secs_f64();
-            self.share = (self.share + increase).min(1.0);
+            let change = INCREASE_A_SECOND * elapsed.as_secs_f64();
+            let most = self.share_max();
+            self.share = match self.share <= most {
+                true => (self.share + change).min(most),
+                false => (self.share - change).max(most),
+            };
+        }
+    }
+
+    fn note_used(&mut self, worked: Duration, elapsed: Duration) {
+        if !elapsed.is_zero() {
+            let used = worked.as_secs_f64() / elapsed.as_secs_f64();
+            let part = (elapsed.as_secs_f64() / USED_OVER.as_secs_f64()).min(1.0);
+            self.used += part * (used - self.used);
+        }
+    }
+
+    /// How far the share may rise for now.
+    fn share_max(&self) -> f64 {
+        match self.has_clients {
+            true => (UNUSED_FACTOR * self.used + UNUSED).min(1.0),
+            false => 1.0,
         }
     }
 
@@ -239,7 +278,8 @@ impl Controller {
         let is_unfelt = self.is_unfelt(self.window.worked, elapsed, measured.is_floor_raised);
         self.begin_window(measured);
         self.waits = false;
-        if requests < WINDOW_REQUESTS_MIN {
+        self.has_clients = requests >= WINDOW_REQUESTS_MIN;
+        if !self.has_clients {
             return Requests::Fine;
         }
         self.latency = window.quantile(0.99);

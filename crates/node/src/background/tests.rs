@@ -101,10 +101,12 @@ impl Trace {
         self.share()
     }
 
-    /// After a while in which clients were served and there was no background work.
+    /// After a while in which clients were served and there was no background work, and
+    /// another one in which they did not feel it.
     fn settled() -> Self {
         let mut trace = Self::new();
         trace.run(20, Load { work: 0.0, ..HALF });
+        trace.run(20, HALF);
         assert_eq!(trace.share(), 1.0);
         trace
     }
@@ -132,6 +134,33 @@ fn what_is_normal_is_learned_before_work_is_done_beside_requests() {
     assert_eq!(trace.step(HALF), SHARE_MIN);
     assert_eq!(trace.run(1, HALF), SHARE_MIN);
     assert_eq!(trace.run(10, HALF), 1.0);
+}
+
+#[test]
+fn work_that_begins_beside_requests_begins_slowly() {
+    let mut trace = Trace::settled();
+    // What was fine before may be too much by the time that there is work again.
+    let rests = Load { work: 0.0, ..HALF };
+    assert!(trace.run(20, rests) <= 0.11, "{}", trace.share());
+    let mut before = trace.share();
+    for _ in 0..10 {
+        assert!(trace.step(HALF) <= before + 0.03);
+        before = trace.share();
+    }
+    assert_eq!(trace.run(10, HALF), 1.0);
+    // Work that uses a tenth of the time does not make room for all.
+    let little = Load {
+        work: 0.1 / trace.share(),
+        ..HALF
+    };
+    assert!(trace.run(20, little) < 0.4, "{}", trace.share());
+}
+
+#[test]
+fn without_clients_work_begins_at_once() {
+    let mut trace = Trace::settled();
+    trace.run(20, Load { work: 0.0, ..HALF });
+    assert_eq!(trace.run(10, Load { work: 0.0, ..IDLE }), 1.0);
 }
 
 /// Requests that take longer the more background work is done: the share settles where

@@ -19,6 +19,7 @@
 //!   profiles where requests wait.
 
 mod background;
+mod checked_file;
 mod compactions;
 mod completion_queue;
 mod config;

@@ -10,18 +10,20 @@
 //!      | receives below u64 | crc32c u32 of the rest
 //! ```
 
+use crate::checked_file::{self, FileKind};
 use base::{ByteReader, Timestamp};
 use cluster::Standing;
 use cluster::forgetting::Bounds;
 use lsm::disk::{read_small_file, replace_file};
 use lsm::{Disk, Error};
 use std::path::Path;
-use std::sync::Arc;
 
 const FILE: &str = "FORGET";
-const MAGIC: [u8; 8] = *b"kvorumfg";
-const VERSION: u32 = 1;
-const CHECKSUM_BYTES: usize = 4;
+const KIND: FileKind = FileKind {
+    name: FILE,
+    magic: *b"kvorumfg",
+    versions: 1..=1,
+};
 /// The longest file that is read: several times the size.
 const FILE_BYTES_MAX: u64 = 4 << 10;
 
@@ -93,8 +95,7 @@ impl ForgetFile {
     }
 
     fn encode(&self) -> Vec<u8> {
-        let mut bytes = MAGIC.to_vec();
-        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        let mut bytes = KIND.begin();
         for timestamp in [
             self.bounds.fence,
             self.bounds.forgotten,
@@ -103,61 +104,46 @@ impl ForgetFile {
         ] {
             bytes.extend_from_slice(&timestamp.as_u64().to_le_bytes());
         }
-        let checksum = crc32c::crc32c(&bytes);
-        bytes.extend_from_slice(&checksum.to_le_bytes());
-        bytes
+        checked_file::end(bytes)
     }
 
     fn decode(file: &Path, bytes: &[u8]) -> Result<Self, Error> {
-        let corrupt = |what: &str| Error::Corrupt {
-            file: Arc::from(file),
-            offset: 0,
-            what: Arc::from(what),
-        };
-        let Some((content, checksum)) = bytes.split_last_chunk::<CHECKSUM_BYTES>() else {
-            return Err(corrupt("the file is too short"));
-        };
-        let mut reader = ByteReader::new(content);
-        if reader.array() != Some(MAGIC) {
-            return Err(corrupt(
-                "the file begins with other bytes than a FORGET file",
-            ));
-        }
-        if u32::from_le_bytes(*checksum) != crc32c::crc32c(content) {
-            return Err(corrupt("the checksum does not match the bytes"));
-        }
-        match reader.u32() {
-            Some(VERSION) => {}
-            version => {
-                let version = version.map_or("none".to_owned(), |version| version.to_string());
-                return Err(Error::Invalid(format!(
-                    "{} has format version {version}; this release reads version {VERSION}",
-                    file.display()
-                )));
-            }
-        }
-        let mut timestamp = || reader.u64().map(Timestamp::from_u64);
-        let fields = [timestamp(), timestamp(), timestamp(), timestamp()];
-        match fields {
-            [
-                Some(fence),
-                Some(forgotten),
-                Some(heard),
-                Some(receives_below),
-            ] if reader.rest().is_empty() => Ok(Self {
-                bounds: Bounds { fence, forgotten },
-                heard,
-                receives_below,
-            }),
-            _ => Err(corrupt("no node writes these bytes")),
-        }
+        let mut content = KIND.open(file, bytes)?;
+        let decoded = Self::decode_content(&mut content.reader);
+        content.finish(decoded)
     }
+
+    fn decode_content(reader: &mut ByteReader<'_>) -> Option<Self> {
+        let mut timestamp = || reader.u64().map(Timestamp::from_u64);
+        Some(Self {
+            bounds: Bounds {
+                fence: timestamp()?,
+                forgotten: timestamp()?,
+            },
+            heard: timestamp()?,
+            receives_below: timestamp()?,
+        })
+    }
+}
+
+/// Decodes any bytes as the file `FORGET`, and once more with a checksum that matches.
+pub fn fuzz_forget(bytes: &[u8]) {
+    let decode = |bytes: &[u8]| ForgetFile::decode(Path::new(FILE), bytes).ok();
+    checked_file::fuzz(bytes, decode, ForgetFile::encode);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checked_file::fuzz_mutations_of;
     use lsm::MemoryDisk;
+
+    const FIXTURE: &[u8] = include_bytes!("../../tests/fixtures/forget-v1.bin");
+
+    #[test]
+    fn the_decoder_survives_mutations_of_a_valid_file() {
+        fuzz_mutations_of(FIXTURE, fuzz_forget);
+    }
 
     fn file() -> ForgetFile {
         ForgetFile {
@@ -196,6 +182,7 @@ mod tests {
         ];
         let bytes = fields.concat();
         assert_eq!(file().encode(), bytes);
+        assert!(bytes == FIXTURE);
         assert_eq!(ForgetFile::decode(Path::new(FILE), &bytes).unwrap(), file());
     }
 
@@ -218,9 +205,8 @@ mod tests {
     fn a_file_of_a_later_release_is_not_taken_for_a_damaged_one() {
         let mut bytes = file().encode();
         bytes[8] = 2;
-        let end = bytes.len() - CHECKSUM_BYTES;
-        let checksum = crc32c::crc32c(&bytes[..end]);
-        bytes[end..].copy_from_slice(&checksum.to_le_bytes());
+        bytes.truncate(bytes.len() - 4);
+        let bytes = checked_file::end(bytes);
         let error = ForgetFile::decode(Path::new(FILE), &bytes).unwrap_err();
         assert!(matches!(error, Error::Invalid(_)), "{error}");
     }

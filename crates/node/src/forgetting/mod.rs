@@ -20,6 +20,7 @@ mod status;
 mod tests;
 
 pub(crate) use file::ForgetFile;
+pub use file::fuzz_forget;
 pub(crate) use shared::{BeforeRead, SharedBounds};
 pub use status::{ForgettingStatus, HeldBack};
 

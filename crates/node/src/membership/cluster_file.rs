@@ -30,6 +30,7 @@
 //! keep their positions in every version, so that a newer file is not taken for a
 //! damaged one.
 
+use crate::checked_file::{self, FileKind};
 use base::{BootId, ByteReader};
 use cluster::{Remembered, STARTS_MAX, Standing};
 use lsm::disk::{read_small_file, temporary_name};
@@ -40,11 +41,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 const FILE: &str = "CLUSTER";
-const MAGIC: [u8; 8] = *b"kvorumcl";
-const VERSION: u32 = 4;
-/// The version before, which is read as well.
+const KIND: FileKind = FileKind {
+    name: FILE,
+    magic: *b"kvorumcl",
+    versions: VERSION_WITHOUT_COUNTS..=4,
+};
 const VERSION_WITHOUT_COUNTS: u32 = 3;
-const CHECKSUM_BYTES: usize = 4;
 
 /// The longest file that is read, in bytes: several times the size for the most
 /// nodes with the longest names.
@@ -116,9 +118,7 @@ pub(crate) struct StoredNode {
 impl ClusterFile {
     /// The file's bytes.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        bytes.extend_from_slice(&MAGIC);
-        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        let mut bytes = KIND.begin();
         bytes.extend_from_slice(&self.store_id.to_le_bytes());
         bytes.push(self.standing as u8);
         let flag = |is_set, flag| if is_set { flag } else { 0 };
@@ -162,9 +162,7 @@ impl ClusterFile {
                 bytes.extend_from_slice(&number.to_le_bytes());
             }
         }
-        let checksum = crc32c::crc32c(&bytes);
-        bytes.extend_from_slice(&checksum.to_le_bytes());
-        bytes
+        checked_file::end(bytes)
     }
 
     /// Decodes the file's bytes; errors name `file`.
@@ -173,44 +171,10 @@ impl ClusterFile {
     /// [`Error::Corrupt`] for bytes that no node wrote, [`Error::Invalid`] for
     /// a format version that this code does not know.
     pub(crate) fn decode(file: &Path, bytes: &[u8]) -> Result<Self, Error> {
-        let corrupt = |offset: usize, what: &str| Error::Corrupt {
-            file: Arc::from(file),
-            offset: offset as u64,
-            what: Arc::from(what),
-        };
-        let Some((content, checksum)) = bytes.split_last_chunk::<CHECKSUM_BYTES>() else {
-            return Err(corrupt(0, "the file is too short"));
-        };
-        let mut reader = ByteReader::new(content);
-        if reader.array() != Some(MAGIC) {
-            return Err(corrupt(
-                0,
-                "the file begins with other bytes than a CLUSTER file",
-            ));
-        }
-        if u32::from_le_bytes(*checksum) != crc32c::crc32c(content) {
-            return Err(corrupt(
-                content.len(),
-                "the checksum does not match the bytes",
-            ));
-        }
-        let version = match reader.u32() {
-            Some(version @ (VERSION_WITHOUT_COUNTS | VERSION)) => version,
-            version => {
-                let version = version.map_or("none".to_owned(), |version| version.to_string());
-                return Err(Error::Invalid(format!(
-                    "{} has format version {version}; this release reads the versions \
-                     {VERSION_WITHOUT_COUNTS} and {VERSION}",
-                    file.display()
-                )));
-            }
-        };
-        let decoded = Self::decode_content(&mut reader, version >= VERSION);
-        let offset = content.len() - reader.rest().len();
-        match decoded {
-            Some(decoded) if reader.rest().is_empty() => Ok(decoded),
-            _ => Err(corrupt(offset, "no node writes these bytes")),
-        }
+        let mut content = KIND.open(file, bytes)?;
+        let has_counts = content.version > VERSION_WITHOUT_COUNTS;
+        let decoded = Self::decode_content(&mut content.reader, has_counts);
+        content.finish(decoded)
     }
 
     fn decode_content(reader: &mut ByteReader<'_>, has_counts: bool) -> Option<Self> {
@@ -325,6 +289,12 @@ impl ClusterFile {
             open_or_create(disk, &spare).is_ok_and(|spare| spare.allocate(0, room).is_ok());
         Ok(())
     }
+}
+
+/// Decodes any bytes as the file `CLUSTER`, and once more with a checksum that matches.
+pub fn fuzz_cluster(bytes: &[u8]) {
+    let decode = |bytes: &[u8]| ClusterFile::decode(Path::new(FILE), bytes).ok();
+    checked_file::fuzz(bytes, decode, ClusterFile::encode);
 }
 
 fn open_or_create(disk: &dyn Disk, path: &Path) -> Result<Arc<dyn DiskFile>, Error> {

@@ -76,6 +76,7 @@ mod tests;
 use base::{BootId, Random};
 use cluster::forgetting::StoreStart;
 use cluster::{Confirmation, Members, NodeNumber, Remembered, Standing, judge};
+pub use cluster_file::fuzz_cluster;
 use cluster_file::{ClusterFile, Run};
 use file_versions::OnDurable;
 use lsm::{Disk, Executor};

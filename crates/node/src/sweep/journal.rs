@@ -25,6 +25,7 @@
 //! Times are milliseconds since 1970; [`u64::MAX`] says that something is not known.
 
 use super::record::LastClean;
+use crate::checked_file::{self, FileKind};
 use base::{ByteReader, Timestamp};
 use bytes::Bytes;
 use cluster::NodeNumber;
@@ -33,15 +34,16 @@ use lsm::disk::{read_small_file, replace_file};
 use lsm::{Disk, Error};
 use profile::lock;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 const FILE: &str = "SWEEP";
-const MAGIC: [u8; 8] = *b"kvorumsw";
-const VERSION: u32 = 2;
-/// The version before, which is read as well.
+const KIND: FileKind = FileKind {
+    name: FILE,
+    magic: *b"kvorumsw",
+    versions: VERSION_WITHOUT_FENCE..=2,
+};
 const VERSION_WITHOUT_FENCE: u32 = 1;
-const CHECKSUM_BYTES: usize = 4;
 /// The longest file that is read: several times the size for the most nodes, all of whose
 /// pairs are unclean.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -285,14 +287,13 @@ impl SweepFile {
         let path = environment.folder.join(FILE);
         let bytes = read_small_file(&*environment.disk, &path, FILE_BYTES_MAX);
         match bytes.map_err(|error: Error| error.to_string())? {
-            Some(bytes) => Self::decode(&bytes).map_err(str::to_owned),
+            Some(bytes) => Self::decode(&bytes),
             None => Ok(Self::default()),
         }
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut bytes = MAGIC.to_vec();
-        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        let mut bytes = KIND.begin();
         put_option(&mut bytes, self.last_clean_full_unix_ms);
         // There are at most 255 nodes.
         bytes.push(self.last_clean.len() as u8);
@@ -305,30 +306,15 @@ impl SweepFile {
         if let Some(checkpoint) = &self.checkpoint {
             checkpoint.encode(&mut bytes);
         }
-        let checksum = crc32c::crc32c(&bytes);
-        bytes.extend_from_slice(&checksum.to_le_bytes());
-        bytes
+        checked_file::end(bytes)
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
-        let (content, checksum) = bytes
-            .split_last_chunk::<CHECKSUM_BYTES>()
-            .ok_or("it is too short")?;
-        let mut reader = ByteReader::new(content);
-        if reader.array() != Some(MAGIC) {
-            return Err("it begins with other bytes than a SWEEP file");
-        }
-        if u32::from_le_bytes(*checksum) != crc32c::crc32c(content) {
-            return Err("its checksum does not match its bytes");
-        }
-        let version = match reader.u32() {
-            Some(version @ (VERSION_WITHOUT_FENCE | VERSION)) => version,
-            _ => return Err("it has a format version that this release does not know"),
-        };
-        let decoded = Self::decode_content(&mut reader, version);
-        decoded
-            .filter(|_| reader.rest().is_empty())
-            .ok_or("no node writes these bytes")
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, String> {
+        let decoded = KIND.open(Path::new(FILE), bytes).and_then(|mut content| {
+            let decoded = Self::decode_content(&mut content.reader, content.version);
+            content.finish(decoded)
+        });
+        decoded.map_err(|error| error.to_string())
     }
 
     fn decode_content(reader: &mut ByteReader<'_>, version: u32) -> Option<Self> {
@@ -349,6 +335,12 @@ impl SweepFile {
         };
         Some(file)
     }
+}
+
+/// Decodes any bytes as the file `SWEEP`, and once more with a checksum that matches.
+pub fn fuzz_sweep(bytes: &[u8]) {
+    let decode = |bytes: &[u8]| SweepFile::decode(bytes).ok();
+    checked_file::fuzz(bytes, decode, SweepFile::encode);
 }
 
 fn put_u64(bytes: &mut Vec<u8>, number: u64) {

@@ -72,6 +72,7 @@ mod tests_behind_bounds;
 pub(crate) use journal::JournalEnvironment;
 
 pub use driver::PassReport;
+pub use journal::fuzz_sweep;
 pub use record::{EndedPasses, LastClean, RunningPass, SweepCounts, SweepStatus};
 pub use refill::RefillProgress;
 pub use schedule::OrderedSweep;

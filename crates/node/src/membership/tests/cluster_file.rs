@@ -1,7 +1,8 @@
 //! The format of the file `CLUSTER`.
 
-use super::super::cluster_file::{ClusterFile, Run, StoredNode};
+use super::super::cluster_file::{ClusterFile, Run, StoredNode, fuzz_cluster};
 use super::*;
+use crate::checked_file::fuzz_mutations_of;
 use lsm::Error;
 
 const FIXTURE: &[u8] = include_bytes!("../../../tests/fixtures/cluster-v4.bin");
@@ -135,6 +136,13 @@ fn the_decoder_survives_mutations_with_a_right_checksum() {
         decoded > 1_000,
         "the mutations get past the checksum: {decoded}"
     );
+}
+
+#[test]
+fn what_is_decoded_stays_the_same() {
+    for fixture in [FIXTURE, FIXTURE_V3] {
+        fuzz_mutations_of(fixture, fuzz_cluster);
+    }
 }
 
 #[test]

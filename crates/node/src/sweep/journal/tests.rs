@@ -1,8 +1,11 @@
 //! What the file `SWEEP` remembers.
 
 use super::*;
+use crate::checked_file::fuzz_mutations_of;
 use lsm::MemoryDisk;
-use std::path::Path;
+
+const FIXTURE: &[u8] = include_bytes!("../../../tests/fixtures/sweep-v2.bin");
+const FIXTURE_V1: &[u8] = include_bytes!("../../../tests/fixtures/sweep-v1.bin");
 
 const NOW_UNIX_MS: u64 = 1_800_000_000_000;
 
@@ -94,19 +97,26 @@ fn a_pass_that_ended_without_a_node_goes_on_once_from_its_own_checkpoint() {
 }
 
 #[test]
+fn the_format_is_as_in_the_fixture() {
+    assert!(
+        file().encode() == FIXTURE,
+        "the format has changed: it needs a new version"
+    );
+    assert_eq!(SweepFile::decode(FIXTURE), Ok(file()));
+}
+
+#[test]
 fn the_file_of_the_release_before_is_read_without_a_fence() {
-    let mut bytes = file().encode();
-    bytes[8] = 1;
-    // Magic, version, last full end, the number of nodes, three of them, that there is
-    // a checkpoint, its pass and its cut.
-    let fence = 8 + 4 + 8 + 1 + 3 * 24 + 1 + 8 + 8;
-    bytes.drain(fence..fence + 8);
-    let end = bytes.len() - CHECKSUM_BYTES;
-    let checksum = crc32c::crc32c(&bytes[..end]);
-    bytes[end..].copy_from_slice(&checksum.to_le_bytes());
     let mut expected = file();
     expected.checkpoint.as_mut().unwrap().fence = None;
-    assert_eq!(SweepFile::decode(&bytes), Ok(expected));
+    assert_eq!(SweepFile::decode(FIXTURE_V1), Ok(expected));
+}
+
+#[test]
+fn the_decoder_survives_mutations_of_a_valid_file() {
+    for fixture in [FIXTURE, FIXTURE_V1] {
+        fuzz_mutations_of(fixture, fuzz_sweep);
+    }
 }
 
 #[test]

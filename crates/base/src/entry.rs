@@ -242,9 +242,9 @@ impl Entry {
 /// number of copies. Versions of equal rank are the same version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank<'a> {
-    timestamp: Timestamp,
-    tombstone: bool,
-    expiry: Expiry,
-    value: &'a [u8],
-    copies: u8,
+    pub(crate) timestamp: Timestamp,
+    pub(crate) tombstone: bool,
+    pub(crate) expiry: Expiry,
+    pub(crate) value: &'a [u8],
+    pub(crate) copies: u8,
 }

@@ -1,7 +1,8 @@
 //! What all layers of the store share: versions of keys and their order, the seams for
 //! time and chance, and bounds on memory.
 //!
-//! - [`Entry`] is one version of one key, [`Timestamp`] what orders versions;
+//! - [`Entry`] is one version of one key, [`EntryRef`] one whose bytes are lent,
+//!   [`Timestamp`] what orders versions;
 //!   [`Rank`] is the whole rule of which version wins.
 //! - [`Budget`] bounds what is taken of the memory.
 //! - [`ByteReader`] decodes the integers of all formats.
@@ -13,6 +14,7 @@ mod budget;
 mod byte_reader;
 mod clock;
 mod entry;
+mod entry_ref;
 mod overdue;
 mod random;
 mod timestamp;
@@ -23,6 +25,7 @@ pub use budget::{Budget, LONG_VALUE_BYTES, Refused, Share};
 pub use byte_reader::{ByteReader, put_varint};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use entry::{Entry, Expiry, KEY_BYTES_MAX, Kind, Rank, VALUE_BYTES_MAX};
+pub use entry_ref::EntryRef;
 pub use overdue::overdue_check_period;
 pub use random::{OsRandom, Random, SeededRandom};
 pub use timestamp::Timestamp;

@@ -51,7 +51,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let at = number * VALUE_BYTES % POOL_BYTES;
             let value = &pool[at..at + VALUE_BYTES];
             let timestamp = Timestamp::from_u64(number as u64 + 1);
-            ingest.push(Entry::value(
+            ingest.push(&Entry::value(
                 key.as_bytes(),
                 timestamp,
                 value,

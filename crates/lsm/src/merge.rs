@@ -1,274 +1,212 @@
 //! Merging sorted streams of records into one.
 
 use crate::error::Error;
-use crate::record::{Record, RecordSource};
-use base::{Entry, Timestamp};
+use crate::record::{Record, RecordCursor, RecordRef};
 use std::cmp::Ordering;
-use std::collections::BinaryHeap;
-use std::collections::binary_heap::PeekMut;
 
-/// The records of several sources in [`Record::order`]. Equal records come in the
-/// order of their sources. Nothing is read before the first call.
+/// The records of several cursors in [`RecordRef::order`]. Equal records come in the
+/// order of their cursors. Nothing is read before the first call.
 ///
-/// A heap holds the next record of each source. Replacing the top in place costs few
-/// comparisons while the same source stays on top, which is usual when sources
-/// hardly overlap.
+/// The cursors stand in a list in the order of their records, the one that is due at its
+/// end. A cursor that has moved on takes its new place in the list. While it stays due,
+/// which is usual where the streams hardly overlap, that takes a single comparison;
+/// otherwise it is searched for. There are few cursors, and only their numbers move.
 ///
 /// # Long values
 ///
-/// Records may wait in the heap for long, and there may be many sources. Therefore
-/// the heap drops a long value that its source can read again, and reads it again
-/// when the record is due. The rest of the record decides the order, unless another
-/// record has the same key, timestamp, kind and expiry. Records that tie in this way
-/// keep their values.
-pub(crate) struct Merge {
-    /// The sources before their first record was read; empty afterwards.
-    unread: Vec<Box<dyn RecordSource>>,
-    heads: BinaryHeap<Head>,
-    /// The number of heads in the heap without their value.
-    heads_without_value: usize,
-}
-
-/// A source and its next record.
-struct Head {
-    record: Record,
-    /// The length of the key and the value, even if the value was dropped.
-    bytes: usize,
-    state: HeadRecord,
-    number: usize,
-    source: Box<dyn RecordSource>,
-}
-
-/// What a head holds of its record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum HeadRecord {
-    /// The whole record.
-    Whole,
-    /// The record without its value, which has to be read again.
-    WithoutValue,
-    /// Nothing: the caller took the record, and the next one was not read yet. Only
-    /// the top can be in this state, and it is before all other heads.
-    Taken,
+/// Records may wait in the list for long, and there may be many cursors. Therefore the
+/// merge drops a long value that its cursor can read again, until the record is due. The
+/// rest of the record decides the order, unless another record has the same key,
+/// timestamp, kind and expiry. Records that tie in this way keep their values. A record
+/// that is due may lack its value: who needs it fetches it.
+pub(crate) struct Merge<C> {
+    cursors: Vec<C>,
+    /// The numbers of the cursors that stand at a record; the one that is due comes last.
+    waiting: Vec<usize>,
+    /// The number of waiting cursors that lack their value.
+    without_value: usize,
+    has_begun: bool,
 }
 
 /// Whether the order of two records may depend on their values.
-fn ties(left: &Record, right: &Record) -> bool {
-    let (left, right) = (&left.entry, &right.entry);
+fn ties(left: RecordRef<'_>, right: RecordRef<'_>) -> bool {
+    let (left, right) = (left.entry, right.entry);
     left.timestamp() == right.timestamp()
         && left.key() == right.key()
         && left.kind() == right.kind()
         && left.expiry() == right.expiry()
 }
 
-impl Head {
-    /// Sets the next record of the source, with its value.
-    fn set(&mut self, record: Record) {
-        self.bytes = record.entry.data_bytes();
-        self.record = record;
-        self.state = HeadRecord::Whole;
+impl<C: RecordCursor> Merge<C> {
+    /// A merge of these cursors.
+    pub(crate) fn new(cursors: Vec<C>) -> Self {
+        Self {
+            waiting: Vec::with_capacity(cursors.len()),
+            cursors,
+            without_value: 0,
+            has_begun: false,
+        }
     }
 
-    /// Drops the value. [`Head::fetch`] reads it again.
-    fn drop_value(&mut self) {
-        self.record.entry = self.record.entry.without_value();
-        self.state = HeadRecord::WithoutValue;
-    }
-
-    /// Whether it holds a long value that its source can read again.
-    fn can_drop_value(&self) -> bool {
-        self.state == HeadRecord::Whole && self.source.is_rereadable()
-    }
-
-    /// Reads a record again whose value was dropped.
-    fn fetch(&mut self) -> Result<(), Error> {
-        let Some(record) = self.source.reread()? else {
-            let what = "a source of records cannot read a record again, although it said so";
-            return Err(Error::Invalid(what.to_owned()));
+    /// Moves the cursor that is due to its next record.
+    fn move_due(&mut self) -> Result<(), Error> {
+        let Some(due) = self.waiting.pop() else {
+            return Ok(());
         };
-        self.record = record;
-        self.state = HeadRecord::Whole;
+        let Some(cursor) = self.cursors.get_mut(due) else {
+            return Ok(());
+        };
+        if cursor.lacks_value() {
+            self.without_value -= 1;
+        }
+        if cursor.advance()? {
+            let has_long_value = cursor.can_drop_value();
+            if has_long_value || self.without_value > 0 {
+                self.settle_values(due)?;
+            }
+            self.place(due);
+        }
         Ok(())
+    }
+
+    /// Moves each cursor to its first record.
+    fn begin(&mut self) -> Result<(), Error> {
+        self.has_begun = true;
+        for number in 0..self.cursors.len() {
+            if self.cursors[number].advance()? {
+                self.settle_values(number)?;
+                self.place(number);
+            }
+        }
+        Ok(())
+    }
+
+    /// The order in which two cursors are due.
+    fn order(&self, left: usize, right: usize) -> Ordering {
+        let records = self.cursors[left]
+            .record()
+            .order(self.cursors[right].record());
+        records.then_with(|| left.cmp(&right))
+    }
+
+    /// Lets a cursor wait that stands at a record.
+    fn place(&mut self, number: usize) {
+        let at = self.place_of(number);
+        self.waiting.insert(at, number);
+    }
+
+    /// Where a cursor belongs among those that wait.
+    fn place_of(&self, number: usize) -> usize {
+        match self.waiting.split_last() {
+            Some((due, rest)) if self.order(number, *due).is_gt() => {
+                rest.partition_point(|other| self.order(*other, number).is_gt())
+            }
+            _ => self.waiting.len(),
+        }
+    }
+
+    /// Before a cursor waits: fetches the values that its record ties with, and drops its
+    /// own value or that of the record that was due so far, whichever will not be due.
+    fn settle_values(&mut self, number: usize) -> Result<(), Error> {
+        let mut is_tied = false;
+        for other in &self.waiting {
+            if self.tie(*other, number) {
+                is_tied = true;
+                if self.cursors[*other].lacks_value() {
+                    self.cursors[*other].fetch_value()?;
+                    self.without_value -= 1;
+                }
+            }
+        }
+        let is_due = self.place_of(number) == self.waiting.len();
+        if !is_due && !is_tied {
+            self.drop_value(number);
+        }
+        if is_due && let Some(&due) = self.waiting.last() {
+            let mut others = self.waiting.iter().chain(std::iter::once(&number));
+            let is_tied = others.any(|other| *other != due && self.tie(*other, due));
+            if !is_tied {
+                self.drop_value(due);
+            }
+        }
+        Ok(())
+    }
+
+    fn tie(&self, left: usize, right: usize) -> bool {
+        ties(self.cursors[left].record(), self.cursors[right].record())
+    }
+
+    fn drop_value(&mut self, number: usize) {
+        let cursor = &mut self.cursors[number];
+        if cursor.can_drop_value() {
+            cursor.drop_value();
+            self.without_value += 1;
+        }
+    }
+
+    /// The cursor that is due. Behind the last record it is any of them.
+    fn due(&self) -> usize {
+        self.waiting.last().copied().unwrap_or(0)
     }
 }
 
-impl Merge {
-    /// A merge of these sources, each of them sorted.
-    pub(crate) fn new(sources: Vec<Box<dyn RecordSource>>) -> Self {
-        Self {
-            heads: BinaryHeap::with_capacity(sources.len()),
-            unread: sources,
-            heads_without_value: 0,
-        }
-    }
-
-    /// Reads the first record of each source.
-    fn read_heads(&mut self) -> Result<(), Error> {
-        for (number, mut source) in std::mem::take(&mut self.unread).into_iter().enumerate() {
-            if let Some(record) = source.next()? {
-                let head = Head {
-                    bytes: record.entry.data_bytes(),
-                    record,
-                    state: HeadRecord::Whole,
-                    number,
-                    source,
-                };
-                let is_top = self.heads.peek().is_none_or(|top| head > *top);
-                if is_top {
-                    self.drop_top_value();
-                }
-                self.push(head, is_top)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Replaces a record that the caller has taken by the next one of its source.
-    fn advance(&mut self) -> Result<(), Error> {
-        let Some(mut top) = self.heads.peek_mut() else {
-            return Ok(());
+impl<C: RecordCursor> RecordCursor for Merge<C> {
+    fn advance(&mut self) -> Result<bool, Error> {
+        let moved = match self.has_begun {
+            true => self.move_due(),
+            false => self.begin(),
         };
-        if top.state != HeadRecord::Taken {
-            return Ok(());
-        }
-        let Some(record) = top.source.next()? else {
-            PeekMut::pop(top);
-            return Ok(());
-        };
-        if self.heads_without_value == 0 && !top.source.is_rereadable() {
-            top.set(record);
-            return Ok(());
-        }
-        let mut head = PeekMut::pop(top);
-        head.set(record);
-        let is_top = self.heads.peek().is_none_or(|top| head > *top);
-        self.push(head, is_top)
-    }
-
-    /// Adds a head with its value. The value is dropped if it can be read again, unless
-    /// the head is the top, and so is due next, or ties with another.
-    fn push(&mut self, mut head: Head, is_top: bool) -> Result<(), Error> {
-        let tied = |other: &Head| ties(&head.record, &other.record);
-        if self.heads.iter().any(tied) {
-            let mut heads = std::mem::take(&mut self.heads).into_vec();
-            for tied in heads.iter_mut().filter(|other| tied(other)) {
-                if tied.state == HeadRecord::WithoutValue {
-                    tied.fetch()?;
-                    self.heads_without_value -= 1;
-                }
-            }
-            self.heads = heads.into();
-        } else if !is_top && head.can_drop_value() {
-            head.drop_value();
-            self.heads_without_value += 1;
-        }
-        self.heads.push(head);
-        Ok(())
-    }
-
-    /// Drops the value of the top, before another head becomes the top.
-    fn drop_top_value(&mut self) {
-        let Some(top) = self.heads.peek() else { return };
-        let tied = self
-            .heads
-            .iter()
-            .filter(|other| ties(&top.record, &other.record));
-        if tied.count() == 1
-            && top.can_drop_value()
-            && let Some(mut top) = self.heads.peek_mut()
-        {
-            top.drop_value();
-            self.heads_without_value += 1;
-        }
-    }
-
-    /// The next record and the length of its key and value. The record lacks its value
-    /// if the value was dropped.
-    ///
-    /// # Errors
-    /// As [`RecordSource::next`].
-    pub(crate) fn peek(&mut self) -> Result<Option<(&Record, usize)>, Error> {
-        if let Err(error) = self.read_heads().and_then(|()| self.advance()) {
-            self.end();
+        if let Err(error) = moved {
+            // Without the cursor that failed, the records of the others could be wrong.
+            self.waiting.clear();
+            self.without_value = 0;
             return Err(error);
         }
-        Ok(self.heads.peek().map(|top| (&top.record, top.bytes)))
+        Ok(!self.waiting.is_empty())
     }
 
-    /// Ends the merge after an error: without the source that failed, the records of
-    /// the others could be wrong.
-    fn end(&mut self) {
-        self.unread.clear();
-        self.heads.clear();
-        self.heads_without_value = 0;
+    fn record(&self) -> RecordRef<'_> {
+        self.cursors[self.due()].record()
     }
 
-    /// Takes the record of the top.
-    fn take_top(&mut self) -> Result<Option<Record>, Error> {
-        let Some(mut top) = self.heads.peek_mut() else {
-            return Ok(None);
-        };
-        if top.state == HeadRecord::WithoutValue {
-            top.fetch()?;
-            self.heads_without_value -= 1;
+    fn data_bytes(&self) -> usize {
+        self.cursors[self.due()].data_bytes()
+    }
+
+    fn lacks_value(&self) -> bool {
+        self.cursors[self.due()].lacks_value()
+    }
+
+    fn fetch_value(&mut self) -> Result<(), Error> {
+        let due = self.due();
+        let cursor = &mut self.cursors[due];
+        if !cursor.lacks_value() {
+            return Ok(());
         }
-        top.state = HeadRecord::Taken;
-        let nothing = Record {
-            sequence: 0,
-            entry: Entry::tombstone(&[], Timestamp::ZERO, 0),
-        };
-        Ok(Some(std::mem::replace(&mut top.record, nothing)))
-    }
-}
-
-impl RecordSource for Merge {
-    fn next(&mut self) -> Result<Option<Record>, Error> {
-        let result = self
-            .read_heads()
-            .and_then(|()| self.advance())
-            .and_then(|()| self.take_top());
-        if result.is_err() {
-            self.end();
+        self.without_value -= 1;
+        let fetched = cursor.fetch_value();
+        if fetched.is_err() {
+            self.waiting.clear();
+            self.without_value = 0;
         }
-        result
+        fetched
+    }
+
+    fn take(&mut self) -> Record {
+        let due = self.due();
+        self.cursors[due].take()
     }
 }
-
-impl Ord for Head {
-    /// The head with the least record is the greatest, because the heap's top is its
-    /// greatest element.
-    fn cmp(&self, other: &Self) -> Ordering {
-        let is_taken = |head: &Self| head.state == HeadRecord::Taken;
-        is_taken(self)
-            .cmp(&is_taken(other))
-            .then_with(|| other.record.order(&self.record))
-            .then_with(|| other.number.cmp(&self.number))
-    }
-}
-
-impl PartialOrd for Head {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Head {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Head {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::ListSource;
-    use base::Expiry;
+    use crate::record::{ListCursor, NextRecord, no_record};
+    use base::{Entry, Expiry, Timestamp};
     use std::path::Path;
 
-    fn source(records: &[Record]) -> Box<dyn RecordSource> {
-        let records: Vec<_> = records.iter().cloned().map(Ok).collect();
-        Box::new(ListSource(records.into_iter()))
+    fn cursor(records: &[Record]) -> ListCursor {
+        ListCursor::new(records.iter().cloned().map(Ok).collect())
     }
 
     fn record(key: u8, timestamp: u64, sequence: u64) -> Record {
@@ -281,12 +219,12 @@ mod tests {
     #[test]
     fn all_records_come_in_order() {
         fastrand::seed(7);
-        for sources in 0..12 {
-            let mut lists: Vec<Vec<Record>> = vec![Vec::new(); sources];
-            for _ in 0..sources * 20 {
+        for cursors in 0..12 {
+            let mut lists: Vec<Vec<Record>> = vec![Vec::new(); cursors];
+            for _ in 0..cursors * 20 {
                 let drawn = record(fastrand::u8(0..8), fastrand::u64(0..4), fastrand::u64(0..4));
-                // Some sources stay empty.
-                lists[fastrand::usize(0..sources.div_ceil(2))].push(drawn);
+                // Some cursors stay empty.
+                lists[fastrand::usize(0..cursors.div_ceil(2))].push(drawn);
             }
             for list in &mut lists {
                 list.sort_by(Record::order);
@@ -294,7 +232,7 @@ mod tests {
             let mut expected = lists.concat();
             expected.sort_by(Record::order);
 
-            let mut merge = Merge::new(lists.iter().map(|list| source(list)).collect());
+            let mut merge = Merge::new(lists.iter().map(|list| cursor(list)).collect());
             let mut merged = Vec::new();
             while let Some(record) = merge.next().unwrap() {
                 merged.push(record);
@@ -304,26 +242,53 @@ mod tests {
         }
     }
 
-    /// A source that can read its last record again.
+    /// A cursor that can read its record again.
     struct Stored {
-        records: Vec<Record>,
-        given: usize,
+        records: std::vec::IntoIter<Record>,
+        current: Record,
+        whole: Record,
     }
 
-    impl RecordSource for Stored {
-        fn next(&mut self) -> Result<Option<Record>, Error> {
-            self.given += 1;
-            Ok(self.records.get(self.given - 1).cloned())
+    impl Stored {
+        fn new(records: Vec<Record>) -> Self {
+            Self {
+                records: records.into_iter(),
+                current: no_record(),
+                whole: no_record(),
+            }
+        }
+    }
+
+    impl RecordCursor for Stored {
+        fn advance(&mut self) -> Result<bool, Error> {
+            let Some(record) = self.records.next() else {
+                return Ok(false);
+            };
+            self.current = record.clone();
+            self.whole = record;
+            Ok(true)
         }
 
-        fn is_rereadable(&self) -> bool {
+        fn record(&self) -> RecordRef<'_> {
+            self.current.lend()
+        }
+
+        fn can_drop_value(&self) -> bool {
             // Short values are not dropped.
-            let last = self.records.get(self.given - 1);
-            last.is_some_and(|record| record.entry.value_bytes().len() > 1)
+            self.current.entry.value_bytes().len() > 1
         }
 
-        fn reread(&mut self) -> Result<Option<Record>, Error> {
-            Ok(self.records.get(self.given - 1).cloned())
+        fn drop_value(&mut self) {
+            self.current.entry = self.current.entry.without_value();
+        }
+
+        fn lacks_value(&self) -> bool {
+            self.current != self.whole
+        }
+
+        fn fetch_value(&mut self) -> Result<(), Error> {
+            self.current = self.whole.clone();
+            Ok(())
         }
     }
 
@@ -345,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn long_values_do_not_wait_in_the_heap() {
+    fn long_values_do_not_wait() {
         let mut random = fastrand::Rng::with_seed(3);
         let mut without_value = 0;
         for round in 0..200 {
@@ -357,35 +322,35 @@ mod tests {
             }
             let mut expected = lists.concat();
             expected.sort_by(Record::order);
-            let stored =
-                |records| -> Box<dyn RecordSource> { Box::new(Stored { records, given: 0 }) };
-            let mut merge = Merge::new(lists.into_iter().map(stored).collect());
+            let mut merge = Merge::new(lists.into_iter().map(Stored::new).collect());
             for record in &expected {
                 assert_eq!(merge.next().unwrap().as_ref(), Some(record));
-                for head in &merge.heads {
-                    let is_long = head.record.entry.value_bytes().len() > 1;
-                    // A record that ties with the one just taken is due right after it.
-                    let tied = |other: &Record| ties(&head.record, other);
-                    let others = merge.heads.iter().map(|other| &other.record);
-                    let is_tied = tied(record) || others.filter(|other| tied(other)).count() > 1;
-                    assert!(!is_long || is_tied, "{:?} waits", head.record);
+                let waiting = || merge.waiting.iter().map(|number| &merge.cursors[*number]);
+                for (place, cursor) in waiting().enumerate() {
+                    let waits = cursor.record();
+                    let is_due = place + 1 == merge.waiting.len();
+                    let others = waiting().filter(|other| ties(waits, other.record()));
+                    let is_tied = others.count() > 1;
+                    assert!(is_due || is_tied || !cursor.can_drop_value(), "{waits:?}");
                 }
-                without_value += merge.heads_without_value;
+                let lacking = waiting().filter(|cursor| cursor.lacks_value()).count();
+                assert_eq!(merge.without_value, lacking);
+                without_value += lacking;
             }
             assert_eq!(merge.next().unwrap(), None);
-            assert_eq!(merge.heads_without_value, 0);
+            assert_eq!(merge.without_value, 0);
         }
         assert!(without_value > 1000);
     }
 
     #[test]
-    fn an_error_of_a_source_ends_the_merge() {
+    fn an_error_of_a_cursor_ends_the_merge() {
         for sound in 0..3_u8 {
             let mut records: Vec<_> = (0..sound).map(|key| Ok(record(key, 1, 1))).collect();
             records.push(Err(Error::corrupt(Path::new("table"), 0, "damage")));
-            let failing = Box::new(ListSource(records.into_iter()));
+            let failing = ListCursor::new(records);
             let others = [record(0, 1, 1), record(1, 1, 1), record(2, 1, 1)];
-            let mut merge = Merge::new(vec![source(&others), failing]);
+            let mut merge = Merge::new(vec![cursor(&others), failing]);
             let mut given = 0;
             let error = loop {
                 match merge.next() {

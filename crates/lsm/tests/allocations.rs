@@ -5,8 +5,8 @@
 mod common;
 
 use common::{World, put};
-use lsm::Lookup;
 use lsm::testing::BlockingWrite;
+use lsm::{Engine, Lookup};
 
 const TABLES: u64 = 20;
 const MISSES: u64 = 10_000;
@@ -77,6 +77,52 @@ fn kept_bytes(scans: bool) -> i64 {
 fn a_stalled_scan_pins_no_memtable() {
     let (without, with) = (kept_bytes(false), kept_bytes(true));
     assert!(with - without < 10_000, "{with} bytes instead of {without}");
+}
+
+/// How many records a store has that is read in order.
+const RECORDS: u64 = 20_000;
+
+/// A store whose tables overlap, so that everything in order is a merge.
+fn overlapping_tables() -> (World, Engine) {
+    let mut world = World::new();
+    world.options.compaction = false;
+    world.options.memtable_bytes = 64 << 20;
+    world.options.table_bytes = 64 << 20;
+    let engine = world.open();
+    for table in 0..4 {
+        for number in (table..RECORDS).step_by(4) {
+            let key = format!("{number:08}");
+            engine
+                .write(put(&key, 1 + number, &"v".repeat(40)))
+                .unwrap();
+        }
+        engine.flush().unwrap();
+    }
+    (world, engine)
+}
+
+#[test]
+fn a_scan_that_lends_allocates_nothing_for_an_entry() {
+    let (_world, engine) = overlapping_tables();
+    let mut lent = 0;
+    let taken = allocation_counter::measure(|| {
+        let mut scan = engine.scan(b"", None).for_full_sweep();
+        while scan.advance().unwrap() {
+            lent += scan.entry().value_bytes().len() as u64 / 40;
+        }
+    });
+    assert_eq!(lent, RECORDS);
+    assert!(taken.count_total < RECORDS / 4, "{taken:?}");
+}
+
+#[test]
+fn a_compaction_allocates_nothing_for_a_record() {
+    let (_world, engine) = overlapping_tables();
+    let taken = allocation_counter::measure(|| engine.compact().unwrap());
+    assert_eq!(engine.statistics().levels[6].tables, 1);
+    // A debug build copies each record, to check that they come in order.
+    let checks = if cfg!(debug_assertions) { RECORDS } else { 0 };
+    assert!(taken.count_total < checks + RECORDS / 4, "{taken:?}");
 }
 
 const LONG_VALUES: u64 = 6;

@@ -126,16 +126,16 @@ fn an_ingest_that_began_before_the_bound_rose_is_refused_whole() {
         let mut ingest = engine.begin_ingest(mend(0)).unwrap();
         let old = put("a", 50, "old");
         if is_pushed_before {
-            ingest.push(old.clone()).unwrap();
+            ingest.push(&old).unwrap();
         }
         world.bound.store(100, Relaxed);
         engine.compact().unwrap();
         let is_gone = scan_all(&engine, "a", Some("b")).is_empty();
         assert_eq!(is_gone, !is_pushed_before);
         if !is_pushed_before {
-            ingest.push(old).unwrap();
+            ingest.push(&old).unwrap();
         }
-        ingest.push(put("d", 500, "new")).unwrap();
+        ingest.push(&put("d", 500, "new")).unwrap();
         let committed = ingest.commit();
         assert!(
             matches!(committed, Err(Error::Obsolete { fence }) if fence == at(100)),
@@ -149,7 +149,7 @@ fn an_ingest_that_began_before_the_bound_rose_is_refused_whole() {
     let world = World::new();
     let engine = deleted(&world, 100);
     let mut ingest = engine.begin_ingest(mend(100)).unwrap();
-    ingest.push(put("a", 50, "filled")).unwrap();
+    ingest.push(&put("a", 50, "filled")).unwrap();
     ingest.commit().unwrap();
     assert_eq!(read(&engine, "a").as_deref(), Some("filled"));
 }
@@ -186,7 +186,7 @@ fn mends_and_compactions_beside_each_other_bring_nothing_back() {
                 true => engine.submit_batch([(old, mend(bound), 0)], &collected),
                 false => {
                     let mut ingest = engine.begin_ingest(mend(bound)).unwrap();
-                    ingest.push(old).unwrap();
+                    ingest.push(&old).unwrap();
                     let _refused_or_stored = ingest.commit();
                 }
             }

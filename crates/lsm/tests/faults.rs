@@ -9,7 +9,7 @@
 
 mod common;
 
-use base::Entry;
+use base::{Entry, Timestamp};
 use common::{CollectedOutcomes, World, ingest, long, put, read};
 use lsm::disk::{Call, Fault, FaultyDisk};
 use lsm::testing::BlockingWrite;
@@ -223,6 +223,23 @@ fn assert_whole(run: Run, engine: &Engine) {
     }
     let is_whole = found.len() == 10 && found.iter().all(|timestamp| *timestamp == found[0]);
     assert!(found.is_empty() || is_whole, "{run:?}: {found:?}");
+    assert_eq!(lent(engine), Some(found), "{run:?}");
+}
+
+/// The timestamps of an ingest, as a scan lends them that goes on after errors. [`None`] if a
+/// call fails again and again.
+fn lent(engine: &Engine) -> Option<Vec<Timestamp>> {
+    let mut scan = engine.scan(b"bulk", Some(b"bull"));
+    let mut found = Vec::new();
+    let mut errors = 0;
+    loop {
+        match scan.advance() {
+            Ok(true) => found.push(scan.entry().timestamp()),
+            Ok(false) => return Some(found),
+            Err(_) if errors < 3 => errors += 1,
+            Err(_) => return None,
+        }
+    }
 }
 
 /// Whichever call fails once, and with whichever error, no acknowledged write is lost, in

@@ -17,7 +17,7 @@ fn nothing_is_visible_before_the_commit_and_everything_after() {
     engine.write(put("b", 5, "written")).unwrap();
     let mut ingest = engine.begin_ingest(common::MEND).unwrap();
     for entry in [put("a", 7, "new"), put("b", 4, "old"), delete("c", 8)] {
-        ingest.push(entry).unwrap();
+        ingest.push(&entry).unwrap();
     }
     assert_eq!(scan_all(&engine, "", None).len(), 1);
     let ingested = ingest.commit().unwrap();
@@ -108,9 +108,9 @@ fn keys_that_do_not_ascend_end_an_ingest() {
     let engine = world.open();
     for second in ["a", "b"] {
         let mut ingest = engine.begin_ingest(common::MEND).unwrap();
-        ingest.push(put("b", 1, "v")).unwrap();
+        ingest.push(&put("b", 1, "v")).unwrap();
         for _ in 0..2 {
-            let refused = ingest.push(put(second, 2, "v"));
+            let refused = ingest.push(&put(second, 2, "v"));
             assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
         }
         assert_eq!(table_files(&world), 0);
@@ -128,7 +128,7 @@ fn an_ingest_that_is_dropped_removes_its_files() {
     let mut ingest = engine.begin_ingest(common::MEND).unwrap();
     for number in 0..100 {
         let key = format!("{number:03}");
-        ingest.push(put(&key, 1, &long(number, 1000))).unwrap();
+        ingest.push(&put(&key, 1, &long(number, 1000))).unwrap();
     }
     assert!(table_files(&world) > 3);
     drop(ingest);
@@ -141,13 +141,13 @@ fn an_ingest_that_outlives_its_engine_touches_no_file_of_the_next() {
     let world = World::new();
     let engine = world.open();
     let mut ingest = engine.begin_ingest(common::MEND).unwrap();
-    ingest.push(put("a", 1, "lost")).unwrap();
+    ingest.push(&put("a", 1, "lost")).unwrap();
     engine.close().unwrap();
     drop(engine);
     let engine = world.open();
     engine.write(put("b", 1, "kept")).unwrap();
     engine.flush().unwrap();
-    let closed = ingest.push(put("c", 1, "v"));
+    let closed = ingest.push(&put("c", 1, "v"));
     assert!(matches!(closed, Err(Error::Closed)), "{closed:?}");
     let closed = ingest.commit();
     assert!(matches!(closed, Err(Error::Closed)), "{closed:?}");
@@ -246,7 +246,7 @@ fn an_entry_that_was_pushed_keeps_the_tombstones_that_hide_it() {
         engine.write(delete("k", 5)).unwrap();
         let drop_bound = Timestamp::from_u64(10);
         let mut ingest = engine.begin_ingest(Admission::Mend { drop_bound }).unwrap();
-        ingest.push(put("k", 3, "dead")).unwrap();
+        ingest.push(&put("k", 3, "dead")).unwrap();
         world.bound.store(10, Relaxed);
         engine.compact().unwrap();
         assert_eq!(scan_all(&engine, "", None).len(), 1);
@@ -271,8 +271,8 @@ fn the_fence_refuses_an_ordinary_ingest_that_began_before_it_rose() {
         let world = World::new();
         let engine = world.open();
         let mut ingest = engine.begin_ingest(admission).unwrap();
-        ingest.push(put("a", 9, "v")).unwrap();
-        ingest.push(put("b", 20, "v")).unwrap();
+        ingest.push(&put("a", 9, "v")).unwrap();
+        ingest.push(&put("b", 20, "v")).unwrap();
         engine.fence(Timestamp::from_u64(10)).unwrap();
         let ingested = ingest.commit();
         if admission == common::MEND {
@@ -300,7 +300,7 @@ fn an_ingest_leaves_the_room_that_writes_need() {
     let mut ingest = engine.begin_ingest(common::MEND).unwrap();
     let mut pushes = (0..1000).map(|number| {
         let key = format!("{number:04}");
-        ingest.push(put(&key, 1, &long(number, 1000)))
+        ingest.push(&put(&key, 1, &long(number, 1000)))
     });
     let full = pushes.find_map(Result::err);
     assert!(matches!(full, Some(Error::DiskFull)), "{full:?}");
@@ -325,11 +325,11 @@ fn a_failed_sync_poisons_the_store() {
         let world = World::new();
         let engine = world.open();
         let mut ingest = engine.begin_ingest(common::MEND).unwrap();
-        ingest.push(put("a", 1, &long(1, 20_000))).unwrap();
+        ingest.push(&put("a", 1, &long(1, 20_000))).unwrap();
         world.memory.fail_syncs(true);
         let failed = match at_commit {
             true => ingest.commit().map(drop),
-            false => ingest.push(put("b", 1, &long(2, 20_000))),
+            false => ingest.push(&put("b", 1, &long(2, 20_000))),
         };
         assert!(matches!(failed, Err(Error::Poisoned { .. })), "{failed:?}");
         world.memory.fail_syncs(false);

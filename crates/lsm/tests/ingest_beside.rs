@@ -111,7 +111,7 @@ fn ingests_beside_everything_else() {
             for timestamp in 1..=100 {
                 let mut ingest = engine.begin_ingest(common::MEND).unwrap();
                 for entry in bulk(timestamp) {
-                    ingest.push(entry).unwrap();
+                    ingest.push(&entry).unwrap();
                 }
                 ingest.commit().unwrap();
                 engine.fence(Timestamp::from_u64(timestamp)).unwrap();
@@ -150,7 +150,7 @@ fn an_ingest_goes_from_thread_to_thread() {
     let world = World::new();
     let engine = world.open();
     let mut ingest = engine.begin_ingest(common::MEND).unwrap();
-    ingest.push(put("a", 1, "v")).unwrap();
+    ingest.push(&put("a", 1, "v")).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(move || ingest.commit().unwrap());
     });

@@ -4,7 +4,7 @@
 //! last key. So no range of another node keeps anything here, however slowly its client reads.
 
 use crate::forgetting::SharedBounds;
-use base::{Entry, LONG_VALUE_BYTES};
+use base::{EntryRef, LONG_VALUE_BYTES};
 use cluster::pages::{Page, PageItem, PageRequest, Part};
 use cluster::{NodeNumber, Placement};
 use lsm::{Engine, Error};
@@ -13,10 +13,6 @@ use std::sync::Arc;
 
 /// How many bytes of keys and values a page is read from, at most.
 pub(crate) const PAGE_BYTES_MAX: u32 = 256 << 10;
-
-/// In how many steps a page is read, about. What is short takes far more memory than its bytes,
-/// which the steps count.
-const STEPS: usize = 4;
 
 /// The page to read.
 pub(crate) struct PageRead {
@@ -34,7 +30,7 @@ impl PageRead {
     /// Reads the page. May read the disk.
     ///
     /// # Errors
-    /// See [`lsm::Scan::next_batch`]. Damage that was not known before is an error, too: it
+    /// See [`lsm::Scan::advance`]. Damage that was not known before is an error, too: it
     /// will have been noted soon.
     pub(crate) fn read(&self, engine: &Engine) -> Result<Page, Error> {
         let request = &self.request;
@@ -65,23 +61,21 @@ impl PageRead {
             None => scan.of_long_range(),
         };
         let bytes_max = request.bytes.min(PAGE_BYTES_MAX) as usize;
-        let step_bytes = (bytes_max / STEPS).max(1);
         let mut items = Vec::new();
-        let mut next: Option<Vec<u8>> = None;
         let mut bytes = 0;
-        while bytes < bytes_max {
-            let batch = scan.next_batch(step_bytes)?;
-            let Some(last) = batch.last() else {
-                // What comes next is damaged, or nothing.
-                next = damage.as_ref().map(|(first, _)| first.to_vec());
-                break;
-            };
-            next = Some([last.key(), &[0]].concat());
-            for entry in batch {
-                bytes += PAGE_ITEM_BYTES + entry.data_bytes();
-                items.extend(self.item(entry));
+        let next = loop {
+            if bytes >= bytes_max {
+                break scan.last_key().map(|last| [last, &[0]].concat());
             }
-        }
+            if !scan.advance()? {
+                // What comes next is damaged, or nothing.
+                break damage.as_ref().map(|(first, _)| first.to_vec());
+            }
+            let entry = scan.entry();
+            // What is short takes far more memory than its bytes.
+            bytes += PAGE_ITEM_BYTES + entry.data_bytes();
+            items.extend(self.item(entry));
+        };
         if engine.damage_met() != met {
             return Err(Error::Overloaded);
         }
@@ -112,7 +106,7 @@ impl PageRead {
         }
     }
 
-    fn item(&self, entry: Entry) -> Option<PageItem> {
+    fn item(&self, entry: EntryRef<'_>) -> Option<PageItem> {
         let part = self.request.part_of(self.own, entry.key(), &self.placement);
         let is_short = entry.value_bytes().len() <= LONG_VALUE_BYTES;
         match part {

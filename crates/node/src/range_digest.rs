@@ -1,12 +1,11 @@
 //! Sums up what this node keeps in a range of keys, a step at a time.
 
-use crate::config::BATCH_BYTES_MAX;
 use cluster::sweep::{Kept, KeptScope};
 use lsm::{Engine, Error, Scan};
 
-/// How many batches a step reads at most: few milliseconds of work, unless the disk is
-/// slow.
-const STEP_BATCHES: usize = 8;
+/// How many bytes of keys and values a step reads, about: less than a millisecond of work,
+/// unless the disk is slow.
+const STEP_BYTES: usize = 512 << 10;
 
 /// A sum over the keys of a range, as far as it has come. It sees the store as it was
 /// when the sum began.
@@ -31,16 +30,16 @@ impl RangeDigest {
     /// Goes on for a step. Gives whether it was the last one. May read the disk.
     ///
     /// # Errors
-    /// See [`Scan::next_batch`].
+    /// See [`Scan::advance`].
     pub(crate) fn step(&mut self) -> Result<bool, Error> {
-        for _ in 0..STEP_BATCHES {
-            let batch = self.scan.next_batch(BATCH_BYTES_MAX)?;
-            if batch.is_empty() {
+        let mut bytes = 0;
+        while bytes < STEP_BYTES {
+            if !self.scan.advance()? {
                 return Ok(true);
             }
-            for entry in &batch {
-                self.kept.add(entry, &self.scope);
-            }
+            let entry = self.scan.entry();
+            bytes += entry.data_bytes();
+            self.kept.add(entry, &self.scope);
         }
         Ok(false)
     }

@@ -146,7 +146,7 @@ mod tests {
         for entries in [1, 3] {
             let mut run = RunWriter::default();
             for _ in 0..entries {
-                run.push(&Entry::value(b"key", at, &[7; 30_000], Expiry::NEVER, 3));
+                run.push(Entry::value(b"key", at, &[7; 30_000], Expiry::NEVER, 3).lend());
             }
             let run = run.finish(true, 9);
             message::put_run(&mut out, 10, true, 9, run.bytes());

@@ -288,10 +288,18 @@ mod tests {
         let at = Timestamp::from_u64;
         let value = |key: &[u8], value: &[u8], expiry| Entry::value(key, at(3), value, expiry, 3);
         let items = vec![
-            PageItem::of(value(b"a", b"", Expiry::NEVER), false, true),
-            PageItem::of(value(b"b", b"value", Expiry::at_unix_ms(7)), true, true),
-            PageItem::of(value(b"c", b"value", Expiry::at_unix_ms(7)), false, false),
-            PageItem::of(Entry::tombstone(b"d", at(u64::MAX), 2), false, true),
+            PageItem::of(value(b"a", b"", Expiry::NEVER).lend(), false, true),
+            PageItem::of(
+                value(b"b", b"value", Expiry::at_unix_ms(7)).lend(),
+                true,
+                true,
+            ),
+            PageItem::of(
+                value(b"c", b"value", Expiry::at_unix_ms(7)).lend(),
+                false,
+                false,
+            ),
+            PageItem::of(Entry::tombstone(b"d", at(u64::MAX), 2).lend(), false, true),
         ];
         Page {
             items,

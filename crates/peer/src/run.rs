@@ -10,7 +10,7 @@
 
 use crate::frame::RUN_BYTES_MAX;
 use crate::message::{self, FLAG_EXPIRES, FLAG_TOMBSTONE};
-use base::{ByteReader, Entry, Expiry, KEY_BYTES_MAX, Kind, Timestamp};
+use base::{ByteReader, Entry, EntryRef, Expiry, KEY_BYTES_MAX, Kind, Timestamp};
 use bytes::Bytes;
 
 /// The most bytes of key and value of a version in a run. A longer one goes as a
@@ -42,7 +42,7 @@ pub struct RunWriter {
 impl RunWriter {
     /// Whether a run can carry this version at all.
     #[must_use]
-    pub fn carries(entry: &Entry) -> bool {
+    pub fn carries(entry: EntryRef<'_>) -> bool {
         entry.data_bytes() <= RUN_ENTRY_BYTES_MAX
     }
 
@@ -53,7 +53,7 @@ impl RunWriter {
     }
 
     /// Appends a version, whose key is after all others.
-    pub fn push(&mut self, entry: &Entry) {
+    pub fn push(&mut self, entry: EntryRef<'_>) {
         if self.bytes.is_empty() {
             self.bytes.reserve(RUN_BYTES_MAX);
         }
@@ -153,7 +153,7 @@ mod tests {
 
     fn run_of(entries: &[Entry]) -> Run {
         let mut writer = RunWriter::default();
-        entries.iter().for_each(|entry| writer.push(entry));
+        entries.iter().for_each(|entry| writer.push(entry.lend()));
         writer.finish(true, 7)
     }
 
@@ -166,13 +166,13 @@ mod tests {
     #[test]
     fn a_full_run_is_within_its_bound() {
         let longest = &entries()[3];
-        assert!(RunWriter::carries(longest));
+        assert!(RunWriter::carries(longest.lend()));
         let longer = [longest.value_bytes(), b"vv"].concat();
         let longer = Entry::value(b"d", longest.timestamp(), &longer, Expiry::NEVER, 1);
-        assert!(!RunWriter::carries(&longer));
+        assert!(!RunWriter::carries(longer.lend()));
         let mut writer = RunWriter::default();
         while writer.has_room() {
-            writer.push(longest);
+            writer.push(longest.lend());
         }
         let run = writer.finish(false, 0);
         assert!(run.bytes().len() <= RUN_BYTES_MAX);

@@ -2,7 +2,7 @@
 
 use crate::node_number::NodeNumber;
 use crate::placement::{Placement, Ranking};
-use base::{Entry, Kind};
+use base::{Entry, EntryRef, Kind};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// A set of nodes.
@@ -136,9 +136,9 @@ pub struct PageItem {
 }
 
 impl PageItem {
-    /// A version that a node holds, with or without its value.
+    /// A version that a node holds, with or without its value. Copies no more than it keeps.
     #[must_use]
-    pub fn of(entry: Entry, has_value: bool, counts: bool) -> Self {
+    pub fn of(entry: EntryRef<'_>, has_value: bool, counts: bool) -> Self {
         let value_hash = match entry.kind() {
             Kind::Value => xxh3_64(entry.value_bytes()),
             Kind::Tombstone => 0,
@@ -147,9 +147,9 @@ impl PageItem {
             value_bytes: entry.value_bytes().len() as u32,
             value_hash,
             has_value: entry.kind() == Kind::Value && (has_value || entry.value_bytes().is_empty()),
-            entry: match has_value || entry.value_bytes().is_empty() {
-                true => entry,
-                false => entry.without_value(),
+            entry: match has_value {
+                true => entry.to_entry(),
+                false => entry.without_value().to_entry(),
             },
             counts,
         }
@@ -170,7 +170,7 @@ impl PageItem {
     /// Whether an entry with its value is this version.
     #[must_use]
     pub fn is_version_of(&self, entry: &Entry) -> bool {
-        self.is_same(&Self::of(entry.clone(), true, true))
+        self.is_same(&Self::of(entry.lend(), false, true))
     }
 }
 
@@ -249,8 +249,8 @@ mod tests {
         let entry =
             |at, value: &[u8], expiry, copies| Entry::value(b"k", at, value, expiry, copies);
         let one = entry(at(5), b"v", Expiry::NEVER, 3);
-        let item = PageItem::of(one.clone(), false, true);
-        assert!(item.is_same(&PageItem::of(one.clone(), true, true)));
+        let item = PageItem::of(one.lend(), false, true);
+        assert!(item.is_same(&PageItem::of(one.lend(), true, true)));
         assert!(item.is_version_of(&one));
         assert_eq!(item.entry.value_bytes(), b"");
         for other in [

@@ -1,6 +1,6 @@
 //! Items, and sums over them.
 
-use base::{Entry, Kind, Timestamp};
+use base::{EntryRef, Kind, Timestamp};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed, xxh3_128};
 
 /// What a node keeps of one key, as far as two nodes compare it.
@@ -32,7 +32,7 @@ impl Item {
     /// Every node of a pass gives the same `cut`, so all agree on what has
     /// expired, whatever their own clocks say.
     #[must_use]
-    pub fn of(entry: &Entry, cut: Timestamp) -> Self {
+    pub fn of(entry: EntryRef<'_>, cut: Timestamp) -> Self {
         let content_hash = match is_dead_at(entry, cut) {
             true => Self::DEAD,
             // A live version never looks dead.
@@ -84,7 +84,7 @@ impl Item {
 /// Whether a version is a tombstone or has expired by the cut: what [`Item::is_dead`] says
 /// of its item, without the hashes.
 #[must_use]
-pub fn is_dead_at(entry: &Entry, cut: Timestamp) -> bool {
+pub fn is_dead_at(entry: EntryRef<'_>, cut: Timestamp) -> bool {
     entry.kind() == Kind::Tombstone || entry.expiry().has_passed(cut.unix_ms())
 }
 
@@ -130,7 +130,7 @@ impl FromIterator<Item> for Digest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::Expiry;
+    use base::{Entry, Expiry};
 
     const CUT_MS: u64 = 1_700_000_000_000;
 
@@ -143,7 +143,7 @@ mod tests {
     }
 
     fn put(key: &[u8], ms: u64, value: &[u8], expiry: Expiry) -> Item {
-        Item::of(&Entry::value(key, stamp(ms), value, expiry, 3), cut())
+        Item::of(Entry::value(key, stamp(ms), value, expiry, 3).lend(), cut())
     }
 
     #[test]
@@ -153,14 +153,14 @@ mod tests {
         assert_ne!(item, put(b"l", 1, b"v", Expiry::NEVER));
         assert_ne!(item, put(b"k", 2, b"v", Expiry::NEVER));
         assert_ne!(item, put(b"k", 1, b"w", Expiry::NEVER));
-        let tombstone = Item::of(&Entry::tombstone(b"k", stamp(1), 3), cut());
+        let tombstone = Item::of(Entry::tombstone(b"k", stamp(1), 3).lend(), cut());
         assert_ne!(item, tombstone);
         assert_ne!(put(b"k", 1, b"", Expiry::NEVER), tombstone);
     }
 
     #[test]
     fn a_version_that_expired_before_the_cut_equals_its_tombstone() {
-        let tombstone = Item::of(&Entry::tombstone(b"k", stamp(1), 3), cut());
+        let tombstone = Item::of(Entry::tombstone(b"k", stamp(1), 3).lend(), cut());
         assert_eq!(put(b"k", 1, b"v", Expiry::at_unix_ms(CUT_MS)), tombstone);
         assert_ne!(
             put(b"k", 1, b"v", Expiry::at_unix_ms(CUT_MS + 1)),

@@ -8,7 +8,7 @@
 use super::digest::{Digest, Item, is_dead_at};
 use crate::node_number::NodeNumber;
 use crate::placement::Placement;
-use base::{Entry, Timestamp};
+use base::{EntryRef, Timestamp};
 use std::sync::Arc;
 
 /// Which keys count.
@@ -28,7 +28,7 @@ pub struct KeptScope {
 
 impl KeptScope {
     /// Whether a key counts, by its newest version. It hashes no value.
-    fn counts(&self, entry: &Entry) -> bool {
+    fn counts(&self, entry: EntryRef<'_>) -> bool {
         let is_forgotten = entry.timestamp() < self.forgotten && is_dead_at(entry, self.cut);
         entry.timestamp() <= self.cut
             && !is_forgotten
@@ -50,7 +50,7 @@ pub struct Kept {
 
 impl Kept {
     /// Adds the newest version of a key, if the key counts.
-    pub fn add(&mut self, entry: &Entry, scope: &KeptScope) {
+    pub fn add(&mut self, entry: EntryRef<'_>, scope: &KeptScope) {
         if !scope.counts(entry) {
             return;
         }
@@ -67,7 +67,7 @@ impl Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::Expiry;
+    use base::{Entry, Expiry};
 
     const CUT_MS: u64 = 1_700_000_000_000;
 
@@ -86,7 +86,9 @@ mod tests {
 
     fn kept(entries: &[Entry], scope: &KeptScope) -> Kept {
         let mut kept = Kept::default();
-        entries.iter().for_each(|entry| kept.add(entry, scope));
+        entries
+            .iter()
+            .for_each(|entry| kept.add(entry.lend(), scope));
         kept
     }
 

@@ -5,7 +5,7 @@ use super::digest::{Digest, Item};
 use super::pass::PassKind;
 use crate::node_number::NodeNumber;
 use crate::placement::Placement;
-use base::{Entry, Timestamp};
+use base::{Entry, EntryRef, Timestamp};
 
 /// The items of a range, with their keys, in the order of the keys.
 ///
@@ -96,7 +96,7 @@ impl Comparison<'_> {
 impl RangeItems {
     /// Adds the newest version of a key that is after all keys so far. What has
     /// expired by the cut is dead.
-    pub fn push(&mut self, entry: &Entry, cut: Timestamp) {
+    pub fn push(&mut self, entry: EntryRef<'_>, cut: Timestamp) {
         self.push_item(entry.key(), Item::of(entry, cut), entry.copies());
     }
 
@@ -130,7 +130,7 @@ impl RangeItems {
                     self.push_item(key, item.item, item.copies);
                 }
                 _ => {
-                    self.push(&entry, cut);
+                    self.push(entry.lend(), cut);
                     taken.push(entry);
                 }
             }
@@ -298,7 +298,7 @@ mod tests {
         for number in 0..100 {
             let key = format!("key-{number:02}");
             let entry = Entry::value(key.as_bytes(), stamp(number), b"v", Expiry::NEVER, 3);
-            items.push(&entry, stamp(200));
+            items.push(entry.lend(), stamp(200));
         }
         items
     }
@@ -383,7 +383,7 @@ mod tests {
         let ranking = placement.ranking(b"k", 5);
         let mut items = RangeItems::default();
         let entry = Entry::value(b"k", stamp(1), b"v", Expiry::NEVER, 1);
-        items.push(&entry, stamp(200));
+        items.push(entry.lend(), stamp(200));
         let told = |kind, reaches: &[u8]| {
             let comparison = Comparison {
                 placement: &placement,
@@ -443,7 +443,7 @@ mod tests {
         let mut expected = RangeItems::default();
         let mut items = RangeItems::default();
         for number in [10, 20, 30] {
-            items.push(&entry(number, 50), stamp(200));
+            items.push(entry(number, 50).lend(), stamp(200));
         }
         let arrived = vec![
             entry(5, 1),
@@ -459,7 +459,7 @@ mod tests {
             [entry(5, 1), entry(10, 60), entry(15, 1), entry(40, 1)]
         );
         for (number, ms) in [(5, 1), (10, 60), (15, 1), (20, 50), (30, 50), (40, 1)] {
-            expected.push(&entry(number, ms), stamp(200));
+            expected.push(entry(number, ms).lend(), stamp(200));
         }
         let (placement, bounds) = (placement(), everything());
         let own = placement.ranking(b"key-05", 1)[0];

@@ -154,5 +154,5 @@ fn item(word: &str) -> PageItem {
         true => Entry::tombstone(key.as_bytes(), timestamp, copies),
         false => Entry::value(key.as_bytes(), timestamp, &[value], expiry, copies),
     };
-    PageItem::of(entry, has_value, counts)
+    PageItem::of(entry.lend(), has_value, counts)
 }

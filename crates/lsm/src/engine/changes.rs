@@ -9,9 +9,9 @@
 
 use super::core::Core;
 use crate::error::Error;
-use crate::record::{Record, RecordSource};
+use crate::record::RecordCursor;
 use crate::sync::lock;
-use base::Timestamp;
+use base::{EntryRef, Timestamp};
 use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Mutex;
@@ -64,7 +64,7 @@ impl Changes {
     /// a list for each flush and memtable.
     ///
     /// # Errors
-    /// None from memtables; the type is that of all sources.
+    /// None from memtables; the type is that of all cursors.
     pub(super) fn since(&self, sequence: u64, core: &Core) -> Result<Vec<LeastTimestamps>, Error> {
         // The memtables first: one that is flushed meanwhile is seen twice.
         let mut all = Vec::new();
@@ -72,11 +72,12 @@ impl Changes {
             if memtable.last_sequence() <= sequence {
                 continue;
             }
-            let mut source = memtable.source(Bound::Unbounded);
+            let mut records = memtable.cursor(Bound::Unbounded);
             let mut steps = Steps::default();
-            while let Some(record) = source.next()? {
+            while records.advance()? {
+                let record = records.record();
                 if record.sequence > sequence {
-                    steps.add(&record);
+                    steps.add(record.entry);
                 }
             }
             all.push(steps.finish());
@@ -104,9 +105,9 @@ pub(super) struct Steps {
 
 impl Steps {
     /// Takes the next record.
-    pub(super) fn add(&mut self, record: &Record) {
-        let timestamp = record.entry.timestamp();
-        let key = record.entry.key();
+    pub(super) fn add(&mut self, entry: EntryRef<'_>) {
+        let timestamp = entry.timestamp();
+        let key = entry.key();
         let begin = &key[..key.len().min(STEP_KEY_BYTES_MAX)];
         self.records += 1;
         // A step begins at a cut key, so it must not begin between keys that are
@@ -207,7 +208,7 @@ mod tests {
             let mut steps = Steps::default();
             for (sequence, key) in (0..).zip(&keys) {
                 let entry = entry(key, timestamp_of(sequence));
-                steps.add(&Record { sequence, entry });
+                steps.add(entry.lend());
             }
             let steps = steps.finish();
             assert!(steps.len() <= STEPS_MAX);

@@ -12,8 +12,8 @@ use super::core::Core;
 use super::failure_log::FailureLog;
 use super::table_set::{FlushedMemtable, RecordedSequences, TableEdit, TableOutput};
 use crate::error::Error;
-use crate::memtable::{Memtable, MemtableSource};
-use crate::record::RecordSource;
+use crate::memtable::{Memtable, MemtableCursor};
+use crate::record::RecordCursor;
 use crate::sync::lock;
 use std::ops::Bound;
 use std::sync::atomic::Ordering::Relaxed;
@@ -40,7 +40,7 @@ pub(super) struct Flusher {
 /// A memtable on its way to a table.
 struct Flush {
     memtable: Arc<Memtable>,
-    records: Retained<RecordedSequences<MemtableSource>>,
+    records: Retained<RecordedSequences<MemtableCursor>>,
     output: TableOutput,
     /// How old the versions are that it has written.
     steps: Steps,
@@ -143,9 +143,10 @@ fn try_step(current: &mut Option<Flush>, core: &Core) -> Result<FlushStep, Error
     };
     core.health.check_poison()?;
     let mut bytes = 0;
-    while let Some(record) = flush.records.next()? {
-        flush.output.add(&record)?;
-        flush.steps.add(&record);
+    while flush.records.advance()? {
+        let record = flush.records.record();
+        flush.output.add(record)?;
+        flush.steps.add(record.entry);
         bytes += record.entry.data_bytes();
         if bytes >= STEP_BYTES {
             return Ok(FlushStep::Written);
@@ -163,10 +164,10 @@ fn begin(core: &Core) -> Result<Option<Flush>, Error> {
         return Ok(None);
     };
     core.health.check_poison()?;
-    let source = memtable.source(Bound::Unbounded);
-    let source = RecordedSequences::new(source, memtable.last_sequence());
+    let records = memtable.cursor(Bound::Unbounded);
+    let records = RecordedSequences::new(records, memtable.last_sequence());
     Ok(Some(Flush {
-        records: Retained::new(source, Retention::of_flush(core.snapshots.living())),
+        records: Retained::new(records, Retention::of_flush(core.snapshots.living())),
         output: core.tables.files().create()?,
         steps: Steps::default(),
         memtable,
@@ -180,8 +181,8 @@ fn complete(flush: Flush, core: &Core) -> Result<(), Error> {
         records,
         steps,
     } = flush;
-    // Drop the source here: it also holds the memtable, which is to be freed.
-    let sequences = records.into_source().sequences();
+    // Drop the cursor here: it also holds the memtable, which is to be freed.
+    let sequences = records.into_records().sequences();
     let table = core.tables.files().finish(output, 0)?;
     let written = table.file_bytes();
     let last_sequence = memtable.last_sequence();

@@ -59,7 +59,7 @@ use super::queue::check_lengths;
 use super::table_set::{IngestedRecords, TableOutput};
 use crate::error::Error;
 use crate::manifest::LEVELS;
-use crate::record::Record;
+use crate::record::RecordRef;
 use crate::table::Table;
 use base::{Entry, Timestamp};
 use std::sync::Arc;
@@ -127,16 +127,16 @@ impl Ingest {
     /// [`Error::Invalid`] for a key out of order and for lengths beyond the limits,
     /// [`Error::DiskFull`], [`Error::Poisoned`], [`Error::Closed`], [`Error::Io`]. After
     /// an error the ingest has removed its files, and all further calls fail.
-    pub fn push(&mut self, entry: Entry) -> Result<(), Error> {
+    pub fn push(&mut self, entry: &Entry) -> Result<(), Error> {
         let inner = Arc::clone(&self.inner);
         let _folder_lock = inner.core.background.folder_lock().hold()?;
         self.try_push(entry, &inner.core)
             .map_err(|error| self.fail(error, &inner.core))
     }
 
-    fn try_push(&mut self, entry: Entry, core: &Core) -> Result<(), Error> {
+    fn try_push(&mut self, entry: &Entry, core: &Core) -> Result<(), Error> {
         self.check(core)?;
-        check_lengths(&entry)?;
+        check_lengths(entry)?;
         if self.records > 0 && entry.key() <= self.last_key.as_slice() {
             let what = "the keys of an ingest do not ascend";
             return Err(Error::Invalid(what.to_owned()));
@@ -156,9 +156,9 @@ impl Ingest {
                 self.output.insert(core.tables.files().create()?)
             }
         };
-        let record = Record { sequence: 0, entry };
-        output.add(&record)?;
-        self.steps.add(&record);
+        let entry = entry.lend();
+        output.add(RecordRef { sequence: 0, entry })?;
+        self.steps.add(entry);
         self.records += 1;
         if output.file_bytes() >= core.options.table_bytes {
             self.finish_output(core)?;

@@ -1,12 +1,12 @@
 //! Scans: merges over a snapshot, a batch at a time.
 
 use super::Inner;
-use super::table_set::LevelSource;
+use super::table_set::{LevelCursor, StoreCursor};
 use crate::error::Error;
 use crate::merge::Merge;
-use crate::record::{Record, RecordSource};
+use crate::record::{RecordCursor, RecordRef};
 use crate::table::{Purpose, Table};
-use base::{Entry, Timestamp};
+use base::{Entry, EntryRef, Timestamp};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +17,9 @@ use std::time::Duration;
 /// Between batches it holds only its sequence number and its next key, but no
 /// memtable, table or block: each batch seeks in what is live then. So a scan that
 /// stalls costs no memory. It only keeps the disk space of versions that it sees
-/// and that were overwritten meanwhile. A scan for a sweep holds all of these until it
-/// is dropped, so it is to be used for a moment.
+/// and that were overwritten meanwhile. A scan for a sweep, and one that lends its entries
+/// ([`Scan::advance`]), holds all of these until it is dropped, so it is to be used for a
+/// moment.
 pub struct Scan {
     inner: Arc<Inner>,
     /// The greatest sequence number that it sees.
@@ -27,8 +28,11 @@ pub struct Scan {
     end: Option<Vec<u8>>,
     /// How it reads tables.
     purpose: Purpose,
-    /// The records from `start` on, of a scan for a sweep after its first batch.
-    records: Option<Merge>,
+    /// The records from `start` on, once they were needed. Between batches only a scan
+    /// for a sweep keeps them.
+    records: Option<Merge<StoreCursor>>,
+    /// Whether the records stand at the next entry already: it did not fit the batch before.
+    is_pending: bool,
 }
 
 impl Scan {
@@ -41,6 +45,7 @@ impl Scan {
             end: end.map(<[u8]>::to_vec),
             purpose: Purpose::Scan { keep_data: true },
             records: None,
+            is_pending: false,
         }
     }
 
@@ -83,67 +88,140 @@ impl Scan {
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`]. The scan stays where it was.
     pub fn next_batch(&mut self, bytes_max: usize) -> Result<Vec<Entry>, Error> {
-        let mut records = self.records.take().unwrap_or_else(|| self.merge());
-        let mut batch: Vec<Entry> = Vec::new();
+        let before = self.start.clone();
+        let batch = self.read_batch(bytes_max);
+        if batch.is_err() {
+            self.start = before;
+        }
+        if let Purpose::Scan { keep_data } = &mut self.purpose {
+            *keep_data = false;
+            self.give_up_records();
+        }
+        batch
+    }
+
+    fn read_batch(&mut self, bytes_max: usize) -> Result<Vec<Entry>, Error> {
+        let mut batch = Vec::new();
         let mut bytes = 0;
-        while let Some((Record { sequence, entry }, entry_bytes)) = records.peek()? {
-            if self.end.as_deref().is_some_and(|end| entry.key() >= end) {
+        while self.move_to_next()? {
+            bytes += self.records.as_ref().map_or(0, Merge::data_bytes);
+            if bytes > bytes_max && !batch.is_empty() {
+                self.is_pending = true;
                 break;
             }
-            // The winner of a key is the first of its records that the snapshot sees.
-            let last_key = batch.last().map(Entry::key).or_else(|| self.last_key());
-            let is_winner = *sequence <= self.snapshot && last_key != Some(entry.key());
-            if is_winner {
-                bytes += entry_bytes;
-                if bytes > bytes_max && !batch.is_empty() {
-                    break;
-                }
-            }
-            let record = records.next()?;
-            batch.extend(record.filter(|_| is_winner).map(|record| record.entry));
-        }
-        if let Some(last) = batch.last() {
-            self.start = Bound::Excluded(last.key().to_vec());
-            match &mut self.purpose {
-                Purpose::Scan { keep_data } => *keep_data = false,
-                // To seek once more would read a block of each table again.
-                _ => self.records = Some(records),
-            }
+            self.enter()?;
+            batch.extend(self.records.as_mut().map(|records| records.take().entry));
         }
         Ok(batch)
     }
 
-    /// The last key of the batches so far.
-    fn last_key(&self) -> Option<&[u8]> {
-        match &self.start {
-            Bound::Excluded(last) => Some(last),
-            Bound::Included(_) | Bound::Unbounded => None,
+    /// Moves to the next entry by key, which may be a tombstone or have expired. Returns
+    /// whether there is one. From then on the scan holds what it reads, until it is dropped
+    /// or [`Scan::next_batch`] is called. May read the disk.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`]. The next call tries again.
+    pub fn advance(&mut self) -> Result<bool, Error> {
+        if !self.move_to_next()? {
+            return Ok(false);
         }
+        self.enter().map(|()| true)
+    }
+
+    /// The entry to which [`Scan::advance`] has moved, lent by what holds it.
+    #[must_use]
+    pub fn entry(&self) -> EntryRef<'_> {
+        let record = self.records.as_ref().map(Merge::record);
+        record.unwrap_or(RecordRef::NONE).entry
+    }
+
+    /// The key of the last entry that the scan has returned or moved to.
+    #[must_use]
+    pub fn last_key(&self) -> Option<&[u8]> {
+        last_key(&self.start)
+    }
+
+    /// Moves the records to the next entry, whose value may have to be fetched. Returns
+    /// whether there is one.
+    fn move_to_next(&mut self) -> Result<bool, Error> {
+        if self.records.is_none() {
+            self.records = Some(self.merge());
+            self.is_pending = false;
+        }
+        while let Some(records) = &mut self.records {
+            if !std::mem::take(&mut self.is_pending) {
+                match records.advance() {
+                    Ok(true) => {}
+                    Ok(false) => return Ok(false),
+                    Err(error) => {
+                        self.give_up_records();
+                        return Err(error);
+                    }
+                }
+            }
+            let record = records.record();
+            let key = record.entry.key();
+            if self.end.as_deref().is_some_and(|end| key >= end) {
+                self.is_pending = true;
+                return Ok(false);
+            }
+            // The winner of a key is the first of its records that the snapshot sees.
+            if record.sequence <= self.snapshot && last_key(&self.start) != Some(key) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Takes the records' entry for the scan's own: its value is there, and the scan goes on
+    /// behind its key.
+    fn enter(&mut self) -> Result<(), Error> {
+        let Some(records) = &mut self.records else {
+            return Ok(());
+        };
+        if let Err(error) = records.fetch_value() {
+            self.give_up_records();
+            return Err(error);
+        }
+        let key = records.record().entry.key();
+        match &mut self.start {
+            Bound::Excluded(last) => {
+                last.clear();
+                last.extend_from_slice(key);
+            }
+            Bound::Included(_) | Bound::Unbounded => self.start = Bound::Excluded(key.to_vec()),
+        }
+        Ok(())
+    }
+
+    /// Holds no memtable, table or block any more.
+    fn give_up_records(&mut self) {
+        self.records = None;
+        self.is_pending = false;
     }
 
     /// All records from the scan's next key on.
-    fn merge(&self) -> Merge {
+    fn merge(&self) -> Merge<StoreCursor> {
         let state = self.inner.core.tables.load();
         let start = self.start.as_ref().map(Vec::as_slice);
         let purpose = self.purpose;
-        let mut sources: Vec<Box<dyn RecordSource>> = Vec::new();
+        let mut cursors = Vec::new();
         for memtable in state.memtables() {
-            sources.push(Box::new(memtable.source(start)));
+            cursors.push(StoreCursor::First(memtable.cursor(start)));
         }
+        let cursor = |tables| StoreCursor::Second(LevelCursor::new(tables, start, purpose));
         for (level, tables) in state.tables.levels().iter().enumerate() {
-            let from_start = tables.iter().filter(|table| self.reaches(table));
+            let from_start = tables.iter().filter(|table| self.reaches(table)).cloned();
             if level == 0 {
-                for table in from_start {
-                    sources.push(Box::new(table.iter(start, purpose)));
-                }
+                cursors.extend(from_start.map(|table| cursor(vec![table])));
             } else {
-                let tables: Vec<_> = from_start.cloned().collect();
+                let tables: Vec<_> = from_start.collect();
                 if !tables.is_empty() {
-                    sources.push(Box::new(LevelSource::new(tables, start, purpose)));
+                    cursors.push(cursor(tables));
                 }
             }
         }
-        Merge::new(sources)
+        Merge::new(cursors)
     }
 
     /// Whether a table may have keys that the scan has not returned yet.
@@ -165,6 +243,14 @@ impl Scan {
     }
 }
 
+/// The last key before `start`.
+fn last_key(start: &Bound<Vec<u8>>) -> Option<&[u8]> {
+    match start {
+        Bound::Excluded(last) => Some(last),
+        Bound::Included(_) | Bound::Unbounded => None,
+    }
+}
+
 impl Drop for Scan {
     fn drop(&mut self) {
         if self.inner.core.snapshots.release(self.snapshot) {
@@ -175,9 +261,11 @@ impl Drop for Scan {
 
 #[cfg(test)]
 mod tests {
+    use super::Scan;
     use crate::testing::{BlockingWrite, environment};
     use crate::{Engine, MemoryDisk, Options};
     use base::{Entry, Expiry, Timestamp};
+    use std::collections::BTreeMap;
     use std::sync::Arc;
 
     #[test]
@@ -212,6 +300,66 @@ mod tests {
             before,
             "nothing is newer, so no data block is read"
         );
+    }
+
+    /// What a scan lends from where it stands.
+    fn lent(scan: &mut Scan, entries_max: usize) -> Vec<Entry> {
+        let mut entries = Vec::new();
+        while entries.len() < entries_max && scan.advance().unwrap() {
+            entries.push(scan.entry().to_entry());
+            assert_eq!(scan.last_key(), Some(scan.entry().key()));
+        }
+        entries
+    }
+
+    #[test]
+    fn a_scan_lends_the_entries_of_its_batches() {
+        let (environment, _executor) = environment(Arc::new(MemoryDisk::new()));
+        let options = Options {
+            block_bytes: 256,
+            compaction: false,
+            ..Options::default()
+        };
+        let (engine, _) = Engine::open(environment, options).unwrap();
+        let mut expected = BTreeMap::new();
+        let mut random = fastrand::Rng::with_seed(5);
+        for timestamp in 1..=600 {
+            let key = vec![random.u8(b'a'..=b'e'), random.u8(b'a'..=b'z')];
+            let timestamp = Timestamp::from_u64(timestamp);
+            // Some values are alone in a long block.
+            let value = vec![7; [3, 300, 70_000][random.usize(..3)]];
+            let entry = match random.u8(..4) {
+                0 => Entry::tombstone(&key, timestamp, 1),
+                _ => Entry::value(&key, timestamp, &value, Expiry::NEVER, 1),
+            };
+            engine.write(entry.clone()).unwrap();
+            expected.insert(key, entry);
+            if random.u8(..100) == 0 {
+                engine.flush().unwrap();
+            }
+        }
+        assert!(engine.statistics().levels[0].tables > 2);
+        let expected: Vec<_> = expected.range(b"b".to_vec()..b"d".to_vec()).collect();
+        let expected: Vec<_> = expected
+            .into_iter()
+            .map(|(_, entry)| entry.clone())
+            .collect();
+        for kind in [|scan| scan, Scan::of_long_range, Scan::for_full_sweep] {
+            let begin = || kind(engine.scan(b"b", Some(b"d")));
+            assert_eq!(lent(&mut begin(), usize::MAX), expected);
+            // In turns with batches, which end within bytes that do not fit.
+            let (mut scan, mut found) = (begin(), Vec::new());
+            loop {
+                let before = found.len();
+                found.extend(lent(&mut scan, random.usize(..4)));
+                found.extend(scan.next_batch(random.usize(..2_000)).unwrap());
+                if found.len() == before {
+                    break;
+                }
+            }
+            assert_eq!(found, expected);
+            assert!(!scan.advance().unwrap(), "the end stays the end");
+        }
     }
 
     #[test]

@@ -14,17 +14,17 @@
 //! Records are only added. A memtable is dropped as a whole, after its flush. Any
 //! number of threads may read and write at the same time.
 
+mod cursor;
 mod hash_index;
 mod order;
-mod source;
 
 use crate::record::Record;
 use crate::sync::lock;
 use crate::table::KeyHash;
 use base::{Entry, Kind, Timestamp};
+pub(crate) use cursor::MemtableCursor;
 use hash_index::{HashIndex, NewestVersion};
 use order::{OrderedRecord, last_not_after, versions};
-pub(crate) use source::MemtableSource;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};

@@ -1,5 +1,5 @@
 use super::*;
-use crate::record::RecordSource;
+use crate::record::NextRecord;
 use base::Expiry;
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
@@ -25,9 +25,9 @@ fn same(memtable: &Memtable, sequence: u64, entry: Entry) -> Option<u64> {
     memtable.insert(&Arc::new(Record { sequence, entry })).same
 }
 
-fn drain(mut source: MemtableSource) -> Vec<(String, u64)> {
+fn drain(mut cursor: MemtableCursor) -> Vec<(String, u64)> {
     let mut all = Vec::new();
-    while let Some(record) = source.next().unwrap() {
+    while let Some(record) = cursor.next().unwrap() {
         all.push((
             String::from_utf8(record.entry.key().to_vec()).unwrap(),
             record.entry.timestamp().as_u64(),
@@ -83,7 +83,7 @@ fn another_version_of_the_same_timestamp_is_not_newer() {
     for (sequence, value) in [(2, "w"), (3, "u")] {
         assert_eq!(insert(&memtable, sequence, put("k", 10, value)), None);
     }
-    assert_eq!(drain(Arc::new(memtable).source(Bound::Unbounded)).len(), 3);
+    assert_eq!(drain(Arc::new(memtable).cursor(Bound::Unbounded)).len(), 3);
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn keys_with_equal_prefixes_are_in_the_order_of_their_bytes() {
         .iter()
         .flat_map(|key| [(key.clone(), 2), (key.clone(), 1)]);
     assert!(
-        drain(memtable.source(Bound::Unbounded))
+        drain(memtable.cursor(Bound::Unbounded))
             .into_iter()
             .eq(sorted)
     );
@@ -153,7 +153,7 @@ fn keys_with_equal_prefixes_are_in_the_order_of_their_bytes() {
 }
 
 #[test]
-fn a_source_returns_every_record_in_order_from_its_start() {
+fn a_cursor_returns_every_record_in_order_from_its_start() {
     let memtable = Arc::new(Memtable::new(1, 1 << 20));
     for number in 0..1000_u64 {
         insert(
@@ -162,14 +162,14 @@ fn a_source_returns_every_record_in_order_from_its_start() {
             put(&format!("{:03}", number % 500), number, "v"),
         );
     }
-    let all = drain(memtable.source(Bound::Unbounded));
+    let all = drain(memtable.cursor(Bound::Unbounded));
     assert_eq!(all.len(), 1000);
     assert_eq!(all[0], ("000".into(), 500), "the winner comes first");
     assert_eq!(all[1], ("000".into(), 0));
     assert!(all.windows(2).all(|pair| pair[0].0 <= pair[1].0));
-    let included = drain(memtable.source(Bound::Included(b"498")));
+    let included = drain(memtable.cursor(Bound::Included(b"498")));
     assert_eq!(included.len(), 4);
-    let excluded = drain(memtable.source(Bound::Excluded(b"498")));
+    let excluded = drain(memtable.cursor(Bound::Excluded(b"498")));
     assert_eq!(excluded, [("499".into(), 999), ("499".into(), 499)]);
 }
 
@@ -213,7 +213,7 @@ fn concurrent_writers_and_readers_miss_no_record() {
             scope.spawn(|| {
                 loop {
                     let floor = floor();
-                    let all = drain(memtable.source(Bound::Unbounded));
+                    let all = drain(memtable.cursor(Bound::Unbounded));
                     assert!(
                         all.is_sorted_by_key(|(key, timestamp)| (
                             key.clone(),

@@ -228,7 +228,17 @@ fn key_parts<'a>(input: &mut ByteReader<'a>) -> Result<(usize, &'a [u8]), Malfor
 }
 
 fn shared_prefix(a: &[u8], b: &[u8]) -> usize {
-    std::iter::zip(a, b).take_while(|(a, b)| a == b).count()
+    let (a_words, b_words) = (a.as_chunks().0, b.as_chunks().0);
+    let mut shared = 0;
+    for (a, b) in std::iter::zip(a_words, b_words) {
+        let differing = u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b);
+        if differing != 0 {
+            return shared + (differing.trailing_zeros() / u8::BITS) as usize;
+        }
+        shared += size_of::<u64>();
+    }
+    let rest = std::iter::zip(&a[shared..], &b[shared..]);
+    shared + rest.take_while(|(a, b)| a == b).count()
 }
 
 /// Walks over the entries of a block, in order. Keeps the block in memory.
@@ -278,6 +288,18 @@ impl BlockCursor {
         self.key.extend_from_slice(suffix);
         self.at = self.end - input.rest().len();
         Ok(Some((&self.key, body)))
+    }
+
+    /// The key of the last entry.
+    #[inline]
+    pub(super) fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// The last `bytes` bytes of the last entry, which must have as many.
+    #[inline]
+    pub(super) fn last_bytes(&self, bytes: usize) -> &[u8] {
+        &self.block.payload()[self.at - bytes..self.at]
     }
 }
 

@@ -7,7 +7,7 @@
 //! grains are powers of two, so an expiry that is rounded twice is late by less than
 //! the larger grain.
 
-use base::{Entry, Expiry};
+use base::{EntryRef, Expiry};
 use std::collections::BTreeMap;
 
 /// An expiry is rounded up by less than the time to live divided by this.
@@ -34,7 +34,7 @@ impl Expiries {
     }
 
     /// Counts the bytes of an entry if it expires.
-    pub(super) fn add(&mut self, entry: &Entry) {
+    pub(super) fn add(&mut self, entry: EntryRef<'_>) {
         if entry.expiry() == Expiry::NEVER {
             return;
         }
@@ -82,7 +82,7 @@ fn rounded_up(unix_ms: u64, grain_ms: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::Timestamp;
+    use base::{Entry, Timestamp};
 
     const WRITTEN_UNIX_MS: u64 = 1_800_000_000_000;
 
@@ -97,7 +97,7 @@ mod tests {
     fn summary<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Expiries {
         let mut summary = Expiries::new();
         for entry in entries {
-            summary.add(entry);
+            summary.add(entry.lend());
         }
         summary
     }

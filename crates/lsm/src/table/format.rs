@@ -31,7 +31,7 @@
 use super::filter::FilterShape;
 use super::frame::{Handle, TRAILER_BYTES};
 use super::malformed::Malformed;
-use crate::record::Record;
+use crate::record::RecordRef;
 use base::{ByteReader, Expiry, KEY_BYTES_MAX, Kind, Timestamp, put_varint};
 
 /// The length of the footer.
@@ -206,8 +206,8 @@ impl TableProperties {
 
     /// Counts the next record, whose key is at or above all before. `Expiries` counts
     /// its expiry.
-    pub(super) fn add(&mut self, record: &Record) {
-        let entry = &record.entry;
+    pub(super) fn add(&mut self, record: RecordRef<'_>) {
+        let entry = record.entry;
         if self.entries == 0 {
             self.least_key = entry.key().to_vec();
         }

@@ -28,6 +28,13 @@ pub(super) const TRAILER_BYTES: usize = 10;
 /// shrinks, in bytes.
 const SAMPLE_BYTES: usize = 32 << 10;
 
+/// After so many data blocks in a row that did not shrink, most of the next ones are not
+/// even tried.
+const FAILURES_MAX: u32 = 8;
+
+/// How many data blocks are not tried then before one is.
+const SKIPPED_MAX: u32 = 15;
+
 /// LZ4 expands one byte to at most this many. A greater length is damage, and is
 /// refused before memory is allocated for it.
 const LZ4_RATIO_MAX: usize = 255;
@@ -108,7 +115,35 @@ pub(super) struct Frame<'a> {
 pub(super) struct FramePacker {
     compression: Compression,
     table: CompressTable,
+    /// Room for a packed payload, of which the last one may take only a part.
     packed: Vec<u8>,
+    attempts: Attempts,
+}
+
+/// Which data blocks are worth an attempt to compress them. Values that do not shrink usually
+/// come together, and to try them all takes more of a compaction's time than to read them.
+#[derive(Default)]
+struct Attempts {
+    /// How many attempts in a row have failed.
+    failures: u32,
+    /// How many blocks were not tried since the last attempt.
+    skipped: u32,
+}
+
+impl Attempts {
+    /// Whether the next block is tried.
+    fn is_due(&mut self) -> bool {
+        let is_due = self.failures < FAILURES_MAX || self.skipped == SKIPPED_MAX;
+        self.skipped = if is_due { 0 } else { self.skipped + 1 };
+        is_due
+    }
+
+    fn note(&mut self, has_shrunk: bool) {
+        self.failures = match has_shrunk {
+            true => 0,
+            false => self.failures.saturating_add(1),
+        };
+    }
 }
 
 impl FramePacker {
@@ -118,6 +153,7 @@ impl FramePacker {
             compression,
             table: CompressTable::default(),
             packed: Vec::new(),
+            attempts: Attempts::default(),
         }
     }
 
@@ -130,11 +166,18 @@ impl FramePacker {
         offset: u64,
     ) -> Option<Frame<'a>> {
         let payload_bytes = u32::try_from(payload.len()).ok()?;
-        let compressible = matches!(role, Role::Data | Role::Index | Role::TopIndex);
-        let (compression, body) = if compressible && self.compress(payload) {
-            (1, &*self.packed)
-        } else {
-            (0, payload)
+        let packed = match role {
+            Role::Data if self.attempts.is_due() => {
+                let packed = self.compress(payload);
+                self.attempts.note(packed.is_some());
+                packed
+            }
+            Role::Index | Role::TopIndex => self.compress(payload),
+            Role::Data | Role::Filter | Role::Properties => None,
+        };
+        let (compression, body) = match packed {
+            Some(bytes) => (1, &self.packed[..bytes]),
+            None => (0, payload),
         };
         let mut trailer = [0; TRAILER_BYTES];
         trailer[0] = role.byte();
@@ -149,53 +192,51 @@ impl FramePacker {
 
     /// Frees the memory of a huge block, which the rest of the table does not need.
     pub(super) fn shrink(&mut self) {
-        self.packed.clear();
-        self.packed.shrink_to(BUFFER_BYTES_KEPT);
+        if self.packed.len() > BUFFER_BYTES_KEPT {
+            self.packed = Vec::new();
+        }
     }
 
-    /// Compresses into `self.packed` and returns `true`, if that saves at least an
-    /// eighth. Less is not worth the unpacking at each read.
-    fn compress(&mut self, payload: &[u8]) -> bool {
+    /// Compresses into `self.packed` and returns the number of bytes, if that saves at least
+    /// an eighth. Less is not worth the unpacking at each read.
+    fn compress(&mut self, payload: &[u8]) -> Option<usize> {
         if self.compression == Compression::None {
-            return false;
+            return None;
         }
         if payload.len() >= 2 * LONG_BLOCK_BYTES {
             // A value whose middle does not shrink is a picture, an archive or
             // encrypted: to try all of it would only take memory.
             let middle = payload.len() / 2;
-            if !self.shrinks(&payload[middle..][..SAMPLE_BYTES]) {
-                return false;
-            }
+            self.shrink_to(&payload[middle..][..SAMPLE_BYTES])?;
         }
-        self.shrinks(payload)
+        self.shrink_to(payload)
     }
 
-    /// Compresses into `self.packed`, and returns whether that saves enough.
-    fn shrinks(&mut self, payload: &[u8]) -> bool {
+    /// Compresses into `self.packed`, and returns the number of bytes if that saves enough.
+    fn shrink_to(&mut self, payload: &[u8]) -> Option<usize> {
         let bytes_max = get_maximum_output_size(payload.len());
-        if bytes_max > self.packed.capacity() {
+        if bytes_max > self.packed.len() {
             // The system provides large memory as zeros, page by page on the first
             // write, so what stays empty takes no memory.
             self.packed = vec![0; bytes_max];
         }
-        self.packed.resize(bytes_max, 0);
-        match compress_into_with_table(payload, &mut self.packed, &mut self.table) {
-            Ok(bytes) if bytes <= payload.len() - payload.len() / 8 => {
-                self.packed.truncate(bytes);
-                true
-            }
-            _ => false,
-        }
+        let packed = compress_into_with_table(payload, &mut self.packed, &mut self.table);
+        packed
+            .ok()
+            .filter(|bytes| *bytes <= payload.len() - payload.len() / 8)
     }
 }
 
 /// The payload of the frame at `offset` in the file, if its bytes are those that
 /// were written there as a `role`. The frame is `frame` of `bytes`, and must lie within them.
+/// A payload that was compressed is unpacked into `spare` if that has room and nobody else
+/// holds it; otherwise `spare` becomes the new memory.
 pub(super) fn unpack(
     role: Role,
     bytes: Arc<[u8]>,
     frame: Range<usize>,
     offset: u64,
+    spare: &mut Arc<[u8]>,
 ) -> Result<Block, Malformed> {
     let Some((covered, crc)) = bytes[frame.clone()].split_last_chunk() else {
         return Err(Malformed("the block is too short"));
@@ -204,7 +245,7 @@ pub(super) fn unpack(
         return Err(Malformed("the block's checksum does not match"));
     }
     let covered = frame.start..frame.start + covered.len();
-    unpack_covered(role, bytes, covered)
+    unpack_covered(role, bytes, covered, spare)
 }
 
 /// [`unpack`] without the check of the checksum, which covers `covered` of `bytes`.
@@ -212,6 +253,7 @@ pub(super) fn unpack_covered(
     role: Role,
     bytes: Arc<[u8]>,
     covered: Range<usize>,
+    spare: &mut Arc<[u8]>,
 ) -> Result<Block, Malformed> {
     let Some((packed, &[role_byte, compression, ref payload_bytes @ ..])) =
         bytes[covered.clone()].split_last_chunk::<{ TRAILER_BYTES - 4 }>()
@@ -228,10 +270,21 @@ pub(super) fn unpack_covered(
             Ok(Block::new(bytes, payload))
         }
         1 if payload_bytes <= packed.len().saturating_mul(LZ4_RATIO_MAX) => {
-            let mut payload = zeros(payload_bytes);
-            let room = Arc::get_mut(&mut payload).unwrap_or_default();
+            // A long value takes the memory of its block over, so nobody else may hold it.
+            let mut own = Arc::default();
+            let spare = match payload_bytes < LONG_BLOCK_BYTES {
+                true => spare,
+                false => &mut own,
+            };
+            if Arc::get_mut(spare).is_none_or(|spare| spare.len() < payload_bytes) {
+                *spare = zeros(payload_bytes);
+            }
+            let room = Arc::get_mut(spare).unwrap_or_default();
+            let room = room.get_mut(..payload_bytes).unwrap_or_default();
             match lz4_flex::block::decompress_into(packed, room) {
-                Ok(bytes) if bytes == payload_bytes => Ok(Block::new(payload, 0..payload_bytes)),
+                Ok(bytes) if bytes == payload_bytes => {
+                    Ok(Block::new(Arc::clone(spare), 0..payload_bytes))
+                }
                 _ => Err(Malformed("the block does not decompress")),
             }
         }
@@ -284,7 +337,8 @@ mod tests {
     }
 
     fn unpack(role: Role, frame: &[u8], offset: u64) -> Result<Block, Malformed> {
-        super::unpack(role, frame.into(), 0..frame.len(), offset)
+        let spare = &mut Arc::default();
+        super::unpack(role, frame.into(), 0..frame.len(), offset, spare)
     }
 
     #[test]
@@ -318,6 +372,29 @@ mod tests {
     }
 
     #[test]
+    fn blocks_that_do_not_shrink_are_tried_now_and_then() {
+        let mut random = vec![0; 4096];
+        fastrand::Rng::with_seed(1).fill(&mut random);
+        let mut packer = FramePacker::new(Compression::Lz4);
+        let mut packs = |role, payload: &[u8]| {
+            let frame = packer.pack(role, payload, 0).unwrap();
+            frame.body.len() < payload.len()
+        };
+        for _ in 0..100 {
+            assert!(!packs(Role::Data, &random));
+            assert!(packs(Role::Index, &[7; 4096]), "an index shrinks");
+        }
+        let mut shrinking = || packs(Role::Data, &[7; 4096]);
+        let late = (0..100).take_while(|_| !shrinking()).count() as u32;
+        assert!((1..=SKIPPED_MAX).contains(&late), "{late}");
+        assert!((0..100).all(|_| shrinking()), "all are tried again");
+        for _ in 0..100 {
+            assert!(packs(Role::Data, &[7; 4096]), "in a mixture all are tried");
+            assert!(!packs(Role::Data, &random));
+        }
+    }
+
+    #[test]
     fn a_block_from_another_place_or_of_another_kind_is_refused() {
         let frame = packed(Compression::Lz4, Role::Data, b"payload", 4096);
         assert!(unpack(Role::Data, &frame, 4096).is_ok());
@@ -343,7 +420,13 @@ mod tests {
         covered.extend_from_slice(&[Role::Data.byte(), 1]);
         covered.extend_from_slice(&u32::MAX.to_le_bytes());
         assert_eq!(
-            unpack_covered(Role::Data, covered.as_slice().into(), 0..covered.len()).unwrap_err(),
+            unpack_covered(
+                Role::Data,
+                covered.as_slice().into(),
+                0..covered.len(),
+                &mut Arc::default()
+            )
+            .unwrap_err(),
             Malformed("the block's length is wrong")
         );
     }

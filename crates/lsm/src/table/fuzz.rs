@@ -12,7 +12,7 @@ use super::record::{DataBlock, RecordBody};
 use super::{Access, Purpose, Table};
 use crate::cache::{Block, BlockCache};
 use crate::disk::{Disk, MemoryDisk};
-use crate::record::RecordSource;
+use crate::record::RecordCursor;
 use crate::table_id::TableId;
 use std::ops::Bound;
 use std::path::Path;
@@ -30,8 +30,8 @@ pub fn fuzz_block(bytes: &[u8]) {
     ];
     for role in roles {
         let opened = [
-            frame::unpack(role, bytes.into(), 0..bytes.len(), 0),
-            frame::unpack_covered(role, bytes.into(), 0..bytes.len()),
+            frame::unpack(role, bytes.into(), 0..bytes.len(), 0, &mut Arc::default()),
+            frame::unpack_covered(role, bytes.into(), 0..bytes.len(), &mut Arc::default()),
         ];
         for block in opened.into_iter().flatten() {
             fuzz_payload(&block, bytes);
@@ -90,12 +90,13 @@ pub fn fuzz_table(bytes: &[u8]) {
             table.properties().greatest_key.clone(),
             Vec::new(),
         ];
-        let mut records = table.iter(Bound::Unbounded, Purpose::Compaction);
-        while let Ok(Some(record)) = records.next() {
+        let mut records = table.cursor(Bound::Unbounded, Purpose::Compaction);
+        while let Ok(true) = records.advance() {
+            let entry = records.record().entry;
             let greatest = table.properties().greatest_timestamp;
-            assert!(record.entry.timestamp() <= greatest);
+            assert!(entry.timestamp() <= greatest);
             if keys.len() < WALKED_KEYS_MAX {
-                keys.push(record.entry.key().to_vec());
+                keys.push(entry.key().to_vec());
             }
         }
         for key in keys {
@@ -104,8 +105,9 @@ pub fn fuzz_table(bytes: &[u8]) {
                     assert_eq!(found.key(), key);
                 }
             }
-            let mut records = table.iter(Bound::Excluded(&key), Purpose::Scan { keep_data: true });
-            let _ = records.next();
+            let purpose = Purpose::Scan { keep_data: true };
+            let mut records = table.cursor(Bound::Excluded(&key), purpose);
+            let _ = records.advance();
         }
     }
 }
@@ -151,8 +153,10 @@ fn handles_in(file: &[u8], handle: Handle, role: Role) -> Vec<Handle> {
     let frame = usize::try_from(handle.offset)
         .ok()
         .and_then(|start| file.get(start..start.checked_add(handle.bytes as usize)?));
-    let block = frame
-        .and_then(|frame| frame::unpack(role, frame.into(), 0..frame.len(), handle.offset).ok());
+    let block = frame.and_then(|frame| {
+        let (bytes, spare) = (frame.into(), &mut Arc::default());
+        frame::unpack(role, bytes, 0..frame.len(), handle.offset, spare).ok()
+    });
     if let Some(block) = block
         && let Ok(mut cursor) = BlockCursor::new::<IndexEntry>(&block, &[])
     {
@@ -177,7 +181,7 @@ fn fuzz_payload(block: &Block, bytes: &[u8]) {
         }
         if let Ok(mut cursor) = BlockCursor::new::<RecordBody<'_>>(block, target) {
             while let Ok(Some((key, body))) = cursor.next::<RecordBody<'_>>() {
-                body.to_record(key);
+                let _ = body.with_key(key).to_entry();
             }
         }
     }
@@ -213,9 +217,9 @@ mod tests {
         file.write_all_at(&bytes, 0).unwrap();
         let cache = Arc::new(BlockCache::new(1 << 20));
         let table = Table::open(file, Path::new("/table"), TableId(1), cache).unwrap();
-        let mut records = Arc::new(table).iter(Bound::Unbounded, Purpose::Compaction);
+        let mut records = Arc::new(table).cursor(Bound::Unbounded, Purpose::Compaction);
         let mut walked = 0;
-        while records.next().unwrap().is_some() {
+        while records.advance().unwrap() {
             walked += 1;
         }
         assert!(walked > 60, "{walked}");

@@ -36,6 +36,7 @@
 
 mod block;
 mod block_writer;
+mod cursor;
 mod damage;
 mod expiries;
 mod filter;
@@ -43,7 +44,6 @@ mod format;
 mod frame;
 mod fuzz;
 mod index;
-mod iterator;
 mod malformed;
 mod opening;
 mod pinned_filter;
@@ -54,9 +54,9 @@ mod record;
 mod tests;
 mod writer;
 
+pub(crate) use cursor::TableCursor;
 pub(crate) use filter::KeyHash;
 pub use fuzz::{fuzz_block, fuzz_footer, fuzz_table};
-pub(crate) use iterator::TableIterator;
 pub(crate) use reader::Table;
 pub(crate) use writer::TableWriter;
 

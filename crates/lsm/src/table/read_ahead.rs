@@ -1,4 +1,5 @@
-//! Reading ahead: a walk reads the data blocks that come next in one piece.
+//! Reading ahead: a walk reads the data blocks that come next in one piece, and unpacks one
+//! after another into the same memory.
 //!
 //! A block has a few kilobytes, so a call of the system for each costs more than its
 //! bytes do. A walk that goes on where it stopped gets twice as much with each read, up
@@ -31,6 +32,8 @@ pub(super) struct ReadAhead {
     last_end: u64,
     /// The most bytes of the next piece.
     next_bytes: usize,
+    /// Memory to unpack a block into, once nobody holds the last one any more.
+    spare: Arc<[u8]>,
 }
 
 impl ReadAhead {
@@ -50,6 +53,11 @@ impl ReadAhead {
         let start = (handle.offset - self.at.start) as usize;
         let frame = start..start + handle.bytes as usize;
         Some((Arc::clone(&self.piece), frame))
+    }
+
+    /// Memory to unpack a block into.
+    pub(super) fn spare(&mut self) -> &mut Arc<[u8]> {
+        &mut self.spare
     }
 
     /// The walk passes over a block: the next read gets a single one.

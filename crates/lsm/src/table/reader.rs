@@ -193,7 +193,7 @@ impl Table {
             return Ok(None);
         };
         self.check(data, found.body.timestamp())?;
-        Ok(Some(found.body.to_entry(key)))
+        Ok(Some(found.body.with_key(key).to_entry()))
     }
 
     fn seek<'a, B: Body<'a>>(
@@ -342,7 +342,7 @@ impl Table {
         let room = Arc::get_mut(&mut frame).unwrap_or_default();
         self.read(room, handle.offset)?;
         let all = 0..frame.len();
-        frame::unpack(role, frame, all, handle.offset)
+        frame::unpack(role, frame, all, handle.offset, &mut Arc::default())
             .map_err(|malformed| self.corrupt(handle.offset, malformed))
     }
 
@@ -357,7 +357,7 @@ impl Table {
         self.check_bounds(handle)?;
         let index_end = self.footer.top_index.offset;
         match ahead.frame(&*self.file, handle, index_end) {
-            Some((bytes, frame)) => frame::unpack(role, bytes, frame, handle.offset)
+            Some((bytes, frame)) => frame::unpack(role, bytes, frame, handle.offset, ahead.spare())
                 .map_err(|malformed| self.corrupt(handle.offset, malformed)),
             None => self.read_block(handle, role),
         }

@@ -6,11 +6,14 @@
 //! flags: bit 0 tombstone, bit 1 expires, bit 2 sequence number is not 0
 //! ```
 
-use super::block::{Body, SortedBlock};
+use super::block::{BlockCursor, Body, SortedBlock};
+use super::index::IndexEntry;
 use super::malformed::Malformed;
+use super::reader::Table;
 use crate::cache::Block;
-use crate::record::Record;
-use base::{ByteReader, Entry, Expiry, Kind, Timestamp, VALUE_BYTES_MAX, put_varint};
+use crate::error::Error;
+use crate::record::{Record, RecordRef};
+use base::{ByteReader, Entry, EntryRef, Expiry, Kind, Timestamp, VALUE_BYTES_MAX, put_varint};
 
 const TOMBSTONE: u8 = 1 << 0;
 const EXPIRES: u8 = 1 << 1;
@@ -32,8 +35,8 @@ pub(super) struct RecordBody<'a> {
 
 impl<'a> RecordBody<'a> {
     /// The body of `record`.
-    pub(super) fn of(record: &'a Record) -> Self {
-        let entry = &record.entry;
+    pub(super) fn of(record: RecordRef<'a>) -> Self {
+        let entry = record.entry;
         debug_assert!(entry.kind() == Kind::Value || entry.value_bytes().is_empty());
         debug_assert!(entry.kind() == Kind::Value || entry.expiry() == Expiry::NEVER);
         Self {
@@ -77,8 +80,8 @@ impl<'a> RecordBody<'a> {
     }
 
     /// The entry of `key` that has this body.
-    pub(super) fn to_entry(self, key: &[u8]) -> Entry {
-        Entry::new(
+    pub(super) fn with_key(self, key: &'a [u8]) -> EntryRef<'a> {
+        EntryRef::new(
             key,
             self.timestamp,
             self.kind,
@@ -87,12 +90,69 @@ impl<'a> RecordBody<'a> {
             self.copies,
         )
     }
+}
 
-    /// The record of `key` that has this body.
-    pub(super) fn to_record(self, key: &[u8]) -> Record {
-        Record {
+/// Walks over the records of a data block and lends the one at which it stands.
+pub(super) struct RecordWalk {
+    cursor: BlockCursor,
+    /// The sequence number that every record has at least.
+    least_sequence: u64,
+    // The record's body. Its value is what the cursor has read last.
+    sequence: u64,
+    timestamp: Timestamp,
+    expiry: Expiry,
+    kind: Kind,
+    copies: u8,
+    value_bytes: usize,
+}
+
+impl RecordWalk {
+    /// A walk from the first record whose key is at or above `from`.
+    pub(super) fn open(block: &Block, from: &[u8], least_sequence: u64) -> Result<Self, Malformed> {
+        Ok(Self {
+            cursor: BlockCursor::new::<RecordBody<'_>>(block, from)?,
+            least_sequence,
+            sequence: 0,
+            timestamp: Timestamp::ZERO,
+            expiry: Expiry::NEVER,
+            kind: Kind::Tombstone,
+            copies: 0,
+            value_bytes: 0,
+        })
+    }
+
+    /// Moves to the next record of the block, of which the index says `entry`. Returns
+    /// whether there is one.
+    #[inline]
+    pub(super) fn advance(&mut self, table: &Table, entry: IndexEntry) -> Result<bool, Error> {
+        let body = match self.cursor.next::<RecordBody<'_>>() {
+            Ok(Some((_, body))) => body,
+            Ok(None) => return Ok(false),
+            Err(malformed) => return Err(table.corrupt(entry.handle.offset, malformed)),
+        };
+        table.check(entry, body.timestamp)?;
+        self.value_bytes = body.value.len();
+        self.timestamp = body.timestamp;
+        self.expiry = body.expiry;
+        self.kind = body.kind;
+        self.copies = body.copies;
+        self.sequence = body.sequence.max(self.least_sequence);
+        Ok(true)
+    }
+
+    /// The record at which the walk stands.
+    #[inline]
+    pub(super) fn record(&self) -> RecordRef<'_> {
+        RecordRef {
             sequence: self.sequence,
-            entry: self.to_entry(key),
+            entry: EntryRef::new(
+                self.cursor.key(),
+                self.timestamp,
+                self.kind,
+                self.cursor.last_bytes(self.value_bytes),
+                self.expiry,
+                self.copies,
+            ),
         }
     }
 }

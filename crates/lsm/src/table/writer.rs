@@ -15,7 +15,9 @@ use super::index::IndexEntry;
 use super::record::RecordBody;
 use crate::disk::DiskFile;
 use crate::error::Error;
+#[cfg(debug_assertions)]
 use crate::record::Record;
+use crate::record::RecordRef;
 use base::{KEY_BYTES_MAX, Timestamp, VALUE_BYTES_MAX};
 use std::path::Path;
 use std::sync::Arc;
@@ -77,14 +79,15 @@ impl TableWriter {
         self.blocks.skip(bytes);
     }
 
-    /// Adds a record, which must follow the previous one in [`Record::order`].
+    /// Adds a record, which must follow the previous one in [`RecordRef::order`].
     ///
     /// # Errors
     /// [`Error::Invalid`] for a key or a value that exceeds the format's limits,
     /// [`Error::Io`], [`Error::Sync`], [`Error::DiskFull`]. The table cannot be
     /// finished after an error.
-    pub(crate) fn add(&mut self, record: &Record) -> Result<(), Error> {
-        let (key, value) = (record.entry.key(), record.entry.value_bytes());
+    pub(crate) fn add(&mut self, record: RecordRef<'_>) -> Result<(), Error> {
+        let entry = record.entry;
+        let (key, value) = (entry.key(), entry.value_bytes());
         if key.len() > KEY_BYTES_MAX || value.len() > VALUE_BYTES_MAX {
             return Err(Error::Invalid(format!(
                 "a key of {} or a value of {} bytes is too long for a table",
@@ -95,9 +98,9 @@ impl TableWriter {
         #[cfg(debug_assertions)]
         {
             if let Some(last) = &self.last {
-                debug_assert!(last.order(record).is_lt(), "records out of order");
+                debug_assert!(last.lend().order(record).is_lt(), "records out of order");
             }
-            self.last = Some(record.clone());
+            self.last = Some(record.to_record());
         }
         // A value that fills a block is alone in its block, because readers of a
         // small neighbour would have to read the large value too.
@@ -109,14 +112,19 @@ impl TableWriter {
             self.hashes.push(KeyHash::of(key));
         }
         self.properties.add(record);
-        self.expiries.add(&record.entry);
-        self.greatest_data_timestamp = self.greatest_data_timestamp.max(record.entry.timestamp());
+        self.expiries.add(entry);
+        self.greatest_data_timestamp = self.greatest_data_timestamp.max(entry.timestamp());
         self.data
             .add(key, |buffer| RecordBody::of(record).encode(buffer));
         if self.data.bytes() >= self.block_bytes {
             self.finish_data_block()?;
         }
         Ok(())
+    }
+
+    /// The key of the record that was added last.
+    pub(crate) fn last_key(&self) -> &[u8] {
+        &self.properties.greatest_key
     }
 
     /// The bytes written so far, without the current block, the rest of the index

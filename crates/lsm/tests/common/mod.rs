@@ -174,7 +174,7 @@ pub const MEND: Admission = Admission::Mend {
 pub fn ingest(engine: &Engine, entries: &[Entry]) -> Result<Ingested, Error> {
     let mut ingest = engine.begin_ingest(MEND)?;
     for entry in entries {
-        ingest.push(entry.clone())?;
+        ingest.push(entry)?;
     }
     ingest.commit()
 }

@@ -101,7 +101,7 @@ impl Opened {
     fn refuses(&self, timestamp: Timestamp) -> bool {
         let outcome = self.engine.begin_ingest(Admission::Ordinary);
         let mut ingest = outcome.unwrap();
-        ingest.push(value(timestamp)).unwrap();
+        ingest.push(&value(timestamp)).unwrap();
         matches!(ingest.commit(), Err(Error::Obsolete { .. }))
     }
 }

@@ -209,7 +209,7 @@ async fn below_the_forget_bound_what_a_store_holds_that_only_receives_does_not_c
         let drop_bound = Timestamp::ZERO;
         let mend = Admission::Mend { drop_bound };
         let mut ingest = node.engine.begin_ingest(mend).unwrap();
-        ingest.push(version(ms)).unwrap();
+        ingest.push(&version(ms)).unwrap();
         ingest.commit().unwrap();
         let answer = asked(&replica, ReplicaRequest::Read(&key)).await;
         assert_eq!(answer != unfilled, counts, "{ms}: {answer:?}");

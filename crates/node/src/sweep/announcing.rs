@@ -114,7 +114,7 @@ impl Participant {
                 }
                 continue;
             };
-            let own_item = Item::of(&held, state.cut);
+            let own_item = Item::of(held.lend(), state.cut);
             let is_other = own_item.content_hash != offered.content_hash;
             match own_item.timestamp.cmp(&offered.timestamp) {
                 Ordering::Less => reply.wanted.push(index),

@@ -82,7 +82,7 @@ impl Filling {
                 None => self.ingest.insert(self.engine.begin_ingest(admission)?),
             };
             self.ingest_bytes += entry.data_bytes();
-            ingest.push(entry)?;
+            ingest.push(&entry)?;
         }
         Ok(())
     }

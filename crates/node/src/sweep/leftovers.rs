@@ -26,7 +26,7 @@
 use super::Sweeper;
 use super::participant::Participant;
 use super::pass_state::newest_of;
-use base::{Entry, Kind, Timestamp};
+use base::{Entry, EntryRef, Kind, Timestamp};
 use bytes::Bytes;
 use cluster::forgetting::{Vouching, is_leftover, vouchers, withholds};
 use cluster::sweep::PassId;
@@ -101,7 +101,7 @@ impl Leftovers {
     /// its store lacks something below.
     pub(super) fn sends(
         &self,
-        entry: &Entry,
+        entry: EntryRef<'_>,
         placement: &Placement,
         own: NodeNumber,
         doubt: Doubt,
@@ -203,7 +203,7 @@ impl Participant {
         let leftovers = &mut state.leftovers;
         let mut is_equal = true;
         entries.retain(|entry| {
-            let sends = leftovers.sends(entry, &placement, own, doubts(entry.key()));
+            let sends = leftovers.sends(entry.lend(), &placement, own, doubts(entry.key()));
             match sends {
                 Sends::Now => {}
                 Sends::Withheld => leftovers.note(entry, lacking),

@@ -22,12 +22,9 @@ use peer::{SYMBOLS_MAX, SweepAnswer};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The bytes that are scanned in one job.
+/// The bytes that are scanned in one job. It stops earlier once it has enough keys, so the
+/// keys of a range are bounded however short they are: symbols must be enough for all of them.
 const STEP_BYTES: usize = 1 << 20;
-/// The bytes that are read from the store at once. A job stops between two batches
-/// once it has enough keys, so the keys of a range are bounded however short they
-/// are: symbols must be enough for all of them.
-const BATCH_BYTES: usize = 64 << 10;
 
 /// Whether the store only receives below the greatest forget bound, at this moment.
 pub(super) type IsReceiver = Box<dyn Fn() -> bool + Send + Sync>;
@@ -147,7 +144,7 @@ impl Participant {
     /// Scans on for one step, unless what was scanned ahead is enough for a range.
     ///
     /// # Errors
-    /// See [`lsm::Scan::next_batch`].
+    /// See [`lsm::Scan::advance`].
     pub(super) fn advance(&mut self, pass: PassId, start: &[u8]) -> Result<Advance, Error> {
         let (engine, sizes) = (self.engine.clone(), self.sizes);
         let Some(state) = self.state(pass) else {
@@ -166,13 +163,7 @@ impl Participant {
             PassKind::Recent => scan.for_sweep(least.unwrap_or(Timestamp::ZERO)),
             PassKind::Full => scan.for_full_sweep(),
         };
-        let enough_bytes = state.ahead_bytes + STEP_BYTES;
-        while state.position != Position::End
-            && state.ahead_bytes < enough_bytes
-            && !state.is_enough(sizes)
-        {
-            state.take(&scan.next_batch(BATCH_BYTES.min(sizes.range_bytes))?);
-        }
+        state.scan_ahead(&mut scan, state.ahead_bytes + STEP_BYTES, sizes)?;
         Ok(Advance::GoOn)
     }
 
@@ -246,7 +237,8 @@ impl Participant {
         }
         let range = state.range(number).ok_or(UnknownRange)?;
         let is_compared = |entry: &Entry| {
-            (kind == PassKind::Full || entry.timestamp() <= cut) && !state.is_forgotten(entry)
+            (kind == PassKind::Full || entry.timestamp() <= cut)
+                && !state.is_forgotten(entry.lend())
         };
         let mut stored = Vec::new();
         for key in keys.iter().filter(|key| range.contains(key)) {

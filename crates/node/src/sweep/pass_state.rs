@@ -4,12 +4,12 @@ use super::filling::Filling;
 use super::joining::Agreed;
 use super::leftovers::Leftovers;
 use crate::config::SweepSizes;
-use base::{Entry, Kind, Timestamp};
+use base::{Entry, EntryRef, Kind, Timestamp};
 use bytes::Bytes;
 use cluster::forgetting::is_absent;
 use cluster::sweep::{Comparison, Incarnation, KeyBounds, PassKind, RangeItems, RangeSummary};
 use cluster::{NodeNumber, Placement};
-use lsm::{DamageMark, Engine, Error};
+use lsm::{DamageMark, Engine, Error, Scan};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -220,31 +220,52 @@ impl PassState {
         }
     }
 
-    /// Takes the next entries of the scan; none at its end.
-    pub(super) fn take(&mut self, batch: &[Entry]) {
-        for entry in batch {
-            // A version above the cut may still be on its way to the others, and the
-            // next recent pass compares it. A full pass takes all: it may fill a
-            // store, and below a version that reached a single node there may be one
-            // that the lost store has acknowledged.
-            let is_compared = self.kind == PassKind::Full || entry.timestamp() <= self.cut;
-            if is_compared && !self.is_forgotten(entry) {
-                self.ahead.push(entry, self.cut);
+    /// Scans on until `bytes_max` bytes of keys and values are ahead, or enough for a range.
+    ///
+    /// # Errors
+    /// See [`Scan::advance`]. The pass goes on behind what was read.
+    pub(super) fn scan_ahead(
+        &mut self,
+        scan: &mut Scan,
+        bytes_max: usize,
+        sizes: SweepSizes,
+    ) -> Result<(), Error> {
+        let scanned = loop {
+            match scan.advance() {
+                Ok(true) => self.take(scan.entry()),
+                end => break end,
             }
-            self.ahead_bytes += entry.data_bytes();
-        }
-        self.keys_scanned += batch.len() as u64;
-        self.position = match batch.last() {
-            // No key lies between a key and the same key with a zero byte.
-            Some(last) => Position::At([last.key(), &[0]].concat().into()),
-            None => Position::End,
+            if self.ahead_bytes >= bytes_max || self.is_enough(sizes) {
+                break Ok(true);
+            }
         };
+        if let Ok(false) = scanned {
+            self.position = Position::End;
+        } else if let Some(last) = scan.last_key() {
+            // No key lies between a key and the same key with a zero byte.
+            self.position = Position::At([last, &[0]].concat().into());
+        }
+        scanned.map(|_| ())
+    }
+
+    /// Takes the next entry of the scan.
+    fn take(&mut self, entry: EntryRef<'_>) {
+        // A version above the cut may still be on its way to the others, and the
+        // next recent pass compares it. A full pass takes all: it may fill a
+        // store, and below a version that reached a single node there may be one
+        // that the lost store has acknowledged.
+        let is_compared = self.kind == PassKind::Full || entry.timestamp() <= self.cut;
+        if is_compared && !self.is_forgotten(entry) {
+            self.ahead.push(entry, self.cut);
+        }
+        self.ahead_bytes += entry.data_bytes();
+        self.keys_scanned += 1;
     }
 
     /// Whether other nodes may have forgotten a version. The cut alone does not say that a
     /// value has expired: the driver's clock may be years ahead, and a store that the pass
     /// fills would never get a value that lives.
-    pub(super) fn is_forgotten(&self, entry: &Entry) -> bool {
+    pub(super) fn is_forgotten(&self, entry: EntryRef<'_>) -> bool {
         let is_dead = entry.kind() == Kind::Tombstone
             || entry.expiry().has_passed(self.expired_before_unix_ms);
         is_absent(entry.timestamp(), is_dead, self.forgotten)
@@ -340,14 +361,12 @@ impl Range {
         found.ok().and_then(|index| self.pulled.get(index))
     }
 
-    /// The newest version of a key of which the store holds `stored`. What was pulled of
-    /// the range is in no store yet.
-    pub(super) fn newest<'a>(&'a self, key: &[u8], stored: Option<&'a Entry>) -> Option<&'a Entry> {
+    /// What was pulled of a key, if it is newer than what the store holds of it. What was
+    /// pulled of the range is in no store yet.
+    pub(super) fn newer_pulled(&self, key: &[u8], stored: Option<EntryRef<'_>>) -> Option<&Entry> {
+        let pulled = self.pulled(key);
         // Of two equal ones the stored one counts.
-        match (stored, self.pulled(key)) {
-            (Some(stored), Some(pulled)) if stored.rank() < pulled.rank() => Some(pulled),
-            (stored, pulled) => stored.or(pulled),
-        }
+        pulled.filter(|pulled| stored.is_none_or(|stored| stored.rank() < pulled.rank()))
     }
 
     /// Takes in versions that another node has sent in bulk, in the order of their
@@ -400,5 +419,6 @@ pub(super) fn newest_of(
     key: &[u8],
 ) -> Result<Option<Entry>, Error> {
     let stored = engine.get_past_damage(key)?;
-    Ok(range.newest(key, stored.as_ref()).cloned())
+    let pulled = range.newer_pulled(key, stored.as_ref().map(Entry::lend));
+    Ok(pulled.cloned().or(stored))
 }

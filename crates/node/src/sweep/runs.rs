@@ -3,7 +3,7 @@
 use super::exchange::RangeId;
 use super::leftovers::Sends;
 use super::participant::{Participant, UnknownRange};
-use base::Entry;
+use base::{Entry, EntryRef};
 use bytes::Bytes;
 use cluster::NodeNumber;
 use cluster::sweep::{Digest, Item, PassId};
@@ -14,8 +14,6 @@ use std::sync::Arc;
 /// A range is asked for in bulk if this node lacks so many items of it, or more. With
 /// fewer, mends cost no more.
 const BULK_ITEMS_MIN: u64 = 16;
-/// The bytes that are read from the store at once.
-const BATCH_BYTES: usize = 256 << 10;
 
 /// How much this node lacks of what another one has of a range.
 #[derive(Debug, PartialEq, Eq)]
@@ -108,10 +106,10 @@ impl Participant {
         let mut store = ByKey::new(scan);
         let comparison = state.comparison(&placement, own);
         let mut writer = RunWriter::default();
-        let is_sent = |entry: &&Entry| {
+        let is_sent = |entry: &EntryRef<'_>| {
             let doubt = doubts(entry.key());
-            let sends = state.leftovers.sends(entry, &placement, own, doubt);
-            RunWriter::carries(entry) && sends == Sends::Now
+            let sends = state.leftovers.sends(*entry, &placement, own, doubt);
+            RunWriter::carries(*entry) && sends == Sends::Now
         };
         for (key, item) in range.items.shared_keys(&comparison, asker) {
             if *key < *from || held.binary_search(&item.short_hash()).is_ok() {
@@ -124,7 +122,9 @@ impl Participant {
                 Ok(stored) => stored,
                 Err(error) => return Ok(Err(error)),
             };
-            if let Some(newest) = range.newest(key, stored).filter(is_sent) {
+            let pulled = range.newer_pulled(key, stored).map(Entry::lend);
+            // From the block of a table straight into the run.
+            if let Some(newest) = pulled.or(stored).filter(is_sent) {
                 writer.push(newest);
             }
         }
@@ -189,31 +189,36 @@ impl Participant {
 /// A scan whose entries are found by key, in ascending order.
 struct ByKey {
     scan: Scan,
-    batch: std::vec::IntoIter<Entry>,
-    current: Option<Entry>,
-    is_at_end: bool,
+    stand: Stand,
+}
+
+/// Where a scan stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stand {
+    BeforeFirst,
+    AtEntry,
+    AtEnd,
 }
 
 impl ByKey {
     fn new(scan: Scan) -> Self {
         Self {
             scan,
-            batch: Vec::new().into_iter(),
-            current: None,
-            is_at_end: false,
+            stand: Stand::BeforeFirst,
         }
     }
 
     /// The entry of a key that is after all keys so far.
-    fn seek(&mut self, key: &[u8]) -> Result<Option<&Entry>, Error> {
-        while !self.is_at_end && self.current.as_ref().is_none_or(|entry| entry.key() < key) {
-            self.current = self.batch.next();
-            if self.current.is_none() {
-                let batch = self.scan.next_batch(BATCH_BYTES)?;
-                self.is_at_end = batch.is_empty();
-                self.batch = batch.into_iter();
-            }
+    fn seek(&mut self, key: &[u8]) -> Result<Option<EntryRef<'_>>, Error> {
+        while self.stand == Stand::BeforeFirst
+            || self.stand == Stand::AtEntry && self.scan.entry().key() < key
+        {
+            self.stand = match self.scan.advance()? {
+                true => Stand::AtEntry,
+                false => Stand::AtEnd,
+            };
         }
-        Ok(self.current.as_ref().filter(|entry| entry.key() == key))
+        let entry = (self.stand == Stand::AtEntry).then(|| self.scan.entry());
+        Ok(entry.filter(|entry| entry.key() == key))
     }
 }

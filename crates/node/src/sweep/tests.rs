@@ -404,7 +404,7 @@ fn what_mends_have_brought_counts_for_the_next_node_if_the_store_has_it() {
     let d = Timestamp::from_u64(14);
     let d = Entry::value(b"d", d, b"", Expiry::NEVER, 3);
     let mut whole = scanned(9);
-    whole.remove(Item::of(&d, Timestamp::from_u64(20)));
+    whole.remove(Item::of(d.lend(), Timestamp::from_u64(20)));
     assert_eq!(after, whole);
 }
 
@@ -441,7 +441,7 @@ fn an_offer_of_a_key_that_may_be_damaged_is_wanted_unless_the_scan_has_shown_the
     write(&engine, "k", 10);
     engine.flush().unwrap();
     let held = engine.get(b"k").unwrap().unwrap();
-    let item = Item::of(&held, Timestamp::from_u64(20));
+    let item = Item::of(held.lend(), Timestamp::from_u64(20));
     let offers = [1, 3].map(|copies| peer::Offer {
         key: Bytes::from_static(b"k"),
         timestamp: item.timestamp,

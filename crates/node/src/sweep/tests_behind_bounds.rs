@@ -143,7 +143,7 @@ fn only_offers_below_the_fence_may_hide_what_a_tombstone_hides() {
         let offer = Offer {
             key: Bytes::from_static(key.as_bytes()),
             timestamp,
-            content_hash: Item::of(&entry, fence).content_hash,
+            content_hash: Item::of(entry.lend(), fence).content_hash,
             copies: 3,
         };
         let reply = participant.offered((PASS, 0), &[offer]).unwrap().unwrap();

@@ -9,7 +9,7 @@ use crate::frame::{PIECE_BYTES, begin_frame, put_frame};
 use crate::page;
 use crate::report::NodeReport;
 use crate::sweep_message::{SweepAnswer, SweepRequest};
-use base::{Entry, Expiry, Kind, Verdict};
+use base::{Entry, EntryRef, Expiry, Kind, Verdict};
 use cluster::forgetting::{Answerer, NamedBounds, StoreStart};
 use cluster::pages::PageRequest;
 use cluster::sweep::PassId;
@@ -240,7 +240,7 @@ pub(crate) fn put_run(
 }
 
 fn put_entry(out: &mut Vec<u8>, entry: &Entry) {
-    put_entry_head(out, entry);
+    put_entry_head(out, entry.lend());
     out.extend_from_slice(entry.key());
     if !is_long(entry) {
         out.extend_from_slice(entry.value_bytes());
@@ -248,7 +248,7 @@ fn put_entry(out: &mut Vec<u8>, entry: &Entry) {
 }
 
 /// Appends an entry without its key and value.
-pub(crate) fn put_entry_head(out: &mut Vec<u8>, entry: &Entry) {
+pub(crate) fn put_entry_head(out: &mut Vec<u8>, entry: EntryRef<'_>) {
     let expires = entry.expiry() != Expiry::NEVER;
     let tombstone = entry.kind() == Kind::Tombstone;
     let tombstone_flag = if tombstone { FLAG_TOMBSTONE } else { 0 };

@@ -52,8 +52,8 @@ fn messages() -> Vec<u8> {
     put_swept(&mut out, 10, &SweepAnswer::Done);
     put_mend(&mut out, 11, ms(1_000), PassId(5), &lasting);
     let mut run = RunWriter::default();
-    run.push(&expiring);
-    run.push(&Entry::tombstone(b"other", at, 2));
+    run.push(expiring.lend());
+    run.push(Entry::tombstone(b"other", at, 2).lend());
     put_run(&mut out, 12, false, 999, run.finish(false, 999).bytes());
     let store = StoreStart {
         store_id: 77,

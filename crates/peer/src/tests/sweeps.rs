@@ -92,7 +92,7 @@ async fn a_run_arrives_whole_however_long_it_is() {
             let sent: Vec<Entry> = (0..entries)
                 .map(|number| entry(&format!("key-{number:03}"), &[b'v'; 1000]))
                 .collect();
-            sent.iter().for_each(|entry| writer.push(entry));
+            sent.iter().for_each(|entry| writer.push(entry.lend()));
             reply.send(PeerAnswer::Pulled(writer.finish(true, 900)));
             match asker.answers.next().await {
                 (answered, PeerAnswer::Pulled(run)) if answered == ticket => {

@@ -14,27 +14,40 @@ use super::retention::{Retained, Retention};
 use crate::engine::core::Core;
 use crate::engine::table_set::{FlushedMemtable, TableEdit, VersionSequences};
 use crate::error::Error;
-use crate::record::{Record, RecordSource};
+use crate::record::{Record, RecordCursor, RecordRef};
 use crate::table::{Purpose, Table};
 use base::Timestamp;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// The records of a source, except those above a limit.
-struct NotAbove<'a, S> {
-    source: S,
+/// The records of a cursor, except those above a limit.
+struct NotAbove<'a, C> {
+    records: C,
     limit: Timestamp,
     dropped: &'a mut u64,
 }
 
-impl<S: RecordSource> RecordSource for NotAbove<'_, S> {
-    fn next(&mut self) -> Result<Option<Record>, Error> {
-        loop {
-            match self.source.next()? {
-                Some(record) if record.entry.timestamp() > self.limit => *self.dropped += 1,
-                next => return Ok(next),
+impl<C: RecordCursor> RecordCursor for NotAbove<'_, C> {
+    fn advance(&mut self) -> Result<bool, Error> {
+        while self.records.advance()? {
+            if self.records.record().entry.timestamp() <= self.limit {
+                return Ok(true);
             }
+            *self.dropped += 1;
         }
+        Ok(false)
+    }
+
+    fn record(&self) -> RecordRef<'_> {
+        self.records.record()
+    }
+
+    fn fetch_value(&mut self) -> Result<(), Error> {
+        self.records.fetch_value()
+    }
+
+    fn take(&mut self) -> Record {
+        self.records.take()
     }
 }
 
@@ -59,14 +72,14 @@ pub(crate) fn drop_above(core: &Core, limit: Timestamp) -> Result<u64, Error> {
         .any(|memtable| memtable.greatest_timestamp() > limit)
     {
         for memtable in frozen {
-            let source = NotAbove {
-                source: memtable.source(Bound::Unbounded),
+            let records = NotAbove {
+                records: memtable.cursor(Bound::Unbounded),
                 limit,
                 dropped: &mut dropped,
             };
             let retention = Retention::of_flush(core.snapshots.living());
-            let source = Retained::new(source, retention);
-            let added = core.tables.files().write(source, 0)?;
+            let records = Retained::new(records, retention);
+            let added = core.tables.files().write(records, 0)?;
             core.tables.apply(TableEdit {
                 added: added.into_iter().map(|table| (0, table)).collect(),
                 flushed: Some(FlushedMemtable {
@@ -97,12 +110,12 @@ fn rewrite_without(
     limit: Timestamp,
 ) -> Result<u64, Error> {
     let mut dropped = 0;
-    let source = NotAbove {
-        source: table.iter(Bound::Unbounded, Purpose::Compaction),
+    let records = NotAbove {
+        records: table.cursor(Bound::Unbounded, Purpose::Compaction),
         limit,
         dropped: &mut dropped,
     };
-    let added = match core.tables.files().write(source, level) {
+    let added = match core.tables.files().write(records, level) {
         Err(error @ Error::Corrupt { .. }) => {
             tracing::error!(
                 %error,

@@ -15,10 +15,10 @@
 //! A compaction that fails because there is no room or because an input is damaged
 //! is tried again, less and less often. Writers do not wait for one that cannot work.
 
-use super::aside::set_damaged_aside;
+use super::begin::Beginning;
 use super::merging::{Compaction, Replaced};
-use super::pick::{Pick, PickSettings, Reason, pick, summarize};
-use super::pressure::{pace, pick_settings, urgency};
+use super::pick::Reason;
+use super::pressure::{pace, urgency};
 use super::purges::Purges;
 use super::quiet::{QuietMemtable, has_dead};
 use super::reclaim::Reclaim;
@@ -31,7 +31,6 @@ use crate::engine::failure_log::FailureLog;
 use crate::error::Error;
 use crate::manifest::LEVELS;
 use crate::sync::lock;
-use base::Timestamp;
 use bytes::Bytes;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -57,19 +56,19 @@ pub(crate) struct Compactor {
 
 /// The compaction under way, and what decides about the next one.
 #[derive(Default)]
-struct CompactorState {
+pub(super) struct CompactorState {
     current: Option<Compaction>,
     /// When the next step is due by the configured rate, on the monotonic clock.
     paced_until: Duration,
     /// For each level the key after which the next pick starts.
-    cursors: [Option<Bytes>; LEVELS],
-    reclaim: Reclaim,
-    unreadable: Unreadable,
-    purges: Purges,
+    pub(super) cursors: [Option<Bytes>; LEVELS],
+    pub(super) reclaim: Reclaim,
+    pub(super) unreadable: Unreadable,
+    pub(super) purges: Purges,
     quiet: QuietMemtable,
-    whole: Whole,
+    pub(super) whole: Whole,
     /// Whether the last attempt to mend a table has failed, so that others come first.
-    mend_failed: bool,
+    pub(super) mend_failed: bool,
 }
 
 /// How a step of compaction ended.
@@ -297,27 +296,15 @@ impl CompactorState {
     fn step(&mut self, orders: &Orders, core: &Core) -> Result<CompactionStep, Error> {
         let mut compaction = match self.current.take() {
             Some(current) => current,
-            None => {
-                self.try_unreadable_again(core);
-                set_damaged_aside(core)?;
-                if let Some(compaction) = self.begin_mend(core) {
-                    compaction
-                } else if let Some(compaction) = self.begin_hidden(core) {
-                    compaction
-                } else if let Some(bytes) = self.survey_some(core) {
-                    return Ok(CompactionStep::Merged(bytes));
-                } else if let Some(pick) = self.pick(orders, core) {
-                    match Compaction::start(pick, None, core) {
-                        Some(compaction) => compaction,
-                        // The next step picks again.
-                        None => return Ok(CompactionStep::Merged(0)),
-                    }
-                } else {
+            None => match self.begin(orders, core)? {
+                Beginning::Compaction(compaction) => *compaction,
+                Beginning::Surveyed(bytes) => return Ok(CompactionStep::Merged(bytes)),
+                Beginning::Nothing => {
                     // The flush wakes compaction when it ends.
                     self.quiet.flush_what_is_due(core);
                     return Ok(CompactionStep::Idle);
                 }
-            }
+            },
         };
         let is_whole = compaction.pick.reason == Reason::Manual;
         let result = match compaction.merge_some(core) {
@@ -372,92 +359,6 @@ impl CompactorState {
         }
     }
 
-    /// Allows another try of the tables that could not be read, when it is time.
-    fn try_unreadable_again(&mut self, core: &Core) {
-        if self.unreadable.is_due(core.now()) {
-            for (_, table) in core.tables.load().tables.iter() {
-                table.try_again();
-            }
-        }
-    }
-
-    /// Begins to rewrite a table without its damaged parts, if one was compared.
-    fn begin_mend(&mut self, core: &Core) -> Option<Compaction> {
-        if std::mem::take(&mut self.mend_failed) {
-            return None;
-        }
-        let (level, table) = core.damage.mendable(&core.tables.load())?;
-        let pick = Pick {
-            inputs: vec![(level, table)],
-            output_level: level,
-            reason: Reason::Damaged,
-            cursor: None,
-        };
-        Compaction::start(pick, None, core)
-    }
-
-    /// On a full disk, begins to rewrite a table without what is hidden in it, if
-    /// one is worth it.
-    fn begin_hidden(&self, core: &Core) -> Option<Compaction> {
-        let (pick, left_bytes) = self.reclaim.pick(core)?;
-        let compaction = Compaction::start(pick, Some(left_bytes), core)?;
-        // A scan that has begun since the pick sees what the compaction would drop.
-        (!compaction.has_snapshots()).then_some(compaction)
-    }
-
-    /// On a full disk, looks for what is hidden. Returns the bytes that were read.
-    fn survey_some(&mut self, core: &Core) -> Option<u64> {
-        core.options
-            .compaction
-            .then(|| self.reclaim.survey_some(core))?
-    }
-
-    /// What is to be merged next. A whole compaction takes turns with what is due, and
-    /// waits while compaction is behind.
-    fn pick(&mut self, orders: &Orders, core: &Core) -> Option<Pick> {
-        let settings = pick_settings(core);
-        let is_whole_next = urgency(core) < 1.0 && !self.whole.had_turn;
-        self.whole.had_turn = false;
-        let pick_whole = |whole: &mut Whole| {
-            let bound = (core.environment.drop_bound)();
-            let pick = whole.pick(&settings, bound, orders, core);
-            whole.had_turn = pick.is_some();
-            pick
-        };
-        if is_whole_next && let Some(pick) = pick_whole(&mut self.whole) {
-            return Some(pick);
-        }
-        let due = match core.options.compaction {
-            true => self.pick_due(&settings, core),
-            false => None,
-        };
-        due.or_else(|| pick_whole(&mut self.whole))
-    }
-
-    /// What is due, whether or not there is room for it.
-    fn pick_due(&mut self, settings: &PickSettings, core: &Core) -> Option<Pick> {
-        // A table must not be picked for what its compaction could not drop now.
-        let (bound, expired_before_unix_ms) = if core.snapshots.hold_compaction_back() {
-            (Timestamp::ZERO, 0)
-        } else {
-            let bound = (core.environment.drop_bound)();
-            let expired_before_unix_ms = (core.environment.expired_before_unix_ms)();
-            let bound = bound.min(core.least_timestamp_in_memory());
-            (bound, expired_before_unix_ms)
-        };
-        pick(
-            &summarize(&core.tables.load().tables),
-            settings,
-            &self.cursors,
-            expired_before_unix_ms,
-            bound,
-        )
-        .or_else(|| {
-            self.purges
-                .pick(core, settings, bound, expired_before_unix_ms)
-        })
-    }
-
     /// How long the next step is put off now: not at all if compaction is behind.
     /// The delay is short, because compaction may fall behind meanwhile.
     fn pacing_delay(&self, core: &Core, now: Duration) -> Duration {
@@ -487,7 +388,7 @@ mod tests {
     use crate::engine::compaction::pressure::LEVEL_0_TABLES_DUE;
     use crate::testing::{BlockingWrite, environment};
     use crate::{Engine, MemoryDisk, Options};
-    use base::{Entry, Expiry};
+    use base::{Entry, Expiry, Timestamp};
     use std::sync::Arc;
 
     #[test]

@@ -5,12 +5,12 @@
 
 use super::pick::{Pick, Reason};
 use super::reread::Reread;
-use super::retention::{Advance, NewerElsewhere, Retained, Retention};
+use super::retention::{NewerElsewhere, Retained, Retention, Step};
 use crate::engine::core::Core;
-use crate::engine::table_set::{LevelSource, MergeRange, TableEdit, TableOutput, Tables};
+use crate::engine::table_set::{LevelCursor, MergeRange, TableEdit, TableOutput, Tables};
 use crate::error::Error;
 use crate::merge::Merge;
-use crate::record::RecordSource;
+use crate::record::{EitherCursor, RecordCursor};
 use crate::table::{Access, Purpose, Table};
 use crate::table_id::TableId;
 use base::Timestamp;
@@ -26,9 +26,8 @@ const STEP_BYTES: u64 = 128 << 10;
 pub(super) struct Compaction {
     /// Which tables it merges, and what for.
     pub(super) pick: Pick,
-    records: Retained<Merge>,
+    records: Retained<Merge<InputCursor>>,
     output: Option<TableOutput>,
-    last_key: Vec<u8>,
     outputs: Vec<Arc<Table>>,
     /// The bytes of the files of its inputs.
     read_bytes: u64,
@@ -44,6 +43,9 @@ pub(super) struct Compaction {
     _range: Arc<MergeRange>,
 }
 
+/// A cursor over inputs: over tables, or over a damaged one that is mended.
+type InputCursor = EitherCursor<LevelCursor, Reread>;
+
 /// What a complete compaction has put in the place of its inputs.
 pub(super) struct Replaced {
     /// Which tables it has merged, and what for.
@@ -57,7 +59,7 @@ pub(super) struct Replaced {
 /// The tables of a read state, divided into those that a compaction merges and
 /// the others.
 struct Inputs {
-    sources: Vec<Box<dyn RecordSource>>,
+    cursors: Vec<InputCursor>,
     file_bytes: u64,
     entry_bytes: u64,
     entries: u64,
@@ -66,9 +68,12 @@ struct Inputs {
 
 impl Inputs {
     fn divide(tables: &Tables, pick: &Pick, fence: Timestamp) -> Self {
-        let purpose = Purpose::Compaction;
         let is_input = |table: &Table| pick.inputs.iter().any(|(_, id)| *id == table.id());
-        let mut sources: Vec<Box<dyn RecordSource>> = Vec::new();
+        let mut cursors = Vec::new();
+        let cursor = |tables| {
+            let records = LevelCursor::new(tables, Bound::Unbounded, Purpose::Compaction);
+            InputCursor::First(records)
+        };
         let (mut file_bytes, mut entry_bytes, mut entries) = (0, 0, 0);
         let mut others = Vec::new();
         for (level, tables) in tables.levels().iter().enumerate() {
@@ -81,23 +86,16 @@ impl Inputs {
                 entries += table.properties().entries;
             }
             if pick.reason == Reason::Damaged {
-                for table in inputs {
-                    sources.push(Box::new(Reread::new(&table, fence)));
-                }
+                let reread = |table| InputCursor::Second(Reread::new(&table, fence));
+                cursors.extend(inputs.into_iter().map(reread));
             } else if level == 0 {
-                for table in inputs {
-                    sources.push(Box::new(table.iter(Bound::Unbounded, purpose)));
-                }
+                cursors.extend(inputs.into_iter().map(|table| cursor(vec![table])));
             } else if !inputs.is_empty() {
-                sources.push(Box::new(LevelSource::new(
-                    inputs,
-                    Bound::Unbounded,
-                    purpose,
-                )));
+                cursors.push(cursor(inputs));
             }
         }
         Self {
-            sources,
+            cursors,
             file_bytes,
             entry_bytes,
             entries,
@@ -142,10 +140,9 @@ impl Compaction {
         tracing::debug!(?pick, read_bytes = inputs.file_bytes, "compaction starts");
         Some(Self {
             _range: range,
-            records: Retained::new(Merge::new(inputs.sources), retention),
+            records: Retained::new(Merge::new(inputs.cursors), retention),
             pick,
             output: None,
-            last_key: Vec::new(),
             outputs: Vec::new(),
             read_bytes: inputs.file_bytes,
             entry_bytes: inputs.entry_bytes,
@@ -211,21 +208,20 @@ impl Compaction {
         let end = self.records.read_bytes() + STEP_BYTES;
         let mut bytes = 0;
         while self.records.read_bytes() < end {
-            let record = match self.records.advance()? {
-                Advance::Kept(record) => record,
-                Advance::Passed => continue,
-                Advance::Ended => {
+            match self.records.step()? {
+                Step::Kept => {}
+                Step::Passed => continue,
+                Step::Ended => {
                     self.finish_output(core)?;
                     return Ok(None);
                 }
-            };
-            let key = record.entry.key();
-            let is_full = self
-                .output
-                .as_ref()
-                .is_some_and(|output| output.file_bytes() >= core.options.table_bytes);
+            }
             // All versions of a key go to one table: tables of a level do not overlap.
-            if is_full && *key != *self.last_key {
+            let key = self.records.record().entry.key();
+            let is_full = self.output.as_ref().is_some_and(|output| {
+                output.file_bytes() >= core.options.table_bytes && output.last_key() != key
+            });
+            if is_full {
                 self.finish_output(core)?;
             }
             if self.output.is_none() {
@@ -235,9 +231,9 @@ impl Compaction {
                 Some(output) => output,
                 None => self.output.insert(core.tables.files().create()?),
             };
-            output.add(&record)?;
-            self.last_key.clear();
-            self.last_key.extend_from_slice(key);
+            // Straight from the block that was read to the one that is built.
+            let record = self.records.record();
+            output.add(record)?;
             bytes += record.entry.data_bytes() as u64;
         }
         Ok(Some(bytes))
@@ -374,7 +370,7 @@ impl Compaction {
 /// cannot be read counts as one that holds none.
 fn newer_in(tables: Arc<Tables>) -> NewerElsewhere {
     Box::new(move |entry| {
-        let newest = tables.newest(entry.key(), Some(entry.clone()), Access::Compaction);
+        let newest = tables.newest(entry.key(), Some(entry.to_entry()), Access::Compaction);
         matches!(newest, Ok(Some(newest)) if newest.rank() > entry.rank())
     })
 }

@@ -10,7 +10,7 @@
 //!
 //! The life of a compaction:
 //! 1. [`job`]: the compaction job comes, after a flush, after another compaction
-//!    or by a timer ([`retry`]), and takes one step.
+//!    or by a timer ([`retry`]), and takes one step; [`begin`] says with what.
 //! 2. [`pick`]: a pure function chooses what to merge; [`purges`] says which tables
 //!    have waited long enough for a few tombstones, and [`quiet`] flushes a memtable that
 //!    keeps tombstones from them. On a full disk [`reclaim`]
@@ -27,6 +27,7 @@
 //! versions that a wrong clock has stamped.
 
 mod aside;
+mod begin;
 mod drop_above;
 mod job;
 mod merging;

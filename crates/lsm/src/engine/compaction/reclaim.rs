@@ -21,8 +21,8 @@ use crate::engine::core::Core;
 use crate::engine::table_set::Tables;
 use crate::error::Error;
 use crate::manifest::LEVELS;
-use crate::record::RecordSource;
-use crate::table::{Access, KeyHash, Purpose, Table, TableIterator};
+use crate::record::RecordCursor;
+use crate::table::{Access, KeyHash, Purpose, Table, TableCursor};
 use crate::table_id::TableId;
 use base::{Entry, Kind, Timestamp};
 use smallvec::SmallVec;
@@ -49,7 +49,7 @@ pub(super) struct Reclaim {
 /// A survey of a table under way.
 struct Survey {
     table: Arc<Table>,
-    records: TableIterator,
+    records: TableCursor,
     /// The key of the last record.
     key: Vec<u8>,
     /// The tables that were live when it began.
@@ -151,7 +151,7 @@ impl Reclaim {
             }
             return Some(Survey {
                 table: Arc::clone(table),
-                records: table.iter(Bound::Unbounded, Purpose::Compaction),
+                records: table.cursor(Bound::Unbounded, Purpose::Compaction),
                 key: Vec::new(),
                 tables: Arc::clone(tables),
                 hidden_bytes: BTreeMap::new(),
@@ -168,21 +168,23 @@ impl Survey {
         let mut bytes = 0;
         let mut tombstones = 0;
         while tombstones < STEP_TOMBSTONES && bytes < STEP_BYTES {
-            let Some(record) = self.records.next()? else {
+            if !self.records.advance()? {
                 return Ok((bytes as u64, false));
-            };
-            let entry = &record.entry;
-            bytes += entry.data_bytes();
+            }
+            let entry = self.records.record().entry;
+            let entry_bytes = entry.data_bytes();
+            bytes += entry_bytes;
             if entry.key() == self.key {
                 // A flush has kept this version for a scan, which ends sooner or later.
-                self.count(self.table.id(), entry.data_bytes());
+                self.count(self.table.id(), entry_bytes);
                 continue;
             }
             self.key.clear();
             self.key.extend_from_slice(entry.key());
             if entry.kind() == Kind::Tombstone {
                 tombstones += 1;
-                bytes += self.look_up(entry, surveyed);
+                let tombstone = entry.to_entry();
+                bytes += self.look_up(&tombstone, surveyed);
             }
         }
         Ok((bytes as u64, true))

@@ -9,21 +9,29 @@
 //! table be rewritten has brought all others from those that have them.
 
 use crate::error::Error;
-use crate::record::{Record, RecordSource};
-use crate::table::{Purpose, Table, TableIterator};
+use crate::record::{Record, RecordCursor, RecordRef};
+use crate::table::{Purpose, Table, TableCursor};
 use base::{Kind, Timestamp};
+use std::cmp::Ordering;
 use std::ops::Bound;
 use std::sync::Arc;
 
 /// The records of a damaged table, without what must not come back of its damaged parts.
 pub(super) struct Reread {
-    all: TableIterator,
+    all: TableCursor,
     /// Those in the sound parts.
-    sound: TableIterator,
-    next_sound: Option<Record>,
-    has_begun: bool,
+    sound: TableCursor,
+    stand: Stand,
     /// The fence when the compaction began.
     fence: Timestamp,
+}
+
+/// Where the cursor over the sound parts stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stand {
+    BeforeFirst,
+    AtRecord,
+    AtEnd,
 }
 
 impl Reread {
@@ -33,48 +41,71 @@ impl Reread {
             checks_disk: false,
         };
         Self {
-            all: table.iter(Bound::Unbounded, Purpose::Mend),
-            sound: table.iter(Bound::Unbounded, in_sound_parts),
-            next_sound: None,
-            has_begun: false,
+            all: table.cursor(Bound::Unbounded, Purpose::Mend),
+            sound: table.cursor(Bound::Unbounded, in_sound_parts),
+            stand: Stand::BeforeFirst,
             fence,
         }
     }
 
-    /// Whether a record is in a sound part of the table.
-    fn is_sound(&mut self, record: &Record) -> Result<bool, Error> {
-        if !std::mem::replace(&mut self.has_begun, true) {
-            self.next_sound = self.sound.next()?;
+    /// Whether the record that is due is in a sound part of the table.
+    fn is_sound(&mut self) -> Result<bool, Error> {
+        loop {
+            let order = match self.stand {
+                Stand::BeforeFirst => Ordering::Less,
+                Stand::AtRecord => self.sound.record().order(self.all.record()),
+                Stand::AtEnd => return Ok(false),
+            };
+            if order != Ordering::Less {
+                return Ok(order == Ordering::Equal);
+            }
+            self.stand = match self.sound.advance()? {
+                true => Stand::AtRecord,
+                false => Stand::AtEnd,
+            };
         }
-        while let Some(sound) = &self.next_sound {
-            match sound.order(record) {
-                std::cmp::Ordering::Less => self.next_sound = self.sound.next()?,
-                order => return Ok(order.is_eq()),
+    }
+}
+
+impl RecordCursor for Reread {
+    fn advance(&mut self) -> Result<bool, Error> {
+        while self.all.advance()? {
+            let entry = self.all.record().entry;
+            let may_return = entry.timestamp() >= self.fence
+                || entry.copies() <= 1
+                || entry.kind() == Kind::Tombstone;
+            if may_return || self.is_sound()? {
+                return Ok(true);
             }
         }
         Ok(false)
     }
-}
 
-impl RecordSource for Reread {
-    fn next(&mut self) -> Result<Option<Record>, Error> {
-        while let Some(record) = self.all.next()? {
-            let entry = &record.entry;
-            let may_return = entry.timestamp() >= self.fence
-                || entry.copies() <= 1
-                || entry.kind() == Kind::Tombstone;
-            if may_return || self.is_sound(&record)? {
-                return Ok(Some(record));
-            }
-        }
-        Ok(None)
+    fn record(&self) -> RecordRef<'_> {
+        self.all.record()
     }
 
-    fn is_rereadable(&self) -> bool {
-        self.all.is_rereadable()
+    fn data_bytes(&self) -> usize {
+        self.all.data_bytes()
     }
 
-    fn reread(&mut self) -> Result<Option<Record>, Error> {
-        self.all.reread()
+    fn can_drop_value(&self) -> bool {
+        self.all.can_drop_value()
+    }
+
+    fn drop_value(&mut self) {
+        self.all.drop_value();
+    }
+
+    fn lacks_value(&self) -> bool {
+        self.all.lacks_value()
+    }
+
+    fn fetch_value(&mut self) -> Result<(), Error> {
+        self.all.fetch_value()
+    }
+
+    fn take(&mut self) -> Record {
+        self.all.take()
     }
 }

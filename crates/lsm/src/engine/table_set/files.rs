@@ -4,7 +4,7 @@ use crate::cache::BlockCache;
 use crate::disk::Disk;
 use crate::error::Error;
 use crate::options::{Environment, Options};
-use crate::record::{Record, RecordSource};
+use crate::record::{RecordCursor, RecordRef};
 use crate::table::{Table, TableSettings, TableWriter};
 use crate::table_id::{TableId, lost_file_name, table_file_name};
 use std::path::PathBuf;
@@ -32,8 +32,13 @@ impl TableOutput {
     ///
     /// # Errors
     /// Those of writing to the file.
-    pub(crate) fn add(&mut self, record: &Record) -> Result<(), Error> {
+    pub(crate) fn add(&mut self, record: RecordRef<'_>) -> Result<(), Error> {
         self.writer.add(record)
+    }
+
+    /// The key of the record that was added last.
+    pub(crate) fn last_key(&self) -> &[u8] {
+        self.writer.last_key()
     }
 
     /// The bytes written so far.
@@ -103,18 +108,18 @@ impl TableFiles {
         finish().inspect_err(|_| self.remove(id))
     }
 
-    /// Writes all records of a source into one table of a level. Returns none
+    /// Writes all records of a cursor into one table of a level. Returns none
     /// if there are no records.
     ///
     /// # Errors
-    /// Those of the source and of writing. The file is removed then.
+    /// Those of the cursor and of writing. The file is removed then.
     pub(crate) fn write(
         &self,
-        mut source: impl RecordSource,
+        mut records: impl RecordCursor,
         level: usize,
     ) -> Result<Option<Arc<Table>>, Error> {
         let mut output = None;
-        let written = self.write_records(&mut source, &mut output);
+        let written = self.write_records(&mut records, &mut output);
         match (written, output) {
             (Ok(()), Some(output)) => self.finish(output, level).map(Some),
             (Ok(()), None) => Ok(None),
@@ -129,15 +134,16 @@ impl TableFiles {
 
     fn write_records(
         &self,
-        source: &mut impl RecordSource,
+        records: &mut impl RecordCursor,
         output: &mut Option<TableOutput>,
     ) -> Result<(), Error> {
-        while let Some(record) = source.next()? {
+        while records.advance()? {
+            records.fetch_value()?;
             let output = match output {
                 Some(output) => output,
                 None => output.insert(self.create()?),
             };
-            output.add(&record)?;
+            output.add(records.record())?;
         }
         Ok(())
     }

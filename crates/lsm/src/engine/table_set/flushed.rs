@@ -17,7 +17,7 @@
 
 use crate::error::Error;
 use crate::memtable::Memtable;
-use crate::record::{Record, RecordSource};
+use crate::record::{Record, RecordCursor, RecordRef};
 use crate::table::KeyHash;
 use base::Timestamp;
 use std::collections::BTreeMap;
@@ -202,8 +202,8 @@ impl VersionSequences {
 
 /// The records of a memtable; the sequence numbers of those that were read are
 /// recorded.
-pub(crate) struct RecordedSequences<S> {
-    source: S,
+pub(crate) struct RecordedSequences<C> {
+    records: C,
     from: u64,
     last: u64,
     /// Whether some records have a sequence number below `from`.
@@ -211,11 +211,11 @@ pub(crate) struct RecordedSequences<S> {
     versions: BTreeMap<Version, u64>,
 }
 
-impl<S> RecordedSequences<S> {
-    /// The records of `source`; the last one has the sequence number `last`.
-    pub(crate) fn new(source: S, last: u64) -> Self {
+impl<C> RecordedSequences<C> {
+    /// These records; the last one has the sequence number `last`.
+    pub(crate) fn new(records: C, last: u64) -> Self {
         Self {
-            source,
+            records,
             from: (last + 1).saturating_sub(SEQUENCES_MAX),
             last,
             has_earlier: false,
@@ -233,19 +233,28 @@ impl<S> RecordedSequences<S> {
     }
 }
 
-impl<S: RecordSource> RecordSource for RecordedSequences<S> {
-    fn next(&mut self) -> Result<Option<Record>, Error> {
-        let next = self.source.next()?;
-        if let Some(Record { sequence, entry }) = &next {
-            if *sequence < self.from {
-                self.has_earlier = true;
-            } else {
-                let version = Version::new(KeyHash::of(entry.key()), entry.timestamp());
-                let first = self.versions.entry(version).or_insert(*sequence);
-                *first = (*first).min(*sequence);
-            }
+impl<C: RecordCursor> RecordCursor for RecordedSequences<C> {
+    fn advance(&mut self) -> Result<bool, Error> {
+        if !self.records.advance()? {
+            return Ok(false);
         }
-        Ok(next)
+        let RecordRef { sequence, entry } = self.records.record();
+        if sequence < self.from {
+            self.has_earlier = true;
+        } else {
+            let version = Version::new(KeyHash::of(entry.key()), entry.timestamp());
+            let first = self.versions.entry(version).or_insert(sequence);
+            *first = (*first).min(sequence);
+        }
+        Ok(true)
+    }
+
+    fn record(&self) -> RecordRef<'_> {
+        self.records.record()
+    }
+
+    fn take(&mut self) -> Record {
+        self.records.take()
     }
 }
 
@@ -274,8 +283,8 @@ mod tests {
             }));
         }
         assert_eq!(memtable.last_sequence(), last);
-        let mut records = RecordedSequences::new(memtable.source(std::ops::Bound::Unbounded), last);
-        while records.next().unwrap().is_some() {}
+        let mut records = RecordedSequences::new(memtable.cursor(std::ops::Bound::Unbounded), last);
+        while records.advance().unwrap() {}
         Flushed::new(Duration::from_secs(at), &memtable, records.sequences())
     }
 

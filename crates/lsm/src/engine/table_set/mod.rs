@@ -14,7 +14,7 @@
 //! - [`flushed`](Flushed): which versions came with the memtables that were
 //!   flushed a moment ago;
 //! - [`placement`](MergeRange): the level for an ingested table;
-//! - [`level_source`](LevelSource): a walk over the tables of a level.
+//! - [`cursors`](LevelCursor): cursors over the tables of a level and over memtables.
 //!
 //! Locks: `manifest`, held while the manifest is replaced, across the disk's
 //! syncs, and by an ingest also while it waits for the commit lock; then `merge`, held
@@ -22,20 +22,20 @@
 //! so that a freeze and an edit do not overwrite each other; then `retired`, held
 //! briefly. Readers take none.
 
+mod cursors;
 mod damaged_ranges;
 mod edit;
 mod files;
 mod flushed;
-mod level_source;
 mod placement;
 mod read_state;
 mod tables;
 
+pub(crate) use cursors::{LevelCursor, StoreCursor};
 pub(crate) use damaged_ranges::NotedRange;
 pub(crate) use edit::{FlushedMemtable, IngestedRecords, TableEdit};
 pub(crate) use files::{TableFiles, TableOutput};
 pub(crate) use flushed::{Came, Flushed, RecordedSequences, Version, VersionSequences};
-pub(crate) use level_source::LevelSource;
 pub(crate) use placement::MergeRange;
 pub(crate) use read_state::ReadState;
 pub(crate) use tables::{Beside, Tables};

@@ -192,13 +192,13 @@ fn blocks_with_mutated_content_never_panic() {
     let mut builder = BlockBuilder::default();
     for record in &fixture_records() {
         builder.add(record.entry.key(), |buffer| {
-            RecordBody::of(record).encode(buffer);
+            RecordBody::of(record.lend()).encode(buffer);
         });
     }
     let records = builder.finish().to_vec();
     let mut properties = TableProperties::empty();
     for record in &fixture_records() {
-        properties.add(record);
+        properties.add(record.lend());
     }
     let properties = properties.encode();
     for _ in 0..20_000 {
@@ -235,7 +235,7 @@ fn an_index_that_understates_a_timestamp_is_corrupt() {
         let as_file: Arc<dyn DiskFile> = Arc::<TestFile>::clone(&file);
         let mut writer = TableWriter::create(as_file, Path::new(PATH), &SETTINGS);
         for (number, record) in records.iter().enumerate() {
-            writer.add(record).unwrap();
+            writer.add(record.lend()).unwrap();
             if number == 0 {
                 writer.forget_timestamps();
             }
@@ -261,7 +261,7 @@ fn an_index_that_understates_a_timestamp_is_corrupt() {
 fn properties_that_no_writer_writes_are_refused() {
     let mut sound = TableProperties::empty();
     for record in &fixture_records() {
-        sound.add(record);
+        sound.add(record.lend());
     }
     let decoded = |change: fn(&mut TableProperties)| {
         let mut properties = sound.clone();

@@ -11,7 +11,7 @@ use super::record::{DataBlock, RecordBody};
 use super::*;
 use crate::cache::{BlockCache, ReadCounts};
 use crate::disk::DiskFile;
-use crate::record::{Record, RecordSource};
+use crate::record::{NextRecord, Record};
 use crate::table_id::TableId;
 use base::{Entry, Expiry, KEY_BYTES_MAX, Kind, Timestamp};
 use std::collections::BTreeMap;
@@ -48,7 +48,7 @@ fn write(file: &Arc<TestFile>, settings: &TableSettings, records: &[Record]) {
     let file: Arc<dyn DiskFile> = Arc::<TestFile>::clone(file);
     let mut writer = TableWriter::create(file, Path::new(PATH), settings);
     for record in records {
-        writer.add(record).unwrap();
+        writer.add(record.lend()).unwrap();
     }
     writer.finish().unwrap();
 }
@@ -97,12 +97,12 @@ fn get(table: &Table, key: &[u8], access: Access) -> Result<Option<Entry>, Inter
 
 /// All records from `start` on.
 fn walk(table: &Arc<Table>, start: Bound<&[u8]>, purpose: Purpose) -> Result<Vec<Record>, Error> {
-    let mut iterator = table.iter(start, purpose);
+    let mut cursor = table.cursor(start, purpose);
     let mut records = Vec::new();
-    while let Some(record) = iterator.next()? {
+    while let Some(record) = cursor.next()? {
         records.push(record);
     }
-    assert_eq!(iterator.next().unwrap(), None);
+    assert_eq!(cursor.next().unwrap(), None);
     Ok(records)
 }
 

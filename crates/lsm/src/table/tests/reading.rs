@@ -269,10 +269,10 @@ fn what_cannot_be_read_ahead_is_read_block_by_block() {
     let blocks = data_blocks(&table);
     let bad = blocks[blocks.len() / 2].handle;
     file.cannot_read(bad.offset + 7);
-    let mut iterator = table.iter(Bound::Unbounded, Purpose::Compaction);
+    let mut cursor = table.cursor(Bound::Unbounded, Purpose::Compaction);
     let mut walked = 0;
     let error = loop {
-        match iterator.next() {
+        match cursor.next() {
             Ok(record) => walked += usize::from(record.is_some()),
             Err(error) => break error,
         }
@@ -391,7 +391,7 @@ fn offsets_past_four_gigabytes_are_written_and_read() {
     let mut writer = TableWriter::create(Arc::<TestFile>::clone(&file), Path::new(PATH), &SETTINGS);
     writer.skip((4 << 30) - 10_000);
     for record in &records {
-        writer.add(record).unwrap();
+        writer.add(record.lend()).unwrap();
     }
     writer.finish().unwrap();
     assert!(file.len().unwrap() > 4 << 30);

@@ -45,7 +45,7 @@ fn the_size_of_a_writer_leads_to_that_of_its_file() {
     let mut writer = TableWriter::create(Arc::<TestFile>::clone(&file), Path::new(PATH), &SETTINGS);
     let mut before = 0;
     for record in even_records(50_000) {
-        writer.add(&record).unwrap();
+        writer.add(record.lend()).unwrap();
         assert!(writer.file_bytes() >= before);
         before = writer.file_bytes();
     }
@@ -63,7 +63,7 @@ fn records_past_the_limits_of_the_format_are_refused() {
     let writer = || TableWriter::create(Arc::<TestFile>::clone(&file), Path::new(PATH), &SETTINGS);
     assert!(matches!(writer().finish(), Err(Error::Invalid(_))));
     let long = record(vec![b'k'; KEY_BYTES_MAX + 1], 1);
-    assert!(matches!(writer().add(&long), Err(Error::Invalid(_))));
+    assert!(matches!(writer().add(long.lend()), Err(Error::Invalid(_))));
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn each_failing_call_of_the_writer_is_an_error_that_names_the_file() {
         let mut writer =
             TableWriter::create(Arc::<TestFile>::clone(file), Path::new(PATH), &settings);
         for record in &records {
-            writer.add(record)?;
+            writer.add(record.lend())?;
         }
         writer.finish()
     };

@@ -73,7 +73,7 @@ fn it_ends_only_once_the_store_refuses_what_is_below_the_bound() {
     let is_refused = || {
         let admission = lsm::Admission::Ordinary;
         let mut ingest = node.engine.begin_ingest(admission).unwrap();
-        ingest.push(late.clone()).unwrap();
+        ingest.push(&late).unwrap();
         matches!(ingest.commit(), Err(lsm::Error::Obsolete { .. }))
     };
     assert!(recorded.as_mut().poll(&mut context).is_pending());

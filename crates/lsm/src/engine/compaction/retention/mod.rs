@@ -41,8 +41,8 @@
 //! version that does not win its key, and every later snapshot sees the winner.
 
 use crate::error::Error;
-use crate::record::{Record, RecordSource};
-use base::{Entry, Expiry, Kind, Timestamp};
+use crate::record::{Record, RecordCursor, RecordRef};
+use base::{EntryRef, Expiry, Kind, Timestamp};
 
 #[cfg(test)]
 mod tests;
@@ -54,7 +54,7 @@ pub(crate) type OlderElsewhere = Box<dyn Fn(&[u8], Timestamp) -> bool + Send>;
 
 /// Whether a version that outranks this one lies in a table outside the inputs. It
 /// may wrongly say no, but never wrongly yes.
-pub(crate) type NewerElsewhere = Box<dyn Fn(&Entry) -> bool + Send>;
+pub(crate) type NewerElsewhere = Box<dyn Fn(EntryRef<'_>) -> bool + Send>;
 
 /// What decides which records are kept.
 pub(crate) struct Retention {
@@ -97,35 +97,32 @@ impl Retention {
             .is_some_and(|&snapshot| snapshot < above)
     }
 
-    /// Sets the sequence number of a record to 0 if every living snapshot sees it.
-    fn settle(&self, record: &mut Record) {
-        if self
-            .snapshots
-            .first()
-            .is_none_or(|&least| record.sequence <= least)
-        {
-            record.sequence = 0;
+    /// The sequence number with which a record is written: 0 if every living snapshot sees
+    /// it.
+    fn settled(&self, sequence: u64) -> u64 {
+        match self.snapshots.first() {
+            Some(&least) if sequence > least => sequence,
+            _ => 0,
         }
     }
 
     /// Whether the winner of a key may be dropped, judging by it alone.
-    fn may_drop(&self, entry: &Entry) -> bool {
+    fn may_drop(&self, entry: EntryRef<'_>) -> bool {
         entry.timestamp() < self.drop_bound && entry.kind() == Kind::Tombstone
     }
 
-    /// Replaces a value that has expired by a tombstone.
-    fn bury(&self, entry: &mut Entry) {
+    /// Whether a version is a value that has expired, so that a tombstone replaces it.
+    fn is_buried(&self, entry: EntryRef<'_>) -> bool {
         let has_expired = entry.expiry().unix_ms() < self.expired_before_unix_ms;
-        if entry.kind() == Kind::Value && entry.expiry() != Expiry::NEVER && has_expired {
-            *entry = entry.buried();
-        }
+        entry.kind() == Kind::Value && entry.expiry() != Expiry::NEVER && has_expired
     }
 }
 
-/// What reading one record of the source has led to.
-pub(crate) enum Advance {
-    /// This record is to be written.
-    Kept(Record),
+/// What reading one record has led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// The record that [`RecordCursor::record`] lends is to be written.
+    Kept,
     /// A record was read and is not to be written, or not yet.
     Passed,
     /// All records were read.
@@ -138,20 +135,45 @@ const RECORD_BYTES: u64 = 16;
 /// The cost of looking elsewhere for a newer version, in bytes.
 const LOOKUP_BYTES: u64 = 512;
 
-/// The records of a source that are worth writing, in their order.
-pub(crate) struct Retained<S> {
-    source: S,
-    /// What was read of the source, in bytes.
+/// The records of a cursor that are worth writing, in their order. It lends them from the
+/// cursor, but for the winners that it held until the rest of their key was read.
+pub(crate) struct Retained<C> {
+    records: C,
+    /// What was read of the records, in bytes.
     read_bytes: u64,
     retention: Retention,
     key: Option<Key>,
     /// The winner of the key, if it may be dropped and nothing else of the key was
     /// kept yet.
     held: Option<Record>,
-    /// A kept record that comes after the held one.
-    ready: Option<Record>,
+    /// A record that was held and is to be written: the one that is lent, if there is one.
+    released: Option<Record>,
+    /// Whether the record at which the cursor stands is to be written, after a released one.
+    is_ready: bool,
+    /// How the record is written at which the cursor stands.
+    settled: Settled,
     dropped_versions: u64,
     dropped_tombstones: u64,
+}
+
+/// How a record that is kept is written.
+#[derive(Clone, Copy, Debug, Default)]
+struct Settled {
+    sequence: u64,
+    /// Whether it is written as a tombstone.
+    is_buried: bool,
+}
+
+impl Settled {
+    fn apply(self, record: RecordRef<'_>) -> RecordRef<'_> {
+        RecordRef {
+            sequence: self.sequence,
+            entry: match self.is_buried {
+                true => record.entry.buried(),
+                false => record.entry,
+            },
+        }
+    }
 }
 
 /// The key whose versions are being walked.
@@ -162,66 +184,59 @@ struct Key {
     least_sequence: u64,
 }
 
-impl<S: RecordSource> Retained<S> {
-    /// What `retention` keeps of `source`.
-    pub(crate) fn new(source: S, retention: Retention) -> Self {
+impl<C: RecordCursor> Retained<C> {
+    /// What `retention` keeps of `records`.
+    pub(crate) fn new(records: C, retention: Retention) -> Self {
         debug_assert!(
             retention.snapshots.is_sorted(),
             "snapshots come in ascending order"
         );
         Self {
-            source,
+            records,
             read_bytes: 0,
             retention,
             key: None,
             held: None,
-            ready: None,
+            released: None,
+            is_ready: false,
+            settled: Settled::default(),
             dropped_versions: 0,
             dropped_tombstones: 0,
         }
     }
 
-    /// The source, once it is not needed any more.
-    pub(crate) fn into_source(self) -> S {
-        self.source
+    /// The cursor, once it is not needed any more.
+    pub(crate) fn into_records(self) -> C {
+        self.records
     }
 
-    /// The cost of what was read of the source so far, in bytes.
+    /// The cost of what was read of the records so far, in bytes.
     pub(crate) fn read_bytes(&self) -> u64 {
         self.read_bytes
     }
 
-    /// Reads at most one record of the source, however many are dropped.
+    /// Reads at most one record, however many are dropped.
     ///
     /// # Errors
-    /// Those of the source.
-    pub(crate) fn advance(&mut self) -> Result<Advance, Error> {
-        if let Some(record) = self.ready.take() {
-            return Ok(Advance::Kept(record));
+    /// Those of the cursor.
+    pub(crate) fn step(&mut self) -> Result<Step, Error> {
+        self.released = None;
+        if std::mem::take(&mut self.is_ready) {
+            return self.keep();
         }
-        Ok(match self.source.next()? {
-            Some(record) => {
-                self.read_bytes += record.entry.data_bytes() as u64 + RECORD_BYTES;
-                self.take(record).map_or(Advance::Passed, Advance::Kept)
-            }
-            None => self.decide_held().map_or(Advance::Ended, Advance::Kept),
+        if self.records.advance()? {
+            self.read_bytes += self.records.data_bytes() as u64 + RECORD_BYTES;
+            return self.judge();
+        }
+        Ok(match self.release_if_needed() {
+            true => Step::Kept,
+            false => Step::Ended,
         })
     }
 
     /// Whether snapshots lived that may see more than the winners.
     pub(crate) fn has_snapshots(&self) -> bool {
         !self.retention.snapshots.is_empty()
-    }
-
-    /// Whether a version elsewhere hides the winner of a key from every reader.
-    fn is_hidden(&mut self, entry: &Entry) -> bool {
-        match &self.retention.newer_elsewhere {
-            Some(newer_elsewhere) if self.retention.snapshots.is_empty() => {
-                self.read_bytes += LOOKUP_BYTES;
-                newer_elsewhere(entry)
-            }
-            _ => false,
-        }
     }
 
     /// How many versions were dropped because no reader can see them.
@@ -235,76 +250,115 @@ impl<S: RecordSource> Retained<S> {
         self.dropped_tombstones
     }
 
-    /// Decides about the held record once all versions of its key were read and no
-    /// other was kept. Returns it if it stays.
-    fn decide_held(&mut self) -> Option<Record> {
-        let held = self.held.take()?;
-        let entry = &held.entry;
-        if (self.retention.older_elsewhere)(entry.key(), entry.timestamp()) {
-            return Some(held);
+    /// Whether a version elsewhere hides the winner of a key, at which the cursor stands,
+    /// from every reader.
+    fn is_hidden(&mut self) -> Result<bool, Error> {
+        match &self.retention.newer_elsewhere {
+            Some(newer_elsewhere) if self.retention.snapshots.is_empty() => {
+                self.read_bytes += LOOKUP_BYTES;
+                // The value may decide the rank.
+                self.records.fetch_value()?;
+                Ok(newer_elsewhere(self.records.record().entry))
+            }
+            _ => Ok(false),
         }
-        self.dropped_tombstones += 1;
-        None
     }
 
-    /// Takes the next record of the source. Returns a record that can be written now.
-    fn take(&mut self, mut record: Record) -> Option<Record> {
+    /// Decides about the held record once all versions of its key were read and no
+    /// other was kept. Returns whether it stays, and is lent from then on.
+    fn release_if_needed(&mut self) -> bool {
+        let Some(held) = self.held.take() else {
+            return false;
+        };
+        let entry = &held.entry;
+        if (self.retention.older_elsewhere)(entry.key(), entry.timestamp()) {
+            self.released = Some(held);
+            return true;
+        }
+        self.dropped_tombstones += 1;
+        false
+    }
+
+    /// Lends the record at which the cursor stands; a released one comes first.
+    fn keep(&mut self) -> Result<Step, Error> {
+        if self.released.is_some() {
+            self.is_ready = true;
+        } else if !self.settled.is_buried {
+            self.records.fetch_value()?;
+        }
+        Ok(Step::Kept)
+    }
+
+    /// Judges the record at which the cursor stands.
+    fn judge(&mut self) -> Result<Step, Error> {
+        let record = self.records.record();
         match &mut self.key {
             Some(key) if *key.bytes == *record.entry.key() => {
                 if !self.retention.is_seen(record.sequence, key.least_sequence) {
                     self.dropped_versions += 1;
-                    return None;
+                    return Ok(Step::Passed);
                 }
                 key.least_sequence = record.sequence;
-                self.retention.settle(&mut record);
-                match self.held.take() {
-                    None => Some(record),
-                    Some(held) => {
-                        self.ready = Some(record);
-                        Some(held)
-                    }
-                }
+                self.settled = Settled {
+                    sequence: self.retention.settled(record.sequence),
+                    is_buried: false,
+                };
+                self.released = self.held.take();
+                self.keep()
             }
-            _ => {
-                let previous = self.decide_held();
-                let mut bytes = self.key.take().map_or_else(Vec::new, |key| key.bytes);
-                bytes.clear();
-                bytes.extend_from_slice(record.entry.key());
-                self.key = Some(Key {
-                    bytes,
-                    least_sequence: record.sequence,
-                });
-                if self.is_hidden(&record.entry) {
-                    // The versions of the key that it outranks are hidden as well.
-                    self.dropped_versions += 1;
-                    return previous;
-                }
-                self.retention.settle(&mut record);
-                self.retention.bury(&mut record.entry);
-                if self.retention.may_drop(&record.entry) {
-                    self.held = Some(record);
-                    return previous;
-                }
-                match previous {
-                    None => Some(record),
-                    Some(_) => {
-                        self.ready = Some(record);
-                        previous
-                    }
-                }
-            }
+            _ => self.judge_winner(),
         }
+    }
+
+    /// Judges the first record of a key.
+    fn judge_winner(&mut self) -> Result<Step, Error> {
+        let has_released = self.release_if_needed();
+        let passed = match has_released {
+            true => Step::Kept,
+            false => Step::Passed,
+        };
+        let record = self.records.record();
+        let mut bytes = self.key.take().map_or_else(Vec::new, |key| key.bytes);
+        bytes.clear();
+        bytes.extend_from_slice(record.entry.key());
+        self.key = Some(Key {
+            bytes,
+            least_sequence: record.sequence,
+        });
+        if self.is_hidden()? {
+            // The versions of the key that it outranks are hidden as well.
+            self.dropped_versions += 1;
+            return Ok(passed);
+        }
+        let record = self.records.record();
+        self.settled = Settled {
+            sequence: self.retention.settled(record.sequence),
+            is_buried: self.retention.is_buried(record.entry),
+        };
+        let record = self.settled.apply(record);
+        if self.retention.may_drop(record.entry) {
+            self.held = Some(record.to_record());
+            return Ok(passed);
+        }
+        self.keep()
     }
 }
 
-impl<S: RecordSource> RecordSource for Retained<S> {
-    fn next(&mut self) -> Result<Option<Record>, Error> {
+impl<C: RecordCursor> RecordCursor for Retained<C> {
+    fn advance(&mut self) -> Result<bool, Error> {
         loop {
-            match self.advance()? {
-                Advance::Kept(record) => return Ok(Some(record)),
-                Advance::Passed => {}
-                Advance::Ended => return Ok(None),
+            match self.step()? {
+                Step::Kept => return Ok(true),
+                Step::Passed => {}
+                Step::Ended => return Ok(false),
             }
+        }
+    }
+
+    fn record(&self) -> RecordRef<'_> {
+        match &self.released {
+            Some(released) => released.lend(),
+            None => self.settled.apply(self.records.record()),
         }
     }
 }

@@ -2,8 +2,8 @@
 //! and after.
 
 use super::*;
-use crate::record::ListSource;
-use base::{Expiry, Kind};
+use crate::record::{ListCursor, NextRecord};
+use base::{Entry, Expiry, Kind};
 use std::collections::BTreeSet;
 
 /// The time of all tests. A version that expires at 1 is dead, at 1000 alive.
@@ -34,7 +34,7 @@ fn retain_what_is_not_hidden(
     records.sort_by(Record::order);
     let (outside, hiding) = (outside.to_vec(), hiding.to_vec());
     let mut retained = Retained::new(
-        ListSource(records.into_iter().map(Ok).collect::<Vec<_>>().into_iter()),
+        ListCursor::new(records.into_iter().map(Ok).collect()),
         Retention {
             snapshots: snapshots.to_vec(),
             expired_before_unix_ms,

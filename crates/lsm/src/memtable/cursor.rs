@@ -3,22 +3,24 @@
 use super::order::{HasPosition, OrderedRecord, Position, SearchKey};
 use super::{Memtable, SHARDS};
 use crate::error::Error;
-use crate::record::{Record, RecordSource};
+use crate::record::{Record, RecordCursor, RecordRef, no_record};
 use crate::sync::lock;
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex};
 
-/// The number of records that a source copies from a B-tree at a time. With fewer,
+/// The number of records that a cursor copies from a B-tree at a time. With fewer,
 /// the lock is held shorter and a short scan copies fewer records that it does not
 /// need; with more, seeks are rarer.
 const BATCH: usize = 16;
 
-/// The records of a memtable in order. It may include records that are added while
+/// A cursor over the records of a memtable. It may meet records that are added while
 /// it is read.
-pub(crate) struct MemtableSource {
+pub(crate) struct MemtableCursor {
     memtable: Arc<Memtable>,
-    cursors: [ShardCursor; SHARDS],
+    shards: [ShardCursor; SHARDS],
+    /// The B-tree of the record at which the cursor stands; none before the first.
+    current: Option<usize>,
 }
 
 /// The records of one B-tree.
@@ -40,15 +42,16 @@ enum Start {
 
 impl Memtable {
     /// The records from `start` on.
-    pub(crate) fn source(self: &Arc<Self>, start: Bound<&[u8]>) -> MemtableSource {
+    pub(crate) fn cursor(self: &Arc<Self>, start: Bound<&[u8]>) -> MemtableCursor {
         let start = match start {
             Bound::Included(key) => Start::Key(key.into()),
             Bound::Excluded(key) => Start::AfterKey(key.into()),
             Bound::Unbounded => Start::Key(Arc::default()),
         };
-        MemtableSource {
+        MemtableCursor {
             memtable: Arc::clone(self),
-            cursors: std::array::from_fn(|_| ShardCursor {
+            current: None,
+            shards: std::array::from_fn(|_| ShardCursor {
                 next: start.clone(),
                 batch: VecDeque::new(),
                 is_ended: false,
@@ -57,21 +60,36 @@ impl Memtable {
     }
 }
 
-impl RecordSource for MemtableSource {
-    fn next(&mut self) -> Result<Option<Record>, Error> {
-        for (cursor, shard) in self.cursors.iter_mut().zip(&self.memtable.shards) {
+impl RecordCursor for MemtableCursor {
+    fn advance(&mut self) -> Result<bool, Error> {
+        if let Some(current) = self.current {
+            self.shards[current].batch.pop_front();
+        }
+        for (cursor, shard) in self.shards.iter_mut().zip(&self.memtable.shards) {
             if cursor.batch.is_empty() && !cursor.is_ended {
                 cursor.refill(shard);
             }
         }
-        let first = self
-            .cursors
-            .iter_mut()
-            .filter(|cursor| !cursor.batch.is_empty())
-            .min_by(|left, right| left.batch.front().cmp(&right.batch.front()));
-        Ok(first
-            .and_then(|cursor| cursor.batch.pop_front())
-            .map(|first| Record::clone(&first.record)))
+        let fronts = self.shards.iter().enumerate();
+        let fronts = fronts.filter_map(|(number, cursor)| Some((number, cursor.batch.front()?)));
+        let first = fronts.min_by(|(_, left), (_, right)| left.cmp(right));
+        self.current = first.map(|(number, _)| number);
+        Ok(self.current.is_some())
+    }
+
+    fn record(&self) -> RecordRef<'_> {
+        let current = self
+            .current
+            .and_then(|current| self.shards[current].batch.front());
+        current.map_or(RecordRef::NONE, |ordered| ordered.record.lend())
+    }
+
+    /// Shares the memory of key and value with the memtable's own record.
+    fn take(&mut self) -> Record {
+        let current = self
+            .current
+            .and_then(|current| self.shards[current].batch.front());
+        current.map_or_else(no_record, |ordered| Record::clone(&ordered.record))
     }
 }
 

@@ -1,0 +1,91 @@
+//! A cursor over the records of a whole level, and one over any part of a store.
+
+use crate::error::Error;
+use crate::memtable::MemtableCursor;
+use crate::record::{EitherCursor, Record, RecordCursor, RecordRef, no_record};
+use crate::table::{Purpose, Table, TableCursor};
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// A cursor over tables of a level, one after another. Only one table at a time holds a
+/// block.
+pub(crate) struct LevelCursor {
+    tables: std::vec::IntoIter<Arc<Table>>,
+    current: Option<TableCursor>,
+    start: Bound<Vec<u8>>,
+    purpose: Purpose,
+}
+
+impl LevelCursor {
+    /// The records from `start` on of tables that are sorted and do not overlap. Of level 0
+    /// that is a single one.
+    pub(crate) fn new(tables: Vec<Arc<Table>>, start: Bound<&[u8]>, purpose: Purpose) -> Self {
+        Self {
+            tables: tables.into_iter(),
+            current: None,
+            start: start.map(<[u8]>::to_vec),
+            purpose,
+        }
+    }
+}
+
+impl RecordCursor for LevelCursor {
+    fn advance(&mut self) -> Result<bool, Error> {
+        loop {
+            if let Some(current) = &mut self.current
+                && current.advance()?
+            {
+                return Ok(true);
+            }
+            let Some(table) = self.tables.next() else {
+                return Ok(false);
+            };
+            let start = self.start.as_ref().map(Vec::as_slice);
+            self.current = Some(table.cursor(start, self.purpose));
+        }
+    }
+
+    fn record(&self) -> RecordRef<'_> {
+        match &self.current {
+            Some(current) => current.record(),
+            None => RecordRef::NONE,
+        }
+    }
+
+    fn data_bytes(&self) -> usize {
+        self.current.as_ref().map_or(0, TableCursor::data_bytes)
+    }
+
+    fn can_drop_value(&self) -> bool {
+        self.current
+            .as_ref()
+            .is_some_and(TableCursor::can_drop_value)
+    }
+
+    fn drop_value(&mut self) {
+        if let Some(current) = &mut self.current {
+            current.drop_value();
+        }
+    }
+
+    fn lacks_value(&self) -> bool {
+        self.current.as_ref().is_some_and(TableCursor::lacks_value)
+    }
+
+    fn fetch_value(&mut self) -> Result<(), Error> {
+        match &mut self.current {
+            Some(current) => current.fetch_value(),
+            None => Ok(()),
+        }
+    }
+
+    fn take(&mut self) -> Record {
+        match &mut self.current {
+            Some(current) => current.take(),
+            None => no_record(),
+        }
+    }
+}
+
+/// A cursor over a memtable, or over tables that do not overlap.
+pub(crate) type StoreCursor = EitherCursor<MemtableCursor, LevelCursor>;

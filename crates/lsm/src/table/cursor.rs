@@ -1,0 +1,359 @@
+//! Walks a table in order.
+
+use super::Purpose;
+use super::block::BlockCursor;
+use super::frame::{Handle, Role};
+use super::index::IndexEntry;
+use super::malformed::Malformed;
+use super::read_ahead::ReadAhead;
+use super::reader::Table;
+use super::record::{DataBlock, RecordWalk};
+use crate::cache::Block;
+use crate::error::Error;
+use crate::record::{Record, RecordCursor, RecordRef, no_record};
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// The largest number of data blocks of one walk that the cache keeps.
+const DATA_BLOCKS_KEPT: u32 = 16;
+
+/// A cursor over the records of a table from some key on. It holds the table, at most one
+/// block of each level and what it has read ahead. It lends records out of the data block.
+pub(crate) struct TableCursor {
+    table: Arc<Table>,
+    purpose: Purpose,
+    /// The number of data blocks fetched so far.
+    data_blocks: u32,
+    /// Keys below this one are skipped; empty once that is done.
+    from: Vec<u8>,
+    state: CursorState,
+    /// The sequence number that every record has at least.
+    least_sequence: u64,
+    /// Where the block begins that was read last.
+    block_offset: u64,
+    /// What was read of the blocks that come next.
+    ahead: ReadAhead,
+}
+
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a cursor is in its large variant nearly all the time"
+)]
+enum CursorState {
+    Fresh,
+    Walking {
+        top: Walk,
+        /// The block, and what the top index says about it.
+        index: Option<(Walk, IndexEntry)>,
+        data: Data,
+    },
+    Ended,
+}
+
+/// Where a cursor stands among the data blocks.
+enum Data {
+    /// Before the next block.
+    Between,
+    /// In a block of which the index says this.
+    Sorted(RecordWalk, IndexEntry),
+    /// At a record that is alone in its block, and long.
+    Single(SingleRecord),
+}
+
+/// A record that is alone in its block, and long. It holds the block's memory.
+struct SingleRecord {
+    handle: Handle,
+    record: Record,
+    /// The length of key and value, even if the value was dropped.
+    data_bytes: usize,
+    lacks_value: bool,
+}
+
+impl Table {
+    /// A cursor over the records from `start` on. Nothing is read before the first call of
+    /// [`RecordCursor::advance`].
+    pub(crate) fn cursor(self: &Arc<Self>, start: Bound<&[u8]>, purpose: Purpose) -> TableCursor {
+        TableCursor::new(Arc::clone(self), start, purpose)
+    }
+}
+
+impl TableCursor {
+    fn new(table: Arc<Table>, start: Bound<&[u8]>, purpose: Purpose) -> Self {
+        let from = match start {
+            Bound::Unbounded => Vec::new(),
+            Bound::Included(key) => key.to_vec(),
+            // No key lies between a key and the same key with a zero byte appended.
+            Bound::Excluded(key) => [key, &[0]].concat(),
+        };
+        Self {
+            least_sequence: table.least_sequence(),
+            table,
+            purpose,
+            data_blocks: 0,
+            from,
+            state: CursorState::Fresh,
+            block_offset: 0,
+            ahead: ReadAhead::default(),
+        }
+    }
+
+    /// Moves to the next record; behind damage if the purpose of the walk allows that.
+    fn advance_past_damage(&mut self) -> Result<bool, Error> {
+        loop {
+            match self.advance_in_sound_parts() {
+                Err(error)
+                    if self
+                        .table
+                        .passes_damage(self.purpose, self.block_offset, &error) => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// After an error the walk stands behind the block that could not be read.
+    fn advance_in_sound_parts(&mut self) -> Result<bool, Error> {
+        if let CursorState::Walking { data, .. } = &mut self.state {
+            if let Data::Sorted(records, entry) = data {
+                match records.advance(&self.table, *entry) {
+                    Ok(true) => return Ok(true),
+                    Ok(false) => {}
+                    Err(error) => {
+                        self.block_offset = entry.handle.offset;
+                        *data = Data::Between;
+                        return Err(error);
+                    }
+                }
+            }
+            // Before the next block is read: what is read ahead may take this one's memory.
+            *data = Data::Between;
+        }
+        self.enter_next_block()
+    }
+
+    /// Moves to the first record of the next data block that has one to give.
+    fn enter_next_block(&mut self) -> Result<bool, Error> {
+        if self.data_blocks >= DATA_BLOCKS_KEPT
+            && let Purpose::Scan { keep_data } = &mut self.purpose
+        {
+            *keep_data = false;
+        }
+        let (table, purpose, from) = (&*self.table, self.purpose, &self.from);
+        let is_passed_over =
+            |handle: Handle| purpose.passes_over_noted() && table.is_noted(handle.offset);
+        if let CursorState::Fresh = self.state {
+            let handle = table.top_index();
+            self.state = CursorState::Ended;
+            self.block_offset = handle.offset;
+            if is_passed_over(handle) {
+                return Ok(false);
+            }
+            self.state = CursorState::Walking {
+                top: Walk::open(table, purpose, handle, Role::TopIndex, from)?,
+                index: None,
+                data: Data::Between,
+            };
+        }
+        let CursorState::Walking { top, index, data } = &mut self.state else {
+            return Ok(false);
+        };
+        loop {
+            if let Some((blocks, above)) = index {
+                let entry = match blocks.next(table) {
+                    Ok(entry) => entry,
+                    Err(error) => {
+                        self.block_offset = above.handle.offset;
+                        *index = None;
+                        return Err(error);
+                    }
+                };
+                if let Some(entry) = entry {
+                    let handle = entry.handle;
+                    self.block_offset = above.handle.offset;
+                    table.check(*above, entry.greatest_timestamp)?;
+                    if purpose.passes_over(entry.greatest_timestamp) || is_passed_over(handle) {
+                        self.ahead.begin_anew();
+                        continue;
+                    }
+                    self.data_blocks = self.data_blocks.saturating_add(1);
+                    self.block_offset = handle.offset;
+                    match table.data_block_for(purpose, handle, &mut self.ahead)? {
+                        DataBlock::Sorted(block) => {
+                            let walk = RecordWalk::open(&block, from, self.least_sequence);
+                            let mut walk =
+                                walk.map_err(|malformed| table.corrupt(handle.offset, malformed))?;
+                            if !walk.advance(table, entry)? {
+                                continue;
+                            }
+                            *data = Data::Sorted(walk, entry);
+                        }
+                        DataBlock::SingleRecord(record) => {
+                            table.check(entry, record.entry.timestamp())?;
+                            // According to the index no key of the block is below `from`.
+                            *data = Data::Single(SingleRecord {
+                                handle,
+                                data_bytes: record.entry.data_bytes(),
+                                record: at_least(record, self.least_sequence),
+                                lacks_value: false,
+                            });
+                        }
+                    }
+                    self.from.clear();
+                    return Ok(true);
+                }
+            }
+            *index = None;
+            let entry = match top.next(table) {
+                Ok(Some(entry)) => entry,
+                Ok(None) => return Ok(false),
+                Err(error) => {
+                    self.block_offset = top.offset;
+                    self.state = CursorState::Ended;
+                    return Err(error);
+                }
+            };
+            if purpose.passes_over(entry.greatest_timestamp) || is_passed_over(entry.handle) {
+                self.ahead.begin_anew();
+                continue;
+            }
+            self.block_offset = entry.handle.offset;
+            let walk = Walk::open(table, purpose, entry.handle, Role::Index, from)?;
+            *index = Some((walk, entry));
+        }
+    }
+
+    fn single(&self) -> Option<&SingleRecord> {
+        match &self.state {
+            CursorState::Walking {
+                data: Data::Single(single),
+                ..
+            } => Some(single),
+            _ => None,
+        }
+    }
+
+    fn single_mut(&mut self) -> Option<&mut SingleRecord> {
+        match &mut self.state {
+            CursorState::Walking {
+                data: Data::Single(single),
+                ..
+            } => Some(single),
+            _ => None,
+        }
+    }
+}
+
+impl RecordCursor for TableCursor {
+    fn advance(&mut self) -> Result<bool, Error> {
+        let result = self.advance_past_damage();
+        if !matches!(result, Ok(true)) {
+            let has_walked = !matches!(self.state, CursorState::Ended);
+            self.state = CursorState::Ended;
+            if self.purpose.checks_disk() && has_walked {
+                // Once in a pass: only one of its walks comes to the end.
+                self.table.check_rest();
+            }
+        }
+        result
+    }
+
+    fn record(&self) -> RecordRef<'_> {
+        match &self.state {
+            CursorState::Walking {
+                data: Data::Sorted(records, _),
+                ..
+            } => records.record(),
+            CursorState::Walking {
+                data: Data::Single(single),
+                ..
+            } => single.record.lend(),
+            _ => RecordRef::NONE,
+        }
+    }
+
+    fn data_bytes(&self) -> usize {
+        match self.single() {
+            Some(single) => single.data_bytes,
+            None => self.record().entry.data_bytes(),
+        }
+    }
+
+    fn can_drop_value(&self) -> bool {
+        self.single().is_some_and(|single| !single.lacks_value)
+    }
+
+    fn drop_value(&mut self) {
+        if let Some(single) = self.single_mut() {
+            single.record.entry = single.record.entry.without_value();
+            single.lacks_value = true;
+        }
+    }
+
+    fn lacks_value(&self) -> bool {
+        self.single().is_some_and(|single| single.lacks_value)
+    }
+
+    fn fetch_value(&mut self) -> Result<(), Error> {
+        let Some(handle) = self.single().filter(|single| single.lacks_value) else {
+            return Ok(());
+        };
+        let handle = handle.handle;
+        let block = self
+            .table
+            .data_block_for(self.purpose, handle, &mut self.ahead)?;
+        let DataBlock::SingleRecord(record) = block else {
+            let what = Malformed("the block has changed since it was read");
+            return Err(self.table.corrupt(handle.offset, what));
+        };
+        let least_sequence = self.least_sequence;
+        if let Some(single) = self.single_mut() {
+            single.record = at_least(record, least_sequence);
+            single.lacks_value = false;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self) -> Record {
+        match self.single_mut() {
+            Some(single) => std::mem::replace(&mut single.record, no_record()),
+            None => self.record().to_record(),
+        }
+    }
+}
+
+fn at_least(record: Record, least_sequence: u64) -> Record {
+    Record {
+        sequence: record.sequence.max(least_sequence),
+        ..record
+    }
+}
+
+/// A cursor over an index block, with the block's offset, which errors name.
+struct Walk {
+    cursor: BlockCursor,
+    offset: u64,
+}
+
+impl Walk {
+    /// A walk over the block at `handle`, from the first key at or above `from`.
+    fn open(
+        table: &Table,
+        purpose: Purpose,
+        handle: Handle,
+        role: Role,
+        from: &[u8],
+    ) -> Result<Self, Error> {
+        let block: Block = table.block_for(purpose, handle, role)?;
+        let cursor = BlockCursor::new::<IndexEntry>(&block, from);
+        Ok(Self {
+            cursor: cursor.map_err(|malformed| table.corrupt(handle.offset, malformed))?,
+            offset: handle.offset,
+        })
+    }
+
+    /// The next block.
+    fn next(&mut self, table: &Table) -> Result<Option<IndexEntry>, Error> {
+        let next = self.cursor.next::<IndexEntry>();
+        next.map(|next| next.map(|(_, entry)| entry))
+            .map_err(|malformed| table.corrupt(self.offset, malformed))
+    }
+}

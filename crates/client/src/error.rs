@@ -137,6 +137,8 @@ impl Error {
             Self::Distrusted { .. } => Remedy::Identify,
             Self::Refused(refusal) => match refusal.status {
                 401 | 403 => Remedy::Identify,
+                // By http to a node that speaks only TLS.
+                400 if refusal.problem.name() == "tls-required" => Remedy::Identify,
                 502..=504 => Remedy::Wait,
                 400 if refusal.problem.name() == "bad-parameter" => Remedy::Correct,
                 _ => Remedy::Other,

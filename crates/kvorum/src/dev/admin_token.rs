@@ -1,9 +1,12 @@
 //! The tokens of a local cluster: a tokens file for its nodes, and a token with all rights
-//! for its user. Both are kept, so that the user may add tokens to the file.
+//! for its user; and a secret by which the nodes know each other, because they show each other
+//! no tokens. All are kept, so that the user may add tokens to the file.
 
 use super::authority::write;
 use crate::failure::Failure;
+use crate::files;
 use base::OsRandom;
+use std::io;
 use std::path::{Path, PathBuf};
 use tokens::{NewToken, Stanza};
 
@@ -16,6 +19,8 @@ pub(super) struct AdminToken {
     pub(super) tokens_file: PathBuf,
     /// The file with the token.
     pub(super) token_file: PathBuf,
+    /// The file with the secret of the cluster.
+    pub(super) secret_file: PathBuf,
 }
 
 impl AdminToken {
@@ -24,15 +29,36 @@ impl AdminToken {
         Self {
             tokens_file: data.join("tokens.toml"),
             token_file: data.join("admin-token"),
+            secret_file: data.join("cluster-secret"),
         }
     }
 
-    /// Makes both files, unless they exist. The tokens file comes last, so that a token
+    /// What the file of the secret holds; some secret before it is made.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub(super) fn read_secret(&self) -> io::Result<String> {
+        match files::read(&self.secret_file) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok("not made yet".repeat(3)),
+            read => read,
+        }
+    }
+
+    /// Makes the files, unless they exist. The tokens file comes last, so that a token
     /// whose hash it has is never lost.
     ///
     /// # Errors
     /// The token is gone; a file cannot be written; the system has no randomness.
     pub(super) fn make_files(&self) -> Result<(), Failure> {
+        let random = OsRandom::new().map_err(|error| {
+            Failure::failed(format!("the system provides no random numbers: {error}"))
+        })?;
+        if !self.secret_file.exists() {
+            write(
+                &self.secret_file,
+                &format!("{}\n", NewToken::draw(&random).text()),
+            )?;
+        }
         let shown = self.token_file.display();
         match (self.tokens_file.exists(), self.token_file.exists()) {
             (true, true) => return Ok(()),
@@ -45,9 +71,6 @@ impl AdminToken {
             }
             (false, _) => {}
         }
-        let random = OsRandom::new().map_err(|error| {
-            Failure::failed(format!("the system provides no random numbers: {error}"))
-        })?;
         let token = NewToken::draw(&random);
         let stanza = Stanza {
             name: NAME.to_owned(),
@@ -81,7 +104,7 @@ mod tests {
         let text = std::fs::read_to_string(&files.tokens_file).unwrap();
         assert!(tokens::read(&text).is_ok());
         assert!(!text.contains(first.trim()));
-        for file in [&files.token_file, &files.tokens_file] {
+        for file in [&files.token_file, &files.tokens_file, &files.secret_file] {
             let mode = std::fs::metadata(file).unwrap().permissions().mode() & 0o777;
             assert_eq!(mode, 0o600, "{}", file.display());
         }

@@ -96,10 +96,18 @@ impl ClusterLayout {
         for node in &layout.nodes {
             let (serve, parsed) = layout.read_options(node)?;
             serve
-                .server_config(&files::read)
+                .server_config(&|file| layout.read_file(file))
                 .map_err(|error| parsed.refuse(&error))?;
         }
         Ok(layout)
+    }
+
+    /// Reads a file that options name, which may be one that is not made yet.
+    fn read_file(&self, file: &Path) -> io::Result<String> {
+        match &self.admin_token {
+            Some(token) if token.secret_file == file => token.read_secret(),
+            _ => files::read(file),
+        }
     }
 
     /// Locks the folder of the cluster, if it exists. A folder with the data of
@@ -215,6 +223,8 @@ impl ClusterLayout {
         }
         if let Some(token) = &self.admin_token {
             arguments.extend(["--tokens-file".into(), token.tokens_file.clone().into()]);
+            let secret = token.secret_file.clone().into();
+            arguments.extend(["--cluster-secret-file".into(), secret]);
         }
         if let Some(memory) = self.memory {
             arguments.extend(["--memory".into(), memory.to_string().into()]);

@@ -112,6 +112,7 @@ mod tests {
             (refused(400, "unknown-path"), 4, "why"),
             (refused(401, "no-token"), 5, "--token-file"),
             (refused(403, "no-right"), 5, "why"),
+            (refused(400, "tls-required"), 5, "why"),
             (refused(413, "value-too-long"), 4, "why"),
             (refused(500, "range-failed"), 4, "why"),
             (refused(503, "overloaded"), 3, "why"),

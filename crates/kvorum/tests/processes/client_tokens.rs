@@ -2,9 +2,8 @@
 
 #![expect(clippy::disallowed_methods, reason = "files of users")]
 
-use crate::client_commands::succeed;
 use crate::dev::started_with;
-use crate::support::{free_port, kvorum, wait_until};
+use crate::support::{free_port, free_ports, kvorum, wait_until};
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -28,8 +27,9 @@ fn write(file: &Path, text: &str, mode: u32) -> String {
 #[test]
 fn every_command_shows_its_token_and_none_prints_it() {
     let folder = tempfile::tempdir().unwrap();
-    let port = free_port();
-    let (_dev, said) = started_with(&["--tokens"], 1, port, folder.path());
+    // Also nodes have to know each other.
+    let port = free_ports(3);
+    let (_dev, said) = started_with(&["--tokens"], 3, port, folder.path());
     let url = format!("http://127.0.0.1:{port}");
     let file = folder.path().join("admin-token");
     let token = std::fs::read_to_string(&file).unwrap().trim().to_owned();
@@ -37,11 +37,17 @@ fn every_command_shows_its_token_and_none_prints_it() {
 
     // What it tells users to try works.
     let lines = |words: &'static str| said.lines().filter(move |line| line.contains(words));
-    assert_eq!(lines(" --token-file ").count(), 4, "{said}");
+    assert_eq!(lines(" --token-file ").count(), 6, "{said}");
     for line in lines(" --token-file ") {
         let words: Vec<&str> = line.split_whitespace().skip(1).collect();
-        let printed = String::from_utf8(succeed(&words, b"")).unwrap();
-        assert!(!printed.contains(&token), "{line}: {printed}");
+        // The nodes may not have found each other yet.
+        let printed = wait_until("the command to succeed", || {
+            let output = kvorum(&words).output().unwrap();
+            let printed = text(&output);
+            assert!(!printed.contains(&token), "{line}: {printed}");
+            output.status.success().then_some(printed)
+        });
+        assert!(!printed.is_empty() || line.contains("scan"), "{line}");
     }
     assert_eq!(lines("  curl ").count(), 3, "{said}");
     let has_curl = Command::new("curl").arg("--version").output().is_ok();

@@ -31,4 +31,5 @@ mod profile_command;
 mod refusals;
 mod serve;
 mod support;
+mod tls;
 mod tokens;

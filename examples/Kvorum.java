@@ -1,10 +1,13 @@
 // A client of Kvorum in Java (17 or newer), with the standard library. README.md beside it says what to keep.
-import java.io.IOException;
+import java.io.*;
 import java.net.*;
 import java.net.http.*;
 import java.nio.charset.StandardCharsets;
+import java.security.*;
+import java.security.cert.CertificateFactory;
 import java.time.Duration;
 import java.util.*;
+import javax.net.ssl.*;
 
 /** Asks its nodes in turn: new Kvorum("http://127.0.0.1:8080", "http://127.0.0.1:8081"). */
 class Kvorum {
@@ -18,10 +21,29 @@ class Kvorum {
         }
     }
 
-    private final HttpClient http = HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).connectTimeout(Duration.ofSeconds(5)).build();
+    private final HttpClient http;
     private final String[] nodes;
 
-    Kvorum(String... nodes) { this.nodes = nodes; }
+    Kvorum(String... nodes) throws IOException, GeneralSecurityException {
+        this.nodes = nodes;
+        var client = HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).connectTimeout(Duration.ofSeconds(5));
+        String authorities = System.getenv("KVORUM_CA");
+        this.http = (authorities == null ? client : client.sslContext(trusting(authorities))).build();
+    }
+
+    /** Trusts the authorities in a file, rather than those of the system. */
+    private static SSLContext trusting(String file) throws IOException, GeneralSecurityException {
+        KeyStore store = KeyStore.getInstance(KeyStore.getDefaultType());
+        store.load(null, null);
+        try (InputStream pem = new FileInputStream(file)) {
+            for (var each : CertificateFactory.getInstance("X.509").generateCertificates(pem)) store.setCertificateEntry("" + store.size(), each);
+        }
+        var factory = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
+        factory.init(store);
+        SSLContext context = SSLContext.getInstance("TLS");
+        context.init(null, factory.getTrustManagers(), null);
+        return context;
+    }
 
     /** The parameters are as in a URL: "replicas=2/3&ttl=60", or "". */
     void put(byte[] key, byte[] value, String parameters) throws IOException, InterruptedException {
@@ -50,11 +72,12 @@ class Kvorum {
     byte[] send(String method, String target, byte[] body) throws IOException, InterruptedException {
         IOException failure = new IOException("no nodes");
         for (String node : nodes) {
-            HttpRequest request = HttpRequest.newBuilder(URI.create(node + target)).timeout(Duration.ofSeconds(15))
+            var request = HttpRequest.newBuilder(URI.create(node + target)).timeout(Duration.ofSeconds(15))
                 .header("Content-Type", "application/x-ndjson") // Only a batch needs it.
-                .method(method, HttpRequest.BodyPublishers.ofByteArray(body)).build();
+                .method(method, HttpRequest.BodyPublishers.ofByteArray(body));
+            if (System.getenv("KVORUM_TOKEN") != null) request.header("Authorization", "Bearer " + System.getenv("KVORUM_TOKEN"));
             try {
-                HttpResponse<byte[]> answer = http.send(request, HttpResponse.BodyHandlers.ofByteArray());
+                HttpResponse<byte[]> answer = http.send(request.build(), HttpResponse.BodyHandlers.ofByteArray());
                 if (answer.statusCode() < 300) return answer.body();
                 failure = new Failed(answer.statusCode(), new String(answer.body(), StandardCharsets.UTF_8));
                 if (answer.statusCode() != 503) throw failure;

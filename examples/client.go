@@ -15,6 +15,7 @@ import (
 // Client asks its nodes in turn: "http://127.0.0.1:8080", … Give HTTP a timeout.
 type Client struct {
 	Nodes []string
+	Token string // Empty for nodes that want none.
 	HTTP  http.Client
 }
 
@@ -60,6 +61,9 @@ func (c *Client) Send(method, target string, body []byte) (content []byte, err e
 		var answer *http.Response
 		request, _ := http.NewRequest(method, node+target, bytes.NewReader(body))
 		request.Header.Set("Content-Type", "application/x-ndjson") // Only a batch needs it.
+		if c.Token != "" {
+			request.Header.Set("Authorization", "Bearer "+c.Token)
+		}
 		if answer, err = c.HTTP.Do(request); err == nil {
 			content, err = io.ReadAll(answer.Body)
 			answer.Body.Close()

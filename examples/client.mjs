@@ -25,6 +25,7 @@ export class Kvorum {
   async send(method, path, query, body) {
     const target = path + "?" + Object.entries(query).map(([name, value]) => `${name}=${escaped(value)}`).join("&");
     const headers = { "Content-Type": "application/x-ndjson" }; // Only a batch needs it.
+    if (process.env.KVORUM_TOKEN) headers.Authorization = `Bearer ${process.env.KVORUM_TOKEN}`;
     let failure;
     for (const node of this.nodes) {
       try {

@@ -1,5 +1,5 @@
 """A client of Kvorum in Python, without packages. README.md beside it says what to keep when you copy it."""
-import http.client, json, urllib.parse
+import http.client, json, os, ssl, urllib.parse
 
 class Failed(Exception):
     """The nodes did not do it: the status, and what became of it at each replica."""
@@ -8,8 +8,12 @@ class Failed(Exception):
         super().__init__(f"{status}: {problem.get('detail')} {self.replicas}")
 
 class Kvorum:
-    def __init__(self, *nodes, timeout=15):  # Kvorum("127.0.0.1:8080", "127.0.0.1:8081")
-        self.nodes, self.timeout = nodes, timeout
+    def __init__(self, *nodes, timeout=15):  # Kvorum("http://127.0.0.1:8080", "http://127.0.0.1:8081")
+        self.nodes, self.timeout = [urllib.parse.urlsplit(node) for node in nodes], timeout
+        self.tls = ssl.create_default_context(cafile=os.environ.get("KVORUM_CA"))
+        self.headers = {"Content-Type": "application/x-ndjson"}  # Only a batch needs it.
+        if token := os.environ.get("KVORUM_TOKEN"):
+            self.headers["Authorization"] = f"Bearer {token}"
 
     def put(self, key, value, **query):  # put(b"key", b"value", replicas="2/3", ttl=60)
         self.send("PUT", "/v0/entity", {"id": key, **query}, value)
@@ -27,12 +31,14 @@ class Kvorum:
     def send(self, method, path, query, body=None):
         """Asks the nodes in turn. A write goes on to the next one only if it cannot have happened."""
         for node in self.nodes:
-            connection, may_have_happened = http.client.HTTPConnection(node, timeout=self.timeout), False
+            connection, may_have_happened = http.client.HTTPConnection(node.netloc, timeout=self.timeout), False
+            if node.scheme == "https":
+                connection = http.client.HTTPSConnection(node.netloc, timeout=self.timeout, context=self.tls)
             try:
                 connection.connect()
                 may_have_happened = method != "GET"
                 target = path + "?" + urllib.parse.urlencode(query)  # A key is bytes, which it escapes.
-                connection.request(method, target, body, {"Content-Type": "application/x-ndjson"})
+                connection.request(method, target, body, self.headers)
                 answer = connection.getresponse()
                 content = answer.read()
                 if answer.status < 300:

@@ -21,7 +21,7 @@ func expect(found, wanted any) {
 
 func main() {
 	nodes := os.Args[1:]
-	client := kvorum.Client{Nodes: nodes}
+	client := kvorum.Client{Nodes: nodes, Token: os.Getenv("KVORUM_TOKEN")}
 	client.HTTP.Timeout = 15 * time.Second
 	key, value := "go €/+&%\x00\xff", []byte("\x00 is a byte, too")
 	expect(client.Put(key, value, "ttl=60"), nil)

@@ -1,9 +1,9 @@
 """Uses examples/client.py: python3 use.py FOLDER-OF-THE-CLIENT URL ..."""
-import json, sys, urllib.parse
+import json, sys
 sys.path.insert(0, sys.argv[1])
 from client import Failed, Kvorum
 
-nodes = [urllib.parse.urlsplit(url).netloc for url in sys.argv[2:]]
+nodes = sys.argv[2:]
 kvorum, all_of = Kvorum(*nodes), f"{len(nodes)}/{len(nodes)}"
 
 def expect(found, wanted):

@@ -173,6 +173,9 @@ fn run(
     let door = Door::new(shared, number, &transport);
     scheduler.block_on(async {
         door.spawn_upkeep();
+        if number == 0 {
+            door.spawn_history();
+        }
         loop {
             tokio::select! {
                 connection = accepted.recv() => match connection {

@@ -140,6 +140,7 @@ impl Server {
 
         let executor = Arc::new(ThreadExecutor::start(&seams.clock)?);
         let (stop, stopped) = watch::channel(false);
+        let clock = Arc::clone(&seams.clock);
         let store_executor = Arc::clone(&executor) as Arc<dyn lsm::Executor>;
         let opened = Node::open(
             config.node.clone(),
@@ -153,7 +154,7 @@ impl Server {
             let read_threads = ReadThreads::start(&node, config.read_threads)?;
             sources.extend(sources_of(&trust));
             let reloader = Reloader::start(sources)?;
-            let shared = Arc::new(DoorShared::new(config, node, trust, node_tls));
+            let shared = Arc::new(DoorShared::new(config, node, trust, node_tls, &*clock));
             let threads = runtime::start(&shared, sockets, &stopped)?;
             Ok((shared, threads, read_threads, reloader))
         });

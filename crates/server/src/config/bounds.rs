@@ -29,6 +29,9 @@ pub const DRAIN_TIMEOUT: RangeInclusive<Duration> =
 /// What a TLS handshake may hold, in bytes: rustls refuses longer messages.
 pub const HANDSHAKE_BYTES_MAX: usize = 64 << 10;
 
+/// What the history of the last hour takes, in bytes.
+pub const HISTORY_BYTES_MAX: usize = 128 << 10;
+
 /// The longest batch with `Content-Length`, and the longest answer to one, in bytes. It is
 /// fixed, so that clients can rely on it.
 pub const BATCH_BODY_BYTES_MAX: usize = 16 << 20;

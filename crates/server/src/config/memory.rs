@@ -1,7 +1,7 @@
 //! How a server's memory is divided.
 
 use super::ServerConfig;
-use super::bounds::{BATCH_BODY_BYTES_MAX, HANDSHAKE_BYTES_MAX};
+use super::bounds::{BATCH_BODY_BYTES_MAX, HANDSHAKE_BYTES_MAX, HISTORY_BYTES_MAX};
 use node::{BATCH_BYTES_MAX, MemoryParts};
 
 /// How the one number [`ServerConfig::memory_bytes`] is divided. About half of a
@@ -91,6 +91,8 @@ impl MemorySplit {
     /// | connections and stacks, not planned | 1/2 |
     /// | cache | the rest, at least 1, with TLS at least 1/2 |
     ///
+    /// The history of the last hour takes [`HISTORY_BYTES_MAX`] of the cache's part.
+    ///
     /// Of the requests that are being received, a node that is alone gives a third to
     /// short uploads and the rest to long ones. In a cluster the requests of peers get
     /// one half, because a write arrives from a peer more often than from a client.
@@ -163,6 +165,7 @@ impl MemorySplit {
             self.batch_answers_bytes,
             self.batch_windows_bytes,
             self.tls.planned_bytes(),
+            HISTORY_BYTES_MAX,
         ]
         .into_iter()
         .fold(0, usize::saturating_add)

@@ -133,6 +133,14 @@ impl Door {
         tokio::task::spawn_local(Rc::clone(self).end_overdue_forever());
     }
 
+    /// Starts to record the history of the node. One runtime does it for all.
+    pub(crate) fn spawn_history(self: &Rc<Self>) {
+        let door = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            door.shared.history.record_forever(door.clock()).await;
+        });
+    }
+
     /// What the doors of all runtimes share.
     pub(crate) fn shared(&self) -> &DoorShared {
         &self.shared

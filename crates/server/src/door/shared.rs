@@ -3,9 +3,9 @@
 use super::Uploads;
 use super::tls::DoorTls;
 use crate::config::ServerConfig;
-use crate::metrics::Metrics;
+use crate::metrics::{History, Metrics};
 use crate::trust::Trust;
-use base::Budget;
+use base::{Budget, Clock};
 use node::Node;
 use std::sync::Arc;
 use tls::NodeTls;
@@ -32,6 +32,8 @@ pub(crate) struct DoorShared {
     pub(crate) trust: Arc<Trust>,
     /// The counters of all doors.
     pub(crate) metrics: Arc<Metrics>,
+    /// What the node did in the last hour.
+    pub(crate) history: History,
 }
 
 impl DoorShared {
@@ -41,6 +43,7 @@ impl DoorShared {
         node: Arc<Node>,
         trust: Arc<Trust>,
         node_tls: Option<Arc<NodeTls>>,
+        clock: &dyn Clock,
     ) -> Self {
         let split = config.memory_split();
         let metrics = Arc::new(Metrics::new(config.threads));
@@ -55,6 +58,7 @@ impl DoorShared {
             batch_answers: Budget::new(split.batch_answers_bytes),
             batch_windows: Budget::new(split.batch_windows_bytes),
             trust,
+            history: History::new(Arc::clone(&metrics), clock),
             metrics,
             node,
             config,

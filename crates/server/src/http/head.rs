@@ -2,11 +2,11 @@
 //! demands of them (RFC 9110, RFC 9112), and how long they may be. These checks come
 //! before all others, and read each field once.
 
-use crate::door::web_pages::{OwnHosts, Provenance};
+use crate::door::web_pages::{Foreign, OwnHosts, Provenance};
 use crate::http::problem::Problem;
 use hyper::header::{HOST, HeaderName, ORIGIN, TRANSFER_ENCODING};
 use hyper::http::request::Parts;
-use hyper::{HeaderMap, Version};
+use hyper::{HeaderMap, Method, Version};
 
 /// The longest target, in bytes: two of the longest keys with every byte
 /// escaped (2 x 12 KiB), and room for names and other parameters.
@@ -45,7 +45,10 @@ pub(crate) fn check(
     if hosts > 1 || (hosts == 0 && head.version >= Version::HTTP_11) {
         return Err(Problem::bad_host());
     }
-    own_hosts.check(&head.uri, from)?;
+    match own_hosts.check(&head.uri, from) {
+        Err(Foreign::Origin) if opens_console(head, from) => {}
+        checked => checked?,
+    }
     let target = head.uri.path_and_query();
     let target_bytes = target.map_or(0, |target| target.as_str().len());
     if target_bytes > TARGET_BYTES_MAX {
@@ -58,6 +61,20 @@ pub(crate) fn check(
         check_transfer_coding(&head.headers)?;
     }
     Ok(target_bytes + field_bytes)
+}
+
+/// Whether a browser follows a link of another page to the console. The page that has the
+/// link learns nothing of the answer, and the answer is the same for everyone.
+fn opens_console(head: &Parts, from: Provenance<'_>) -> bool {
+    let says = |name: &str, word: &str| {
+        let value = head.headers.get(name);
+        value.is_some_and(|value| value.as_bytes() == word.as_bytes())
+    };
+    head.method == Method::GET
+        && head.uri.path() == "/"
+        && from.origin.is_none()
+        && says("sec-fetch-mode", "navigate")
+        && says("sec-fetch-dest", "document")
 }
 
 /// Checks that a body has no transfer coding but chunked: the node must not store the
@@ -121,6 +138,42 @@ mod tests {
                 status_of(version, "/", &fields),
                 status,
                 "{version:?} {hosts:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_link_of_another_page_may_open_the_console_and_nothing_else() {
+        let link = [
+            ("host", "a"),
+            ("sec-fetch-site", "cross-site"),
+            ("sec-fetch-mode", "navigate"),
+            ("sec-fetch-dest", "document"),
+        ];
+        let without = |name: &str| -> Vec<(&str, &str)> {
+            link.into_iter().filter(|field| field.0 != name).collect()
+        };
+        let with = |name: &'static str, value: &'static str| {
+            let mut fields = without(name);
+            fields.push((name, value));
+            fields
+        };
+        for (target, fields, status) in [
+            ("/", link.to_vec(), 200),
+            ("/", with("sec-fetch-site", "same-site"), 200),
+            ("/console/console.js", link.to_vec(), 403),
+            ("/v0/status", link.to_vec(), 403),
+            ("/", without("sec-fetch-mode"), 403),
+            ("/", without("sec-fetch-dest"), 403),
+            ("/", with("sec-fetch-mode", "no-cors"), 403),
+            ("/", with("sec-fetch-dest", "iframe"), 403),
+            ("/", with("origin", "http://evil.example"), 403),
+            ("/", with("host", "evil.example"), 421),
+        ] {
+            assert_eq!(
+                status_of(Version::HTTP_11, target, &fields),
+                status,
+                "{fields:?}"
             );
         }
     }

@@ -6,8 +6,8 @@
 //! HTTP demands of any head (`400`, `414`, `431`, `501`), path (`400`), token (`401`),
 //! method (`405`), type of the body (`415`), parameters (`400`), right (`403`), conditions
 //! (`400`, `501`, `505`), body limit (`413`), admission (`503`). The body is read after all of them.
-//! Status, health, metrics, the ring, the description of the API, profiles, sweeps and
-//! compactions are outside admission.
+//! Status, history, health, metrics, the ring, the console, the description of the API,
+//! profiles, sweeps and compactions are outside admission.
 //!
 //! # What is where
 //! - `resources`: a file or a folder for each resource, and the one table of them
@@ -84,7 +84,7 @@ pub(crate) async fn answer(
     let progress = &channel.progress;
     progress.request_begins();
     let (mut head, incoming) = request.into_parts();
-    let resource = Resource::of(door, head.uri.path());
+    let resource = Resource::of(door, &head);
     let mut body = RequestBody::new(incoming, &head.headers);
     let granted_origin = cors::granted_origin(door, &head.headers);
     let answered = match head::check(&head, &door.own_hosts, body.is_chunked()) {

@@ -48,6 +48,13 @@ pub(crate) fn wants_open_metrics(headers: &HeaderMap) -> bool {
     open.exactness == 3 && open.weight > 0 && open.rank() >= plain.rank()
 }
 
+/// Whether `Accept` names HTML, as browsers do for what a person opens. That a client
+/// takes anything is not enough.
+pub(crate) fn names_html(headers: &HeaderMap) -> bool {
+    let [html] = preferences(headers, ["text/html"]);
+    html.exactness == 3 && html.weight > 0
+}
+
 /// The format of a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProfileFormat {
@@ -209,6 +216,27 @@ mod tests {
         assert!(!wants_trailers(&headers("te", &["trailers; q=0"])));
         assert!(!wants_trailers(&headers("te", &["gzip"])));
         assert!(!wants_trailers(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn html_is_for_clients_that_name_it() {
+        let browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+        for (accept, expected) in [
+            (&[browser][..], true),
+            (&["Text/HTML; charset=utf-8"], true),
+            (&["text/html;q=0.1"], true),
+            (&["text/html;q=0"], false),
+            (&["text/*"], false),
+            (&["*/*"], false),
+            (&["application/xhtml+xml"], false),
+            (&[], false),
+        ] {
+            assert_eq!(
+                names_html(&headers("accept", accept)),
+                expected,
+                "{accept:?}"
+            );
+        }
     }
 
     #[test]

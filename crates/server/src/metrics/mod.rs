@@ -1,12 +1,14 @@
 //! The metrics of the doors: requests, connections and queues. Each runtime counts in
 //! cells of its own, as the node does.
 
+mod history;
 mod operations;
 mod requests;
 mod tls;
 
+pub(crate) use history::{BucketCounts, History, SAMPLE_PERIOD, SAMPLES_MAX, Sample};
 pub(crate) use operations::OperationKind;
-pub(crate) use requests::Route;
+pub(crate) use requests::{LATENCY_BOUNDS_US, Route};
 pub(crate) use tls::TlsMetrics;
 
 use node::ClientsSeen;

@@ -46,6 +46,23 @@ impl OperationMetrics {
     }
 }
 
+/// How many operations were answered with such a status. Unexpected ones count as 0.
+pub(super) fn with(metrics: &Metrics, is_counted: fn(u16) -> bool) -> u64 {
+    let known = KINDS
+        .iter()
+        .enumerate()
+        .flat_map(|(row, (_, _, statuses))| {
+            let columns = statuses.iter().copied().enumerate();
+            columns
+                .chain([(STATUSES_MAX - 1, 0)])
+                .map(move |(column, status)| (row, column, status))
+        });
+    known
+        .filter(|(_, _, status)| is_counted(*status))
+        .map(|(row, column, _)| metrics.sum(|door| door.operations.0[row][column].get()))
+        .sum()
+}
+
 /// The operations of all runtimes.
 pub(super) fn family(metrics: &Metrics) -> Family {
     let mut counts = Vec::new();

@@ -38,6 +38,10 @@ pub(crate) enum Route {
     /// What only operators ask for. A client may choose to wait until a sweep has ended,
     /// so its time is not a latency.
     Admin,
+    /// What the node did in the last hour.
+    History,
+    /// A file of the console.
+    Console,
     /// A path that the node does not have, or a head that cannot be parsed.
     Other,
 }
@@ -52,7 +56,7 @@ impl Route {
     }
 }
 
-const ROUTES: [(Route, &str); 12] = [
+const ROUTES: [(Route, &str); 14] = [
     (Route::Entity, "entity"),
     (Route::Range, "range"),
     (Route::Batch, "batch"),
@@ -64,6 +68,8 @@ const ROUTES: [(Route, &str); 12] = [
     (Route::OpenApi, "openapi"),
     (Route::Profile, "profile"),
     (Route::Admin, "admin"),
+    (Route::History, "history"),
+    (Route::Console, "console"),
     (Route::Other, "other"),
 ];
 
@@ -76,7 +82,7 @@ const STATUSES: [u16; 29] = [
 ];
 
 /// The expected answers of each route.
-const EXPECTED: [(Route, &str, &[u16]); 18] = [
+const EXPECTED: [(Route, &str, &[u16]); 20] = [
     (Route::Entity, "GET", &[200, 304, 400, 404, 503, 504]),
     (Route::Entity, "HEAD", &[200, 304, 400, 404, 503, 504]),
     (Route::Entity, "PUT", &[201, 400, 413, 501, 503, 504, 507]),
@@ -93,6 +99,8 @@ const EXPECTED: [(Route, &str, &[u16]); 18] = [
     (Route::OpenApi, "GET", &[200]),
     (Route::Profile, "GET", &[200]),
     (Route::Admin, "POST", &[200, 202, 400, 409, 415]),
+    (Route::History, "GET", &[200]),
+    (Route::Console, "GET", &[200, 304]),
     (Route::Other, "GET", &[400, 405]),
     (Route::Other, "other", &[400, 405]),
 ];
@@ -101,17 +109,20 @@ const EXPECTED: [(Route, &str, &[u16]); 18] = [
 const EXPECTED_OF_PEERS: [u16; 3] = [101, 400, 503];
 
 /// The upper bounds of the latency histograms, in microseconds.
-static BOUNDS_US: [u64; 19] = [
+pub(crate) static LATENCY_BOUNDS_US: [u64; 19] = [
     10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000,
     500_000, 1_000_000, 2_500_000, 5_000_000, 10_000_000,
 ];
+
+/// How many buckets the histograms have: one more than bounds.
+pub(super) const LATENCY_BUCKETS: usize = LATENCY_BOUNDS_US.len() + 1;
 
 /// How long something took, counted by one thread.
 #[derive(Default)]
 struct Latency {
     /// How many took at most the bound of the bucket and more than that of the bucket
     /// before. The last bucket counts all that took longer.
-    buckets: [Cell; BOUNDS_US.len() + 1],
+    buckets: [Cell; LATENCY_BUCKETS],
     sum_ns: Cell,
 }
 
@@ -174,7 +185,7 @@ fn status_index(status: StatusCode) -> usize {
 
 /// The index of the first bucket whose bound is not below the duration.
 fn bucket_of(took: Duration) -> usize {
-    BOUNDS_US.partition_point(|bound_us| Duration::from_micros(*bound_us) < took)
+    LATENCY_BOUNDS_US.partition_point(|bound_us| Duration::from_micros(*bound_us) < took)
 }
 
 fn status_word(status: u16) -> String {
@@ -243,22 +254,42 @@ pub(super) fn families(metrics: &Metrics) -> Vec<Family> {
 
 /// How long all requests for a key took.
 pub(super) fn entity_latencies(metrics: &Metrics) -> LatencyCounts {
-    let row = route_row(Route::Entity);
-    let in_bucket = |bucket: usize| {
-        let of_door = |door: &super::DoorMetrics| {
-            let methods = door.requests.latency[row].iter();
-            methods.map(|latency| latency.buckets[bucket].get()).sum()
-        };
-        metrics.sum(of_door)
-    };
     LatencyCounts {
-        bounds_us: &BOUNDS_US,
-        counts: (0..=BOUNDS_US.len()).map(in_bucket).collect(),
+        bounds_us: &LATENCY_BOUNDS_US,
+        counts: entity_buckets(metrics, &METHODS).to_vec(),
     }
 }
 
+/// How long requests for a key with these methods took, by bucket.
+pub(super) fn entity_buckets(metrics: &Metrics, methods: &[&str]) -> [u64; LATENCY_BUCKETS] {
+    let row = route_row(Route::Entity);
+    let columns = || (0..METHODS.len()).filter(|column| methods.contains(&METHODS[*column]));
+    std::array::from_fn(|bucket| {
+        metrics.sum(|door| {
+            let latency = &door.requests.latency[row];
+            let counts = columns().map(|column| latency[column].buckets[bucket].get());
+            counts.sum()
+        })
+    })
+}
+
+/// How many requests for keys, ranges and batches were answered with such a status.
+pub(super) fn answers_with(metrics: &Metrics, is_counted: fn(u16) -> bool) -> u64 {
+    let rows = [Route::Entity, Route::Range, Route::Batch].map(route_row);
+    metrics.sum(|door| {
+        let answers = rows.iter().flat_map(|row| &door.requests.answers[*row]);
+        let counted = answers.flat_map(|of_method| of_method.iter().zip(STATUSES));
+        counted
+            .filter(|(_, status)| is_counted(*status))
+            .map(|(count, _)| count.get())
+            .sum()
+    })
+}
+
 fn distribution(metrics: &Metrics, row: usize, column: usize) -> Distribution {
-    let bounds = BOUNDS_US.iter().map(|bound_us| *bound_us as f64 / 1e6);
+    let bounds = LATENCY_BOUNDS_US
+        .iter()
+        .map(|bound_us| *bound_us as f64 / 1e6);
     let buckets = bounds
         .chain([f64::INFINITY])
         .enumerate()

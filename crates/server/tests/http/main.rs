@@ -14,6 +14,8 @@ mod browsers;
 #[cfg(test)]
 mod connections;
 #[cfg(test)]
+mod console;
+#[cfg(test)]
 mod cors;
 #[cfg(test)]
 mod entities;

@@ -6,6 +6,9 @@ use crate::support::{Client, config, start, start_with};
 use std::collections::BTreeSet;
 use std::path::Path;
 
+/// What a request must say to get the console at `/`.
+const AS_BROWSERS: &str = "accept: text/html\r\n";
+
 #[test]
 fn any_node_serves_its_description() {
     let node = start();
@@ -92,16 +95,16 @@ fn each_parameter_that_is_read_is_described_and_no_other() {
             let described = parameters_of(operation);
             let method = method.to_ascii_uppercase();
             for name in &names {
-                let json = match &*method {
+                let fields = match &*method {
                     "POST" => "content-type: application/json\r\n",
-                    _ => "",
+                    _ => AS_BROWSERS,
                 };
                 // No body says what was wrong with a HEAD, and a preflight has the query of the
                 // request that follows.
                 if matches!(&*method, "HEAD" | "OPTIONS") {
                     continue;
                 }
-                let reply = client.request(&method, &format!("{path}?{name}="), json, b"");
+                let reply = client.request(&method, &format!("{path}?{name}="), fields, b"");
                 let is_read =
                     reply.status != 400 || !reply.text().contains("is not a parameter of this");
                 assert_eq!(
@@ -125,7 +128,8 @@ fn each_method_that_is_served_is_described_and_no_other() {
         for method in [
             "GET", "HEAD", "PUT", "DELETE", "POST", "PATCH", "OPTIONS", "TRACE",
         ] {
-            let reply = client.request(method, &format!("{path}?no=such"), "", b"");
+            let target = format!("{path}?no=such");
+            let reply = client.request(method, &target, AS_BROWSERS, b"");
             let is_served = reply.status != 405;
             let is_described = methods.get(method.to_ascii_lowercase()).is_some();
             assert_eq!(is_served, is_described, "{method} {path}");

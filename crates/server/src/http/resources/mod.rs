@@ -3,11 +3,13 @@
 
 mod admin;
 mod batch;
+mod console;
 mod digest;
 mod entities;
 mod entity;
 mod forgetting;
 mod health;
+mod history;
 mod metrics;
 mod openapi;
 mod peer;
@@ -40,6 +42,8 @@ impl Resource {
             Self::AdminSweep => admin::sweep::answer(exchange).await,
             Self::AdminCompact => admin::compact::answer(exchange).await,
             Self::Profile => profile::answer(exchange).await,
+            Self::History => history::answer(exchange).await,
+            Self::Console(asset) => console::answer(&exchange, asset),
         }
     }
 }

@@ -2,9 +2,12 @@
 //! names in the metrics. `http/mod.rs` says how to add a resource.
 
 use crate::door::Door;
+use crate::http::negotiation::names_html;
 use crate::http::verb::Verb;
 use crate::metrics::Route;
+use console::Asset;
 use hyper::Method;
+use hyper::http::request::Parts;
 use tokens::Need;
 
 /// A resource.
@@ -20,6 +23,8 @@ pub(crate) enum Resource {
     Digest,
     /// The node: `/v0/status`.
     Status,
+    /// What the node did in the last hour: `/v0/history`.
+    History,
     /// The metrics of the node, for Prometheus: `/metrics`.
     Metrics,
     /// The replicas of a key: `/v0/ring`.
@@ -38,15 +43,18 @@ pub(crate) enum Resource {
     AdminCompact,
     /// A profile of the process: `/debug/profile`, where debug endpoints are on.
     Profile,
+    /// A file of the console. Its page, `/`, is there only for requests that name HTML.
+    Console(Asset),
 }
 
 /// The path of each resource.
-pub(super) const PATHS: [(&str, Resource); 14] = [
+pub(super) const PATHS: [(&str, Resource); 20] = [
     ("/v0/entity", Resource::Entity),
     ("/v0/entities", Resource::Entities),
     ("/v0/batch", Resource::Batch),
     ("/v0/digest", Resource::Digest),
     ("/v0/status", Resource::Status),
+    ("/v0/history", Resource::History),
     ("/v0/ring", Resource::Ring),
     ("/v0/admin/sweep", Resource::AdminSweep),
     ("/v0/admin/compact", Resource::AdminCompact),
@@ -56,12 +64,27 @@ pub(super) const PATHS: [(&str, Resource); 14] = [
     ("/openapi.json", Resource::OpenApi),
     ("/v0/peer", Resource::Peer),
     ("/debug/profile", Resource::Profile),
+    of_console(Asset::Page),
+    of_console(Asset::Script),
+    of_console(Asset::Style),
+    of_console(Asset::Icon),
+    of_console(Asset::Handbook),
 ];
 
+/// A file of the console with its path.
+const fn of_console(asset: Asset) -> (&'static str, Resource) {
+    (asset.path(), Resource::Console(asset))
+}
+
 impl Resource {
-    /// The resource at a path, if the node behind `door` serves it.
-    pub(crate) fn of(door: &Door, path: &str) -> Option<Self> {
-        Self::at(path).filter(|resource| resource.is_served(door))
+    /// The resource that a request asks for, if the node behind `door` serves it.
+    pub(crate) fn of(door: &Door, head: &Parts) -> Option<Self> {
+        let found = Self::at(head.uri.path()).filter(|resource| resource.is_served(door))?;
+        match found {
+            // For all others `/` is a path that does not exist.
+            Self::Console(Asset::Page) if !names_html(&head.headers) => None,
+            _ => Some(found),
+        }
     }
 
     /// The resource at a path; paths are compared byte by byte.
@@ -79,9 +102,14 @@ impl Resource {
     pub(crate) fn paths_for_clients(door: &Door) -> String {
         let served = PATHS
             .iter()
-            .filter(|(_, resource)| *resource != Self::Peer && resource.is_served(door));
+            .filter(|(_, resource)| resource.is_for_clients() && resource.is_served(door));
         let paths: Vec<&str> = served.map(|(path, _)| *path).collect();
         paths.join(", ")
+    }
+
+    /// Whether clients use it, rather than nodes or browsers.
+    fn is_for_clients(self) -> bool {
+        !matches!(self, Self::Peer | Self::Console(_))
     }
 
     /// The methods of the resource.
@@ -91,12 +119,14 @@ impl Resource {
             Self::Entities
             | Self::Digest
             | Self::Status
+            | Self::History
             | Self::Metrics
             | Self::Ring
             | Self::HealthLive
             | Self::HealthReady
             | Self::OpenApi
-            | Self::Profile => &[Verb::Get, Verb::Head],
+            | Self::Profile
+            | Self::Console(_) => &[Verb::Get, Verb::Head],
             Self::Peer => &[Verb::Get],
             Self::Batch | Self::AdminSweep | Self::AdminCompact => &[Verb::Post],
         }
@@ -115,9 +145,13 @@ impl Resource {
             Self::Entities | Self::Digest | Self::Ring => Need::Read,
             Self::Batch => Need::Lines,
             Self::Status => Need::AnyToken,
-            Self::Metrics => Need::Metrics,
+            Self::Metrics | Self::History => Need::Metrics,
             Self::AdminSweep | Self::AdminCompact | Self::Profile => Need::Admin,
-            Self::HealthLive | Self::HealthReady | Self::OpenApi | Self::Peer => Need::Nothing,
+            Self::HealthLive
+            | Self::HealthReady
+            | Self::OpenApi
+            | Self::Peer
+            | Self::Console(_) => Need::Nothing,
         }
     }
 
@@ -143,6 +177,8 @@ impl Resource {
             Self::Peer => None,
             Self::AdminSweep | Self::AdminCompact => Some(Route::Admin),
             Self::Profile => Some(Route::Profile),
+            Self::History => Some(Route::History),
+            Self::Console(_) => Some(Route::Console),
         }
     }
 
@@ -169,7 +205,17 @@ mod tests {
         assert_eq!(Resource::at("/v0/digest"), Some(Resource::Digest));
         assert_eq!(Resource::at("/v0/status"), Some(Resource::Status));
         assert_eq!(Resource::at("/metrics"), Some(Resource::Metrics));
-        for path in ["", "/", "*", "/v0/entity/", "/V0/entity", "/v0//entity"] {
+        assert_eq!(Resource::at("/"), Some(Resource::Console(Asset::Page)));
+        for path in [
+            "",
+            "//",
+            "/console",
+            "/console/",
+            "*",
+            "/v0/entity/",
+            "/V0/entity",
+            "/v0//entity",
+        ] {
             assert_eq!(Resource::at(path), None, "{path}");
         }
     }
@@ -181,7 +227,17 @@ mod tests {
             .filter(|(_, resource)| resource.is_public())
             .map(|(path, _)| *path)
             .collect();
-        let expected = ["/health/live", "/health/ready", "/openapi.json", "/v0/peer"];
+        let expected = [
+            "/health/live",
+            "/health/ready",
+            "/openapi.json",
+            "/v0/peer",
+            "/",
+            "/console/console.js",
+            "/console/console.css",
+            "/console/icon.svg",
+            "/console/operations.md",
+        ];
         assert_eq!(public, expected);
         // A path is public or it is not: the token is looked at before the method.
         for (path, resource) in PATHS {
@@ -251,6 +307,8 @@ mod tests {
             (Resource::AdminSweep, "POST"),
             (Resource::AdminCompact, "POST"),
             (Resource::Profile, "GET, HEAD"),
+            (Resource::History, "GET, HEAD"),
+            (Resource::Console(Asset::Page), "GET, HEAD"),
         ] {
             assert_eq!(resource.methods(), allow, "{resource:?}");
             let allowed: Vec<&str> = allow.split(", ").collect();

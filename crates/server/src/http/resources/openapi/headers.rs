@@ -62,6 +62,16 @@ pub(super) const SANDBOX: Field = Field {
     text: "A browser that shows a value runs nothing of it.",
     pattern: "^sandbox$",
 };
+pub(super) const ASSET_TAG: Field = Field {
+    name: "ETag",
+    text: "A hash of the file.",
+    pattern: "^\"[0-9a-f]{16}\"$",
+};
+pub(super) const POLICY: Field = Field {
+    name: "Content-Security-Policy",
+    text: "A browser loads and runs only files of this node.",
+    pattern: "^default-src 'none'; ",
+};
 pub(super) const VARY: Field = Field {
     name: "Vary",
     text: "The request fields that decide about the answer: `accept` about its format, and on a \

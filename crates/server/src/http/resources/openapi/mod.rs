@@ -5,7 +5,7 @@
 //! is left, paths, methods, parameters and statuses, tests compare with the table of
 //! resources and with the answers of a running node, in both directions.
 //!
-//! - `entity`, `batch`, `ranges`, `node`, `operator`: the operations.
+//! - `entity`, `batch`, `ranges`, `node`, `operator`, `console`: the operations.
 //! - `operation`, `parameters`, `headers`: what describes one.
 //!
 //! It is built when it is first asked for, and costs other requests nothing.
@@ -16,6 +16,7 @@
 //! the types of its answers. Its types of problems are the constants of the catalogue.
 
 mod batch;
+mod console;
 mod entity;
 mod headers;
 mod node;
@@ -128,6 +129,7 @@ fn operations(schemas: &mut Schemas) -> Vec<Operation> {
     all.extend(ranges::operations(schemas));
     all.extend(node::operations(schemas));
     all.extend(operator::operations(schemas));
+    all.extend(console::operations());
     let mut all = with_heads(all);
     all.push(node::peer());
     all

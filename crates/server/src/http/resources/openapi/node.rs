@@ -6,9 +6,11 @@ use super::operation::{Operation, Success};
 use super::parameters;
 use crate::http::problem::catalogue;
 use crate::http::resources::health::{Live, Ready};
+use crate::http::resources::history::History;
 use crate::http::resources::ring::Ring;
 use crate::http::resources::status::Status;
 use crate::http::verb::Verb;
+use crate::metrics::SAMPLES_MAX;
 use base::KEY_BYTES_MAX;
 use serde_json::{Value, json};
 
@@ -35,6 +37,7 @@ pub(super) fn operations(schemas: &mut Schemas) -> Vec<Operation> {
             json!({"schema": schemas.of::<Live>()}),
         ),
         ready(schemas),
+        history(schemas),
         metrics(),
         page(
             "/openapi.json",
@@ -106,6 +109,25 @@ fn ready(schemas: &mut Schemas) -> Operation {
             "Ask whether the node can take requests",
             "application/json",
             json!({"schema": schemas.of::<Ready>()}),
+        )
+    }
+}
+
+fn history(schemas: &mut Schemas) -> Operation {
+    Operation {
+        text: "It lies in memory, and begins with the start of the node.",
+        parameters: vec![parameters::query(
+            "limit",
+            false,
+            &json!({"type": "integer", "minimum": 1, "maximum": SAMPLES_MAX, "default": SAMPLES_MAX}),
+            "How many samples, of the newest ones.",
+        )],
+        ..page(
+            "/v0/history",
+            "getHistory",
+            "Show what the node did in the last hour",
+            "application/json",
+            json!({"schema": schemas.of::<History>()}),
         )
     }
 }

@@ -1,0 +1,206 @@
+// --- What needs attention ---
+
+/** Hours and minutes after which silence between nodes needs a look, in seconds. */
+const UNCLEAN_SECONDS_MIN = 3600;
+
+/** A clock that is further than this from most others is not kept by NTP. */
+const CLOCK_AHEAD_MS_MAX = 2000;
+
+/** Background work that may use no more of its time is at its floor, or nearly. */
+const BACKGROUND_SHARE_LOW = 0.05;
+
+/**
+ * What an operator has to do, by what this node knows.
+ *
+ * @param {Object} status the answer of `/v0/status`
+ * @returns {Array<{level: string, text: string, runbook: string}>} `level` is `bad` where
+ *   requests may fail or data may be missing, else `warn`; `runbook` is a heading
+ */
+function adviceOf(status) {
+  return [
+    ...adviceOnNodes(status),
+    ...adviceOnStanding(status),
+    ...adviceOnClock(status),
+    ...adviceOnStore(status),
+    ...adviceOnHints(status),
+    ...adviceOnSweeps(status),
+    ...adviceOnForgetting(status),
+  ];
+}
+
+/** The nodes of the cluster but this one. */
+function othersOf(status) {
+  return status.cluster.filter((member) => member.state !== "this node");
+}
+
+function* adviceOnNodes(status) {
+  for (const member of othersOf(status)) {
+    if (member.state === "down" || member.state === "suspected") {
+      const since = member.down_seconds === undefined ? "" : ` for ${span(member.down_seconds)}`;
+      const away =
+        member.down_seconds > status.hints.age_max_seconds
+          ? ` Hints are kept for ${span(status.hints.age_max_seconds)}: a sweep brings it what it missed before.`
+          : "";
+      const how = member.state === "down" ? "has no connection to this one" : "is silent";
+      yield {
+        level: "bad",
+        text: `${member.name} ${how}${since}. Start it, or restart it if it hangs; if its machine or its disk is lost, replace the node.${away}`,
+        runbook: "A node is down or silent",
+      };
+    }
+    if (member.standing === "unfilled") {
+      yield {
+        level: "bad",
+        text: `The store of ${member.name} has lost data and does not count. It fills itself while all nodes are up.`,
+        runbook: "A store that does not count",
+      };
+    }
+  }
+}
+
+function* adviceOnStanding(status) {
+  const runbook = "A store that does not count";
+  const missing = othersOf(status)
+    .filter((member) => member.state !== "up")
+    .map((member) => member.name);
+  const start = missing.length > 0 ? ` Start ${listed(missing)}.` : "";
+  if (status.standing === "unfilled") {
+    yield {
+      level: "bad",
+      text: `The store of this node has lost data and does not count, until the other nodes have filled it.${start}`,
+      runbook,
+    };
+  } else if (status.standing === "unconfirmed") {
+    yield {
+      level: "bad",
+      text: `The store of this node does not count before all nodes have met once.${start}`,
+      runbook,
+    };
+  } else if (status.standing === "accepted") {
+    yield {
+      level: "warn",
+      text: "This node was started with --accept-empty and may lack data until a full sweep with all nodes is clean.",
+      runbook,
+    };
+  }
+  const lost = status.may_be_lost;
+  if (lost && (lost.writes_max > 0 || lost.incomplete)) {
+    yield {
+      level: "bad",
+      text: `${lost.text}. Clients that know what they wrote can write it again.`,
+      runbook: "Replace a node",
+    };
+  }
+}
+
+function* adviceOnClock(status) {
+  const ahead = status.clock.others_ahead_ms ?? 0;
+  if (status.clock.refuses_writes && status.standing === "witness") {
+    yield {
+      level: "bad",
+      text: `This node refuses writes: ${status.clock.refuses_writes}.`,
+      runbook: "Clock out of bounds",
+    };
+  } else if (Math.abs(ahead) > CLOCK_AHEAD_MS_MAX) {
+    const way = ahead > 0 ? "behind" : "ahead of";
+    yield {
+      level: "warn",
+      text: `The clock of this node is ${span(Math.abs(ahead) / 1000)} ${way} those of the other nodes: repair NTP on its machine.`,
+      runbook: "Clock out of bounds",
+    };
+  }
+}
+
+function* adviceOnStore({ store }) {
+  if (store.poisoned) {
+    yield {
+      level: "bad",
+      text: `The store is read-only (${store.poisoned}). Check its disk, then restart the node or replace it.`,
+      runbook: "A failed sync",
+    };
+  }
+  if (store.disk_full) {
+    yield {
+      level: "bad",
+      text: "The disk is full, and puts are refused: give it room, or delete keys.",
+      runbook: "Full disk",
+    };
+  }
+  if (store.damaged_ranges > 0) {
+    yield {
+      level: "bad",
+      text: `${counted(store.damaged_ranges, "key range")} of the store may lie in a damaged block, and what it says about them does not count until the other nodes have mended it. Check the disk.`,
+      runbook: "Damaged data",
+    };
+  } else if (store.tables_damaged > 0) {
+    yield {
+      level: "bad",
+      text: `${counted(store.tables_damaged, "table")} of the store cannot be read whole. Check the disk, then order a full sweep.`,
+      runbook: "Damaged data",
+    };
+  }
+}
+
+function* adviceOnHints(status) {
+  const taken = status.cluster.reduce((sum, member) => sum + member.hint_bytes, 0);
+  if (taken > status.hints.bytes_max / 2) {
+    const most = status.cluster.reduce((one, other) => (other.hint_bytes > one.hint_bytes ? other : one));
+    yield {
+      level: "warn",
+      text: `Hints take ${Math.round((taken / status.hints.bytes_max) * 100)}% of their room, most of them for ${most.name}. Past that the oldest are dropped and left to sweeps: bring that node back.`,
+      runbook: "How a node catches up",
+    };
+  }
+}
+
+function* adviceOnSweeps(status) {
+  const { sweeps, background, uptime_seconds: uptime, clock } = status;
+  if ((sweeps.refill || sweeps.running.length > 0) && background.share <= BACKGROUND_SHARE_LOW) {
+    yield {
+      level: "warn",
+      text: `Clients leave sweeps ${Math.round(background.share * 100)}% of their time, so they will take long: give the cluster more nodes or cores, or less load.`,
+      runbook: "Background work",
+    };
+  }
+  const late = (secondsMax, field) =>
+    othersOf(status)
+      .filter((member) => member.state === "up")
+      .filter((member) => (member[field] ? (clock.unix_ms - member[field]) / 1000 : uptime) > secondsMax)
+      .map((member) => member.name);
+  const kinds = [
+    ["recent", 3, "last_clean_unix_ms", "sweep"],
+    ["full", 2, "last_full_clean_unix_ms", "full sweep"],
+  ];
+  for (const [kind, intervals, field, noun] of kinds) {
+    const interval = sweeps[kind].interval_seconds;
+    if (interval === undefined) continue;
+    const secondsMax = Math.max(interval * intervals, UNCLEAN_SECONDS_MIN);
+    const names = late(secondsMax, field);
+    if (names.length > 0) {
+      yield {
+        level: "warn",
+        text: `No ${noun} has found this node equal with ${listed(names)} for more than ${span(secondsMax)}. Its log says why.`,
+        runbook: "No clean sweep",
+      };
+      return;
+    }
+  }
+}
+
+function* adviceOnForgetting({ forgetting, sweeps, cluster, uptime_seconds: uptime }) {
+  if (cluster.length < 2) return;
+  const sweepsMax = Math.max((sweeps.full.interval_seconds ?? 7 * 86400) * 2, UNCLEAN_SECONDS_MIN);
+  const normal = forgetting.grace_seconds + sweepsMax;
+  const isLate = forgetting.age_seconds === undefined ? uptime > sweepsMax : forgetting.age_seconds > normal;
+  if (!isLate) return;
+  const age =
+    forgetting.age_seconds === undefined
+      ? "No full sweep has set the forget bound yet"
+      : `The forget bound is ${span(forgetting.age_seconds)} old, and no more than ${span(normal)} is normal`;
+  const why = forgetting.held_back ? ` In the last full sweep ${forgetting.held_back.text}.` : "";
+  yield {
+    level: "warn",
+    text: `${age}, so the tombstones of what was deleted since take room.${why}`,
+    runbook: "Deleted data stays",
+  };
+}

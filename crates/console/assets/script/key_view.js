@@ -1,0 +1,375 @@
+// --- One key ---
+
+/** The longest value that is shown without being asked for. */
+const SHOWN_BYTES_MAX = 1 << 20;
+
+/** How much of a value is drawn; more would make the page slow. */
+const DRAWN_BYTES_MAX = 1 << 17;
+
+/**
+ * The view of a key: its value, what can be done to it, and where it is.
+ *
+ * @param {HTMLElement} detail where it is drawn
+ * @param {string} id the key, percent-encoded
+ * @param {Object} state the state of the console
+ * @param {() => void} changed is called when the key was written
+ */
+function keyView(detail, id, state, changed) {
+  const key = fromPercent(id);
+  const query = new URLSearchParams(location.hash.split("?")[1]);
+  const nodes = state.status.cluster.length;
+  let pair = null;
+  let shown = "text";
+  let read = null;
+
+  const value = h("div", { class: "value" });
+  const where = h("div", { class: "where" });
+  const receipt = h("div", { "aria-live": "polite" });
+  const pairs = h("div", { class: "pairs" });
+  const text = h("textarea", { id: "value", rows: "8", spellcheck: "false" });
+  const ttl = h("input", {
+    id: "ttl",
+    type: "number",
+    min: "1",
+    step: "1",
+    placeholder: "never",
+    inputmode: "numeric",
+  });
+  const editor = h(
+    "form",
+    { class: "stack", onsubmit: put },
+    h("label", { for: "value" }, "Value"),
+    text,
+    h(
+      "div",
+      { class: "row" },
+      h("label", { for: "ttl" }, "Expires after, in seconds"),
+      ttl,
+      h("button", { class: "main" }, "Put"),
+    ),
+  );
+  const edit = h("details", { open: query.has("edit") }, h("summary", {}, "Write it"), editor);
+  replace(
+    detail,
+    h(
+      "p",
+      { class: "back" },
+      h("a", { href: hrefOf("keys", { prefix: query.get("prefix") ?? "" }) }, "← Keys"),
+    ),
+    h("h2", { class: "key-name" }, keyLabel(key)),
+    pairs,
+    receipt,
+    value,
+    edit,
+    h("div", { class: "row" }, deleteButton(remove)),
+    where,
+  );
+  drawPairs();
+  load();
+  locate();
+
+  /** Reads the value and draws it. */
+  async function load(bytesMax = SHOWN_BYTES_MAX) {
+    const asked = `/v0/entity?id=${id}${pairQuery(pair)}`;
+    try {
+      const answer = await ask(asked, { accept: "*/*" });
+      const length = Number(answer.headers.get("Content-Length") ?? 0);
+      const isShort = length <= bytesMax;
+      if (!isShort) answer.body?.cancel();
+      read = {
+        headers: answer.headers,
+        length,
+        data: isShort ? new Uint8Array(await answer.arrayBuffer()) : null,
+      };
+      const words = read.data && read.length <= DRAWN_BYTES_MAX ? textOf(read.data) : null;
+      if (words !== null && text.value === "") text.value = words;
+      if (words !== null && jsonOf(words) !== null) shown = "JSON";
+      else if (words === null && read.data) shown = textOf(read.data) === null ? "hex" : "text";
+      drawValue();
+    } catch (problem) {
+      read = null;
+      if (problem.status === 404) replace(value, absent(problem));
+      else replace(value, failureReceipt("The key was not read", problem, state.status));
+    }
+  }
+
+  function drawValue() {
+    const { headers, length, data } = read;
+    const version = headers.get("Kvorum-Version");
+    const stamp = stampOf(version);
+    const expires = headers.get("Kvorum-Expires");
+    replace(
+      value,
+      facts(
+        ["Length", bytes(length)],
+        ["Written", `${moment(stamp.unixMs)}, ${ago(stamp.unixMs, nodeNow())}`],
+        ["Version", h("code", {}, version)],
+        ["Answers", headers.get("Kvorum-Acks").replace("/", " of ")],
+        expires && ["Expiry", countdown(expires)],
+      ),
+      data === null
+        ? h(
+            "p",
+            {},
+            h("button", { type: "button", onclick: () => load(Infinity) }, `Load all ${bytes(length)}`),
+          )
+        : [formatChoice(), h("pre", { tabindex: "0", "aria-label": `The value as ${shown}` }, drawn(data))],
+    );
+  }
+
+  /** The buttons that choose how a value is shown. */
+  function formatChoice() {
+    return h(
+      "div",
+      { class: "choice", role: "group", "aria-label": "Show the value as" },
+      ["text", "JSON", "hex"].map((name) =>
+        h(
+          "button",
+          {
+            type: "button",
+            "aria-pressed": String(name === shown),
+            "data-focus": `as ${name}`,
+            onclick: () => {
+              shown = name;
+              drawValue();
+            },
+          },
+          name,
+        ),
+      ),
+      h("button", { type: "button", onclick: () => download(read.data, "value") }, "Save"),
+    );
+  }
+
+  function drawn(data) {
+    const part = data.slice(0, DRAWN_BYTES_MAX);
+    const rest = data.length > part.length ? `\n… and ${bytes(data.length - part.length)} more` : "";
+    if (shown === "hex") return hexLines(part) + rest;
+    const words = textOf(data) ?? new TextDecoder().decode(part);
+    if (shown === "JSON") return jsonOf(words) ?? "This value is no JSON.";
+    return words.slice(0, DRAWN_BYTES_MAX) + rest;
+  }
+
+  /** Draws the choice of how many replicas must answer. */
+  function drawPairs() {
+    const usual = usualPair(nodes);
+    const current = pair ?? usual;
+    const choose = (change) => {
+      const next = { ...current, ...change };
+      next.ack = Math.min(next.ack, next.from);
+      pair = next.ack === usual.ack && next.from === usual.from ? null : next;
+      drawPairs();
+      load();
+    };
+    const select = (name, label, chosen, most, field) =>
+      h(
+        "select",
+        {
+          id: name,
+          "aria-label": label,
+          "data-focus": name,
+          onchange: (event) => choose({ [field]: Number(event.target.value) }),
+        },
+        Array.from({ length: most }, (_, index) =>
+          h("option", { value: index + 1, selected: index + 1 === chosen }, index + 1),
+        ),
+      );
+    replace(
+      pairs,
+      h(
+        "div",
+        { class: "row" },
+        h("span", {}, "Ask"),
+        select("ack", "How many replicas must answer", current.ack, current.from, "ack"),
+        h("span", {}, "of"),
+        select("from", "How many replicas the key has", current.from, nodes, "from"),
+        h("span", {}, "replicas"),
+        pairPicture(current),
+      ),
+      h("p", { class: "hint" }, promiseOf(current)),
+    );
+  }
+
+  /** Asks every replica for its version, and draws them side by side. */
+  async function locate() {
+    try {
+      const { replicas } = await askJson(`/v0/ring?id=${id}&versions=true`);
+      replace(where, section("Where it is", replicaTable(replicas), replicaRemark(replicas)));
+    } catch (problem) {
+      replace(where, section("Where it is", h("p", {}, `The replicas cannot be asked: ${problem.message}.`)));
+    }
+  }
+
+  function replicaRemark(replicas) {
+    const stale = replicas.filter((replica) => replica.stale).length;
+    const again = h("button", { type: "button", "data-focus": "again", onclick: locate }, "Look again");
+    const mend = h(
+      "button",
+      { type: "button", "data-focus": "mend", onclick: readAll },
+      `Read it from all ${nodes}`,
+    );
+    if (stale === 0) return h("p", { class: "row" }, again);
+    return [
+      h(
+        "p",
+        {},
+        `${counted(stale, "replica")} ${stale === 1 ? "is" : "are"} stale. A read that meets a stale replica mends it before it answers; sweeps find the others.`,
+      ),
+      h("p", { class: "row" }, mend, again),
+    ];
+  }
+
+  /** Reads from all replicas, which mends those that are stale. */
+  async function readAll() {
+    try {
+      await ask(`/v0/entity?id=${id}${pairQuery({ ack: nodes, from: nodes })}`, {
+        method: "HEAD",
+        accept: "*/*",
+      });
+      receipt.replaceChildren();
+    } catch (problem) {
+      if (problem.status !== 404)
+        replace(receipt, failureReceipt("It was not read from all replicas", problem, state.status));
+    }
+    locate();
+  }
+
+  async function put(event) {
+    event.preventDefault();
+    const life = ttl.value ? `&ttl=${Number(ttl.value)}` : "";
+    await write(
+      "It is stored",
+      "It was not stored",
+      { method: "PUT", body: text.value, type: "application/octet-stream" },
+      life,
+    );
+  }
+
+  async function remove() {
+    text.value = "";
+    await write("It is deleted", "It was not deleted", { method: "DELETE" }, "");
+  }
+
+  /** Sends a write and shows its receipt. */
+  async function write(done, failed, request, extra) {
+    replace(receipt, h("p", { class: "note" }, "Waiting for the replicas …"));
+    try {
+      const answer = await ask(`/v0/entity?id=${id}${pairQuery(pair)}${extra}`, {
+        ...request,
+        accept: "*/*",
+        wait: 60000,
+      });
+      replace(receipt, successReceipt(done, answer.headers));
+    } catch (problem) {
+      replace(receipt, failureReceipt(failed, problem, state.status));
+    }
+    changed();
+    load();
+    locate();
+  }
+
+  return { id };
+}
+
+/** The table of replicas with what each of them holds. */
+function replicaTable(replicas) {
+  const columns = [
+    { text: "Place", number: true },
+    "Node",
+    "It holds",
+    "Written",
+    "Version",
+    { text: "Copies", number: true },
+  ];
+  const rows = replicas.map((replica, index) => {
+    const held = heldBy(replica);
+    const stamp = replica.version ? stampOf(replica.version) : null;
+    return [
+      String(index + 1),
+      replica.name,
+      [held, replica.expires ? [" ", countdown(replica.expires)] : null],
+      stamp ? moment(stamp.unixMs) : "–",
+      replica.version ? h("code", {}, replica.version) : "–",
+      replica.copies === undefined ? "–" : String(replica.copies),
+    ];
+  });
+  return table("Replicas", columns, rows);
+}
+
+/** What a replica holds, in words. */
+function heldBy(replica) {
+  if (replica.missed) return mark("bad", replica.missed);
+  const what =
+    replica.kind === "value"
+      ? bytes(replica.value_bytes)
+      : replica.kind === "tombstone"
+        ? "deleted"
+        : "nothing";
+  return replica.stale ? mark("warn", `${what}, stale`) : mark(replica.kind ? "good" : "idle", what);
+}
+
+/** What is said of a key that a read did not find. */
+function absent(problem) {
+  const version = problem.headers.get("Kvorum-Version");
+  const acks = problem.headers.get("Kvorum-Acks") ?? "";
+  return h(
+    "p",
+    { class: "empty" },
+    version
+      ? `There is no such key: it was deleted, or has expired (written ${moment(stampOf(version).unixMs)}).`
+      : "There is no such key.",
+    acks && ` ${acks.replace("/", " of ")} replicas answered.`,
+  );
+}
+
+/** A button that deletes on its second press. */
+function deleteButton(remove) {
+  const button = h("button", { type: "button", class: "danger" }, "Delete");
+  let isArmed = false;
+  const arm = (armed) => {
+    isArmed = armed;
+    button.textContent = armed ? "Press again to delete it on all replicas" : "Delete";
+  };
+  button.addEventListener("click", () => {
+    if (isArmed) remove();
+    arm(!isArmed);
+  });
+  button.addEventListener("blur", () => arm(false));
+  return button;
+}
+
+/** JSON with indents, or null if a text is none. */
+function jsonOf(text) {
+  if (!/^\s*[[{]/.test(text)) return null;
+  try {
+    JSON.parse(text);
+    return indented(text);
+  } catch {
+    return null;
+  }
+}
+
+/** JSON with a line for each item. Its numbers stay as they are: parsing would round them. */
+function indented(text) {
+  let out = "";
+  let depth = 0;
+  const line = () => `\n${"  ".repeat(depth)}`;
+  for (const [part] of text.matchAll(/"(?:\\.|[^"\\])*"|[[\]{},:]|[^\s"[\]{},:]+/g)) {
+    if (part === "{" || part === "[") {
+      depth += 1;
+      out += part + line();
+    } else if (part === "}" || part === "]") {
+      depth -= 1;
+      out = /[[{]\s*$/.test(out) ? out.trimEnd() + part : out + line() + part;
+    } else if (part === ",") out += part + line();
+    else out += part === ":" ? ": " : part;
+  }
+  return out;
+}
+
+/** Hands bytes to the browser as a file. */
+function download(data, name) {
+  const url = URL.createObjectURL(new Blob([data], { type: "application/octet-stream" }));
+  h("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 1000);
+}

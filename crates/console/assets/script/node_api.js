@@ -1,0 +1,135 @@
+// --- The node that served this page ---
+
+/** How long an answer may take that no one has chosen to wait for. */
+const ANSWER_MS_MAX = 20000;
+
+/** The token of the reader. It lives in the memory of this page only. */
+let token = null;
+
+/** The question for a token that is on the screen, if there is one. */
+let askedForToken = null;
+
+/** A request that failed, with what the node said of it. */
+class Problem extends Error {
+  /**
+   * @param {number} status the status; 0 if there was no answer
+   * @param {Object} [body] the problem document
+   * @param {Headers} [headers] of the answer
+   */
+  constructor(status, body = {}, headers = new Headers()) {
+    super(body.detail || body.title || `the node answered ${status}`);
+    this.status = status;
+    this.body = body;
+    this.headers = headers;
+  }
+}
+
+/**
+ * Sends a request, and returns the answer if it is a success or a 304.
+ *
+ * @param {string} path path and query, on the node that answers
+ * @param {{method?: string, accept?: string, body?: BodyInit, type?: string, wait?: number}} [options]
+ *   `wait`: for how many milliseconds the answer may take
+ * @returns {Promise<Response>}
+ * @throws {Problem} for any other answer, and for none
+ */
+async function ask(path, options = {}) {
+  const headers = new Headers({ Accept: options.accept ?? "application/json" });
+  if (options.type) headers.set("Content-Type", options.type);
+  for (;;) {
+    if (token) headers.set("Authorization", `Bearer ${token}`);
+    if (dev) headers.set("Kvorum-Dev", dev.token);
+    let answer;
+    try {
+      answer = await fetch(reached(path), {
+        method: options.method ?? "GET",
+        body: options.body,
+        headers,
+        cache: "no-store",
+        credentials: "omit",
+        redirect: "error",
+        signal: AbortSignal.timeout(options.wait ?? ANSWER_MS_MAX),
+      });
+    } catch {
+      throw new Problem(0, { detail: "the node does not answer" });
+    }
+    if (answer.ok) return answer;
+    const body = await answer.json().catch(() => ({}));
+    if (answer.status !== 401) throw new Problem(answer.status, body, answer.headers);
+    await newToken(token === null ? "This node asks for a token." : "The node does not accept this token.");
+  }
+}
+
+/** The JSON at a path. */
+async function askJson(path, options) {
+  return (await ask(path, options)).json();
+}
+
+/** The lines of JSON at a path. A stream that is cut short is a problem. */
+async function askLines(path) {
+  const answer = await ask(path, { accept: "application/x-ndjson" });
+  let text;
+  try {
+    text = await answer.text();
+  } catch {
+    throw new Problem(0, {
+      detail: "the stream was cut short: too few nodes answered, or this one is overloaded",
+    });
+  }
+  return text
+    .split("\n")
+    .filter(Boolean)
+    .map((line) => JSON.parse(line));
+}
+
+/** Orders something of the node that only operators may. */
+function order(path) {
+  return askJson(path, { method: "POST", body: "{}", type: "application/json" });
+}
+
+/** Asks the reader for a token, once for all requests that wait for it. */
+function newToken(why) {
+  askedForToken ??= new Promise((resolve) => {
+    const input = h("input", { type: "password", id: "token", autocomplete: "off", required: true });
+    const dialog = h(
+      "dialog",
+      { "aria-labelledby": "token-title" },
+      h(
+        "form",
+        {
+          method: "dialog",
+          onsubmit: () => {
+            token = input.value.trim();
+            dialog.remove();
+            askedForToken = null;
+            resolve();
+          },
+        },
+        h("h2", { id: "token-title" }, why),
+        h("p", {}, "It stays in the memory of this page, and is gone when the page is."),
+        h("label", { for: "token" }, "Token"),
+        input,
+        h("button", { class: "main" }, "Use it"),
+      ),
+    );
+    dialog.addEventListener("cancel", (event) => event.preventDefault());
+    document.body.append(dialog);
+    dialog.showModal();
+  });
+  return askedForToken;
+}
+
+/**
+ * The metrics of the node, by name and labels.
+ *
+ * @returns {Promise<Map<string, number>>} for example under `kvorum_store_level_bytes{level="0"}`
+ */
+async function askMetrics() {
+  const text = await (await ask("/metrics", { accept: "text/plain" })).text();
+  const metrics = new Map();
+  for (const line of text.split("\n")) {
+    const space = line.lastIndexOf(" ");
+    if (space > 0 && line[0] !== "#") metrics.set(line.slice(0, space), Number(line.slice(space + 1)));
+  }
+  return metrics;
+}

@@ -1,0 +1,204 @@
+// --- The page of this node ---
+
+/** The page of the node that served the console: where its data is, and what limits it. */
+function nodePage(root) {
+  const parts = ["lead", "store", "limits", "profile"].map((name) => h("div", { class: `part-${name}` }));
+  const [lead, store, limits, profile] = parts;
+  root.replaceChildren(h("h1", { class: "hidden" }, "Node"), ...parts);
+  profile.append(profileSection());
+  return {
+    title: "Node",
+    update({ status, metrics }) {
+      if (!status) return;
+      replace(lead, nodeFacts(status, metrics));
+      if (metrics.size === 0) return;
+      replace(store, storeSection(status, metrics));
+      replace(limits, limitsSection(metrics));
+    },
+  };
+}
+
+/** Who the node is. */
+function nodeFacts(status, metrics) {
+  const metric = (name) => metrics.get(name) ?? 0;
+  return section(
+    status.name,
+    facts(
+      ["Address", status.url],
+      [
+        "State",
+        mark(status.state === "serving" ? "good" : "warn", status.state),
+        ", ",
+        mark(STANDING_LEVELS[status.standing] ?? "idle", status.standing),
+      ],
+      ["Version", status.version],
+      ["Up for", span(status.uptime_seconds)],
+      [
+        "Clock",
+        status.clock.others_ahead_ms === undefined
+          ? "alone"
+          : `others are ${count(status.clock.others_ahead_ms)} ms ahead; ${status.clock.proven ? "near most of them" : "not proven by most of them"}`,
+      ],
+      metrics.size > 0 && [
+        "Process",
+        `${bytes(metric("process_resident_memory_bytes"))} in memory, ${span(metric("process_cpu_seconds_total"))} of processor time, ${count(metric("process_threads"))} threads, ${count(metric("process_open_fds"))} open files`,
+      ],
+    ),
+  );
+}
+
+/** The store as a picture: a write passes from the top to the bottom. */
+function storeSection(status, metrics) {
+  const metric = (name) => metrics.get(name) ?? 0;
+  const stalls = metric("kvorum_store_stalls_total");
+  const slowdowns = metric("kvorum_store_slowdowns_total");
+  const hits = metric("kvorum_store_cache_hits_total");
+  const misses = metric("kvorum_store_cache_misses_total");
+  const queue = metric("kvorum_store_write_queue_bytes");
+  const amplification = (name) => (metric(name) > 0 ? digits(metric(name)) : "–");
+  return section(
+    "The store",
+    h(
+      "p",
+      { class: "hint" },
+      "A write passes from the top to the bottom; a read looks from the top until nothing newer can be below.",
+    ),
+    h(
+      "ol",
+      { class: "store" },
+      storeRow(
+        "Log",
+        status.store.log_bytes,
+        bytes(status.store.log_bytes),
+        `${count(metric("kvorum_store_commits_total"))} groups of writes in ${count(metric("kvorum_store_log_syncs_total"))} syncs`,
+      ),
+      storeRow(
+        "Memtables",
+        metric("kvorum_store_memtable_bytes"),
+        `${bytes(metric("kvorum_store_memtable_bytes"))} of ${bytes(metric("kvorum_store_memtable_max_bytes"))}`,
+        `${counted(metric("kvorum_store_memtable_entries"), "version")}, ${count(metric("kvorum_store_memtables_frozen"))} frozen`,
+      ),
+      Array.from({ length: 7 }, (_, level) => {
+        const size = metric(`kvorum_store_level_bytes{level="${level}"}`);
+        const tables = metric(`kvorum_store_level_tables{level="${level}"}`);
+        const most =
+          level === 0
+            ? ` of ${count(metric("kvorum_store_level_zero_tables_max"))} at which writers wait`
+            : "";
+        return storeRow(`Level ${level}`, size, bytes(size), `${counted(tables, "table")}${most}`);
+      }),
+    ),
+    facts(
+      [
+        "Cache",
+        bar(
+          metric("kvorum_store_cache_bytes") / metric("kvorum_store_cache_max_bytes"),
+          "how full the cache is",
+        ),
+        ` ${bytes(metric("kvorum_store_cache_bytes"))} of ${bytes(metric("kvorum_store_cache_max_bytes"))}`,
+        hits + misses > 0 ? `, ${digits((hits / (hits + misses)) * 100)}% of lookups found their block` : "",
+      ],
+      [
+        "Waits of writers",
+        mark(stalls > 0 ? "warn" : "good", `${counted(stalls, "stall")}, ${counted(slowdowns, "slowdown")}`),
+        queue > 0 ? `; ${bytes(queue)} wait` : "",
+      ],
+      ["Written for each byte", amplification("kvorum_store_write_amplification")],
+      ["Stored for each byte", amplification("kvorum_store_space_amplification")],
+      [
+        "Versions",
+        `${count(status.store.entries)}, ${count(status.store.tombstones)} of them tombstones in tables`,
+      ],
+      [
+        "Disk",
+        `${bytes(metric("kvorum_disk_free_bytes"))} free, ${bytes(metric("kvorum_disk_reserve_bytes"))} kept for deletes`,
+      ],
+    ),
+    orders(status.cluster.length > 1),
+  );
+}
+
+/**
+ * A layer of the store. The length of its bar grows with the logarithm of its size,
+ * because each level may hold ten times that of the one above.
+ */
+function storeRow(name, size, amount, remark) {
+  const share = size > 0 ? Math.min(1, Math.max(0.02, Math.log2(size / 1024) / 32)) : 0;
+  const layer = styled(h("i", { class: "layer" }), "width", `${(share * 100).toFixed(1)}%`);
+  return h(
+    "li",
+    {},
+    h("span", { class: "name" }, name),
+    h("span", { class: "room" }, layer),
+    h("b", {}, amount),
+    h("span", { class: "remark" }, remark),
+  );
+}
+
+/** What the reader may order of the node. */
+function orders(hasPeers) {
+  const said = h("p", { class: "note", role: "status" });
+  const button = (word, path) =>
+    h(
+      "button",
+      {
+        type: "button",
+        "data-focus": word,
+        onclick: async () => {
+          said.textContent = "Asking …";
+          try {
+            const answer = await order(path);
+            said.textContent = `${word}: ${answer.state}${answer.joined ? ", one was running" : ""}.`;
+          } catch (problem) {
+            said.textContent = `${word}: ${problem.message}.`;
+          }
+        },
+      },
+      word,
+    );
+  return [
+    h(
+      "p",
+      { class: "row" },
+      button("Compact everything", "/v0/admin/compact"),
+      hasPeers
+        ? [button("Sweep", "/v0/admin/sweep"), button("Full sweep", "/v0/admin/sweep?full=true")]
+        : null,
+    ),
+    said,
+  ];
+}
+
+/** How much of each bounded resource is in use. */
+function limitsSection(metrics) {
+  const rows = [
+    ["Requests that run", "kvorum_requests_in_flight", "kvorum_requests_in_flight_max", count],
+    ["Requests that wait", "kvorum_requests_queued", "kvorum_requests_queued_max", count],
+    ["Reads that wait for a thread", "kvorum_reads_queued", "kvorum_reads_queued_max", count],
+    ["Connections", "kvorum_connections", "kvorum_connections_max", count],
+    ["Ranges", "kvorum_scans", "kvorum_scans_max", count],
+    ["Uploads", "kvorum_upload_bytes", "kvorum_upload_max_bytes", bytes],
+    ["Long answers", "kvorum_answer_bytes", "kvorum_answer_max_bytes", bytes],
+    ["Requests of other nodes", "kvorum_peer_request_bytes", "kvorum_peer_request_max_bytes", bytes],
+    [
+      "Writes that wait for their commit",
+      "kvorum_store_write_queue_bytes",
+      "kvorum_store_write_queue_max_bytes",
+      bytes,
+    ],
+  ];
+  const known = rows.filter(([, used]) => metrics.has(used));
+  return section(
+    "What bounds it",
+    table(
+      "What bounds the node",
+      ["What", { text: "Now", number: true }, { text: "Most", number: true }, "Share"],
+      known.map(([name, used, most, format]) => [
+        name,
+        format(metrics.get(used)),
+        format(metrics.get(most)),
+        bar(metrics.get(used) / metrics.get(most), `${name}: share in use`),
+      ]),
+    ),
+  );
+}

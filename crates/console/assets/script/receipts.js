@@ -1,0 +1,117 @@
+// --- Replicas, acks and receipts in words ---
+
+/** What each outcome of a receipt says, for a write and for a read. */
+const OUTCOMES = {
+  stored: ["good", "has stored it, as durably as it was configured"],
+  value: ["good", "has answered with its version of the key"],
+  absent: ["good", "has answered that it does not have the key"],
+  answered: ["good", "has answered"],
+  unanswered: [
+    "idle",
+    "was not waited for: the outcome was clear before it could answer. Nothing is wrong with it",
+  ],
+  timeout: ["warn", "did not answer before the time was over. It may have done what was asked all the same"],
+  suspected: ["bad", "has been silent for a while, so it was not asked, or no longer waited for"],
+  refused: ["bad", "cannot be reached, or refused a write because its own clock is too far behind"],
+  unsupported: ["warn", "runs an older release that does not know this request"],
+  overloaded: ["warn", "has too much to do: try again later"],
+  full: ["bad", "has a full disk"],
+  failed: ["bad", "has a store that is read-only or damaged: see its log"],
+  unfilled: [
+    "warn",
+    "has a store that does not count, because it may have lost what it acknowledged, or is new",
+  ],
+  obsolete: ["bad", "refused the write for good, because it is too old. Repeat it: it gets a new timestamp"],
+};
+
+/** The pair of this cluster's requests that name none, if its operator chose no other. */
+function usualPair(nodes) {
+  return { ack: Math.floor(nodes / 2) + 1, from: nodes };
+}
+
+/** The parameters that name a pair; none for the usual one. */
+function pairQuery(pair) {
+  return pair ? `&ack=${pair.ack}&from=${pair.from}` : "";
+}
+
+/** What a pair promises to those who use it for writes and for reads. */
+function promiseOf({ ack, from }) {
+  const silent = from - ack;
+  const lives =
+    silent === 0
+      ? "It fails as soon as one of them is silent."
+      : `It works while up to ${silent} of them ${silent === 1 ? "is" : "are"} silent.`;
+  const sum = `${ack} + ${ack} ${2 * ack > from ? ">" : "≤"} ${from}`;
+  return 2 * ack > from
+    ? `A read asks ${ack} of ${from}, a write waits for ${ack} of ${from}, and ${sum}: each read meets a replica that has the last acknowledged write. ${lives}`
+    : `A read asks ${ack} of ${from}, a write waits for ${ack} of ${from}, and ${sum}: a read may miss the last acknowledged write. ${lives}`;
+}
+
+/** A picture of a pair: as many squares as replicas, as many filled as must answer. */
+function pairPicture({ ack, from }) {
+  const squares = Array.from({ length: from }, (_, index) => h("i", index < ack ? { class: "on" } : {}));
+  return h("span", { class: "pair", role: "img", "aria-label": `${ack} of ${from}` }, squares);
+}
+
+/** What a request that succeeded got. */
+function successReceipt(what, headers) {
+  const [acks, from] = (headers.get("Kvorum-Acks") ?? "1/1").split("/").map(Number);
+  const version = headers.get("Kvorum-Version");
+  const stamp = version ? stampOf(version) : null;
+  return h(
+    "div",
+    { class: "receipt good", role: "status" },
+    h("h3", {}, what),
+    h(
+      "ol",
+      {},
+      stamp &&
+        h("li", {}, `It was stamped ${moment(stamp.unixMs)}, as version `, h("code", {}, version), "."),
+      h(
+        "li",
+        {},
+        `${acks} of ${counted(from, "replica")} had stored it when the node answered. `,
+        pairPicture({ ack: acks, from }),
+      ),
+      acks < from &&
+        h(
+          "li",
+          {},
+          `The node goes on with the other ${from - acks}: one that does not answer gets the write as a hint when it is back.`,
+        ),
+    ),
+  );
+}
+
+/** What a request that failed got, replica by replica. */
+function failureReceipt(what, problem, status) {
+  const names = new Map((status?.cluster ?? []).map((member) => [member.url, member.name]));
+  const replicas = problem.body.replicas ?? [];
+  const isWrite = Boolean(problem.body.timestamp);
+  return h(
+    "div",
+    { class: "receipt bad", role: "alert" },
+    h("h3", {}, `${what}: ${problem.body.title ?? "no answer"}`),
+    h("p", {}, `${problem.message[0].toUpperCase()}${problem.message.slice(1)}.`),
+    replicas.length > 0 &&
+      h(
+        "ol",
+        {},
+        replicas.map(({ url, outcome }) => {
+          const [level, text] = OUTCOMES[outcome] ?? [
+            "idle",
+            "said something that this console does not know",
+          ];
+          return h("li", {}, h("b", {}, names.get(url) ?? url), " ", mark(level, outcome), `: it ${text}.`);
+        }),
+      ),
+    isWrite &&
+      h(
+        "p",
+        {},
+        "The write had the timestamp ",
+        h("code", {}, problem.body.timestamp),
+        ". Read the key to see whether it won; to repeat it is safe, and makes a newer version.",
+      ),
+  );
+}

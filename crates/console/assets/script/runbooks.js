@@ -1,0 +1,140 @@
+// --- Runbooks ---
+
+/** The name of a heading in links, as renderers of Markdown make it. */
+function anchorOf(heading) {
+  return heading
+    .replace(/\[([^\]]*)\]\([^)]*\)/g, "$1")
+    .trim()
+    .toLowerCase()
+    .replace(/[^\p{L}\p{N}\s_-]/gu, "")
+    .replaceAll(" ", "-");
+}
+
+/** A link to a runbook. */
+function runbookLink(heading) {
+  return h(
+    "a",
+    { href: hrefOf("runbooks", { at: anchorOf(heading) }), "data-focus": `runbook ${heading}` },
+    `Runbook: ${heading}`,
+  );
+}
+
+/** The page of runbooks: the operator's handbook, which each node has with it. */
+function runbooksPage(root) {
+  const body = h("article", { class: "prose" }, h("p", { class: "note" }, "Reading …"));
+  root.replaceChildren(body);
+  const read = ask("/console/operations.md", { accept: "text/markdown" })
+    .then((answer) => answer.text())
+    .then((text) => replace(body, markdown(text)))
+    .catch((problem) => replace(body, h("p", {}, `The runbooks cannot be read: ${problem.message}.`)));
+  return {
+    title: "Runbooks",
+    route(query) {
+      read.then(() => {
+        const heading = document.getElementById(query.get("at") ?? "");
+        heading?.scrollIntoView();
+        heading?.focus({ preventScroll: true });
+      });
+    },
+    update() {},
+  };
+}
+
+/** Elements for the Markdown that the handbook is written in. */
+function markdown(text) {
+  const lines = text.split("\n");
+  const out = [];
+  let at = 0;
+  while (at < lines.length) {
+    const line = lines[at];
+    const heading = /^(#+) (.*)$/.exec(line);
+    if (heading) {
+      const level = Math.min(heading[1].length, 4);
+      out.push(h(`h${level}`, { id: anchorOf(heading[2]), tabindex: "-1" }, inline(heading[2])));
+      at += 1;
+    } else if (/^\s*```/.test(line)) {
+      const [block, next] = fenced(lines, at);
+      out.push(block);
+      at = next;
+    } else if (line.startsWith("|")) {
+      const end = endOf(lines, at, (row) => row.startsWith("|"));
+      out.push(tableOf(lines.slice(at, end)));
+      at = end;
+    } else if (/^(?:- |\d+\. )/.test(line)) {
+      const end = endOf(
+        lines,
+        at,
+        (row, index) =>
+          /^(?:- |\d+\. |\s+\S)/.test(row) || (row === "" && /^\s+\S/.test(lines[index + 1] ?? "")),
+      );
+      out.push(listOf(lines.slice(at, end)));
+      at = end;
+    } else if (line.trim() === "") at += 1;
+    else {
+      const end = endOf(lines, at, (row) => row.trim() !== "" && !/^\s*(?:```|\||#+ |- )/.test(row));
+      out.push(h("p", {}, inline(lines.slice(at, Math.max(end, at + 1)).join(" "))));
+      at = Math.max(end, at + 1);
+    }
+  }
+  return out;
+}
+
+/** The first line from `at` on that does not belong to a block. */
+function endOf(lines, at, belongs) {
+  let end = at;
+  while (end < lines.length && belongs(lines[end], end)) end += 1;
+  return end;
+}
+
+/** A block of code, and the line after it. */
+function fenced(lines, at) {
+  const indent = /^\s*/.exec(lines[at])[0].length;
+  const end = lines.findIndex((line, index) => index > at && /^\s*```\s*$/.test(line));
+  const code = lines.slice(at + 1, end).map((line) => line.slice(Math.min(indent, line.length)));
+  return [h("pre", { tabindex: "0" }, code.join("\n")), end + 1];
+}
+
+/** A table. */
+function tableOf(rows) {
+  const cells = rows.map((row) =>
+    row
+      .slice(1, -1)
+      .split(/(?<!\\)\|/)
+      .map((cell) => cell.trim()),
+  );
+  return table(
+    cells[0].join(", "),
+    cells[0],
+    cells.slice(2).map((row) => row.map((cell) => inline(cell))),
+  );
+}
+
+/** A list, whose items may hold blocks. */
+function listOf(lines) {
+  const isOrdered = /^\d/.test(lines[0]);
+  const items = [];
+  for (const line of lines) {
+    const begin = /^(?:- |\d+\. )/.exec(line);
+    if (begin) items.push([line.slice(begin[0].length)]);
+    else items.at(-1).push(line.slice(Math.min(isOrdered ? 3 : 2, /^\s*/.exec(line)[0].length)));
+  }
+  return h(
+    isOrdered ? "ol" : "ul",
+    {},
+    items.map((item) => h("li", {}, markdown(item.join("\n")))),
+  );
+}
+
+/** Text with code, links and emphasis. Links to other documents lose their target. */
+function inline(text) {
+  const parts = text.split(/(`[^`]+`|\[(?:[^\]]|`[^`]*`)+\]\([^)]*\)|\*\*[^*]+\*\*)/);
+  return parts.map((part, index) => {
+    if (index % 2 === 0) return part;
+    if (part[0] === "`") return h("code", {}, part.slice(1, -1).replaceAll("\\|", "|"));
+    if (part[0] === "*") return h("strong", {}, inline(part.slice(2, -2)));
+    const [, words, target] = /^\[(.*)\]\((.*)\)$/.exec(part);
+    return target[0] === "#"
+      ? h("a", { href: hrefOf("runbooks", { at: target.slice(1) }) }, inline(words))
+      : h("span", {}, inline(words));
+  });
+}

@@ -1,0 +1,165 @@
+// --- The tour: predict, do, see ---
+
+/** The page of the tour. */
+function tourPage(root) {
+  let step = null;
+  let isRunning = false;
+
+  /** Draws a step from its beginning. */
+  function show(index) {
+    step = index;
+    const { title, lesson, question, answers, run, seen } = TOUR[index];
+    const names = (state.status?.cluster ?? []).map((member) => member.name);
+    const stage = stageOf(names);
+    const log = h("ol", { class: "log", "aria-live": "polite", "aria-label": "What happened" });
+    const verdict = h("div", { class: "verdict", role: "status" });
+    const button = h("button", { type: "button", class: "main", disabled: true }, "Do it");
+    let guess = null;
+    const options = answers.map((text, at) =>
+      h(
+        "label",
+        {},
+        h("input", {
+          type: "radio",
+          name: "guess",
+          value: at,
+          onchange: () => {
+            guess = at;
+            button.disabled = isRunning;
+          },
+        }),
+        ` ${text}`,
+      ),
+    );
+    const say = (text, level = "") => {
+      log.append(h("li", { class: level }, text));
+      log.lastElementChild.scrollIntoView({ block: "nearest" });
+    };
+    button.addEventListener("click", async () => {
+      if (verdict.childElementCount > 0) return void show(index);
+      isRunning = true;
+      button.disabled = true;
+      options.forEach((option) => (option.firstChild.disabled = true));
+      log.replaceChildren();
+      try {
+        const cast = castOf(names, stage, say);
+        await cast.healed();
+        const truth = await run(cast);
+        replace(
+          verdict,
+          verdictOf(answers, guess, truth, seen),
+          index + 1 < TOUR.length ? nextLink(index + 1) : endOfTour(),
+        );
+      } catch (problem) {
+        replace(verdict, h("p", { class: "receipt bad" }, `The step did not end: ${problem.message}.`));
+      }
+      isRunning = false;
+      button.disabled = false;
+      button.textContent = "Once more";
+      button.className = "";
+    });
+    root.replaceChildren(
+      h("h1", { class: "hidden" }, "Tour"),
+      stepList(index),
+      h(
+        "div",
+        { class: "tour" },
+        h(
+          "div",
+          { class: "telling" },
+          h("h2", {}, `${index + 1}. ${title}`),
+          h("p", {}, lesson),
+          h("fieldset", {}, h("legend", {}, question), options),
+          button,
+          verdict,
+        ),
+        h("div", { class: "showing" }, stage.picture, log),
+      ),
+    );
+  }
+
+  return {
+    title: "Tour",
+    route(query) {
+      if (!dev) return void replace(root, howToStart());
+      if ((state.status?.cluster.length ?? 0) !== 3)
+        return void replace(
+          root,
+          h("p", { class: "empty" }, "The tour needs three nodes: start it with 'kvorum dev'."),
+        );
+      const wanted = Math.max(1, Math.min(TOUR.length, Number(query.get("step")) || 1)) - 1;
+      if (wanted !== step) show(wanted);
+    },
+    update() {},
+  };
+}
+
+/** The steps, as links. */
+function stepList(current) {
+  return h(
+    "ol",
+    { class: "steps", "aria-label": "Steps" },
+    TOUR.map(({ title }, index) =>
+      h(
+        "li",
+        {},
+        h(
+          "a",
+          {
+            href: hrefOf("tour", { step: String(index + 1) }),
+            "aria-current": index === current ? "step" : undefined,
+          },
+          title,
+        ),
+      ),
+    ),
+  );
+}
+
+/** What came true, beside what was predicted. */
+function verdictOf(answers, guess, truth, seen) {
+  const isRight = guess === truth;
+  return [
+    h("h3", {}, mark(isRight ? "good" : "warn", isRight ? "As you predicted" : "Not as you predicted")),
+    isRight ? null : h("p", {}, `You said: ${answers[guess]}. It was: ${answers[truth]}.`),
+    h("p", {}, seen),
+  ];
+}
+
+function nextLink(index) {
+  return h(
+    "p",
+    {},
+    h(
+      "a",
+      { class: "button", href: hrefOf("tour", { step: String(index + 1) }) },
+      `Next: ${TOUR[index].title}`,
+    ),
+  );
+}
+
+function endOfTour() {
+  return h(
+    "p",
+    {},
+    "That was the tour. Look around in ",
+    h("a", { href: hrefOf("cluster") }, "the cluster"),
+    ", and break it.",
+  );
+}
+
+/** What is said where there is no local cluster. */
+function howToStart() {
+  return h(
+    "div",
+    { class: "prose" },
+    h("h2", {}, "The tour breaks nodes"),
+    h(
+      "p",
+      {},
+      "So it runs on a local cluster only. Start one with ",
+      h("code", {}, "kvorum dev"),
+      ", and open the address of the console that it prints.",
+    ),
+  );
+}

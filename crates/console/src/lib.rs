@@ -1,0 +1,141 @@
+//! The console: the pages that a node serves to browsers.
+//!
+//! All of it is in the program: a page, a style sheet, one JavaScript module and an icon,
+//! and the operator's handbook, which the console shows as runbooks. Nothing comes from
+//! elsewhere, so it works on a machine without a network, and while all other nodes are
+//! down.
+//!
+//! The module is made of the files in `assets/script`, joined in an order in which each
+//! uses those before it; `console.js` comes last and starts it. There is no other build
+//! step. They share one scope, so a name exists once.
+//!
+//! # What keeps a stored value from becoming a script
+//! - All text is set as text: no file uses `innerHTML` or its like, which a test checks.
+//! - [`POLICY`] allows scripts, styles and connections only from the node that served the
+//!   page, and none within the markup.
+//! - The token of the reader stays in a variable of the module: no storage, no cookie.
+
+use std::fmt;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// What a browser may load for a page of the console: files of the node that served it.
+pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
+    connect-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; \
+    form-action 'none'";
+
+/// A file of the console.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asset {
+    /// The page.
+    Page,
+    /// The module.
+    Script,
+    /// The style sheet.
+    Style,
+    /// The icon.
+    Icon,
+    /// The operator's handbook, in Markdown.
+    Handbook,
+}
+
+impl Asset {
+    /// All files.
+    pub const ALL: [Self; 5] = [
+        Self::Page,
+        Self::Script,
+        Self::Style,
+        Self::Icon,
+        Self::Handbook,
+    ];
+
+    /// Its path on the server.
+    #[must_use]
+    pub const fn path(self) -> &'static str {
+        match self {
+            Self::Page => "/",
+            Self::Script => "/console/console.js",
+            Self::Style => "/console/console.css",
+            Self::Icon => "/console/icon.svg",
+            Self::Handbook => "/console/operations.md",
+        }
+    }
+
+    /// Its media type.
+    #[must_use]
+    pub const fn media_type(self) -> &'static str {
+        match self {
+            Self::Page => "text/html; charset=utf-8",
+            Self::Script => "text/javascript; charset=utf-8",
+            Self::Style => "text/css; charset=utf-8",
+            Self::Icon => "image/svg+xml",
+            Self::Handbook => "text/markdown; charset=utf-8",
+        }
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub const fn body(self) -> &'static str {
+        match self {
+            Self::Page => include_str!("../assets/index.html"),
+            Self::Script => SCRIPT,
+            Self::Style => include_str!("../assets/console.css"),
+            Self::Icon => include_str!("../assets/icon.svg"),
+            Self::Handbook => include_str!("../../../docs/operations.md"),
+        }
+    }
+
+    /// Its entity tag: it changes when the bytes do, so that a browser keeps what it has.
+    #[must_use]
+    pub fn tag(self) -> AssetTag {
+        AssetTag(xxh3_64(self.body().as_bytes()))
+    }
+}
+
+/// The entity tag of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AssetTag(u64);
+
+impl AssetTag {
+    /// Whether the value of an `If-None-Match` names this tag, or any.
+    #[must_use]
+    pub fn is_named_by(&self, if_none_match: &str) -> bool {
+        let tag = self.to_string();
+        // The tag has no comma, so that parts of other tags never equal it.
+        if_none_match
+            .split(',')
+            .map(str::trim)
+            .any(|named| named == "*" || named.strip_prefix("W/").unwrap_or(named) == tag)
+    }
+}
+
+impl fmt::Display for AssetTag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{:016x}\"", self.0)
+    }
+}
+
+/// The module.
+const SCRIPT: &str = concat!(
+    include_str!("../assets/script/elements.js"),
+    include_str!("../assets/script/words.js"),
+    include_str!("../assets/script/key_bytes.js"),
+    include_str!("../assets/script/node_api.js"),
+    include_str!("../assets/script/dev_cluster.js"),
+    include_str!("../assets/script/charts.js"),
+    include_str!("../assets/script/advice.js"),
+    include_str!("../assets/script/cluster_page.js"),
+    include_str!("../assets/script/receipts.js"),
+    include_str!("../assets/script/keys_page.js"),
+    include_str!("../assets/script/key_view.js"),
+    include_str!("../assets/script/node_page.js"),
+    include_str!("../assets/script/flame_graph.js"),
+    include_str!("../assets/script/runbooks.js"),
+    include_str!("../assets/script/tour_stage.js"),
+    include_str!("../assets/script/tour_cast.js"),
+    include_str!("../assets/script/tour_steps.js"),
+    include_str!("../assets/script/tour.js"),
+    include_str!("../assets/script/console.js"),
+);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+//! What can be said of the files without a browser. The tests of `server` open the console
+//! in one.
+
+use super::*;
+use std::collections::BTreeSet;
+
+/// The most bytes that opening the console takes.
+const BYTES_MAX: usize = 150 << 10;
+
+#[test]
+fn the_console_is_small() {
+    let opened = Asset::ALL
+        .into_iter()
+        .filter(|asset| *asset != Asset::Handbook);
+    let bytes: usize = opened.map(|asset| asset.body().len()).sum();
+    assert!(
+        bytes <= BYTES_MAX,
+        "{bytes} bytes, and {BYTES_MAX} are allowed"
+    );
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "sources, not a store")]
+fn each_script_is_in_the_module_once() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/script");
+    let files = std::fs::read_dir(folder).unwrap();
+    let mut bytes = 0;
+    for file in files {
+        let path = file.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(SCRIPT.matches(&text).count(), 1, "{}", path.display());
+        assert!(text.lines().count() < 500, "{} is too long", path.display());
+        bytes += text.len();
+    }
+    assert_eq!(bytes, SCRIPT.len());
+}
+
+#[test]
+fn no_text_becomes_markup_and_no_markup_a_script() {
+    for sink in [
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacentHTML",
+        "document.write",
+        "DOMParser",
+        "srcdoc",
+        "createContextualFragment",
+        "setHTML",
+        "eval(",
+        "new Function",
+        "localStorage",
+        "sessionStorage",
+        "document.cookie",
+        "indexedDB",
+        "import(",
+    ] {
+        assert!(!SCRIPT.contains(sink), "{sink}");
+    }
+    let page = Asset::Page.body();
+    for inline in ["<style", "style=", " on", "javascript:"] {
+        let tags = page
+            .split('<')
+            .skip(1)
+            .map(|tag| tag.split('>').next().unwrap());
+        let found = tags
+            .filter(|tag| format!("<{tag}").contains(inline))
+            .count();
+        assert_eq!(found, 0, "{inline}");
+    }
+    assert_eq!(page.matches("<script").count(), 1);
+    assert!(!POLICY.contains("unsafe"), "{POLICY}");
+}
+
+#[test]
+fn nothing_comes_from_elsewhere() {
+    for asset in Asset::ALL
+        .into_iter()
+        .filter(|asset| *asset != Asset::Handbook)
+    {
+        let known = ["http://www.w3.org/2000/svg"];
+        let text = known.iter().fold(asset.body().to_owned(), |text, known| {
+            text.replace(known, "")
+        });
+        for elsewhere in ["http://", "https://", "url(", "@import", "\"//"] {
+            assert!(!text.contains(elsewhere), "{asset:?} has {elsewhere}");
+        }
+    }
+    for asset in Asset::ALL {
+        let is_named = Asset::Page
+            .body()
+            .contains(&format!("\"{}\"", asset.path()));
+        let is_asked_for = SCRIPT.contains(&format!("\"{}\"", asset.path()));
+        assert!(
+            is_named || is_asked_for || asset == Asset::Page,
+            "{asset:?}"
+        );
+    }
+}
+
+#[test]
+fn each_runbook_that_is_linked_is_a_heading() {
+    let headings: BTreeSet<&str> = Asset::Handbook
+        .body()
+        .lines()
+        .filter(|line| line.starts_with('#'))
+        .map(|line| line.trim_start_matches('#').trim())
+        .collect();
+    let named = |word: &str| {
+        let parts = SCRIPT.split(word).skip(1);
+        parts
+            .filter_map(|part| part.split_once('"').map(|(name, _)| name))
+            .collect::<Vec<_>>()
+    };
+    let mut linked = named("runbook: \"");
+    linked.extend(named("const runbook = \""));
+    assert!(linked.len() >= 10, "{linked:?}");
+    for name in linked {
+        assert!(
+            headings.contains(name),
+            "the handbook has no heading {name}"
+        );
+    }
+}
+
+#[test]
+fn a_tag_is_named_by_itself_and_by_a_star() {
+    let tag = Asset::Script.tag();
+    for (named, is_named) in [
+        (tag.to_string(), true),
+        (format!("W/{tag}"), true),
+        (format!("\"a\", {tag} ,\"b\""), true),
+        ("*".to_owned(), true),
+        (Asset::Style.tag().to_string(), false),
+        (tag.to_string().replace('"', ""), false),
+        (String::new(), false),
+    ] {
+        assert_eq!(tag.is_named_by(&named), is_named, "{named}");
+    }
+}

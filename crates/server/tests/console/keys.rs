@@ -1,0 +1,103 @@
+//! Keys in the console: written, read, listed, deleted, and where they are.
+
+use crate::browser::Browser;
+use crate::support::{Cluster, until};
+
+/// The receipt on the page.
+const RECEIPT: &str = ".detail .receipt";
+
+#[test]
+fn a_key_is_put_shown_listed_and_deleted_by_keyboard() {
+    let Some(mut browser) = Browser::start() else {
+        return;
+    };
+    let cluster = Cluster::start(3);
+    let origin = cluster.url(0);
+    browser.open(&format!("{origin}/#/keys?new=1"));
+    browser.wait_for("document.activeElement.id === 'new-key'");
+    browser.type_text("user/1");
+    browser.press("Enter");
+    browser.wait_for("document.querySelector('#value') !== null");
+    browser.evaluate("document.querySelector('#value').focus()");
+    browser.type_text(r#"{"n":12345678901234567890}"#);
+    browser.press("Tab");
+    browser.type_text("600");
+    browser.press("Enter");
+    browser.wait_for_text(RECEIPT, "of 3 replicas had stored it");
+    // Long numbers stay as they are.
+    browser.wait_for_text(".value pre", r#""n": 12345678901234567890"#);
+    browser.wait_for_text(".value .expires", "expires in 9 min");
+    browser.wait_for("document.querySelectorAll('.where tbody tr').length === 3");
+    browser.wait_for_text(".keys", "user/1");
+    let stored = cluster.client(1).get("/v0/entity?id=user%2F1&ack=3&from=3");
+    assert_eq!(stored.text(), r#"{"n":12345678901234567890}"#);
+
+    browser.evaluate("document.querySelector('.danger').focus()");
+    browser.press("Enter");
+    browser.press("Enter");
+    browser.wait_for_text(RECEIPT, "It is deleted");
+    browser.wait_for_text(".value", "it was deleted");
+    assert_eq!(cluster.client(1).get("/v0/entity?id=user%2F1").status, 404);
+    browser.assert_calm(&origin);
+}
+
+#[test]
+fn what_is_stored_is_text_and_never_markup() {
+    let Some(mut browser) = Browser::start() else {
+        return;
+    };
+    let cluster = Cluster::start(3);
+    let origin = cluster.url(0);
+    let evil = "<img src=/v0/status onerror=document.title='owned'><script>1</script>";
+    let id = evil
+        .replace('<', "%3C")
+        .replace('>', "%3E")
+        .replace('=', "%3D")
+        .replace(' ', "%20");
+    let mut client = cluster.client(0);
+    let put = client.put(&format!("/v0/entity?id={id}"), evil.as_bytes());
+    assert_eq!(put.status, 201);
+    assert_eq!(client.put("/v0/entity?id=%FF%00", b"\x00\xff").status, 201);
+    browser.open(&format!("{origin}/#/keys"));
+    browser.wait_for("document.querySelectorAll('.keys li').length === 2");
+    browser.wait_for_text(".keys", evil);
+    browser.click(".keys a");
+    browser.wait_for_text(".value pre", evil);
+    assert_eq!(
+        browser.evaluate("document.querySelectorAll('main img, main script').length"),
+        0
+    );
+    browser.click(".keys li:nth-child(2) a");
+    browser.wait_for_text("h2.key-name", r"\xFF\x00");
+    browser.wait_for_text(".value pre", "00000000  00 FF");
+    browser.assert_calm(&origin);
+}
+
+#[test]
+fn a_failed_put_says_what_each_replica_did() {
+    let Some(mut browser) = Browser::start() else {
+        return;
+    };
+    let mut cluster = Cluster::start(3);
+    let origin = cluster.url(0);
+    cluster.stop_node(1);
+    browser.open(&format!("{origin}/#/keys?key=k&edit=1"));
+    browser.wait_for("document.querySelector('#ack') !== null");
+    browser.choose("#ack", "3");
+    browser.wait_for_text(".pairs .hint", "fails as soon as one of them is silent");
+    browser.evaluate("document.querySelector('#value').focus()");
+    browser.type_text("value");
+    browser.evaluate("document.querySelector('form.stack').requestSubmit()");
+    browser.wait_for_text(RECEIPT, "It was not stored: Not Enough Replicas");
+    browser.wait_for_text(RECEIPT, "b refused: it cannot be reached");
+    // With 2 of 3 it goes through, and the node that is down has nothing of it.
+    browser.choose("#ack", "2");
+    browser.evaluate("document.querySelector('form.stack').requestSubmit()");
+    browser.wait_for_text(".detail .receipt.good", "2 of 3 replicas had stored it");
+    browser.wait_for_text(".where", "refused");
+    cluster.start_node(1);
+    until("the hint has arrived", || cluster.holders("k").len() == 3);
+    browser.click("[data-focus=again]");
+    browser.wait_for("document.querySelectorAll('.where .state.good').length === 3");
+    browser.assert_calm(&origin);
+}

@@ -1,0 +1,22 @@
+//! The console in a real browser: a headless Chromium, on a cluster of three nodes.
+//!
+//! Without Chromium each test says so in a line, and passes.
+
+#[cfg(test)]
+mod accessibility;
+#[cfg(test)]
+mod browser;
+#[cfg(test)]
+mod keys;
+#[cfg(test)]
+mod pages;
+#[cfg(test)]
+mod screenshots;
+#[cfg(test)]
+#[path = "../cluster/support.rs"]
+#[expect(dead_code, reason = "the tests of clusters use the rest of it")]
+mod support;
+#[cfg(test)]
+#[path = "../http/support.rs"]
+#[expect(dead_code, reason = "the tests of one node use the rest of it")]
+mod wire;

@@ -1,0 +1,94 @@
+//! Every page at three widths, and what the page of the cluster says when a node goes.
+
+use crate::browser::Browser;
+use crate::support::Cluster;
+
+/// The pages with an element that each has once it is drawn.
+const PAGES: [(&str, &str); 4] = [
+    ("cluster", ".part-nodes tbody tr:nth-child(3)"),
+    ("keys", ".split .note"),
+    ("node", ".store li:nth-child(9)"),
+    ("runbooks?at=full-disk", "#full-disk"),
+];
+
+#[test]
+fn every_page_works_on_a_phone_a_tablet_and_a_desk_in_light_and_dark() {
+    let Some(mut browser) = Browser::start() else {
+        return;
+    };
+    let cluster = Cluster::start(3);
+    let origin = cluster.url(0);
+    for (width, scheme) in [(360, "dark"), (800, "light"), (1400, "dark")] {
+        browser.resize(width, 800);
+        browser.prefer(scheme);
+        for (page, drawn) in PAGES {
+            browser.open(&format!("{origin}/#/{page}"));
+            browser.wait_for(&format!("document.querySelector('{drawn}') !== null"));
+            let fits = "document.documentElement.scrollWidth <= innerWidth";
+            assert_eq!(browser.evaluate(fits), true, "{page} at {width}");
+        }
+    }
+    browser.assert_calm(&origin);
+}
+
+#[test]
+fn the_cluster_page_says_which_node_is_gone_and_that_it_is_back() {
+    let Some(mut browser) = Browser::start() else {
+        return;
+    };
+    let mut cluster = Cluster::start(3);
+    let origin = cluster.url(0);
+    browser.open(&format!("{origin}/"));
+    browser.wait_for_text(".lead", "All 3 nodes are up");
+    cluster.stop_node(1);
+    browser.wait_for_text(".lead", "2 of 3 nodes are up");
+    browser.wait_for_text(".advice", "b has no connection");
+    browser.click(".advice a");
+    browser.wait_for("document.activeElement.id === 'a-node-is-down-or-silent'");
+    browser.evaluate("history.back()");
+    cluster.start_node(1);
+    browser.wait_for_text(".lead", "All 3 nodes are up");
+    browser.wait_for_text(".calm", "Nothing needs attention");
+    browser.assert_calm(&origin);
+}
+
+#[test]
+fn a_node_that_stops_answering_is_said_to_be_silent() {
+    let Some(mut browser) = Browser::start() else {
+        return;
+    };
+    let mut cluster = Cluster::start(3);
+    let origin = cluster.url(0);
+    browser.open(&format!("{origin}/"));
+    cluster.stop_node(0);
+    browser.wait_for_text(".served.bad", "does not answer");
+    // What was known stays on the page.
+    browser.wait_for_text(".part-nodes", "witness");
+    cluster.start_node(0);
+    browser.wait_for("document.querySelector('.served.good') !== null");
+    browser.assert_calm(&origin);
+}
+
+#[test]
+fn charts_are_read_with_the_arrow_keys() {
+    let Some(mut browser) = Browser::start() else {
+        return;
+    };
+    let cluster = Cluster::start(1);
+    let mut client = cluster.client(0);
+    for _ in 0..20 {
+        assert_eq!(client.put("/v0/entity?id=a", b"1").status, 201);
+    }
+    let origin = cluster.url(0);
+    browser.open(&format!("{origin}/"));
+    browser.wait_for("document.querySelectorAll('.chart').length === 4");
+    browser.wait_for("document.querySelector('.plot .none') === null");
+    // The last chart is of writes.
+    browser.evaluate("document.querySelectorAll('.chart')[3].focus()");
+    browser.press("ArrowLeft");
+    let when = "document.querySelectorAll('.chart .when')[3].textContent";
+    browser.wait_for(&format!("/^\\d\\d:\\d\\d:\\d\\d$/.test({when})"));
+    let median = "document.querySelectorAll('.chart')[3].querySelector('b').textContent";
+    browser.wait_for(&format!("/(µs|ms)$/.test({median})"));
+    browser.assert_calm(&origin);
+}

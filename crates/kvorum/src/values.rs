@@ -12,6 +12,7 @@
 
 use clap::ValueEnum;
 use cluster::{Member, MemberError, NodeUrl, NodeUrlError};
+use server::LogKeys;
 use std::fmt;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -335,6 +336,24 @@ impl From<CompressionOption> for lsm::Compression {
 pub(crate) enum Switch {
     On,
     Off,
+}
+
+/// How keys appear in logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogKeysOption {
+    Plain,
+    Hash,
+    Off,
+}
+
+impl From<LogKeysOption> for LogKeys {
+    fn from(option: LogKeysOption) -> Self {
+        match option {
+            LogKeysOption::Plain => Self::Plain,
+            LogKeysOption::Hash => Self::Hash,
+            LogKeysOption::Off => Self::Off,
+        }
+    }
 }
 
 impl Switch {

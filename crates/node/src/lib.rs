@@ -59,7 +59,7 @@ pub use config::{
 pub use coordinator::{
     Batch, BatchFailure, BatchMemory, Change, ClusterRange, ClusterRangePlan, Coordinator, Ended,
     Expires, Failure, Found, Held, KeyVersions, Operations, OwnRange, Range, RangeBatch, Receipt,
-    ReplicaLine, VersionHead, Written,
+    ReplicaLine, ReplicaTimes, VersionHead, Written,
 };
 pub use families::families;
 pub use forgetting::{ForgettingStatus, HeldBack};

@@ -150,7 +150,10 @@ impl SimulatedNode {
     pub async fn get(&self, key: &[u8], replicas: Replicas) -> Result<Found, Refusal> {
         let worker = self.next_worker();
         let deadline = worker.deadline_after(worker.clock().monotonic());
-        let found = worker.coordinator().read(key, replicas, deadline).await;
+        let found = worker
+            .coordinator()
+            .read(key, replicas, deadline, None)
+            .await;
         let found = found.map_err(refusal_of)?;
         Ok(Found {
             entry: found.entry,
@@ -293,7 +296,7 @@ impl SimulatedNode {
                 }
             }
             false => {
-                let written = coordinator.write(key, change, None, replicas, deadline);
+                let written = coordinator.write(key, change, None, replicas, deadline, None);
                 written.await
             }
         };

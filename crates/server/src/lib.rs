@@ -8,7 +8,10 @@
 //!   admits requests and bounds what they take, and behind it a [`node::Worker`],
 //!   which answers for the store.
 //! - `http` turns requests into answers.
-//! - `trust` knows who may do what; `tls_files` reads the files of TLS.
+//! - `trust` knows who may do what, and writes the audit log; `tls_files` reads the files
+//!   of TLS.
+//! - `slow_requests` logs where the time of slow requests went, and `rate_limiter` bounds
+//!   the lines of it and of the audit log.
 //! - `executor` and `read_threads` are the threads of the store: for its jobs, and for
 //!   reads that may block on the disk.
 //! - [`fuzzing`] is what fuzzers call.
@@ -22,15 +25,18 @@ pub mod fuzzing;
 mod http;
 mod metrics;
 mod metrics_page;
+mod rate_limiter;
 mod read_threads;
 mod runtime;
 mod server;
+mod slow_requests;
 mod tls_files;
 mod trust;
 mod wait_sites;
 
 pub use config::{
-    MEMORY_BYTES_MIN, MemorySplit, ServerConfig, TlsConfig, TlsSplit, TrustConfig, bounds,
+    AuditTarget, LogKeys, MEMORY_BYTES_MIN, MemorySplit, ServerConfig, TlsConfig, TlsSplit,
+    TrustConfig, bounds,
 };
 pub use node::{ConfigError, NodeConfig, Seams, Secret, Secrets};
 pub use server::{Server, StartError};

@@ -121,7 +121,7 @@ impl Server {
         mut sources: Vec<Arc<dyn Reload>>,
     ) -> Result<Self, StartError> {
         config.validate()?;
-        let trust = Arc::new(Trust::new(&config.trust)?);
+        let trust = Arc::new(Trust::new(&config.trust, &seams.clock)?);
         let node_tls = tls_files::load(&config, &*seams.clock)?;
         if let Some(node_tls) = &node_tls {
             sources.push(TlsReload::new(
@@ -152,7 +152,7 @@ impl Server {
         let started = opened.and_then(|node| {
             let node = Arc::new(node);
             let read_threads = ReadThreads::start(&node, config.read_threads)?;
-            sources.extend(sources_of(&trust));
+            sources.extend(trust.sources());
             let reloader = Reloader::start(sources)?;
             let shared = Arc::new(DoorShared::new(config, node, trust, node_tls, &*clock));
             let threads = runtime::start(&shared, sockets, &stopped)?;
@@ -194,7 +194,8 @@ impl Server {
     }
 
     /// Reads again what may change while the node runs, without waiting for it: the
-    /// tokens file, the files of TLS, and what [`Server::start_reloading`] was given.
+    /// tokens file, the audit log's file, which may have been renamed, the files of TLS, and
+    /// what [`Server::start_reloading`] was given.
     pub fn reload(&self) {
         self.reloader.order();
     }
@@ -279,12 +280,6 @@ impl Drop for Server {
             tracing::error!(%error, "closing the store failed: the next start will replay its log");
         }
     }
-}
-
-/// What requests are checked with that may change while the node runs.
-fn sources_of(trust: &Trust) -> Option<Arc<dyn Reload>> {
-    let tokens = trust.tokens().map(Arc::clone);
-    tokens.map(|tokens| tokens as Arc<dyn Reload>)
 }
 
 /// Binds all addresses. If the configuration asks for any free port, all addresses get

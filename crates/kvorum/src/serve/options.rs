@@ -10,12 +10,12 @@ use crate::layers::OptionError;
 use crate::logging::LogOptions;
 use crate::resources;
 use crate::values::{
-    ByteSize, CompressionOption, DurabilityOption, FilterOption, IntervalOption, ReplicasOption,
-    Switch, TimeSpan, address, count, interval, member, name, size, span, url,
+    ByteSize, CompressionOption, DurabilityOption, FilterOption, IntervalOption, LogKeysOption,
+    ReplicasOption, Switch, TimeSpan, address, count, interval, member, name, size, span, url,
 };
 use clap::{Args, Parser, Subcommand};
 use cluster::{Member, Members, NodeUrl};
-use server::{ServerConfig, TlsConfig, TlsFiles, TrustConfig, bounds};
+use server::{AuditTarget, ServerConfig, TlsConfig, TlsFiles, TrustConfig, bounds};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
@@ -156,6 +156,13 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Trust", num_args = 0..=1, require_equals = true, default_missing_value = "on", default_value_t = Switch::from_bool(defaults().trust.tokens_in_clear))]
     pub(crate) tokens_in_clear: Switch,
 
+    /// Where to write what operators did, and whom the node refused: a file, which is opened again on SIGHUP, or stderr [default: nowhere]
+    #[arg(long, value_name = "FILE", help_heading = "Trust")]
+    pub(crate) audit_log: Option<PathBuf>,
+    /// How keys appear in logs: plain, hash (the beginning of their SHA-256), or off
+    #[arg(long, value_enum, value_name = "HOW", help_heading = "Trust", default_value_t = LogKeysOption::Hash)]
+    pub(crate) log_keys: LogKeysOption,
+
     /// Threads that serve connections [default: one per core]
     #[arg(long, value_parser = count(bounds::THREADS), value_name = "COUNT", help_heading = "Limits")]
     pub(crate) threads: Option<usize>,
@@ -203,6 +210,10 @@ pub(crate) struct ServeOptions {
     /// Serve /debug/profile: anyone who can reach the node can then see what it does internally, and slow it down
     #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Debugging", num_args = 0..=1, require_equals = true, default_missing_value = "on", default_value_t = Switch::from_bool(defaults().debug_endpoints))]
     pub(crate) debug_endpoints: Switch,
+
+    /// Log where the time of a request went that took this long; off for never
+    #[arg(long, value_parser = interval(bounds::TIMES), value_name = "INTERVAL", help_heading = "Debugging", default_value_t = IntervalOption(defaults().slow_request))]
+    pub(crate) slow_request: IntervalOption,
 
     #[command(flatten)]
     pub(crate) log: LogOptions,
@@ -285,6 +296,7 @@ impl ServeOptions {
         config.drain_timeout = self.drain_timeout.0;
 
         config.trust = self.trust();
+        config.slow_request = self.slow_request.0;
 
         config.debug_endpoints = self.debug_endpoints == Switch::On;
 
@@ -334,6 +346,14 @@ impl ServeOptions {
             tokens_file: self.tokens_file.clone(),
             tokens_in_clear: self.tokens_in_clear == Switch::On,
             open: self.open == Switch::On,
+            audit_log: self
+                .audit_log
+                .as_ref()
+                .map(|target| match target.as_os_str() == "stderr" {
+                    true => AuditTarget::Stderr,
+                    false => AuditTarget::File(target.clone()),
+                }),
+            log_keys: self.log_keys.into(),
         }
     }
 

@@ -104,6 +104,67 @@ fn tokens_are_made_used_refused_and_revoked_without_a_restart() {
 }
 
 #[test]
+fn a_slow_request_is_logged_with_where_its_time_went() {
+    let folder = tempfile::tempdir().unwrap();
+    let audit = folder.path().join("audit");
+    let port = free_port();
+    let mut command = serve(port, &folder.path().join("data"));
+    let mut node = Process::spawn(
+        command
+            .args([
+                "--slow-request",
+                "20ms",
+                "--log-keys",
+                "plain",
+                "--log-format",
+                "json",
+            ])
+            .arg("--audit-log")
+            .arg(&audit),
+    );
+    wait_for(port, "none", "GET", "/v0/entity?id=fast", 404);
+    let mut stream = TcpStream::connect(local(port)).unwrap();
+    stream
+        .write_all(
+            b"PUT /v0/entity?id=slow HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\
+              traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\r\n\
+              Connection: close\r\n\r\na",
+        )
+        .unwrap();
+    // The body is slow by that much at least.
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    stream.write_all(b"b").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
+    // The audit log is opened again when a tool has renamed it.
+    std::fs::rename(&audit, folder.path().join("audit.1")).unwrap();
+    node.signal(Signal::HUP);
+    wait_until("the audit log", || audit.exists().then_some(()));
+    node.signal(Signal::TERM);
+    let end = node.end();
+    let mut lines = end.stderr.lines();
+    let line = lines
+        .find(|line| line.contains("\"key\":\"slow\""))
+        .unwrap();
+    let line: serde_json::Value = serde_json::from_str(line).unwrap();
+    assert_eq!(line["message"], "a slow request");
+    assert_eq!(line["method"], "PUT");
+    assert_eq!(line["trace"], "4bf92f3577b34da6a3ce929d0e0e4736");
+    let ms = |name: &str| line[name].as_f64().unwrap();
+    assert!(
+        ms("body_ms") >= 20.0 && ms("took_ms") >= ms("body_ms"),
+        "{line}"
+    );
+    let replicas = line["replicas"].as_str().unwrap();
+    let own = format!("127.0.0.1:{port}=");
+    assert!(
+        replicas.contains(&own) && replicas.ends_with("ms"),
+        "{line}"
+    );
+}
+
+#[test]
 fn a_token_is_printed_with_its_lines() {
     let output = new_token(&["--name", "ops", "--admin", "--metrics"]);
     let text = String::from_utf8(output.stdout).unwrap();

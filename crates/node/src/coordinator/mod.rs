@@ -14,6 +14,7 @@ mod operations;
 mod range_batch;
 mod ranges;
 mod read;
+mod replica_times;
 mod request_life;
 mod versions;
 mod write;
@@ -23,6 +24,7 @@ pub(crate) use hedging::HedgeBudget;
 pub use operations::{Ended, Operations};
 pub use range_batch::{Batch, BatchFailure, BatchMemory};
 pub use ranges::{OwnRange, Range, RangeBatch};
+pub use replica_times::ReplicaTimes;
 pub use versions::{Held, KeyVersions, VersionHead};
 
 use crate::hints::HintStore;

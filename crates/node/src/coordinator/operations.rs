@@ -100,7 +100,7 @@ impl Operations {
         let Some(stamp) = stamp.then(|| coordinator.stamping.stamp().ok()).flatten() else {
             let coordinator = Rc::clone(coordinator);
             self.tasks.spawn_local(async move {
-                let written = coordinator.write(&key, change, share, replicas, deadline);
+                let written = coordinator.write(&key, change, share, replicas, deadline, None);
                 (number, Ended::Write(written.await))
             });
             return;
@@ -121,7 +121,7 @@ impl Operations {
     pub fn read(&mut self, number: u64, key: Bytes, replicas: Replicas, deadline: Duration) {
         let coordinator = Rc::clone(&self.coordinator);
         self.tasks.spawn_local(async move {
-            let found = coordinator.read(&key, replicas, deadline);
+            let found = coordinator.read(&key, replicas, deadline, None);
             (number, Ended::Read(found.await))
         });
     }

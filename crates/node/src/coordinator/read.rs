@@ -2,7 +2,7 @@
 
 use super::hedging::{Hedge, HedgeReason};
 use super::request_life::{Request, Trigger};
-use super::{Coordinator, Failure, Found};
+use super::{Coordinator, Failure, Found, ReplicaTimes};
 use crate::completion_queue::Completion;
 use crate::pending::{AnswerKind, AnswerTag, Ticket};
 use crate::replicas::{Asked, ReplicaRequest};
@@ -46,6 +46,8 @@ pub(super) struct Reading {
     reply: ReplyTime,
     /// Whether the machine has nothing left to do.
     is_done: bool,
+    /// Notes when each replica answers, if anyone asks for it.
+    watch: Option<Rc<ReplicaTimes>>,
 }
 
 /// When a read is answered.
@@ -73,11 +75,11 @@ impl Coordinator {
         deadline: Duration,
     ) -> Result<Found, Failure> {
         let reply = ReplyTime::AfterRepairs { decided: None };
-        self.read_with(key, replicas, deadline, reply).await
+        self.read_with(key, replicas, deadline, reply, None).await
     }
 
     /// Reads a key. Answers at once if this node's own store suffices and its disk is not
-    /// needed.
+    /// needed. `watch` notes when each replica answers.
     ///
     /// # Errors
     /// See [`Failure`].
@@ -86,8 +88,9 @@ impl Coordinator {
         key: &[u8],
         replicas: Replicas,
         deadline: Duration,
+        watch: Option<Rc<ReplicaTimes>>,
     ) -> Result<Found, Failure> {
-        self.read_with(key, replicas, deadline, ReplyTime::AtDecision)
+        self.read_with(key, replicas, deadline, ReplyTime::AtDecision, watch)
             .await
     }
 
@@ -97,6 +100,7 @@ impl Coordinator {
         replicas: Replicas,
         deadline: Duration,
         reply_time: ReplyTime,
+        watch: Option<Rc<ReplicaTimes>>,
     ) -> Result<Found, Failure> {
         self.settled(key, replicas.from, deadline).await;
         let registration = self.pending.reserve(deadline);
@@ -127,11 +131,17 @@ impl Coordinator {
             decision: None,
             reply: reply_time,
             is_done: false,
+            watch: None,
         };
         let reply = reading.act(&mut actions);
         match self.requests.reads.enter(reading, reply, registration) {
             Ok(reply) => reply,
-            Err(pending) => pending.decided(&self.stamping).await,
+            Err(pending) => {
+                if let Some(times) = watch {
+                    pending.watch(times);
+                }
+                pending.decided(&self.stamping).await
+            }
         }
     }
 
@@ -151,6 +161,11 @@ impl Request for Reading {
         let event = match answer {
             None => ReadEvent::Deadline,
             Some((tag, completion)) => {
+                if let Some(times) = &self.watch
+                    && let Some(node) = self.ranking.get(tag.replica.as_usize())
+                {
+                    times.answered(*node, self.coordinator.clock.monotonic());
+                }
                 self.hedges.retain(|hedge| hedge.replica != tag.replica);
                 let replicas = &self.coordinator.replicas;
                 let (answer, share) = replicas.answer_of(&self.key, Some(completion));
@@ -189,6 +204,10 @@ impl Request for Reading {
             self.coordinator.metrics.coordination.hedges.add(1);
         }
         self.act(&mut actions)
+    }
+
+    fn watch(&mut self, times: Rc<ReplicaTimes>) {
+        self.watch = Some(times);
     }
 
     fn is_done(&self) -> bool {
@@ -254,6 +273,7 @@ impl Reading {
     /// What the client gets.
     fn reply(&mut self, decision: Decision) -> Result<Found, Failure> {
         self.decision = Some(decision);
+        self.watch = None;
         self.hedges.clear();
         self.resumes = None;
         match decision {

@@ -2,7 +2,7 @@
 //! hints are kept before the reply, is decided by [`cluster::Write`].
 
 use super::request_life::{PendingReply, Request, Trigger};
-use super::{Change, Coordinator, Expires, Failure, Written};
+use super::{Change, Coordinator, Expires, Failure, ReplicaTimes, Written};
 use crate::completion_queue::Completion;
 use crate::pending::{AnswerKind, AnswerTag, Ticket};
 use crate::replicas::{Asked, ReplicaRequest};
@@ -37,13 +37,16 @@ pub(super) struct Writing {
     half_time: Option<Instant>,
     /// Whether the machine has nothing left to do.
     is_done: bool,
+    /// Notes when each replica answers, if anyone asks for it.
+    watch: Option<Rc<ReplicaTimes>>,
     /// The share of memory of a long value.
     _share: Option<Share>,
 }
 
 impl Coordinator {
     /// Writes a key. The deadline is on the monotonic clock; `share` is the share of
-    /// memory of a long value, which is kept as long as the value.
+    /// memory of a long value, which is kept as long as the value; `watch` notes when each
+    /// replica answers.
     ///
     /// # Errors
     /// See [`Failure`]; the write may still appear later.
@@ -54,13 +57,19 @@ impl Coordinator {
         share: Option<Share>,
         replicas: Replicas,
         deadline: Duration,
+        watch: Option<Rc<ReplicaTimes>>,
     ) -> Result<Written, Failure> {
         self.settled(key, replicas.from, deadline).await;
         let stamp = self.stamping.stamp_by(deadline).await;
         let stamp = stamp.map_err(Failure::NoStamp)?;
         match self.begin_write(key, &change, share, replicas, deadline, stamp) {
             Ok(reply) => reply,
-            Err(pending) => pending.decided(&self.stamping).await,
+            Err(pending) => {
+                if let Some(times) = watch {
+                    pending.watch(times);
+                }
+                pending.decided(&self.stamping).await
+            }
         }
     }
 
@@ -101,6 +110,7 @@ impl Coordinator {
             deadline,
             half_time: None,
             is_done: false,
+            watch: None,
             _share: share,
         };
         let reply = writing.act(&mut actions);
@@ -137,7 +147,13 @@ impl Request for Writing {
     fn receive(&mut self, answer: Option<(AnswerTag, Completion)>) -> Option<Self::Reply> {
         // A late answer must not count beside one from a store that was lost since: the
         // sweep that fills a lost store waits only as long as a write may take.
-        let is_late = self.coordinator.clock.monotonic() > self.deadline;
+        let now = self.coordinator.clock.monotonic();
+        if let (Some(times), Some((tag, _))) = (&self.watch, &answer)
+            && let Some(node) = self.ranking.get(tag.replica.as_usize())
+        {
+            times.answered(*node, now);
+        }
+        let is_late = now > self.deadline;
         let event = match answer.filter(|_| !is_late) {
             None => WriteEvent::Deadline,
             Some((tag, completion)) => self.event_of(tag, completion)?,
@@ -160,6 +176,10 @@ impl Request for Writing {
         let mut actions = WriteActions::new();
         self.restamp(above, &mut actions);
         self.act(&mut actions)
+    }
+
+    fn watch(&mut self, times: Rc<ReplicaTimes>) {
+        self.watch = Some(times);
     }
 
     fn is_done(&self) -> bool {
@@ -210,7 +230,8 @@ impl Writing {
     }
 
     /// What the client gets.
-    fn reply(&self, decision: Decision) -> Result<Written, Failure> {
+    fn reply(&mut self, decision: Decision) -> Result<Written, Failure> {
+        self.watch = None;
         let timestamp = self.machine.stamp();
         match decision {
             Decision::Enough { acks } => Ok(Written { timestamp, acks }),

@@ -8,12 +8,14 @@
 //! divides the one number for memory.
 
 pub mod bounds;
+mod log_keys;
 mod memory;
 mod trust;
 mod validation;
 
+pub use log_keys::LogKeys;
 pub use memory::{MemorySplit, TlsSplit};
-pub use trust::TrustConfig;
+pub use trust::{AuditTarget, TrustConfig};
 
 use cluster::{Members, Replicas};
 use node::{ConfigError, NodeConfig, Resources};
@@ -85,6 +87,9 @@ pub struct ServerConfig {
     pub replicas_default: Option<Replicas>,
     /// Who may do what.
     pub trust: TrustConfig,
+    /// How long a request may take before the log says where its time went. `None`: however
+    /// long.
+    pub slow_request: Option<Duration>,
     /// Whether the node serves `/debug/profile`, which shows every client what happens
     /// inside the node. Default: no.
     pub debug_endpoints: bool,
@@ -128,6 +133,7 @@ impl ServerConfig {
             drain_timeout: Duration::from_secs(8),
             replicas_default: None,
             trust: TrustConfig::default(),
+            slow_request: None,
             debug_endpoints: false,
         };
         config.set_memory_bytes(MEMORY_BYTES_MIN);

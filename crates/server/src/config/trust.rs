@@ -1,6 +1,6 @@
 //! Who may reach the node, and who may do what on it.
 
-use super::ServerConfig;
+use super::{LogKeys, ServerConfig};
 use node::ConfigError;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -15,6 +15,19 @@ pub struct TrustConfig {
     /// Whether the node may be reached from other machines although clients need no token.
     /// Default: no.
     pub open: bool,
+    /// Where the audit log goes. `None`: there is none.
+    pub audit_log: Option<AuditTarget>,
+    /// How keys appear in logs.
+    pub log_keys: LogKeys,
+}
+
+/// Where the audit log goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AuditTarget {
+    /// To stderr, where the log goes, too.
+    Stderr,
+    /// To a file, which is opened again on SIGHUP.
+    File(PathBuf),
 }
 
 impl ServerConfig {
@@ -71,8 +84,8 @@ impl ServerConfig {
                 "tokens_in_clear",
                 format!(
                     "tokens would cross the network to {address} in clear, where others can read \
-                     and use them: give --tls-cert and --tls-key, or --tokens-in-clear if something else encrypts that \
-                     network, or --listen 127.0.0.1:{}",
+                     and use them: give --tls-cert and --tls-key, or --tokens-in-clear if something \
+                     else encrypts that network, or --listen 127.0.0.1:{}",
                     address.port()
                 ),
             )),

@@ -15,6 +15,9 @@ impl ServerConfig {
         self.validate_requests()?;
         self.validate_tls()?;
         self.validate_trust()?;
+        if let Some(slow_request) = &self.slow_request {
+            bounds::check("slow_request", slow_request, &bounds::TIMES)?;
+        }
         self.validate_replicas()
     }
 

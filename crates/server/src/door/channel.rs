@@ -18,6 +18,7 @@ use base::{Budget, Refused, Share};
 use hyper::rt::ReadBufCursor;
 use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -97,6 +98,11 @@ impl Channel {
             is_paused: Cell::new(false),
             progress,
         })
+    }
+
+    /// Who is on the other side; `None` once the connection is gone.
+    pub(crate) fn client(&self) -> Option<SocketAddr> {
+        self.wire.borrow().socket().peer_addr().ok()
     }
 
     /// The stream. Bytes that were gathered and not written are lost.

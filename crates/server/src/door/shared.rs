@@ -4,6 +4,7 @@ use super::Uploads;
 use super::tls::DoorTls;
 use crate::config::ServerConfig;
 use crate::metrics::{History, Metrics};
+use crate::slow_requests::SlowRequests;
 use crate::trust::Trust;
 use base::{Budget, Clock};
 use node::Node;
@@ -30,6 +31,8 @@ pub(crate) struct DoorShared {
     pub(crate) batch_windows: Arc<Budget>,
     /// Who may do what.
     pub(crate) trust: Arc<Trust>,
+    /// Logs slow requests, if any are to be logged.
+    pub(crate) slow_requests: Option<SlowRequests>,
     /// The counters of all doors.
     pub(crate) metrics: Arc<Metrics>,
     /// What the node did in the last hour.
@@ -59,6 +62,9 @@ impl DoorShared {
             batch_windows: Budget::new(split.batch_windows_bytes),
             trust,
             history: History::new(Arc::clone(&metrics), clock),
+            slow_requests: config
+                .slow_request
+                .map(|after| SlowRequests::new(after, config.trust.log_keys)),
             metrics,
             node,
             config,

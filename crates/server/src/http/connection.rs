@@ -7,10 +7,12 @@ use crate::door::slow_clients::{Phase, Progress};
 use crate::door::tls::Entered;
 use crate::door::wire::Wire;
 use crate::http::problem::Problem;
+use crate::trust::audit::{Event, EventKind};
 use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use std::cell::Cell;
 use std::convert::Infallible;
 use std::future::Future;
 use std::future::poll_fn;
@@ -33,6 +35,9 @@ const HTTP_1_1_REQUIRED: [u8; 26] = [
     0, 0, 0, 0, // No stream was processed.
     0, 0, 0, 0x0d, // HTTP_1_1_REQUIRED
 ];
+
+/// Where connections of peers begin.
+const PEER_PATH: &str = "/v0/peer";
 
 /// How HTTP ended on a connection.
 enum End {
@@ -86,15 +91,26 @@ pub(crate) async fn serve(door: Rc<Door>, stream: TcpStream, slot: &ConnectionSl
         }
         End::Upgraded(received) => {
             let written = unless_cut(&channel, Channel::poll_flush).await;
+            let client = channel.client();
+            let is_peer = Cell::new(false);
             // A peer's connection has timeouts of its own, and a node that stops does
             // not wait for its end.
             drop(registered);
             if let (Ok(()), Some(channel)) = (written, Rc::into_inner(channel)) {
                 door.worker
                     .welcome(channel.into_stream(), received, || {
+                        is_peer.set(true);
                         slot.promote_to_peer();
                     })
                     .await;
+                if let Some(audit) = door.trust().audit().filter(|_| !is_peer.get()) {
+                    let event = Event {
+                        client,
+                        path: Some(PEER_PATH),
+                        ..Event::default()
+                    };
+                    audit.note(EventKind::NoPeer, &event);
+                }
             }
         }
         // Another answer that is half sent must not be continued by this one.

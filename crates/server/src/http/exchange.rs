@@ -7,11 +7,15 @@ use crate::http::problem::Problem;
 use crate::http::query::replicas::ReplicaRules;
 use crate::http::request_body::RequestBody;
 use crate::http::response_body::ResponseBody;
+use crate::http::trace_context::TraceId;
 use crate::http::verb::Verb;
+use crate::slow_requests::Timeline;
 use crate::trust::Caller;
+use crate::trust::audit::{Event, EventKind};
 use base::Refused;
 use hyper::Response;
 use hyper::http::request::Parts;
+use node::ReplicaTimes;
 use std::rc::Rc;
 use std::time::Duration;
 use tokens::{Asked, Need};
@@ -36,6 +40,10 @@ pub(crate) struct Exchange<'a> {
     pub(crate) need: Need,
     /// Who sent the request.
     pub(crate) caller: Caller,
+    /// The trace that the request is part of.
+    pub(crate) trace: Option<TraceId>,
+    /// Where its time goes, if anyone asks for it.
+    pub(crate) timeline: Option<&'a Timeline>,
     /// When the head was complete, on the monotonic clock.
     pub(crate) began: Duration,
 }
@@ -65,10 +73,30 @@ impl Exchange<'_> {
     /// # Errors
     /// The problem to answer.
     pub(crate) fn authorize(&self, asked: Asked<'_>) -> Result<(), Problem> {
-        match self.caller.may(self.need, asked) {
-            true => Ok(()),
-            false => Err(Problem::no_right(self.need, &self.caller)),
+        let key = match asked {
+            Asked::NoKey => None,
+            Asked::Key(key) | Asked::Range(key, _) => Some(key),
+        };
+        if let (Some(timeline), Some(key)) = (self.timeline, key) {
+            timeline.asks_for(key);
         }
+        if self.caller.may(self.need, asked) {
+            return Ok(());
+        }
+        let problem = Problem::no_right(self.need, &self.caller);
+        if let Some(audit) = self.door.trust().audit() {
+            let event = Event {
+                client: self.channel.client(),
+                method: Some(self.head.method.as_str()),
+                path: Some(self.head.uri.path()),
+                status: Some(problem.status().as_u16()),
+                token: self.caller.token_name(),
+                key: key.and_then(|key| self.door.trust().shown(key)),
+                trace: self.trace.map(|trace| trace.to_string()),
+            };
+            audit.note(EventKind::NoRight, &event);
+        }
+        Err(problem)
     }
 
     /// Refuses a body that is announced to be longer than a value may be.
@@ -83,6 +111,11 @@ impl Exchange<'_> {
         Ok(())
     }
 
+    /// Who notes when each replica answers.
+    pub(crate) fn watch(&self) -> Option<Rc<ReplicaTimes>> {
+        self.timeline.map(|timeline| Rc::clone(&timeline.replicas))
+    }
+
     /// The deadline of a request whose time began with its head.
     pub(crate) fn deadline(&self) -> Duration {
         self.door.deadline_after(self.began)
@@ -94,10 +127,14 @@ impl Exchange<'_> {
     /// [`Refused`] at once when the gate is full, and later when the deadline has
     /// passed.
     pub(crate) async fn admit(&self, deadline: Duration) -> Result<Permit, Refused> {
-        match self.door.gate.admit(deadline)? {
-            Admission::Granted(permit) => Ok(permit),
-            Admission::Queued(queued) => queued.await,
+        let permit = match self.door.gate.admit(deadline)? {
+            Admission::Granted(permit) => permit,
+            Admission::Queued(queued) => queued.await?,
+        };
+        if let Some(timeline) = self.timeline {
+            timeline.admitted(self.door.clock().monotonic());
         }
+        Ok(permit)
     }
 
     /// Renders a page outside admission, within the time that pages may take.

@@ -4,6 +4,7 @@
 
 use crate::door::web_pages::{Foreign, OwnHosts, Provenance};
 use crate::http::problem::Problem;
+use crate::http::trace_context::TraceId;
 use hyper::header::{HOST, HeaderName, ORIGIN, TRANSFER_ENCODING};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Version};
@@ -19,8 +20,19 @@ const FIELD_BYTES_MAX: usize = 32 << 10;
 /// node's origin.
 static SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Checks a head, and returns its approximate length in bytes. `is_chunked`: the
-/// length of the body is not announced.
+/// The field that names the trace of a request.
+static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+
+/// A head that was checked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CheckedHead {
+    /// Its approximate length in bytes.
+    pub(crate) bytes: usize,
+    /// The trace that the request is part of.
+    pub(crate) trace: Option<TraceId>,
+}
+
+/// Checks a head. `is_chunked`: the length of the body is not announced.
 ///
 /// # Errors
 /// The problem to answer.
@@ -28,9 +40,10 @@ pub(crate) fn check(
     head: &Parts,
     own_hosts: &OwnHosts,
     is_chunked: bool,
-) -> Result<usize, Problem> {
+) -> Result<CheckedHead, Problem> {
     let mut from = Provenance::default();
     let (mut hosts, mut field_bytes) = (0, 0);
+    let (mut trace, mut traces) = (None, 0);
     for (name, value) in &head.headers {
         field_bytes += name.as_str().len() + value.len();
         if name == HOST {
@@ -40,6 +53,9 @@ pub(crate) fn check(
             from.origin = Some(value);
         } else if *name == SEC_FETCH_SITE {
             from.fetch_site = Some(value);
+        } else if *name == TRACEPARENT {
+            traces += 1;
+            trace = TraceId::of(value.as_bytes());
         }
     }
     if hosts > 1 || (hosts == 0 && head.version >= Version::HTTP_11) {
@@ -60,7 +76,10 @@ pub(crate) fn check(
     if is_chunked {
         check_transfer_coding(&head.headers)?;
     }
-    Ok(target_bytes + field_bytes)
+    Ok(CheckedHead {
+        bytes: target_bytes + field_bytes,
+        trace: trace.filter(|_| traces == 1),
+    })
 }
 
 /// Whether a browser follows a link of another page to the console. The page that has the

@@ -16,6 +16,7 @@
 //! - `head`, `query`, `negotiation`, `entity_tag`: what a request says.
 //! - `cors`: what pages of other origins may see and ask.
 //! - `problem`: refusals and failures, and which status each has.
+//! - `trace_context`: the trace that a request is part of.
 //! - `rfc3339`: times of expiry as text.
 //! - `page`: answers that are whole texts, as several resources give them.
 //! - `request_body`, `response_body`, `body_chunk`, `json_line`, `headers`: the bytes.
@@ -52,6 +53,7 @@ mod response_body;
 mod rfc3339;
 #[cfg(test)]
 mod testing;
+mod trace_context;
 mod verb;
 
 pub(crate) use resources::{fuzz_batch, fuzz_operation};
@@ -60,7 +62,9 @@ use crate::door::Door;
 use crate::door::channel::Channel;
 use crate::door::connection_slots::ConnectionScope;
 use crate::metrics::Route;
+use crate::slow_requests::{Answered, Timeline};
 use crate::trust::Caller;
+use crate::trust::audit::{Event, EventKind};
 use exchange::{Answer, Exchange};
 use hyper::body::Incoming;
 use hyper::header::{CONNECTION, HeaderValue};
@@ -72,6 +76,8 @@ use resources::Resource;
 use response_body::ResponseBody;
 use std::rc::Rc;
 use std::time::Duration;
+use tokens::Need;
+use trace_context::TraceId;
 use verb::Verb;
 
 /// Answers a request.
@@ -87,9 +93,24 @@ pub(crate) async fn answer(
     let resource = Resource::of(door, &head);
     let mut body = RequestBody::new(incoming, &head.headers);
     let granted_origin = cors::granted_origin(door, &head.headers);
+    let timeline = door
+        .shared()
+        .slow_requests
+        .as_ref()
+        .map(|_| Timeline::default());
+    let mut trace = None;
     let answered = match head::check(&head, &door.own_hosts, body.is_chunked()) {
-        Ok(bytes) => match channel.cover_head(bytes) {
-            Ok(()) => dispatch(door, channel, resource, &mut head, &mut body, began).await,
+        Ok(checked) => match channel.cover_head(checked.bytes) {
+            Ok(()) => {
+                trace = checked.trace;
+                let arrived = Arrived {
+                    resource,
+                    trace,
+                    timeline: timeline.as_ref(),
+                    began,
+                };
+                dispatch(door, channel, &mut head, &mut body, arrived).await
+            }
             Err(refused) => Err(refused.into()),
         },
         Err(problem) => {
@@ -98,7 +119,10 @@ pub(crate) async fn answer(
             Err(problem)
         }
     };
-    let mut response = answered.unwrap_or_else(Problem::into_response);
+    let mut response = answered.unwrap_or_else(|problem| {
+        audit_refusal(door, channel, &head, &problem, trace);
+        problem.in_trace(trace).into_response()
+    });
     let is_no_upgrade = progress.scope() == ConnectionScope::PeerUpgrade && !progress.is_upgraded();
     if is_no_upgrade || (!body.is_ended() && !body.discard(progress).await) {
         let headers = response.headers_mut();
@@ -114,7 +138,30 @@ pub(crate) async fn answer(
     if response.status() == StatusCode::SERVICE_UNAVAILABLE {
         door.paused_connections.pause(channel);
     }
-    count(door, resource, &head.method, response.status(), began);
+    let ended = door.clock().monotonic();
+    count(
+        door,
+        resource,
+        &head.method,
+        response.status(),
+        ended.saturating_sub(began),
+    );
+    if let (Some(slow_requests), Some(timeline)) = (&door.shared().slow_requests, &timeline)
+        && resource
+            .and_then(Resource::route)
+            .is_some_and(Route::has_latency)
+    {
+        let answered = Answered {
+            method: head.method.as_str(),
+            path: head.uri.path(),
+            status: response.status().as_u16(),
+            trace: trace.map(|trace| trace.to_string()),
+            began,
+            ended,
+        };
+        let members = &door.shared().config().node.members;
+        slow_requests.note(members, timeline, &answered);
+    }
     response.map(|body| body.followed_by(Rc::clone(progress)))
 }
 
@@ -124,7 +171,7 @@ fn count(
     resource: Option<Resource>,
     method: &Method,
     status: StatusCode,
-    began: Duration,
+    took: Duration,
 ) {
     let requests = &door.metrics.requests;
     let route = match resource.map(Resource::route) {
@@ -132,21 +179,82 @@ fn count(
         Some(Some(route)) => route,
         None => Route::Other,
     };
-    let took = door.clock().monotonic().saturating_sub(began);
     requests.answered(route, method, status, took);
 }
 
-/// Checks path and method, and lets the resource answer.
+/// Tells the audit log of a request that was refused before anything of it was done.
+fn audit_refusal(
+    door: &Door,
+    channel: &Channel,
+    head: &Parts,
+    problem: &Problem,
+    trace: Option<TraceId>,
+) {
+    if let (Some(audit), Some(kind)) = (door.trust().audit(), problem.event()) {
+        let event = Event {
+            client: channel.client(),
+            method: Some(head.method.as_str()),
+            path: Some(head.uri.path()),
+            status: Some(problem.status().as_u16()),
+            trace: trace.map(|trace| trace.to_string()),
+            ..Event::default()
+        };
+        audit.note(kind, &event);
+    }
+}
+
+/// Tells the audit log of something that an operator had the node do.
+fn audit_admin(door: &Door, channel: &Channel, told: &AdminRequest, answer: &Answer) {
+    let status = match answer {
+        Ok(response) => response.status(),
+        Err(problem) => problem.status(),
+    };
+    // The missing right is an event of its own.
+    if let Some(audit) = door
+        .trust()
+        .audit()
+        .filter(|_| status != StatusCode::FORBIDDEN)
+    {
+        let event = Event {
+            client: channel.client(),
+            method: Some(told.method.as_str()),
+            path: Some(&told.path),
+            status: Some(status.as_u16()),
+            token: told.caller.token_name(),
+            trace: told.trace.map(|trace| trace.to_string()),
+            ..Event::default()
+        };
+        audit.note(EventKind::Admin, &event);
+    }
+}
+
+/// What the audit log says of a request that only operators may send.
+struct AdminRequest {
+    method: Method,
+    path: String,
+    caller: Caller,
+    trace: Option<TraceId>,
+}
+
+/// A request whose head was checked.
+struct Arrived<'a> {
+    resource: Option<Resource>,
+    trace: Option<TraceId>,
+    timeline: Option<&'a Timeline>,
+    began: Duration,
+}
+
+/// Checks path, token and method, and lets the resource answer.
 async fn dispatch(
     door: &Rc<Door>,
     channel: &Rc<Channel>,
-    resource: Option<Resource>,
     head: &mut Parts,
     body: &mut RequestBody,
-    began: Duration,
+    arrived: Arrived<'_>,
 ) -> Answer {
-    let resource =
-        resource.ok_or_else(|| Problem::unknown_path(&Resource::paths_for_clients(door)))?;
+    let resource = arrived
+        .resource
+        .ok_or_else(|| Problem::unknown_path(&Resource::paths_for_clients(door)))?;
     if channel.progress.scope() == ConnectionScope::PeerUpgrade && resource != Resource::Peer {
         return Err(Problem::overloaded());
     }
@@ -163,15 +271,29 @@ async fn dispatch(
     if verb == Verb::Post && !negotiation::is_json(&head.headers) {
         return Err(Problem::not_json());
     }
+    let need = resource.need(verb);
+    let is_told = need == Need::Admin && door.trust().audit().is_some();
+    let told = is_told.then(|| AdminRequest {
+        method: head.method.clone(),
+        path: head.uri.path().to_owned(),
+        caller: caller.clone(),
+        trace: arrived.trace,
+    });
     let exchange = Exchange {
         door,
         channel,
         head,
         body,
         verb,
-        need: resource.need(verb),
+        need,
         caller,
-        began,
+        trace: arrived.trace,
+        timeline: arrived.timeline,
+        began: arrived.began,
     };
-    resource.answer(exchange).await
+    let answer = resource.answer(exchange).await;
+    if let Some(told) = told {
+        audit_admin(door, channel, &told, &answer);
+    }
+    answer
 }

@@ -48,7 +48,7 @@ pub(crate) enum Route {
 
 impl Route {
     /// Whether the time until the answer is up to the node.
-    fn has_latency(self) -> bool {
+    pub(crate) fn has_latency(self) -> bool {
         !matches!(
             self,
             Self::Batch | Self::Digest | Self::Profile | Self::Admin

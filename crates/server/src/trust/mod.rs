@@ -7,23 +7,30 @@
 //! node listens on loopback only, unless its operator says otherwise (`config::exposure`).
 //!
 //! - `tokens_in_force`: the tokens of the file, read again when it changes.
+//! - `audit`: what operators did, and whom the node refused, as a log of its own.
 //! - `reloading`: the thread that reads again what may change while the node runs.
 
+pub(crate) mod audit;
 pub(crate) mod reloading;
 pub(crate) mod tokens_in_force;
 
-use crate::config::TrustConfig;
+use crate::config::{LogKeys, TrustConfig};
+use audit::Audit;
+use base::Clock;
 use hyper::HeaderMap;
 use hyper::header::AUTHORIZATION;
 use node::ConfigError;
 use node::metrics::Family;
+use reloading::Reload;
 use std::sync::Arc;
-use tokens::{Access, Asked, Need, Token, TokenHash, bearer};
+use tokens::{Asked, Need, Token, TokenHash, bearer};
 use tokens_in_force::TokensInForce;
 
 /// Who may do what.
 pub(crate) struct Trust {
     tokens: Option<Arc<TokensInForce>>,
+    audit: Option<Arc<Audit>>,
+    log_keys: LogKeys,
 }
 
 /// Who sent a request.
@@ -45,29 +52,54 @@ pub(crate) enum Unknown {
 }
 
 impl Trust {
-    /// Reads the tokens file, if there is one.
+    /// Reads the tokens file and begins the audit log, if there are such.
     ///
     /// # Errors
-    /// The file cannot be used.
-    pub(crate) fn new(config: &TrustConfig) -> Result<Self, ConfigError> {
+    /// One of the files cannot be used.
+    pub(crate) fn new(config: &TrustConfig, clock: &Arc<dyn Clock>) -> Result<Self, ConfigError> {
         let tokens = config.tokens_file.as_deref().map(TokensInForce::read);
         let tokens = tokens
             .transpose()
             .map_err(|problem| ConfigError::new("tokens_file", problem))?;
+        let audit = config.audit_log.as_ref().map(|target| {
+            Audit::start(target, clock)
+                .map_err(|error| ConfigError::new("audit_log", format!("cannot write it: {error}")))
+        });
         Ok(Self {
             tokens: tokens.map(Arc::new),
+            audit: audit.transpose()?.map(Arc::new),
+            log_keys: config.log_keys,
         })
     }
 
-    /// The tokens, if the node has a tokens file.
-    pub(crate) fn tokens(&self) -> Option<&Arc<TokensInForce>> {
-        self.tokens.as_ref()
+    /// What may change while the node runs.
+    pub(crate) fn sources(&self) -> Vec<Arc<dyn Reload>> {
+        let tokens = self
+            .tokens
+            .as_ref()
+            .map(|tokens| Arc::clone(tokens) as Arc<dyn Reload>);
+        let audit = self
+            .audit
+            .as_ref()
+            .map(|audit| Arc::clone(audit) as Arc<dyn Reload>);
+        tokens.into_iter().chain(audit).collect()
+    }
+
+    /// The audit log, if there is one.
+    pub(crate) fn audit(&self) -> Option<&Audit> {
+        self.audit.as_deref()
+    }
+
+    /// A key as logs show it.
+    pub(crate) fn shown(&self, key: &[u8]) -> Option<String> {
+        self.log_keys.shown(key)
     }
 
     /// The metrics of what this is about.
     pub(crate) fn families(&self) -> Vec<Family> {
-        let tokens = self.tokens.iter();
-        tokens.flat_map(|tokens| tokens.families()).collect()
+        let mut families = tokens_in_force::families(self.tokens.as_deref());
+        families.extend(audit::families(self.audit.as_deref()));
+        families
     }
 
     /// Who sent a request with these fields.
@@ -110,11 +142,6 @@ impl Caller {
             Self::Anyone => true,
             Self::Holder(token) => !token.is_superseded() && token.rights.allow(need, asked),
         }
-    }
-
-    /// Whether the caller may do this with a key.
-    pub(crate) fn may_access(&self, access: Access, key: &[u8]) -> bool {
-        self.may(access.into(), Asked::Key(key))
     }
 
     /// The name of the caller's token.

@@ -74,28 +74,29 @@ impl TokensInForce {
         self.table.store(Arc::new(table));
         self.loads.fetch_add(1, Ordering::Relaxed);
     }
+}
 
-    /// The metrics of the tokens.
-    pub(crate) fn families(&self) -> Vec<Family> {
-        let is_stale = self.is_stale.load(Ordering::Relaxed);
-        vec![
-            Family::gauge(
-                "kvorum_tokens",
-                "Tokens in force",
-                self.table.load().len() as f64,
-            ),
-            Family::gauge(
-                "kvorum_tokens_file_stale",
-                "1 while the tokens file cannot be used, so that the tokens read before it stay in force",
-                f64::from(u8::from(is_stale)),
-            ),
-            Family::counters(
-                "kvorum_tokens_file_loads",
-                "How often tokens were taken from the tokens file",
-                [(Vec::new(), self.loads.load(Ordering::Relaxed))],
-            ),
-        ]
-    }
+/// The metrics of the tokens, also of a node that has none.
+pub(super) fn families(tokens: Option<&TokensInForce>) -> Vec<Family> {
+    let is_stale = tokens.is_some_and(|tokens| tokens.is_stale.load(Ordering::Relaxed));
+    let loads = tokens.map_or(0, |tokens| tokens.loads.load(Ordering::Relaxed));
+    vec![
+        Family::gauge(
+            "kvorum_tokens",
+            "Tokens in force",
+            tokens.map_or(0, |tokens| tokens.table.load().len()) as f64,
+        ),
+        Family::gauge(
+            "kvorum_tokens_file_stale",
+            "1 while the tokens file cannot be used, so that the tokens read before it stay in force",
+            f64::from(u8::from(is_stale)),
+        ),
+        Family::counters(
+            "kvorum_tokens_file_loads",
+            "How often tokens were taken from the tokens file",
+            [(Vec::new(), loads)],
+        ),
+    ]
 }
 
 impl Reload for TokensInForce {

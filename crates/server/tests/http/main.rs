@@ -2,6 +2,8 @@
 //! byte, on a disk in memory.
 
 #[cfg(test)]
+mod audit;
+#[cfg(test)]
 mod batch_bounds;
 #[cfg(test)]
 mod batch_clients;

@@ -174,20 +174,18 @@ impl Problem {
 
     /// The node does not know who sent a request that needs a token.
     pub(super) fn no_token(why: Unknown) -> Self {
-        let (challenge, detail) = match why {
-            Unknown::NoToken => (
-                "Bearer realm=\"kvorum\"",
+        let detail = match why {
+            Unknown::NoToken => {
                 "this path needs a token: send it as Authorization: Bearer TOKEN, once; who runs \
-                 the cluster makes one with kvorum admin token new",
-            ),
-            Unknown::OtherToken => (
-                "Bearer realm=\"kvorum\", error=\"invalid_token\"",
+                 the cluster makes one with kvorum admin token new"
+            }
+            Unknown::OtherToken => {
                 "the token is not in force on this node: it may have been revoked, or is not in \
-                 the tokens file of this node",
-            ),
+                 the tokens file of this node"
+            }
         };
         let mut problem = Self::new(&NO_TOKEN, detail);
-        problem.challenge = Some(challenge);
+        problem.unknown = Some(why);
         problem
     }
 

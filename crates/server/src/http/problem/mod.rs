@@ -15,6 +15,9 @@ mod tests;
 use crate::door::paused_connections::RETRY_AFTER_SECONDS;
 use crate::http::headers::{set_acks, set_common};
 use crate::http::response_body::ResponseBody;
+use crate::http::trace_context::TraceId;
+use crate::trust::Unknown;
+use crate::trust::audit::EventKind;
 use bytes::Bytes;
 use catalogue::ProblemType;
 use cluster::Replicas;
@@ -34,8 +37,10 @@ pub(crate) struct Problem {
     detail: Cow<'static, str>,
     parameter: Option<Box<str>>,
     allow: Option<Box<str>>,
-    /// What a client needs to be known.
-    challenge: Option<&'static str>,
+    /// Why the node does not know who sent the request.
+    unknown: Option<Unknown>,
+    /// The trace that the request is part of.
+    trace: Option<TraceId>,
     /// The number of a line in a batch.
     line: Option<u64>,
     receipt: Option<Box<Receipt>>,
@@ -59,6 +64,10 @@ pub(crate) struct Document<'a> {
     /// The methods of the resource.
     #[serde(skip_serializing_if = "Option::is_none")]
     allow: Option<&'a str>,
+    /// The trace that the request is part of (`traceparent`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("pattern" = "^[0-9a-f]{32}$"))]
+    trace: Option<String>,
     /// The number of the line in a batch, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     line: Option<u64>,
@@ -73,11 +82,31 @@ impl Problem {
             detail: detail.into(),
             parameter: None,
             allow: None,
-            challenge: None,
+            unknown: None,
+            trace: None,
             line: None,
             receipt: None,
             acks: None,
         }
+    }
+
+    /// The problem of a request that is part of a trace.
+    pub(crate) fn in_trace(mut self, trace: Option<TraceId>) -> Self {
+        self.trace = trace;
+        self
+    }
+
+    /// What the audit log says of it.
+    pub(crate) fn event(&self) -> Option<EventKind> {
+        let known = [
+            (&catalogue::OTHER_HOST, EventKind::OtherHost),
+            (&catalogue::OTHER_ORIGIN, EventKind::OtherOrigin),
+            (&catalogue::NO_TOKEN, EventKind::NoToken),
+        ];
+        let event = known
+            .into_iter()
+            .find(|(known, _)| *known == self.problem_type);
+        event.map(|(_, event)| event)
     }
 
     /// The problem as an answer.
@@ -93,8 +122,8 @@ impl Problem {
         if let Some(Ok(allow)) = self.allow.as_deref().map(HeaderValue::from_str) {
             headers.insert(ALLOW, allow);
         }
-        if let Some(challenge) = self.challenge {
-            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+        if let Some(unknown) = self.unknown {
+            headers.insert(WWW_AUTHENTICATE, challenge(unknown));
         }
         if let Some((acks, replicas)) = self.acks {
             set_acks(headers, acks, replicas);
@@ -141,10 +170,19 @@ impl Problem {
             detail: &self.detail,
             parameter: self.parameter.as_deref(),
             allow: self.allow.as_deref(),
+            trace: self.trace.map(|trace| trace.to_string()),
             line: self.line,
             receipt: self.receipt.as_deref().map(ReceiptDocument::from),
         };
         // Strings and numbers always have a JSON form.
         serde_json::to_vec(&document).unwrap_or_default()
     }
+}
+
+/// What tells a client that it needs a token (RFC 6750).
+fn challenge(unknown: Unknown) -> HeaderValue {
+    HeaderValue::from_static(match unknown {
+        Unknown::NoToken => "Bearer realm=\"kvorum\"",
+        Unknown::OtherToken => "Bearer realm=\"kvorum\", error=\"invalid_token\"",
+    })
 }

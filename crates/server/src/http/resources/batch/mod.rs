@@ -9,6 +9,7 @@
 //!
 //! - `input` is the body, `lines` splits it, `operation` reads a line.
 //! - `window` holds the operations until they are answered, within bounds.
+//! - `sender` knows who sent it, and which operations may run.
 //! - `key_order` has operations on one key run one after another.
 //! - `answer` is an answer, `answer_writer` writes them, `output` hands them to the
 //!   connection.
@@ -27,6 +28,7 @@ mod lines;
 mod operation;
 mod output;
 mod parameters;
+mod sender;
 mod task;
 mod window;
 
@@ -41,6 +43,7 @@ use hyper::Response;
 use hyper::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue};
 use input::Input;
 use output::{AnswerStream, Output};
+use sender::Sender;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -71,8 +74,8 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
         (Input::new(blocks, None), share)
     };
     let output = Rc::<Output>::default();
-    let caller = exchange.caller.clone();
-    let batch = Batch::new(door, progress, caller, replicas, input, share, &output);
+    let sender = Sender::of(&exchange);
+    let batch = Batch::new(door, progress, sender, replicas, input, share, &output);
     let task = tokio::task::spawn_local(batch.run());
     let stream = AnswerStream::new(output, task, Rc::clone(door));
     let mut response = Response::new(ResponseBody::stream(Box::new(stream)));

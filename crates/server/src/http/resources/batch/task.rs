@@ -19,13 +19,13 @@ use super::key_order::{KeyHash, KeyOrder};
 use super::lines::{Line, LineText, Lines};
 use super::operation::{Action, LineError, Operation};
 use super::output::{End, Output};
+use super::sender::Sender;
 use super::window::{Slot, Window};
 use crate::config::bounds::BATCH_BODY_BYTES_MAX;
 use crate::door::slow_clients::{Phase, Progress};
 use crate::door::{BatchPermits, Door};
 use crate::http::problem::Problem;
 use crate::metrics::OperationKind;
-use crate::trust::Caller;
 use base::{LONG_VALUE_BYTES, Share};
 use cluster::{Fate, Miss, Replicas};
 use hyper::StatusCode;
@@ -46,7 +46,7 @@ const LINE_EXTRA_BYTES: usize = 32 << 10;
 pub(super) struct Batch {
     door: Rc<Door>,
     progress: Rc<Progress>,
-    caller: Caller,
+    sender: Sender,
     replicas: Replicas,
     input: Input,
     lines: Lines,
@@ -76,7 +76,7 @@ impl Batch {
     pub(super) fn new(
         door: &Rc<Door>,
         progress: &Rc<Progress>,
-        caller: Caller,
+        sender: Sender,
         replicas: Replicas,
         input: Input,
         share: Option<Share>,
@@ -87,7 +87,7 @@ impl Batch {
         let answer_bytes_max = input.is_all_here().then_some(BATCH_BODY_BYTES_MAX);
         Self {
             progress: Rc::clone(progress),
-            caller,
+            sender,
             replicas,
             input,
             lines: Lines::new(line_bytes_max, share),
@@ -195,8 +195,7 @@ impl Batch {
                 return self.refuse_line(Problem::bad_line(line.number, &detail));
             }
         };
-        if !self.may_run(&operation) {
-            let problem = Problem::no_right(operation.access().into(), &self.caller);
+        if let Err(problem) = self.sender.check(&self.door, &operation) {
             return self.refuse_line(problem);
         }
         let number = self.window.next_number();
@@ -208,14 +207,9 @@ impl Batch {
             .push(Slot::of(operation, key, text.len(), share));
     }
 
-    /// Whether the caller has the right for an operation, by the tokens that are in force now.
-    fn may_run(&mut self, operation: &Operation) -> bool {
-        self.door.trust().refresh(&mut self.caller);
-        self.caller.may_access(operation.access(), &operation.key)
-    }
-
     /// Adds the answer to a line that is not run.
     fn refuse_line(&mut self, problem: Problem) {
+        let problem = problem.in_trace(self.sender.trace);
         let answer = OperationAnswer::Problem(None, problem);
         self.window.push(Slot::refused(answer));
     }
@@ -340,7 +334,7 @@ impl Batch {
     fn answer_of(&self, number: u64, result: Ended) -> OperationAnswer {
         let failed = |failure| {
             let problem = Problem::of_failure(failure, self.replicas);
-            OperationAnswer::Problem(None, problem)
+            OperationAnswer::Problem(None, problem.in_trace(self.sender.trace))
         };
         match result {
             Ended::Write(Ok(written)) => {
@@ -355,8 +349,11 @@ impl Batch {
                 Some(entry) if self.door.is_live(&entry) => {
                     OperationAnswer::Found(entry, found.share)
                 }
-                Some(entry) => OperationAnswer::Problem(Some(entry.timestamp()), Problem::absent()),
-                None => OperationAnswer::Problem(None, Problem::absent()),
+                entry => {
+                    let version = entry.map(|entry| entry.timestamp());
+                    let problem = Problem::absent().in_trace(self.sender.trace);
+                    OperationAnswer::Problem(version, problem)
+                }
             },
             Ended::Write(Err(failure)) | Ended::Read(Err(failure)) => failed(failure),
         }

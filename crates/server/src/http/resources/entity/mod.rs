@@ -45,12 +45,17 @@ async fn get(exchange: Exchange<'_>, parameters: EntityParameters) -> Answer {
         .door
         .worker
         .coordinator()
-        .read(&parameters.key, parameters.replicas, deadline)
+        .read(
+            &parameters.key,
+            parameters.replicas,
+            deadline,
+            exchange.watch(),
+        )
         .await
         .map_err(|failure| Problem::of_failure(failure, parameters.replicas))?;
     drop(permit);
     let Some(entry) = found.entry else {
-        let mut response = Problem::absent().into_response();
+        let mut response = Problem::absent().in_trace(exchange.trace).into_response();
         set_acks(response.headers_mut(), found.acks, parameters.replicas);
         return Ok(response);
     };
@@ -58,7 +63,9 @@ async fn get(exchange: Exchange<'_>, parameters: EntityParameters) -> Answer {
     let mut response = if exchange.door.is_live(&entry) {
         let tag = EntityTag::of(entry.timestamp(), entry.value_bytes());
         let mut response = if !tag.satisfies_if_match(headers) {
-            Problem::other_version().into_response()
+            Problem::other_version()
+                .in_trace(exchange.trace)
+                .into_response()
         } else if tag.is_named_by_if_none_match(headers) {
             with_status(StatusCode::NOT_MODIFIED)
         } else {
@@ -68,7 +75,7 @@ async fn get(exchange: Exchange<'_>, parameters: EntityParameters) -> Answer {
         set_expires(response.headers_mut(), entry.expiry());
         response
     } else {
-        Problem::absent().into_response()
+        Problem::absent().in_trace(exchange.trace).into_response()
     };
     set_version(response.headers_mut(), entry.timestamp());
     set_acks(response.headers_mut(), found.acks, parameters.replicas);
@@ -99,7 +106,11 @@ async fn put(exchange: Exchange<'_>, parameters: EntityParameters) -> Answer {
             &exchange.channel.progress,
         )
         .await?;
-    let deadline = door.deadline_after(door.clock().monotonic());
+    let now = door.clock().monotonic();
+    if let Some(timeline) = exchange.timeline {
+        timeline.body_ended(now);
+    }
+    let deadline = door.deadline_after(now);
     let _permit = exchange.admit(deadline).await?;
     let hash = value_hash(&upload.bytes);
     let change = Change::Put {
@@ -117,6 +128,7 @@ async fn put(exchange: Exchange<'_>, parameters: EntityParameters) -> Answer {
             upload.share,
             parameters.replicas,
             deadline,
+            exchange.watch(),
         )
         .await
         .map_err(|failure| Problem::of_failure(failure, parameters.replicas))?;
@@ -145,6 +157,7 @@ async fn delete(exchange: Exchange<'_>, parameters: EntityParameters) -> Answer 
             None,
             parameters.replicas,
             deadline,
+            exchange.watch(),
         )
         .await
         .map_err(|failure| Problem::of_failure(failure, parameters.replicas))?;

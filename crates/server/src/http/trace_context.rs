@@ -1,0 +1,91 @@
+//! The trace that a request is part of (W3C Trace Context): `traceparent`.
+//!
+//! ```text
+//! 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+//! version  id of the trace             of the parent    flags
+//! ```
+//!
+//! The id of the trace stands in the problems and the logs that come of the request. A field
+//! that is not exactly right counts as none, as the standard says.
+
+use std::fmt;
+
+/// The id of a trace. Never 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TraceId([u8; 16]);
+
+impl fmt::Display for TraceId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:032x}", u128::from_be_bytes(self.0))
+    }
+}
+
+/// The length of the field in the version that is known.
+const BYTES: usize = 55;
+
+impl TraceId {
+    /// The trace that the value of a field names.
+    pub(crate) fn of(field: &[u8]) -> Option<Self> {
+        let (known, rest) = field.split_at_checked(BYTES)?;
+        let version = number(&known[..2])?;
+        let is_long = match version {
+            0 => !rest.is_empty(),
+            0xff => true,
+            // A later version may have more, which begins with a dash.
+            _ => rest.first().is_some_and(|byte| *byte != b'-'),
+        };
+        let dashes = [2, 35, 52].map(|place| known[place] == b'-');
+        if is_long || dashes != [true; 3] {
+            return None;
+        }
+        let (trace, parent) = (number(&known[3..35])?, number(&known[36..52])?);
+        number(&known[53..])?;
+        (trace != 0 && parent != 0).then_some(Self(trace.to_be_bytes()))
+    }
+}
+
+/// A number of lower-case hexadecimal digits.
+fn number(digits: &[u8]) -> Option<u128> {
+    digits.iter().try_fold(0, |number: u128, digit| {
+        let digit = match digit {
+            b'0'..=b'9' => digit - b'0',
+            b'a'..=b'f' => digit - b'a' + 10,
+            _ => return None,
+        };
+        Some(number << 4 | u128::from(digit))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_that_is_exactly_right_names_a_trace() {
+        let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+        let right = format!("00-{trace}-00f067aa0ba902b7-01");
+        let zeros = "0".repeat(32);
+        for (field, is_right) in [
+            (right.clone(), true),
+            (right.replace("-01", "-ff"), true),
+            (right.replacen("00-", "cc-", 1), true),
+            (right.replacen("00-", "cc-", 1) + "-more", true),
+            (right.replacen("00-", "cc-", 1) + "more", false),
+            (right.replacen("00-", "ff-", 1), false),
+            (right.clone() + "-more", false),
+            (right.to_uppercase(), false),
+            (right.replace(trace, &zeros), false),
+            (right.replace("00f067aa0ba902b7", &zeros[..16]), false),
+            (right.replace('-', "_"), false),
+            (right.replace("-01", "-0g"), false),
+            (right[..54].to_owned(), false),
+            (String::new(), false),
+        ] {
+            let read = TraceId::of(field.as_bytes());
+            assert_eq!(read.is_some(), is_right, "{field}");
+            if let Some(read) = read {
+                assert_eq!(read.to_string(), trace);
+            }
+        }
+    }
+}

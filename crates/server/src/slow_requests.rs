@@ -1,0 +1,121 @@
+//! Requests that took long, as lines of the log that say where the time went.
+//!
+//! Only a node with `--slow-request` takes the times: an answer then costs a look at the
+//! clock more for each step and each replica.
+
+use crate::config::LogKeys;
+use crate::rate_limiter::RateLimiter;
+use cluster::Members;
+use node::ReplicaTimes;
+use profile::lock;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// Logs slow requests.
+pub(crate) struct SlowRequests {
+    after: Duration,
+    log_keys: LogKeys,
+    limiter: Mutex<RateLimiter>,
+}
+
+/// When the steps of a request ended, on the monotonic clock.
+#[derive(Default)]
+pub(crate) struct Timeline {
+    /// The key, or the first key of a range.
+    key: RefCell<Option<Vec<u8>>>,
+    /// When the body was here.
+    body: Cell<Option<Duration>>,
+    /// When the request had its permit.
+    admitted: Cell<Option<Duration>>,
+    /// When each replica answered.
+    pub(crate) replicas: Rc<ReplicaTimes>,
+}
+
+impl Timeline {
+    /// Notes the key.
+    pub(crate) fn asks_for(&self, key: &[u8]) {
+        *self.key.borrow_mut() = Some(key.to_vec());
+    }
+
+    /// Notes that the body is here.
+    pub(crate) fn body_ended(&self, now: Duration) {
+        self.body.set(Some(now));
+    }
+
+    /// Notes that the request has its permit.
+    pub(crate) fn admitted(&self, now: Duration) {
+        self.admitted.set(Some(now));
+    }
+}
+
+/// A request that was answered.
+pub(crate) struct Answered<'a> {
+    pub(crate) method: &'a str,
+    pub(crate) path: &'a str,
+    pub(crate) status: u16,
+    /// The trace that it is part of.
+    pub(crate) trace: Option<String>,
+    /// When its head was complete, and when its answer began.
+    pub(crate) began: Duration,
+    pub(crate) ended: Duration,
+}
+
+impl SlowRequests {
+    /// Logs requests that took so long.
+    pub(crate) fn new(after: Duration, log_keys: LogKeys) -> Self {
+        Self {
+            after,
+            log_keys,
+            limiter: Mutex::default(),
+        }
+    }
+
+    /// Logs a request if it was slow.
+    pub(crate) fn note(&self, members: &Members, timeline: &Timeline, answered: &Answered<'_>) {
+        let took = answered.ended.saturating_sub(answered.began);
+        if took < self.after {
+            return;
+        }
+        let left_out = {
+            let mut limiter = lock(&self.limiter);
+            if !limiter.admits(answered.ended) {
+                return;
+            }
+            limiter.take_left_out()
+        };
+        let body_end = timeline.body.get().unwrap_or(answered.began);
+        let asked = timeline.admitted.get().unwrap_or(body_end);
+        let key = timeline.key.borrow();
+        let key = key.as_deref().and_then(|key| self.log_keys.shown(key));
+        tracing::warn!(
+            method = answered.method,
+            path = answered.path,
+            status = answered.status,
+            key,
+            trace = answered.trace,
+            took_ms = ms(took),
+            body_ms = ms(body_end.saturating_sub(answered.began)),
+            queue_ms = ms(asked.saturating_sub(body_end)),
+            replicas = replicas(members, &timeline.replicas, asked),
+            left_out,
+            "a slow request"
+        );
+    }
+}
+
+/// When each replica answered, in milliseconds after it was asked.
+fn replicas(members: &Members, times: &ReplicaTimes, asked: Duration) -> String {
+    let times = times.answers();
+    let times = times.iter().map(|(node, at)| {
+        let took = at.saturating_sub(asked);
+        format!("{}={}ms", members.name(*node), ms(took))
+    });
+    times.collect::<Vec<_>>().join(" ")
+}
+
+/// Milliseconds with three digits behind the point.
+fn ms(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1e6).round() / 1e3
+}

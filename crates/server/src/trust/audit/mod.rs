@@ -1,0 +1,247 @@
+//! The audit log: what operators did, and whom the node refused, as lines of JSON.
+//!
+//! ```text
+//! {"time":"2026-11-22T16:00:00.123Z","event":"no-token","client":"10.0.0.9:41022",
+//!  "method":"GET","path":"/v0/entity","status":401}
+//! {"time":"2026-11-22T16:00:01Z","event":"no-token","left_out":812}
+//! ```
+//!
+//! A line never has a token, and a key only as `--log-keys` says. Requests hand their lines
+//! to a thread (`writer`) over a bounded queue and never wait for it. Each kind of event
+//! may have so many lines a second; how many more there were is written once a second.
+
+mod writer;
+
+use crate::config::AuditTarget;
+use crate::rate_limiter::RateLimiter;
+use crate::trust::reloading::Reload;
+use base::Clock;
+use node::metrics::Family;
+use profile::lock;
+use serde::Serialize;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use writer::{Message, Writer};
+
+/// How many lines may wait for the thread.
+const QUEUE_MAX: usize = 1024;
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EventKind {
+    /// An operator had the node do something.
+    Admin,
+    /// A request without a token that is in force.
+    NoToken,
+    /// A request, or a line of a batch, whose token lacks the right.
+    NoRight,
+    /// A request for a host that is not this node.
+    OtherHost,
+    /// A request that a page of another site sent.
+    OtherOrigin,
+    /// A connection whose other side did not prove to be a node of the cluster.
+    NoPeer,
+}
+
+const KINDS: [(EventKind, &str); 6] = [
+    (EventKind::Admin, "admin"),
+    (EventKind::NoToken, "no-token"),
+    (EventKind::NoRight, "no-right"),
+    (EventKind::OtherHost, "other-host"),
+    (EventKind::OtherOrigin, "other-origin"),
+    (EventKind::NoPeer, "no-peer"),
+];
+
+impl EventKind {
+    fn row(self) -> usize {
+        let row = KINDS.iter().position(|(known, _)| *known == self);
+        row.unwrap_or_default()
+    }
+}
+
+/// Something to audit.
+#[derive(Default, Serialize)]
+pub(crate) struct Event<'a> {
+    /// Who was on the other side.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) client: Option<SocketAddr>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) method: Option<&'a str>,
+    /// Without the query, which may have keys.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) path: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) status: Option<u16>,
+    /// The name of the token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) token: Option<&'a str>,
+    /// The key, or the first key of a range, as logs show it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) trace: Option<String>,
+}
+
+/// A line of the log.
+#[derive(Serialize)]
+struct Line<'a> {
+    time: String,
+    event: &'static str,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    told: Option<&'a Event<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left_out: Option<u64>,
+}
+
+/// The audit log.
+pub(crate) struct Audit {
+    shared: Arc<Shared>,
+    /// None once the thread is to end.
+    queue: Mutex<Option<SyncSender<Message>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What requests and the thread share.
+struct Shared {
+    clock: Arc<dyn Clock>,
+    limiters: Mutex<[RateLimiter; KINDS.len()]>,
+    /// The events of each kind, written or not.
+    events: [AtomicU64; KINDS.len()],
+    left_out: AtomicU64,
+}
+
+impl Audit {
+    /// Opens the target and starts the thread.
+    ///
+    /// # Errors
+    /// The file cannot be opened, or the system starts no thread.
+    pub(crate) fn start(target: &AuditTarget, clock: &Arc<dyn Clock>) -> io::Result<Self> {
+        let shared = Arc::new(Shared {
+            clock: Arc::clone(clock),
+            limiters: Mutex::default(),
+            events: Default::default(),
+            left_out: AtomicU64::new(0),
+        });
+        let (sender, messages) = sync_channel(QUEUE_MAX);
+        let writer = Writer::open(target.clone())?;
+        let seen = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name("audit".to_owned())
+            .spawn(move || writer.run(&messages, || seen.left_out_lines()))?;
+        Ok(Self {
+            shared,
+            queue: Mutex::new(Some(sender)),
+            thread: Mutex::new(Some(thread)),
+        })
+    }
+
+    /// Notes that something happened. Never blocks for long.
+    pub(crate) fn note(&self, kind: EventKind, event: &Event<'_>) {
+        let shared = &self.shared;
+        let row = kind.row();
+        shared.events[row].fetch_add(1, Ordering::Relaxed);
+        let now = shared.clock.monotonic();
+        if !lock(&shared.limiters)[row].admits(now) {
+            return;
+        }
+        let line = shared.line(row, Some(event), None);
+        if !self.send(Message::Line(line)) {
+            lock(&shared.limiters)[row].leave_out();
+        }
+    }
+
+    /// Leaves a message to the thread, unless the queue is full.
+    fn send(&self, message: Message) -> bool {
+        let queue = lock(&self.queue);
+        let sent = queue.as_ref().map(|queue| queue.try_send(message));
+        matches!(sent, Some(Ok(()) | Err(TrySendError::Disconnected(_))))
+    }
+}
+
+/// The metrics of the log, also of a node without one.
+pub(super) fn families(audit: Option<&Audit>) -> Vec<Family> {
+    let shared = audit.map(|audit| &audit.shared);
+    let of_row = |row: usize| shared.map_or(0, |shared| shared.events[row].load(Ordering::Relaxed));
+    let events = KINDS.iter().enumerate();
+    let events = events.map(|(row, (_, word))| (vec![("event", (*word).to_owned())], of_row(row)));
+    let left_out = shared.map_or(0, |shared| {
+        let limiters = lock(&shared.limiters);
+        let waiting: u64 = limiters.iter().map(RateLimiter::left_out).sum();
+        shared.left_out.load(Ordering::Relaxed) + waiting
+    });
+    vec![
+        Family::counters(
+            "kvorum_audit_events",
+            "What the audit log is about, by event",
+            events.collect::<Vec<_>>(),
+        ),
+        Family::counters(
+            "kvorum_audit_left_out",
+            "Events without a line of their own in the audit log, because there were too many",
+            [(Vec::new(), left_out)],
+        ),
+    ]
+}
+
+impl Shared {
+    fn line(&self, row: usize, told: Option<&Event<'_>>, left_out: Option<u64>) -> Vec<u8> {
+        let unix_ms = i64::try_from(self.clock.unix_ms()).unwrap_or(i64::MAX);
+        let time = jiff::Timestamp::from_millisecond(unix_ms).unwrap_or_default();
+        let line = Line {
+            time: time.to_string(),
+            event: KINDS[row].1,
+            told,
+            left_out,
+        };
+        // Strings and numbers always have a JSON form.
+        let mut line = serde_json::to_vec(&line).unwrap_or_default();
+        line.push(b'\n');
+        line
+    }
+
+    /// A line for each kind of which some were left out.
+    fn left_out_lines(&self) -> Vec<Vec<u8>> {
+        let left_out = {
+            let mut limiters = lock(&self.limiters);
+            limiters.each_mut().map(RateLimiter::take_left_out)
+        };
+        let all = left_out.into_iter().enumerate();
+        all.filter(|(_, count)| *count > 0)
+            .map(|(row, count)| {
+                self.left_out.fetch_add(count, Ordering::Relaxed);
+                self.line(row, None, Some(count))
+            })
+            .collect()
+    }
+}
+
+impl Reload for Audit {
+    /// Opens the file again, because a tool may have renamed it. The lines that wait go to
+    /// the old one.
+    fn reload(&self, is_ordered: bool) {
+        if is_ordered && !self.send(Message::Reopen) {
+            tracing::warn!(
+                "the audit log was not opened again, because too many lines wait: send SIGHUP again"
+            );
+        }
+    }
+}
+
+impl Drop for Audit {
+    /// Writes what waits.
+    fn drop(&mut self) {
+        drop(lock(&self.queue).take());
+        if let Some(thread) = lock(&self.thread).take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread of the audit log ended in a panic");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,93 @@
+use super::*;
+use base::ManualClock;
+use serde_json::Value;
+use std::path::Path;
+
+fn started(file: &Path) -> Audit {
+    let clock: Arc<dyn Clock> = Arc::new(ManualClock::new(1_795_363_200_123));
+    Audit::start(&AuditTarget::File(file.to_owned()), &clock).unwrap()
+}
+
+fn lines(file: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(file).unwrap();
+    let lines = text.lines();
+    lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+#[test]
+fn an_event_is_a_line_of_json() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("audit");
+    let audit = started(&file);
+    let event = Event {
+        client: Some("10.0.0.9:41022".parse().unwrap()),
+        method: Some("PUT"),
+        path: Some("/v0/entity"),
+        status: Some(403),
+        token: Some("shop"),
+        key: Some("a\"\n".to_owned()),
+        ..Event::default()
+    };
+    audit.note(EventKind::NoRight, &event);
+    drop(audit);
+    let expected = serde_json::json!({
+        "time": "2026-11-22T16:00:00.123Z", "event": "no-right", "client": "10.0.0.9:41022",
+        "method": "PUT", "path": "/v0/entity", "status": 403, "token": "shop", "key": "a\"\n",
+    });
+    assert_eq!(lines(&file), [expected]);
+    use std::os::unix::fs::PermissionsExt;
+    let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn what_is_too_much_is_counted_by_kind() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("audit");
+    let audit = started(&file);
+    for _ in 0..1000 {
+        audit.note(EventKind::NoToken, &Event::default());
+    }
+    audit.note(EventKind::Admin, &Event::default());
+    drop(audit);
+    let lines = lines(&file);
+    let of_kind = |kind: &str| {
+        let of_kind = lines.iter().filter(|line| line["event"] == kind);
+        let left_out = |line: &&Value| line.get("left_out").is_some();
+        let (left_out, told): (Vec<&Value>, Vec<&Value>) = of_kind.partition(left_out);
+        let left_out: u64 = left_out
+            .iter()
+            .map(|line| line["left_out"].as_u64().unwrap())
+            .sum();
+        (told.len() as u64, left_out)
+    };
+    let (told, left_out) = of_kind("no-token");
+    assert_eq!((told, told + left_out), (50, 1000));
+    assert_eq!(of_kind("admin"), (1, 0), "one kind does not hide another");
+}
+
+#[test]
+fn a_file_that_was_renamed_is_opened_again_when_it_is_ordered() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("audit");
+    let audit = started(&file);
+    audit.note(EventKind::Admin, &Event::default());
+    let renamed = folder.path().join("audit.1");
+    #[expect(clippy::disallowed_methods, reason = "as a tool for logs does")]
+    std::fs::rename(&file, &renamed).unwrap();
+    audit.reload(false);
+    audit.note(EventKind::NoRight, &Event::default());
+    audit.reload(true);
+    audit.note(EventKind::NoPeer, &Event::default());
+    drop(audit);
+    let events = |file: &Path| -> Vec<Value> {
+        lines(file)
+            .iter()
+            .map(|line| line["event"].clone())
+            .collect()
+    };
+    assert_eq!(events(&renamed), ["admin", "no-right"]);
+    assert_eq!(events(&file), ["no-peer"]);
+}

@@ -38,6 +38,7 @@ mod page_read;
 mod peers;
 mod pending;
 mod range_digest;
+mod range_memory;
 mod read_pool;
 mod replicas;
 mod seams;

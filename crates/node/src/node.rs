@@ -10,6 +10,7 @@ use crate::forgetting::{
 use crate::hints::{HintEnvironment, HintOptions, HintStore, HintsWaiting};
 use crate::membership::{LossReport, Membership, MembershipEnvironment, StoreCount};
 use crate::metrics::Metrics;
+use crate::range_memory::RangeMemory;
 use crate::read_pool::{ReadPool, ReadsRun};
 use crate::seams::{OpenError, Seams};
 use crate::stamping::{Stamping, StampingStatus};
@@ -459,31 +460,6 @@ fn end_of_present(clock: &dyn Clock, drift_max: Duration) -> Result<Timestamp, l
     let drift_max_ms = u64::try_from(drift_max.as_millis()).unwrap_or(u64::MAX);
     let end_unix_ms = now_unix_ms.saturating_add(drift_max_ms.saturating_mul(2));
     Ok(Timestamp::new(end_unix_ms, u16::MAX, u8::MAX))
-}
-
-/// How the memory for ranges is divided, in bytes. The batch that a range of this node reads
-/// has its room on top; of the rest ranges of this node have one half.
-struct RangeMemory {
-    /// Batches of ranges of this node.
-    batches_bytes: usize,
-    /// Pages of ranges of the whole cluster.
-    windows_bytes: usize,
-    /// Pages that are told to peers.
-    peer_pages_bytes: usize,
-}
-
-impl RangeMemory {
-    fn of(ranges_bytes: usize, batch_bytes: usize) -> Self {
-        let eighth = ranges_bytes.saturating_sub(batch_bytes) / 8;
-        // Small nodes, as tests have them, tell some pages, too.
-        let windows_bytes = (3 * eighth).max(1 << 20);
-        let peer_pages_bytes = eighth.max(512 << 10);
-        Self {
-            batches_bytes: ranges_bytes - 4 * eighth,
-            windows_bytes,
-            peer_pages_bytes,
-        }
-    }
 }
 
 #[cfg(test)]

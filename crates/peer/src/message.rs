@@ -56,6 +56,7 @@
 //! messages go back.
 
 mod encode;
+mod fields;
 mod many;
 
 pub(super) use encode::{
@@ -67,14 +68,16 @@ pub(super) use encode::{
 
 pub(super) use many::{Entries, Many, Verdicts};
 
-use super::frame::{Frame, FrameError, PIECE_BYTES, RUN_BYTES_MAX};
+use fields::{Fields, miss_of_code};
+
+use super::frame::{Frame, FrameError};
 use crate::page::{PagedHead, decode_paged};
 use crate::report::NodeReport;
-use base::{ByteReader, Entry, Expiry, KEY_BYTES_MAX, Kind, Timestamp, Verdict};
+use base::{Entry, Expiry, Kind, Timestamp, Verdict};
 use cluster::Miss;
-use cluster::forgetting::{Answerer, NamedBounds, StoreStart};
+use cluster::Standing;
+use cluster::forgetting::{Answerer, NamedBounds};
 use cluster::sweep::PassId;
-use cluster::{NodeNumber, Standing};
 use std::time::Duration;
 
 const WRITE: u8 = 1;
@@ -281,10 +284,7 @@ impl<'a> Message<'a> {
     /// # Errors
     /// [`FrameError::Malformed`].
     pub(super) fn decode(frame: Frame<'a>) -> Result<Self, FrameError> {
-        let mut fields = Fields {
-            frame,
-            reader: ByteReader::new(frame.payload),
-        };
+        let mut fields = Fields::of(frame);
         let message = match frame.kind {
             WRITE => Self::Write {
                 remaining: fields.remaining()?,
@@ -374,158 +374,4 @@ impl<'a> Message<'a> {
         fields.end()?;
         Ok(message)
     }
-}
-
-/// Reads the fields of a payload.
-pub(super) struct Fields<'a> {
-    frame: Frame<'a>,
-    reader: ByteReader<'a>,
-}
-
-impl<'a> Fields<'a> {
-    /// Returns what the reader took, or an error if the payload was too short.
-    fn present<T>(&self, taken: Option<T>) -> Result<T, FrameError> {
-        taken.ok_or(self.frame.malformed("a payload that is too short"))
-    }
-
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], FrameError> {
-        let taken = self.reader.array();
-        self.present(taken)
-    }
-
-    fn bytes(&mut self, count: usize) -> Result<&'a [u8], FrameError> {
-        let taken = self.reader.bytes(count);
-        self.present(taken)
-    }
-
-    fn take_rest(&mut self) -> &'a [u8] {
-        std::mem::replace(&mut self.reader, ByteReader::new(&[])).rest()
-    }
-
-    fn u32(&mut self) -> Result<u32, FrameError> {
-        let taken = self.reader.u32();
-        self.present(taken)
-    }
-
-    fn u64(&mut self) -> Result<u64, FrameError> {
-        let taken = self.reader.u64();
-        self.present(taken)
-    }
-
-    fn remaining(&mut self) -> Result<Duration, FrameError> {
-        Ok(Duration::from_millis(u64::from(self.u32()?)))
-    }
-
-    fn store(&mut self) -> Result<StoreStart, FrameError> {
-        Ok(StoreStart {
-            store_id: self.u64()?,
-            start: self.u64()?,
-        })
-    }
-
-    fn answerer(&mut self) -> Result<Answerer, FrameError> {
-        let [node] = self.array()?;
-        Ok(Answerer {
-            node: NodeNumber::new(node),
-            store: self.store()?,
-            forgotten: Timestamp::from_u64(self.u64()?),
-        })
-    }
-
-    fn key_of(&mut self, count: usize) -> Result<&'a [u8], FrameError> {
-        if (1..=KEY_BYTES_MAX).contains(&count) {
-            self.bytes(count)
-        } else {
-            Err(self.frame.malformed("a key that is empty or too long"))
-        }
-    }
-
-    fn entry(&mut self) -> Result<EntryHead<'a>, FrameError> {
-        let [flags, copies, k0, k1] = self.array()?;
-        if flags & !(FLAG_TOMBSTONE | FLAG_EXPIRES) != 0 {
-            return Err(self.frame.malformed("unknown flags"));
-        }
-        let timestamp = Timestamp::from_u64(self.u64()?);
-        let value_bytes = self.u32()? as usize;
-        let expiry = if flags & FLAG_EXPIRES == 0 {
-            Expiry::NEVER
-        } else {
-            Expiry::at_unix_ms(self.u64()?)
-        };
-        let kind = if flags & FLAG_TOMBSTONE == 0 {
-            Kind::Value
-        } else {
-            Kind::Tombstone
-        };
-        if kind == Kind::Tombstone && (value_bytes > 0 || expiry != Expiry::NEVER) {
-            return Err(self
-                .frame
-                .malformed("a tombstone with a value or an expiry"));
-        }
-        let key = self.key_of(usize::from(u16::from_le_bytes([k0, k1])))?;
-        let value = if value_bytes > PIECE_BYTES {
-            &[]
-        } else {
-            self.bytes(value_bytes)?
-        };
-        Ok(EntryHead {
-            kind,
-            copies,
-            timestamp,
-            expiry,
-            key,
-            value_bytes,
-            value,
-        })
-    }
-
-    fn run(&mut self) -> Result<RunHead<'a>, FrameError> {
-        let [is_last, p0, p1] = self.array()?;
-        if is_last > 1 {
-            return Err(self.frame.malformed("neither yes nor no"));
-        }
-        let run_bytes = self.u32()? as usize;
-        if run_bytes > RUN_BYTES_MAX {
-            return Err(self.frame.malformed("a run that is too long"));
-        }
-        Ok(RunHead {
-            is_last: is_last == 1,
-            position_permille: u16::from_le_bytes([p0, p1]),
-            run_bytes,
-            bytes: match run_bytes > PIECE_BYTES {
-                true => &[],
-                false => self.bytes(run_bytes)?,
-            },
-        })
-    }
-
-    fn verdict(&mut self) -> Result<Verdict, FrameError> {
-        let [verdict] = self.array()?;
-        Ok(match verdict {
-            CLEAN => Verdict::Clean,
-            NEWER => Verdict::Newer(Timestamp::from_u64(self.u64()?)),
-            UNKNOWN => Verdict::Unknown(Timestamp::from_u64(self.u64()?)),
-            _ => return Err(self.frame.malformed("an unknown verdict")),
-        })
-    }
-
-    fn end(&self) -> Result<(), FrameError> {
-        if self.reader.rest().is_empty() {
-            Ok(())
-        } else {
-            Err(self.frame.malformed("a payload that is too long"))
-        }
-    }
-}
-
-fn miss_of_code(code: u8) -> Option<Miss> {
-    Some(match code {
-        1 => Miss::Timeout,
-        2 => Miss::Refused,
-        3 => Miss::Overloaded,
-        4 => Miss::Full,
-        5 => Miss::Failed,
-        6 => Miss::Unfilled,
-        _ => return None,
-    })
 }

@@ -38,7 +38,7 @@
 //! of times: what is named may be a fence, which nobody names with answers.
 
 use super::Decision;
-use super::read_progress::{ReadProgress, Version};
+use super::read_progress::{AllProgress, ReadProgress, Version};
 use super::read_steps::{ReadAction, ReadActions, ReadEvent};
 use crate::forgetting::is_absent;
 use crate::placement::REPLICAS_INLINE;
@@ -69,7 +69,7 @@ pub struct Read {
     /// How often all replicas were asked anew, because the forget bound has risen.
     times_anew: u8,
     /// What is known of each replica.
-    progress: SmallVec<[ReadProgress; REPLICAS_INLINE]>,
+    progress: AllProgress,
 }
 
 /// How far the read is.
@@ -126,7 +126,7 @@ impl Read {
             forgotten: Timestamp::ZERO,
             forgotten_by_holders: Timestamp::ZERO,
             times_anew: 0,
-            progress: SmallVec::from_elem(ReadProgress::Untried, usize::from(replicas.from)),
+            progress: AllProgress::new(replicas),
         };
         read.advance(actions);
         read
@@ -192,7 +192,7 @@ impl Read {
     }
 
     fn progress_of(&mut self, replica: ReplicaIndex) -> Option<&mut ReadProgress> {
-        self.progress.get_mut(replica.as_usize())
+        self.progress.get_mut(replica)
     }
 
     /// Notes an answer, if one is awaited.
@@ -259,7 +259,7 @@ impl Read {
 
     /// A fresher version has come: all replicas that hold another one are stale.
     fn age(&mut self) {
-        for progress in &mut self.progress {
+        for progress in self.progress.iter_mut() {
             if let ReadProgress::Answered { holds: version, .. }
             | ReadProgress::Repairing { with: version, .. } = progress
             {
@@ -270,7 +270,7 @@ impl Read {
 
     /// Ends the wait for answers and repairs.
     fn end(&mut self, actions: &mut ReadActions) {
-        for progress in &mut self.progress {
+        for progress in self.progress.iter_mut() {
             match progress {
                 ReadProgress::Asked => *progress = ReadProgress::Missed(Miss::Timeout),
                 ReadProgress::Repairing { .. } => {
@@ -280,7 +280,7 @@ impl Read {
             }
         }
         if matches!(self.stage, Stage::Gathering | Stage::Pausing) {
-            let acks = self.answers();
+            let acks = self.progress.answers();
             let decision = if self.may_reply() {
                 Decision::Enough { acks }
             } else {
@@ -295,7 +295,7 @@ impl Read {
         let ack = self.replicas.ack;
         if self.stage == Stage::Gathering {
             self.ask(actions);
-            let acks = self.answers();
+            let acks = self.progress.answers();
             if self.may_reply() {
                 self.reply(Decision::Enough { acks }, actions);
             } else if acks >= ack {
@@ -303,14 +303,15 @@ impl Read {
                 self.repair_beyond(actions);
             }
             // Too few answers can still come, or too few replicas could be repaired.
-            let is_hopeless = acks + self.asked() < ack || self.asked() + self.repairing() == 0;
+            let is_hopeless = acks + self.progress.asked() < ack
+                || self.progress.asked() + self.progress.repairing() == 0;
             if self.stage == Stage::Gathering && is_hopeless && !self.begin_anew(actions) {
                 self.reply(self.not_enough(), actions);
             }
         }
         if self.stage == Stage::Replied {
             self.repair_own(actions);
-            if self.asked() + self.repairing() == 0 {
+            if self.progress.asked() + self.progress.repairing() == 0 {
                 self.stage = Stage::Done;
                 actions.push(ReadAction::Done);
             }
@@ -324,9 +325,13 @@ impl Read {
         let has_risen = self.progress.iter().any(|progress| {
             matches!(progress, ReadProgress::Unrepaired(Miss::Obsolete { below }) if *below > named)
         });
-        let are_enough = self.answers() >= self.replicas.ack && self.fresh() > 0;
+        let are_enough = self.progress.answers() >= self.replicas.ack && self.progress.fresh() > 0;
         let may_ask = self.times_anew < TIMES_ANEW_MAX;
-        if !has_risen || !are_enough || !may_ask || self.asked() + self.repairing() > 0 {
+        if !has_risen
+            || !are_enough
+            || !may_ask
+            || self.progress.asked() + self.progress.repairing() > 0
+        {
             return false;
         }
         self.times_anew += 1;
@@ -366,7 +371,7 @@ impl Read {
     /// Asks until enough answers have come or can come, or no replica is left. A replica
     /// that could not be repaired does not count, because it does not hold the version.
     fn ask(&mut self, actions: &mut ReadActions) {
-        while self.counted() + self.asked() < self.wanted
+        while self.counted() + self.progress.asked() < self.wanted
             && let Some(replica) = self.untried.next()
         {
             if let Some(progress @ ReadProgress::Untried) = self.progress_of(replica) {
@@ -381,13 +386,13 @@ impl Read {
     /// holds it, the answer of a replica that cannot be repaired counts as well.
     fn may_reply(&self) -> bool {
         if self.is_forgotten() {
-            return self.answers() >= self.replicas.ack;
+            return self.progress.answers() >= self.replicas.ack;
         }
         let beyond = self.progress.iter().skip(self.copies());
         let left_alone = beyond.filter(|progress| progress.is_stale()).count() as u8;
-        let fresh = self.fresh();
+        let fresh = self.progress.fresh();
         let spared = if fresh > self.replicas.from / 2 {
-            self.unrepaired()
+            self.progress.unrepaired()
         } else {
             0
         };
@@ -406,7 +411,7 @@ impl Read {
         for replica in self.replicas.indexes().skip(self.copies()) {
             // A replica that is being repaired with an older version is checked again
             // after that repair.
-            if self.fresh() + self.repairing() >= self.holders_min() {
+            if self.progress.fresh() + self.progress.repairing() >= self.holders_min() {
                 return;
             }
             self.repair(replica, actions);
@@ -417,7 +422,7 @@ impl Read {
         if self.is_forgotten() {
             return;
         }
-        if let Some(progress) = self.progress.get_mut(replica.as_usize())
+        if let Some(progress) = self.progress.get_mut(replica)
             && let ReadProgress::Answered {
                 holds: Version::Older,
                 said,
@@ -440,8 +445,8 @@ impl Read {
     /// there is nothing to repair it with.
     fn counted(&self) -> u8 {
         match self.is_forgotten() {
-            true => self.answers(),
-            false => self.answers() - self.unrepaired(),
+            true => self.progress.answers(),
+            false => self.progress.answers() - self.progress.unrepaired(),
         }
     }
 
@@ -459,45 +464,5 @@ impl Read {
         } else {
             0
         }
-    }
-
-    fn asked(&self) -> u8 {
-        self.count(|progress| matches!(progress, ReadProgress::Asked))
-    }
-
-    fn answers(&self) -> u8 {
-        self.count(|progress| {
-            matches!(
-                progress,
-                ReadProgress::Answered { .. }
-                    | ReadProgress::Repairing { .. }
-                    | ReadProgress::Unrepaired(_)
-            )
-        })
-    }
-
-    fn unrepaired(&self) -> u8 {
-        self.count(|progress| matches!(progress, ReadProgress::Unrepaired(_)))
-    }
-
-    fn repairing(&self) -> u8 {
-        self.count(|progress| matches!(progress, ReadProgress::Repairing { .. }))
-    }
-
-    fn fresh(&self) -> u8 {
-        self.count(|progress| {
-            matches!(
-                progress,
-                ReadProgress::Answered {
-                    holds: Version::Freshest,
-                    ..
-                }
-            )
-        })
-    }
-
-    fn count(&self, is: impl Fn(&ReadProgress) -> bool) -> u8 {
-        // There are `from` replicas, which is a u8.
-        self.progress.iter().filter(|progress| is(progress)).count() as u8
     }
 }

@@ -125,11 +125,11 @@ impl Bounds {
         };
         let is_by_present = |by| receiving.answering == Some(by);
         if self.is_receiver(standing, greatest) {
-            let is_from_whole = match arrival {
+            let is_of_pass = match arrival {
                 Arrival::Mend(_) => receiving.takes_part && !is_dead,
                 Arrival::Ordinary | Arrival::Answered { .. } => false,
             };
-            if !is_from_whole {
+            if !is_of_pass {
                 obsolete_below(greatest)?;
             } else if timestamp < greatest {
                 return Ok(());

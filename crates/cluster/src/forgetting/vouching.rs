@@ -16,16 +16,16 @@ pub enum Vouching {
     /// blocks have held: there it takes what another store still has.
     Remembers = 1,
     /// All: it lacks nothing.
-    Whole = 2,
+    All = 2,
 }
 
 impl Vouching {
     /// What a store can say that lacks nothing, or has the forget bound `forgotten`, while
     /// the greatest F is `greatest`.
     #[must_use]
-    pub fn of(is_whole: bool, forgotten: Timestamp, greatest: Timestamp) -> Self {
-        match (is_whole, forgotten >= greatest) {
-            (true, _) => Self::Whole,
+    pub fn of(lacks_nothing: bool, forgotten: Timestamp, greatest: Timestamp) -> Self {
+        match (lacks_nothing, forgotten >= greatest) {
+            (true, _) => Self::All,
             (false, true) => Self::Remembers,
             (false, false) => Self::Nothing,
         }
@@ -37,14 +37,14 @@ impl Vouching {
         match code {
             0 => Some(Self::Nothing),
             1 => Some(Self::Remembers),
-            2 => Some(Self::Whole),
+            2 => Some(Self::All),
             _ => None,
         }
     }
 }
 
 /// Those of a version's replicas whose word counts: the ones that can say most, by `says`.
-/// If a power cut of the whole cluster has left none whole, those that remember F vouch
+/// If a power cut of the whole cluster leaves none that lacks nothing, those that remember F vouch
 /// for each other; if none does, all count, because a version that returns does less harm
 /// than one that is lost.
 #[must_use]
@@ -76,14 +76,14 @@ fn most_said(replicas: &[NodeNumber], says: impl Fn(NodeNumber) -> Vouching) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Vouching::{Nothing, Remembers, Whole};
+    use Vouching::{All, Nothing, Remembers};
 
     #[test]
     fn those_count_that_can_say_most() {
         let replicas = [2, 0, 1].map(NodeNumber::new);
         for (vouching, expected) in [
-            ([Whole, Whole, Whole], vec![0, 1, 2]),
-            ([Nothing, Whole, Remembers], vec![1]),
+            ([All, All, All], vec![0, 1, 2]),
+            ([Nothing, All, Remembers], vec![1]),
             ([Remembers, Nothing, Remembers], vec![0, 2]),
             ([Nothing, Nothing, Nothing], vec![0, 1, 2]),
         ] {
@@ -96,7 +96,7 @@ mod tests {
             }
         }
         // What is not a replica of the version says nothing about it.
-        let vouching = [Nothing, Nothing, Whole];
+        let vouching = [Nothing, Nothing, All];
         let says = |node: NodeNumber| vouching[node.index()];
         assert_eq!(vouchers(&replicas[1..], says).len(), 2);
     }
@@ -104,10 +104,10 @@ mod tests {
     #[test]
     fn what_a_store_can_say_follows_from_what_it_lacks() {
         let at = Timestamp::from_u64;
-        assert_eq!(Vouching::of(true, at(0), at(5)), Whole);
+        assert_eq!(Vouching::of(true, at(0), at(5)), All);
         assert_eq!(Vouching::of(false, at(5), at(5)), Remembers);
         assert_eq!(Vouching::of(false, at(4), at(5)), Nothing);
-        for vouching in [Nothing, Remembers, Whole] {
+        for vouching in [Nothing, Remembers, All] {
             assert_eq!(Vouching::from_code(vouching as u8), Some(vouching));
         }
         assert_eq!(Vouching::from_code(3), None);

@@ -22,6 +22,7 @@
 //! - [`symbols`] finds the items that differ without sending those that do not.
 
 mod bounds;
+mod difference;
 mod digest;
 mod kept;
 mod pass;
@@ -29,6 +30,7 @@ mod range_items;
 pub mod symbols;
 
 pub use bounds::{AscendingBounds, KeyBounds, STEPS_MAX};
+pub use difference::{Difference, Exchange};
 pub use digest::{Digest, Item, is_dead_at};
 pub use kept::{Kept, KeptScope};
 pub use pass::{

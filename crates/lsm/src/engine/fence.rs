@@ -35,9 +35,9 @@
 //! the mend, or the mend finds the raised bound: no mend that was admitted under a lower
 //! bound slips in beside a compaction that has begun under a greater one.
 //!
-//! The exception is what a store takes that lacks something and is filled from whole ones:
-//! live versions far below its own bound. A live version on a whole store, where nothing
-//! newer hides it, is right, because all whole stores are equal below the bound: had there
+//! The exception is what a store takes that lacks something and is filled by those that do not:
+//! live versions far below its own bound. A live version there, where nothing
+//! newer hides it, is right, because all those stores are equal below the bound: had there
 //! ever been a tombstone, that store would have it, or neither. What such a store compacts
 //! meanwhile changes nothing about that. But its bound rises once it is filled, and from
 //! then on a mend that is late is as wrong as with any other store.

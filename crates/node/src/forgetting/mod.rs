@@ -429,7 +429,7 @@ impl Forgetting {
 
     /// Whether nothing is missing from the store below F, if it stands so with its peers and
     /// has no damage.
-    pub(crate) fn is_whole(&self, standing: Standing) -> bool {
+    pub(crate) fn lacks_nothing(&self, standing: Standing) -> bool {
         let is_witness = self.shared.standing_of(standing) == Standing::Witness;
         is_witness && !self.is_receiver(standing)
     }

@@ -246,7 +246,7 @@ fn a_store_that_was_accepted_counts_as_any_other_once_it_is_filled() {
     (opened.run_jobs)();
     assert_eq!(opened.shared.receives_below(), Timestamp::ZERO);
     assert!(!opened.forgetting.is_receiver(Standing::Accepted));
-    assert!(opened.forgetting.is_whole(Standing::Accepted));
+    assert!(opened.forgetting.lacks_nothing(Standing::Accepted));
     // So do requests see it, which decide about repairs.
     let standing = || opened.shared.standing_of(Standing::Accepted);
     assert_eq!(standing(), Standing::Witness);
@@ -271,7 +271,7 @@ fn a_store_from_before_its_fence_is_found_out_until_it_is_filled() {
     let is_found_out = |opened: &Opened| {
         assert!(opened.shared.is_from_before_fence());
         assert!(opened.forgetting.is_receiver(Standing::Witness));
-        assert!(!opened.forgetting.is_whole(Standing::Witness));
+        assert!(!opened.forgetting.lacks_nothing(Standing::Witness));
         assert_eq!(opened.shared.forgotten(), Timestamp::ZERO);
         // What is late must not come in behind the next pass.
         assert!(opened.refuses(at(GRACE_MS + 6)));
@@ -297,7 +297,7 @@ fn a_store_from_before_its_fence_is_found_out_until_it_is_filled() {
     (opened.run_jobs)();
     filled.try_recv().unwrap();
     assert!(!opened.shared.is_from_before_fence());
-    assert!(opened.forgetting.is_whole(Standing::Witness));
+    assert!(opened.forgetting.lacks_nothing(Standing::Witness));
     assert_eq!(opened.shared.forgotten(), bound);
     assert_eq!(opened.raise(at(GRACE_MS)).fence, at(GRACE_MS));
 }

@@ -90,7 +90,7 @@ impl Drive {
     ) -> Exchanged {
         let mut rounds = 1;
         while exchanged.is_below_fence && self.fencing.fence().is_some() {
-            if rounds == ROUNDS_MAX || !self.fencing.are_all_whole {
+            if rounds == ROUNDS_MAX || !self.fencing.do_all_lack_nothing {
                 self.fencing.moved_late();
                 break;
             }

@@ -50,7 +50,7 @@ impl Sweeper {
             return SweepAnswer::Unknown;
         };
         let sent = self.send_newest(range, with, plan.send).await;
-        let mut is_equal = plan.is_whole && sent.all;
+        let mut is_equal = plan.makes_equal && sent.all;
         let mut received = pulled;
         // What is pulled in bulk counts as old, since a node that lacks most of a range does.
         let mut below_fence = pulled + u64::from(sent.below_fence);

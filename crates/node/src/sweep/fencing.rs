@@ -25,7 +25,7 @@ pub(super) struct Fencing {
     /// Whether there is nothing to raise F to.
     pub(super) is_idle: bool,
     /// Whether no store lacks anything, so that the pass fills none.
-    pub(super) are_all_whole: bool,
+    pub(super) do_all_lack_nothing: bool,
 }
 
 impl Fencing {
@@ -53,7 +53,7 @@ struct Fenced {
     /// greatest that it has heard of.
     forgotten: Timestamp,
     greatest: Timestamp,
-    is_whole: bool,
+    lacks_nothing: bool,
 }
 
 impl Participant {
@@ -120,7 +120,7 @@ impl Sweeper {
             fence: raised.fence,
             forgotten,
             greatest: forgetting.greatest(),
-            is_whole: forgetting.is_whole(standing) && !has_damage,
+            lacks_nothing: forgetting.lacks_nothing(standing) && !has_damage,
         }
     }
 
@@ -254,7 +254,7 @@ impl Drive {
                     fence,
                     forgotten,
                     greatest,
-                    is_whole,
+                    lacks_nothing,
                 }) => Some(Fenced {
                     node,
                     incarnation,
@@ -262,7 +262,7 @@ impl Drive {
                     fence,
                     forgotten,
                     greatest,
-                    is_whole,
+                    lacks_nothing,
                 }),
                 _ => None,
             });
@@ -273,7 +273,7 @@ impl Drive {
     /// versions below. Gives that F. If a member is missing, each leaves out what is dead below
     /// the F that it knows itself.
     async fn disregard(&mut self, fenced: &[Fenced]) -> Timestamp {
-        self.fencing.are_all_whole = false;
+        self.fencing.do_all_lack_nothing = false;
         let environment = &self.sweeper.sweeps.environment;
         let own = environment.forgetting.greatest();
         let below = fenced
@@ -283,11 +283,11 @@ impl Drive {
         if fenced.len() < environment.members.names().len() {
             return below;
         }
-        self.fencing.are_all_whole = fenced.iter().all(|fenced| fenced.is_whole);
+        self.fencing.do_all_lack_nothing = fenced.iter().all(|fenced| fenced.lacks_nothing);
         // In the order of their numbers.
         let vouching = fenced
             .iter()
-            .map(|fenced| Vouching::of(fenced.is_whole, fenced.forgotten, below));
+            .map(|fenced| Vouching::of(fenced.lacks_nothing, fenced.forgotten, below));
         let vouching: Vec<Vouching> = vouching.collect();
         let pass = self.pass;
         let nodes = fenced.iter().map(|fenced| fenced.node).collect();

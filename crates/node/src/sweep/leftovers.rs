@@ -146,7 +146,7 @@ impl Leftovers {
 impl Participant {
     /// Takes note of what all leave out, and of who vouches for what. All nodes are fenced.
     ///
-    /// If all are whole, the pass fills no store. Then what comes behind the last key that
+    /// If no store lacks anything, the pass fills no store. Then what comes behind the last key that
     /// this store has now need not be compared: a scan of keys that come in ascending order
     /// would otherwise run after them for ever. It is nothing from before the fence, but for
     /// what another store had at that time, which that one compares; and the next recent pass
@@ -162,7 +162,7 @@ impl Participant {
         match self.state(pass) {
             Some(state) if vouching.len() == nodes => {
                 state.is_fenced = true;
-                if vouching.iter().all(|of_node| *of_node == Vouching::Whole) {
+                if vouching.iter().all(|of_node| *of_node == Vouching::All) {
                     let last_key = engine.last_key();
                     let behind = last_key.map(|last| [&last[..], &[0]].concat());
                     state.scan_end = Some(behind.unwrap_or_default());
@@ -232,7 +232,7 @@ impl Participant {
             let greatest = state.leftovers.below;
             if is_leftover(withheld.timestamp, copies, held > 0, greatest) {
                 let says = state.leftovers.says(own, is_damaged);
-                let doubtful = counted.iter().filter(|node| says(**node) < Vouching::Whole);
+                let doubtful = counted.iter().filter(|node| says(**node) < Vouching::All);
                 let doubtful = doubtful.map(|node| (*node, key.clone()));
                 verdicts.doubtful.extend(doubtful);
                 verdicts.vouchers.extend(counted);

@@ -5,7 +5,7 @@ use super::participant::{Advance, Participant};
 use super::tests::{STORE, begin, engine_on, participant_of, sent_of};
 use base::{Entry, Expiry, Kind, Timestamp};
 use bytes::Bytes;
-use cluster::forgetting::Vouching::{self, Nothing, Remembers, Whole};
+use cluster::forgetting::Vouching::{self, All, Nothing, Remembers};
 use cluster::sweep::{Incarnation, Item, PassId, PassKind};
 use cluster::{NodeNumber, Placement};
 use lsm::testing::{BlockingWrite, environment};
@@ -55,9 +55,9 @@ fn compare(engine: &Engine, vouching: [Vouching; 3]) -> Participant {
 #[test]
 fn a_pass_that_fills_no_store_ends_where_the_store_ended_after_the_fences() {
     for (vouching, is_behind_compared) in [
-        ([Whole, Whole, Whole], false),
-        ([Whole, Remembers, Whole], true),
-        ([Nothing, Whole, Whole], true),
+        ([All, All, All], false),
+        ([All, Remembers, All], true),
+        ([Nothing, All, All], true),
     ] {
         let engine = engine_on(&Arc::new(MemoryDisk::new()));
         engine.write(value("d", 200, 3)).unwrap();
@@ -99,7 +99,7 @@ fn a_pass_over_a_store_without_keys_ends_at_once() {
     let engine = engine_on(&Arc::new(MemoryDisk::new()));
     let mut own = participant_of(&engine, OWN);
     begin(&mut own, PASS, PassKind::Full, 1 << 40);
-    own.disregard(PASS, at(0), vec![Whole; 3]);
+    own.disregard(PASS, at(0), vec![All; 3]);
     engine.write(value("k", 300, 3)).unwrap();
     while matches!(own.advance(PASS, b"").unwrap(), Advance::GoOn) {}
     assert!(matches!(
@@ -129,7 +129,7 @@ fn a_receiver_buries_what_all_who_vouch_lack() {
         value("kept", 60, 3),
         value("new", 100, 3),
     ];
-    let (engine, mut own) = compared(&entries, [Nothing, Whole, Whole]);
+    let (engine, mut own) = compared(&entries, [Nothing, All, All]);
     for peer in PEERS {
         // The bound itself is not below it.
         assert_eq!(sent(&mut own, peer, &["deleted", "new"]), ["new"]);
@@ -147,7 +147,7 @@ fn a_receiver_buries_what_all_who_vouch_lack() {
 
 #[test]
 fn what_has_become_newer_meanwhile_is_not_buried() {
-    let (engine, mut own) = compared(&[value("k", 50, 3)], [Nothing, Whole, Whole]);
+    let (engine, mut own) = compared(&[value("k", 50, 3)], [Nothing, All, All]);
     for peer in PEERS {
         assert!(sent(&mut own, peer, &["k"]).is_empty());
     }
@@ -160,7 +160,7 @@ fn what_has_become_newer_meanwhile_is_not_buried() {
 
 #[test]
 fn those_who_vouch_may_not_disagree() {
-    let (_engine, mut own) = compared(&[value("k", 50, 3)], [Nothing, Whole, Whole]);
+    let (_engine, mut own) = compared(&[value("k", 50, 3)], [Nothing, All, All]);
     assert!(sent(&mut own, PEERS[0], &["k"]).is_empty());
     let verdicts = own.verdicts(PASS);
     assert!(verdicts.are_at_odds && verdicts.bury.is_empty());
@@ -169,7 +169,7 @@ fn those_who_vouch_may_not_disagree() {
 #[test]
 fn a_receiver_does_not_vouch_for_another() {
     // Node 1 lacks it, and it is whole; whether node 2 has it does not count.
-    let (_engine, mut own) = compared(&[value("k", 50, 3)], [Nothing, Whole, Nothing]);
+    let (_engine, mut own) = compared(&[value("k", 50, 3)], [Nothing, All, Nothing]);
     assert!(sent(&mut own, PEERS[0], &["k"]).is_empty());
     assert_eq!(own.verdicts(PASS).bury.len(), 1);
     // What only a receiver lacks it gets from the one that is whole.
@@ -180,11 +180,11 @@ fn a_receiver_does_not_vouch_for_another() {
 #[test]
 fn where_nobody_is_whole_those_send_that_can_say_most() {
     for (vouching, is_sent) in [
-        ([Whole, Whole, Whole], true),
+        ([All, All, All], true),
         ([Remembers, Remembers, Nothing], true),
         ([Nothing, Nothing, Nothing], true),
         ([Nothing, Remembers, Nothing], false),
-        ([Remembers, Whole, Nothing], false),
+        ([Remembers, All, Nothing], false),
     ] {
         let (_engine, mut own) = compared(&[value("k", 50, 3)], vouching);
         let sent = !sent(&mut own, PEERS[1], &["k"]).is_empty();
@@ -228,7 +228,7 @@ fn a_store_that_lacks_something_sends_nothing_old_unless_a_pass_names_who_vouche
 #[test]
 fn those_who_vouch_but_lack_something_are_asked_once_more() {
     for (vouching, doubtful) in [
-        ([Nothing, Whole, Remembers], vec![]),
+        ([Nothing, All, Remembers], vec![]),
         ([Nothing, Remembers, Remembers], PEERS.to_vec()),
         ([Nothing, Remembers, Nothing], vec![PEERS[0]]),
     ] {
@@ -253,7 +253,7 @@ fn a_surplus_copy_is_a_leftover_if_its_replica_lacks_it() {
     };
     let (surplus, single) = (key_of(PEERS[0]), key_of(OWN));
     let entries = [value(&surplus, 50, 1), value(&single, 50, 1)];
-    let (_engine, mut own) = compared(&entries, [Nothing, Whole, Whole]);
+    let (_engine, mut own) = compared(&entries, [Nothing, All, All]);
     // Of a single copy no other node can tell.
     assert_eq!(sent(&mut own, PEERS[0], &[&surplus, &single]), [single]);
     assert_eq!(own.verdicts(PASS).bury, [(Bytes::from(surplus), at(50))]);
@@ -292,7 +292,7 @@ fn find_damage(engine: &Engine, executor: &StepExecutor) {
 fn what_a_damaged_tombstone_has_hidden_is_buried_before_it_counts_again() {
     let (engine, executor) = with_damage();
     find_damage(&engine, &executor);
-    let mut own = compare(&engine, [Whole, Whole, Whole]);
+    let mut own = compare(&engine, [All, All, All]);
     for peer in PEERS {
         assert!(sent(&mut own, peer, &["k"]).is_empty());
     }

@@ -14,8 +14,8 @@ use crate::expiry::ExpiryBound;
 use crate::forgetting::SharedBounds;
 use base::{Clock, Entry, Timestamp};
 use bytes::Bytes;
-use cluster::sweep::symbols::{Decoder, Exchange, Symbol, symbols_of};
-use cluster::sweep::{Digest, Incarnation, Item, KeyBounds, PassId, PassKind};
+use cluster::sweep::symbols::{Decoder, Symbol, symbols_of};
+use cluster::sweep::{Digest, Exchange, Incarnation, Item, KeyBounds, PassId, PassKind};
 use cluster::{NodeNumber, Placement};
 use lsm::{Engine, Error};
 use peer::{SYMBOLS_MAX, SweepAnswer};
@@ -102,7 +102,7 @@ pub(super) struct Plan {
     /// The hashes of the keys whose newest version this node lacks.
     pub(super) fetch: Vec<u64>,
     /// Whether the two are equal once this is done.
-    pub(super) is_whole: bool,
+    pub(super) makes_equal: bool,
 }
 
 /// The pass, or the range, is not known any more.
@@ -284,7 +284,7 @@ impl Participant {
         Ok(Some(Plan {
             send,
             fetch,
-            is_whole: decoded == theirs,
+            makes_equal: decoded == theirs,
         }))
     }
 

@@ -45,7 +45,7 @@ pub(super) struct PassState {
     /// The reach of this node as far as the pass has come.
     pub(super) reach: u8,
     /// Whether the pass shows this node its whole store.
-    is_whole: bool,
+    shows_all: bool,
     /// Whether all nodes were fenced before.
     pub(super) is_fenced: bool,
     /// The scan ends before this key; [`None`] if it goes on to the last one.
@@ -120,7 +120,7 @@ impl PassState {
             bounds: Vec::new(),
             reaches: Vec::new(),
             reach: 0,
-            is_whole: false,
+            shows_all: false,
             is_fenced: false,
             scan_end: None,
             ahead: RangeItems::default(),
@@ -141,7 +141,7 @@ impl PassState {
     pub(super) fn begin_at(&mut self, sequence: u64, damage: DamageMark) {
         self.sequence = Some(sequence);
         self.damage = Some(damage);
-        self.is_whole = true;
+        self.shows_all = true;
     }
 
     /// The pass goes on from a checkpoint in the same process.
@@ -149,7 +149,7 @@ impl PassState {
         self.sequence = before.sequence;
         self.damage = before.damage;
         self.unexpected_then = before.unexpected_then;
-        self.is_whole = before.is_whole;
+        self.shows_all = before.shows_all;
         self.reach = before.reach;
     }
 
@@ -162,7 +162,7 @@ impl PassState {
             bounds,
         } = agreed;
         // What any pair compares is read.
-        self.is_whole &= bounds.contains(&KeyBounds::everything());
+        self.shows_all &= bounds.contains(&KeyBounds::everything());
         self.cut = cut;
         self.forgotten = self.forgotten.max(forgotten);
         self.expired_before_unix_ms = expired_before_unix_ms;
@@ -200,7 +200,7 @@ impl PassState {
 
     /// Whether the pass has shown this node its whole store.
     pub(super) fn has_seen_all(&self) -> bool {
-        self.is_whole && self.position == Position::End && self.ahead.is_empty()
+        self.shows_all && self.position == Position::End && self.ahead.is_empty()
     }
 
     /// Whether enough is scanned for the next range.

@@ -381,14 +381,14 @@ impl SweepAnswer {
                 fence,
                 forgotten,
                 greatest,
-                is_whole,
+                lacks_nothing,
             } => {
                 out.push(13);
                 put_incarnation(out, *incarnation);
                 for timestamp in [before, fence, forgotten, greatest] {
                     put_u64(out, timestamp.as_u64());
                 }
-                out.push((*is_whole).into());
+                out.push((*lacks_nothing).into());
             }
         }
     }
@@ -459,7 +459,7 @@ impl SweepAnswer {
                 fence: fields.timestamp()?,
                 forgotten: fields.timestamp()?,
                 greatest: fields.timestamp()?,
-                is_whole: fields.bool()?,
+                lacks_nothing: fields.bool()?,
             },
             _ => return Err("an unknown answer of a sweep"),
         };

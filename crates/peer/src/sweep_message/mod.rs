@@ -30,7 +30,7 @@
 //! 12 offer      range u32 | from u8 | n * offer 12 recounted digest
 //! 13 recount    range u32 | for u8              13 fenced     incarnation | before u64 | fence u64
 //! 14 fence      fence u64                                     | forgotten u64 | greatest u64
-//! 15 forget     forgotten u64                                 | is whole u8
+//! 15 forget     forgotten u64                                 | lacks nothing u8
 //! 16 disregard  below u64 | n * vouching u8     (13 fenced and 14 to 16 only with the feature
 //!                                                `FORGETTING`)
 //!
@@ -376,7 +376,7 @@ pub enum SweepAnswer {
         /// The greatest forget bound that it has heard of.
         greatest: Timestamp,
         /// Whether its store lacks nothing, so that it is no receiver.
-        is_whole: bool,
+        lacks_nothing: bool,
     },
 }
 

@@ -40,7 +40,7 @@ fn requests() -> Vec<SweepRequest> {
         SweepRequest::Disregard {
             pass,
             below: Timestamp::from_u64(1 << 38),
-            vouching: vec![Vouching::Nothing, Vouching::Remembers, Vouching::Whole],
+            vouching: vec![Vouching::Nothing, Vouching::Remembers, Vouching::All],
         },
         SweepRequest::Agree {
             pass,
@@ -194,7 +194,7 @@ fn answers() -> Vec<SweepAnswer> {
             fence: Timestamp::from_u64(1 << 39),
             forgotten: Timestamp::from_u64(1 << 35),
             greatest: Timestamp::from_u64(1 << 36),
-            is_whole: true,
+            lacks_nothing: true,
         },
     ]
 }

@@ -232,9 +232,9 @@ impl Rules {
         let number = number.index();
         let store = &state.stores[number];
         let heard = state.stores.iter().map(|store| store.heard).max();
-        let is_whole = !store.is_unfilled && !self.is_receiver(state, number);
+        let lacks_nothing = !store.is_unfilled && !self.is_receiver(state, number);
         let greatest = at(heard.unwrap_or(0).into());
-        Vouching::of(is_whole, at(store.forgotten.into()), greatest)
+        Vouching::of(lacks_nothing, at(store.forgotten.into()), greatest)
     }
 
     /// What a store sends others in a pass: nothing below F about which they can say more.

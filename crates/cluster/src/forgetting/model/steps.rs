@@ -398,8 +398,8 @@ impl Steps<'_> {
         };
         let have_all = others(number).iter().all(has_all);
         let has_one_all = others(number).iter().any(|other| {
-            let is_whole = !state.stores[*other].is_unfilled;
-            is_whole && has_all(other) && state.stores[*other].forgotten > 0
+            let is_filled = !state.stores[*other].is_unfilled;
+            is_filled && has_all(other) && state.stores[*other].forgotten > 0
         });
         let is_raised = state.stores.iter().any(|store| store.forgotten > 0);
         if state.crashes > 0 && have_all && (is_raised || self.scenario.crashes == 1) {

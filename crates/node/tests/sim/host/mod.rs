@@ -4,11 +4,12 @@
 //! are in one task set, which [`Host::drive`] polls. A frozen process is a task set that is
 //! not polled; a crash drops the task set.
 //!
-//! `identity` has the names and configurations of the nodes, `requests` performs the
-//! requests of clients, `transport` connects processes, and `storage` has the faults of
+//! `identity` has the names and configurations of the nodes, `inspection` looks into a
+//! process, `requests` performs the requests of clients, `transport` connects processes, and `storage` has the faults of
 //! the disk.
 
 mod identity;
+mod inspection;
 mod requests;
 mod storage;
 mod transport;
@@ -24,7 +25,7 @@ use crate::log;
 use crate::network::{HostNumber, Network};
 use crate::scenario::Scenario;
 use crate::trace::Trace;
-use base::{BootId, Clock, Entry, SeededRandom};
+use base::{BootId, Clock, SeededRandom};
 use bytes::Bytes;
 use checker::{Outcome, Request};
 use cluster::Replicas;
@@ -32,7 +33,7 @@ use cluster::sweep::PassKind;
 use lsm::disk::FaultyDisk;
 use lsm::{Disk, Executor, MemoryDisk};
 use node::simulation::SimulatedNode;
-use node::{ForgettingStatus, NodeConfig, OpenError, Resources, Seams};
+use node::{NodeConfig, OpenError, Resources, Seams};
 use peer::Transport;
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -375,75 +376,12 @@ impl Host {
         self.run(async move { requests::tell(&node, start, replicas).await })
     }
 
-    /// Whether the store here is a witness; `None` if no process runs.
-    pub(crate) fn is_witness(&self) -> Option<bool> {
-        let state = self.state.borrow();
-        Some(state.process.as_ref()?.node.is_witness())
-    }
-
-    /// How many hints wait here; `None` if no process runs.
-    pub(crate) fn hints_waiting(&self) -> Option<u64> {
-        let state = self.state.borrow();
-        Some(state.process.as_ref()?.node.hints_waiting())
-    }
-
-    /// How many hints were dropped here, not counting those lost in crashes.
-    pub(crate) fn hints_dropped(&self) -> u64 {
-        let state = self.state.borrow();
-        let process = state.process.as_ref();
-        state.hints_dropped + process.map_or(0, |process| process.node.hints_dropped())
-    }
-
-    /// The hints that wait here on the disk.
-    pub(crate) fn hints(&self) -> Vec<Entry> {
-        let state = self.state.borrow();
-        let process = state.process.as_ref();
-        process.map_or_else(Vec::new, |process| process.node.hints())
-    }
-
-    /// How many requests of sweeps the process has answered; `None` if no process runs.
-    pub(crate) fn sweep_requests(&self) -> Option<u64> {
-        let state = self.state.borrow();
-        Some(state.process.as_ref()?.node.sweep_requests())
-    }
-
-    /// Whether a part of the store is known to be damaged; `None` if no process runs.
-    pub(crate) fn has_damage(&self) -> Option<bool> {
-        let state = self.state.borrow();
-        Some(state.process.as_ref()?.node.has_damage())
-    }
-
     /// Has the process drive a sweep, if one runs.
     pub(crate) fn order_sweep(&self, kind: PassKind) {
         if let Some(process) = &self.state.borrow().process {
             process.node.order_sweep(kind);
         }
         self.wake();
-    }
-
-    /// How many full passes the process has taken part in; 0 if none runs.
-    pub(crate) fn full_sweeps(&self) -> u64 {
-        let state = self.state.borrow();
-        let process = state.process.as_ref();
-        process.map_or(0, |process| {
-            let full = process.node.sweep_status().ended[PassKind::Full as usize];
-            full.clean + full.incomplete
-        })
-    }
-
-    /// The version of a key in the store; `None` if no process runs.
-    pub(crate) fn held(&self, key: u64) -> Result<Option<Entry>, lsm::Error> {
-        let state = self.state.borrow();
-        match &state.process {
-            Some(process) => process.node.engine().get(&key_bytes(key)),
-            None => Ok(None),
-        }
-    }
-
-    /// What the process knows of forgetting; `None` if none runs.
-    pub(crate) fn forgetting(&self) -> Option<ForgettingStatus> {
-        let state = self.state.borrow();
-        Some(state.process.as_ref()?.node.forgetting())
     }
 
     /// Merges all tables of the store, if a process runs that is not frozen.
@@ -455,22 +393,6 @@ impl Host {
             self.trace
                 .note(format_args!("host {} compacts: {compacted:?}", self.number));
         }
-    }
-
-    /// The bytes of the store's tables; 0 if no process runs.
-    pub(crate) fn table_bytes(&self) -> u64 {
-        let state = self.state.borrow();
-        state.process.as_ref().map_or(0, |process| {
-            let levels = process.node.engine().statistics().levels;
-            levels.iter().map(|level| level.bytes).sum()
-        })
-    }
-
-    /// How often the store has compacted; 0 if no process runs.
-    pub(crate) fn compactions(&self) -> u64 {
-        let state = self.state.borrow();
-        let process = state.process.as_ref();
-        process.map_or(0, |process| process.node.engine().statistics().compactions)
     }
 
     /// When processes ended here, for whatever reason.

@@ -1,0 +1,88 @@
+//! What can be seen of a process and its store without asking it as a client.
+
+use super::Host;
+use super::identity::key_bytes;
+use base::Entry;
+use cluster::sweep::PassKind;
+use node::ForgettingStatus;
+
+impl Host {
+    /// Whether the store here is a witness; `None` if no process runs.
+    pub(crate) fn is_witness(&self) -> Option<bool> {
+        let state = self.state.borrow();
+        Some(state.process.as_ref()?.node.is_witness())
+    }
+
+    /// How many hints wait here; `None` if no process runs.
+    pub(crate) fn hints_waiting(&self) -> Option<u64> {
+        let state = self.state.borrow();
+        Some(state.process.as_ref()?.node.hints_waiting())
+    }
+
+    /// How many hints were dropped here, not counting those lost in crashes.
+    pub(crate) fn hints_dropped(&self) -> u64 {
+        let state = self.state.borrow();
+        let process = state.process.as_ref();
+        state.hints_dropped + process.map_or(0, |process| process.node.hints_dropped())
+    }
+
+    /// The hints that wait here on the disk.
+    pub(crate) fn hints(&self) -> Vec<Entry> {
+        let state = self.state.borrow();
+        let process = state.process.as_ref();
+        process.map_or_else(Vec::new, |process| process.node.hints())
+    }
+
+    /// How many requests of sweeps the process has answered; `None` if no process runs.
+    pub(crate) fn sweep_requests(&self) -> Option<u64> {
+        let state = self.state.borrow();
+        Some(state.process.as_ref()?.node.sweep_requests())
+    }
+
+    /// Whether a part of the store is known to be damaged; `None` if no process runs.
+    pub(crate) fn has_damage(&self) -> Option<bool> {
+        let state = self.state.borrow();
+        Some(state.process.as_ref()?.node.has_damage())
+    }
+
+    /// How many full passes the process has taken part in; 0 if none runs.
+    pub(crate) fn full_sweeps(&self) -> u64 {
+        let state = self.state.borrow();
+        let process = state.process.as_ref();
+        process.map_or(0, |process| {
+            let full = process.node.sweep_status().ended[PassKind::Full as usize];
+            full.clean + full.incomplete
+        })
+    }
+
+    /// The version of a key in the store; `None` if no process runs.
+    pub(crate) fn held(&self, key: u64) -> Result<Option<Entry>, lsm::Error> {
+        let state = self.state.borrow();
+        match &state.process {
+            Some(process) => process.node.engine().get(&key_bytes(key)),
+            None => Ok(None),
+        }
+    }
+
+    /// What the process knows of forgetting; `None` if none runs.
+    pub(crate) fn forgetting(&self) -> Option<ForgettingStatus> {
+        let state = self.state.borrow();
+        Some(state.process.as_ref()?.node.forgetting())
+    }
+
+    /// The bytes of the store's tables; 0 if no process runs.
+    pub(crate) fn table_bytes(&self) -> u64 {
+        let state = self.state.borrow();
+        state.process.as_ref().map_or(0, |process| {
+            let levels = process.node.engine().statistics().levels;
+            levels.iter().map(|level| level.bytes).sum()
+        })
+    }
+
+    /// How often the store has compacted; 0 if no process runs.
+    pub(crate) fn compactions(&self) -> u64 {
+        let state = self.state.borrow();
+        let process = state.process.as_ref();
+        process.map_or(0, |process| process.node.engine().statistics().compactions)
+    }
+}

@@ -6,7 +6,7 @@
 //! executor and transport. Timers are tokio's, whose clock can be paused.
 
 use crate::config::{NodeConfig, Resources};
-use crate::coordinator::{Change, ClusterRangePlan, Ended, Expires, Failure, Operations};
+use crate::coordinator::{self, Change, ClusterRangePlan, Ended, Expires, Failure, Operations};
 use crate::forgetting::ForgettingStatus;
 use crate::hints::HintStatistics;
 use crate::node::Node;
@@ -20,6 +20,7 @@ use cluster::sweep::PassKind;
 use lsm::{Engine, Executor};
 use peer::{Stream, Transport};
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -56,6 +57,47 @@ pub enum Refusal {
         /// The timestamp of a write.
         timestamp: Option<Timestamp>,
     },
+}
+
+/// An operation of a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchOperation {
+    /// The key.
+    pub key: Vec<u8>,
+    /// What is done with it.
+    pub action: BatchAction,
+}
+
+/// What an operation of a batch does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatchAction {
+    /// Writes a value, which may expire.
+    Put {
+        /// After how many seconds it expires.
+        ttl_seconds: Option<u64>,
+    },
+    /// Deletes.
+    Delete,
+    /// Reads.
+    Get,
+}
+
+/// How an operation of a batch has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BatchAnswer {
+    /// A write.
+    Written(Result<Written, Refusal>),
+    /// A read.
+    Found(Result<Found, Refusal>),
+}
+
+/// Sees the operations of a batch, by their numbers, as they run.
+pub trait BatchObserver {
+    /// An operation begins. Returns the value of a put.
+    fn begins(&self, number: usize) -> Bytes;
+
+    /// It has ended.
+    fn ended(&self, number: usize, answer: BatchAnswer);
 }
 
 /// A node.
@@ -130,7 +172,7 @@ impl SimulatedNode {
         ttl_seconds: Option<u64>,
         replicas: Replicas,
     ) -> Result<Written, Refusal> {
-        let expires = ttl_seconds.map_or(Expires::Never, Expires::AfterSeconds);
+        let expires = expires_of(ttl_seconds);
         self.write(key, Change::Put { value, expires }, replicas)
             .await
     }
@@ -150,15 +192,66 @@ impl SimulatedNode {
     pub async fn get(&self, key: &[u8], replicas: Replicas) -> Result<Found, Refusal> {
         let worker = self.next_worker();
         let deadline = worker.deadline_after(worker.clock().monotonic());
-        let found = worker
-            .coordinator()
-            .read(key, replicas, deadline, None)
-            .await;
-        let found = found.map_err(refusal_of)?;
-        Ok(Found {
-            entry: found.entry,
-            acks: found.acks,
-        })
+        found_of(
+            worker
+                .coordinator()
+                .read(key, replicas, deadline, None)
+                .await,
+        )
+    }
+
+    /// Runs the operations of a batch, all at a time but for those on one key, which run in their
+    /// order.
+    pub async fn batch(
+        &self,
+        batch: &[BatchOperation],
+        replicas: Replicas,
+        observer: &dyn BatchObserver,
+    ) {
+        let worker = self.next_worker();
+        let mut operations = Operations::new(worker.coordinator());
+        let mut waiting: Vec<usize> = (0..batch.len()).collect();
+        let mut running = BTreeSet::new();
+        loop {
+            let mut taken: BTreeSet<&[u8]> = BTreeSet::new();
+            taken.extend(running.iter().map(|number: &usize| &*batch[*number].key));
+            waiting.retain(|number| {
+                let BatchOperation { key, action } = &batch[*number];
+                if !taken.insert(key) {
+                    return true;
+                }
+                running.insert(*number);
+                let value = observer.begins(*number);
+                let deadline = worker.deadline_after(worker.clock().monotonic());
+                let (key, number) = (Bytes::copy_from_slice(key), *number as u64);
+                let change = match action {
+                    BatchAction::Get => {
+                        operations.read(number, key, replicas, deadline);
+                        return false;
+                    }
+                    BatchAction::Delete => Change::Delete,
+                    BatchAction::Put { ttl_seconds } => Change::Put {
+                        value,
+                        expires: expires_of(*ttl_seconds),
+                    },
+                };
+                operations.write(number, key, change, None, replicas, deadline);
+                false
+            });
+            if running.is_empty() {
+                return;
+            }
+            let (number, ended) = poll_fn(|cx| operations.poll_ended(cx)).await;
+            let number = number as usize;
+            running.remove(&number);
+            observer.ended(
+                number,
+                match ended {
+                    Ended::Write(written) => BatchAnswer::Written(written_of(written)),
+                    Ended::Read(found) => BatchAnswer::Found(found_of(found)),
+                },
+            );
+        }
     }
 
     /// Tells the live entities of the whole cluster from `start` on: those that were told, and
@@ -300,12 +393,28 @@ impl SimulatedNode {
                 written.await
             }
         };
-        let written = written.map_err(refusal_of)?;
-        Ok(Written {
-            timestamp: written.timestamp,
-            acks: written.acks,
-        })
+        written_of(written)
     }
+}
+
+fn expires_of(ttl_seconds: Option<u64>) -> Expires {
+    ttl_seconds.map_or(Expires::Never, Expires::AfterSeconds)
+}
+
+fn written_of(written: Result<coordinator::Written, Failure>) -> Result<Written, Refusal> {
+    let written = written.map_err(refusal_of)?;
+    Ok(Written {
+        timestamp: written.timestamp,
+        acks: written.acks,
+    })
+}
+
+fn found_of(found: Result<coordinator::Found, Failure>) -> Result<Found, Refusal> {
+    let found = found.map_err(refusal_of)?;
+    Ok(Found {
+        entry: found.entry,
+        acks: found.acks,
+    })
 }
 
 fn refusal_of(failure: Failure) -> Refusal {

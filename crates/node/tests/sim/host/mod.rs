@@ -15,7 +15,7 @@ mod storage;
 mod transport;
 
 pub(crate) use identity::{CLOCK_DRIFT_MAX, key_bytes, key_of, names};
-pub(crate) use requests::RangeTold;
+pub(crate) use requests::{BatchClient, RangeTold};
 pub(crate) use storage::Copy;
 
 use crate::clock::SimClock;
@@ -340,6 +340,18 @@ impl Host {
     pub(crate) fn ask(&self, request: Request, value: Option<Bytes>) -> Option<Asked<Outcome>> {
         let (node, clock) = (self.serving()?, Arc::clone(&self.clock));
         self.run(async move { requests::perform(&node, &clock, request, value).await })
+    }
+
+    /// Sends the node many requests as a batch. `None` if no process runs, or it was told to stop.
+    pub(crate) fn ask_batch(
+        &self,
+        requests: Vec<Request>,
+        client: Rc<dyn BatchClient>,
+    ) -> Option<Asked<()>> {
+        let (node, clock) = (self.serving()?, Arc::clone(&self.clock));
+        self.run(async move {
+            requests::perform_batch(&node, &clock, &requests, &*client).await;
+        })
     }
 
     /// The node, if a process runs that takes requests.

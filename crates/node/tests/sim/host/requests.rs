@@ -7,7 +7,9 @@ use base::{Clock, Entry, Timestamp};
 use bytes::Bytes;
 use checker::{Action, Content, Outcome, Request};
 use cluster::Replicas;
-use node::simulation::{Refusal, SimulatedNode};
+use node::simulation::{
+    BatchAction, BatchAnswer, BatchObserver, BatchOperation, Found, Refusal, SimulatedNode, Written,
+};
 
 /// Performs a request as the HTTP layer would.
 pub(super) async fn perform(
@@ -21,28 +23,20 @@ pub(super) async fn perform(
         ack: request.ack,
         from: request.from,
     };
-    let written = match request.action {
-        Action::Get => {
-            return match node.get(&key, replicas).await {
-                Ok(found) => Outcome::Found {
-                    version: found.entry.as_ref().map(Entry::timestamp),
-                    content: found
-                        .entry
-                        .filter(|entry| entry.is_live(clock.unix_ms()))
-                        .map_or(Content::Absent, |entry| value::read(entry.value_bytes())),
-                    acks: found.acks,
-                },
-                Err(refusal) => failed(&refusal),
-            };
-        }
+    match request.action {
+        Action::Get => found(node.get(&key, replicas).await, clock),
         Action::Put { ttl_seconds } => {
-            node.put(&key, value.unwrap_or_default(), ttl_seconds, replicas)
-                .await
+            let value = value.unwrap_or_default();
+            written(node.put(&key, value, ttl_seconds, replicas).await)
         }
-        Action::Delete => node.delete(&key, replicas).await,
+        Action::Delete => written(node.delete(&key, replicas).await),
         // Ranges are asked for as a whole.
-        Action::Range => return Outcome::Refused,
-    };
+        Action::Range => Outcome::Refused,
+    }
+}
+
+/// The outcome of a write.
+fn written(written: Result<Written, Refusal>) -> Outcome {
     match written {
         Ok(written) => Outcome::Written {
             version: written.timestamp,
@@ -50,6 +44,77 @@ pub(super) async fn perform(
         },
         Err(refusal) => failed(&refusal),
     }
+}
+
+/// The outcome of a read.
+fn found(found: Result<Found, Refusal>, clock: &SimClock) -> Outcome {
+    match found {
+        Ok(found) => Outcome::Found {
+            version: found.entry.as_ref().map(Entry::timestamp),
+            content: found
+                .entry
+                .filter(|entry| entry.is_live(clock.unix_ms()))
+                .map_or(Content::Absent, |entry| value::read(entry.value_bytes())),
+            acks: found.acks,
+        },
+        Err(refusal) => failed(&refusal),
+    }
+}
+
+/// Sees what becomes of the requests of a batch, by their numbers.
+pub(crate) trait BatchClient {
+    /// A request begins. Returns the value of a put.
+    fn begins(&self, number: usize) -> Bytes;
+
+    /// It was answered.
+    fn answered(&self, number: usize, outcome: Outcome);
+}
+
+/// Passes what a node tells of a batch on to the client.
+struct Observed<'a> {
+    client: &'a dyn BatchClient,
+    clock: &'a SimClock,
+}
+
+impl BatchObserver for Observed<'_> {
+    fn begins(&self, number: usize) -> Bytes {
+        self.client.begins(number)
+    }
+
+    fn ended(&self, number: usize, answer: BatchAnswer) {
+        let outcome = match answer {
+            BatchAnswer::Written(answer) => written(answer),
+            BatchAnswer::Found(answer) => found(answer, self.clock),
+        };
+        self.client.answered(number, outcome);
+    }
+}
+
+/// Performs the requests of a batch, which have one pair, as the HTTP layer would.
+pub(super) async fn perform_batch(
+    node: &SimulatedNode,
+    clock: &SimClock,
+    requests: &[Request],
+    client: &dyn BatchClient,
+) {
+    let Some(first) = requests.first() else {
+        return;
+    };
+    let replicas = Replicas {
+        ack: first.ack,
+        from: first.from,
+    };
+    let operations = requests.iter().map(|request| BatchOperation {
+        key: key_bytes(request.key),
+        action: match request.action {
+            Action::Put { ttl_seconds } => BatchAction::Put { ttl_seconds },
+            Action::Delete => BatchAction::Delete,
+            Action::Get | Action::Range => BatchAction::Get,
+        },
+    });
+    let operations: Vec<BatchOperation> = operations.collect();
+    let observed = Observed { client, clock };
+    node.batch(&operations, replicas, &observed).await;
 }
 
 /// What a client was told of a range.

@@ -141,6 +141,15 @@ impl Scenario {
         }
     }
 
+    /// How many requests of a thousand are batches.
+    pub(crate) fn batch_permille(&self) -> u64 {
+        match self.clients {
+            // With many clients there are enough requests at a time.
+            8.. => 0,
+            _ => 60,
+        }
+    }
+
     /// Whether passes may run: those that are due, those that fill a store, and those of
     /// an operator.
     pub(crate) fn can_sweep(&self) -> bool {

@@ -7,6 +7,7 @@
 //! everywhere, and `timeline` checks that requests succeeded while one host was
 //! unavailable. `report` collects what they found.
 
+mod batches;
 #[cfg(test)]
 mod checkpoints;
 #[cfg(test)]
@@ -241,12 +242,23 @@ impl World {
     }
 
     /// Sends one request after another until `end`.
-    async fn run_client(&self, client: usize, dice: &Dice, end: Instant) {
-        for _ in 0..OPERATIONS_MAX {
+    async fn run_client(self: &Rc<Self>, client: usize, dice: &Dice, end: Instant) {
+        let (ranges, batches) = (
+            self.scenario.range_permille(),
+            self.scenario.batch_permille(),
+        );
+        let mut asked = 0;
+        while asked < OPERATIONS_MAX {
             if Instant::now() >= end {
                 return;
             }
-            if dice.below(1000) < self.scenario.range_permille() {
+            let lot = dice.below(1000);
+            if lot >= ranges && lot < ranges + batches {
+                asked += self.ask_batch(client, dice).await;
+                continue;
+            }
+            asked += 1;
+            if lot < ranges {
                 self.ask_range(client, dice).await;
                 continue;
             }

@@ -135,7 +135,7 @@ impl Access {
         if self.token.is_none() || self.token_in_clear || url.is_https() || url.is_loopback() {
             return Ok(());
         }
-        Err(Failure::usage(format!(
+        Err(Failure::denied(format!(
             "{url}: the token would cross the network in clear: write https://, or allow it with \
              --token-in-clear"
         )))

@@ -33,6 +33,9 @@ pub enum Error {
         /// What went wrong.
         problem: String,
     },
+    /// There are no certificates for the nodes.
+    #[error("cannot make certificates: {0}")]
+    Certificates(String),
     /// A file or folder of the laboratory could not be used.
     #[error("{path}: {error}", path = path.display())]
     File {

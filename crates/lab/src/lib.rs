@@ -6,6 +6,7 @@
 //! run; fixed sentences only say how something was measured and why the store
 //! behaves so.
 
+mod certificates;
 mod context;
 mod equality;
 mod error;

@@ -218,6 +218,11 @@ pub(super) fn write(file: &Path, text: &str) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustls::RootCertStore;
+    use rustls::client::WebPkiServerVerifier;
+    use rustls::client::danger::ServerCertVerifier;
+    use rustls::pki_types::pem::PemObject;
+    use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
     use std::os::unix::fs::PermissionsExt;
 
     fn made(data: &Path) -> (Authority, String) {
@@ -265,6 +270,49 @@ mod tests {
             assert!(identity.is_for(host), "{host}");
         }
         assert!(!identity.is_for("10.0.0.1"));
+    }
+
+    /// Whether a client that trusts the authority believes a certificate that its key has
+    /// signed for a host.
+    fn is_believed(data: &Path, host: &str) -> bool {
+        let (authority, pem) = made(data);
+        let key = read(&authority.folder.join("authority-key.pem"))
+            .ok()
+            .unwrap();
+        let key = KeyPair::from_pem(&key.unwrap()).unwrap();
+        let now = Duration::from_millis(SystemClock::new().unix_ms());
+        let issuer = Issuer::new(authority_parameters(now).unwrap(), key);
+        let leaf = CertificateParams::new(vec![host.to_owned()]).unwrap();
+        let leaf = leaf
+            .signed_by(&KeyPair::generate().unwrap(), &issuer)
+            .unwrap();
+        let mut roots = RootCertStore::empty();
+        roots
+            .add(CertificateDer::from_pem_slice(pem.as_bytes()).unwrap())
+            .unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
+        let host = ServerName::try_from(host).unwrap();
+        let now = UnixTime::since_unix_epoch(now);
+        let verifier = verifier.build().unwrap();
+        verifier
+            .verify_server_cert(leaf.der(), &[], &host, &[], now)
+            .is_ok()
+    }
+
+    #[test]
+    fn the_authority_can_vouch_for_this_machine_only() {
+        let data = tempfile::tempdir().unwrap();
+        for (host, is_good) in [
+            ("localhost", true),
+            ("127.0.0.2", true),
+            ("::1", true),
+            ("10.0.0.1", false),
+            ("::2", false),
+            ("example.com", false),
+        ] {
+            assert_eq!(is_believed(data.path(), host), is_good, "{host}");
+        }
     }
 
     #[test]

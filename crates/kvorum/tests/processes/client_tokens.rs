@@ -149,25 +149,25 @@ fn a_token_goes_neither_over_the_network_in_clear_nor_into_other_hands() {
         (
             format!("get k --url {far} --token-file {good}"),
             None,
-            2,
+            5,
             "--token-in-clear",
         ),
         (
             format!("get k --url {near},{far}"),
             token,
-            2,
+            5,
             "--token-in-clear",
         ),
         (
             format!("admin status --target {far}"),
             token,
-            2,
+            5,
             "--token-in-clear",
         ),
         (
             format!("load put --target {far}"),
             token,
-            2,
+            5,
             "--token-in-clear",
         ),
         (

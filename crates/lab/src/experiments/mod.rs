@@ -20,6 +20,7 @@ mod sharding;
 mod single;
 mod sweep;
 mod tables;
+mod tls;
 
 use crate::Experiment;
 
@@ -34,6 +35,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     sharding::EXPERIMENT,
     replication::EXPERIMENT,
     placement::EXPERIMENT,
+    tls::EXPERIMENT,
     overload::EXPERIMENT,
     outage::EXPERIMENT,
     healing::EXPERIMENT,

@@ -100,9 +100,14 @@ impl Connection {
         self.take_all(side, now)?;
         let mut reads = 0;
         while side.can_take() && reads < READS_PER_TURN {
-            match self.decoder.poll_fill(cx, &mut *self.stream)? {
-                Poll::Ready(0) => return Err(End::Closed),
-                Poll::Ready(bytes) => side.heard(bytes, now),
+            match self.decoder.poll_fill(cx, &mut *self.stream) {
+                Poll::Ready(Ok(0)) => return Err(End::Closed),
+                // TLS reports an end that was not announced as an error.
+                Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    return Err(End::Closed);
+                }
+                Poll::Ready(Ok(bytes)) => side.heard(bytes, now),
+                Poll::Ready(Err(error)) => return Err(error.into()),
                 Poll::Pending => break,
             }
             self.take_all(side, now)?;

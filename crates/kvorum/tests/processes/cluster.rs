@@ -8,6 +8,7 @@
 use crate::ledger::Ledger;
 use crate::support::{HttpConnection, PROGRAM, Process, kvorum_by, wait_until, wait_until_ok};
 use rustix::process::Signal;
+use rustls::ClientConfig;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::{OpenOptions, Permissions};
@@ -18,7 +19,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, id};
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tempfile::TempDir;
 
 /// The names of the nodes.
@@ -49,6 +50,10 @@ pub(crate) struct ClusterNode {
     pub(crate) list: String,
     /// Additional options for each start.
     pub(crate) options: Vec<String>,
+    /// Whether its URL is `https`.
+    pub(crate) is_https: bool,
+    /// With what a test reaches it over TLS; `None`: without TLS.
+    pub(crate) client: Option<Arc<ClientConfig>>,
     log: PathBuf,
     process: Option<Process>,
 }
@@ -88,6 +93,8 @@ impl TestCluster {
                 data: folder.path().join(name),
                 list: members.join(","),
                 options: Vec::new(),
+                is_https: false,
+                client: None,
                 log: folder.path().join(format!("{name}.log")),
                 process: None,
             }
@@ -166,7 +173,8 @@ impl IndexMut<usize> for TestCluster {
 impl ClusterNode {
     /// The command that starts the node, with additional options.
     pub(crate) fn command(&self, more: &[&str]) -> Command {
-        let url = format!("http://{}", self.location.address);
+        let scheme = if self.is_https { "https" } else { "http" };
+        let url = format!("{scheme}://{}", self.location.address);
         let timeout = format!("{TIMEOUT_SECONDS}s");
         let program = match &self.location.launcher {
             None => Command::new(PROGRAM),
@@ -207,8 +215,9 @@ impl ClusterNode {
     }
 
     pub(crate) fn wait_until_up(&mut self) {
-        let address = self.location.address;
-        self.process.as_mut().unwrap().wait_until_up_at(address);
+        let mut process = self.process.take().unwrap();
+        process.wait_until_up_by(|| self.connect());
+        self.process = Some(process);
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
@@ -233,7 +242,16 @@ impl ClusterNode {
     }
 
     pub(crate) fn connect(&self) -> io::Result<HttpConnection> {
-        HttpConnection::open(self.location.address)
+        match &self.client {
+            None => HttpConnection::open(self.location.address),
+            Some(config) => HttpConnection::open_tls(self.location.address, Arc::clone(config)),
+        }
+    }
+
+    /// Empties the log.
+    pub(crate) fn clear_log(&self) {
+        let mut log = OpenOptions::new();
+        drop(log.write(true).truncate(true).open(&self.log).unwrap());
     }
 
     /// The status page.

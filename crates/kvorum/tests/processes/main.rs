@@ -7,6 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod authority;
 mod client_commands;
 mod client_load;
 mod client_tokens;
@@ -30,6 +31,9 @@ mod partitions;
 mod profile_command;
 mod refusals;
 mod serve;
+mod steady_load;
 mod support;
 mod tls;
+mod tls_certificates;
+mod tls_changes;
 mod tokens;

@@ -6,12 +6,15 @@
 )]
 
 use rustix::process::{Pid, Signal, kill_process};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use std::ffi::OsStr;
 use std::fmt::Debug;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The program.
@@ -183,12 +186,18 @@ impl Process {
     /// Waits until the node at `address` answers. Panics with its output if it
     /// ends instead.
     pub(crate) fn wait_until_up_at(&mut self, address: SocketAddr) {
+        self.wait_until_up_by(|| HttpConnection::open(address));
+    }
+
+    /// Waits until the node that `connect` connects to answers. Panics with its output if
+    /// it ends instead.
+    pub(crate) fn wait_until_up_by(&mut self, connect: impl Fn() -> io::Result<HttpConnection>) {
         wait_until("an answer of the node", || {
             if self.child.try_wait().unwrap().is_some() {
                 panic!("the process ended early: {:?}", self.end());
             }
-            let answer = HttpConnection::open(address)
-                .and_then(|mut connection| connection.exchange("GET", "/v0/status", b""));
+            let answer =
+                connect().and_then(|mut connection| connection.exchange("GET", "/v0/status", b""));
             answer
                 .is_ok_and(|answer| answer.status == 200)
                 .then_some(())
@@ -226,9 +235,21 @@ pub(crate) fn request(
     Some((response.status, response.body))
 }
 
+/// The bytes of a connection.
+trait Bytes: Read + Write + Send {}
+
+impl<T: Read + Write + Send> Bytes for T {}
+
 /// A connection that stays open for several requests.
 pub(crate) struct HttpConnection {
-    stream: BufReader<TcpStream>,
+    stream: BufReader<Box<dyn Bytes>>,
+}
+
+fn socket(address: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    Ok(stream)
 }
 
 /// The response of a node on an [`HttpConnection`].
@@ -241,11 +262,20 @@ pub(crate) struct HttpResponse {
 
 impl HttpConnection {
     pub(crate) fn open(address: SocketAddr) -> io::Result<Self> {
-        let stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(TIMEOUT))?;
+        Ok(Self::over(socket(address)?))
+    }
+
+    /// A connection over TLS to the node whose certificate is for the IP address.
+    pub(crate) fn open_tls(address: SocketAddr, config: Arc<ClientConfig>) -> io::Result<Self> {
+        let name = ServerName::from(address.ip());
+        let connection = ClientConnection::new(config, name).map_err(io::Error::other)?;
+        Ok(Self::over(StreamOwned::new(connection, socket(address)?)))
+    }
+
+    fn over(stream: impl Bytes + 'static) -> Self {
+        let stream: Box<dyn Bytes> = Box::new(stream);
         let stream = BufReader::new(stream);
-        Ok(Self { stream })
+        Self { stream }
     }
 
     /// Sends a request and returns the complete response.

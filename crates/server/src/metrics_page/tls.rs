@@ -1,44 +1,47 @@
-//! The certificate of a node that speaks TLS.
+//! TLS: connections, handshakes and the certificate. A node that does not speak it has the
+//! same series, at 0.
 
 use crate::door::DoorShared;
 use crate::door::tls::DoorTls;
 use node::metrics::Family;
 
-/// What operators watch; nothing of a node that does not speak TLS.
+/// What operators watch.
 pub(super) fn families(shared: &DoorShared) -> Vec<Family> {
-    let Some(tls) = &shared.tls else {
-        return Vec::new();
-    };
+    let tls = shared.tls.as_ref();
     let mut families = shared.metrics.tls();
     families.extend(bounds(shared, tls));
-    let status = tls.node_tls.status();
+    let status = tls.map(|tls| tls.node_tls.status());
+    let status = status.as_ref();
+    let is_unusable = status.is_some_and(|status| status.problem.is_some());
+    let is_optional = tls.is_some_and(DoorTls::is_optional);
     families.extend([
         Family::gauge(
             "kvorum_tls_certificate_expiry_timestamp_seconds",
-            "When the certificate in force, or one of its chain, expires, in seconds of Unix time",
-            status.expires_unix_s as f64,
+            "When the certificate in force, or one of its chain, expires, in seconds since 1970; 0 \
+             without TLS",
+            status.map_or(0, |status| status.expires_unix_s) as f64,
         ),
         Family::counter(
             "kvorum_tls_reloads",
             "How often changed files of TLS were put in force",
-            status.reloads,
+            status.map_or(0, |status| status.reloads),
         ),
         Family::gauge(
             "kvorum_tls_files_unusable",
             "Whether the files of TLS have changed and cannot be used: 0 or 1",
-            f64::from(u8::from(status.problem.is_some())),
+            f64::from(u8::from(is_unusable)),
         ),
         Family::gauge(
             "kvorum_tls_optional",
             "Whether the node also accepts connections without TLS: 0 or 1",
-            f64::from(u8::from(tls.is_optional())),
+            f64::from(u8::from(is_optional)),
         ),
     ]);
     families
 }
 
 /// What TLS has taken on, and how much it may.
-fn bounds(shared: &DoorShared, tls: &DoorTls) -> [Family; 4] {
+fn bounds(shared: &DoorShared, tls: Option<&DoorTls>) -> [Family; 4] {
     let split = shared.config().memory_split().tls;
     let in_flight = shared
         .metrics
@@ -57,7 +60,7 @@ fn bounds(shared: &DoorShared, tls: &DoorTls) -> [Family; 4] {
         Family::gauge(
             "kvorum_tls_record_bytes",
             "Bytes of incomplete TLS records, beyond 4 KiB of each",
-            tls.record_bytes() as f64,
+            tls.map_or(0, DoorTls::record_bytes) as f64,
         ),
         Family::gauge(
             "kvorum_tls_record_max_bytes",

@@ -78,6 +78,8 @@ fn names_in(document: &str) -> BTreeSet<&str> {
     let code = document.split('`').skip(1).step_by(2);
     let is_of_name = |letter: char| letter.is_ascii_lowercase() || letter == '_';
     code.flat_map(|code| code.split(move |letter| !is_of_name(letter)))
+        // Tokens begin with the prefix alone.
+        .filter(|word| *word != "kvorum_")
         .filter(|word| word.starts_with("kvorum_") || word.starts_with("process_"))
         .collect()
 }

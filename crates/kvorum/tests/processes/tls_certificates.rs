@@ -1,0 +1,122 @@
+//! Certificates that are wrong, as the nodes on both sides of a connection see them.
+
+use crate::authority::{Authority, NodeFiles, client};
+use crate::cluster::{TestCluster, node_locations};
+use crate::support::wait_until;
+
+/// Two nodes of a cluster over TLS that know each other, and a third that has yet to start.
+fn two_of_three(authority: &Authority) -> (TestCluster, NodeFiles) {
+    let mut cluster = TestCluster::new(node_locations());
+    let folder = cluster.folder.path().to_owned();
+    let over_tls = client(&folder, &[authority]);
+    let mut files = cluster.nodes.iter_mut().map(|node| {
+        let files = NodeFiles::new(&folder, node.name);
+        files.trust(&[authority]);
+        authority.issue(&files, node.location.address);
+        node.options = files.options();
+        node.list = node.list.replace("http://", "https://");
+        node.is_https = true;
+        node.client = Some(over_tls.clone());
+        files
+    });
+    let third = files.by_ref().last().unwrap();
+    drop(files);
+    for index in 0..2 {
+        cluster[index].start(&[]);
+    }
+    wait_until("two nodes that know each other", || {
+        (cluster[0].state_of("b") == "up" && cluster[1].state_of("a") == "up").then_some(())
+    });
+    (cluster, third)
+}
+
+#[test]
+fn nodes_say_what_is_wrong_with_a_certificate_and_what_to_do() {
+    let (authority, other) = (Authority::new("authority"), Authority::new("other"));
+    let (mut cluster, third) = two_of_three(&authority);
+    let address = cluster[2].location.address;
+    type Write<'a> = &'a dyn Fn();
+    let cases: [(&str, Write<'_>, &str, &str); 4] = [
+        (
+            "of another authority",
+            &|| other.issue(&third, address),
+            "of no authority that is trusted here: have it signed",
+            "of no authority that is trusted here: have it signed",
+        ),
+        (
+            "expired",
+            &|| authority.issue_expired(&third, address),
+            "its certificate has expired: renew it",
+            "its certificate has expired: renew it",
+        ),
+        (
+            "self-made",
+            &|| third.write_self_made(address),
+            "of no authority that is trusted here",
+            "of no authority that is trusted here",
+        ),
+        (
+            "for servers only",
+            &|| authority.issue_for_server(&third, address),
+            // As a server it is as it should be.
+            "",
+            "needs both extended key usages, serverAuth and clientAuth",
+        ),
+    ];
+    for (case, write, at_dialler, at_acceptor) in cases {
+        write();
+        cluster[0].clear_log();
+        cluster[2].spawn(&[]);
+        if !at_dialler.is_empty() {
+            cluster[0].wait_until_logged(&["cannot connect to a peer", "name=\"c\"", at_dialler]);
+            assert_ne!(cluster[0].state_of("c"), "up", "{case}");
+        }
+        cluster[0].wait_until_logged(&["handshake with a client failed", at_acceptor]);
+        cluster[2].wait_until_logged(&["name=\"a\"", "refuses this side's certificate", "alert"]);
+        if case == "expired" {
+            cluster[2].wait_until_logged(&["ERROR", "the certificate has expired", "renew it"]);
+        }
+        cluster[2].kill();
+        cluster[2].clear_log();
+    }
+    // The two go on, and the third joins them once it has what it needs.
+    authority.issue(&third, address);
+    cluster[2].start(&[]);
+    cluster.wait_until_joined();
+}
+
+#[test]
+fn a_node_that_is_reached_under_another_name_is_refused() {
+    let authority = Authority::new("authority");
+    let (mut cluster, _files) = two_of_three(&authority);
+    let address = cluster[2].location.address;
+    // The first node looks for the third under a name that its certificate does not have.
+    cluster[0].stop();
+    let list = cluster[0].list.clone();
+    let elsewhere = format!("https://localhost:{}", address.port());
+    cluster[0].list = list.replace(&format!("https://{address}"), &elsewhere);
+    cluster[2]
+        .options
+        .push(format!("--listen={address},127.0.0.1:{}", address.port()));
+    cluster[2].start(&[]);
+    cluster[0].start(&[]);
+    cluster[0].wait_until_logged(&[
+        "cannot connect to a peer",
+        "name=\"c\"",
+        "not for localhost: issue one for the host of its URL",
+    ]);
+    assert_ne!(cluster[0].state_of("c"), "up");
+}
+
+#[test]
+fn a_node_without_tls_is_told_how_to_reach_nodes_with_it() {
+    let authority = Authority::new("authority");
+    let (mut cluster, _files) = two_of_three(&authority);
+    let third = &mut cluster[2];
+    third.options.push("--tls-optional".to_owned());
+    third.list = third.list.replace("https://", "http://");
+    third.is_https = false;
+    third.start(&[]);
+    cluster[2].wait_until_logged(&["name=\"a\"", "write its URL with https:// in --cluster"]);
+    assert_ne!(cluster[2].state_of("a"), "up");
+}

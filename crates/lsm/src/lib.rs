@@ -33,6 +33,7 @@
 //!     random: Arc::new(SeededRandom::new(1)),
 //!     executor: Arc::clone(&executor) as _,
 //!     drop_bound: Arc::new(|| Timestamp::ZERO),
+//!     surplus: None,
 //!     expired_before_unix_ms: Arc::new(|| 0),
 //!     rest_after: Arc::new(|took, _urgency| took),
 //! };
@@ -82,6 +83,7 @@ pub use engine::{
 pub use error::Error;
 pub use executor::{Executor, Job, Lane, LaneQueue, StepExecutor};
 pub use options::{
-    Compression, DropBound, Durability, Environment, ExpiredBefore, Options, RestAfter,
+    Compression, DropBound, Durability, Environment, ExpiredBefore, IsSurplus, Options, RestAfter,
+    Surplus,
 };
 pub use wal::{PendingSync, SegmentFile, SegmentFolder, SegmentOwner, SegmentWriter};

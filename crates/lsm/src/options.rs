@@ -3,7 +3,7 @@
 use crate::disk::Disk;
 use crate::error::Error;
 use crate::executor::Executor;
-use base::{Clock, Random, Timestamp};
+use base::{Clock, EntryRef, Kind, Random, Timestamp};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -143,6 +143,30 @@ impl Options {
 /// "never".
 pub type DropBound = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
+/// What a store may hold although it belongs to other stores: **surplus** versions.
+#[derive(Clone)]
+pub struct Surplus {
+    /// Whether a version of this key that was written for so many copies belongs to other
+    /// stores only. The answer stays the same while the store is open.
+    pub is_surplus: IsSurplus,
+    /// The bound below which surplus versions may be dropped: every store to which one of them
+    /// belongs holds that version or a newer one of its key, and no store holds an older one.
+    /// Each compaction calls it, and goes no further than the drop bound for tombstones.
+    /// [`Timestamp::ZERO`] for "never".
+    pub drop_bound: DropBound,
+}
+
+/// Returns whether a version of a key, which was written for so many copies, is surplus.
+pub type IsSurplus = Arc<dyn Fn(&[u8], u8) -> bool + Send + Sync>;
+
+impl Surplus {
+    /// Whether a version is a value that belongs to other stores only. Tombstones are
+    /// dropped by their own rule.
+    pub(crate) fn includes(&self, entry: EntryRef<'_>) -> bool {
+        entry.kind() == Kind::Value && (self.is_surplus)(entry.key(), entry.copies())
+    }
+}
+
 /// Returns a time in milliseconds since the Unix epoch: a value that expired before
 /// it has expired by every clock in the cluster, so compaction keeps only a
 /// tombstone of it. 0 while that is unknown, for example because the clock may be
@@ -169,6 +193,9 @@ pub struct Environment {
     pub executor: Arc<dyn Executor>,
     /// The bound for dropping tombstones. Each compaction calls it.
     pub drop_bound: DropBound,
+    /// What the store may hold although it belongs to other stores; `None` if all that it
+    /// holds belongs to it.
+    pub surplus: Option<Surplus>,
     /// The bound for freeing expired values. Each compaction calls it.
     pub expired_before_unix_ms: ExpiredBefore,
     /// The pace of compaction. Each step calls it.

@@ -23,6 +23,7 @@ pub fn environment(disk: Arc<dyn Disk>) -> (Environment, Arc<StepExecutor>) {
         random: Arc::new(SeededRandom::new(1)),
         executor: Arc::clone(&executor) as _,
         drop_bound: Arc::new(|| Timestamp::ZERO),
+        surplus: None,
         expired_before_unix_ms: Arc::new(|| 0),
         rest_after: Arc::new(|took, _urgency| took),
     };

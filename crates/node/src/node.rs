@@ -149,6 +149,7 @@ impl Node {
                 true => own_drop_bound.drop_bound(),
                 false => forgotten.forgotten(),
             }),
+            surplus: None,
             expired_before_unix_ms: Arc::new(move || freed.expired_before_unix_ms()),
             rest_after: Arc::new(move |took, urgency| {
                 pace.rest_after_urgent(WorkKind::Compaction, took, urgency)

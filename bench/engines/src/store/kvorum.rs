@@ -44,6 +44,7 @@ impl Kvorum {
             random: Arc::new(OsRandom::new()?),
             executor: Arc::clone(&executor) as _,
             drop_bound: Arc::new(|| Timestamp::ZERO),
+            surplus: None,
             expired_before_unix_ms: Arc::new(|| 0),
         };
         let options = Options {

@@ -23,6 +23,8 @@ pub struct Statistics {
     pub table_entries: u64,
     /// Tombstones among them.
     pub table_tombstones: u64,
+    /// Versions in tables that belong to other stores only, as far as the tables say.
+    pub table_surplus: u64,
     /// Entries in the active and the frozen memtables: versions, not keys.
     pub memtable_entries: u64,
     /// Tables of which some part was damaged or unreadable since the store was
@@ -72,6 +74,8 @@ pub struct Statistics {
     pub compaction_read_bytes: u64,
     /// Bytes that compactions wrote.
     pub compaction_written_bytes: u64,
+    /// Versions that compactions dropped because they belong to other stores only.
+    pub surplus_dropped: u64,
     /// Of the bytes that compactions moved to the last level, the share that replaced
     /// older versions there: 1 if all were overwrites, 0 if all keys were new.
     pub hidden_share: f64,
@@ -150,6 +154,7 @@ impl Core {
             levels,
             table_entries: properties().map(|properties| properties.entries).sum(),
             table_tombstones: properties().map(|properties| properties.tombstones).sum(),
+            table_surplus: properties().map(|properties| properties.surplus).sum(),
             memtable_entries: memtables().map(|memtable| memtable.entries() as u64).sum(),
             tables_damaged: {
                 let tables = state.tables.iter();
@@ -177,6 +182,7 @@ impl Core {
             compactions: counters.compactions.load(Relaxed),
             compaction_read_bytes: counters.compaction_read_bytes.load(Relaxed),
             compaction_written_bytes: counters.compaction_written_bytes.load(Relaxed),
+            surplus_dropped: counters.surplus_dropped.load(Relaxed),
             hidden_share: counters.hidden.share(),
             slowdowns: counters.slowdowns.load(Relaxed),
             stalls: counters.stalls.load(Relaxed),

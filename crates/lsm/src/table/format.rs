@@ -13,8 +13,8 @@
 //! 52  u32  version of the format
 //! 56       magic
 //! ```
-//! Version 3 is read, too; its properties lack what is marked below. In every version the
-//! footer has this length, checksum, version and magic have
+//! Versions 3 and 4 are read, too; their properties lack what is marked below. In every version
+//! the footer has this length, checksum, version and magic have
 //! these offsets, and the checksum covers the rest. So a reader can distinguish a
 //! damaged table from one of a later version.
 //!
@@ -23,7 +23,9 @@
 //! u64 each: entries, tombstones, bytes of keys and values, least timestamp,
 //!           greatest timestamp, greatest sequence number, the expiry by which half of
 //!           the bytes have expired; from version 4 on: the least timestamp of a
-//!           tombstone, or the greatest possible one without any, and the least expiry
+//!           tombstone, or the greatest possible one without any, and the least expiry;
+//!           from version 5 on: surplus versions, and the least timestamp of one, or the
+//!           greatest possible one without any
 //! u32 each: filter pages, filter page bytes, filter probes; 0 without a filter
 //! least key, greatest key: length varint and bytes each
 //! ```
@@ -38,10 +40,13 @@ use base::{ByteReader, Expiry, KEY_BYTES_MAX, Kind, Timestamp, put_varint};
 pub(super) const FOOTER_BYTES: usize = 64;
 
 /// The version of the format that is written.
-pub(super) const VERSION: u32 = 4;
+pub(super) const VERSION: u32 = 5;
 
 /// The oldest version that is read.
 pub(super) const VERSION_MIN: u32 = 3;
+
+/// The version before, whose properties do not count surplus versions.
+const VERSION_WITHOUT_SURPLUS: u32 = 4;
 
 /// Sequence numbers are counted from 1, and no store lives long enough to reach this
 /// number: the next one always exists.
@@ -177,6 +182,10 @@ pub(crate) struct TableProperties {
     pub(crate) oldest_tombstone: Timestamp,
     /// No value expires earlier, as far as the table says.
     pub(crate) least_expiry: Expiry,
+    /// The versions that belong to other stores only, as far as the table says.
+    pub(crate) surplus: u64,
+    /// None of them has a lower timestamp; [`Timestamp::MAX`] if there is none.
+    pub(crate) oldest_surplus: Timestamp,
     /// The least key.
     pub(crate) least_key: Vec<u8>,
     /// The greatest key.
@@ -198,6 +207,8 @@ impl TableProperties {
             half_expired: Expiry::NEVER,
             oldest_tombstone: Timestamp::MAX,
             least_expiry: Expiry::NEVER,
+            surplus: 0,
+            oldest_surplus: Timestamp::MAX,
             least_key: Vec::new(),
             greatest_key: Vec::new(),
             filter: None,
@@ -227,6 +238,12 @@ impl TableProperties {
         self.greatest_sequence = self.greatest_sequence.max(record.sequence);
     }
 
+    /// Counts the last record as a surplus version of this timestamp.
+    pub(super) fn add_surplus(&mut self, timestamp: Timestamp) {
+        self.surplus += 1;
+        self.oldest_surplus = self.oldest_surplus.min(timestamp);
+    }
+
     /// The payload of the properties' frame.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut buffer = Vec::new();
@@ -240,6 +257,8 @@ impl TableProperties {
             self.half_expired.unix_ms(),
             self.oldest_tombstone.as_u64(),
             self.least_expiry.unix_ms(),
+            self.surplus,
+            self.oldest_surplus.as_u64(),
         ] {
             buffer.extend_from_slice(&number.to_le_bytes());
         }
@@ -273,7 +292,9 @@ impl TableProperties {
         let is_sound = self.tombstones <= self.entries
             && self.least_timestamp <= self.greatest_timestamp
             && self.least_key <= self.greatest_key
-            && self.least_timestamp <= self.oldest_tombstone;
+            && self.least_timestamp <= self.oldest_tombstone
+            && self.surplus <= self.entries - self.tombstones
+            && self.least_timestamp <= self.oldest_surplus;
         if !is_sound {
             return Err(Malformed("the properties contradict one another"));
         }
@@ -301,6 +322,11 @@ impl TableProperties {
                 Expiry::at_unix_ms(input.u64()?),
             ),
         };
+        let (surplus, oldest_surplus) = match version {
+            // What an earlier release has written is left to the ordinary compactions.
+            VERSION_MIN..=VERSION_WITHOUT_SURPLUS => (0, Timestamp::MAX),
+            _ => (input.u64()?, Timestamp::from_u64(input.u64()?)),
+        };
         Some(Self {
             entries,
             tombstones,
@@ -311,6 +337,8 @@ impl TableProperties {
             half_expired,
             oldest_tombstone,
             least_expiry,
+            surplus,
+            oldest_surplus,
             filter: decode_shape(input)?,
             least_key: decode_key(input)?,
             greatest_key: decode_key(input)?,

@@ -200,7 +200,7 @@ mod tests {
     /// Without this the fuzzer would never get past a checksum.
     #[test]
     fn a_table_with_fixed_checksums_opens_and_is_walked() {
-        let mut bytes = include_bytes!("../../tests/fixtures/table-v4.sst").to_vec();
+        let mut bytes = include_bytes!("../../tests/fixtures/table-v5.sst").to_vec();
         let footer = bytes.last_chunk::<FOOTER_BYTES>().unwrap();
         let footer = Footer::decode(footer, bytes.len() as u64).unwrap();
         let index = handles_in(&bytes, footer.top_index, Role::TopIndex)[0];

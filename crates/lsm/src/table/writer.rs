@@ -127,6 +127,11 @@ impl TableWriter {
         &self.properties.greatest_key
     }
 
+    /// Counts the last record that was added as a surplus version of this timestamp.
+    pub(crate) fn count_surplus(&mut self, timestamp: Timestamp) {
+        self.properties.add_surplus(timestamp);
+    }
+
     /// The bytes written so far, without the current block, the rest of the index
     /// and the filter.
     pub(crate) fn file_bytes(&self) -> u64 {

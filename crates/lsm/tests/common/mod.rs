@@ -14,7 +14,7 @@ use base::{Clock, Entry, Expiry, Kind, ManualClock, SeededRandom, Timestamp};
 use lsm::disk::MemoryDisk;
 use lsm::{
     Admission, Disk, Engine, Environment, Error, Ingested, Options, Outbox, Outcome,
-    RecoveryReport, StepExecutor,
+    RecoveryReport, StepExecutor, Surplus,
 };
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -29,6 +29,8 @@ pub struct World {
     pub executor: Arc<StepExecutor>,
     /// The drop bound, as a number.
     pub bound: Arc<AtomicU64>,
+    /// What the store may hold although it belongs to other stores.
+    pub surplus: Option<Surplus>,
     /// Whether the store may free entries that have expired by the clock.
     pub trusts_clock: Arc<AtomicBool>,
     /// How long compaction rests after each step if it is not urgent, in milliseconds.
@@ -52,6 +54,7 @@ impl World {
             executor: Arc::new(StepExecutor::new(Arc::clone(&clock))),
             clock,
             bound: Arc::default(),
+            surplus: None,
             trusts_clock: Arc::new(AtomicBool::new(true)),
             rest_ms: Arc::default(),
             options: Options {
@@ -84,6 +87,7 @@ impl World {
             random: Arc::new(SeededRandom::new(7)),
             executor: Arc::clone(&self.executor) as _,
             drop_bound: Arc::new(move || Timestamp::from_u64(bound.load(Ordering::Relaxed))),
+            surplus: self.surplus.clone(),
             expired_before_unix_ms: Arc::new(move || match trusts_clock.load(Ordering::Relaxed) {
                 true => clock.unix_ms(),
                 false => 0,

@@ -94,6 +94,7 @@ fn open(
         random: Arc::new(SeededRandom::new(7)),
         executor: Arc::clone(lanes) as _,
         drop_bound: Arc::new(move || ledger.drop_bound()),
+        surplus: None,
         expired_before_unix_ms: Arc::new(|| 0),
         rest_after: Arc::new(|took, _urgency| took),
     };

@@ -1,6 +1,7 @@
 //! What compaction begins with once the last compaction has ended.
 
 use super::aside::set_damaged_aside;
+use super::drop_bounds::DropBounds;
 use super::job::CompactorState;
 use super::merging::Compaction;
 use super::pick::{Pick, PickSettings, Reason, pick, summarize};
@@ -8,7 +9,6 @@ use super::pressure::{pick_settings, urgency};
 use super::whole::{Orders, Whole};
 use crate::engine::core::Core;
 use crate::error::Error;
-use base::Timestamp;
 
 /// What a step begins with when no compaction is under way.
 pub(super) enum Beginning {
@@ -93,8 +93,8 @@ impl CompactorState {
         let is_whole_next = urgency(core) < 1.0 && !self.whole.had_turn;
         self.whole.had_turn = false;
         let pick_whole = |whole: &mut Whole| {
-            let bound = (core.environment.drop_bound)();
-            let pick = whole.pick(&settings, bound, orders, core);
+            let bounds = DropBounds::of(&core.environment);
+            let pick = whole.pick(&settings, bounds, orders, core);
             whole.had_turn = pick.is_some();
             pick
         };
@@ -111,24 +111,24 @@ impl CompactorState {
     /// What is due, whether or not there is room for it.
     fn pick_due(&mut self, settings: &PickSettings, core: &Core) -> Option<Pick> {
         // A table must not be picked for what its compaction could not drop now.
-        let (bound, expired_before_unix_ms) = if core.snapshots.hold_compaction_back() {
-            (Timestamp::ZERO, 0)
+        let (bounds, expired_before_unix_ms) = if core.snapshots.hold_compaction_back() {
+            (DropBounds::NONE, 0)
         } else {
-            let bound = (core.environment.drop_bound)();
+            let bounds = DropBounds::of(&core.environment);
             let expired_before_unix_ms = (core.environment.expired_before_unix_ms)();
-            let bound = bound.min(core.least_timestamp_in_memory());
-            (bound, expired_before_unix_ms)
+            let bounds = bounds.at_most(core.least_timestamp_in_memory());
+            (bounds, expired_before_unix_ms)
         };
         pick(
             &summarize(&core.tables.load().tables),
             settings,
             &self.cursors,
             expired_before_unix_ms,
-            bound,
+            bounds,
         )
         .or_else(|| {
             self.purges
-                .pick(core, settings, bound, expired_before_unix_ms)
+                .pick(core, settings, bounds, expired_before_unix_ms)
         })
     }
 }

@@ -3,6 +3,7 @@
 //! Nothing that it has written counts before it is complete. Then its tables
 //! take the place of the inputs, all at once.
 
+use super::drop_bounds::DropBounds;
 use super::pick::{Pick, Reason};
 use super::reread::Reread;
 use super::retention::{NewerElsewhere, Retained, Retention, Step};
@@ -113,8 +114,11 @@ impl Compaction {
         // Raise the drop bound first. Every write below it has reached the engine by
         // then, so the reads of memory and tables that follow find it; or it comes later
         // and is refused ([`fence`](crate::engine::fence)).
-        let drop_bound = (core.environment.drop_bound)();
-        let drop_bound = core.fence.raise_drop_bound(drop_bound);
+        let drop_bounds = DropBounds::of(&core.environment);
+        let drop_bounds = DropBounds {
+            tombstones: core.fence.raise_drop_bound(drop_bounds.tombstones),
+            ..drop_bounds
+        };
         let least_in_memory = core.least_timestamp_in_memory();
         // Read the tables before the snapshots: a snapshot taken after these tables
         // were read sees all that they hold, so it misses nothing that they outrank.
@@ -133,7 +137,8 @@ impl Compaction {
         let retention = Retention {
             snapshots: core.snapshots.living(),
             expired_before_unix_ms: (core.environment.expired_before_unix_ms)(),
-            drop_bound,
+            drop_bounds,
+            surplus: core.environment.surplus.clone(),
             older_elsewhere: Box::new(older_elsewhere),
             newer_elsewhere,
         };
@@ -308,10 +313,13 @@ impl Compaction {
         counters
             .compaction_written_bytes
             .fetch_add(written, Relaxed);
+        let dropped_surplus = self.records.dropped_surplus();
+        counters.surplus_dropped.fetch_add(dropped_surplus, Relaxed);
         tracing::debug!(
             written,
             dropped_versions = self.records.dropped_versions(),
             dropped_tombstones = self.records.dropped_tombstones(),
+            dropped_surplus,
             "compaction ends"
         );
         Ok(Replaced {
@@ -328,7 +336,9 @@ impl Compaction {
             .iter()
             .map(|table| table.properties().entries)
             .sum();
-        let dropped = self.records.dropped_versions() + self.records.dropped_tombstones();
+        let dropped = self.records.dropped_versions()
+            + self.records.dropped_tombstones()
+            + self.records.dropped_surplus();
         self.entries.saturating_sub(written + dropped)
     }
 

@@ -29,6 +29,7 @@
 mod aside;
 mod begin;
 mod drop_above;
+mod drop_bounds;
 mod job;
 mod merging;
 mod pick;

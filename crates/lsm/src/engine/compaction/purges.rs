@@ -1,5 +1,5 @@
-//! When a table is rewritten for a few tombstones below the drop bound, or for a few values
-//! that have expired.
+//! When a table is rewritten for a few tombstones or surplus versions below the drop bound, or
+//! for a few values that have expired.
 //!
 //! A table of which half are such entries is picked at once. One that holds fewer waits: the
 //! drop bound rises all the time on a node alone, and a table with a tombstone in a thousand
@@ -10,25 +10,34 @@
 //!
 //! How far the bound is past them the table itself knows, so a restart forgets nothing. A
 //! bound that has stopped never gets that far; then it counts how long the table has been
-//! here.
+//! here. For surplus versions nothing else counts: a read may bring one back at any time,
+//! and no table is to be rewritten each time for the one that a flush has added.
 //!
 //! A purge leaves nothing below the bound that it was picked for, unless something keeps the
 //! tombstones: a snapshot, or an older version in memory. The table then waits anew.
 
+use super::drop_bounds::DropBounds;
 use super::merging::Replaced;
 use super::pick::{Pick, PickSettings, PurgeRule, Reason, Waiting, pick_purge, summarize};
 use crate::engine::core::Core;
 use crate::table_id::TableId;
-use base::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// The tables that wait for their turn.
-#[derive(Default)]
 pub(super) struct Purges {
     waiting: BTreeMap<TableId, Waiting>,
-    /// The drop bound of the last pick.
-    drop_bound: Timestamp,
+    /// The drop bounds of the last pick.
+    drop_bounds: DropBounds,
+}
+
+impl Default for Purges {
+    fn default() -> Self {
+        Self {
+            waiting: BTreeMap::new(),
+            drop_bounds: DropBounds::NONE,
+        }
+    }
 }
 
 impl Purges {
@@ -37,12 +46,12 @@ impl Purges {
         &mut self,
         core: &Core,
         settings: &PickSettings,
-        drop_bound: Timestamp,
+        drop_bounds: DropBounds,
         expired_before_unix_ms: u64,
     ) -> Option<Pick> {
-        self.drop_bound = drop_bound;
+        self.drop_bounds = drop_bounds;
         let rule = PurgeRule {
-            drop_bound,
+            drop_bounds,
             expired_before_unix_ms,
             wait: core.options.purge_wait,
             now: core.now(),
@@ -62,7 +71,7 @@ impl Purges {
             waiting.insert(table.id, known);
         }
         self.waiting = waiting;
-        pick_purge(&levels, &due, drop_bound, settings)
+        pick_purge(&levels, &due, drop_bounds.tombstones, settings)
     }
 
     /// Notes what a compaction has replaced. What it has pushed down waits as long as
@@ -74,7 +83,7 @@ impl Purges {
         let waiting = match replaced.pick.reason {
             Reason::Purge => Waiting {
                 since: now,
-                purged_below: Some(self.drop_bound),
+                purged_below: Some(self.drop_bounds),
             },
             Reason::PushDown => Waiting {
                 since,

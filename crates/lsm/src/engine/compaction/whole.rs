@@ -5,16 +5,16 @@
 //! on, and neither time nor room for more than a piece is taken at once. What is in memory
 //! when the compaction begins is flushed first.
 //!
-//! When it ends without a failure, no tombstone is left that was in the store when it
-//! began and below the drop bound, but for those that a living snapshot or a damaged
+//! When it ends without a failure, no tombstone and no surplus version is left that was in the
+//! store when it began and below the drop bound, but for those that a living snapshot or a damaged
 //! table needs, and for those under which something older has come meanwhile.
 
+use super::drop_bounds::DropBounds;
 use super::merging::Replaced;
 use super::pick::{Pick, PickSettings, Reason, Walk, summarize};
 use crate::engine::core::Core;
 use crate::error::Error;
 use crate::sync::lock;
-use base::Timestamp;
 use std::sync::Mutex;
 
 /// Where whole compactions stand.
@@ -108,7 +108,7 @@ impl Whole {
     pub(super) fn pick(
         &mut self,
         settings: &PickSettings,
-        drop_bound: Timestamp,
+        drop_bounds: DropBounds,
         orders: &Orders,
         core: &Core,
     ) -> Option<Pick> {
@@ -126,7 +126,7 @@ impl Whole {
         }
         let levels = summarize(&core.tables.load().tables);
         let walk = self.walk.get_or_insert_with(|| Walk::new(&levels));
-        let next = walk.next(&levels, settings, drop_bound);
+        let next = walk.next(&levels, settings, drop_bounds);
         if next.is_none() {
             orders.end(None);
             *self = Self::default();

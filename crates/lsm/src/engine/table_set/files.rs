@@ -3,7 +3,7 @@
 use crate::cache::BlockCache;
 use crate::disk::Disk;
 use crate::error::Error;
-use crate::options::{Environment, Options};
+use crate::options::{Environment, Options, Surplus};
 use crate::record::{RecordCursor, RecordRef};
 use crate::table::{Table, TableSettings, TableWriter};
 use crate::table_id::{TableId, lost_file_name, table_file_name};
@@ -17,6 +17,7 @@ pub(crate) struct TableFiles {
     folder: PathBuf,
     cache: Arc<BlockCache>,
     settings: TableSettings,
+    surplus: Option<Surplus>,
     /// The number of the next table.
     next: AtomicU64,
 }
@@ -25,6 +26,7 @@ pub(crate) struct TableFiles {
 pub(crate) struct TableOutput {
     id: TableId,
     writer: TableWriter,
+    surplus: Option<Surplus>,
 }
 
 impl TableOutput {
@@ -33,7 +35,12 @@ impl TableOutput {
     /// # Errors
     /// Those of writing to the file.
     pub(crate) fn add(&mut self, record: RecordRef<'_>) -> Result<(), Error> {
-        self.writer.add(record)
+        self.writer.add(record)?;
+        let entry = record.entry;
+        if self.surplus.as_ref().is_some_and(|it| it.includes(entry)) {
+            self.writer.count_surplus(entry.timestamp());
+        }
+        Ok(())
     }
 
     /// The key of the record that was added last.
@@ -60,6 +67,7 @@ impl TableFiles {
             folder: environment.folder.clone(),
             cache,
             settings: TableSettings::from(options),
+            surplus: environment.surplus.clone(),
             next: AtomicU64::new(next.0),
         }
     }
@@ -88,6 +96,7 @@ impl TableFiles {
         Ok(TableOutput {
             id,
             writer: TableWriter::create(file, &path, &self.settings),
+            surplus: self.surplus.clone(),
         })
     }
 

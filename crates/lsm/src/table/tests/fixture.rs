@@ -37,7 +37,8 @@ pub(super) fn fixture_records() -> Vec<Record> {
     records
 }
 
-const FIXTURE: &[u8] = include_bytes!("../../../tests/fixtures/table-v4.sst");
+const FIXTURE: &[u8] = include_bytes!("../../../tests/fixtures/table-v5.sst");
+const FIXTURE_V4: &[u8] = include_bytes!("../../../tests/fixtures/table-v4.sst");
 const FIXTURE_V3: &[u8] = include_bytes!("../../../tests/fixtures/table-v3.sst");
 
 pub(super) const FIXTURE_SETTINGS: TableSettings = TableSettings {
@@ -52,8 +53,41 @@ fn the_fixture_is_read_exactly_and_written_again_to_the_byte() {
         &open(&TestFile::holding(FIXTURE), &cache()).unwrap(),
         &records,
     );
-    let (file, _) = table(&FIXTURE_SETTINGS, &records);
-    assert!(file.to_vec() == FIXTURE, "the writer's bytes have changed");
+    let bytes = fixture_file().to_vec();
+    assert!(bytes == FIXTURE, "the writer's bytes have changed");
+}
+
+/// A file of the records of the fixture, whose tables count some of them as surplus.
+fn fixture_file() -> Arc<TestFile> {
+    let file = Arc::new(TestFile::default());
+    let opened: Arc<dyn DiskFile> = Arc::<TestFile>::clone(&file);
+    let mut writer = TableWriter::create(opened, Path::new(PATH), &FIXTURE_SETTINGS);
+    for record in fixture_records() {
+        writer.add(record.lend()).unwrap();
+        if record.entry.key().starts_with(b"prefix-05") {
+            writer.count_surplus(record.entry.timestamp());
+        }
+    }
+    writer.finish().unwrap();
+    file
+}
+
+#[test]
+fn surplus_versions_are_counted_from_version_5_on() {
+    let open = |bytes| open(&TestFile::holding(bytes), &cache()).unwrap();
+    let (table, before) = (open(FIXTURE), open(FIXTURE_V4));
+    let surplus = fixture_records().into_iter().filter(|record| {
+        let key = record.entry.key();
+        key.starts_with(b"prefix-05")
+    });
+    let oldest = surplus.clone().map(|record| record.entry.timestamp()).min();
+    assert_eq!(table.properties().surplus, surplus.count() as u64);
+    assert_eq!(Some(table.properties().oldest_surplus), oldest);
+    check(&before, &fixture_records());
+    assert_eq!(before.properties().surplus, 0);
+    assert_eq!(before.properties().oldest_surplus, Timestamp::MAX);
+    let same = |table: &Table| (table.properties().tombstones, table.properties().entries);
+    assert_eq!(same(&table), same(&before));
 }
 
 #[test]
@@ -77,7 +111,7 @@ fn a_table_of_version_3_is_read_as_one_whose_tombstones_may_be_as_old_as_anythin
 #[ignore = "writes the fixture: only for a new version of the format"]
 #[expect(clippy::disallowed_methods, reason = "fixtures lie on the real disk")]
 fn write_the_fixture() {
-    let (file, _) = table(&FIXTURE_SETTINGS, &fixture_records());
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/table-v4.sst");
+    let file = fixture_file();
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/table-v5.sst");
     std::fs::write(path, file.to_vec()).unwrap();
 }

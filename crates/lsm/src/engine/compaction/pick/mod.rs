@@ -40,9 +40,10 @@
 //! On a full disk none of this may fit. There [`pick_hidden`] comes first: it
 //! rewrites a table on its own level, without what versions in other tables hide.
 
+use crate::engine::compaction::drop_bounds::DropBounds;
 use crate::manifest::LEVELS;
 use crate::table_id::TableId;
-use base::{Expiry, Timestamp};
+use base::Expiry;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
@@ -102,11 +103,12 @@ pub(crate) enum Reason {
     LevelSize,
     /// A level above the base level still holds tables.
     LevelLeftOver,
-    /// Most of a table are tombstones that may be dropped.
+    /// Half of a table are tombstones or surplus versions that may be dropped.
     Droppable,
     /// Half of a table has expired.
     Expired,
-    /// Some tombstones of a table may be dropped, and it has waited long enough.
+    /// Some tombstones or surplus versions of a table may be dropped, and it has waited long
+    /// enough.
     Purge,
     /// It brings down what the tombstones of a table below may hide.
     PushDown,
@@ -125,17 +127,17 @@ pub(crate) enum Reason {
 ///
 /// `cursors` has for each level the key up to which its tables had their turn.
 ///
-/// Only tombstones below `drop_bound` may be dropped, and only values that expired
-/// before `expired_before_unix_ms` may be freed. The caller lowers both bounds to
-/// what its retention allows: the drop bound to the least timestamp in the
-/// memtables, and both to zero while snapshots live. Otherwise a table whose
+/// Only what is below `drop_bounds` may be dropped, and only values that expired
+/// before `expired_before_unix_ms` may be freed. The caller lowers all bounds to
+/// what its retention allows: the drop bounds to the least timestamp in the
+/// memtables, and all to zero while snapshots live. Otherwise a table whose
 /// tombstones stay would be picked again and again.
 pub(crate) fn pick(
     levels: &Levels,
     settings: &PickSettings,
     cursors: &[Option<Bytes>; LEVELS],
     expired_before_unix_ms: u64,
-    drop_bound: Timestamp,
+    drop_bounds: DropBounds,
 ) -> Option<Pick> {
     let all = levels;
     let undamaged;
@@ -169,7 +171,7 @@ pub(crate) fn pick(
         }
         too_large.get_or_insert(pick);
     }
-    let droppable = pick_dead(levels, all, expired_before_unix_ms, drop_bound);
+    let droppable = pick_dead(levels, all, expired_before_unix_ms, drop_bounds);
     let Some(too_large) = too_large else {
         return droppable;
     };
@@ -413,25 +415,22 @@ fn overlapped<'a>(
 /// - Expired entries leave at most tombstones, which do not expire. What is left of
 ///   the table is picked once half of that has expired. So at most twice the bytes
 ///   that expire are written, however far apart the expiries lie.
-/// - Tombstones count only if all of them are below the bound and no other table can
-///   hold what they hide, so the rewriting drops every one.
+/// - Tombstones and surplus versions count only if all of them are below their bounds and no
+///   other table can hold what they hide, so the rewriting drops every one.
 ///
 /// `all` includes the tables that must not be picked.
 fn pick_dead(
     levels: &Levels,
     all: &Levels,
     expired_before_unix_ms: u64,
-    drop_bound: Timestamp,
+    drop_bounds: DropBounds,
 ) -> Option<Pick> {
     let expired_before = Expiry::at_unix_ms(expired_before_unix_ms);
     for (level, tables) in levels.iter().enumerate().rev() {
         for table in tables {
             let reason = if table.half_expired < expired_before {
                 Reason::Expired
-            } else if is_mostly_tombstones(table)
-                && table.greatest_timestamp < drop_bound
-                && !may_hide_elsewhere(table, all)
-            {
+            } else if is_mostly_droppable(table, drop_bounds) && !may_hide_elsewhere(table, all) {
                 Reason::Droppable
             } else {
                 continue;
@@ -451,11 +450,21 @@ fn pick_dead(
 /// rewritten once more of it has expired or the drop bound has advanced.
 pub(crate) fn may_become_due(levels: &Levels) -> bool {
     let mut tables = levels.iter().flatten().filter(|table| !table.is_damaged);
-    tables.any(|table| table.tombstones > 0 || table.least_expiry != Expiry::NEVER)
+    tables.any(|table| table.tombstones + table.surplus > 0 || table.least_expiry != Expiry::NEVER)
 }
 
-fn is_mostly_tombstones(table: &TableSummary) -> bool {
-    table.tombstones >= table.entries.div_ceil(2)
+/// Whether half of a table are tombstones or surplus versions, all below their bounds.
+fn is_mostly_droppable(table: &TableSummary, drop_bounds: DropBounds) -> bool {
+    let DropBounds {
+        tombstones,
+        surplus,
+    } = drop_bounds;
+    let both = table.tombstones + table.surplus;
+    [(table.tombstones, tombstones), (both, surplus)]
+        .into_iter()
+        .any(|(dropped, bound)| {
+            dropped >= table.entries.div_ceil(2) && table.greatest_timestamp < bound
+        })
 }
 
 /// Whether another table may hold a version that one in `table` hides.

@@ -1,17 +1,18 @@
-//! Choosing what rids a table of the tombstones below the drop bound, although it
-//! holds more than those.
+//! Choosing what rids a table of the tombstones and surplus versions below the drop bound,
+//! although it holds more than those.
 
 use super::PickSettings;
 use super::{
     Levels, Pick, Reason, TableSummary, Targets, input_bytes, overlapped, pick_level_zero,
 };
+use crate::engine::compaction::drop_bounds::DropBounds;
 use crate::manifest::LEVELS;
 use crate::table_id::TableId;
 use base::Timestamp;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// A table waits for a part of the time if one entry in this many is a tombstone.
+/// A table waits for a part of the time if one entry in this many is a tombstone or surplus.
 const MANY_DIVISOR: u64 = 16;
 
 /// It is this part of the time.
@@ -20,8 +21,8 @@ const MANY_WAIT_DIVISOR: u32 = 7;
 /// When a table is purged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PurgeRule {
-    /// Tombstones below it may go.
-    pub(crate) drop_bound: Timestamp,
+    /// What is below may go.
+    pub(crate) drop_bounds: DropBounds,
     /// Values that expired before it may be freed; 0 for none.
     pub(crate) expired_before_unix_ms: u64,
     /// How far these are past what may stay.
@@ -35,15 +36,16 @@ pub(crate) struct PurgeRule {
 pub(crate) struct Waiting {
     /// Since when, on the monotonic clock.
     pub(crate) since: Duration,
-    /// The drop bound of the purge that has written the table, if one has. A tombstone
-    /// below it could not go.
-    pub(crate) purged_below: Option<Timestamp>,
+    /// The drop bounds of the purge that has written the table, if one has. What is below
+    /// could not go.
+    pub(crate) purged_below: Option<DropBounds>,
 }
 
 impl PurgeRule {
     /// Whether a table holds what may go.
     pub(crate) fn concerns(&self, table: &TableSummary) -> bool {
-        let may_drop = table.tombstones > 0 && table.oldest_tombstone < self.drop_bound;
+        let may_drop = table.has_tombstone_below(self.drop_bounds)
+            || table.has_surplus_below(self.drop_bounds);
         !table.is_damaged && (may_drop || self.may_free(table))
     }
 
@@ -53,7 +55,8 @@ impl PurgeRule {
 
     /// Whether a table has its turn.
     pub(crate) fn is_due(&self, table: &TableSummary, waiting: Waiting) -> bool {
-        let wait = match table.tombstones >= table.entries.div_ceil(MANY_DIVISOR) {
+        let droppable = table.tombstones + table.surplus;
+        let wait = match droppable >= table.entries.div_ceil(MANY_DIVISOR) {
             true => self.wait / MANY_WAIT_DIVISOR,
             false => self.wait,
         };
@@ -61,17 +64,24 @@ impl PurgeRule {
         let is_past = |passed_ms: u64, by_ms: u64| {
             passed_ms > 0 && Duration::from_millis(passed_ms.saturating_sub(by_ms)) >= wait
         };
-        let oldest = table.oldest_tombstone;
-        let may_drop = table.tombstones > 0 && oldest < self.drop_bound;
+        let (oldest, bound) = (table.oldest_tombstone, self.drop_bounds.tombstones);
         let drops = match waiting.purged_below {
-            Some(below) if oldest < below => has_waited && below < self.drop_bound,
-            _ => has_waited || is_past(self.drop_bound.unix_ms(), oldest.unix_ms()),
+            Some(below) if oldest < below.tombstones => has_waited && below.tombstones < bound,
+            _ => has_waited || is_past(bound.unix_ms(), oldest.unix_ms()),
+        };
+        let drops_surplus = match waiting.purged_below {
+            Some(below) if table.has_surplus_below(below) => {
+                has_waited && below.surplus < self.drop_bounds.surplus
+            }
+            _ => has_waited,
         };
         let frees = match waiting.purged_below {
             Some(_) => has_waited,
             None => is_past(self.expired_before_unix_ms, table.least_expiry.unix_ms()),
         };
-        may_drop && drops || self.may_free(table) && frees
+        table.has_tombstone_below(self.drop_bounds) && drops
+            || table.has_surplus_below(self.drop_bounds) && drops_surplus
+            || self.may_free(table) && frees
     }
 }
 

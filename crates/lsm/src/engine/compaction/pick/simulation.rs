@@ -2,6 +2,7 @@
 //! one byte. This shows the effect of many choices in a row.
 
 use super::*;
+use base::Timestamp;
 use std::collections::BTreeSet;
 
 const MEMTABLE_ENTRIES: usize = 64;
@@ -67,6 +68,8 @@ impl Model {
             half_expired: Expiry::NEVER,
             oldest_tombstone: Timestamp::MAX,
             least_expiry: Expiry::NEVER,
+            surplus: 0,
+            oldest_surplus: Timestamp::MAX,
             is_damaged: false,
         };
         self.keys.push(keys);
@@ -85,7 +88,7 @@ impl Model {
 
     fn compact(&mut self) {
         let mut rounds = 0;
-        while let Some(pick) = pick(&self.levels, &SETTINGS, &self.cursors, 0, Timestamp::ZERO) {
+        while let Some(pick) = pick(&self.levels, &SETTINGS, &self.cursors, 0, DropBounds::NONE) {
             rounds += 1;
             assert!(rounds < 1000, "compactions never end: {pick:?}");
             let mut merged = BTreeSet::new();

@@ -1,6 +1,7 @@
 //! The choice of compactions against golden cases in a text file.
 
 use super::*;
+use base::Timestamp;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -31,6 +32,8 @@ fn table(word: &str) -> TableSummary {
         half_expired: Expiry::NEVER,
         oldest_tombstone: Timestamp::from_u64(60),
         least_expiry: Expiry::NEVER,
+        surplus: 0,
+        oldest_surplus: Timestamp::from_u64(60),
         is_damaged: false,
     }
 }
@@ -42,6 +45,7 @@ fn tables(line: &str) -> Vec<TableSummary> {
         match letter {
             "e" => tables.last_mut().unwrap().entries = figures.parse().unwrap(),
             "t" => tables.last_mut().unwrap().tombstones = figures.parse().unwrap(),
+            "s" => tables.last_mut().unwrap().surplus = figures.parse().unwrap(),
             "d" => tables.last_mut().unwrap().is_damaged = true,
             // The picker gets the bytes from [`hidden_bytes`].
             "h" => {}
@@ -54,6 +58,7 @@ fn tables(line: &str) -> Vec<TableSummary> {
                 let table = tables.last_mut().unwrap();
                 table.least_timestamp = Timestamp::from_u64(least.parse().unwrap());
                 table.oldest_tombstone = table.least_timestamp;
+                table.oldest_surplus = table.least_timestamp;
                 table.greatest_timestamp = Timestamp::from_u64(greatest.parse().unwrap());
             }
             _ => tables.push(table(word)),
@@ -115,10 +120,14 @@ fn picks_are_those_of_the_golden_cases() {
         for line in lines.lines() {
             if let Some(expected) = line.strip_prefix("=> ") {
                 let bound = Timestamp::from_u64(50);
+                let bounds = DropBounds {
+                    tombstones: bound,
+                    surplus: Timestamp::from_u64(45),
+                };
                 let pick = match due.is_empty() {
                     true => pick_hidden(&levels, &hidden, settings.room_bytes)
                         .map(|(pick, _)| pick)
-                        .or_else(|| pick(&levels, &settings, &cursors, 500, bound)),
+                        .or_else(|| pick(&levels, &settings, &cursors, 500, bounds)),
                     false => pick_purge(&levels, &due, bound, &settings),
                 };
                 assert_eq!(written(pick.as_ref()), expected, "{name}");
@@ -156,7 +165,7 @@ fn a_pick_moves_the_cursor_past_its_table() {
         table_bytes: 100,
         room_bytes: u64::MAX,
     };
-    let pick = pick(&levels, &settings, &Default::default(), 0, Timestamp::ZERO).unwrap();
+    let pick = pick(&levels, &settings, &Default::default(), 0, DropBounds::NONE).unwrap();
     assert_eq!(pick.cursor, Some((5, Bytes::from_static(b"c"))));
 }
 
@@ -168,8 +177,12 @@ fn a_table_is_purged_once_the_bound_is_far_enough_past_its_oldest_tombstone() {
     let start = Timestamp::ZERO.unix_ms();
     let day = |day: u64| Timestamp::from_unix_ms(start + day * DAY_MS);
     let days = |days: u64| Duration::from_millis(days * DAY_MS);
+    let below = |bound: u64| DropBounds {
+        tombstones: day(bound),
+        surplus: day(bound.saturating_sub(10)),
+    };
     let rule = PurgeRule {
-        drop_bound: day(100),
+        drop_bounds: below(100),
         expired_before_unix_ms: start + 100 * DAY_MS,
         wait: days(7),
         now: days(100),
@@ -178,9 +191,9 @@ fn a_table_is_purged_once_the_bound_is_far_enough_past_its_oldest_tombstone() {
         since: days(since),
         purged_below: None,
     };
-    let purged = |since, below| Waiting {
+    let purged = |since, bound| Waiting {
         since: days(since),
-        purged_below: Some(day(below)),
+        purged_below: Some(below(bound)),
     };
     // The tombstones, the day of the oldest, the day of the least expiry, what is known.
     let cases = [
@@ -219,9 +232,33 @@ fn a_table_is_purged_once_the_bound_is_far_enough_past_its_oldest_tombstone() {
         };
         assert!(!rule.concerns(&damaged));
     }
+    // The surplus versions, the day of the oldest, what is known.
+    let cases = [
+        // However old they are, what counts is how long the table has been here.
+        (1, 1, here(94), false),
+        (1, 1, here(93), true),
+        (1, 89, here(93), true),
+        (1, 90, here(0), false),
+        (7, 1, here(99), true),
+        (6, 1, here(99), false),
+        (1, 50, purged(93, 100), false),
+        (1, 50, purged(93, 99), true),
+        (1, 89, purged(93, 99), true),
+        (1, 50, purged(94, 99), false),
+    ];
+    for (surplus, oldest, waiting, is_due) in cases {
+        let table = TableSummary {
+            entries: 100,
+            surplus,
+            oldest_surplus: day(oldest),
+            ..table("1[a-b]1")
+        };
+        let due = rule.concerns(&table) && rule.is_due(&table, waiting);
+        assert_eq!(due, is_due, "{surplus} {oldest} {waiting:?}");
+    }
     // While neither bound is known, nothing is due.
     let unknown = PurgeRule {
-        drop_bound: Timestamp::ZERO,
+        drop_bounds: DropBounds::NONE,
         expired_before_unix_ms: 0,
         ..rule
     };

@@ -36,14 +36,25 @@
 //! key is dropped this way. A lower tombstone is kept for a snapshot, and is dropped
 //! with it.
 //!
+//! **Does it belong to other stores only?** Such a version is surplus. If it is below the
+//! bound for them, which is no greater than the drop bound, the winner of a key is dropped if
+//! nothing older lies outside the inputs: without it, that would be seen instead. Unlike a
+//! tombstone it can be seen itself, so it stays while a snapshot lives, and nothing else of its
+//! key is kept. A scan that begins while a compaction is under way may miss a surplus version
+//! that the compaction drops.
+//!
 //! A compaction that makes room on a full disk asks another question first: **does
 //! a newer version elsewhere hide the key?** If no snapshot lives, no reader sees a
 //! version that does not win its key, and every later snapshot sees the winner.
 
+use super::drop_bounds::DropBounds;
 use crate::error::Error;
+use crate::options::Surplus;
 use crate::record::{Record, RecordCursor, RecordRef};
 use base::{EntryRef, Expiry, Kind, Timestamp};
 
+#[cfg(test)]
+mod surplus_tests;
 #[cfg(test)]
 mod tests;
 
@@ -64,8 +75,10 @@ pub(crate) struct Retention {
     /// A version that expired before this, in milliseconds since the Unix epoch, has
     /// expired by every clock; 0 if that is certain of none.
     pub(crate) expired_before_unix_ms: u64,
-    /// Tombstones at or above this timestamp stay.
-    pub(crate) drop_bound: Timestamp,
+    /// What stays.
+    pub(crate) drop_bounds: DropBounds,
+    /// Which versions belong to other stores only.
+    pub(crate) surplus: Option<Surplus>,
     /// Whether what a tombstone hides may lie elsewhere.
     pub(crate) older_elsewhere: OlderElsewhere,
     /// Whether a version elsewhere hides a key; `None` to skip that question.
@@ -80,7 +93,8 @@ impl Retention {
         Self {
             snapshots,
             expired_before_unix_ms: 0,
-            drop_bound: Timestamp::ZERO,
+            drop_bounds: DropBounds::NONE,
+            surplus: None,
             older_elsewhere: Box::new(|_, _| true),
             newer_elsewhere: None,
         }
@@ -108,7 +122,16 @@ impl Retention {
 
     /// Whether the winner of a key may be dropped, judging by it alone.
     fn may_drop(&self, entry: EntryRef<'_>) -> bool {
-        entry.timestamp() < self.drop_bound && entry.kind() == Kind::Tombstone
+        entry.timestamp() < self.drop_bounds.tombstones && entry.kind() == Kind::Tombstone
+    }
+
+    /// Whether the winner of a key is dropped because it belongs to other stores only. Then
+    /// nothing else of the key is kept.
+    fn drops_surplus(&self, entry: EntryRef<'_>) -> bool {
+        entry.timestamp() < self.drop_bounds.surplus
+            && self.snapshots.is_empty()
+            && self.surplus.as_ref().is_some_and(|it| it.includes(entry))
+            && !(self.older_elsewhere)(entry.key(), entry.timestamp())
     }
 
     /// Whether a version is a value that has expired, so that a tombstone replaces it.
@@ -154,6 +177,7 @@ pub(crate) struct Retained<C> {
     settled: Settled,
     dropped_versions: u64,
     dropped_tombstones: u64,
+    dropped_surplus: u64,
 }
 
 /// How a record that is kept is written.
@@ -202,6 +226,7 @@ impl<C: RecordCursor> Retained<C> {
             settled: Settled::default(),
             dropped_versions: 0,
             dropped_tombstones: 0,
+            dropped_surplus: 0,
         }
     }
 
@@ -248,6 +273,11 @@ impl<C: RecordCursor> Retained<C> {
     /// those of expired versions.
     pub(crate) fn dropped_tombstones(&self) -> u64 {
         self.dropped_tombstones
+    }
+
+    /// How many versions were dropped that belong to other stores only.
+    pub(crate) fn dropped_surplus(&self) -> u64 {
+        self.dropped_surplus
     }
 
     /// Whether a version elsewhere hides the winner of a key, at which the cursor stands,
@@ -338,6 +368,10 @@ impl<C: RecordCursor> Retained<C> {
         let record = self.settled.apply(record);
         if self.retention.may_drop(record.entry) {
             self.held = Some(record.to_record());
+            return Ok(passed);
+        }
+        if self.retention.drops_surplus(record.entry) {
+            self.dropped_surplus += 1;
             return Ok(passed);
         }
         self.keep()

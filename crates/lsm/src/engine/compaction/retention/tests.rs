@@ -38,7 +38,11 @@ fn retain_what_is_not_hidden(
         Retention {
             snapshots: snapshots.to_vec(),
             expired_before_unix_ms,
-            drop_bound: Timestamp::from_u64(drop_bound),
+            drop_bounds: DropBounds {
+                tombstones: Timestamp::from_u64(drop_bound),
+                surplus: Timestamp::ZERO,
+            },
+            surplus: None,
             older_elsewhere: Box::new(move |key, timestamp| {
                 outside.iter().any(|record| {
                     record.entry.key() == key && record.entry.timestamp() <= timestamp

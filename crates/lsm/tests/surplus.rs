@@ -1,0 +1,328 @@
+//! Versions that belong to other stores only leave the disk below their own bound, and nothing
+//! else is rewritten for that.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod common;
+
+use base::{Entry, Expiry, Kind, Timestamp};
+use common::{World, scan_all};
+use fastrand::Rng;
+use lsm::testing::BlockingWrite;
+use lsm::{Engine, Scan, Surplus};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+const DAY: Duration = Duration::from_secs(86_400);
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// A version of so many copies belongs to another store.
+const SURPLUS_COPIES: u8 = 1;
+
+fn is_surplus(entry: &Entry) -> bool {
+    entry.copies() == SURPLUS_COPIES
+}
+
+/// A world with a bound for surplus versions.
+fn world() -> (World, Arc<AtomicU64>) {
+    let bound = Arc::<AtomicU64>::default();
+    let read = Arc::clone(&bound);
+    let mut world = World::new();
+    world.surplus = Some(Surplus {
+        is_surplus: Arc::new(|_, copies| copies == SURPLUS_COPIES),
+        drop_bound: Arc::new(move || Timestamp::from_u64(read.load(Relaxed))),
+    });
+    (world, bound)
+}
+
+fn key(number: u64) -> String {
+    format!("key-{number:05}")
+}
+
+fn value(number: u64, timestamp: u64, copies: u8) -> Entry {
+    let at = Timestamp::from_u64(timestamp);
+    Entry::value(
+        key(number).as_bytes(),
+        at,
+        &[b'v'; 100],
+        Expiry::NEVER,
+        copies,
+    )
+}
+
+/// A store of some levels, in which every `share`-th key is surplus.
+fn filled(world: &World, share: u64) -> Engine {
+    let engine = world.open();
+    for number in 0..1500 {
+        let copies = match number % share {
+            0 => SURPLUS_COPIES,
+            _ => 3,
+        };
+        let number = number * 37 % 1500;
+        engine.write(value(number, 1 + number, copies)).unwrap();
+        world.executor.run_for(Duration::from_millis(5));
+    }
+    engine.flush().unwrap();
+    world.executor.run_for(Duration::from_secs(600));
+    engine
+}
+
+fn surplus_left(engine: &Engine) -> u64 {
+    let all = scan_all(engine, "", None);
+    all.iter().filter(|entry| is_surplus(entry)).count() as u64
+}
+
+fn table_bytes(engine: &Engine) -> u64 {
+    let levels = engine.statistics().levels;
+    levels.iter().map(|level| level.bytes).sum()
+}
+
+#[test]
+fn surplus_goes_within_a_week_of_its_bound_and_nothing_is_rewritten_afterwards() {
+    for share in [3, 100] {
+        let (world, bound) = world();
+        let engine = filled(&world, share);
+        let surplus = 1500 / share;
+        assert_eq!(engine.statistics().table_surplus, surplus);
+        let written = || engine.statistics().compaction_written_bytes;
+        let before = written();
+        // The bound for tombstones is not enough, nor is that for surplus alone.
+        for (dead, own) in [(10_000, 0), (0, 10_000)] {
+            world.bound.store(dead, Relaxed);
+            bound.store(own, Relaxed);
+            world.executor.run_for(20 * DAY);
+            assert_eq!((surplus_left(&engine), written()), (surplus, before));
+        }
+        world.bound.store(10_000, Relaxed);
+        world.executor.run_for(9 * DAY);
+        let after = engine.statistics();
+        assert_eq!(surplus_left(&engine), 0);
+        assert_eq!((after.table_surplus, after.surplus_dropped), (0, surplus));
+        assert_eq!(scan_all(&engine, "", None).len() as u64, 1500 - surplus);
+        assert!(written() - before <= 2 * table_bytes(&engine));
+        let before = written();
+        world.bound.store(20_000, Relaxed);
+        bound.store(20_000, Relaxed);
+        world.executor.run_for(20 * DAY);
+        assert_eq!(written(), before);
+    }
+}
+
+#[test]
+fn a_store_without_surplus_rewrites_nothing_for_it() {
+    let (world, bound) = world();
+    let engine = filled(&world, 10_000);
+    // The first key is the only one.
+    assert!(engine.write(value(0, 5_000, 3)).is_ok());
+    engine.compact().unwrap();
+    assert_eq!(engine.statistics().table_surplus, 0);
+    let before = engine.statistics().compactions;
+    for day in 1..30 {
+        world.bound.store(10_000 * day, Relaxed);
+        bound.store(10_000 * day, Relaxed);
+        engine.drop_bound_rose();
+        world.executor.run_for(DAY);
+    }
+    assert_eq!(engine.statistics().compactions, before);
+}
+
+/// A read of more replicas than a version has puts it where it does not belong.
+#[test]
+fn a_surplus_version_that_comes_back_all_the_time_does_not_rewrite_tables_all_the_time() {
+    let written_for = |copies| {
+        let (world, bound) = world();
+        let engine = filled(&world, 10_000);
+        world.bound.store(10_000, Relaxed);
+        bound.store(10_000, Relaxed);
+        let before = engine.statistics().compaction_written_bytes;
+        for hour in 0..10 * 24 {
+            // It is older than anything else, and so long past the bound.
+            engine.write(value(1 + hour * 5, 1, copies)).unwrap();
+            for number in 0..20 {
+                let number = hour * 20 + number;
+                engine
+                    .write(value(2_000 + number, 20_000 + number, 3))
+                    .unwrap();
+            }
+            engine.flush().unwrap();
+            world.executor.run_for(HOUR);
+        }
+        let written = engine.statistics().compaction_written_bytes - before;
+        world.executor.run_for(9 * DAY);
+        assert_eq!(surplus_left(&engine), 0);
+        written
+    };
+    let (own, surplus) = (written_for(3), written_for(SURPLUS_COPIES));
+    assert!(surplus <= own + own / 4, "{surplus} for {own}");
+}
+
+#[test]
+fn a_whole_compaction_leaves_no_surplus_below_the_bound_wherever_older_versions_lie() {
+    let (world, bound) = world();
+    let engine = world.open();
+    for number in 0..300 {
+        engine
+            .write(value(number, 1_000 + number, SURPLUS_COPIES))
+            .unwrap();
+    }
+    engine.compact().unwrap();
+    // Older versions come later, and lie above those that hide them.
+    for number in 0..300 {
+        engine.write(value(number, 1 + number, 3)).unwrap();
+    }
+    engine.flush().unwrap();
+    world.bound.store(10_000, Relaxed);
+    bound.store(1_200, Relaxed);
+    let scan = engine.scan(b"", None);
+    engine.compact().unwrap();
+    assert_eq!(surplus_left(&engine), 300, "a scan sees them");
+    drop(scan);
+    engine.compact().unwrap();
+    let left = scan_all(&engine, "", None);
+    let left = left.iter().map(|entry| entry.timestamp().as_u64());
+    assert!(left.eq(1_200..1_300));
+}
+
+/// The newest version of each key, and the bounds.
+struct Model {
+    newest: BTreeMap<Vec<u8>, Entry>,
+    dead_below: u64,
+    surplus_below: u64,
+}
+
+impl Model {
+    fn may_be_gone(&self, entry: &Entry) -> bool {
+        let timestamp = entry.timestamp().as_u64();
+        match entry.kind() {
+            Kind::Tombstone => timestamp < self.dead_below,
+            Kind::Value => is_surplus(entry) && timestamp < self.surplus_below,
+        }
+    }
+
+    /// Of each key the newest version is there, or nothing if that may be gone.
+    fn check(&self, found: Option<&Entry>, key: &[u8]) {
+        let newest = self.newest.get(key);
+        let is_gone = found.is_none() && newest.is_none_or(|entry| self.may_be_gone(entry));
+        assert!(is_gone || found == newest, "{found:?} for {newest:?}");
+    }
+
+    fn check_all(&self, all: &[Entry]) {
+        let found: BTreeMap<&[u8], &Entry> = all.iter().map(|entry| (entry.key(), entry)).collect();
+        assert_eq!(found.len(), all.len());
+        assert!(found.keys().all(|key| self.newest.contains_key(*key)));
+        for key in self.newest.keys() {
+            self.check(found.get(key.as_slice()).copied(), key);
+        }
+    }
+}
+
+/// A scan, with what it was to see when it began.
+struct Expected {
+    scan: Scan,
+    entries: Vec<Entry>,
+}
+
+fn run(seed: u64) {
+    const KEYS: u64 = 40;
+    let mut rng = Rng::with_seed(seed);
+    let (mut world, bound) = world();
+    world.options.memtable_bytes = rng.usize(2_000..10_000);
+    world.options.table_bytes = rng.u64(500..8_000);
+    world.options.compaction = rng.u8(0..4) != 0;
+    let mut engine = world.open();
+    let mut scans: Vec<Expected> = Vec::new();
+    let mut model = Model {
+        newest: BTreeMap::new(),
+        dead_below: 0,
+        surplus_below: 0,
+    };
+    let mut greatest = 1;
+    for number in 0..400 {
+        match rng.u32(0..100) {
+            0..60 => {
+                // Nothing comes below the bound for tombstones, and no timestamp twice.
+                let least = model.dead_below >> 16;
+                let timestamp = rng.u64(least + 1..=greatest.max(least + 1) + 20) << 16 | number;
+                greatest = greatest.max(timestamp >> 16);
+                let (key, at) = (key(rng.u64(0..KEYS)), Timestamp::from_u64(timestamp));
+                let copies = if rng.bool() { SURPLUS_COPIES } else { 3 };
+                let entry = match rng.u8(0..4) {
+                    0 => Entry::tombstone(key.as_bytes(), at, copies),
+                    _ => Entry::value(key.as_bytes(), at, &[7; 60], Expiry::NEVER, copies),
+                };
+                engine.write(entry.clone()).unwrap();
+                let held = model
+                    .newest
+                    .entry(entry.key().to_vec())
+                    .or_insert(entry.clone());
+                if held.rank() < entry.rank() {
+                    *held = entry;
+                }
+            }
+            60..75 => {
+                world.executor.run_one(|jobs| rng.usize(0..jobs));
+            }
+            75..80 => engine.flush().unwrap(),
+            80..83 => engine.compact().unwrap(),
+            83..88 => {
+                let key = key(rng.u64(0..KEYS)).into_bytes();
+                model.check(engine.get(&key).unwrap().as_ref(), &key);
+            }
+            88..91 => {
+                // What belongs to others may go up to a lower bound than what is dead.
+                model.dead_below = rng.u64(model.dead_below..=greatest << 16);
+                world.bound.store(model.dead_below, Relaxed);
+                if rng.bool() {
+                    let least = model.surplus_below.min(model.dead_below);
+                    model.surplus_below = rng.u64(least..=model.dead_below);
+                    bound.store(model.surplus_below, Relaxed);
+                }
+                engine.drop_bound_rose();
+            }
+            91..94 => scans.push(Expected {
+                scan: engine.scan(b"", None),
+                entries: scan_all(&engine, "", None),
+            }),
+            94..97 if !scans.is_empty() => {
+                let Expected { mut scan, entries } = scans.swap_remove(rng.usize(0..scans.len()));
+                let mut found = Vec::new();
+                loop {
+                    let batch = scan.next_batch(200).unwrap();
+                    if batch.is_empty() {
+                        break;
+                    }
+                    found.extend(batch);
+                }
+                // A compaction that had begun before may drop what it has taken for surplus.
+                let missed = entries.iter().filter(|entry| !found.contains(entry));
+                for entry in missed {
+                    assert!(model.may_be_gone(entry), "the scan has missed {entry:?}");
+                }
+                assert!(found.iter().all(|entry| entries.contains(entry)));
+            }
+            97 => world.executor.run_for(DAY),
+            98 => {
+                scans.clear();
+                drop(engine);
+                engine = world.open();
+            }
+            _ => model.check_all(&scan_all(&engine, "", None)),
+        }
+    }
+    drop(scans);
+    engine.compact().unwrap();
+    let all = scan_all(&engine, "", None);
+    model.check_all(&all);
+    let left = all.iter().find(|entry| model.may_be_gone(entry));
+    assert_eq!(left, None, "it may be gone, and is not");
+}
+
+#[test]
+fn the_store_has_the_newest_versions_but_for_surplus_that_may_be_gone() {
+    for seed in 0..150 {
+        let result = std::panic::catch_unwind(|| run(seed));
+        assert!(result.is_ok(), "failed with seed {seed}");
+    }
+}

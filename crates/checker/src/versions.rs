@@ -6,7 +6,9 @@
 //! `a + b > n`. And versions are ordered by their timestamps.
 //!
 //! What is dead below the forget bound may be absent: a read that finds no version at all
-//! misses nothing then.
+//! misses nothing then. So may copies below that bound on nodes that are no replicas of their
+//! version: a read of more replicas than the version has may have found one earlier. What it
+//! promises by overlapping acks rests on the replicas of the version alone.
 //!
 //! What a range tells of a key is a read that has no part in the promise that reads never go
 //! back. A key that it does not tell may have been deleted, or may have expired, under a version
@@ -59,6 +61,7 @@ fn check_with(history: &History, extra_acks: u16) -> Vec<Violation> {
             for &(earlier_id, earlier) in &operations[..index] {
                 if operation.began_after(earlier)
                     && let Some(promise) = broken_by_pair(earlier, operation, forgotten, extra_acks)
+                    && !is_dropped_surplus(history, promise, earlier, operation)
                 {
                     violations.push(Violation {
                         promise,
@@ -199,6 +202,30 @@ fn broken_by_pair(
         }
         _ => None,
     }
+}
+
+/// Whether a read that found nothing may go back behind an earlier one: that one has found a
+/// value of fewer replicas than it asked, which is below the forget bound by now. Where the
+/// later one looked, there were copies beyond those replicas, if any.
+fn is_dropped_surplus(
+    history: &History,
+    promise: Promise,
+    earlier: &Operation,
+    later: &Operation,
+) -> bool {
+    let Some(Outcome::Found {
+        version: Some(version),
+        content: Content::Value(put),
+        ..
+    }) = earlier.outcome()
+    else {
+        return false;
+    };
+    let write = history.get(put);
+    promise == Promise::ReadsNeverGoBack
+        && matches!(later.outcome(), Some(Outcome::Found { version: None, .. }))
+        && version < later.forgotten
+        && write.is_some_and(|write| write.request.from < later.request.from)
 }
 
 /// The greatest version that a read may have missed because it is forgotten, if it found

@@ -69,6 +69,27 @@ impl Placement {
         numbers.map(|(number, _)| NodeNumber::new(number)).collect()
     }
 
+    /// Whether a node is one of the first `from` of the key's ranking. Without a hash when
+    /// all nodes are.
+    #[must_use]
+    pub fn is_replica(&self, node: NodeNumber, key: &[u8], from: u8) -> bool {
+        let Some(name_hash) = self.name_hashes.get(node.index()) else {
+            return false;
+        };
+        if usize::from(from) >= self.nodes() {
+            return true;
+        }
+        let key_hash = xxh3_64(key);
+        let score = |node, name_hash: &u64| Score {
+            weight: mix(key_hash ^ name_hash),
+            node,
+        };
+        let own = score(node, name_hash);
+        let numbers = (0..=u8::MAX).zip(&self.name_hashes);
+        let scores = numbers.map(|(number, hash)| score(NodeNumber::new(number), hash));
+        scores.filter(|other| *other > own).count() < usize::from(from)
+    }
+
     /// The first `from` nodes of the key's ranking; all nodes when there are fewer.
     #[must_use]
     pub fn ranking(&self, key: &[u8], from: u8) -> Ranking {
@@ -115,6 +136,20 @@ mod tests {
             bytes.extend_from_slice(&part.as_bytes()[2..]);
         }
         bytes
+    }
+
+    #[test]
+    fn the_replicas_of_a_key_are_the_first_of_its_ranking() {
+        let placement = Placement::new(["a", "b", "c", "d"]);
+        for key in (0..50_u8).map(|key| [key]) {
+            for from in 0..=5 {
+                let replicas = placement.replicas(&key, from);
+                for node in (0..5).map(NodeNumber::new) {
+                    let is_replica = placement.is_replica(node, &key, from);
+                    assert_eq!(is_replica, replicas.contains(&node), "{node:?} {from}");
+                }
+            }
+        }
     }
 
     /// Clients compute rankings by the same page, and the load generator tests its own

@@ -46,6 +46,7 @@ mod seams;
 pub mod simulation;
 mod stamping;
 mod submissions;
+mod surplus;
 mod sweep;
 mod turn_budget;
 mod wait_sites;

@@ -14,6 +14,7 @@ use crate::range_memory::RangeMemory;
 use crate::read_pool::{ReadPool, ReadsRun};
 use crate::seams::{OpenError, Seams};
 use crate::stamping::{Stamping, StampingStatus};
+use crate::surplus::SurplusRule;
 use crate::sweep::{JournalEnvironment, OrderedSweep, SweepEnvironment, SweepStatus, Sweeps};
 use crate::turn_budget::TurnBudget;
 use base::Budget;
@@ -23,6 +24,7 @@ use cluster::{NodeNumber, Placement, Standing};
 use lsm::{Disk, Engine, Executor};
 use peer::LogLimiter;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// Hints that wait to be written, in bytes.
@@ -128,6 +130,14 @@ impl Node {
         let (own_drop_bound, bounds) = (Arc::clone(&stamping), Arc::<SharedBounds>::default());
         let forgotten = Arc::clone(&bounds);
         let is_single_node = config.members.is_single_node();
+        let placement = Arc::new(Placement::new(config.members.names()));
+        let are_all_whole = Arc::<AtomicBool>::default();
+        let surplus = SurplusRule {
+            placement: Arc::clone(&placement),
+            own: config.members.own(),
+            bounds: Arc::clone(&bounds),
+            are_all_whole: Arc::clone(&are_all_whole),
+        };
         let proven = Arc::clone(&stamping);
         let own_clock = match is_single_node {
             true => OwnClock::alone(Arc::clone(&clock)),
@@ -149,7 +159,7 @@ impl Node {
                 true => own_drop_bound.drop_bound(),
                 false => forgotten.forgotten(),
             }),
-            surplus: None,
+            surplus: (!is_single_node).then(|| surplus.for_engine()),
             expired_before_unix_ms: Arc::new(move || freed.expired_before_unix_ms()),
             rest_after: Arc::new(move |took, urgency| {
                 pace.rest_after_urgent(WorkKind::Compaction, took, urgency)
@@ -201,6 +211,7 @@ impl Node {
                 executor: Arc::clone(executor),
                 engine: engine.clone(),
                 grace: config.grace,
+                members_hash: config.members.names_hash(),
                 present: drop_above.map(|_| Box::new(present) as _),
                 trusted_unix_ms: Box::new(move || {
                     let status = trusted.status();
@@ -224,6 +235,7 @@ impl Node {
                     now: Box::new(move || counted.acknowledged().durable),
                 },
                 is_outdated: stamping.outdated_flag(),
+                are_all_whole,
             },
             config.members.clone(),
             engine.store_id(),
@@ -249,7 +261,6 @@ impl Node {
         )?;
         let metrics = Metrics::new(resources.runtimes, config.members.names().len());
         let read_pool = ReadPool::new(&engine, config.read_queue, reads_run);
-        let placement = Arc::new(Placement::new(config.members.names()));
         let journal = JournalEnvironment {
             folder: config.data.clone(),
             disk: Arc::clone(&seams.disk),

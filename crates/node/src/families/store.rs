@@ -88,6 +88,11 @@ fn counters(store: &Statistics) -> Vec<Family> {
             store.data_blocks_fetched,
         ),
         (
+            "kvorum_store_surplus_dropped",
+            "Copies that compaction dropped because this node is no replica of their versions",
+            store.surplus_dropped,
+        ),
+        (
             "kvorum_store_slowdowns",
             "Group commits that were slowed",
             store.slowdowns,
@@ -191,6 +196,11 @@ fn gauges(store: &Statistics, node: &Node) -> Vec<Family> {
             "kvorum_store_table_tombstones",
             "Tombstones in all tables",
             store.table_tombstones as f64,
+        ),
+        (
+            "kvorum_store_table_surplus",
+            "Values in all tables of whose versions this node is no replica",
+            store.table_surplus as f64,
         ),
         (
             "kvorum_store_tables_damaged",

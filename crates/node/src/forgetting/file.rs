@@ -7,8 +7,12 @@
 //!
 //! ```text
 //! file = magic [u8; 8] | version u32 | fence u64 | forgotten u64 | heard u64
-//!      | receives below u64 | crc32c u32 of the rest
+//!      | receives below u64 | surplus below u64 | members hash u64
+//!      | crc32c u32 of the rest
 //! ```
+//!
+//! Version 1 has neither the bound for surplus copies nor the hash, and is read as one in
+//! which both are zero.
 
 use crate::checked_file::{self, FileKind};
 use base::{ByteReader, Timestamp};
@@ -19,10 +23,12 @@ use lsm::{Disk, Error};
 use std::path::Path;
 
 const FILE: &str = "FORGET";
+/// The version before the bound for surplus copies.
+const VERSION_WITHOUT_SURPLUS: u32 = 1;
 const KIND: FileKind = FileKind {
     name: FILE,
     magic: *b"kvorumfg",
-    versions: 1..=1,
+    versions: VERSION_WITHOUT_SURPLUS..=2,
 };
 /// The longest file that is read: several times the size.
 const FILE_BYTES_MAX: u64 = 4 << 10;
@@ -37,6 +43,30 @@ pub(crate) struct ForgetFile {
     /// Below it the store only receives, because it lacked something and was not compared
     /// with all others since; [`Timestamp::ZERO`] if it was.
     pub(crate) receives_below: Timestamp,
+    /// Which surplus copies may be dropped.
+    pub(crate) surplus: SurplusBound,
+}
+
+/// What a pass in which the store took part has shown of surplus copies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SurplusBound {
+    /// Below it the replicas of all versions have them, or newer ones. No greater than the
+    /// forget bound.
+    pub(super) below: Timestamp,
+    /// The [hash](cluster::Members::names_hash) of the list of nodes that says which nodes
+    /// these are.
+    pub(super) members_hash: u64,
+}
+
+impl SurplusBound {
+    /// The bound, in a cluster with this list of nodes. Under another list the replicas are
+    /// other ones, so it says nothing.
+    pub(super) fn with(self, members_hash: u64) -> Timestamp {
+        match self.members_hash == members_hash {
+            true => self.below,
+            false => Timestamp::ZERO,
+        }
+    }
 }
 
 impl ForgetFile {
@@ -83,6 +113,27 @@ impl ForgetFile {
             },
             heard: self.heard.min(forgotten_max),
             receives_below: self.receives_below.min(forgotten_max),
+            surplus: SurplusBound {
+                below: self.surplus.below.min(forgotten_max),
+                ..self.surplus
+            },
+        }
+    }
+
+    /// The same, once a pass in which the store took part has shown an F with this list of
+    /// nodes: surplus copies may go below the own F, as far as that was shown.
+    #[must_use]
+    pub(super) fn with_shown(self, shown: Timestamp, members_hash: u64) -> Self {
+        let below = shown.min(self.bounds.forgotten);
+        match below > self.surplus.with(members_hash) {
+            true => Self {
+                surplus: SurplusBound {
+                    below,
+                    members_hash,
+                },
+                ..self
+            },
+            false => self,
         }
     }
 
@@ -101,27 +152,41 @@ impl ForgetFile {
             self.bounds.forgotten,
             self.heard,
             self.receives_below,
+            self.surplus.below,
         ] {
             bytes.extend_from_slice(&timestamp.as_u64().to_le_bytes());
         }
+        bytes.extend_from_slice(&self.surplus.members_hash.to_le_bytes());
         checked_file::end(bytes)
     }
 
     fn decode(file: &Path, bytes: &[u8]) -> Result<Self, Error> {
         let mut content = KIND.open(file, bytes)?;
-        let decoded = Self::decode_content(&mut content.reader);
+        let decoded = Self::decode_content(content.version, &mut content.reader);
         content.finish(decoded)
     }
 
-    fn decode_content(reader: &mut ByteReader<'_>) -> Option<Self> {
-        let mut timestamp = || reader.u64().map(Timestamp::from_u64);
-        Some(Self {
+    fn decode_content(version: u32, reader: &mut ByteReader<'_>) -> Option<Self> {
+        let mut number = || reader.u64();
+        let mut timestamp = || number().map(Timestamp::from_u64);
+        let before = Self {
             bounds: Bounds {
                 fence: timestamp()?,
                 forgotten: timestamp()?,
             },
             heard: timestamp()?,
             receives_below: timestamp()?,
+            surplus: SurplusBound::default(),
+        };
+        if version == VERSION_WITHOUT_SURPLUS {
+            return Some(before);
+        }
+        Some(Self {
+            surplus: SurplusBound {
+                below: timestamp()?,
+                members_hash: number()?,
+            },
+            ..before
         })
     }
 }
@@ -138,11 +203,13 @@ mod tests {
     use crate::checked_file::fuzz_mutations_of;
     use lsm::MemoryDisk;
 
-    const FIXTURE: &[u8] = include_bytes!("../../tests/fixtures/forget-v1.bin");
+    const FIXTURE: &[u8] = include_bytes!("../../tests/fixtures/forget-v2.bin");
+    const FIXTURE_V1: &[u8] = include_bytes!("../../tests/fixtures/forget-v1.bin");
 
     #[test]
     fn the_decoder_survives_mutations_of_a_valid_file() {
         fuzz_mutations_of(FIXTURE, fuzz_forget);
+        fuzz_mutations_of(FIXTURE_V1, fuzz_forget);
     }
 
     fn file() -> ForgetFile {
@@ -153,6 +220,10 @@ mod tests {
             },
             heard: Timestamp::from_u64(7),
             receives_below: Timestamp::from_u64(6),
+            surplus: SurplusBound {
+                below: Timestamp::from_u64(4),
+                members_hash: 0x1234,
+            },
         }
     }
 
@@ -171,19 +242,38 @@ mod tests {
 
     #[test]
     fn the_format_is_as_drawn() {
-        let fields: [&[u8]; 7] = [
+        let fields: [&[u8]; 9] = [
             b"kvorumfg",
-            b"\x01\x00\x00\x00",
+            b"\x02\x00\x00\x00",
             b"\x09\x00\x00\x00\x00\x00\x00\x00",
             b"\x05\x00\x00\x00\x00\x00\x00\x00",
             b"\x07\x00\x00\x00\x00\x00\x00\x00",
             b"\x06\x00\x00\x00\x00\x00\x00\x00",
-            b"\x86\x14\xa5\x8d",
+            b"\x04\x00\x00\x00\x00\x00\x00\x00",
+            b"\x34\x12\x00\x00\x00\x00\x00\x00",
+            b"\xda\xd5\xea\xb7",
         ];
         let bytes = fields.concat();
         assert_eq!(file().encode(), bytes);
         assert!(bytes == FIXTURE);
         assert_eq!(ForgetFile::decode(Path::new(FILE), &bytes).unwrap(), file());
+    }
+
+    #[test]
+    fn a_file_of_version_1_says_nothing_of_surplus() {
+        let expected = ForgetFile {
+            surplus: SurplusBound::default(),
+            ..file()
+        };
+        let decoded = ForgetFile::decode(Path::new(FILE), FIXTURE_V1).unwrap();
+        assert_eq!(decoded, expected);
+    }
+
+    #[test]
+    fn a_bound_for_surplus_says_nothing_under_another_list_of_nodes() {
+        let surplus = file().surplus;
+        assert_eq!(surplus.with(0x1234), surplus.below);
+        assert_eq!(surplus.with(0x1235), Timestamp::ZERO);
     }
 
     #[test]
@@ -204,7 +294,7 @@ mod tests {
     #[test]
     fn a_file_of_a_later_release_is_not_taken_for_a_damaged_one() {
         let mut bytes = file().encode();
-        bytes[8] = 2;
+        bytes[8] = 3;
         bytes.truncate(bytes.len() - 4);
         let bytes = checked_file::end(bytes);
         let error = ForgetFile::decode(Path::new(FILE), &bytes).unwrap_err();

@@ -9,12 +9,17 @@
 //! - **F**: first the file, then compaction. Otherwise a node that has dropped tombstones
 //!   could come back without knowing that, and take the versions that they hid.
 //!
+//! - **The bound for surplus copies**: first the file, then compaction. It follows F, but only
+//!   for a pass in which this store took part from begin to end, and it holds for the list of
+//!   nodes of that pass: other nodes are the replicas of a key under another list.
+//!
 //! Everything that changes the file is a job of [`Lane::Owner`], so the changes come one
 //! after another.
 
 mod file;
 mod mends;
 mod shared;
+mod state;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -31,6 +36,7 @@ use cluster::sweep::PassId;
 use lsm::{Disk, Engine, Error, Executor, Lane};
 use mends::MendRules;
 use profile::lock;
+use state::State;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -51,6 +57,8 @@ pub(crate) struct ForgettingEnvironment {
     pub(crate) engine: Engine,
     /// How far in the past everything below a fence is.
     pub(crate) grace: Duration,
+    /// The [hash](cluster::Members::names_hash) of the list of nodes.
+    pub(crate) members_hash: u64,
     /// While an operator drops the versions from the future: what the present is. A fence
     /// or a forget bound from the future goes as well, wherever it comes from.
     pub(crate) present: Option<Box<dyn Fn() -> Timestamp + Send + Sync>>,
@@ -65,26 +73,6 @@ pub(crate) struct Forgetting {
     state: Mutex<State>,
     /// Held while the file is written; true once it must not be written any more.
     is_closed: Mutex<bool>,
-}
-
-struct State {
-    /// What is durable.
-    stored: ForgetFile,
-    /// Below which timestamp the store refuses ordinary writes by now.
-    refused_below: Timestamp,
-    /// The greatest F that this node has heard of.
-    heard: Timestamp,
-    /// The greatest fence of a peer that this node has heard of.
-    heard_fence: Timestamp,
-    /// How the store stood when something was last heard.
-    standing: Standing,
-    /// Whether a job will write what was heard.
-    is_write_due: bool,
-    /// Those that wait until what was heard is durable.
-    waiting: Vec<oneshot::Sender<()>>,
-    /// The passes that this node takes part in.
-    passes: Vec<PassId>,
-    held_back: Option<HeldBack>,
 }
 
 /// What a node is fenced at.
@@ -136,7 +124,7 @@ impl Forgetting {
         let heard = stored.heard.max(stored.bounds.forgotten);
         let refused_below = stored.refuses_below(heard);
         environment.engine.fence(refused_below)?;
-        shared.set(stored.bounds, stored.receives_below);
+        shared.set(&stored, environment.members_hash);
         shared.hear(heard);
         let state = State {
             stored,
@@ -145,6 +133,8 @@ impl Forgetting {
             heard_fence: Timestamp::ZERO,
             standing: Standing::Unconfirmed,
             is_write_due: false,
+            ended_pass: None,
+            shown: Timestamp::ZERO,
             waiting: Vec::new(),
             passes: Vec::new(),
             held_back: None,
@@ -183,6 +173,7 @@ impl Forgetting {
         ForgettingStatus {
             fence: state.stored.bounds.fence,
             forgotten: state.stored.bounds.forgotten,
+            surplus_below: state.stored.surplus.with(self.environment.members_hash),
             greatest: state.heard,
             held_back: state.held_back.clone(),
         }
@@ -271,6 +262,21 @@ impl Forgetting {
         fenced
     }
 
+    /// Takes note of the F that a pass has shown, if that pass has ended in this node.
+    pub(crate) fn shown(&self, pass: PassId, forgotten: Timestamp) {
+        let mut state = lock(&self.state);
+        if state.ended_pass == Some(pass) {
+            state.shown = state.shown.max(forgotten);
+        }
+    }
+
+    /// A full pass begins or goes on, so what is named in it is not what it has shown; or it
+    /// has ended in this node, which took part in it from its begin, without a restart, and is
+    /// equal with all others.
+    pub(crate) fn set_ended_pass(&self, ended: Option<PassId>) {
+        lock(&self.state).ended_pass = ended;
+    }
+
     /// What a member names, but for what comes from the future, while an operator drops that:
     /// the member was not started so yet.
     fn without_future(&self, heard: Heard) -> Heard {
@@ -341,6 +347,7 @@ impl Forgetting {
                 bounds: state.stored.bounds.filled(state.heard),
                 receives_below: Timestamp::ZERO,
                 heard: state.heard,
+                ..state.stored
             };
             match forgetting.change_by(fill) {
                 Ok(()) => {
@@ -385,17 +392,20 @@ impl Forgetting {
         }
         engine.fence(refused_below)?;
         let has_risen = next.bounds.forgotten > before.bounds.forgotten;
+        let has_surplus_risen = next.surplus != before.surplus;
         {
             let mut state = lock(&self.state);
             (state.stored, state.refused_below) = (next, refused_below);
-            self.shared.set(next.bounds, next.receives_below);
+            self.shared.set(&next, self.environment.members_hash);
             if has_risen {
                 // Whoever drove that pass, what this node had found no longer holds F back.
                 state.held_back = None;
             }
         }
-        if has_risen {
+        if has_risen || has_surplus_risen {
             engine.drop_bound_rose();
+        }
+        if has_risen {
             tracing::info!(forgotten = %next.bounds.forgotten, "what is dead below may be dropped");
         }
         Ok(())
@@ -447,7 +457,7 @@ impl Forgetting {
             heard: state.heard,
             ..state.stored
         };
-        match self.shared.standing_of(state.standing) {
+        let next = match self.shared.standing_of(state.standing) {
             // The store may have been fenced before it lost something.
             Standing::Unfilled | Standing::Accepted => ForgetFile {
                 bounds: Bounds {
@@ -461,12 +471,7 @@ impl Forgetting {
                 bounds: heard.bounds.hear(state.heard, standing),
                 ..heard
             },
-        }
-    }
-}
-
-impl State {
-    fn is_from_before_fence(&self) -> bool {
-        self.stored.is_from_before_fence(self.heard)
+        };
+        next.with_shown(state.shown, self.environment.members_hash)
     }
 }

@@ -1,5 +1,6 @@
 //! What requests ask about forgetting, without a lock.
 
+use super::ForgetFile;
 use base::Timestamp;
 use cluster::Standing;
 use cluster::forgetting::Bounds;
@@ -13,6 +14,7 @@ pub(crate) struct SharedBounds {
     forgotten: AtomicU64,
     heard: AtomicU64,
     receives_below: AtomicU64,
+    surplus_below: AtomicU64,
     is_filled: AtomicBool,
 }
 
@@ -72,6 +74,11 @@ impl SharedBounds {
         Timestamp::from_u64(self.receives_below.load(Acquire))
     }
 
+    /// Below it surplus copies may be dropped.
+    pub(crate) fn surplus_below(&self) -> Timestamp {
+        Timestamp::from_u64(self.surplus_below.load(Acquire))
+    }
+
     /// Whether the store was fenced below the greatest F. Then it is older than the pass that
     /// F rests on, and lacks what came since, whatever its peers remember.
     pub(crate) fn is_from_before_fence(&self) -> bool {
@@ -85,11 +92,20 @@ impl SharedBounds {
         self.is_filled.store(is_filled, Release);
     }
 
-    /// Raises the bounds, and sets the one below which the store only receives.
-    pub(super) fn set(&self, bounds: Bounds, receives_below: Timestamp) {
+    /// Takes over what is durable, in a cluster whose list of nodes has this hash: raises the
+    /// bounds, and sets the one below which the store only receives.
+    pub(super) fn set(&self, stored: &ForgetFile, members_hash: u64) {
+        let ForgetFile {
+            bounds,
+            receives_below,
+            surplus,
+            heard: _,
+        } = stored;
         self.fence.fetch_max(bounds.fence.as_u64(), Release);
         self.forgotten.fetch_max(bounds.forgotten.as_u64(), Release);
         self.receives_below.store(receives_below.as_u64(), Release);
+        let surplus_below = surplus.with(members_hash).as_u64();
+        self.surplus_below.fetch_max(surplus_below, Release);
     }
 
     pub(crate) fn hear(&self, forgotten: Timestamp) {
@@ -102,15 +118,31 @@ impl SharedBounds {
     /// The bounds of a store that has heard of no greater F than its own.
     pub(crate) fn of(bounds: Bounds) -> Self {
         let shared = Self::default();
-        shared.set(bounds, Timestamp::ZERO);
+        let stored = ForgetFile {
+            bounds,
+            ..ForgetFile::default()
+        };
+        shared.set(&stored, 0);
         shared.hear(bounds.forgotten);
+        shared
+    }
+
+    /// The bounds of a store that may drop surplus copies below a bound.
+    pub(crate) fn of_surplus(below: Timestamp) -> Self {
+        let shared = Self::default();
+        shared.surplus_below.fetch_max(below.as_u64(), Release);
         shared
     }
 
     /// As [`SharedBounds::of`], in a store that only receives below a bound.
     pub(crate) fn of_receiver(bounds: Bounds, receives_below: Timestamp) -> Self {
         let shared = Self::of(bounds);
-        shared.set(bounds, receives_below);
+        let stored = ForgetFile {
+            bounds,
+            receives_below,
+            ..ForgetFile::default()
+        };
+        shared.set(&stored, 0);
         shared.hear(receives_below);
         shared
     }

@@ -10,6 +10,9 @@ pub struct ForgettingStatus {
     pub fence: Timestamp,
     /// F: what is dead below it is dropped. [`Timestamp::ZERO`] before the first one.
     pub forgotten: Timestamp,
+    /// Surplus copies below it are dropped: it follows `forgotten`, for passes in which this
+    /// store took part.
+    pub surplus_below: Timestamp,
     /// The greatest F that this node has heard of. It is greater than `forgotten` while the
     /// store may lack something.
     pub greatest: Timestamp,

@@ -19,6 +19,8 @@ struct TestNode {
     is_trusted: Arc<AtomicBool>,
     /// Whether an operator drops what is from the future.
     drops_future: Cell<bool>,
+    /// The list of nodes.
+    members_hash: Cell<u64>,
 }
 
 struct Opened {
@@ -43,6 +45,7 @@ impl TestNode {
             disk: Arc::new(MemoryDisk::new()),
             is_trusted: Arc::new(AtomicBool::new(true)),
             drops_future: Cell::new(false),
+            members_hash: Cell::new(1),
         }
     }
 
@@ -68,6 +71,7 @@ impl TestNode {
             executor: Arc::clone(&executor) as Arc<dyn Executor>,
             engine: engine.clone(),
             grace: Duration::from_millis(GRACE_MS),
+            members_hash: self.members_hash.get(),
             present: self.drops_future.get().then(|| Box::new(|| at(0)) as _),
             trusted_unix_ms: Box::new(move || is_trusted.load(Relaxed).then_some(NOW_UNIX_MS)),
         };
@@ -158,6 +162,52 @@ fn nothing_is_dropped_before_the_forget_bound_is_durable() {
     opened.engine.close().unwrap();
     drop(opened);
     assert_eq!(node.open().shared.forgotten(), bound);
+}
+
+#[test]
+fn surplus_goes_below_the_bound_of_a_pass_that_has_ended_here_with_the_same_list_of_nodes() {
+    let node = TestNode::new();
+    let opened = node.open();
+    let (forgetting, bound) = (&opened.forgetting, at(GRACE_MS + 5));
+    let hear_of = |opened: &Opened, pass: PassId, bound| {
+        opened.raise(bound);
+        opened.forgetting.shown(pass, bound);
+        opened.hear(bound, Standing::Witness);
+        (opened.run_jobs)();
+        opened.shared.surplus_below()
+    };
+    // F is known, but not from a pass that has ended in this node.
+    assert_eq!(hear_of(&opened, PASS, at(GRACE_MS + 9)), Timestamp::ZERO);
+    forgetting.set_ended_pass(Some(PassId(8)));
+    assert_eq!(hear_of(&opened, PASS, at(GRACE_MS + 8)), Timestamp::ZERO);
+    forgetting.set_ended_pass(Some(PASS));
+    forgetting.set_ended_pass(None);
+    assert_eq!(hear_of(&opened, PASS, at(GRACE_MS + 7)), Timestamp::ZERO);
+    forgetting.set_ended_pass(Some(PASS));
+    // It is durable before compaction goes by it.
+    opened.raise(bound);
+    forgetting.shown(PASS, bound);
+    opened.hear(bound, Standing::Witness);
+    assert_eq!(opened.shared.surplus_below(), Timestamp::ZERO);
+    (opened.run_jobs)();
+    assert_eq!(opened.shared.surplus_below(), bound);
+    assert_eq!(forgetting.status().surplus_below, bound);
+    opened.engine.close().unwrap();
+    drop(opened);
+    assert_eq!(node.open().shared.surplus_below(), bound);
+    // Other nodes are the replicas now, and the bound has shown nothing of those.
+    node.members_hash.set(2);
+    let opened = node.open();
+    assert_eq!(opened.shared.forgotten(), bound);
+    assert_eq!(opened.shared.surplus_below(), Timestamp::ZERO);
+    let later = at(GRACE_MS);
+    opened.raise(later);
+    opened.hear(later, Standing::Witness);
+    (opened.run_jobs)();
+    assert_eq!(opened.shared.forgotten(), later);
+    assert_eq!(opened.shared.surplus_below(), Timestamp::ZERO);
+    opened.forgetting.set_ended_pass(Some(PASS));
+    assert_eq!(hear_of(&opened, PASS, later), later);
 }
 
 #[test]

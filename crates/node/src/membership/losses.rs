@@ -89,6 +89,11 @@ impl Membership {
 }
 
 impl MembershipState {
+    /// Whether this node's store is a witness, and no other one is known to lack something.
+    pub(super) fn are_all_whole(&self) -> bool {
+        self.standing().is_witness() && self.possible_loss.lost.is_empty()
+    }
+
     /// Notes which stores are unfilled now. If there is another one, what may be lost is
     /// logged anew.
     pub(super) fn note_losses(&mut self, own: &OwnStore) {

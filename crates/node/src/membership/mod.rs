@@ -113,6 +113,8 @@ pub(crate) struct MembershipEnvironment {
     pub(crate) acknowledged: StoreCount,
     /// Set while a peer takes the store for an older state of a store, or a copy.
     pub(crate) is_outdated: Arc<AtomicBool>,
+    /// Set while the store is a witness, and no other one is known to lack something.
+    pub(crate) are_all_whole: Arc<AtomicBool>,
 }
 
 /// The count of the writes that the store has acknowledged.
@@ -339,6 +341,7 @@ impl Membership {
                     None
                 }
             };
+            inner.publish(&state);
             // Under the same lock, so that no later start comes in between.
             let watch = state.watch(peer, hello);
             (is_durable, watch, state.versions.schedule_write())
@@ -433,6 +436,9 @@ impl MembershipInner {
         let is_outdated = state.confirmation.is_outdated();
         let flag = &self.environment.is_outdated;
         flag.store(is_outdated, Ordering::Release);
+        let are_all_whole = state.are_all_whole();
+        let flag = &self.environment.are_all_whole;
+        flag.store(are_all_whole, Ordering::Release);
         let before = self.standing.swap(standing as u8, Ordering::AcqRel);
         if standing == Standing::Witness && before == Standing::Unconfirmed as u8 {
             tracing::info!("the store is a witness: its reads and acks count");

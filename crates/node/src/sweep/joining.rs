@@ -161,6 +161,9 @@ impl Sweeper {
     ) -> SweepAnswer {
         let environment = &self.sweeps.environment;
         environment.membership.pass_began(pass, is_resumed);
+        if kind == PassKind::Full {
+            environment.forgetting.set_ended_pass(None);
+        }
         let latest_fence = environment.forgetting.next_fence();
         let store = PresentStore {
             incarnation: self.incarnation(),

@@ -91,7 +91,7 @@ use cluster::sweep::{Incarnation, PassId, PassKind};
 use cluster::{Members, NodeNumber, Placement};
 use lsm::{Engine, Executor, Lane};
 use mended::MendedKeys;
-use participant::{Advance, Participant, ParticipantEnvironment};
+use participant::{Advance, Ended, Participant, ParticipantEnvironment};
 use peer::SweepAnswer;
 use profile::lock;
 use record::EndedPass;
@@ -277,7 +277,11 @@ impl Sweeper {
     ) -> SweepAnswer {
         let (with, incarnation) = (clean_with.clone(), self.incarnation());
         let ended = self.in_background(move |own| own.end(pass, incarnation, &with));
-        let Some(kind) = ended.await.flatten() else {
+        let Some(Ended {
+            kind,
+            is_from_begin,
+        }) = ended.await.flatten()
+        else {
             self.sweeps.record.left(pass);
             return SweepAnswer::Unknown;
         };
@@ -303,7 +307,10 @@ impl Sweeper {
             let is_receiver = forgetting.is_receiver(membership.standing());
             membership.full_pass_ended(pass, &clean_with, single_copies);
             let mut peers = environment.members.peers();
-            if is_receiver && peers.all(|peer| clean_with.contains(&peer)) {
+            let is_clean = peers.all(|peer| clean_with.contains(&peer));
+            // Before a restart it may have compared by another list of nodes.
+            forgetting.set_ended_pass((is_clean && is_from_begin).then_some(pass));
+            if is_receiver && is_clean {
                 // If that fails the store keeps what it has, and waits for the next pass.
                 let _filled = forgetting.fill().await;
             }

@@ -105,6 +105,14 @@ pub(super) struct Plan {
     pub(super) makes_equal: bool,
 }
 
+/// What a pass was to this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ended {
+    pub(super) kind: PassKind,
+    /// Whether this node has not been restarted since it began.
+    pub(super) is_from_begin: bool,
+}
+
 /// The pass, or the range, is not known any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct UnknownRange;
@@ -336,7 +344,7 @@ impl Participant {
         }))
     }
 
-    /// Forgets a pass that found this node equal with some others. Gives its kind,
+    /// Forgets a pass that found this node equal with some others. Gives what it was,
     /// if this node has taken part in it with this store. A full pass that found it equal
     /// with all others has brought what damaged parts of the store had held.
     pub(super) fn end(
@@ -344,7 +352,7 @@ impl Participant {
         pass: PassId,
         incarnation: Incarnation,
         clean_with: &[NodeNumber],
-    ) -> Option<PassKind> {
+    ) -> Option<Ended> {
         let state = self.passes.remove(&pass)?;
         if state.incarnation != incarnation {
             return None;
@@ -374,7 +382,10 @@ impl Participant {
             true => Some(state.reach),
             false => self.reach.map(|reach| reach.max(state.reach)),
         };
-        Some(state.kind)
+        Some(Ended {
+            kind: state.kind,
+            is_from_begin: state.sequence.is_some(),
+        })
     }
 
     /// Makes durable what the store has committed, and what the pass has brought in

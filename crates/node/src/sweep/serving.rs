@@ -65,7 +65,10 @@ impl Sweeper {
                 is_resumed,
             } => self.answer_begin((pass, kind), is_resumed).await,
             SweepRequest::Fence { pass, fence } => self.answer_fence(pass, fence).await,
-            SweepRequest::Forget { forgotten, .. } => self.answer_forget(forgotten),
+            SweepRequest::Forget { pass, forgotten } => {
+                self.sweeps.environment.forgetting.shown(pass, forgotten);
+                self.answer_forget(forgotten)
+            }
             SweepRequest::Disregard {
                 pass,
                 below,

@@ -3,7 +3,7 @@
 use super::exchange::RangeId;
 use super::joining::{Agreed, PresentStore};
 use super::mended::MendedKeys;
-use super::participant::{Advance, Participant, ParticipantEnvironment, Selected};
+use super::participant::{Advance, Ended, Participant, ParticipantEnvironment, Selected};
 use crate::config::SweepSizes;
 use crate::expiry::{ExpiryBound, OwnClock};
 use base::{Clock, Entry, Expiry, ManualClock, Timestamp};
@@ -27,6 +27,14 @@ const AFTER_A_LOSS: Incarnation = Incarnation {
     last_loss: 1,
     ..STORE
 };
+
+/// What a full pass is to a node that was not restarted since it began, or was.
+fn full(is_from_begin: bool) -> Ended {
+    Ended {
+        kind: PassKind::Full,
+        is_from_begin,
+    }
+}
 
 pub(super) fn engine() -> Engine {
     engine_on(&Arc::new(MemoryDisk::new()))
@@ -204,7 +212,7 @@ fn a_recent_pass_after_nothing_happened_reads_no_data_block() {
     begin(&mut participant, PASS, PassKind::Full, cut.as_u64());
     assert_eq!(items_of_ranges(&mut participant, PASS), [1000]);
     let all = [PEER, NodeNumber::new(2)];
-    assert_eq!(participant.end(PASS, STORE, &all), Some(PassKind::Full));
+    assert_eq!(participant.end(PASS, STORE, &all), Some(full(true)));
     let recent = |participant: &mut Participant, pass| {
         let begun = participant.begin((pass, PassKind::Recent), false, present(STORE));
         let SweepAnswer::Begun { mut bounds, .. } = begun else {
@@ -247,7 +255,7 @@ fn a_node_that_joins_again_does_not_pass_over_what_came_while_it_was_down() {
         participant.agree(PASS, agreed(20, everything.clone()));
         // It scans the rest again, whatever it had scanned before.
         assert_eq!(items_of_ranges(participant, PASS), [1]);
-        assert_eq!(participant.end(PASS, STORE, &[PEER]), Some(PassKind::Full));
+        assert_eq!(participant.end(PASS, STORE, &[PEER]), Some(full(knows)));
         let next = (PassId(8), PassKind::Recent);
         let begun = participant.begin(next, false, present(STORE));
         let SweepAnswer::Begun { bounds, .. } = begun else {
@@ -304,11 +312,8 @@ fn damage_is_mended_after_a_whole_full_pass_that_found_all_nodes_clean() {
             _ => begin(&mut participant, LATER, kind, 20),
         }
         items_of_ranges(&mut participant, LATER);
-        assert_eq!(
-            participant.end(LATER, STORE, clean_with),
-            Some(kind),
-            "{label}"
-        );
+        let ended = participant.end(LATER, STORE, clean_with);
+        assert_eq!(ended.map(|ended| ended.kind), Some(kind), "{label}");
         executor.run_for(Duration::from_secs(1));
         let ranges = engine.statistics().damaged_ranges;
         assert_eq!(ranges, u64::from(!is_mended), "{label}");

@@ -102,8 +102,10 @@ fn every_promise_is_kept_whatever_fails() {
     );
     let forgetting: Vec<usize> = reports.values().filter_map(|each| each.forgotten).collect();
     let rises = forgetting.iter().sum::<usize>();
+    let surplus: u64 = reports.values().map(|each| each.surplus_dropped).sum();
     println!(
-        "{} worlds that forget, in which the forget bound rose {rises} times",
+        "{} worlds that forget, in which the forget bound rose {rises} times and {surplus} \
+         surplus copies were dropped",
         forgetting.len()
     );
     println!(
@@ -117,6 +119,7 @@ fn every_promise_is_kept_whatever_fails() {
         assert!(answered > 50 * reports.len());
         assert!(not_enough > reports.len());
         assert!(rises > 3 * forgetting.len());
+        assert!(surplus > forgetting.len() as u64);
         assert!(
             undecided * 20 <= judged,
             "the search gave up on too many keys"

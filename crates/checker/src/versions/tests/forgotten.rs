@@ -64,3 +64,34 @@ fn a_delete_of_unknown_outcome_excuses_only_what_it_may_have_been_stamped_below(
         }
     }
 }
+
+#[test]
+fn a_copy_beyond_the_replicas_of_its_version_may_be_gone_below_the_forget_bound() {
+    // A value of one replica, read from two of three; and then two of three do not have it.
+    let story = |from, version, forgotten| {
+        let mut story = Story::default();
+        let put = story.write(PUT, 1, from, 5);
+        let found = story.read(2, 3, 5, Content::Value(put));
+        let missed = match version {
+            0 => story.read_nothing(2, 3),
+            _ => story.read(2, 3, version, Content::Value(put)),
+        };
+        story.history.ended_below(missed, at(forgotten));
+        (story, found, missed)
+    };
+    story(1, 0, 6).0.holds();
+    // Not at the bound, not with as many replicas as were read, and not for something older.
+    for (from, version, forgotten) in [(1, 0, 5), (3, 0, 6), (1, 4, 6)] {
+        let (story, found, missed) = story(from, version, forgotten);
+        story.breaks(Promise::ReadsNeverGoBack, &[found, missed]);
+    }
+}
+
+#[test]
+fn an_acknowledged_value_of_few_replicas_stays_visible_below_the_forget_bound() {
+    let mut story = Story::default();
+    let put = story.write(PUT, 1, 1, 5);
+    let read = story.read_nothing(3, 3);
+    story.history.ended_below(read, at(9));
+    story.breaks(Promise::AcknowledgedIsVisible, &[put, read]);
+}

@@ -23,7 +23,11 @@
 //! - And a repair that comes late may slip behind that pass, so it is compared with what all
 //!   other stores hold before it is stored.
 //! - Receivers do not vouch for each other while one store is no receiver.
+//! - A copy that belongs to other stores only may be the last one, until a pass has shown that
+//!   they have it; and what a pass has shown of one list of nodes says nothing of another, not
+//!   even if the pass goes on with that.
 
+mod passes;
 mod rules;
 mod scenario;
 mod state;
@@ -37,7 +41,7 @@ use steps::Steps;
 
 /// The first states of a search are those of one scenario, and it goes on until it
 /// has seen all.
-const SCENARIOS: [Scenario; 12] = [
+const SCENARIOS: [Scenario; 15] = [
     Scenario {
         name: "late writes and repairs",
         repairs: 1,
@@ -119,6 +123,29 @@ const SCENARIOS: [Scenario; 12] = [
         repairs: 1,
         ..PLAIN
     },
+    Scenario {
+        name: "a copy beyond the replicas of a value, and a lost folder",
+        value_copies: 2,
+        writes: &[],
+        losses: 1,
+        repairs: 1,
+        ..PLAIN
+    },
+    Scenario {
+        name: "a copy beyond the replicas of a value that is deleted",
+        value_copies: 2,
+        repairs: 1,
+        ..PLAIN
+    },
+    Scenario {
+        name: "another list of nodes",
+        value_copies: 1,
+        writes: &[],
+        has_late_value: false,
+        repairs: 1,
+        relists: 1,
+        ..PLAIN
+    },
 ];
 
 const LATE: usize = 0;
@@ -130,6 +157,8 @@ const DRIVERS: usize = 8;
 const CLOCK: usize = 9;
 const FEWER: usize = 10;
 const LATE_REPAIR: usize = 11;
+const SURPLUS: usize = 12;
+const LISTS: usize = 14;
 
 const PLAIN: Scenario = Scenario {
     name: "",
@@ -142,6 +171,8 @@ const PLAIN: Scenario = Scenario {
     has_late_value: true,
     has_synced_writes: true,
     has_short_tombstone: false,
+    value_copies: 3,
+    relists: 0,
     has_jumped_clock: false,
 };
 
@@ -265,6 +296,8 @@ fn named(step: Step, names: [usize; 3]) -> String {
         Step::Tell { by, to } => format!("{} tells {} of F", name(by), name(to)),
         Step::Fill { pass, store } => format!("{} is filled by pass {pass}", name(store)),
         Step::Drop { store } => format!("{} drops what is dead", name(store)),
+        Step::DropSurplus { store } => format!("{} drops what others keep", name(store)),
+        Step::Relist => "all nodes start with another list of nodes".to_owned(),
         Step::PowerCut { store } => format!("the power of {} fails", name(store)),
         Step::LoseFolder { store } => format!("{} loses its folder", name(store)),
         Step::RollBack { store } => {
@@ -313,6 +346,9 @@ fn every_broken_rule_is_found() {
         (Bug::AcksOutliveTheirStore, LOST),
         (Bug::MovedIsNotComparedAgain, FEWER),
         (Bug::LateRepairsNotCompared, LATE_REPAIR),
+        (Bug::SurplusDroppedAboveBound, SURPLUS),
+        (Bug::SurplusBoundOfAnotherListBelieved, LISTS),
+        (Bug::SurplusShownByPassOfAnotherList, LISTS),
     ];
     let mut missed = Vec::new();
     for (bug, scenario) in bugs {

@@ -39,6 +39,9 @@ pub(super) enum Bug {
     AcksOutliveTheirStore,
     MovedIsNotComparedAgain,
     LateRepairsNotCompared,
+    SurplusDroppedAboveBound,
+    SurplusBoundOfAnotherListBelieved,
+    SurplusShownByPassOfAnotherList,
 }
 
 /// The rules of the cluster, but for one.
@@ -227,6 +230,13 @@ impl Rules {
         }
     }
 
+    /// The replicas of a version.
+    fn replicas(self, state: &State, version: u8) -> Vec<NodeNumber> {
+        let stores = state.stores.iter().zip(NODES);
+        let replicas = stores.filter(|(store, _)| !store.is_beyond(version));
+        replicas.map(|(_, node)| node).collect()
+    }
+
     /// What a store can say about versions below F.
     fn says(self, state: &State, number: NodeNumber) -> Vouching {
         let number = number.index();
@@ -241,7 +251,8 @@ impl Rules {
     pub(super) fn sends(self, state: &State, store: usize, greatest: u8) -> u8 {
         let held = self.visible(state.stores[store].held, greatest);
         let is_below = timestamp(held) < u64::from(state.stores[store].heard);
-        let is_withheld = withholds(node(store), &NODES, |other| self.says(state, other));
+        let replicas = self.replicas(state, held);
+        let is_withheld = withholds(node(store), &replicas, |other| self.says(state, other));
         match is_below && is_withheld {
             true => NONE,
             false => held,
@@ -255,10 +266,44 @@ impl Rules {
                 || self.has(Bug::TombstonesDroppedByAge) && timestamp(held) < FENCE)
     }
 
+    /// Whether a store drops a value of which it is no replica.
+    pub(super) fn may_drop_surplus(self, state: &State, store: usize) -> bool {
+        let store = &state.stores[store];
+        let below = match self.has(Bug::SurplusDroppedAboveBound) {
+            true => FENCE,
+            false => store.surplus_below.into(),
+        };
+        !is_dead(store.held) && store.is_beyond(store.held) && timestamp(store.held) < below
+    }
+
+    /// A store has heard of an F by the end of a pass. If it took part from begin to end,
+    /// surplus below may go.
+    pub(super) fn shown(self, state: &mut State, store: usize, pass: usize) {
+        let store = &mut state.stores[store];
+        let took_part = match self.has(Bug::SurplusShownByPassOfAnotherList) {
+            true => store.takes_part,
+            false => store.takes_part & store.since_begin,
+        };
+        if took_part & (1 << pass) != 0 {
+            store.surplus_below = store.forgotten;
+        }
+    }
+
+    /// All nodes start with another list of nodes.
+    pub(super) fn relist(self, state: &mut State) {
+        for store in &mut state.stores {
+            std::mem::swap(&mut store.beyond, &mut store.beyond_by_next_list);
+            if !self.has(Bug::SurplusBoundOfAnotherListBelieved) {
+                store.surplus_below = 0;
+            }
+        }
+    }
+
     /// Whether a receiver deletes what it holds once it was compared with all.
     pub(super) fn deletes(self, state: &State, store: usize) -> bool {
         let held = state.stores[store].held;
-        let mut vouchers = vouchers(&NODES, |other| self.says(state, other));
+        let replicas = self.replicas(state, held);
+        let mut vouchers = vouchers(&replicas, |other| self.says(state, other));
         if self.has(Bug::ReceiversVouch) {
             vouchers = others(store).map(node).into();
         }

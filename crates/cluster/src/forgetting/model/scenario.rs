@@ -1,6 +1,6 @@
 //! What a search explores: where it starts, and what may go wrong on the way.
 
-use super::state::{NONE, State, TOMBSTONE, VALUE, is_dead};
+use super::state::{NONE, State, Store, TOMBSTONE, VALUE, is_dead};
 
 /// What a search explores.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +23,15 @@ pub(super) struct Scenario {
     /// has the value, and the third one has neither. Its delete was acknowledged by one, so
     /// reads ask all three.
     pub(super) has_short_tombstone: bool,
+    /// How many replicas the first value has, if not all stores are, so that reads ask all
+    /// three:
+    /// - with two of them, one has the value, its write to the other one may be on its way, and
+    ///   the third store has a copy, which a read has left there;
+    /// - with one, only that has it.
+    pub(super) value_copies: u8,
+    /// Whether the operator may start all nodes with another list, by which another store is the
+    /// only replica of the first value.
+    pub(super) relists: u8,
     /// Whether the clock of one store is years ahead.
     pub(super) has_jumped_clock: bool,
 }
@@ -38,17 +47,30 @@ impl Scenario {
             losses: self.losses,
             rollbacks: self.rollbacks,
             repairs: self.repairs,
+            relists: self.relists,
             ..State::default()
         };
         for store in &mut state.stores[..2] {
             (store.held, store.durable) = (VALUE, VALUE);
+        }
+        match self.value_copies {
+            1 => {
+                (state.stores[1].held, state.stores[1].durable) = (NONE, NONE);
+                for (number, store) in state.stores.iter_mut().enumerate() {
+                    store.beyond = u8::from(number != 0) << VALUE;
+                    store.beyond_by_next_list = u8::from(number != 1) << VALUE;
+                }
+            }
+            // The second store has the copy, and the third one is the other replica.
+            2 => state.stores[1].beyond = 1 << VALUE,
+            _ => {}
         }
         if self.has_short_tombstone {
             let held = [VALUE, TOMBSTONE, NONE];
             for (store, held) in state.stores.iter_mut().zip(held) {
                 (store.held, store.durable) = (held, held);
             }
-            state.stores[2].is_beyond_tombstone = true;
+            state.stores[2].beyond = 1 << TOMBSTONE;
             let delete = &mut state.writes[usize::from(TOMBSTONE)];
             (delete.has_begun, delete.is_acknowledged) = (true, true);
             (state.acknowledged, state.seen) = (TOMBSTONE, TOMBSTONE);
@@ -60,8 +82,20 @@ impl Scenario {
         state
     }
 
+    /// Whether some version has fewer replicas than there are stores. Then reads ask all.
+    pub(super) fn has_few_copies(&self) -> bool {
+        self.has_short_tombstone || self.value_copies < 3
+    }
+
     /// Whether everything that is to be forgotten is, on all stores.
     pub(super) fn is_over(&self, state: &State) -> bool {
+        if self.writes.is_empty() && self.value_copies < 3 {
+            let is_as_asked = |store: &Store| (store.held == VALUE) != store.is_beyond(VALUE);
+            return state
+                .stores
+                .iter()
+                .all(|store| store.forgotten > 0 && is_as_asked(store));
+        }
         state.writes[usize::from(TOMBSTONE)].is_acknowledged
             && state.stores.iter().all(|store| {
                 store.forgotten > 0

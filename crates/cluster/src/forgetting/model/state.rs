@@ -41,10 +41,15 @@ pub(super) struct Store {
     pub(super) knows_of_loss: bool,
     /// Whether its clock is years ahead.
     pub(super) has_jumped: bool,
-    /// Whether it is no replica of the tombstone.
-    pub(super) is_beyond_tombstone: bool,
+    /// The versions of which it is no replica, a bit each; and under another list of nodes.
+    pub(super) beyond: u8,
+    pub(super) beyond_by_next_list: u8,
+    /// Below it, copies of versions of which it is no replica may go.
+    pub(super) surplus_below: u8,
     /// The passes that it takes part in, a bit each.
     pub(super) takes_part: u8,
+    /// Those in which it has taken part since they began, a bit each.
+    pub(super) since_begin: u8,
     /// By pass: 0, or 1 + the incarnation that was fenced before the pass began.
     pub(super) fenced: [u8; PASSES],
     /// The passes in which the two other stores were made equal, a bit each.
@@ -95,9 +100,16 @@ pub(super) struct State {
     pub(super) losses: u8,
     pub(super) rollbacks: u8,
     pub(super) repairs: u8,
+    /// Whether the operator may still start all nodes with another list of nodes.
+    pub(super) relists: u8,
 }
 
 impl Store {
+    /// Whether it is no replica of a version.
+    pub(super) fn is_beyond(&self, version: u8) -> bool {
+        self.beyond & 1 << version != 0
+    }
+
     /// All fields in one number.
     fn packed(&self) -> u64 {
         let fields = [
@@ -110,8 +122,11 @@ impl Store {
             (self.incarnation, 2),
             (self.knows_of_loss.into(), 1),
             (self.has_jumped.into(), 1),
-            (self.is_beyond_tombstone.into(), 1),
+            (self.beyond, 4),
+            (self.beyond_by_next_list, 4),
+            (self.surplus_below, 4),
             (self.takes_part, 2),
+            (self.since_begin, 2),
             (self.fenced[0], 2),
             (self.fenced[1], 2),
             (self.others_equal, 2),
@@ -181,6 +196,7 @@ impl State {
             (self.losses, 2),
             (self.rollbacks, 2),
             (self.repairs, 2),
+            (self.relists, 1),
         ]);
         let packed = [keys[0].0, keys[1].0, keys[2].0, rest];
         (self, packed, order)
@@ -223,6 +239,8 @@ pub(super) enum Step {
     Tell { by: usize, to: usize },
     Fill { pass: usize, store: usize },
     Drop { store: usize },
+    DropSurplus { store: usize },
+    Relist,
     PowerCut { store: usize },
     LoseFolder { store: usize },
     RollBack { store: usize },

@@ -24,18 +24,25 @@ impl Steps<'_> {
         self.clients(state);
         for pair in pairs() {
             let [one, other] = pair;
-            if !self.scenario.has_short_tombstone {
+            if !self.scenario.has_few_copies() {
                 self.read(state, pair);
             }
             self.tell(state, one, other);
             self.tell(state, other, one);
         }
-        if self.scenario.has_short_tombstone {
+        if self.scenario.has_few_copies() {
             self.read_all(state);
             for [one, other] in pairs() {
                 self.send_repair(state, one, other);
                 self.send_repair(state, other, one);
             }
+        }
+        if state.relists > 0 {
+            let mut next = *state;
+            next.relists -= 1;
+            self.rules.relist(&mut next);
+            (0..3).for_each(|store| leave_passes(&mut next, store, self.rules));
+            self.push(Step::Relist, next);
         }
         for pass in 0..self.scenario.fences.len() {
             self.pass(state, pass);
@@ -45,11 +52,11 @@ impl Steps<'_> {
         }
     }
 
-    fn push(&mut self, step: Step, state: State) {
+    pub(super) fn push(&mut self, step: Step, state: State) {
         self.next.push((step, Ok(state)));
     }
 
-    fn fail(&mut self, step: Step, violation: Violation) {
+    pub(super) fn fail(&mut self, step: Step, violation: Violation) {
         self.next.push((step, Err(violation)));
     }
 
@@ -61,7 +68,7 @@ impl Steps<'_> {
                 write.has_begun = true;
                 write.after = state.acknowledged;
                 for store in &mut next.stores {
-                    store.incoming |= 1 << version;
+                    store.incoming |= u8::from(!store.is_beyond(*version)) << version;
                 }
                 self.push(Step::Write { version: *version }, next);
             }
@@ -219,174 +226,17 @@ impl Steps<'_> {
         }
     }
 
-    fn pass(&mut self, state: &State, pass: usize) {
-        let bit = 1 << pass;
-        let fence = self.scenario.fences[pass];
-        // A pass without a fence fills stores, and only that.
-        let is_raised = state.stores.iter().any(|store| store.forgotten > 0);
-        let is_one_unfilled = state.stores.iter().any(|store| store.is_unfilled);
-        if fence == 0 && !(is_raised && is_one_unfilled) {
-            return;
-        }
-        let has_begun = state.begun & bit != 0;
-        for store in 0..3 {
-            let may_fence = fence > 0 && !has_begun || self.rules.has(Bug::FencedWhileComparing);
-            if may_fence
-                && state.stores[store].fenced[pass] == 0
-                && self.rules.may_fence(state, store, fence)
-            {
-                let mut next = *state;
-                next.stores[store].fence = next.stores[store].fence.max(fence as u8);
-                next.stores[store].fenced[pass] = 1 + state.stores[store].incarnation;
-                next.stores[store].takes_part |= bit;
-                self.push(Step::Fence { pass, store }, next);
-            }
-            let has_left = has_begun && state.stores[store].takes_part & bit == 0;
-            if has_left
-                && self
-                    .rules
-                    .may_rejoin(state, self.scenario.fences, pass, store)
-            {
-                let mut next = *state;
-                next.stores[store].takes_part |= bit;
-                next.stores[store].fence = next.stores[store].fence.max(fence as u8);
-                self.push(Step::Rejoin { pass, store }, next);
-            }
-            self.raise(state, pass, store);
-            self.fill(state, pass, store);
-        }
-        if !has_begun {
-            let mut next = *state;
-            next.begun |= bit;
-            let is_lost = state.stores.iter().any(|store| store.incarnation > 0);
-            for store in &mut next.stores {
-                // A store takes part from its fence on, until its process ends.
-                if store.fenced[pass] == 0 {
-                    store.takes_part |= bit;
-                }
-                store.knows_of_loss |= is_lost;
-            }
-            self.push(Step::Begin { pass }, next);
-        }
-        let takes_part = |store: &usize| state.stores[*store].takes_part & bit != 0;
-        for pair in pairs() {
-            if has_begun && pair.iter().all(takes_part) {
-                self.compare(state, pass, pair);
-            }
-        }
-    }
-
-    /// Makes two stores equal, then durable.
-    fn compare(&mut self, state: &State, pass: usize, pair: [usize; 2]) {
-        let bit = 1 << pass;
-        let third = 3 - pair[0] - pair[1];
-        if state.stores[third].others_clean & bit != 0 {
-            return;
-        }
-        if state.stores[third].others_equal & bit != 0 {
-            let mut next = *state;
-            self.make_durable(&mut next, pass, pair);
-            return self.push(Step::Sync { pass, pair }, next);
-        }
-        let step = Step::Compare { pass, pair };
-        let mut next = *state;
-        let greatest = pair.map(|store| state.stores[store].heard);
-        let greatest = greatest[0].max(greatest[1]);
-        for store in pair {
-            self.rules.hear(&mut next, store, greatest);
-        }
-        let sent = pair.map(|store| self.rules.sends(&next, store, greatest));
-        let newest = later(sent[0], sent[1]);
-        let (mut is_equal, mut is_moved) = (true, false);
-        for to in [pair[1], pair[0]] {
-            let held = self.rules.visible(next.stores[to].held, greatest);
-            let is_shared = newest != TOMBSTONE || !next.stores[to].is_beyond_tombstone;
-            if timestamp(held) < timestamp(newest) && (is_shared || held != NONE) {
-                is_moved = true;
-                match self.rules.admits_mend(&next, pass, to, newest) {
-                    true if !self.store(&mut next, to, newest, false) => {
-                        return self.fail(step, Violation::ForgottenTombstoneBack);
-                    }
-                    is_admitted => is_equal &= is_admitted,
-                }
-            }
-        }
-        // What is moved below the fence was not compared with those that were found equal.
-        is_moved &= timestamp(newest) < self.scenario.fences[pass];
-        is_moved &= !self.rules.has(Bug::MovedIsNotComparedAgain);
-        if is_moved && self.scenario.has_short_tombstone {
-            for store in &mut next.stores {
-                store.others_equal &= !bit;
-                store.others_clean &= !bit;
-            }
-        } else if is_equal {
-            next.stores[third].others_equal |= bit;
-            // Without power cuts it does not matter when what came is made durable.
-            if self.scenario.crashes == 0 {
-                self.make_durable(&mut next, pass, pair);
-            } else if self.rules.has(Bug::CleanBeforeSync) {
-                next.stores[third].others_clean |= bit;
-            }
-        }
-        if next != *state {
-            self.push(step, next);
-        }
-    }
-
-    fn make_durable(&self, state: &mut State, pass: usize, pair: [usize; 2]) {
-        for store in pair {
-            state.stores[store].durable = state.stores[store].held;
-        }
-        if self.rules.voids(state, self.scenario.fences, pass, pair) {
-            state.void |= 1 << pass;
-        }
-        state.stores[3 - pair[0] - pair[1]].others_clean |= 1 << pass;
-    }
-
-    /// A member that took part in a pass hears that it has ended well.
-    fn raise(&mut self, state: &State, pass: usize, store: usize) {
-        // Asking the rules costs more than all the rest.
-        let clean = state.stores.iter().filter(|store| store.others_clean != 0);
-        if state.stores[store].heard >= self.scenario.fences[pass] as u8 || clean.count() < 2 {
-            return;
-        }
-        let Some(forgotten) = self.rules.forgets(state, self.scenario.fences, pass) else {
-            return;
-        };
-        if state.begun & (1 << pass) != 0 && state.stores[store].heard < forgotten {
-            let mut next = *state;
-            self.rules.hear(&mut next, store, forgotten);
-            self.push(Step::Raise { pass, store }, next);
-        }
-    }
-
-    /// A receiver that was compared with both others in a pass that began after it
-    /// came back deletes its leftovers and counts again.
-    fn fill(&mut self, state: &State, pass: usize, store: usize) {
-        let bit = 1 << pass;
-        let is_clean = |other: &usize| state.stores[*other].others_clean & bit != 0;
-        let is_receiver = state.stores[store].is_unfilled || self.rules.is_receiver(state, store);
-        if !is_receiver
-            || state.stores[store].takes_part & bit == 0
-            || !others(store).iter().all(is_clean)
-        {
-            return;
-        }
-        let mut next = *state;
-        if self.rules.deletes(state, store) {
-            (next.stores[store].held, next.stores[store].durable) = (NONE, NONE);
-        }
-        next.stores[store].is_unfilled = false;
-        self.rules.filled(&mut next, store);
-        self.push(Step::Fill { pass, store }, next);
-    }
-
     fn alone(&mut self, state: &State, number: usize) {
         let store = state.stores[number];
         if self.rules.may_drop(state, number) {
             let mut next = *state;
             (next.stores[number].held, next.stores[number].durable) = (NONE, NONE);
             self.push(Step::Drop { store: number }, next);
+        }
+        if self.rules.may_drop_surplus(state, number) {
+            let mut next = *state;
+            (next.stores[number].held, next.stores[number].durable) = (NONE, NONE);
+            self.push(Step::DropSurplus { store: number }, next);
         }
         // A loss that nobody notices, or that is too great, must not take what an
         // acknowledged write needs: the others have, or have forgotten, all that
@@ -422,6 +272,7 @@ impl Steps<'_> {
             let lost = &mut next.stores[number];
             (lost.held, lost.durable) = (NONE, NONE);
             (lost.fence, lost.forgotten, lost.heard) = (0, 0, 0);
+            lost.surplus_below = 0;
             lost.fence = fence_of_others(state, number, self.rules);
             (lost.is_unfilled, lost.knows_of_loss) = (true, true);
             lost.incarnation += 1;
@@ -434,6 +285,7 @@ impl Steps<'_> {
             let restored = &mut next.stores[number];
             (restored.held, restored.durable) = (VALUE, VALUE);
             (restored.fence, restored.forgotten, restored.heard) = (0, 0, 0);
+            restored.surplus_below = 0;
             // Its peers remember that it was fenced, and so they notice. Before it
             // has ever been fenced there is nothing that the copy has missed.
             if store.fence > 0 && !self.rules.has(Bug::LowerBoundBelieved) {
@@ -448,7 +300,13 @@ impl Steps<'_> {
 
     /// Stores a version, if it is newer. Returns whether that is no tombstone that
     /// the store has forgotten.
-    fn store(&self, state: &mut State, to: usize, version: u8, is_durable: bool) -> bool {
+    pub(super) fn store(
+        &self,
+        state: &mut State,
+        to: usize,
+        version: u8,
+        is_durable: bool,
+    ) -> bool {
         let store = &mut state.stores[to];
         let is_above_forgotten =
             timestamp(version) >= u64::from(store.forgotten) || store.held == version;
@@ -467,6 +325,7 @@ impl Steps<'_> {
 /// needs acks does not count for that write any more.
 fn leave_passes(state: &mut State, store: usize, rules: Rules) {
     state.stores[store].takes_part = 0;
+    state.stores[store].since_begin = 0;
     if !rules.has(Bug::AcksOutliveTheirStore) {
         state.stores[store].acked = 0;
     }
@@ -498,7 +357,7 @@ fn repair(state: &State, version: u8, by: usize, to: usize) -> Repair {
     }
 }
 
-fn later(one: u8, other: u8) -> u8 {
+pub(super) fn later(one: u8, other: u8) -> u8 {
     match timestamp(one) >= timestamp(other) {
         true => one,
         false => other,

@@ -81,6 +81,8 @@ fn of_several_lost_stores_the_writes_since_the_last_full_pass_may_be_lost() {
         assert!(shake_hands(node, &node_c));
         let is_over = node.name == "b";
         assert_eq!(told(&node_c), some(&["a", "b"], 17, false, is_over));
+        assert!(node_c.membership.is_witness());
+        assert_eq!(c.are_all_whole.load(Ordering::SeqCst), is_over);
     }
 }
 

@@ -53,6 +53,8 @@ struct Folder {
     syncs_commits: Cell<bool>,
     /// What the store has acknowledged, durably.
     acknowledged: Arc<AtomicU64>,
+    /// Whether the store is a witness and knows of no other one that lacks something.
+    are_all_whole: Arc<AtomicBool>,
 }
 
 impl Folder {
@@ -70,6 +72,7 @@ impl Folder {
             boot_id: Cell::new(Some(BootId(1))),
             syncs_commits: Cell::new(true),
             acknowledged: Arc::default(),
+            are_all_whole: Arc::default(),
         }
     }
 
@@ -112,6 +115,7 @@ impl Folder {
                 now: Box::new(move || acknowledged.load(Ordering::SeqCst)),
             },
             is_outdated: Arc::default(),
+            are_all_whole: Arc::clone(&self.are_all_whole),
         }
     }
 

@@ -79,6 +79,16 @@ impl Host {
         })
     }
 
+    /// How many copies the store has dropped since the process began because they belong to
+    /// other nodes.
+    pub(crate) fn surplus_dropped(&self) -> u64 {
+        let state = self.state.borrow();
+        let process = state.process.as_ref();
+        process.map_or(0, |process| {
+            process.node.engine().statistics().surplus_dropped
+        })
+    }
+
     /// How often the store has compacted; 0 if no process runs.
     pub(crate) fn compactions(&self) -> u64 {
         let state = self.state.borrow();

@@ -1,5 +1,6 @@
-//! What must be true of forgetting: once all is healed the forget bound rises above everything
-//! that is dead, and then no tombstone is left. What was deleted does not come back: reads
+//! What must be true of forgetting: once all is healed the forget bound rises above all versions,
+//! and then no tombstone is left, and each store keeps the copies that its versions ask for and no
+//! others. What was deleted does not come back: reads
 //! check that all the time, and once more at the end.
 
 use super::stores::KeyCopies;
@@ -19,12 +20,13 @@ const RISING: Duration = Duration::from_secs(40);
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
 
 impl World {
-    /// Waits until the forget bound is above all tombstones, and has the stores compacted one
-    /// after another: then no tombstone is left, and meanwhile all can be read, although
-    /// some nodes have dropped what others still have.
+    /// Waits until the forget bound is above all versions, and has the stores compacted one after
+    /// another: then no tombstone is left and no surplus copy, and meanwhile all can be read,
+    /// although some nodes have dropped what others still have. Those reads bring surplus
+    /// copies back, until the next compaction.
     pub(super) async fn forget(&self, forgetting: Forgetting, dice: &Dice) -> Result<(), String> {
         self.write_all(dice).await?;
-        self.rise_above_tombstones(forgetting).await?;
+        self.rise_above_all(forgetting).await?;
         let all = self.scenario.nodes as u8;
         let first = dice.place(self.hosts.len());
         let (before, behind) = self.hosts.split_at(first);
@@ -32,7 +34,17 @@ impl World {
             host.compact();
             self.read_all(all, None, dice).await?;
         }
+        for host in &self.hosts {
+            host.compact();
+        }
         for key_copies in self.copies_of_all_keys()? {
+            if key_copies.surplus().next().is_some() {
+                return Err(format!(
+                    "a copy of key {} below the forget bound is left where it does not belong:\n{}",
+                    key_copies.key(),
+                    key_copies.describe()
+                ));
+            }
             let mut entries = key_copies.entries();
             if entries.any(|entry| entry.kind() == Kind::Tombstone) {
                 return Err(format!(
@@ -74,16 +86,15 @@ impl World {
         Ok(())
     }
 
-    async fn rise_above_tombstones(&self, forgetting: Forgetting) -> Result<(), String> {
+    async fn rise_above_all(&self, forgetting: Forgetting) -> Result<(), String> {
         let began = Instant::now();
         let copies = self.copies_of_all_keys()?;
-        let dead = copies.iter().flat_map(KeyCopies::entries);
-        let dead = dead.filter(|entry| entry.kind() == Kind::Tombstone);
-        let newest = dead.map(Entry::timestamp).max();
+        let entries = copies.iter().flat_map(KeyCopies::entries);
+        let newest = entries.map(Entry::timestamp).max();
         let newest = newest.unwrap_or(Timestamp::ZERO);
         while let Some(host) = self.hosts.iter().find(|host| {
             let known = host.forgetting();
-            known.is_none_or(|known| known.forgotten <= newest)
+            known.is_none_or(|known| known.forgotten.min(known.surplus_below) <= newest)
         }) {
             if began.elapsed() > forgetting.grace + RISING {
                 return Err(format!(
@@ -99,7 +110,7 @@ impl World {
         }
         let _greatest = self.forgotten();
         self.trace
-            .note(format_args!("all tombstones are forgotten"));
+            .note(format_args!("the forget bound is above all versions"));
         Ok(())
     }
 

@@ -29,6 +29,8 @@ mod receivers;
 mod refills;
 mod report;
 mod stores;
+#[cfg(test)]
+mod surplus;
 mod timeline;
 mod versions;
 
@@ -95,6 +97,8 @@ pub(crate) struct World {
     restored: Cell<Option<(Instant, Instant)>>,
     /// The greatest forget bound that any node has had, and how often it has risen.
     forgotten: Cell<(Timestamp, usize)>,
+    /// How many surplus copies the stores had dropped at the end.
+    surplus_dropped: Cell<u64>,
     /// When operations ran, and when hosts were unavailable.
     pub(crate) timeline: RefCell<Timeline>,
     placement: Placement,
@@ -178,6 +182,7 @@ impl World {
             lost: Cell::new(None),
             restored: Cell::new(None),
             forgotten: Cell::default(),
+            surplus_dropped: Cell::default(),
             history: RefCell::default(),
             versions: RefCell::default(),
             value_dice: dice.fork(),
@@ -220,6 +225,8 @@ impl World {
             self.fail(what);
         }
         self.inspect_stores();
+        let dropped = self.hosts.iter().map(|host| host.surplus_dropped());
+        self.surplus_dropped.set(dropped.sum());
         for host in &self.hosts {
             host.crash(Crash::Kill);
         }

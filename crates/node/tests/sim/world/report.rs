@@ -25,6 +25,8 @@ pub(crate) struct Report {
     pub(crate) not_enough: usize,
     /// How often the forget bound has risen; `None` if no node forgets.
     pub(crate) forgotten: Option<usize>,
+    /// How many surplus copies the stores had dropped at the end.
+    pub(crate) surplus_dropped: u64,
     /// For how many keys linearizability was checked.
     pub(crate) keys_judged: usize,
     /// For how many of them the search gave up.
@@ -95,6 +97,7 @@ pub(super) fn of(world: &World, seed: u64) -> Report {
         }),
         not_enough: count(|outcome| matches!(outcome, Outcome::NotEnough { .. })),
         forgotten: world.scenario.forgetting.map(|_| world.forgotten.get().1),
+        surplus_dropped: world.surplus_dropped.get(),
         keys_judged,
         keys_undecided,
         headline: failures

@@ -238,6 +238,15 @@ impl KeyCopies {
         self.places.iter().filter_map(|(_, entry)| entry.as_ref())
     }
 
+    /// The copies on nodes that are no replicas of their version.
+    pub(super) fn surplus(&self) -> impl Iterator<Item = &Entry> {
+        let copies = (0..).zip(&self.places);
+        copies.filter_map(|(place, (_, entry))| {
+            let entry = entry.as_ref()?;
+            (place >= entry.copies()).then_some(entry)
+        })
+    }
+
     /// What each node has, a line each.
     pub(super) fn describe(&self) -> String {
         let lines = self.places.iter().map(|(node, entry)| match entry {

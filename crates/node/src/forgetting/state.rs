@@ -1,0 +1,39 @@
+//! What a node knows of forgetting at one moment.
+
+use super::{ForgetFile, HeldBack};
+use base::Timestamp;
+use cluster::Standing;
+use cluster::sweep::PassId;
+use tokio::sync::oneshot;
+
+/// What a node knows of forgetting, beside what requests ask without a lock.
+pub(super) struct State {
+    /// What is durable.
+    pub(super) stored: ForgetFile,
+    /// Below which timestamp the store refuses ordinary writes by now.
+    pub(super) refused_below: Timestamp,
+    /// The greatest F that this node has heard of.
+    pub(super) heard: Timestamp,
+    /// The greatest fence of a peer that this node has heard of.
+    pub(super) heard_fence: Timestamp,
+    /// How the store stood when something was last heard.
+    pub(super) standing: Standing,
+    /// Whether a job will write what was heard.
+    pub(super) is_write_due: bool,
+    /// The last full pass that has ended in this node, which took part in it from its begin.
+    pub(super) ended_pass: Option<PassId>,
+    /// The greatest F that such a pass has shown.
+    pub(super) shown: Timestamp,
+    /// Those that wait until what was heard is durable.
+    pub(super) waiting: Vec<oneshot::Sender<()>>,
+    /// The passes that this node takes part in.
+    pub(super) passes: Vec<PassId>,
+    pub(super) held_back: Option<HeldBack>,
+}
+
+impl State {
+    /// Whether the store was fenced below the greatest F.
+    pub(super) fn is_from_before_fence(&self) -> bool {
+        self.stored.is_from_before_fence(self.heard)
+    }
+}

@@ -1,0 +1,78 @@
+//! Which copies this node may drop although they are alive: **surplus** copies, of versions
+//! whose number of copies does not reach down the ranking to this node.
+//!
+//! A read of more replicas than a version has leaves one behind, and so does a write of fewer
+//! copies than the one before. Sweeps offer such a copy to the replicas of its version. A full
+//! pass that raises the forget bound has offered all that are below, so compaction may drop
+//! them there: each replica holds that version or a newer one, and so does every other node
+//! that holds one at all ([`cluster::forgetting`]).
+//!
+//! That holds for the list of nodes by which the pass has placed the keys, and only a pass in
+//! which this store took part shows it: see [`forgetting`](crate::forgetting).
+//!
+//! The contract asks for no more copies than a version names. Still, as long as a store is
+//! known to lack something, a surplus copy may be the last one of what it has lost, and stays.
+
+use crate::forgetting::SharedBounds;
+use base::Timestamp;
+use cluster::{NodeNumber, Placement};
+use lsm::Surplus;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Acquire};
+
+/// What compaction asks about surplus copies.
+pub(crate) struct SurplusRule {
+    /// Which nodes are the replicas of a key.
+    pub(crate) placement: Arc<Placement>,
+    /// This node.
+    pub(crate) own: NodeNumber,
+    /// The bound below which surplus copies may go.
+    pub(crate) bounds: Arc<SharedBounds>,
+    /// Whether the data folder is one of a cluster of these nodes, this store is a witness, and
+    /// no other one is known to lack something.
+    pub(crate) are_all_whole: Arc<AtomicBool>,
+}
+
+impl SurplusRule {
+    /// What the engine is told.
+    pub(crate) fn for_engine(self) -> Surplus {
+        let Self {
+            placement,
+            own,
+            bounds,
+            are_all_whole,
+        } = self;
+        Surplus {
+            is_surplus: Arc::new(move |key, copies| !placement.is_replica(own, key, copies)),
+            drop_bound: Arc::new(move || match are_all_whole.load(Acquire) {
+                true => bounds.surplus_below(),
+                false => Timestamp::ZERO,
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    #[test]
+    fn surplus_is_what_other_nodes_keep_and_goes_only_while_all_are_whole() {
+        let placement = Arc::new(Placement::new(["a", "b", "c"]));
+        let are_all_whole = Arc::<AtomicBool>::default();
+        let last = placement.ranking(b"key", 3)[2];
+        let rule = SurplusRule {
+            placement,
+            own: last,
+            bounds: Arc::new(SharedBounds::of_surplus(Timestamp::from_u64(7))),
+            are_all_whole: Arc::clone(&are_all_whole),
+        };
+        let surplus = rule.for_engine();
+        let is_surplus = |copies| (surplus.is_surplus)(b"key", copies);
+        assert!(is_surplus(1) && is_surplus(2) && !is_surplus(3));
+        assert_eq!((surplus.drop_bound)(), Timestamp::ZERO);
+        are_all_whole.store(true, Relaxed);
+        assert_eq!((surplus.drop_bound)(), Timestamp::from_u64(7));
+    }
+}

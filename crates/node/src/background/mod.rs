@@ -36,10 +36,12 @@ mod latencies;
 mod pacer;
 mod probe;
 #[cfg(test)]
+mod rest_tests;
+#[cfg(test)]
 mod tests;
 
 #[cfg(test)]
-pub(crate) use tests::overloaded;
+pub(crate) use rest_tests::overloaded;
 
 pub use latencies::LatencyCounts;
 pub(crate) use pacer::Pacer;

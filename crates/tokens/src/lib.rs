@@ -16,6 +16,8 @@
 //! Nothing here reads a file, a clock or a socket.
 
 mod bearer;
+#[doc(hidden)]
+pub mod fuzzing;
 mod key_set;
 mod new_token;
 mod rights;

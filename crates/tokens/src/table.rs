@@ -122,9 +122,14 @@ impl TokenTable {
         self.tokens.is_empty()
     }
 
+    /// All tokens.
+    pub fn tokens(&self) -> impl Iterator<Item = &Token> {
+        self.tokens.iter().map(|token| &**token)
+    }
+
     /// The names of all tokens.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.tokens.iter().map(|token| token.name.as_str())
+        self.tokens().map(|token| token.name.as_str())
     }
 
     /// Marks the tokens of an earlier table that this one does not have, or has with other

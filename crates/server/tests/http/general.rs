@@ -187,7 +187,7 @@ fn status_and_metrics_describe_the_node() {
     assert!(status.text().ends_with("}\n"), "{}", status.text());
     let status = status.json();
     assert_eq!(status["url"], node.url().to_string());
-    assert_eq!(status["name"], node.url().to_string());
+    assert_eq!(status["name"], node.url().authority());
     assert_eq!(status["state"], "serving");
     assert_eq!(status["store"]["state"], "open");
     assert_eq!(status["store"]["entries"], 1, "also what lies in memory");

@@ -31,10 +31,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (megabytes, value_bytes) = (argument(256)?, argument(1024)?);
     let is_text = arguments.next().is_some_and(|kind| kind == "text");
     let mut random = fastrand::Rng::with_seed(1);
+    let words: Vec<u64> = std::iter::repeat_with(|| random.u64(..))
+        .take(512)
+        .collect();
     let pool: Vec<u8> = std::iter::repeat_with(|| match is_text {
-        true => random.u8(b'a'..b'm'),
-        false => random.u8(..),
+        true => words[random.usize(..words.len())],
+        false => random.u64(..),
     })
+    .flat_map(u64::to_le_bytes)
     .take(POOL_BYTES + value_bytes)
     .collect();
 

@@ -140,9 +140,15 @@ impl Purpose {
         }
     }
 
-    /// Whether a walk reads all blocks that follow each other, and the cache keeps none.
-    fn reads_once(self) -> bool {
-        !matches!(self, Self::Scan { .. })
+    /// The most bytes that a walk reads ahead; 0 where the cache keeps what is read, because
+    /// it would keep the whole piece for one block.
+    fn ahead_bytes_max(self) -> usize {
+        match self {
+            Self::Scan { keep_data: true } => 0,
+            // It may end soon, and the next batch reads anew.
+            Self::Scan { keep_data: false } => 64 << 10,
+            Self::Sweep { .. } | Self::Compaction | Self::Mend => 256 << 10,
+        }
     }
 
     /// Whether a walk reads what is not needed for it, to find damage.

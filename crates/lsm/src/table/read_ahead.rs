@@ -3,16 +3,13 @@
 //!
 //! A block has a few kilobytes, so a call of the system for each costs more than its
 //! bytes do. A walk that goes on where it stopped gets twice as much with each read, up
-//! to [`PIECE_BYTES_MAX`]; one that has passed over blocks begins anew with a single one,
-//! because it may pass over the next ones, too.
+//! to what its purpose allows; one that has passed over blocks begins anew with a single
+//! one, because it may pass over the next ones, too.
 
 use super::frame::{Handle, zeros};
 use crate::disk::DiskFile;
 use std::ops::Range;
 use std::sync::Arc;
-
-/// The most bytes of a piece.
-const PIECE_BYTES_MAX: usize = 256 << 10;
 
 /// The first piece of a walk that turns out to read block after block.
 const PIECE_BYTES_MIN: usize = 16 << 10;
@@ -32,6 +29,8 @@ pub(super) struct ReadAhead {
     last_end: u64,
     /// The most bytes of the next piece.
     next_bytes: usize,
+    /// The most bytes of any piece.
+    bytes_max: usize,
     /// Memory to unpack a block into, once nobody holds the last one any more.
     spare: Arc<[u8]>,
 }
@@ -55,6 +54,12 @@ impl ReadAhead {
         Some((Arc::clone(&self.piece), frame))
     }
 
+    /// The same, with pieces of at most so many bytes.
+    pub(super) fn up_to(&mut self, bytes_max: usize) -> &mut Self {
+        self.bytes_max = bytes_max;
+        self
+    }
+
     /// Memory to unpack a block into.
     pub(super) fn spare(&mut self) -> &mut Arc<[u8]> {
         &mut self.spare
@@ -75,7 +80,9 @@ impl ReadAhead {
     ) -> Option<()> {
         let gap = self.last_end..=self.last_end.saturating_add(GAP_BYTES_MAX);
         self.next_bytes = match self.last_end > 0 && gap.contains(&handle.offset) {
-            true => (2 * self.next_bytes).clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX),
+            true => (2 * self.next_bytes)
+                .max(PIECE_BYTES_MIN)
+                .min(self.bytes_max),
             false => 0,
         };
         let piece_end = end.min(handle.offset.saturating_add(self.next_bytes as u64));

@@ -282,7 +282,7 @@ impl Table {
     }
 
     /// A data block for a walk over the table, or the single record of a long one. A walk
-    /// that reads every block once reads ahead.
+    /// of which the cache keeps nothing reads ahead.
     pub(super) fn data_block_for(
         &self,
         purpose: Purpose,
@@ -290,7 +290,9 @@ impl Table {
         ahead: &mut ReadAhead,
     ) -> Result<DataBlock, Error> {
         let is_short = (handle.bytes as usize) < LONG_FRAME_BYTES;
-        let ahead = (is_short && purpose.reads_once()).then_some(ahead);
+        let ahead_bytes_max = purpose.ahead_bytes_max();
+        let reads_ahead = is_short && ahead_bytes_max > 0;
+        let ahead = reads_ahead.then(|| ahead.up_to(ahead_bytes_max));
         self.data_block(self.fetch_for(purpose, handle, Role::Data, ahead)?, handle)
     }
 

@@ -222,9 +222,9 @@ impl Compaction {
                 }
             }
             // All versions of a key go to one table: tables of a level do not overlap.
-            let key = self.records.record().entry.key();
             let is_full = self.output.as_ref().is_some_and(|output| {
-                output.file_bytes() >= core.options.table_bytes && output.last_key() != key
+                output.file_bytes() >= core.options.table_bytes
+                    && output.last_key() != self.records.record().entry.key()
             });
             if is_full {
                 self.finish_output(core)?;

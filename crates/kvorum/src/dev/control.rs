@@ -56,14 +56,26 @@ pub(super) enum NodeAction {
     Start,
     Freeze,
     Thaw,
+    /// Loses its folder, as with a disk that dies, and starts it again.
+    Wipe,
+    /// Sets its clock ahead, beyond the bound.
+    Skew,
+    /// Sets its clock right.
+    Unskew,
+    /// Says what was done to it, in a word.
+    Show,
 }
 
-const ACTIONS: [(NodeAction, &str); 5] = [
+const ACTIONS: [(NodeAction, &str); 9] = [
     (NodeAction::Kill, "kill"),
     (NodeAction::Stop, "stop"),
     (NodeAction::Start, "start"),
     (NodeAction::Freeze, "freeze"),
     (NodeAction::Thaw, "thaw"),
+    (NodeAction::Wipe, "wipe"),
+    (NodeAction::Skew, "skew"),
+    (NodeAction::Unskew, "unskew"),
+    (NodeAction::Show, "show"),
 ];
 
 /// The result of a command as a line: what was done, or why it was refused.
@@ -200,7 +212,14 @@ async fn read_line(stream: &mut UnixStream) -> io::Result<String> {
     }
 }
 
-async fn carry_out(request: &str, nodes: &[mpsc::Sender<ActionRequest>]) -> CommandResult {
+/// Has the supervisor of a node do what a request says.
+///
+/// # Errors
+/// Why it is not done.
+pub(super) async fn carry_out(
+    request: &str,
+    nodes: &[mpsc::Sender<ActionRequest>],
+) -> CommandResult {
     let (action, number) = parse(request).ok_or("unknown command")?;
     let Some(node) = number.checked_sub(1).and_then(|index| nodes.get(index)) else {
         let last = nodes.len();
@@ -234,6 +253,9 @@ pub(super) fn ask(command: &NodeCommand) -> Result<(), Failure> {
         NodeCommand::Start(options) => (NodeAction::Start, options),
         NodeCommand::Freeze(options) => (NodeAction::Freeze, options),
         NodeCommand::Thaw(options) => (NodeAction::Thaw, options),
+        NodeCommand::Wipe(options) => (NodeAction::Wipe, options),
+        NodeCommand::Skew(options) => (NodeAction::Skew, options),
+        NodeCommand::Unskew(options) => (NodeAction::Unskew, options),
     };
     let answer = exchange(action, options).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Failure::failed(format!(

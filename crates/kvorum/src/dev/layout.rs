@@ -284,6 +284,18 @@ impl NodeLayout {
         format!("{}://{}", self.scheme, self.address)
     }
 
+    /// Deletes the folder with everything in it, and creates it anew, empty.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub(super) fn lose_folder(&self) -> Result<(), Failure> {
+        std::fs::remove_dir_all(&self.data).map_err(|error| {
+            let folder = self.data.display();
+            Failure::failed(format!("cannot delete the folder {folder}: {error}"))
+        })?;
+        make_folder(&self.data)
+    }
+
     /// The node as an item of `--cluster`.
     fn member(&self) -> String {
         format!("{}={}", self.name, self.url())

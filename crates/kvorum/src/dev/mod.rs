@@ -14,13 +14,14 @@
 //! and that it catches up. The end of the only node, or of any node before the
 //! cluster is up, ends the command.
 //!
-//! `kvorum dev kill`, `stop`, `start`, `freeze` and `thaw` ([`control`]) act on
-//! a node of the running cluster. A node that was killed by a command is
-//! restarted even if it is the only node. A stopped node stays stopped until it
-//! is started.
+//! `kvorum dev kill`, `stop`, `start`, `freeze`, `thaw`, `wipe`, `skew` and
+//! `unskew` ([`control`]) act on a node of the running cluster, and so does its
+//! console ([`console`]). A node that was killed by a command is restarted even
+//! if it is the only node. A stopped node stays stopped until it is started.
 
 mod admin_token;
 mod authority;
+mod console;
 mod control;
 mod layout;
 mod options;
@@ -33,6 +34,7 @@ pub(crate) use options::DevOptions;
 use crate::failure::Failure;
 use crate::layers::EarlyExit;
 use crate::signals::{StopSignal, StopSignals};
+use console::DevConsole;
 use control::ClusterFolderLock;
 use layout::ClusterLayout;
 use probe::Probe;
@@ -83,6 +85,7 @@ async fn dev(
 ) -> Result<(), Failure> {
     let mut signals = StopSignals::install()?;
     let listener = lock.listen()?;
+    let console = DevConsole::listen(layout).await?;
     let mut nodes = Vec::new();
     let mut senders = Vec::new();
     let mut ended = Ok(());
@@ -100,8 +103,10 @@ async fn dev(
         }
     }
     if ended.is_ok() {
+        let url = console.url(layout);
         ended = tokio::select! {
-            failure = keep_running(layout, probe, &mut nodes) => Err(failure),
+            failure = keep_running(layout, url.as_deref(), probe, &mut nodes) => Err(failure),
+            () = console.serve(layout, senders.clone()) => Ok(()),
             () = control::serve(listener, senders) => Ok(()),
             _ = signals.next() => Ok(()),
         };
@@ -114,24 +119,25 @@ async fn dev(
 /// running until one cannot be restarted.
 async fn keep_running(
     layout: &ClusterLayout,
+    console: Option<&str>,
     probe: &Probe,
     nodes: &mut [SupervisedNode<'_>],
 ) -> Failure {
     tokio::select! {
         end = first(nodes.iter_mut().map(SupervisedNode::end)) => return Failure::failed(end),
-        () = up(layout, probe) => {}
+        () = up(layout, console, probe) => {}
     }
     first(nodes.iter_mut().map(SupervisedNode::keep_running)).await
 }
 
 /// Waits until all nodes answer, and prints the welcome.
-async fn up(layout: &ClusterLayout, probe: &Probe) {
+async fn up(layout: &ClusterLayout, console: Option<&str>, probe: &Probe) {
     for node in &layout.nodes {
         probe.wait_until_up(node).await;
     }
     // A closed stdout is no reason to stop the cluster.
     let mut stdout = io::stdout().lock();
-    let _ = stdout.write_all(welcome::text(layout).as_bytes());
+    let _ = stdout.write_all(welcome::text(layout, console).as_bytes());
     let _ = stdout.flush();
 }
 

@@ -58,6 +58,12 @@ pub(super) enum NodeCommand {
     Freeze(NodeOptions),
     /// Resume a frozen node (SIGCONT)
     Thaw(NodeOptions),
+    /// Kill a node, delete its data as if its disk had died, and start it again
+    Wipe(NodeOptions),
+    /// Set the clock of a node 90 minutes ahead, beyond the bound of the cluster
+    Skew(NodeOptions),
+    /// Set the clock of a node right again
+    Unskew(NodeOptions),
 }
 
 /// The node that a command is for.

@@ -18,6 +18,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::io;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
+use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -32,6 +33,10 @@ const RESTART_PAUSE: Duration = Duration::from_secs(2);
 
 /// How long a node must run until its earlier ends no longer count.
 const STEADY_TIME: Duration = Duration::from_secs(60);
+
+/// How far ahead a node's clock is set: beyond the bound of an hour, at which the node
+/// stamps no writes any more, and below twice the bound, at which it would take none.
+const SKEW: Duration = Duration::from_secs(90 * 60);
 
 /// How long `dev start` waits for an answer of the node.
 const START_TIME: Duration = Duration::from_secs(30);
@@ -55,15 +60,30 @@ enum ProcessState {
     Stopped,
 }
 
+impl ProcessState {
+    /// The state in a word, for the console.
+    fn word(&self) -> &'static str {
+        match self {
+            Self::Running(process) if process.is_frozen => "frozen",
+            Self::Running(process) if process.is_skewed => "skewed",
+            Self::Running(_) => "running",
+            Self::Pausing(_) => "restarting",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
 /// A child process.
 struct NodeProcess {
     child: Child,
     /// The write end of the child's stdin, which is open as long as this
     /// process lives: the child ends when it closes. Waiting for a child closes
     /// a stdin that is left in [`Child`], so it is kept here.
-    _stdin: Option<ChildStdin>,
+    /// Lines on it put faults into the node.
+    stdin: Option<ChildStdin>,
     started: Instant,
     is_frozen: bool,
+    is_skewed: bool,
 }
 
 impl NodeProcess {
@@ -82,10 +102,11 @@ impl NodeProcess {
         }
         let mut child = command.spawn().map_err(failed)?;
         Ok(Self {
-            _stdin: child.stdin.take(),
+            stdin: child.stdin.take(),
             child,
             started: Instant::now(),
             is_frozen: false,
+            is_skewed: false,
         })
     }
 
@@ -106,6 +127,16 @@ impl NodeProcess {
             // reports.
             let _ = kill_process(pid, signal);
         }
+    }
+
+    /// Sets the clock of the node so far ahead.
+    async fn set_clock(&mut self, ahead: Duration) -> io::Result<()> {
+        let line = format!("clock {}\n", ahead.as_millis());
+        let stdin = self.stdin.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
+        stdin.write_all(line.as_bytes()).await?;
+        stdin.flush().await?;
+        self.is_skewed = !ahead.is_zero();
+        Ok(())
     }
 
     /// Asks the process to stop. A frozen process is resumed, so that it can.
@@ -256,10 +287,9 @@ impl<'a> SupervisedNode<'a> {
                 self.state = ProcessState::Stopped;
                 Ok(line)
             }
-            (NodeAction::Start, ProcessState::Running(_)) => Err(format!(
-                "{name} is already \
-                                                                          running"
-            )),
+            (NodeAction::Start, ProcessState::Running(_)) => {
+                Err(format!("{name} is already running"))
+            }
             (NodeAction::Start, ProcessState::Pausing(_) | ProcessState::Stopped) => {
                 self.restarts = 0;
                 self.start().map_err(|failure| failure.line().to_owned())?;
@@ -276,11 +306,42 @@ impl<'a> SupervisedNode<'a> {
                 Ok(format!("{name} is running again"))
             }
             (NodeAction::Thaw, ProcessState::Running(_)) => Err(format!("{name} is not frozen")),
-            (NodeAction::Freeze | NodeAction::Thaw, ProcessState::Pausing(_)) => {
-                Err(format!("{name} is not running: it restarts in a moment"))
-            }
             (
-                NodeAction::Kill | NodeAction::Stop | NodeAction::Freeze | NodeAction::Thaw,
+                NodeAction::Freeze | NodeAction::Thaw | NodeAction::Skew | NodeAction::Unskew,
+                ProcessState::Pausing(_),
+            ) => Err(format!("{name} is not running: it restarts in a moment")),
+            (NodeAction::Wipe, state) => {
+                if let ProcessState::Running(process) = state {
+                    process.signal(Signal::KILL);
+                    process.end().await;
+                }
+                self.state = ProcessState::Stopped;
+                let folder = self.layout.lose_folder();
+                folder.map_err(|failure| failure.line().to_owned())?;
+                self.restarts = 0;
+                self.start().map_err(|failure| failure.line().to_owned())?;
+                let up = self.wait_until_up().await?;
+                Ok(format!("{up}, with an empty folder"))
+            }
+            (NodeAction::Skew, ProcessState::Running(process)) => {
+                let set = process.set_clock(SKEW).await;
+                set.map_err(|error| format!("cannot reach {name}: {error}"))?;
+                let minutes = SKEW.as_secs() / 60;
+                Ok(format!("the clock of {name} is {minutes} minutes ahead"))
+            }
+            (NodeAction::Unskew, ProcessState::Running(process)) => {
+                let set = process.set_clock(Duration::ZERO).await;
+                set.map_err(|error| format!("cannot reach {name}: {error}"))?;
+                Ok(format!("the clock of {name} is right"))
+            }
+            (NodeAction::Show, state) => Ok(state.word().to_owned()),
+            (
+                NodeAction::Kill
+                | NodeAction::Stop
+                | NodeAction::Freeze
+                | NodeAction::Thaw
+                | NodeAction::Skew
+                | NodeAction::Unskew,
                 ProcessState::Stopped,
             ) => Err(format!(
                 "{name} is stopped: start it with 'kvorum dev start'"

@@ -4,8 +4,8 @@ use super::layout::ClusterLayout;
 use super::options::DevOptions;
 use std::fmt::Write as _;
 
-/// The text: the nodes, and what to try.
-pub(super) fn text(layout: &ClusterLayout) -> String {
+/// The text: the nodes, and what to try. `console` is the address of the console.
+pub(super) fn text(layout: &ClusterLayout, console: Option<&str>) -> String {
     let ClusterLayout { nodes, data, .. } = layout;
     let mut text = String::new();
     // Writing to a string does not fail.
@@ -16,6 +16,12 @@ pub(super) fn text(layout: &ClusterLayout) -> String {
     );
     for node in nodes {
         let _ = writeln!(text, "  {}  {}", node.name, node.url());
+    }
+    if let Some(console) = console {
+        let _ = writeln!(
+            text,
+            "\nOpen the console, and take the tour of what happens when nodes fail:\n  {console}"
+        );
     }
     let (program_access, curl_access) = access(layout);
     // The write goes to one node, the read to another, the range to a
@@ -49,8 +55,8 @@ pub(super) fn text(layout: &ClusterLayout) -> String {
     let number = nodes.len().min(2);
     let _ = writeln!(
         text,
-        "\nThen have a node crash (kill), be down (stop, start) or hang (freeze, thaw), and see \
-         what is left:\n  {program} dev kill {number}{data_option}"
+        "\nThen have a node crash (kill), be down (stop, start), hang (freeze, thaw) or lose its \
+         disk (wipe), and see what is left:\n  {program} dev kill {number}{data_option}"
     );
     if nodes.len() > 2 {
         let _ = writeln!(

@@ -1,5 +1,6 @@
 //! `kvorum serve`: runs a node until a signal stops it.
 
+mod faults;
 mod options;
 mod secret_file;
 
@@ -10,11 +11,11 @@ use crate::files;
 use crate::layers::{OptionError, Parsed};
 use crate::logging;
 use crate::signals::{ReloadSignals, StopSignals};
-use base::{BootId, OsRandom, SystemClock};
+use base::{BootId, Clock, OsRandom, SystemClock};
+use faults::DevClock;
 use lsm::RealDisk;
 use secret_file::SecretReload;
 use server::{Reload, Seams, Server, ServerConfig, StartError};
-use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
@@ -79,7 +80,12 @@ async fn serve(
 ) -> Result<(), Failure> {
     let mut signals = StopSignals::install()?;
     let mut reloads = ReloadSignals::install()?;
-    let starting = spawn_blocking(move || start(config, secret_reload));
+    let dev_clock = until_stdin_closes.then(|| Arc::new(DevClock::new()));
+    let clock: Arc<dyn Clock> = match &dev_clock {
+        Some(clock) => Arc::clone(clock) as Arc<dyn Clock>,
+        None => Arc::new(SystemClock::new()),
+    };
+    let starting = spawn_blocking(move || start(config, secret_reload, clock));
     let node = tokio::select! {
         signal = signals.next() => {
             // The node has acknowledged nothing, and a store may be abandoned
@@ -96,7 +102,7 @@ async fn serve(
 
     let reason = tokio::select! {
         signal = signals.next() => signal.name(),
-        () = stdin_end(), if until_stdin_closes => "end of stdin",
+        () = stdin_end(dev_clock) => "end of stdin",
         () = reload_forever(&node, &mut reloads) => "end of signals",
     };
     tracing::info!("{reason}: finishing the admitted requests");
@@ -116,17 +122,18 @@ async fn serve(
     Ok(())
 }
 
-/// Starts a node on the real disk, clock and randomness.
+/// Starts a node on the real disk and randomness.
 fn start(
     config: ServerConfig,
     secret_reload: Option<Arc<SecretReload>>,
+    clock: Arc<dyn Clock>,
 ) -> Result<Server, Failure> {
     let random = OsRandom::new().map_err(|error| {
         Failure::failed(format!("the system provides no random numbers: {error}"))
     })?;
     let seams = Seams {
         disk: Arc::new(RealDisk::default()),
-        clock: Arc::new(SystemClock::new()),
+        clock,
         random: Arc::new(random),
         boot_id: boot_id(),
     };
@@ -156,13 +163,13 @@ async fn reload_forever(node: &Server, signals: &mut ReloadSignals) {
     }
 }
 
-/// Reads stdin until it ends or fails, and ignores what it reads.
-async fn stdin_end() {
-    let read = || {
-        let mut ignored = [0; 256];
-        let mut stdin = std::io::stdin().lock();
-        while matches!(stdin.read(&mut ignored), Ok(bytes) if bytes > 0) {}
+/// Waits until stdin ends or fails, and does meanwhile what its lines say. Waits for ever
+/// where the node is no child of `dev`.
+async fn stdin_end(dev_clock: Option<Arc<DevClock>>) {
+    let Some(clock) = dev_clock else {
+        return std::future::pending().await;
     };
+    let read = move || clock.obey(std::io::stdin().lock());
     // The thread ends with the process. If it panics, stdin counts as closed.
     let _ = spawn_blocking(read).await;
 }

@@ -8,6 +8,10 @@
 )]
 
 mod authority;
+#[cfg(test)]
+#[path = "../../../server/tests/console/browser.rs"]
+#[expect(dead_code, reason = "the tests of a node's console use the rest of it")]
+mod browser;
 mod client_commands;
 mod client_load;
 mod client_tokens;
@@ -15,6 +19,7 @@ mod client_transfers;
 mod cluster;
 mod dev;
 mod dev_commands;
+mod dev_console;
 mod forgetting;
 mod forgotten_day;
 mod frozen_ranges;

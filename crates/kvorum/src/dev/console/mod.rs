@@ -1,0 +1,242 @@
+//! The console of a local cluster: on a port of its own, so that it survives any of the
+//! nodes.
+//!
+//! ```text
+//! GET  /, /console/…            the console, as each node serves it
+//! GET  /dev/cluster             the nodes, and what was done to them
+//! POST /dev/nodes/2/kill        does something to a node, as 'kvorum dev kill 2' does
+//! POST /dev/load/4096           loads the first node for some seconds, over so many connections
+//! any  /nodes/2/v0/…            passes a request on to a node
+//! ```
+//!
+//! Whatever is no file of the console needs a token, which is drawn at each start. It
+//! stands in the fragment of the URL that is printed: a browser keeps that to itself. The
+//! page sends it in a field of its own, so that pages of other sites cannot even try. A
+//! page that rebinds its name is refused by its `Host`.
+//!
+//! Each connection carries one request. That is enough for one reader, and keeps the
+//! passing on of requests to a copying of bytes.
+
+mod exchange;
+mod loading;
+mod passing;
+
+use super::control::{self, ActionRequest};
+use super::layout::ClusterLayout;
+use crate::failure::Failure;
+use base::{OsRandom, Random};
+use console::Asset;
+use exchange::{Answer, Exchange};
+use serde_json::json;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+/// The field that carries the token.
+const TOKEN_FIELD: &str = "kvorum-dev";
+
+/// How many requests are answered at a time. Further ones wait to be accepted.
+const REQUESTS_MAX: usize = 64;
+
+/// How long a request and its answer may take. Actions wait for a node to stop or start.
+const EXCHANGE_TIME: Duration = Duration::from_secs(90);
+
+/// How long the listener rests after the system failed to accept a connection.
+const ACCEPT_RETRY: Duration = Duration::from_millis(50);
+
+/// The console of a local cluster.
+pub(super) struct DevConsole {
+    listener: TcpListener,
+    address: SocketAddr,
+    token: String,
+}
+
+/// What all requests need to know.
+#[derive(Clone)]
+struct Cluster {
+    address: SocketAddr,
+    token: String,
+    /// The names and addresses of the nodes.
+    nodes: Vec<(String, SocketAddr)>,
+    /// The channels to their supervisors.
+    supervisors: Vec<mpsc::Sender<ActionRequest>>,
+}
+
+impl DevConsole {
+    /// Begins to listen on a free port, and draws the token. The nodes' ports are free, too,
+    /// as long as the nodes have not started.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub(super) async fn listen(layout: &ClusterLayout) -> Result<Self, Failure> {
+        let failed = |error| Failure::failed(format!("cannot serve the console: {error}"));
+        let is_of_a_node =
+            |address: SocketAddr| layout.nodes.iter().any(|node| node.address == address);
+        let any_port = (Ipv4Addr::LOCALHOST, 0);
+        let mut listener = TcpListener::bind(any_port).await.map_err(failed)?;
+        while is_of_a_node(listener.local_addr().map_err(failed)?) {
+            listener = TcpListener::bind(any_port).await.map_err(failed)?;
+        }
+        let random = OsRandom::new().map_err(failed)?;
+        Ok(Self {
+            address: listener.local_addr().map_err(failed)?,
+            listener,
+            token: format!("{:016x}{:016x}", random.next_u64(), random.next_u64()),
+        })
+    }
+
+    /// The address to open in a browser. `None` for nodes with TLS, to which requests
+    /// cannot be passed on: such nodes serve the console themselves.
+    pub(super) fn url(&self, layout: &ClusterLayout) -> Option<String> {
+        let is_plain = layout.authority.is_none();
+        is_plain.then(|| format!("http://{}/#dev={}", self.address, self.token))
+    }
+
+    /// Serves the console, forever.
+    pub(super) async fn serve(
+        &self,
+        layout: &ClusterLayout,
+        supervisors: Vec<mpsc::Sender<ActionRequest>>,
+    ) {
+        let nodes = layout.nodes.iter();
+        let cluster = Cluster {
+            address: self.address,
+            token: self.token.clone(),
+            nodes: nodes
+                .map(|node| (node.name.clone(), node.address))
+                .collect(),
+            supervisors,
+        };
+        let mut under_way = JoinSet::new();
+        loop {
+            tokio::select! {
+                accepted = self.listener.accept(), if under_way.len() < REQUESTS_MAX => match accepted {
+                    Ok((stream, _)) => {
+                        let cluster = cluster.clone();
+                        under_way.spawn(async move {
+                            // A request that takes too long ends with its connection.
+                            let served = serve_one(stream, &cluster);
+                            let _ended = tokio::time::timeout(EXCHANGE_TIME, served).await;
+                        });
+                    }
+                    // Too many open files, for example, which is temporary.
+                    Err(_) => tokio::time::sleep(ACCEPT_RETRY).await,
+                },
+                Some(_) = under_way.join_next() => {}
+            }
+        }
+    }
+}
+
+/// Answers the one request of a connection.
+async fn serve_one(stream: TcpStream, cluster: &Cluster) {
+    let Ok(mut exchange) = Exchange::read(stream).await else {
+        return;
+    };
+    let answer = match cluster.refusal(&exchange) {
+        Some(refused) => refused,
+        None => match cluster.answer(&mut exchange).await {
+            Some(answer) => answer,
+            // A node has answered.
+            None => return,
+        },
+    };
+    // The browser may have gone.
+    let _sent = exchange.send(answer).await;
+}
+
+impl Cluster {
+    /// Why a request is not answered, if it is not.
+    fn refusal(&self, exchange: &Exchange) -> Option<Answer> {
+        let port = self.address.port();
+        let own = [format!("127.0.0.1:{port}"), format!("localhost:{port}")];
+        let host = exchange.field("host").unwrap_or_default();
+        if !own.iter().any(|known| known.as_bytes() == host) {
+            return Some(Answer::problem(
+                421,
+                "this is not the address that 'kvorum dev' has printed",
+            ));
+        }
+        if asset_of(exchange).is_some()
+            || exchange.field(TOKEN_FIELD) == Some(self.token.as_bytes())
+        {
+            return None;
+        }
+        Some(Answer::problem(
+            403,
+            "the console has no token: open the address that 'kvorum dev' has printed",
+        ))
+    }
+
+    /// Answers a request. `None` if a node has answered it.
+    async fn answer(&self, exchange: &mut Exchange) -> Option<Answer> {
+        if let Some(asset) = asset_of(exchange) {
+            return Some(Answer::file(asset));
+        }
+        let path = exchange.path().to_owned();
+        let parts: Vec<&str> = path.splitn(4, '/').skip(1).collect();
+        match (exchange.method(), parts.as_slice()) {
+            ("GET", ["dev", "cluster"]) => Some(self.nodes_page().await),
+            ("POST", ["dev", "nodes", order]) => Some(self.carry_out(order).await),
+            ("POST", ["dev", "load", connections]) => Some(self.load(connections).await),
+            (_, ["nodes", number, _]) => {
+                match number.parse().ok().and_then(|number| self.node(number)) {
+                    Some((name, address)) => {
+                        let target = path["/nodes/".len() + number.len()..].to_owned();
+                        passing::pass_on(exchange, &target, name, *address).await
+                    }
+                    None => Some(Answer::problem(404, "there is no such node")),
+                }
+            }
+            _ => Some(Answer::problem(404, "there is nothing at this path")),
+        }
+    }
+
+    /// A node by its number, from 1.
+    fn node(&self, number: usize) -> Option<&(String, SocketAddr)> {
+        self.nodes.get(number.checked_sub(1)?)
+    }
+
+    /// The nodes, and what was done to them.
+    async fn nodes_page(&self) -> Answer {
+        let mut nodes = Vec::new();
+        for (index, (name, _)) in self.nodes.iter().enumerate() {
+            let number = index + 1;
+            let shown = control::carry_out(&format!("show {number}"), &self.supervisors).await;
+            // A supervisor that is busy is starting or stopping its node.
+            let state = shown.unwrap_or_else(|_| "busy".to_owned());
+            nodes.push(json!({"number": number, "name": name, "state": state}));
+        }
+        Answer::json(200, &json!({"nodes": nodes}))
+    }
+
+    /// Loads the first node, and answers when that has ended.
+    async fn load(&self, connections: &str) -> Answer {
+        let Some((_, address)) = self.nodes.first() else {
+            return Answer::problem(404, "there is no node");
+        };
+        match loading::load(*address, connections).await {
+            Ok(()) => Answer::json(200, &json!({"done": "the load has ended"})),
+            Err(why) => Answer::problem(409, &why),
+        }
+    }
+
+    /// Does something to a node: `order` is its number, a slash, and the word of the action.
+    async fn carry_out(&self, order: &str) -> Answer {
+        let Some((number, word)) = order.split_once('/') else {
+            return Answer::problem(404, "there is nothing at this path");
+        };
+        match control::carry_out(&format!("{word} {number}"), &self.supervisors).await {
+            Ok(line) => Answer::json(200, &json!({"done": line})),
+            Err(line) => Answer::problem(409, &line),
+        }
+    }
+}
+
+/// The file of the console that a request asks for.
+fn asset_of(exchange: &Exchange) -> Option<Asset> {
+    let mut all = Asset::ALL.into_iter();
+    all.find(|asset| exchange.method() == "GET" && exchange.path() == asset.path())
+}

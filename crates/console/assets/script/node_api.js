@@ -37,7 +37,8 @@ async function ask(path, options = {}) {
   const headers = new Headers({ Accept: options.accept ?? "application/json" });
   if (options.type) headers.set("Content-Type", options.type);
   for (;;) {
-    if (token) headers.set("Authorization", `Bearer ${token}`);
+    const used = token;
+    if (used) headers.set("Authorization", `Bearer ${used}`);
     if (dev) headers.set("Kvorum-Dev", dev.token);
     let answer;
     try {
@@ -56,7 +57,9 @@ async function ask(path, options = {}) {
     if (answer.ok) return answer;
     const body = await answer.json().catch(() => ({}));
     if (answer.status !== 401) throw new Problem(answer.status, body, answer.headers);
-    await newToken(token === null ? "This node asks for a token." : "The node does not accept this token.");
+    // Another request may have asked for a token meanwhile.
+    if (token !== used) continue;
+    await newToken(used === null ? "This node asks for a token." : "The node does not accept this token.");
   }
 }
 
@@ -96,15 +99,7 @@ function newToken(why) {
       { "aria-labelledby": "token-title" },
       h(
         "form",
-        {
-          method: "dialog",
-          onsubmit: () => {
-            token = input.value.trim();
-            dialog.remove();
-            askedForToken = null;
-            resolve();
-          },
-        },
+        { method: "dialog" },
         h("h2", { id: "token-title" }, why),
         h("p", {}, "It stays in the memory of this page, and is gone when the page is."),
         h("label", { for: "token" }, "Token"),
@@ -113,6 +108,12 @@ function newToken(why) {
       ),
     );
     dialog.addEventListener("cancel", (event) => event.preventDefault());
+    dialog.addEventListener("close", () => {
+      token = input.value.trim();
+      dialog.remove();
+      askedForToken = null;
+      resolve();
+    });
     document.body.append(dialog);
     dialog.showModal();
   });

@@ -17,6 +17,8 @@ mod screenshots;
 #[expect(dead_code, reason = "the tests of clusters use the rest of it")]
 mod support;
 #[cfg(test)]
+mod tokens;
+#[cfg(test)]
 #[path = "../http/support.rs"]
 #[expect(dead_code, reason = "the tests of one node use the rest of it")]
 mod wire;

@@ -62,6 +62,7 @@ fn check_with(history: &History, extra_acks: u16) -> Vec<Violation> {
                 if operation.began_after(earlier)
                     && let Some(promise) = broken_by_pair(earlier, operation, forgotten, extra_acks)
                     && !is_dropped_surplus(history, promise, earlier, operation)
+                    && !is_replaced_by_fewer_copies(&operations, earlier, operation)
                 {
                     violations.push(Violation {
                         promise,
@@ -226,6 +227,43 @@ fn is_dropped_surplus(
         && matches!(later.outcome(), Some(Outcome::Found { version: None, .. }))
         && version < later.forgotten
         && write.is_some_and(|write| write.request.from < later.request.from)
+}
+
+/// Whether a read that found nothing may have missed `earlier`, because a newer version of
+/// fewer replicas than the read asked has replaced it, and is below the forget bound by now:
+/// then the other nodes keep neither. Whether it may have missed that one is another question.
+fn is_replaced_by_fewer_copies(
+    operations: &[(OperationId, &Operation)],
+    earlier: &Operation,
+    later: &Operation,
+) -> bool {
+    let (
+        Some(
+            Outcome::Written { version, .. }
+            | Outcome::Found {
+                version: Some(version),
+                ..
+            },
+        ),
+        Some(Outcome::Found { version: None, .. }),
+    ) = (earlier.outcome(), later.outcome())
+    else {
+        return false;
+    };
+    let replaces = |write: &Operation| {
+        let is_newer = match write.outcome() {
+            Some(Outcome::Written { version: newer, .. }) => {
+                version < newer && newer < later.forgotten
+            }
+            Some(Outcome::NotEnough { .. } | Outcome::Lost) | None => {
+                version < later.forgotten && write.node_unix_ms <= later.forgotten.unix_ms()
+            }
+            Some(Outcome::Refused | Outcome::Found { .. }) => false,
+        };
+        let is_write = matches!(write.request.action, Action::Put { .. } | Action::Delete);
+        is_write && is_newer && write.request.from < later.request.from
+    };
+    operations.iter().any(|(_, write)| replaces(write))
 }
 
 /// The greatest version that a read may have missed because it is forgotten, if it found

@@ -95,3 +95,20 @@ fn an_acknowledged_value_of_few_replicas_stays_visible_below_the_forget_bound() 
     story.history.ended_below(read, at(9));
     story.breaks(Promise::AcknowledgedIsVisible, &[put, read]);
 }
+
+#[test]
+fn a_value_that_one_of_fewer_copies_has_replaced_may_be_absent_below_the_forget_bound() {
+    for (newer, forgotten, is_excused) in [(8, 9, true), (8, 8, false), (4, 9, false)] {
+        let mut story = Story::default();
+        let put = story.write(PUT, 3, 3, 5);
+        story.write(PUT, 1, 1, newer);
+        let read = story.read_nothing(1, 3);
+        story.history.ended_below(read, at(forgotten));
+        match is_excused {
+            true => story.holds(),
+            false => assert!(super::check(&story.history).iter().any(|broken| {
+                broken.promise == Promise::AcknowledgedIsVisible && broken.operations == [put, read]
+            })),
+        }
+    }
+}

@@ -46,6 +46,8 @@ impl Kvorum {
             drop_bound: Arc::new(|| Timestamp::ZERO),
             surplus: None,
             expired_before_unix_ms: Arc::new(|| 0),
+            // The other engines do not rest either.
+            rest_after: Arc::new(|_took, _urgency| Duration::ZERO),
         };
         let options = Options {
             durability: match durability {

@@ -64,7 +64,7 @@ pub(crate) struct ServeOptions {
     /// Another host name by which clients reach the node, such as the name of a proxy. The node always serves localhost, IP addresses and the hosts in --url and --cluster; a request for any other host is answered 421. Can be given several times
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) host: Vec<String>,
-    /// An origin whose web pages may use the node from browsers, such as https://app.example. Requests of pages of any other origin but the node's own are answered 403. Can be given several times
+    /// An origin whose web pages may use the node from browsers, with its scheme and its port. Requests of pages of any other origin but the node's own are answered 403. Can be given several times
     #[arg(long, value_name = "ORIGIN", value_delimiter = ',')]
     pub(crate) cors_origin: Vec<String>,
     /// A TOML file with more options

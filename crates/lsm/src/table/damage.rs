@@ -124,6 +124,17 @@ impl Table {
         error
     }
 
+    /// The path of the file.
+    pub(crate) fn path(&self) -> &std::path::Path {
+        &self.path
+    }
+
+    /// The parts of the file that are noted as damaged.
+    pub(crate) fn noted_parts(&self) -> Vec<Range<u64>> {
+        let parts = self.damage.parts.0.load();
+        parts.as_ref().map_or_else(Vec::new, |parts| parts.to_vec())
+    }
+
     /// Whether the part of the file at `offset` is noted as damaged.
     pub(crate) fn is_noted(&self, offset: u64) -> bool {
         self.damage.parts.contains(offset)
@@ -203,11 +214,11 @@ impl Table {
         match purpose {
             Purpose::Scan { .. } | Purpose::Compaction => false,
             // A part that cannot be read in several tries is as good as damaged.
-            Purpose::Mend if !self.is_noted(offset) => {
+            Purpose::Mend | Purpose::MendSound if !self.is_noted(offset) => {
                 self.note_corruption(error, offset);
                 false
             }
-            Purpose::Mend => true,
+            Purpose::Mend | Purpose::MendSound => true,
             Purpose::Sweep { .. } => {
                 self.note_corruption(error, offset);
                 true
@@ -218,7 +229,7 @@ impl Table {
     /// How often a walk tries to read a block that the system cannot read.
     pub(super) fn reads_max(purpose: Purpose) -> u32 {
         match purpose {
-            Purpose::Sweep { .. } | Purpose::Mend => READS_MAX,
+            Purpose::Sweep { .. } | Purpose::Mend | Purpose::MendSound => READS_MAX,
             Purpose::Scan { .. } | Purpose::Compaction => 1,
         }
     }

@@ -127,6 +127,8 @@ pub(crate) enum Purpose {
     /// The same, of a table that is damaged: known damaged parts are passed over if
     /// they cannot be read. Any other damage is an error.
     Mend,
+    /// The same, of its sound parts alone: known damaged parts are not even read.
+    MendSound,
 }
 
 impl Purpose {
@@ -136,7 +138,7 @@ impl Purpose {
             Self::Sweep {
                 least_timestamp, ..
             } => greatest_timestamp < least_timestamp,
-            Self::Scan { .. } | Self::Compaction | Self::Mend => false,
+            Self::Scan { .. } | Self::Compaction | Self::Mend | Self::MendSound => false,
         }
     }
 
@@ -147,7 +149,7 @@ impl Purpose {
             Self::Scan { keep_data: true } => 0,
             // It may end soon, and the next batch reads anew.
             Self::Scan { keep_data: false } => 64 << 10,
-            Self::Sweep { .. } | Self::Compaction | Self::Mend => 256 << 10,
+            Self::Sweep { .. } | Self::Compaction | Self::Mend | Self::MendSound => 256 << 10,
         }
     }
 
@@ -165,7 +167,7 @@ impl Purpose {
     /// Whether parts that are noted as damaged are not even read: if one of them could
     /// be read now and not later, what it holds would count as compared.
     fn passes_over_noted(self) -> bool {
-        matches!(self, Self::Sweep { .. })
+        matches!(self, Self::Sweep { .. } | Self::MendSound)
     }
 }
 

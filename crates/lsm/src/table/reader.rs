@@ -260,7 +260,7 @@ impl Table {
                 takes_turns: true,
                 counts: (!checks_disk).then(|| self.cache.counters().stripe(self.id.0)),
             },
-            Purpose::Compaction | Purpose::Mend => Fetch {
+            Purpose::Compaction | Purpose::Mend | Purpose::MendSound => Fetch {
                 access: Access::Compaction,
                 bypasses_cache: false,
                 keep: false,

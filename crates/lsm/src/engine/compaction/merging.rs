@@ -11,11 +11,12 @@ use crate::engine::core::Core;
 use crate::engine::table_set::{LevelCursor, MergeRange, TableEdit, TableOutput, Tables};
 use crate::error::Error;
 use crate::merge::Merge;
+use crate::options::Surplus;
 use crate::record::{EitherCursor, RecordCursor};
 use crate::table::{Access, Purpose, Table};
 use crate::table_id::TableId;
 use base::Timestamp;
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -40,6 +41,8 @@ pub(super) struct Compaction {
     write_bytes_max: u64,
     /// The fence of the store when it began.
     fence: Timestamp,
+    /// The tables that it mends, and which parts of each were noted as damaged when it began.
+    mended: Vec<(Arc<Table>, Vec<Range<u64>>)>,
     /// Keeps ingested tables out of its way.
     _range: Arc<MergeRange>,
 }
@@ -64,11 +67,12 @@ struct Inputs {
     file_bytes: u64,
     entry_bytes: u64,
     entries: u64,
+    mended: Vec<(Arc<Table>, Vec<Range<u64>>)>,
     others: Tables,
 }
 
 impl Inputs {
-    fn divide(tables: &Tables, pick: &Pick, fence: Timestamp) -> Self {
+    fn divide(tables: &Tables, pick: &Pick, fence: Timestamp, surplus: Option<&Surplus>) -> Self {
         let is_input = |table: &Table| pick.inputs.iter().any(|(_, id)| *id == table.id());
         let mut cursors = Vec::new();
         let cursor = |tables| {
@@ -77,6 +81,7 @@ impl Inputs {
         };
         let (mut file_bytes, mut entry_bytes, mut entries) = (0, 0, 0);
         let mut others = Vec::new();
+        let mut mended = Vec::new();
         for (level, tables) in tables.levels().iter().enumerate() {
             let (inputs, rest): (Vec<_>, Vec<_>) =
                 tables.iter().cloned().partition(|table| is_input(table));
@@ -87,7 +92,13 @@ impl Inputs {
                 entries += table.properties().entries;
             }
             if pick.reason == Reason::Damaged {
-                let reread = |table| InputCursor::Second(Reread::new(&table, fence));
+                mended.extend(
+                    inputs
+                        .iter()
+                        .map(|table| (Arc::clone(table), table.noted_parts())),
+                );
+                let reread =
+                    |table| InputCursor::Second(Reread::new(&table, fence, surplus.cloned()));
                 cursors.extend(inputs.into_iter().map(reread));
             } else if level == 0 {
                 cursors.extend(inputs.into_iter().map(|table| cursor(vec![table])));
@@ -100,6 +111,7 @@ impl Inputs {
             file_bytes,
             entry_bytes,
             entries,
+            mended,
             others: Tables::new(others.into_iter()),
         }
     }
@@ -124,7 +136,12 @@ impl Compaction {
         // were read sees all that they hold, so it misses nothing that they outrank.
         let state = core.tables.load_full();
         let fence = core.fence.bound();
-        let inputs = Inputs::divide(&state.tables, &pick, fence);
+        let inputs = Inputs::divide(
+            &state.tables,
+            &pick,
+            fence,
+            core.environment.surplus.as_ref(),
+        );
         let others = Arc::new(inputs.others);
         let newer_elsewhere =
             (pick.reason == Reason::Hidden).then(|| newer_in(Arc::clone(&others)));
@@ -154,6 +171,7 @@ impl Compaction {
             entries: inputs.entries,
             write_bytes_max: left_bytes.unwrap_or(inputs.file_bytes),
             fence,
+            mended: inputs.mended,
         })
     }
 
@@ -258,7 +276,9 @@ impl Compaction {
     /// # Errors
     /// Those of [`TableSet::apply`](crate::engine::table_set::TableSet::apply), and
     /// [`Error::Obsolete`] for a mend if the fence has risen since it began: what it has read
-    /// again would come in behind the scan of a pass.
+    /// again would come in behind the scan of a pass. [`Error::Invalid`] if further damage of its
+    /// inputs was noted meanwhile: it may have passed over what no sweep has compared, and the
+    /// note of that would go with the table.
     pub(super) fn complete(self, core: &Core) -> Result<Replaced, Error> {
         let is_mend = self.pick.reason == Reason::Damaged;
         let _held = is_mend.then(|| core.fence.hold());
@@ -266,6 +286,19 @@ impl Compaction {
         if is_mend && fence > self.fence {
             self.abandon(core);
             return Err(Error::Obsolete { fence });
+        }
+        if let Some((table, _)) = self
+            .mended
+            .iter()
+            .find(|(table, noted)| table.noted_parts() != *noted)
+        {
+            let error = Error::Invalid(format!(
+                "{} was found damaged in another place while it was mended: it is mended once \
+                 that place was compared, too",
+                table.path().display()
+            ));
+            self.abandon(core);
+            return Err(error);
         }
         let written: u64 = self.outputs.iter().map(|table| table.file_bytes()).sum();
         self.note_hidden(self.read_bytes.saturating_sub(written), core);

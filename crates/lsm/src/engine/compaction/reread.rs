@@ -6,12 +6,14 @@
 //! forgotten everywhere else. Nothing below the fence comes into the store any more without
 //! being compared with others, and this would. So a live version below the fence is left out,
 //! unless it has a single copy, of which nobody else could tell. The comparison that lets the
-//! table be rewritten has brought all others from those that have them.
+//! table be rewritten has brought all others from those that have them. A single copy on a store
+//! that is not its replica is left out, too: only its replica can tell whether it was deleted.
 
 use crate::error::Error;
+use crate::options::Surplus;
 use crate::record::{Record, RecordCursor, RecordRef};
 use crate::table::{Purpose, Table, TableCursor};
-use base::{Kind, Timestamp};
+use base::{EntryRef, Kind, Timestamp};
 use std::cmp::Ordering;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -24,6 +26,7 @@ pub(super) struct Reread {
     stand: Stand,
     /// The fence when the compaction began.
     fence: Timestamp,
+    surplus: Option<Surplus>,
 }
 
 /// Where the cursor over the sound parts stands.
@@ -35,17 +38,19 @@ enum Stand {
 }
 
 impl Reread {
-    pub(super) fn new(table: &Arc<Table>, fence: Timestamp) -> Self {
-        let in_sound_parts = Purpose::Sweep {
-            least_timestamp: Timestamp::ZERO,
-            checks_disk: false,
-        };
+    pub(super) fn new(table: &Arc<Table>, fence: Timestamp, surplus: Option<Surplus>) -> Self {
         Self {
             all: table.cursor(Bound::Unbounded, Purpose::Mend),
-            sound: table.cursor(Bound::Unbounded, in_sound_parts),
+            sound: table.cursor(Bound::Unbounded, Purpose::MendSound),
             stand: Stand::BeforeFirst,
             fence,
+            surplus,
         }
+    }
+
+    fn is_surplus(&self, entry: EntryRef<'_>) -> bool {
+        let surplus = self.surplus.as_ref();
+        surplus.is_some_and(|surplus| surplus.includes(entry))
     }
 
     /// Whether the record that is due is in a sound part of the table.
@@ -72,7 +77,7 @@ impl RecordCursor for Reread {
         while self.all.advance()? {
             let entry = self.all.record().entry;
             let may_return = entry.timestamp() >= self.fence
-                || entry.copies() <= 1
+                || entry.copies() <= 1 && !self.is_surplus(entry)
                 || entry.kind() == Kind::Tombstone;
             if may_return || self.is_sound()? {
                 return Ok(true);

@@ -290,6 +290,31 @@ fn what_cannot_be_read_ahead_is_read_block_by_block() {
 }
 
 #[test]
+fn the_sound_parts_of_a_damaged_table_are_read_whole_or_not_at_all() {
+    let records = even_records(3000);
+    let settings = TableSettings {
+        compression: Compression::None,
+        ..SETTINGS
+    };
+    let (file, table) = table(&settings, &records);
+    let blocks = data_blocks(&table);
+    let bad = blocks[blocks.len() / 2].handle;
+    let all = walk(&table, Bound::Unbounded, Purpose::MendSound).unwrap();
+    assert_eq!(all.len(), records.len());
+    // What is noted is passed over, although it can be read.
+    let part = bad.offset..bad.offset + u64::from(bad.bytes);
+    table.set_damaged_parts(vec![part.clone()]);
+    assert_eq!(table.noted_parts(), [part]);
+    let sound = walk(&table, Bound::Unbounded, Purpose::MendSound).unwrap();
+    assert!((2500..3000).contains(&sound.len()), "{}", sound.len());
+    // What is not noted was compared with nobody, so it must not be passed over.
+    table.set_damaged_parts(Vec::new());
+    file.cannot_read(bad.offset + 7);
+    let error = walk(&table, Bound::Unbounded, Purpose::MendSound).unwrap_err();
+    assert!(matches!(error, Error::Io { .. }), "{error}");
+}
+
+#[test]
 fn a_walk_that_keeps_data_keeps_only_its_first_blocks() {
     let file = Arc::new(TestFile::default());
     write(&file, &SETTINGS, &even_records(10_000));

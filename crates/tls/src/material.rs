@@ -150,6 +150,11 @@ impl Identity {
         self.validity.not_after_unix_s
     }
 
+    /// From when on the certificate and its chain are valid, in seconds of Unix time.
+    pub(crate) fn begins_unix_s(&self) -> u64 {
+        self.validity.not_before_unix_s
+    }
+
     /// Whether the certificate is one for this host.
     #[must_use]
     pub fn is_for(&self, host: &str) -> bool {

@@ -39,6 +39,7 @@ struct InForce {
     server: Arc<ServerConfig>,
     /// `None` without authorities for other nodes.
     client: Option<Arc<ClientConfig>>,
+    begins_unix_s: u64,
     expires_unix_s: u64,
 }
 
@@ -168,6 +169,14 @@ impl NodeTls {
                 problem: "has a certificate that has expired: renew it".to_owned(),
             });
         }
+        if new.begins_unix_s > now_unix_s && self.in_force.load().begins_unix_s <= now_unix_s {
+            return Err(MaterialError::Unusable {
+                file: self.files.certificate.clone(),
+                problem: "has a certificate that is not valid yet: put it there once it is, or \
+                          set the clock of this machine"
+                    .to_owned(),
+            });
+        }
         Ok(new)
     }
 
@@ -206,6 +215,7 @@ impl InForce {
         Ok(Self {
             server: server_config(&identity, authorities.as_ref())?,
             client,
+            begins_unix_s: identity.begins_unix_s(),
             expires_unix_s: identity.expires_unix_s(),
         })
     }

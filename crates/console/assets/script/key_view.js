@@ -338,6 +338,9 @@ function deleteButton(remove) {
   return button;
 }
 
+/** How many levels of JSON are indented. */
+const INDENTS_MAX = 64;
+
 /** JSON with indents, or null if a text is none. */
 function jsonOf(text) {
   if (!/^\s*[[{]/.test(text)) return null;
@@ -353,16 +356,26 @@ function jsonOf(text) {
 function indented(text) {
   let out = "";
   let depth = 0;
-  const line = () => `\n${"  ".repeat(depth)}`;
+  let isEmpty = false;
+  // Deeper levels stay at one indent, or a short text of brackets would fill the memory.
+  const line = () => `\n${"  ".repeat(Math.min(depth, INDENTS_MAX))}`;
   for (const [part] of text.matchAll(/"(?:\\.|[^"\\])*"|[[\]{},:]|[^\s"[\]{},:]+/g)) {
     if (part === "{" || part === "[") {
+      if (isEmpty) out += line();
       depth += 1;
-      out += part + line();
-    } else if (part === "}" || part === "]") {
+      out += part;
+      isEmpty = true;
+      continue;
+    }
+    if (part === "}" || part === "]") {
       depth -= 1;
-      out = /[[{]\s*$/.test(out) ? out.trimEnd() + part : out + line() + part;
-    } else if (part === ",") out += part + line();
-    else out += part === ":" ? ": " : part;
+      out += isEmpty ? part : line() + part;
+    } else {
+      if (isEmpty) out += line();
+      if (part === ",") out += part + line();
+      else out += part === ":" ? ": " : part;
+    }
+    isEmpty = false;
   }
   return out;
 }

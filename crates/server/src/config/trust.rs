@@ -56,6 +56,11 @@ impl ServerConfig {
         Ok(())
     }
 
+    /// Whether the node takes no connection without TLS.
+    fn is_never_in_clear(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| !tls.is_optional)
+    }
+
     /// Checks that only those reach the node on these addresses whom the operator means
     /// to let in.
     ///
@@ -79,13 +84,14 @@ impl ServerConfig {
                     address.port()
                 ),
             )),
-            Some(_) if trust.tokens_in_clear || self.tls.is_some() => Ok(()),
+            Some(_) if trust.tokens_in_clear || self.is_never_in_clear() => Ok(()),
             Some(_) => Err(ConfigError::new(
                 "tokens_in_clear",
                 format!(
                     "tokens would cross the network to {address} in clear, where others can read \
-                     and use them: give --tls-cert and --tls-key, or --tokens-in-clear if something \
-                     else encrypts that network, or --listen 127.0.0.1:{}",
+                     and use them: give --tls-cert and --tls-key without --tls-optional, or \
+                     --tokens-in-clear if something else encrypts that network or the cluster is \
+                     moving to TLS, or --listen 127.0.0.1:{}",
                     address.port()
                 ),
             )),

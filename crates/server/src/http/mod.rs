@@ -80,6 +80,11 @@ use tokens::Need;
 use trace_context::TraceId;
 use verb::Verb;
 
+/// How much of a method and of a path stands in a line of the audit log, in bytes. Whoever is
+/// refused chooses both, and must not fill a disk with them.
+const AUDITED_METHOD_BYTES_MAX: usize = 32;
+const AUDITED_PATH_BYTES_MAX: usize = 256;
+
 /// Answers a request.
 pub(crate) async fn answer(
     door: &Rc<Door>,
@@ -182,6 +187,12 @@ fn count(
     requests.answered(route, method, status, took);
 }
 
+/// The first bytes of a text, up to a whole character.
+fn beginning(text: &str, bytes_max: usize) -> &str {
+    let mut ends = (0..=bytes_max.min(text.len())).rev();
+    ends.find_map(|end| text.get(..end)).unwrap_or_default()
+}
+
 /// Tells the audit log of a request that was refused before anything of it was done.
 fn audit_refusal(
     door: &Door,
@@ -193,8 +204,8 @@ fn audit_refusal(
     if let (Some(audit), Some(kind)) = (door.trust().audit(), problem.event()) {
         let event = Event {
             client: channel.client(),
-            method: Some(head.method.as_str()),
-            path: Some(head.uri.path()),
+            method: Some(beginning(head.method.as_str(), AUDITED_METHOD_BYTES_MAX)),
+            path: Some(beginning(head.uri.path(), AUDITED_PATH_BYTES_MAX)),
             status: Some(problem.status().as_u16()),
             trace: trace.map(|trace| trace.to_string()),
             ..Event::default()

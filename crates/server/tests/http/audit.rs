@@ -144,6 +144,25 @@ fn keys_are_hidden_where_the_operator_hides_them_and_other_hosts_are_noted() {
     assert_eq!(Value::from(lines(&log)), expected);
 }
 
+/// Whoever is refused must not fill the disk with what they choose.
+#[test]
+fn a_line_has_the_beginning_of_a_long_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let (node, log) = audited(&folder, false, LogKeys::Plain);
+    let mut client = Client::connect(&node);
+    let path = format!("/{}", "p".repeat(5000));
+    client.send(&format!(
+        "GET {path} HTTP/1.1\r\nhost: evil.example\r\n\r\n"
+    ));
+    assert_eq!(client.reply_to("GET").status, 421);
+    drop(client);
+    drop(node);
+    let expected = json!([
+        {"event": "other-host", "method": "GET", "path": path[..256], "status": 421},
+    ]);
+    assert_eq!(Value::from(lines(&log)), expected);
+}
+
 #[test]
 fn the_trace_of_a_request_is_in_its_problem() {
     let node = start();

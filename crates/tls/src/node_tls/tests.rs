@@ -19,7 +19,13 @@ impl Authority {
 
     /// A certificate for a host, valid until the end of a year, and its key.
     fn issue(&self, host: &str, year: i32) -> (String, String) {
+        self.issue_between(host, 1975, year)
+    }
+
+    /// A certificate and its key, valid from one year to the end of another.
+    fn issue_between(&self, host: &str, first: i32, year: i32) -> (String, String) {
         let mut parameters = CertificateParams::new(vec![host.to_owned()]).unwrap();
+        parameters.not_before = rcgen::date_time_ymd(first, 1, 1);
         parameters.not_after = rcgen::date_time_ymd(year, 12, 31);
         let key = KeyPair::generate().unwrap();
         let certificate = parameters.signed_by(&key, &self.0).unwrap();
@@ -82,6 +88,7 @@ fn what_cannot_be_used_leaves_the_last_good_files_in_force() {
     let (_, other_key) = authority.issue("a.example", 2092);
     let (other_name, other_name_key) = authority.issue("b.example", 2092);
     let (expired, expired_key) = authority.issue("a.example", 2001);
+    let (future, future_key) = authority.issue_between("a.example", 2060, 2092);
     let (in_force, reloads) = (tls.server(), tls.status().reloads);
     for (certificate, key, words) in [
         ("", good_key.as_str(), "node.pem has no certificate"),
@@ -90,6 +97,7 @@ fn what_cannot_be_used_leaves_the_last_good_files_in_force() {
         (&good, &other_key, "node.key is not the key of"),
         (&other_name, &other_name_key, "not for a.example"),
         (&expired, &expired_key, "has expired"),
+        (&future, &future_key, "is not valid yet"),
         (&good[..good.len() / 2], &good_key, "node.pem"),
     ] {
         write(&files.certificate, certificate);

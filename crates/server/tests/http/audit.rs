@@ -151,9 +151,7 @@ fn a_line_has_the_beginning_of_a_long_path() {
     let (node, log) = audited(&folder, false, LogKeys::Plain);
     let mut client = Client::connect(&node);
     let path = format!("/{}", "p".repeat(5000));
-    client.send(&format!(
-        "GET {path} HTTP/1.1\r\nhost: evil.example\r\n\r\n"
-    ));
+    client.send(format!("GET {path} HTTP/1.1\r\nhost: evil.example\r\n\r\n"));
     assert_eq!(client.reply_to("GET").status, 421);
     drop(client);
     drop(node);

@@ -26,7 +26,10 @@ fn a_node_is_ready_while_it_reaches_a_quorum() {
         until("the node is ready", || reasons(&cluster, node).is_empty());
     }
     cluster.stop_node(2);
-    assert_eq!(reasons(&cluster, 0), "", "two of three are a quorum");
+    // Each runtime of a node has links of its own, and the look above met one of them.
+    until("two of three are a quorum", || {
+        reasons(&cluster, 0).is_empty()
+    });
     cluster.stop_node(1);
     let why = reasons(&cluster, 0);
     assert!(

@@ -5,8 +5,10 @@ use crate::http::json_line::{JsonLine, ValuePieces};
 use base::Share;
 use bytes::{Buf, Bytes};
 use node::BatchMemory;
+use std::cell::Cell;
 use std::io::IoSlice;
 use std::rc::Rc;
+use std::task::Waker;
 
 /// A chunk of an answer: `head`, then `tail`, then `unwritten`. A chunk of a range is
 /// a key as its head and a long value as its tail, which is not copied.
@@ -24,8 +26,37 @@ pub(crate) struct BodyChunk {
 pub(crate) enum ChunkMemory {
     /// A long value.
     Value { _share: Share },
+    /// Answers to operations of a batch. The share is given back before the counter learns.
+    Answers {
+        _share: Share,
+        _unwritten: UnwrittenChunk,
+    },
     /// A batch of a range.
     Batch { _memory: Rc<BatchMemory> },
+}
+
+/// Counts a chunk until it is written, and then wakes the task that made it.
+pub(crate) struct UnwrittenChunk {
+    chunks: Rc<Cell<usize>>,
+    maker: Waker,
+}
+
+impl UnwrittenChunk {
+    /// Adds one to `chunks` until this is dropped.
+    pub(crate) fn new(chunks: &Rc<Cell<usize>>, maker: &Waker) -> Self {
+        chunks.set(chunks.get() + 1);
+        Self {
+            chunks: Rc::clone(chunks),
+            maker: maker.clone(),
+        }
+    }
+}
+
+impl Drop for UnwrittenChunk {
+    fn drop(&mut self) {
+        self.chunks.set(self.chunks.get() - 1);
+        self.maker.wake_by_ref();
+    }
 }
 
 /// The end of a long line of JSON, of which one piece exists at a time.

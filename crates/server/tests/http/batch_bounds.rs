@@ -1,7 +1,9 @@
 //! How much a batch may be, hold and have the node do at a time.
 
 use crate::support::lines::{BatchStream, batch, get, put, read_lines, send_batch, statuses};
-use crate::support::{Client, config, gated_disk, seams, start, start_with, wait_for_metric};
+use crate::support::{
+    Client, config, gated_disk, metric, seams, start, start_with, wait_for_metric, wait_until,
+};
 use server::Server;
 
 #[test]
@@ -149,6 +151,32 @@ fn a_batch_goes_on_while_another_holds_the_memory_for_answers() {
     wait_for_metric(&node, name, "0.0");
 }
 
+/// The values of a batch that one budget cannot hold together are sent one after another,
+/// however slowly the client reads.
+#[test]
+fn a_read_that_finds_no_memory_waits_until_the_answers_before_it_are_written() {
+    // More than the system buffers, so that the node holds an answer until the client reads.
+    const VALUE_BYTES: usize = 5 << 20;
+    let mut config = config();
+    // The budget has room for one value of this length.
+    config.node.value_bytes_max = 8 << 20;
+    assert_eq!(config.memory_split().node.answers_bytes, 8 << 20);
+    let node = start_with(config);
+    let mut client = Client::connect(&node);
+    let put = client.put("/v0/entity?id=k", &vec![b'v'; VALUE_BYTES]);
+    assert_eq!(put.status, 201);
+    let mut stream = BatchStream::open(&node);
+    stream.send(&get("k").repeat(3));
+    stream.finish();
+    wait_for_metric(
+        &node,
+        "kvorum_answer_bytes",
+        &format!("{:?}", VALUE_BYTES as f64),
+    );
+    assert_eq!(statuses(&stream.take(3)), [200; 3]);
+    assert_eq!(stream.next(), None);
+}
+
 /// Streams hold what they have read and not answered, and count it: they read on only while
 /// all of them together have room.
 #[test]
@@ -181,12 +209,10 @@ fn the_windows_of_all_batches_have_one_bound() {
 
 /// Waits until a metric is as wanted, and returns it.
 fn until_metric(client: &mut Client, name: &str, is_wanted: impl Fn(f64) -> bool) -> f64 {
-    loop {
-        let page = client.get("/metrics");
-        let line = page.text().lines().find_map(|line| line.strip_prefix(name));
-        let value = line.unwrap().trim().parse().unwrap();
-        if is_wanted(value) {
-            return value;
-        }
-    }
+    let mut value = 0.0;
+    wait_until(name, || {
+        value = metric(client, name);
+        is_wanted(value)
+    });
+    value
 }

@@ -1,7 +1,7 @@
 //! The memory that clients can make a node hold: long heads, and answers that they do
 //! not read.
 
-use crate::support::{Client, config, start_with, wait_for_metric};
+use crate::support::{Client, config, metric, start_with, wait_for_metric, wait_until};
 use server::{MemorySplit, Server};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -110,6 +110,8 @@ fn answers_that_clients_do_not_read_are_bounded_and_the_oldest_is_cut_first() {
     const VALUE_BYTES: usize = 60 << 10;
     // More than the system buffers of one connection's answers.
     const REQUESTS: usize = 100;
+    const UNSENT: &str = "kvorum_unsent_bytes";
+    const OPEN: &str = "kvorum_connections";
     let (node, split) = start();
     let value = vec![b'v'; VALUE_BYTES];
     let mut client = Client::connect(&node);
@@ -117,20 +119,35 @@ fn answers_that_clients_do_not_read_are_bounded_and_the_oldest_is_cut_first() {
     let request = "GET /v0/entity?id=a HTTP/1.1\r\nhost: localhost\r\n";
     let requests = format!("{request}\r\n").repeat(REQUESTS - 1);
     let requests = format!("{requests}{request}connection: close\r\n\r\n");
-    let held_max = split.unsent_bytes / VALUE_BYTES;
-    let mut readers = Vec::new();
-    for number in 1..=held_max + 1 {
+    // Where the system buffers end in the middle of an answer decides how much of it, and
+    // of what is gathered behind it, still waits. So the node holds this much for each.
+    let held = VALUE_BYTES..VALUE_BYTES + (20 << 10);
+    let (mut readers, mut unsent, mut is_cut) = (Vec::new(), 0.0, false);
+    while !is_cut {
         let mut reader = Client::over(narrow(&node));
+        let open = (readers.len() + 2) as f64;
+        wait_until("the connection is open", || {
+            metric(&mut client, OPEN) == open
+        });
         reader.send(&requests);
-        // The last one exceeds the bound, so the first is cut.
-        let held = format!("{:?}", (number.min(held_max) * VALUE_BYTES) as f64);
-        wait_for_metric(&node, "kvorum_unsent_bytes", &held);
         readers.push(reader);
+        let before = unsent;
+        wait_until("the answers wait, or another connection is cut", || {
+            is_cut = metric(&mut client, OPEN) < open;
+            unsent = metric(&mut client, UNSENT);
+            is_cut || unsent >= before + held.start as f64
+        });
+        assert!(unsent <= split.unsent_bytes as f64);
     }
+    let number = readers.len() - 1;
+    assert!(
+        number >= split.unsent_bytes / held.end,
+        "{number} were too many"
+    );
     let mut answers = |reader: usize| readers[reader].rest().len() / VALUE_BYTES;
     assert!(answers(0) < REQUESTS, "the first was cut");
-    assert!(answers(held_max) >= REQUESTS, "the last gets all of it");
+    assert!(answers(number) >= REQUESTS, "the last gets all of it");
     drop(readers);
-    wait_for_metric(&node, "kvorum_unsent_bytes", "0.0");
+    wait_for_metric(&node, UNSENT, "0.0");
     assert_eq!(client.get("/v0/entity?id=a").status, 200);
 }

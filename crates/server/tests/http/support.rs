@@ -11,6 +11,7 @@ use cluster::NodeUrl;
 use lsm::disk::HookedDisk;
 use lsm::{Disk, MemoryDisk};
 use server::{Seams, Server, ServerConfig};
+use std::fmt::Debug;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -283,17 +284,37 @@ impl Client {
     }
 }
 
-/// Reads the node's metrics until one has the expected value. So a test waits for an
-/// event inside the node without guessing how long it takes.
+/// How long a test waits for an event. No event takes nearly as long, even on a busy
+/// machine: so a test that would wait for ever fails, and says what it waited for.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// Waits until `is_so`. So a test waits for an event without guessing how long it takes.
+/// `awaited` says what for, if it never comes.
+pub(crate) fn wait_until<T: Debug>(awaited: T, mut is_so: impl FnMut() -> bool) {
+    let clock = SystemClock::new();
+    let begun = clock.monotonic();
+    while !is_so() {
+        let lasts = clock.monotonic() - begun;
+        assert!(lasts < WAIT_MAX, "not within {WAIT_MAX:?}: {awaited:?}");
+    }
+}
+
+/// Reads the node's metrics until one has the expected value.
 pub(crate) fn wait_for_metric(node: &Server, name: &str, value: &str) {
     let mut client = Client::connect(node);
     let line = format!("{name} {value}");
-    loop {
+    wait_until(&line, || {
         let metrics = client.get("/metrics");
-        if metrics.text().lines().any(|known| known == line) {
-            return;
-        }
-    }
+        metrics.text().lines().any(|known| known == line)
+    });
+}
+
+/// What a metric without labels is now.
+pub(crate) fn metric(client: &mut Client, name: &str) -> f64 {
+    let page = client.get("/metrics");
+    let mut lines = page.text().lines();
+    let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    value.unwrap().parse().unwrap()
 }
 
 /// The machine's clock, set ahead or back.

@@ -4,7 +4,7 @@ use super::answer::OperationAnswer;
 use super::output::Output;
 use super::window::Window;
 use crate::config::bounds::BATCH_BODY_BYTES_MAX;
-use crate::http::body_chunk::{BodyChunk, ChunkMemory};
+use crate::http::body_chunk::BodyChunk;
 use crate::http::problem::Problem;
 use crate::metrics::{DoorMetrics, OperationKind};
 use base::Share;
@@ -61,14 +61,13 @@ impl AnswerWriter {
                 }
             }
             if let Some((chunk, share)) = self.write_one(kind, answer, &mut text) {
-                self.flush(&mut text, &mut room);
-                let memory = share.map(|share| ChunkMemory::Value { _share: share });
-                self.output.push(chunk.counted(memory));
+                self.flush(&mut text, &mut room, cx);
+                self.output.push(chunk, share, cx);
             } else if text.len() >= CHUNK_BYTES {
-                self.flush(&mut text, &mut room);
+                self.flush(&mut text, &mut room, cx);
             }
         }
-        self.flush(&mut text, &mut room);
+        self.flush(&mut text, &mut room, cx);
     }
 
     /// Appends an answer to `text`, or gives the end of it as a chunk.
@@ -98,14 +97,11 @@ impl AnswerWriter {
         end
     }
 
-    fn flush(&self, text: &mut Vec<u8>, room: &mut Option<Share>) {
+    fn flush(&self, text: &mut Vec<u8>, room: &mut Option<Share>, cx: &Context<'_>) {
         if text.is_empty() {
             return;
         }
         let chunk = BodyChunk::new(Bytes::from(std::mem::take(text)), Bytes::new());
-        let memory = room
-            .take()
-            .map(|share| ChunkMemory::Value { _share: share });
-        self.output.push(chunk.counted(memory));
+        self.output.push(chunk, room.take(), cx);
     }
 }

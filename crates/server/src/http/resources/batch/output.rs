@@ -4,8 +4,9 @@
 //! looks at [`Output::has_room`] before it makes further answers.
 
 use crate::door::Door;
-use crate::http::body_chunk::BodyChunk;
+use crate::http::body_chunk::{BodyChunk, ChunkMemory, UnwrittenChunk};
 use crate::http::response_body::{BodyStream, StreamCut};
+use base::Share;
 use bytes::Buf;
 use http_body::Frame;
 use std::cell::{Cell, RefCell};
@@ -32,6 +33,8 @@ pub(super) enum End {
 pub(super) struct Output {
     chunks: RefCell<VecDeque<BodyChunk>>,
     bytes: Cell<usize>,
+    /// How many chunks that hold memory of a budget are not written, here and in hyper.
+    unwritten: Rc<Cell<usize>>,
     end: Cell<Option<End>>,
     /// Wakes the connection.
     reader: RefCell<Option<Waker>>,
@@ -56,9 +59,20 @@ impl Output {
         self.bytes.get() == 0
     }
 
-    /// Adds a chunk.
-    pub(super) fn push(&self, chunk: BodyChunk) {
+    /// Whether no answer holds memory of a budget any more. If one does, the task is woken
+    /// when it is written.
+    pub(super) fn holds_nothing(&self) -> bool {
+        self.unwritten.get() == 0
+    }
+
+    /// Adds a chunk of the task of `cx`, which keeps `share` until it is written.
+    pub(super) fn push(&self, chunk: BodyChunk, share: Option<Share>, cx: &Context<'_>) {
+        let memory = share.map(|share| ChunkMemory::Answers {
+            _share: share,
+            _unwritten: UnwrittenChunk::new(&self.unwritten, cx.waker()),
+        });
         self.bytes.set(self.bytes.get() + chunk.remaining());
+        let chunk = chunk.counted(memory);
         self.chunks.borrow_mut().push_back(chunk);
         self.wake_reader();
     }

@@ -214,9 +214,10 @@ impl Batch {
         self.window.push(Slot::refused(answer));
     }
 
-    /// Lets the oldest operation run again if it is a read that found no memory.
+    /// Lets the oldest operation run again if it is a read that found no memory, once the
+    /// answers before it have given theirs back.
     fn repeat_oldest(&mut self) {
-        if self.answers.output().is_empty() && self.window.repeat_oldest() {
+        if self.answers.output().holds_nothing() && self.window.repeat_oldest() {
             self.ready.push_front(self.window.first());
         }
     }
@@ -313,13 +314,13 @@ impl Batch {
         let mut ended = 0;
         while let Poll::Ready((number, result)) = self.operations.poll_ended(cx) {
             ended += 1;
-            let is_oldest = number == self.window.first();
             let Some(slot) = self.window.get_mut(number) else {
                 continue;
             };
             let key = slot.key;
             self.reads -= usize::from(slot.kind == OperationKind::Get);
-            if !is_oldest && lacks_memory(&result) && slot.repeat_later() {
+            // Even the oldest: answers before it may have held the memory.
+            if lacks_memory(&result) && slot.repeat_later() {
                 continue;
             }
             let answer = self.answer_of(number, result);

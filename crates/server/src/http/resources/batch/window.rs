@@ -54,8 +54,8 @@ enum SlotState {
     Waiting(Operation, Option<Share>),
     /// It runs. The key is that of a read.
     Running(Bytes),
-    /// A read that found no memory for its value runs again once it is the oldest and the
-    /// client has taken all answers before.
+    /// A read that found no memory for its value runs again once it is the oldest and all
+    /// answers before it are written.
     Repeated(Bytes),
     Ended(OperationAnswer),
 }

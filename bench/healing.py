@@ -188,7 +188,8 @@ def percentile(run, share):
 
 def under_load(arguments):
     """At half the breaking point, and at the breaking point: throughput and p99 alone, during full sweeps, and while a
-    lost folder is filled. The load goes to the two nodes that keep their folders."""
+    lost folder is filled. The load goes to the two nodes that keep their folders. For comparison, without a goal: the
+    same while the third node is only away. Then both others must answer each request, whatever else they do."""
     server = filled(arguments, "load")
     mix = ("mixed", "--mix", "get=50,put=50", "--replicas", QUORUM, "--keys", str(keys(arguments)))
     try:
@@ -196,30 +197,46 @@ def under_load(arguments):
         best = found["rate"]
         for name, rate in (("half", best / 2), ("full", best)):
             run = (*mix, "--rate", str(int(rate)), "--duration", "8s")
-            for work, does in (("sweeps", sweep_until), ("refills", refill_until)):
+            for work, does in (("sweeps", sweep_until), ("has a node away", away_until), ("refills", refill_until)):
                 results = [beside(arguments, server, run, does) for _ in range(arguments.pairs)]
-                throughput, slower = (statistics.median(column) for column in zip(*results))
-                print(f"load-{name}: throughput while it {work} {verdict(throughput, 0.9, 'times', at_least=True)}", flush=True)
-                print(f"load-{name}: p99 while it {work} {verdict(slower, 2, 'times')}", flush=True)
+                throughput, slower, share = (statistics.median(column) for column in zip(*results))
+                if name == "half" and does is not away_until:
+                    print(f"load-{name}: throughput while it {work} {verdict(throughput, 0.9, 'times', at_least=True)}", flush=True)
+                    print(f"load-{name}: p99 while it {work} {verdict(slower, 2, 'times')}", flush=True)
+                else:
+                    print(f"load-{name}: while it {work} throughput {throughput:.2f} times, p99 {slower:.2f} times, share of "
+                          f"background work {share:.2f} (floor 0.02)", flush=True)
     finally:
         server.stop()
 
 
 def beside(arguments, server, run, does):
     """A run of `kvorum load` alone, and one while the cluster does something over and over. Returns the throughput and
-    p99 of the second by those of the first."""
+    p99 of the second by those of the first, and the median share of its time that a node left to background work."""
     alone = load(arguments, server, *run, ports=server.ports[:2])
     ended = threading.Event()
     times = []
     worker = threading.Thread(target=does, args=(server, ended, times))
     worker.start()
+    shares = []
+    watcher = threading.Thread(target=watch_shares, args=(server, ended, shares))
+    watcher.start()
     busy = load(arguments, server, *run, ports=server.ports[:2])
     ended.set()
+    watcher.join()
     worker.join()
+    for folder in (WORK / "load").glob("lost-*"):
+        shutil.rmtree(folder)
     settle(server)
     print(f"  {alone['succeeded']} and {busy['succeeded']} requests succeeded, p99 {percentile(alone, 0.99):.2f} and "
           f"{percentile(busy, 0.99):.2f} ms, {len(times)} times of {statistics.mean(times):.1f} s", flush=True)
-    return busy["succeeded"] / alone["succeeded"], percentile(busy, 0.99) / percentile(alone, 0.99)
+    return busy["succeeded"] / alone["succeeded"], percentile(busy, 0.99) / percentile(alone, 0.99), statistics.median(shares)
+
+
+def watch_shares(server, ended, shares):
+    """Notes twice a second the share of background work at the nodes that have the load."""
+    while not ended.wait(0.5):
+        shares.extend(metric(port, "kvorum_background_share") for port in server.ports[:2])
 
 
 def sweep_until(server, ended, times):
@@ -229,14 +246,24 @@ def sweep_until(server, ended, times):
 
 
 def refill_until(server, ended, times):
-    """Loses the folder of the last node over and over, and has it filled."""
+    """Loses the folder of the last node over and over, and has it filled. The folder is deleted after the run: a file
+    system that tells the device of freed blocks (`discard`) makes all syncs wait for that."""
     while not ended.is_set():
         server.nodes[2].stop()
-        shutil.rmtree(WORK / "load" / "2")
+        (WORK / "load" / "2").rename(WORK / "load" / f"lost-{len(times)}")
         begun = time.monotonic()
         server.start(2)
         wait_until_filled(server)
         times.append(time.monotonic() - begun)
+
+
+def away_until(server, ended, times):
+    """Stops the last node for the whole run."""
+    begun = time.monotonic()
+    server.nodes[2].stop()
+    ended.wait()
+    server.start(2)
+    times.append(time.monotonic() - begun)
 
 
 def wait_until_filled(server):

@@ -63,16 +63,10 @@ pub(crate) fn set_fields(door: &Door, granted: Option<HeaderValue>, headers: &mu
     }
 }
 
-/// Whether `OPTIONS` of a resource is answered: only pages ask for it, and only clients use
-/// the others.
-pub(crate) fn has_options(door: &Door, resource: Resource) -> bool {
-    door.own_hosts.cors_origins().are_any() && resource != Resource::Peer
-}
-
 /// The methods of a resource, for `Allow`.
 pub(crate) fn allow(door: &Door, resource: Resource) -> String {
     let methods = resource.methods();
-    match has_options(door, resource) {
+    match resource.has_options(door) {
         true => format!("{methods}, OPTIONS"),
         false => methods,
     }

@@ -269,7 +269,7 @@ async fn dispatch(
     if channel.progress.scope() == ConnectionScope::PeerUpgrade && resource != Resource::Peer {
         return Err(Problem::overloaded());
     }
-    if head.method == Method::OPTIONS && cors::has_options(door, resource) {
+    if head.method == Method::OPTIONS && resource.has_options(door) {
         return Ok(cors::preflight(door, resource, &head.headers));
     }
     let caller = match resource.is_public() {

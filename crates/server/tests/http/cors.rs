@@ -43,6 +43,9 @@ fn a_preflight_says_what_a_page_may_do() {
         ("/v0/admin/compact", "POST"),
         ("/openapi.json", "GET, HEAD"),
         ("/metrics", "GET, HEAD"),
+        // A preflight does not say what the request after it accepts.
+        ("/", "GET, HEAD"),
+        ("/console/console.js", "GET, HEAD"),
     ] {
         let reply = preflight(&mut client, target, APP, "");
         assert_eq!((reply.status, reply.body.len()), (204, 0), "{target}");

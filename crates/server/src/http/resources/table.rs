@@ -47,7 +47,8 @@ pub(crate) enum Resource {
     Console(Asset),
 }
 
-/// The path of each resource.
+/// The path of each resource. They are looked up in this order, so those that clients ask for
+/// most come first, and those of the console last.
 pub(super) const PATHS: [(&str, Resource); 20] = [
     ("/v0/entity", Resource::Entity),
     ("/v0/entities", Resource::Entities),
@@ -81,10 +82,16 @@ impl Resource {
     pub(crate) fn of(door: &Door, head: &Parts) -> Option<Self> {
         let found = Self::at(head.uri.path()).filter(|resource| resource.is_served(door))?;
         match found {
-            // For all others `/` is a path that does not exist.
-            Self::Console(Asset::Page) if !names_html(&head.headers) => None,
+            Self::Console(Asset::Page) => found.is_for(door, head).then_some(found),
             _ => Some(found),
         }
+    }
+
+    /// Whether the console's page is there for a request: for all that do not name HTML `/`
+    /// is a path that does not exist. A preflight comes without the `Accept` of the request
+    /// that follows it.
+    fn is_for(self, door: &Door, head: &Parts) -> bool {
+        names_html(&head.headers) || (head.method == Method::OPTIONS && self.has_options(door))
     }
 
     /// The resource at a path; paths are compared byte by byte.
@@ -96,6 +103,12 @@ impl Resource {
     /// Whether the node behind `door` serves the resource.
     fn is_served(self, door: &Door) -> bool {
         self != Self::Profile || door.has_debug_endpoints()
+    }
+
+    /// Whether the node behind `door` answers its `OPTIONS`: only pages of other origins ask
+    /// for it.
+    pub(crate) fn has_options(self, door: &Door) -> bool {
+        door.own_hosts.cors_origins().are_any() && self != Self::Peer
     }
 
     /// The paths of the resources for clients that the node behind `door` serves.
@@ -317,5 +330,14 @@ mod tests {
                 assert_eq!(known, allowed.contains(&method), "{resource:?} {method}");
             }
         }
+    }
+
+    #[test]
+    fn the_console_costs_the_lookups_of_other_paths_nothing() {
+        assert_eq!(PATHS[0], ("/v0/entity", Resource::Entity));
+        let is_of_console =
+            |(_, resource): &(_, Resource)| matches!(resource, Resource::Console(_));
+        let first = PATHS.iter().position(is_of_console).unwrap();
+        assert_eq!(first, PATHS.len() - Asset::ALL.len());
     }
 }

@@ -35,6 +35,7 @@ pub struct Worker {
     coordinator: Rc<Coordinator>,
     peers: Rc<Peers>,
     peer_environment: PeerEnvironment,
+    transport: Arc<dyn Transport>,
     /// The replicas of keys, this node's own store among them.
     replicas: Rc<ReplicaSet>,
     /// This runtime's part in sweeps.
@@ -144,6 +145,7 @@ impl Worker {
             coordinator,
             peers,
             peer_environment,
+            transport: Arc::clone(transport),
             replicas,
             sweeper,
             metrics,
@@ -198,6 +200,7 @@ impl Worker {
     pub async fn welcome(&self, stream: Box<dyn Stream>, received: Bytes, known: impl FnOnce()) {
         let environment = self.peer_environment.clone();
         let sweeper = Rc::clone(&self.sweeper);
+        let stream = self.transport.accept(stream);
         peer::serve(stream, received, environment, sweeper, known).await;
     }
 

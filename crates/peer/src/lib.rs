@@ -16,6 +16,7 @@
 //! - `frame`, `message`, `run` and `page` are the bytes. `outgoing` holds what is to be sent;
 //!   `assembly` puts long values together again.
 //! - `log_limiter` keeps repeated warnings out of the log; `fuzz` is for fuzzers.
+//! - `link_faults` is what `kvorum dev` does to the links of a node.
 //!
 //! The crate may not know the storage engine, files, threads, HTTP beyond the upgrade,
 //! nor clocks and randomness except through the seams. The node stands behind three
@@ -39,6 +40,7 @@ mod handshake;
 
 mod latency;
 mod link;
+mod link_faults;
 mod log_limiter;
 mod message;
 mod outgoing;
@@ -71,6 +73,7 @@ pub use frame::RUN_BYTES_MAX;
 pub use fuzz::fuzz_frames;
 pub use handshake::{HandshakePolicy, Hello};
 pub use link::{AnswerHandler, Link, LinkState, LinkStatus};
+pub use link_faults::LinkFaults;
 pub use log_limiter::LogLimiter;
 pub use page::{EncodedPage, PAGE_BYTES_MAX, PAGE_ITEM_BYTES};
 pub use protocol::Protocol;

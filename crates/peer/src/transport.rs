@@ -40,6 +40,11 @@ pub type Dialing = Pin<Box<dyn Future<Output = io::Result<Box<dyn Stream>>>>>;
 pub trait Transport: Send + Sync {
     /// Connects to a node, and upgrades to the peer protocol.
     fn dial(&self, url: &NodeUrl) -> Dialing;
+
+    /// The stream over which to serve a peer that has connected to this node by `stream`.
+    fn accept(&self, stream: Box<dyn Stream>) -> Box<dyn Stream> {
+        stream
+    }
 }
 
 /// Connects to nodes over TCP, and over TLS where their URLs say so.

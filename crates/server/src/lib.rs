@@ -39,6 +39,7 @@ pub use config::{
     TrustConfig, bounds,
 };
 pub use node::{ConfigError, NodeConfig, Seams, Secret, Secrets};
-pub use server::{Server, StartError};
+pub use peer::LinkFaults;
+pub use server::{Extras, Server, StartError};
 pub use tls::TlsFiles;
 pub use trust::reloading::Reload;

@@ -8,7 +8,7 @@
 use crate::door::connection_slots::{ConnectionSlot, ConnectionSlots};
 use crate::door::{Door, DoorShared};
 use crate::http::connection;
-use peer::{TcpTransport, Transport};
+use peer::{LinkFaults, TcpTransport, Transport};
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -61,13 +61,15 @@ struct Target {
 }
 
 /// Starts the runtimes and the acceptor, which listens on `sockets` when this
-/// returns. All of them end once `stop` is true.
+/// returns. All of them end once `stop` is true. `link_faults` are those of a node of
+/// `kvorum dev`.
 ///
 /// # Errors
 /// The system cannot start a thread, or cannot listen on an address.
 pub(crate) fn start(
     shared: &Arc<DoorShared>,
     sockets: Vec<TcpSocket>,
+    link_faults: Option<&Arc<LinkFaults>>,
     stop: &watch::Receiver<bool>,
 ) -> io::Result<Vec<JoinHandle<()>>> {
     let mut threads = Vec::new();
@@ -79,10 +81,14 @@ pub(crate) fn start(
             connections: Arc::default(),
         });
         let (shared, stop) = (Arc::clone(shared), stop.clone());
+        let transport = transport_of(&shared, link_faults);
         threads.push(spawn(
             format!("runtime-{number}"),
             || Ok(()),
-            move |scheduler, ()| run(scheduler, shared, number, accepted, stop),
+            move |scheduler, ()| {
+                let door = Door::new(shared, number, &transport);
+                run(scheduler, &door, number, accepted, stop);
+            },
         )?);
     }
     let slots = ConnectionSlots::new(shared.config());
@@ -159,18 +165,25 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
     Ok(socket)
 }
 
+/// How a runtime reaches the other nodes, and they it.
+fn transport_of(shared: &DoorShared, link_faults: Option<&Arc<LinkFaults>>) -> Arc<dyn Transport> {
+    let tls = shared.tls.as_ref().map(|tls| Arc::clone(&tls.node_tls));
+    let transport: Arc<dyn Transport> = Arc::new(TcpTransport::new(tls));
+    match link_faults {
+        Some(faults) => faults.around(transport),
+        None => transport,
+    }
+}
+
 /// Runs one runtime until it has stopped and its connections have ended.
 fn run(
     scheduler: &LocalRuntime,
-    shared: Arc<DoorShared>,
+    door: &Rc<Door>,
     number: usize,
     mut accepted: mpsc::Receiver<AcceptedConnection>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let drain_timeout = shared.config().drain_timeout;
-    let tls = shared.tls.as_ref().map(|tls| Arc::clone(&tls.node_tls));
-    let transport: Arc<dyn Transport> = Arc::new(TcpTransport::new(tls));
-    let door = Door::new(shared, number, &transport);
+    let drain_timeout = door.shared().config().drain_timeout;
     scheduler.block_on(async {
         door.spawn_upkeep();
         if number == 0 {
@@ -179,7 +192,7 @@ fn run(
         loop {
             tokio::select! {
                 connection = accepted.recv() => match connection {
-                    Some(connection) => begin(&door, connection),
+                    Some(connection) => begin(door, connection),
                     None => break,
                 },
                 _ = stop.wait_for(|stop| *stop) => break,

@@ -18,6 +18,7 @@ use crate::trust::Trust;
 use crate::trust::reloading::{Reload, Reloader};
 use cluster::NodeUrl;
 use node::{ConfigError, Node, OpenError, Seams};
+use peer::LinkFaults;
 use profile::lock;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
@@ -73,6 +74,15 @@ fn what_to_do(error: &io::Error) -> &'static str {
     }
 }
 
+/// What a node has that its configuration does not know.
+#[derive(Default)]
+pub struct Extras {
+    /// Further sources, which [`Server::reload`] also reads again.
+    pub sources: Vec<Arc<dyn Reload>>,
+    /// Faults of the links to its peers. Only a node of `kvorum dev` has them.
+    pub link_faults: Option<Arc<LinkFaults>>,
+}
+
 /// A node that serves. It stops on [`Server::shutdown`], or when it is dropped.
 pub struct Server {
     addresses: Vec<SocketAddr>,
@@ -107,19 +117,22 @@ impl Server {
     /// # Errors
     /// See [`StartError`]; then nothing of the node is left running.
     pub fn start_with(config: ServerConfig, seams: Seams) -> Result<Self, StartError> {
-        Self::start_reloading(config, seams, Vec::new())
+        Self::start_with_extras(config, seams, Extras::default())
     }
 
-    /// Starts a node that also reloads `sources`, which its configuration does not know,
-    /// and returns when it listens.
+    /// Starts a node with these seams and `extras`, and returns when it listens.
     ///
     /// # Errors
     /// See [`StartError`]; then nothing of the node is left running.
-    pub fn start_reloading(
+    pub fn start_with_extras(
         mut config: ServerConfig,
         seams: Seams,
-        mut sources: Vec<Arc<dyn Reload>>,
+        extras: Extras,
     ) -> Result<Self, StartError> {
+        let Extras {
+            mut sources,
+            link_faults,
+        } = extras;
         config.validate()?;
         let trust = Arc::new(Trust::new(&config.trust, &seams.clock)?);
         let node_tls = tls_files::load(&config, &*seams.clock)?;
@@ -155,7 +168,7 @@ impl Server {
             sources.extend(trust.sources());
             let reloader = Reloader::start(sources)?;
             let shared = Arc::new(DoorShared::new(config, node, trust, node_tls, &*clock));
-            let threads = runtime::start(&shared, sockets, &stopped)?;
+            let threads = runtime::start(&shared, sockets, link_faults.as_ref(), &stopped)?;
             Ok((shared, threads, read_threads, reloader))
         });
         let (shared, threads, read_threads, reloader) = match started {
@@ -195,7 +208,7 @@ impl Server {
 
     /// Reads again what may change while the node runs, without waiting for it: the
     /// tokens file, the audit log's file, which may have been renamed, the files of TLS, and
-    /// what [`Server::start_reloading`] was given.
+    /// what [`Extras::sources`] has.
     pub fn reload(&self) {
         self.reloader.order();
     }

@@ -8,10 +8,12 @@ const STANDING_LEVELS = { witness: "good", accepted: "warn", unconfirmed: "warn"
 
 /** The page of the cluster: what needs attention, the nodes, the last hour, what goes on. */
 function clusterPage(root) {
-  const parts = ["lead", "advice", "nodes", "breaking", "charts", "work"].map((name) =>
+  const parts = ["lead", "advice", "map", "nodes", "breaking", "charts", "work"].map((name) =>
     h("div", { class: `part-${name}` }),
   );
-  const [lead, advice, nodes, breaking, charts, work] = parts;
+  const [lead, advice, picture, nodes, breaking, charts, work] = parts;
+  const map = clusterMap();
+  picture.append(map.element);
   const breaks = dev ? breakingSection() : null;
   if (breaks) breaking.append(breaks.element);
   root.replaceChildren(h("h1", { class: "hidden" }, "Cluster"), ...parts);
@@ -23,11 +25,13 @@ function clusterPage(root) {
       if (!state.status) return;
       replace(lead, leadOf(state.status));
       replace(advice, adviceList(adviceOf(state.status)));
-      replace(nodes, nodesTable(state.status, state.metrics));
+      map.update(state);
+      replace(nodes, nodesTable(state));
       replace(work, workOf(state.status));
       const last = state.history.running?.unix_ms ?? 0;
       if (drawn !== last) {
         drawn = last;
+        map.count(state);
         replace(charts, chartsOf(state.history));
       }
     },
@@ -64,22 +68,30 @@ function adviceList(items) {
   );
 }
 
-/** The table of nodes. */
-function nodesTable(status, metrics) {
+/**
+ * The table of nodes. What it says of the others is what this node knows of them. In a local
+ * cluster the supervisor reaches all of them, so each says itself what it has and does.
+ */
+function nodesTable({ status, metrics, history, peers }) {
   const now = status.clock.unix_ms;
+  const isAlone = status.cluster.length === 1;
   const columns = [
     "Node",
     "State",
     "Store",
     { text: "Clock", number: true },
-    { text: "Hints for it", number: true },
+    !isAlone && { text: "Answers after", number: true },
+    !isAlone && { text: "Hints for it", number: true },
     { text: "Disk", number: true },
-    "Last equal with this node",
+    { text: "Requests a second", number: true },
+    !isAlone && "Last equal with this node",
   ];
+  const own = { status, metrics, history };
   const rows = status.cluster.map((member) => {
     const isOwn = member.state === "this node";
     const down = member.down_seconds === undefined ? "" : ` ${span(member.down_seconds)}`;
     const ahead = member.clock_ahead_ms;
+    const told = isOwn ? own : peers.get(member.name);
     return [
       isOwn
         ? h("a", { href: "#/node", "data-focus": member.name }, member.name)
@@ -97,19 +109,45 @@ function nodesTable(status, metrics) {
       mark(STATE_LEVELS[member.state] ?? "idle", (isOwn ? status.state : member.state) + down),
       member.standing ? mark(STANDING_LEVELS[member.standing] ?? "idle", member.standing) : "–",
       isOwn ? "0 ms" : ahead === undefined ? "–" : `${ahead > 0 ? "+" : ""}${count(ahead)} ms`,
-      isOwn ? "–" : member.hints === 0 ? "0" : `${count(member.hints)} (${bytes(member.hint_bytes)})`,
-      isOwn ? diskOf(status, metrics) : "–",
-      isOwn ? "–" : ago(member.last_clean_unix_ms, now),
-    ];
+      !isAlone && (isOwn ? "–" : answersOf(member.name, metrics)),
+      !isAlone &&
+        (isOwn ? "–" : member.hints === 0 ? "0" : `${count(member.hints)} (${bytes(member.hint_bytes)})`),
+      told ? diskOf(told) : elsewhere(),
+      told ? rateOf(told.history) : elsewhere(),
+      !isAlone && (isOwn ? "–" : ago(member.last_clean_unix_ms, now)),
+    ].filter((cell) => cell !== false);
   });
-  return section("Nodes", table("Nodes", columns, rows));
+  return section("Nodes", table("Nodes", columns.filter(Boolean), rows));
 }
 
-/** What this node's data takes of its disk, and what is left. */
-function diskOf(status, metrics) {
+/** Stands for a figure of another node that this one does not know. */
+function elsewhere() {
+  return h("span", { class: "quiet" }, "at its console");
+}
+
+/** How long a node's answers take, as this one measures: those to reads, and to writes. */
+function answersOf(name, metrics) {
+  const times = ["read", "write"].map((request) =>
+    metrics.get(`kvorum_peer_latency_seconds{peer="${name}",request="${request}"}`),
+  );
+  return times.some((time) => time > 0)
+    ? times.map((time) => (time > 0 ? micros(time * 1e6) : "–")).join(" / ")
+    : "–";
+}
+
+/** What a node's data takes of its disk, and what is left. */
+function diskOf({ status, metrics }) {
   const taken = bytes(status.store.table_bytes + status.store.log_bytes);
   const free = metrics.get("kvorum_disk_free_bytes");
   return free === undefined ? taken : `${taken}, ${bytes(free)} free`;
+}
+
+/** How many requests and operations of batches a node has answered lately, a second. */
+function rateOf({ samples, running }) {
+  const last = running?.span_ms >= 1000 ? running : samples.at(-1);
+  if (!last) return "–";
+  const answered = [...last.reads, ...last.writes].reduce((sum, number) => sum + number, 0);
+  return short((answered + last.batch_operations) / (last.span_ms / 1000));
 }
 
 /** The charts of this node's last hour. */

@@ -6,6 +6,9 @@ const STATUS_MS = 2000;
 /** How often it is asked for new samples and its metrics. */
 const HISTORY_MS = 10000;
 
+/** How often the nodes of a local cluster are asked, where one wants to see at once what one does. */
+const DEV_HISTORY_MS = 2000;
+
 /** How many samples an hour has. */
 const SAMPLES_MAX = 360;
 
@@ -30,6 +33,8 @@ const state = {
   history: { samples: [], bounds_us: [], running: null },
   /** The last metrics. */
   metrics: new Map(),
+  /** What the other nodes of a local cluster say of themselves, by name: see `tellOfPeers`. */
+  peers: new Map(),
 };
 
 /** The page that is shown: its name and what `make` returned. */
@@ -113,14 +118,16 @@ async function pollHistory() {
     const samples = state.history.samples;
     const missed =
       samples.length === 0 ? SAMPLES_MAX : Math.ceil((nodeNow() - samples.at(-1).unix_ms) / HISTORY_MS) + 2;
-    const [news, metrics] = await Promise.all([
+    const [news, metrics, peers] = await Promise.all([
       askJson(`/v0/history?limit=${Math.max(1, Math.min(SAMPLES_MAX, missed))}`),
       askMetrics(),
+      tellOfPeers(),
     ]);
     const known = new Map([...samples, ...news.samples].map((sample) => [sample.unix_ms, sample]));
     const all = Array.from(known.values()).sort((one, other) => one.unix_ms - other.unix_ms);
     state.history = { bounds_us: news.bounds_us, samples: all.slice(-SAMPLES_MAX), running: news.running };
     state.metrics = metrics;
+    state.peers = peers;
   } catch {
     // The status says that the node does not answer.
   }
@@ -157,7 +164,7 @@ function start() {
   setInterval(tickCountdowns, 1000);
   route();
   poll().then(() => repeat(poll, STATUS_MS));
-  pollHistory().then(() => repeat(pollHistory, HISTORY_MS));
+  pollHistory().then(() => repeat(pollHistory, dev ? DEV_HISTORY_MS : HISTORY_MS));
 }
 
 start();

@@ -25,34 +25,53 @@ function reached(path, node) {
   return dev && !isOwn ? `/nodes/${node ?? dev.node}${path}` : path;
 }
 
+/** Orders something of the supervisor, which may take a while. */
+function orderOfSupervisor(path) {
+  return askJson(path, { method: "POST", body: "{}", type: "application/json", wait: 60000 });
+}
+
 /**
- * Does something to a node: one of `DEV_ACTIONS`.
+ * Does something to a node: the key of an action in `DEV_ACTIONS`.
  *
  * @returns {Promise<string>} what was done
  */
 async function actOn(node, action) {
-  const answer = await askJson(`/dev/nodes/${node}/${action}`, {
-    method: "POST",
-    body: "{}",
-    type: "application/json",
-    wait: 60000,
-  });
-  return answer.done;
+  return (await orderOfSupervisor(`/dev/nodes/${node}/${action}`)).done;
 }
 
 /** Loads the first node over so many connections for some seconds. */
 function loadFirst(connections) {
-  return askJson(`/dev/load/${connections}`, {
-    method: "POST",
-    body: "{}",
-    type: "application/json",
-    wait: 60000,
-  });
+  return orderOfSupervisor(`/dev/load/${connections}`);
 }
 
-/** The nodes of the local cluster, with what the supervisor did to them. */
+/** The nodes of the local cluster, with what they are and the faults that they have. */
 async function devNodes() {
   return (await askJson("/dev/cluster")).nodes;
+}
+
+/**
+ * What the nodes of a local cluster say of themselves. Elsewhere a console asks only its own
+ * node.
+ *
+ * @returns {Promise<Map<string, {status: Object, metrics: Map, history: Object}>>} by name;
+ *   those that do not answer are left out
+ */
+async function tellOfPeers() {
+  const told = new Map();
+  if (!dev) return told;
+  const nodes = await devNodes().catch(() => []);
+  const running = nodes.filter((node) => node.state === "running" && node.number !== dev.node);
+  await Promise.allSettled(
+    running.map(async ({ number, name }) => {
+      const [status, metrics, history] = await Promise.all([
+        askJson(reached("/v0/status", number), { wait: 3000 }),
+        askMetrics(reached("/metrics", number)),
+        askJson(reached("/v0/history?limit=1", number), { wait: 3000 }),
+      ]);
+      told.set(name, { status, metrics, history });
+    }),
+  );
+  return told;
 }
 
 /** A choice of the node that answers. `changed` is called when it is another one. */
@@ -72,54 +91,106 @@ function nodeChoice(changed) {
   return h("label", { class: "through" }, "as seen by ", choice);
 }
 
-/** What the reader may do to each node. */
+/**
+ * What the reader may do to a node. An action and the one that takes it back have one place,
+ * so that the keyboard stays where it was.
+ */
 const DEV_ACTIONS = {
-  kill: "Kill",
-  stop: "Stop",
-  start: "Start",
-  freeze: "Freeze",
-  thaw: "Thaw",
-  wipe: "Lose its disk",
-  skew: "Set its clock ahead",
-  unskew: "Set its clock right",
+  kill: { word: "Kill", place: "kill" },
+  stop: { word: "Stop", place: "stop" },
+  start: { word: "Start", place: "stop" },
+  freeze: { word: "Freeze", place: "freeze" },
+  thaw: { word: "Thaw", place: "freeze" },
+  cut: { word: "Cut off", place: "cut" },
+  join: { word: "Join again", place: "cut" },
+  slow: { word: "Slow down", place: "slow" },
+  unslow: { word: "Speed up again", place: "slow" },
+  skew: { word: "Set its clock ahead", place: "skew" },
+  unskew: { word: "Set its clock right", place: "skew" },
+  wipe: { word: "Lose its disk", place: "wipe" },
 };
 
-/** Which of them make sense for what was done to a node. */
-const DEV_POSSIBLE = {
-  running: ["kill", "stop", "freeze", "wipe", "skew"],
-  skewed: ["unskew", "kill"],
-  frozen: ["thaw", "kill"],
-  stopped: ["start"],
+/** The faults that a running node may have: how they are shown, given and taken back. */
+const DEV_FAULTS = {
+  "cut-off": { word: "cut off", give: "cut", takeBack: "join" },
+  slow: { word: "slow", give: "slow", takeBack: "unslow" },
+  skewed: { word: "clock 90 min ahead", give: "skew", takeBack: "unskew" },
 };
+
+/** The actions that make sense for a node. */
+function possibleActions({ state: what, faults }) {
+  const ofFaults = Object.entries(DEV_FAULTS).map(([fault, { give, takeBack }]) =>
+    faults.includes(fault) ? takeBack : give,
+  );
+  return (
+    {
+      running: ["kill", "stop", "freeze", ...ofFaults, "wipe"],
+      frozen: ["thaw", "kill"],
+      stopped: ["start"],
+    }[what] ?? []
+  );
+}
+
+/** The actions that make a node whole again. */
+function healingActions({ state: what, faults }) {
+  const first = { frozen: ["thaw"], stopped: ["start"] }[what] ?? [];
+  return [...first, ...faults.map((fault) => DEV_FAULTS[fault].takeBack)];
+}
+
+/** Makes all nodes whole again. */
+async function healAll() {
+  for (const node of await devNodes()) {
+    for (const action of healingActions(node)) await actOn(node.number, action);
+  }
+}
+
+/** What a node is, and its faults. */
+function nodeMarks({ state: what, faults }) {
+  const level = { running: faults.length > 0 ? "warn" : "good", stopped: "bad" }[what] ?? "warn";
+  const words = faults.map((fault) => DEV_FAULTS[fault].word);
+  return mark(level, what === "running" && words.length > 0 ? listed(words) : listed([what, ...words]));
+}
 
 /** The section of the cluster's page that breaks nodes. */
 function breakingSection() {
   const said = h("p", { class: "note", role: "status" });
   const rows = h("div", { class: "breaking" });
+  const heal = h(
+    "button",
+    { type: "button", onclick: () => report(healAll().then(() => "Nothing is broken any more")) },
+    "Undo all",
+  );
+  let drawn = "";
   const draw = async () => {
     const nodes = await devNodes().catch(() => []);
-    replace(
-      rows,
-      nodes.map(({ number, name, state: done }) =>
+    const now = JSON.stringify(nodes);
+    if (now === drawn) return;
+    drawn = now;
+    heal.disabled = nodes.every((node) => healingActions(node).length === 0);
+    replace(rows, nodes.map(nodeRow));
+  };
+  const nodeRow = (node) =>
+    h(
+      "div",
+      { class: "row", tabindex: "-1", "data-focus": node.name },
+      h("b", {}, node.name),
+      nodeMarks(node),
+      possibleActions(node).map((action) =>
         h(
-          "div",
-          { class: "row" },
-          h("b", {}, name),
-          mark({ running: "good", stopped: "bad" }[done] ?? "warn", done),
-          (DEV_POSSIBLE[done] ?? []).map((action) =>
-            h(
-              "button",
-              { type: "button", "data-focus": `${name} ${action}`, onclick: () => act(number, action) },
-              DEV_ACTIONS[action],
-            ),
-          ),
+          "button",
+          {
+            type: "button",
+            "data-focus": `${node.name} ${DEV_ACTIONS[action].place}`,
+            onclick: () => report(actOn(node.number, action)),
+          },
+          DEV_ACTIONS[action].word,
         ),
       ),
     );
-  };
-  const act = async (number, action) => {
+  const report = async (doing) => {
     said.textContent = "Asking …";
-    said.textContent = await actOn(number, action).catch((problem) => problem.message);
+    const line = await doing.catch((problem) => problem.message);
+    said.textContent = `${line}.`;
     draw();
   };
   draw();
@@ -129,10 +200,10 @@ function breakingSection() {
       h(
         "p",
         { class: "hint" },
-        "Then look at the nodes above: what gathers, what goes on, and what is mended.",
+        "Then look at the nodes above: what gathers, what goes on, and what is mended. Whatever you break, the other nodes go on.",
       ),
       rows,
-      said,
+      h("p", { class: "row" }, heal, said),
     ),
     draw,
   };

@@ -45,13 +45,15 @@ function present(children) {
 
 /**
  * Replaces what an element holds. The focus stays where it was: on the element with the
- * same `data-focus`.
+ * same `data-focus`, or else on the one that the first word of it names.
  */
 function replace(element, ...children) {
   const focused = document.activeElement;
   const name = element.contains(focused) ? focused.dataset.focus : undefined;
   element.replaceChildren(...present(children));
-  if (name !== undefined) element.querySelector(`[data-focus="${CSS.escape(name)}"]`)?.focus();
+  if (name === undefined) return;
+  const named = (wanted) => element.querySelector(`[data-focus="${CSS.escape(wanted)}"]`);
+  (named(name) ?? named(name.split(" ")[0]))?.focus();
 }
 
 /** Sets a style of an element, which its attributes may not. Returns the element. */

@@ -121,12 +121,12 @@ function newToken(why) {
 }
 
 /**
- * The metrics of the node, by name and labels.
+ * The metrics of the node that answers, or those at a path, by name and labels.
  *
  * @returns {Promise<Map<string, number>>} for example under `kvorum_store_level_bytes{level="0"}`
  */
-async function askMetrics() {
-  const text = await (await ask("/metrics", { accept: "text/plain" })).text();
+async function askMetrics(path = "/metrics") {
+  const text = await (await ask(path, { accept: "text/plain" })).text();
   const metrics = new Map();
   for (const line of text.split("\n")) {
     const space = line.lastIndexOf(" ");

@@ -67,6 +67,7 @@ function tourPage(root) {
         h(
           "div",
           { class: "telling" },
+          index === 0 ? h("p", { class: "hint" }, TOUR_BEGIN) : null,
           h("h2", {}, `${index + 1}. ${title}`),
           h("p", {}, lesson),
           h("fieldset", {}, h("legend", {}, question), options),
@@ -138,14 +139,29 @@ function nextLink(index) {
   );
 }
 
+/** The last word: the reader explains what was learned, and compares. */
 function endOfTour() {
-  return h(
-    "p",
-    {},
-    "That was the tour. Look around in ",
-    h("a", { href: hrefOf("cluster") }, "the cluster"),
-    ", and break it.",
-  );
+  return [
+    h("h3", {}, "Now you"),
+    h("p", {}, "What does 2/3 mean, and why is it enough? Say it in your own words, as to a colleague."),
+    h(
+      "details",
+      {},
+      h("summary", {}, "Compare"),
+      h(
+        "ul",
+        { class: "said" },
+        TOUR_END.map((sentence) => h("li", {}, sentence)),
+      ),
+    ),
+    h(
+      "p",
+      {},
+      "That was the tour. Look around in ",
+      h("a", { href: hrefOf("cluster") }, "the cluster"),
+      ", and break it yourself.",
+    ),
+  ];
 }
 
 /** What is said where there is no local cluster. */

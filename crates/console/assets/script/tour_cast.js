@@ -6,9 +6,41 @@ const TOUR_WAIT_MS = 60000;
 /** How often it looks whether that has happened. */
 const TOUR_LOOK_MS = 250;
 
+/** What an action makes of a node, on the stage. */
+const BECOMES = {
+  stop: "stopped",
+  kill: "stopped",
+  freeze: "frozen",
+  start: "up",
+  thaw: "up",
+  wipe: "unfilled",
+  skew: "skewed",
+  unskew: "up",
+  cut: "cut",
+  join: "up",
+  slow: "slow",
+  unslow: "up",
+};
+
 /** Rests. */
 function rest(ms) {
   return new Promise((resolve) => setTimeout(resolve, ms));
+}
+
+/** Ends when so many of these trips have ended with true, or all have ended. */
+function enough(trips, number) {
+  return new Promise((resolve) => {
+    let [came, ended] = [0, 0];
+    const look = () => (came >= number || ended === trips.length) && resolve();
+    for (const trip of trips) {
+      trip.then((arrived) => {
+        ended += 1;
+        if (arrived) came += 1;
+        look();
+      });
+    }
+    look();
+  });
 }
 
 /**
@@ -22,19 +54,11 @@ function castOf(names, stage, say) {
   const number = (name) => names.indexOf(name) + 1;
   const through = (name, path, options) => ask(reached(path, number(name)), { accept: "*/*", ...options });
   const others = (name) => names.filter((other) => other !== name);
-  const away = new Set();
+  const states = new Map(names.map((name) => [name, "up"]));
+  const is = (name, ...known) => known.includes(states.get(name));
 
-  /** What happened to a node, for those actions that change what it is. */
-  const becomes = {
-    stop: "stopped",
-    kill: "stopped",
-    freeze: "frozen",
-    start: "up",
-    thaw: "up",
-    wipe: "unfilled",
-    skew: "skewed",
-    unskew: "up",
-  };
+  /** Whether two nodes reach each other. */
+  const reach = (one, other) => [one, other].every((name) => !is(name, "stopped", "frozen", "cut"));
 
   const cast = {
     names,
@@ -42,46 +66,49 @@ function castOf(names, stage, say) {
     stage,
     /** Does something to a node. */
     async act(name, action) {
-      say(`${await actOn(number(name), action)}.`);
-      stage.be(name, becomes[action]);
-      if (["stopped", "frozen"].includes(becomes[action])) away.add(name);
-      else away.delete(name);
+      say(`${await actOn(number(name), action)}.`, "done");
+      states.set(name, BECOMES[action]);
+      stage.be(name, BECOMES[action]);
     },
     /** The status of the cluster as a node sees it. */
     async status(name) {
       return (await through(name, "/v0/status", { accept: "application/json", wait: 3000 })).json();
     },
-    /** Puts a value through a node. Gives the headers or the problem. */
+    until,
+    /** Waits until a node knows that it reaches another one, or that it does not. */
+    untilSeen: (name, other, reaches) =>
+      until(`${name} ${reaches ? "reaches" : "notices that it cannot reach"} ${other}`, async () => {
+        const { cluster } = await cast.status(name);
+        return (cluster.find((member) => member.name === other).state === "up") === reaches;
+      }),
+    /** Puts a value through a node. Gives what the node answered. */
     put: (name, key, value, pair) => request(name, key, pair, { method: "PUT", body: value }),
     /** Reads a value through a node. */
     get: (name, key, pair) => request(name, key, pair, { method: "GET" }),
-    /** Shows what each node holds of a key, as a node sees it. Gives the replicas. */
-    async look(name, key) {
-      const answer = await through(name, `/v0/ring?id=${encodeURIComponent(key)}&versions=true`, {
-        accept: "application/json",
-      });
-      const { replicas } = await answer.json();
+    /** Shows what each node holds of a key. Gives the replicas, by name. */
+    async look(key) {
+      const replicas = await Promise.all(
+        names.map(async (name) => {
+          if (is(name, "stopped", "frozen")) return { name, missed: true };
+          const path = `/v0/ring?id=${encodeURIComponent(key)}&versions=true`;
+          const answer = await through(name, path, { accept: "application/json" }).catch(() => null);
+          const seen = answer ? (await answer.json()).replicas : [];
+          return seen.find((replica) => replica.name === name) ?? { name, missed: true };
+        }),
+      );
+      const newest = replicas.reduce((best, { version }) => {
+        return version && (best === null || BigInt(version) > BigInt(best)) ? version : best;
+      }, null);
+      for (const replica of replicas) {
+        replica.stale = !replica.missed && newest !== null && replica.version !== newest;
+      }
       await Promise.all(replicas.map((replica) => showHeld(replica, key)));
-      return replicas;
+      return new Map(replicas.map((replica) => [replica.name, replica]));
     },
-    /** Waits until something holds; `what` says what it is. */
-    async until(what, holds) {
-      say(`Waiting until ${what} …`, "idle");
-      const end = Date.now() + TOUR_WAIT_MS;
-      while (Date.now() < end) {
-        if (await holds().catch(() => false)) return;
-        await rest(TOUR_LOOK_MS);
-      }
-      throw new Error(`it took too long until ${what}`);
-    },
-    /** Waits until a node sees all others, all stores count, and no hint waits. */
+    /** Makes all nodes whole, and waits until they see each other, count, and keep no hints. */
     async healed() {
-      for (const node of await devNodes()) {
-        if (node.state === "frozen") await actOn(node.number, "thaw");
-        if (node.state === "stopped") await actOn(node.number, "start");
-        if (node.state === "skewed") await actOn(node.number, "unskew");
-      }
-      await cast.until("all nodes are up and equal", async () => {
+      await healAll();
+      await until("all nodes are up and equal", async () => {
         const statuses = await Promise.all(names.map(cast.status));
         return statuses.every((status) =>
           status.cluster.every(
@@ -92,8 +119,8 @@ function castOf(names, stage, say) {
           ),
         );
       });
-      away.clear();
       for (const name of names) {
+        states.set(name, "up");
         stage.be(name, "up");
         stage.keep(name, 0);
         stage.hold(name, "", "idle");
@@ -117,42 +144,55 @@ function castOf(names, stage, say) {
     },
   };
 
+  /** Waits until something holds; `what` says what it is. */
+  async function until(what, holds) {
+    say(`Waiting until ${what} …`, "idle");
+    const end = Date.now() + TOUR_WAIT_MS;
+    while (Date.now() < end) {
+      if (await holds().catch(() => false)) return;
+      await rest(TOUR_LOOK_MS);
+    }
+    throw new Error(`it took too long until ${what}`);
+  }
+
   /** Sends a request through a node, and shows on the stage where it goes. */
   async function request(name, key, pair, options) {
     const path = `/v0/entity?id=${encodeURIComponent(key)}${pairQuery(pair)}`;
-    const doing = options.method === "PUT" ? `put ${JSON.stringify(options.body)} as ${key}` : `read ${key}`;
+    const isWrite = options.method === "PUT";
+    const doing = isWrite ? `store ${JSON.stringify(options.body)}` : "read the value";
     say(`You ask ${name} to ${doing}, with ${pair.ack}/${pair.from}.`);
+    const begun = performance.now();
+    const took = () => micros((performance.now() - begun) * 1000);
     const result = through(name, path, options).then(
       async (answer) => ({ ok: true, acks: answer.headers.get("Kvorum-Acks"), text: await answer.text() }),
-      (problem) => ({ ok: false, problem, acks: problem.headers?.get("Kvorum-Acks") }),
+      (problem) => ({ ok: false, problem }),
     );
-    await stage.send("you", name);
-    const asked = pair.ack === 1 && options.method === "GET" ? [] : others(name);
-    await Promise.all(
-      asked.map(async (other) => {
-        await stage.send(name, other, away.has(other) ? "lost" : "ask");
-        if (!away.has(other)) await stage.send(other, name, "ack");
-      }),
-    );
-    const given = await result;
-    await stage.send(name, "you", given.ok ? "ack" : "lost");
-    if (given.ok)
-      say(
-        `${name} answers: done, with ${given.acks} answers in hand${options.method === "GET" ? `. The value is ${JSON.stringify(given.text)}` : ""}.`,
-        "good",
-      );
-    else if (given.problem.status === 404) say(`${name} answers: there is no such key.`, "warn");
-    else
-      say(
-        `${name} answers ${given.problem.status}: ${given.problem.body.title ?? given.problem.message}.`,
-        "bad",
-      );
+    const timed = result.then((given) => ({ ...given, took: took() }));
+    const carried = isWrite ? options.body : "?";
+    await stage.send("you", name, "ask", carried);
+    const asked = pair.ack === 1 && !isWrite ? [] : others(name);
+    const trips = asked.map(async (other) => {
+      const arrives = reach(name, other);
+      await stage.send(name, other, arrives ? "ask" : "lost", carried);
+      if (arrives) await stage.send(other, name, "ack");
+      return arrives;
+    });
+    const given = await timed;
+    // The node itself is one of those that must answer.
+    await enough(trips, given.ok ? pair.ack - 1 : trips.length);
+    await stage.send(name, "you", given.ok ? "ack" : "lost", given.ok && !isWrite ? given.text : "");
+    const said = given.ok
+      ? `${isWrite ? "stored" : JSON.stringify(given.text)}, after ${given.took}, with ${given.acks.replace("/", " of ")} answers in hand`
+      : given.problem.status === 404
+        ? "there is no such key"
+        : `${given.problem.body.title ?? given.problem.message} (error ${given.problem.status})`;
+    say(`${name} answers: ${said}.`, given.ok ? "good" : "bad");
     return given;
   }
 
   /** Writes into a node what it holds of a key. */
   async function showHeld(replica, key) {
-    if (replica.missed) return stage.hold(replica.name, away.has(replica.name) ? "" : "?", "idle");
+    if (replica.missed) return stage.hold(replica.name, "", "idle");
     if (replica.kind !== "value")
       return stage.hold(replica.name, replica.kind ? "deleted" : "nothing", replica.stale ? "warn" : "idle");
     const own = await through(replica.name, `/v0/entities?start=${encodeURIComponent(key)}&limit=1`, {

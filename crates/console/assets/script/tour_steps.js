@@ -3,6 +3,18 @@
 /** The pairs that the tour speaks of. */
 const [ONE_OF_THREE, TWO_OF_THREE, THREE_OF_THREE] = [1, 2, 3].map((ack) => ({ ack, from: 3 }));
 
+/** What is said before the first step. */
+const TOUR_BEGIN =
+  "On your machine run three copies of Kvorum, called nodes: small programs that keep values under keys. Together they are one store, and you may ask any of them. The picture shows you and the three nodes. Each step asks what you expect, then does it to these real nodes.";
+
+/** What the reader can say at the end. */
+const TOUR_END = [
+  "Each value has copies on three nodes, and a request counts once two of them have answered.",
+  "Any two of three have one in common with any other two. So what two have stored is met by whoever asks two.",
+  "One node may be away, slow or wrong: the other two are still two of three. With two away nobody gets an answer, rather than a wrong one.",
+  "A node that missed something gets it later: by a hint, by a read that meets it, or by a sweep.",
+];
+
 /**
  * A step: a question whose answer the reader predicts, what is then done to real nodes, and
  * what was to be seen.
@@ -14,172 +26,200 @@ const [ONE_OF_THREE, TWO_OF_THREE, THREE_OF_THREE] = [1, 2, 3].map((ack) => ({ a
  */
 const TOUR = [
   {
-    title: "A quorum",
+    title: "Two of three",
     lesson:
-      "Each key has copies on three nodes, its replicas. A request says how many of them must answer: 2/3 means two of three. Any two of three nodes share at least one, so a read of two meets a replica that has what a write left on two.",
-    question: "node-3 is stopped. You put a value with 2/3, and then one with 3/3. What happens?",
-    answers: ["Both succeed", "2/3 succeeds and 3/3 fails", "Both fail: a replica is missing"],
+      "Each value is copied to all three nodes, so that it outlives a machine that breaks. With each request you say how many of the three must answer before it counts as done. 2/3, read “two of three”, waits for two of them; 3/3 waits for all.",
+    question:
+      "node-3 gets slow: it hears the other nodes a quarter of a second late. Then it stops altogether. Both times you store a value with 2/3, and another one with 3/3. What happens?",
+    answers: [
+      "Both get slow at first, and then both fail",
+      "2/3 hardly notices; 3/3 gets slow, and then fails",
+      "Neither notices: the other two nodes do the work",
+    ],
     async run(cast) {
       const [first, second, third] = cast.names;
+      await cast.act(third, "slow");
+      const quick = await cast.put(first, "tour/two", "slow?", TWO_OF_THREE);
+      const late = await cast.put(first, "tour/two", "slow!", THREE_OF_THREE);
+      await cast.act(third, "unslow");
       await cast.act(third, "stop");
-      const two = await cast.put(first, "tour/quorum", "two", TWO_OF_THREE);
-      await cast.look(first, "tour/quorum");
-      const three = await cast.put(first, "tour/quorum3", "three", THREE_OF_THREE);
-      await cast.get(second, "tour/quorum", TWO_OF_THREE);
-      return two.ok ? (three.ok ? 0 : 1) : 2;
+      const two = await cast.put(first, "tour/two", "two", TWO_OF_THREE);
+      await cast.look("tour/two");
+      const three = await cast.put(first, "tour/three", "three", THREE_OF_THREE);
+      await cast.get(second, "tour/two", TWO_OF_THREE);
+      if (!(quick.ok && late.ok && two.ok)) return 0;
+      return three.ok ? 2 : 1;
     },
-    seen: "Two acks were enough for 2/3, and the read through node-2 found the value. 3/3 fails as soon as one replica is silent, and its receipt says which. Such a write counts as still running: some replicas have it, so it may appear later.",
+    seen: "With 2/3 the two fastest nodes decide, so one node may be slow, or gone: you stored a value, and read it through another node. With 3/3 a single node holds everything up. Two of three is more than half of them; such a majority is called a quorum. The write that failed was not undone: node-1 and node-2 have it, and it may still appear. “Failed” means only that too few have promised to keep it.",
   },
   {
-    title: "A stale read",
+    title: "One of three",
     lesson:
-      "With 1/3 a node may answer from its own store alone. That is fast, and works while two of three nodes are gone, but 1 + 2 is not more than 3: nothing makes such a read meet the last write.",
+      "Why two? Take any two of the three nodes, and any other two: they have at least one in common. So if a write has reached two, a read that asks two meets a node that knows of it. A read of one, 1/3, is fast, and works while the other two nodes are gone. But the one that answers may have missed the write: then what it has is stale.",
     question:
-      "node-3 slept through a write. It is up again, and node-1, which keeps the missed write for it, hangs. You read through node-3 with 1/3, and then with 2/3. What do you get?",
-    answers: ["The new value twice", "The old value, then the new one", "The old value twice"],
+      "All nodes hold “old”. Then the network of node-3 breaks: you still reach it, and the other nodes do not. You store “new” through node-1, with 2/3. Now you read through node-3, first with 1/3, then with 2/3. What do you get?",
+    answers: ["“new” both times", "“old” both times", "“old”, and then an error instead of a value"],
     async run(cast) {
-      const [first, second, third] = cast.names;
-      await cast.put(first, "tour/stale", "old", THREE_OF_THREE);
-      await cast.look(first, "tour/stale");
-      await missWrite(cast, "tour/stale", "new");
-      const alone = await cast.get(third, "tour/stale", ONE_OF_THREE);
-      const quorum = await cast.get(third, "tour/stale", TWO_OF_THREE);
-      await cast.look(second, "tour/stale");
-      if (alone.text === "new") return 0;
-      return quorum.text === "new" ? 1 : 2;
+      const [first, , third] = cast.names;
+      const key = "tour/one";
+      await cast.put(first, key, "old", THREE_OF_THREE);
+      await cast.look(key);
+      await cutOff(cast, third);
+      await cast.put(first, key, "new", TWO_OF_THREE);
+      await cast.look(key);
+      const alone = await cast.get(third, key, ONE_OF_THREE);
+      const quorum = await cast.get(third, key, TWO_OF_THREE);
+      await cast.act(third, "join");
+      await cast.untilSeen(third, first, true);
+      await cast.get(third, key, TWO_OF_THREE);
+      await cast.look(key);
+      if (alone.text !== "old") return 0;
+      return quorum.ok ? 1 : 2;
     },
-    seen: "node-3 answered 1/3 from its own store, which had missed the write. With 2/3 it had to ask node-2, saw that node-2 has a newer version, gave you that one, and stored it.",
+    seen: "With 1/3 node-3 answered from its own copy, and could not know that there was a newer one. With 2/3 it needed a second node, reached none, and said so: no answer rather than a wrong one. As soon as it reached the others again, 2/3 gave you “new”. Meanwhile node-1 and node-2, two of three, had gone on without it.",
   },
   {
-    title: "Hinted handoff",
+    title: "Hints",
     lesson:
-      "A node that takes a write for a replica that is down keeps it as a hint. A hint is no ack and is never read: it waits until the replica is back, and is delivered then.",
+      "What becomes of a write that a node misses? The node that took it from you keeps it for the one that is away, as a hint: a parcel for a neighbour. A hint does not count as an answer, and nobody reads it. It waits until that node is back, and is handed over.",
     question:
-      "node-2 is stopped. You put five values through node-1 with 2/3, and start node-2 again. What will node-2 have a few seconds later, if nobody reads them?",
-    answers: ["Nothing, until someone reads them", "All five", "Those written after it came back"],
+      "node-2 is cut off. You store five values through node-1, with 2/3, and then node-2 is back. What will node-2 have a few seconds later, if nobody reads these values?",
+    answers: [
+      "All five",
+      "None of them, until someone reads them",
+      "Only what is written after it came back",
+    ],
     async run(cast) {
       const [first, second] = cast.names;
-      await cast.act(second, "stop");
+      await cutOff(cast, second);
       for (let index = 1; index <= 5; index += 1) {
         await cast.put(first, `tour/hint/${index}`, `value ${index}`, TWO_OF_THREE);
         cast.say(`${first} keeps ${counted(await cast.hints(first), "hint")} for ${second}.`);
       }
-      await cast.act(second, "start");
-      await cast.until("node-1 has delivered its hints", async () => (await cast.hints(first)) === 0);
-      await cast.stage.send(first, second, "hint");
-      const replicas = await cast.look(second, "tour/hint/5");
-      return replicas.some((replica) => replica.name === second && replica.kind === "value") ? 1 : 0;
+      await cast.look("tour/hint/5");
+      await cast.act(second, "join");
+      await cast.until(`${first} has handed over its hints`, async () => (await cast.hints(first)) === 0);
+      await cast.stage.send(first, second, "hint", "5 values");
+      const held = await cast.look("tour/hint/5");
+      return held.get(second).kind === "value" ? 0 : 1;
     },
-    seen: "node-1 kept five hints and delivered them as soon as node-2 was back. Hints are kept for a while and within bounds; what they miss, sweeps find.",
+    seen: "node-1 kept five hints, and handed them over as soon as node-2 was back. Hints are kept for some hours and within bounds. What they miss, the nodes find later, when they compare all that they have: a sweep.",
   },
   {
-    title: "Read repair",
+    title: "Reads repair",
     lesson:
-      "When the replicas that a read asks differ, the read writes the newest version to the stale ones before it answers. So two reads with 2/3 never go back in time.",
+      "Hints may come late: the node that keeps them may itself be away. So reads help. When the copies that a read meets differ, the newest wins, and the read stores it where an older one was, before it answers you. So once you have seen a new value with 2/3, nobody who reads with 2/3 gets the old one any more.",
     question:
-      "node-3 is stale again. You read the key once, through node-2, with 2/3. Which replicas are stale afterwards?",
-    answers: ["None that the read could reach", "Still node-3: reads do not write"],
+      "node-3 has missed a write, and node-1, which keeps the hint for it, is cut off now. You read the key once, through node-2, with 2/3. What does node-3 have afterwards?",
+    answers: [
+      "Still the old value: reads do not write",
+      "Nothing: the stale copy is removed",
+      "The new value",
+    ],
     async run(cast) {
       const [first, second, third] = cast.names;
-      await cast.put(first, "tour/repair", "old", THREE_OF_THREE);
-      await missWrite(cast, "tour/repair", "new");
-      await cast.look(second, "tour/repair");
+      const key = "tour/repair";
+      await cast.put(first, key, "old", THREE_OF_THREE);
+      await cutOff(cast, third);
+      await cast.put(first, key, "new", TWO_OF_THREE);
+      await cast.hints(first);
+      await cutOff(cast, first);
+      await cast.act(third, "join");
+      await cast.untilSeen(second, third, true);
+      await cast.untilSeen(third, second, true);
+      await cast.look(key);
       await rest(MESSAGE_MS);
-      await cast.get(second, "tour/repair", TWO_OF_THREE);
-      await cast.stage.send(second, third, "hint");
-      const replicas = await cast.look(second, "tour/repair");
-      return replicas.some((replica) => replica.name === third && replica.stale) ? 1 : 0;
+      await cast.get(second, key, TWO_OF_THREE);
+      await cast.stage.send(second, third, "hint", "new");
+      const held = await cast.look(key);
+      if (held.get(third).kind !== "value") return 1;
+      return held.get(third).stale ? 0 : 2;
     },
-    seen: "The read saw two versions, and sent the newer one to node-3 before it answered you. node-1 was never asked: it hung, and two of three were enough.",
+    seen: "The read met “new” on node-2 and “old” on node-3. It stored “new” on node-3, and only then answered you. node-1 was not needed: two of three were enough.",
   },
   {
     title: "A lost disk",
     lesson:
-      "A replica that comes back empty is worse than one that is down: it would say that it has nothing, and two such answers would outvote the truth. The other nodes remember its store, so they notice. Its answers do not count until it has everything again.",
+      "A node that comes back empty is worse than one that is away. It would say that there is no such key, and believe it; two such nodes would outvote the one that knows. But the other nodes remember what it once had, so they notice. Its answers do not count until it has everything again.",
     question:
-      "You put a value with 2/3. Then the disk of node-2 is lost, and the node starts with an empty folder. What becomes of the value?",
+      "You store a value with 2/3. Then node-2 loses its disk, and starts again with nothing. What becomes of the value?",
     answers: [
-      "node-2 fills itself from the others, and nothing is lost",
-      "node-2 stays empty until each key is written again",
-      "Reads may now say that the value never was",
+      "node-2 gets everything back from the others, and nothing is lost",
+      "node-2 stays empty, and gets each value only when it is stored again",
+      "Reads may now say that there never was such a value",
     ],
     async run(cast) {
       const [first, second] = cast.names;
-      await cast.put(first, "tour/disk", "kept", TWO_OF_THREE);
-      await cast.look(first, "tour/disk");
+      const key = "tour/disk";
+      await cast.put(first, key, "kept", TWO_OF_THREE);
+      await cast.look(key);
       await cast.act(second, "wipe");
       cast.stage.hold(second, "", "idle");
       let wasUnfilled = false;
-      await cast.until("node-2 counts again", async () => {
+      await cast.until(`${second} has everything again`, async () => {
         const { standing } = await cast.status(second);
         wasUnfilled ||= standing === "unfilled";
         return standing === "witness";
       });
-      if (wasUnfilled) cast.say("On the way its standing was unfilled: its answers did not count.", "warn");
+      if (wasUnfilled) cast.say(`Until then ${second} was “unfilled”: its answers did not count.`, "warn");
       cast.stage.be(second, "up");
-      const replicas = await cast.look(first, "tour/disk");
-      const read = await cast.get(second, "tour/disk", TWO_OF_THREE);
+      await cast.stage.send(first, second, "hint", "everything");
+      const held = await cast.look(key);
+      const read = await cast.get(second, key, TWO_OF_THREE);
       if (!read.ok) return 2;
-      return replicas.some((replica) => replica.name === second && replica.kind === "value") ? 0 : 1;
+      return held.get(second).kind === "value" ? 0 : 1;
     },
-    seen: "The others told node-2 that its store had been another one. It was unfilled until a full sweep had brought it everything that they have, and then it counted again. In the meantime two of three went on serving.",
+    seen: "The others told node-2 that it had once had more. So it asked them for all of it before its answers counted again. Meanwhile node-1 and node-3, two of three, went on serving.",
   },
   {
     title: "A wrong clock",
     lesson:
-      "A write is stamped with the time of the node that takes it, and the later stamp wins. So a clock that runs far ahead would win over all others for as long as it is ahead. The nodes compare their clocks, and one that is beyond the cluster's bound knows it.",
+      "Of two values for one key, which is newer? Each write gets a stamp with the time from the node that takes it, and the later stamp wins. So a clock that runs far ahead would beat everyone else until the others catch up. The nodes compare their clocks all the time.",
     question:
-      "The clock of node-3 jumps 90 minutes ahead. You put a value through node-3, and then another one through node-1 with 3/3. What happens?",
+      "The clock of node-3 jumps 90 minutes ahead. You store “late” through node-3, and then “right” through node-1, with 3/3. What happens?",
     answers: [
-      "The value of node-3 wins for the next 90 minutes",
-      "node-3 refuses its write, and stores that of node-1",
-      "Nobody can write until the clock is right",
+      "“late” wins for the next 90 minutes",
+      "Nobody can store anything until the clock is right",
+      "node-3 refuses to take your write, but keeps what node-1 took",
     ],
     async run(cast) {
       const [first, , third] = cast.names;
       await cast.act(third, "skew");
-      await cast.until("node-3 notices", async () =>
+      await cast.until(`${third} notices`, async () =>
         Boolean((await cast.status(third)).clock.refuses_writes),
       );
       const ahead = await cast.put(third, "tour/clock", "late", TWO_OF_THREE);
       const right = await cast.put(first, "tour/clock", "right", THREE_OF_THREE);
-      await cast.look(first, "tour/clock");
+      await cast.look("tour/clock");
       await cast.act(third, "unskew");
-      await cast.until("node-3 stamps again", async () => !(await cast.status(third)).clock.refuses_writes);
+      await cast.until(`${third} stamps again`, async () => !(await cast.status(third)).clock.refuses_writes);
       if (ahead.ok) return 0;
-      return right.ok ? 1 : 2;
+      return right.ok ? 2 : 1;
     },
-    seen: "node-3 stamps nothing while its clock is out of bounds, and says so with 503. It still stores what others stamp, so 3/3 went through. Within the bound clocks may differ: a write then takes a stamp above all that its replicas have seen.",
+    seen: "node-3 saw that its clock was more than an hour off, the bound of this cluster, and gave out no stamps. What node-1 had stamped it kept, so all three answered. Small differences do no harm: a write then gets a stamp above whatever its copies have seen.",
   },
   {
     title: "Overload",
     lesson:
-      "A node runs a bounded number of requests, lets a bounded number wait, and refuses the rest at once with 503 and Retry-After. Refusing costs little, so the work that was let in goes on.",
+      "A node works on so many requests at a time, lets some more wait, and refuses the rest at once (error 503, with the time after which to try again). To refuse costs little, so the requests that were let in go on at full speed.",
     question:
-      "First 64 connections put values through node-1 as fast as they are answered, then 4,096. What becomes of those who come second?",
+      "First 64 clients store values through node-1, each as fast as it gets answers. Then 4,096 clients do. What becomes of the many?",
     answers: [
-      "All of them wait, longer and longer",
       "Some are refused at once, and the node does about as much as before",
+      "All of them wait, longer and longer",
       "The node breaks down, and hardly anything is stored",
     ],
     async run(cast) {
       const [first] = cast.names;
       const stored = [];
       let refused = 0;
-      for (const connections of [64, 4096]) {
+      for (const clients of [64, 4096]) {
         const before = await cast.answered(first);
-        cast.say(`${count(connections)} connections put values through ${first} for five seconds.`);
-        const load = loadFirst(connections);
+        cast.say(`${count(clients)} clients store values through ${first}, for five seconds.`);
+        const load = loadFirst(clients);
         let isOver = false;
         load.catch(() => null).then(() => (isOver = true));
-        while (!isOver) {
-          await Promise.all([
-            cast.stage.send("you", first),
-            rest(MESSAGE_MS / 4).then(() => cast.stage.send("you", first)),
-            rest(MESSAGE_MS),
-          ]);
-          await cast.stage.send(first, "you", connections > 64 ? "lost" : "ack");
-        }
+        while (!isOver) await crowd(cast, first, clients > 64);
         await load;
         const after = await cast.answered(first);
         refused = after.refused - before.refused;
@@ -190,26 +230,25 @@ const TOUR = [
         );
       }
       if (stored[1] < stored[0] / 3) return 2;
-      return refused > 0 ? 1 : 0;
+      return refused > 0 ? 0 : 1;
     },
-    seen: "With 64 connections there is room for all. With 4,096 the node's queue is full, so it answers 503 to those it cannot take, and goes on at about the same speed. A client that is refused waits as long as Retry-After says.",
+    seen: "There was room for 64 clients. Of 4,096 the node refused those that it could not take, and went on at about the same speed with the others. A client that is refused waits as long as it was told, and tries again, here or at another node.",
   },
 ];
 
-/**
- * Leaves node-3 without a write that the others have: it is stopped while the write is made,
- * and node-1, which keeps the hint, is frozen before node-3 is back.
- */
-async function missWrite(cast, key, value) {
-  const [first, second, third] = cast.names;
-  await cast.act(third, "stop");
-  await cast.put(first, key, value, TWO_OF_THREE);
-  await cast.act(first, "freeze");
-  await cast.act(third, "start");
-  await cast.until("node-2 and node-3 see each other", async () => {
-    const [one, other] = await Promise.all([cast.status(second), cast.status(third)]);
-    const isUp = (status, name) => status.cluster.find((member) => member.name === name).state === "up";
-    return isUp(one, third) && isUp(other, second) && other.standing === "witness";
+/** Cuts a node off, and waits until the others have noticed. */
+async function cutOff(cast, name) {
+  await cast.act(name, "cut");
+  for (const other of cast.names.filter((known) => known !== name)) await cast.untilSeen(other, name, false);
+}
+
+/** Shows a moment of a load: many messages to a node, and answers; some are refusals. */
+async function crowd(cast, name, isTooMuch) {
+  const number = isTooMuch ? 5 : 2;
+  const trips = Array.from({ length: number }, async (_, index) => {
+    await rest((index * MESSAGE_MS) / number);
+    await cast.stage.send("you", name);
+    await cast.stage.send(name, "you", isTooMuch && index % 2 === 1 ? "lost" : "ack");
   });
-  await cast.look(second, key);
+  await Promise.all([...trips, rest(MESSAGE_MS)]);
 }

@@ -15,6 +15,7 @@
 //! that an earlier process left behind is not in use. Only the user who runs the
 //! cluster, and root, may send commands.
 
+use super::node_fault::NodeFault;
 use super::options::{NodeCommand, NodeOptions};
 use crate::failure::Failure;
 use rustix::fs::{FlockOperation, Mode, OFlags};
@@ -58,23 +59,27 @@ pub(super) enum NodeAction {
     Thaw,
     /// Loses its folder, as with a disk that dies, and starts it again.
     Wipe,
-    /// Sets its clock ahead, beyond the bound.
-    Skew,
-    /// Sets its clock right.
-    Unskew,
-    /// Says what was done to it, in a word.
+    /// Gives it a fault.
+    Set(NodeFault),
+    /// Rids it of a fault.
+    Clear(NodeFault),
+    /// Says what it is and which faults it has, in words.
     Show,
 }
 
-const ACTIONS: [(NodeAction, &str); 9] = [
+const ACTIONS: [(NodeAction, &str); 13] = [
     (NodeAction::Kill, "kill"),
     (NodeAction::Stop, "stop"),
     (NodeAction::Start, "start"),
     (NodeAction::Freeze, "freeze"),
     (NodeAction::Thaw, "thaw"),
     (NodeAction::Wipe, "wipe"),
-    (NodeAction::Skew, "skew"),
-    (NodeAction::Unskew, "unskew"),
+    (NodeAction::Set(NodeFault::ClockAhead), "skew"),
+    (NodeAction::Clear(NodeFault::ClockAhead), "unskew"),
+    (NodeAction::Set(NodeFault::CutOff), "cut"),
+    (NodeAction::Clear(NodeFault::CutOff), "join"),
+    (NodeAction::Set(NodeFault::Slow), "slow"),
+    (NodeAction::Clear(NodeFault::Slow), "unslow"),
     (NodeAction::Show, "show"),
 ];
 
@@ -254,8 +259,12 @@ pub(super) fn ask(command: &NodeCommand) -> Result<(), Failure> {
         NodeCommand::Freeze(options) => (NodeAction::Freeze, options),
         NodeCommand::Thaw(options) => (NodeAction::Thaw, options),
         NodeCommand::Wipe(options) => (NodeAction::Wipe, options),
-        NodeCommand::Skew(options) => (NodeAction::Skew, options),
-        NodeCommand::Unskew(options) => (NodeAction::Unskew, options),
+        NodeCommand::Skew(options) => (NodeAction::Set(NodeFault::ClockAhead), options),
+        NodeCommand::Unskew(options) => (NodeAction::Clear(NodeFault::ClockAhead), options),
+        NodeCommand::Cut(options) => (NodeAction::Set(NodeFault::CutOff), options),
+        NodeCommand::Join(options) => (NodeAction::Clear(NodeFault::CutOff), options),
+        NodeCommand::Slow(options) => (NodeAction::Set(NodeFault::Slow), options),
+        NodeCommand::Unslow(options) => (NodeAction::Clear(NodeFault::Slow), options),
     };
     let answer = exchange(action, options).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Failure::failed(format!(
@@ -296,6 +305,8 @@ mod tests {
     fn requests_are_an_action_and_a_number() {
         assert_eq!(parse("kill 2"), Some((NodeAction::Kill, 2)));
         assert_eq!(parse("thaw 255"), Some((NodeAction::Thaw, 255)));
+        let join = NodeAction::Clear(NodeFault::CutOff);
+        assert_eq!(parse("join 1"), Some((join, 1)));
         for wrong in ["", "kill", "kill x", "eat 2", "kill -1", "kill 2 "] {
             assert_eq!(parse(wrong), None, "{wrong}");
         }

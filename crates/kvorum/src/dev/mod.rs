@@ -14,9 +14,10 @@
 //! and that it catches up. The end of the only node, or of any node before the
 //! cluster is up, ends the command.
 //!
-//! `kvorum dev kill`, `stop`, `start`, `freeze`, `thaw`, `wipe`, `skew` and
-//! `unskew` ([`control`]) act on a node of the running cluster, and so does its
-//! console ([`console`]). A node that was killed by a command is restarted even
+//! `kvorum dev kill`, `stop`, `start`, `freeze`, `thaw` and `wipe` ([`control`]) act on a
+//! node of the running cluster, and so does its console ([`console`]). `skew`, `cut` and
+//! `slow` give a running node a fault, and `unskew`, `join` and `unslow` rid it of one
+//! ([`node_fault`]). A node that was killed by a command is restarted even
 //! if it is the only node. A stopped node stays stopped until it is started.
 
 mod admin_token;
@@ -24,6 +25,7 @@ mod authority;
 mod console;
 mod control;
 mod layout;
+mod node_fault;
 mod options;
 mod probe;
 mod supervised_node;
@@ -85,7 +87,7 @@ async fn dev(
 ) -> Result<(), Failure> {
     let mut signals = StopSignals::install()?;
     let listener = lock.listen()?;
-    let console = DevConsole::listen(layout).await?;
+    let console = DevConsole::listen(layout, probe.tls()).await?;
     let mut nodes = Vec::new();
     let mut senders = Vec::new();
     let mut ended = Ok(());
@@ -103,10 +105,10 @@ async fn dev(
         }
     }
     if ended.is_ok() {
-        let url = console.url(layout);
+        let url = console.url();
         ended = tokio::select! {
-            failure = keep_running(layout, url.as_deref(), probe, &mut nodes) => Err(failure),
-            () = console.serve(layout, senders.clone()) => Ok(()),
+            failure = keep_running(layout, &url, probe, &mut nodes) => Err(failure),
+            () = console.serve(senders.clone()) => Ok(()),
             () = control::serve(listener, senders) => Ok(()),
             _ = signals.next() => Ok(()),
         };
@@ -119,7 +121,7 @@ async fn dev(
 /// running until one cannot be restarted.
 async fn keep_running(
     layout: &ClusterLayout,
-    console: Option<&str>,
+    console: &str,
     probe: &Probe,
     nodes: &mut [SupervisedNode<'_>],
 ) -> Failure {
@@ -131,7 +133,7 @@ async fn keep_running(
 }
 
 /// Waits until all nodes answer, and prints the welcome.
-async fn up(layout: &ClusterLayout, console: Option<&str>, probe: &Probe) {
+async fn up(layout: &ClusterLayout, console: &str, probe: &Probe) {
     for node in &layout.nodes {
         probe.wait_until_up(node).await;
     }

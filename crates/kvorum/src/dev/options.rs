@@ -64,6 +64,14 @@ pub(super) enum NodeCommand {
     Skew(NodeOptions),
     /// Set the clock of a node right again
     Unskew(NodeOptions),
+    /// Cut a node off from the other nodes; clients still reach it
+    Cut(NodeOptions),
+    /// Let a node that was cut off and the other nodes reach each other again
+    Join(NodeOptions),
+    /// Slow a node down: it hears the other nodes 250 ms late, and answers them so late
+    Slow(NodeOptions),
+    /// Let a slow node hear the other nodes in time again
+    Unslow(NodeOptions),
 }
 
 /// The node that a command is for.

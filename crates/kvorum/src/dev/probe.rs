@@ -27,6 +27,11 @@ impl Probe {
         Self { tls }
     }
 
+    /// What it trusts; none without TLS.
+    pub(super) fn tls(&self) -> Option<&Arc<ClientConfig>> {
+        self.tls.as_ref()
+    }
+
     /// Waits until a node serves requests.
     pub(super) async fn wait_until_up(&self, node: &NodeLayout) {
         while !self.is_up(node).await {

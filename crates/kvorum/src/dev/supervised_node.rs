@@ -12,6 +12,7 @@
 use super::STOP_TIME;
 use super::control::{ActionRequest, CommandResult, NodeAction};
 use super::layout::{ClusterLayout, NodeLayout, VARIABLES_REMOVED};
+use super::node_fault::NodeFault;
 use super::probe::Probe;
 use crate::failure::{self, Failure};
 use rustix::process::{Pid, Signal, kill_process};
@@ -33,10 +34,6 @@ const RESTART_PAUSE: Duration = Duration::from_secs(2);
 
 /// How long a node must run until its earlier ends no longer count.
 const STEADY_TIME: Duration = Duration::from_secs(60);
-
-/// How far ahead a node's clock is set: beyond the bound of an hour, at which the node
-/// stamps no writes any more, and below twice the bound, at which it would take none.
-const SKEW: Duration = Duration::from_secs(90 * 60);
 
 /// How long `dev start` waits for an answer of the node.
 const START_TIME: Duration = Duration::from_secs(30);
@@ -61,15 +58,22 @@ enum ProcessState {
 }
 
 impl ProcessState {
-    /// The state in a word, for the console.
-    fn word(&self) -> &'static str {
-        match self {
-            Self::Running(process) if process.is_frozen => "frozen",
-            Self::Running(process) if process.is_skewed => "skewed",
-            Self::Running(_) => "running",
-            Self::Pausing(_) => "restarting",
-            Self::Stopped => "stopped",
-        }
+    /// The state in a word, and the faults in further words, for the console.
+    fn words(&self) -> String {
+        let words: Vec<&str> = match self {
+            Self::Running(process) => {
+                let state = if process.is_frozen {
+                    "frozen"
+                } else {
+                    "running"
+                };
+                let faults = process.faults.iter().map(|fault| fault.word());
+                std::iter::once(state).chain(faults).collect()
+            }
+            Self::Pausing(_) => vec!["restarting"],
+            Self::Stopped => vec!["stopped"],
+        };
+        words.join(" ")
     }
 }
 
@@ -83,7 +87,8 @@ struct NodeProcess {
     stdin: Option<ChildStdin>,
     started: Instant,
     is_frozen: bool,
-    is_skewed: bool,
+    /// Each at most once.
+    faults: Vec<NodeFault>,
 }
 
 impl NodeProcess {
@@ -106,7 +111,7 @@ impl NodeProcess {
             child,
             started: Instant::now(),
             is_frozen: false,
-            is_skewed: false,
+            faults: Vec::new(),
         })
     }
 
@@ -129,13 +134,15 @@ impl NodeProcess {
         }
     }
 
-    /// Sets the clock of the node so far ahead.
-    async fn set_clock(&mut self, ahead: Duration) -> io::Result<()> {
-        let line = format!("clock {}\n", ahead.as_millis());
+    /// Gives the node a fault, or rids it of one.
+    async fn set_fault(&mut self, fault: NodeFault, is_set: bool) -> io::Result<()> {
         let stdin = self.stdin.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
-        stdin.write_all(line.as_bytes()).await?;
+        stdin.write_all(fault.line(is_set).as_bytes()).await?;
         stdin.flush().await?;
-        self.is_skewed = !ahead.is_zero();
+        self.faults.retain(|known| *known != fault);
+        if is_set {
+            self.faults.push(fault);
+        }
         Ok(())
     }
 
@@ -307,7 +314,7 @@ impl<'a> SupervisedNode<'a> {
             }
             (NodeAction::Thaw, ProcessState::Running(_)) => Err(format!("{name} is not frozen")),
             (
-                NodeAction::Freeze | NodeAction::Thaw | NodeAction::Skew | NodeAction::Unskew,
+                NodeAction::Freeze | NodeAction::Thaw | NodeAction::Set(_) | NodeAction::Clear(_),
                 ProcessState::Pausing(_),
             ) => Err(format!("{name} is not running: it restarts in a moment")),
             (NodeAction::Wipe, state) => {
@@ -323,25 +330,20 @@ impl<'a> SupervisedNode<'a> {
                 let up = self.wait_until_up().await?;
                 Ok(format!("{up}, with an empty folder"))
             }
-            (NodeAction::Skew, ProcessState::Running(process)) => {
-                let set = process.set_clock(SKEW).await;
+            (NodeAction::Set(fault) | NodeAction::Clear(fault), ProcessState::Running(process)) => {
+                let is_set = action == NodeAction::Set(fault);
+                let set = process.set_fault(fault, is_set).await;
                 set.map_err(|error| format!("cannot reach {name}: {error}"))?;
-                let minutes = SKEW.as_secs() / 60;
-                Ok(format!("the clock of {name} is {minutes} minutes ahead"))
+                Ok(fault.told(name, is_set))
             }
-            (NodeAction::Unskew, ProcessState::Running(process)) => {
-                let set = process.set_clock(Duration::ZERO).await;
-                set.map_err(|error| format!("cannot reach {name}: {error}"))?;
-                Ok(format!("the clock of {name} is right"))
-            }
-            (NodeAction::Show, state) => Ok(state.word().to_owned()),
+            (NodeAction::Show, state) => Ok(state.words()),
             (
                 NodeAction::Kill
                 | NodeAction::Stop
                 | NodeAction::Freeze
                 | NodeAction::Thaw
-                | NodeAction::Skew
-                | NodeAction::Unskew,
+                | NodeAction::Set(_)
+                | NodeAction::Clear(_),
                 ProcessState::Stopped,
             ) => Err(format!(
                 "{name} is stopped: start it with 'kvorum dev start'"

@@ -5,7 +5,7 @@ use super::options::DevOptions;
 use std::fmt::Write as _;
 
 /// The text: the nodes, and what to try. `console` is the address of the console.
-pub(super) fn text(layout: &ClusterLayout, console: Option<&str>) -> String {
+pub(super) fn text(layout: &ClusterLayout, console: &str) -> String {
     let ClusterLayout { nodes, data, .. } = layout;
     let mut text = String::new();
     // Writing to a string does not fail.
@@ -17,12 +17,10 @@ pub(super) fn text(layout: &ClusterLayout, console: Option<&str>) -> String {
     for node in nodes {
         let _ = writeln!(text, "  {}  {}", node.name, node.url());
     }
-    if let Some(console) = console {
-        let _ = writeln!(
-            text,
-            "\nOpen the console, and take the tour of what happens when nodes fail:\n  {console}"
-        );
-    }
+    let _ = writeln!(
+        text,
+        "\nOpen the console, and take the tour of what happens when nodes fail:\n  {console}"
+    );
     let (program_access, curl_access) = access(layout);
     // The write goes to one node, the read to another, the range to a
     // third.
@@ -55,8 +53,9 @@ pub(super) fn text(layout: &ClusterLayout, console: Option<&str>) -> String {
     let number = nodes.len().min(2);
     let _ = writeln!(
         text,
-        "\nThen have a node crash (kill), be down (stop, start), hang (freeze, thaw) or lose its \
-         disk (wipe), and see what is left:\n  {program} dev kill {number}{data_option}"
+        "\nThen have a node crash (kill), be down (stop, start), hang (freeze, thaw), be cut off \
+         (cut, join), be slow (slow, unslow) or lose its disk (wipe), and see what is left:\n  \
+         {program} dev kill {number}{data_option}"
     );
     if nodes.len() > 2 {
         let _ = writeln!(

@@ -12,10 +12,10 @@ use crate::layers::{OptionError, Parsed};
 use crate::logging;
 use crate::signals::{ReloadSignals, StopSignals};
 use base::{BootId, Clock, OsRandom, SystemClock};
-use faults::DevClock;
+use faults::DevFaults;
 use lsm::RealDisk;
 use secret_file::SecretReload;
-use server::{Reload, Seams, Server, ServerConfig, StartError};
+use server::{Extras, Reload, Seams, Server, ServerConfig, StartError};
 use std::path::Path;
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
@@ -80,12 +80,9 @@ async fn serve(
 ) -> Result<(), Failure> {
     let mut signals = StopSignals::install()?;
     let mut reloads = ReloadSignals::install()?;
-    let dev_clock = until_stdin_closes.then(|| Arc::new(DevClock::new()));
-    let clock: Arc<dyn Clock> = match &dev_clock {
-        Some(clock) => Arc::clone(clock) as Arc<dyn Clock>,
-        None => Arc::new(SystemClock::new()),
-    };
-    let starting = spawn_blocking(move || start(config, secret_reload, clock));
+    let faults = until_stdin_closes.then(DevFaults::new);
+    let of_node = faults.clone();
+    let starting = spawn_blocking(move || start(config, secret_reload, of_node));
     let node = tokio::select! {
         signal = signals.next() => {
             // The node has acknowledged nothing, and a store may be abandoned
@@ -102,7 +99,7 @@ async fn serve(
 
     let reason = tokio::select! {
         signal = signals.next() => signal.name(),
-        () = stdin_end(dev_clock) => "end of stdin",
+        () = stdin_end(faults) => "end of stdin",
         () = reload_forever(&node, &mut reloads) => "end of signals",
     };
     tracing::info!("{reason}: finishing the admitted requests");
@@ -122,15 +119,19 @@ async fn serve(
     Ok(())
 }
 
-/// Starts a node on the real disk and randomness.
+/// Starts a node on the real disk and randomness. A child of `dev` has `faults`.
 fn start(
     config: ServerConfig,
     secret_reload: Option<Arc<SecretReload>>,
-    clock: Arc<dyn Clock>,
+    faults: Option<DevFaults>,
 ) -> Result<Server, Failure> {
     let random = OsRandom::new().map_err(|error| {
         Failure::failed(format!("the system provides no random numbers: {error}"))
     })?;
+    let clock: Arc<dyn Clock> = match &faults {
+        Some(faults) => Arc::clone(&faults.clock) as Arc<dyn Clock>,
+        None => Arc::new(SystemClock::new()),
+    };
     let seams = Seams {
         disk: Arc::new(RealDisk::default()),
         clock,
@@ -138,8 +139,11 @@ fn start(
         boot_id: boot_id(),
     };
     let sources = secret_reload.map(|reload| reload as Arc<dyn Reload>);
-    let sources = sources.into_iter().collect();
-    Server::start_reloading(config, seams, sources).map_err(|error| match error {
+    let extras = Extras {
+        sources: sources.into_iter().collect(),
+        link_faults: faults.map(|faults| faults.links),
+    };
+    Server::start_with_extras(config, seams, extras).map_err(|error| match error {
         // Some of it shows only when a host is resolved, or a file is read.
         StartError::Config(error) => {
             let option = format!("--{}", options::option_of(error.field));
@@ -165,11 +169,11 @@ async fn reload_forever(node: &Server, signals: &mut ReloadSignals) {
 
 /// Waits until stdin ends or fails, and does meanwhile what its lines say. Waits for ever
 /// where the node is no child of `dev`.
-async fn stdin_end(dev_clock: Option<Arc<DevClock>>) {
-    let Some(clock) = dev_clock else {
+async fn stdin_end(faults: Option<DevFaults>) {
+    let Some(faults) = faults else {
         return std::future::pending().await;
     };
-    let read = move || clock.obey(std::io::stdin().lock());
+    let read = move || faults.obey(std::io::stdin().lock());
     // The thread ends with the process. If it panics, stdin counts as closed.
     let _ = spawn_blocking(read).await;
 }

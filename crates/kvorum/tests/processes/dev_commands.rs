@@ -18,14 +18,14 @@ fn command(words: &[&str], data: &Path) -> (Option<i32>, String) {
 }
 
 /// The output of a command that must succeed.
-fn done(words: &[&str], data: &Path) -> String {
+pub(crate) fn done(words: &[&str], data: &Path) -> String {
     let (code, said) = command(words, data);
     assert_eq!(code, Some(0), "{words:?}: {said}");
     said
 }
 
 /// The output of a command that must be refused.
-fn refused(words: &[&str], data: &Path) -> String {
+pub(crate) fn refused(words: &[&str], data: &Path) -> String {
     let (code, said) = command(words, data);
     assert_eq!(code, Some(1), "{words:?}: {said}");
     said

@@ -1,14 +1,14 @@
-//! The console of `kvorum dev`: whom it obeys, what it does to nodes, and the whole tour.
+//! The console of `kvorum dev`: whom it obeys, how it reaches nodes, and the whole tour.
 
 use crate::browser::Browser;
-use crate::dev::started;
+use crate::dev::{started, started_with};
 use crate::support::{free_ports, wait_until};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
 /// The address and the token of the console in what `dev` has said.
-fn console_of(said: &str) -> (String, String) {
+pub(crate) fn console_of(said: &str) -> (String, String) {
     let line = said.lines().find(|line| line.contains("/#dev="));
     let (url, token) = line.unwrap().trim().split_once("/#dev=").unwrap();
     (url.to_owned(), token.to_owned())
@@ -67,15 +67,16 @@ fn the_console_obeys_only_those_who_have_its_token() {
         let answer = ask(&url, request, &own);
         assert_eq!(answer.0, status, "{request}: {}", answer.1);
     }
-    let states = || -> Vec<String> {
+    let nodes = || -> Vec<Value> {
         let (_, page) = ask(&url, "GET /dev/cluster", &own);
         let page: Value = serde_json::from_str(&page).unwrap();
         let nodes = page["nodes"].as_array().unwrap().iter();
         nodes
-            .map(|node| node["state"].as_str().unwrap().to_owned())
+            .map(|node| json!([node["state"], node["faults"]]))
             .collect()
     };
-    assert_eq!(states(), ["running", "running"]);
+    let whole = json!(["running", []]);
+    assert_eq!(nodes(), [whole.clone(), whole.clone()]);
     assert_eq!(ask(&url, "POST /dev/nodes/1/skew", &own).0, 200);
     wait_until("the node to notice that its clock is wrong", || {
         let (_, status) = ask(&url, "GET /nodes/1/v0/status", &own);
@@ -84,13 +85,22 @@ fn the_console_obeys_only_those_who_have_its_token() {
             .as_str()
             .map(str::to_owned)
     });
-    assert_eq!(states(), ["skewed", "running"]);
+    assert_eq!(ask(&url, "POST /dev/nodes/1/cut", &own).0, 200);
+    assert_eq!(ask(&url, "POST /dev/nodes/1/cut", &own).0, 200);
+    assert_eq!(ask(&url, "POST /dev/nodes/2/slow", &own).0, 200);
+    let broken = json!(["running", ["skewed", "cut-off"]]);
+    assert_eq!(nodes(), [broken, json!(["running", ["slow"]])]);
+    for action in ["1/unskew", "1/join", "2/unslow"] {
+        let request = format!("POST /dev/nodes/{action}");
+        assert_eq!(ask(&url, &request, &own).0, 200, "{action}");
+    }
+    assert_eq!(nodes(), [whole.clone(), whole]);
     dev.signal(rustix::process::Signal::INT);
     assert_eq!(dev.end().code, Some(0));
 }
 
 /// The right answer to the question of each step, from 0.
-const TRUTHS: [usize; 7] = [1, 1, 1, 0, 0, 1, 1];
+const TRUTHS: [usize; 7] = [1, 2, 0, 2, 0, 2, 0];
 
 #[test]
 fn the_tour_shows_what_it_says() {
@@ -104,7 +114,18 @@ fn the_tour_shows_what_it_says() {
     browser.open(&format!("{url}/#dev={token}"));
     // The token does not stay in the address, where others could see it.
     assert_eq!(browser.evaluate("location.hash"), "#/tour");
-    for (step, truth) in TRUTHS.into_iter().enumerate() {
+    take(&mut browser, &TRUTHS);
+    // The last step asks the reader to explain, and helps.
+    browser.click(".verdict summary");
+    browser.wait_for_text(".verdict .said", "Any two of three have one in common");
+    browser.assert_calm(&url);
+    dev.signal(rustix::process::Signal::INT);
+    assert_eq!(dev.end().code, Some(0));
+}
+
+/// Takes the first steps of the tour, each with the right prediction.
+fn take(browser: &mut Browser, truths: &[usize]) {
+    for (step, truth) in truths.iter().enumerate() {
         browser.evaluate(&format!("location.hash = '#/tour?step={}'", step + 1));
         browser.wait_for_text(".telling h2", &format!("{}. ", step + 1));
         browser.click(&format!("fieldset label:nth-of-type({}) input", truth + 1));
@@ -119,7 +140,52 @@ fn the_tour_shows_what_it_says() {
             step + 1
         );
     }
-    browser.assert_calm(&url);
+}
+
+#[test]
+fn the_console_reaches_nodes_with_tls_and_tokens() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = ["--tls", "--tokens"];
+    let (mut dev, said) = started_with(&options, 3, free_ports(3), folder.path());
+    let (url, token) = console_of(&said);
+    assert!(url.starts_with("http://127.0.0.1:"), "{url}");
+    assert_eq!(ask(&url, "GET /nodes/2/v0/status", "").0, 403);
+    let own = format!("kvorum-dev: {token}\r\n");
+    let answer = ask(&url, "GET /nodes/2/v0/status", &own);
+    assert_eq!(answer.0, 200, "{}", answer.1);
+    assert!(answer.1.contains("https://127.0.0.1:"), "{}", answer.1);
+    for (request, status) in [
+        ("PUT /nodes/1/v0/entity?id=k", 201),
+        ("GET /nodes/3/v0/entity?id=k", 200),
+        // The load is sealed, too, and has the token.
+        ("POST /dev/load/4", 200),
+    ] {
+        let answer = ask(&url, request, &own);
+        assert_eq!(answer.0, status, "{request}: {}", answer.1);
+    }
+    let (_, history) = ask(&url, "GET /nodes/1/v0/history", &own);
+    let history: Value = serde_json::from_str(&history).unwrap();
+    let samples = history["samples"].as_array().unwrap().iter();
+    let writes: u64 = samples
+        .chain([&history["running"]])
+        .flat_map(|sample| sample["writes"].as_array().unwrap())
+        .map(|count| count.as_u64().unwrap())
+        .sum();
+    assert!(writes > 10, "{history}");
+    // Who shows a token of his own has its rights, and no others.
+    let other = format!("{own}authorization: Bearer kvorum_x\r\n");
+    assert_eq!(ask(&url, "GET /nodes/1/v0/status", &other).0, 401);
+
+    if let Some(mut browser) = Browser::start() {
+        browser.prefer("light");
+        browser.open(&format!("{url}/#dev={token}"));
+        take(&mut browser, &TRUTHS[..2]);
+        assert_eq!(
+            browser.evaluate("document.querySelector('dialog')"),
+            json!(null)
+        );
+        browser.assert_calm(&url);
+    }
     dev.signal(rustix::process::Signal::INT);
     assert_eq!(dev.end().code, Some(0));
 }

@@ -3,6 +3,8 @@
 //! Chromium speaks it over two pipes, messages of JSON that each end with a zero byte, so
 //! that neither a port nor a WebSocket is needed.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -24,6 +26,13 @@ const WAIT_MAX: Duration = Duration::from_secs(120);
 
 /// How long a test sleeps between two looks at a page.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// The widths at which every page must work, in pixels: those of a phone, a tablet and a desk;
+/// each with the colours that it is looked at in.
+pub(crate) const PAGE_WIDTHS: [(u32, &str); 3] = [(360, "dark"), (800, "light"), (1400, "dark")];
+
+/// The variable that names the file of axe-core.
+const AXE: &str = "KVORUM_AXE";
 
 /// Chromium has its pipes at 3 and 4; the shell moves them there.
 const SHELL: &str = r#"exec "$0" "$@" 3<&0 4>&1 </dev/null >/dev/null 2>/dev/null"#;
@@ -232,6 +241,28 @@ impl Browser {
         self.call("Emulation.setEmulatedMedia", &json!({"features": features}));
     }
 
+    /// What axe-core finds on the page that is serious: names of rules and elements.
+    pub(crate) fn judge(&mut self, axe: &str) -> Value {
+        // The protocol may run what the page's policy forbids the page.
+        self.evaluate(&format!("{axe}; window.found = undefined; 0"));
+        self.evaluate("axe.run().then((found) => (window.found = found)); 0");
+        self.wait_for("window.found !== undefined");
+        self.evaluate(
+            "found.violations.filter((rule) => ['serious', 'critical'].includes(rule.impact))\
+             .map((rule) => [rule.id, rule.nodes.map((node) => node.html)])",
+        )
+    }
+
+    /// Takes a picture of what is seen, as the bytes of a file in a format: `webp` or `png`.
+    pub(crate) fn picture(&mut self, format: &str) -> Vec<u8> {
+        let parameters = match format {
+            "png" => json!({"format": format}),
+            _ => json!({"format": format, "quality": 60}),
+        };
+        let picture = self.call("Page.captureScreenshot", &parameters);
+        STANDARD.decode(picture["data"].as_str().unwrap()).unwrap()
+    }
+
     /// Checks that nothing went wrong, and that the page asked only this origin.
     pub(crate) fn assert_calm(&mut self, origin: &str) {
         // Events that are on their way come before this answer.
@@ -254,6 +285,15 @@ impl Drop for Browser {
         let _ended = self.process.kill();
         let _status = self.process.wait();
     }
+}
+
+/// The text of axe-core. None, and a line that says so, if no file of it is named.
+pub(crate) fn axe() -> Option<String> {
+    let file = std::env::var_os(AXE);
+    if file.is_none() {
+        eprintln!("{AXE} names no axe-core: run checks/accessibility");
+    }
+    file.map(|file| std::fs::read_to_string(file).unwrap())
 }
 
 /// The browser of this machine, if it has one.

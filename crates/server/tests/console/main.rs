@@ -5,13 +5,14 @@
 #[cfg(test)]
 mod accessibility;
 #[cfg(test)]
+#[expect(dead_code, reason = "the tests of `kvorum dev` use the rest of it")]
 mod browser;
 #[cfg(test)]
 mod keys;
 #[cfg(test)]
 mod pages;
 #[cfg(test)]
-mod screenshots;
+mod profiles;
 #[cfg(test)]
 #[path = "../cluster/support.rs"]
 #[expect(dead_code, reason = "the tests of clusters use the rest of it")]

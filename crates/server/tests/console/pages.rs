@@ -1,6 +1,6 @@
 //! Every page at three widths, and what the page of the cluster says when a node goes.
 
-use crate::browser::Browser;
+use crate::browser::{Browser, PAGE_WIDTHS};
 use crate::support::Cluster;
 
 /// The pages with an element that each has once it is drawn.
@@ -18,7 +18,7 @@ fn every_page_works_on_a_phone_a_tablet_and_a_desk_in_light_and_dark() {
     };
     let cluster = Cluster::start(3);
     let origin = cluster.url(0);
-    for (width, scheme) in [(360, "dark"), (800, "light"), (1400, "dark")] {
+    for (width, scheme) in PAGE_WIDTHS {
         browser.resize(width, 800);
         browser.prefer(scheme);
         for (page, drawn) in PAGES {

@@ -1,6 +1,7 @@
 //! Loads a node as `kvorum load` does, in a process of its own, so that the console goes on.
 
-use std::net::SocketAddr;
+use super::reaching::{Reach, ReachedNode};
+use crate::access::{CA_VARIABLE, TOKEN_VARIABLE};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::process::Command;
@@ -27,7 +28,11 @@ impl Drop for Running {
 ///
 /// # Errors
 /// Why there is no load: a wrong number, another load, the system.
-pub(super) async fn load(address: SocketAddr, connections: &str) -> Result<(), String> {
+pub(super) async fn load(
+    reach: &Reach,
+    node: &ReachedNode,
+    connections: &str,
+) -> Result<(), String> {
     let number: Option<u16> = connections.parse().ok();
     let Some(connections) = number.filter(|number| (1..=CONNECTIONS_MAX).contains(number)) else {
         return Err(format!("give 1 to {CONNECTIONS_MAX} connections"));
@@ -38,10 +43,20 @@ pub(super) async fn load(address: SocketAddr, connections: &str) -> Result<(), S
     let _running = Running;
     let failed = |error| format!("cannot start a load: {error}");
     let program = std::env::current_exe().map_err(failed)?;
-    let status = Command::new(program)
+    let mut command = Command::new(program);
+    command
         .args(["load", "put", "--duration", DURATION, "--warmup", "0s"])
-        .args(["--target", &format!("http://{address}")])
+        .args(["--target", &node.url])
         .args(["--connections", &connections.to_string()])
+        .env_remove(CA_VARIABLE)
+        .env_remove(TOKEN_VARIABLE);
+    if let Some(file) = &reach.authority_file {
+        command.arg("--ca").arg(file);
+    }
+    if let Some(file) = &reach.token_file {
+        command.arg("--token-file").arg(file);
+    }
+    let status = command
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())

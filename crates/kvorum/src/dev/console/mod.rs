@@ -20,6 +20,7 @@
 mod exchange;
 mod loading;
 mod passing;
+mod reaching;
 
 use super::control::{self, ActionRequest};
 use super::layout::ClusterLayout;
@@ -27,8 +28,11 @@ use crate::failure::Failure;
 use base::{OsRandom, Random};
 use console::Asset;
 use exchange::{Answer, Exchange};
+use reaching::{Reach, ReachedNode};
+use rustls::ClientConfig;
 use serde_json::json;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -51,6 +55,7 @@ pub(super) struct DevConsole {
     listener: TcpListener,
     address: SocketAddr,
     token: String,
+    reach: Reach,
 }
 
 /// What all requests need to know.
@@ -58,19 +63,22 @@ pub(super) struct DevConsole {
 struct Cluster {
     address: SocketAddr,
     token: String,
-    /// The names and addresses of the nodes.
-    nodes: Vec<(String, SocketAddr)>,
+    reach: Reach,
     /// The channels to their supervisors.
     supervisors: Vec<mpsc::Sender<ActionRequest>>,
 }
 
 impl DevConsole {
     /// Begins to listen on a free port, and draws the token. The nodes' ports are free, too,
-    /// as long as the nodes have not started.
+    /// as long as the nodes have not started. `tls` trusts the authority of the cluster; it is
+    /// none without TLS.
     ///
     /// # Errors
-    /// Those of the system.
-    pub(super) async fn listen(layout: &ClusterLayout) -> Result<Self, Failure> {
+    /// Those of the system; the file of the cluster's token cannot be read.
+    pub(super) async fn listen(
+        layout: &ClusterLayout,
+        tls: Option<&Arc<ClientConfig>>,
+    ) -> Result<Self, Failure> {
         let failed = |error| Failure::failed(format!("cannot serve the console: {error}"));
         let is_of_a_node =
             |address: SocketAddr| layout.nodes.iter().any(|node| node.address == address);
@@ -84,29 +92,22 @@ impl DevConsole {
             address: listener.local_addr().map_err(failed)?,
             listener,
             token: format!("{:016x}{:016x}", random.next_u64(), random.next_u64()),
+            reach: Reach::of(layout, tls)?,
         })
     }
 
-    /// The address to open in a browser. `None` for nodes with TLS, to which requests
-    /// cannot be passed on: such nodes serve the console themselves.
-    pub(super) fn url(&self, layout: &ClusterLayout) -> Option<String> {
-        let is_plain = layout.authority.is_none();
-        is_plain.then(|| format!("http://{}/#dev={}", self.address, self.token))
+    /// The address to open in a browser. It begins with `http`, because no browser trusts the
+    /// cluster's authority; it leads to this machine only.
+    pub(super) fn url(&self) -> String {
+        format!("http://{}/#dev={}", self.address, self.token)
     }
 
     /// Serves the console, forever.
-    pub(super) async fn serve(
-        &self,
-        layout: &ClusterLayout,
-        supervisors: Vec<mpsc::Sender<ActionRequest>>,
-    ) {
-        let nodes = layout.nodes.iter();
+    pub(super) async fn serve(&self, supervisors: Vec<mpsc::Sender<ActionRequest>>) {
         let cluster = Cluster {
             address: self.address,
             token: self.token.clone(),
-            nodes: nodes
-                .map(|node| (node.name.clone(), node.address))
-                .collect(),
+            reach: self.reach.clone(),
             supervisors,
         };
         let mut under_way = JoinSet::new();
@@ -183,9 +184,9 @@ impl Cluster {
             ("POST", ["dev", "load", connections]) => Some(self.load(connections).await),
             (_, ["nodes", number, _]) => {
                 match number.parse().ok().and_then(|number| self.node(number)) {
-                    Some((name, address)) => {
+                    Some(node) => {
                         let target = path["/nodes/".len() + number.len()..].to_owned();
-                        passing::pass_on(exchange, &target, name, *address).await
+                        passing::pass_on(exchange, &target, &self.reach, node).await
                     }
                     None => Some(Answer::problem(404, "there is no such node")),
                 }
@@ -195,29 +196,33 @@ impl Cluster {
     }
 
     /// A node by its number, from 1.
-    fn node(&self, number: usize) -> Option<&(String, SocketAddr)> {
-        self.nodes.get(number.checked_sub(1)?)
+    fn node(&self, number: usize) -> Option<&ReachedNode> {
+        self.reach.nodes.get(number.checked_sub(1)?)
     }
 
     /// The nodes, and what was done to them.
     async fn nodes_page(&self) -> Answer {
         let mut nodes = Vec::new();
-        for (index, (name, _)) in self.nodes.iter().enumerate() {
+        for (index, node) in self.reach.nodes.iter().enumerate() {
             let number = index + 1;
             let shown = control::carry_out(&format!("show {number}"), &self.supervisors).await;
             // A supervisor that is busy is starting or stopping its node.
-            let state = shown.unwrap_or_else(|_| "busy".to_owned());
-            nodes.push(json!({"number": number, "name": name, "state": state}));
+            let shown = shown.unwrap_or_else(|_| "busy".to_owned());
+            let (state, faults) = shown.split_once(' ').unwrap_or((&shown, ""));
+            let faults: Vec<&str> = faults.split_whitespace().collect();
+            nodes.push(json!({
+                "number": number, "name": node.name, "state": state, "faults": faults,
+            }));
         }
         Answer::json(200, &json!({"nodes": nodes}))
     }
 
     /// Loads the first node, and answers when that has ended.
     async fn load(&self, connections: &str) -> Answer {
-        let Some((_, address)) = self.nodes.first() else {
+        let Some(node) = self.reach.nodes.first() else {
             return Answer::problem(404, "there is no node");
         };
-        match loading::load(*address, connections).await {
+        match loading::load(&self.reach, node, connections).await {
             Ok(()) => Answer::json(200, &json!({"done": "the load has ended"})),
             Err(why) => Answer::problem(409, &why),
         }

@@ -1,0 +1,74 @@
+// --- The picture of the cluster: its nodes, and what moves between them now ---
+
+/** The most nodes that are drawn. More are in the table only. */
+const MAP_NODES_MAX = 9;
+
+/** What a node is on the stage, by the state in which this node sees it. */
+const MAP_STATES = { suspected: "frozen", down: "stopped" };
+
+/**
+ * A picture of the cluster: each node with its requests a second, the hints that it keeps, and
+ * the requests that it sends to the others. A node knows that of itself only; in a local
+ * cluster each node tells.
+ */
+function clusterMap() {
+  const element = h("div", { class: "map" });
+  let stage = null;
+  let names = [];
+  /** The calls of each node to each other one at the last figures, and when that was. */
+  let before = { calls: new Map(), at: 0 };
+
+  /** Draws how many requests moved from node to node since the last figures. */
+  function drawFlows(tellers) {
+    const now = { calls: new Map(), at: performance.now() };
+    const seconds = (now.at - before.at) / 1000;
+    for (const [from, { metrics }] of tellers) {
+      for (const to of names.filter((name) => name !== from)) {
+        const calls = callsTo(to, metrics);
+        const last = before.calls.get(`${from} ${to}`);
+        now.calls.set(`${from} ${to}`, calls);
+        stage.flow(from, to, last === undefined ? 0 : Math.max(0, calls - last) / seconds);
+      }
+    }
+    before = now;
+  }
+
+  return {
+    element,
+    /** Draws what changes with each status. */
+    update({ status, peers }) {
+      const wanted = status.cluster.map((member) => member.name);
+      if (wanted.length < 2 || wanted.length > MAP_NODES_MAX) return void element.replaceChildren();
+      if (wanted.join() !== names.join()) {
+        names = wanted;
+        stage = stageOf(names, false);
+        replace(element, stage.picture);
+      }
+      for (const member of status.cluster) {
+        const isAway = Object.hasOwn(MAP_STATES, member.state);
+        if (isAway) stage.be(member.name, MAP_STATES[member.state], member.state);
+        else stage.be(member.name, member.standing === "unfilled" ? "unfilled" : "up");
+        const told = member.state === "this node" ? status : peers.get(member.name)?.status;
+        stage.keep(member.name, told ? told.cluster.reduce((sum, other) => sum + other.hints, 0) : 0);
+      }
+    },
+    /** Draws what changes with each figures. */
+    count({ status, metrics, history, peers }) {
+      if (!stage || !status || metrics.size === 0) return;
+      const tellers = new Map([...peers, [status.name, { metrics, history }]]);
+      for (const name of names) {
+        const told = tellers.get(name);
+        stage.hold(name, told ? `${rateOf(told.history)}/s` : "", "idle");
+      }
+      drawFlows(tellers);
+    },
+  };
+}
+
+/** How many calls a node has sent to another one, by its metrics. */
+function callsTo(name, metrics) {
+  const begin = `kvorum_peer_calls_total{peer="${name}",`;
+  let calls = 0;
+  for (const [metric, value] of metrics) if (metric.startsWith(begin)) calls += value;
+  return calls;
+}

@@ -1,0 +1,213 @@
+// --- The stage: nodes, what they hold, and what moves between them ---
+
+/** How long a message is on its way, in milliseconds. */
+const MESSAGE_MS = 650;
+
+/** How much longer one to or from a slow node is. */
+const SLOW_FACTOR = 3;
+
+/** The size of the stage in its own units. */
+const [STAGE_WIDTH, STAGE_HEIGHT] = [720, 420];
+
+/** How far from the middle of an actor its messages begin and end. */
+const RIM = 52;
+
+/** How long a message of a flow is on its way, in milliseconds. */
+const FLOW_MS = 1600;
+
+/** How many messages of a flow are on their way at a time, at most. */
+const FLOW_MAX = 6;
+
+/** How many hints are drawn one by one. */
+const HINTS_DRAWN_MAX = 8;
+
+/** What a node may be, with what is written below it. */
+const NODE_STATES = {
+  up: "",
+  stopped: "stopped",
+  frozen: "frozen",
+  cut: "cut off",
+  slow: "slow",
+  unfilled: "being filled",
+  skewed: "clock 90 min ahead",
+};
+
+/** What a message carries, as a sign in it. */
+const MESSAGE_SIGNS = { ask: "", ack: "✓", hint: "", lost: "" };
+
+/** Whether the reader wants nothing to move, or cannot see it. */
+function isStill() {
+  return matchMedia("(prefers-reduced-motion: reduce)").matches || document.hidden;
+}
+
+/**
+ * A stage with the nodes, and the reader at the left of them.
+ *
+ * @param {string[]} names of the nodes
+ * @param {boolean} [hasReader] whether the reader is on it
+ */
+function stageOf(names, hasReader = true) {
+  const places = new Map(hasReader ? [["you", [70, 215]]] : []);
+  const [middle, radius] = hasReader ? [470, 160] : [STAGE_WIDTH / 2, 230];
+  names.forEach((name, index) => {
+    const angle = (2 * Math.PI * index) / names.length - Math.PI / 2 - (names.length === 3 ? Math.PI / 6 : 0);
+    places.set(name, [middle + radius * Math.cos(angle), 205 + 130 * Math.sin(angle)]);
+  });
+  const states = new Map(names.map((name) => [name, "up"]));
+  const flows = new Map();
+  const pairs = [
+    ...(hasReader ? names.map((name) => ["you", name]) : []),
+    ...names.flatMap((one, index) => names.slice(index + 1).map((other) => [one, other])),
+  ];
+  const links = pairs.map(([one, other]) => {
+    const [[x1, y1], [x2, y2]] = [places.get(one), places.get(other)];
+    return { ends: [one, other], line: s("line", { class: "link", x1, y1, x2, y2 }), messages: 0 };
+  });
+  const actors = new Map([...places].map(([name, place]) => [name, actorOf(name, place)]));
+  const moving = s("g");
+  const picture = s(
+    "svg",
+    {
+      class: "stage",
+      viewBox: `0 0 ${STAGE_WIDTH} ${STAGE_HEIGHT}`,
+      role: "img",
+      "aria-label": `The cluster: what is below says ${hasReader ? "what happens" : "the same"}`,
+    },
+    links.map(({ line }) => line),
+    Array.from(actors.values(), (actor) => actor.group),
+    moving,
+  );
+  const is = (name, state) => states.get(name) === state;
+  const drawLink = ({ ends, line, messages }) => {
+    const isYours = ends[0] === "you";
+    const isCut = !isYours && ends.some((end) => is(end, "cut"));
+    const words = ["link", isYours && "own", isCut && "cut", messages > 0 && "busy"];
+    line.setAttribute("class", words.filter(Boolean).join(" "));
+  };
+  links.forEach(drawLink);
+  return {
+    picture,
+    /** Shows what a node is: one of `NODE_STATES`, with a remark. */
+    be(name, state, remark = NODE_STATES[state]) {
+      states.set(name, state);
+      actors.get(name).group.setAttribute("class", `actor ${state}`);
+      actors.get(name).remark.textContent = remark;
+      links.forEach(drawLink);
+    },
+    /** Shows what a node holds of the key; `level` is one of `mark`. */
+    hold(name, text, level) {
+      const { held, body } = actors.get(name);
+      const shown = text.length > 12 ? `${text.slice(0, 11)}…` : text;
+      held.setAttribute("class", `held ${level}`);
+      if (held.textContent === shown) return;
+      held.textContent = shown;
+      if (shown !== "" && !isStill())
+        body.animate({ transform: ["scale(1)", "scale(1.14)", "scale(1)"] }, 450);
+    },
+    /** Shows how many hints a node keeps for others. */
+    keep(name, hints) {
+      const { hints: drawn, count: written } = actors.get(name);
+      written.textContent = hints === 0 ? "" : counted(hints, "hint");
+      const number = Math.min(hints, HINTS_DRAWN_MAX);
+      const left = -((number - 1) * 11) / 2 - 4;
+      drawn.replaceChildren(
+        ...Array.from({ length: number }, (_, index) =>
+          s("rect", { x: left + index * 11, y: -64, width: 8, height: 8, rx: 1.5 }),
+        ),
+      );
+    },
+    /** Has messages move from one node to another as long as there are so many a second. */
+    flow(from, to, rate) {
+      const number =
+        rate > 0 && !isStill() ? Math.min(FLOW_MAX, 1 + Math.floor(1.6 * Math.log10(1 + rate))) : 0;
+      const known = flows.get(`${from} ${to}`) ?? [];
+      if (known.length === number) return;
+      known.forEach((dot) => dot.remove());
+      const [[x1, y1], [x2, y2]] = between(places.get(from), places.get(to));
+      // Each direction has a side of the line.
+      const length = Math.hypot(x2 - x1, y2 - y1);
+      const [aside, down] = [((y1 - y2) / length) * 6, ((x2 - x1) / length) * 6];
+      const ends = [
+        `translate(${x1 + aside}px, ${y1 + down}px)`,
+        `translate(${x2 + aside}px, ${y2 + down}px)`,
+      ];
+      const dots = Array.from({ length: number }, (_, index) => {
+        const dot = s("circle", { class: "flow", r: 4 });
+        moving.append(dot);
+        const delay = -(index * FLOW_MS) / number;
+        dot.animate({ transform: ends }, { duration: FLOW_MS, iterations: Infinity, delay });
+        return dot;
+      });
+      flows.set(`${from} ${to}`, dots);
+    },
+    /**
+     * Moves a message: `ask`, `ack`, `hint` or `lost`, with a text below it. Ends when it has
+     * arrived.
+     */
+    async send(from, to, kind = "ask", text = "") {
+      if (isStill()) return;
+      const [[x1, y1], [x2, y2]] = between(places.get(from), places.get(to));
+      const message = s(
+        "g",
+        { class: `message ${kind}` },
+        s("circle", { r: kind === "ack" ? 9 : 7 }),
+        s("text", { class: "sign", y: 4 }, MESSAGE_SIGNS[kind]),
+        s("text", { class: "carried", y: 22 }, text),
+      );
+      const link = links.find(({ ends }) => ends.includes(from) && ends.includes(to));
+      link.messages += 1;
+      drawLink(link);
+      moving.append(message);
+      // A message that is lost stops on its way.
+      const way = kind === "lost" ? 0.5 : 1;
+      const end = `translate(${x1 + (x2 - x1) * way}px, ${y1 + (y2 - y1) * way}px)`;
+      const frames = [
+        { transform: `translate(${x1}px, ${y1}px)`, opacity: 1 },
+        { transform: end, opacity: 1, offset: 0.8 },
+        { transform: end, opacity: kind === "lost" ? 0 : 1 },
+      ];
+      if (kind !== "lost") frames.splice(1, 1);
+      const isSlow = from !== "you" && to !== "you" && (is(from, "slow") || is(to, "slow"));
+      const duration = MESSAGE_MS * (isSlow ? SLOW_FACTOR : 1);
+      await message.animate(frames, { duration, easing: "ease-in-out", fill: "forwards" }).finished;
+      message.remove();
+      link.messages -= 1;
+      drawLink(link);
+    },
+  };
+}
+
+/** The ends of a way between two places, at the rims of what stands there. */
+function between([x1, y1], [x2, y2]) {
+  const share = RIM / Math.hypot(x2 - x1, y2 - y1);
+  const inset = (from, to) => from + (to - from) * share;
+  return [
+    [inset(x1, x2), inset(y1, y2)],
+    [inset(x2, x1), inset(y2, y1)],
+  ];
+}
+
+/** A node on the stage, or the reader. */
+function actorOf(name, [x, y]) {
+  const isYou = name === "you";
+  const remark = s("text", { class: "remark", y: 82 });
+  const held = s("text", { class: "held", y: 5 });
+  const count = s("text", { class: "hints", y: -72 });
+  const hints = s("g", { class: "hints" });
+  const body = isYou ? s("rect", { x: -36, y: -24, width: 72, height: 48, rx: 10 }) : s("circle", { r: 46 });
+  const label = s("text", { class: "name", y: isYou ? 5 : 65 }, name);
+  return {
+    group: s(
+      "g",
+      { class: "actor up", transform: `translate(${x} ${y})` },
+      body,
+      label,
+      isYou ? [] : [held, remark, hints, count],
+    ),
+    body,
+    remark,
+    held,
+    hints,
+    count,
+  };
+}

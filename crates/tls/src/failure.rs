@@ -6,8 +6,10 @@ use std::io;
 /// Why a handshake failed, as metrics count it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandshakeFailure {
-    /// It was too slow, or had to make room for others.
+    /// It was too slow.
     Slow,
+    /// It had to make room for others.
+    GaveWay,
     /// The other side closed the connection.
     Closed,
     /// The other side speaks plain HTTP.
@@ -24,8 +26,9 @@ pub enum HandshakeFailure {
 
 impl HandshakeFailure {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Slow,
+        Self::GaveWay,
         Self::Closed,
         Self::Plain,
         Self::Incompatible,
@@ -39,6 +42,7 @@ impl HandshakeFailure {
     pub fn word(self) -> &'static str {
         match self {
             Self::Slow => "slow",
+            Self::GaveWay => "gave_way",
             Self::Closed => "closed",
             Self::Plain => "plain",
             Self::Incompatible => "incompatible",

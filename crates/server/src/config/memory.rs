@@ -35,13 +35,26 @@ pub struct TlsSplit {
     pub connections_bytes: usize,
     /// Records that are not complete, beyond 4 KiB of each.
     pub records_bytes: usize,
-    /// How many handshakes may be under way, each of which may hold 64 KiB.
+    /// How many handshakes of clients may be under way, each of which may hold 64 KiB.
     pub handshakes_max: usize,
+    /// How many handshakes of peers may be under way.
+    pub peer_handshakes_max: usize,
 }
 
 impl TlsSplit {
     /// What rustls holds for an idle connection, in bytes.
     const CONNECTION_BYTES: usize = 10 << 10;
+
+    /// How many handshakes of clients each runtime may have under way at least: clients
+    /// that come back at once must not cut each other.
+    const HANDSHAKES_A_RUNTIME_MIN: usize = 8;
+
+    /// How many handshakes of peers each runtime may have under way: half of them from
+    /// addresses of peers, half of connections for which clients have no slots left.
+    const PEER_HANDSHAKES_A_RUNTIME: usize = 8;
+
+    /// What each runtime has for incomplete records at least: a few of them.
+    const RECORD_BYTES_A_RUNTIME_MIN: usize = 64 << 10;
 
     /// The parts for `config` if `rest` bytes are left for TLS and the cache.
     fn of(config: &ServerConfig, sixteenth: usize, rest: usize) -> Self {
@@ -52,16 +65,26 @@ impl TlsSplit {
         let wanted = config
             .connections_max
             .saturating_mul(Self::CONNECTION_BYTES);
-        let part = sixteenth / 8;
-        Self {
-            connections_bytes: wanted.min(most.max(least).saturating_sub(2 * part)),
-            records_bytes: part,
-            handshakes_max: part / HANDSHAKE_BYTES_MAX,
-        }
+        let (part, threads) = (sixteenth / 8, config.threads);
+        let peer_handshakes = match config.node.members.is_single_node() {
+            true => 0,
+            false => Self::PEER_HANDSHAKES_A_RUNTIME,
+        };
+        let mut split = Self {
+            connections_bytes: 0,
+            records_bytes: part.max(threads * Self::RECORD_BYTES_A_RUNTIME_MIN),
+            handshakes_max: (part / HANDSHAKE_BYTES_MAX)
+                .max(threads * Self::HANDSHAKES_A_RUNTIME_MIN),
+            peer_handshakes_max: threads * peer_handshakes,
+        };
+        let left = most.max(least).saturating_sub(split.planned_bytes());
+        split.connections_bytes = wanted.min(left);
+        split
     }
 
     fn planned_bytes(&self) -> usize {
-        self.connections_bytes + self.records_bytes + self.handshakes_max * HANDSHAKE_BYTES_MAX
+        let handshakes = self.handshakes_max + self.peer_handshakes_max;
+        self.connections_bytes + self.records_bytes + handshakes * HANDSHAKE_BYTES_MAX
     }
 }
 
@@ -85,8 +108,9 @@ impl MemorySplit {
     /// | answers of batches | 1/8 |
     /// | long heads | 1/8 |
     /// | short answers whose clients do not read | 1/4 |
-    /// | with TLS: incomplete records | 1/8 |
-    /// | with TLS: handshakes | 1/8 |
+    /// | with TLS: incomplete records | 1/8, at least 64 KiB for each runtime |
+    /// | with TLS: handshakes of clients | 1/8, at least 8 of 64 KiB for each runtime |
+    /// | with TLS: handshakes of peers | 8 of 64 KiB for each runtime |
     /// | with TLS: idle connections | 10 KiB for each that may be open, if the cache keeps 1 |
     /// | connections and stacks, not planned | 1/2 |
     /// | cache | the rest, at least 1, with TLS at least 1/2 |

@@ -258,11 +258,26 @@ fn urls_and_tls_fit_together() {
 
 #[test]
 fn tls_connections_are_planned_for() {
-    for (memory_mib, handshakes, planned_for_each) in [(128, 16, false), (1024, 128, true)] {
+    for (memory_mib, threads, handshakes, planned_for_each) in [
+        (128, 2, 16, false),
+        (128, 16, 128, false),
+        (1024, 2, 128, true),
+        (1024, 64, 512, true),
+    ] {
         let mut config = with_tls();
+        config.threads = threads;
         config.set_memory_bytes(memory_mib << 20);
         let tls = config.memory_split().tls;
         assert_eq!(tls.handshakes_max, handshakes, "{memory_mib} MiB");
+        assert_eq!(tls.peer_handshakes_max, 8 * threads);
+        assert!(tls.records_bytes >= threads * (64 << 10), "{tls:?}");
+        let mut short_values = config.clone();
+        short_values.node.value_bytes_max = 1 << 20;
+        let split = short_values.memory_split();
+        assert!(
+            split.planned_bytes() as u64 <= config.memory_bytes,
+            "{memory_mib} MiB, {threads} threads: {split:?}"
+        );
         let for_all = config.connections_max * (10 << 10);
         assert_eq!(
             tls.connections_bytes == for_all,

@@ -17,11 +17,12 @@
 //! Nothing here answers a request. A slot has a [`ConnectionScope`], and `dispatch` in
 //! `http/mod.rs` answers a request for a resource outside that scope with `503`.
 
+use super::owners::{gives_way, owner_of};
 use crate::config::ServerConfig;
 use profile::lock;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
-use std::net::{IpAddr, Ipv6Addr};
+use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
@@ -32,9 +33,6 @@ const UNAUTHENTICATED_MAX: usize = 128;
 /// How many connections each runtime keeps of each peer beyond the bound on
 /// connections: the one in use, and some that ended without the node noticing yet.
 const PEER_CONNECTIONS: usize = 4;
-
-/// The bits of an IPv6 address that are the same in all addresses of one owner.
-const IPV6_OWNER_BITS: u32 = 64;
 
 /// Which requests a connection may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,8 +186,9 @@ impl UnauthenticatedConnections {
         let owner = owner_of(address);
         let mut list = lock(&self.list);
         if list.oldest_first.len() >= self.max {
-            let owners: Vec<IpAddr> = list.oldest_first.iter().map(|entry| entry.owner).collect();
-            if let Some(entry) = list.oldest_first.remove(evicted_index(&owners, owner)) {
+            let entries = list.oldest_first.iter();
+            let held: Vec<_> = entries.map(|entry| (entry.owner, 1)).collect();
+            if let Some(entry) = list.oldest_first.remove(gives_way(&held, (owner, 1))) {
                 entry.evicted.notify_one();
             }
         }
@@ -221,32 +220,6 @@ impl Drop for UnauthenticatedConnection {
     }
 }
 
-/// Which of the connections of `owners`, the oldest first, is evicted for one of
-/// `newcomer`: the oldest of the owner that has the most, counting the newcomer.
-fn evicted_index(owners: &[IpAddr], newcomer: IpAddr) -> usize {
-    let mut counts = BTreeMap::from([(newcomer, 1)]);
-    for owner in owners {
-        *counts.entry(*owner).or_insert(0) += 1;
-    }
-    let most = owners.iter().filter_map(|owner| counts.get(owner)).max();
-    owners
-        .iter()
-        .position(|owner| counts.get(owner) == most)
-        .unwrap_or_default()
-}
-
-/// One address that stands for all addresses of the same owner. The owner of an
-/// IPv6 address can choose the lower half of its bits.
-fn owner_of(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => {
-            let kept = u128::MAX << (u128::BITS - IPV6_OWNER_BITS);
-            IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & kept))
-        }
-        address @ IpAddr::V4(_) => address,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -254,34 +227,6 @@ mod tests {
 
     fn address(last: u8) -> IpAddr {
         IpAddr::from([10, 0, 0, last])
-    }
-
-    #[test]
-    fn the_oldest_connection_of_the_owner_with_the_most_is_evicted() {
-        for (owners, newcomer, evicted) in [
-            (&[1][..], 1, 0),
-            (&[1], 2, 0),
-            (&[1, 2, 3], 4, 0),
-            (&[1, 2, 2, 3, 3], 4, 1),
-            (&[1, 2, 3, 3, 2], 2, 1),
-            (&[1, 2, 3], 3, 2),
-            // A flood from one address does not evict the older connection of another.
-            (&[9, 1, 1, 1, 1], 1, 1),
-            (&[9, 1, 1, 1, 1], 9, 1),
-        ] {
-            let owners: Vec<IpAddr> = owners.iter().copied().map(address).collect();
-            let found = evicted_index(&owners, address(newcomer));
-            assert_eq!(found, evicted, "{owners:?} {newcomer}");
-        }
-    }
-
-    #[test]
-    fn an_owner_has_an_ipv4_address_or_half_of_an_ipv6_address() {
-        let owner = |text: &str| owner_of(text.parse().unwrap());
-        assert_eq!(owner("2001:db8::1"), owner("2001:db8::ffff:0:0:2"));
-        assert_ne!(owner("2001:db8::1"), owner("2001:db8:0:1::1"));
-        assert_eq!(owner("::ffff:10.0.0.1"), owner("10.0.0.1"));
-        assert_ne!(owner("10.0.0.1"), owner("10.0.0.2"));
     }
 
     fn slots(nodes: usize, connections_max: usize) -> ConnectionSlots {

@@ -9,7 +9,8 @@
 //!   and for ranges. They are separate, so that clients that stall in one of them
 //!   block no client in another. The node has two more, for long answers and for
 //!   the batches of ranges.
-//! - `tls`: handshakes under way, and records of TLS that are not complete.
+//! - `tls`: handshakes under way, and records of TLS that are not complete, each in a
+//!   `fair_room`, from which a connection of the address that holds the most gives way.
 //! - `unsent_answers`: bytes of short answers whose clients do not read.
 //! - `page_limiter`: the time spent on pages, which are outside the gate.
 //!
@@ -21,6 +22,8 @@
 pub(crate) mod channel;
 pub(crate) mod connection_slots;
 pub(crate) mod cors_origins;
+mod fair_room;
+mod owners;
 pub(crate) mod page_limiter;
 pub(crate) mod paused_connections;
 mod request_gate;
@@ -47,10 +50,11 @@ use peer::Transport;
 use slab::Slab;
 use slow_clients::{Progress, SlowClientTimeouts};
 use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tls::{Entered, Handshakes};
+use tls::{Entered, TlsRooms};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::MissedTickBehavior;
@@ -80,8 +84,8 @@ pub(crate) struct Door {
     /// The buffers that all connections share.
     pub(crate) buffers: Rc<Buffers>,
     connections: RefCell<Slab<Rc<Progress>>>,
-    /// The TLS handshakes that are under way.
-    handshakes: Rc<Handshakes>,
+    /// What the TLS connections share.
+    tls_rooms: TlsRooms,
     /// Notified when the last connection has ended.
     emptied: Notify,
     is_stopping: Cell<bool>,
@@ -116,7 +120,7 @@ impl Door {
                 UnsentAnswers::new(config.memory_split().unsent_bytes / config.threads),
             )),
             connections: RefCell::default(),
-            handshakes: Handshakes::new(config.memory_split().tls.handshakes_max / config.threads),
+            tls_rooms: TlsRooms::new(config),
             emptied: Notify::new(),
             is_stopping: Cell::new(false),
             worker,
@@ -219,12 +223,19 @@ impl Door {
                 tls.enter(
                     stream,
                     progress,
-                    &self.handshakes,
+                    &self.tls_rooms,
                     &self.metrics.tls,
                     &self.now,
                 )
                 .await
             }
+        }
+    }
+
+    /// Notes that a peer has connected.
+    pub(crate) fn remember_peer(&self, client: Option<SocketAddr>) {
+        if let (Some(tls), Some(client)) = (&self.shared.tls, client) {
+            tls.remember_peer(client.ip());
         }
     }
 
@@ -277,8 +288,7 @@ impl Door {
             self.gate.queued(),
             self.buffers.unsent_answers.bytes(),
         );
-        let handshakes = self.handshakes.count() as u64;
-        self.metrics.tls.handshakes_in_flight.set(handshakes);
+        self.tls_rooms.publish(&self.metrics.tls);
     }
 
     async fn end_overdue_forever(self: Rc<Self>) {

@@ -3,23 +3,32 @@
 //!
 //! A connection is looked at before it is read: the first byte of TLS is 0x16, which no
 //! request of HTTP begins with. A handshake may take as long as the head of a request.
-//! Each runtime has a bounded number of them under way; a further one is always begun,
-//! and the oldest gives way. So a client that does not go on takes no place from others,
-//! and honest handshakes, which take two turns of the network, are safe unless there are
-//! more of them than the bound within that time.
+//! Each runtime has a bounded number of them under way (`fair_room`); a further one is
+//! always begun, and the oldest of the address with the most gives way. So neither a
+//! client that does not go on nor a flood from one address takes places from others.
+//! Honest handshakes, which take two turns of the network, are safe unless more
+//! addresses than there are places begin one within that time.
+//!
+//! Peers have places of their own, which other clients do not take: some for connections
+//! from addresses from which a peer has come before, and some for those that arrive when
+//! all slots of clients are taken, so that they may only become a peer's. Where clients
+//! share the address of a peer, as on one machine, they use those of all clients as well.
 
+use super::connection_slots::ConnectionScope;
+use super::fair_room::FairRoom;
+use super::owners::owner_of;
 use super::slow_clients::{Phase, Progress};
-use super::wire::{CountedStream, Wire};
+use super::wire::{CountedStream, RecordRoom, Wire};
 use crate::config::{ServerConfig, TlsConfig};
 use crate::metrics::TlsMetrics;
-use base::Budget;
 use profile::lock;
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::cell::Cell;
+use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::io;
+use std::net::{IpAddr, Ipv4Addr};
 use std::pin::pin;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, ready};
 use std::time::Duration;
@@ -49,9 +58,31 @@ pub(crate) struct DoorTls {
     is_optional: bool,
     /// The hosts of the other members, for which their certificates are.
     hosts: Vec<String>,
-    /// Budget for records that are not complete, in bytes.
-    records: Arc<Budget>,
+    /// The addresses from which peers have come lately.
+    peer_addresses: Mutex<PeerAddresses>,
     log_ration: Mutex<LogRation>,
+}
+
+/// The addresses from which connections have come that proved to be a peer's: a few for
+/// each peer, the latest at the end.
+struct PeerAddresses {
+    addresses: VecDeque<IpAddr>,
+    max: usize,
+}
+
+/// How many addresses are remembered for each peer: it may have moved, or have several.
+const ADDRESSES_A_PEER: usize = 2;
+
+/// What the TLS connections of one runtime share.
+pub(crate) struct TlsRooms {
+    /// Handshakes under way, of clients.
+    clients: Rc<FairRoom>,
+    /// Handshakes under way of connections that may only become a peer's.
+    upgrades: Rc<FairRoom>,
+    /// Handshakes under way, from addresses of peers.
+    peers: Rc<FairRoom>,
+    /// Bytes of records that are not complete.
+    records: Rc<FairRoom>,
 }
 
 /// Keeps anybody who can open connections from filling the log.
@@ -84,7 +115,10 @@ impl DoorTls {
                 .peers()
                 .map(|peer| members.url(peer).host().to_owned())
                 .collect(),
-            records: Budget::new(config.memory_split().tls.records_bytes),
+            peer_addresses: Mutex::new(PeerAddresses {
+                addresses: VecDeque::new(),
+                max: members.peers().count() * ADDRESSES_A_PEER,
+            }),
             log_ration: Mutex::default(),
         }
     }
@@ -94,9 +128,9 @@ impl DoorTls {
         self.is_optional
     }
 
-    /// How many bytes of incomplete records are held.
-    pub(crate) fn record_bytes(&self) -> usize {
-        self.records.used()
+    /// Notes that a peer has come from this address.
+    pub(crate) fn remember_peer(&self, address: IpAddr) {
+        lock(&self.peer_addresses).remember(owner_of(address));
     }
 
     /// Whether a connection may become a peer's. Where nodes verify each other, that
@@ -119,7 +153,7 @@ impl DoorTls {
         &self,
         stream: TcpStream,
         progress: &Rc<Progress>,
-        handshakes: &Rc<Handshakes>,
+        rooms: &TlsRooms,
         metrics: &TlsMetrics,
         now: &Cell<Duration>,
     ) -> Entered {
@@ -135,16 +169,22 @@ impl DoorTls {
             }
         }
         progress.enter(Phase::Handshake);
-        let place = handshakes.begin(progress);
+        let address = stream.peer_addr().map(|address| address.ip());
+        let owner = owner_of(address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)));
+        let is_peers = lock(&self.peer_addresses).addresses.contains(&owner);
+        let handshakes = rooms.handshakes(progress.scope(), is_peers);
+        let place = handshakes.enter(owner, 1, progress);
         let acceptor = TlsAcceptor::from(self.node_tls.server());
         let accepting = acceptor.accept(CountedStream::new(stream)).into_fallible();
         let accepted = unless_cut(progress, accepting).await;
+        let gave_way = place.gave_way();
         drop(place);
         match accepted {
             Some(Ok(stream)) => {
                 progress.enter(Phase::Idle);
                 metrics.done();
-                Entered::Wire(Wire::sealed(stream, Arc::clone(&self.records)))
+                let records = RecordRoom::new(Rc::clone(&rooms.records), owner, progress);
+                Entered::Wire(Wire::sealed(stream, records))
             }
             Some(Err((error, stream))) => {
                 let failure = HandshakeFailure::of(&error);
@@ -156,7 +196,10 @@ impl DoorTls {
                 Entered::Ended
             }
             None => {
-                metrics.failed(HandshakeFailure::Slow);
+                metrics.failed(match gave_way {
+                    true => HandshakeFailure::GaveWay,
+                    false => HandshakeFailure::Slow,
+                });
                 Entered::Ended
             }
         }
@@ -253,85 +296,119 @@ async fn unless_cut<T>(progress: &Progress, work: impl Future<Output = T>) -> Op
     .await
 }
 
-/// The handshakes of one runtime that are under way.
-pub(crate) struct Handshakes {
-    max: usize,
-    /// By their numbers, which are in the order in which they began.
-    oldest_first: RefCell<BTreeMap<u64, Weak<Progress>>>,
-    number_next: Cell<u64>,
-}
-
-/// The place of a handshake, until this is dropped.
-struct HandshakePlace {
-    handshakes: Rc<Handshakes>,
-    number: u64,
-}
-
-impl Handshakes {
-    /// At most `max` handshakes at a time.
-    pub(crate) fn new(max: usize) -> Rc<Self> {
-        Rc::new(Self {
-            max: max.max(1),
-            oldest_first: RefCell::default(),
-            number_next: Cell::new(0),
-        })
-    }
-
-    /// How many handshakes are under way.
-    pub(crate) fn count(&self) -> usize {
-        self.oldest_first.borrow().len()
-    }
-
-    /// Begins a handshake. If there are too many, the oldest is cut.
-    fn begin(self: &Rc<Self>, progress: &Rc<Progress>) -> HandshakePlace {
-        let mut oldest_first = self.oldest_first.borrow_mut();
-        if oldest_first.len() >= self.max
-            && let Some((_, oldest)) = oldest_first.pop_first()
-            && let Some(oldest) = oldest.upgrade()
-        {
-            tracing::debug!("too many TLS handshakes are under way: cutting the oldest");
-            oldest.cut();
-        }
-        let number = self.number_next.get();
-        self.number_next.set(number + 1);
-        oldest_first.insert(number, Rc::downgrade(progress));
-        HandshakePlace {
-            handshakes: Rc::clone(self),
-            number,
+impl PeerAddresses {
+    fn remember(&mut self, address: IpAddr) {
+        self.addresses.retain(|known| *known != address);
+        self.addresses.push_back(address);
+        if self.addresses.len() > self.max {
+            self.addresses.pop_front();
         }
     }
 }
 
-impl Drop for HandshakePlace {
-    fn drop(&mut self) {
-        let mut oldest_first = self.handshakes.oldest_first.borrow_mut();
-        oldest_first.remove(&self.number);
+impl TlsRooms {
+    /// What the TLS connections of one runtime of a server with this configuration share.
+    pub(crate) fn new(config: &ServerConfig) -> Self {
+        let split = config.memory_split().tls;
+        let for_peers = split.peer_handshakes_max / config.threads;
+        Self {
+            clients: FairRoom::new(split.handshakes_max / config.threads),
+            upgrades: FairRoom::new(for_peers / 2),
+            peers: FairRoom::new(for_peers / 2),
+            records: FairRoom::new(split.records_bytes / config.threads),
+        }
+    }
+
+    /// Where a connection of this scope has its place while its handshake is under way.
+    /// `is_peers`: a peer has come from its address before.
+    fn handshakes(&self, scope: ConnectionScope, is_peers: bool) -> &Rc<FairRoom> {
+        match scope {
+            _ if is_peers && self.peers.is_free() => &self.peers,
+            ConnectionScope::PeerUpgrade => &self.upgrades,
+            ConnectionScope::AnyRequest => &self.clients,
+        }
+    }
+
+    /// Publishes the gauges.
+    pub(crate) fn publish(&self, metrics: &TlsMetrics) {
+        let handshakes = self.clients.used() + self.upgrades.used() + self.peers.used();
+        metrics.handshakes_in_flight.set(handshakes as u64);
+        metrics.record_bytes.set(self.records.used() as u64);
+        metrics.records_cut.set(self.records.cuts());
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::ConnectionScope::{AnyRequest, PeerUpgrade};
     use super::*;
-    use crate::door::connection_slots::ConnectionScope;
+    use cluster::{Member, Members, NodeUrl};
+    use tls::TlsFiles;
 
     #[test]
-    fn the_oldest_handshake_gives_way() {
-        let handshakes = Handshakes::new(2);
-        let clients: Vec<_> = (0..3)
-            .map(|_| Rc::new(Progress::new(Rc::default(), ConnectionScope::AnyRequest)))
+    fn clients_take_no_places_of_peers() {
+        let urls = ["https://a:1", "https://b:1"].map(|url| url.parse::<NodeUrl>().unwrap());
+        let members = urls.clone().map(Member::unnamed).to_vec();
+        let mut config = ServerConfig::new(Members::new(members, &urls[0]).unwrap(), "store");
+        config.threads = 2;
+        config.set_memory_bytes(128 << 20);
+        let files = TlsFiles {
+            certificate: "c".into(),
+            key: "k".into(),
+            peer_ca: None,
+        };
+        config.tls = Some(TlsConfig {
+            files,
+            is_optional: false,
+        });
+        let rooms = TlsRooms::new(&config);
+        let connections: Vec<_> = (0..=255)
+            .map(|last| (IpAddr::from([10, 0, 0, last]), AnyRequest, false))
+            .chain((0..=255).map(|last| (IpAddr::from([10, 0, 1, last]), PeerUpgrade, false)))
             .collect();
-        let cut = || -> Vec<bool> { clients.iter().map(|client| client.is_cut()).collect() };
-        let places: Vec<_> = clients[..2]
-            .iter()
-            .map(|client| handshakes.begin(client))
-            .collect();
-        assert_eq!((cut(), handshakes.count()), (vec![false; 3], 2));
-        let third = handshakes.begin(&clients[2]);
-        assert_eq!((cut(), handshakes.count()), (vec![true, false, false], 2));
-        drop((places, third));
-        assert_eq!(handshakes.count(), 0);
-        let _again = handshakes.begin(&clients[0]);
-        assert_eq!(cut(), [true, false, false], "there is room again");
+        let peer = (IpAddr::from([10, 0, 2, 1]), AnyRequest, true);
+        let upgrade = (IpAddr::from([10, 0, 2, 2]), PeerUpgrade, false);
+        let enter = |(owner, scope, is_peers)| {
+            let progress = Rc::new(Progress::new(Rc::default(), scope));
+            (
+                rooms.handshakes(scope, is_peers).enter(owner, 1, &progress),
+                progress,
+            )
+        };
+        let of_peer = enter(peer);
+        // Clients with the address of the peer take what is left, and then those of clients.
+        let beside: Vec<_> = (0..11).map(|_| enter(peer)).collect();
+        assert_eq!((rooms.peers.used(), rooms.clients.used()), (4, 8));
+        assert!(beside.iter().all(|(place, _)| !place.gave_way()));
+        // A flood from many addresses, while clients have slots.
+        let of_clients: Vec<_> = connections[..256].iter().copied().map(enter).collect();
+        let of_upgrade = enter(upgrade);
+        let more_of_clients: Vec<_> = connections[..256].iter().copied().map(enter).collect();
+        assert!(!of_peer.0.gave_way() && !of_upgrade.0.gave_way());
+        // And while they have none.
+        let of_upgrades: Vec<_> = connections[256..].iter().copied().map(enter).collect();
+        assert!(!of_peer.0.gave_way() && of_upgrade.0.gave_way());
+        let staying = |places: &[(_, Rc<Progress>)]| {
+            places
+                .iter()
+                .filter(|(_, progress)| !progress.is_cut())
+                .count()
+        };
+        assert_eq!((staying(&of_clients), staying(&more_of_clients)), (0, 8));
+        assert_eq!(staying(&of_upgrades), 4);
+    }
+
+    #[test]
+    fn the_latest_addresses_of_peers_are_remembered() {
+        let mut peers = PeerAddresses {
+            addresses: VecDeque::new(),
+            max: 2,
+        };
+        let address = |last: u8| IpAddr::from([10, 0, 0, last]);
+        for last in [1, 2, 2, 1, 3, 1] {
+            peers.remember(address(last));
+        }
+        assert_eq!(peers.addresses, [3, 1].map(address));
     }
 
     #[test]

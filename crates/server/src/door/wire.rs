@@ -2,14 +2,18 @@
 //! TLS.
 //!
 //! rustls holds what it has sealed and the kernel has not taken, up to its own bound of
-//! 64 KiB, and what it has received of a record, up to 18 KiB. The first counts like
-//! other unsent bytes (`channel`). The second counts towards a budget beyond the first
-//! few KiB, as long as the record is not complete ([`SealedStream`]).
+//! 64 KiB, and what it has received of a record, up to 18 KiB, or of a message of the
+//! handshake in several records, up to 64 KiB. The first counts like other unsent bytes
+//! (`channel`). The second takes room that the connections of a runtime share, beyond the
+//! first few KiB and as long as the record is not complete ([`RecordRoom`]).
 
-use base::{Budget, Share};
+use super::fair_room::{FairRoom, Place};
+use super::slow_clients::Progress;
+use crate::config::bounds::HANDSHAKE_BYTES_MAX;
 use std::io::{self, IoSlice};
+use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -18,11 +22,10 @@ use tokio_rustls::server::TlsStream;
 
 /// How many bytes of an incomplete record do not count: each TLS connection has a buffer
 /// of about that size in any case.
-const RECORD_FREE_BYTES: u64 = 4 << 10;
+const RECORD_FREE_BYTES: usize = 4 << 10;
 
-/// The share of an incomplete record that has more: a record has at most 16 KiB, and
-/// some bytes around them.
-const RECORD_SHARE_BYTES: usize = 14 << 10;
+/// By how many bytes at a time rustls extends the buffer of a connection.
+const RECORD_STEP_BYTES: usize = 4 << 10;
 
 /// A connection as its channel reads and writes it.
 pub(crate) enum Wire {
@@ -32,24 +35,63 @@ pub(crate) enum Wire {
     Sealed(Box<SealedStream>),
 }
 
-/// A TLS stream, and what it takes of the budget for incomplete records.
+/// A TLS stream, and the room that its incomplete record takes.
 pub(crate) struct SealedStream {
     stream: TlsStream<CountedStream>,
-    /// Budget for incomplete records, in bytes.
-    records: Arc<Budget>,
-    share: Option<Share>,
+    records: RecordRoom,
     /// What [`CountedStream::received`] was when the last plaintext came.
     counted: u64,
 }
 
+/// The room for incomplete records, in bytes, as one connection takes it.
+///
+/// A connection that needs room always gets it, and another one is cut if there is too
+/// little. So clients that leave records incomplete do not disturb those that send.
+pub(crate) struct RecordRoom {
+    room: Rc<FairRoom>,
+    owner: IpAddr,
+    progress: Weak<Progress>,
+    place: Option<Place>,
+}
+
+impl RecordRoom {
+    /// The room of a connection of `owner`.
+    pub(crate) fn new(room: Rc<FairRoom>, owner: IpAddr, progress: &Rc<Progress>) -> Self {
+        Self {
+            room,
+            owner,
+            progress: Rc::downgrade(progress),
+            place: None,
+        }
+    }
+
+    /// So many bytes of a record are here, and the record is not complete.
+    fn hold(&mut self, bytes: usize) {
+        let bytes = bytes.min(HANDSHAKE_BYTES_MAX);
+        if bytes <= RECORD_FREE_BYTES {
+            return;
+        }
+        let counted = (bytes - RECORD_FREE_BYTES).next_multiple_of(RECORD_STEP_BYTES);
+        if let Some(place) = &self.place {
+            place.grow_to(counted);
+        } else if let Some(progress) = self.progress.upgrade() {
+            self.place = Some(self.room.enter(self.owner, counted, &progress));
+        }
+    }
+
+    /// The record is complete.
+    fn leave(&mut self) {
+        self.place = None;
+    }
+}
+
 impl Wire {
     /// The wire over a TLS stream whose handshake is over.
-    pub(crate) fn sealed(stream: TlsStream<CountedStream>, records: Arc<Budget>) -> Self {
+    pub(crate) fn sealed(stream: TlsStream<CountedStream>, records: RecordRoom) -> Self {
         Self::Sealed(Box::new(SealedStream {
             counted: stream.get_ref().0.received,
             stream,
             records,
-            share: None,
         }))
     }
 
@@ -182,16 +224,13 @@ impl SealedStream {
         let filled = Pin::new(&mut self.stream).poll_fill_buf(cx);
         if let Poll::Ready(result) = filled {
             result?;
-            self.share = None;
+            self.records.leave();
             self.counted = self.stream.get_ref().0.received;
             // The borrow of the first call would last too long; this one is ready at once.
             return Pin::new(&mut self.stream).poll_fill_buf(cx);
         }
-        if self.incomplete_bytes() > RECORD_FREE_BYTES && self.share.is_none() {
-            let share = self.records.take(RECORD_SHARE_BYTES);
-            let share = share.map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory));
-            self.share = Some(share?);
-        }
+        let incomplete_bytes = usize::try_from(self.incomplete_bytes()).unwrap_or(usize::MAX);
+        self.records.hold(incomplete_bytes);
         Poll::Pending
     }
 }
@@ -257,5 +296,59 @@ impl AsyncWrite for CountedStream {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::door::connection_slots::ConnectionScope;
+
+    fn connection(room: &Rc<FairRoom>, last: u8) -> (RecordRoom, Rc<Progress>) {
+        let progress = Rc::new(Progress::new(Rc::default(), ConnectionScope::AnyRequest));
+        let owner = IpAddr::from([10, 0, 0, last]);
+        (RecordRoom::new(Rc::clone(room), owner, &progress), progress)
+    }
+
+    #[test]
+    fn an_incomplete_record_counts_as_rustls_buffers_it() {
+        let room = FairRoom::new(1 << 20);
+        let (mut records, _progress) = connection(&room, 1);
+        for (bytes, counted) in [
+            (0, 0),
+            (4 << 10, 0),
+            ((4 << 10) + 1, 4 << 10),
+            (16 << 10, 12 << 10),
+            // A message of the handshake in several records.
+            (60 << 10, 56 << 10),
+            (1 << 20, 60 << 10),
+        ] {
+            records.hold(bytes);
+            assert_eq!(room.used(), counted, "{bytes}");
+        }
+        records.leave();
+        assert_eq!(room.used(), 0);
+        records.hold(5 << 10);
+        drop(records);
+        assert_eq!(room.used(), 0);
+    }
+
+    #[test]
+    fn clients_that_leave_records_incomplete_cut_off_no_client_that_sends() {
+        let room = FairRoom::new(128 << 10);
+        let mut stalled: Vec<_> = (0..100).map(|_| connection(&room, 1)).collect();
+        for (records, _) in &mut stalled {
+            records.hold(16 << 10);
+        }
+        let (mut sending, progress) = connection(&room, 2);
+        for _ in 0..10 {
+            sending.hold(9 << 10);
+            sending.hold(15 << 10);
+            sending.leave();
+        }
+        assert!(!progress.is_cut());
+        let cut = stalled.iter().filter(|(_, progress)| progress.is_cut());
+        assert_eq!(cut.count(), 91, "ten have room, and one of them makes room");
+        assert!(room.used() <= 128 << 10);
     }
 }

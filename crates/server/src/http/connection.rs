@@ -101,6 +101,7 @@ pub(crate) async fn serve(door: Rc<Door>, stream: TcpStream, slot: &ConnectionSl
                     .welcome(channel.into_stream(), received, || {
                         is_peer.set(true);
                         slot.promote_to_peer();
+                        door.remember_peer(client);
                     })
                     .await;
                 if let Some(audit) = door.trust().audit().filter(|_| !is_peer.get()) {

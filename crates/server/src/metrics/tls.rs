@@ -11,6 +11,10 @@ pub(crate) struct TlsMetrics {
     connections: Cell,
     /// Handshakes that are under way.
     pub(crate) handshakes_in_flight: Cell,
+    /// Bytes of incomplete records, beyond the first few KiB of each.
+    pub(crate) record_bytes: Cell,
+    /// Connections that were cut to make room for incomplete records of others.
+    pub(crate) records_cut: Cell,
     done: Cell,
     failed: [Cell; HandshakeFailure::ALL.len()],
 }
@@ -63,6 +67,12 @@ pub(super) fn families(metrics: &Metrics) -> Vec<Family> {
             "kvorum_tls_handshakes_failed",
             "TLS handshakes that have failed, by reason",
             failed,
+        ),
+        Family::counter(
+            "kvorum_tls_records_cut",
+            "Connections that were cut because their incomplete TLS records took room that others \
+             needed",
+            metrics.sum(|door| door.tls.records_cut.get()),
         ),
     ]
 }

@@ -9,7 +9,7 @@ use node::metrics::Family;
 pub(super) fn families(shared: &DoorShared) -> Vec<Family> {
     let tls = shared.tls.as_ref();
     let mut families = shared.metrics.tls();
-    families.extend(bounds(shared, tls));
+    families.extend(bounds(shared));
     let status = tls.map(|tls| tls.node_tls.status());
     let status = status.as_ref();
     let is_unusable = status.is_some_and(|status| status.problem.is_some());
@@ -41,7 +41,7 @@ pub(super) fn families(shared: &DoorShared) -> Vec<Family> {
 }
 
 /// What TLS has taken on, and how much it may.
-fn bounds(shared: &DoorShared, tls: Option<&DoorTls>) -> [Family; 4] {
+fn bounds(shared: &DoorShared) -> [Family; 4] {
     let split = shared.config().memory_split().tls;
     let in_flight = shared
         .metrics
@@ -54,17 +54,17 @@ fn bounds(shared: &DoorShared, tls: Option<&DoorTls>) -> [Family; 4] {
         ),
         Family::gauge(
             "kvorum_tls_handshakes_in_flight_max",
-            "TLS handshakes that may be under way; beyond it the oldest is cut",
-            split.handshakes_max as f64,
+            "TLS handshakes that may be under way; beyond it others are cut",
+            (split.handshakes_max + split.peer_handshakes_max) as f64,
         ),
         Family::gauge(
             "kvorum_tls_record_bytes",
             "Bytes of incomplete TLS records, beyond 4 KiB of each",
-            tls.map_or(0, DoorTls::record_bytes) as f64,
+            shared.metrics.sum(|door| door.tls.record_bytes.get()) as f64,
         ),
         Family::gauge(
             "kvorum_tls_record_max_bytes",
-            "Bytes of incomplete TLS records that may be held; beyond it connections are closed",
+            "Bytes of incomplete TLS records that may be held; beyond it connections are cut",
             split.records_bytes as f64,
         ),
     ]

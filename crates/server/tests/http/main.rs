@@ -44,6 +44,8 @@ mod support;
 #[cfg(test)]
 mod tls;
 #[cfg(test)]
+mod tls_floods;
+#[cfg(test)]
 mod tokens;
 #[cfg(test)]
 mod web_pages;

@@ -15,7 +15,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tls::{Authorities, Identity, client_config};
 
-type TlsStream = StreamOwned<ClientConnection, TcpStream>;
+pub(crate) type TlsStream = StreamOwned<ClientConnection, TcpStream>;
 
 impl ClientStream for TlsStream {
     fn finish(&mut self) {
@@ -26,7 +26,7 @@ impl ClientStream for TlsStream {
 }
 
 /// An authority, and what it signs, in a folder.
-struct Authority {
+pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     folder: TempDir,
 }
@@ -37,7 +37,7 @@ fn write(file: &Path, text: &str) {
 }
 
 impl Authority {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut parameters = CertificateParams::default();
         parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
@@ -55,7 +55,7 @@ impl Authority {
     }
 
     /// Writes a certificate for a host, and its key, as `NAME.pem` and `NAME.key`.
-    fn issue(&self, name: &str, host: &str) -> TlsFiles {
+    pub(crate) fn issue(&self, name: &str, host: &str) -> TlsFiles {
         let parameters = CertificateParams::new(vec![host.to_owned()]).unwrap();
         let key = KeyPair::generate().unwrap();
         let signed = parameters.signed_by(&key, &self.issuer).unwrap();
@@ -70,7 +70,7 @@ impl Authority {
     }
 
     /// What a client trusts and shows.
-    fn client(&self, shown: Option<&TlsFiles>) -> Arc<ClientConfig> {
+    pub(crate) fn client(&self, shown: Option<&TlsFiles>) -> Arc<ClientConfig> {
         let authorities = Authorities::read(&self.file("ca.pem")).unwrap();
         let shown = shown.map(|files| Identity::read(&files.certificate, &files.key).unwrap());
         client_config(&authorities, shown.as_ref()).unwrap()
@@ -78,7 +78,7 @@ impl Authority {
 }
 
 /// A node alone that speaks TLS.
-fn with_tls(authority: &Authority, is_optional: bool) -> ServerConfig {
+pub(crate) fn with_tls(authority: &Authority, is_optional: bool) -> ServerConfig {
     let mut config = config();
     let url: NodeUrl = "https://127.0.0.1:0".parse().unwrap();
     config.node.members = Members::from(url);
@@ -89,7 +89,7 @@ fn with_tls(authority: &Authority, is_optional: bool) -> ServerConfig {
     config
 }
 
-fn tls_stream(node: &Server, config: Arc<ClientConfig>) -> TlsStream {
+pub(crate) fn tls_stream(node: &Server, config: Arc<ClientConfig>) -> TlsStream {
     let socket = TcpStream::connect(node.addresses()[0]).unwrap();
     socket
         .set_read_timeout(Some(Duration::from_secs(60)))
@@ -98,7 +98,7 @@ fn tls_stream(node: &Server, config: Arc<ClientConfig>) -> TlsStream {
     StreamOwned::new(ClientConnection::new(config, host).unwrap(), socket)
 }
 
-fn connect(node: &Server, config: Arc<ClientConfig>) -> Client {
+pub(crate) fn connect(node: &Server, config: Arc<ClientConfig>) -> Client {
     Client::over_any(Box::new(tls_stream(node, config)))
 }
 

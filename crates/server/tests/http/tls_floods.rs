@@ -1,0 +1,157 @@
+//! Clients that leave TLS handshakes and records incomplete, beside clients and peers that
+//! do not.
+
+use crate::support::{Client, start_with, wait_for_metric};
+use crate::tls::{Authority, TlsStream, tls_stream, with_tls};
+use cluster::{Member, Members, NodeUrl};
+use server::Server;
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::time::Duration;
+use tokio::net::TcpSocket;
+
+/// How many handshakes of clients a node with the least memory and one runtime takes.
+const PLACES: usize = 16;
+
+/// The head of a record of a handshake, and the first bytes of what it is to hold.
+const BEGUN: [u8; 6] = [0x16, 3, 1, 0, 200, 1];
+
+/// A connection from an address that has sent the beginning of a handshake.
+fn begun_from(address: Ipv4Addr, node: SocketAddr) -> TcpStream {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let connecting = async {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((address, 0).into()).unwrap();
+        socket.connect(node).await.unwrap().into_std().unwrap()
+    };
+    let mut stream = runtime.block_on(connecting);
+    stream.set_nonblocking(false).unwrap();
+    stream.write_all(&BEGUN).unwrap();
+    stream
+}
+
+/// Sends the first message of a handshake, and waits until the node has begun it.
+fn begin(stream: &mut TlsStream) {
+    stream.conn.write_tls(&mut stream.sock).unwrap();
+}
+
+fn complete(mut stream: TlsStream) -> Client {
+    while stream.conn.is_handshaking() {
+        stream.conn.complete_io(&mut stream.sock).unwrap();
+    }
+    Client::over_any(Box::new(stream))
+}
+
+#[test]
+fn a_flood_of_handshakes_from_one_address_cuts_off_no_other_client() {
+    let authority = Authority::new();
+    let mut config = with_tls(&authority, true);
+    config.threads = 1;
+    config.head_timeout = Duration::from_secs(60);
+    config.set_memory_bytes(128 << 20);
+    let node = start_with(config);
+    let mut honest = tls_stream(&node, authority.client(None));
+    begin(&mut honest);
+    wait_for_metric(&node, "kvorum_tls_handshakes_in_flight", "1.0");
+    let flood: Vec<_> = (0..3 * PLACES)
+        .map(|_| begun_from(Ipv4Addr::new(127, 0, 0, 2), node.addresses()[0]))
+        .collect();
+    let gave_way = "kvorum_tls_handshakes_failed_total{reason=\"gave_way\"}";
+    let cut = flood.len() + 1 - PLACES;
+    wait_for_metric(&node, gave_way, &cut.to_string());
+    assert_eq!(complete(honest).get("/v0/status").status, 200);
+    wait_for_metric(&node, gave_way, &cut.to_string());
+}
+
+/// Waits for a metric on a connection that is there already.
+fn wait_for_metric_on(client: &mut Client, line: &str) {
+    loop {
+        let metrics = client.get("/metrics");
+        if metrics.text().lines().any(|found| found == line) {
+            return;
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn clients_that_take_all_handshakes_and_slots_keep_no_peer_out() {
+    let authority = Authority::new();
+    let urls: [NodeUrl; 2] =
+        ["https://127.0.0.1:7307", "https://127.0.0.2:7308"].map(|url| url.parse().unwrap());
+    let members = urls.clone().map(Member::unnamed).to_vec();
+    let mut config = with_tls(&authority, true);
+    config.node.members = Members::new(members, &urls[0]).unwrap();
+    config.listen = vec!["127.0.0.1:0".parse().unwrap()];
+    config.threads = 1;
+    config.head_timeout = Duration::from_secs(60);
+    config.set_memory_bytes(128 << 20);
+    config.connections_max = PLACES + 1;
+    let node: Server = start_with(config);
+    let mut watching = Client::connect(&node);
+    assert_eq!(watching.get("/v0/status").status, 200);
+    let _flood: Vec<_> = (0..PLACES as u8)
+        .map(|last| begun_from(Ipv4Addr::new(127, 0, 1, last + 1), node.addresses()[0]))
+        .collect();
+    let in_flight = |count: usize| format!("kvorum_tls_handshakes_in_flight {count}.0");
+    wait_for_metric_on(&mut watching, &in_flight(PLACES));
+    let shown = authority.issue("peer", "127.0.0.2");
+    let peer = tls_stream(&node, authority.client(Some(&shown)));
+    let mut peer = complete(peer);
+    peer.send(
+        "GET /v0/peer HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\n\
+         upgrade: kvorum-peer/1\r\n\r\n",
+    );
+    assert_eq!(peer.head().0, 101);
+    wait_for_metric_on(&mut watching, &in_flight(PLACES));
+    let none_cut = "kvorum_tls_handshakes_failed_total{reason=\"gave_way\"} 0";
+    wait_for_metric_on(&mut watching, none_cut);
+}
+
+#[test]
+fn clients_that_leave_records_incomplete_close_no_connection_that_uploads() {
+    let authority = Authority::new();
+    let mut config = with_tls(&authority, true);
+    config.threads = 1;
+    config.head_timeout = Duration::from_secs(60);
+    config.body_timeout = Duration::from_secs(60);
+    config.set_memory_bytes(128 << 20);
+    let node = start_with(config);
+    // A record of 16 KiB, of which 15 KiB are sent: 12 KiB count, and there is room for 85.
+    let part = [&[23, 3, 3, 0x40, 0][..], &[0; 15 << 10]].concat();
+    let stalled: Vec<_> = (0..100)
+        .map(|_| {
+            let mut stream = tls_stream(&node, authority.client(None));
+            while stream.conn.is_handshaking() {
+                stream.conn.complete_io(&mut stream.sock).unwrap();
+            }
+            stream.sock.write_all(&part).unwrap();
+            stream
+        })
+        .collect();
+    wait_for_metric(&node, "kvorum_tls_records_cut_total", "15");
+    // A body that comes in parts of records.
+    let mut upload = tls_stream(&node, authority.client(None));
+    while upload.conn.is_handshaking() {
+        upload.conn.complete_io(&mut upload.sock).unwrap();
+    }
+    let head = "PUT /v0/entity?id=k HTTP/1.1\r\nhost: localhost\r\ncontent-length: 65536\r\n\r\n";
+    upload.conn.writer().write_all(head.as_bytes()).unwrap();
+    upload.conn.writer().write_all(&[b'v'; 60 << 10]).unwrap();
+    let mut sealed = Vec::new();
+    while upload.conn.wants_write() {
+        upload.conn.write_tls(&mut sealed).unwrap();
+    }
+    let (first, rest) = sealed.split_at(14 << 10);
+    upload.sock.write_all(first).unwrap();
+    wait_for_metric(&node, "kvorum_tls_records_cut_total", "16");
+    upload.sock.write_all(rest).unwrap();
+    upload.conn.writer().write_all(&[b'v'; 4 << 10]).unwrap();
+    let mut client = complete(upload);
+    assert_eq!(client.reply_to("PUT").status, 201);
+    drop(stalled);
+    wait_for_metric(&node, "kvorum_tls_record_bytes", "0.0");
+}

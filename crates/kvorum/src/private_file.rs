@@ -27,11 +27,15 @@ pub(crate) fn read(file: &Path, read_file: ReadFile<'_>) -> Result<String, Strin
 }
 
 /// Refuses a file that others than its owner may use, because others may know
-/// the secret. A missing file is reported when it is read.
+/// the secret, and what is no file, because reading a pipe would block. A missing file is
+/// reported when it is read.
 fn check_owner_only(file: &Path) -> Result<(), String> {
     let Ok(metadata) = std::fs::metadata(file) else {
         return Ok(());
     };
+    if !metadata.is_file() {
+        return Err(format!("{} is not a file: name one", file.display()));
+    }
     let mode = metadata.permissions().mode() & 0o777;
     if mode & MODE_OF_OTHERS == 0 {
         return Ok(());

@@ -130,12 +130,16 @@ impl Server {
         extras: Extras,
     ) -> Result<Self, StartError> {
         let Extras {
-            mut sources,
+            sources: others,
             link_faults,
         } = extras;
         config.validate()?;
         let trust = Arc::new(Trust::new(&config.trust, &seams.clock)?);
         let node_tls = tls_files::load(&config, &*seams.clock)?;
+        // The tokens come first: if another source hangs, the disk of a file for example, a
+        // token that is revoked meanwhile was seen at least once more.
+        let mut sources = trust.sources();
+        sources.extend(others);
         if let Some(node_tls) = &node_tls {
             sources.push(TlsReload::new(
                 Arc::clone(node_tls),
@@ -165,7 +169,6 @@ impl Server {
         let started = opened.and_then(|node| {
             let node = Arc::new(node);
             let read_threads = ReadThreads::start(&node, config.read_threads)?;
-            sources.extend(trust.sources());
             let reloader = Reloader::start(sources)?;
             let shared = Arc::new(DoorShared::new(config, node, trust, node_tls, &*clock));
             let threads = runtime::start(&shared, sockets, link_faults.as_ref(), &stopped)?;

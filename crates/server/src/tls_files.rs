@@ -3,11 +3,16 @@
 use crate::config::ServerConfig;
 use crate::trust::reloading::Reload;
 use base::Clock;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::sync::Arc;
-use tls::{MaterialError, NodeTls};
+use tls::{Expected, MaterialError, NodeTls};
+
+/// The permission bit with which all users of a machine may read a file.
+const MODE_OF_ALL_READERS: u32 = 0o004;
 
 /// Reads the files of TLS, if the node is to speak it. The certificate of a node that
-/// others verify must be for the host of its URL.
+/// others verify must be for the host of its URL, and of an authority that they trust.
 ///
 /// # Errors
 /// Which file cannot be used, and why.
@@ -19,21 +24,39 @@ pub(crate) fn load(
         return Ok(None);
     };
     let members = &config.node.members;
-    let is_verified = members.own_url().is_https() && !members.is_single_node();
-    let host = is_verified.then(|| members.own_url().host().to_owned());
-    let node_tls = NodeTls::load(tls.files.clone(), host)?;
+    let is_dialled = members.own_url().is_https() && !members.is_single_node();
+    let expected = Expected {
+        host: is_dialled.then(|| members.own_url().host().to_owned()),
+        is_verified: !members.is_single_node(),
+    };
+    let now_unix_s = clock.unix_ms() / 1000;
+    let node_tls = NodeTls::load(tls.files.clone(), expected, now_unix_s)?;
+    warn_of_open_key(&tls.files.key);
     let expires = expiry_of(&node_tls);
-    if node_tls.status().expires_unix_s < clock.unix_ms() / 1000 {
+    if node_tls.status().expires_unix_s < now_unix_s {
         tracing::error!(
             file = %tls.files.certificate.display(),
             expires,
-            "the certificate has expired, so clients and peers refuse it: renew it; the node \
-             reads the file again when it changes"
+            "the certificate has expired, so clients refuse it: renew it; the node reads the file \
+             again when it changes"
         );
     } else {
         tracing::info!(expires, optional = tls.is_optional, "the node speaks TLS");
     }
     Ok(Some(Arc::new(node_tls)))
+}
+
+/// Says that all users of the machine can read the key. It is no refusal, because some
+/// systems hand out keys in this way to a container that has no other users.
+fn warn_of_open_key(key: &Path) {
+    let mode = std::fs::metadata(key).map(|metadata| metadata.permissions().mode());
+    if mode.is_ok_and(|mode| mode & MODE_OF_ALL_READERS != 0) {
+        tracing::warn!(
+            file = %key.display(),
+            "all users of this machine can read the key of the node's certificate, and with it \
+             take the node's place: run chmod o= on the file"
+        );
+    }
 }
 
 /// Reads the files of TLS again.
@@ -54,10 +77,13 @@ impl Reload for TlsReload {
         let now_unix_s = self.clock.unix_ms() / 1000;
         match self.node_tls.reload(now_unix_s, is_ordered) {
             Ok(false) => {}
-            Ok(true) => tracing::info!(
-                expires = expiry_of(&self.node_tls),
-                "the files of TLS have changed: new connections use them"
-            ),
+            Ok(true) => {
+                warn_of_open_key(&self.node_tls.files().key);
+                tracing::info!(
+                    expires = expiry_of(&self.node_tls),
+                    "the files of TLS have changed: new connections use them"
+                );
+            }
             Err(error) => tracing::error!(
                 problem = %error,
                 "the files of TLS have changed and cannot be used: the node goes on with those \

@@ -7,6 +7,7 @@
 //!   TLS 1.2 and 1.3, the cryptography of ring, ALPN `http/1.1`.
 //! - [`NodeTls`] (`node_tls`) is what a node uses: both configurations, made again when
 //!   the files change. A change that cannot be used leaves the last good one in force.
+//! - `own_chain` says whether other nodes would accept a node's certificate.
 //! - [`HandshakeFailure`] (`failure`) says why a handshake failed, and what to do.
 //! - `validity` reads from a certificate until when it is valid.
 //!
@@ -17,9 +18,10 @@ mod configs;
 mod failure;
 mod material;
 mod node_tls;
+mod own_chain;
 mod validity;
 
 pub use configs::{client_config, server_config};
 pub use failure::{HandshakeFailure, explain};
 pub use material::{Authorities, Identity, MaterialError};
-pub use node_tls::{NodeTls, TlsFiles, TlsStatus, is_for_any};
+pub use node_tls::{Expected, NodeTls, TlsFiles, TlsStatus, is_for_any};

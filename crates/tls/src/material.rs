@@ -53,6 +53,13 @@ pub(crate) fn read(file: &Path) -> Result<Vec<u8>, MaterialError> {
         file: file.to_owned(),
         source,
     };
+    // A pipe would block.
+    if !std::fs::metadata(file).map_err(unreadable)?.is_file() {
+        return Err(MaterialError::unusable(
+            file,
+            "is not a file: name a file of PEM",
+        ));
+    }
     #[expect(
         clippy::disallowed_methods,
         reason = "files of an operator are no part of a store"

@@ -7,6 +7,7 @@
 
 use crate::configs::{client_config, server_config};
 use crate::material::{Authorities, Identity, MaterialError, is_for_host, read};
+use crate::own_chain;
 use arc_swap::ArcSwap;
 use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, ServerConfig};
@@ -25,11 +26,20 @@ pub struct TlsFiles {
     pub peer_ca: Option<PathBuf>,
 }
 
+/// What the other nodes, if there are any, expect of a node's certificate.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Expected {
+    /// The host that it must be for: the one under which they reach the node over TLS.
+    pub host: Option<String>,
+    /// Whether they verify it, which they do with the same authorities as this node
+    /// verifies theirs.
+    pub is_verified: bool,
+}
+
 /// What a node uses for TLS.
 pub struct NodeTls {
     files: TlsFiles,
-    /// The host that the node's certificate must be for, if any.
-    host: Option<String>,
+    expected: Expected,
     in_force: ArcSwap<InForce>,
     watched: Mutex<Watched>,
 }
@@ -75,13 +85,18 @@ struct Contents {
 }
 
 impl NodeTls {
-    /// Reads the files. If there is a `host`, the certificate must be for it.
+    /// Reads the files, of which the certificate must be as it is `expected`, at the time
+    /// `now_unix_s`.
     ///
     /// # Errors
     /// Which file cannot be used, and why.
-    pub fn load(files: TlsFiles, host: Option<String>) -> Result<Self, MaterialError> {
+    pub fn load(
+        files: TlsFiles,
+        expected: Expected,
+        now_unix_s: u64,
+    ) -> Result<Self, MaterialError> {
         let contents = Contents::read(&files)?;
-        let in_force = InForce::new(&files, &contents, host.as_deref())?;
+        let in_force = InForce::new(&files, &contents, &expected, now_unix_s)?;
         let tried = contents.hash();
         Ok(Self {
             in_force: ArcSwap::from_pointee(in_force),
@@ -91,7 +106,7 @@ impl NodeTls {
                 ..Watched::default()
             }),
             files,
-            host,
+            expected,
         })
     }
 
@@ -106,6 +121,12 @@ impl NodeTls {
     #[must_use]
     pub fn client(&self) -> Option<Arc<ClientConfig>> {
         self.in_force.load().client.clone()
+    }
+
+    /// The files.
+    #[must_use]
+    pub fn files(&self) -> &TlsFiles {
+        &self.files
     }
 
     /// Whether other nodes are verified.
@@ -127,12 +148,13 @@ impl NodeTls {
 
     /// Reads the files again, and puts them in force if they have changed. Unless it is
     /// `at_once`, a change waits until the next read finds the same. Returns whether the
-    /// files were put in force. `now_unix_s` is the time: a certificate that has expired
-    /// is not put in force in place of one that has not.
+    /// files were put in force. `now_unix_s` is the time: a certificate that is not valid
+    /// at that time is not put in force in place of one that is, and tried again with each
+    /// read, because it may become valid.
     ///
     /// # Errors
-    /// Why files that have changed cannot be used: once for each change. What was in
-    /// force still is.
+    /// Why files that have changed cannot be used: once for each change of the files or of
+    /// the reason. What was in force still is.
     pub fn reload(&self, now_unix_s: u64, at_once: bool) -> Result<bool, MaterialError> {
         let contents = Contents::read(&self.files);
         let found = match &contents {
@@ -142,7 +164,8 @@ impl NodeTls {
         let mut watched = self.watched();
         let is_settled = at_once || watched.found == found;
         watched.found = found;
-        if watched.tried == found || !is_settled {
+        let is_known = watched.tried == found;
+        if (is_known && watched.problem.is_none()) || !is_settled {
             return Ok(false);
         }
         watched.tried = found;
@@ -154,14 +177,16 @@ impl NodeTls {
                 Ok(true)
             }
             Err(error) => {
-                watched.problem = Some(error.to_string());
-                Err(error)
+                let problem = Some(error.to_string());
+                let is_told = is_known && watched.problem == problem;
+                watched.problem = problem;
+                if is_told { Ok(false) } else { Err(error) }
             }
         }
     }
 
     fn in_force_of(&self, contents: &Contents, now_unix_s: u64) -> Result<InForce, MaterialError> {
-        let new = InForce::new(&self.files, contents, self.host.as_deref())?;
+        let new = InForce::new(&self.files, contents, &self.expected, now_unix_s)?;
         let in_force_expires = self.in_force.load().expires_unix_s;
         if new.expires_unix_s < now_unix_s && in_force_expires >= now_unix_s {
             return Err(MaterialError::Unusable {
@@ -172,8 +197,8 @@ impl NodeTls {
         if new.begins_unix_s > now_unix_s && self.in_force.load().begins_unix_s <= now_unix_s {
             return Err(MaterialError::Unusable {
                 file: self.files.certificate.clone(),
-                problem: "has a certificate that is not valid yet: put it there once it is, or \
-                          set the clock of this machine"
+                problem: "has a certificate that is not valid yet: it is used once it is, unless \
+                          the clock of this machine is wrong: then set that"
                     .to_owned(),
             });
         }
@@ -189,12 +214,14 @@ impl InForce {
     fn new(
         files: &TlsFiles,
         contents: &Contents,
-        host: Option<&str>,
+        expected: &Expected,
+        now_unix_s: u64,
     ) -> Result<Self, MaterialError> {
         let identity = Identity::from_pem(
             (&files.certificate, &contents.certificate),
             (&files.key, &contents.key),
         )?;
+        let host = expected.host.as_ref();
         if let Some(host) = host.filter(|host| !identity.is_for(host)) {
             return Err(MaterialError::Unusable {
                 file: files.certificate.clone(),
@@ -205,7 +232,14 @@ impl InForce {
             });
         }
         let authorities = match (&files.peer_ca, &contents.peer_ca) {
-            (Some(file), Some(pem)) => Some(Authorities::from_pem(file, pem)?),
+            (Some(file), Some(pem)) => {
+                let authorities = Authorities::from_pem(file, pem)?;
+                if expected.is_verified {
+                    let (own, by) = ((&*files.certificate, &identity), (&**file, &authorities));
+                    own_chain::verify(own, by, now_unix_s)?;
+                }
+                Some(authorities)
+            }
             _ => None,
         };
         let client = match &authorities {

@@ -75,10 +75,15 @@ impl Token {
         }
     }
 
+    /// Notes that a later table has replaced it.
+    pub fn supersede(&self) {
+        self.is_superseded.store(true, Ordering::Release);
+    }
+
     /// Whether a later table has replaced it, by itself with other rights or by nothing.
     #[must_use]
     pub fn is_superseded(&self) -> bool {
-        self.is_superseded.load(Ordering::Relaxed)
+        self.is_superseded.load(Ordering::Acquire)
     }
 }
 
@@ -132,9 +137,12 @@ impl TokenTable {
         self.tokens().map(|token| token.name.as_str())
     }
 
-    /// Marks the tokens of an earlier table that this one does not have, or has with other
-    /// rights. Those that are the same stay the same.
-    pub fn supersede(&mut self, earlier: &Self) {
+    /// Takes over the tokens of an earlier table that are the same here. Returns those that
+    /// this table does not have, or has with other rights: they are superseded once this
+    /// table is in force, and not before, so that who is refused with one finds the other.
+    #[must_use]
+    pub fn take_over(&mut self, earlier: &Self) -> Vec<Arc<Token>> {
+        let mut replaced = Vec::new();
         for token in &earlier.tokens {
             let place = self
                 .tokens
@@ -144,9 +152,10 @@ impl TokenTable {
                 Some(known) if known.name == token.name && known.rights == token.rights => {
                     *known = Arc::clone(token);
                 }
-                _ => token.is_superseded.store(true, Ordering::Relaxed),
+                _ => replaced.push(Arc::clone(token)),
             }
         }
+        replaced
     }
 }
 
@@ -203,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_table_supersedes_what_it_lacks_or_changes() {
+    fn what_a_later_table_lacks_or_changes_is_superseded_once_it_is_in_force() {
         let reader = Rights {
             read: KeySet::all(),
             ..Rights::default()
@@ -216,7 +225,9 @@ mod tests {
             token("new name", "renamed", &reader),
             token("new", "new", &reader),
         ]);
-        later.supersede(&earlier);
+        let replaced = later.take_over(&earlier);
+        assert!(earlier.tokens().all(|token| !token.is_superseded()));
+        replaced.iter().for_each(|token| token.supersede());
         for name in all {
             let hash = TokenHash::of(name.as_bytes());
             let old = earlier.find(&hash).unwrap();

@@ -257,6 +257,36 @@ fn urls_and_tls_fit_together() {
 }
 
 #[test]
+fn tokens_cross_a_network_over_tls_or_where_the_operator_says_so() {
+    let (only, optional) = (Some(false), Some(true));
+    for (tls, in_clear, address, starts) in [
+        (None, false, "127.0.0.1:80", true),
+        (None, false, "[::ffff:127.0.0.1]:80", true),
+        (None, false, "10.0.0.1:80", false),
+        (None, true, "10.0.0.1:80", true),
+        (only, false, "10.0.0.1:80", true),
+        (only, true, "10.0.0.1:80", true),
+        // What comes without TLS may carry a token, too.
+        (optional, false, "10.0.0.1:80", false),
+        (optional, false, "[2001:db8::1]:80", false),
+        (optional, false, "127.0.0.1:80", true),
+        (optional, true, "10.0.0.1:80", true),
+    ] {
+        let mut config = with_tls();
+        config.trust.tokens_file = Some("tokens.toml".into());
+        config.trust.tokens_in_clear = in_clear;
+        config.tls = config
+            .tls
+            .zip(tls)
+            .map(|(tls, is_optional)| TlsConfig { is_optional, ..tls });
+        let checked = config.check_exposure(&[address.parse().unwrap()]);
+        let refused = checked.err().map(|error| error.field);
+        let expected = (!starts).then_some("tokens_in_clear");
+        assert_eq!(refused, expected, "{tls:?} {in_clear} {address}");
+    }
+}
+
+#[test]
 fn tls_connections_are_planned_for() {
     for (memory_mib, threads, handshakes, planned_for_each) in [
         (128, 2, 16, false),

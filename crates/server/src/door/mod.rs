@@ -155,11 +155,6 @@ impl Door {
         &**self.worker.clock()
     }
 
-    /// A handle of the clock.
-    pub(crate) fn clock_handle(&self) -> Arc<dyn Clock> {
-        Arc::clone(self.worker.clock())
-    }
-
     /// Budgets for bodies that are being received, in bytes.
     pub(crate) fn uploads(&self) -> &Uploads {
         &self.shared.uploads

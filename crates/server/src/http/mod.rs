@@ -76,7 +76,7 @@ use resources::Resource;
 use response_body::ResponseBody;
 use std::rc::Rc;
 use std::time::Duration;
-use tokens::Need;
+use tokens::{Asked, Need};
 use trace_context::TraceId;
 use verb::Verb;
 
@@ -220,7 +220,7 @@ fn audit_admin(door: &Door, channel: &Channel, told: &AdminRequest, answer: &Ans
         Ok(response) => response.status(),
         Err(problem) => problem.status(),
     };
-    // The missing right is an event of its own.
+    // A right that was lost meanwhile is an event of its own.
     if let Some(audit) = door
         .trust()
         .audit()
@@ -283,7 +283,10 @@ async fn dispatch(
         return Err(Problem::not_json());
     }
     let need = resource.need(verb);
-    let is_told = need == Need::Admin && door.trust().audit().is_some();
+    // A caller without the right orders nothing, whatever the answer is.
+    let is_told = need == Need::Admin
+        && door.trust().audit().is_some()
+        && caller.may(Need::Admin, Asked::NoKey);
     let told = is_told.then(|| AdminRequest {
         method: head.method.clone(),
         path: head.uri.path().to_owned(),

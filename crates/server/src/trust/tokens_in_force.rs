@@ -61,18 +61,23 @@ impl TokensInForce {
     /// Takes a table into force.
     fn replace(&self, mut table: TokenTable) {
         let earlier = self.table.load_full();
-        table.supersede(&earlier);
+        let replaced = table.take_over(&earlier);
         let names =
             |table: &TokenTable| -> BTreeSet<String> { table.names().map(str::to_owned).collect() };
         let (old, new) = (names(&earlier), names(&table));
         let added: Vec<&str> = new.difference(&old).map(String::as_str).collect();
         let removed: Vec<&str> = old.difference(&new).map(String::as_str).collect();
+        let tokens = table.len();
+        // In this order: a caller whose token is superseded must find what is in force now.
+        self.table.store(Arc::new(table));
+        for token in replaced {
+            token.supersede();
+        }
+        self.loads.fetch_add(1, Ordering::Relaxed);
         tracing::info!(
-            file = %self.file.display(), tokens = table.len(), added = added.join(","),
+            file = %self.file.display(), tokens, added = added.join(","),
             removed = removed.join(","), "the tokens file has changed, and is in force"
         );
-        self.table.store(Arc::new(table));
-        self.loads.fetch_add(1, Ordering::Relaxed);
     }
 }
 

@@ -75,6 +75,8 @@ fn refusals_and_what_operators_do_are_lines_of_the_audit_log() {
         ("shop", "PUT", "/v0/entity?id=order/1", b"v", 403),
         ("shop", "PUT", "/v0/entity?id=cart/1", b"v", 201),
         ("shop", "POST", "/v0/admin/compact", b"", 403),
+        // It is refused for its parameters, before its right: nobody has ordered anything.
+        ("shop", "POST", "/v0/admin/sweep?no=such", b"", 400),
         ("shop", "POST", "/v0/batch", batch, 200),
         ("ops", "POST", "/v0/admin/compact", b"", 202),
         ("ops", "POST", "/v0/admin/sweep?no=such", b"", 400),

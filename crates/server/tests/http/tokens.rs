@@ -316,6 +316,43 @@ fn a_revoked_token_is_refused_without_a_restart() {
 }
 
 #[test]
+fn a_range_ends_once_its_token_is_revoked() {
+    const MIB: usize = 1 << 20;
+    let fixture = Fixture::new(&[("old", "read = true\nwrite = true"), ("new", "read = true")]);
+    // More than the kernel takes of a reader that does not read.
+    let values = 32;
+    for number in 0..values {
+        let target = format!("/v0/entity?id=k{number:02}");
+        let put = fixture.ask("old", "PUT", &target, &vec![b'v'; MIB]);
+        assert_eq!(put.status, 201);
+    }
+    let begin = || {
+        let mut reader = Client::connect(&fixture.node);
+        reader.send(
+            "GET /v0/entities?start=k&end=l HTTP/1.1\r\nhost: localhost\r\n\
+             authorization: Bearer old\r\n\r\n",
+        );
+        assert_eq!(reader.head().0, 200);
+        assert!(reader.chunk().is_some());
+        reader
+    };
+    let (mut changed, mut revoked) = (begin(), begin());
+    // Other rights, with which the range may still be read.
+    let tokens = stanza("old", "read = [\"k\"]") + &stanza("new", "read = true");
+    write(&fixture.file, &tokens);
+    fixture.node.reload();
+    while fixture.ask("old", "PUT", "/v0/entity?id=k", b"v").status != 403 {}
+    let rest = std::iter::from_fn(|| changed.chunk());
+    assert_eq!(rest.count(), values - 1);
+    write(&fixture.file, &stanza("new", "read = true"));
+    fixture.node.reload();
+    while fixture.ask("old", "GET", "/v0/entity?id=k", b"").status != 401 {}
+    let rest = revoked.rest();
+    assert!(rest.len() < (values - 1) * MIB, "{}", rest.len());
+    assert!(!rest.ends_with(b"\r\n0\r\n\r\n"), "it must not look whole");
+}
+
+#[test]
 fn with_tokens_the_node_is_known_by_any_name_and_pages_of_other_sites_are_still_refused() {
     let fixture = Fixture::new(&[("reader", "read = true")]);
     for (fields, status) in [

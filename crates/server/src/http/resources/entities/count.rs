@@ -3,8 +3,8 @@
 //! The answer begins when the count is known, so a count that fails is an error with a
 //! status. It holds one batch at a time, and ends when its client leaves.
 
-use super::begin;
 use super::parameters::RangeParameters;
+use super::{Reader, begin};
 use crate::http::exchange::{Answer, Exchange};
 use crate::http::page;
 use crate::http::problem::Problem;
@@ -29,7 +29,7 @@ pub(crate) struct CountPage {
 /// Counts the entities of the range; `HEAD` counts nothing.
 pub(super) async fn answer(
     exchange: &Exchange<'_>,
-    parameters: &RangeParameters,
+    parameters: RangeParameters,
     first_deadline: Duration,
 ) -> Answer {
     if exchange.verb == Verb::Head {
@@ -44,14 +44,15 @@ pub(super) async fn answer(
 
 async fn count(
     exchange: &Exchange<'_>,
-    parameters: &RangeParameters,
+    parameters: RangeParameters,
     first_deadline: Duration,
 ) -> Result<u64, Problem> {
     let door = exchange.door;
     let now_unix_ms = door.clock().unix_ms();
     let limit = parameters.limit.unwrap_or(u64::MAX);
     let mut counted = 0;
-    let mut next = begin(door, parameters, first_deadline)?;
+    let mut next = begin(door, &parameters, first_deadline)?;
+    let mut reader = Reader::new(exchange.caller.clone(), parameters);
     let mut deadline = first_deadline;
     while let Some(range) = next.filter(|_| counted < limit) {
         let coordinator = door.worker.coordinator();
@@ -66,6 +67,9 @@ async fn count(
         }
         if poll_fn(|cx| Poll::Ready(exchange.channel.has_client_left(cx))).await {
             return Err(Problem::client_left());
+        }
+        if !reader.may_go_on(door.trust()) {
+            return Err(Problem::no_right(exchange.need, &reader.caller));
         }
         next = batch.range;
         deadline = door

@@ -1,6 +1,7 @@
 //! `/v0/entities`: a range of the keys of this node, or of the whole cluster.
 //!
 //! `parameters` reads the query, `range_stream` sends the entities, `count` only counts them.
+//! Before each batch the right is looked at again, because a range may outlive its token.
 
 mod count;
 mod parameters;
@@ -13,15 +14,16 @@ use crate::http::negotiation::{RangeFormat, range_format, wants_trailers};
 use crate::http::problem::Problem;
 use crate::http::response_body::ResponseBody;
 use crate::http::verb::Verb;
+use crate::trust::{Caller, Trust};
 use base::{Refused, Share};
 use hyper::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, TRAILER, VARY};
 use hyper::{HeaderMap, Response, Version};
 use node::{ClusterRangePlan, Range, RangeBatch};
 use parameters::{RangeParameters, Scope, Telling};
-use range_stream::{NextBatch, RangePlan, RangeStream};
+use range_stream::{CutReason, NextBatch, RangePlan, RangeStream};
 use std::rc::Rc;
 use std::time::Duration;
-use tokens::Asked;
+use tokens::{Asked, Need};
 
 pub(super) use count::CountPage;
 
@@ -41,7 +43,7 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     if parameters.telling == Telling::Count {
         // It holds the place of a range, and no permit, because it may take long.
         drop(permit);
-        let counted = count::answer(&exchange, &parameters, deadline).await;
+        let counted = count::answer(&exchange, parameters, deadline).await;
         drop(stream_share);
         return counted;
     }
@@ -67,7 +69,8 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     // From now on the stream counts as a range and holds no permit, because a slow
     // reader must not keep other requests out.
     drop(permit);
-    let stream = stream(door, plan, first, stream_share);
+    let reader = Reader::new(exchange.caller, parameters);
+    let stream = stream(door, plan, reader, first, stream_share);
     Ok(response.map(|_| ResponseBody::stream(Box::new(stream))))
 }
 
@@ -115,18 +118,45 @@ fn set_headers(headers: &mut HeaderMap, plan: &RangePlan) {
     }
 }
 
+/// Who reads a range, which may take days.
+struct Reader {
+    caller: Caller,
+    parameters: RangeParameters,
+}
+
+impl Reader {
+    /// The reader of a range with these parameters.
+    fn new(caller: Caller, parameters: RangeParameters) -> Self {
+        Self { caller, parameters }
+    }
+
+    /// Whether it may read on, by the tokens that are in force now.
+    fn may_go_on(&mut self, trust: &Trust) -> bool {
+        trust.refresh(&mut self.caller);
+        let (start, end) = (&self.parameters.start, self.parameters.end.as_deref());
+        self.caller.may(Need::Read, Asked::Range(start, end))
+    }
+}
+
 fn stream(
-    door: &Door,
+    door: &Rc<Door>,
     plan: RangePlan,
+    mut reader: Reader,
     first: Option<RangeBatch>,
     stream_share: Share,
 ) -> RangeStream {
-    let (coordinator, clock) = (Rc::clone(door.worker.coordinator()), door.clock_handle());
-    let stall_timeout = door.stall_timeout();
+    let door = Rc::clone(door);
     let ask = move |range| -> NextBatch {
-        let deadline = clock.monotonic().saturating_add(stall_timeout);
-        let coordinator = Rc::clone(&coordinator);
-        Box::pin(async move { coordinator.next_batch(range, deadline).await })
+        if !reader.may_go_on(door.trust()) {
+            return Box::pin(std::future::ready(Err(CutReason::NoRight)));
+        }
+        let now = door.clock().monotonic();
+        let deadline = now.saturating_add(door.stall_timeout());
+        let coordinator = Rc::clone(door.worker.coordinator());
+        Box::pin(async move {
+            let batch = coordinator.next_batch(range, deadline).await;
+            batch.map_err(CutReason::Failed)
+        })
     };
     RangeStream::new(plan, Box::new(ask), first, stream_share)
 }

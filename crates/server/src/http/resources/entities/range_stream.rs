@@ -33,11 +33,20 @@ pub(crate) struct RangePlan {
     pub(crate) trailers: bool,
 }
 
+/// Why a range is cut.
+#[derive(Debug)]
+pub(crate) enum CutReason {
+    /// Its next batch was not read.
+    Failed(BatchFailure),
+    /// The token of its client may not read the range any more.
+    NoRight,
+}
+
 /// Resolves to the next batch of a range.
-pub(crate) type NextBatch = Pin<Box<dyn Future<Output = Result<RangeBatch, BatchFailure>>>>;
+pub(crate) type NextBatch = Pin<Box<dyn Future<Output = Result<RangeBatch, CutReason>>>>;
 
 /// Asks for the next batch of a range.
-pub(crate) type AskForBatch = Box<dyn Fn(Range) -> NextBatch>;
+pub(crate) type AskForBatch = Box<dyn FnMut(Range) -> NextBatch>;
 
 /// The body of a range.
 pub(crate) struct RangeStream {
@@ -150,8 +159,8 @@ impl BodyStream for RangeStream {
                 }
                 StreamState::Reading(next) => match std::task::ready!(next.as_mut().poll(cx)) {
                     Ok(batch) => self.state = StreamState::sending(batch),
-                    Err(failure) => {
-                        report_cut(&failure, self.count);
+                    Err(reason) => {
+                        report_cut(&reason, self.count);
                         self.state = StreamState::Ended;
                         return Poll::Ready(Some(Err(StreamCut)));
                     }
@@ -169,7 +178,17 @@ impl BodyStream for RangeStream {
 }
 
 /// Logs why a range is cut after this number of entities.
-fn report_cut(failure: &BatchFailure, entities: u64) {
+fn report_cut(reason: &CutReason, entities: u64) {
+    let failure = match reason {
+        CutReason::Failed(failure) => failure,
+        CutReason::NoRight => {
+            return tracing::info!(
+                entities,
+                "a range was cut: the token of its client is not in force any more, or may not \
+                 read the range any more"
+            );
+        }
+    };
     match failure {
         BatchFailure::Failed(error) => tracing::error!(
             %error,
@@ -252,7 +271,8 @@ mod tests {
             Budget::new(1).take(1).unwrap(),
         );
         let mut context = Context::from_waker(Waker::noop());
-        stream.state = StreamState::Reading(Box::pin(async { Err(BatchFailure::TimedOut) }));
+        let timed_out = CutReason::Failed(BatchFailure::TimedOut);
+        stream.state = StreamState::Reading(Box::pin(async { Err(timed_out) }));
         let cut = stream.poll_frame(&mut context);
         assert!(matches!(cut, Poll::Ready(Some(Err(StreamCut)))));
         // No trailers follow, which would make the stream look whole.

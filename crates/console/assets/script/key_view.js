@@ -10,12 +10,14 @@ const DRAWN_BYTES_MAX = 1 << 17;
  * The view of a key: its value, what can be done to it, and where it is.
  *
  * @param {HTMLElement} detail where it is drawn
- * @param {string} id the key, percent-encoded
+ * @param {string} named the key, percent-encoded by anybody who has made the link
  * @param {Object} state the state of the console
  * @param {() => void} changed is called when the key was written
  */
-function keyView(detail, id, state, changed) {
-  const key = fromPercent(id);
+function keyView(detail, named, state, changed) {
+  const key = fromPercent(named);
+  // What a link says beside the key must not become other parameters of a request.
+  const id = percent(key);
   const query = new URLSearchParams(location.hash.split("?")[1]);
   const nodes = state.status.cluster.length;
   let pair = null;

@@ -19,6 +19,8 @@ pub(super) struct AdminToken {
     pub(super) tokens_file: PathBuf,
     /// The file with the token.
     pub(super) token_file: PathBuf,
+    /// The file with the field of requests that has the token, for curl.
+    pub(super) header_file: PathBuf,
     /// The file with the secret of the cluster.
     pub(super) secret_file: PathBuf,
 }
@@ -29,6 +31,7 @@ impl AdminToken {
         Self {
             tokens_file: data.join("tokens.toml"),
             token_file: data.join("admin-token"),
+            header_file: data.join("admin-token.header"),
             secret_file: data.join("cluster-secret"),
         }
     }
@@ -61,7 +64,7 @@ impl AdminToken {
         }
         let shown = self.token_file.display();
         match (self.tokens_file.exists(), self.token_file.exists()) {
-            (true, true) => return Ok(()),
+            (true, true) => return self.make_header(),
             (true, false) => {
                 return Err(Failure::failed(format!(
                     "{shown} is gone, and {} has only its hash: remove that file, too, for new \
@@ -82,7 +85,20 @@ impl AdminToken {
             metrics: true,
         };
         write(&self.token_file, &format!("{}\n", token.text()))?;
+        self.make_header()?;
         write(&self.tokens_file, &stanza.to_string())
+    }
+
+    /// Makes the file of the field, from that of the token.
+    fn make_header(&self) -> Result<(), Failure> {
+        let token = files::read(&self.token_file).map_err(|error| {
+            Failure::failed(format!(
+                "cannot read {}: {error}",
+                self.token_file.display()
+            ))
+        })?;
+        let field = format!("Authorization: Bearer {}\n", token.trim());
+        write(&self.header_file, &field)
     }
 }
 
@@ -104,7 +120,14 @@ mod tests {
         let text = std::fs::read_to_string(&files.tokens_file).unwrap();
         assert!(tokens::read(&text).is_ok());
         assert!(!text.contains(first.trim()));
-        for file in [&files.token_file, &files.tokens_file, &files.secret_file] {
+        let header = std::fs::read_to_string(&files.header_file).unwrap();
+        assert_eq!(header, format!("Authorization: Bearer {first}"));
+        for file in [
+            &files.token_file,
+            &files.header_file,
+            &files.tokens_file,
+            &files.secret_file,
+        ] {
             let mode = std::fs::metadata(file).unwrap().permissions().mode() & 0o777;
             assert_eq!(mode, 0o600, "{}", file.display());
         }

@@ -82,9 +82,10 @@ fn access(layout: &ClusterLayout) -> (String, String) {
         let _ = write!(curl, " --cacert {}", certificate.display());
     }
     if let Some(token) = &layout.admin_token {
-        let file = token.token_file.display();
+        let (file, header) = (token.token_file.display(), token.header_file.display());
         let _ = write!(program, " --token-file {file}");
-        let _ = write!(curl, " -H \"Authorization: Bearer $(cat {file})\"");
+        // The arguments of a process are shown to all users of the machine.
+        let _ = write!(curl, " -H @{header}");
     }
     (program, curl)
 }

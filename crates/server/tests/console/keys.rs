@@ -74,6 +74,28 @@ fn what_is_stored_is_text_and_never_markup() {
 }
 
 #[test]
+fn a_link_names_a_key_and_no_other_parameters() {
+    let Some(mut browser) = Browser::start() else {
+        return;
+    };
+    let cluster = Cluster::start(3);
+    let origin = cluster.url(0);
+    let named = "k%26ack%3D1%26from%3D1%26ttl%3D1";
+    browser.open(&format!("{origin}/#/keys?key={named}&edit=1"));
+    browser.wait_for_text("h2.key-name", "k&ack=1&from=1&ttl=1");
+    browser.evaluate("document.querySelector('#value').focus()");
+    browser.type_text("value");
+    browser.evaluate("document.querySelector('form.stack').requestSubmit()");
+    browser.wait_for_text(RECEIPT, "of 3 replicas had stored it");
+    let mut client = cluster.client(1);
+    assert_eq!(client.get("/v0/entity?id=k").status, 404);
+    let stored = client.get(&format!("/v0/entity?id={named}"));
+    assert_eq!((stored.status, stored.text()), (200, "value"));
+    assert_eq!(stored.header("kvorum-expires"), None);
+    browser.assert_calm(&origin);
+}
+
+#[test]
 fn a_failed_put_says_what_each_replica_did() {
     let Some(mut browser) = Browser::start() else {
         return;

@@ -8,6 +8,7 @@
 //! - [`ByteReader`] decodes the integers of all formats.
 //! - [`Clock`] and [`Random`] are seams: a real side each, and one for tests. [`BootId`]
 //!   tells one boot of the machine from another.
+//! - [`TraceId`] names what a request is part of, in logs.
 
 mod boot_id;
 mod budget;
@@ -18,6 +19,7 @@ mod entry_ref;
 mod overdue;
 mod random;
 mod timestamp;
+mod trace_id;
 mod verdict;
 
 pub use boot_id::BootId;
@@ -29,4 +31,5 @@ pub use entry_ref::EntryRef;
 pub use overdue::overdue_check_period;
 pub use random::{OsRandom, Random, SeededRandom};
 pub use timestamp::Timestamp;
+pub use trace_id::TraceId;
 pub use verdict::Verdict;

@@ -11,6 +11,7 @@
 //! - `completion_queue` brings answers of other threads back to the pending request:
 //!   those of group commits, and of `read_pool`, where reads may block.
 //! - `membership` remembers which node of which cluster this is.
+//! - `traced_requests` times what peers ask for that is part of a trace.
 //! - `forgetting` remembers below which bound the dead may be dropped.
 //! - `hints` keeps writes that peers missed, and delivers them.
 //! - `background` gives hints, sweeps and compaction what clients leave.
@@ -48,6 +49,7 @@ mod stamping;
 mod submissions;
 mod surplus;
 mod sweep;
+mod traced_requests;
 mod turn_budget;
 mod wait_sites;
 mod worker;
@@ -61,7 +63,7 @@ pub use config::{
 pub use coordinator::{
     Batch, BatchFailure, BatchMemory, Change, ClusterRange, ClusterRangePlan, Coordinator, Ended,
     Expires, Failure, Found, Held, KeyVersions, Operations, OwnRange, Range, RangeBatch, Receipt,
-    ReplicaLine, ReplicaTimes, VersionHead, Written,
+    ReplicaLine, ReplicaTimes, Terms, VersionHead, Written,
 };
 pub use families::families;
 pub use forgetting::{ForgettingStatus, HeldBack};
@@ -76,5 +78,6 @@ pub use sweep::{
     EndedPasses, LastClean, OrderedSweep, PassReport, RefillProgress, RunningPass, SweepCounts,
     SweepStatus,
 };
+pub use traced_requests::{SeeTraced, TracedRequest};
 pub use turn_budget::Allotment;
 pub use worker::Worker;

@@ -16,6 +16,7 @@ use crate::seams::{OpenError, Seams};
 use crate::stamping::{Stamping, StampingStatus};
 use crate::surplus::SurplusRule;
 use crate::sweep::{JournalEnvironment, OrderedSweep, SweepEnvironment, SweepStatus, Sweeps};
+use crate::traced_requests::{SeeTraced, TracedRequests};
 use crate::turn_budget::TurnBudget;
 use base::Budget;
 use base::{Clock, Random, Timestamp};
@@ -61,6 +62,8 @@ pub struct Node {
     pub(crate) sweeps: Arc<Sweeps>,
     /// The compactions that operators ask for.
     pub(crate) compactions: Compactions,
+    /// Times requests of peers that are part of a trace.
+    pub(crate) traced: Arc<TracedRequests>,
     /// Limits repeated log lines about a peer.
     pub(crate) log_limiter: Arc<LogLimiter>,
     /// Writes that peers missed.
@@ -295,6 +298,7 @@ impl Node {
             compactions,
             engine,
             disk: seams.disk,
+            traced: TracedRequests::new(Arc::clone(&clock)),
             clock,
             random: seams.random,
             started,
@@ -408,6 +412,12 @@ impl Node {
     /// feel it. Until then only the queueing delay of the runtimes counts.
     pub fn see_clients_by(&self, see: SeeClients) {
         self.background.see_clients_by(see);
+    }
+
+    /// Says who is told how long this node takes for requests of peers that are part of a
+    /// trace. Until then they are not timed.
+    pub fn see_traced_by(&self, see: SeeTraced) {
+        self.traced.see_by(see);
     }
 
     /// What the node is working on.

@@ -6,7 +6,9 @@
 //! executor and transport. Timers are tokio's, whose clock can be paused.
 
 use crate::config::{NodeConfig, Resources};
-use crate::coordinator::{self, Change, ClusterRangePlan, Ended, Expires, Failure, Operations};
+use crate::coordinator::{
+    self, Change, ClusterRangePlan, Ended, Expires, Failure, Operations, Terms,
+};
 use crate::forgetting::ForgettingStatus;
 use crate::hints::HintStatistics;
 use crate::node::Node;
@@ -195,7 +197,7 @@ impl SimulatedNode {
         found_of(
             worker
                 .coordinator()
-                .read(key, replicas, deadline, None)
+                .read(key, Terms::new(replicas, deadline))
                 .await,
         )
     }
@@ -223,10 +225,11 @@ impl SimulatedNode {
                 running.insert(*number);
                 let value = observer.begins(*number);
                 let deadline = worker.deadline_after(worker.clock().monotonic());
+                let terms = Terms::new(replicas, deadline);
                 let (key, number) = (Bytes::copy_from_slice(key), *number as u64);
                 let change = match action {
                     BatchAction::Get => {
-                        operations.read(number, key, replicas, deadline);
+                        operations.read(number, key, terms);
                         return false;
                     }
                     BatchAction::Delete => Change::Delete,
@@ -235,7 +238,7 @@ impl SimulatedNode {
                         expires: expires_of(*ttl_seconds),
                     },
                 };
-                operations.write(number, key, change, None, replicas, deadline);
+                operations.write(number, key, change, None, terms);
                 false
             });
             if running.is_empty() {
@@ -374,6 +377,7 @@ impl SimulatedNode {
         let worker = self.next_worker();
         let deadline = worker.deadline_after(worker.clock().monotonic());
         let coordinator = worker.coordinator();
+        let terms = Terms::new(replicas, deadline);
         // Every other write goes the way of a batch's.
         let is_of_batch = !self.was_of_batch.get();
         self.was_of_batch.set(is_of_batch);
@@ -381,7 +385,7 @@ impl SimulatedNode {
             true => {
                 let mut operations = Operations::new(coordinator);
                 let key = Bytes::copy_from_slice(key);
-                operations.write(0, key, change, None, replicas, deadline);
+                operations.write(0, key, change, None, terms);
                 match poll_fn(|cx| operations.poll_ended(cx)).await {
                     (_, Ended::Write(written)) => written,
                     // Only a read ends as one.
@@ -389,7 +393,7 @@ impl SimulatedNode {
                 }
             }
             false => {
-                let written = coordinator.write(key, change, None, replicas, deadline, None);
+                let written = coordinator.write(key, change, None, terms);
                 written.await
             }
         };

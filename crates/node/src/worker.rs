@@ -10,6 +10,7 @@ use crate::pending::PendingRequests;
 use crate::replicas::{LocalReplica, PageTelling, ReplicaHints, ReplicaSet};
 use crate::submissions::Submissions;
 use crate::sweep::Sweeper;
+use crate::traced_requests::TimingHandler;
 use base::{Clock, overdue_check_period};
 use bytes::Bytes;
 use cluster::{NodeNumber, Placement, Ranking};
@@ -199,9 +200,12 @@ impl Worker {
     /// the upgrade; `known` is called once the connection has proved to be a peer's.
     pub async fn welcome(&self, stream: Box<dyn Stream>, received: Bytes, known: impl FnOnce()) {
         let environment = self.peer_environment.clone();
-        let sweeper = Rc::clone(&self.sweeper);
+        let handler = Rc::new(TimingHandler {
+            handler: Rc::clone(&self.sweeper),
+            traced: Arc::clone(&self.node.traced),
+        });
         let stream = self.transport.accept(stream);
-        peer::serve(stream, received, environment, sweeper, known).await;
+        peer::serve(stream, received, environment, handler, known).await;
     }
 
     /// The node that it works for.

@@ -104,7 +104,7 @@ mod tests {
     use super::super::message;
     use super::super::run::RunWriter;
     use super::*;
-    use base::{Entry, Expiry, Timestamp};
+    use base::{Entry, Expiry, Timestamp, TraceId};
     use cluster::Miss;
     use cluster::Standing;
     use std::time::Duration;
@@ -119,6 +119,7 @@ mod tests {
         message::put_write(&mut out, 1, second, &short);
         message::put_write(&mut out, 2, second, &long);
         message::put_read(&mut out, 3, second, b"key");
+        message::put_trace(&mut out, 12, TraceId::of([7; 16]).unwrap());
         message::put_look(&mut out, 12, second, b"key");
         message::put_piece(&mut out, 2, &long.value_bytes()[..1 << 16]);
         message::put_stored(&mut out, 4, base::Verdict::Newer(at));
@@ -161,7 +162,7 @@ mod tests {
 
     #[test]
     fn valid_frames_are_decoded_and_need_no_repair() {
-        assert_eq!(take_all(&valid(), 1), (21, None));
+        assert_eq!(take_all(&valid(), 1), (22, None));
         let mut repaired = valid();
         repair(&mut repaired);
         assert!(repaired == valid());

@@ -79,7 +79,7 @@ pub use page::{EncodedPage, PAGE_BYTES_MAX, PAGE_ITEM_BYTES};
 pub use protocol::Protocol;
 pub use protocol::{
     BULK, FILLS_OUTDATED, FORGETTING, LOOK, MANY, NegotiatedProtocol, PAGES, REPORT, STANDING,
-    SWEEP,
+    SWEEP, TRACES,
 };
 pub use reply::Reply;
 pub use report::NodeReport;
@@ -142,6 +142,16 @@ impl PeerRequest {
             ) => SWEEP | FORGETTING,
             Self::Mend { .. } | Self::Sweep(_) => SWEEP,
             Self::Page(_) => PAGES,
+        }
+    }
+
+    /// Whether it has a value that travels in pieces.
+    fn is_long(&self) -> bool {
+        match self {
+            Self::Write(entry) | Self::Mend { entry, .. } | Self::Repair { entry, .. } => {
+                message::is_long(entry)
+            }
+            Self::Read(_) | Self::Look(_) | Self::Sweep(_) | Self::Page(_) => false,
         }
     }
 

@@ -37,6 +37,9 @@
 //!   22  paged    a page, as drawn there
 //!                                          (21 and 22 only with the feature `PAGES`)
 //!   24  look     remaining ms u32 | key    (answered as a read is; only with the feature `LOOK`)
+//!   25  trace    id, 16 bytes, the highest first
+//!                                          (of the request with this call, which comes before
+//!                                          any other trace; only with the feature `TRACES`)
 //!
 //! entry = flags u8 | copies u8 | key bytes u16 | timestamp u64 | value bytes u32
 //!       | expiry u64, if flags has EXPIRES | key | value
@@ -63,7 +66,7 @@ pub(super) use encode::{
     ALL_LATER, begin_verdicts, begin_writes, is_long, put_absent, put_entry_head, put_forgets,
     put_found, put_look, put_mend, put_missed, put_page, put_paged, put_piece, put_ping, put_pong,
     put_read, put_repair, put_report, put_run, put_standing, put_stored, put_sweep, put_swept,
-    put_verdict_item, put_write, put_write_item, remaining_ms,
+    put_trace, put_verdict_item, put_write, put_write_item, remaining_ms,
 };
 
 pub(super) use many::{Entries, Many, Verdicts};
@@ -73,7 +76,7 @@ use fields::{Fields, miss_of_code};
 use super::frame::{Frame, FrameError};
 use crate::page::{PagedHead, decode_paged};
 use crate::report::NodeReport;
-use base::{Entry, Expiry, Kind, Timestamp, Verdict};
+use base::{Entry, Expiry, Kind, Timestamp, TraceId, Verdict};
 use cluster::Miss;
 use cluster::Standing;
 use cluster::forgetting::{Answerer, NamedBounds};
@@ -106,6 +109,8 @@ const PAGE: u8 = 21;
 const PAGED: u8 = 22;
 
 const LOOK: u8 = 24;
+
+const TRACE: u8 = 25;
 
 const OBSOLETE: u8 = 7;
 
@@ -142,6 +147,8 @@ pub(super) enum Message<'a> {
         /// The key.
         key: &'a [u8],
     },
+    /// The request with the call of this frame, which follows, is part of this trace.
+    Trace(TraceId),
     /// The version is stored.
     Stored {
         /// What newer versions the replica held when the version first arrived.
@@ -298,6 +305,10 @@ impl<'a> Message<'a> {
                 remaining: fields.remaining()?,
                 key: fields.key_of(fields.reader.rest().len())?,
             },
+            TRACE => {
+                let id = TraceId::of(fields.array()?);
+                Self::Trace(id.ok_or_else(|| frame.malformed("a trace of 0"))?)
+            }
             STORED => Self::Stored {
                 verdict: fields.verdict()?,
             },

@@ -21,7 +21,7 @@ use super::assembly::LONG_VALUES_MAX;
 use super::frame::{HEADER_BYTES, PAYLOAD_BYTES_MAX, PIECE_BYTES, end_frame};
 use super::message;
 use base::Entry;
-use base::{Share, Verdict};
+use base::{Share, TraceId, Verdict};
 use cluster::forgetting::{Answerer, NamedBounds};
 use cluster::sweep::PassId;
 use std::cell::{Cell, RefCell};
@@ -50,6 +50,8 @@ pub(super) struct LongMessage {
     pub(super) deadline: Duration,
     /// The version.
     pub(super) entry: Entry,
+    /// The trace that it is part of, if the other side is to know.
+    pub(super) trace: Option<TraceId>,
     /// The value's share of the budget, until it is sent.
     pub(super) _share: Option<Share>,
 }
@@ -377,6 +379,9 @@ impl Queue {
                 continue;
             }
             let before = self.batch.len();
+            if let Some(trace) = long.trace {
+                message::put_trace(&mut self.batch, long.call, trace);
+            }
             let remaining = long.deadline.saturating_sub(now);
             match long.kind {
                 LongMessageKind::Write => {

@@ -46,6 +46,9 @@ pub const MANY: u64 = 256;
 /// the kind `look`.
 pub const LOOK: u64 = 2048;
 
+/// The dialler says of which trace a request is part: frames of the kind `trace`.
+pub const TRACES: u64 = 4096;
+
 /// What a build supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Protocol {
@@ -79,7 +82,8 @@ impl Protocol {
             | FORGETTING
             | MANY
             | PAGES
-            | LOOK,
+            | LOOK
+            | TRACES,
     };
 
     /// What this build uses with another; `None` if they share no version.

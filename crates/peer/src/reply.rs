@@ -5,7 +5,7 @@ use crate::outgoing::{LongMessage, LongMessageKind, Outgoing};
 use crate::page::EncodedPage;
 use crate::run::Run;
 use crate::{CALLS_MAX, PeerAnswer};
-use base::{Entry, Expiry, Kind, Share, Timestamp};
+use base::{Entry, Expiry, Kind, Share, Timestamp, TraceId};
 use cluster::Miss;
 use cluster::forgetting::NamedBounds;
 use std::cell::Cell;
@@ -20,6 +20,10 @@ pub struct Reply {
     deadline: Duration,
     /// The request's share of the budget, until it is answered.
     _share: Option<Share>,
+    /// The trace that the request is part of.
+    trace: Option<TraceId>,
+    /// Called once it is answered.
+    on_answer: Option<Box<dyn FnOnce()>>,
     is_sent: bool,
 }
 
@@ -27,6 +31,16 @@ impl Reply {
     /// Until when the peer waits, on this node's monotonic clock.
     pub fn deadline(&self) -> Duration {
         self.deadline
+    }
+
+    /// The trace that the request is part of.
+    pub fn trace(&self) -> Option<TraceId> {
+        self.trace
+    }
+
+    /// Has `tell` called once the request is answered.
+    pub fn call_on_answer(&mut self, tell: impl FnOnce() + 'static) {
+        self.on_answer = Some(Box::new(tell));
     }
 
     /// Sends the answer.
@@ -46,6 +60,9 @@ impl Drop for Reply {
         if !self.is_sent {
             let failed = PeerAnswer::Missed(Miss::Failed);
             self.channel.answer(self.call, failed, self.deadline, None);
+        }
+        if let Some(tell) = self.on_answer.take() {
+            tell();
         }
     }
 }
@@ -68,12 +85,14 @@ pub(super) struct ReplyChannel {
 
 impl ReplyChannel {
     /// The reply to the request with the number `call`; `share` is what the
-    /// request takes of a budget. `None` if too many requests are in flight.
+    /// request takes of a budget, `trace` what it is part of. `None` if too many requests
+    /// are in flight.
     pub(super) fn reply_to(
         self: &Rc<Self>,
         call: u64,
         deadline: Duration,
         share: Option<Share>,
+        trace: Option<TraceId>,
     ) -> Option<Reply> {
         let in_flight = self.in_flight.get();
         if in_flight == CALLS_MAX {
@@ -85,6 +104,8 @@ impl ReplyChannel {
             call,
             deadline,
             _share: share,
+            trace,
+            on_answer: None,
             is_sent: false,
         })
     }
@@ -169,6 +190,7 @@ impl ReplyChannel {
             call,
             deadline,
             entry,
+            trace: None,
             _share: share,
         });
     }
@@ -188,6 +210,7 @@ impl ReplyChannel {
             call,
             deadline,
             entry,
+            trace: None,
             _share: share,
         });
     }
@@ -219,6 +242,7 @@ impl ReplyChannel {
             call,
             deadline,
             entry,
+            trace: None,
             _share: None,
         });
     }

@@ -20,11 +20,12 @@ use crate::{
     FORGETTING, LiveLink, MANY, NegotiatedProtocol, NodeReport, PeerEnvironment, PeerRequest,
     REPORT, STANDING, StartWatch, Stream,
 };
-use base::{Entry, Share};
+use base::{Entry, Share, TraceId};
 use bytes::Bytes;
 use cluster::forgetting::Answerer;
 use cluster::sweep::PassId;
 use cluster::{Miss, Standing};
+use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -148,6 +149,7 @@ enum WriteSource {
 struct LongWrite {
     deadline: Duration,
     source: WriteSource,
+    trace: Option<TraceId>,
 }
 
 impl LongWrite {
@@ -167,6 +169,8 @@ struct AcceptorSide<R> {
     environment: PeerEnvironment,
     /// Writes and mends whose long values arrive in pieces.
     writes: Assembler<LongWrite>,
+    /// The trace that came last, and the call whose request is part of it.
+    trace: Cell<Option<(u64, TraceId)>>,
     /// What the two sides have negotiated.
     negotiated: NegotiatedProtocol,
     /// How this node's store stands, as last sent on this connection.
@@ -201,6 +205,7 @@ impl<R: RequestHandler> AcceptorSide<R> {
             handler,
             writes: Assembler::new(budget.clone(), environment.value_bytes_max),
             environment: environment.clone(),
+            trace: Cell::new(None),
             negotiated,
             sent_standing: None,
             sent_report: None,
@@ -214,13 +219,34 @@ impl<R: RequestHandler> AcceptorSide<R> {
     }
 
     fn serve(&self, request: PeerRequest, call: u64, deadline: Duration, share: Option<Share>) {
+        let trace = self.take_trace(call);
+        self.serve_in_trace(request, call, deadline, share, trace);
+    }
+
+    fn serve_in_trace(
+        &self,
+        request: PeerRequest,
+        call: u64,
+        deadline: Duration,
+        share: Option<Share>,
+        trace: Option<TraceId>,
+    ) {
         if self.may_only_fill() && !request.is_of_sweep() {
             return self.miss(call, Miss::Refused);
         }
-        match self.replies.reply_to(call, deadline, share) {
+        match self.replies.reply_to(call, deadline, share, trace) {
             Some(reply) => self.handler.serve(request, reply),
             None => self.miss(call, Miss::Overloaded),
         }
+    }
+
+    /// The trace that the request of this call is part of, if it was named.
+    fn take_trace(&self, call: u64) -> Option<TraceId> {
+        let (named, trace) = self.trace.get()?;
+        (named == call).then(|| {
+            self.trace.set(None);
+            trace
+        })
     }
 
     /// Serves a write whose value is all here, or waits for the rest of it.
@@ -228,11 +254,14 @@ impl<R: RequestHandler> AcceptorSide<R> {
         &mut self,
         frame: Frame<'_>,
         entry: &EntryHead<'_>,
-        write: LongWrite,
+        mut write: LongWrite,
     ) -> Result<(), FrameError> {
         match entry.whole() {
             Some(entry) => self.serve(write.request(entry), frame.call, write.deadline, None),
-            None => self.writes.begin(frame, entry, write)?,
+            None => {
+                write.trace = self.take_trace(frame.call);
+                self.writes.begin(frame, entry, write)?;
+            }
         }
         Ok(())
     }
@@ -296,6 +325,7 @@ impl<R: RequestHandler> Side for AcceptorSide<R> {
                 let write = LongWrite {
                     deadline,
                     source: WriteSource::Write,
+                    trace: None,
                 };
                 self.take_write(frame, &entry, write)?;
             }
@@ -315,6 +345,7 @@ impl<R: RequestHandler> Side for AcceptorSide<R> {
                 let mend = LongWrite {
                     deadline,
                     source: WriteSource::Mend(pass),
+                    trace: None,
                 };
                 self.take_write(frame, &entry, mend)?;
             }
@@ -327,6 +358,7 @@ impl<R: RequestHandler> Side for AcceptorSide<R> {
                 let repair = LongWrite {
                     deadline,
                     source: WriteSource::Repair(by),
+                    trace: None,
                 };
                 self.take_write(frame, &entry, repair)?;
             }
@@ -356,8 +388,12 @@ impl<R: RequestHandler> Side for AcceptorSide<R> {
                 Some(Assembled {
                     context: write,
                     entry: Some((entry, share)),
-                }) => self.serve(write.request(entry), call, write.deadline, Some(share)),
+                }) => {
+                    let (request, share) = (write.request(entry), Some(share));
+                    self.serve_in_trace(request, call, write.deadline, share, write.trace);
+                }
             },
+            Message::Trace(trace) => self.trace.set(Some((call, trace))),
             Message::Ping => self.send_pong(call),
             Message::Stored { .. }
             | Message::Verdicts(_)

@@ -1,12 +1,15 @@
-//! Requests that took long, as lines of the log that say where the time went.
+//! What took long, as lines of the log that say where the time went: requests, operations
+//! of batches, and what peers asked for in a trace.
 //!
 //! Only a node with `--slow-request` takes the times: an answer then costs a look at the
 //! clock more for each step and each replica.
 
 use crate::config::LogKeys;
 use crate::rate_limiter::RateLimiter;
+use base::TraceId;
+use bytes::Bytes;
 use cluster::Members;
-use node::ReplicaTimes;
+use node::{ReplicaTimes, TracedRequest};
 use profile::lock;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -62,6 +65,48 @@ pub(crate) struct Answered<'a> {
     pub(crate) ended: Duration,
 }
 
+/// An operation of a batch, from its line to its answer.
+pub(crate) struct OperationTimes {
+    /// The number of its line.
+    line: u64,
+    /// Its key, which is a part of the line.
+    key: Bytes,
+    /// When its line was read, on the monotonic clock.
+    read: Duration,
+    /// When it had its permit.
+    began: Duration,
+    /// When each replica answered.
+    pub(crate) replicas: Rc<ReplicaTimes>,
+}
+
+impl OperationTimes {
+    /// The times of an operation whose line was read now.
+    pub(crate) fn new(line: u64, key: Bytes, now: Duration) -> Self {
+        Self {
+            line,
+            key,
+            read: now,
+            began: now,
+            replicas: Rc::default(),
+        }
+    }
+
+    /// Notes that the operation has its permit. One that runs again begins anew.
+    pub(crate) fn begins(&mut self, now: Duration) {
+        self.began = now;
+        self.replicas = Rc::default();
+    }
+}
+
+/// An operation of a batch that has ended.
+pub(crate) struct EndedOperation {
+    pub(crate) kind: &'static str,
+    pub(crate) status: u16,
+    /// The trace that its batch is part of.
+    pub(crate) trace: Option<TraceId>,
+    pub(crate) ended: Duration,
+}
+
 impl SlowRequests {
     /// Logs requests that took so long.
     pub(crate) fn new(after: Duration, log_keys: LogKeys) -> Self {
@@ -75,15 +120,8 @@ impl SlowRequests {
     /// Logs a request if it was slow.
     pub(crate) fn note(&self, members: &Members, timeline: &Timeline, answered: &Answered<'_>) {
         let took = answered.ended.saturating_sub(answered.began);
-        if took < self.after {
+        let Some(left_out) = self.admit(took, answered.ended) else {
             return;
-        }
-        let left_out = {
-            let mut limiter = lock(&self.limiter);
-            if !limiter.admits(answered.ended) {
-                return;
-            }
-            limiter.take_left_out()
         };
         let body_end = timeline.body.get().unwrap_or(answered.began);
         let asked = timeline.admitted.get().unwrap_or(body_end);
@@ -102,6 +140,58 @@ impl SlowRequests {
             left_out,
             "a slow request"
         );
+    }
+
+    /// Logs an operation of a batch if it was slow from its permit on: how long it waits
+    /// for one is up to its client, which may send as many lines as it likes.
+    pub(crate) fn note_operation(
+        &self,
+        members: &Members,
+        times: &OperationTimes,
+        operation: &EndedOperation,
+    ) {
+        let took = operation.ended.saturating_sub(times.began);
+        let Some(left_out) = self.admit(took, operation.ended) else {
+            return;
+        };
+        tracing::warn!(
+            line = times.line,
+            op = operation.kind,
+            status = operation.status,
+            key = self.log_keys.shown(&times.key),
+            trace = operation.trace.map(|trace| trace.to_string()),
+            took_ms = ms(took),
+            queue_ms = ms(times.began.saturating_sub(times.read)),
+            replicas = replicas(members, &times.replicas, times.began),
+            left_out,
+            "a slow operation of a batch"
+        );
+    }
+
+    /// Logs a request of a peer that is part of a trace if it was slow.
+    pub(crate) fn note_traced(&self, request: &TracedRequest<'_>) {
+        let took = request.ended.saturating_sub(request.began);
+        let Some(left_out) = self.admit(took, request.ended) else {
+            return;
+        };
+        tracing::warn!(
+            action = request.action,
+            key = self.log_keys.shown(request.key),
+            trace = request.trace.to_string(),
+            took_ms = ms(took),
+            left_out,
+            "a slow request of a peer"
+        );
+    }
+
+    /// How many lines were left out before one about what took so long and ended now, if
+    /// it is to have a line.
+    fn admit(&self, took: Duration, now: Duration) -> Option<u64> {
+        if took < self.after {
+            return None;
+        }
+        let mut limiter = lock(&self.limiter);
+        limiter.admits(now).then(|| limiter.take_left_out())
     }
 }
 

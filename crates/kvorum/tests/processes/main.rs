@@ -45,3 +45,4 @@ mod tls;
 mod tls_certificates;
 mod tls_changes;
 mod tokens;
+mod traces;

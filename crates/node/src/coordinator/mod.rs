@@ -5,7 +5,7 @@
 //! answer; the code here does it: it asks the replicas (`crate::replicas`), keeps hints,
 //! issues stamps, and watches the deadline. `write` and `read` are the two requests,
 //! `request_life` is the life that both share, `hedging` says when a read asks one replica
-//! more; `ranges` reads this node's own keys, `cluster_range` those of the whole cluster;
+//! more, `terms` what a client wants of either; `ranges` reads this node's own keys, `cluster_range` those of the whole cluster;
 //! `operations` runs many requests for one client.
 
 mod cluster_range;
@@ -16,6 +16,7 @@ mod ranges;
 mod read;
 mod replica_times;
 mod request_life;
+mod terms;
 mod versions;
 mod write;
 
@@ -25,6 +26,7 @@ pub use operations::{Ended, Operations};
 pub use range_batch::{Batch, BatchFailure, BatchMemory};
 pub use ranges::{OwnRange, Range, RangeBatch};
 pub use replica_times::ReplicaTimes;
+pub use terms::Terms;
 pub use versions::{Held, KeyVersions, VersionHead};
 
 use crate::hints::HintStore;

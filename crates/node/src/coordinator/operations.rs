@@ -8,16 +8,14 @@
 
 use super::request_life::{PendingReply, ReplyReceiver};
 use super::write::Writing;
-use super::{Change, Coordinator, Failure, Found, Written};
+use super::{Change, Coordinator, Failure, Found, Terms, Written};
 use base::Share;
 use bytes::Bytes;
-use cluster::Replicas;
 use slab::Slab;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 use tokio::task::JoinSet;
 
 /// How an operation has ended.
@@ -92,20 +90,19 @@ impl Operations {
         key: Bytes,
         change: Change,
         share: Option<Share>,
-        replicas: Replicas,
-        deadline: Duration,
+        terms: Terms,
     ) {
         let coordinator = &self.coordinator;
         let stamp = coordinator.replicas.own().is_settled();
         let Some(stamp) = stamp.then(|| coordinator.stamping.stamp().ok()).flatten() else {
             let coordinator = Rc::clone(coordinator);
             self.tasks.spawn_local(async move {
-                let written = coordinator.write(&key, change, share, replicas, deadline, None);
+                let written = coordinator.write(&key, change, share, terms);
                 (number, Ended::Write(written.await))
             });
             return;
         };
-        match coordinator.begin_write(&key, &change, share, replicas, deadline, stamp) {
+        match coordinator.begin_write(&key, &change, share, terms, stamp) {
             Ok(reply) => self.ended.push_back((number, Ended::Write(reply))),
             Err(pending) => {
                 let entry = self.writes.vacant_entry();
@@ -118,10 +115,10 @@ impl Operations {
     }
 
     /// Begins to read a key, as [`Coordinator::read`]. The result comes with `number`.
-    pub fn read(&mut self, number: u64, key: Bytes, replicas: Replicas, deadline: Duration) {
+    pub fn read(&mut self, number: u64, key: Bytes, terms: Terms) {
         let coordinator = Rc::clone(&self.coordinator);
         self.tasks.spawn_local(async move {
-            let found = coordinator.read(&key, replicas, deadline, None);
+            let found = coordinator.read(&key, terms);
             (number, Ended::Read(found.await))
         });
     }

@@ -2,11 +2,11 @@
 
 use super::hedging::{Hedge, HedgeReason};
 use super::request_life::{Request, Trigger};
-use super::{Coordinator, Failure, Found, ReplicaTimes};
+use super::{Coordinator, Failure, Found, ReplicaTimes, Terms};
 use crate::completion_queue::Completion;
 use crate::pending::{AnswerKind, AnswerTag, Ticket};
 use crate::replicas::{Asked, ReplicaRequest};
-use base::{Entry, Expiry, Kind, Timestamp};
+use base::{Entry, Expiry, Kind, Timestamp, TraceId};
 use base::{Refused, Share};
 use bytes::Bytes;
 use cluster::forgetting::{Answerer, NamedBounds};
@@ -46,6 +46,8 @@ pub(super) struct Reading {
     reply: ReplyTime,
     /// Whether the machine has nothing left to do.
     is_done: bool,
+    /// The trace that it is part of.
+    trace: Option<TraceId>,
     /// Notes when each replica answers, if anyone asks for it.
     watch: Option<Rc<ReplicaTimes>>,
 }
@@ -75,33 +77,26 @@ impl Coordinator {
         deadline: Duration,
     ) -> Result<Found, Failure> {
         let reply = ReplyTime::AfterRepairs { decided: None };
-        self.read_with(key, replicas, deadline, reply, None).await
+        self.read_with(key, Terms::new(replicas, deadline), reply)
+            .await
     }
 
     /// Reads a key. Answers at once if this node's own store suffices and its disk is not
-    /// needed. `watch` notes when each replica answers.
+    /// needed.
     ///
     /// # Errors
     /// See [`Failure`].
-    pub async fn read(
-        self: &Rc<Self>,
-        key: &[u8],
-        replicas: Replicas,
-        deadline: Duration,
-        watch: Option<Rc<ReplicaTimes>>,
-    ) -> Result<Found, Failure> {
-        self.read_with(key, replicas, deadline, ReplyTime::AtDecision, watch)
-            .await
+    pub async fn read(self: &Rc<Self>, key: &[u8], terms: Terms) -> Result<Found, Failure> {
+        self.read_with(key, terms, ReplyTime::AtDecision).await
     }
 
     async fn read_with(
         self: &Rc<Self>,
         key: &[u8],
-        replicas: Replicas,
-        deadline: Duration,
+        terms: Terms,
         reply_time: ReplyTime,
-        watch: Option<Rc<ReplicaTimes>>,
     ) -> Result<Found, Failure> {
+        let (replicas, deadline) = (terms.replicas, terms.deadline);
         self.settled(key, replicas.from, deadline).await;
         let registration = self.pending.reserve(deadline);
         let ranking = self.peers.ranking(key, replicas.from);
@@ -131,13 +126,14 @@ impl Coordinator {
             decision: None,
             reply: reply_time,
             is_done: false,
+            trace: terms.trace,
             watch: None,
         };
         let reply = reading.act(&mut actions);
         match self.requests.reads.enter(reading, reply, registration) {
             Ok(reply) => reply,
             Err(pending) => {
-                if let Some(times) = watch {
+                if let Some(times) = terms.watch {
                     pending.watch(times);
                 }
                 pending.decided(&self.stamping).await
@@ -299,7 +295,7 @@ impl Reading {
         let address = self.ticket.with(AnswerTag { kind, replica });
         let request = ReplicaRequest::Read(&self.key);
         let replicas = &self.coordinator.replicas;
-        match replicas.ask(node, request, self.deadline, address) {
+        match replicas.ask(node, request, self.deadline, address, self.trace) {
             Asked::Now(answer) => return Some(self.answered(replica, answer, None)),
             Asked::Later => {}
         }
@@ -332,7 +328,7 @@ impl Reading {
         coordinator.metrics.coordination.repairs.add(1);
         let asked = coordinator
             .replicas
-            .ask(node, request, self.deadline, address);
+            .ask(node, request, self.deadline, address, self.trace);
         match asked {
             Asked::Now(answer) => Some(repaired(replica, &answer)),
             Asked::Later => {

@@ -183,7 +183,7 @@ impl Look {
         let address = self.ticket.with(AnswerTag { kind, replica });
         let (node, request) = (self.ranking[place], ReplicaRequest::Read(&self.key));
         let replicas = &self.coordinator.replicas;
-        if let Asked::Now(answer) = replicas.ask(node, request, self.deadline, address) {
+        if let Asked::Now(answer) = replicas.ask(node, request, self.deadline, address, None) {
             self.note(place, answer);
         }
     }

@@ -2,16 +2,15 @@
 //! hints are kept before the reply, is decided by [`cluster::Write`].
 
 use super::request_life::{PendingReply, Request, Trigger};
-use super::{Change, Coordinator, Expires, Failure, ReplicaTimes, Written};
+use super::{Change, Coordinator, Expires, Failure, ReplicaTimes, Terms, Written};
 use crate::completion_queue::Completion;
 use crate::pending::{AnswerKind, AnswerTag, Ticket};
 use crate::replicas::{Asked, ReplicaRequest};
 use crate::stamping::{NoStamp, Stamp};
 use base::Share;
-use base::{Entry, Expiry, Timestamp};
+use base::{Entry, Expiry, Timestamp, TraceId};
 use cluster::{
-    Decision, Miss, Ranking, ReplicaIndex, Replicas, Round, Write, WriteAction, WriteActions,
-    WriteEvent,
+    Decision, Miss, Ranking, ReplicaIndex, Round, Write, WriteAction, WriteActions, WriteEvent,
 };
 use peer::PeerAnswer;
 use std::rc::Rc;
@@ -37,6 +36,8 @@ pub(super) struct Writing {
     half_time: Option<Instant>,
     /// Whether the machine has nothing left to do.
     is_done: bool,
+    /// The trace that it is part of.
+    trace: Option<TraceId>,
     /// Notes when each replica answers, if anyone asks for it.
     watch: Option<Rc<ReplicaTimes>>,
     /// The share of memory of a long value.
@@ -44,9 +45,8 @@ pub(super) struct Writing {
 }
 
 impl Coordinator {
-    /// Writes a key. The deadline is on the monotonic clock; `share` is the share of
-    /// memory of a long value, which is kept as long as the value; `watch` notes when each
-    /// replica answers.
+    /// Writes a key. `share` is the share of memory of a long value, which is kept as long
+    /// as the value.
     ///
     /// # Errors
     /// See [`Failure`]; the write may still appear later.
@@ -55,21 +55,15 @@ impl Coordinator {
         key: &[u8],
         change: Change,
         share: Option<Share>,
-        replicas: Replicas,
-        deadline: Duration,
-        watch: Option<Rc<ReplicaTimes>>,
+        terms: Terms,
     ) -> Result<Written, Failure> {
-        self.settled(key, replicas.from, deadline).await;
+        let (from, deadline) = (terms.replicas.from, terms.deadline);
+        self.settled(key, from, deadline).await;
         let stamp = self.stamping.stamp_by(deadline).await;
         let stamp = stamp.map_err(Failure::NoStamp)?;
-        match self.begin_write(key, &change, share, replicas, deadline, stamp) {
+        match self.begin_write(key, &change, share, terms, stamp) {
             Ok(reply) => reply,
-            Err(pending) => {
-                if let Some(times) = watch {
-                    pending.watch(times);
-                }
-                pending.decided(&self.stamping).await
-            }
+            Err(pending) => pending.decided(&self.stamping).await,
         }
     }
 
@@ -82,10 +76,10 @@ impl Coordinator {
         key: &[u8],
         change: &Change,
         share: Option<Share>,
-        replicas: Replicas,
-        deadline: Duration,
+        terms: Terms,
         stamp: Stamp,
     ) -> Result<Result<Written, Failure>, PendingReply<Writing>> {
+        let (replicas, deadline) = (terms.replicas, terms.deadline);
         let registration = self.pending.reserve(deadline);
         let timestamp = stamp.timestamp();
         let entry = match change {
@@ -110,11 +104,16 @@ impl Coordinator {
             deadline,
             half_time: None,
             is_done: false,
+            trace: terms.trace,
             watch: None,
             _share: share,
         };
         let reply = writing.act(&mut actions);
-        self.requests.writes.enter(writing, reply, registration)
+        let entered = self.requests.writes.enter(writing, reply, registration);
+        if let (Err(pending), Some(times)) = (&entered, terms.watch) {
+            pending.watch(times);
+        }
+        entered
     }
 
     /// One expiry for all stamps of a write.
@@ -262,7 +261,7 @@ impl Writing {
             stamp: &mut self.stamp,
         };
         let replicas = &self.coordinator.replicas;
-        match replicas.ask(node, request, self.deadline, address) {
+        match replicas.ask(node, request, self.deadline, address, self.trace) {
             Asked::Now(answer) => Some(event_of(round, replica, &answer)),
             Asked::Later => None,
         }

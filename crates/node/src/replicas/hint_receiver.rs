@@ -45,7 +45,7 @@ impl HintReceiver for ReplicaHints {
         };
         let asked = self
             .replicas
-            .ask(self.node, request, deadline, wait.address());
+            .ask(self.node, request, deadline, wait.address(), None);
         let answer = match asked {
             Asked::Now(answer) => answer,
             Asked::Later => self.replicas.answer_of(hint.key(), wait.only().await).0,

@@ -27,7 +27,7 @@ pub(crate) use pages::PageTelling;
 use crate::completion_queue::Completion;
 use crate::peers::Peers;
 use crate::stamping::Stamp;
-use base::{Entry, Share};
+use base::{Entry, Share, TraceId};
 use bytes::Bytes;
 use cluster::forgetting::Answerer;
 use cluster::{Miss, NodeNumber};
@@ -87,13 +87,15 @@ impl ReplicaSet {
         &self.own
     }
 
-    /// Asks a node. An answer that is not here at once comes to `address`.
+    /// Asks a node. An answer that is not here at once comes to `address`. A peer gets to
+    /// know the `trace`.
     pub(crate) fn ask(
         &self,
         node: NodeNumber,
         request: ReplicaRequest<'_>,
         deadline: Duration,
         address: u64,
+        trace: Option<TraceId>,
     ) -> Asked {
         let link = match self.locate(node) {
             Some(Location::OwnStore(own)) => return own.ask(request, address),
@@ -112,7 +114,7 @@ impl ReplicaSet {
             ReplicaRequest::Repair { entry, by: None } => PeerRequest::Write(entry.clone()),
             ReplicaRequest::Read(key) => PeerRequest::Read(key.clone()),
         };
-        match link.call(request, deadline, address) {
+        match link.call_in_trace(request, deadline, address, trace) {
             Ok(()) => Asked::Later,
             Err(why) => Asked::Now(PeerAnswer::Missed(why)),
         }

@@ -231,7 +231,7 @@ async fn asked_own(worker: &Worker, request: ReplicaRequest<'_>) -> PeerAnswer {
         }
         ReplicaRequest::Read(key) => key.to_vec(),
     };
-    match replicas.ask(own, request, Duration::MAX, wait.address()) {
+    match replicas.ask(own, request, Duration::MAX, wait.address(), None) {
         Asked::Now(answer) => answer,
         Asked::Later => replicas.answer_of(&key, wait.only().await).0,
     }

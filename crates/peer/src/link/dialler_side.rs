@@ -307,6 +307,7 @@ impl Side for DiallerSide<'_> {
             | Message::Writes { .. }
             | Message::Read { .. }
             | Message::Look { .. }
+            | Message::Trace(_)
             | Message::Mend { .. }
             | Message::Repair { .. }
             | Message::Forgets(_)

@@ -34,8 +34,9 @@ use crate::outgoing::{LongMessage, LongMessageKind, Outgoing};
 use crate::wait_sites;
 use crate::{
     CALLS_MAX, FORGETTING, LOOK, MANY, NegotiatedProtocol, PeerAnswer, PeerEnvironment,
-    PeerRequest, Transport,
+    PeerRequest, TRACES, Transport,
 };
+use base::TraceId;
 use cluster::{Miss, NodeUrl, Standing};
 use profile::WaitSite;
 use status::LinkCounts;
@@ -138,6 +139,21 @@ impl Link {
     /// # Errors
     /// Why the request is not sent; then no answer comes.
     pub fn call(&self, request: PeerRequest, deadline: Duration, ticket: u64) -> Result<(), Miss> {
+        self.call_in_trace(request, deadline, ticket, None)
+    }
+
+    /// The same, for a request that is part of a trace. A peer of an older release, and one
+    /// to which there is no connection yet, does not get to know that.
+    ///
+    /// # Errors
+    /// As [`Link::call`].
+    pub fn call_in_trace(
+        &self,
+        request: PeerRequest,
+        deadline: Duration,
+        ticket: u64,
+        trace: Option<TraceId>,
+    ) -> Result<(), Miss> {
         if let Some(why) = self.why_down() {
             return Err(why);
         }
@@ -178,6 +194,13 @@ impl Link {
         drop(calls);
         self.count(|counts| counts.calls += 1);
         let remaining = deadline.saturating_sub(now);
+        let trace = trace.filter(|_| self.has(TRACES));
+        if let Some(trace) = trace
+            && !request.is_long()
+        {
+            self.outgoing
+                .push(|out| message::put_trace(out, call, trace));
+        }
         match request {
             PeerRequest::Write(entry) if message::is_long(&entry) => {
                 self.outgoing.push_long(LongMessage {
@@ -185,6 +208,7 @@ impl Link {
                     call,
                     deadline,
                     entry,
+                    trace,
                     _share: None,
                 });
             }
@@ -201,6 +225,7 @@ impl Link {
                     call,
                     deadline,
                     entry,
+                    trace,
                     _share: None,
                 });
             }
@@ -224,6 +249,7 @@ impl Link {
                     call,
                     deadline,
                     entry,
+                    trace,
                     _share: None,
                 });
             }

@@ -3,13 +3,13 @@
 use super::{
     ABSENT, CLEAN, FLAG_EXPIRES, FLAG_TOMBSTONE, FORGETS, FOUND, LOOK, MEND, MISSED, NEWER,
     OBSOLETE, PAGE, PAGED, PIECE, PING, PONG, READ, REPAIR, REPORT, RUN, STANDING, STORED, SWEEP,
-    SWEPT, UNKNOWN, VERDICTS, WRITE, WRITES,
+    SWEPT, TRACE, UNKNOWN, VERDICTS, WRITE, WRITES,
 };
 use crate::frame::{PIECE_BYTES, begin_frame, put_frame};
 use crate::page;
 use crate::report::NodeReport;
 use crate::sweep_message::{SweepAnswer, SweepRequest};
-use base::{Entry, EntryRef, Expiry, Kind, Verdict};
+use base::{Entry, EntryRef, Expiry, Kind, TraceId, Verdict};
 use cluster::forgetting::{Answerer, NamedBounds, StoreStart};
 use cluster::pages::PageRequest;
 use cluster::sweep::PassId;
@@ -128,6 +128,11 @@ pub(crate) fn put_look(out: &mut Vec<u8>, call: u64, remaining: Duration, key: &
         put_remaining(out, remaining);
         out.extend_from_slice(key);
     });
+}
+
+/// Appends the trace of the request with this call, which follows.
+pub(crate) fn put_trace(out: &mut Vec<u8>, call: u64, trace: TraceId) {
+    put_frame(out, TRACE, call, |out| out.extend_from_slice(trace.bytes()));
 }
 
 /// Appends the answer that a write is stored.

@@ -12,6 +12,7 @@ mod node;
 mod reconnecting;
 mod sessions;
 mod sweeps;
+mod traces;
 mod values;
 
 use super::failure_detector::HEARTBEAT;

@@ -32,7 +32,7 @@ pub(crate) struct DoorShared {
     /// Who may do what.
     pub(crate) trust: Arc<Trust>,
     /// Logs slow requests, if any are to be logged.
-    pub(crate) slow_requests: Option<SlowRequests>,
+    pub(crate) slow_requests: Option<Arc<SlowRequests>>,
     /// The counters of all doors.
     pub(crate) metrics: Arc<Metrics>,
     /// What the node did in the last hour.
@@ -53,6 +53,12 @@ impl DoorShared {
         let seen = Arc::clone(&metrics);
         node.see_clients_by(Box::new(move || seen.clients_seen()));
         let tls = config.tls.as_ref().zip(node_tls);
+        let slow_requests = config
+            .slow_request
+            .map(|after| Arc::new(SlowRequests::new(after, config.trust.log_keys)));
+        if let Some(slow_requests) = slow_requests.clone() {
+            node.see_traced_by(Box::new(move |request| slow_requests.note_traced(request)));
+        }
         Self {
             tls: tls.map(|(tls, node_tls)| DoorTls::new(&config, tls, node_tls)),
             uploads: Uploads::new(split.uploads_short_bytes, split.uploads_long_bytes),
@@ -62,9 +68,7 @@ impl DoorShared {
             batch_windows: Budget::new(split.batch_windows_bytes),
             trust,
             history: History::new(Arc::clone(&metrics), clock),
-            slow_requests: config
-                .slow_request
-                .map(|after| SlowRequests::new(after, config.trust.log_keys)),
+            slow_requests,
             metrics,
             node,
             config,

@@ -7,15 +7,15 @@ use crate::http::problem::Problem;
 use crate::http::query::replicas::ReplicaRules;
 use crate::http::request_body::RequestBody;
 use crate::http::response_body::ResponseBody;
-use crate::http::trace_context::TraceId;
 use crate::http::verb::Verb;
 use crate::slow_requests::Timeline;
 use crate::trust::Caller;
 use crate::trust::audit::{Event, EventKind};
-use base::Refused;
+use base::{Refused, TraceId};
+use cluster::Replicas;
 use hyper::Response;
 use hyper::http::request::Parts;
-use node::ReplicaTimes;
+use node::Terms;
 use std::rc::Rc;
 use std::time::Duration;
 use tokens::{Asked, Need};
@@ -111,9 +111,14 @@ impl Exchange<'_> {
         Ok(())
     }
 
-    /// Who notes when each replica answers.
-    pub(crate) fn watch(&self) -> Option<Rc<ReplicaTimes>> {
-        self.timeline.map(|timeline| Rc::clone(&timeline.replicas))
+    /// The terms on which replicas are asked until `deadline`.
+    pub(crate) fn terms(&self, replicas: Replicas, deadline: Duration) -> Terms {
+        Terms {
+            replicas,
+            deadline,
+            trace: self.trace,
+            watch: self.timeline.map(|timeline| Rc::clone(&timeline.replicas)),
+        }
     }
 
     /// The deadline of a request whose time began with its head.

@@ -4,7 +4,8 @@
 
 use crate::door::web_pages::{Foreign, OwnHosts, Provenance};
 use crate::http::problem::Problem;
-use crate::http::trace_context::TraceId;
+use crate::http::trace_context::trace_of;
+use base::TraceId;
 use hyper::header::{HOST, HeaderName, ORIGIN, TRANSFER_ENCODING};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Version};
@@ -55,7 +56,7 @@ pub(crate) fn check(
             from.fetch_site = Some(value);
         } else if *name == TRACEPARENT {
             traces += 1;
-            trace = TraceId::of(value.as_bytes());
+            trace = trace_of(value.as_bytes());
         }
     }
     if hosts > 1 || (hosts == 0 && head.version >= Version::HTTP_11) {

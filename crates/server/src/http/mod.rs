@@ -65,6 +65,7 @@ use crate::metrics::Route;
 use crate::slow_requests::{Answered, Timeline};
 use crate::trust::Caller;
 use crate::trust::audit::{Event, EventKind};
+use base::TraceId;
 use exchange::{Answer, Exchange};
 use hyper::body::Incoming;
 use hyper::header::{CONNECTION, HeaderValue};
@@ -77,7 +78,6 @@ use response_body::ResponseBody;
 use std::rc::Rc;
 use std::time::Duration;
 use tokens::{Asked, Need};
-use trace_context::TraceId;
 use verb::Verb;
 
 /// How much of a method and of a path stands in a line of the audit log, in bytes. Whoever is

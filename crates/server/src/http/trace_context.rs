@@ -5,43 +5,32 @@
 //! version  id of the trace             of the parent    flags
 //! ```
 //!
-//! The id of the trace stands in the problems and the logs that come of the request. A field
-//! that is not exactly right counts as none, as the standard says.
+//! The id of the trace stands in the problems and the logs that come of the request, those
+//! of its replicas included. A field that is not exactly right counts as none, as the
+//! standard says.
 
-use std::fmt;
-
-/// The id of a trace. Never 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TraceId([u8; 16]);
-
-impl fmt::Display for TraceId {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{:032x}", u128::from_be_bytes(self.0))
-    }
-}
+use base::TraceId;
 
 /// The length of the field in the version that is known.
 const BYTES: usize = 55;
 
-impl TraceId {
-    /// The trace that the value of a field names.
-    pub(crate) fn of(field: &[u8]) -> Option<Self> {
-        let (known, rest) = field.split_at_checked(BYTES)?;
-        let version = number(&known[..2])?;
-        let is_long = match version {
-            0 => !rest.is_empty(),
-            0xff => true,
-            // A later version may have more, which begins with a dash.
-            _ => rest.first().is_some_and(|byte| *byte != b'-'),
-        };
-        let dashes = [2, 35, 52].map(|place| known[place] == b'-');
-        if is_long || dashes != [true; 3] {
-            return None;
-        }
-        let (trace, parent) = (number(&known[3..35])?, number(&known[36..52])?);
-        number(&known[53..])?;
-        (trace != 0 && parent != 0).then_some(Self(trace.to_be_bytes()))
+/// The trace that the value of a field names.
+pub(crate) fn trace_of(field: &[u8]) -> Option<TraceId> {
+    let (known, rest) = field.split_at_checked(BYTES)?;
+    let version = number(&known[..2])?;
+    let is_long = match version {
+        0 => !rest.is_empty(),
+        0xff => true,
+        // A later version may have more, which begins with a dash.
+        _ => rest.first().is_some_and(|byte| *byte != b'-'),
+    };
+    let dashes = [2, 35, 52].map(|place| known[place] == b'-');
+    if is_long || dashes != [true; 3] {
+        return None;
     }
+    let (trace, parent) = (number(&known[3..35])?, number(&known[36..52])?);
+    number(&known[53..])?;
+    TraceId::of(trace.to_be_bytes()).filter(|_| parent != 0)
 }
 
 /// A number of lower-case hexadecimal digits.
@@ -81,7 +70,7 @@ mod tests {
             (right[..54].to_owned(), false),
             (String::new(), false),
         ] {
-            let read = TraceId::of(field.as_bytes());
+            let read = trace_of(field.as_bytes());
             assert_eq!(read.is_some(), is_right, "{field}");
             if let Some(read) = read {
                 assert_eq!(read.to_string(), trace);

@@ -26,6 +26,14 @@ const KINDS: [(OperationKind, &str, &[u16]); 4] = [
     (OperationKind::None, "none", &[400, 413, 503]),
 ];
 
+impl OperationKind {
+    /// Its name in metrics and logs.
+    pub(crate) fn word(self) -> &'static str {
+        let known = KINDS.iter().find(|(kind, ..)| *kind == self);
+        known.map_or("none", |(_, word, _)| word)
+    }
+}
+
 /// The most statuses of a kind, and one for all others.
 const STATUSES_MAX: usize = 6;
 

@@ -134,7 +134,7 @@ async fn fetch(
     let wait = coordinator.pending.wait(deadline);
     let request = ReplicaRequest::Read(&key);
     let replicas = &coordinator.replicas;
-    let (answer, share) = match replicas.ask(node, request, deadline, wait.address()) {
+    let (answer, share) = match replicas.ask(node, request, deadline, wait.address(), None) {
         Asked::Now(answer) => (answer, None),
         Asked::Later => replicas.answer_of(&key, wait.only().await),
     };

@@ -4,9 +4,9 @@ use super::operation::Operation;
 use crate::door::Door;
 use crate::http::exchange::Exchange;
 use crate::http::problem::Problem;
-use crate::http::trace_context::TraceId;
 use crate::trust::Caller;
 use crate::trust::audit::{Event, EventKind};
+use base::TraceId;
 use std::net::SocketAddr;
 use tokens::Asked;
 

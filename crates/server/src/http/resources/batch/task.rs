@@ -26,10 +26,11 @@ use crate::door::slow_clients::{Phase, Progress};
 use crate::door::{BatchPermits, Door};
 use crate::http::problem::Problem;
 use crate::metrics::OperationKind;
+use crate::slow_requests::{EndedOperation, OperationTimes};
 use base::{LONG_VALUE_BYTES, Share};
 use cluster::{Fate, Miss, Replicas};
 use hyper::StatusCode;
-use node::{Change, Ended, Failure, Operations};
+use node::{Change, Ended, Failure, Operations, Terms};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -203,8 +204,13 @@ impl Batch {
         if self.key_order.enter(key, number) {
             self.ready.push_back(number);
         }
-        self.window
-            .push(Slot::of(operation, key, text.len(), share));
+        let times = self.door.shared().slow_requests.as_ref().map(|_| {
+            let now = self.door.clock().monotonic();
+            Box::new(OperationTimes::new(line.number, operation.key.clone(), now))
+        });
+        let mut slot = Slot::of(operation, key, text.len(), share);
+        slot.times = times;
+        self.window.push(slot);
     }
 
     /// Adds the answer to a line that is not run.
@@ -290,16 +296,23 @@ impl Batch {
         let Some((operation, share)) = slot.run() else {
             return true;
         };
-        let (operations, replicas) = (&mut self.operations, self.replicas);
-        let key = operation.key;
+        let watch = slot.times.as_mut().map(|times| {
+            times.begins(self.door.clock().monotonic());
+            Rc::clone(&times.replicas)
+        });
+        let terms = Terms {
+            replicas: self.replicas,
+            deadline,
+            trace: self.sender.trace,
+            watch,
+        };
+        let (operations, key) = (&mut self.operations, operation.key);
         match operation.action {
-            Action::Get => operations.read(number, key, replicas, deadline),
-            Action::Delete => {
-                operations.write(number, key, Change::Delete, None, replicas, deadline);
-            }
+            Action::Get => operations.read(number, key, terms),
+            Action::Delete => operations.write(number, key, Change::Delete, None, terms),
             Action::Put { value, expires } => {
                 let change = Change::Put { value, expires };
-                operations.write(number, key, change, share, replicas, deadline);
+                operations.write(number, key, change, share, terms);
             }
         }
         true
@@ -317,18 +330,37 @@ impl Batch {
             let Some(slot) = self.window.get_mut(number) else {
                 continue;
             };
-            let key = slot.key;
+            let (key, times) = (slot.key, slot.times.take());
             self.reads -= usize::from(slot.kind == OperationKind::Get);
             // Even the oldest: answers before it may have held the memory.
             if lacks_memory(&result) && slot.repeat_later() {
+                slot.times = times;
                 continue;
             }
+            let kind = slot.kind;
             let answer = self.answer_of(number, result);
+            if let Some(times) = times {
+                self.note_times(&times, kind, &answer);
+            }
             self.window.end(number, answer);
             let next = key.and_then(|key| self.key_order.leave(key));
             self.ready.extend(next);
         }
         self.permits.release(ended);
+    }
+
+    /// Logs an operation that has ended if it was slow.
+    fn note_times(&self, times: &OperationTimes, kind: OperationKind, answer: &OperationAnswer) {
+        if let Some(slow_requests) = &self.door.shared().slow_requests {
+            let operation = EndedOperation {
+                kind: kind.word(),
+                status: answer.status().as_u16(),
+                trace: self.sender.trace,
+                ended: self.door.clock().monotonic(),
+            };
+            let members = &self.door.shared().config().node.members;
+            slow_requests.note_operation(members, times, &operation);
+        }
     }
 
     /// The answer to an operation that has ended with this result.

@@ -11,6 +11,7 @@ use super::answer::OperationAnswer;
 use super::key_order::KeyHash;
 use super::operation::Operation;
 use crate::metrics::OperationKind;
+use crate::slow_requests::OperationTimes;
 use base::{Budget, LONG_VALUE_BYTES, Share};
 use bytes::Bytes;
 use std::collections::VecDeque;
@@ -41,6 +42,8 @@ pub(super) struct Slot {
     state: SlotState,
     /// The room for the value of a read.
     pub(super) room: Option<Share>,
+    /// Where its time goes, until it has ended, if anyone asks for it.
+    pub(super) times: Option<Box<OperationTimes>>,
     /// Whether it is a read that has run once and found no memory for its value.
     is_repeated: bool,
     /// What it writes, until it has ended.
@@ -73,6 +76,7 @@ impl Slot {
             kind: operation.kind(),
             key: Some(key),
             room: None,
+            times: None,
             is_repeated: false,
             written_bytes: operation.written_bytes(),
             held_bytes: SLOT_BYTES + line_bytes,
@@ -87,6 +91,7 @@ impl Slot {
             key: None,
             state: SlotState::Ended(answer),
             room: None,
+            times: None,
             is_repeated: false,
             written_bytes: 0,
             held_bytes: SLOT_BYTES,

@@ -47,9 +47,7 @@ async fn get(exchange: Exchange<'_>, parameters: EntityParameters) -> Answer {
         .coordinator()
         .read(
             &parameters.key,
-            parameters.replicas,
-            deadline,
-            exchange.watch(),
+            exchange.terms(parameters.replicas, deadline),
         )
         .await
         .map_err(|failure| Problem::of_failure(failure, parameters.replicas))?;
@@ -126,9 +124,7 @@ async fn put(exchange: Exchange<'_>, parameters: EntityParameters) -> Answer {
             &parameters.key,
             change,
             upload.share,
-            parameters.replicas,
-            deadline,
-            exchange.watch(),
+            exchange.terms(parameters.replicas, deadline),
         )
         .await
         .map_err(|failure| Problem::of_failure(failure, parameters.replicas))?;
@@ -155,9 +151,7 @@ async fn delete(exchange: Exchange<'_>, parameters: EntityParameters) -> Answer 
             &parameters.key,
             Change::Delete,
             None,
-            parameters.replicas,
-            deadline,
-            exchange.watch(),
+            exchange.terms(parameters.replicas, deadline),
         )
         .await
         .map_err(|failure| Problem::of_failure(failure, parameters.replicas))?;

@@ -1,0 +1,91 @@
+//! How long this node takes for those requests of peers that are part of a trace.
+//!
+//! The node that a client asks says which replica was slow; what the replica itself knows
+//! of that is said under the same trace. Requests without a trace are not timed.
+
+use base::{Clock, TraceId};
+use bytes::Bytes;
+use peer::{PeerRequest, Reply, RequestHandler};
+use std::rc::Rc;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// A request of a peer that is part of a trace, and that this node has answered.
+#[derive(Clone, Copy, Debug)]
+pub struct TracedRequest<'a> {
+    /// The trace.
+    pub trace: TraceId,
+    /// What was asked for: `write`, `repair`, `read` or `look`.
+    pub action: &'static str,
+    /// The key.
+    pub key: &'a [u8],
+    /// When the request was here, on the monotonic clock.
+    pub began: Duration,
+    /// When it was answered.
+    pub ended: Duration,
+}
+
+/// Who is told of such requests.
+pub type SeeTraced = Box<dyn Fn(&TracedRequest<'_>) + Send + Sync>;
+
+/// Times those requests, once somebody asks for it.
+pub(crate) struct TracedRequests {
+    clock: Arc<dyn Clock>,
+    see: OnceLock<SeeTraced>,
+}
+
+/// Serves requests of peers with another handler, and times those that are part of a trace.
+pub(crate) struct TimingHandler<R> {
+    pub(crate) handler: Rc<R>,
+    pub(crate) traced: Arc<TracedRequests>,
+}
+
+impl<R: RequestHandler> RequestHandler for TimingHandler<R> {
+    fn serve(self: &Rc<Self>, request: PeerRequest, mut reply: Reply) {
+        if let Some(trace) = reply.trace() {
+            self.traced.time(trace, &request, &mut reply);
+        }
+        self.handler.serve(request, reply);
+    }
+}
+
+impl TracedRequests {
+    /// Times requests by this clock.
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
+        Arc::new(Self {
+            clock,
+            see: OnceLock::new(),
+        })
+    }
+
+    /// Says who is told.
+    pub(crate) fn see_by(&self, see: SeeTraced) {
+        // A second one would be a bug, and the first stays in force.
+        let _first = self.see.set(see);
+    }
+
+    fn time(self: &Arc<Self>, trace: TraceId, request: &PeerRequest, reply: &mut Reply) {
+        if self.see.get().is_none() {
+            return;
+        }
+        let (action, key) = match request {
+            PeerRequest::Write(entry) => ("write", Bytes::copy_from_slice(entry.key())),
+            PeerRequest::Repair { entry, .. } => ("repair", Bytes::copy_from_slice(entry.key())),
+            PeerRequest::Read(key) => ("read", key.clone()),
+            PeerRequest::Look(key) => ("look", key.clone()),
+            PeerRequest::Mend { .. } | PeerRequest::Sweep(_) | PeerRequest::Page(_) => return,
+        };
+        let (requests, began) = (Arc::clone(self), self.clock.monotonic());
+        reply.call_on_answer(move || {
+            if let Some(see) = requests.see.get() {
+                see(&TracedRequest {
+                    trace,
+                    action,
+                    key: &key,
+                    began,
+                    ended: requests.clock.monotonic(),
+                });
+            }
+        });
+    }
+}

@@ -309,7 +309,9 @@ mod tests {
         faults.set_cut(true);
         let (mut node, mut peer) = stream(&faults, 64);
         let transport = faults.around(Arc::new(NoTransport));
-        let dialling = transport.dial(&"http://a:1".parse().unwrap());
+        let url = "http://a:1".parse().unwrap();
+        assert!(timeout(LONG, transport.dial(&url)).await.is_err());
+        let dialling = transport.dial(&url);
         let join = async {
             sleep(DELAY).await;
             faults.set_cut(false);

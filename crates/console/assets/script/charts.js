@@ -1,7 +1,7 @@
 // --- Charts of the last hour ---
 
-/** How long a chart goes back. */
-const CHART_MS = 3600000;
+/** How far charts may go back, in minutes: the first of them that has room for all samples. */
+const CHART_MINUTES = [4, 20, 60];
 
 /** The size of a chart in its own units; it is stretched to the room that there is. */
 const [CHART_WIDTH, CHART_HEIGHT] = [720, 140];
@@ -90,11 +90,15 @@ function logScale(values) {
 function chartOf({ title, format, isLog, lines, times, end }) {
   const all = lines.flatMap((line) => line.values).filter((value) => value !== null);
   const scale = isLog ? logScale(all) : linearScale(all);
-  const x = (time) => CHART_WIDTH * (1 - (end - time) / CHART_MS);
+  const minutes =
+    CHART_MINUTES.find((most) => end - (times[0] ?? end) <= most * 60000) ?? CHART_MINUTES.at(-1);
+  const spanMs = minutes * 60000;
+  const ofAll = minutes === CHART_MINUTES.at(-1) ? "last hour" : `last ${minutes} min`;
+  const x = (time) => CHART_WIDTH * (1 - (end - time) / spanMs);
   const y = (value) => CHART_HEIGHT * (1 - scale.of(value));
   const written = (value) => (value === null || value === undefined ? "–" : format(value));
   const figures = lines.map((line) => h("b", {}, written(line.now)));
-  const when = h("span", { class: "when" }, "last hour");
+  const when = h("span", { class: "when" }, ofAll);
   const cursor = s("line", { class: "cursor", y1: 0, y2: CHART_HEIGHT, visibility: "hidden" });
   const plot = s(
     "svg",
@@ -113,7 +117,7 @@ function chartOf({ title, format, isLog, lines, times, end }) {
       cursor.setAttribute("x1", x(times[index]));
       cursor.setAttribute("x2", x(times[index]));
     }
-    when.textContent = isRead ? new Date(times[index]).toLocaleTimeString("sv-SE") : "last hour";
+    when.textContent = isRead ? new Date(times[index]).toLocaleTimeString("sv-SE") : ofAll;
     lines.forEach((line, at) => (figures[at].textContent = written(isRead ? line.values[index] : line.now)));
   };
   const summary = lines.map((line) => `${line.name} ${written(line.now)}`).join(", ");
@@ -129,7 +133,7 @@ function chartOf({ title, format, isLog, lines, times, end }) {
       "data-focus": `chart ${title}`,
       onpointermove: (event) => {
         const box = plot.getBoundingClientRect();
-        const time = end - CHART_MS * (1 - (event.clientX - box.left) / box.width);
+        const time = end - spanMs * (1 - (event.clientX - box.left) / box.width);
         if (times.length > 0) read(nearest(times, time));
       },
       onpointerleave: () => read(null),
@@ -159,7 +163,9 @@ function chartOf({ title, format, isLog, lines, times, end }) {
     h(
       "div",
       { class: "axis" },
-      ["60 min ago", "45", "30", "15", "now"].map((text) => h("span", {}, text)),
+      [`${minutes} min ago`, (minutes * 3) / 4, minutes / 2, minutes / 4, "now"].map((text) =>
+        h("span", {}, text),
+      ),
     ),
   );
 }

@@ -80,7 +80,7 @@ function nodesTable({ status, metrics, history, peers }) {
     "State",
     "Store",
     { text: "Clock", number: true },
-    !isAlone && { text: "Answers after", number: true },
+    !isAlone && { text: "Reads / writes take", number: true },
     !isAlone && { text: "Hints for it", number: true },
     { text: "Disk", number: true },
     { text: "Requests a second", number: true },

@@ -87,7 +87,7 @@ function draw() {
   const text = failure
     ? `${name}: ${failure.message}${state.statusAt ? `; what you see is ${span(silent)} old` : ""}`
     : status
-      ? `${name}, ${status.version}, up for ${span(status.uptime_seconds)}`
+      ? `${dev ? "" : `${name}, `}${status.version}, up for ${span(status.uptime_seconds)}`
       : "asking …";
   const level = failure ? "bad" : status ? "good" : "idle";
   if (served.textContent !== text || served.className !== `served state ${level}`) {

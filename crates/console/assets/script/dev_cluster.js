@@ -172,18 +172,22 @@ function breakingSection() {
   const nodeRow = (node) =>
     h(
       "div",
-      { class: "row", tabindex: "-1", "data-focus": node.name },
+      { class: "broken", tabindex: "-1", "data-focus": node.name },
       h("b", {}, node.name),
       nodeMarks(node),
-      possibleActions(node).map((action) =>
-        h(
-          "button",
-          {
-            type: "button",
-            "data-focus": `${node.name} ${DEV_ACTIONS[action].place}`,
-            onclick: () => report(actOn(node.number, action)),
-          },
-          DEV_ACTIONS[action].word,
+      h(
+        "div",
+        { class: "buttons" },
+        possibleActions(node).map((action) =>
+          h(
+            "button",
+            {
+              type: "button",
+              "data-focus": `${node.name} ${DEV_ACTIONS[action].place}`,
+              onclick: () => report(actOn(node.number, action)),
+            },
+            DEV_ACTIONS[action].word,
+          ),
         ),
       ),
     );

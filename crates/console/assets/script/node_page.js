@@ -37,7 +37,7 @@ function nodeFacts(status, metrics) {
         "Clock",
         status.clock.others_ahead_ms === undefined
           ? "alone"
-          : `others are ${count(status.clock.others_ahead_ms)} ms ahead; ${status.clock.proven ? "near most of them" : "not proven by most of them"}`,
+          : `the others are ${count(status.clock.others_ahead_ms)} ms ahead; ${status.clock.proven ? "most of them agree with this clock" : "most of them do not agree with this clock"}`,
       ],
       metrics.size > 0 && [
         "Process",
@@ -85,7 +85,9 @@ function storeSection(status, metrics) {
           level === 0
             ? ` of ${count(metric("kvorum_store_level_zero_tables_max"))} at which writers wait`
             : "";
-        return storeRow(`Level ${level}`, size, bytes(size), `${counted(tables, "table")}${most}`);
+        return size === 0
+          ? storeRow(`Level ${level}`, 0, "empty", most && `0${most}`)
+          : storeRow(`Level ${level}`, size, bytes(size), `${counted(tables, "table")}${most}`);
       }),
     ),
     facts(
@@ -127,7 +129,7 @@ function storeRow(name, size, amount, remark) {
   const layer = styled(h("i", { class: "layer" }), "width", `${(share * 100).toFixed(1)}%`);
   return h(
     "li",
-    {},
+    { class: size === 0 && "empty-layer" },
     h("span", { class: "name" }, name),
     h("span", { class: "room" }, layer),
     h("b", {}, amount),

@@ -48,11 +48,14 @@ function isStill() {
  */
 function stageOf(names, hasReader = true) {
   const places = new Map(hasReader ? [["you", [70, 215]]] : []);
-  const [middle, radius] = hasReader ? [470, 160] : [STAGE_WIDTH / 2, 230];
+  const [middle, radius, height] = hasReader ? [470, 160, 205] : [STAGE_WIDTH / 2, 250, 228];
+  // Beside the reader, three nodes stand so that no way crosses a node.
+  const first = -Math.PI / 2 - (hasReader && names.length === 3 ? Math.PI / 6 : 0);
   names.forEach((name, index) => {
-    const angle = (2 * Math.PI * index) / names.length - Math.PI / 2 - (names.length === 3 ? Math.PI / 6 : 0);
-    places.set(name, [middle + radius * Math.cos(angle), 205 + 130 * Math.sin(angle)]);
+    const angle = (2 * Math.PI * index) / names.length + first;
+    places.set(name, [middle + radius * Math.cos(angle), height + 130 * Math.sin(angle)]);
   });
+  const lowest = Math.max(...Array.from(places.values(), ([, y]) => y)) + 95;
   const states = new Map(names.map((name) => [name, "up"]));
   const flows = new Map();
   const pairs = [
@@ -69,7 +72,7 @@ function stageOf(names, hasReader = true) {
     "svg",
     {
       class: "stage",
-      viewBox: `0 0 ${STAGE_WIDTH} ${STAGE_HEIGHT}`,
+      viewBox: `0 0 ${STAGE_WIDTH} ${Math.min(STAGE_HEIGHT, lowest)}`,
       role: "img",
       "aria-label": `The cluster: what is below says ${hasReader ? "what happens" : "the same"}`,
     },

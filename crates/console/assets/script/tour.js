@@ -7,6 +7,7 @@ function tourPage(root) {
 
   /** Draws a step from its beginning. */
   function show(index) {
+    const isNext = step !== null && step !== index;
     step = index;
     const { title, lesson, question, answers, run, seen } = TOUR[index];
     const names = (state.status?.cluster ?? []).map((member) => member.name);
@@ -57,6 +58,8 @@ function tourPage(root) {
       button.disabled = false;
       button.textContent = "Once more";
       button.className = "";
+      // On a phone it is above what was watched.
+      verdict.scrollIntoView({ block: "nearest" });
     });
     root.replaceChildren(
       h("h1", { class: "hidden" }, "Tour"),
@@ -68,7 +71,7 @@ function tourPage(root) {
           "div",
           { class: "telling" },
           index === 0 ? h("p", { class: "hint" }, TOUR_BEGIN) : null,
-          h("h2", {}, `${index + 1}. ${title}`),
+          h("h2", { tabindex: "-1" }, `${index + 1}. ${title}`),
           h("p", {}, lesson),
           h("fieldset", {}, h("legend", {}, question), options),
           button,
@@ -77,6 +80,8 @@ function tourPage(root) {
         h("div", { class: "showing" }, stage.picture, log),
       ),
     );
+    // The link to it is gone, and with it the focus.
+    if (isNext) root.querySelector("h2").focus();
   }
 
   return {

@@ -125,21 +125,25 @@ fn the_tour_shows_what_it_says() {
 
 /// Takes the first steps of the tour, each with the right prediction.
 fn take(browser: &mut Browser, truths: &[usize]) {
-    for (step, truth) in truths.iter().enumerate() {
-        browser.evaluate(&format!("location.hash = '#/tour?step={}'", step + 1));
-        browser.wait_for_text(".telling h2", &format!("{}. ", step + 1));
-        browser.click(&format!("fieldset label:nth-of-type({}) input", truth + 1));
-        browser.click(".telling button.main");
-        browser.wait_for("document.querySelector('.verdict').childElementCount > 0");
-        let verdict = browser.evaluate("document.querySelector('.verdict').textContent");
-        let log = browser.evaluate("document.querySelector('.log').innerText");
-        let verdict = verdict.as_str().unwrap();
-        assert!(
-            verdict.starts_with("As you predicted"),
-            "step {}: {verdict}\n{log}",
-            step + 1
-        );
+    for (index, truth) in truths.iter().enumerate() {
+        take_step(browser, index + 1, *truth);
     }
+}
+
+/// Takes a step of the tour, from 1, whose right answer has this index.
+pub(crate) fn take_step(browser: &mut Browser, step: usize, truth: usize) {
+    browser.evaluate(&format!("location.hash = '#/tour?step={step}'"));
+    browser.wait_for_text(".telling h2", &format!("{step}. "));
+    browser.click(&format!("fieldset label:nth-of-type({}) input", truth + 1));
+    browser.click(".telling button.main");
+    browser.wait_for("document.querySelector('.verdict').childElementCount > 0");
+    let verdict = browser.evaluate("document.querySelector('.verdict').textContent");
+    let log = browser.evaluate("document.querySelector('.log').innerText");
+    let verdict = verdict.as_str().unwrap();
+    assert!(
+        verdict.starts_with("As you predicted"),
+        "step {step}: {verdict}\n{log}"
+    );
 }
 
 #[test]

@@ -136,7 +136,7 @@ fn the_tour_and_what_breaks_nodes_fit_a_phone_a_tablet_and_a_desk() {
         seen.browser.prefer(scheme);
         for (page, drawn) in [
             ("tour?step=2", ".stage .actor"),
-            ("cluster", ".breaking .row button"),
+            ("cluster", ".breaking .broken button"),
         ] {
             seen.show(page);
             seen.browser
@@ -160,7 +160,7 @@ fn axe_finds_nothing_serious_in_the_tour() {
         seen.browser.prefer(scheme);
         for (page, drawn) in [
             ("tour?step=1", ".stage .actor"),
-            ("cluster", ".breaking .row button"),
+            ("cluster", ".breaking .broken button"),
         ] {
             seen.show(page);
             seen.browser

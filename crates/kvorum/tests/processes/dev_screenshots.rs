@@ -6,16 +6,19 @@
 use crate::browser::{Browser, PAGE_WIDTHS};
 use crate::dev::started;
 use crate::dev_commands::done;
-use crate::dev_console::console_of;
-use crate::support::{free_ports, kvorum, request};
-use std::path::PathBuf;
+use crate::dev_console::{console_of, take_step};
+use crate::support::{Process, free_ports, kvorum, request, wait_until};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
 
 /// Where the pictures go.
 const FOLDER: &str = "KVORUM_SCREENSHOTS";
 
-/// How long the load lasts before the pictures are taken: the charts show an hour, and a
-/// sample takes ten seconds.
-const LOAD: &str = "150s";
+/// Whether every page is wanted at three widths, in light and dark.
+const ALL: &str = "KVORUM_SCREENSHOTS_ALL";
+
+/// How many samples of ten seconds the charts are to have.
+const SAMPLES: [usize; 3] = [5, 10, 15];
 
 #[test]
 #[ignore = "it loads a cluster for minutes and writes the pictures of the documents: run checks/screenshots"]
@@ -27,67 +30,104 @@ fn screenshots() {
     let (_dev, said) = started(3, port, data.path());
     let (url, token) = console_of(&said);
     for user in 1..=24 {
-        let value = format!("{{\"name\":\"user {user}\",\"visits\":{}}}", user * user);
-        let target = format!("/v0/entity?id=user%2F{user}");
-        let put = request(port, "PUT", &target, value.as_bytes());
-        assert_eq!(put.unwrap().0, 201);
+        put_user(port, user, user * user, "3/3");
     }
-    let node = format!("http://127.0.0.1:{port}");
+    let targets: Vec<String> = (0..3)
+        .map(|node| format!("http://127.0.0.1:{}", port + node))
+        .collect();
+    let targets = targets.join(",");
     let load = [
         "load",
         "--rate",
-        "900",
+        "300",
         "--duration",
-        LOAD,
+        "10m",
+        "--keys",
+        "2000",
+        "--fill",
         "--target",
-        &node,
+        &targets,
     ];
-    assert!(kvorum(&load).status().unwrap().success());
+    let load = Process::spawn(&mut kvorum(&load));
+    for samples in SAMPLES {
+        wait_until("the node to have samples", || {
+            let (_, history) = request(port, "GET", "/v0/history", b"")?;
+            let history: Value = serde_json::from_slice(&history).ok()?;
+            (history["samples"].as_array()?.len() >= samples).then_some(())
+        });
+    }
     done(&["cut", "2"], data.path());
-    let missed = request(
-        port,
-        "PUT",
-        "/v0/entity?id=user%2F7&replicas=2/3",
-        b"{\"name\":\"user 7\",\"visits\":50}",
-    );
-    assert_eq!(missed.unwrap().0, 201);
-
     browser.open(&format!("{url}/#dev={token}"));
-    // What the documents show, and every page at three widths for those who work on it.
-    let all = std::env::var_os("KVORUM_SCREENSHOTS_ALL").is_some();
-    let pages = [
-        ("cluster", "cluster", ".advice li", "light"),
-        (
-            "keys",
-            "keys?prefix=user&key=user%252F7",
-            ".where tbody",
-            "dark",
-        ),
-        ("tour", "tour?step=2", ".stage .actor", "light"),
-        ("node", "node", ".store li:nth-child(9)", "dark"),
-        ("runbooks", "runbooks?at=full-disk", "#full-disk", "light"),
-    ];
-    for (name, page, drawn, scheme) in pages {
-        browser.prefer("light");
-        browser.evaluate(&format!("location.hash = '#/{page}'"));
-        browser.wait_for(&format!("document.querySelector('{drawn}') !== null"));
-        if name == "cluster" {
-            browser.wait_for("document.querySelector('.part-charts .chart') !== null");
-        }
-        if name != "runbooks" {
-            browser.resize(1280, 800);
-            browser.prefer(scheme);
-            let picture = browser.picture("webp");
-            std::fs::write(folder.join(format!("console-{name}.webp")), picture).unwrap();
-        }
-        for (width, _) in PAGE_WIDTHS.into_iter().filter(|_| all) {
-            for scheme in ["light", "dark"] {
-                browser.prefer(scheme);
-                browser.resize(width, 1600);
-                let picture = browser.picture("png");
-                let file = format!("{name}-{width}-{scheme}.png");
-                std::fs::write(folder.join(file), picture).unwrap();
-            }
+    // Whatever moves is seen, so nothing is said of motion here.
+    look(&mut browser, "light", false);
+    show(&mut browser, "cluster", ".advice li");
+    browser.wait_for("document.querySelector('.part-charts .chart') !== null");
+    browser.wait_for("document.querySelector('.flow') !== null");
+    keep(&mut browser, &folder, "cluster", "light");
+    keep_all(&mut browser, &folder, "cluster");
+    drop(load);
+
+    put_user(port, 7, 50, "2/3");
+    browser.prefer("light");
+    show(
+        &mut browser,
+        "keys?prefix=user&key=user%252F7",
+        ".where tbody",
+    );
+    keep(&mut browser, &folder, "keys", "dark");
+    keep_all(&mut browser, &folder, "keys");
+    show(&mut browser, "node", ".store li:nth-child(9)");
+    keep_all(&mut browser, &folder, "node");
+    show(&mut browser, "runbooks?at=full-disk", "#full-disk");
+    keep_all(&mut browser, &folder, "runbooks");
+    browser.prefer("light");
+    take_step(&mut browser, 4, 2);
+    keep(&mut browser, &folder, "tour", "light");
+    keep_all(&mut browser, &folder, "tour");
+}
+
+fn put_user(port: u16, user: u32, visits: u32, pair: &str) {
+    let value = format!("{{\"name\":\"user {user}\",\"visits\":{visits}}}");
+    let target = format!("/v0/entity?id=user%2F{user}&replicas={pair}");
+    let put = request(port, "PUT", &target, value.as_bytes());
+    assert_eq!(put.unwrap().0, 201);
+}
+
+/// Shows a page, which has an element once it is drawn.
+fn show(browser: &mut Browser, page: &str, drawn: &str) {
+    browser.evaluate(&format!("location.hash = '#/{page}'"));
+    browser.wait_for(&format!("document.querySelector('{drawn}') !== null"));
+}
+
+/// Prefers light or dark pages, on which things move or do not.
+fn look(browser: &mut Browser, scheme: &str, is_still: bool) {
+    browser.prefer(scheme);
+    if !is_still {
+        let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
+        browser.call("Emulation.setEmulatedMedia", &json!({"features": features}));
+    }
+}
+
+/// Takes the picture of a page for the documents.
+fn keep(browser: &mut Browser, folder: &Path, name: &str, scheme: &str) {
+    browser.resize(1280, 800);
+    look(browser, scheme, false);
+    let picture = browser.picture("webp");
+    std::fs::write(folder.join(format!("console-{name}.webp")), picture).unwrap();
+}
+
+/// Takes pictures of a page at each width, in light and dark, where they are wanted.
+fn keep_all(browser: &mut Browser, folder: &Path, name: &str) {
+    if std::env::var_os(ALL).is_none() {
+        return;
+    }
+    for (width, _) in PAGE_WIDTHS {
+        browser.resize(width, 1600);
+        for scheme in ["light", "dark"] {
+            look(browser, scheme, false);
+            let picture = browser.picture("png");
+            let file = format!("{name}-{width}-{scheme}.png");
+            std::fs::write(folder.join(file), picture).unwrap();
         }
     }
 }

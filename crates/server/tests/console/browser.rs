@@ -255,6 +255,8 @@ impl Browser {
 
     /// Takes a picture of what is seen, as the bytes of a file in a format: `webp` or `png`.
     pub(crate) fn picture(&mut self, format: &str) -> Vec<u8> {
+        let fading = "document.getAnimations().some((each) => each instanceof CSSTransition)";
+        self.wait_for(&format!("!{fading}"));
         let parameters = match format {
             "png" => json!({"format": format}),
             _ => json!({"format": format, "quality": 60}),

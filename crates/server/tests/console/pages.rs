@@ -53,6 +53,27 @@ fn the_cluster_page_says_which_node_is_gone_and_that_it_is_back() {
 }
 
 #[test]
+fn the_console_works_while_all_other_nodes_are_down() {
+    let Some(mut browser) = Browser::start() else {
+        return;
+    };
+    let mut cluster = Cluster::start(3);
+    let origin = cluster.url(0);
+    cluster.stop_node(1);
+    cluster.stop_node(2);
+    browser.open(&format!("{origin}/"));
+    browser.wait_for_text(".lead.bad", "1 of 3 nodes are up, but 2 of 3 must answer");
+    browser.wait_for("document.querySelectorAll('.advice li.bad').length === 2");
+    // What this node has can be read from it alone.
+    browser.evaluate("location.hash = '#/keys?key=k'");
+    browser.wait_for("document.querySelector('#ack') !== null");
+    browser.wait_for_text(".value", "Not Enough Replicas");
+    browser.choose("#ack", "1");
+    browser.wait_for_text(".value", "There is no such key");
+    browser.assert_calm(&origin);
+}
+
+#[test]
 fn a_node_that_stops_answering_is_said_to_be_silent() {
     let Some(mut browser) = Browser::start() else {
         return;

@@ -1,13 +1,22 @@
 //! Problems: the answers to requests that are refused or fail, as
 //! `application/problem+json` (RFC 9457).
 //!
-//! - `catalogue`: each type of problem, with its status, its title and its texts.
+//! - `catalogue`: each type of problem, with its status and its title.
+//! - `request`, `trust`, `entity`, `stamp`, `range`, `batch`, `operator`: the problems with
+//!   their texts, by what they are about.
 //! - `failures`: which problem each failure of the node becomes.
 //! - `receipt`: what became of a request at each replica, as JSON.
 
+mod batch;
 pub(crate) mod catalogue;
+mod entity;
 mod failures;
+mod operator;
+mod range;
 mod receipt;
+mod request;
+mod stamp;
+mod trust;
 
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,77 @@
+//! Problems of a key: its value, the conditions of a request for it, and its replicas.
+
+use super::Problem;
+use super::catalogue::{
+    CONDITIONAL_WRITE, DISK_FULL, NO_SUCH_ENTITY, NOT_ENOUGH_REPLICAS, OTHER_VERSION, PARTIAL_PUT,
+    VALUE_TOO_LONG,
+};
+use cluster::Replicas;
+use node::Receipt;
+
+impl Problem {
+    /// A `PUT` of a part of a value.
+    pub(crate) fn partial_put() -> Self {
+        Self::new(
+            &PARTIAL_PUT,
+            "a PUT with Content-Range would replace a value by a part of it: send the whole value",
+        )
+    }
+
+    /// A condition on a write. Ignoring it could lose data.
+    pub(crate) fn conditional_write() -> Self {
+        Self::new(
+            &CONDITIONAL_WRITE,
+            "If-Match and If-None-Match are not implemented for PUT and DELETE: leave them out",
+        )
+    }
+
+    /// The body is longer than a value may be.
+    pub(crate) fn value_too_long(value_bytes_max: usize) -> Self {
+        Self::new(
+            &VALUE_TOO_LONG,
+            format!("the body is longer than {value_bytes_max} bytes: send a shorter value"),
+        )
+    }
+
+    /// The key has no live value.
+    pub(crate) fn absent() -> Self {
+        Self::new(&NO_SUCH_ENTITY, "the key has no value")
+    }
+
+    /// An `If-Match` that does not name the version that the read found.
+    pub(crate) fn other_version() -> Self {
+        Self::new(
+            &OTHER_VERSION,
+            "the entity's ETag is not one of those in If-Match: read it without If-Match",
+        )
+    }
+
+    /// The disk has no room for a write.
+    pub(super) fn disk_full(receipt: Receipt, replicas: Replicas) -> Self {
+        Self::new(
+            &DISK_FULL,
+            "the node's disk is full: delete entities or give the node more space; reads and \
+             deletes go on",
+        )
+        .with_receipt(receipt, replicas)
+    }
+
+    /// Too few replicas answered a read, or a write if the receipt has its timestamp.
+    pub(super) fn not_enough_replicas(receipt: Receipt, replicas: Replicas) -> Self {
+        let detail = match receipt.timestamp {
+            Some(_) => {
+                "too few replicas answered as asked; the write counts as still running, and \
+                 may appear later. To repeat it is a new write, newer than whatever was \
+                 acknowledged meanwhile"
+            }
+            None => "too few replicas answered as asked: try again, or with a smaller ack",
+        };
+        Self::new(&NOT_ENOUGH_REPLICAS, detail).with_receipt(receipt, replicas)
+    }
+
+    fn with_receipt(mut self, receipt: Receipt, replicas: Replicas) -> Self {
+        self.acks = Some((receipt.acks, replicas));
+        self.receipt = Some(Box::new(receipt));
+        self
+    }
+}

@@ -72,6 +72,9 @@ mod table_id;
 #[doc(hidden)]
 pub mod testing;
 mod wait_sites;
+#[cfg(test)]
+#[path = "../tests/common/waiting.rs"]
+mod waiting;
 mod wal;
 
 pub use disk::{Disk, DiskFile, FaultyDisk, MemoryDisk, RealDisk};

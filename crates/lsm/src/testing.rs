@@ -1,5 +1,5 @@
-//! Shared by tests of the store: an environment without chance, and a write that waits
-//! for its outcome.
+//! Shared by tests of the store: an environment without chance, a write that waits for its
+//! outcome, and what ends the threads of a test.
 
 use crate::disk::Disk;
 use crate::engine::{Applied, Engine, Outbox, Outcome};
@@ -8,7 +8,13 @@ use crate::executor::StepExecutor;
 use crate::options::Environment;
 use crate::sync::lock;
 use base::{Entry, ManualClock, SeededRandom, Timestamp, Verdict};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How long a test waits for anything. It is long, because only a test that fails waits for
+/// all of it.
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// An environment in which nothing happens by chance: the store lies in
 /// `/store` on `disk`, and its jobs run when the test runs them.
@@ -68,16 +74,16 @@ struct Inbox {
 }
 
 impl Inbox {
+    #[expect(clippy::panic, reason = "only tests wait for an outcome")]
     fn wait(&self) -> Result<Applied, Error> {
-        let mut result = lock(&self.result);
-        loop {
-            if let Some(result) = result.take() {
-                return result;
-            }
-            result = self
-                .delivered
-                .wait(result)
-                .unwrap_or_else(PoisonError::into_inner);
+        let result = lock(&self.result);
+        let (mut result, _) = self
+            .delivered
+            .wait_timeout_while(result, PATIENCE, |result| result.is_none())
+            .unwrap_or_else(PoisonError::into_inner);
+        match result.take() {
+            Some(result) => result,
+            None => panic!("timed out while waiting for the outcome of a write"),
         }
     }
 }
@@ -88,5 +94,15 @@ impl Outbox for Inbox {
             *lock(&self.result) = Some(outcome.result);
         }
         self.delivered.notify_one();
+    }
+}
+
+/// Sets the flag that ends the other threads of a test, also when its own thread panics.
+#[derive(Debug)]
+pub struct Ends<'a>(pub &'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
     }
 }

@@ -6,7 +6,7 @@ mod common;
 
 use base::Timestamp;
 use common::{CollectedOutcomes, World, delete, put, read, scan_all, table_files};
-use lsm::testing::BlockingWrite;
+use lsm::testing::{BlockingWrite, Ends};
 use lsm::{Admission, Durability, Engine, Error, Lane, Outbox};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
@@ -197,6 +197,7 @@ fn mends_and_compactions_beside_each_other_bring_nothing_back() {
             let mender = &mender;
             scope.spawn(move || mender(thread));
         }
+        let _ends = Ends(&is_over);
         for round in 0..ROUNDS {
             for number in 0..KEYS {
                 let deleted = delete(&key(number), round * 100 + 50);
@@ -207,7 +208,6 @@ fn mends_and_compactions_beside_each_other_bring_nothing_back() {
             world.bound.store(bound, SeqCst);
             engine.compact().unwrap();
         }
-        is_over.store(true, SeqCst);
     });
     // Commits what waits.
     engine.write(put("last", 1 << 40, "v")).unwrap();

@@ -3,9 +3,10 @@
 mod common;
 
 use base::{Entry, Timestamp};
+use common::waiting::until;
 use common::{CollectedOutcomes, World, delete, put, read, scan_all};
 use lsm::disk::{Call, Fault, FaultyDisk};
-use lsm::testing::BlockingWrite;
+use lsm::testing::{BlockingWrite, Ends};
 use lsm::{Admission, Disk, Durability, Engine, Error, Lane, Options, Outbox};
 use std::io;
 use std::sync::Arc;
@@ -162,15 +163,14 @@ fn nothing_older_appears_after_the_fence_has_risen() {
                 let writer = &writer;
                 scope.spawn(move || writer(thread));
             }
-            while engine.last_sequence() < 100 + round {
-                std::thread::yield_now();
-            }
+            let _ends = Ends(&is_over);
+            until("the first writes", || engine.last_sequence() >= 100 + round);
             engine.fence(at(1_000_000)).unwrap();
             let seen = below(&engine, 1_000_000);
             let sequence = engine.last_sequence();
-            while engine.last_sequence() < sequence + 100 {
-                std::thread::yield_now();
-            }
+            until("writes above the fence", || {
+                engine.last_sequence() >= sequence + 100
+            });
             is_over.store(true, SeqCst);
             assert_eq!(below(&engine, 1_000_000), seen);
         });

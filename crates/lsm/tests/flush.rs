@@ -32,6 +32,7 @@ fn freeze_one(engine: &Engine) -> u64 {
     let mut keys = 0;
     while engine.statistics().memtables_frozen == 0 {
         keys += 1;
+        assert!(keys < 100_000, "no memtable is ever frozen");
         let key = format!("{keys:05}");
         engine.write(put(&key, keys, &"x".repeat(200))).unwrap();
     }

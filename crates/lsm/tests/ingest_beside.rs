@@ -3,6 +3,7 @@
 mod common;
 
 use base::{Entry, Timestamp};
+use common::waiting::guarded;
 use common::{World, ingest, long, put, read, scan_all, table_files, tables};
 use fastrand::Rng;
 use lsm::Ingest;
@@ -103,6 +104,10 @@ fn ingests_beside_compactions_in_progress() {
 /// waits for another in a circle, and each scan sees whole ingests.
 #[test]
 fn ingests_beside_everything_else() {
+    guarded("locks in a circle", ingest_beside_everything_else);
+}
+
+fn ingest_beside_everything_else() {
     let world = World::new();
     let engine = &world.open();
     let bulk = |timestamp| (0..20).map(move |key| put(&format!("bulk-{key:02}"), timestamp, "v"));

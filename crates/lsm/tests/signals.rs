@@ -15,7 +15,7 @@
 mod common;
 
 use common::{World, put, read};
-use lsm::testing::BlockingWrite;
+use lsm::testing::{BlockingWrite, Ends};
 use lsm::{Disk, Engine, Environment, RealDisk};
 use profile::{ProfileKind, Recording};
 use rustix::process::{Signal, getpid, kill_process};
@@ -40,20 +40,12 @@ fn main() {
             }
         });
         // Also when the work panics, because the scope would wait for ever otherwise.
-        let _end = End(&is_over);
+        let _ends = Ends(&is_over);
         space_is_allocated();
         a_store_works();
     });
     let signals = recording.finish().total();
     assert!(signals > 100, "only {signals} signals came");
-}
-
-struct End<'a>(&'a AtomicBool);
-
-impl Drop for End<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 /// On tmpfs, where an interrupted call undoes its work.

@@ -253,6 +253,7 @@ fn compaction_rests_as_it_is_told_unless_it_is_urgent() {
         let mut number = 0;
         while engine.statistics().levels[0].tables < tables {
             number += 1;
+            assert!(number < 100_000, "level 0 never has {tables} tables");
             let key = format!("{number:05}");
             engine.write(put(&key, number, &"x".repeat(200))).unwrap();
             world.executor.run_lane(Lane::Flush);
@@ -279,6 +280,7 @@ fn a_pause_ends_when_compaction_falls_behind() {
     let mut flush_until = |tables| {
         while engine.statistics().levels[0].tables < tables {
             number += 1;
+            assert!(number < 100_000, "level 0 never has {tables} tables");
             let key = format!("{number:05}");
             engine.write(put(&key, number, &"x".repeat(200))).unwrap();
             world.executor.run_lane(Lane::Flush);
@@ -328,6 +330,7 @@ fn a_step_is_short_even_where_nothing_is_kept() {
             "the next step is due at once"
         );
         most = most.max(faulty.calls() - before);
+        assert!(faulty.calls() < 100_000, "the compaction never ends");
     }
     let all = faulty.calls();
     assert_eq!(engine.statistics().table_entries, 0);

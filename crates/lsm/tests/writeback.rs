@@ -5,13 +5,19 @@ mod common;
 
 use common::{World, put, read};
 use lsm::disk::{HookedDisk, SyncHook};
-use lsm::testing::BlockingWrite;
+use lsm::testing::{BlockingWrite, PATIENCE};
 use lsm::{Error, Lane};
 use std::io;
 use std::path::Path;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
+
+/// Waits for the other thread of the test.
+fn next(receiver: &Mutex<Receiver<()>>) {
+    let waited = receiver.lock().unwrap().recv_timeout(PATIENCE);
+    waited.expect("the other thread goes on");
+}
 
 /// The fill job syncs a segment at the same time as a commit, and gets the error first.
 /// The commit must fail too.
@@ -30,9 +36,7 @@ fn a_sync_aside_does_not_eat_the_error_of_a_commit() {
     let (fail, failing) = channel();
     let (tell, told) = channel();
     let (release, released) = channel();
-    let failing = Mutex::new(failing);
-    let told = Mutex::new(told);
-    let released = Mutex::new(released);
+    let [failing, told, released] = [failing, told, released].map(Mutex::new);
     disk.hook_syncs(
         Arc::new(move |path: &Path, sync: &dyn Fn() -> io::Result<()>| {
             if path != segment {
@@ -42,21 +46,21 @@ fn a_sync_aside_does_not_eat_the_error_of_a_commit() {
                 // The group is written; the kernel fails to write it back.
                 memory.fail_writeback(&segment)?;
                 fail.send(()).unwrap();
-                told.lock().unwrap().recv().unwrap();
+                next(&told);
                 return sync();
             }
             arrive.send(()).unwrap();
-            failing.lock().unwrap().recv().unwrap();
+            next(&failing);
             let result = sync();
             tell.send(()).unwrap();
             // The fill job has not reported the error when the commit's sync returns.
-            released.lock().unwrap().recv().unwrap();
+            next(&released);
             result
         }) as Arc<SyncHook>,
     );
     thread::scope(|scope| {
         scope.spawn(|| world.executor.run_lane(Lane::Log));
-        arrived.recv().unwrap();
+        next(&Mutex::new(arrived));
         let written = engine.write(put("a", 2, "after"));
         release.send(()).unwrap();
         assert!(

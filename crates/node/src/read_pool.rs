@@ -227,6 +227,7 @@ fn read(engine: &Engine, job: ReadJob) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lsm::testing::PATIENCE;
     use std::sync::mpsc;
 
     fn job(ticket: u64) -> ReadJob {
@@ -258,15 +259,19 @@ mod tests {
         let gate = Mutex::new(gate);
         let pool = start(1, move |job| {
             started_sender.send(job.ticket).unwrap();
-            lock(&gate).recv().unwrap_or(());
+            lock(&gate).recv_timeout(PATIENCE).unwrap_or(());
         });
         pool.submit(job(1)).unwrap();
-        assert_eq!(started.recv(), Ok(1), "the only thread is busy now");
+        assert_eq!(
+            started.recv_timeout(PATIENCE),
+            Ok(1),
+            "the only thread is busy now"
+        );
         pool.submit(job(2)).unwrap();
         assert!(pool.submit(job(3)).is_err());
         assert_eq!(pool.waiting(), 1);
         release.send(()).unwrap();
-        assert_eq!(started.recv(), Ok(2));
+        assert_eq!(started.recv_timeout(PATIENCE), Ok(2));
         drop(release);
         pool.close();
         assert!(pool.submit(job(4)).is_err());
@@ -281,7 +286,7 @@ mod tests {
         });
         pool.submit(job(1)).unwrap();
         pool.submit(job(2)).unwrap();
-        assert_eq!(receiver.recv(), Ok(2));
+        assert_eq!(receiver.recv_timeout(PATIENCE), Ok(2));
         pool.close();
     }
 

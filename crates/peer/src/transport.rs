@@ -214,6 +214,7 @@ impl<S: Stream> AsyncWrite for Upgraded<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
     use tokio::net::TcpListener;
 
     async fn upgraded(answer: &str) -> io::Result<(String, String)> {
@@ -222,7 +223,9 @@ mod tests {
         let server = async {
             let mut request = Vec::new();
             while end_of_head(&request).is_none() {
-                theirs.read_buf(&mut request).await?;
+                if theirs.read_buf(&mut request).await? == 0 {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
             }
             theirs.write_all(answer.as_bytes()).await?;
             theirs.shutdown().await?;
@@ -292,7 +295,9 @@ mod tests {
             while stream.read_buf(&mut received).await? > 0 {}
             io::Result::Ok(received)
         };
-        let (dialled, received) = tokio::join!(dialler, plain_server);
+        let both = async { tokio::join!(dialler, plain_server) };
+        let both = tokio::time::timeout(Duration::from_secs(60), both).await;
+        let (dialled, received) = both.expect("two connections");
         let error = dialled.unwrap().unwrap_err().to_string();
         assert!(error.contains("speaks plain HTTP"), "{error}");
         let received = received.unwrap();

@@ -125,6 +125,7 @@ fn set_priority(niceness: i32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lsm::testing::PATIENCE;
     use std::sync::mpsc;
 
     fn executor() -> ThreadExecutor {
@@ -163,7 +164,7 @@ mod tests {
             Duration::ZERO,
             Box::new(move || sender.send(()).unwrap()),
         );
-        receiver.recv().unwrap();
+        receiver.recv_timeout(PATIENCE).unwrap();
         drop(blocked);
     }
 

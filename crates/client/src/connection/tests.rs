@@ -2,12 +2,13 @@
 
 use super::*;
 use crate::testing::tls::{TestAuthority, trusting_nobody};
-use crate::testing::{SETTINGS, Script, TestNode};
+use crate::testing::{PATIENCE, SETTINGS, Script, TestNode};
 use crate::{Page, PageRequest, Remedy, Settings, Token, fetch};
 use rustls::{ClientConfig, HandshakeKind, ServerConnection, StreamOwned};
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 
 const ASKED: PageRequest<'_> = PageRequest {
     method: "GET",
@@ -49,8 +50,8 @@ async fn a_client_resumes_its_sessions() {
     let server = authority.server(&authority.identity("127.0.0.1", false));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    let served = std::thread::spawn(move || {
-        let mut kinds = Vec::new();
+    let (sender, kinds) = channel();
+    std::thread::spawn(move || {
         for _ in 0..2 {
             let connection = ServerConnection::new(Arc::clone(&server)).unwrap();
             let mut stream = StreamOwned::new(connection, listener.accept().unwrap().0);
@@ -58,9 +59,8 @@ async fn a_client_resumes_its_sessions() {
             let _bytes = stream.read(&mut head).unwrap();
             let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
             stream.write_all(answer).unwrap();
-            kinds.push(stream.conn.handshake_kind().unwrap());
+            sender.send(stream.conn.handshake_kind().unwrap()).unwrap();
         }
-        kinds
     });
     let node = Node::new("127.0.0.1", port)
         .with_tls(authority.client(None))
@@ -68,8 +68,9 @@ async fn a_client_resumes_its_sessions() {
     for _ in 0..2 {
         fetch(&node, &ASKED).await.unwrap();
     }
-    let kinds = served.join().unwrap();
-    assert_eq!(kinds, [HandshakeKind::Full, HandshakeKind::Resumed]);
+    for kind in [HandshakeKind::Full, HandshakeKind::Resumed] {
+        assert_eq!(kinds.recv_timeout(PATIENCE), Ok(kind));
+    }
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 use super::*;
 use crate::testing::store::{TestStore, entities, stream};
 use crate::testing::tls::{TestAuthority, trusting_nobody};
-use crate::testing::{SETTINGS, Script, TestNode, client_of};
+use crate::testing::{SETTINGS, Script, TestNode, client_of, until};
 use crate::{Entity, RangeRequest, Remedy, Scope};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -158,9 +158,7 @@ async fn the_position_is_told_while_the_import_runs() {
         TestNode::answering(move |request| {
             batches += 1;
             if batches == 20 {
-                while told.0.lock().unwrap().0.lines == 0 {
-                    std::thread::yield_now();
-                }
+                until("a position", || told.0.lock().unwrap().0.lines > 0);
             }
             Script::Answer(store.answer(request))
         })

@@ -9,13 +9,29 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// How long a test waits for anything. It is long, because only a test that fails waits for
+/// all of it.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits until a condition holds; `what` names it.
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(
+            began.elapsed() < PATIENCE,
+            "timed out while waiting for {what}"
+        );
+        std::thread::yield_now();
+    }
+}
 
 /// Patience that tests can wait for.
 pub(crate) const SETTINGS: Settings = Settings {
     limits: Limits {
-        connect_max: Duration::from_secs(60),
-        silence_max: Duration::from_secs(60),
+        connect_max: PATIENCE,
+        silence_max: PATIENCE,
     },
     range_silence_max: None,
     retries: 0,

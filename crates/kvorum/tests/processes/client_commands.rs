@@ -1,7 +1,7 @@
 //! The commands for one key, as scripts use them: bytes in and out, exit codes, lines that
 //! say what to do, and a node that does not answer.
 
-use crate::support::{Process, free_port, free_ports, kvorum, serve, started};
+use crate::support::{Process, Watchdog, free_port, free_ports, kvorum, serve, started};
 use std::io::Write;
 use std::process::{Output, Stdio};
 
@@ -9,6 +9,7 @@ use std::process::{Output, Stdio};
 pub(crate) fn run(arguments: &[&str], input: &[u8]) -> Output {
     let mut child = kvorum(arguments).stdin(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
+    let _watchdog = Watchdog::over(&child, format!("{arguments:?}"));
     std::thread::scope(|scope| {
         scope.spawn(move || {
             // A command may end without reading it.

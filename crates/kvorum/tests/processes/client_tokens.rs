@@ -3,7 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "files of users")]
 
 use crate::dev::started_with;
-use crate::support::{free_port, free_ports, kvorum, wait_until};
+use crate::support::{free_port, free_ports, kvorum, run_to_end, wait_until};
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -42,7 +42,7 @@ fn every_command_shows_its_token_and_none_prints_it() {
         let words: Vec<&str> = line.split_whitespace().skip(1).collect();
         // The nodes may not have found each other yet.
         let printed = wait_until("the command to succeed", || {
-            let output = kvorum(&words).output().unwrap();
+            let output = run_to_end(&mut kvorum(&words));
             let printed = text(&output);
             assert!(!printed.contains(&token), "{line}: {printed}");
             output.status.success().then_some(printed)
@@ -52,19 +52,14 @@ fn every_command_shows_its_token_and_none_prints_it() {
     assert_eq!(lines("  curl ").count(), 3, "{said}");
     let has_curl = Command::new("curl").arg("--version").output().is_ok();
     for line in lines("  curl ").take_while(|_| has_curl) {
-        let ran = Command::new("sh")
-            .args(["-c", &format!("{line} -sSf")])
-            .output()
-            .unwrap();
+        let ran = run_to_end(Command::new("sh").args(["-c", &format!("{line} -sSf")]));
         assert!(ran.status.success(), "{line}: {}", text(&ran));
     }
 
     let json = folder.path().join("run.json");
     let load = format!("load put --keys 100 --duration 300ms --warmup 0 --target {url}");
-    let loaded = command(&format!("{load} --json {}", json.display()))
-        .env("KVORUM_TOKEN", &token)
-        .output()
-        .unwrap();
+    let mut loading = command(&format!("{load} --json {}", json.display()));
+    let loaded = run_to_end(loading.env("KVORUM_TOKEN", &token));
     assert_eq!(loaded.status.code(), Some(0), "{}", text(&loaded));
     let run = std::fs::read_to_string(json).unwrap();
     assert!(
@@ -81,10 +76,8 @@ fn every_command_shows_its_token_and_none_prints_it() {
         load,
     ] {
         for wrong in [None, Some("kvorum_wrong")] {
-            let output = command(&words)
-                .envs(wrong.map(|token| ("KVORUM_TOKEN", token)))
-                .output();
-            let output = output.unwrap();
+            let token = wrong.map(|token| ("KVORUM_TOKEN", token));
+            let output = run_to_end(command(&words).envs(token));
             let said = String::from_utf8(output.stderr).unwrap();
             assert_eq!(output.status.code(), Some(5), "{words}: {said}");
             assert!(
@@ -105,14 +98,12 @@ fn a_token_without_the_right_is_told_so() {
     let url = format!("http://127.0.0.1:{port}");
     let new = "admin token new --name reader --read --append";
     let tokens_file = folder.path().join("tokens.toml");
-    let token = command(&format!("{new} {}", tokens_file.display()))
-        .output()
-        .unwrap();
+    let token = run_to_end(&mut command(&format!("{new} {}", tokens_file.display())));
     let token = String::from_utf8(token.stdout).unwrap();
     let file = write(&folder.path().join("reader"), &token, 0o600);
     let run = |words: &str| {
         let words = format!("{words} --url {url} --token-file {file}");
-        let output = command(&words).output().unwrap();
+        let output = run_to_end(&mut command(&words));
         (output.status.code(), text(&output))
     };
     // The node reads the file again.
@@ -201,10 +192,8 @@ fn a_token_goes_neither_over_the_network_in_clear_nor_into_other_hands() {
             "KVORUM_TOKEN has no token",
         ),
     ] {
-        let output = command(&words)
-            .envs(variable.map(|token| ("KVORUM_TOKEN", token)))
-            .output();
-        let output = output.unwrap();
+        let token = variable.map(|token| ("KVORUM_TOKEN", token));
+        let output = run_to_end(command(&words).envs(token));
         let all = text(&output);
         assert_eq!(output.status.code(), Some(code), "{words}: {all}");
         assert!(all.contains(said), "{words} should say {said}: {all}");

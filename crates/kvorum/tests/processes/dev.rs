@@ -2,7 +2,7 @@
 //! process behind.
 
 use crate::support::{
-    Process, free_port, free_ports, kvorum, request, wait_until, wait_until_closed,
+    Process, free_port, free_ports, kvorum, request, run_to_end, wait_until, wait_until_closed,
 };
 use rustix::process::{Pid, Signal, getpgid, kill_process, kill_process_group};
 use std::io::{BufRead, BufReader};
@@ -167,7 +167,7 @@ fn three_nodes_know_their_names_and_end_together() {
         let line = said.lines().find(|line| line.contains(command)).unwrap();
         let words: Vec<&str> = line.split_whitespace().skip(1).collect();
         let output = wait_until("an answer", || {
-            let output = kvorum(&words).output().unwrap();
+            let output = run_to_end(&mut kvorum(&words));
             output.status.success().then_some(output.stdout)
         });
         let output = String::from_utf8(output).unwrap();

@@ -3,7 +3,7 @@
 
 use crate::dev::{child_of, children_of, dev, name_of, started};
 use crate::support::{
-    Process, free_port, free_ports, kvorum, request, wait_until, wait_until_closed,
+    Process, free_port, free_ports, kvorum, request, run_to_end, wait_until, wait_until_closed,
 };
 use rustix::process::{Pid, Signal};
 use std::path::Path;
@@ -12,7 +12,7 @@ use std::path::Path;
 fn command(words: &[&str], data: &Path) -> (Option<i32>, String) {
     let mut command = kvorum(&["dev"]);
     command.args(words).arg("--data").arg(data);
-    let output = command.output().unwrap();
+    let output = run_to_end(&mut command);
     let said = [output.stdout, output.stderr].concat();
     (output.status.code(), String::from_utf8(said).unwrap())
 }

@@ -2,10 +2,9 @@
 
 use crate::browser::Browser;
 use crate::dev::{started, started_with};
-use crate::support::{free_ports, wait_until};
+use crate::support::{free_ports, socket, wait_until};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
-use std::net::TcpStream;
 
 /// The address and the token of the console in what `dev` has said.
 pub(crate) fn console_of(said: &str) -> (String, String) {
@@ -17,7 +16,7 @@ pub(crate) fn console_of(said: &str) -> (String, String) {
 /// Sends a request to the console, with these lines of its head.
 fn ask(url: &str, request: &str, fields: &str) -> (u16, String) {
     let address = url.strip_prefix("http://").unwrap();
-    let mut stream = TcpStream::connect(address).unwrap();
+    let mut stream = socket(address.parse().unwrap()).unwrap();
     let host = match fields.contains("host: ") {
         true => String::new(),
         false => format!("host: {address}\r\n"),

@@ -1,7 +1,7 @@
 //! Deleted data goes, as an operator sees it: docs/operations.md, "See deleted data go".
 
 use crate::cluster::{ClusterNode, TestCluster, node_locations};
-use crate::support::{kvorum, wait_until, wait_until_ok};
+use crate::support::{kvorum, run_to_end, wait_until, wait_until_ok};
 use serde_json::Value;
 use std::process::Output;
 
@@ -11,7 +11,7 @@ const TARGET: &str = "/v0/entity?id=k&replicas=3/3";
 fn admin(node: &ClusterNode, words: &[&str]) -> Output {
     let url = format!("http://{}", node.location.address);
     let words = [&["admin"], words, &["--target", &url]].concat();
-    kvorum(&words).output().unwrap()
+    run_to_end(&mut kvorum(&words))
 }
 
 /// What it prints if it succeeds.

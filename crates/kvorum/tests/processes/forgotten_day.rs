@@ -3,7 +3,7 @@
 //! never returns, and nothing of it is left in the end.
 
 use crate::cluster::{ClusterNode, TestCluster, node_locations};
-use crate::support::{HttpConnection, copy_folder, kvorum, wait_until, wait_until_ok};
+use crate::support::{HttpConnection, copy_folder, kvorum, run_to_end, wait_until, wait_until_ok};
 
 /// Each round writes so many keys.
 const KEYS: usize = 60;
@@ -180,7 +180,7 @@ fn a_day_of_deletes_ends_small_and_brings_nothing_back() {
     let url = format!("http://{}", cluster[0].location.address);
     wait_until_ok("nothing but what was kept, or has expired", || {
         let words = ["admin", "compact", "--wait", "--target", &url];
-        let compacted = kvorum(&words).output().unwrap();
+        let compacted = run_to_end(&mut kvorum(&words));
         assert!(compacted.status.success(), "{compacted:?}");
         let stores = cluster.nodes.iter().map(|node| {
             let store = node.status().unwrap()["store"].clone();

@@ -1,10 +1,9 @@
 //! Ranges of the whole cluster while a process stands still in the middle of them.
 
 use crate::cluster::TestCluster;
-use crate::support::{HttpConnection, Process, kvorum};
+use crate::support::{HttpConnection, Process, kvorum, socket};
 use rustix::process::Signal;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
 
 /// More than all buffers between a node and its client hold.
 const KEYS: usize = 600;
@@ -44,7 +43,7 @@ fn chunks(mut rest: &[u8]) -> Option<usize> {
 
 /// Begins a range at the first node, freezes the last one, and reads the rest.
 fn read_while_frozen(cluster: &TestCluster, pair: &str) -> Option<usize> {
-    let mut stream = TcpStream::connect(cluster[0].location.address).unwrap();
+    let mut stream = socket(cluster[0].location.address).unwrap();
     let head = format!(
         "GET /v0/entities?scope=cluster&start=k&{pair} HTTP/1.1\r\nHost: 127.0.0.1\r\n\
          Connection: close\r\n\r\n"

@@ -57,6 +57,15 @@ fn metric(port: u16, name: &str) -> u64 {
     line.unwrap().parse().unwrap()
 }
 
+/// Kills a node, which ends its writers, also when a test panics.
+struct KilledAtEnd<'a>(&'a Process);
+
+impl Drop for KilledAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.signal(Signal::KILL);
+    }
+}
+
 #[test]
 fn every_acknowledged_write_survives_kills_under_load() {
     let folder = tempfile::tempdir().unwrap();
@@ -79,12 +88,12 @@ fn every_acknowledged_write_survives_kills_under_load() {
                 let writes = &writes;
                 scope.spawn(move || write(client, port, writes));
             }
+            let _killed = KilledAtEnd(&node);
             wait_until("enough writes", || {
                 (writes.load(Relaxed) >= enough).then_some(())
             });
             flushes += metric(port, "kvorum_store_flushes_total");
             compactions += metric(port, "kvorum_store_compactions_total");
-            node.signal(Signal::KILL);
         });
         node.end();
     }

@@ -99,7 +99,7 @@ fn its_nodes_end_with_it() {
         let nodes = || nodes_below(folder.path());
         wait_until("nodes of the laboratory", || (nodes() > 0).then_some(()));
         lab.signal(signal);
-        assert_eq!(lab.child.wait().unwrap().code(), code);
+        assert_eq!(lab.end().code, code);
         wait_until("the end of its nodes", || (nodes() == 0).then_some(()));
         assert!(!folder.path().join("sharding.md").exists());
     }

@@ -3,7 +3,7 @@
 //! operator has accepted the copy.
 
 use crate::cluster::{ClusterNode, TestCluster};
-use crate::support::{HttpConnection, copy_folder, kvorum, wait_until_ok};
+use crate::support::{HttpConnection, copy_folder, kvorum, run_to_end, wait_until_ok};
 use serde_json::Value;
 use std::process::Output;
 
@@ -152,7 +152,7 @@ fn a_node_without_its_folder_is_filled_once_all_nodes_are_up() {
 fn run_admin(node: &ClusterNode, words: &[&str]) -> Output {
     let url = format!("http://{}", node.location.address);
     let words = [&["admin"], words, &["--target", &url]].concat();
-    kvorum(&words).output().unwrap()
+    run_to_end(&mut kvorum(&words))
 }
 
 /// What `kvorum admin` prints about the cluster of a node.

@@ -1,6 +1,6 @@
 //! A wrong command line ends with exit code 2 and one line that says why.
 
-use crate::support::{Process, kvorum};
+use crate::support::{Process, kvorum, run_to_end};
 
 fn line_of(arguments: &[&str], variable: Option<(&str, &str)>) -> String {
     let mut command = kvorum(arguments);
@@ -220,8 +220,7 @@ fn a_bad_file_is_named() {
 
 #[test]
 fn help_succeeds_and_shows_defaults() {
-    let command = &mut kvorum(&["serve", "--help"]);
-    let output = command.output().unwrap();
+    let output = run_to_end(&mut kvorum(&["serve", "--help"]));
     assert_eq!(output.status.code(), Some(0));
     let page = String::from_utf8(output.stdout).unwrap();
     // Lines are wrapped at the width of the page.
@@ -260,7 +259,7 @@ fn a_data_folder_that_is_a_file_is_named() {
 #[test]
 fn every_command_shows_the_version() {
     for words in [&["--version"][..], &["serve", "-V"], &["dev", "--version"]] {
-        let output = kvorum(words).output().unwrap();
+        let output = run_to_end(&mut kvorum(words));
         assert_eq!(output.status.code(), Some(0), "{words:?}");
         let said = String::from_utf8(output.stdout).unwrap();
         assert!(

@@ -1,6 +1,6 @@
 //! `kvorum profile` and a node, as processes.
 
-use crate::support::{Process, free_port, kvorum, request, serve, started};
+use crate::support::{Ends, Process, free_port, kvorum, request, run_to_end, serve, started};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
@@ -31,9 +31,8 @@ fn under_load<T>(port: u16, meanwhile: impl FnOnce() -> T) -> T {
                 );
             }
         });
-        let result = meanwhile();
-        is_over.store(true, Ordering::Relaxed);
-        result
+        let _ends = Ends(&is_over);
+        meanwhile()
     })
 }
 
@@ -59,7 +58,7 @@ fn each_kind_of_profile_is_recorded_and_kept() {
         );
     }
     let words = ["--seconds", "1", "--format", "folded", "--output", "-"];
-    let output = under_load(port, || profile(port, &words).output().unwrap());
+    let output = under_load(port, || run_to_end(&mut profile(port, &words)));
     assert!(output.status.success(), "{output:?}");
     let folded = String::from_utf8(output.stdout).unwrap();
     assert!(folded.contains(";server::http::answer"), "{folded}");
@@ -98,7 +97,10 @@ fn failures_are_reported_in_one_line() {
             assert!(read > 0);
             std::io::Write::write_all(&mut stream, b"SSH-2.0-Other\r\n").unwrap();
         });
-        refused(port, &[])
+        let end = refused(port, &[]);
+        // Ends the thread if the command has not connected.
+        drop(std::net::TcpStream::connect(("127.0.0.1", port)));
+        end
     });
     assert_eq!(end.code, Some(1), "{end:?}");
     assert!(end.line().contains("does not speak HTTP"), "{end:?}");

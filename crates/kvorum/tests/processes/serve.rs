@@ -1,6 +1,8 @@
 //! `kvorum serve`: what a node keeps, how it stops, what it refuses.
 
-use crate::support::{Process, free_port, kvorum, request, serve, started, wait_until_closed};
+use crate::support::{
+    Process, free_port, kvorum, local, request, serve, socket, started, wait_until_closed,
+};
 use rustix::process::Signal;
 use std::io::Write;
 use std::net::TcpListener;
@@ -51,7 +53,7 @@ fn a_request_that_was_admitted_is_finished_and_a_second_signal_does_not_wait() {
     let port = free_port();
     let mut node = started(&mut serve(port, folder.path()), port);
     // An endless upload delays the first stop.
-    let mut upload = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let mut upload = socket(local(port)).unwrap();
     upload
         .write_all(b"PUT /v0/entity?id=k HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n")
         .unwrap();

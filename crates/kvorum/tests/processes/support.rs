@@ -2,6 +2,7 @@
 
 #![expect(
     clippy::disallowed_methods,
+    clippy::print_stderr,
     reason = "these tests observe other processes, which have clocks and files of their own"
 )]
 
@@ -13,8 +14,10 @@ use std::fmt::Debug;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 /// The program.
@@ -23,6 +26,10 @@ pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_kvorum");
 /// How long a test waits for anything. The time is long, because only a failing
 /// test waits for all of it.
 const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long a process of a test may run. A test that waits for a process, or for what it
+/// writes, ends by then.
+const LIFETIME_MAX: Duration = Duration::from_secs(600);
 
 /// The time between two checks of a condition.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
@@ -70,6 +77,45 @@ pub(crate) fn wait_until_ok<T, E: Debug>(what: &str, mut check: impl FnMut() -> 
         );
         std::thread::sleep(POLL_INTERVAL);
     }
+}
+
+/// Sets the flag that ends the other threads of a test, also when its own thread panics.
+pub(crate) struct Ends<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Kills a process that outlives [`LIFETIME_MAX`]. Nothing happens once this is dropped.
+pub(crate) struct Watchdog {
+    _ends: Sender<()>,
+}
+
+impl Watchdog {
+    /// Watches a process; `what` names it.
+    pub(crate) fn over(child: &Child, what: String) -> Self {
+        let (ends, ended) = channel();
+        let pid = Pid::from_child(child);
+        std::thread::spawn(move || {
+            if ended.recv_timeout(LIFETIME_MAX) == Err(RecvTimeoutError::Timeout) {
+                eprintln!("killing a process that has run for {LIFETIME_MAX:?}: {what}");
+                // It may have ended already.
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        });
+        Self { _ends: ends }
+    }
+}
+
+/// Runs a command to its end, and returns what it wrote.
+pub(crate) fn run_to_end(command: &mut Command) -> Output {
+    let command = command.stdin(Stdio::null());
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = child.spawn().unwrap();
+    let _watchdog = Watchdog::over(&child, format!("{command:?}"));
+    child.wait_with_output().unwrap()
 }
 
 /// Copies a folder of a process that does not run.
@@ -146,12 +192,15 @@ impl ProcessEnd {
 /// A process of the program. It is killed when it is dropped.
 pub(crate) struct Process {
     pub(crate) child: Child,
+    _watchdog: Watchdog,
 }
 
 impl Process {
     pub(crate) fn spawn(command: &mut Command) -> Self {
+        let child = command.spawn().unwrap();
         Self {
-            child: command.spawn().unwrap(),
+            _watchdog: Watchdog::over(&child, format!("{command:?}")),
+            child,
         }
     }
 
@@ -245,10 +294,12 @@ pub(crate) struct HttpConnection {
     stream: BufReader<Box<dyn Bytes>>,
 }
 
-fn socket(address: SocketAddr) -> io::Result<TcpStream> {
+/// A connection whose reads and writes end in time.
+pub(crate) fn socket(address: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     Ok(stream)
 }
 

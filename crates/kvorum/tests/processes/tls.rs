@@ -2,7 +2,7 @@
 
 use crate::client_commands::{run, succeed};
 use crate::dev::started_with;
-use crate::support::{Process, free_port, free_ports, kvorum, wait_until};
+use crate::support::{Process, free_port, free_ports, kvorum, run_to_end, wait_until};
 use rustix::process::Signal;
 use std::path::Path;
 use std::process::Command;
@@ -119,10 +119,7 @@ fn curl_does_what_the_welcome_says_and_a_restart_keeps_the_authority() {
         assert_eq!(lines(" --cacert ").count(), 3, "{}", cluster.welcome);
         let has_curl = Command::new("curl").arg("--version").output().is_ok();
         for line in lines(" --cacert ").take_while(|_| has_curl) {
-            let ran = Command::new("sh")
-                .args(["-c", &format!("{line} -sSf")])
-                .output()
-                .unwrap();
+            let ran = run_to_end(Command::new("sh").args(["-c", &format!("{line} -sSf")]));
             let stderr = String::from_utf8_lossy(&ran.stderr);
             assert!(ran.status.success(), "{line}: {stderr}");
         }
@@ -182,7 +179,7 @@ fn without_trust_there_is_no_request_and_the_line_says_what_to_do() {
         let words: Vec<&str> = words.split(' ').collect();
         // The system trusts an authority, and not the right one.
         let mut command = kvorum(&words);
-        let output = command.env("SSL_CERT_FILE", &other.ca).output().unwrap();
+        let output = run_to_end(command.env("SSL_CERT_FILE", &other.ca));
         let line = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(code), "{words:?}: {line}");
         assert_eq!(line.lines().count(), 1, "{line}");

@@ -6,17 +6,16 @@
     reason = "the tokens file belongs to the operator"
 )]
 
-use crate::support::{Process, free_port, kvorum, local, serve, wait_until};
+use crate::support::{Process, free_port, kvorum, local, run_to_end, serve, socket, wait_until};
 use rustix::process::Signal;
 use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::path::Path;
 use std::process::Output;
 
 /// Runs `kvorum admin token new` to its end.
 fn new_token(words: &[&str]) -> Output {
     let all = [&["admin", "token", "new"], words].concat();
-    kvorum(&all).output().unwrap()
+    run_to_end(&mut kvorum(&all))
 }
 
 /// Makes a token with these rights and appends it to the file.
@@ -30,7 +29,7 @@ fn append(file: &Path, words: &[&str]) -> String {
 
 /// The status of the answer to a request with a token.
 fn status(port: u16, token: &str, method: &str, target: &str) -> Option<u16> {
-    let mut stream = TcpStream::connect(local(port)).ok()?;
+    let mut stream = socket(local(port)).ok()?;
     let head = format!(
         "{method} {target} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\
          Content-Length: 0\r\nConnection: close\r\n\r\n"
@@ -123,7 +122,7 @@ fn a_slow_request_is_logged_with_where_its_time_went() {
             .arg(&audit),
     );
     wait_for(port, "none", "GET", "/v0/entity?id=fast", 404);
-    let mut stream = TcpStream::connect(local(port)).unwrap();
+    let mut stream = socket(local(port)).unwrap();
     stream
         .write_all(
             b"PUT /v0/entity?id=slow HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\
@@ -131,7 +130,7 @@ fn a_slow_request_is_logged_with_where_its_time_went() {
               Connection: close\r\n\r\na",
         )
         .unwrap();
-    // The body is slow by that much at least.
+    // The request has to be slow, which is what this test is about: its body takes this long.
     std::thread::sleep(std::time::Duration::from_millis(50));
     stream.write_all(b"b").unwrap();
     let mut answer = String::new();

@@ -2,6 +2,11 @@ use super::*;
 use crate::testing::certificates::pair;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use std::net::TcpListener;
+use std::time::Duration;
+
+/// How long a test waits for the other side. It is long, because only a test that fails waits
+/// for all of it.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A socket and the server at its other end, once they have shaken hands.
 fn connected(
@@ -10,12 +15,18 @@ fn connected(
 ) -> (Socket, StreamOwned<ServerConnection, TcpStream>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    // They end a test that would wait for ever.
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
     let tls = TargetTls::new(client, "127.0.0.1").unwrap();
     let mut socket = Socket::new(stream, Some(&tls)).unwrap();
     std::thread::scope(|scope| {
         let accepted = scope.spawn(|| {
             let connection = ServerConnection::new(server).unwrap();
-            let mut stream = StreamOwned::new(connection, listener.accept().unwrap().0);
+            let accepted = listener.accept().unwrap().0;
+            accepted.set_read_timeout(Some(PATIENCE)).unwrap();
+            accepted.set_write_timeout(Some(PATIENCE)).unwrap();
+            let mut stream = StreamOwned::new(connection, accepted);
             stream.write_all(b"hello").unwrap();
             stream
         });

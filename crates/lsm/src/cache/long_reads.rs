@@ -71,10 +71,15 @@ impl Drop for LongReadTurn<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::waiting::{guarded, until};
     use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
     #[test]
     fn concurrent_reads_stay_within_the_bound_and_all_get_their_turn() {
+        guarded("turns of reads", read_concurrently);
+    }
+
+    fn read_concurrently() {
         let reads = LongReads::default();
         let (held, most, done) = (
             AtomicUsize::new(0),
@@ -104,19 +109,19 @@ mod tests {
 
     #[test]
     fn a_read_that_needs_more_than_the_bound_runs_alone() {
+        guarded("the turn of a large read", read_more_than_the_bound);
+    }
+
+    fn read_more_than_the_bound() {
         let reads = LongReads::default();
         let small = reads.wait(1);
         std::thread::scope(|scope| {
             let huge = scope.spawn(|| drop(reads.wait(10 * BYTES_MAX)));
-            while lock(&reads.queue).next_ticket < 2 {
-                std::thread::yield_now();
-            }
+            until("the large read", || lock(&reads.queue).next_ticket == 2);
             assert!(!huge.is_finished());
             // A later read waits behind it, although it would fit.
             let behind = scope.spawn(|| drop(reads.wait(1)));
-            while lock(&reads.queue).next_ticket < 3 {
-                std::thread::yield_now();
-            }
+            until("the later read", || lock(&reads.queue).next_ticket == 3);
             assert_eq!(lock(&reads.queue).serving, 1);
             drop(small);
             huge.join().unwrap();

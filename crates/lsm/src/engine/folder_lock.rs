@@ -47,7 +47,8 @@ impl FolderLock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{BlockingWrite, environment};
+    use crate::testing::{BlockingWrite, PATIENCE, environment};
+    use crate::waiting::until;
     use crate::{Engine, Environment, Lane, MemoryDisk, Options};
     use base::{Clock, Entry, Expiry, ManualClock, Timestamp};
     use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -60,12 +61,9 @@ mod tests {
     /// without waiting.
     fn wait_for_release<T>(folder_lock: &FolderLock, releaser: &ScopedJoinHandle<'_, T>) -> bool {
         // A waiting writer excludes new readers.
-        while folder_lock.0.try_read().is_ok() {
-            if releaser.is_finished() {
-                return false;
-            }
-            std::thread::yield_now();
-        }
+        until("the release to wait", || {
+            releaser.is_finished() || folder_lock.0.try_read().is_err()
+        });
         !releaser.is_finished()
     }
 
@@ -137,7 +135,7 @@ mod tests {
             // Dropped if this panics, so that the job goes on and can be joined.
             let release = release;
             scope.spawn(|| executor.run_lane(Lane::Compaction));
-            stops.recv().unwrap();
+            stops.recv_timeout(PATIENCE).unwrap();
             let closer = scope.spawn(|| engine.close().unwrap());
             assert!(wait_for_release(
                 engine.inner.core.background.folder_lock(),

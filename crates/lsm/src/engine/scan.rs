@@ -312,15 +312,20 @@ mod tests {
         entries
     }
 
-    #[test]
-    fn a_scan_lends_the_entries_of_its_batches() {
+    /// A store whose tables stay as they are flushed.
+    fn engine_of_small_blocks() -> Engine {
         let (environment, _executor) = environment(Arc::new(MemoryDisk::new()));
         let options = Options {
             block_bytes: 256,
             compaction: false,
             ..Options::default()
         };
-        let (engine, _) = Engine::open(environment, options).unwrap();
+        Engine::open(environment, options).unwrap().0
+    }
+
+    #[test]
+    fn a_scan_lends_the_entries_of_its_batches() {
+        let engine = engine_of_small_blocks();
         let mut expected = BTreeMap::new();
         let mut random = fastrand::Rng::with_seed(5);
         for timestamp in 1..=600 {
@@ -380,13 +385,7 @@ mod tests {
 
     #[test]
     fn a_scan_for_a_sweep_keeps_nothing_in_the_cache_and_returns_each_key_once() {
-        let (environment, _executor) = environment(Arc::new(MemoryDisk::new()));
-        let options = Options {
-            block_bytes: 256,
-            compaction: false,
-            ..Options::default()
-        };
-        let (engine, _) = Engine::open(environment, options).unwrap();
+        let engine = engine_of_small_blocks();
         for round in 1..=3 {
             for number in 0..100 {
                 let timestamp = Timestamp::from_u64(round);

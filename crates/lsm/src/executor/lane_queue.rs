@@ -158,6 +158,7 @@ impl Ord for DelayedJob {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::waiting::{guarded, until};
     use base::ManualClock;
     use std::sync::mpsc::{Receiver, channel};
 
@@ -187,6 +188,10 @@ mod tests {
 
     #[test]
     fn a_queue_is_idle_when_nothing_runs_and_nothing_is_due_soon() {
+        guarded("the end of a queue", watch_an_idle_queue);
+    }
+
+    fn watch_an_idle_queue() {
         let (queue, clock, _ran) = queue(&[(1, 0), (2, 30)]);
         let soon = Duration::from_millis(10);
         assert!(!queue.is_idle(soon), "a job waits");
@@ -195,9 +200,7 @@ mod tests {
         job();
         std::thread::scope(|scope| {
             scope.spawn(|| assert!(queue.take().is_none()));
-            while !queue.is_idle(soon) {
-                std::thread::yield_now();
-            }
+            until("the queue to be idle", || queue.is_idle(soon));
             clock.advance(Duration::from_millis(20));
             assert!(!queue.is_idle(soon), "a job is due soon");
             queue.stop();

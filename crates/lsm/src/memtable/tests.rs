@@ -1,8 +1,9 @@
 use super::*;
 use crate::record::NextRecord;
+use crate::testing::Ends;
 use base::Expiry;
 use std::ops::Bound;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 fn put(key: &str, timestamp: u64, value: &str) -> Entry {
     Entry::value(
@@ -196,49 +197,49 @@ fn concurrent_writers_and_readers_miss_no_record() {
         });
         last.max()
     };
-    std::thread::scope(|scope| {
-        for writer in 0..WRITERS {
-            let (memtable, written) = (&memtable, &written[writer as usize]);
-            scope.spawn(move || {
-                for version in 0..VERSIONS {
-                    let own = timestamp(writer, version);
-                    let known = newest(&floor(), own % KEYS).filter(|known| *known > own);
-                    let found = insert(memtable, own, put(&key(own), own, "v"));
-                    assert!(found >= known, "{known:?} was there, {found:?} was found");
-                    written.store(version + 1, Ordering::Release);
-                }
-            });
+    let write = |writer: u64| {
+        for version in 0..VERSIONS {
+            let own = timestamp(writer, version);
+            let known = newest(&floor(), own % KEYS).filter(|known| *known > own);
+            let found = insert(&memtable, own, put(&key(own), own, "v"));
+            assert!(found >= known, "{known:?} was there, {found:?} was found");
+            written[writer as usize].store(version + 1, Ordering::Release);
         }
+    };
+    let check = || {
+        let floor = floor();
+        let all = drain(memtable.cursor(Bound::Unbounded));
+        let in_order = |(key, timestamp): &(String, u64)| (key.clone(), u64::MAX - timestamp);
+        assert!(all.is_sorted_by_key(in_order));
+        let held: BTreeSet<u64> = all.iter().map(|(_, timestamp)| *timestamp).collect();
+        assert_eq!(held.len(), all.len(), "a record came twice");
+        for (writer, count) in (0..).zip(floor) {
+            assert!((0..count).all(|version| held.contains(&timestamp(writer, version))));
+        }
+        for number in 0..KEYS {
+            let found = memtable.newest(format!("{number:02}").as_bytes());
+            let found = found.map(|entry| entry.timestamp().as_u64());
+            assert!(found >= newest(&floor, number), "key {number}");
+        }
+    };
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
-                loop {
-                    let floor = floor();
-                    let all = drain(memtable.cursor(Bound::Unbounded));
-                    assert!(
-                        all.is_sorted_by_key(|(key, timestamp)| (
-                            key.clone(),
-                            u64::MAX - timestamp
-                        ))
-                    );
-                    let held: BTreeSet<u64> = all.iter().map(|(_, timestamp)| *timestamp).collect();
-                    assert_eq!(held.len(), all.len(), "a record came twice");
-                    for (writer, count) in (0..).zip(floor) {
-                        assert!(
-                            (0..count).all(|version| held.contains(&timestamp(writer, version)))
-                        );
-                    }
-                    for number in 0..KEYS {
-                        let found = memtable.newest(format!("{number:02}").as_bytes());
-                        let found = found.map(|entry| entry.timestamp().as_u64());
-                        assert!(found >= newest(&floor, number), "key {number}");
-                    }
-                    if floor == [VERSIONS; WRITERS as usize] {
-                        break;
-                    }
+                while !is_over.load(Ordering::SeqCst) {
+                    check();
                 }
             });
         }
+        let _ends = Ends(&is_over);
+        std::thread::scope(|scope| {
+            for writer in 0..WRITERS {
+                let write = &write;
+                scope.spawn(move || write(writer));
+            }
+        });
     });
+    check();
     let record_bytes = memory_bytes(&put("00", 1, "v"));
     assert_eq!(
         memtable.bytes(),

@@ -10,6 +10,8 @@
     reason = "each test file uses its part, and a test that cannot go on panics"
 )]
 
+pub mod waiting;
+
 use base::{Clock, Entry, Expiry, Kind, ManualClock, SeededRandom, Timestamp};
 use lsm::disk::MemoryDisk;
 use lsm::{

@@ -14,48 +14,25 @@
 
 mod lanes;
 mod ledger;
+#[path = "../common/waiting.rs"]
+mod waiting;
 
 use base::{Entry, SeededRandom, SystemClock, Timestamp, Verdict};
 use lanes::Lanes;
 use ledger::{Floor, Ledger, MARCHERS, SCATTERED_KEYS, SCATTERERS};
 use lsm::disk::{MemoryDisk, Unsynced};
-use lsm::testing::{BlockingWrite, verdict_of};
+use lsm::testing::{BlockingWrite, Ends, verdict_of};
 use lsm::{
     Admission, Applied, Disk, Durability, Engine, Environment, Error, Lookup, Options, Outbox,
     Outcome, RealDisk, Scan,
 };
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Condvar, Mutex, mpsc};
-use std::time::Duration;
+use std::sync::{Arc, Condvar, Mutex};
+use waiting::guarded;
 
-/// How long a test may take before it counts as hung. It is long, because only a test
-/// that fails takes so long.
-const PATIENCE: Duration = Duration::from_secs(120);
-
-/// Runs a test on a thread of its own and fails it when it hangs.
-fn guarded(test: impl FnOnce() + Send + 'static) {
-    let (sender, ended) = mpsc::channel::<()>();
-    let thread = std::thread::spawn(move || {
-        test();
-        drop(sender);
-    });
-    if ended.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
-        panic!("the test hangs: some thread waits for ever");
-    }
-    if let Err(panic) = thread.join() {
-        std::panic::resume_unwind(panic);
-    }
-}
-
-/// Sets the flag that ends the other threads, also when its own thread panics.
-struct Ends<'a>(&'a AtomicBool);
-
-impl Drop for Ends<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, SeqCst);
-    }
-}
+/// What a run waits for that does not end.
+const HANG: &str = "the threads that write, read, scan, flush and compact";
 
 /// Stops the lanes, also when its thread panics.
 struct Stops<'a>(&'a Lanes);
@@ -352,7 +329,7 @@ fn run_again_and_again(disk: &Arc<dyn Disk>, folder: &Path, batches: usize) {
 
 #[test]
 fn reads_and_scans_keep_up_with_what_is_acknowledged() {
-    guarded(|| {
+    guarded(HANG, || {
         let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
         run_again_and_again(&disk, Path::new("/store"), 80);
     });
@@ -360,7 +337,7 @@ fn reads_and_scans_keep_up_with_what_is_acknowledged() {
 
 #[test]
 fn the_machines_disk_is_no_other() {
-    guarded(|| {
+    guarded(HANG, || {
         let folder = tempfile::tempdir().unwrap();
         let disk: Arc<dyn Disk> = Arc::new(RealDisk::default());
         run_again_and_again(&disk, folder.path(), 30);
@@ -369,7 +346,7 @@ fn the_machines_disk_is_no_other() {
 
 #[test]
 fn what_is_acknowledged_survives_a_power_cut_at_any_moment() {
-    guarded(|| {
+    guarded(HANG, || {
         let memory = Arc::new(MemoryDisk::new());
         let disk: Arc<dyn Disk> = Arc::clone(&memory) as _;
         let folder = Path::new("/store");

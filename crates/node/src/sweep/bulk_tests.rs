@@ -3,7 +3,7 @@
 use super::exchange::RangeId;
 use super::participant::{Advance, Participant, ParticipantEnvironment};
 use super::runs::{Gap, RunRefusal};
-use super::tests::{begin, engine_on, expiry, participant_of, sent_of};
+use super::tests::{begin, engine_on, expiry, participant_of, reach, sent_of};
 use crate::config::SweepSizes;
 use base::{Entry, Expiry, ManualClock, Timestamp};
 use bytes::Bytes;
@@ -78,13 +78,7 @@ fn walk(
     for range in 0.. {
         let mut end = None;
         for node in nodes.iter_mut() {
-            let reached = loop {
-                match node.own.advance(pass, &start).unwrap() {
-                    Advance::GoOn => {}
-                    Advance::Reached(reached) => break reached,
-                    Advance::Unknown => panic!("the pass is not known"),
-                }
-            };
+            let reached = reach(&mut node.own, pass, &start);
             end = match (end, reached) {
                 (None, reached) => reached,
                 (Some(end), Some(reached)) => Some(Bytes::min(end, reached)),

@@ -124,15 +124,23 @@ pub(super) fn sent_of(
     newest.unwrap().unwrap().entries
 }
 
+/// Finds the end of the range that begins at `start`.
+pub(super) fn reach(participant: &mut Participant, pass: PassId, start: &[u8]) -> Option<Bytes> {
+    for _ in 0..100_000 {
+        match participant.advance(pass, start).unwrap() {
+            Advance::GoOn => {}
+            Advance::Reached(end) => return end,
+            Advance::Unknown => panic!("the pass is not known"),
+        }
+    }
+    panic!("the range that begins at {start:?} has no end");
+}
+
 /// The number of items of each range that the node shares with its peer.
 pub(super) fn items_of_ranges(participant: &mut Participant, pass: PassId) -> Vec<u64> {
     let (mut start, mut all) = (Vec::new(), Vec::new());
     loop {
-        let end = match participant.advance(pass, &start).unwrap() {
-            Advance::GoOn => continue,
-            Advance::Reached(end) => end,
-            Advance::Unknown => panic!("the pass is not known"),
-        };
+        let end = reach(participant, pass, &start);
         let number = all.len() as u32;
         match participant.digest(pass, number, end.as_deref()) {
             SweepAnswer::Digests { digests, .. } => all.push(digests[PEER.index()].items),

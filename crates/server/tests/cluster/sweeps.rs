@@ -2,6 +2,7 @@
 //! others: without a read, and without an operator.
 
 use crate::support::{Cluster, Disks, until};
+use crate::wire::Ends;
 use lsm::MemoryDisk;
 use server::ServerConfig;
 use std::sync::Arc;
@@ -111,13 +112,10 @@ fn a_store_that_lost_its_folder_is_filled_while_the_others_serve() {
             }
             served
         });
-        let filled = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            wait_until_filled(&cluster, 2);
-        }));
-        is_over.store(true, Ordering::SeqCst);
-        let served = serve.join().unwrap();
-        filled.unwrap();
-        served
+        let ends = Ends(&is_over);
+        wait_until_filled(&cluster, 2);
+        drop(ends);
+        serve.join().unwrap()
     });
     assert!(served > 100, "{served} writes");
     wait_until_equal(&cluster);

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -41,7 +42,7 @@ const SHELL: &str = r#"exec "$0" "$@" 3<&0 4>&1 </dev/null >/dev/null 2>/dev/nul
 pub(crate) struct Browser {
     process: Child,
     requests: ChildStdin,
-    messages: BufReader<ChildStdout>,
+    messages: Receiver<Vec<u8>>,
     session: Option<String>,
     last_id: u64,
     /// What went wrong in the page: exceptions, violations of its policy, messages.
@@ -78,7 +79,7 @@ impl Browser {
             .unwrap();
         let mut browser = Self {
             requests: process.stdin.take().unwrap(),
-            messages: BufReader::new(process.stdout.take().unwrap()),
+            messages: messages_from(process.stdout.take().unwrap()),
             process,
             session: None,
             last_id: 0,
@@ -119,10 +120,8 @@ impl Browser {
     }
 
     fn next_message(&mut self) -> Value {
-        let mut bytes = Vec::new();
-        self.messages.read_until(0, &mut bytes).unwrap();
-        assert_eq!(bytes.pop(), Some(0), "the browser has ended");
-        serde_json::from_slice(&bytes).unwrap()
+        let bytes = self.messages.recv_timeout(WAIT_MAX);
+        serde_json::from_slice(&bytes.expect("the browser answers in time")).unwrap()
     }
 
     /// Notes an event.
@@ -296,6 +295,24 @@ pub(crate) fn axe() -> Option<String> {
         eprintln!("{AXE} names no axe-core: run checks/accessibility");
     }
     file.map(|file| std::fs::read_to_string(file).unwrap())
+}
+
+/// The messages of a browser, up to its end. A thread reads them, because a pipe that is
+/// silent would block a test for ever.
+#[expect(clippy::disallowed_methods, reason = "the browser runs in real time")]
+fn messages_from(stdout: ChildStdout) -> Receiver<Vec<u8>> {
+    let (sender, messages) = channel();
+    std::thread::spawn(move || {
+        let mut stdout = BufReader::new(stdout);
+        loop {
+            let mut bytes = Vec::new();
+            let read = stdout.read_until(0, &mut bytes);
+            if read.is_err() || bytes.pop() != Some(0) || sender.send(bytes).is_err() {
+                return;
+            }
+        }
+    });
+    messages
 }
 
 /// The browser of this machine, if it has one.

@@ -1,7 +1,7 @@
 //! Profiles over HTTP. A process records one profile at a time, so the tests that record
 //! hold a lock.
 
-use crate::support::{Client, config, start, start_with};
+use crate::support::{Client, Ends, config, start, start_with, wait_until};
 use server::Server;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -97,9 +97,8 @@ fn profile_under_load(node: &Server, target: &str, headers: &str) -> crate::supp
                 }
             });
         }
-        let reply = Client::connect(node).request("GET", target, headers, b"");
-        is_over.store(true, Ordering::Relaxed);
-        reply
+        let _ends = Ends(&is_over);
+        Client::connect(node).request("GET", target, headers, b"")
     })
 }
 
@@ -151,20 +150,22 @@ fn a_program_without_the_counting_allocator_answers_501() {
 
 /// A client that waits for a profile of one minute, which is being recorded.
 fn recording_client(node: &Server) -> Client {
-    loop {
+    let mut recording = None;
+    wait_until("a profile that is being recorded", || {
         let mut client = Client::connect(node);
         client.send("GET /debug/profile?kind=lock&seconds=60 HTTP/1.1\r\nhost: localhost\r\n\r\n");
         let other = Client::connect(node).get("/debug/profile?kind=cpu&seconds=1");
-        match other.status {
-            409 => {
-                let problem = other.json();
-                assert_eq!(problem["type"], "urn:kvorum:problem:profile-running");
-                return client;
-            }
+        if other.status != 409 {
             // The other request was first.
-            status => assert_eq!(status, 200),
+            assert_eq!(other.status, 200);
+            return false;
         }
-    }
+        let problem = other.json();
+        assert_eq!(problem["type"], "urn:kvorum:problem:profile-running");
+        recording = Some(client);
+        true
+    });
+    recording.unwrap()
 }
 
 #[test]

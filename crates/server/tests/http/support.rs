@@ -14,7 +14,7 @@ use server::{Seams, Server, ServerConfig};
 use std::fmt::Debug;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -113,10 +113,9 @@ impl Client {
 
     /// A client of a connection that exists.
     pub(crate) fn over(stream: TcpStream) -> Self {
-        // Ends a test that would wait for ever.
-        stream
-            .set_read_timeout(Some(Duration::from_secs(60)))
-            .unwrap();
+        // They end a test that would wait for ever.
+        stream.set_read_timeout(Some(WAIT_MAX)).unwrap();
+        stream.set_write_timeout(Some(WAIT_MAX)).unwrap();
         stream.set_nodelay(true).unwrap();
         Self::over_any(Box::new(stream))
     }
@@ -317,6 +316,15 @@ pub(crate) fn metric(client: &mut Client, name: &str) -> f64 {
     value.unwrap().parse().unwrap()
 }
 
+/// Sets the flag that ends the other threads of a test, also when its own thread panics.
+pub(crate) struct Ends<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
 /// The machine's clock, set ahead or back.
 pub(crate) struct SkewedClock {
     real: SystemClock,
@@ -367,10 +375,19 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    fn pass(&self) {
-        let mut is_closed = self.is_closed.lock().unwrap();
-        while *is_closed {
-            is_closed = self.changed.wait(is_closed).unwrap();
+    /// Waits while the gate is closed. If a test has left it closed, an error ends the wait,
+    /// so that the node can stop.
+    fn pass(&self) -> io::Result<()> {
+        let is_closed = self.is_closed.lock().unwrap();
+        let waited = self
+            .changed
+            .wait_timeout_while(is_closed, 2 * WAIT_MAX, |is_closed| *is_closed);
+        match waited.unwrap().1.timed_out() {
+            true => Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "the gate is closed",
+            )),
+            false => Ok(()),
         }
     }
 }
@@ -381,7 +398,7 @@ pub(crate) fn gated_disk() -> (Arc<HookedDisk>, Arc<Gate>) {
     let disk = HookedDisk::new(Arc::new(MemoryDisk::new()));
     let passed = Arc::clone(&gate);
     disk.hook_syncs(Arc::new(move |_, sync| {
-        passed.pass();
+        passed.pass()?;
         sync()
     }));
     (Arc::new(disk), gate)

@@ -1,6 +1,8 @@
 //! Requests over TLS: the same port, the same answers, and who is refused.
 
-use crate::support::{Client, ClientStream, config, seams, start_with, wait_for_metric};
+use crate::support::{
+    Client, ClientStream, config, seams, start_with, wait_for_metric, wait_until,
+};
 use cluster::{Member, Members, NodeUrl};
 use lsm::MemoryDisk;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
@@ -301,21 +303,23 @@ fn new_files_are_used_by_new_connections_and_bad_ones_are_not() {
     let first = shown(&node);
     authority.issue("node", "127.0.0.1");
     node.reload();
-    let second = loop {
-        let now = shown(&node);
-        if now != first {
-            break now;
-        }
-    };
+    let mut second = first.clone();
+    wait_until("the new certificate", || {
+        second = shown(&node);
+        second != first
+    });
     assert_eq!(before.get("/v0/status").status, 200, "a connection stays");
     write(&authority.file("node.key"), "no key");
     node.reload();
-    let problem = loop {
+    let mut problem = String::new();
+    wait_until("a problem with the files", || {
         let status = before.get("/v0/status").json();
-        if let Some(problem) = status["tls"]["problem"].as_str() {
-            break problem.to_owned();
-        }
-    };
+        problem = status["tls"]["problem"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
+        !problem.is_empty()
+    });
     assert!(problem.contains("node.key has no key"), "{problem}");
     assert_eq!(shown(&node), second);
     let metrics = before.get("/metrics");

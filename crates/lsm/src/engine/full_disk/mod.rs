@@ -186,7 +186,7 @@ impl RoomWatch {
 mod tests {
     use super::*;
     use crate::disk::{Call, Fault, FaultyDisk, MemoryDisk};
-    use crate::testing::environment;
+    use crate::testing::{PATIENCE, environment};
     use std::io;
     use std::sync::mpsc;
     use std::thread;
@@ -211,7 +211,7 @@ mod tests {
         faulty.arm(slow_release);
         thread::scope(|scope| {
             let first = scope.spawn(|| full_disk.enter());
-            is_releasing.recv().unwrap();
+            is_releasing.recv_timeout(PATIENCE).unwrap();
             assert!(!full_disk.enter());
             let reserve = memory.open(&environment.folder.join("RESERVE")).unwrap();
             assert_eq!(reserve.len().unwrap(), 0, "the room is there for a retry");

@@ -4,7 +4,7 @@
 use super::block::{BlockBuilder, BlockCursor};
 use super::format::FOOTER_BYTES;
 use super::format::{TableProperties, VERSION};
-use super::frame::Role;
+use super::frame::{Handle, Role};
 use super::index::IndexEntry;
 use super::read_ahead::ReadAhead;
 use super::record::{DataBlock, RecordBody};

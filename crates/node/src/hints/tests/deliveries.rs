@@ -98,7 +98,11 @@ impl World {
                 sleep(Duration::from_millis(1)).await;
             }
         });
-        local.block_on(&runtime, test(world));
+        let test = async {
+            let ended = timeout(Duration::from_secs(3600), test(world)).await;
+            ended.expect("the test waits without an end");
+        };
+        local.block_on(&runtime, test);
     }
 
     fn deliver_to(&self, number: NodeNumber) -> Rc<Peer> {

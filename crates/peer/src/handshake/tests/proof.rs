@@ -24,7 +24,9 @@ async fn answer_to(bytes: Vec<u8>) -> (u8, Vec<u8>, HandshakeResult) {
         let _read = ours.read_to_end(&mut answer).await;
         answer
     };
-    let (answer, accepted) = tokio::join!(exchange, accepted);
+    let both = async { tokio::join!(exchange, accepted) };
+    let both = tokio::time::timeout(Duration::from_secs(600), both).await;
+    let (answer, accepted) = both.expect("an end of the handshake");
     let mut decoder = Decoder::new(&answer, PAYLOAD_BYTES_MAX);
     let frame = decoder.next().unwrap();
     let (kind, payload) = frame.map_or((0, Vec::new()), |frame| {

@@ -1,62 +1,47 @@
-// A client of Kvorum in Java (17 or newer), with the standard library. README.md beside it says what to keep.
-import java.io.*;
-import java.net.*;
+// A client of Kvorum in Java (17 or newer) with the standard library. README.md says what to
+// keep when you copy it.
+//
+// var kvorum = new Kvorum("http://127.0.0.1:8080", "http://127.0.0.1:8081");
+// kvorum.put("key".getBytes(), "value".getBytes(), "replicas=2/3", "ttl=60");
+import java.io.IOException;
+import java.net.URI;
 import java.net.http.*;
+import java.net.http.HttpRequest.BodyPublishers;
+import java.net.http.HttpResponse.BodyHandlers;
 import java.nio.charset.StandardCharsets;
-import java.security.*;
-import java.security.cert.CertificateFactory;
 import java.time.Duration;
 import java.util.*;
-import javax.net.ssl.*;
 
-/** Asks its nodes in turn: new Kvorum("http://127.0.0.1:8080", "http://127.0.0.1:8081"). */
+/** Asks its nodes in turn. */
 class Kvorum {
-    /** The nodes did not do it: the status, and the problem as JSON, with the receipt in "replicas". */
-    static class Failed extends IOException {
+    /** The node did not do it. The message has the problem, with the outcome at each replica. */
+    static class Failed extends RuntimeException {
         final int status;
 
-        Failed(int status, String problem) {
-            super(status + ": " + problem);
-            this.status = status;
+        Failed(HttpResponse<byte[]> answer) {
+            super(answer.statusCode() + ": " + new String(answer.body(), StandardCharsets.UTF_8));
+            status = answer.statusCode();
         }
     }
 
-    private final HttpClient http;
+    private final HttpClient http = HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1)
+        .connectTimeout(Duration.ofSeconds(5)).build();
+    private final String token = System.getenv("KVORUM_TOKEN");
     private final String[] nodes;
 
-    Kvorum(String... nodes) throws IOException, GeneralSecurityException {
-        this.nodes = nodes;
-        var client = HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).connectTimeout(Duration.ofSeconds(5));
-        String authorities = System.getenv("KVORUM_CA");
-        this.http = (authorities == null ? client : client.sslContext(trusting(authorities))).build();
+    Kvorum(String... nodes) { this.nodes = nodes; }
+
+    void put(byte[] key, byte[] value, String... query) throws IOException, InterruptedException {
+        send("PUT", entity(key, query), value);
     }
 
-    /** Trusts the authorities in a file, rather than those of the system. */
-    private static SSLContext trusting(String file) throws IOException, GeneralSecurityException {
-        KeyStore store = KeyStore.getInstance(KeyStore.getDefaultType());
-        store.load(null, null);
-        try (InputStream pem = new FileInputStream(file)) {
-            for (var each : CertificateFactory.getInstance("X.509").generateCertificates(pem)) store.setCertificateEntry("" + store.size(), each);
-        }
-        var factory = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
-        factory.init(store);
-        SSLContext context = SSLContext.getInstance("TLS");
-        context.init(null, factory.getTrustManagers(), null);
-        return context;
+    void delete(byte[] key, String... query) throws IOException, InterruptedException {
+        send("DELETE", entity(key, query), new byte[0]);
     }
 
-    /** The parameters are as in a URL: "replicas=2/3&ttl=60", or "". */
-    void put(byte[] key, byte[] value, String parameters) throws IOException, InterruptedException {
-        send("PUT", entity(key, parameters), value);
-    }
-
-    void delete(byte[] key, String parameters) throws IOException, InterruptedException {
-        send("DELETE", entity(key, parameters), new byte[0]);
-    }
-
-    Optional<byte[]> get(byte[] key, String parameters) throws IOException, InterruptedException {
+    Optional<byte[]> get(byte[] key, String... query) throws IOException, InterruptedException {
         try {
-            return Optional.of(send("GET", entity(key, parameters), new byte[0]));
+            return Optional.of(send("GET", entity(key, query), new byte[0]));
         } catch (Failed failed) {
             if (failed.status != 404) throw failed;
             return Optional.empty();
@@ -64,32 +49,27 @@ class Kvorum {
     }
 
     /** A key is bytes, of which all may be escaped. */
-    private static String entity(byte[] key, String parameters) {
-        return "/v0/entity?id=" + HexFormat.of().withPrefix("%").formatHex(key) + (parameters.isEmpty() ? "" : "&" + parameters);
+    private static String entity(byte[] key, String... query) {
+        String id = "id=" + HexFormat.of().withPrefix("%").formatHex(key);
+        return "/v0/entity?" + (query.length == 0 ? id : id + "&" + String.join("&", query));
     }
 
-    /** Asks the nodes in turn. A write goes on to the next one only if it cannot have happened. */
-    byte[] send(String method, String target, byte[] body) throws IOException, InterruptedException {
-        IOException failure = new IOException("no nodes");
-        for (String node : nodes) {
-            var request = HttpRequest.newBuilder(URI.create(node + target)).timeout(Duration.ofSeconds(15))
-                .header("Content-Type", "application/x-ndjson") // Only a batch needs it.
-                .method(method, HttpRequest.BodyPublishers.ofByteArray(body));
-            if (System.getenv("KVORUM_TOKEN") != null) request.header("Authorization", "Bearer " + System.getenv("KVORUM_TOKEN"));
+    /** Asks a node. A read goes on to the next one if it gets no answer, or 503. */
+    byte[] send(String method, String target, byte[] body)
+            throws IOException, InterruptedException {
+        for (int number = 0; ; number++) {
+            boolean isLast = !method.equals("GET") || number + 1 == nodes.length;
+            var request = HttpRequest.newBuilder(URI.create(nodes[number] + target))
+                .timeout(Duration.ofSeconds(15)).method(method, BodyPublishers.ofByteArray(body))
+                .header("Content-Type", "application/x-ndjson"); // Only a batch needs it.
+            if (token != null) request.header("Authorization", "Bearer " + token);
             try {
-                HttpResponse<byte[]> answer = http.send(request.build(), HttpResponse.BodyHandlers.ofByteArray());
+                var answer = http.send(request.build(), BodyHandlers.ofByteArray());
                 if (answer.statusCode() < 300) return answer.body();
-                failure = new Failed(answer.statusCode(), new String(answer.body(), StandardCharsets.UTF_8));
-                if (answer.statusCode() != 503) throw failure;
-            } catch (Failed failed) {
-                throw failed;
-            } catch (ConnectException | HttpConnectTimeoutException error) {
-                failure = error;
+                if (isLast || answer.statusCode() != 503) throw new Failed(answer);
             } catch (IOException error) {
-                failure = error;
-                if (!method.equals("GET")) throw failure;
+                if (isLast) throw error;
             }
         }
-        throw failure;
     }
 }

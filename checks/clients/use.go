@@ -21,14 +21,21 @@ func expect(found, wanted any) {
 
 func main() {
 	nodes := os.Args[1:]
-	client := kvorum.Client{Nodes: nodes, Token: os.Getenv("KVORUM_TOKEN")}
+	client := kvorum.Client{Nodes: nodes}
 	client.HTTP.Timeout = 15 * time.Second
+	// It asks the node first that may be stopped.
+	backwards := kvorum.Client{HTTP: client.HTTP}
+	for _, node := range nodes {
+		backwards.Nodes = append([]string{node}, backwards.Nodes...)
+	}
 	key, value := "go €/+&%\x00\xff", []byte("\x00 is a byte, too")
 	expect(client.Put(key, value, "ttl=60"), nil)
-	found, err := client.Get(key, "")
+	found, err := client.Get(key)
 	expect([]any{found, err}, []any{value, nil})
-	expect(client.Delete(key, ""), nil)
-	found, err = client.Get(key, "")
+	found, err = backwards.Get(key)
+	expect([]any{found, err}, []any{value, nil})
+	expect(client.Delete(key), nil)
+	found, err = client.Get(key)
 	expect([]any{found == nil, err}, []any{true, nil})
 
 	lines := `{"op":"put","key":"go","value":"1"}` + "\n" + `{"op":"get","key":"go"}` + "\n" + `{"op":"delete","key":"go"}` + "\n"
@@ -44,12 +51,16 @@ func main() {
 	expect(answers, "[{201 } {200 1} {202 }]")
 
 	var failed *kvorum.Failed
-	_, err = client.Get("", "")
+	_, err = client.Get("")
 	expect(errors.As(err, &failed) && failed.Status == 400, true)
 	err = client.Put(key, value, fmt.Sprintf("replicas=%d/%d", len(nodes), len(nodes)))
 	if err != nil {
 		expect(errors.As(err, &failed) && failed.Status == 504, true)
-		for _, replica := range failed.Replicas {
+		var problem struct {
+			Replicas []struct{ URL, Outcome string }
+		}
+		expect(json.Unmarshal([]byte(failed.Problem), &problem), nil)
+		for _, replica := range problem.Replicas {
 			fmt.Println(replica.URL, replica.Outcome)
 		}
 	}

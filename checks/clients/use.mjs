@@ -2,6 +2,7 @@
 const [folder, ...nodes] = process.argv.slice(2);
 const { Failed, Kvorum } = await import(`${folder}/client.mjs`);
 const kvorum = new Kvorum(...nodes);
+const backwards = new Kvorum(...[...nodes].reverse()); // It asks first the node that may be stopped.
 
 function expect(found, wanted) {
   if (JSON.stringify(found) !== JSON.stringify(wanted)) throw new Error(`expected ${wanted}, but it is ${found}`);
@@ -17,13 +18,15 @@ function failedWith(status) {
 
 const key = Buffer.concat([Buffer.from("javascript €/+&%"), Buffer.from([0, 255])]);
 const value = Buffer.from("\0 is a byte, too");
-await kvorum.put(key, value, { ttl: "60" });
+await kvorum.put(key, value, { ttl: 60 });
 expect((await kvorum.get(key)).equals(value), true);
+expect((await backwards.get(key)).equals(value), true);
 await kvorum.delete(key);
 expect(await kvorum.get(key), undefined);
 const operations = [{ op: "put", key: "js", value: "1" }, { op: "get", key: "js" }, { op: "delete", key: "js" }];
 const lines = operations.map((operation) => JSON.stringify(operation) + "\n").join("");
-const answers = (await kvorum.send("POST", "/v0/batch", {}, lines)).toString().trim().split("\n").map((line) => JSON.parse(line));
+const sent = await kvorum.send("POST", "/v0/batch", lines);
+const answers = sent.toString().trim().split("\n").map((line) => JSON.parse(line));
 expect([...answers.map((answer) => answer.status), answers[1].value], [201, 200, 202, "1"]);
 await kvorum.get("").catch(failedWith(400));
 const failed = await kvorum.put(key, value, { replicas: `${nodes.length}/${nodes.length}` }).catch(failedWith(504));

@@ -5,6 +5,7 @@ from client import Failed, Kvorum
 
 nodes = sys.argv[2:]
 kvorum, all_of = Kvorum(*nodes), f"{len(nodes)}/{len(nodes)}"
+backwards = Kvorum(*nodes[::-1])  # It asks the node first that may be stopped.
 
 def expect(found, wanted):
     if found != wanted:
@@ -13,11 +14,14 @@ def expect(found, wanted):
 key, value = b"python \xe2\x82\xac/+&%\x00\xff", b"\x00 is a byte, too"
 kvorum.put(key, value, ttl=60)
 expect(kvorum.get(key), value)
+expect(backwards.get(key), value)
 kvorum.delete(key)
 expect(kvorum.get(key), None)
-operations = [{"op": "put", "key": "python", "value": "1"}, {"op": "get", "key": "python"}, {"op": "delete", "key": "python"}]
+operations = [{"op": "put", "key": "python", "value": "1"}, {"op": "get", "key": "python"},
+              {"op": "delete", "key": "python"}]
 lines = "".join(json.dumps(operation) + "\n" for operation in operations)
-answers = [json.loads(line) for line in kvorum.send("POST", "/v0/batch", {}, lines).splitlines()]
+answers = kvorum.send("POST", lines.encode(), path="/v0/batch").splitlines()
+answers = [json.loads(line) for line in answers]
 expect([answer["status"] for answer in answers] + [answers[1]["value"]], [201, 200, 202, "1"])
 try:
     kvorum.get(b"")

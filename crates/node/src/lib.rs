@@ -49,6 +49,8 @@ mod stamping;
 mod submissions;
 mod surplus;
 mod sweep;
+#[cfg(test)]
+mod testing;
 mod traced_requests;
 mod turn_budget;
 mod wait_sites;
@@ -74,6 +76,7 @@ pub use or_abort::or_abort;
 pub use range_digest::RangeDigest;
 pub use seams::{OpenError, Seams};
 pub use stamping::{NoStamp, StampingStatus};
+pub use surplus::SurplusStatus;
 pub use sweep::{
     EndedPasses, LastClean, OrderedSweep, PassReport, RefillProgress, RunningPass, SweepCounts,
     SweepStatus,

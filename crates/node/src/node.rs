@@ -14,7 +14,7 @@ use crate::range_memory::RangeMemory;
 use crate::read_pool::{ReadPool, ReadsRun};
 use crate::seams::{OpenError, Seams};
 use crate::stamping::{Stamping, StampingStatus};
-use crate::surplus::SurplusRule;
+use crate::surplus::{SurplusRule, SurplusStatus};
 use crate::sweep::{JournalEnvironment, OrderedSweep, SweepEnvironment, SweepStatus, Sweeps};
 use crate::traced_requests::{SeeTraced, TracedRequests};
 use crate::turn_budget::TurnBudget;
@@ -22,7 +22,7 @@ use base::Budget;
 use base::{Clock, Random, Timestamp};
 use cluster::sweep::PassKind;
 use cluster::{NodeNumber, Placement, Standing};
-use lsm::{Disk, Engine, Executor};
+use lsm::{Disk, DropBound, Engine, Executor};
 use peer::LogLimiter;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -56,6 +56,8 @@ pub struct Node {
     pub(crate) membership: Membership,
     /// Below which bound the dead are dropped.
     pub(crate) forgetting: Arc<Forgetting>,
+    /// Below which bound surplus copies are dropped; none for a node alone, which has none.
+    surplus_bound: Option<DropBound>,
     /// The budget of hints, sweeps and compaction.
     pub(crate) background: Arc<Background>,
     /// This node's part in sweeps.
@@ -141,6 +143,10 @@ impl Node {
             bounds: Arc::clone(&bounds),
             are_all_whole: Arc::clone(&are_all_whole),
         };
+        let surplus = (!is_single_node).then(|| surplus.for_engine());
+        let surplus_bound = surplus
+            .as_ref()
+            .map(|surplus| Arc::clone(&surplus.drop_bound));
         let proven = Arc::clone(&stamping);
         let own_clock = match is_single_node {
             true => OwnClock::alone(Arc::clone(&clock)),
@@ -162,7 +168,7 @@ impl Node {
                 true => own_drop_bound.drop_bound(),
                 false => forgotten.forgotten(),
             }),
-            surplus: (!is_single_node).then(|| surplus.for_engine()),
+            surplus,
             expired_before_unix_ms: Arc::new(move || freed.expired_before_unix_ms()),
             rest_after: Arc::new(move |took, urgency| {
                 pace.rest_after_urgent(WorkKind::Compaction, took, urgency)
@@ -294,6 +300,7 @@ impl Node {
             placement,
             background,
             forgetting,
+            surplus_bound,
             sweeps,
             compactions,
             engine,
@@ -378,6 +385,16 @@ impl Node {
     #[must_use]
     pub fn forgetting_status(&self) -> ForgettingStatus {
         self.forgetting.status()
+    }
+
+    /// The surplus copies of the store; `None` for a node alone, which has none.
+    #[must_use]
+    pub fn surplus_status(&self) -> Option<SurplusStatus> {
+        let below = self.surplus_bound.as_ref()?;
+        Some(SurplusStatus {
+            copies: self.engine.statistics().table_surplus,
+            below: below(),
+        })
     }
 
     /// Has the node drive a pass of a sweep as soon as none of its own is running, or

@@ -20,6 +20,15 @@ use lsm::Surplus;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire};
 
+/// The surplus copies that a store holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SurplusStatus {
+    /// How many its tables hold.
+    pub copies: u64,
+    /// Those of versions below it may be dropped; [`Timestamp::ZERO`] while none may.
+    pub below: Timestamp,
+}
+
 /// What compaction asks about surplus copies.
 pub(crate) struct SurplusRule {
     /// Which nodes are the replicas of a key.

@@ -17,6 +17,7 @@ pub(super) struct NodeStatus {
     pub(super) hints: HintLimits,
     pub(super) sweeps: SweepsStatus,
     pub(super) forgetting: Option<ForgettingStatus>,
+    pub(super) surplus: Option<SurplusStatus>,
     pub(super) background: BackgroundStatus,
     pub(super) store: StoreStatus,
     pub(super) may_be_lost: Option<LossStatus>,
@@ -106,6 +107,16 @@ pub(super) struct StoreStatus {
     pub(super) compaction: Option<CompactionStatus>,
 }
 
+/// The copies on a node that are beyond the replicas of their versions.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
+pub(super) struct SurplusStatus {
+    /// How many.
+    pub(super) copies: u64,
+    /// How old the bound is below which they may be dropped; left out while none may.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) age_seconds: Option<u64>,
+}
+
 /// A compaction that an operator has asked for.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct CompactionStatus {
@@ -182,6 +193,9 @@ pub(super) struct NodeOverview {
     /// The compaction that an operator has asked for, while it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) compaction: Option<CompactionOverview>,
+    /// The copies that are beyond the replicas of their versions; left out for a node alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) surplus: Option<SurplusStatus>,
     /// For each other node, how long ago a sweep found the two equal.
     pub(super) last_clean: Vec<LastCleanOverview>,
 }
@@ -233,6 +247,7 @@ impl Overview {
                 background_share: status.ok().map(|status| status.background.share),
                 refill: status.ok().and_then(|status| status.sweeps.refill.clone()),
                 compaction: status.ok().and_then(NodeStatus::compaction),
+                surplus: status.ok().and_then(|status| status.surplus),
                 last_clean: status.map_or_else(|_| Vec::new(), NodeStatus::last_clean),
             }
         });

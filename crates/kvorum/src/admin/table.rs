@@ -51,6 +51,25 @@ pub(super) fn text(overview: &Overview) -> String {
             compaction.merged_bytes >> 20
         );
     }
+    for (name, surplus) in overview
+        .nodes
+        .iter()
+        .filter_map(|node| Some((&node.name, node.surplus.as_ref()?)))
+        .filter(|(_, surplus)| surplus.copies > 0)
+    {
+        let copies = match surplus.copies {
+            1 => "1 copy".to_owned(),
+            copies => format!("{copies} copies"),
+        };
+        let which = match surplus.age_seconds {
+            Some(age) => format!("those more than {} old may be dropped", span(age)),
+            None => "none may be dropped before a full sweep with all nodes".to_owned(),
+        };
+        let _ = writeln!(
+            text,
+            "\n{name} keeps {copies} beyond the replicas of their versions: {which}"
+        );
+    }
     for sweep in &overview.sweeps {
         let _ = writeln!(
             text,
@@ -110,7 +129,7 @@ pub(super) fn span(seconds: u64) -> String {
 mod tests {
     use super::super::forgetting::ForgettingOverview;
     use super::super::overview::{
-        CompactionOverview, LastCleanOverview, RefillStatus, SweepOverview,
+        CompactionOverview, LastCleanOverview, RefillStatus, SurplusStatus, SweepOverview,
     };
     use super::*;
 
@@ -145,6 +164,10 @@ mod tests {
             compaction: (name == "a").then_some(CompactionOverview {
                 seconds: 300,
                 merged_bytes: 7 << 20,
+            }),
+            surplus: Some(SurplusStatus {
+                copies: if name == "a" { 3 } else { 1 },
+                age_seconds: (name == "a").then_some(1_036_800),
             }),
             last_clean: clean,
         };
@@ -182,6 +205,10 @@ north-2  unreachable  -         12
 a is being filled: 25%, 300 MiB received, about 10m left
 
 a has been compacting its store for 5m and has merged 7 MiB
+
+a keeps 3 copies beyond the replicas of their versions: those more than 12d old may be dropped
+
+north-2 keeps 1 copy beyond the replicas of their versions: none may be dropped before a full sweep with all nodes
 
 a full sweep has been running for 5s and has compared 3 ranges
 

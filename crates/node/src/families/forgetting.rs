@@ -6,13 +6,15 @@ use crate::node::Node;
 use base::Timestamp;
 use cluster::NodeNumber;
 
-/// The forget bound, and who holds it back.
-pub(super) fn families(node: &Node) -> [Family; 3] {
+/// The forget bound, who holds it back, and the bound for surplus copies.
+pub(super) fn families(node: &Node) -> [Family; 4] {
     let status = node.forgetting_status();
-    let forgotten_seconds = match status.forgotten > Timestamp::ZERO {
-        true => status.forgotten.unix_ms() as f64 / 1e3,
+    let seconds = |bound: Timestamp| match bound > Timestamp::ZERO {
+        true => bound.unix_ms() as f64 / 1e3,
         false => 0.0,
     };
+    let surplus = node.surplus_status();
+    let surplus_below = surplus.map_or(Timestamp::ZERO, |surplus| surplus.below);
     let holds_back = |member: NodeNumber| match &status.held_back {
         Some(HeldBack::Away(nodes) | HeldBack::Clocks(nodes) | HeldBack::Unfenced(nodes)) => {
             nodes.contains(&member)
@@ -32,7 +34,7 @@ pub(super) fn families(node: &Node) -> [Family; 3] {
         Family::gauge(
             "kvorum_forgotten_timestamp_seconds",
             "The forget bound: what was deleted before it is dropped; 0 before the first",
-            forgotten_seconds,
+            seconds(status.forgotten),
         ),
         Family::gauge(
             "kvorum_grace_seconds",
@@ -43,6 +45,11 @@ pub(super) fn families(node: &Node) -> [Family; 3] {
             "kvorum_forgetting_held_back",
             "1 for each node that kept the forget bound from rising in the last full pass that this node led",
             held_back,
+        ),
+        Family::gauge(
+            "kvorum_surplus_bound_timestamp_seconds",
+            "Values of whose versions this node is no replica are dropped if they are older; 0 while none is",
+            seconds(surplus_below),
         ),
     ]
 }

@@ -1,20 +1,19 @@
 use super::local::{LocalReplica, miss_of};
 use super::*;
 use crate::completion_queue::KeyRead;
-use crate::config::{MemoryParts, NodeConfig, Resources};
+use crate::config::NodeConfig;
 use crate::forgetting::BeforeRead;
 use crate::hints::HintReceiver;
 use crate::node::Node;
 use crate::pending::PendingRequests;
-use crate::read_pool::ReadsRun;
-use crate::seams::Seams;
 use crate::submissions::Submissions;
+use crate::testing::open_node;
 use crate::worker::Worker;
-use base::{Clock, Expiry, ManualClock, SeededRandom, Timestamp, Verdict};
+use base::{Expiry, ManualClock, Timestamp, Verdict};
 use cluster::{Member, Members, NodeUrl};
 use lsm::disk::{Call, Fault};
 use lsm::testing::BlockingWrite;
-use lsm::{Admission, Disk, Durability, Executor, FaultyDisk, MemoryDisk, StepExecutor};
+use lsm::{Admission, Disk, Durability, FaultyDisk, MemoryDisk, StepExecutor};
 use peer::{TcpTransport, Transport};
 use std::cell::Cell;
 use std::io::{self, Write};
@@ -88,27 +87,9 @@ fn open_one_of(members: Members, disk: &Arc<FaultyDisk>, clock: &Arc<ManualClock
         filter_false_positive_rate: None,
         ..NodeConfig::new(members, "/data")
     };
-    let bytes = 1 << 20;
-    let resources = Resources {
-        runtimes: 1,
-        requests_max: 8,
-        memory: MemoryParts {
-            memtable_bytes: bytes,
-            write_queue_bytes: bytes,
-            cache_bytes: bytes,
-            peer_bytes: 0,
-            answers_bytes: bytes,
-            ranges_bytes: bytes,
-        },
-    };
-    let seams = Seams {
-        disk: Arc::clone(disk) as Arc<dyn Disk>,
-        clock: Arc::clone(clock) as Arc<dyn Clock>,
-        random: Arc::new(SeededRandom::new(1)),
-        boot_id: None,
-    };
-    let executor: Arc<dyn Executor> = Arc::new(StepExecutor::new(Arc::clone(clock)));
-    Node::open_with(config, resources, seams, &executor, ReadsRun::OnTheSpot).unwrap()
+    let executor = Arc::new(StepExecutor::new(Arc::clone(clock)));
+    let disk = Arc::clone(disk) as Arc<dyn Disk>;
+    open_node(config, 1 << 20, disk, clock, &executor)
 }
 
 pub(super) fn replica(node: &Node) -> Rc<LocalReplica> {

@@ -115,6 +115,38 @@ fn a_store_that_was_lost_after_the_dead_were_forgotten_is_filled() {
     });
 }
 
+/// A read of more replicas than a version has leaves a copy behind.
+#[test]
+fn the_status_says_which_surplus_copies_may_be_dropped() {
+    let cluster = Cluster::start_with(3, forgetful);
+    let mut client = cluster.client(0);
+    assert_eq!(client.put(&target("k", "1/1"), b"v").status, 201);
+    assert_eq!(client.get(&target("k", "3/3")).status, 200);
+    let copies = || {
+        let copies = (0..3).map(|node| {
+            let target = "/v0/admin/compact?wait=true";
+            let compacted = cluster.client(node).request("POST", target, JSON, b"");
+            assert_eq!(compacted.status, 200, "{}", compacted.text());
+            cluster.status(node)["surplus"]["copies"].as_u64().unwrap()
+        });
+        copies.sum::<u64>()
+    };
+    let bound_at = |node| cluster.status(node)["surplus"]["bound_unix_ms"].as_u64();
+    until("another node keeps a copy", || copies() == 1);
+    assert_eq!([0, 1, 2].map(bound_at), [None; 3]);
+    let bound = "kvorum_surplus_bound_timestamp_seconds";
+    assert_eq!(cluster.metric(1, bound), 0.0);
+    let written_unix_ms = cluster.status(0)["clock"]["unix_ms"].as_u64();
+    until("the bound for surplus copies rises", || {
+        sweep_fully(&cluster, 1);
+        (0..3).all(|node| bound_at(node) > written_unix_ms)
+    });
+    assert!(cluster.metric(1, bound) > written_unix_ms.unwrap() as f64 / 1e3);
+    assert!(cluster.status(1)["surplus"]["age_seconds"].is_u64());
+    until("the copies go", || copies() == 0);
+    assert_eq!(client.get(&target("k", "1/1")).status, 200);
+}
+
 /// Raises the bound on all nodes above everything that was written so far.
 fn forget_all_so_far(cluster: &Cluster) {
     let now_unix_ms = cluster.status(0)["clock"]["unix_ms"].as_u64();

@@ -1,10 +1,9 @@
 //! What stores have acknowledged, and stores that come back with less.
 
 use super::*;
-use crate::config::{MemoryParts, NodeConfig, Resources};
+use crate::config::NodeConfig;
 use crate::node::Node;
-use crate::read_pool::ReadsRun;
-use crate::seams::Seams;
+use crate::testing::open_node;
 use base::{Entry, Expiry};
 use lsm::Durability;
 use lsm::testing::BlockingWrite;
@@ -145,26 +144,8 @@ fn open(memory: MemoryDisk) -> (Node, Arc<StepExecutor>, Arc<MemoryDisk>) {
         durability: Durability::Os,
         ..NodeConfig::new(members("a", &NODES), "/data")
     };
-    let resources = Resources {
-        runtimes: 1,
-        requests_max: 8,
-        memory: MemoryParts {
-            memtable_bytes: 4 << 10,
-            write_queue_bytes: 1 << 20,
-            cache_bytes: 1 << 20,
-            peer_bytes: 0,
-            answers_bytes: 1 << 20,
-            ranges_bytes: 1 << 20,
-        },
-    };
-    let seams = Seams {
-        disk: Arc::clone(&memory) as Arc<dyn Disk>,
-        clock,
-        random: Arc::new(SeededRandom::new(1)),
-        boot_id: None,
-    };
-    let shared = Arc::clone(&executor) as Arc<dyn Executor>;
-    let node = Node::open_with(config, resources, seams, &shared, ReadsRun::OnTheSpot).unwrap();
+    let disk = Arc::clone(&memory) as Arc<dyn Disk>;
+    let node = open_node(config, 4 << 10, disk, &clock, &executor);
     (node, executor, memory)
 }
 

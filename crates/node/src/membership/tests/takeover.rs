@@ -1,12 +1,10 @@
 //! A handshake with a peer that knows a greater forget bound than a store was ever fenced at.
 
 use super::*;
-use crate::config::{MemoryParts, NodeConfig, Resources};
+use crate::config::NodeConfig;
 use crate::membership::NodeHandshakes;
-use crate::node::Node;
-use crate::read_pool::ReadsRun;
-use crate::seams::Seams;
-use base::{Clock, Entry};
+use crate::testing::open_node;
+use base::Entry;
 use peer::HandshakePolicy;
 use std::task::{Context, Poll, Waker};
 
@@ -16,38 +14,15 @@ fn at(ms: u64) -> Timestamp {
     Timestamp::from_unix_ms(NOW_UNIX_MS + ms)
 }
 
-fn node(executor: &Arc<StepExecutor>, clock: &Arc<ManualClock>) -> Node {
-    let bytes = 1 << 20;
-    let resources = Resources {
-        runtimes: 1,
-        requests_max: 8,
-        memory: MemoryParts {
-            memtable_bytes: bytes,
-            write_queue_bytes: bytes,
-            cache_bytes: bytes,
-            peer_bytes: bytes,
-            answers_bytes: bytes,
-            ranges_bytes: bytes,
-        },
-    };
-    let seams = Seams {
-        disk: Arc::new(MemoryDisk::new()),
-        clock: Arc::clone(clock) as Arc<dyn Clock>,
-        random: Arc::new(SeededRandom::new(1)),
-        boot_id: None,
-    };
-    let config = NodeConfig::new(members("a", &NODES), "/data");
-    let executor = Arc::clone(executor) as Arc<dyn Executor>;
-    Node::open_with(config, resources, seams, &executor, ReadsRun::OnTheSpot).unwrap()
-}
-
 /// What the peer sends afterwards may be late, and would come in behind the passes of the
 /// others.
 #[test]
 fn it_ends_only_once_the_store_refuses_what_is_below_the_bound() {
     let clock = Arc::new(ManualClock::new(NOW_UNIX_MS));
     let executor = Arc::new(StepExecutor::new(Arc::clone(&clock)));
-    let node = node(&executor, &clock);
+    let config = NodeConfig::new(members("a", &NODES), "/data");
+    let disk = Arc::new(MemoryDisk::new());
+    let node = open_node(config, 1 << 20, disk, &clock, &executor);
     let handshakes = NodeHandshakes::new(
         node.membership.clone(),
         Arc::clone(&node.stamping),

@@ -1,4 +1,4 @@
-//! What the status says of forgetting.
+//! What the status says of forgetting, and of surplus copies.
 
 use crate::door::Door;
 use base::Timestamp;
@@ -24,6 +24,19 @@ pub(super) struct Forgetting {
     /// Why the last full sweep that this node led has not raised the bound.
     #[serde(skip_serializing_if = "Option::is_none")]
     held_back: Option<HeldBackBy>,
+}
+
+/// The copies on this node that are beyond the replicas of their versions.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct SurplusCopies {
+    /// How many its tables hold.
+    copies: u64,
+    /// Those of versions before it may be dropped; left out while none may.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bound_unix_ms: Option<u64>,
+    /// How old that bound is by this node's clock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    age_seconds: Option<u64>,
 }
 
 /// Who kept the bound from rising.
@@ -94,19 +107,37 @@ impl HeldBackBy {
     }
 }
 
+/// A bound, once there is one.
+fn given(bound: Timestamp) -> Option<Timestamp> {
+    (bound > Timestamp::ZERO).then_some(bound)
+}
+
+/// How old a bound is.
+fn age_seconds(door: &Door, bound_unix_ms: u64) -> u64 {
+    door.clock().unix_ms().saturating_sub(bound_unix_ms) / 1000
+}
+
+pub(super) fn surplus(door: &Door) -> Option<SurplusCopies> {
+    let status = door.worker.node().surplus_status()?;
+    let bound_unix_ms = given(status.below).map(Timestamp::unix_ms);
+    Some(SurplusCopies {
+        copies: status.copies,
+        bound_unix_ms,
+        age_seconds: bound_unix_ms.map(|bound| age_seconds(door, bound)),
+    })
+}
+
 pub(super) fn forgetting(door: &Door) -> Forgetting {
     let config = &door.shared().config().node;
     let status = door.worker.node().forgetting_status();
-    let given = |timestamp: Timestamp| (timestamp > Timestamp::ZERO).then_some(timestamp);
     let forgotten = given(status.forgotten);
     let forgotten_unix_ms = forgotten.map(Timestamp::unix_ms);
-    let now_unix_ms = door.clock().unix_ms();
     let name = |node: NodeNumber| config.members.name(node).to_owned();
     Forgetting {
         grace_seconds: config.grace.as_secs(),
         forgotten: forgotten.map(|forgotten| forgotten.to_string()),
         forgotten_unix_ms,
-        age_seconds: forgotten_unix_ms.map(|bound| now_unix_ms.saturating_sub(bound) / 1000),
+        age_seconds: forgotten_unix_ms.map(|bound| age_seconds(door, bound)),
         fence_unix_ms: given(status.fence).map(Timestamp::unix_ms),
         held_back: status.held_back.map(|why| HeldBackBy::of(&why, name)),
     }

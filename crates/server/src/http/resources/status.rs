@@ -1,7 +1,7 @@
 //! `/v0/status`: the node and its cluster, as this node sees them. Outside admission,
 //! so that an operator can inspect an overloaded node.
 
-use super::forgetting::{Forgetting, forgetting};
+use super::forgetting::{Forgetting, SurplusCopies, forgetting, surplus};
 use crate::door::Door;
 use crate::door::tls::DoorTls;
 use crate::http::exchange::{Answer, Exchange};
@@ -39,6 +39,9 @@ pub(super) struct Status<'a> {
     hints: Hints,
     sweeps: Sweeps,
     forgetting: Forgetting,
+    /// Left out for a node alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    surplus: Option<SurplusCopies>,
     background: BackgroundWork,
     store: Store,
 }
@@ -280,6 +283,7 @@ fn status(door: &Door) -> Status<'_> {
         },
         sweeps: sweeps(door, &sweep_status),
         forgetting: forgetting(door),
+        surplus: surplus(door),
         background: BackgroundWork {
             share: node.background_share(),
         },

@@ -1,0 +1,41 @@
+//! A node for unit tests.
+
+use crate::config::{MemoryParts, NodeConfig, Resources};
+use crate::node::Node;
+use crate::read_pool::ReadsRun;
+use crate::seams::Seams;
+use base::{Clock, ManualClock, SeededRandom};
+use lsm::{Disk, Executor, StepExecutor};
+use std::sync::Arc;
+
+/// Opens a node of one runtime and little memory. Its jobs run when the test runs them, and
+/// its reads at once.
+pub(crate) fn open_node(
+    config: NodeConfig,
+    memtable_bytes: usize,
+    disk: Arc<dyn Disk>,
+    clock: &Arc<ManualClock>,
+    executor: &Arc<StepExecutor>,
+) -> Node {
+    let bytes = 1 << 20;
+    let resources = Resources {
+        runtimes: 1,
+        requests_max: 8,
+        memory: MemoryParts {
+            memtable_bytes,
+            write_queue_bytes: bytes,
+            cache_bytes: bytes,
+            peer_bytes: bytes,
+            answers_bytes: bytes,
+            ranges_bytes: bytes,
+        },
+    };
+    let seams = Seams {
+        disk,
+        clock: Arc::clone(clock) as Arc<dyn Clock>,
+        random: Arc::new(SeededRandom::new(1)),
+        boot_id: None,
+    };
+    let executor = Arc::clone(executor) as Arc<dyn Executor>;
+    Node::open_with(config, resources, seams, &executor, ReadsRun::OnTheSpot).unwrap()
+}

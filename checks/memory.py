@@ -1,13 +1,18 @@
 #!/usr/bin/env python3
-"""Checks that a node keeps to its memory: with endless request heads, and with responses that no client reads.
+"""Checks that a node keeps to its memory, whatever its clients send and do not read.
 
     cargo build --release
     python3 checks/memory.py [--kvorum target/release/kvorum] [--connections 16384] [--tls]
 
-Two loads run against a node each, over as many connections as the node accepts.
-In the first each client sends 60 KiB of a head and stops. In the second each
-client requests values of 60 KiB and does not read. Clients that are refused or
-disconnected reconnect at once. The resident memory of the node must stay within
+Each load runs against a node of its own, over as many connections as the node accepts:
+
+heads    each client sends 60 KiB of a head and stops
+answers  each requests values of 60 KiB and does not read
+uploads  each puts a few values of 60 KiB and stays, idle
+streams  each sends an endless batch of puts and gets and does not read
+batches  each sends batches of gets with their length and does not read
+
+Clients that are refused or disconnected reconnect at once. The resident memory of the node must stay within
 1.5 times `--memory`, and the node must answer other clients afterwards. The
 kernel needs some GiB for the buffers of the connections, and each process a file
 descriptor for each of them.
@@ -168,14 +173,15 @@ class TlsClient(Client):
 def load(node, name, data, arguments, raw=False, shakes_hands=True):
     """Keeps the connections open for a while; returns the peak resident memory in MiB."""
     poll = select.epoll()
+    sent = [data(number) for number in range(50)]
     clients, again, number, worst, served, ends = {}, 0, 0, 0, 0, time.monotonic() + arguments.seconds
     next_look = 0
     while time.monotonic() < ends:
         while len(clients) < arguments.connections and time.monotonic() < ends:
             if node.tls and shakes_hands:
-                client = TlsClient(node, poll, data(number), number, raw)
+                client = TlsClient(node, poll, sent[number % len(sent)], number, raw)
             else:
-                client = Client(node, poll, data(number), number)
+                client = Client(node, poll, sent[number % len(sent)], number)
             clients[client.socket.fileno()] = client
             number += 1
             if number % 256 == 0:
@@ -213,6 +219,7 @@ def main():
     parser.add_argument("--requests", type=int, default=100, help="how many requests each reader sends: more than the kernel can buffer the responses of")
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--tls", action="store_true", help="all of it over TLS, and loads that only TLS has")
+    parser.add_argument("--loads", nargs="*", help="only these")
     arguments = parser.parse_args()
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -223,12 +230,34 @@ def main():
         key = number % KEYS
         return b"GET /v0/entity?id=%d HTTP/1.1\r\nHost: localhost\r\n\r\n" % key * arguments.requests
 
+    def upload(number):
+        head = b"PUT /v0/entity?id=%d HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
+        return (head % (number % KEYS, BYTES) + b"v" * BYTES) * 4
+
+    def lines(number):
+        put = b'{"op":"put","key":"small","value":"v"}\n'
+        return put * 100 + b'{"op":"get","key":"%d"}\n' % (number % KEYS) * 20
+
+    batch = b"POST /v0/batch HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n"
+
+    def stream(number):
+        chunk = lines(number)
+        chunk = b"%x\r\n%s\r\n" % (len(chunk), chunk)
+        return batch + b"Transfer-Encoding: chunked\r\n\r\n" + chunk * arguments.requests
+
+    def whole(number):
+        body = lines(number) * 10
+        return batch + b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
+
     failed = False
-    loads = [("heads", lambda number: LONG_HEAD, {}), ("answers", ask_for, {})]
+    loads = [("heads", lambda number: LONG_HEAD, {}), ("answers", ask_for, {}), ("uploads", upload, {}),
+             ("streams", stream, {}), ("batches", whole, {})]
     if arguments.tls:
         loads.append(("records", lambda number: PART_OF_RECORD, {"raw": True}))
         loads.append(("handshakes", lambda number: PART_OF_HELLO, {"shakes_hands": False}))
     for name, data, how in loads:
+        if arguments.loads and name not in arguments.loads:
+            continue
         node = Node(arguments.kvorum, arguments.memory, arguments.tls)
         for key in range(KEYS):
             node.ask(f"/v0/entity?id={key}", "PUT", key.to_bytes(2, "big") * (BYTES // 2))

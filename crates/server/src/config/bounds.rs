@@ -35,3 +35,7 @@ pub const HISTORY_BYTES_MAX: usize = 128 << 10;
 /// The longest batch with `Content-Length`, and the longest answer to one, in bytes. It is
 /// fixed, so that clients can rely on it.
 pub const BATCH_BODY_BYTES_MAX: usize = 16 << 20;
+
+/// What a chunked batch may hold that counts nowhere else, in bytes: what has arrived of it,
+/// its operations, and its answers with one value.
+pub const BATCH_STREAM_BYTES: usize = 192 << 10;

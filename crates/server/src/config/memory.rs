@@ -1,7 +1,9 @@
 //! How a server's memory is divided.
 
 use super::ServerConfig;
-use super::bounds::{BATCH_BODY_BYTES_MAX, HANDSHAKE_BYTES_MAX, HISTORY_BYTES_MAX};
+use super::bounds::{
+    BATCH_BODY_BYTES_MAX, BATCH_STREAM_BYTES, HANDSHAKE_BYTES_MAX, HISTORY_BYTES_MAX,
+};
 use node::{BATCH_BYTES_MAX, MemoryParts};
 
 /// How the one number [`ServerConfig::memory_bytes`] is divided. About half of a
@@ -22,6 +24,9 @@ pub struct MemorySplit {
     pub batch_answers_bytes: usize,
     /// Operations that batches have read and not answered, beyond a few of each batch.
     pub batch_windows_bytes: usize,
+    /// How many chunked batches run at a time, each of which may hold
+    /// [`BATCH_STREAM_BYTES`] beside what else counts.
+    pub batch_streams_max: usize,
     /// How many ranges are streamed at a time.
     pub scans_max: usize,
     /// TLS; all 0 without it.
@@ -106,6 +111,7 @@ impl MemorySplit {
     /// | ranges | 1 |
     /// | operations of batches | 1/8 |
     /// | answers of batches | 1/8 |
+    /// | chunked batches, 192 KiB each | 1/4 |
     /// | long heads | 1/8 |
     /// | short answers whose clients do not read | 1/4 |
     /// | with TLS: incomplete records | 1/8, at least 64 KiB for each runtime |
@@ -113,7 +119,7 @@ impl MemorySplit {
     /// | with TLS: handshakes of peers | 8 of 64 KiB for each runtime |
     /// | with TLS: idle connections | 10 KiB for each that may be open, if the cache keeps 1 |
     /// | connections and stacks, not planned | 1/2 |
-    /// | cache | the rest, at least 1, with TLS at least 1/2 |
+    /// | cache | the rest, at least 3/4, with TLS at least 1/4 |
     ///
     /// The history of the last hour takes [`HISTORY_BYTES_MAX`] of the cache's part.
     ///
@@ -124,8 +130,8 @@ impl MemorySplit {
     /// other's clients.
     ///
     /// Long uploads, requests of peers, long answers and the batch that a range reads
-    /// each have room for the longest value, and long uploads for the longest batch. The cache makes up for that, and for
-    /// memtables whose size was configured.
+    /// each have room for the longest value, and long uploads for the longest batch. The
+    /// cache makes up for that, and for memtables whose size was configured.
     pub(super) fn of(config: &ServerConfig) -> Self {
         let value_bytes_max = config.node.value_bytes_max;
         let sixteenth = usize::try_from(config.memory_bytes / 16).unwrap_or(usize::MAX / 16);
@@ -151,14 +157,15 @@ impl MemorySplit {
             unsent_bytes: sixteenth / 4,
             batch_answers_bytes: sixteenth / 8,
             batch_windows_bytes: sixteenth / 8,
+            batch_streams_max: (sixteenth / 4 / BATCH_STREAM_BYTES).clamp(4, 1024),
             scans_max: (sixteenth / Self::SCAN_BYTES).clamp(4, 1024),
             tls: TlsSplit::default(),
         };
         let rest = (sixteenth / 2 * 31).saturating_sub(split.planned_bytes());
         split.tls = TlsSplit::of(config, sixteenth, rest);
         let cache_least = match config.tls {
-            None => sixteenth,
-            Some(_) => sixteenth / 2,
+            None => sixteenth / 4 * 3,
+            Some(_) => sixteenth / 4,
         };
         let rest = rest.saturating_sub(split.tls.planned_bytes());
         split.node.cache_bytes = rest.max(cache_least);
@@ -188,6 +195,7 @@ impl MemorySplit {
             self.unsent_bytes,
             self.batch_answers_bytes,
             self.batch_windows_bytes,
+            self.batch_streams_max * BATCH_STREAM_BYTES,
             self.tls.planned_bytes(),
             HISTORY_BYTES_MAX,
         ]

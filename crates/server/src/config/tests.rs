@@ -61,12 +61,22 @@ fn the_parts_of_the_memory_do_not_exceed_it() {
                 );
                 let sixteenth = usize::try_from(config.memory_bytes / 16).unwrap();
                 let cache_least = match config.tls {
-                    None => sixteenth,
-                    Some(_) => sixteenth / 2,
+                    None => sixteenth / 4 * 3,
+                    Some(_) => sixteenth / 4,
                 };
                 assert!(split.node.cache_bytes >= cache_least, "{split:?}");
             }
         }
+    }
+}
+
+#[test]
+fn chunked_batches_take_a_quarter_of_a_sixteenth() {
+    for (memory_mib, streams) in [(128, 10), (1024, 85), (4096, 341), (65_536, 1024)] {
+        let mut config = alone();
+        config.set_memory_bytes(memory_mib << 20);
+        let split = config.memory_split();
+        assert_eq!(split.batch_streams_max, streams, "{memory_mib} MiB");
     }
 }
 

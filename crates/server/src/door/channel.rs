@@ -35,6 +35,11 @@ pub(crate) const HEAD_FREE_BYTES: usize = 8 << 10;
 /// By how many bytes at a time the share of a longer head grows.
 const HEAD_STEP_BYTES: usize = 8 << 10;
 
+/// The size of hyper's buffer for what it reads. Hyper keeps it until the connection ends, and
+/// doubles it when a read fills it. So it never gets as many bytes at a time: else an upload
+/// would leave a large buffer at every idle connection.
+pub(crate) const READ_BUFFER_BYTES: usize = 16 << 10;
+
 /// The size of the buffer into which a runtime reads, in bytes.
 pub(crate) const SCRATCH_BYTES: usize = 64 << 10;
 
@@ -165,7 +170,7 @@ impl Channel {
                 self.cover_head(bytes + HEAD_STEP_BYTES)?;
                 Ok(bytes_max.min(HEAD_STEP_BYTES))
             }
-            _ => Ok(bytes_max),
+            _ => Ok(bytes_max.min(READ_BUFFER_BYTES - 1)),
         }
     }
 
@@ -405,3 +410,6 @@ impl hyper::rt::Write for Socket {
         self.0.poll_shutdown(cx)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,9 +5,9 @@
 //! - [`ConnectionSlots`](connection_slots::ConnectionSlots): open connections.
 //! - [`Gate`]: requests that run, and requests that wait for a permit.
 //! - [`Uploads`]: bytes of bodies that are being received.
-//! - [`DoorShared`]: the budgets that all runtimes share: for uploads, for long heads
-//!   and for ranges. They are separate, so that clients that stall in one of them
-//!   block no client in another. The node has two more, for long answers and for
+//! - [`DoorShared`]: the budgets that all runtimes share: for uploads, for long heads,
+//!   for ranges and for `/v0/batch`. They are separate, so that clients that stall in one
+//!   of them block no client in another. The node has two more, for long answers and for
 //!   the batches of ranges.
 //! - `tls`: handshakes under way, and records of TLS that are not complete, each in a
 //!   `fair_room`, from which a connection of the address that holds the most gives way.
@@ -174,6 +174,11 @@ impl Door {
     /// in bytes.
     pub(crate) fn batch_windows(&self) -> &Arc<Budget> {
         &self.shared.batch_windows
+    }
+
+    /// Budget for the chunked batches of all runtimes, in batches.
+    pub(crate) fn batch_streams(&self) -> &Arc<Budget> {
+        &self.shared.batch_streams
     }
 
     /// Whether `/debug/profile` is served.

@@ -29,6 +29,8 @@ pub(crate) struct DoorShared {
     pub(crate) batch_answers: Arc<Budget>,
     /// Budget for the operations that batches have read and not answered, in bytes.
     pub(crate) batch_windows: Arc<Budget>,
+    /// Budget for chunked batches that run, in batches.
+    pub(crate) batch_streams: Arc<Budget>,
     /// Who may do what.
     pub(crate) trust: Arc<Trust>,
     /// Logs slow requests, if any are to be logged.
@@ -66,6 +68,7 @@ impl DoorShared {
             scans: Budget::new(split.scans_max),
             batch_answers: Budget::new(split.batch_answers_bytes),
             batch_windows: Budget::new(split.batch_windows_bytes),
+            batch_streams: Budget::new(split.batch_streams_max),
             trust,
             history: History::new(Arc::clone(&metrics), clock),
             slow_requests,

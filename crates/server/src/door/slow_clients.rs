@@ -246,8 +246,8 @@ impl Progress {
         }
     }
 
-    /// An answer begins, which holds `bytes` that no budget counts.
-    pub(crate) fn answer_begins(&self, bytes: usize) {
+    /// The current answer holds so many bytes that no budget counts.
+    pub(crate) fn answer_holds(&self, bytes: usize) {
         self.answer_bytes.set(bytes);
     }
 

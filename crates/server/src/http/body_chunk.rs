@@ -26,36 +26,80 @@ pub(crate) struct BodyChunk {
 pub(crate) enum ChunkMemory {
     /// A long value.
     Value { _share: Share },
-    /// Answers to operations of a batch. The share is given back before the counter learns.
+    /// Answers to operations of a batch. The share is given back before the task learns.
     Answers {
-        _share: Share,
-        _unwritten: UnwrittenChunk,
+        _share: Option<Share>,
+        _unwritten: UnwrittenAnswers,
     },
     /// A batch of a range.
     Batch { _memory: Rc<BatchMemory> },
 }
 
-/// Counts a chunk until it is written, and then wakes the task that made it.
-pub(crate) struct UnwrittenChunk {
-    chunks: Rc<Cell<usize>>,
-    maker: Waker,
+/// How many bytes of the answers of a batch are not written, in the batch and in hyper.
+#[derive(Default)]
+pub(crate) struct Unwritten {
+    all: Cell<usize>,
+    /// Those that no budget counts.
+    uncounted: Cell<usize>,
+    /// The place of a chunked batch, which is free when nothing of it is left.
+    _place: Option<Share>,
 }
 
-impl UnwrittenChunk {
-    /// Adds one to `chunks` until this is dropped.
-    pub(crate) fn new(chunks: &Rc<Cell<usize>>, maker: &Waker) -> Self {
-        chunks.set(chunks.get() + 1);
+/// Some answers, which count until they are written. Then the task is woken that made them.
+pub(crate) struct UnwrittenAnswers {
+    unwritten: Rc<Unwritten>,
+    bytes: usize,
+    /// As many of them as no budget counts.
+    uncounted: usize,
+    task: Waker,
+}
+
+impl Unwritten {
+    /// Nothing yet, for a batch that has this place, if it is chunked.
+    pub(crate) fn new(place: Option<Share>) -> Self {
         Self {
-            chunks: Rc::clone(chunks),
-            maker: maker.clone(),
+            _place: place,
+            ..Self::default()
+        }
+    }
+
+    /// All of them.
+    pub(crate) fn bytes(&self) -> usize {
+        self.all.get()
+    }
+
+    /// Those that no budget counts.
+    pub(crate) fn uncounted_bytes(&self) -> usize {
+        self.uncounted.get()
+    }
+}
+
+impl UnwrittenAnswers {
+    /// Adds answers of `bytes`, which a budget counts or not.
+    pub(crate) fn new(
+        unwritten: &Rc<Unwritten>,
+        bytes: usize,
+        is_counted: bool,
+        task: &Waker,
+    ) -> Self {
+        let uncounted = if is_counted { 0 } else { bytes };
+        unwritten.all.update(|all| all + bytes);
+        unwritten.uncounted.update(|all| all + uncounted);
+        Self {
+            unwritten: Rc::clone(unwritten),
+            bytes,
+            uncounted,
+            task: task.clone(),
         }
     }
 }
 
-impl Drop for UnwrittenChunk {
+impl Drop for UnwrittenAnswers {
     fn drop(&mut self) {
-        self.chunks.set(self.chunks.get() - 1);
-        self.maker.wake_by_ref();
+        self.unwritten.all.update(|all| all - self.bytes);
+        let uncounted = &self.unwritten.uncounted;
+        uncounted.update(|all| all - self.uncounted);
+        self.task.wake_by_ref();
     }
 }
 
@@ -79,12 +123,13 @@ impl BodyChunk {
     }
 
     /// A line of JSON. Hyper needs its length before it writes it, so the pieces of a
-    /// long line are made twice.
+    /// long line are made twice, but for the first.
     pub(crate) fn of_line(line: JsonLine) -> Self {
         let mut chunk = Self::new(line.head, Bytes::new());
         if let Some(mut pieces) = line.value_pieces {
-            let remaining = pieces.clone().map(|piece| piece.len()).sum();
             let piece = pieces.next().unwrap_or_default();
+            let others = pieces.clone().map(|piece| piece.len());
+            let remaining = piece.len() + others.sum::<usize>();
             chunk.unwritten = Some(Box::new(UnwrittenPieces {
                 pieces,
                 piece,

@@ -74,7 +74,7 @@ impl ResponseBody {
 
     /// Makes the body report its end to `progress`.
     pub(crate) fn followed_by(mut self, progress: Rc<Progress>) -> Self {
-        progress.answer_begins(match &self.kind {
+        progress.answer_holds(match &self.kind {
             ResponseKind::Full(chunk) if !chunk.is_counted() => chunk.remaining(),
             _ => 0,
         });

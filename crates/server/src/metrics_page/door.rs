@@ -112,6 +112,15 @@ pub(super) fn families(shared: &DoorShared) -> Vec<Family> {
             split.batch_windows_bytes,
         ),
         (
+            ("kvorum_batch_streams", "Chunked batches that run"),
+            shared.batch_streams.used(),
+            (
+                "kvorum_batch_streams_max",
+                "Chunked batches that may run at a time; more are refused",
+            ),
+            split.batch_streams_max,
+        ),
+        (
             (
                 "kvorum_head_bytes",
                 "Bytes of heads of requests, beyond 8 KiB of each",

@@ -1,6 +1,8 @@
 //! How much a batch may be, hold and have the node do at a time.
 
-use crate::support::lines::{BatchStream, batch, get, put, read_lines, send_batch, statuses};
+use crate::support::lines::{
+    BatchStream, NDJSON, batch, get, put, read_lines, send_batch, statuses,
+};
 use crate::support::{
     Client, config, gated_disk, metric, seams, start, start_with, wait_for_metric, wait_until,
 };
@@ -175,6 +177,42 @@ fn a_read_that_finds_no_memory_waits_until_the_answers_before_it_are_written() {
     );
     assert_eq!(statuses(&stream.take(3)), [200; 3]);
     assert_eq!(stream.next(), None);
+}
+
+/// Each chunked batch holds memory that nothing else counts, so their number is bounded.
+#[test]
+fn further_chunked_batches_are_refused_until_one_ends() {
+    let config = config();
+    let streams_max = config.memory_split().batch_streams_max;
+    let node = start_with(config);
+    let name = "kvorum_batch_streams";
+    let mut streams: Vec<BatchStream> =
+        (0..streams_max).map(|_| BatchStream::open(&node)).collect();
+    wait_for_metric(&node, name, &format!("{:?}", streams_max as f64));
+    let mut refused = Client::connect(&node);
+    let head = "POST /v0/batch HTTP/1.1\r\nhost: localhost\r\n";
+    refused.send(format!("{head}{NDJSON}transfer-encoding: chunked\r\n\r\n"));
+    let reply = refused.reply_to("POST");
+    assert_eq!(reply.status, 503);
+    assert_eq!(reply.json()["type"], "urn:kvorum:problem:overloaded");
+    assert_eq!(reply.header("retry-after"), Some("1"));
+    // The others go on, and one with its length needs no place.
+    for stream in &mut streams {
+        stream.send(&put("k", "v"));
+        assert_eq!(statuses(&stream.take(1)), [201]);
+    }
+    let mut client = Client::connect(&node);
+    assert_eq!(statuses(&batch(&mut client, "/v0/batch", &get("k"))), [200]);
+    let mut ended = streams.pop().unwrap();
+    ended.finish();
+    assert_eq!(ended.next(), None);
+    let left = (streams_max - 1) as f64;
+    wait_for_metric(&node, name, &format!("{left:?}"));
+    let mut stream = BatchStream::open(&node);
+    stream.send(&get("k"));
+    assert_eq!(statuses(&stream.take(1)), [200]);
+    drop((stream, streams));
+    wait_for_metric(&node, name, "0.0");
 }
 
 /// Streams hold what they have read and not answered, and count it: they read on only while

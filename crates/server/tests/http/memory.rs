@@ -1,6 +1,7 @@
 //! The memory that clients can make a node hold: long heads, and answers that they do
-//! not read.
+//! not read, those of batches among them.
 
+use crate::support::lines::{NDJSON, put, read_lines, statuses};
 use crate::support::{Client, config, metric, start_with, wait_for_metric, wait_until};
 use server::{MemorySplit, Server};
 use std::net::TcpStream;
@@ -150,4 +151,33 @@ fn answers_that_clients_do_not_read_are_bounded_and_the_oldest_is_cut_first() {
     drop(readers);
     wait_for_metric(&node, UNSENT, "0.0");
     assert_eq!(client.get("/v0/entity?id=a").status, 200);
+}
+
+/// Those of reads count in a budget of their own, and these nowhere else.
+#[test]
+fn answers_of_batches_that_clients_do_not_read_count() {
+    const UNSENT: &str = "kvorum_unsent_bytes";
+    // More than the system buffers of the answers.
+    const LINES: usize = 40_000;
+    let mut config = config();
+    config.body_timeout = Duration::from_millis(100);
+    config.node.value_bytes_max = 1;
+    let node = start_with(config);
+    let mut client = Client::connect(&node);
+    let body = put("k", "too long").repeat(LINES);
+    let mut reader = Client::over(narrow(&node));
+    let length = body.len();
+    reader.send(format!(
+        "POST /v0/batch HTTP/1.1\r\nhost: localhost\r\n{NDJSON}content-length: {length}\r\n\r\n\
+         {body}"
+    ));
+    let held_min = f64::from(16 << 10);
+    wait_until("the answers that wait", || {
+        metric(&mut client, UNSENT) >= held_min
+    });
+    // The node makes no further answers meanwhile.
+    assert!(metric(&mut client, UNSENT) < 4.0 * held_min);
+    let answers = read_lines(&reader.reply_to("POST").body);
+    assert_eq!(statuses(&answers), [413; LINES]);
+    wait_for_metric(&node, UNSENT, "0.0");
 }

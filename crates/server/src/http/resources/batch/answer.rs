@@ -13,11 +13,15 @@ use crate::http::body_chunk::BodyChunk;
 use crate::http::json_line::{JsonLine, ValuePieces};
 use crate::http::problem::Problem;
 use crate::http::rfc3339;
-use base::{Entry, LONG_VALUE_BYTES, Share, Timestamp};
+use base::{Entry, Share, Timestamp};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
 use hyper::StatusCode;
+
+/// The longest value that is written with its line, in bytes. In JSON it may be six times as
+/// long; of a longer one only a piece exists at a time.
+const WHOLE_BYTES_MAX: usize = 8 << 10;
 
 /// The answer to an operation.
 #[derive(Debug)]
@@ -75,7 +79,7 @@ impl OperationAnswer {
                     Some(_) => b",\"value\":",
                     None => b",\"value_base64\":",
                 });
-                if value.len() > LONG_VALUE_BYTES {
+                if value.len() > WHOLE_BYTES_MAX {
                     out.push(b'"');
                     let end = Bytes::from_static(b"\"}\n");
                     let pieces = ValuePieces::new(entry.value_handle(), text.is_some(), end);
@@ -175,10 +179,10 @@ mod tests {
     }
 
     #[test]
-    fn a_long_value_is_the_same_line_in_pieces() {
-        let text = vec![b'x'; LONG_VALUE_BYTES + 1];
-        let bytes = vec![0xff; LONG_VALUE_BYTES + 1];
-        for value in [text, bytes] {
+    fn a_value_of_any_length_makes_the_same_line() {
+        let lengths = [WHOLE_BYTES_MAX, WHOLE_BYTES_MAX + 1, 70_000];
+        let values = lengths.map(|length| [vec![b'\n'; length], vec![0xff; length]]);
+        for value in values.into_iter().flatten() {
             let entry = entry(&value, Expiry::NEVER);
             let line = line(OperationAnswer::Found(entry, None));
             let json: serde_json::Value = serde_json::from_str(&line).unwrap();

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::task::Context;
 
 /// About how many bytes of answers make a chunk.
-const CHUNK_BYTES: usize = 16 << 10;
+pub(super) const CHUNK_BYTES: usize = 16 << 10;
 
 /// The end of a line with a long value, and the memory of the value.
 type LongEnd = (BodyChunk, Option<Share>);
@@ -51,19 +51,20 @@ impl AnswerWriter {
     pub(super) fn write(&mut self, window: &mut Window, cx: &Context<'_>) {
         let mut text = Vec::new();
         let mut room: Option<Share> = None;
-        while self.output.has_room(cx)
+        while self.output.has_room()
             && let Some((kind, answer, of_slot)) = window.pop_ended()
         {
-            if let Some(of_slot) = of_slot {
-                match &mut room {
-                    Some(room) => room.join(of_slot),
-                    None => room = Some(of_slot),
-                }
-            }
             if let Some((chunk, share)) = self.write_one(kind, answer, &mut text) {
                 self.flush(&mut text, &mut room, cx);
-                self.output.push(chunk, share, cx);
-            } else if text.len() >= CHUNK_BYTES {
+                self.output.push(chunk, share.or(of_slot), cx);
+                continue;
+            }
+            match (&mut room, of_slot) {
+                (Some(room), Some(of_slot)) => room.join(of_slot),
+                (room @ None, of_slot) => *room = of_slot,
+                (Some(_), None) => {}
+            }
+            if text.len() >= CHUNK_BYTES {
                 self.flush(&mut text, &mut room, cx);
             }
         }

@@ -1,8 +1,10 @@
 //! The lines of a batch, as its body arrives.
 //!
-//! A line that lies in one piece of the body is a part of that piece. One that goes over
-//! several pieces is put together, and counts against the budget for uploads from
-//! [`FREE_BYTES`] on. What cannot be kept is skipped up to the end of its line.
+//! A line that lies in one piece of a body that is all here is a part of that piece. A line
+//! that arrives is copied, because a part would keep all of what hyper has read at a time,
+//! of which the line may be the least. One that goes over several pieces is put together,
+//! and counts against the budget for uploads from [`FREE_BYTES`] on. What cannot be kept is
+//! skipped up to the end of its line.
 
 use crate::door::Uploads;
 use base::Share;
@@ -77,6 +79,8 @@ impl Lines {
     pub(super) fn next(&mut self, uploads: &Uploads) -> Option<Line> {
         loop {
             if self.piece.is_empty() {
+                // What is left of it has no bytes, and would keep all of what was read.
+                self.piece = Bytes::new();
                 return None;
             }
             let Some(end) = memchr::memchr(b'\n', &self.piece) else {
@@ -130,13 +134,18 @@ impl Lines {
         self.number += 1;
         let number = self.number;
         if self.partial.is_empty() && self.skipped.is_none() {
+            let is_too_long = rest.len() > self.line_bytes_max;
+            if !is_too_long && rest.trim_ascii().is_empty() {
+                // Its share stays: a line beside it may keep the block in which it lies.
+                return None;
+            }
             // The line end counts, too.
             let share = self.split_body_share(rest.len() + 1);
-            let text = match rest.len() > self.line_bytes_max {
+            let text = match share {
                 // Also a line of nothing but spaces, which need not come in one piece.
-                true => LineText::TooLong,
-                false if rest.trim_ascii().is_empty() => return None,
-                false => LineText::Whole(rest, share),
+                _ if is_too_long => LineText::TooLong,
+                None => LineText::Whole(Bytes::copy_from_slice(&rest), None),
+                share => LineText::Whole(rest, share),
             };
             return Some(Line { number, text });
         }
@@ -215,6 +224,20 @@ mod tests {
         assert_eq!(all(b"\n", 1, 8), []);
     }
 
+    /// The pieces that hyper hands over share a buffer, which is free again only once all of
+    /// them are gone.
+    #[test]
+    fn a_line_that_arrives_keeps_nothing_of_what_lies_around_it() {
+        let uploads = Uploads::new(LONG_VALUE_BYTES, 0);
+        let mut lines = Lines::new(4 << 20, None);
+        let piece = Bytes::from([&b"line"[..], &[b'\n'; 16 << 10]].concat());
+        lines.push(piece.clone());
+        let line = lines.next(&uploads).unwrap();
+        assert!(lines.next(&uploads).is_none());
+        assert!(piece.is_unique(), "only the test keeps what was read");
+        assert!(matches!(line.text, LineText::Whole(text, None) if text == "line"));
+    }
+
     #[test]
     fn a_long_line_counts_while_it_arrives_and_is_refused_without_room() {
         let uploads = Uploads::new(LONG_VALUE_BYTES, 1 << 20);
@@ -259,6 +282,23 @@ mod tests {
         held.remove(0);
         assert_eq!(uploads.used(), 4);
         held.clear();
+        assert_eq!(uploads.used(), 0);
+    }
+
+    #[test]
+    fn empty_lines_count_as_long_as_others_of_the_body_may_keep_their_blocks() {
+        let uploads = Uploads::new(LONG_VALUE_BYTES, 1 << 20);
+        let mut share = None;
+        let body = Bytes::from([&[b'\n'; 100][..], b"abc\n"].concat());
+        uploads.cover(&mut share, body.len(), body.len()).unwrap();
+        let mut lines = Lines::new(4 << 20, share);
+        lines.push(body);
+        let line = lines.next(&uploads).unwrap();
+        assert!(lines.next(&uploads).is_none() && lines.last(&uploads).is_none());
+        assert_eq!(uploads.used(), 104);
+        drop(lines);
+        assert_eq!(uploads.used(), 4);
+        drop(line);
         assert_eq!(uploads.used(), 0);
     }
 }

@@ -17,7 +17,9 @@
 //! A client that sends `Content-Length` may send everything before it reads anything, so
 //! its body is received first, and it and the answer are bounded by [`BATCH_BODY_BYTES_MAX`]. A
 //! chunked batch may be endless, and flows both ways at a time: the node reads no further
-//! while too many operations run or too many answers wait.
+//! while too many operations run or too many answers wait. It has a place among the chunked
+//! batches of the node, whose number bounds what they hold beside the budgets; what the
+//! others hold counts once their clients do not read, as other answers do.
 
 mod answer;
 mod answer_writer;
@@ -34,11 +36,13 @@ mod window;
 
 pub(crate) use fuzzing::{fuzz_batch, fuzz_operation};
 
-use crate::config::bounds::BATCH_BODY_BYTES_MAX;
+use crate::config::bounds::{BATCH_BODY_BYTES_MAX, BATCH_STREAM_BYTES};
+use crate::door::channel::READ_BUFFER_BYTES;
 use crate::http::exchange::{Answer, Exchange};
 use crate::http::headers::SANDBOX;
 use crate::http::problem::Problem;
 use crate::http::response_body::ResponseBody;
+use base::LONG_VALUE_BYTES;
 use hyper::Response;
 use hyper::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue};
 use input::Input;
@@ -50,12 +54,30 @@ use std::rc::Rc;
 use task::Batch;
 use tokens::Asked;
 
+/// What hyper may have read of a chunked batch: its buffer, and what it has handed over.
+const RECEIVED_BYTES_MAX: usize = 4 * READ_BUFFER_BYTES;
+
+/// What the place of a chunked batch stands for.
+const _: () = assert!(
+    RECEIVED_BYTES_MAX
+        + lines::FREE_BYTES
+        + window::FREE_BYTES
+        + output::OUTPUT_BYTES_MAX
+        + answer_writer::CHUNK_BYTES
+        + LONG_VALUE_BYTES
+        <= BATCH_STREAM_BYTES
+);
+
 /// Runs the operations of a batch.
 pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     let replicas = parameters::read(exchange.query(), exchange.replica_rules())?;
     exchange.authorize(Asked::NoKey)?;
     let (door, progress) = (exchange.door, &exchange.channel.progress);
     let is_chunked = exchange.body.is_chunked();
+    let place = match is_chunked {
+        true => Some(door.batch_streams().take(1)?),
+        false => None,
+    };
     let (input, share) = if is_chunked {
         let mut first = VecDeque::new();
         if exchange.body.expects_continue() {
@@ -73,11 +95,12 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
         let (blocks, share) = exchange.body.read_blocks(door.uploads(), progress).await?;
         (Input::new(blocks, None), share)
     };
-    let output = Rc::<Output>::default();
+    let uncounted = place.is_none().then(|| Rc::clone(progress));
+    let output = Rc::new(Output::new(place));
     let sender = Sender::of(&exchange);
     let batch = Batch::new(door, progress, sender, replicas, input, share, &output);
     let task = tokio::task::spawn_local(batch.run());
-    let stream = AnswerStream::new(output, task, Rc::clone(door));
+    let stream = AnswerStream::new(output, task, Rc::clone(door), uncounted);
     let mut response = Response::new(ResponseBody::stream(Box::new(stream)));
     let headers = response.headers_mut();
     let lines = HeaderValue::from_static("application/x-ndjson");

@@ -4,7 +4,8 @@
 //! looks at [`Output::has_room`] before it makes further answers.
 
 use crate::door::Door;
-use crate::http::body_chunk::{BodyChunk, ChunkMemory, UnwrittenChunk};
+use crate::door::slow_clients::Progress;
+use crate::http::body_chunk::{BodyChunk, ChunkMemory, Unwritten, UnwrittenAnswers};
 use crate::http::response_body::{BodyStream, StreamCut};
 use base::Share;
 use bytes::Buf;
@@ -15,9 +16,9 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use tokio::task::JoinHandle;
 
-/// How many bytes of answers may wait for the connection. No budget counts them, so they are
-/// as few as the buffers of a connection hold in any case.
-const OUTPUT_BYTES_MAX: usize = 16 << 10;
+/// How many bytes of answers may wait until they are written, here and in hyper, which takes
+/// more than it can write. No budget counts them, so they are few.
+pub(super) const OUTPUT_BYTES_MAX: usize = 16 << 10;
 
 /// How a batch has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,12 +30,10 @@ pub(super) enum End {
 }
 
 /// The answers that wait for the connection.
-#[derive(Default)]
 pub(super) struct Output {
     chunks: RefCell<VecDeque<BodyChunk>>,
-    bytes: Cell<usize>,
-    /// How many chunks that hold memory of a budget are not written, here and in hyper.
-    unwritten: Rc<Cell<usize>>,
+    /// What is not written, also of the chunks that the connection has taken.
+    unwritten: Rc<Unwritten>,
     end: Cell<Option<End>>,
     /// Wakes the connection.
     reader: RefCell<Option<Waker>>,
@@ -43,38 +42,52 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Whether the task may add answers. If not, it wakes `cx` when it may.
-    pub(super) fn has_room(&self, cx: &Context<'_>) -> bool {
-        let has_room = self.bytes.get() < OUTPUT_BYTES_MAX;
+    /// No answers yet, of a batch that has this place, if it is chunked.
+    pub(super) fn new(place: Option<Share>) -> Self {
+        Self {
+            chunks: RefCell::default(),
+            unwritten: Rc::new(Unwritten::new(place)),
+            end: Cell::new(None),
+            reader: RefCell::default(),
+            writer: RefCell::default(),
+        }
+    }
+
+    /// Whether the task may add answers. If not, it is woken when it may.
+    pub(super) fn has_room(&self) -> bool {
+        self.unwritten.bytes() < OUTPUT_BYTES_MAX
+    }
+
+    /// Whether all answers are written. If not, the task is woken when they are.
+    pub(super) fn is_empty(&self) -> bool {
+        self.unwritten.bytes() == 0
+    }
+
+    /// Adds a chunk of the task of `cx`, which keeps `share` until it is written.
+    pub(super) fn push(&self, chunk: BodyChunk, share: Option<Share>, cx: &Context<'_>) {
+        let (bytes, is_counted) = (chunk.remaining(), share.is_some());
+        let unwritten = UnwrittenAnswers::new(&self.unwritten, bytes, is_counted, cx.waker());
+        let memory = ChunkMemory::Answers {
+            _share: share,
+            _unwritten: unwritten,
+        };
+        let chunk = chunk.counted(Some(memory));
+        self.chunks.borrow_mut().push_back(chunk);
+        self.wake_reader();
+    }
+
+    /// Takes the next chunk.
+    fn next(&self) -> Option<BodyChunk> {
+        self.chunks.borrow_mut().pop_front()
+    }
+
+    /// Has a stop of the node wake the task of `cx`.
+    pub(super) fn remember(&self, cx: &Context<'_>) {
         let mut writer = self.writer.borrow_mut();
         match &*writer {
             Some(known) if known.will_wake(cx.waker()) => {}
             _ => *writer = Some(cx.waker().clone()),
         }
-        has_room
-    }
-
-    /// Whether the connection has taken all answers.
-    pub(super) fn is_empty(&self) -> bool {
-        self.bytes.get() == 0
-    }
-
-    /// Whether no answer holds memory of a budget any more. If one does, the task is woken
-    /// when it is written.
-    pub(super) fn holds_nothing(&self) -> bool {
-        self.unwritten.get() == 0
-    }
-
-    /// Adds a chunk of the task of `cx`, which keeps `share` until it is written.
-    pub(super) fn push(&self, chunk: BodyChunk, share: Option<Share>, cx: &Context<'_>) {
-        let memory = share.map(|share| ChunkMemory::Answers {
-            _share: share,
-            _unwritten: UnwrittenChunk::new(&self.unwritten, cx.waker()),
-        });
-        self.bytes.set(self.bytes.get() + chunk.remaining());
-        let chunk = chunk.counted(memory);
-        self.chunks.borrow_mut().push_back(chunk);
-        self.wake_reader();
     }
 
     /// Notes that no further answers come. The first end counts.
@@ -105,16 +118,25 @@ pub(super) struct AnswerStream {
     output: Rc<Output>,
     task: JoinHandle<()>,
     door: Rc<Door>,
+    /// Learns how much waits that neither a budget nor the place of a batch counts.
+    progress: Option<Rc<Progress>>,
     was_stopping: bool,
 }
 
 impl AnswerStream {
-    /// The body that takes what `task` leaves in `output`.
-    pub(super) fn new(output: Rc<Output>, task: JoinHandle<()>, door: Rc<Door>) -> Self {
+    /// The body that takes what `task` leaves in `output`. A batch without a place reports
+    /// to `progress`.
+    pub(super) fn new(
+        output: Rc<Output>,
+        task: JoinHandle<()>,
+        door: Rc<Door>,
+        progress: Option<Rc<Progress>>,
+    ) -> Self {
         Self {
             output,
             task,
             door,
+            progress,
             was_stopping: false,
         }
     }
@@ -130,10 +152,10 @@ impl BodyStream for AnswerStream {
             self.output.wake_writer();
         }
         let output = &self.output;
-        let next = output.chunks.borrow_mut().pop_front();
-        if let Some(chunk) = next {
-            output.bytes.set(output.bytes.get() - chunk.remaining());
-            output.wake_writer();
+        if let Some(chunk) = output.next() {
+            if let Some(progress) = &self.progress {
+                progress.answer_holds(output.unwritten.uncounted_bytes());
+            }
             return Poll::Ready(Some(Ok(Frame::data(chunk))));
         }
         match output.end.get() {
@@ -150,5 +172,41 @@ impl BodyStream for AnswerStream {
 impl Drop for AnswerStream {
     fn drop(&mut self) {
         self.task.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::Budget;
+    use bytes::Bytes;
+
+    fn chunk(bytes: usize) -> BodyChunk {
+        BodyChunk::new(Bytes::from(vec![b'x'; bytes]), Bytes::new())
+    }
+
+    #[test]
+    fn answers_take_room_until_they_are_written() {
+        let (places, memory) = (Budget::new(1), Budget::new(70_000));
+        let output = Output::new(places.take(1).ok());
+        let cx = Context::from_waker(Waker::noop());
+        output.push(chunk(OUTPUT_BYTES_MAX - 1), None, &cx);
+        assert!(output.has_room() && !output.is_empty());
+        output.push(chunk(60_000), memory.take(60_000).ok(), &cx);
+        assert!(!output.has_room());
+        let taken: Vec<BodyChunk> = std::iter::from_fn(|| output.next()).collect();
+        assert_eq!(taken.len(), 2);
+        // Hyper has taken them, and the client does not read.
+        assert!(!output.has_room() && !output.is_empty());
+        assert_eq!(output.unwritten.uncounted_bytes(), OUTPUT_BYTES_MAX - 1);
+        assert_eq!(memory.used(), 60_000);
+        drop(output);
+        assert_eq!(
+            places.used(),
+            1,
+            "the batch is over, and not all of it is written"
+        );
+        drop(taken);
+        assert_eq!((places.used(), memory.used()), (0, 0));
     }
 }

@@ -117,6 +117,7 @@ impl Batch {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.answers.output().remember(cx);
         if self.door.is_stopping() && !self.input.is_ended() {
             self.input.end();
             self.end = End::Cut;
@@ -130,7 +131,7 @@ impl Batch {
                 return Poll::Ready(());
             }
             let has_ended = self.window.has_oldest_ended();
-            if has_started || (has_ended && self.answers.output().has_room(cx)) {
+            if has_started || (has_ended && self.answers.output().has_room()) {
                 // What was started may have ended at once.
                 continue;
             }
@@ -223,7 +224,7 @@ impl Batch {
     /// Lets the oldest operation run again if it is a read that found no memory, once the
     /// answers before it have given theirs back.
     fn repeat_oldest(&mut self) {
-        if self.answers.output().holds_nothing() && self.window.repeat_oldest() {
+        if self.answers.output().is_empty() && self.window.repeat_oldest() {
             self.ready.push_front(self.window.first());
         }
     }
@@ -283,12 +284,14 @@ impl Batch {
     /// Starts an operation. Returns `false` if there is no room for its answer yet.
     fn start_one(&mut self, number: u64, deadline: Duration) -> bool {
         let is_oldest = number == self.window.first();
+        let is_all_written = self.answers.output().is_empty();
         let Some(slot) = self.window.get_mut(number) else {
             return true;
         };
         if slot.kind == OperationKind::Get {
             slot.room = self.door.batch_answers().take(LONG_VALUE_BYTES).ok();
-            if slot.room.is_none() && !is_oldest {
+            // Only one value at a time has none, so the answers before it go first.
+            if slot.room.is_none() && !(is_oldest && is_all_written) {
                 return false;
             }
             self.reads += 1;

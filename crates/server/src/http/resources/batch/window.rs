@@ -24,13 +24,16 @@ const OPERATIONS_MAX: usize = 512;
 const WRITTEN_BYTES_MAX: usize = 1 << 20;
 
 /// How much a window holds without a share.
-const FREE_BYTES: usize = 16 << 10;
+pub(super) const FREE_BYTES: usize = 16 << 10;
 
 /// By how many bytes at a time its share grows.
 const STEP_BYTES: usize = 64 << 10;
 
 /// What an operation takes beside its line.
 const SLOT_BYTES: usize = 256;
+
+/// For how many operations a window that holds little keeps its list.
+const SLOTS_KEPT: usize = FREE_BYTES / SLOT_BYTES;
 
 /// An operation in the window.
 pub(super) struct Slot {
@@ -98,19 +101,25 @@ impl Slot {
         }
     }
 
-    /// Lets it run: gives the operation and the share of its line, if it waits.
+    /// Lets it run: gives the operation and the share of its line, if it waits. A put holds
+    /// both while it runs. The others hold their key alone.
     pub(super) fn run(&mut self) -> Option<(Operation, Option<Share>)> {
-        let key = match &self.state {
-            SlotState::Waiting(operation, _) if self.kind == OperationKind::Get => {
-                operation.key.clone()
-            }
-            SlotState::Waiting(..) => Bytes::new(),
-            _ => return None,
-        };
-        match std::mem::replace(&mut self.state, SlotState::Running(key)) {
-            SlotState::Waiting(operation, share) => Some((operation, share)),
-            _ => None,
+        if !matches!(self.state, SlotState::Waiting(..)) {
+            return None;
         }
+        let running = SlotState::Running(Bytes::new());
+        let SlotState::Waiting(mut operation, share) = std::mem::replace(&mut self.state, running)
+        else {
+            return None;
+        };
+        if self.kind != OperationKind::Put && share.is_some() {
+            // A part of the line would keep it, and its share ends here.
+            operation.key = Bytes::copy_from_slice(&operation.key);
+        }
+        if self.kind == OperationKind::Get {
+            self.state = SlotState::Running(operation.key.clone());
+        }
+        Some((operation, share))
     }
 
     /// Has a read run again later. Returns whether it does: it runs twice at most.
@@ -270,6 +279,7 @@ impl Window {
         self.held_bytes -= slot.held_bytes;
         if self.held_bytes <= FREE_BYTES {
             self.share = None;
+            self.slots.shrink_to(SLOTS_KEPT);
         }
         match slot.state {
             SlotState::Ended(answer) => Some((slot.kind, answer, slot.room)),
@@ -318,6 +328,7 @@ mod tests {
         }
         while windows[0].pop_ended().is_some() {}
         assert_eq!(memory.used(), 0);
+        assert!(windows[0].slots.capacity() <= 2 * SLOTS_KEPT);
         assert!(fill(&mut windows[1]) > 0);
         drop(windows);
         assert_eq!(memory.used(), 0);
@@ -333,6 +344,22 @@ mod tests {
             count += 1;
         }
         assert_eq!(count, FREE_BYTES / SLOT_BYTES);
+    }
+
+    /// The share of a line ends when its read runs, so the read must not keep the line.
+    #[test]
+    fn a_read_that_runs_keeps_its_key_alone() {
+        let uploads = Budget::new(1 << 20);
+        let line = Bytes::from(vec![b'k'; 10_000]);
+        let operation = Operation::get(line.slice(..1));
+        let share = uploads.take(line.len()).ok();
+        let mut read = Slot::of(operation, KeyHash::of(b"k"), line.len(), share);
+        let (operation, share) = read.run().unwrap();
+        drop(share);
+        assert!(line.is_unique() && operation.key == "k");
+        assert!(read.repeat_later() && read.repeat_now());
+        let (operation, _) = read.run().unwrap();
+        assert_eq!(operation.key, "k");
     }
 
     #[test]

@@ -1,0 +1,90 @@
+use super::*;
+use crate::door::connection_slots::ConnectionScope;
+use http_body::Body;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use std::convert::Infallible;
+use std::future::poll_fn;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+
+/// A socket that notes how much room hyper has for what it reads.
+struct NotedSocket {
+    socket: Socket,
+    room: Rc<Cell<usize>>,
+}
+
+impl hyper::rt::Read for NotedSocket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut task::Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.room.set(self.room.get().max(buffer.remaining()));
+        Pin::new(&mut self.socket).poll_read(cx, buffer)
+    }
+}
+
+impl hyper::rt::Write for NotedSocket {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut task::Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.socket).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_shutdown(cx)
+    }
+}
+
+/// Hyper keeps its buffer until the connection ends, and no budget counts it.
+#[tokio::test]
+async fn a_long_body_leaves_hyper_with_a_small_buffer() {
+    const BODY_BYTES: usize = 4 << 20;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut client = TcpStream::connect(address).await.unwrap();
+    let (stream, _) = listener.accept().await.unwrap();
+    let progress = Rc::new(Progress::new(Rc::default(), ConnectionScope::AnyRequest));
+    let buffers = Buffers::new(Budget::new(0), UnsentAnswers::new(0));
+    let channel = Channel::new(Wire::Plain(stream), Rc::new(buffers), Rc::clone(&progress));
+    let (room, received) = (Rc::<Cell<usize>>::default(), Cell::new(0));
+    let socket = NotedSocket {
+        socket: Socket(channel),
+        room: Rc::clone(&room),
+    };
+    let service = service_fn(|request: Request<Incoming>| {
+        progress.request_begins();
+        async {
+            let mut body = request.into_body();
+            while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+                let piece = frame.unwrap().into_data().unwrap();
+                received.set(received.get() + piece.len());
+            }
+            Ok::<_, Infallible>(Response::new(String::new()))
+        }
+    });
+    let served = http1::Builder::new().serve_connection(socket, service);
+    let sent = async {
+        let head =
+            format!("PUT / HTTP/1.1\r\nconnection: close\r\ncontent-length: {BODY_BYTES}\r\n\r\n");
+        client.write_all(head.as_bytes()).await.unwrap();
+        client.write_all(&vec![b'v'; BODY_BYTES]).await.unwrap();
+    };
+    let (served, ()) = tokio::join!(served, sent);
+    served.unwrap();
+    assert_eq!(received.get(), BODY_BYTES);
+    assert!(
+        (1..=2 * READ_BUFFER_BYTES).contains(&room.get()),
+        "{}",
+        room.get()
+    );
+}

@@ -231,6 +231,12 @@ def status_page(port):
     return json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/v0/status", timeout=5))
 
 
+def metric(port, name):
+    """The sum of a metric over its labels."""
+    text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5).read().decode()
+    return sum(float(value) for value in re.findall(rf"^{name}(?:{{[^}}]*}})? ([\d.e+]+)", text, re.M))
+
+
 def status(server):
     text = urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics").read().decode()
     value = lambda name: sum(float(v) for v in re.findall(rf"^kvorum_store_{name}_total(?:{{[^}}]*}})? ([\d.e+]+)", text, re.M))

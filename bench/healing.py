@@ -23,7 +23,7 @@ import threading
 import time
 import urllib.request
 
-from harness import Cluster, WORK, run_cases, status_page
+from harness import Cluster, WORK, metric, run_cases, status_page
 
 MIB = 1 << 20
 VALUE_BYTES = 1024
@@ -40,12 +40,6 @@ def sweep_bytes(server):
     """What sweeps have moved between the nodes: a node counts its requests as sent, and the answers to them as
     received, so the sum over all nodes has each byte once."""
     return sum(metric(port, "kvorum_sweep_bytes_total") for port in server.all_ports)
-
-
-def metric(port, name):
-    """The sum of a metric over its labels."""
-    text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5).read().decode()
-    return sum(float(value) for value in re.findall(rf"^{name}(?:{{[^}}]*}})? ([\d.e+]+)", text, re.M))
 
 
 def resident_mib(pid, field):

@@ -44,12 +44,14 @@ mod tests {
 
     #[test]
     fn every_decoder_survives_mutations_of_its_fixture() {
-        let log = include_bytes!("../tests/fixtures/log-v1.wal");
+        let log = include_bytes!("../tests/fixtures/log-v2.wal");
+        let old_log = include_bytes!("../tests/fixtures/log-v1.wal");
         let manifest = include_bytes!("../tests/fixtures/manifest-v2");
         let table = include_bytes!("../tests/fixtures/table-v5.sst");
         let mut random = fastrand::Rng::with_seed(19);
         let decoders = [
             (fuzz_log as fn(&[u8]), &log[..]),
+            (fuzz_log, &old_log[..]),
             (fuzz_manifest, &manifest[..]),
             (fuzz_block, &table[..]),
             (fuzz_footer, &table[..]),

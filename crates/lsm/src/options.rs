@@ -47,7 +47,8 @@ pub struct Options {
     /// A memtable that takes this much memory, in bytes, is frozen and flushed.
     pub memtable_bytes: usize,
     /// How many frozen memtables may wait for their flush. When that many wait,
-    /// writers are slowed as the active memtable fills, and wait when it is full.
+    /// writers are slowed as the active memtable fills, and wait when it is full. As many
+    /// log segments are kept to be used again.
     pub memtables_frozen_max: usize,
     /// How much memory the writes that wait for their commit may take, in bytes,
     /// before more are refused.

@@ -14,7 +14,7 @@ use common::{World, ingest};
 use fastrand::Rng;
 use lsm::disk::{Fault, FaultyDisk, MemoryDisk};
 use lsm::testing::BlockingWrite;
-use lsm::{Durability, Engine, Error};
+use lsm::{Disk, Durability, Engine, Error};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -166,6 +166,11 @@ fn a_crash_in_any_disk_call_loses_nothing() {
         let faulty = Arc::new(FaultyDisk::new(Arc::clone(&world.memory) as _));
         world.disk = Arc::clone(&faulty) as _;
         work(&world, &mut Rng::with_seed(1), &mut History::default(), 120).unwrap();
+        let names = world.memory.list(&World::folder()).unwrap();
+        assert!(
+            names.iter().any(|name| name.ends_with(".free")),
+            "segments are used again: {names:?}"
+        );
         faulty.calls()
     };
     assert!(calls > 300, "{calls}");

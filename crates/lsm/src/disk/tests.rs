@@ -400,3 +400,26 @@ fn the_chosen_call_fails_and_does_nothing() {
     file.write_all_at(&[8; 4], 0).unwrap();
     assert_eq!(read(&*file)[..4], [8; 4]);
 }
+
+/// A log segment begins in the file of another one: it is written over and renamed.
+#[test]
+fn a_crash_keeps_old_pages_of_a_file_under_its_new_name() {
+    let (disk, file) = disk_with_a();
+    file.write_all_at(&[2; 4096], 0).unwrap();
+    file.sync().unwrap();
+    disk.rename(&path("a"), &path("b")).unwrap();
+    file.write_all_at(&[3; 4], 4096).unwrap();
+    assert_eq!(
+        disk.clone_synced().list(Path::new(FOLDER)).unwrap(),
+        ["a"],
+        "the name is not durable"
+    );
+    disk.sync_folder(Path::new(FOLDER)).unwrap();
+    let lost = disk.clone_synced();
+    assert_eq!(content(&lost, "b"), [[2; 4096], [1; 4096]].concat());
+    let kept = disk.crash_clone(&mut |_| true);
+    assert_eq!(
+        content(&kept, "b")[4096..],
+        [[3; 4].as_slice(), &[1; 4092]].concat()
+    );
+}

@@ -23,11 +23,7 @@ pub(super) const REST_MAX: Duration = Duration::from_millis(20);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EngineJob {
     /// Commit groups of writes until none waits.
-    Commit {
-        /// Whether the first group has already been held back, so that it is
-        /// not slowed a second time.
-        was_slowed: bool,
-    },
+    Commit,
     /// End the gathering of this number, and commit.
     EndGathering(u64),
     /// Take one step of a flush.
@@ -54,7 +50,7 @@ pub(super) enum EngineJob {
 impl EngineJob {
     fn lane(self) -> Lane {
         match self {
-            Self::Commit { .. } | Self::EndGathering(_) => Lane::Commit,
+            Self::Commit | Self::EndGathering(_) => Lane::Commit,
             Self::Flush => Lane::Flush,
             Self::Compact | Self::WakeCompaction(_) | Self::NoteDamage => Lane::Compaction,
             Self::PrepareSegment

@@ -1,8 +1,10 @@
 //! Back-pressure: when flush or compaction falls behind, writers are slowed more
-//! and more, then wait, and are refused once the queue is full.
+//! and more ([`write_rate`](super::write_rate)), then wait, and are refused once the
+//! queue is full.
 
 use super::Inner;
 use super::table_set::ReadState;
+use super::write_rate::Backlog;
 use std::time::Duration;
 
 /// Up to this many level-0 tables, writers are not slowed.
@@ -10,9 +12,6 @@ const LEVEL_0_TABLES_SLOW: usize = 12;
 
 /// From this many level-0 tables on, no memtable is frozen until compaction has caught up.
 pub(super) const LEVEL_0_TABLES_STOP: usize = 48;
-
-/// The longest that a group is held back to slow the writers.
-const SLOWDOWN_MAX: Duration = Duration::from_millis(20);
 
 /// What a stalled commit waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,20 +24,36 @@ pub(super) enum Stall {
 
 impl Inner {
     /// How long the next group is held back so that flush and compaction keep up.
-    /// Zero while they do; the nearer the writers are to a stall, the longer.
+    /// Zero while they do.
     pub(super) fn slowdown(&self) -> Duration {
-        let state = self.core.tables.load();
-        let mut severity = 0.0_f64;
-        if self.is_flush_behind(&state) {
-            let fill = state.active.bytes() as f64 / self.core.options.memtable_bytes as f64;
-            severity = severity.max(fill * 2.0 - 1.0);
+        match self.write_rate(&self.core.tables.load()) {
+            Some(_) => self.core.write_rate.wait(self.core.now()),
+            None => Duration::ZERO,
         }
-        if state.tables.has_level_zero_tables(LEVEL_0_TABLES_SLOW) && self.is_compaction_awaited() {
+    }
+
+    /// The bytes a second at which writers may write so that they need not wait for flush
+    /// or compaction; `None` while neither is behind.
+    pub(super) fn write_rate(&self, state: &ReadState) -> Option<f64> {
+        let core = &self.core;
+        let oldest = self.is_flush_behind(state).then(|| state.frozen.first());
+        let flush = oldest.flatten().map(|oldest| {
+            let left = oldest.bytes() as f64 - core.write_rate.flush_done_bytes() as f64;
+            Backlog {
+                room: core.options.memtable_bytes as f64 - state.active.bytes() as f64,
+                left,
+            }
+        });
+        let is_slow =
+            state.tables.has_level_zero_tables(LEVEL_0_TABLES_SLOW) && self.is_compaction_awaited();
+        let compaction = is_slow.then(|| {
             let tables = state.tables.level_zero_tables() as f64;
-            let (slow, stop) = (LEVEL_0_TABLES_SLOW as f64, LEVEL_0_TABLES_STOP as f64);
-            severity = severity.max((tables - slow) / (stop - slow));
-        }
-        SLOWDOWN_MAX.mul_f64(severity.clamp(0.0, 1.0).powi(2))
+            Backlog {
+                room: LEVEL_0_TABLES_STOP as f64 - tables,
+                left: tables - LEVEL_0_TABLES_SLOW as f64,
+            }
+        });
+        core.write_rate.rate(flush, compaction)
     }
 
     /// Why a full memtable may not be frozen now.

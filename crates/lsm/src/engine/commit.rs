@@ -18,7 +18,9 @@ use super::log::Committer;
 use super::outbox::{Deliveries, Outbox, Outcome};
 use super::queue::{CommitStart, GROUP_BYTES_MAX, Group, QueueState, check_lengths, split_deletes};
 use super::verdicts::judge;
+use super::write_rate::group_bytes_max;
 use crate::error::Error;
+use crate::memtable::memory_bytes;
 use crate::record::Record;
 use crate::wait_sites;
 use base::{Entry, Kind, Timestamp};
@@ -178,24 +180,25 @@ impl Inner {
 
 /// The commit job.
 impl Inner {
-    /// Commits groups until no write waits. The first group is not slowed if it
-    /// was slowed before.
-    pub(super) fn run_commits(&self, mut was_slowed: bool) {
+    /// Commits groups until no write waits, or the next group is to be held back.
+    pub(super) fn run_commits(&self) {
         loop {
             let slowdown = self.slowdown();
-            if slowdown >= SLOWDOWN_MIN && !was_slowed {
+            if slowdown >= SLOWDOWN_MIN {
                 self.core.counters.slowdowns.fetch_add(1, Relaxed);
                 self.core.schedule_commits(slowdown);
                 return;
             }
-            was_slowed = false;
-            let progress = self.commit_group(&mut self.core.log.lock(), GROUP_BYTES_MAX);
+            let rate = self.write_rate(&self.core.tables.load());
+            let bytes_max = rate.map_or(GROUP_BYTES_MAX, group_bytes_max);
+            let bytes_max = bytes_max.min(GROUP_BYTES_MAX);
+            let progress = self.commit_group(&mut self.core.log.lock(), bytes_max);
             match progress {
                 Progress::Committed(writes) => {
                     // While writers are slowed, that delay is enough for a group to
                     // gather.
-                    let is_slow = slowdown >= SLOWDOWN_MIN;
-                    if writes >= GATHER_GROUP_MIN && !is_slow && self.gather(writes) {
+                    let is_slowed = self.slowdown() >= SLOWDOWN_MIN;
+                    if writes >= GATHER_GROUP_MIN && !is_slowed && self.gather(writes) {
                         return;
                     }
                 }
@@ -233,7 +236,7 @@ impl Inner {
     pub(super) fn end_gathering(&self, number: u64) {
         let was_under_way = self.core.queue.lock().end_gathering(number);
         if was_under_way {
-            self.run_commits(false);
+            self.run_commits();
         }
     }
 
@@ -333,6 +336,7 @@ impl Inner {
         let had_tombstones = state.active.has_tombstones();
         let writes = group.len() as u64;
         let mut bytes = 0;
+        let mut bytes_in_memory = 0;
         let mut greatest = Timestamp::ZERO;
         let now = core.now();
         let next_sequence = committer.next_sequence();
@@ -342,6 +346,7 @@ impl Inner {
             pending.stopwatch.stop(&wait_sites::COMMIT);
             let entry = pending.entry;
             bytes += entry.data_bytes() as u64;
+            bytes_in_memory += memory_bytes(&entry) as u64;
             greatest = greatest.max(entry.timestamp());
             let sequence = committer.issue_sequence();
             let record = Arc::new(Record { sequence, entry });
@@ -360,6 +365,9 @@ impl Inner {
         core.tables.note_timestamp(greatest);
         core.counters.writes.fetch_add(writes, Relaxed);
         core.counters.written_bytes.fetch_add(bytes, Relaxed);
+        if let Some(rate) = self.write_rate(&state) {
+            core.write_rate.charge(bytes_in_memory, rate, now);
+        }
         deliveries.send();
     }
 }

@@ -19,6 +19,7 @@ use super::outbox::Deliveries;
 use super::queue::{Group, WriteQueue};
 use super::snapshots::Snapshots;
 use super::table_set::TableSet;
+use super::write_rate::WriteRate;
 use crate::error::Error;
 use crate::memtable::Memtable;
 use crate::options::{Environment, Options};
@@ -55,6 +56,8 @@ pub(super) struct Core {
     pub(super) ingests: Ingests,
     /// Counts the records that were ever committed.
     pub(super) acknowledged: AcknowledgedCounter,
+    /// Owns the pace of the writers while flush or compaction is behind.
+    pub(super) write_rate: WriteRate,
     /// Counts what was done.
     pub(super) counters: Counters,
 }
@@ -67,10 +70,7 @@ impl Core {
 
     /// Schedules the commit job after `delay`.
     pub(super) fn schedule_commits(&self, delay: Duration) {
-        // A delayed job has already held its first group back.
-        let was_slowed = delay != Duration::ZERO;
-        self.background
-            .schedule(EngineJob::Commit { was_slowed }, delay);
+        self.background.schedule(EngineJob::Commit, delay);
     }
 
     /// Schedules a flush job after `delay`.
@@ -130,11 +130,12 @@ impl Core {
         }
     }
 
-    /// Notes that the disk is full and gives the reserve back. Returns whether
-    /// the store was not full before.
+    /// Notes that the disk is full, and gives back the reserve and the free log segments.
+    /// Returns whether the store was not full before.
     pub(super) fn enter_full(&self) -> bool {
         let is_new = self.health.full_disk().enter();
         if is_new {
+            self.log.give_free_segments_back();
             self.schedule_room_watch(RoomWatch::new());
             // Earlier deletes may have left space that compaction can free.
             self.schedule_compaction(Duration::ZERO);

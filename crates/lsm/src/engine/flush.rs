@@ -46,6 +46,13 @@ struct Flush {
     steps: Steps,
 }
 
+impl Flush {
+    /// How much of the memtable's memory it has read, in bytes.
+    fn done_bytes(&self) -> u64 {
+        self.records.records().read_bytes()
+    }
+}
+
 /// How a step of a flush ended.
 enum FlushStep {
     /// No memtable waits.
@@ -120,7 +127,18 @@ fn rest(took: Duration, core: &Core) -> Duration {
 /// Goes on with the flush under way, or begins one. After an error the memtable
 /// waits as before, and its flush begins anew.
 fn step(current: &mut Option<Flush>, core: &Core) -> Result<FlushStep, Error> {
+    let started = core.now();
+    let before_bytes = current.as_ref().map_or(0, Flush::done_bytes);
+    let oldest_bytes = core.tables.load().frozen.first().map(|it| it.bytes());
     let step = try_step(current, core);
+    let took = core.now().saturating_sub(started);
+    let (read_bytes, done_bytes) = match (&step, &*current) {
+        (Ok(FlushStep::Finished), _) => (oldest_bytes.unwrap_or(0) as u64, 0),
+        (Ok(FlushStep::Written), Some(flush)) => (flush.done_bytes(), flush.done_bytes()),
+        _ => (0, 0),
+    };
+    let bytes = read_bytes.saturating_sub(before_bytes);
+    core.write_rate.note_flush(bytes, took, done_bytes);
     if step.is_err()
         && let Some(flush) = current.take()
     {

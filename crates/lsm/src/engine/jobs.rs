@@ -13,7 +13,7 @@ impl RunJob for Inner {
         };
         core.background.begin(job);
         match job {
-            EngineJob::Commit { was_slowed } => self.run_commits(was_slowed),
+            EngineJob::Commit => self.run_commits(),
             EngineJob::EndGathering(number) => self.end_gathering(number),
             EngineJob::Flush => match self.flusher.run(core) {
                 Ok(true) => self.after_flush(),

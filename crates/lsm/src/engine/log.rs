@@ -2,14 +2,15 @@
 //!
 //! A segment holds the records of one memtable. When the memtable is frozen its
 //! segment is sealed, and the log goes on in the next segment, which was made
-//! ahead. [`crate::wal`] explains segments, groups and seals. Jobs beside the
-//! commits make that segment, write its space with zeros, sync the log where
-//! commits do not, and **claim** it: they write to the manifest how much of the
-//! log is durable, once the store is idle for a moment.
+//! ahead, in the file of a free segment if there is one. [`crate::wal`] explains
+//! segments, groups and seals. Jobs beside the commits make that segment, write zeros
+//! to its space if that was never written, sync the log where commits do not, and
+//! **claim** it: they write to the manifest how much of the log is durable, once the
+//! store is idle for a moment.
 //!
-//! Locks: the commit lock (`committer`), then `spare`. A thread that holds
-//! the commit lock may take those of the queue and of the table set, except the
-//! manifest's, but not the reverse.
+//! Locks: the commit lock (`committer`), then `spare`, then that of the free segments. A
+//! thread that holds the commit lock may take those of the queue and of the table set,
+//! except the manifest's, but not the reverse.
 
 use super::background::EngineJob;
 use super::core::Core;
@@ -20,7 +21,7 @@ use crate::manifest::LogClaim;
 use crate::memtable::Memtable;
 use crate::options::{Durability, Environment, Options};
 use crate::sync::{lock, try_lock};
-use crate::wal::SegmentWriter;
+use crate::wal::{FreeSegments, SegmentPlace, SegmentWriter};
 use base::Entry;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -57,6 +58,8 @@ pub(super) struct Log {
     committer: Mutex<Committer>,
     /// The segment after the committer's, made ahead.
     spare: Mutex<Option<SegmentWriter>>,
+    /// Files of earlier segments, in which new ones begin.
+    free_segments: Arc<FreeSegments>,
     /// The number of the committer's segment. Changes under the lock of `spare`.
     segment: AtomicU64,
     /// The space that the committer's segment takes, in bytes.
@@ -118,11 +121,6 @@ impl Committer {
         !self.is_syncing_aside && self.writer.has_room(bytes)
     }
 
-    /// The space that the segment takes, in bytes.
-    pub(super) fn segment_bytes(&self) -> u64 {
-        self.writer.allocated_bytes()
-    }
-
     fn position(&self) -> LogPosition {
         LogPosition {
             segment: self.writer.segment(),
@@ -141,6 +139,7 @@ impl Log {
         secret: u64,
         writer: SegmentWriter,
         next_sequence: u64,
+        free_segments: Arc<FreeSegments>,
     ) -> Self {
         Self {
             disk: Arc::clone(&environment.disk),
@@ -158,6 +157,7 @@ impl Log {
                 verdicts: Verdicts::new(options.verdicts_kept, next_sequence),
             }),
             spare: Mutex::new(None),
+            free_segments,
         }
     }
 
@@ -183,7 +183,8 @@ impl Log {
 
     /// Records an append, and schedules the upkeep that is due after it.
     pub(super) fn after_append(&self, committer: &mut Committer, core: &Core) {
-        self.segment_bytes.store(committer.segment_bytes(), Relaxed);
+        let segment_bytes = committer.writer.allocated_bytes();
+        self.segment_bytes.store(segment_bytes, Relaxed);
         self.schedule_claim(committer, core);
         let delay = match core.options.durability {
             Durability::Interval(interval) => interval,
@@ -202,7 +203,7 @@ impl Log {
     /// space in the log twice, but in the memtable once.
     pub(super) fn is_memtable_full(&self, committer: &Committer, active: &Memtable) -> bool {
         active.bytes() as u64 >= self.memtable_bytes
-            || committer.segment_bytes() >= 2 * self.memtable_bytes && !active.is_empty()
+            || committer.writer.position() >= 2 * self.memtable_bytes && !active.is_empty()
     }
 
     /// Freezes the active memtable: the log goes on in the next segment, and the
@@ -227,9 +228,10 @@ impl Log {
         core.acknowledged.note_synced(core.acknowledged.committed());
         core.tables.freeze_active(
             committer.writer.segment(),
-            (sealed.segment(), sealed.allocated_bytes()),
+            (sealed.segment(), sealed.space()),
         );
-        self.segment_bytes.store(committer.segment_bytes(), Relaxed);
+        let segment_bytes = committer.writer.allocated_bytes();
+        self.segment_bytes.store(segment_bytes, Relaxed);
         core.schedule_flush(Duration::ZERO);
         core.background
             .schedule(EngineJob::PrepareSegment, Duration::ZERO);
@@ -269,14 +271,28 @@ impl Log {
 
     /// Makes the segment after the current one.
     fn create_segment(&self, core: &Core) -> Result<SegmentWriter, Error> {
+        let segment = self.segment.load(Relaxed) + 1;
+        if let Some(begun) = self.free_segments.begin(segment)? {
+            return Ok(begun);
+        }
         // Records take less room in the log than in the memtable. On a full disk
         // the segment starts empty and grows as it must.
         let bytes = match core.health.is_full() {
             true => 0,
             false => self.memtable_bytes,
         };
-        let segment = self.segment.load(Relaxed) + 1;
-        SegmentWriter::create(&*self.disk, &self.folder, self.secret, segment, bytes)
+        let place = SegmentPlace {
+            disk: &*self.disk,
+            folder: &self.folder,
+            secret: self.secret,
+            segment,
+        };
+        SegmentWriter::create(place, bytes)
+    }
+
+    /// Removes the free segments, for the room that they take.
+    pub(super) fn give_free_segments_back(&self) {
+        self.free_segments.give_back();
     }
 
     /// The job that makes the next segment ahead, so that no write waits for it.
@@ -299,8 +315,8 @@ impl Log {
         }
     }
 
-    /// If every commit syncs, schedules the job that writes zeros to the log's
-    /// space before groups reach it; see [`SegmentWriter::fill_some`].
+    /// If every commit syncs, schedules the job that writes zeros to that space of the log
+    /// which was never written, before groups reach it; see [`SegmentWriter::fill_some`].
     pub(super) fn schedule_fill(&self, core: &Core, delay: Duration) {
         if core.options.durability == Durability::Sync {
             core.background.schedule(EngineJob::FillSegment, delay);

@@ -7,7 +7,7 @@
 //! 2. The commit job takes the waiting writes as one group (`commit`). If the
 //!    active memtable is full, it is frozen first, and the log goes on in a new
 //!    segment. If flush or compaction is behind, the group is held back
-//!    (`backpressure`).
+//!    (`backpressure`, `write_rate`).
 //! 3. The group is appended to the `log` and, with
 //!    [`Durability::Sync`](crate::Durability::Sync), synced.
 //! 4. Only then is the group inserted into the memtable, so no reader sees a
@@ -15,8 +15,8 @@
 //! 5. For each write, `verdicts` says which newer version the store held when it
 //!    first arrived.
 //! 6. Each `outbox` gets the outcomes of its writes in one call.
-//! 7. Later the `flush` job writes the frozen memtable to a level-0 table, and its
-//!    log segment is removed. `compaction` merges tables down the levels.
+//! 7. Later the `flush` job writes the frozen memtable to a level-0 table, and the file
+//!    of its log segment is free to be used again. `compaction` merges tables down the levels.
 //!
 //! # The life of an ingest
 //!
@@ -45,8 +45,8 @@
 //!   `background` (jobs that wait, and the `folder_lock`), `health` (poisoned,
 //!   full, closing) with `full_disk`, `queue`, `log`, `table_set`, `snapshots`,
 //!   `changes`, `ingests` and `counters`;
-//! - `queue`, `commit`, `fence`, `backpressure`, `outbox`, `verdicts`, then [`wal`](crate::wal)
-//!   and `log`: writes;
+//! - `queue`, `commit`, `fence`, `backpressure`, `write_rate`, `outbox`, `verdicts`, then
+//!   [`wal`](crate::wal) and `log`: writes;
 //! - `table_set`, `scan`, `snapshots`: reads, and how the live tables change;
 //! - `damage`: what becomes of damaged parts of tables;
 //! - `flush`, `compaction`: jobs above the core that move records down;
@@ -96,6 +96,7 @@ mod statistics;
 mod sync_times;
 mod table_set;
 mod verdicts;
+mod write_rate;
 
 pub use acknowledged::Acknowledged;
 pub use changes::LeastTimestamps;
@@ -355,7 +356,7 @@ impl Engine {
     /// Has the store compact all that it holds now, in the background, even when automatic
     /// compaction is off. Returns the number of this compaction. It is done in pieces,
     /// between which ordinary compactions come, so writes go on. Afterwards nothing is left
-    /// on the disk that was dead below the drop bound when it began, except what a living
+    /// in tables that was dead below the drop bound when it began, except what a living
     /// scan sees and what damaged tables hold. A call while one is under way joins that
     /// one. Does not block.
     ///

@@ -5,7 +5,9 @@ use crate::disk::read_file;
 use crate::error::Error;
 use crate::manifest::{LogClaim, Manifest};
 use crate::options::Environment;
-use crate::wal::{SegmentContents, read_segment, segment_file_name, segment_of_file_name};
+use crate::wal::{
+    SegmentContents, SegmentFormat, read_segment, segment_file_name, segment_of_file_name,
+};
 use std::ops::Range;
 use std::path::Path;
 
@@ -26,6 +28,7 @@ pub(super) struct RecoveredLog {
 /// the disk may still lose.
 pub(super) struct LastSegment {
     pub(super) number: u64,
+    pub(super) format: SegmentFormat,
     /// Its header and its whole groups.
     pub(super) bytes: Vec<u8>,
     pub(super) sealed: bool,
@@ -89,10 +92,14 @@ pub(super) fn read_log(
         }
         report.torn_bytes += segment.torn_bytes;
     }
-    let last = segments.last().map(|(number, segment)| LastSegment {
-        number: *number,
-        bytes: last_bytes,
-        sealed: segment.sealed,
+    let last = segments.last().and_then(|(number, segment)| {
+        Some(LastSegment {
+            number: *number,
+            // Known, because the segment has groups.
+            format: segment.format?,
+            bytes: last_bytes,
+            sealed: segment.sealed,
+        })
     });
     let next = least + segments.len() as u64;
     Ok(RecoveredLog {

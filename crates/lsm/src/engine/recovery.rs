@@ -17,10 +17,11 @@ use super::health::Health;
 use super::ingests::Ingests;
 use super::log::Log;
 use super::queue::WriteQueue;
-use super::recovered_log::{LastSegment, read_log};
+use super::recovered_log::read_log;
 use super::recovered_tables::open_tables;
 use super::snapshots::Snapshots;
 use super::table_set::{Flushed, NotedRange, ReadState, TableFiles, TableSet};
+use super::write_rate::WriteRate;
 use crate::cache::BlockCache;
 use crate::disk::Disk;
 use crate::error::Error;
@@ -29,7 +30,9 @@ use crate::memtable::Memtable;
 use crate::options::{Environment, Options};
 use crate::record::Record;
 use crate::table_id::{TableId, parse_table_file_name};
-use crate::wal::{SegmentWriter, remove_segment, segment_of_file_name};
+use crate::wal::{
+    FreeSegments, SegmentPlace, SegmentSpace, SegmentWriter, remove_segment, segment_of_file_name,
+};
 use base::Timestamp;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -94,7 +97,11 @@ impl Inner {
         let mut frozen = Vec::new();
         let mut obsolete = BTreeMap::new();
         for (number, segment) in log.segments {
-            obsolete.insert(number, segment.end);
+            let space = SegmentSpace {
+                bytes: segment.end,
+                filled_bytes: segment.end,
+            };
+            obsolete.insert(number, space);
             if segment.entries.is_empty() {
                 continue;
             }
@@ -132,32 +139,44 @@ impl Inner {
             bytes: 0,
         };
         manifest.greatest_timestamp = greatest_timestamp;
+        let free_segments = Arc::new(FreeSegments::open(
+            &environment,
+            &options,
+            log_secret,
+            &names,
+            full_disk.room_to_leave_bytes(),
+        ));
         let begin = |segment_bytes| {
+            let place = |segment| SegmentPlace {
+                disk: &**disk,
+                folder,
+                secret: log_secret,
+                segment,
+            };
             // In this order: the next segment must exist before the last one is
             // sealed.
-            let writer = SegmentWriter::create_in_place(
-                &**disk,
-                folder,
-                log_secret,
-                log.next,
-                segment_bytes,
-            )?;
+            let writer = match free_segments.begin(log.next)? {
+                Some(writer) => writer,
+                None => SegmentWriter::create_in_place(place(log.next), segment_bytes)?,
+            };
             if let Some(last) = &log.last {
-                let LastSegment { number, sealed, .. } = *last;
-                SegmentWriter::restore(&**disk, folder, log_secret, number, &last.bytes, sealed)?;
+                SegmentWriter::restore(place(last.number), last.format, &last.bytes, last.sealed)?;
             }
             manifest.store(&**disk, folder)?;
             Ok(writer)
         };
         let log_writer = match begin(options.memtable_bytes as u64) {
             // On a full disk the segment starts empty and grows as it must.
-            Err(Error::DiskFull) => match begin(0) {
-                Err(Error::DiskFull) => {
-                    report.orphans_removed += remove_files(&**disk, orphans.drain(..))?;
-                    begin(0)?
+            Err(Error::DiskFull) => {
+                free_segments.give_back();
+                match begin(0) {
+                    Err(Error::DiskFull) => {
+                        report.orphans_removed += remove_files(&**disk, orphans.drain(..))?;
+                        begin(0)?
+                    }
+                    begun => begun?,
                 }
-                begun => begun?,
-            },
+            }
             begun => begun?,
         };
         // The manifest is stored again before this. If an earlier run stored it and
@@ -168,7 +187,9 @@ impl Inner {
         for segment in obsolete.into_keys().chain(log.made_ahead) {
             remove_segment(&**disk, folder, segment)?;
         }
-        full_disk.try_leave()?;
+        if !full_disk.try_leave()? {
+            free_segments.give_back();
+        }
 
         // All of it is durable: the last segment was synced again above.
         let acknowledged = AcknowledgedCounter::new(
@@ -184,6 +205,7 @@ impl Inner {
             log_secret,
             log_writer,
             next_sequence,
+            Arc::clone(&free_segments),
         );
         let files = TableFiles::new(&environment, &options, cache, manifest.next_table);
         let tables = TableSet::new(
@@ -193,6 +215,7 @@ impl Inner {
             manifest,
             state,
             sealed_segments,
+            free_segments,
         );
         let executor = Arc::clone(&environment.executor);
         let damage = Damage::new(&tables.load().damaged);
@@ -209,6 +232,7 @@ impl Inner {
                 damage,
                 ingests: Ingests::default(),
                 acknowledged,
+                write_rate: WriteRate::new(options.memtable_bytes),
                 counters: Counters::default(),
                 environment,
                 options,
@@ -394,6 +418,49 @@ mod tests {
         ] {
             let refused = open_sorted(keys);
             assert!(matches!(refused, Err(Error::Corrupt { .. })), "{refused:?}");
+        }
+    }
+
+    /// An older release was killed. Its log is read, sealed and left behind, and what follows
+    /// is in the new format.
+    #[test]
+    fn a_log_of_version_1_is_taken_over() {
+        let disk = Arc::new(MemoryDisk::new());
+        let (environment, _executor) = environment(Arc::clone(&disk) as _);
+        let folder = environment.folder;
+        disk.create_folder(&folder).unwrap();
+        let manifest = Manifest {
+            store_id: 0x5ec2e7,
+            next_table: TableId(1),
+            least_log_segment: 1,
+            log_claim: LogClaim {
+                segment: 1,
+                bytes: 0,
+            },
+            greatest_timestamp: Timestamp::ZERO,
+            records_before: 0,
+            tables: Vec::new(),
+            damaged: Vec::new(),
+        };
+        manifest.store(&*disk, &folder).unwrap();
+        let fixture = include_bytes!("../../tests/fixtures/log-v1.wal");
+        let segment = folder.join("log-0000000000000001.wal");
+        let file = disk.create(&segment).unwrap();
+        // Without its seal.
+        file.write_all_at(&fixture[..fixture.len() - 32], 0)
+            .unwrap();
+        file.set_len(8 << 20).unwrap();
+        for start in 0..3 {
+            let (environment, _executor) = crate::testing::environment(Arc::clone(&disk) as _);
+            let (engine, report) = Engine::open(environment, Options::default()).unwrap();
+            assert_eq!(report.entries_replayed, 5 + start);
+            let key = format!("new-{start}");
+            let timestamp = Timestamp::from_u64(10 + start);
+            let entry = Entry::value(key.as_bytes(), timestamp, b"v", Expiry::NEVER, 1);
+            engine.write(entry).unwrap();
+            for key in ["a", "c", "d", "e", &key] {
+                assert!(engine.get(key.as_bytes()).unwrap().is_some(), "{key}");
+            }
         }
     }
 }

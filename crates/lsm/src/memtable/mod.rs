@@ -231,7 +231,12 @@ impl Rivals {
 
 /// The memory that an entry takes in a memtable, in bytes.
 pub(crate) fn memory_bytes(entry: &Entry) -> usize {
-    entry.data_bytes() + RECORD_OVERHEAD_BYTES
+    record_bytes(entry.data_bytes())
+}
+
+/// The memory that a record takes in a memtable whose key and value have `data_bytes`.
+pub(crate) fn record_bytes(data_bytes: usize) -> usize {
+    data_bytes + RECORD_OVERHEAD_BYTES
 }
 
 #[cfg(test)]

@@ -1,10 +1,8 @@
 //! The entry point for fuzzing the log: for arbitrary bytes it must neither panic
 //! nor loop, nor take more memory than a multiple of the bytes' length.
 
-use super::{
-    GROUP_HEADER_BYTES, GROUP_MAGIC, RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, read_segment,
-    segment_tag,
-};
+use super::group::{SegmentFormat, checksum};
+use super::{SEGMENT_HEADER_BYTES, read_segment, segment_tag};
 use base::ByteReader;
 use std::path::Path;
 
@@ -29,24 +27,35 @@ fn fix_checksums(bytes: &mut [u8], tag: u64) {
         let crc = crc32c::crc32c_append(crc32c::crc32c(&header[..12]), &header[16..]);
         header[12..16].copy_from_slice(&crc.to_le_bytes());
     }
-    let groups: Vec<usize> = memchr::memmem::find_iter(bytes, &GROUP_MAGIC.to_le_bytes()).collect();
-    for at in groups {
-        let Some((header, records)) = bytes[at..].split_at_mut_checked(GROUP_HEADER_BYTES) else {
-            break;
-        };
-        header[8..16].copy_from_slice(&tag.to_le_bytes());
-        let crc = crc32c::crc32c(&header[8..]);
-        header[4..8].copy_from_slice(&crc.to_le_bytes());
-        if let Some(records) = records.get_mut(..u32_at(header, 24)) {
-            fix_record_checksums(records);
+    for format in SegmentFormat::ALL {
+        let groups = memchr::memmem::find_iter(bytes, format.group_magic());
+        let groups: Vec<usize> = groups.collect();
+        for at in groups {
+            let Some((header, rest)) =
+                bytes[at..].split_at_mut_checked(format.group_header_bytes())
+            else {
+                break;
+            };
+            header[8..16].copy_from_slice(&tag.to_le_bytes());
+            if let Some(records) = rest.get_mut(..u32_at(header, 24)) {
+                match format {
+                    SegmentFormat::V1 => fix_record_checksums(records),
+                    SegmentFormat::V2 => {
+                        header[32..40].copy_from_slice(&checksum(records, tag).to_le_bytes());
+                    }
+                }
+            }
+            let crc = crc32c::crc32c(&header[8..]);
+            header[4..8].copy_from_slice(&crc.to_le_bytes());
         }
     }
 }
 
-/// Writes the right checksum into each record of a group.
+/// Writes the right checksum into each record of a group of version 1.
 fn fix_record_checksums(mut records: &mut [u8]) {
-    while records.len() >= RECORD_HEADER_BYTES {
-        let end = RECORD_HEADER_BYTES.saturating_add(u32_at(records, 4));
+    let header_bytes = SegmentFormat::V1.record_header_bytes();
+    while records.len() >= header_bytes {
+        let end = header_bytes.saturating_add(u32_at(records, 4));
         let Some((record, rest)) = records.split_at_mut_checked(end) else {
             return;
         };
@@ -70,12 +79,17 @@ mod tests {
 
     #[test]
     fn bytes_with_fixed_checksums_pass_every_check() {
-        let fixture = include_bytes!("../../tests/fixtures/log-v1.wal");
-        let sound = read_segment(fixture, 0x5ec2e7, 1, Path::new("sound")).unwrap();
-        let mut bytes = fixture.to_vec();
-        fix_checksums(&mut bytes, segment_tag(1, 1));
-        let fixed = read_segment(&bytes, 1, 1, Path::new("fixed")).unwrap();
-        assert!(fixed.sealed);
-        assert_eq!(fixed, sound);
+        let fixtures = [
+            &include_bytes!("../../tests/fixtures/log-v1.wal")[..],
+            include_bytes!("../../tests/fixtures/log-v2.wal"),
+        ];
+        for fixture in fixtures {
+            let sound = read_segment(fixture, 0x5ec2e7, 1, Path::new("sound")).unwrap();
+            let mut bytes = fixture.to_vec();
+            fix_checksums(&mut bytes, segment_tag(1, 1));
+            let fixed = read_segment(&bytes, 1, 1, Path::new("fixed")).unwrap();
+            assert!(fixed.sealed);
+            assert_eq!(fixed, sound);
+        }
     }
 }

@@ -1,26 +1,41 @@
 //! The write-ahead log: every write is in the log before it is acknowledged.
 //!
 //! The log is a sequence of segments, numbered without gaps. A segment holds the
-//! records of one memtable, and is removed after the memtable's flush. Writes that
-//! wait at the same time are written as one *group* and share one sync.
+//! records of one memtable, and is not needed any more after the memtable's flush. Writes
+//! that wait at the same time are written as one *group* and share one sync.
 //!
 //! # A segment file
 //!
 //! ```text
-//! segment  = header group* zeros
-//! header   = magic u64 | version u32 | crc32c u32 of the rest | tag u64
+//! segment  = header group* rest
+//! header   = magic u64 | version u32 | crc32c u32 of the others | tag u64
 //! group    = magic u32 | crc32c u32 of the rest of the group's header
 //!          | tag u64 | synced u64 | record bytes u32 | record count u32
+//!          | checksum u64 of all records, seeded with the tag
 //!          | record*
-//! record   = crc32c u32 of the rest | body bytes u32 | body
+//! record   = body bytes u32 | body
 //! body     = flags u8 | copies u8 | key bytes u16 | timestamp u64
 //!          | expiry u64, if flags has EXPIRES | key | value
 //! ```
 //!
-//! All numbers are little-endian. Space is allocated ahead as zeros, so the magic
-//! of a group is not zero. The tag is a hash of the segment's number and of a secret
-//! of the store. Therefore a reader accepts neither the bytes of another file nor a
-//! client's value as a group, even if they look like one.
+//! All numbers are little-endian; the checksum is XXH3. The tag is a hash of the segment's
+//! number and of a secret of the store. Therefore a reader accepts neither the bytes of
+//! another file nor a client's value as a group, even if they look like one.
+//!
+//! That is version 2. In version 1, which is still read, a group has no checksum of its
+//! records. Instead each record begins with the crc32c u32 of what follows in it.
+//!
+//! # A file is used again
+//!
+//! The sync after a first write to a file's space also writes metadata of the file system,
+//! and zeros that are written ahead of that go to the disk besides the log. So the file of a
+//! segment that is not needed any more becomes *free*, and later a segment with a new number
+//! ([`FreeSegments`]). First its header is replaced and synced, then it is renamed. Its
+//! groups stay behind those of the new segment, and a torn group may even end with bytes of
+//! an old one, which were the sound end of a group. But an old group has another tag, and the
+//! records of a torn group do not match its checksum, which covers all of them. No number is
+//! given to two files that had groups of this number, because a segment that a start begins
+//! anew is emptied or replaced.
 //!
 //! # Torn or damaged?
 //!
@@ -29,7 +44,8 @@
 //! searches for a later group that says these bytes were synced. If it finds one,
 //! synced bytes are damaged, which is corruption. If not, these bytes are the tail
 //! that a crash tore off. No write in it was acknowledged as durable, so the reader
-//! drops it.
+//! drops it. The header of a group has a checksum of its own, so that it says this even if
+//! the group itself is torn.
 //!
 //! A group without records is a *seal*, which ends the segment. A segment is sealed
 //! and synced before the next one gets its first group, so only the last segment
@@ -40,33 +56,39 @@
 //! when the store has been idle for a moment, and when it closes, it records in a
 //! [`LogClaim`](crate::manifest::LogClaim) how much of which segment is durable.
 
+mod free_segments;
 mod fuzz;
+mod group;
 mod pending_sync;
 mod segment_folder;
 mod segment_reader;
 mod segment_writer;
 
 #[cfg(test)]
+mod reuse_tests;
+#[cfg(test)]
 mod tests;
 
+pub(crate) use free_segments::FreeSegments;
 pub use fuzz::fuzz_segment;
+pub(crate) use group::SegmentFormat;
 pub use pending_sync::PendingSync;
 pub use segment_folder::{SegmentFile, SegmentFolder, SegmentOwner};
 pub(crate) use segment_reader::{SegmentContents, read_segment};
 pub use segment_writer::SegmentWriter;
+pub(crate) use segment_writer::{SegmentPlace, SegmentSpace};
 
 use crate::disk::Disk;
 use crate::error::Error;
 use std::path::Path;
 
 const SEGMENT_MAGIC: u64 = u64::from_le_bytes(*b"KVORUMWL");
-const SEGMENT_VERSION: u32 = 1;
 const SEGMENT_HEADER_BYTES: usize = 24;
-const GROUP_MAGIC: u32 = u32::from_le_bytes(*b"\x1eKVG");
-const GROUP_HEADER_BYTES: usize = 32;
-const RECORD_HEADER_BYTES: usize = 8;
 const FLAG_TOMBSTONE: u8 = 1;
 const FLAG_EXPIRES: u8 = 2;
+
+/// The system keeps files in memory by pages of this size, in bytes.
+const PAGE_BYTES: usize = 4096;
 
 /// The file name of a segment.
 pub(crate) fn segment_file_name(segment: u64) -> String {
@@ -78,6 +100,18 @@ pub(crate) fn segment_of_file_name(name: &str) -> Option<u64> {
     let digits = name.strip_prefix("log-")?.strip_suffix(".wal")?;
     let segment = digits.parse().ok()?;
     (segment_file_name(segment) == name).then_some(segment)
+}
+
+/// The name of the file of segment `segment` once it is free.
+fn free_file_name(segment: u64) -> String {
+    format!("log-{segment:016}.free")
+}
+
+/// The segment whose free file has this name; `None` if the name is not one.
+fn segment_of_free_file_name(name: &str) -> Option<u64> {
+    let digits = name.strip_prefix("log-")?.strip_suffix(".free")?;
+    let segment = digits.parse().ok()?;
+    (free_file_name(segment) == name).then_some(segment)
 }
 
 /// Removes the file of a segment.

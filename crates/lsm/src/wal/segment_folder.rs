@@ -11,7 +11,10 @@
 //! ([`SegmentFile::owner`]). So no other file has to list the segments of a log.
 
 use super::segment_reader::{read_segment, read_segment_header};
-use super::{SegmentWriter, remove_segment, segment_file_name, segment_of_file_name, segment_tag};
+use super::{
+    SegmentPlace, SegmentWriter, remove_segment, segment_file_name, segment_of_file_name,
+    segment_tag,
+};
 use crate::disk::{Disk, read_file};
 use crate::error::Error;
 use base::Entry;
@@ -59,7 +62,13 @@ impl SegmentFolder {
     /// [`Error::DiskFull`], [`Error::Sync`], [`Error::Io`]; the file is removed
     /// again if possible.
     pub fn create(&self, segment: u64, secret: u64) -> Result<SegmentWriter, Error> {
-        SegmentWriter::create(&*self.disk, &self.path, secret, segment, 0)
+        let place = SegmentPlace {
+            disk: &*self.disk,
+            folder: &self.path,
+            secret,
+            segment,
+        };
+        SegmentWriter::create(place, 0)
     }
 
     /// Reads the file of a segment.
@@ -129,8 +138,8 @@ impl SegmentFile {
         for (index, secret) in secrets.iter().enumerate() {
             let tag = segment_tag(*secret, self.segment);
             match read_segment_header(&self.bytes, tag, &self.path) {
-                Ok(true) => return Ok(SegmentOwner::Log(index)),
-                Ok(false) => return Ok(SegmentOwner::Unknown),
+                Ok(Some(_)) => return Ok(SegmentOwner::Log(index)),
+                Ok(None) => return Ok(SegmentOwner::Unknown),
                 Err(Error::Corrupt { .. }) => {}
                 Err(error) => return Err(error),
             }

@@ -1,15 +1,14 @@
 //! Writes one segment of a log.
 
+use super::group::{SegmentFormat, write_group, write_seal};
 use super::{
-    FLAG_EXPIRES, FLAG_TOMBSTONE, GROUP_HEADER_BYTES, GROUP_MAGIC, PendingSync,
-    RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, SEGMENT_MAGIC, SEGMENT_VERSION, segment_file_name,
-    segment_tag,
+    PAGE_BYTES, PendingSync, SEGMENT_HEADER_BYTES, SEGMENT_MAGIC, segment_file_name, segment_tag,
 };
 use crate::disk::{Disk, DiskFile};
 use crate::error::Error;
 use crate::manifest::LogClaim;
 use crate::wait_sites;
-use base::{Entry, Expiry, KEY_BYTES_MAX, Kind, VALUE_BYTES_MAX};
+use base::Entry;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -32,15 +31,50 @@ pub struct SegmentWriter {
     path: PathBuf,
     segment: u64,
     tag: u64,
+    format: SegmentFormat,
     /// Where the next group begins.
     position: u64,
     /// All bytes before this are synced.
     synced: u64,
     /// The disk has allocated space for all bytes before this.
     allocated: u64,
-    /// All bytes before this were written, at least with zeros.
+    /// All bytes before this were written once, perhaps for another segment.
     filled: u64,
+    /// All bytes before this were written for this segment, at least with zeros: whole
+    /// pages. The system must read a page from the disk that is written in part, unless it
+    /// still has the page in memory.
+    cleared: u64,
     buffer: Vec<u8>,
+}
+
+/// The space of a segment's file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentSpace {
+    /// Its length.
+    pub(crate) bytes: u64,
+    /// How many of these bytes, from the first on, were ever written.
+    pub(crate) filled_bytes: u64,
+}
+
+/// Where a segment is, and whose it is.
+#[derive(Clone, Copy)]
+pub(crate) struct SegmentPlace<'a> {
+    pub(crate) disk: &'a dyn Disk,
+    pub(crate) folder: &'a Path,
+    /// The secret of the segment's log.
+    pub(crate) secret: u64,
+    /// The number of the segment.
+    pub(crate) segment: u64,
+}
+
+impl SegmentPlace<'_> {
+    fn path(&self) -> PathBuf {
+        self.folder.join(segment_file_name(self.segment))
+    }
+
+    fn tag(&self) -> u64 {
+        segment_tag(self.secret, self.segment)
+    }
 }
 
 impl SegmentWriter {
@@ -49,16 +83,10 @@ impl SegmentWriter {
     /// # Errors
     /// [`Error::DiskFull`], [`Error::Sync`], [`Error::Io`]. The file is removed
     /// again if possible.
-    pub(crate) fn create(
-        disk: &dyn Disk,
-        folder: &Path,
-        secret: u64,
-        segment: u64,
-        bytes: u64,
-    ) -> Result<Self, Error> {
-        Self::create_in_place(disk, folder, secret, segment, bytes).inspect_err(|_| {
+    pub(crate) fn create(place: SegmentPlace<'_>, bytes: u64) -> Result<Self, Error> {
+        Self::create_in_place(place, bytes).inspect_err(|_| {
             // If it stays, it is an empty segment, which recovery creates again.
-            let _ = disk.remove(&folder.join(segment_file_name(segment)));
+            let _ = place.disk.remove(&place.path());
         })
     }
 
@@ -67,15 +95,10 @@ impl SegmentWriter {
     ///
     /// # Errors
     /// [`Error::DiskFull`], [`Error::Sync`], [`Error::Io`].
-    pub(crate) fn create_in_place(
-        disk: &dyn Disk,
-        folder: &Path,
-        secret: u64,
-        segment: u64,
-        bytes: u64,
-    ) -> Result<Self, Error> {
-        let tag = segment_tag(secret, segment);
-        let path = folder.join(segment_file_name(segment));
+    pub(crate) fn create_in_place(place: SegmentPlace<'_>, bytes: u64) -> Result<Self, Error> {
+        let SegmentPlace { disk, folder, .. } = place;
+        let path = place.path();
+        // A file of this name is emptied: it may hold torn groups of the same tag.
         let file = disk
             .create(&path)
             .map_err(|error| Error::io("create", &path, error))?;
@@ -85,23 +108,82 @@ impl SegmentWriter {
         let allocated = bytes.max(SEGMENT_HEADER_BYTES as u64);
         file.allocate(0, allocated)
             .map_err(|error| Error::io("allocate", &path, error))?;
-        file.write_all_at(&segment_header(tag), 0)
-            .map_err(|error| Error::io("write", &path, error))?;
-        file.sync().map_err(|error| Error::sync(&path, error))?;
+        let cleared = begin_segment(&*file, &path, place.tag(), allocated)?;
         disk.sync_folder(folder)
             .map_err(|error| Error::sync(folder, error))?;
-        Ok(Self {
+        Ok(Self::begun(
+            place,
             file,
             background_file,
-            path,
-            segment,
-            tag,
+            allocated,
+            cleared,
+        ))
+    }
+
+    /// Makes the file at `free`, which was a segment with another number, the file of this
+    /// one, durably and with room for at least `bytes` bytes. A segment of this number that
+    /// has no whole group is replaced. The bytes of the other segment stay until groups
+    /// are written over them. `filled` says how many bytes of the file were ever written.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`], [`Error::Sync`], [`Error::Io`]. The file stays, under its old
+    /// name, or under the new one as a segment without groups.
+    pub(crate) fn reuse(
+        place: SegmentPlace<'_>,
+        free: &Path,
+        filled: u64,
+        bytes: u64,
+    ) -> Result<Self, Error> {
+        let SegmentPlace { disk, folder, .. } = place;
+        let open = |path: &Path| {
+            disk.open(path)
+                .map_err(|error| Error::io("open", path, error))
+        };
+        let file = open(free)?;
+        let length = file
+            .len()
+            .map_err(|error| Error::io("read the length of", free, error))?;
+        let allocated = length.max(bytes).max(SEGMENT_HEADER_BYTES as u64);
+        file.allocate(length, allocated - length)
+            .map_err(|error| Error::io("allocate", free, error))?;
+        // The header first: under the new name a start takes the header of another segment
+        // for damage.
+        let cleared = begin_segment(&*file, free, place.tag(), allocated)?;
+        let path = place.path();
+        disk.rename(free, &path)
+            .map_err(|error| Error::io("rename", free, error))?;
+        disk.sync_folder(folder)
+            .map_err(|error| Error::sync(folder, error))?;
+        let filled = filled.clamp(cleared, length.max(cleared));
+        Ok(Self {
+            filled,
+            ..Self::begun(place, open(&path)?, open(&path)?, allocated, cleared)
+        })
+    }
+
+    /// The writer of a segment whose header is durable, and that has room for `allocated`
+    /// bytes, of which the first `cleared` are written.
+    fn begun(
+        place: SegmentPlace<'_>,
+        file: Arc<dyn DiskFile>,
+        background_file: Arc<dyn DiskFile>,
+        allocated: u64,
+        cleared: u64,
+    ) -> Self {
+        Self {
+            file,
+            background_file,
+            path: place.path(),
+            segment: place.segment,
+            tag: place.tag(),
+            format: SegmentFormat::NEWEST,
             position: SEGMENT_HEADER_BYTES as u64,
             synced: SEGMENT_HEADER_BYTES as u64,
             allocated,
-            filled: 0,
+            filled: cleared,
+            cleared,
             buffer: Vec::new(),
-        })
+        }
     }
 
     /// Makes a segment durable that was read from `bytes`, which end with its last
@@ -115,36 +197,30 @@ impl SegmentWriter {
     /// [`Error::DiskFull`], [`Error::Sync`], [`Error::Io`]. A reader finds the same
     /// groups as before, and perhaps the seal.
     pub(crate) fn restore(
-        disk: &dyn Disk,
-        folder: &Path,
-        secret: u64,
-        segment: u64,
+        place: SegmentPlace<'_>,
+        format: SegmentFormat,
         bytes: &[u8],
         is_sealed: bool,
     ) -> Result<(), Error> {
-        let path = folder.join(segment_file_name(segment));
-        let file = disk
+        let path = place.path();
+        let file = place
+            .disk
             .open(&path)
             .map_err(|error| Error::io("open", &path, error))?;
-        // The seal replaces a torn group or allocated zeros, so it has room even on a
+        // The seal replaces a torn group or allocated space, so it has room even on a
         // full disk.
         let allocated = file
             .len()
             .map_err(|error| Error::io("read the length of", &path, error))?;
         file.write_all_at(bytes, 0)
             .map_err(|error| Error::io("write", &path, error))?;
+        // There are no commits whose errors a background sync could take.
+        let background_file = Arc::clone(&file);
         let mut writer = Self {
-            // There are no commits whose errors a background sync could take.
-            background_file: Arc::clone(&file),
-            file,
-            path,
-            segment,
-            tag: segment_tag(secret, segment),
+            format,
             position: bytes.len() as u64,
             synced: 0,
-            allocated,
-            filled: 0,
-            buffer: Vec::new(),
+            ..Self::begun(place, file, background_file, allocated, bytes.len() as u64)
         };
         if is_sealed {
             writer.sync()?;
@@ -179,28 +255,13 @@ impl SegmentWriter {
 
     fn append_group<'a>(&mut self, entries: impl Iterator<Item = &'a Entry>) -> Result<u64, Error> {
         self.buffer.clear();
-        self.buffer.resize(GROUP_HEADER_BYTES, 0);
-        let mut count = 0_u32;
-        for entry in entries {
-            check(entry)?;
-            encode_record(entry, &mut self.buffer);
-            count += 1;
-        }
-        let bytes = self.buffer.len() as u64;
-        let Ok(record_bytes) = u32::try_from(self.buffer.len() - GROUP_HEADER_BYTES) else {
-            return Err(Error::Invalid(format!(
-                "a group of {bytes} bytes is too long for a log"
-            )));
-        };
-        let header = &mut self.buffer[..GROUP_HEADER_BYTES];
-        header[0..4].copy_from_slice(&GROUP_MAGIC.to_le_bytes());
-        header[8..16].copy_from_slice(&self.tag.to_le_bytes());
-        header[16..24].copy_from_slice(&self.synced.to_le_bytes());
-        header[24..28].copy_from_slice(&record_bytes.to_le_bytes());
-        header[28..32].copy_from_slice(&count.to_le_bytes());
-        let crc = crc32c::crc32c(&header[8..]);
-        header[4..8].copy_from_slice(&crc.to_le_bytes());
+        write_group(entries, self.tag, self.synced, &mut self.buffer)?;
+        self.write_buffer()
+    }
 
+    /// Writes the group in the buffer. Returns its length.
+    fn write_buffer(&mut self) -> Result<u64, Error> {
+        let bytes = self.buffer.len() as u64;
         let end = self.position + bytes;
         if end > self.allocated {
             let allocate = |to: u64| {
@@ -215,9 +276,16 @@ impl SegmentWriter {
                 error => Err(error),
             })?;
         }
+        if end > self.cleared {
+            let page_end = end.next_multiple_of(PAGE_BYTES as u64);
+            let cleared = page_end.min(self.allocated);
+            self.buffer.resize((cleared - self.position) as usize, 0);
+        }
         self.file
             .write_all_at(&self.buffer, self.position)
             .map_err(|error| Error::io("write", &self.path, error))?;
+        let written_to = self.position + self.buffer.len() as u64;
+        self.cleared = self.cleared.max(written_to);
         self.position = end;
         if self.buffer.capacity() > BUFFER_BYTES_KEPT {
             self.buffer = Vec::new();
@@ -244,14 +312,17 @@ impl SegmentWriter {
     /// As [`SegmentWriter::append`], and [`Error::Sync`]; the groups that were
     /// written are read back all the same.
     pub fn seal(&mut self) -> Result<(), Error> {
-        self.append_group(std::iter::empty())?;
+        self.buffer.clear();
+        write_seal(self.format, self.tag, self.synced, &mut self.buffer);
+        self.write_buffer()?;
         self.sync()
     }
 
     /// Writes zeros to the next part of the allocated space that was never written;
     /// returns `false` if there is none. The sync after a first write to allocated
     /// space also changes the file system's metadata, and waits for the metadata of
-    /// all other files. The sync after a write over zeros only writes data.
+    /// all other files. The sync after a write over zeros, or over what another segment has
+    /// left in the file, only writes data.
     ///
     /// # Errors
     /// As [`SegmentWriter::append`].
@@ -317,7 +388,7 @@ impl SegmentWriter {
     /// Whether a group with `record_bytes` bytes of records fits the allocated space.
     pub(crate) fn has_room(&self, record_bytes: usize) -> bool {
         let room = self.allocated.saturating_sub(self.position);
-        room >= (GROUP_HEADER_BYTES + record_bytes) as u64
+        room >= (self.format.group_header_bytes() + record_bytes) as u64
     }
 
     /// The number of the segment.
@@ -336,49 +407,34 @@ impl SegmentWriter {
     pub fn allocated_bytes(&self) -> u64 {
         self.allocated
     }
+
+    /// The space of the segment's file.
+    pub(crate) fn space(&self) -> SegmentSpace {
+        SegmentSpace {
+            bytes: self.allocated,
+            filled_bytes: self.filled.max(self.position),
+        }
+    }
+}
+
+/// Writes the header of a segment with this tag to a file with `allocated` bytes, clears the
+/// page behind it, and syncs both. Returns how many bytes that wrote.
+fn begin_segment(file: &dyn DiskFile, path: &Path, tag: u64, allocated: u64) -> Result<u64, Error> {
+    let mut page = segment_header(tag).to_vec();
+    page.resize((PAGE_BYTES as u64).min(allocated) as usize, 0);
+    file.write_all_at(&page, 0)
+        .map_err(|error| Error::io("write", path, error))?;
+    file.sync().map_err(|error| Error::sync(path, error))?;
+    Ok(page.len() as u64)
 }
 
 fn segment_header(tag: u64) -> [u8; SEGMENT_HEADER_BYTES] {
+    let version = SegmentFormat::NEWEST.version();
     let mut header = [0; SEGMENT_HEADER_BYTES];
     header[0..8].copy_from_slice(&SEGMENT_MAGIC.to_le_bytes());
-    header[8..12].copy_from_slice(&SEGMENT_VERSION.to_le_bytes());
+    header[8..12].copy_from_slice(&version.to_le_bytes());
     header[16..24].copy_from_slice(&tag.to_le_bytes());
     let crc = crc32c::crc32c_append(crc32c::crc32c(&header[0..12]), &header[16..]);
     header[12..16].copy_from_slice(&crc.to_le_bytes());
     header
-}
-
-/// Refuses an entry that a reader would not accept or would read as another one.
-fn check(entry: &Entry) -> Result<(), Error> {
-    let (key_bytes, value_bytes) = (entry.key().len(), entry.value_bytes().len());
-    if (1..=KEY_BYTES_MAX).contains(&key_bytes) && value_bytes <= VALUE_BYTES_MAX {
-        return Ok(());
-    }
-    Err(Error::Invalid(format!(
-        "a log holds no key of {key_bytes} and no value of {value_bytes} bytes"
-    )))
-}
-
-fn encode_record(entry: &Entry, buffer: &mut Vec<u8>) {
-    let start = buffer.len();
-    buffer.extend_from_slice(&[0; RECORD_HEADER_BYTES]);
-    let mut flags = 0;
-    if entry.kind() == Kind::Tombstone {
-        flags |= FLAG_TOMBSTONE;
-    }
-    if entry.expiry() != Expiry::NEVER {
-        flags |= FLAG_EXPIRES;
-    }
-    buffer.extend_from_slice(&[flags, entry.copies()]);
-    buffer.extend_from_slice(&(entry.key().len() as u16).to_le_bytes());
-    buffer.extend_from_slice(&entry.timestamp().as_u64().to_le_bytes());
-    if entry.expiry() != Expiry::NEVER {
-        buffer.extend_from_slice(&entry.expiry().unix_ms().to_le_bytes());
-    }
-    buffer.extend_from_slice(entry.key());
-    buffer.extend_from_slice(entry.value_bytes());
-    let body_bytes = (buffer.len() - start - RECORD_HEADER_BYTES) as u32;
-    buffer[start + 4..start + 8].copy_from_slice(&body_bytes.to_le_bytes());
-    let crc = crc32c::crc32c(&buffer[start + 4..]);
-    buffer[start..start + 4].copy_from_slice(&crc.to_le_bytes());
 }

@@ -21,6 +21,18 @@ fn put(key: &str, timestamp: u64, value: &[u8]) -> Entry {
     )
 }
 
+/// The first segment of a log, of 4 KiB.
+fn create(disk: &MemoryDisk, secret: u64) -> SegmentWriter {
+    let folder = folder();
+    let place = SegmentPlace {
+        disk,
+        folder: &folder,
+        secret,
+        segment: 1,
+    };
+    SegmentWriter::create(place, 4096).unwrap()
+}
+
 /// Three groups, synced after each but the last.
 fn entries() -> Vec<Entry> {
     vec![
@@ -37,7 +49,7 @@ fn entries() -> Vec<Entry> {
 fn a_background_sync_takes_no_error_away_from_the_commits() {
     let disk = MemoryDisk::new();
     disk.create_folder(&folder()).unwrap();
-    let mut writer = SegmentWriter::create(&disk, &folder(), SECRET, 1, 4096).unwrap();
+    let mut writer = create(&disk, SECRET);
     type BackgroundSync = fn(&SegmentWriter) -> PendingSync;
     let background_syncs: [BackgroundSync; 2] = [
         |writer| writer.background_sync(),
@@ -58,7 +70,7 @@ fn a_background_sync_takes_no_error_away_from_the_commits() {
 fn segment_file(sync_last: bool, seal: bool) -> (Vec<u8>, [usize; 3]) {
     let disk = MemoryDisk::new();
     disk.create_folder(&folder()).unwrap();
-    let mut writer = SegmentWriter::create(&disk, &folder(), SECRET, 1, 4096).unwrap();
+    let mut writer = create(&disk, SECRET);
     let entries = entries();
     let mut end = SEGMENT_HEADER_BYTES;
     let mut ends = [0; 3];
@@ -76,6 +88,10 @@ fn segment_file(sync_last: bool, seal: bool) -> (Vec<u8>, [usize; 3]) {
         writer.seal().unwrap();
     }
     (read_file(&disk, 1), ends)
+}
+
+fn group_header_bytes() -> usize {
+    SegmentFormat::NEWEST.group_header_bytes()
 }
 
 fn read_file(disk: &MemoryDisk, segment: u64) -> Vec<u8> {
@@ -97,7 +113,7 @@ fn written_entries_are_read_back() {
     let segment = read(&bytes).unwrap();
     assert_eq!(segment.entries, entries());
     assert!(segment.sealed);
-    assert_eq!(segment.end, (ends[2] + GROUP_HEADER_BYTES) as u64);
+    assert_eq!(segment.end, (ends[2] + group_header_bytes()) as u64);
     let (bytes, ends) = segment_file(false, false);
     let segment = read(&bytes).unwrap();
     assert_eq!(segment.entries, entries());
@@ -155,12 +171,12 @@ fn a_value_that_looks_like_a_group_is_no_claim() {
     // A client may know the format, but not the store's secret.
     let disk = MemoryDisk::new();
     disk.create_folder(&folder()).unwrap();
-    let mut writer = SegmentWriter::create(&disk, &folder(), SECRET + 1, 1, 4096).unwrap();
+    let mut writer = create(&disk, SECRET + 1);
     writer
         .append([put("k", 1, &forged[ends[1]..])].iter())
         .unwrap();
     let mut bytes = read_file(&disk, 1);
-    bytes[SEGMENT_HEADER_BYTES + GROUP_HEADER_BYTES] ^= 1;
+    bytes[SEGMENT_HEADER_BYTES + group_header_bytes()] ^= 1;
     let segment = read_segment(&bytes, SECRET + 1, 1, &folder()).unwrap();
     assert!(segment.is_empty() && segment.torn_bytes > 0);
 }
@@ -181,7 +197,7 @@ fn a_segment_of_another_number_or_version_is_refused() {
 fn a_group_without_room_leaves_the_log_unchanged() {
     let disk = MemoryDisk::new();
     disk.create_folder(&folder()).unwrap();
-    let mut writer = SegmentWriter::create(&disk, &folder(), SECRET, 1, 4096).unwrap();
+    let mut writer = create(&disk, SECRET);
     writer.append([put("a", 1, b"x")].iter()).unwrap();
     disk.set_capacity(4096);
     let full = writer.append([put("b", 2, &[1; 8000])].iter());
@@ -193,10 +209,60 @@ fn a_group_without_room_leaves_the_log_unchanged() {
 
 #[test]
 fn the_format_is_that_of_the_fixture() {
-    let fixture = include_bytes!("../../tests/fixtures/log-v1.wal");
+    let fixture = include_bytes!("../../tests/fixtures/log-v2.wal");
     let (bytes, _) = segment_file(true, true);
     let end = read(&bytes).unwrap().end as usize;
     assert_eq!(bytes[..end], fixture[..]);
+}
+
+/// Where the groups of the fixture of version 1 end, the last of which is its seal.
+const ENDS_V1: [usize; 5] = [24, 101, 483, 540, 572];
+
+#[test]
+fn a_segment_of_version_1_is_read() {
+    let fixture = include_bytes!("../../tests/fixtures/log-v1.wal");
+    let segment = read(fixture).unwrap();
+    assert_eq!(segment.entries, entries());
+    assert_eq!(segment.end, fixture.len() as u64);
+    assert!(segment.sealed);
+    for at in 0..ENDS_V1[3] {
+        let mut damaged = fixture.to_vec();
+        damaged[at] ^= 0x40;
+        let damaged = read(&damaged);
+        assert!(matches!(damaged, Err(Error::Corrupt { .. })), "{at}");
+    }
+    for cut in 0..ENDS_V1[4] {
+        let segment = read(&fixture[..cut]).unwrap();
+        let groups = ENDS_V1[1..].iter().filter(|end| **end <= cut).count();
+        assert_eq!(segment.entries, entries()[..[0, 2, 4, 5][groups]], "{cut}");
+        assert!(!segment.sealed);
+    }
+}
+
+/// A store of an older release was killed: its last segment is sealed in its own format.
+#[test]
+fn a_segment_of_version_1_is_sealed() {
+    let fixture = include_bytes!("../../tests/fixtures/log-v1.wal");
+    let unsealed = &fixture[..ENDS_V1[3]];
+    let disk = MemoryDisk::new();
+    disk.create_folder(&folder()).unwrap();
+    let path = folder().join(segment_file_name(1));
+    let file = disk.create(&path).unwrap();
+    file.write_all_at(unsealed, 0).unwrap();
+    file.set_len(4096).unwrap();
+    disk.sync_folder(&folder()).unwrap();
+    let folder = folder();
+    let place = SegmentPlace {
+        disk: &disk,
+        folder: &folder,
+        secret: SECRET,
+        segment: 1,
+    };
+    SegmentWriter::restore(place, SegmentFormat::V1, unsealed, false).unwrap();
+    let segment = read(&read_file(&disk.clone_synced(), 1)).unwrap();
+    assert_eq!(segment.end, fixture.len() as u64);
+    assert_eq!(segment.entries, entries());
+    assert!(segment.sealed);
 }
 
 #[test]

@@ -58,6 +58,8 @@ pub(crate) struct Compactor {
 #[derive(Default)]
 pub(super) struct CompactorState {
     current: Option<Compaction>,
+    /// How long its steps took.
+    busy: Duration,
     /// When the next step is due by the configured rate, on the monotonic clock.
     paced_until: Duration,
     /// For each level the key after which the next pick starts.
@@ -294,6 +296,26 @@ impl Compactor {
 impl CompactorState {
     /// Goes on with the compaction under way, or begins one.
     fn step(&mut self, orders: &Orders, core: &Core) -> Result<CompactionStep, Error> {
+        let started = core.now();
+        let before = core.tables.load().tables.level_zero_tables();
+        let step = self.try_step(orders, core);
+        self.busy += core.now().saturating_sub(started);
+        if matches!(step, Ok(CompactionStep::Merged(_))) {
+            return step;
+        }
+        let busy = std::mem::take(&mut self.busy);
+        let after = core.tables.load().tables.level_zero_tables();
+        // A flush may have added a table meanwhile, which hardly matters.
+        let merged = before.saturating_sub(after) as u64;
+        // What is done while level 0 has nothing to do says nothing of how fast it is emptied.
+        if merged > 0 || urgency(core) > 0.0 {
+            let bytes = merged.saturating_mul(core.options.memtable_bytes as u64);
+            core.write_rate.compaction.note(bytes, busy);
+        }
+        step
+    }
+
+    fn try_step(&mut self, orders: &Orders, core: &Core) -> Result<CompactionStep, Error> {
         let mut compaction = match self.current.take() {
             Some(current) => current,
             None => match self.begin(orders, core)? {

@@ -123,10 +123,14 @@ impl FullDisk {
     /// Whether the disk has room for the reserve and for what the log and the
     /// flushes may need meanwhile. Yes if the system does not say.
     fn has_room_for_reserve(&self) -> bool {
-        let wanted = self.reserve_bytes.saturating_add(self.headroom_bytes);
         self.disk
             .available_bytes(&self.folder)
-            .map_or(true, |available| available >= wanted)
+            .map_or(true, |available| available >= self.room_to_leave_bytes())
+    }
+
+    /// How much room a full disk must have before the store is full no longer, in bytes.
+    pub(super) fn room_to_leave_bytes(&self) -> u64 {
+        self.reserve_bytes.saturating_add(self.headroom_bytes)
     }
 
     /// The room that a compaction may take, in bytes. On a full disk that is half

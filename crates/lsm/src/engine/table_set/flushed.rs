@@ -16,7 +16,7 @@
 //! the verdict on a version that is not remembered is unknown.
 
 use crate::error::Error;
-use crate::memtable::Memtable;
+use crate::memtable::{Memtable, record_bytes};
 use crate::record::{Record, RecordCursor, RecordRef};
 use crate::table::KeyHash;
 use base::Timestamp;
@@ -209,6 +209,8 @@ pub(crate) struct RecordedSequences<C> {
     /// Whether some records have a sequence number below `from`.
     has_earlier: bool,
     versions: BTreeMap<Version, u64>,
+    /// The memory of the records that were read, in bytes.
+    read_bytes: u64,
 }
 
 impl<C> RecordedSequences<C> {
@@ -220,7 +222,13 @@ impl<C> RecordedSequences<C> {
             last,
             has_earlier: false,
             versions: BTreeMap::new(),
+            read_bytes: 0,
         }
+    }
+
+    /// The memory that the records take in the memtable which were read, in bytes.
+    pub(crate) fn read_bytes(&self) -> u64 {
+        self.read_bytes
     }
 
     /// The versions that were recorded, once all records were read.
@@ -238,6 +246,7 @@ impl<C: RecordCursor> RecordCursor for RecordedSequences<C> {
         if !self.records.advance()? {
             return Ok(false);
         }
+        self.read_bytes += record_bytes(self.records.data_bytes()) as u64;
         let RecordRef { sequence, entry } = self.records.record();
         if sequence < self.from {
             self.has_earlier = true;

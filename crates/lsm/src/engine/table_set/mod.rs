@@ -48,7 +48,7 @@ use crate::options::{Environment, Options};
 use crate::sync::lock;
 use crate::table::Table;
 use crate::table_id::TableId;
-use crate::wal::remove_segment;
+use crate::wal::{FreeSegments, SegmentSpace};
 use arc_swap::{ArcSwap, Guard};
 use base::Timestamp;
 use flushed::remember;
@@ -69,9 +69,10 @@ pub(crate) struct TableSet {
     manifest: Mutex<Manifest>,
     /// Where the merge in progress writes.
     merge: Mutex<Weak<MergeRange>>,
-    /// Sealed log segments that are not removed yet, and the space that each
-    /// takes, in bytes.
-    sealed_segments: Mutex<BTreeMap<u64, u64>>,
+    /// Sealed log segments that are still needed, each with the space of its file.
+    sealed_segments: Mutex<BTreeMap<u64, SegmentSpace>>,
+    /// Takes over the segments that are not needed any more.
+    free_segments: Arc<FreeSegments>,
     read_state: ArcSwap<ReadState>,
     greatest_timestamp: AtomicU64,
     /// Flushed memtables that a reader may still hold.
@@ -90,7 +91,8 @@ impl TableSet {
         files: TableFiles,
         manifest: Manifest,
         read_state: ReadState,
-        sealed_segments: BTreeMap<u64, u64>,
+        sealed_segments: BTreeMap<u64, SegmentSpace>,
+        free_segments: Arc<FreeSegments>,
     ) -> Self {
         Self {
             disk: Arc::clone(&environment.disk),
@@ -101,6 +103,7 @@ impl TableSet {
             manifest: Mutex::new(manifest),
             merge: Mutex::default(),
             sealed_segments: Mutex::new(sealed_segments),
+            free_segments,
             is_damaged: AtomicBool::new(!read_state.damaged.is_empty()),
             read_state: ArcSwap::from_pointee(read_state),
             retired: Mutex::new(Vec::new()),
@@ -153,12 +156,13 @@ impl TableSet {
 
     /// The space that the sealed log segments take, in bytes.
     pub(crate) fn sealed_segments_bytes(&self) -> u64 {
-        lock(&self.sealed_segments).values().sum()
+        let sealed_segments = lock(&self.sealed_segments);
+        sealed_segments.values().map(|space| space.bytes).sum()
     }
 
     /// Freezes the active memtable. The next one's records are in the log segment
-    /// `segment`; `sealed` is the segment of the frozen one, with its bytes.
-    pub(crate) fn freeze_active(&self, segment: u64, sealed: (u64, u64)) {
+    /// `segment`; `sealed` is the segment of the frozen one, with its space.
+    pub(crate) fn freeze_active(&self, segment: u64, sealed: (u64, SegmentSpace)) {
         let mut sealed_segments = lock(&self.sealed_segments);
         sealed_segments.insert(sealed.0, sealed.1);
         let mut state = ReadState::clone(&self.read_state.load());
@@ -184,8 +188,8 @@ impl TableSet {
                 false => self.files.remove(id),
             }
         }
-        for segment in obsolete.segments {
-            if let Err(error) = remove_segment(&*self.disk, &self.folder, segment) {
+        for (segment, space) in obsolete.segments {
+            if let Err(error) = self.free_segments.retire(segment, space) {
                 tracing::warn!(%error, "could not remove a log segment; the next start will");
             }
         }
@@ -380,7 +384,7 @@ impl StoredEdit<'_> {
         let segments = std::mem::replace(&mut *sealed_segments, kept);
         Obsolete {
             tables: edit.removed,
-            segments: segments.into_keys().collect(),
+            segments,
         }
     }
 }
@@ -388,5 +392,5 @@ impl StoredEdit<'_> {
 /// The files that an edit has made useless.
 struct Obsolete {
     tables: Vec<TableId>,
-    segments: Vec<u64>,
+    segments: BTreeMap<u64, SegmentSpace>,
 }

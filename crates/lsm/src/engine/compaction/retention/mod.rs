@@ -230,6 +230,11 @@ impl<C: RecordCursor> Retained<C> {
         }
     }
 
+    /// The cursor whose records these are.
+    pub(crate) fn records(&self) -> &C {
+        &self.records
+    }
+
     /// The cursor, once it is not needed any more.
     pub(crate) fn into_records(self) -> C {
         self.records

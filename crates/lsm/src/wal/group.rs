@@ -1,0 +1,278 @@
+//! Groups of records as bytes, in both versions of the format.
+
+use super::{FLAG_EXPIRES, FLAG_TOMBSTONE};
+use crate::error::Error;
+use base::{ByteReader, Entry, Expiry, KEY_BYTES_MAX, Kind, Timestamp, VALUE_BYTES_MAX};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// The version of a segment's format, as its header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SegmentFormat {
+    /// Each record has a checksum of its own. Behind the groups of a segment are zeros,
+    /// because its file was made for it.
+    V1,
+    /// Each group has one checksum over its records, seeded with the segment's tag. Behind
+    /// the groups of a segment may be those of another, whose file it uses again.
+    V2,
+}
+
+impl SegmentFormat {
+    /// All formats that are read.
+    pub(super) const ALL: [Self; 2] = [Self::V1, Self::V2];
+
+    /// The format that is written.
+    pub(super) const NEWEST: Self = Self::V2;
+
+    /// The format of this number; `None` if it is unknown.
+    pub(super) fn of_version(version: u32) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|format| format.version() == version)
+    }
+
+    pub(super) fn version(self) -> u32 {
+        match self {
+            Self::V1 => 1,
+            Self::V2 => 2,
+        }
+    }
+
+    /// What a group begins with. It is not zero, unlike space that was never written.
+    pub(super) fn group_magic(self) -> &'static [u8; 4] {
+        match self {
+            Self::V1 => b"\x1eKVG",
+            Self::V2 => b"\x1eKV2",
+        }
+    }
+
+    /// The length of a group's header.
+    pub(super) fn group_header_bytes(self) -> usize {
+        match self {
+            Self::V1 => 32,
+            Self::V2 => 40,
+        }
+    }
+
+    /// The length of what precedes a record's body.
+    pub(super) fn record_header_bytes(self) -> usize {
+        match self {
+            Self::V1 => 8,
+            Self::V2 => 4,
+        }
+    }
+}
+
+/// The header of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct GroupHeader {
+    /// How many bytes of the segment were synced before the group was written.
+    pub(super) synced: u64,
+    pub(super) record_bytes: u32,
+    pub(super) record_count: u32,
+    /// The checksum of the records. 0 in [`SegmentFormat::V1`].
+    pub(super) checksum: u64,
+}
+
+impl GroupHeader {
+    /// The header at the beginning of `bytes`, if it is whole and has this tag.
+    pub(super) fn read(bytes: &[u8], format: SegmentFormat, tag: u64) -> Option<Self> {
+        let mut fields = ByteReader::new(bytes.get(..format.group_header_bytes())?);
+        let magic: [u8; 4] = fields.array()?;
+        let crc = fields.u32()?;
+        let computed = crc32c::crc32c(fields.rest());
+        let group_tag = fields.u64()?;
+        let header = Self {
+            synced: fields.u64()?,
+            record_bytes: fields.u32()?,
+            record_count: fields.u32()?,
+            checksum: match format {
+                SegmentFormat::V1 => 0,
+                SegmentFormat::V2 => fields.u64()?,
+            },
+        };
+        let is_whole = magic == *format.group_magic() && crc == computed && group_tag == tag;
+        is_whole.then_some(header)
+    }
+
+    /// Writes the header to `bytes`, which are as long as a header of this format.
+    fn write(self, format: SegmentFormat, tag: u64, bytes: &mut [u8]) {
+        bytes[0..4].copy_from_slice(format.group_magic());
+        bytes[8..16].copy_from_slice(&tag.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.synced.to_le_bytes());
+        bytes[24..28].copy_from_slice(&self.record_bytes.to_le_bytes());
+        bytes[28..32].copy_from_slice(&self.record_count.to_le_bytes());
+        if format == SegmentFormat::V2 {
+            bytes[32..40].copy_from_slice(&self.checksum.to_le_bytes());
+        }
+        let crc = crc32c::crc32c(&bytes[8..]);
+        bytes[4..8].copy_from_slice(&crc.to_le_bytes());
+    }
+
+    /// The length of the whole group.
+    pub(super) fn group_bytes(self, format: SegmentFormat) -> usize {
+        format
+            .group_header_bytes()
+            .saturating_add(self.record_bytes as usize)
+    }
+}
+
+/// A group that was read.
+pub(super) struct Group {
+    /// Its records. A group without records is a seal.
+    pub(super) entries: Vec<Entry>,
+    /// Its length.
+    pub(super) bytes: usize,
+}
+
+/// The checksum of a group's records. The tag is its seed, so that records which another
+/// segment has left in the same file do not pass for those of a group of this segment.
+pub(super) fn checksum(records: &[u8], tag: u64) -> u64 {
+    xxh3_64_with_seed(records, tag)
+}
+
+/// The group at the beginning of `bytes`, if all of it is whole.
+pub(super) fn read_group(bytes: &[u8], format: SegmentFormat, tag: u64) -> Option<Group> {
+    let header = GroupHeader::read(bytes, format, tag)?;
+    let end = header.group_bytes(format);
+    let mut records = bytes.get(format.group_header_bytes()..end)?;
+    if format == SegmentFormat::V2 && checksum(records, tag) != header.checksum {
+        return None;
+    }
+    let mut entries = Vec::new();
+    while !records.is_empty() {
+        let (entry, rest) = read_record(records, format)?;
+        entries.push(entry);
+        records = rest;
+    }
+    let is_whole = entries.len() == header.record_count as usize;
+    is_whole.then_some(Group {
+        entries,
+        bytes: end,
+    })
+}
+
+fn read_record(bytes: &[u8], format: SegmentFormat) -> Option<(Entry, &[u8])> {
+    let mut fields = ByteReader::new(bytes);
+    let crc = match format {
+        SegmentFormat::V1 => Some(fields.u32()?),
+        SegmentFormat::V2 => None,
+    };
+    let body_bytes = fields.u32()? as usize;
+    let body = fields.bytes(body_bytes)?;
+    if let Some(crc) = crc
+        && crc != crc32c::crc32c(&bytes[4..format.record_header_bytes() + body_bytes])
+    {
+        return None;
+    }
+    Some((read_body(body)?, fields.rest()))
+}
+
+fn read_body(body: &[u8]) -> Option<Entry> {
+    let mut fields = ByteReader::new(body);
+    let [flags, copies] = fields.array()?;
+    if flags & !(FLAG_TOMBSTONE | FLAG_EXPIRES) != 0 {
+        return None;
+    }
+    let kind = if flags & FLAG_TOMBSTONE != 0 {
+        Kind::Tombstone
+    } else {
+        Kind::Value
+    };
+    let key_bytes = usize::from(fields.u16()?);
+    let timestamp = Timestamp::from_u64(fields.u64()?);
+    let expiry = if flags & FLAG_EXPIRES != 0 {
+        Expiry::at_unix_ms(fields.u64()?)
+    } else {
+        Expiry::NEVER
+    };
+    let key = fields.bytes(key_bytes)?;
+    if key.is_empty() || key.len() > KEY_BYTES_MAX {
+        return None;
+    }
+    let value = fields.rest();
+    Some(Entry::new(key, timestamp, kind, value, expiry, copies))
+}
+
+/// Writes a group of the newest format to `buffer`, which is empty. `synced` is how many
+/// bytes of the segment are synced.
+///
+/// # Errors
+/// [`Error::Invalid`]: a reader would not accept an entry or would read it as another one, or
+/// the group is too long.
+pub(super) fn write_group<'a>(
+    entries: impl Iterator<Item = &'a Entry>,
+    tag: u64,
+    synced: u64,
+    buffer: &mut Vec<u8>,
+) -> Result<(), Error> {
+    let format = SegmentFormat::NEWEST;
+    let header_bytes = format.group_header_bytes();
+    buffer.resize(header_bytes, 0);
+    let mut record_count = 0_u32;
+    for entry in entries {
+        check(entry)?;
+        write_record(entry, buffer);
+        record_count += 1;
+    }
+    let (header, records) = buffer.split_at_mut(header_bytes);
+    let Ok(record_bytes) = u32::try_from(records.len()) else {
+        return Err(Error::Invalid(format!(
+            "a group of {} bytes is too long for a log",
+            records.len()
+        )));
+    };
+    let written = GroupHeader {
+        synced,
+        record_bytes,
+        record_count,
+        checksum: checksum(records, tag),
+    };
+    written.write(format, tag, header);
+    Ok(())
+}
+
+/// Writes a seal to `buffer`, which is empty.
+pub(super) fn write_seal(format: SegmentFormat, tag: u64, synced: u64, buffer: &mut Vec<u8>) {
+    buffer.resize(format.group_header_bytes(), 0);
+    let seal = GroupHeader {
+        synced,
+        record_bytes: 0,
+        record_count: 0,
+        checksum: checksum(&[], tag),
+    };
+    seal.write(format, tag, buffer);
+}
+
+/// Refuses an entry that a reader would not accept or would read as another one.
+fn check(entry: &Entry) -> Result<(), Error> {
+    let (key_bytes, value_bytes) = (entry.key().len(), entry.value_bytes().len());
+    if (1..=KEY_BYTES_MAX).contains(&key_bytes) && value_bytes <= VALUE_BYTES_MAX {
+        return Ok(());
+    }
+    Err(Error::Invalid(format!(
+        "a log holds no key of {key_bytes} and no value of {value_bytes} bytes"
+    )))
+}
+
+fn write_record(entry: &Entry, buffer: &mut Vec<u8>) {
+    let start = buffer.len();
+    let body = start + SegmentFormat::NEWEST.record_header_bytes();
+    buffer.resize(body, 0);
+    let mut flags = 0;
+    if entry.kind() == Kind::Tombstone {
+        flags |= FLAG_TOMBSTONE;
+    }
+    if entry.expiry() != Expiry::NEVER {
+        flags |= FLAG_EXPIRES;
+    }
+    buffer.extend_from_slice(&[flags, entry.copies()]);
+    buffer.extend_from_slice(&(entry.key().len() as u16).to_le_bytes());
+    buffer.extend_from_slice(&entry.timestamp().as_u64().to_le_bytes());
+    if entry.expiry() != Expiry::NEVER {
+        buffer.extend_from_slice(&entry.expiry().unix_ms().to_le_bytes());
+    }
+    buffer.extend_from_slice(entry.key());
+    buffer.extend_from_slice(entry.value_bytes());
+    let body_bytes = (buffer.len() - body) as u32;
+    buffer[start..body].copy_from_slice(&body_bytes.to_le_bytes());
+}

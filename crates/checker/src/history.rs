@@ -96,11 +96,32 @@ pub enum Outcome {
 pub struct Completion {
     /// When the client received the answer.
     pub moment: Moment,
-    /// The wall clock of the asked node at that moment, in milliseconds since
-    /// the Unix epoch.
-    pub node_unix_ms: u64,
     /// The answer.
     pub outcome: Outcome,
+}
+
+/// What a wall clock has shown, in milliseconds since the Unix epoch. Its node may have
+/// acted by any time in between, because a clock can be set forth and back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClockSpan {
+    /// The earliest time.
+    pub earliest_unix_ms: u64,
+    /// The latest time.
+    pub latest_unix_ms: u64,
+}
+
+impl ClockSpan {
+    fn at(unix_ms: u64) -> Self {
+        Self {
+            earliest_unix_ms: unix_ms,
+            latest_unix_ms: unix_ms,
+        }
+    }
+
+    fn include(&mut self, unix_ms: u64) {
+        self.earliest_unix_ms = self.earliest_unix_ms.min(unix_ms);
+        self.latest_unix_ms = self.latest_unix_ms.max(unix_ms);
+    }
 }
 
 /// An operation of a client.
@@ -110,9 +131,8 @@ pub struct Operation {
     pub request: Request,
     /// When the client sent the request.
     pub invoked: Moment,
-    /// The wall clock of the asked node at that moment, in milliseconds since
-    /// the Unix epoch.
-    pub node_unix_ms: u64,
+    /// What the wall clock of the asked node has shown while the operation ran.
+    pub clock: ClockSpan,
     /// How the operation ended. `None` if the client stopped waiting.
     pub completion: Option<Completion>,
     /// Whether the operator chose a durability that may lose what this
@@ -154,7 +174,7 @@ impl History {
         self.operations.push(Operation {
             request,
             invoked,
-            node_unix_ms,
+            clock: ClockSpan::at(node_unix_ms),
             completion: None,
             may_be_lost: false,
             forgotten: Timestamp::ZERO,
@@ -162,15 +182,23 @@ impl History {
         OperationId(self.operations.len() - 1)
     }
 
+    /// Records what the wall clock of a node shows, right before and right after it is set: the
+    /// operations that the node runs may act by what it has shown in between.
+    pub fn clock_shows(&mut self, node: usize, node_unix_ms: u64) {
+        let is_running = |operation: &&mut Operation| {
+            operation.completion.is_none() && operation.request.node == node
+        };
+        for operation in self.operations.iter_mut().filter(is_running) {
+            operation.clock.include(node_unix_ms);
+        }
+    }
+
     /// Records the answer to an operation that was invoked.
     pub fn complete(&mut self, id: OperationId, outcome: Outcome, node_unix_ms: u64) {
         let moment = self.next_moment();
         if let Some(operation) = self.operations.get_mut(id.0) {
-            operation.completion = Some(Completion {
-                moment,
-                node_unix_ms,
-                outcome,
-            });
+            operation.clock.include(node_unix_ms);
+            operation.completion = Some(Completion { moment, outcome });
         }
     }
 

@@ -256,7 +256,8 @@ fn is_replaced_by_fewer_copies(
                 version < newer && newer < later.forgotten
             }
             Some(Outcome::NotEnough { .. } | Outcome::Lost) | None => {
-                version < later.forgotten && write.node_unix_ms <= later.forgotten.unix_ms()
+                version < later.forgotten
+                    && write.clock.earliest_unix_ms <= later.forgotten.unix_ms()
             }
             Some(Outcome::Refused | Outcome::Found { .. }) => false,
         };
@@ -285,9 +286,7 @@ fn forgotten_by(read: &Operation, operations: &[(OperationId, &Operation)]) -> O
         let has_expired =
             || ExpiryWindow::of(write).is_some_and(|window| window.has_begun_for(read));
         let is_dead = write.request.action == Action::Delete || has_expired();
-        let ended_unix_ms = write.completion.map(|completion| completion.node_unix_ms);
-        let begun_unix_ms = write.node_unix_ms.min(ended_unix_ms.unwrap_or(u64::MAX));
-        let may_be_below = begun_unix_ms <= forgotten.unix_ms();
+        let may_be_below = write.clock.earliest_unix_ms <= forgotten.unix_ms();
         if !has_begun || !is_dead || !may_be_below {
             return None;
         }
@@ -358,17 +357,17 @@ impl ExpiryWindow {
             return None;
         };
         let ttl_ms = seconds * 1000;
-        let answered = put
-            .completion
-            .filter(|completion| completion.outcome != Outcome::Lost);
-        Some(match answered {
-            Some(completion) => Self {
-                earliest_unix_ms: put.node_unix_ms.min(completion.node_unix_ms) + ttl_ms,
-                latest_unix_ms: put.node_unix_ms.max(completion.node_unix_ms) + ttl_ms,
+        let is_answered = put
+            .outcome()
+            .is_some_and(|outcome| outcome != Outcome::Lost);
+        Some(match is_answered {
+            true => Self {
+                earliest_unix_ms: put.clock.earliest_unix_ms + ttl_ms,
+                latest_unix_ms: put.clock.latest_unix_ms + ttl_ms,
             },
             // The node may have stamped the write at any time, and its clock
             // may have been set back since.
-            None => Self {
+            false => Self {
                 earliest_unix_ms: 0,
                 latest_unix_ms: u64::MAX,
             },
@@ -377,15 +376,11 @@ impl ExpiryWindow {
 
     /// Whether the value had expired at every moment of the read.
     fn is_over_for(&self, read: &Operation) -> bool {
-        read.completion.is_some_and(|completion| {
-            completion.node_unix_ms.min(read.node_unix_ms) >= self.latest_unix_ms
-        })
+        read.completion.is_some() && read.clock.earliest_unix_ms >= self.latest_unix_ms
     }
 
     /// Whether the value may have expired at some moment of the read.
     fn has_begun_for(&self, read: &Operation) -> bool {
-        read.completion.is_some_and(|completion| {
-            completion.node_unix_ms.max(read.node_unix_ms) >= self.earliest_unix_ms
-        })
+        read.completion.is_some() && read.clock.latest_unix_ms >= self.earliest_unix_ms
     }
 }

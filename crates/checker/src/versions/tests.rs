@@ -1,5 +1,6 @@
 //! Histories made by hand: for each promise one that keeps it and one that breaks it.
 
+mod expiry;
 mod forgotten;
 
 use super::check;
@@ -396,64 +397,4 @@ fn acks_are_counted() {
             assert_eq!(promises, [Promise::AcksAreCounted; 2]);
         }
     }
-}
-
-#[test]
-fn a_value_expires_by_the_clock_of_the_node_that_answers() {
-    let ttl = Action::Put {
-        ttl_seconds: Some(2),
-    };
-    for (put_ms, read_ms, is_served, right) in [
-        ((1_000, 1_100), (2_900, 2_950), true, true),
-        ((1_000, 1_100), (2_900, 2_950), false, false),
-        ((1_000, 1_100), (2_900, 3_000), false, true),
-        ((1_000, 1_100), (3_090, 3_200), true, true),
-        ((1_000, 1_100), (3_100, 3_200), true, false),
-        ((1_000, 1_100), (3_100, 3_200), false, true),
-        // The clock is set back during the read.
-        ((1_000, 1_100), (3_100, 500), true, true),
-    ] {
-        let mut story = Story {
-            unix_ms: put_ms.0,
-            ..Story::default()
-        };
-        let put = story.invoke(ttl, 1, 1);
-        story.unix_ms = put_ms.1;
-        story.complete(put, written(10, 1));
-        story.unix_ms = read_ms.0;
-        let read = story.invoke(Action::Get, 1, 1);
-        story.unix_ms = read_ms.1;
-        let (content, shown) = if is_served {
-            (Content::Value(put), vec![put, read])
-        } else {
-            (Content::Absent, vec![read])
-        };
-        story.complete_read(read, 10, content);
-        if right {
-            story.holds();
-        } else {
-            story.breaks(Promise::ExpiryIsKept, &shown);
-        }
-    }
-}
-
-/// An expired version hides older versions and is itself a version: a read that
-/// returns no version has missed it.
-#[test]
-fn an_expired_version_counts_as_a_version() {
-    let ttl = Action::Put {
-        ttl_seconds: Some(1),
-    };
-    let mut story = Story::default();
-    story.write(PUT, 2, 3, 5);
-    let put = story.write(ttl, 2, 3, 10);
-    story.unix_ms = 5_000;
-    story.read(2, 3, 10, Content::Absent);
-    story.holds();
-    let mut other = Story::default();
-    let put_first = other.write(ttl, 2, 3, 10);
-    assert_eq!((put, put_first), (OperationId(1), OperationId(0)));
-    other.unix_ms = 5_000;
-    let read = other.read_nothing(2, 3);
-    other.breaks(Promise::AcknowledgedIsVisible, &[put_first, read]);
 }

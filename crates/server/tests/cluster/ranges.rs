@@ -195,6 +195,21 @@ fn replicas_that_differ_are_mended_before_the_key_is_told() {
 }
 
 #[test]
+fn the_node_that_tells_a_range_decides_by_its_own_clock_what_has_expired() {
+    let cluster = Cluster::start(3);
+    let target = "/v0/entity?id=k&replicas=3/3&ttl=100";
+    assert_eq!(cluster.client(0).put(target, b"v").status, 201);
+    for (ahead_seconds, by_other_clock) in [(99, pairs(&[("k", "v")])), (101, pairs(&[]))] {
+        cluster.clock(1).set_ahead_seconds(ahead_seconds);
+        let tells = |node| told(&range(&mut cluster.client(node), "start=a&replicas=2/3"));
+        assert_eq!(tells(1), by_other_clock, "{ahead_seconds} s ahead");
+        for node in [0, 2] {
+            assert_eq!(tells(node), pairs(&[("k", "v")]), "{ahead_seconds} s ahead");
+        }
+    }
+}
+
+#[test]
 fn a_deletion_or_an_expiry_on_one_replica_hides_what_the_others_have() {
     let mut cluster = Cluster::start_with(3, without_sweeps);
     let mut client = cluster.client(0);

@@ -1,7 +1,7 @@
 //! What a read may miss because it is forgotten, and what it may not.
 
 use super::{DELETE, PUT, Story, at};
-use crate::history::{Content, OperationId, Outcome};
+use crate::history::{Action, Content, OperationId, Outcome};
 use crate::promise::Promise;
 use base::Timestamp;
 
@@ -98,11 +98,15 @@ fn an_acknowledged_value_of_few_replicas_stays_visible_below_the_forget_bound() 
 
 #[test]
 fn a_value_that_one_of_fewer_copies_has_replaced_may_be_absent_below_the_forget_bound() {
-    for (newer, forgotten, is_excused) in [(8, 9, true), (8, 8, false), (4, 9, false)] {
+    let cases = [(8, 9, true), (8, 8, false), (4, 9, false)];
+    let reads = [Action::Get, Action::Range];
+    let all = reads.map(|read| cases.map(|case| (read, case)));
+    for (action, (newer, forgotten, is_excused)) in all.into_iter().flatten() {
         let mut story = Story::default();
         let put = story.write(PUT, 3, 3, 5);
         story.write(PUT, 1, 1, newer);
-        let read = story.read_nothing(1, 3);
+        let read = story.invoke(action, 1, 3);
+        story.complete_read(read, 0, Content::Absent);
         story.history.ended_below(read, at(forgotten));
         match is_excused {
             true => story.holds(),

@@ -108,19 +108,19 @@ pub(super) async fn strike(world: &World, fault: Fault, lasting: Duration, dice:
         }
         FaultKind::Skew => {
             let bound_ms = bound_ms(world) / 2;
-            struck.clock.set_skew_ms(either_way(dice, 0..=bound_ms));
+            world.set_clock(host, either_way(dice, 0..=bound_ms));
         }
         FaultKind::FarSkew => {
-            struck.clock.set_skew_ms(far(world, dice));
+            world.set_clock(host, far(world, dice));
             sleep(lasting).await;
-            struck.clock.set_skew_ms(world.skews_ms[host]);
+            world.set_clock(host, world.skews_ms[host]);
         }
         FaultKind::FarSkewAtStart => {
             struck.crash(Crash::Kill);
-            struck.clock.set_skew_ms(far(world, dice));
+            world.set_clock(host, far(world, dice));
             world.start(host);
             sleep(lasting).await;
-            struck.clock.set_skew_ms(world.skews_ms[host]);
+            world.set_clock(host, world.skews_ms[host]);
         }
         FaultKind::SkewBackAtStart => {
             struck.crash(Crash::Kill);
@@ -131,7 +131,7 @@ pub(super) async fn strike(world: &World, fault: Fault, lasting: Duration, dice:
                 true => struck.clock.skew_ms() - dice.within(&SMALL_STEP_MS) as i64,
                 false => -(dice.within(&(0..=bound_ms)) as i64),
             };
-            struck.clock.set_skew_ms(skew_ms);
+            world.set_clock(host, skew_ms);
             world.start(host);
         }
         FaultKind::FullDisk => {

@@ -303,13 +303,34 @@ impl World {
         }
         // To the client silence and a broken connection are the same.
         let outcome = answer.ok().and_then(Result::ok).unwrap_or(Outcome::Lost);
-        self.history
-            .borrow_mut()
-            .complete(id, outcome, host.clock.unix_ms());
-        self.history.borrow_mut().ended_below(id, self.forgotten());
-        self.timeline.borrow_mut().completed(id);
+        self.complete(id, request.node, outcome);
         self.trace.note(format_args!("tell #{} {outcome}", id.0));
         Some(outcome)
+    }
+
+    /// Records the answer of a node to an operation, and below which bound what is dead may be
+    /// absent from it.
+    fn complete(&self, id: OperationId, node: HostNumber, outcome: Outcome) {
+        let unix_ms = self.hosts[node].clock.unix_ms();
+        let forgotten = self.forgotten();
+        let mut history = self.history.borrow_mut();
+        history.complete(id, outcome, unix_ms);
+        history.ended_below(id, forgotten);
+        drop(history);
+        self.timeline.borrow_mut().completed(id);
+    }
+
+    /// Sets how far the wall clock of a host is ahead, in milliseconds. The operations that it
+    /// runs may go by the time before and by the time after.
+    pub(crate) fn set_clock(&self, host: HostNumber, skew_ms: i64) {
+        let clock = &self.hosts[host].clock;
+        let mut history = self.history.borrow_mut();
+        history.clock_shows(host, clock.unix_ms());
+        clock.set_skew_ms(skew_ms);
+        history.clock_shows(host, clock.unix_ms());
+        drop(history);
+        self.trace
+            .note(format_args!("clock of {host} is {skew_ms} ms ahead"));
     }
 
     /// The greatest forget bound that any node has had so far.

@@ -39,7 +39,7 @@ impl World {
     pub(super) fn heal_all(&self) {
         self.network.stop_losses();
         for (number, host) in self.hosts.iter().enumerate() {
-            host.clock.set_skew_ms(self.skews_ms[number]);
+            self.set_clock(number, self.skews_ms[number]);
             if self.lost.get() == Some(number) && self.scenario.loss == Some(Loss::Rot) {
                 self.start_rotten(host);
             }

@@ -60,12 +60,7 @@ impl World {
             self.check_order(told, &start);
         }
         for (key, id) in asked {
-            let outcome = outcome_of(key, told.as_ref(), any.ack);
-            let unix_ms = host.clock.unix_ms();
-            let mut history = self.history.borrow_mut();
-            history.complete(id, outcome, unix_ms);
-            drop(history);
-            self.timeline.borrow_mut().completed(id);
+            self.complete(id, any.node, outcome_of(key, told.as_ref(), any.ack));
         }
         sleep(std::time::Duration::from_millis(1)).await;
     }

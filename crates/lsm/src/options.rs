@@ -152,7 +152,8 @@ pub struct Surplus {
     pub is_surplus: IsSurplus,
     /// The bound below which surplus versions may be dropped: every store to which one of them
     /// belongs holds that version or a newer one of its key, and no store holds an older one.
-    /// Each compaction calls it, and goes no further than the drop bound for tombstones.
+    /// Each compaction calls it, and goes no further than the drop bound for tombstones. It calls
+    /// it again for each version that it is about to drop, and the bound may be lower by then.
     /// [`Timestamp::ZERO`] for "never".
     pub drop_bound: DropBound,
 }
@@ -165,6 +166,12 @@ impl Surplus {
     /// dropped by their own rule.
     pub(crate) fn includes(&self, entry: EntryRef<'_>) -> bool {
         entry.kind() == Kind::Value && (self.is_surplus)(entry.key(), entry.copies())
+    }
+
+    /// Whether it may still be dropped: since a compaction began, a store may have been lost that
+    /// the version belongs to.
+    pub(crate) fn may_go(&self, entry: EntryRef<'_>) -> bool {
+        entry.timestamp() < (self.drop_bound)()
     }
 }
 

@@ -130,7 +130,10 @@ impl Retention {
     fn drops_surplus(&self, entry: EntryRef<'_>) -> bool {
         entry.timestamp() < self.drop_bounds.surplus
             && self.snapshots.is_empty()
-            && self.surplus.as_ref().is_some_and(|it| it.includes(entry))
+            && self
+                .surplus
+                .as_ref()
+                .is_some_and(|it| it.includes(entry) && it.may_go(entry))
             && !(self.older_elsewhere)(entry.key(), entry.timestamp())
     }
 

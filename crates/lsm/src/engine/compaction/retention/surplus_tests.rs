@@ -4,6 +4,7 @@ use super::*;
 use crate::record::{ListCursor, NextRecord};
 use base::{Entry, Kind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A reader without a snapshot sees all sequence numbers up to this one.
 const READER: u64 = u64::MAX;
@@ -26,7 +27,7 @@ fn version(timestamp: u64, form: usize, sequence: u64) -> Record {
 fn surplus() -> Surplus {
     Surplus {
         is_surplus: Arc::new(|_, copies| copies == SURPLUS_COPIES),
-        drop_bound: Arc::new(|| Timestamp::ZERO),
+        drop_bound: Arc::new(|| Timestamp::MAX),
     }
 }
 
@@ -103,6 +104,41 @@ fn all_lists(length: usize) -> Vec<Vec<Record>> {
             .collect();
     }
     lists
+}
+
+#[test]
+fn surplus_stays_once_its_bound_is_withdrawn() {
+    let bound = Arc::new(AtomicU64::new(5));
+    let present = Arc::clone(&bound);
+    let drop_bound = Arc::new(move || Timestamp::from_u64(present.load(Relaxed)));
+    let at = Timestamp::from_u64(1);
+    let records = [b"a", b"b", b"c"].map(|key| Record {
+        sequence: 1,
+        entry: Entry::value(key, at, b"s", Expiry::NEVER, SURPLUS_COPIES),
+    });
+    let retention = Retention {
+        snapshots: Vec::new(),
+        expired_before_unix_ms: 0,
+        drop_bounds: DropBounds {
+            tombstones: Timestamp::from_u64(5),
+            surplus: Timestamp::from_u64(5),
+        },
+        surplus: Some(Surplus {
+            drop_bound,
+            ..surplus()
+        }),
+        older_elsewhere: Box::new(|_, _| false),
+        newer_elsewhere: None,
+    };
+    let mut retained = Retained::new(ListCursor::new(Vec::from(records.map(Ok))), retention);
+    assert!(matches!(retained.step().unwrap(), Step::Passed));
+    bound.store(0, Relaxed);
+    let mut kept = Vec::new();
+    while let Some(record) = retained.next().unwrap() {
+        kept.push(record.entry.key().to_vec());
+    }
+    assert_eq!(kept, [b"b", b"c"]);
+    assert_eq!(retained.dropped_surplus(), 1);
 }
 
 #[test]

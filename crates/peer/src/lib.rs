@@ -33,6 +33,7 @@ mod backoff;
 mod calls;
 mod clock_offset;
 mod connection;
+mod entry_fields;
 mod failure_detector;
 mod frame;
 mod fuzz;

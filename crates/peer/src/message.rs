@@ -118,11 +118,6 @@ const CLEAN: u8 = 0;
 const NEWER: u8 = 1;
 const UNKNOWN: u8 = 2;
 
-/// The flag of an entry that is a tombstone.
-pub(super) const FLAG_TOMBSTONE: u8 = 1;
-/// The flag of an entry that expires.
-pub(super) const FLAG_EXPIRES: u8 = 2;
-
 /// A message that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Message<'a> {

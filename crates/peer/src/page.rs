@@ -13,6 +13,7 @@
 //! The flags of an item are those of an entry (`message.rs`), and: 4 the value is here, 8 the
 //! node's word does not count for this key. Long items travel in pieces, as a run does.
 
+use crate::entry_fields::{EntryFields, FLAG_EXPIRES, FLAG_TOMBSTONE};
 use crate::frame::{PIECE_BYTES, put_frame};
 use base::{ByteReader, Entry, Expiry, KEY_BYTES_MAX, Kind, Timestamp};
 use bytes::Bytes;
@@ -28,8 +29,6 @@ pub const PAGE_ITEM_BYTES: usize = 32;
 /// The longest bound of a page: the longest key, and one byte more.
 const BOUND_BYTES_MAX: usize = KEY_BYTES_MAX + 1;
 
-const FLAG_TOMBSTONE: u8 = 1;
-const FLAG_EXPIRES: u8 = 2;
 const FLAG_VALUE: u8 = 4;
 const FLAG_UNCOUNTED: u8 = 8;
 
@@ -102,31 +101,19 @@ impl EncodedPage {
     }
 
     fn item(&self, reader: &mut ByteReader<'_>) -> Result<PageItem, &'static str> {
-        let [flags, copies, k0, k1] = reader.array().ok_or(TOO_SHORT)?;
-        if flags & !(FLAG_TOMBSTONE | FLAG_EXPIRES | FLAG_VALUE | FLAG_UNCOUNTED) != 0 {
-            return Err("unknown flags");
-        }
-        let timestamp = Timestamp::from_u64(reader.u64().ok_or(TOO_SHORT)?);
-        let value_bytes = reader.u32().ok_or(TOO_SHORT)?;
-        let expiry = match flags & FLAG_EXPIRES {
-            0 => Expiry::NEVER,
-            _ => Expiry::at_unix_ms(reader.u64().ok_or(TOO_SHORT)?),
-        };
-        let kind = match flags & FLAG_TOMBSTONE {
-            0 => Kind::Value,
-            _ => Kind::Tombstone,
-        };
+        let EntryFields {
+            flags,
+            copies,
+            key_bytes,
+            timestamp,
+            kind,
+            value_bytes,
+            expiry,
+        } = EntryFields::read(reader, FLAG_VALUE | FLAG_UNCOUNTED)?;
         let value_hash = match kind {
             Kind::Value => reader.u64().ok_or(TOO_SHORT)?,
-            Kind::Tombstone if value_bytes > 0 || expiry != Expiry::NEVER => {
-                return Err("a tombstone with a value or an expiry");
-            }
             Kind::Tombstone => 0,
         };
-        let key_bytes = usize::from(u16::from_le_bytes([k0, k1]));
-        if !(1..=KEY_BYTES_MAX).contains(&key_bytes) {
-            return Err("a key that is empty or too long");
-        }
         let has_value = flags & FLAG_VALUE != 0;
         let data_bytes = match has_value {
             true => key_bytes.saturating_add(value_bytes as usize),

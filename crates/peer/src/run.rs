@@ -8,9 +8,10 @@
 //! A run has at most [`RUN_BYTES_MAX`] bytes. It travels as long values do: in one
 //! frame if it is short, or else in pieces between other frames.
 
+use crate::entry_fields::EntryFields;
 use crate::frame::RUN_BYTES_MAX;
-use crate::message::{self, FLAG_EXPIRES, FLAG_TOMBSTONE};
-use base::{ByteReader, Entry, EntryRef, Expiry, KEY_BYTES_MAX, Kind, Timestamp};
+use crate::message;
+use base::{ByteReader, Entry, EntryRef};
 use bytes::Bytes;
 
 /// The most bytes of key and value of a version in a run. A longer one goes as a
@@ -103,32 +104,21 @@ impl Run {
     }
 
     fn next_entry(&self, reader: &mut ByteReader<'_>) -> Result<Entry, &'static str> {
-        const TOO_SHORT: &str = "a run that ends within an entry";
-        let [flags, copies, k0, k1] = reader.array().ok_or(TOO_SHORT)?;
-        if flags & !(FLAG_TOMBSTONE | FLAG_EXPIRES) != 0 {
-            return Err("unknown flags");
-        }
-        let timestamp = Timestamp::from_u64(reader.u64().ok_or(TOO_SHORT)?);
-        let value_bytes = reader.u32().ok_or(TOO_SHORT)? as usize;
-        let expiry = match flags & FLAG_EXPIRES {
-            0 => Expiry::NEVER,
-            _ => Expiry::at_unix_ms(reader.u64().ok_or(TOO_SHORT)?),
-        };
-        let kind = match flags & FLAG_TOMBSTONE {
-            0 => Kind::Value,
-            _ => Kind::Tombstone,
-        };
-        if kind == Kind::Tombstone && (value_bytes > 0 || expiry != Expiry::NEVER) {
-            return Err("a tombstone with a value or an expiry");
-        }
-        let key_bytes = usize::from(u16::from_le_bytes([k0, k1]));
-        if !(1..=KEY_BYTES_MAX).contains(&key_bytes) {
-            return Err("a key that is empty or too long");
-        }
-        if key_bytes + value_bytes > RUN_ENTRY_BYTES_MAX {
+        let EntryFields {
+            flags: _,
+            copies,
+            key_bytes,
+            timestamp,
+            kind,
+            value_bytes,
+            expiry,
+        } = EntryFields::read(reader, 0)?;
+        let data_bytes = key_bytes.saturating_add(value_bytes as usize);
+        if data_bytes > RUN_ENTRY_BYTES_MAX {
             return Err("an entry that is too long for a run");
         }
-        let data = reader.bytes(key_bytes + value_bytes).ok_or(TOO_SHORT)?;
+        let data = reader.bytes(data_bytes);
+        let data = data.ok_or("a run that ends within an entry")?;
         let data = self.bytes.slice_ref(data);
         Ok(Entry::from_data(
             data, key_bytes, timestamp, kind, expiry, copies,
@@ -139,6 +129,7 @@ impl Run {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base::{Expiry, Timestamp};
 
     fn entries() -> Vec<Entry> {
         let stamp = Timestamp::from_u64;

@@ -1,10 +1,9 @@
 //! Reads the fields of messages.
 
-use super::{
-    CLEAN, EntryHead, FLAG_EXPIRES, FLAG_TOMBSTONE, Frame, FrameError, NEWER, RunHead, UNKNOWN,
-};
+use super::{CLEAN, EntryHead, Frame, FrameError, NEWER, RunHead, UNKNOWN};
+use crate::entry_fields::EntryFields;
 use crate::frame::{PIECE_BYTES, RUN_BYTES_MAX};
-use base::{ByteReader, Expiry, KEY_BYTES_MAX, Kind, Timestamp, Verdict};
+use base::{ByteReader, KEY_BYTES_MAX, Timestamp, Verdict};
 use cluster::forgetting::{Answerer, StoreStart};
 use cluster::{Miss, NodeNumber};
 use std::time::Duration;
@@ -82,28 +81,18 @@ impl<'a> Fields<'a> {
     }
 
     pub(super) fn entry(&mut self) -> Result<EntryHead<'a>, FrameError> {
-        let [flags, copies, k0, k1] = self.array()?;
-        if flags & !(FLAG_TOMBSTONE | FLAG_EXPIRES) != 0 {
-            return Err(self.frame.malformed("unknown flags"));
-        }
-        let timestamp = Timestamp::from_u64(self.u64()?);
-        let value_bytes = self.u32()? as usize;
-        let expiry = if flags & FLAG_EXPIRES == 0 {
-            Expiry::NEVER
-        } else {
-            Expiry::at_unix_ms(self.u64()?)
-        };
-        let kind = if flags & FLAG_TOMBSTONE == 0 {
-            Kind::Value
-        } else {
-            Kind::Tombstone
-        };
-        if kind == Kind::Tombstone && (value_bytes > 0 || expiry != Expiry::NEVER) {
-            return Err(self
-                .frame
-                .malformed("a tombstone with a value or an expiry"));
-        }
-        let key = self.key_of(usize::from(u16::from_le_bytes([k0, k1])))?;
+        let fields = EntryFields::read(&mut self.reader, 0);
+        let EntryFields {
+            flags: _,
+            copies,
+            key_bytes,
+            timestamp,
+            kind,
+            value_bytes,
+            expiry,
+        } = fields.map_err(|what| self.frame.malformed(what))?;
+        let value_bytes = value_bytes as usize;
+        let key = self.bytes(key_bytes)?;
         let value = if value_bytes > PIECE_BYTES {
             &[]
         } else {

@@ -17,8 +17,8 @@ use crate::seams::{OpenError, Seams};
 use crate::worker::Worker;
 use base::{Entry, Timestamp};
 use bytes::Bytes;
-use cluster::Replicas;
 use cluster::sweep::PassKind;
+use cluster::{NodeNumber, Replicas};
 use lsm::{Engine, Executor};
 use peer::{Stream, Transport};
 use std::cell::Cell;
@@ -342,6 +342,12 @@ impl SimulatedNode {
     pub fn order_sweep(&self, kind: PassKind) {
         // Nobody waits for the result.
         let _ordered = self.node.order_sweep(kind);
+    }
+
+    /// Sends a version to another node as a mend of each recent sweep that this node takes part
+    /// in, as one that was long on its way.
+    pub async fn send_late_mend(&self, to: NodeNumber, entry: &Entry) {
+        self.next_worker().sweeper().send_late_mend(to, entry).await;
     }
 
     /// Whether a part of the store is known to be damaged, and not mended yet.

@@ -208,6 +208,11 @@ impl Worker {
         peer::serve(stream, received, environment, handler, known).await;
     }
 
+    /// Takes part in sweeps.
+    pub(crate) fn sweeper(&self) -> &Rc<Sweeper> {
+        &self.sweeper
+    }
+
     /// The node that it works for.
     #[must_use]
     pub fn node(&self) -> &Node {

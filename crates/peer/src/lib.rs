@@ -88,8 +88,8 @@ pub use run::{RUN_ENTRY_BYTES_MAX, Run, RunWriter};
 pub use server::{RequestHandler, serve};
 pub use start_watch::{LiveLink, PeerStart, StartWatch};
 pub use sweep_message::{
-    BOUND_KEY_BYTES_MAX, HELD_MAX, KEY_HASHES_MAX, OFFER_BYTES_MAX, OFFERS_MAX, Offer, SYMBOLS_MAX,
-    SweepAnswer, SweepRequest, bound_steps_max,
+    BOUND_KEY_BYTES_MAX, FencedStore, HELD_MAX, KEY_HASHES_MAX, OFFER_BYTES_MAX, OFFERS_MAX, Offer,
+    SYMBOLS_MAX, SweepAnswer, SweepRequest, bound_steps_max,
 };
 pub use transport::PEER_PROTOCOL;
 pub use transport::{Dialing, Stream, TcpTransport, Transport};
@@ -156,9 +156,10 @@ impl PeerRequest {
         }
     }
 
-    /// Whether it belongs to a sweep, which fills stores.
+    /// Whether it belongs to a sweep, which fills stores. A node looks at what another one holds
+    /// before it buries what its own store has left.
     pub(crate) fn is_of_sweep(&self) -> bool {
-        matches!(self, Self::Mend { .. } | Self::Sweep(_))
+        matches!(self, Self::Mend { .. } | Self::Sweep(_) | Self::Look(_))
     }
 }
 

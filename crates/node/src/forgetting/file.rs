@@ -6,13 +6,13 @@
 //! Integers are little-endian:
 //!
 //! ```text
-//! file = magic [u8; 8] | version u32 | fence u64 | forgotten u64 | heard u64
-//!      | receives below u64 | surplus below u64 | members hash u64
+//! file = magic [u8; 8] | version u32 | fence u64 | forgotten u64 | greatest u64
+//!      | receives below u64 | surplus below u64 | members hash u64 | disturbed u64
 //!      | crc32c u32 of the rest
 //! ```
 //!
-//! Version 1 has neither the bound for surplus copies nor the hash, and is read as one in
-//! which both are zero.
+//! Version 2 ends before "disturbed", and version 1 before the bound for surplus copies. What
+//! a file does not have is read as zero.
 
 use crate::checked_file::{self, FileKind};
 use base::{ByteReader, Timestamp};
@@ -25,10 +25,12 @@ use std::path::Path;
 const FILE: &str = "FORGET";
 /// The version before the bound for surplus copies.
 const VERSION_WITHOUT_SURPLUS: u32 = 1;
+/// The version before the fence that was disturbed.
+const VERSION_WITHOUT_DISTURBED: u32 = 2;
 const KIND: FileKind = FileKind {
     name: FILE,
     magic: *b"kvorumfg",
-    versions: VERSION_WITHOUT_SURPLUS..=2,
+    versions: VERSION_WITHOUT_SURPLUS..=3,
 };
 /// The longest file that is read: several times the size.
 const FILE_BYTES_MAX: u64 = 4 << 10;
@@ -39,12 +41,16 @@ pub(crate) struct ForgetFile {
     /// The fence and the forget bound of this store.
     pub(crate) bounds: Bounds,
     /// The greatest forget bound that this node has heard of.
-    pub(crate) heard: Timestamp,
+    pub(crate) greatest: Timestamp,
     /// Below it the store only receives, because it lacked something and was not compared
     /// with all others since; [`Timestamp::ZERO`] if it was.
     pub(crate) receives_below: Timestamp,
     /// Which surplus copies may be dropped.
     pub(crate) surplus: SurplusBound,
+    /// The fence when a version from before it last came in behind the scan of a pass. A pass of
+    /// this fence or a lower one that goes on after a restart must not raise the forget bound,
+    /// because it does not meet that version.
+    pub(crate) disturbed: Timestamp,
 }
 
 /// What a pass in which the store took part has shown of surplus copies.
@@ -102,7 +108,10 @@ impl ForgetFile {
     /// most `fence_max`, and forget bounds of at most `forgotten_max`.
     #[must_use]
     pub(super) fn at_most(self, fence_max: Timestamp, forgotten_max: Timestamp) -> Self {
-        let greatest = self.heard.max(self.bounds.forgotten).max(self.bounds.fence);
+        let greatest = self
+            .greatest
+            .max(self.bounds.forgotten)
+            .max(self.bounds.fence);
         if greatest <= fence_max {
             return self;
         }
@@ -111,12 +120,22 @@ impl ForgetFile {
                 fence: self.bounds.fence.min(fence_max),
                 forgotten: self.bounds.forgotten.min(forgotten_max),
             },
-            heard: self.heard.min(forgotten_max),
+            greatest: self.greatest.min(forgotten_max),
             receives_below: self.receives_below.min(forgotten_max),
             surplus: SurplusBound {
                 below: self.surplus.below.min(forgotten_max),
                 ..self.surplus
             },
+            disturbed: self.disturbed.min(fence_max),
+        }
+    }
+
+    /// The same, once an old version has come in behind a scan.
+    #[must_use]
+    pub(super) fn with_disturbed_fence(self) -> Self {
+        Self {
+            disturbed: self.disturbed.max(self.bounds.fence),
+            ..self
         }
     }
 
@@ -150,13 +169,14 @@ impl ForgetFile {
         for timestamp in [
             self.bounds.fence,
             self.bounds.forgotten,
-            self.heard,
+            self.greatest,
             self.receives_below,
             self.surplus.below,
         ] {
             bytes.extend_from_slice(&timestamp.as_u64().to_le_bytes());
         }
         bytes.extend_from_slice(&self.surplus.members_hash.to_le_bytes());
+        bytes.extend_from_slice(&self.disturbed.as_u64().to_le_bytes());
         checked_file::end(bytes)
     }
 
@@ -167,26 +187,33 @@ impl ForgetFile {
     }
 
     fn decode_content(version: u32, reader: &mut ByteReader<'_>) -> Option<Self> {
-        let mut number = || reader.u64();
-        let mut timestamp = || number().map(Timestamp::from_u64);
+        let mut timestamp = || reader.u64().map(Timestamp::from_u64);
         let before = Self {
             bounds: Bounds {
                 fence: timestamp()?,
                 forgotten: timestamp()?,
             },
-            heard: timestamp()?,
+            greatest: timestamp()?,
             receives_below: timestamp()?,
             surplus: SurplusBound::default(),
+            disturbed: Timestamp::ZERO,
         };
         if version == VERSION_WITHOUT_SURPLUS {
             return Some(before);
         }
-        Some(Self {
+        let with_surplus = Self {
             surplus: SurplusBound {
                 below: timestamp()?,
-                members_hash: number()?,
+                members_hash: timestamp()?.as_u64(),
             },
             ..before
+        };
+        if version == VERSION_WITHOUT_DISTURBED {
+            return Some(with_surplus);
+        }
+        Some(Self {
+            disturbed: timestamp()?,
+            ..with_surplus
         })
     }
 }
@@ -203,13 +230,15 @@ mod tests {
     use crate::checked_file::fuzz_mutations_of;
     use lsm::MemoryDisk;
 
-    const FIXTURE: &[u8] = include_bytes!("../../tests/fixtures/forget-v2.bin");
+    const FIXTURE: &[u8] = include_bytes!("../../tests/fixtures/forget-v3.bin");
+    const FIXTURE_V2: &[u8] = include_bytes!("../../tests/fixtures/forget-v2.bin");
     const FIXTURE_V1: &[u8] = include_bytes!("../../tests/fixtures/forget-v1.bin");
 
     #[test]
     fn the_decoder_survives_mutations_of_a_valid_file() {
-        fuzz_mutations_of(FIXTURE, fuzz_forget);
-        fuzz_mutations_of(FIXTURE_V1, fuzz_forget);
+        for fixture in [FIXTURE, FIXTURE_V2, FIXTURE_V1] {
+            fuzz_mutations_of(fixture, fuzz_forget);
+        }
     }
 
     fn file() -> ForgetFile {
@@ -218,12 +247,13 @@ mod tests {
                 fence: Timestamp::from_u64(9),
                 forgotten: Timestamp::from_u64(5),
             },
-            heard: Timestamp::from_u64(7),
+            greatest: Timestamp::from_u64(7),
             receives_below: Timestamp::from_u64(6),
             surplus: SurplusBound {
                 below: Timestamp::from_u64(4),
                 members_hash: 0x1234,
             },
+            disturbed: Timestamp::from_u64(8),
         }
     }
 
@@ -242,16 +272,17 @@ mod tests {
 
     #[test]
     fn the_format_is_as_drawn() {
-        let fields: [&[u8]; 9] = [
+        let fields: [&[u8]; 10] = [
             b"kvorumfg",
-            b"\x02\x00\x00\x00",
+            b"\x03\x00\x00\x00",
             b"\x09\x00\x00\x00\x00\x00\x00\x00",
             b"\x05\x00\x00\x00\x00\x00\x00\x00",
             b"\x07\x00\x00\x00\x00\x00\x00\x00",
             b"\x06\x00\x00\x00\x00\x00\x00\x00",
             b"\x04\x00\x00\x00\x00\x00\x00\x00",
             b"\x34\x12\x00\x00\x00\x00\x00\x00",
-            b"\xda\xd5\xea\xb7",
+            b"\x08\x00\x00\x00\x00\x00\x00\x00",
+            b"\xbc\xef\xd1\x61",
         ];
         let bytes = fields.concat();
         assert_eq!(file().encode(), bytes);
@@ -260,13 +291,18 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_version_1_says_nothing_of_surplus() {
-        let expected = ForgetFile {
-            surplus: SurplusBound::default(),
+    fn files_of_earlier_versions_are_read() {
+        let decode = |bytes| ForgetFile::decode(Path::new(FILE), bytes).unwrap();
+        let second = ForgetFile {
+            disturbed: Timestamp::ZERO,
             ..file()
         };
-        let decoded = ForgetFile::decode(Path::new(FILE), FIXTURE_V1).unwrap();
-        assert_eq!(decoded, expected);
+        assert_eq!(decode(FIXTURE_V2), second);
+        let first = ForgetFile {
+            surplus: SurplusBound::default(),
+            ..second
+        };
+        assert_eq!(decode(FIXTURE_V1), first);
     }
 
     #[test]
@@ -294,7 +330,7 @@ mod tests {
     #[test]
     fn a_file_of_a_later_release_is_not_taken_for_a_damaged_one() {
         let mut bytes = file().encode();
-        bytes[8] = 3;
+        bytes[8] = 4;
         bytes.truncate(bytes.len() - 4);
         let bytes = checked_file::end(bytes);
         let error = ForgetFile::decode(Path::new(FILE), &bytes).unwrap_err();

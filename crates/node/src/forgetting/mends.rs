@@ -1,22 +1,82 @@
 //! Which mends a store takes.
 
+use super::Forgetting;
 use base::{Entry, Kind, Timestamp};
 use cluster::Standing;
 use cluster::forgetting::{Arrival, Bounds, Obsolete, Receiving};
-use cluster::sweep::PassId;
-use lsm::Admission;
+use cluster::sweep::{PassId, PassKind};
+use lsm::{Admission, Error, Lane};
+use profile::lock;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
 
 /// What decides about the mends of a pass, at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MendRules {
-    pub(super) pass: PassId,
-    pub(super) bounds: Bounds,
-    pub(super) greatest: Timestamp,
-    pub(super) standing: Standing,
-    pub(super) takes_part: bool,
+    pass: PassId,
+    bounds: Bounds,
+    greatest: Timestamp,
+    standing: Standing,
+    takes_part: bool,
+    /// Whether the node takes part in no other full pass.
+    is_only: bool,
+    disturbed: Timestamp,
+}
+
+impl Forgetting {
+    /// What decides now about the mends of a pass.
+    pub(crate) fn mend_rules(&self, pass: PassId, standing: Standing) -> MendRules {
+        let state = lock(&self.state);
+        let mut passes = state.passes.iter();
+        let is_other =
+            |(other, kind): &(PassId, PassKind)| *other != pass && *kind == PassKind::Full;
+        MendRules {
+            pass,
+            bounds: state.stored.bounds,
+            greatest: state.greatest,
+            standing: self.shared.standing_of(standing),
+            takes_part: state.passes.iter().any(|(known, _)| *known == pass),
+            is_only: !passes.any(is_other),
+            disturbed: state.stored.disturbed,
+        }
+    }
+
+    /// A version from before the fence is about to come in behind the scan of a pass: notes that,
+    /// durably, for a pass that goes on after a restart. The receiver hears when that is done, or
+    /// that it could not be.
+    pub(crate) fn disturb(self: &Arc<Self>) -> oneshot::Receiver<()> {
+        let (sender, noted) = oneshot::channel();
+        let forgetting = Arc::clone(self);
+        let job = Box::new(move || {
+            match forgetting.change_by(|state| state.stored.with_disturbed_fence()) {
+                Ok(()) => {
+                    // Whoever asked may have given up.
+                    let _is_awaited = sender.send(()).is_ok();
+                }
+                Err(Error::Closed) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "cannot write the file FORGET: an old version is refused");
+                }
+            }
+        });
+        let executor = &self.environment.executor;
+        executor.spawn(Lane::Owner, Duration::ZERO, job);
+        noted
+    }
+
+    /// The greatest fence of a pass that must not raise F once it goes on after a restart.
+    pub(crate) fn disturbed(&self) -> Timestamp {
+        lock(&self.state).stored.disturbed
+    }
 }
 
 impl MendRules {
+    /// The pass.
+    pub(crate) fn pass(&self) -> PassId {
+        self.pass
+    }
+
     /// Whether the node takes part in the pass.
     pub(crate) fn takes_part(&self) -> bool {
         self.takes_part
@@ -28,6 +88,17 @@ impl MendRules {
         let timestamp = entry.timestamp();
         let is_between = timestamp >= self.greatest && timestamp < self.bounds.fence;
         is_between && entry.kind() == Kind::Value
+    }
+
+    /// Whether no other full pass, which may raise F, has to expect what this one brings.
+    pub(crate) fn is_only_full_pass(&self) -> bool {
+        self.takes_part && self.is_only
+    }
+
+    /// Whether it is durable that a version from before the present fence has come in behind a
+    /// scan: see [`Forgetting::disturb`].
+    pub(crate) fn is_noted_as_disturbed(&self) -> bool {
+        self.disturbed >= self.bounds.fence
     }
 
     /// Whether a version that the pass brings is stored, although it may be below the fence.

@@ -9,6 +9,8 @@
 //! - **F**: first the file, then compaction. Otherwise a node that has dropped tombstones
 //!   could come back without knowing that, and take the versions that they hid.
 //!
+//! - **A version from before the fence that comes in behind a scan**: first the note of it in the
+//!   file, then the version. Otherwise a pass that goes on after a restart could raise F over it.
 //! - **The bound for surplus copies**: first the file, then compaction. It follows F, but only
 //!   for a pass in which this store took part from begin to end, and it holds for the list of
 //!   nodes of that pass: other nodes are the replicas of a key under another list.
@@ -26,15 +28,15 @@ mod tests;
 
 pub(crate) use file::ForgetFile;
 pub use file::fuzz_forget;
+pub(crate) use mends::MendRules;
 pub(crate) use shared::{BeforeRead, SharedBounds};
 pub use status::{ForgettingStatus, HeldBack};
 
 use base::Timestamp;
 use cluster::Standing;
 use cluster::forgetting::{Bounds, latest_fence};
-use cluster::sweep::PassId;
+use cluster::sweep::{PassId, PassKind};
 use lsm::{Disk, Engine, Error, Executor, Lane};
-use mends::MendRules;
 use profile::lock;
 use state::State;
 use std::path::PathBuf;
@@ -114,23 +116,23 @@ impl Forgetting {
             if lowered != stored {
                 tracing::warn!(
                     fence = %stored.bounds.fence,
-                    forgotten = %stored.heard.max(stored.bounds.forgotten),
+                    forgotten = %stored.greatest.max(stored.bounds.forgotten),
                     "the fence or the forget bound came from the future, and is lowered"
                 );
                 lowered.store(&*environment.disk, &environment.folder)?;
                 stored = lowered;
             }
         }
-        let heard = stored.heard.max(stored.bounds.forgotten);
-        let refused_below = stored.refuses_below(heard);
+        let greatest = stored.greatest.max(stored.bounds.forgotten);
+        let refused_below = stored.refuses_below(greatest);
         environment.engine.fence(refused_below)?;
         shared.set(&stored, environment.members_hash);
-        shared.hear(heard);
+        shared.hear(greatest);
         let state = State {
             stored,
             refused_below,
-            heard,
-            heard_fence: Timestamp::ZERO,
+            greatest,
+            greatest_fence: Timestamp::ZERO,
             standing: Standing::Unconfirmed,
             is_write_due: false,
             ended_pass: None,
@@ -174,7 +176,7 @@ impl Forgetting {
             fence: state.stored.bounds.fence,
             forgotten: state.stored.bounds.forgotten,
             surplus_below: state.stored.surplus.with(self.environment.members_hash),
-            greatest: state.heard,
+            greatest: state.greatest,
             held_back: state.held_back.clone(),
         }
     }
@@ -239,15 +241,15 @@ impl Forgetting {
         let heard = self.without_future(heard);
         let (is_due, fenced) = {
             let mut state = lock(&self.state);
-            state.heard = state.heard.max(heard.forgotten);
-            self.shared.hear(state.heard);
-            state.heard_fence = state.heard_fence.max(heard.fence);
+            state.greatest = state.greatest.max(heard.forgotten);
+            self.shared.hear(state.greatest);
+            state.greatest_fence = state.greatest_fence.max(heard.fence);
             self.stand(&mut state, standing);
             let next = self.next(&state);
             if next == state.stored {
                 return None;
             }
-            let takes_over = next.refuses_below(state.heard) > state.refused_below;
+            let takes_over = next.refuses_below(state.greatest) > state.refused_below;
             let fenced = takes_over.then(|| {
                 let (sender, fenced) = oneshot::channel();
                 state.waiting.retain(|waiting| !waiting.is_closed());
@@ -344,9 +346,9 @@ impl Forgetting {
         let forgetting = Arc::clone(self);
         let job = Box::new(move || {
             let fill = |state: &State| ForgetFile {
-                bounds: state.stored.bounds.filled(state.heard),
+                bounds: state.stored.bounds.filled(state.greatest),
                 receives_below: Timestamp::ZERO,
-                heard: state.heard,
+                greatest: state.greatest,
                 ..state.stored
             };
             match forgetting.change_by(fill) {
@@ -378,7 +380,7 @@ impl Forgetting {
         let (before, next, refused_below) = {
             let state = lock(&self.state);
             let next = change(&state);
-            let refused_below = state.refused_below.max(next.refuses_below(state.heard));
+            let refused_below = state.refused_below.max(next.refuses_below(state.greatest));
             (state.stored, next, refused_below)
         };
         let ForgettingEnvironment {
@@ -412,29 +414,17 @@ impl Forgetting {
     }
 
     /// This node takes part in these passes now.
-    pub(crate) fn set_passes(&self, passes: impl Iterator<Item = PassId>) {
+    pub(crate) fn set_passes(&self, passes: impl Iterator<Item = (PassId, PassKind)>) {
         let mut state = lock(&self.state);
         state.passes.clear();
         state.passes.extend(passes);
-    }
-
-    /// What decides now about the mends of a pass.
-    pub(crate) fn mend_rules(&self, pass: PassId, standing: Standing) -> MendRules {
-        let state = lock(&self.state);
-        MendRules {
-            pass,
-            bounds: state.stored.bounds,
-            greatest: state.heard,
-            standing: self.shared.standing_of(standing),
-            takes_part: state.passes.contains(&pass),
-        }
     }
 
     /// Whether the store only receives below the greatest F, if it stands so with its peers.
     pub(crate) fn is_receiver(&self, standing: Standing) -> bool {
         let state = lock(&self.state);
         let standing = self.shared.standing_of(standing);
-        state.stored.bounds.is_receiver(standing, state.heard)
+        state.stored.bounds.is_receiver(standing, state.greatest)
     }
 
     /// Whether nothing is missing from the store below F, if it stands so with its peers and
@@ -453,23 +443,24 @@ impl Forgetting {
 
     /// What follows from what was heard.
     fn next(&self, state: &State) -> ForgetFile {
-        let heard = ForgetFile {
-            heard: state.heard,
+        let known = ForgetFile {
+            greatest: state.greatest,
             ..state.stored
         };
+        let fence = known.bounds.fence.max(state.greatest_fence);
         let next = match self.shared.standing_of(state.standing) {
             // The store may have been fenced before it lost something.
             Standing::Unfilled | Standing::Accepted => ForgetFile {
                 bounds: Bounds {
-                    fence: heard.bounds.fence.max(state.heard_fence).max(state.heard),
-                    ..heard.bounds
+                    fence: fence.max(state.greatest),
+                    ..known.bounds
                 },
-                receives_below: state.heard,
-                ..heard
+                receives_below: state.greatest,
+                ..known
             },
             standing @ (Standing::Witness | Standing::Unconfirmed) => ForgetFile {
-                bounds: heard.bounds.hear(state.heard, standing),
-                ..heard
+                bounds: known.bounds.hear(state.greatest, standing),
+                ..known
             },
         };
         next.with_shown(state.shown, self.environment.members_hash)

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Rele
 pub(crate) struct SharedBounds {
     fence: AtomicU64,
     forgotten: AtomicU64,
-    heard: AtomicU64,
+    greatest: AtomicU64,
     receives_below: AtomicU64,
     surplus_below: AtomicU64,
     is_filled: AtomicBool,
@@ -65,7 +65,7 @@ impl SharedBounds {
 
     /// The greatest F that the node has heard of.
     pub(crate) fn greatest(&self) -> Timestamp {
-        Timestamp::from_u64(self.heard.load(Acquire))
+        Timestamp::from_u64(self.greatest.load(Acquire))
     }
 
     /// Below it the store only receives, because it lacked something and was not compared
@@ -99,7 +99,8 @@ impl SharedBounds {
             bounds,
             receives_below,
             surplus,
-            heard: _,
+            greatest: _,
+            disturbed: _,
         } = stored;
         self.fence.fetch_max(bounds.fence.as_u64(), Release);
         self.forgotten.fetch_max(bounds.forgotten.as_u64(), Release);
@@ -109,7 +110,7 @@ impl SharedBounds {
     }
 
     pub(crate) fn hear(&self, forgotten: Timestamp) {
-        self.heard.fetch_max(forgotten.as_u64(), Release);
+        self.greatest.fetch_max(forgotten.as_u64(), Release);
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{ForgetFile, HeldBack};
 use base::Timestamp;
 use cluster::Standing;
-use cluster::sweep::PassId;
+use cluster::sweep::{PassId, PassKind};
 use tokio::sync::oneshot;
 
 /// What a node knows of forgetting, beside what requests ask without a lock.
@@ -13,9 +13,9 @@ pub(super) struct State {
     /// Below which timestamp the store refuses ordinary writes by now.
     pub(super) refused_below: Timestamp,
     /// The greatest F that this node has heard of.
-    pub(super) heard: Timestamp,
+    pub(super) greatest: Timestamp,
     /// The greatest fence of a peer that this node has heard of.
-    pub(super) heard_fence: Timestamp,
+    pub(super) greatest_fence: Timestamp,
     /// How the store stood when something was last heard.
     pub(super) standing: Standing,
     /// Whether a job will write what was heard.
@@ -27,13 +27,13 @@ pub(super) struct State {
     /// Those that wait until what was heard is durable.
     pub(super) waiting: Vec<oneshot::Sender<()>>,
     /// The passes that this node takes part in.
-    pub(super) passes: Vec<PassId>,
+    pub(super) passes: Vec<(PassId, PassKind)>,
     pub(super) held_back: Option<HeldBack>,
 }
 
 impl State {
     /// Whether the store was fenced below the greatest F.
     pub(super) fn is_from_before_fence(&self) -> bool {
-        self.stored.is_from_before_fence(self.heard)
+        self.stored.is_from_before_fence(self.greatest)
     }
 }

@@ -211,6 +211,54 @@ fn surplus_goes_below_the_bound_of_a_pass_that_has_ended_here_with_the_same_list
 }
 
 #[test]
+fn that_an_old_version_came_in_behind_a_scan_is_known_after_a_restart() {
+    let node = TestNode::new();
+    let opened = node.open();
+    let (fence, later) = (at(GRACE_MS + 5), at(GRACE_MS));
+    let is_noted = |opened: &Opened| {
+        let rules = opened.forgetting.mend_rules(PASS, Standing::Witness);
+        rules.is_noted_as_disturbed()
+    };
+    opened.raise(fence);
+    let mut noted = opened.forgetting.disturb();
+    assert!(!is_noted(&opened) && noted.try_recv().is_err());
+    (opened.run_jobs)();
+    noted.try_recv().unwrap();
+    assert!(is_noted(&opened));
+    opened.forgetting.close();
+    opened.engine.close().unwrap();
+    drop(opened);
+    let opened = node.open();
+    assert_eq!(opened.forgetting.disturbed(), fence);
+    // The next fence stands for passes that begin behind it.
+    opened.raise(later);
+    assert!(!is_noted(&opened));
+    assert_eq!(opened.forgetting.disturbed(), fence);
+    // Without the note the version must not come.
+    opened.forgetting.close();
+    let mut noted = opened.forgetting.disturb();
+    (opened.run_jobs)();
+    assert!(noted.try_recv().is_err());
+}
+
+#[test]
+fn another_full_pass_does_not_expect_what_a_pass_brings() {
+    const FULL: PassKind = PassKind::Full;
+    let opened = TestNode::new().open();
+    let other = PassId(8);
+    let is_only = |passes: &[(PassId, PassKind)]| {
+        opened.forgetting.set_passes(passes.iter().copied());
+        let rules = opened.forgetting.mend_rules(PASS, Standing::Witness);
+        rules.is_only_full_pass()
+    };
+    assert!(is_only(&[(PASS, FULL)]));
+    assert!(is_only(&[(PASS, FULL), (other, PassKind::Recent)]));
+    assert!(!is_only(&[(PASS, FULL), (other, FULL)]));
+    assert!(!is_only(&[(other, FULL)]));
+    assert!(!is_only(&[]));
+}
+
+#[test]
 fn what_held_the_bound_back_is_forgotten_once_it_rises() {
     let opened = TestNode::new().open();
     let forgetting = &opened.forgetting;
@@ -383,7 +431,7 @@ fn only_mends_of_a_present_pass_come_in_below_the_fence() {
         rules.admit(&old, is_damaged).is_ok()
     };
     assert!(!admit(Standing::Witness, false));
-    forgetting.set_passes([PASS].into_iter());
+    forgetting.set_passes([(PASS, PassKind::Full)].into_iter());
     assert!(admit(Standing::Witness, false));
     // Below F all replicas are equal, so only a store that lacks something takes it.
     opened.hear(at(GRACE_MS), Standing::Witness);
@@ -413,7 +461,7 @@ fn bounds_from_the_future_go_with_the_versions_from_there() {
             fence: future,
             forgotten: future,
         },
-        heard: future,
+        greatest: future,
         ..ForgetFile::default()
     };
     node.disk.create_folder(Path::new("/store")).unwrap();

@@ -170,9 +170,16 @@ impl LocalReplica {
     }
 
     /// The answer to a look, whether or not the store counts, and the share of memory that a
-    /// long value came with.
-    pub(super) fn looked(&self, completion: Option<Completion>) -> (PeerAnswer, Option<Share>) {
+    /// long value came with. Of a key that a damaged block may have held the store says nothing.
+    pub(super) fn looked(
+        &self,
+        key: &[u8],
+        completion: Option<Completion>,
+    ) -> (PeerAnswer, Option<Share>) {
         match completion {
+            Some(Completion::Read(_)) if self.is_damaged(key) => {
+                (PeerAnswer::Missed(Miss::Unfilled), None)
+            }
             Some(Completion::Read(Ok(read))) => {
                 let named = NamedBounds {
                     // Afterwards: what the read has not found may have been dropped below it.

@@ -47,7 +47,10 @@ impl Participant {
         (pass, number): RangeId,
         peer: NodeNumber,
     ) -> Result<Vec<Offer>, UnknownRange> {
-        let (own, placement) = (self.own, Arc::clone(&self.placement));
+        let (own, placement) = (
+            self.environment.own,
+            Arc::clone(&self.environment.placement),
+        );
         let state = self.state(pass).ok_or(UnknownRange)?;
         let items = &state.range(number).ok_or(UnknownRange)?.items;
         let comparison = state.comparison(&placement, own);
@@ -70,9 +73,9 @@ impl Participant {
         (pass, number): RangeId,
         offers: &[Offer],
     ) -> Result<Result<OfferReply, Error>, UnknownRange> {
-        let (own, engine) = (self.own, self.engine.clone());
-        let placement = Arc::clone(&self.placement);
-        let fence = self.bounds.bounds().fence;
+        let (own, engine) = (self.environment.own, self.environment.engine.clone());
+        let placement = Arc::clone(&self.environment.placement);
+        let fence = self.environment.bounds.bounds().fence;
         let state = self.state(pass).ok_or(UnknownRange)?;
         let range = state.range(number).ok_or(UnknownRange)?;
         let key_hash_of = |offer: &Offer| Item::key_hash_of(&offer.key);

@@ -132,6 +132,11 @@ impl Sweeper {
         let stamping = Arc::clone(&environment.stamping);
         let forgetting = Arc::clone(&environment.forgetting);
         let standing = environment.membership.standing();
+        let rules = forgetting.mend_rules(range.0, standing);
+        if entries.iter().any(|entry| self.disturbs(&rules, entry)) {
+            let noted = forgetting.disturb().await;
+            noted.map_err(|_| RunRefusal::Unknown)?;
+        }
         let job = self.in_background(move |own| {
             let greatest = entries.iter().map(Entry::timestamp).max();
             if greatest.is_some_and(|greatest| !stamping.observe(greatest)) {
@@ -142,11 +147,11 @@ impl Sweeper {
             // What others should have forgotten does not come back. The two differ in it.
             let rules = forgetting.mend_rules(range.0, standing);
             entries.retain(|entry| {
-                let is_damaged = own.engine.is_damaged(entry.key());
+                let is_damaged = own.environment.engine.is_damaged(entry.key());
                 rules.admit(entry, is_damaged).is_ok()
             });
             for old in entries.iter().filter(|entry| rules.is_old(entry)) {
-                own.mended.old_version_came(range.0, old.key());
+                own.environment.mended.old_version_came(range.0, old.key());
             }
             own.take_run(range, after.as_ref(), entries)
         });

@@ -4,7 +4,8 @@
 use super::Sweeper;
 use crate::completion_queue::Completion;
 use crate::pending::Wait;
-use base::Verdict;
+use base::{Entry, Verdict};
+use cluster::sweep::PassKind;
 use cluster::{Miss, NodeNumber};
 use peer::{LinkState, PeerAnswer, PeerRequest, SweepAnswer, SweepRequest};
 use std::time::Duration;
@@ -57,6 +58,17 @@ impl PeerCall {
 }
 
 impl Sweeper {
+    /// Sends a version to a peer as a mend of each recent pass that this node takes part in.
+    /// Simulations have mends arrive with it that were long on their way.
+    pub(crate) async fn send_late_mend(&self, to: NodeNumber, entry: &Entry) {
+        let passes = self.in_background(|own| own.passes().collect::<Vec<_>>());
+        let passes = passes.await.unwrap_or_default().into_iter();
+        for (pass, _) in passes.filter(|(_, kind)| *kind == PassKind::Recent) {
+            let entry = entry.clone();
+            let _answer = self.call(to, PeerRequest::Mend { pass, entry }).await;
+        }
+    }
+
     /// Asks a node, which may be this one.
     pub(super) async fn ask(
         &self,
@@ -102,7 +114,7 @@ impl Sweeper {
         self.call(node, request).await
     }
 
-    async fn call(&self, node: NodeNumber, request: PeerRequest) -> PeerAnswer {
+    pub(super) async fn call(&self, node: NodeNumber, request: PeerRequest) -> PeerAnswer {
         self.start_call(node, request).answer().await
     }
 

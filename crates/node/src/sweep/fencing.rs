@@ -13,7 +13,7 @@ use base::Timestamp;
 use cluster::NodeNumber;
 use cluster::forgetting::{FencedPass, Vouching};
 use cluster::sweep::{Incarnation, Pair, PassId, PassKind};
-use peer::{SweepAnswer, SweepRequest};
+use peer::{FencedStore, SweepAnswer, SweepRequest};
 
 /// What a pass may do for F.
 #[derive(Default)]
@@ -43,34 +43,34 @@ impl Fencing {
     }
 }
 
-/// A member's answer.
-struct Fenced {
-    node: NodeNumber,
-    incarnation: Incarnation,
-    before: Timestamp,
-    fence: Timestamp,
-    /// Its own forget bound, or zero if it can say nothing about versions below, and the
-    /// greatest that it has heard of.
-    forgotten: Timestamp,
-    greatest: Timestamp,
-    lacks_nothing: bool,
-}
+/// A member that was asked to raise its fence, and its answer.
+type Fenced = (NodeNumber, FencedStore);
 
 impl Participant {
     /// Whether this node takes part in a pass with the store with which it began, in which no
     /// damage was found since, and to which nothing old has come behind the scan.
     pub(super) fn is_as_begun(&mut self, pass: PassId, incarnation: Incarnation) -> bool {
-        let (damage, unexpected) = (self.engine.damage_mark(), self.mended.unexpected(pass));
+        let (damage, unexpected) = (
+            self.environment.engine.damage_mark(),
+            self.environment.mended.unexpected(pass),
+        );
         self.state(pass).is_some_and(|state| {
             let is_undisturbed = state.unexpected_then == unexpected;
             state.incarnation == incarnation && state.damage_then == damage && is_undisturbed
         })
     }
 
+    /// Whether this node has not been restarted since the pass began, so that it knows what has
+    /// come behind the scan.
+    pub(super) fn is_from_begin(&mut self, pass: PassId) -> bool {
+        let state = self.state(pass);
+        state.is_some_and(|state| state.sequence.is_some())
+    }
+
     /// Gives a pass up if the forget bound has risen since all agreed on it. What the pass
     /// has pulled may have been deleted meanwhile, by another pass whose tombstones are gone.
     pub(super) fn give_up_if_outrun(&mut self, pass: PassId) {
-        let greatest = self.bounds.greatest();
+        let greatest = self.environment.bounds.greatest();
         if self
             .passes
             .get(&pass)
@@ -101,10 +101,17 @@ impl Sweeper {
         };
         // Read afterwards: what was lost meanwhile was not fenced.
         let incarnation = self.incarnation();
-        let is_as_begun = self.in_background(move |own| own.is_as_begun(pass, incarnation));
-        if is_as_begun.await != Some(true) {
+        let is_from_begin = self.in_background(move |own| {
+            let is_as_begun = own.is_as_begun(pass, incarnation);
+            is_as_begun.then(|| own.is_from_begin(pass))
+        });
+        let Some(is_from_begin) = is_from_begin.await.flatten() else {
             return SweepAnswer::Unknown;
-        }
+        };
+        // The pass does not meet what came in behind its scan before this node was restarted. A
+        // higher fence is that of a pass that began later, which may have brought something, too.
+        let was_undisturbed = forgetting.disturbed() < fence && raised.before <= fence;
+        let may_raise = is_from_begin || was_undisturbed;
         let standing = environment.membership.standing();
         let has_damage = environment.engine.has_damage_to_compare();
         // Those that lack something besides what damaged blocks have held take whatever they
@@ -114,14 +121,17 @@ impl Sweeper {
             true => Timestamp::ZERO,
             false => forgetting.bounds().forgotten,
         };
-        SweepAnswer::Fenced {
+        SweepAnswer::Fenced(FencedStore {
             incarnation,
-            before: raised.before,
+            before: match may_raise {
+                true => raised.before,
+                false => Timestamp::ZERO,
+            },
             fence: raised.fence,
             forgotten,
             greatest: forgetting.greatest(),
             lacks_nothing: forgetting.lacks_nothing(standing) && !has_damage,
-        }
+        })
     }
 
     /// Takes note of an F that a pass has shown.
@@ -174,9 +184,9 @@ impl Drive {
             return;
         };
         let is_as_begun = |node: NodeNumber| {
-            let answer = fenced.iter().find(|fenced| fenced.node == node);
-            answer.is_some_and(|fenced| {
-                fenced.fence > known && self.progress.began_with(node, fenced.incarnation)
+            let answer = fenced.iter().find(|(member, _)| *member == node);
+            answer.is_some_and(|(_, store)| {
+                store.fence > known && self.progress.began_with(node, store.incarnation)
             })
         };
         let missing = all.iter().copied().filter(|node| !is_as_begun(*node));
@@ -186,11 +196,11 @@ impl Drive {
             return;
         }
         // A fence may be ahead of what the pass asked for: from an earlier pass.
-        let fences = fenced.iter().map(|fenced| fenced.fence);
+        let fences = fenced.iter().map(|(_, store)| store.fence);
         let fence = fences.fold(latest, Timestamp::min);
         let mut pass = FencedPass::new(self.pass, fence, all.len());
-        for fenced in fenced {
-            pass.fenced(fenced.node, fenced.incarnation);
+        for (node, store) in fenced {
+            pass.fenced(node, store.incarnation);
         }
         pass.begin();
         self.fencing.fenced = Some((pass, fence));
@@ -218,8 +228,8 @@ impl Drive {
         let fenced = self.ask_to_fence(&nodes, fence).await;
         self.disregard(&fenced).await;
         let rejoins = |node: NodeNumber| {
-            let answer = fenced.iter().find(|fenced| fenced.node == node);
-            answer.is_some_and(|fenced| pass.may_rejoin(node, fenced.incarnation, fenced.before))
+            let answer = fenced.iter().find(|(member, _)| *member == node);
+            answer.is_some_and(|(_, store)| pass.may_rejoin(node, store.incarnation, store.before))
         };
         match nodes.into_iter().all(rejoins) {
             true => self.fencing.fenced = Some((pass, fence)),
@@ -248,22 +258,7 @@ impl Drive {
         let fenced = answers
             .into_iter()
             .filter_map(|(node, answer)| match answer {
-                Some(SweepAnswer::Fenced {
-                    incarnation,
-                    before,
-                    fence,
-                    forgotten,
-                    greatest,
-                    lacks_nothing,
-                }) => Some(Fenced {
-                    node,
-                    incarnation,
-                    before,
-                    fence,
-                    forgotten,
-                    greatest,
-                    lacks_nothing,
-                }),
+                Some(SweepAnswer::Fenced(store)) => Some((node, store)),
                 _ => None,
             });
         fenced.collect()
@@ -278,19 +273,19 @@ impl Drive {
         let own = environment.forgetting.greatest();
         let below = fenced
             .iter()
-            .map(|fenced| fenced.greatest)
+            .map(|(_, store)| store.greatest)
             .fold(own, Timestamp::max);
         if fenced.len() < environment.members.names().len() {
             return below;
         }
-        self.fencing.do_all_lack_nothing = fenced.iter().all(|fenced| fenced.lacks_nothing);
+        self.fencing.do_all_lack_nothing = fenced.iter().all(|(_, store)| store.lacks_nothing);
         // In the order of their numbers.
         let vouching = fenced
             .iter()
-            .map(|fenced| Vouching::of(fenced.lacks_nothing, fenced.forgotten, below));
+            .map(|(_, store)| Vouching::of(store.lacks_nothing, store.forgotten, below));
         let vouching: Vec<Vouching> = vouching.collect();
         let pass = self.pass;
-        let nodes = fenced.iter().map(|fenced| fenced.node).collect();
+        let nodes = fenced.iter().map(|(node, _)| *node).collect();
         let request = |_| SweepRequest::Disregard {
             pass,
             below,
@@ -310,7 +305,7 @@ impl Drive {
     pub(super) async fn are_as_fenced(&self) -> bool {
         let nodes: Vec<NodeNumber> = self.progress.nodes().collect();
         let fenced = self.ask_to_fence(&nodes, Timestamp::ZERO).await;
-        let is_same = |fenced: &Fenced| self.progress.began_with(fenced.node, fenced.incarnation);
+        let is_same = |(node, store): &Fenced| self.progress.began_with(*node, store.incarnation);
         fenced.len() == nodes.len() && fenced.iter().all(is_same)
     }
 

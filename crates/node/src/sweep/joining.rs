@@ -54,7 +54,7 @@ impl Participant {
             greatest_seen,
             latest_fence,
         } = store;
-        let now = self.clock.monotonic();
+        let now = self.environment.clock.monotonic();
         self.forget_idle();
         // The driver of a pass that nobody has asked about for longest is most
         // likely gone. If it is not, it leaves this node out and comes again.
@@ -71,29 +71,35 @@ impl Participant {
         let before = before.filter(|before| is_resumed && before.incarnation == incarnation);
         // Read before the bounds: what is committed meanwhile has to be in the bounds of
         // this pass, or behind this record and so in those of the next one.
-        let (sequence, damage) = (self.engine.last_sequence(), self.engine.damage_mark());
+        let (sequence, damage) = (
+            self.environment.engine.last_sequence(),
+            self.environment.engine.damage_mark(),
+        );
         let bounds = self.bounds();
         let filling = Filling::new(
-            self.engine.clone(),
-            self.ingest_bytes_max,
-            self.bounds.forgotten(),
+            self.environment.engine.clone(),
+            self.environment.ingest_bytes_max,
+            self.environment.bounds.forgotten(),
         );
-        let held = self.engine.statistics();
+        let held = self.environment.engine.statistics();
         let versions = held.table_entries + held.memtable_entries;
         let mut state = PassState::new(kind, incarnation, filling, versions, now);
-        let forgotten = self.bounds.greatest();
+        let forgotten = self.environment.bounds.greatest();
         state.damage_then = damage;
         state.forgotten = forgotten;
         match before {
             Some(before) => state.go_on_after(&before),
+            // What came in behind the scan before is noted durably.
             None if is_resumed => {}
             None => {
                 state.begin_at(sequence, damage);
-                state.unexpected_then = self.mended.unexpected(pass);
+                state.unexpected_then = self.environment.mended.unexpected(pass);
             }
         }
         self.passes.insert(pass, state);
-        self.mended.retain(|pass| self.passes.contains_key(&pass));
+        self.environment
+            .mended
+            .retain(|pass| self.passes.contains_key(&pass));
         SweepAnswer::Begun {
             incarnation,
             start,
@@ -119,16 +125,17 @@ impl Participant {
     }
 
     /// The passes that this node takes part in.
-    pub(super) fn passes(&self) -> impl Iterator<Item = PassId> + '_ {
-        self.passes.keys().copied()
+    pub(super) fn passes(&self) -> impl Iterator<Item = (PassId, PassKind)> + '_ {
+        self.passes.iter().map(|(pass, state)| (*pass, state.kind))
     }
 
     /// Takes note of what all nodes agree on.
     pub(super) fn agree(&mut self, pass: PassId, agreed: Agreed) -> SweepAnswer {
-        let nodes = self.placement.nodes();
+        let nodes = self.environment.placement.nodes();
         // What the cut says has expired may live by this node's clock.
-        let expired_before = self.expiry.expired_before_unix_ms();
-        let expired_before = expired_before.min(self.expiry.before(agreed.cut.unix_ms()));
+        let expired_before = self.environment.expiry.expired_before_unix_ms();
+        let expired_before =
+            expired_before.min(self.environment.expiry.before(agreed.cut.unix_ms()));
         match self.state(pass) {
             Some(state) if agreed.bounds.len() == nodes && agreed.reaches.len() == nodes => {
                 state.agree(agreed, expired_before);
@@ -141,7 +148,7 @@ impl Participant {
     /// Forgets the passes that nobody has asked about for long, and with them what they
     /// have pulled and not made part of the store.
     pub(super) fn forget_idle(&mut self) {
-        let now = self.clock.monotonic();
+        let now = self.environment.clock.monotonic();
         self.passes
             .retain(|_, state| now.saturating_sub(state.last_asked) < PASS_IDLE_MAX);
     }

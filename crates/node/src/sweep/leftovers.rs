@@ -32,7 +32,7 @@ use cluster::forgetting::{Vouching, is_leftover, vouchers, withholds};
 use cluster::sweep::PassId;
 use cluster::{Miss, NodeNumber, Placement, Standing};
 use lsm::Error;
-use peer::{PeerRequest, SweepAnswer, SweepRequest};
+use peer::{PeerAnswer, PeerRequest, SweepAnswer, SweepRequest};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -157,8 +157,8 @@ impl Participant {
         below: Timestamp,
         vouching: Vec<Vouching>,
     ) -> SweepAnswer {
-        let nodes = self.placement.nodes();
-        let engine = self.engine.clone();
+        let nodes = self.environment.placement.nodes();
+        let engine = self.environment.engine.clone();
         match self.state(pass) {
             Some(state) if vouching.len() == nodes => {
                 state.is_fenced = true;
@@ -177,8 +177,11 @@ impl Participant {
 
     /// What makes this node doubt a version of a key, at this moment.
     pub(super) fn doubts(&self) -> impl Fn(&[u8]) -> Doubt + use<> {
-        let (greatest, is_receiver) = (self.bounds.greatest(), (self.is_receiver)());
-        let engine = self.engine.clone();
+        let (greatest, is_receiver) = (
+            self.environment.bounds.greatest(),
+            (self.environment.is_receiver)(),
+        );
+        let engine = self.environment.engine.clone();
         move |key| Doubt {
             greatest,
             is_receiver,
@@ -196,7 +199,11 @@ impl Participant {
         lacking: NodeNumber,
         entries: &mut Vec<Entry>,
     ) -> bool {
-        let (own, placement, doubts) = (self.own, Arc::clone(&self.placement), self.doubts());
+        let (own, placement, doubts) = (
+            self.environment.own,
+            Arc::clone(&self.environment.placement),
+            self.doubts(),
+        );
         let Some(state) = self.state(pass) else {
             return false;
         };
@@ -216,7 +223,11 @@ impl Participant {
 
     /// What has become of all that was withheld, now that its ranges were compared.
     pub(super) fn verdicts(&mut self, pass: PassId) -> Verdicts {
-        let (own, placement, engine) = (self.own, Arc::clone(&self.placement), self.engine.clone());
+        let (own, placement, engine) = (
+            self.environment.own,
+            Arc::clone(&self.environment.placement),
+            self.environment.engine.clone(),
+        );
         let mut verdicts = Verdicts::default();
         let Some(state) = self.state(pass) else {
             return verdicts;
@@ -253,7 +264,7 @@ impl Participant {
         pass: PassId,
         (key, timestamp): &(Bytes, Timestamp),
     ) -> Result<Option<Entry>, Error> {
-        let engine = self.engine.clone();
+        let engine = self.environment.engine.clone();
         let range = self.state(pass).and_then(|state| state.range_of(key));
         let Some(range) = range else {
             return Ok(None);
@@ -273,7 +284,7 @@ impl Participant {
         pass: PassId,
         leftovers: Vec<(Bytes, Timestamp)>,
     ) -> Result<bool, Error> {
-        let engine = self.engine.clone();
+        let engine = self.environment.engine.clone();
         let Some(state) = self.state(pass) else {
             return Ok(false);
         };
@@ -340,7 +351,7 @@ impl Sweeper {
         let _is_over = self.in_background(move |own| own.give_up(pass)).await;
     }
 
-    /// Whether the vouchers that are witnesses with damage refuse the leftovers. Such a store
+    /// Whether the vouchers that have damage and lack nothing else refuse the leftovers. Such a store
     /// takes a version whose key a damaged block may have held, because it may be the last copy
     /// of what it has lost. No other voucher would, as it has forgotten what is deleted.
     async fn do_all_refuse(
@@ -350,11 +361,18 @@ impl Sweeper {
         doubtful: Vec<(NodeNumber, Bytes)>,
     ) -> bool {
         for (voucher, key) in doubtful {
-            let standing = self.standing_of(voucher);
-            if standing.is_some_and(|standing| standing != Standing::Witness) {
+            match self.standing_of(voucher) {
+                None | Some(Standing::Witness) => {}
+                // Once it was compared with all others it is as good as a witness, which no peer
+                // can see before its next start.
+                Some(Standing::Accepted) => match self.may_have_lost(voucher, &key).await {
+                    Ok(true) => {}
+                    Ok(false) => continue,
+                    Err(_) => return false,
+                },
                 // It only receives, so that it would take anything. Without damage, as a store
                 // that can say something has it, it has lost nothing of this.
-                continue;
+                Some(Standing::Unconfirmed | Standing::Unfilled) => continue,
             }
             let Some(leftover) = bury.iter().find(|(of, _)| *of == key).cloned() else {
                 continue;
@@ -374,6 +392,22 @@ impl Sweeper {
         true
     }
 
+    /// Whether a damaged block of a node may have held a key.
+    ///
+    /// # Errors
+    /// Why the node does not say so.
+    async fn may_have_lost(&self, node: NodeNumber, key: &Bytes) -> Result<bool, Miss> {
+        match self.call(node, PeerRequest::Look(key.clone())).await {
+            PeerAnswer::Found(_) | PeerAnswer::FoundBehind { .. } => Ok(false),
+            PeerAnswer::Missed(Miss::Unfilled) => Ok(true),
+            PeerAnswer::Missed(why) => Err(why),
+            PeerAnswer::Stored { .. }
+            | PeerAnswer::Swept(_)
+            | PeerAnswer::Pulled(_)
+            | PeerAnswer::Paged(_) => Err(Miss::Failed),
+        }
+    }
+
     /// Whether nodes still are what they were when the pass began, so that what they lack
     /// was deleted.
     async fn do_vouch(&self, pass: PassId, vouchers: BTreeSet<NodeNumber>) -> bool {
@@ -382,7 +416,7 @@ impl Sweeper {
             let asked = self
                 .ask_peer(node, SweepRequest::Fence { pass, fence })
                 .await;
-            if !matches!(asked, Ok(SweepAnswer::Fenced { .. })) {
+            if !matches!(asked, Ok(SweepAnswer::Fenced(_))) {
                 return false;
             }
         }

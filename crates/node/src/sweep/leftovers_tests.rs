@@ -204,8 +204,8 @@ fn a_store_that_lacks_something_sends_nothing_old_unless_a_pass_names_who_vouche
             engine.write(entry).unwrap();
         }
         let mut own = participant_of(&engine, OWN);
-        own.is_receiver = Box::new(move || is_receiver);
-        own.bounds.hear(at(100));
+        own.environment.is_receiver = Box::new(move || is_receiver);
+        own.environment.bounds.hear(at(100));
         begin(&mut own, PASS, kind, 1 << 40);
         while matches!(own.advance(PASS, b"").unwrap(), Advance::GoOn) {}
         own.digest(PASS, 0, None);

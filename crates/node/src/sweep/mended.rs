@@ -7,7 +7,11 @@
 //! its fence. It does not meet a live version that comes in behind its scan by another pass, or
 //! by a mend of its own that was on its way for so long that its range is over: the sender may
 //! have got a tombstone of fewer copies meanwhile. That is rare, so such versions are taken,
-//! and the pass does not raise the bound ([`MendedKeys::unexpected`]).
+//! and the pass does not raise the bound ([`MendedKeys::unexpected`]). That they came is noted
+//! durably before they do ([`Forgetting::disturb`]), because a pass may go on behind its last
+//! checkpoint after this node was restarted, and does not meet them either.
+//!
+//! [`Forgetting::disturb`]: crate::forgetting::Forgetting::disturb
 
 use bytes::Bytes;
 use cluster::sweep::PassId;
@@ -45,6 +49,14 @@ struct Expected {
     range: Option<(Bytes, Option<Bytes>)>,
     /// How many old versions of these it has brought.
     old: u64,
+}
+
+impl Expected {
+    fn includes(&self, key: &[u8]) -> bool {
+        let range = self.range.as_ref();
+        range
+            .is_some_and(|(start, end)| **start <= *key && end.as_ref().is_none_or(|end| key < end))
+    }
 }
 
 /// More mends of a pass have come than are noted: what a range holds is not known any more.
@@ -91,14 +103,19 @@ impl MendedKeys {
         noted.expected.entry(pass).or_default().range = Some((start, end));
     }
 
+    /// Whether a full pass compares this key now.
+    pub(super) fn is_expected(&self, pass: PassId, key: &[u8]) -> bool {
+        let noted = lock(&self.0);
+        let expected = noted.expected.get(&pass);
+        expected.is_some_and(|expected| expected.includes(key))
+    }
+
     /// A pass has brought a live version between the forget bound and the fence.
     pub(super) fn old_version_came(&self, pass: PassId, key: &[u8]) {
         let mut noted = lock(&self.0);
         noted.old += 1;
         if let Some(expected) = noted.expected.get_mut(&pass)
-            && let Some((start, end)) = &expected.range
-            && **start <= *key
-            && end.as_ref().is_none_or(|end| key < end)
+            && expected.includes(key)
         {
             expected.old += 1;
         }
@@ -140,6 +157,8 @@ mod tests {
         }
         assert_eq!(mended.unexpected(pass), before);
         // Its range is over, or another pass has brought it.
+        assert!(mended.is_expected(pass, b"f") && !mended.is_expected(other, b"f"));
+        assert!(!mended.is_expected(pass, b"p"));
         for (count, (by, key)) in [(pass, b"e"), (pass, b"p"), (other, b"m")]
             .iter()
             .enumerate()

@@ -40,22 +40,13 @@ pub(super) struct ParticipantEnvironment {
     pub(super) is_receiver: IsReceiver,
     pub(super) expiry: Arc<ExpiryBound>,
     pub(super) sizes: SweepSizes,
+    /// From how many bytes of keys and values on an ingest is committed.
     pub(super) ingest_bytes_max: usize,
 }
 
 /// A node's part in passes.
 pub(super) struct Participant {
-    pub(super) engine: Engine,
-    pub(super) clock: Arc<dyn Clock>,
-    pub(super) placement: Arc<Placement>,
-    pub(super) own: NodeNumber,
-    pub(super) mended: Arc<MendedKeys>,
-    pub(super) bounds: Arc<SharedBounds>,
-    pub(super) is_receiver: IsReceiver,
-    pub(super) expiry: Arc<ExpiryBound>,
-    pub(super) sizes: SweepSizes,
-    /// From how many bytes of keys and values on an ingest is committed.
-    pub(super) ingest_bytes_max: usize,
+    pub(super) environment: ParticipantEnvironment,
     pub(super) passes: BTreeMap<PassId, PassState>,
     /// By node number: the last pass that found this node equal with it. Lost at a
     /// restart, and with it what need not be compared again.
@@ -120,29 +111,8 @@ pub(super) struct UnknownRange;
 impl Participant {
     pub(super) fn new(environment: ParticipantEnvironment) -> Self {
         let last_clean = vec![None; environment.placement.nodes()];
-        let ParticipantEnvironment {
-            engine,
-            clock,
-            placement,
-            own,
-            mended,
-            bounds,
-            is_receiver,
-            expiry,
-            sizes,
-            ingest_bytes_max,
-        } = environment;
         Self {
-            engine,
-            clock,
-            placement,
-            own,
-            mended,
-            bounds,
-            is_receiver,
-            expiry,
-            sizes,
-            ingest_bytes_max,
+            environment,
             passes: BTreeMap::new(),
             last_clean,
             reach: None,
@@ -154,7 +124,7 @@ impl Participant {
     /// # Errors
     /// See [`lsm::Scan::advance`].
     pub(super) fn advance(&mut self, pass: PassId, start: &[u8]) -> Result<Advance, Error> {
-        let (engine, sizes) = (self.engine.clone(), self.sizes);
+        let (engine, sizes) = (self.environment.engine.clone(), self.environment.sizes);
         let Some(state) = self.state(pass) else {
             return Ok(Advance::Unknown);
         };
@@ -177,7 +147,10 @@ impl Participant {
 
     /// The digests of the range that ends at `end`.
     pub(super) fn digest(&mut self, pass: PassId, range: u32, end: Option<&[u8]>) -> SweepAnswer {
-        let (own, placement) = (self.own, Arc::clone(&self.placement));
+        let (own, placement) = (
+            self.environment.own,
+            Arc::clone(&self.environment.placement),
+        );
         self.give_up_if_outrun(pass);
         let Some(state) = self.state(pass) else {
             return SweepAnswer::Unknown;
@@ -189,7 +162,7 @@ impl Participant {
             .then(|| state.compared_keys())
             .flatten();
         if let Some((start, end)) = compared {
-            self.mended.expect(pass, start, end);
+            self.environment.mended.expect(pass, start, end);
         }
         let Some(state) = self.state(pass) else {
             return SweepAnswer::Unknown;
@@ -235,7 +208,10 @@ impl Participant {
     /// Takes into the items of a range what mends have brought. What the store has is what
     /// counts: a mend that it has refused has brought nothing.
     pub(super) fn take_in_mends(&mut self, (pass, number): RangeId) -> Result<(), UnknownRange> {
-        let (engine, mended) = (self.engine.clone(), Arc::clone(&self.mended));
+        let (engine, mended) = (
+            self.environment.engine.clone(),
+            Arc::clone(&self.environment.mended),
+        );
         let state = self.state(pass).ok_or(UnknownRange)?;
         let (kind, cut) = (state.kind, state.cut);
         let keys = mended.take(pass).map_err(|Overflowed| UnknownRange)?;
@@ -321,7 +297,7 @@ impl Participant {
         keys: &[Bytes],
         bytes_max: usize,
     ) -> Result<Result<Selected, Error>, UnknownRange> {
-        let engine = self.engine.clone();
+        let engine = self.environment.engine.clone();
         let of_range = self.range(range)?;
         let (mut entries, mut bytes, mut read) = (Vec::new(), 0, 0);
         while let Some(key) = keys.get(read)
@@ -367,12 +343,13 @@ impl Participant {
                 });
             }
         }
-        let mut others = (0..self.last_clean.len()).filter(|node| *node != self.own.index());
+        let mut others =
+            (0..self.last_clean.len()).filter(|node| *node != self.environment.own.index());
         if state.kind == PassKind::Full
             && others.all(|other| clean_with.iter().any(|node| node.index() == other))
             && let Some(damage) = state.damage
         {
-            self.engine.mend_damage(damage);
+            self.environment.engine.mend_damage(damage);
         }
         // What this pass has seen may be what another one passes over.
         for other in self.passes.values_mut() {
@@ -403,7 +380,7 @@ impl Participant {
             self.give_up(pass);
             return Err(error);
         }
-        self.engine.sync()?;
+        self.environment.engine.sync()?;
         Ok(true)
     }
 
@@ -412,7 +389,7 @@ impl Participant {
     pub(super) fn bounds(&self) -> Vec<KeyBounds> {
         let bounds_since = |clean: &CleanPass| {
             // A change that cannot be read is not known: everything is compared.
-            let changes = self.engine.changes_since(clean.sequence).ok()?;
+            let changes = self.environment.engine.changes_since(clean.sequence).ok()?;
             let unchanged = KeyBounds::constant(Timestamp::MAX);
             let changed = changes.into_iter().map(|least| {
                 let before = (Vec::new(), Timestamp::MAX);
@@ -431,7 +408,7 @@ impl Participant {
     }
 
     pub(super) fn state(&mut self, pass: PassId) -> Option<&mut PassState> {
-        let now = self.clock.monotonic();
+        let now = self.environment.clock.monotonic();
         let state = self.passes.get_mut(&pass)?;
         state.last_asked = now;
         Some(state)
@@ -447,7 +424,10 @@ impl Participant {
         range: RangeId,
         with: NodeNumber,
     ) -> Result<Vec<Item>, UnknownRange> {
-        let (own, placement) = (self.own, Arc::clone(&self.placement));
+        let (own, placement) = (
+            self.environment.own,
+            Arc::clone(&self.environment.placement),
+        );
         let state = self.state(range.0).ok_or(UnknownRange)?;
         let items = &state.range(range.1).ok_or(UnknownRange)?.items;
         let comparison = state.comparison(&placement, own);

@@ -36,7 +36,8 @@ pub(super) struct PassState {
     /// The damage of the store when this node began to take part, or went on.
     pub(super) damage_then: DamageMark,
     /// How many old versions had come before the pass began that it did not expect; 0 if this
-    /// node was restarted since. See [`mended`](super::mended).
+    /// node was restarted since, as no pass expects what has come since that. See
+    /// [`mended`](super::mended).
     pub(super) unexpected_then: u64,
     /// What may be passed over with each node, by node number.
     pub(super) bounds: Vec<KeyBounds>,

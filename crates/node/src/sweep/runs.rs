@@ -90,8 +90,12 @@ impl Participant {
         mut held: Vec<u32>,
     ) -> Result<Result<Run, Error>, UnknownRange> {
         held.sort_unstable();
-        let (own, engine, doubts) = (self.own, self.engine.clone(), self.doubts());
-        let placement = Arc::clone(&self.placement);
+        let (own, engine, doubts) = (
+            self.environment.own,
+            self.environment.engine.clone(),
+            self.doubts(),
+        );
+        let placement = Arc::clone(&self.environment.placement);
         let state = self.state(pass).ok_or(UnknownRange)?;
         let bounds = state.bounds.get(asker.index()).cloned();
         let bounds = bounds.ok_or(UnknownRange)?;
@@ -141,8 +145,11 @@ impl Participant {
         after: Option<&Bytes>,
         entries: Vec<Entry>,
     ) -> Result<Taken, RunRefusal> {
-        let (own, placement) = (self.own, Arc::clone(&self.placement));
-        let pulled_bytes_max = self.sizes.pulled_bytes_max();
+        let (own, placement) = (
+            self.environment.own,
+            Arc::clone(&self.environment.placement),
+        );
+        let pulled_bytes_max = self.environment.sizes.pulled_bytes_max();
         let state = self.state(pass).ok_or(RunRefusal::Unknown)?;
         let cut = state.cut;
         let range = state.range_mut(number).ok_or(RunRefusal::Unknown)?;

@@ -1,8 +1,12 @@
 //! How a node serves the requests of other nodes: writes, reads, mends, and those of sweeps.
 
-use super::Sweeper;
 use super::joining::Agreed;
 use super::participant::{Participant, UnknownRange};
+use super::{Sweeper, Sweeps};
+use crate::forgetting::MendRules;
+use base::Entry;
+use cluster::Miss;
+use cluster::sweep::PassId;
 use peer::{PeerAnswer, PeerRequest, Reply, SweepAnswer, SweepRequest};
 use std::rc::Rc;
 
@@ -15,18 +19,7 @@ impl peer::RequestHandler for Sweeper {
             }
             PeerRequest::Mend { pass, entry } => {
                 self.sweeps.record.mend_received();
-                let environment = &self.sweeps.environment;
-                let standing = environment.membership.standing();
-                let rules = environment.forgetting.mend_rules(pass, standing);
-                if rules.takes_part() {
-                    self.sweeps.mended.note(pass, entry.key());
-                }
-                let own = self.replicas.own();
-                let admitted = rules.admit(&entry, own.is_damaged(entry.key()));
-                if admitted.is_ok() && rules.is_old(&entry) {
-                    self.sweeps.mended.old_version_came(pass, entry.key());
-                }
-                own.mend_for_peer(entry, admitted, reply);
+                self.take_mend(pass, entry, reply);
             }
             PeerRequest::Read(key) => self.replicas.own().read_for_peer(key, reply),
             PeerRequest::Look(key) => self.replicas.own().look_for_peer(&key, reply),
@@ -37,6 +30,51 @@ impl peer::RequestHandler for Sweeper {
 }
 
 impl Sweeper {
+    /// Takes a version that a pass brings, if the rules allow it.
+    fn take_mend(self: &Rc<Self>, pass: PassId, entry: Entry, reply: Reply) {
+        let Sweeps {
+            environment,
+            mended,
+            ..
+        } = &*self.sweeps;
+        let standing = environment.membership.standing();
+        let rules = environment.forgetting.mend_rules(pass, standing);
+        let own = self.replicas.own();
+        let admitted = rules.admit(&entry, own.is_damaged(entry.key()));
+        if admitted.is_ok() && rules.is_old(&entry) {
+            if self.disturbs(&rules, &entry) {
+                return self.take_mend_once_noted(pass, entry, reply);
+            }
+            mended.old_version_came(pass, entry.key());
+        }
+        if rules.takes_part() {
+            mended.note(pass, entry.key());
+        }
+        own.mend_for_peer(entry, admitted, reply);
+    }
+
+    /// Whether a version that a pass brings comes in behind a scan, perhaps, and that is not noted
+    /// durably yet: see [`mended`](super::mended).
+    pub(super) fn disturbs(&self, rules: &MendRules, entry: &Entry) -> bool {
+        let mended = &self.sweeps.mended;
+        let is_expected =
+            || rules.is_only_full_pass() && mended.is_expected(rules.pass(), entry.key());
+        rules.is_old(entry) && !rules.is_noted_as_disturbed() && !is_expected()
+    }
+
+    /// As [`Sweeper::take_mend`], once it is durable that an old version comes in behind a scan.
+    /// By then the rules may say something else.
+    fn take_mend_once_noted(self: &Rc<Self>, pass: PassId, entry: Entry, reply: Reply) {
+        let noted = self.sweeps.environment.forgetting.disturb();
+        let sweeper = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            match noted.await {
+                Ok(()) => sweeper.take_mend(pass, entry, reply),
+                Err(_) => reply.send(PeerAnswer::Missed(Miss::Failed)),
+            }
+        });
+    }
+
     /// Does as a peer asks, and replies.
     fn serve_sweep(self: &Rc<Self>, request: SweepRequest, reply: Reply) {
         let sweeper = Rc::clone(self);

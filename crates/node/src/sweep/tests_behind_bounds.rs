@@ -96,7 +96,8 @@ fn compared_with_a_driver_from_the_future(proven_unix_ms: Option<u64>) -> u64 {
     }
     let own_clock = OwnClock::ByPeers(Box::new(move || proven_unix_ms));
     let mut participant = participant(&engine, &Arc::default());
-    participant.expiry = Arc::new(ExpiryBound::new(own_clock, Duration::from_secs(3_600)));
+    participant.environment.expiry =
+        Arc::new(ExpiryBound::new(own_clock, Duration::from_secs(3_600)));
     participant.begin((PASS, PassKind::Full), false, present(STORE));
     let agreed = Agreed {
         cut: Timestamp::from_unix_ms(NOW_UNIX_MS + 100 * YEAR_MS),
@@ -120,7 +121,8 @@ fn a_new_fence_ends_the_other_passes() {
     begin(&mut participant, PASS, PassKind::Full, 20);
     begin(&mut participant, other, PassKind::Recent, 20);
     participant.give_up_all_but(PASS);
-    assert_eq!(participant.passes().collect::<Vec<_>>(), [PASS]);
+    let passes: Vec<_> = participant.passes().collect();
+    assert_eq!(passes, [(PASS, PassKind::Full)]);
 }
 
 #[test]
@@ -168,7 +170,7 @@ fn a_pass_behind_whose_scan_something_old_has_come_raises_no_bound() {
     begin(&mut participant, other, PassKind::Recent, 20);
     assert_eq!(participant.digest(PASS, 0, None), SweepAnswer::Unknown);
     items_of_ranges(&mut participant, PASS);
-    let mended = Arc::clone(&participant.mended);
+    let mended = Arc::clone(&participant.environment.mended);
     mended.old_version_came(PASS, b"k");
     assert!(participant.is_as_begun(PASS, STORE), "the pass expects it");
     mended.old_version_came(other, b"k");

@@ -4,7 +4,10 @@ use super::fields::{
     Fields, put_bounds, put_digest, put_incarnation, put_key, put_node, put_option_key, put_u32,
     put_u64,
 };
-use super::{HELD_MAX, KEY_HASHES_MAX, OFFERS_MAX, Offer, SYMBOLS_MAX, SweepAnswer, SweepRequest};
+use super::{
+    FencedStore, HELD_MAX, KEY_HASHES_MAX, OFFERS_MAX, Offer, SYMBOLS_MAX, SweepAnswer,
+    SweepRequest,
+};
 use base::ByteReader;
 use cluster::NODES_MAX;
 use cluster::sweep::symbols::Symbol;
@@ -375,14 +378,15 @@ impl SweepAnswer {
                 out.push(11);
                 put_incarnation(out, *incarnation);
             }
-            Self::Fenced {
-                incarnation,
-                before,
-                fence,
-                forgotten,
-                greatest,
-                lacks_nothing,
-            } => {
+            Self::Fenced(store) => {
+                let FencedStore {
+                    incarnation,
+                    before,
+                    fence,
+                    forgotten,
+                    greatest,
+                    lacks_nothing,
+                } = store;
                 out.push(13);
                 put_incarnation(out, *incarnation);
                 for timestamp in [before, fence, forgotten, greatest] {
@@ -453,14 +457,14 @@ impl SweepAnswer {
                 wanted: fields.rest_of(OFFERS_MAX, Fields::u16)?,
             },
             11 => Self::Synced(fields.incarnation()?),
-            13 => Self::Fenced {
+            13 => Self::Fenced(FencedStore {
                 incarnation: fields.incarnation()?,
                 before: fields.timestamp()?,
                 fence: fields.timestamp()?,
                 forgotten: fields.timestamp()?,
                 greatest: fields.timestamp()?,
                 lacks_nothing: fields.bool()?,
-            },
+            }),
             _ => return Err("an unknown answer of a sweep"),
         };
         fields.end()?;

@@ -363,21 +363,26 @@ pub enum SweepAnswer {
     /// What the pass has brought is durable in this store.
     Synced(Incarnation),
     /// How far it is fenced.
-    Fenced {
-        /// The store that is.
-        incarnation: Incarnation,
-        /// Its durable fence before it was asked.
-        before: Timestamp,
-        /// Its durable fence now. It is lower than the one that was asked for while the
-        /// clock of the node is behind, or is not trusted.
-        fence: Timestamp,
-        /// Its own forget bound.
-        forgotten: Timestamp,
-        /// The greatest forget bound that it has heard of.
-        greatest: Timestamp,
-        /// Whether its store lacks nothing, so that it is no receiver.
-        lacks_nothing: bool,
-    },
+    Fenced(FencedStore),
+}
+
+/// The store of a node that was asked to raise its fence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FencedStore {
+    /// Which one it is.
+    pub incarnation: Incarnation,
+    /// Its durable fence before it was asked; [`Timestamp::ZERO`] if the pass, which goes on
+    /// after a restart of the node, must not raise the forget bound to the fence.
+    pub before: Timestamp,
+    /// Its durable fence now. It is lower than the one that was asked for while the clock of the
+    /// node is behind, or is not trusted.
+    pub fence: Timestamp,
+    /// Its own forget bound; [`Timestamp::ZERO`] if it can say nothing about versions below.
+    pub forgotten: Timestamp,
+    /// The greatest forget bound that its node has heard of.
+    pub greatest: Timestamp,
+    /// Whether it lacks nothing, so that it is no receiver.
+    pub lacks_nothing: bool,
 }
 
 impl SweepRequest {

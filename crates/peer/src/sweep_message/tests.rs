@@ -188,14 +188,14 @@ fn answers() -> Vec<SweepAnswer> {
             wanted: vec![0, OFFERS_MAX as u16 - 1],
         },
         SweepAnswer::Synced(INCARNATION),
-        SweepAnswer::Fenced {
+        SweepAnswer::Fenced(FencedStore {
             incarnation: INCARNATION,
             before: Timestamp::from_u64(1 << 37),
             fence: Timestamp::from_u64(1 << 39),
             forgotten: Timestamp::from_u64(1 << 35),
             greatest: Timestamp::from_u64(1 << 36),
             lacks_nothing: true,
-        },
+        }),
     ]
 }
 

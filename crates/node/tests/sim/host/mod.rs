@@ -25,11 +25,11 @@ use crate::log;
 use crate::network::{HostNumber, Network};
 use crate::scenario::Scenario;
 use crate::trace::Trace;
-use base::{BootId, Clock, SeededRandom};
+use base::{BootId, Clock, Entry, SeededRandom};
 use bytes::Bytes;
 use checker::{Outcome, Request};
-use cluster::Replicas;
 use cluster::sweep::PassKind;
+use cluster::{NodeNumber, Replicas};
 use lsm::disk::FaultyDisk;
 use lsm::{Disk, Executor, MemoryDisk};
 use node::simulation::SimulatedNode;
@@ -386,6 +386,13 @@ impl Host {
     pub(crate) fn ask_range(&self, start: u64, replicas: Replicas) -> Option<Asked<RangeTold>> {
         let node = self.serving()?;
         self.run(async move { requests::tell(&node, start, replicas).await })
+    }
+
+    /// Has the process send a version to another one as a mend of the recent sweeps that it
+    /// takes part in. [`None`] if no process runs, or it was told to stop.
+    pub(crate) fn send_late_mend(&self, to: HostNumber, entry: Entry) -> Option<Asked<()>> {
+        let (node, to) = (self.serving()?, NodeNumber::new(to as u8));
+        self.run(async move { node.send_late_mend(to, &entry).await })
     }
 
     /// Has the process drive a sweep, if one runs.

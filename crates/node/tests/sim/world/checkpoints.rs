@@ -1,13 +1,13 @@
 //! Full sweeps that go on from a checkpoint.
 
-use super::fences::{GRACE, LONG, forgotten, three};
+use super::fences::{GRACE, LONG, all_forget, forgotten, three};
 use super::races::run;
 use crate::clock::BEGIN_UNIX_MS;
 use crate::host::{Crash, key_bytes};
 use crate::network::HostNumber;
 use crate::scenario::Scenario;
 use crate::value;
-use base::{Entry, Expiry, Timestamp};
+use base::{Entry, Expiry, Kind, Timestamp};
 use checker::OperationId;
 use cluster::sweep::PassKind;
 use std::cell::Cell;
@@ -72,6 +72,77 @@ fn what_a_checkpoint_passes_over_outlives_a_restart() {
                 assert!(missing.is_empty(), "{missing:?} after {requests} requests");
                 gone_on.set(gone_on.get() + u32::from(is_interrupted));
             }
+        });
+    }
+    assert!(gone_on.get() > 3, "{gone_on:?}");
+}
+
+/// A mend of another sweep that was long on its way comes in behind the scan, and then the node
+/// is restarted. The sweep goes on from a checkpoint behind that key. The tombstone that hides
+/// the version is on one node alone, so it is compared with no other.
+#[test]
+fn what_came_in_behind_a_scan_before_a_restart_does_not_outlive_its_tombstone() {
+    // The first key of all.
+    const FIRST: u64 = 0;
+    let gone_on = Cell::new(0);
+    let scenario = Scenario {
+        keys: KEYS,
+        range_keys: 64,
+        ..three()
+    };
+    for requests in 4..40 {
+        run(scenario.clone(), async |world| {
+            let ranking = world.placement.ranking(&key_bytes(FIRST), 3);
+            let [own, driver, lacking] = [0, 1, 2].map(|place| ranking[place].index());
+            let stamp = Timestamp::from_unix_ms(BEGIN_UNIX_MS - 5_000);
+            let tombstone = Entry::tombstone(&key_bytes(FIRST), stamp, 1);
+            world.hosts[own].store(tombstone).unwrap();
+            for host in &world.hosts {
+                for key in 1..KEYS {
+                    host.store(old_value(key)).unwrap();
+                }
+            }
+            sleep(GRACE).await;
+            let is_value = |number: HostNumber| {
+                let held = world.hosts[number].held(FIRST).unwrap();
+                held.is_some_and(|held| held.kind() == Kind::Value)
+            };
+            let (host, sweeps) = (&world.hosts[driver], world.hosts[driver].full_sweeps());
+            let before = world.hosts[lacking].sweep_requests().unwrap_or(0);
+            host.order_sweep(PassKind::Full);
+            let began = Instant::now();
+            let is_running = || host.full_sweeps() == sweeps && began.elapsed() < LONG;
+            let is_early = || world.hosts[lacking].sweep_requests() < Some(before + requests);
+            while is_running() && is_early() {
+                sleep(Duration::from_millis(1)).await;
+            }
+            // A recent sweep lets writes settle first, so it compares nothing meanwhile.
+            world.hosts[own].order_sweep(PassKind::Recent);
+            sleep(Duration::from_millis(5)).await;
+            let late = host.send_late_mend(lacking, old_value(FIRST)).unwrap();
+            late.answer.await.unwrap();
+            if !is_running() {
+                return;
+            }
+            let is_taken = is_value(lacking);
+            world.hosts[lacking].crash(Crash::Kill);
+            world.start(lacking);
+            while is_running() {
+                sleep(Duration::from_millis(10)).await;
+            }
+            let has_ended = began.elapsed() < LONG;
+            gone_on.set(gone_on.get() + u32::from(is_taken && has_ended));
+            all_forget(&world, stamp).await;
+            for _ in 0..4 {
+                world.hosts.iter().for_each(|host| host.compact());
+                host.order_sweep(PassKind::Full);
+                sleep(GRACE).await;
+            }
+            let held: Vec<HostNumber> = (0..3).filter(|number| is_value(*number)).collect();
+            assert!(
+                held.is_empty(),
+                "it is on {held:?}, after {requests} requests"
+            );
         });
     }
     assert!(gone_on.get() > 3, "{gone_on:?}");

@@ -7,7 +7,7 @@ use super::fences::{
     places, store, sweep_for_long, three,
 };
 use super::races::{run, until};
-use crate::host::{Acceptance, Crash, Host, key_bytes};
+use crate::host::{Acceptance, Copy, Crash, Host, key_bytes};
 use crate::scenario::Scenario;
 use crate::value;
 use base::{Entry, Expiry, Timestamp};
@@ -105,7 +105,7 @@ fn a_store_that_was_accepted_is_filled_once_and_then_read_as_any_other() {
         let bound = forgotten(&world.hosts[0]);
         let accepted = &world.hosts[1];
         accepted.crash(Crash::Kill);
-        accepted.replace_disk(crate::host::Copy::empty());
+        accepted.replace_disk(Copy::empty());
         accepted.start(Acceptance::Empty).unwrap();
         until("it is filled", || {
             world.hosts[0].order_sweep(PassKind::Full);
@@ -127,17 +127,27 @@ fn a_store_that_was_accepted_is_filled_once_and_then_read_as_any_other() {
 
 #[test]
 fn the_last_copy_of_what_a_damaged_block_held_is_not_buried() {
-    for loses_power in [false, true] {
-        last_copy_of_what_a_damaged_block_held(loses_power);
+    for past in [Past::Calm, Past::PowerCut, Past::Accepted] {
+        last_copy_of_what_a_damaged_block_held(past);
     }
 }
 
-/// A store with damage may lack more, after a power cut.
-fn last_copy_of_what_a_damaged_block_held(loses_power: bool) {
+/// What else has become of a store with damage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Past {
+    Calm,
+    /// It may lack more than what the damage has taken.
+    PowerCut,
+    /// It was lost, an operator has accepted it, and it was filled. Its peers hear that it was
+    /// accepted until its next start.
+    Accepted,
+}
+
+fn last_copy_of_what_a_damaged_block_held(past: Past) {
     let scenario = Scenario {
-        durability: match loses_power {
-            true => Durability::Os,
-            false => Durability::Sync,
+        durability: match past {
+            Past::PowerCut => Durability::Os,
+            Past::Calm | Past::Accepted => Durability::Sync,
         },
         ..three()
     };
@@ -151,10 +161,21 @@ fn last_copy_of_what_a_damaged_block_held(loses_power: bool) {
         let copy = restored.copy_disk();
         world.start(places[1]);
         all_forget(&world, old_value(2).timestamp()).await;
+        if past == Past::Accepted {
+            let bound = forgotten(damaged);
+            damaged.crash(Crash::Kill);
+            damaged.replace_disk(Copy::empty());
+            damaged.start(Acceptance::Empty).unwrap();
+            until("it is filled", || {
+                world.hosts[places[2]].order_sweep(PassKind::Full);
+                is_value(damaged) && forgotten(damaged) >= bound
+            })
+            .await;
+        }
         damaged.compact();
         assert!(is_value(damaged), "it was never deleted");
         assert!(damaged.rot_at(20));
-        if loses_power {
+        if past == Past::PowerCut {
             // A start meets the damage without a cached block.
             damaged.crash(Crash::Kill);
             world.start(places[0]);
@@ -178,7 +199,7 @@ fn last_copy_of_what_a_damaged_block_held(loses_power: bool) {
         for node in 0..3 {
             assert!(
                 has_value(&read(&world, node).await),
-                "the last copy is gone"
+                "the last copy is gone, {past:?}"
             );
         }
         assert!(held(restored).is_some_and(|held| held.timestamp() > Timestamp::ZERO));

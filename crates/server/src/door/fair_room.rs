@@ -7,11 +7,16 @@
 //! its own connections, because it holds the most.
 
 use super::owners::gives_way;
-use super::slow_clients::Progress;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::rc::{Rc, Weak};
+
+/// A connection that holds something.
+pub(crate) trait GivesWay {
+    /// Ends it, because another one needs what it holds.
+    fn give_way(&self);
+}
 
 /// What the connections of a runtime may hold of something.
 pub(crate) struct FairRoom {
@@ -26,7 +31,7 @@ pub(crate) struct FairRoom {
 struct Holding {
     owner: IpAddr,
     amount: usize,
-    progress: Weak<Progress>,
+    holder: Weak<dyn GivesWay>,
 }
 
 /// What one connection holds, until this is dropped.
@@ -62,19 +67,19 @@ impl FairRoom {
         self.cuts.get()
     }
 
-    /// Takes a place with `amount` for a connection of `owner`.
+    /// Takes a place with `amount` for `holder`, a connection of `owner`.
     pub(crate) fn enter(
         self: &Rc<Self>,
         owner: IpAddr,
         amount: usize,
-        progress: &Rc<Progress>,
+        holder: Weak<dyn GivesWay>,
     ) -> Place {
         let number = self.number_next.get();
         self.number_next.set(number + 1);
         let holding = Holding {
             owner,
             amount,
-            progress: Rc::downgrade(progress),
+            holder,
         };
         self.oldest_first.borrow_mut().insert(number, holding);
         self.used.set(self.used.get() + amount);
@@ -111,8 +116,8 @@ impl FairRoom {
             return;
         };
         self.cuts.set(self.cuts.get() + 1);
-        if let Some(progress) = holding.progress.upgrade() {
-            progress.cut();
+        if let Some(holder) = holding.holder.upgrade() {
+            holder.give_way();
         }
     }
 
@@ -154,9 +159,15 @@ impl Drop for Place {
 mod tests {
     use super::*;
     use crate::door::connection_slots::ConnectionScope;
+    use crate::door::slow_clients::Progress;
 
     fn progress() -> Rc<Progress> {
         Rc::new(Progress::new(Rc::default(), ConnectionScope::AnyRequest))
+    }
+
+    fn weak(progress: &Rc<Progress>) -> Weak<dyn GivesWay> {
+        let holder: Rc<dyn GivesWay> = Rc::<Progress>::clone(progress);
+        Rc::downgrade(&holder)
     }
 
     fn owner(last: u8) -> IpAddr {
@@ -167,7 +178,7 @@ mod tests {
     fn who_does_not_go_on_gives_way() {
         let room = FairRoom::new(2);
         let connections: Vec<_> = (0..3).map(|_| progress()).collect();
-        let enter = |index: usize| room.enter(owner(1), 1, &connections[index]);
+        let enter = |index: usize| room.enter(owner(1), 1, weak(&connections[index]));
         let mut places = vec![enter(0), enter(1)];
         let given_up = |places: &[Place]| -> Vec<bool> {
             let both = places.iter().zip(&connections);
@@ -193,17 +204,17 @@ mod tests {
     fn a_flood_of_one_address_keeps_no_other_out() {
         let room = FairRoom::new(8);
         let quiet = progress();
-        let place = room.enter(owner(9), 1, &quiet);
+        let place = room.enter(owner(9), 1, weak(&quiet));
         let flood: Vec<_> = (0..1000)
             .map(|_| {
                 let connection = progress();
-                (room.enter(owner(1), 1, &connection), connection)
+                (room.enter(owner(1), 1, weak(&connection)), connection)
             })
             .collect();
         assert!(!quiet.is_cut() && !place.gave_way());
         assert_eq!((room.used(), room.cuts()), (8, 993));
         let other = progress();
-        let _other = room.enter(owner(8), 1, &other);
+        let _other = room.enter(owner(8), 1, weak(&other));
         assert!(!other.is_cut() && !quiet.is_cut());
         assert!(flood[993].1.is_cut(), "the flood makes room for others");
     }
@@ -212,8 +223,8 @@ mod tests {
     fn what_grows_cuts_others_and_never_itself() {
         let room = FairRoom::new(100);
         let (first, second) = (progress(), progress());
-        let growing = room.enter(owner(1), 10, &first);
-        let other = room.enter(owner(2), 60, &second);
+        let growing = room.enter(owner(1), 10, weak(&first));
+        let other = room.enter(owner(2), 60, weak(&second));
         growing.grow_to(40);
         growing.grow_to(20);
         assert_eq!((room.used(), room.cuts()), (100, 0));

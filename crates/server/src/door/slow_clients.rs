@@ -3,6 +3,7 @@
 //! needs a timer of its own.
 
 use crate::door::connection_slots::ConnectionScope;
+use crate::door::fair_room::GivesWay;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::Waker;
@@ -377,6 +378,12 @@ impl Progress {
             Some(known) if known.will_wake(waker) => {}
             _ => *remembered = Some(waker.clone()),
         }
+    }
+}
+
+impl GivesWay for Progress {
+    fn give_way(&self) {
+        self.cut();
     }
 }
 

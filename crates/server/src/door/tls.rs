@@ -15,22 +15,22 @@
 //! share the address of a peer, as on one machine, they use those of all clients as well.
 
 use super::connection_slots::ConnectionScope;
-use super::fair_room::FairRoom;
+use super::fair_room::{FairRoom, GivesWay};
 use super::owners::owner_of;
 use super::slow_clients::{Phase, Progress};
 use super::wire::{CountedStream, RecordRoom, Wire};
 use crate::config::{ServerConfig, TlsConfig};
 use crate::metrics::TlsMetrics;
 use profile::lock;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
-use std::task::{Poll, ready};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tls::{HandshakeFailure, NodeTls, explain, is_for_any};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadBuf};
@@ -92,6 +92,32 @@ struct LogRation {
     lines: u32,
     /// Until when that was counted, on the monotonic clock.
     counted: Duration,
+}
+
+/// A handshake that is under way. What gives way is dropped at once, because the task of
+/// the connection may have its turn late: in a flood, that would be many times the memory
+/// of the handshakes that may be under way.
+struct Handshake<F> {
+    /// None once it has given way.
+    accepting: RefCell<Option<Pin<Box<F>>>>,
+    progress: Rc<Progress>,
+}
+
+impl<F: Future> Handshake<F> {
+    fn poll(&self, cx: &mut Context<'_>) -> Poll<F::Output> {
+        match &mut *self.accepting.borrow_mut() {
+            Some(accepting) => accepting.as_mut().poll(cx),
+            // The connection is cut.
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl<F> GivesWay for Handshake<F> {
+    fn give_way(&self) {
+        drop(self.accepting.take());
+        self.progress.cut();
+    }
 }
 
 /// What became of a new connection.
@@ -173,10 +199,15 @@ impl DoorTls {
         let owner = owner_of(address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)));
         let is_peers = lock(&self.peer_addresses).addresses.contains(&owner);
         let handshakes = rooms.handshakes(progress.scope(), is_peers);
-        let place = handshakes.enter(owner, 1, progress);
         let acceptor = TlsAcceptor::from(self.node_tls.server());
         let accepting = acceptor.accept(CountedStream::new(stream)).into_fallible();
-        let accepted = unless_cut(progress, accepting).await;
+        let handshake = Rc::new(Handshake {
+            accepting: RefCell::new(Some(Box::pin(accepting))),
+            progress: Rc::clone(progress),
+        });
+        let holder: Rc<dyn GivesWay> = Rc::<Handshake<_>>::clone(&handshake);
+        let place = handshakes.enter(owner, 1, Rc::downgrade(&holder));
+        let accepted = unless_cut(progress, poll_fn(|cx| handshake.poll(cx))).await;
         let gave_way = place.gave_way();
         drop(place);
         match accepted {
@@ -346,6 +377,25 @@ mod tests {
     use tls::TlsFiles;
 
     #[test]
+    fn a_handshake_that_gives_way_holds_nothing_from_then_on() {
+        let held = Rc::new(());
+        let kept = Rc::clone(&held);
+        let handshake = Handshake {
+            accepting: RefCell::new(Some(Box::pin(async move {
+                std::future::pending::<()>().await;
+                drop(kept);
+            }))),
+            progress: Rc::new(Progress::new(Rc::default(), AnyRequest)),
+        };
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        assert!(handshake.poll(&mut context).is_pending());
+        assert_eq!(Rc::strong_count(&held), 2);
+        handshake.give_way();
+        assert_eq!(Rc::strong_count(&held), 1);
+        assert!(handshake.progress.is_cut() && handshake.poll(&mut context).is_pending());
+    }
+
+    #[test]
     fn clients_take_no_places_of_peers() {
         let urls = ["https://a:1", "https://b:1"].map(|url| url.parse::<NodeUrl>().unwrap());
         let members = urls.clone().map(Member::unnamed).to_vec();
@@ -370,8 +420,11 @@ mod tests {
         let upgrade = (IpAddr::from([10, 0, 2, 2]), PeerUpgrade, false);
         let enter = |(owner, scope, is_peers)| {
             let progress = Rc::new(Progress::new(Rc::default(), scope));
+            let holder: Rc<dyn GivesWay> = Rc::<Progress>::clone(&progress);
             (
-                rooms.handshakes(scope, is_peers).enter(owner, 1, &progress),
+                rooms
+                    .handshakes(scope, is_peers)
+                    .enter(owner, 1, Rc::downgrade(&holder)),
                 progress,
             )
         };

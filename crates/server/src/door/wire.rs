@@ -7,7 +7,7 @@
 //! (`channel`). The second takes room that the connections of a runtime share, beyond the
 //! first few KiB and as long as the record is not complete ([`RecordRoom`]).
 
-use super::fair_room::{FairRoom, Place};
+use super::fair_room::{FairRoom, GivesWay, Place};
 use super::slow_clients::Progress;
 use crate::config::bounds::HANDSHAKE_BYTES_MAX;
 use std::io::{self, IoSlice};
@@ -50,17 +50,18 @@ pub(crate) struct SealedStream {
 pub(crate) struct RecordRoom {
     room: Rc<FairRoom>,
     owner: IpAddr,
-    progress: Weak<Progress>,
+    holder: Weak<dyn GivesWay>,
     place: Option<Place>,
 }
 
 impl RecordRoom {
     /// The room of a connection of `owner`.
     pub(crate) fn new(room: Rc<FairRoom>, owner: IpAddr, progress: &Rc<Progress>) -> Self {
+        let holder: Rc<dyn GivesWay> = Rc::<Progress>::clone(progress);
         Self {
             room,
             owner,
-            progress: Rc::downgrade(progress),
+            holder: Rc::downgrade(&holder),
             place: None,
         }
     }
@@ -74,8 +75,9 @@ impl RecordRoom {
         let counted = (bytes - RECORD_FREE_BYTES).next_multiple_of(RECORD_STEP_BYTES);
         if let Some(place) = &self.place {
             place.grow_to(counted);
-        } else if let Some(progress) = self.progress.upgrade() {
-            self.place = Some(self.room.enter(self.owner, counted, &progress));
+        } else {
+            let holder = Weak::clone(&self.holder);
+            self.place = Some(self.room.enter(self.owner, counted, holder));
         }
     }
 

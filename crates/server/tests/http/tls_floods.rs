@@ -1,7 +1,7 @@
 //! Clients that leave TLS handshakes and records incomplete, beside clients and peers that
 //! do not.
 
-use crate::support::{Client, start_with, wait_for_metric};
+use crate::support::{Client, start_with, wait_for_metric, wait_until};
 use crate::tls::{Authority, TlsStream, tls_stream, with_tls};
 use cluster::{Member, Members, NodeUrl};
 use server::Server;
@@ -68,13 +68,10 @@ fn a_flood_of_handshakes_from_one_address_cuts_off_no_other_client() {
 
 /// Waits for a metric on a connection that is there already.
 fn wait_for_metric_on(client: &mut Client, line: &str) {
-    loop {
+    wait_until(line, || {
         let metrics = client.get("/metrics");
-        if metrics.text().lines().any(|found| found == line) {
-            return;
-        }
-        std::thread::yield_now();
-    }
+        metrics.text().lines().any(|found| found == line)
+    });
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A node with a tokens file: who may do what.
 
 use crate::support::described::document;
-use crate::support::{Client, Reply, config, start_with};
+use crate::support::{Client, Reply, config, start_with, wait_until};
 use server::Server;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -341,12 +341,16 @@ fn a_range_ends_once_its_token_is_revoked() {
     let tokens = stanza("old", "read = [\"k\"]") + &stanza("new", "read = true");
     write(&fixture.file, &tokens);
     fixture.node.reload();
-    while fixture.ask("old", "PUT", "/v0/entity?id=k", b"v").status != 403 {}
+    wait_until("other rights", || {
+        fixture.ask("old", "PUT", "/v0/entity?id=k", b"v").status == 403
+    });
     let rest = std::iter::from_fn(|| changed.chunk());
     assert_eq!(rest.count(), values - 1);
     write(&fixture.file, &stanza("new", "read = true"));
     fixture.node.reload();
-    while fixture.ask("old", "GET", "/v0/entity?id=k", b"").status != 401 {}
+    wait_until("the revocation", || {
+        fixture.ask("old", "GET", "/v0/entity?id=k", b"").status == 401
+    });
     let rest = revoked.rest();
     assert!(rest.len() < (values - 1) * MIB, "{}", rest.len());
     assert!(!rest.ends_with(b"\r\n0\r\n\r\n"), "it must not look whole");

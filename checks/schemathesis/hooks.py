@@ -61,6 +61,9 @@ def before_call(context, case, kwargs):
         # Also where something else is wrong that a node does not look at.
         if 1 <= int(case.query.get("seconds", 10)) <= 60:
             case.query["seconds"] = 1
+    if case.operation.path == "/" and case.method.upper() not in ("GET", "HEAD"):
+        # To others the path is unknown, whatever the method.
+        case.headers = {**(case.headers or {}), "Accept": "text/html"}
     if case.meta is None or not case.meta.generation.mode.is_positive:
         return
     if case.operation.path == "/v0/batch" and isinstance(case.body, str):

@@ -199,7 +199,9 @@ fn peers(metrics: &Metrics, node: &Node) -> Vec<Family> {
             ("write", |link| &link.write_us),
         ];
         kinds.map(|(kind, of)| {
-            let seconds = sum(peer, of) as f64 / 1e6 / runtimes;
+            let links = metrics.workers.iter();
+            let links = links.filter_map(|runtime| runtime.links.get(peer.index()));
+            let seconds = mean_of_known(links.map(|link| of(link).get())) / 1e6;
             (and(labels(peer), "request", kind), seconds)
         })
     });
@@ -270,4 +272,35 @@ fn peers(metrics: &Metrics, node: &Node) -> Vec<Family> {
             gauges(&|peer| node.hints.waiting(peer).bytes as f64),
         ),
     ]
+}
+
+/// The mean of what the links have measured; a link that has measured nothing yet has zero,
+/// and does not count.
+fn mean_of_known(measured: impl Iterator<Item = u64>) -> f64 {
+    let known: Vec<u64> = measured.filter(|value| *value > 0).collect();
+    match known.len() {
+        0 => 0.0,
+        number => known.iter().sum::<u64>() as f64 / number as f64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_that_has_measured_nothing_makes_the_others_no_faster() {
+        for (measured, mean) in [
+            (&[][..], 0.0),
+            (&[0, 0], 0.0),
+            (&[250, 0], 250.0),
+            (&[0, 100, 300], 200.0),
+        ] {
+            assert_eq!(
+                mean_of_known(measured.iter().copied()),
+                mean,
+                "{measured:?}"
+            );
+        }
+    }
 }

@@ -5,6 +5,7 @@ use super::bounds::{
     BATCH_BODY_BYTES_MAX, BATCH_STREAM_BYTES, HANDSHAKE_BYTES_MAX, HISTORY_BYTES_MAX,
 };
 use node::{BATCH_BYTES_MAX, MemoryParts};
+use std::ops::RangeInclusive;
 
 /// How the one number [`ServerConfig::memory_bytes`] is divided. About half of a
 /// sixteenth remains for connections and stacks.
@@ -50,41 +51,56 @@ impl TlsSplit {
     /// What rustls holds for an idle connection, in bytes.
     const CONNECTION_BYTES: usize = 10 << 10;
 
-    /// How many handshakes of clients each runtime may have under way at least: clients
-    /// that come back at once must not cut each other.
-    const HANDSHAKES_A_RUNTIME_MIN: usize = 8;
-
-    /// How many handshakes of peers each runtime may have under way: half of them from
-    /// addresses of peers, half of connections for which clients have no slots left.
-    const PEER_HANDSHAKES_A_RUNTIME: usize = 8;
+    /// How many handshakes of clients each runtime may have under way, and how many of peers:
+    /// at least so many of clients, because those that come back at once must not cut each
+    /// other. Half of those of peers are for addresses of peers, half for connections for
+    /// which clients have no slots left. Many runtimes with little memory have fewer.
+    const HANDSHAKES_A_RUNTIME: RangeInclusive<usize> = 2..=8;
 
     /// What each runtime has for incomplete records at least: a few of them.
     const RECORD_BYTES_A_RUNTIME_MIN: usize = 64 << 10;
 
-    /// The parts for `config` if `rest` bytes are left for TLS and the cache.
-    fn of(config: &ServerConfig, sixteenth: usize, rest: usize) -> Self {
+    /// The parts for `config` if `rest` bytes are left for TLS and the cache. Handshakes may
+    /// take from what is not planned, too: up to `room` beside the least cache.
+    fn of(config: &ServerConfig, sixteenth: usize, rest: usize, room: usize) -> Self {
         if config.tls.is_none() {
             return Self::default();
         }
-        let (least, most) = (sixteenth / 2, rest.saturating_sub(sixteenth));
+        let room = room.saturating_sub(Self::cache_bytes_least(sixteenth));
+        let (least, most) = Self::HANDSHAKES_A_RUNTIME.into_inner();
+        let mut splits = (least..=most)
+            .rev()
+            .map(|a_runtime| Self::without_connections(config, sixteenth / 8, a_runtime));
+        let fitting = splits.find(|split| split.planned_bytes() <= room);
+        let mut split =
+            fitting.unwrap_or_else(|| Self::without_connections(config, sixteenth / 8, least));
         let wanted = config
             .connections_max
             .saturating_mul(Self::CONNECTION_BYTES);
-        let (part, threads) = (sixteenth / 8, config.threads);
-        let peer_handshakes = match config.node.members.is_single_node() {
+        let left = rest.saturating_sub(sixteenth).max(sixteenth / 2);
+        split.connections_bytes = wanted.min(left.saturating_sub(split.planned_bytes()));
+        split
+    }
+
+    /// The parts but for idle connections, if each runtime may have so many handshakes of
+    /// clients and of peers under way; `part` is what records and handshakes have at least.
+    fn without_connections(config: &ServerConfig, part: usize, a_runtime: usize) -> Self {
+        let threads = config.threads;
+        let of_peers = match config.node.members.is_single_node() {
             true => 0,
-            false => Self::PEER_HANDSHAKES_A_RUNTIME,
+            false => a_runtime,
         };
-        let mut split = Self {
+        Self {
             connections_bytes: 0,
             records_bytes: part.max(threads * Self::RECORD_BYTES_A_RUNTIME_MIN),
-            handshakes_max: (part / HANDSHAKE_BYTES_MAX)
-                .max(threads * Self::HANDSHAKES_A_RUNTIME_MIN),
-            peer_handshakes_max: threads * peer_handshakes,
-        };
-        let left = most.max(least).saturating_sub(split.planned_bytes());
-        split.connections_bytes = wanted.min(left);
-        split
+            handshakes_max: (part / HANDSHAKE_BYTES_MAX).max(threads * a_runtime),
+            peer_handshakes_max: threads * of_peers,
+        }
+    }
+
+    /// What the cache has at least beside TLS.
+    fn cache_bytes_least(sixteenth: usize) -> usize {
+        sixteenth / 4
     }
 
     fn planned_bytes(&self) -> usize {
@@ -115,8 +131,8 @@ impl MemorySplit {
     /// | long heads | 1/8 |
     /// | short answers whose clients do not read | 1/4 |
     /// | with TLS: incomplete records | 1/8, at least 64 KiB for each runtime |
-    /// | with TLS: handshakes of clients | 1/8, at least 8 of 64 KiB for each runtime |
-    /// | with TLS: handshakes of peers | 8 of 64 KiB for each runtime |
+    /// | with TLS: handshakes of clients | 1/8, at least 8 of 64 KiB for each runtime if there is room, or else 2 |
+    /// | with TLS: handshakes of peers | as many for each runtime |
     /// | with TLS: idle connections | 10 KiB for each that may be open, if the cache keeps 1 |
     /// | connections and stacks, not planned | 1/2 |
     /// | cache | the rest, at least 3/4, with TLS at least 1/4 |
@@ -161,11 +177,13 @@ impl MemorySplit {
             scans_max: (sixteenth / Self::SCAN_BYTES).clamp(4, 1024),
             tls: TlsSplit::default(),
         };
-        let rest = (sixteenth / 2 * 31).saturating_sub(split.planned_bytes());
-        split.tls = TlsSplit::of(config, sixteenth, rest);
+        let planned_bytes = split.planned_bytes();
+        let rest = (sixteenth / 2 * 31).saturating_sub(planned_bytes);
+        let room = (sixteenth * 16).saturating_sub(planned_bytes);
+        split.tls = TlsSplit::of(config, sixteenth, rest, room);
         let cache_least = match config.tls {
             None => sixteenth / 4 * 3,
-            Some(_) => sixteenth / 4,
+            Some(_) => TlsSplit::cache_bytes_least(sixteenth),
         };
         let rest = rest.saturating_sub(split.tls.planned_bytes());
         split.node.cache_bytes = rest.max(cache_least);

@@ -51,20 +51,26 @@ fn localhost_is_an_ipv4_and_an_ipv6_address() {
 fn the_parts_of_the_memory_do_not_exceed_it() {
     for memory_mib in [128u64, 192, 256, 1024, 8192, 65536] {
         for value_bytes_max in [1, 1 << 20, 16 << 20] {
-            for mut config in [alone(), member(&ONE_MACHINE), with_tls()] {
-                config.set_memory_bytes(memory_mib << 20);
-                config.node.value_bytes_max = value_bytes_max;
-                let split = config.memory_split();
-                assert!(
-                    split.planned_bytes() as u64 <= config.memory_bytes,
-                    "{memory_mib} MiB, values of {value_bytes_max}: {split:?}"
-                );
-                let sixteenth = usize::try_from(config.memory_bytes / 16).unwrap();
-                let cache_least = match config.tls {
-                    None => sixteenth / 4 * 3,
-                    Some(_) => sixteenth / 4,
-                };
-                assert!(split.node.cache_bytes >= cache_least, "{split:?}");
+            for threads in [1, 2, 4, 8, 16, 64] {
+                for mut config in [alone(), member(&ONE_MACHINE), with_tls()] {
+                    config.set_memory_bytes(memory_mib << 20);
+                    config.node.value_bytes_max = value_bytes_max;
+                    config.threads = threads;
+                    let split = config.memory_split();
+                    let fits = split.planned_bytes() as u64 <= config.memory_bytes;
+                    let context = format!("{memory_mib} MiB, {threads} threads: {split:?}");
+                    // Only the buffers of many threads' handshakes may not fit; then the node
+                    // does not start.
+                    assert!(fits || threads > 8 && memory_mib < 256, "{context}");
+                    let refused = config.validate().err().map(|error| error.field);
+                    assert_eq!(refused, (!fits).then_some("memory_bytes"), "{context}");
+                    let sixteenth = usize::try_from(config.memory_bytes / 16).unwrap();
+                    let cache_least = match config.tls {
+                        None => sixteenth / 4 * 3,
+                        Some(_) => sixteenth / 4,
+                    };
+                    assert!(split.node.cache_bytes >= cache_least, "{context}");
+                }
             }
         }
     }
@@ -298,26 +304,19 @@ fn tokens_cross_a_network_over_tls_or_where_the_operator_says_so() {
 
 #[test]
 fn tls_connections_are_planned_for() {
-    for (memory_mib, threads, handshakes, planned_for_each) in [
-        (128, 2, 16, false),
-        (128, 16, 128, false),
-        (1024, 2, 128, true),
-        (1024, 64, 512, true),
+    for (memory_mib, threads, handshakes, of_peers, planned_for_each) in [
+        (128, 2, 16, 8, false),
+        (128, 16, 32, 2, false),
+        (1024, 2, 128, 8, true),
+        (1024, 64, 512, 8, true),
     ] {
         let mut config = with_tls();
         config.threads = threads;
         config.set_memory_bytes(memory_mib << 20);
         let tls = config.memory_split().tls;
         assert_eq!(tls.handshakes_max, handshakes, "{memory_mib} MiB");
-        assert_eq!(tls.peer_handshakes_max, 8 * threads);
+        assert_eq!(tls.peer_handshakes_max, of_peers * threads);
         assert!(tls.records_bytes >= threads * (64 << 10), "{tls:?}");
-        let mut short_values = config.clone();
-        short_values.node.value_bytes_max = 1 << 20;
-        let split = short_values.memory_split();
-        assert!(
-            split.planned_bytes() as u64 <= config.memory_bytes,
-            "{memory_mib} MiB, {threads} threads: {split:?}"
-        );
         let for_all = config.connections_max * (10 << 10);
         assert_eq!(
             tls.connections_bytes == for_all,

@@ -80,6 +80,18 @@ impl ServerConfig {
                  lower it, or give more memory",
             )?;
         }
+        let planned_bytes = self.memory_split().planned_bytes() as u64;
+        if self.tls.is_some() && planned_bytes > self.memory_bytes {
+            return Err(ConfigError::new(
+                "memory_bytes",
+                format!(
+                    "TLS on {} threads needs {} MiB with these values: give as much, or use fewer \
+                     threads or a smaller value_bytes_max",
+                    self.threads,
+                    planned_bytes.div_ceil(1 << 20)
+                ),
+            ));
+        }
         Ok(())
     }
 

@@ -1,5 +1,7 @@
 //! Ingest beside compactions in progress, scans, writes and other threads.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
 mod common;
 
 use base::{Entry, Timestamp};

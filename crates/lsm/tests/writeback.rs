@@ -1,6 +1,12 @@
 //! A failed writeback fails the writes that relied on it, although the system reports it
 //! only once to each handle of the file.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot go on panics"
+)]
+
 mod common;
 
 use common::{World, put, read};

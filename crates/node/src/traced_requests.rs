@@ -71,7 +71,9 @@ impl TracedRequests {
         let (action, key) = match request {
             PeerRequest::Write(entry) => ("write", Bytes::copy_from_slice(entry.key())),
             PeerRequest::Repair { entry, .. } => ("repair", Bytes::copy_from_slice(entry.key())),
-            PeerRequest::Read(key) => ("read", key.clone()),
+            PeerRequest::Read(key) | PeerRequest::ReadUnlessSame { key, .. } => {
+                ("read", key.clone())
+            }
             PeerRequest::Look(key) => ("look", key.clone()),
             PeerRequest::Mend { .. } | PeerRequest::Sweep(_) | PeerRequest::Page(_) => return,
         };

@@ -3,6 +3,7 @@
 //! A call's number is a slot in a slab together with a generation, so that a
 //! late answer to an old call never reaches a new call in the same slot.
 
+use base::Entry;
 use profile::Stopwatch;
 use slab::Slab;
 use std::time::Duration;
@@ -21,12 +22,14 @@ pub(super) enum CallKind {
 }
 
 /// A call that waits for its answer.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Call {
     /// The ticket that the answer is delivered with.
     pub(super) ticket: u64,
     /// What it asks for.
     pub(super) kind: CallKind,
+    /// The version that a read holds already, and whose value the peer need not send.
+    pub(super) held: Option<Entry>,
     /// Until when it waits, on the monotonic clock.
     pub(super) deadline: Duration,
     /// When the link could send it, on the monotonic clock.
@@ -53,7 +56,7 @@ impl Calls {
     pub(super) fn insert(
         &mut self,
         ticket: u64,
-        kind: CallKind,
+        (kind, held): (CallKind, Option<Entry>),
         deadline: Duration,
         now: Duration,
     ) -> u64 {
@@ -61,6 +64,7 @@ impl Calls {
         let slot = self.slots.insert(Call {
             ticket,
             kind,
+            held,
             deadline,
             began: now,
             stopwatch: Stopwatch::start(),
@@ -83,15 +87,12 @@ impl Calls {
 
     /// Removes the calls whose deadline is not after `now`.
     pub(super) fn remove_expired(&mut self, now: Duration) -> Vec<Call> {
-        let mut expired = Vec::new();
-        self.slots.retain(|_, call| {
-            let waits = call.deadline > now;
-            if !waits {
-                expired.push(*call);
-            }
-            waits
-        });
-        expired
+        let is_expired = |(slot, call): (usize, &Call)| (call.deadline <= now).then_some(slot);
+        let expired: Vec<usize> = self.slots.iter().filter_map(is_expired).collect();
+        let calls = expired.into_iter();
+        calls
+            .filter_map(|slot| self.slots.try_remove(slot))
+            .collect()
     }
 
     /// Removes all calls.
@@ -118,9 +119,9 @@ mod tests {
     #[test]
     fn a_late_answer_does_not_reach_a_new_call_in_the_same_slot() {
         let mut calls = Calls::default();
-        let late = calls.insert(1, CallKind::Read, Duration::MAX, Duration::ZERO);
+        let late = calls.insert(1, (CallKind::Read, None), Duration::MAX, Duration::ZERO);
         assert_eq!(calls.remove(late).map(|call| call.ticket), Some(1));
-        let next = calls.insert(2, CallKind::Read, Duration::MAX, Duration::ZERO);
+        let next = calls.insert(2, (CallKind::Read, None), Duration::MAX, Duration::ZERO);
         assert_eq!((late ^ next) as u32, 0, "the slot is used again");
         assert!(calls.remove(late).is_none());
         assert_eq!(calls.remove(next).map(|call| call.ticket), Some(2));
@@ -132,7 +133,7 @@ mod tests {
         for (ticket, second) in [(1, 3), (2, 1), (3, 2)] {
             calls.insert(
                 ticket,
-                CallKind::Write,
+                (CallKind::Write, None),
                 Duration::from_secs(second),
                 Duration::ZERO,
             );

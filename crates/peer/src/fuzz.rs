@@ -121,6 +121,8 @@ mod tests {
         message::put_read(&mut out, 3, second, b"key");
         message::put_trace(&mut out, 12, TraceId::of([7; 16]).unwrap());
         message::put_look(&mut out, 12, second, b"key");
+        message::put_read_unless_same(&mut out, 13, second, &long, 5);
+        message::put_same(&mut out, 13);
         message::put_piece(&mut out, 2, &long.value_bytes()[..1 << 16]);
         message::put_stored(&mut out, 4, base::Verdict::Newer(at));
         message::put_stored(&mut out, 4, base::Verdict::Clean);
@@ -162,7 +164,7 @@ mod tests {
 
     #[test]
     fn valid_frames_are_decoded_and_need_no_repair() {
-        assert_eq!(take_all(&valid(), 1), (22, None));
+        assert_eq!(take_all(&valid(), 1), (24, None));
         let mut repaired = valid();
         repair(&mut repaired);
         assert!(repaired == valid());

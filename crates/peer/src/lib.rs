@@ -50,6 +50,7 @@ mod protocol;
 mod reply;
 mod report;
 mod run;
+mod same;
 mod server;
 mod start_watch;
 mod sweep_message;
@@ -79,12 +80,13 @@ pub use log_limiter::LogLimiter;
 pub use page::{EncodedPage, PAGE_BYTES_MAX, PAGE_ITEM_BYTES};
 pub use protocol::Protocol;
 pub use protocol::{
-    BULK, FILLS_OUTDATED, FORGETTING, LOOK, MANY, NegotiatedProtocol, PAGES, REPORT, STANDING,
-    SWEEP, TRACES,
+    BULK, FILLS_OUTDATED, FORGETTING, LOOK, MANY, NegotiatedProtocol, PAGES, REPORT, SAME,
+    STANDING, SWEEP, TRACES,
 };
 pub use reply::Reply;
 pub use report::NodeReport;
 pub use run::{RUN_ENTRY_BYTES_MAX, Run, RunWriter};
+pub use same::SAME_BYTES_MIN;
 pub use server::{RequestHandler, serve};
 pub use start_watch::{LiveLink, PeerStart, StartWatch};
 pub use sweep_message::{
@@ -105,6 +107,15 @@ pub enum PeerRequest {
     Write(Entry),
     /// What is the freshest version of this key?
     Read(Bytes),
+    /// What is the freshest version of this key, of which the read holds one? The answer is
+    /// that of a read, but if it is what is held, the value does not travel. A peer of an
+    /// older release is sent a read, and a handler gets a read.
+    ReadUnlessSame {
+        /// The key.
+        key: Bytes,
+        /// The version that the read holds.
+        held: Entry,
+    },
     /// What is the freshest version of this key, whether or not your store counts? A peer of
     /// an older release is sent a read.
     Look(Bytes),
@@ -134,7 +145,11 @@ impl PeerRequest {
     /// as a write then, and a look as a read.
     fn features(&self) -> u64 {
         match self {
-            Self::Write(_) | Self::Repair { .. } | Self::Read(_) | Self::Look(_) => 0,
+            Self::Write(_)
+            | Self::Repair { .. }
+            | Self::Read(_)
+            | Self::ReadUnlessSame { .. }
+            | Self::Look(_) => 0,
             Self::Sweep(SweepRequest::Pull { .. }) => SWEEP | BULK,
             Self::Sweep(
                 SweepRequest::Fence { .. }
@@ -152,7 +167,11 @@ impl PeerRequest {
             Self::Write(entry) | Self::Mend { entry, .. } | Self::Repair { entry, .. } => {
                 message::is_long(entry)
             }
-            Self::Read(_) | Self::Look(_) | Self::Sweep(_) | Self::Page(_) => false,
+            Self::Read(_)
+            | Self::ReadUnlessSame { .. }
+            | Self::Look(_)
+            | Self::Sweep(_)
+            | Self::Page(_) => false,
         }
     }
 

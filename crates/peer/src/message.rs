@@ -40,6 +40,9 @@
 //!   25  trace    id, 16 bytes, the highest first
 //!                                          (of the request with this call, which comes before
 //!                                          any other trace; only with the feature `TRACES`)
+//!   26  read     remaining ms u32 | seed u64 | hash of the value u128 | entry without its value
+//!       unless same                        (answered as a read of its key is)
+//!   27  same                               (an answer to 26; both only with the feature `SAME`)
 //!
 //! entry = flags u8 | copies u8 | key bytes u16 | timestamp u64 | value bytes u32
 //!       | expiry u64, if flags has EXPIRES | key | value
@@ -65,8 +68,9 @@ mod many;
 pub(super) use encode::{
     ALL_LATER, begin_verdicts, begin_writes, is_long, put_absent, put_entry_head, put_forgets,
     put_found, put_look, put_mend, put_missed, put_page, put_paged, put_piece, put_ping, put_pong,
-    put_read, put_repair, put_report, put_run, put_standing, put_stored, put_sweep, put_swept,
-    put_trace, put_verdict_item, put_write, put_write_item, remaining_ms,
+    put_read, put_read_unless_same, put_repair, put_report, put_run, put_same, put_standing,
+    put_stored, put_sweep, put_swept, put_trace, put_verdict_item, put_write, put_write_item,
+    remaining_ms,
 };
 
 pub(super) use many::{Entries, Many, Verdicts};
@@ -76,6 +80,7 @@ use fields::{Fields, miss_of_code};
 use super::frame::{Frame, FrameError};
 use crate::page::{PagedHead, decode_paged};
 use crate::report::NodeReport;
+use crate::same::{HeldVersion, ValueHash};
 use base::{Entry, Expiry, Kind, Timestamp, TraceId, Verdict};
 use cluster::Miss;
 use cluster::Standing;
@@ -111,6 +116,8 @@ const PAGED: u8 = 22;
 const LOOK: u8 = 24;
 
 const TRACE: u8 = 25;
+const READ_UNLESS_SAME: u8 = 26;
+const SAME: u8 = 27;
 
 const OBSOLETE: u8 = 7;
 
@@ -135,6 +142,17 @@ pub(super) enum Message<'a> {
         /// The key.
         key: &'a [u8],
     },
+    /// Find the freshest version of a key, and say only that it is the same if it is this one.
+    ReadUnlessSame {
+        /// How long the dialler still waits for the answer.
+        remaining: Duration,
+        /// The version that the dialler holds, without its value.
+        held: EntryHead<'a>,
+        /// The hash of that value.
+        hash: ValueHash,
+    },
+    /// The freshest version is the one that the dialler holds.
+    Same,
     /// Find the freshest version of a key, whether or not the store counts.
     Look {
         /// How long the dialler still waits for the answer.
@@ -267,6 +285,18 @@ impl<'a> EntryHead<'a> {
         }
     }
 
+    /// The version whose value has this hash.
+    pub(super) fn with_hash(&self, hash: ValueHash) -> HeldVersion {
+        HeldVersion {
+            timestamp: self.timestamp,
+            kind: self.kind,
+            expiry: self.expiry,
+            copies: self.copies,
+            value_bytes: self.value_bytes,
+            hash,
+        }
+    }
+
     /// The entry, if its value has arrived with it.
     pub(super) fn whole(&self) -> Option<Entry> {
         if self.value.len() < self.value_bytes {
@@ -296,6 +326,12 @@ impl<'a> Message<'a> {
                 remaining: fields.remaining()?,
                 key: fields.key_of(fields.reader.rest().len())?,
             },
+            READ_UNLESS_SAME => Self::ReadUnlessSame {
+                remaining: fields.remaining()?,
+                hash: ValueHash::decode(fields.array()?),
+                held: fields.entry_head()?,
+            },
+            SAME => Self::Same,
             LOOK => Self::Look {
                 remaining: fields.remaining()?,
                 key: fields.key_of(fields.reader.rest().len())?,

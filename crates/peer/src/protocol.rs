@@ -49,6 +49,10 @@ pub const LOOK: u64 = 2048;
 /// The dialler says of which trace a request is part: frames of the kind `trace`.
 pub const TRACES: u64 = 4096;
 
+/// The dialled side says that it holds the same version as a read, rather than send it:
+/// frames of the kinds `read unless same` and `same`.
+pub const SAME: u64 = 8192;
+
 /// What a build supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Protocol {
@@ -83,7 +87,8 @@ impl Protocol {
             | MANY
             | PAGES
             | LOOK
-            | TRACES,
+            | TRACES
+            | SAME,
     };
 
     /// What this build uses with another; `None` if they share no version.

@@ -4,6 +4,7 @@ use crate::message;
 use crate::outgoing::{LongMessage, LongMessageKind, Outgoing};
 use crate::page::EncodedPage;
 use crate::run::Run;
+use crate::same::HeldVersion;
 use crate::{CALLS_MAX, PeerAnswer};
 use base::{Entry, Expiry, Kind, Share, Timestamp, TraceId};
 use cluster::Miss;
@@ -24,6 +25,8 @@ pub struct Reply {
     trace: Option<TraceId>,
     /// Called once it is answered.
     on_answer: Option<Box<dyn FnOnce()>>,
+    /// The version that the peer holds, and whose value it need not get.
+    held: Option<HeldVersion>,
     is_sent: bool,
 }
 
@@ -51,7 +54,17 @@ impl Reply {
     /// Sends an answer whose value takes `share` of a budget until it is written.
     pub fn send_holding(mut self, answer: PeerAnswer, share: Option<Share>) {
         self.is_sent = true;
-        self.channel.answer(self.call, answer, self.deadline, share);
+        let channel = &self.channel;
+        match &self.held {
+            Some(held) if is_found(&answer, held) => channel.answer_same(self.call, &answer),
+            _ => channel.answer(self.call, answer, self.deadline, share),
+        }
+    }
+
+    /// Answers only that the version is the same if it is `held`.
+    pub(super) fn unless_same(mut self, held: Option<HeldVersion>) -> Self {
+        self.held = held;
+        self
     }
 }
 
@@ -64,6 +77,17 @@ impl Drop for Reply {
         if let Some(tell) = self.on_answer.take() {
             tell();
         }
+    }
+}
+
+/// Whether the answer to a read is this version.
+fn is_found(answer: &PeerAnswer, held: &HeldVersion) -> bool {
+    match answer {
+        PeerAnswer::Found(Some(entry))
+        | PeerAnswer::FoundBehind {
+            entry: Some(entry), ..
+        } => held.is(entry),
+        _ => false,
     }
 }
 
@@ -106,6 +130,7 @@ impl ReplyChannel {
             _share: share,
             trace,
             on_answer: None,
+            held: None,
             is_sent: false,
         })
     }
@@ -118,6 +143,18 @@ impl ReplyChannel {
             self.outgoing
                 .push(|out| message::put_forgets(out, message::ALL_LATER, named));
         }
+    }
+
+    /// Answers that the version is the one that the peer holds.
+    fn answer_same(&self, call: u64, answer: &PeerAnswer) {
+        self.in_flight.set(self.in_flight.get() - 1);
+        if self.is_closed.get() {
+            return;
+        }
+        if let PeerAnswer::FoundBehind { named, .. } = answer {
+            self.name(*named);
+        }
+        self.outgoing.push(|out| message::put_same(out, call));
     }
 
     fn answer(&self, call: u64, answer: PeerAnswer, deadline: Duration, share: Option<Share>) {

@@ -15,6 +15,7 @@ use crate::message::{self, EntryHead, Message};
 use crate::outgoing::Outgoing;
 use crate::page;
 use crate::reply::{CloseOnDrop, Reply, ReplyChannel};
+use crate::same::HeldVersion;
 use crate::sweep_message::SweepRequest;
 use crate::{
     FORGETTING, LiveLink, MANY, NegotiatedProtocol, NodeReport, PeerEnvironment, PeerRequest,
@@ -220,9 +221,11 @@ impl<R: RequestHandler> AcceptorSide<R> {
 
     fn serve(&self, request: PeerRequest, call: u64, deadline: Duration, share: Option<Share>) {
         let trace = self.take_trace(call);
-        self.serve_in_trace(request, call, deadline, share, trace);
+        self.serve_in_trace(request, call, deadline, share, trace, None);
     }
 
+    /// Serves a request that is part of `trace`. The peer holds the version `held`, which it
+    /// need not get.
     fn serve_in_trace(
         &self,
         request: PeerRequest,
@@ -230,12 +233,13 @@ impl<R: RequestHandler> AcceptorSide<R> {
         deadline: Duration,
         share: Option<Share>,
         trace: Option<TraceId>,
+        held: Option<HeldVersion>,
     ) {
         if self.may_only_fill() && !request.is_of_sweep() {
             return self.miss(call, Miss::Refused);
         }
         match self.replies.reply_to(call, deadline, share, trace) {
-            Some(reply) => self.handler.serve(request, reply),
+            Some(reply) => self.handler.serve(request, reply.unless_same(held)),
             None => self.miss(call, Miss::Overloaded),
         }
     }
@@ -378,6 +382,17 @@ impl<R: RequestHandler> Side for AcceptorSide<R> {
                 let request = PeerRequest::Read(Bytes::copy_from_slice(key));
                 self.serve(request, call, now.saturating_add(remaining), None);
             }
+            Message::ReadUnlessSame {
+                remaining,
+                held,
+                hash,
+            } => {
+                let request = PeerRequest::Read(Bytes::copy_from_slice(held.key));
+                let deadline = now.saturating_add(remaining);
+                let held = Some(held.with_hash(hash));
+                let trace = self.take_trace(call);
+                self.serve_in_trace(request, call, deadline, None, trace, held);
+            }
             Message::Look { remaining, key } => {
                 let request = PeerRequest::Look(Bytes::copy_from_slice(key));
                 self.serve(request, call, now.saturating_add(remaining), None);
@@ -390,7 +405,7 @@ impl<R: RequestHandler> Side for AcceptorSide<R> {
                     entry: Some((entry, share)),
                 }) => {
                     let (request, share) = (write.request(entry), Some(share));
-                    self.serve_in_trace(request, call, write.deadline, share, write.trace);
+                    self.serve_in_trace(request, call, write.deadline, share, write.trace, None);
                 }
             },
             Message::Trace(trace) => self.trace.set(Some((call, trace))),
@@ -405,6 +420,7 @@ impl<R: RequestHandler> Side for AcceptorSide<R> {
             | Message::Forgets(_)
             | Message::Found(_)
             | Message::Absent
+            | Message::Same
             | Message::Missed(_)
             | Message::Pong { .. } => {
                 return Err(frame.malformed("a message that only the acceptor sends"));

@@ -13,7 +13,7 @@ use cluster::forgetting::{Answerer, NamedBounds};
 use cluster::{
     Decision, Miss, Ranking, Read, ReadAction, ReadActions, ReadEvent, ReplicaIndex, Replicas,
 };
-use peer::PeerAnswer;
+use peer::{PeerAnswer, SAME_BYTES_MIN};
 use smallvec::SmallVec;
 use std::rc::Rc;
 use std::time::Duration;
@@ -293,7 +293,12 @@ impl Reading {
         };
         let kind = AnswerKind::Read;
         let address = self.ticket.with(AnswerTag { kind, replica });
-        let request = ReplicaRequest::Read(&self.key);
+        let request = match self.machine.freshest() {
+            Some(held) if held.value_bytes().len() >= SAME_BYTES_MIN => {
+                ReplicaRequest::ReadUnlessSame(&self.key, held)
+            }
+            _ => ReplicaRequest::Read(&self.key),
+        };
         let replicas = &self.coordinator.replicas;
         match replicas.ask(node, request, self.deadline, address, self.trace) {
             Asked::Now(answer) => return Some(self.answered(replica, answer, None)),

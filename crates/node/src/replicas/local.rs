@@ -57,10 +57,12 @@ impl LocalReplica {
                 self.write(entry.clone(), stamp.take(), Admission::Ordinary, address)
             }
             ReplicaRequest::Repair { entry, by } => self.repair(entry.clone(), by, address),
-            ReplicaRequest::Read(key) => match self.read_cached(key) {
-                Some(answer) => return Asked::Now(answer),
-                None => self.read(key, address),
-            },
+            ReplicaRequest::Read(key) | ReplicaRequest::ReadUnlessSame(key, _) => {
+                match self.read_cached(key) {
+                    Some(answer) => return Asked::Now(answer),
+                    None => self.read(key, address),
+                }
+            }
         };
         match asked {
             Ok(()) => Asked::Later,

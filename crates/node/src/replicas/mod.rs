@@ -53,6 +53,9 @@ pub(crate) enum ReplicaRequest<'a> {
     },
     /// For its newest version of a key.
     Read(&'a Bytes),
+    /// For its newest version of the key of this one, which the read holds: a peer need not
+    /// send the same again.
+    ReadUnlessSame(&'a Bytes, &'a Entry),
 }
 
 /// How a replica took a request.
@@ -113,6 +116,10 @@ impl ReplicaSet {
             },
             ReplicaRequest::Repair { entry, by: None } => PeerRequest::Write(entry.clone()),
             ReplicaRequest::Read(key) => PeerRequest::Read(key.clone()),
+            ReplicaRequest::ReadUnlessSame(key, held) => PeerRequest::ReadUnlessSame {
+                key: key.clone(),
+                held: held.clone(),
+            },
         };
         match link.call_in_trace(request, deadline, address, trace) {
             Ok(()) => Asked::Later,

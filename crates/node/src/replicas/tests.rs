@@ -210,7 +210,7 @@ async fn asked_own(worker: &Worker, request: ReplicaRequest<'_>) -> PeerAnswer {
         ReplicaRequest::Write { entry, .. } | ReplicaRequest::Repair { entry, .. } => {
             entry.key().to_vec()
         }
-        ReplicaRequest::Read(key) => key.to_vec(),
+        ReplicaRequest::Read(key) | ReplicaRequest::ReadUnlessSame(key, _) => key.to_vec(),
     };
     match replicas.ask(own, request, Duration::MAX, wait.address(), None) {
         Asked::Now(answer) => answer,

@@ -21,7 +21,9 @@ impl peer::RequestHandler for Sweeper {
                 self.sweeps.record.mend_received();
                 self.take_mend(pass, entry, reply);
             }
-            PeerRequest::Read(key) => self.replicas.own().read_for_peer(key, reply),
+            PeerRequest::Read(key) | PeerRequest::ReadUnlessSame { key, .. } => {
+                self.replicas.own().read_for_peer(key, reply);
+            }
             PeerRequest::Look(key) => self.replicas.own().look_for_peer(&key, reply),
             PeerRequest::Page(request) => self.replicas.own().page_for_peer(request, reply),
             PeerRequest::Sweep(request) => self.serve_sweep(request, reply),

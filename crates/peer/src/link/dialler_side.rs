@@ -243,6 +243,16 @@ impl Side for DiallerSide<'_> {
                         .begin(frame, &head, LongAnswer::Found { named })?;
                 }
             },
+            Message::Same => {
+                // A call that was given up may get any answer.
+                if let Some(kind) = self.link.kind_of(frame.call) {
+                    let held = self.link.held_by(frame.call);
+                    let held = held.filter(|_| kind == CallKind::Read);
+                    let what = "the same as a call that holds nothing";
+                    let held = held.ok_or(frame.malformed(what))?;
+                    self.answer(frame, kind, found(Some(held), self.named), now)?;
+                }
+            }
             Message::Absent => {
                 let absent = found(None, self.named);
                 self.answer(frame, CallKind::Read, absent, now)?;
@@ -306,6 +316,7 @@ impl Side for DiallerSide<'_> {
             Message::Write { .. }
             | Message::Writes { .. }
             | Message::Read { .. }
+            | Message::ReadUnlessSame { .. }
             | Message::Look { .. }
             | Message::Trace(_)
             | Message::Mend { .. }

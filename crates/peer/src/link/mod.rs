@@ -34,9 +34,9 @@ use crate::outgoing::{LongMessage, LongMessageKind, Outgoing};
 use crate::wait_sites;
 use crate::{
     CALLS_MAX, FORGETTING, LOOK, MANY, NegotiatedProtocol, PeerAnswer, PeerEnvironment,
-    PeerRequest, TRACES, Transport,
+    PeerRequest, SAME, TRACES, Transport,
 };
-use base::TraceId;
+use base::{Entry, TraceId};
 use cluster::{Miss, NodeUrl, Standing};
 use profile::WaitSite;
 use status::LinkCounts;
@@ -80,6 +80,8 @@ pub struct Link {
     /// How the peer's store stands, as the peer says; `None` while there is no
     /// connection.
     standing: Cell<Option<Standing>>,
+    /// The seed of hashes of values on this connection.
+    seed: Cell<u64>,
     /// What the two sides of the connection have negotiated; `None` while there is none.
     negotiated: Cell<Option<NegotiatedProtocol>>,
     counts: Cell<LinkCounts>,
@@ -125,6 +127,7 @@ impl Link {
             write_latency: Cell::default(),
             ahead_of_monotonic_ms: Cell::new(None),
             standing: Cell::new(None),
+            seed: Cell::new(0),
             negotiated: Cell::new(None),
             counts: Cell::default(),
             redial: Notify::new(),
@@ -172,6 +175,7 @@ impl Link {
         let request = match request {
             PeerRequest::Repair { entry, .. } if !self.has(FORGETTING) => PeerRequest::Write(entry),
             PeerRequest::Look(key) if !self.has(LOOK) => PeerRequest::Read(key),
+            PeerRequest::ReadUnlessSame { key, .. } if !self.has(SAME) => PeerRequest::Read(key),
             request => request,
         };
         let (kind, has_room) = match &request {
@@ -180,6 +184,9 @@ impl Link {
             }
             PeerRequest::Read(key) | PeerRequest::Look(key) => {
                 (CallKind::Read, self.outgoing.has_room_for_key(key))
+            }
+            PeerRequest::ReadUnlessSame { .. } => {
+                (CallKind::Read, self.outgoing.has_room_for_frame())
             }
             PeerRequest::Mend { entry, .. } => (CallKind::Sweep, self.outgoing.has_room_for(entry)),
             PeerRequest::Sweep(_) => (CallKind::Sweep, self.outgoing.has_room_for_frame()),
@@ -190,7 +197,11 @@ impl Link {
             self.count(|counts| counts.overloaded += 1);
             return Err(Miss::Overloaded);
         }
-        let call = calls.insert(ticket, kind, deadline, now);
+        let held = match &request {
+            PeerRequest::ReadUnlessSame { held, .. } => Some(held.clone()),
+            _ => None,
+        };
+        let call = calls.insert(ticket, (kind, held), deadline, now);
         drop(calls);
         self.count(|counts| counts.calls += 1);
         let remaining = deadline.saturating_sub(now);
@@ -237,6 +248,10 @@ impl Link {
                 let put = |out: &mut Vec<u8>| message::put_read(out, call, remaining, &key);
                 self.outgoing.push(put);
             }
+            PeerRequest::ReadUnlessSame { held, .. } => self.outgoing.push(|out| {
+                let seed = self.seed.get();
+                message::put_read_unless_same(out, call, remaining, &held, seed);
+            }),
             PeerRequest::Look(key) => {
                 let put = |out: &mut Vec<u8>| message::put_look(out, call, remaining, &key);
                 self.outgoing.push(put);
@@ -396,6 +411,11 @@ impl Link {
 
     fn is_suspected(&self) -> bool {
         self.state.get() == LinkState::Suspected
+    }
+
+    /// The version that the read with this number holds, if it still waits.
+    fn held_by(&self, call: u64) -> Option<Entry> {
+        self.calls.borrow().get(call)?.held.clone()
     }
 
     /// What the call with this number asks for, if it still waits.

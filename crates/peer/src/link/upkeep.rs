@@ -138,6 +138,7 @@ impl Link {
         self.down_since.set(None);
         self.state.set(LinkState::Up);
         self.negotiated.set(Some(negotiated));
+        self.seed.set(self.environment.random.next_u64());
         self.count(|counts| counts.connects += 1);
         self.calls.borrow_mut().begin_all(clock.monotonic());
         let mut side = DiallerSide::new(self, negotiated, connection.start.clone());

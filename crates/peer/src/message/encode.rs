@@ -2,13 +2,14 @@
 
 use super::{
     ABSENT, CLEAN, FORGETS, FOUND, LOOK, MEND, MISSED, NEWER, OBSOLETE, PAGE, PAGED, PIECE, PING,
-    PONG, READ, REPAIR, REPORT, RUN, STANDING, STORED, SWEEP, SWEPT, TRACE, UNKNOWN, VERDICTS,
-    WRITE, WRITES,
+    PONG, READ, READ_UNLESS_SAME, REPAIR, REPORT, RUN, SAME, STANDING, STORED, SWEEP, SWEPT, TRACE,
+    UNKNOWN, VERDICTS, WRITE, WRITES,
 };
 use crate::entry_fields::{FLAG_EXPIRES, FLAG_TOMBSTONE};
 use crate::frame::{PIECE_BYTES, begin_frame, put_frame};
 use crate::page;
 use crate::report::NodeReport;
+use crate::same::ValueHash;
 use crate::sweep_message::{SweepAnswer, SweepRequest};
 use base::{Entry, EntryRef, Expiry, Kind, TraceId, Verdict};
 use cluster::forgetting::{Answerer, NamedBounds, StoreStart};
@@ -134,6 +135,27 @@ pub(crate) fn put_look(out: &mut Vec<u8>, call: u64, remaining: Duration, key: &
 /// Appends the trace of the request with this call, which follows.
 pub(crate) fn put_trace(out: &mut Vec<u8>, call: u64, trace: TraceId) {
     put_frame(out, TRACE, call, |out| out.extend_from_slice(trace.bytes()));
+}
+
+/// Appends a read by one that holds a version; `seed` is that of the connection.
+pub(crate) fn put_read_unless_same(
+    out: &mut Vec<u8>,
+    call: u64,
+    remaining: Duration,
+    held: &Entry,
+    seed: u64,
+) {
+    put_frame(out, READ_UNLESS_SAME, call, |out| {
+        put_remaining(out, remaining);
+        ValueHash::of(held.value_bytes(), seed).encode(out);
+        put_entry_head(out, held.lend());
+        out.extend_from_slice(held.key());
+    });
+}
+
+/// Appends the answer that the replica holds the same version.
+pub(crate) fn put_same(out: &mut Vec<u8>, call: u64) {
+    put_frame(out, SAME, call, |_| {});
 }
 
 /// Appends the answer that a write is stored.

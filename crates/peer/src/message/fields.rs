@@ -81,6 +81,16 @@ impl<'a> Fields<'a> {
     }
 
     pub(super) fn entry(&mut self) -> Result<EntryHead<'a>, FrameError> {
+        let head = self.entry_head()?;
+        let value = match head.value_bytes > PIECE_BYTES {
+            true => &[],
+            false => self.bytes(head.value_bytes)?,
+        };
+        Ok(EntryHead { value, ..head })
+    }
+
+    /// An entry without its value.
+    pub(super) fn entry_head(&mut self) -> Result<EntryHead<'a>, FrameError> {
         let fields = EntryFields::read(&mut self.reader, 0);
         let EntryFields {
             flags: _,
@@ -93,11 +103,6 @@ impl<'a> Fields<'a> {
         } = fields.map_err(|what| self.frame.malformed(what))?;
         let value_bytes = value_bytes as usize;
         let key = self.bytes(key_bytes)?;
-        let value = if value_bytes > PIECE_BYTES {
-            &[]
-        } else {
-            self.bytes(value_bytes)?
-        };
         Ok(EntryHead {
             kind,
             copies,
@@ -105,7 +110,7 @@ impl<'a> Fields<'a> {
             expiry,
             key,
             value_bytes,
-            value,
+            value: &[],
         })
     }
 

@@ -113,28 +113,35 @@ async fn connected_to_bytes() -> (Asker, DuplexStream) {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_of_another_kind_than_its_call_closes_the_connection() {
-    run(async {
-        let (mut asker, mut theirs) = connected_to_bytes().await;
-        asker.read(1).unwrap();
-        let mut decoder = Decoder::new(&[], PAYLOAD_BYTES_MAX);
-        let call = loop {
-            match decoder.next().unwrap() {
-                Some(frame) if frame.kind == 2 => break frame.call,
-                Some(_) => {}
-                None => drop(decoder.fill(&mut theirs).await.unwrap()),
-            }
-        };
-        let mut bytes = Vec::new();
-        // Answers to unknown calls are ignored.
-        put_absent(&mut bytes, call ^ (1 << 40));
-        put_stored(&mut bytes, call ^ (1 << 41), Verdict::Clean);
-        // `Stored` is no answer to a read.
-        put_stored(&mut bytes, call, Verdict::Clean);
-        theirs.write_all(&bytes).await.unwrap();
-        assert_eq!(asker.answers.next().await, (1, REFUSED));
-        asker.arrivals.recv().await.unwrap();
-    })
-    .await;
+    // Neither is an answer to a read that holds nothing.
+    let wrong: [fn(&mut Vec<u8>, u64); 2] = [
+        |out, call| put_stored(out, call, Verdict::Clean),
+        message::put_same,
+    ];
+    for put_wrong in wrong {
+        run(async {
+            let (mut asker, mut theirs) = connected_to_bytes().await;
+            asker.read(1).unwrap();
+            let mut decoder = Decoder::new(&[], PAYLOAD_BYTES_MAX);
+            let call = loop {
+                match decoder.next().unwrap() {
+                    Some(frame) if frame.kind == 2 => break frame.call,
+                    Some(_) => {}
+                    None => drop(decoder.fill(&mut theirs).await.unwrap()),
+                }
+            };
+            let mut bytes = Vec::new();
+            // Answers to unknown calls are ignored.
+            put_absent(&mut bytes, call ^ (1 << 40));
+            put_stored(&mut bytes, call ^ (1 << 41), Verdict::Clean);
+            message::put_same(&mut bytes, call ^ (1 << 42));
+            put_wrong(&mut bytes, call);
+            theirs.write_all(&bytes).await.unwrap();
+            assert_eq!(asker.answers.next().await, (1, REFUSED));
+            asker.arrivals.recv().await.unwrap();
+        })
+        .await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,6 +10,7 @@ mod many;
 mod network;
 mod node;
 mod reconnecting;
+mod same;
 mod sessions;
 mod sweeps;
 mod traces;
@@ -118,7 +119,9 @@ impl RequestHandler for TestReplica {
                         verdict: Verdict::Clean,
                     });
                 }
-                PeerRequest::Read(_) | PeerRequest::Look(_) => {
+                PeerRequest::Read(_)
+                | PeerRequest::ReadUnlessSame { .. }
+                | PeerRequest::Look(_) => {
                     reply.send(PeerAnswer::Found(None));
                 }
                 PeerRequest::Sweep(_) => reply.send(PeerAnswer::Swept(SweepAnswer::Done)),
@@ -257,7 +260,9 @@ pub(super) fn read_of(key: &str) -> PeerRequest {
 
 pub(super) fn key_of(request: &PeerRequest) -> String {
     let key = match request {
-        PeerRequest::Read(key) | PeerRequest::Look(key) => &key[..],
+        PeerRequest::Read(key)
+        | PeerRequest::ReadUnlessSame { key, .. }
+        | PeerRequest::Look(key) => &key[..],
         PeerRequest::Write(entry)
         | PeerRequest::Repair { entry, .. }
         | PeerRequest::Mend { entry, .. } => entry.key(),

@@ -285,14 +285,10 @@ fn a_wrong_clock_shows_in_the_metrics_of_all_nodes() {
 fn the_bytes_between_nodes_are_counted_at_the_node_that_asks() {
     let cluster = Cluster::start(3);
     let mut client = cluster.client(0);
-    let target = "/v0/entity?id=k&replicas=3/3";
-    let bytes = |node, peer: &str, direction: &str| {
-        let series =
-            format!("kvorum_peer_bytes_total{{peer=\"{peer}\",direction=\"{direction}\"}}");
-        cluster.metric(node, &series)
-    };
-    assert_eq!(client.put(target, &vec![b'v'; 50_000]).status, 201);
-    assert_eq!(client.get(target).body.len(), 50_000);
+    let target = format!("/v0/entity?id={}&replicas=2/2", cluster.key_on(&[1, 2]));
+    let bytes = |node, peer: &str, direction: &str| peer_bytes(&cluster, node, peer, direction);
+    assert_eq!(client.put(&target, &vec![b'v'; 50_000]).status, 201);
+    assert_eq!(client.get(&target).body.len(), 50_000);
     for peer in ["b", "c"] {
         for direction in ["sent", "received"] {
             until("the value is counted", || {
@@ -301,4 +297,28 @@ fn the_bytes_between_nodes_are_counted_at_the_node_that_asks() {
         }
     }
     assert!(bytes(1, "a", "sent") < 50_000.0);
+}
+
+fn peer_bytes(cluster: &Cluster, node: usize, peer: &str, direction: &str) -> f64 {
+    let series = format!("kvorum_peer_bytes_total{{peer=\"{peer}\",direction=\"{direction}\"}}");
+    cluster.metric(node, &series)
+}
+
+#[test]
+fn a_value_that_the_asking_node_holds_is_not_sent_to_it() {
+    const READS: usize = 20;
+    let cluster = Cluster::start(3);
+    let mut client = cluster.client(0);
+    let target = "/v0/entity?id=k&replicas=3/3";
+    assert_eq!(client.put(target, &vec![b'v'; 50_000]).status, 201);
+    for _ in 0..READS {
+        assert_eq!(client.get(target).body.len(), 50_000);
+    }
+    for peer in ["b", "c"] {
+        let answered = format!("kvorum_peer_calls_total{{peer=\"{peer}\",end=\"answered\"}}");
+        until("the calls are counted", || {
+            cluster.metric(0, &answered) > READS as f64
+        });
+        assert!(peer_bytes(&cluster, 0, peer, "received") < 50_000.0);
+    }
 }

@@ -22,7 +22,12 @@ pub(crate) struct MendRules {
     /// Whether the node takes part in no other full pass.
     is_only: bool,
     disturbed: Timestamp,
+    sealed_below: Timestamp,
 }
+
+/// How long a store is sealed at most: several times what a driver needs to tell all nodes that
+/// F has risen. If it cannot, they hear of it from each other.
+const SEALED_MAX: Duration = Duration::from_secs(10);
 
 impl Forgetting {
     /// What decides now about the mends of a pass.
@@ -39,7 +44,37 @@ impl Forgetting {
             takes_part: state.passes.iter().any(|(known, _)| *known == pass),
             is_only: !passes.any(is_other),
             disturbed: state.stored.disturbed,
+            sealed_below: state.sealed_below,
         }
+    }
+
+    /// The driver of a pass is about to ask for the last time whether this store is as it was
+    /// when it was fenced, and raises F then. From now on no version from before this fence is
+    /// taken: it would come in behind that answer. That ends once this node hears of F, once the
+    /// pass has ended without that, or after a while.
+    pub(crate) fn seal(self: &Arc<Self>, fence: Timestamp) {
+        let number = {
+            let mut state = lock(&self.state);
+            state.sealed_below = fence;
+            state.seals += 1;
+            state.seals
+        };
+        let forgetting = Arc::downgrade(self);
+        let job = Box::new(move || {
+            if let Some(forgetting) = forgetting.upgrade() {
+                let mut state = lock(&forgetting.state);
+                if state.seals == number {
+                    state.sealed_below = Timestamp::ZERO;
+                }
+            }
+        });
+        let executor = &self.environment.executor;
+        executor.spawn(Lane::Owner, SEALED_MAX, job);
+    }
+
+    /// The pass has ended, and does not raise F.
+    pub(crate) fn unseal(&self) {
+        lock(&self.state).sealed_below = Timestamp::ZERO;
     }
 
     /// A version from before the fence is about to come in behind the scan of a pass: notes that,
@@ -123,6 +158,11 @@ impl MendRules {
         let is_dead = entry.kind() == Kind::Tombstone;
         let timestamp = entry.timestamp();
         self.bounds.admit(timestamp, is_dead, arrival, receiving)?;
+        if self.is_old(entry) && timestamp < self.sealed_below {
+            return Err(Obsolete {
+                below: self.sealed_below,
+            });
+        }
         Ok(Admission::Mend {
             drop_bound: self.bounds.forgotten,
         })

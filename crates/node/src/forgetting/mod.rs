@@ -137,6 +137,8 @@ impl Forgetting {
             is_write_due: false,
             ended_pass: None,
             shown: Timestamp::ZERO,
+            sealed_below: Timestamp::ZERO,
+            seals: 0,
             waiting: Vec::new(),
             passes: Vec::new(),
             held_back: None,

@@ -67,6 +67,11 @@ impl Participant {
         state.is_some_and(|state| state.sequence.is_some())
     }
 
+    /// Whether the pass has come to the end of this store.
+    pub(super) fn has_scanned_all(&mut self, pass: PassId) -> bool {
+        self.state(pass).is_some_and(|state| state.is_at_end())
+    }
+
     /// Gives a pass up if the forget bound has risen since all agreed on it. What the pass
     /// has pulled may have been deleted meanwhile, by another pass whose tombstones are gone.
     pub(super) fn give_up_if_outrun(&mut self, pass: PassId) {
@@ -99,6 +104,10 @@ impl Sweeper {
         let Ok(raised) = forgetting.raise(fence).await else {
             return SweepAnswer::Unknown;
         };
+        let is_last = self.in_background(move |own| own.has_scanned_all(pass));
+        if fence > Timestamp::ZERO && is_last.await == Some(true) {
+            forgetting.seal(fence);
+        }
         // Read afterwards: what was lost meanwhile was not fenced.
         let incarnation = self.incarnation();
         let is_from_begin = self.in_background(move |own| {
@@ -300,11 +309,12 @@ impl Drive {
     }
 
     /// Whether all members are what they were when they were fenced, now that all that the
-    /// pass has brought is durable. A block in which damage was found may have held a tombstone
+    /// pass has brought is durable. From then on they take nothing from before the fence. A block in which damage was found may have held a tombstone
     /// after it was compared.
     pub(super) async fn are_as_fenced(&self) -> bool {
         let nodes: Vec<NodeNumber> = self.progress.nodes().collect();
-        let fenced = self.ask_to_fence(&nodes, Timestamp::ZERO).await;
+        let fence = self.fencing.fence().unwrap_or_default();
+        let fenced = self.ask_to_fence(&nodes, fence).await;
         let is_same = |(node, store): &Fenced| self.progress.began_with(*node, store.incarnation);
         fenced.len() == nodes.len() && fenced.iter().all(is_same)
     }

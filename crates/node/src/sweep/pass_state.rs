@@ -201,7 +201,12 @@ impl PassState {
 
     /// Whether the pass has shown this node its whole store.
     pub(super) fn has_seen_all(&self) -> bool {
-        self.shows_all && self.position == Position::End && self.ahead.is_empty()
+        self.shows_all && self.is_at_end()
+    }
+
+    /// Whether all of the store was scanned, and is in a range.
+    pub(super) fn is_at_end(&self) -> bool {
+        self.position == Position::End && self.ahead.is_empty()
     }
 
     /// Whether enough is scanned for the next range.

@@ -42,12 +42,16 @@ impl Sweeper {
         let standing = environment.membership.standing();
         let rules = environment.forgetting.mend_rules(pass, standing);
         let own = self.replicas.own();
-        let admitted = rules.admit(&entry, own.is_damaged(entry.key()));
+        let is_damaged = own.is_damaged(entry.key());
+        let mut admitted = rules.admit(&entry, is_damaged);
         if admitted.is_ok() && rules.is_old(&entry) {
             if self.disturbs(&rules, &entry) {
                 return self.take_mend_once_noted(pass, entry, reply);
             }
             mended.old_version_came(pass, entry.key());
+            // The store may have been sealed in between: then nobody has asked for that count.
+            let rules = environment.forgetting.mend_rules(pass, standing);
+            admitted = rules.admit(&entry, is_damaged);
         }
         if rules.takes_part() {
             mended.note(pass, entry.key());

@@ -3,6 +3,7 @@
 use crate::config::ServerConfig;
 use crate::trust::reloading::Reload;
 use base::Clock;
+use cluster::{Members, NodeUrl};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -23,14 +24,12 @@ pub(crate) fn load(
     let Some(tls) = &config.tls else {
         return Ok(None);
     };
-    let members = &config.node.members;
-    let is_dialled = members.own_url().is_https() && !members.is_single_node();
-    let expected = Expected {
-        host: is_dialled.then(|| members.own_url().host().to_owned()),
-        is_verified: !members.is_single_node(),
-    };
     let now_unix_s = clock.unix_ms() / 1000;
-    let node_tls = NodeTls::load(tls.files.clone(), expected, now_unix_s)?;
+    let node_tls = NodeTls::load(
+        tls.files.clone(),
+        expected_of(&config.node.members),
+        now_unix_s,
+    )?;
     warn_of_open_key(&tls.files.key);
     let expires = expiry_of(&node_tls);
     if node_tls.status().expires_unix_s < now_unix_s {
@@ -44,6 +43,17 @@ pub(crate) fn load(
         tracing::info!(expires, optional = tls.is_optional, "the node speaks TLS");
     }
     Ok(Some(Arc::new(node_tls)))
+}
+
+/// What the others of these members expect of the certificate of this one. While a cluster
+/// moves to TLS and all its links are plain, no node looks at it.
+fn expected_of(members: &Members) -> Expected {
+    let is_dialled = members.own_url().is_https() && !members.is_single_node();
+    let mut peers = members.peers().map(|peer| members.url(peer));
+    Expected {
+        host: is_dialled.then(|| members.own_url().host().to_owned()),
+        is_verified: is_dialled || peers.any(NodeUrl::is_https),
+    }
 }
 
 /// Says that all users of the machine can read the key. It is no refusal, because some
@@ -97,4 +107,33 @@ impl Reload for TlsReload {
 fn expiry_of(node_tls: &NodeTls) -> String {
     let unix_s = i64::try_from(node_tls.status().expires_unix_s).unwrap_or(i64::MAX);
     jiff::Timestamp::from_second(unix_s).map_or_else(|_| "never".to_owned(), |at| at.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cluster::Member;
+
+    #[test]
+    fn a_certificate_is_verified_once_a_link_uses_it() {
+        let (plain, tls) = ("http://a:1", "https://a:1");
+        let (plain_peer, tls_peer) = ("http://b:1", "https://b:1");
+        for (urls, host, is_verified) in [
+            (&[tls][..], None, false),
+            (&[plain, plain_peer], None, false),
+            (&[plain, tls_peer], None, true),
+            (&[tls, plain_peer], Some("a"), true),
+            (&[tls, tls_peer], Some("a"), true),
+        ] {
+            let urls: Vec<NodeUrl> = urls.iter().map(|url| url.parse().unwrap()).collect();
+            let nodes = urls.iter().cloned().map(Member::unnamed).collect();
+            let members = Members::new(nodes, &urls[0]).unwrap();
+            let host = host.map(str::to_owned);
+            assert_eq!(
+                expected_of(&members),
+                Expected { host, is_verified },
+                "{urls:?}"
+            );
+        }
+    }
 }

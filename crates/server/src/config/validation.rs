@@ -86,7 +86,7 @@ impl ServerConfig {
                 "memory_bytes",
                 format!(
                     "TLS on {} threads needs {} MiB with these values: give as much, or use fewer \
-                     threads or a smaller value_bytes_max",
+                     threads, shorter values (value_bytes_max) or smaller memtables",
                     self.threads,
                     planned_bytes.div_ceil(1 << 20)
                 ),

@@ -39,7 +39,7 @@ pub(crate) enum ChunkMemory {
 #[derive(Default)]
 pub(crate) struct Unwritten {
     all: Cell<usize>,
-    /// Those that no budget counts.
+    /// How much memory they hold that no budget counts.
     uncounted: Cell<usize>,
     /// The place of a chunked batch, which is free when nothing of it is left.
     _place: Option<Share>,
@@ -49,7 +49,7 @@ pub(crate) struct Unwritten {
 pub(crate) struct UnwrittenAnswers {
     unwritten: Rc<Unwritten>,
     bytes: usize,
-    /// As many of them as no budget counts.
+    /// How much memory they hold that no budget counts.
     uncounted: usize,
     task: Waker,
 }
@@ -68,21 +68,20 @@ impl Unwritten {
         self.all.get()
     }
 
-    /// Those that no budget counts.
+    /// How much memory they hold that no budget counts.
     pub(crate) fn uncounted_bytes(&self) -> usize {
         self.uncounted.get()
     }
 }
 
 impl UnwrittenAnswers {
-    /// Adds answers of `bytes`, which a budget counts or not.
+    /// Adds answers of `bytes`, of whose memory no budget counts `uncounted` bytes.
     pub(crate) fn new(
         unwritten: &Rc<Unwritten>,
         bytes: usize,
-        is_counted: bool,
+        uncounted: usize,
         task: &Waker,
     ) -> Self {
-        let uncounted = if is_counted { 0 } else { bytes };
         unwritten.all.update(|all| all + bytes);
         unwritten.uncounted.update(|all| all + uncounted);
         Self {
@@ -148,6 +147,14 @@ impl BodyChunk {
     /// Whether a budget counts the chunk.
     pub(crate) fn is_counted(&self) -> bool {
         self.memory.is_some()
+    }
+
+    /// How much memory it holds, in bytes. The text of a long line is longer than that.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let unwritten = self.unwritten.as_ref().map_or(0, |unwritten| {
+            unwritten.pieces.value_bytes() + unwritten.piece.len()
+        });
+        self.head.len() + self.tail.len() + unwritten
     }
 
     /// Adds all its bytes to a checksum.

@@ -136,6 +136,11 @@ impl ValuePieces {
             end: Some(end),
         }
     }
+
+    /// The length of the value, in bytes.
+    pub(crate) fn value_bytes(&self) -> usize {
+        self.value.len()
+    }
 }
 
 impl Iterator for ValuePieces {

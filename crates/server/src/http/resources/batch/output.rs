@@ -65,8 +65,11 @@ impl Output {
 
     /// Adds a chunk of the task of `cx`, which keeps `share` until it is written.
     pub(super) fn push(&self, chunk: BodyChunk, share: Option<Share>, cx: &Context<'_>) {
-        let (bytes, is_counted) = (chunk.remaining(), share.is_some());
-        let unwritten = UnwrittenAnswers::new(&self.unwritten, bytes, is_counted, cx.waker());
+        let bytes = chunk.remaining();
+        // The share of a short value covers the value, and not the text around it.
+        let counted = share.as_ref().map_or(0, Share::amount);
+        let uncounted = chunk.held_bytes().saturating_sub(counted);
+        let unwritten = UnwrittenAnswers::new(&self.unwritten, bytes, uncounted, cx.waker());
         let memory = ChunkMemory::Answers {
             _share: share,
             _unwritten: unwritten,
@@ -178,6 +181,7 @@ impl Drop for AnswerStream {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::json_line::{JsonLine, ValuePieces};
     use base::Budget;
     use bytes::Bytes;
 
@@ -208,5 +212,39 @@ mod tests {
         );
         drop(taken);
         assert_eq!((places.used(), memory.used()), (0, 0));
+    }
+
+    /// Whoever does not read them must be found, however little their values take.
+    #[test]
+    fn answers_count_but_for_what_the_shares_of_their_values_cover() {
+        let memory = Budget::new(200);
+        let output = Output::new(None);
+        let cx = Context::from_waker(Waker::noop());
+        for (covered, uncounted) in [(0, 1000), (1, 1999), (99, 2900)] {
+            let mut share = memory.take(100).unwrap();
+            share.shrink_to(covered);
+            output.push(chunk(1000), Some(share), &cx);
+            assert_eq!(output.unwritten.uncounted_bytes(), uncounted);
+        }
+        while output.next().is_some() {}
+        assert_eq!(output.unwritten.uncounted_bytes(), 0);
+    }
+
+    #[test]
+    fn a_long_value_whose_share_covers_it_counts_with_one_piece_of_its_text() {
+        const VALUE_BYTES: usize = 1 << 20;
+        let memory = Budget::new(VALUE_BYTES);
+        let output = Output::new(None);
+        let cx = Context::from_waker(Waker::noop());
+        let value = Bytes::from(vec![0xff; VALUE_BYTES]);
+        let line = JsonLine {
+            head: Bytes::new(),
+            value_pieces: Some(ValuePieces::new(value, false, Bytes::new())),
+        };
+        let chunk = BodyChunk::of_line(line);
+        assert!(chunk.remaining() > VALUE_BYTES * 5 / 4);
+        output.push(chunk, memory.take(VALUE_BYTES).ok(), &cx);
+        let uncounted = output.unwritten.uncounted_bytes();
+        assert!((1..VALUE_BYTES / 8).contains(&uncounted), "{uncounted}");
     }
 }

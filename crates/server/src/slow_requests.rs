@@ -7,7 +7,6 @@
 use crate::config::LogKeys;
 use crate::rate_limiter::RateLimiter;
 use base::TraceId;
-use bytes::Bytes;
 use cluster::Members;
 use node::{ReplicaTimes, TracedRequest};
 use profile::lock;
@@ -69,8 +68,8 @@ pub(crate) struct Answered<'a> {
 pub(crate) struct OperationTimes {
     /// The number of its line.
     line: u64,
-    /// Its key, which is a part of the line.
-    key: Bytes,
+    /// A copy of its key, because a part of the line would keep the whole line.
+    key: Box<[u8]>,
     /// When its line was read, on the monotonic clock.
     read: Duration,
     /// When it had its permit.
@@ -81,10 +80,10 @@ pub(crate) struct OperationTimes {
 
 impl OperationTimes {
     /// The times of an operation whose line was read now.
-    pub(crate) fn new(line: u64, key: Bytes, now: Duration) -> Self {
+    pub(crate) fn new(line: u64, key: &[u8], now: Duration) -> Self {
         Self {
             line,
-            key,
+            key: key.into(),
             read: now,
             began: now,
             replicas: Rc::default(),

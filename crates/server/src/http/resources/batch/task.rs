@@ -207,7 +207,7 @@ impl Batch {
         }
         let times = self.door.shared().slow_requests.as_ref().map(|_| {
             let now = self.door.clock().monotonic();
-            Box::new(OperationTimes::new(line.number, operation.key.clone(), now))
+            Box::new(OperationTimes::new(line.number, &operation.key, now))
         });
         let mut slot = Slot::of(operation, key, text.len(), share);
         slot.times = times;

@@ -293,6 +293,7 @@ mod tests {
     use super::*;
     use base::Timestamp;
     use hyper::StatusCode;
+    use std::time::Duration;
 
     fn slot(line_bytes: usize, share: Option<Share>) -> Slot {
         let operation = Operation::get(Bytes::from_static(b"k"));
@@ -353,7 +354,9 @@ mod tests {
         let line = Bytes::from(vec![b'k'; 10_000]);
         let operation = Operation::get(line.slice(..1));
         let share = uploads.take(line.len()).ok();
+        let times = OperationTimes::new(1, &operation.key, Duration::ZERO);
         let mut read = Slot::of(operation, KeyHash::of(b"k"), line.len(), share);
+        read.times = Some(Box::new(times));
         let (operation, share) = read.run().unwrap();
         drop(share);
         assert!(line.is_unique() && operation.key == "k");

@@ -179,6 +179,42 @@ fn a_read_that_finds_no_memory_waits_until_the_answers_before_it_are_written() {
     assert_eq!(stream.next(), None);
 }
 
+/// The oldest read finds no memory, because an answer behind it holds that, which can only
+/// be written after it. What is behind it is read again, as it was when its turn came.
+#[test]
+fn a_read_gets_the_memory_that_answers_behind_it_hold() {
+    const LONG_BYTES: usize = (8 << 20) - (100 << 10);
+    let mut config = config();
+    config.node.value_bytes_max = 8 << 20;
+    assert_eq!(config.memory_split().node.answers_bytes, 8 << 20);
+    let (disk, gate) = gated_disk();
+    let node = Server::start_with(config, seams(disk)).unwrap();
+    let mut client = Client::connect(&node);
+    let long = vec![b'v'; LONG_BYTES];
+    assert_eq!(client.put("/v0/entity?id=long", &long).status, 201);
+    gate.close();
+    let mut stream = BatchStream::open(&node);
+    let value = "v".repeat(200 << 10);
+    stream.send(&(put("k", &value) + &get("k") + &get("long") + &put("long", "w")));
+    stream.send(&(0..40).map(|_| get("long")).collect::<String>());
+    stream.finish();
+    // The read behind has ended, and the oldest one waits for the put.
+    let held = format!("{:?}", LONG_BYTES as f64);
+    wait_for_metric(&node, "kvorum_answer_bytes", &held);
+    gate.open();
+    let answers = stream.take(44);
+    assert_eq!(statuses(&answers[..4]), [201, 200, 200, 201]);
+    assert_eq!(answers[1]["value"], value);
+    assert_eq!(
+        answers[2]["value"].as_str().map(str::len),
+        Some(LONG_BYTES),
+        "the put behind it comes later"
+    );
+    assert!(answers[4..].iter().all(|answer| answer["value"] == "w"));
+    assert_eq!(stream.next(), None);
+    wait_for_metric(&node, "kvorum_answer_bytes", "0.0");
+}
+
 /// Each chunked batch holds memory that nothing else counts, so their number is bounded.
 #[test]
 fn further_chunked_batches_are_refused_until_one_ends() {

@@ -52,6 +52,11 @@ impl OperationAnswer {
         }
     }
 
+    /// Whether it holds a value so long that it has a share of the memory.
+    pub(super) fn is_long(&self) -> bool {
+        matches!(self, Self::Found(_, Some(_)))
+    }
+
     /// Appends the line to `out`. The end of one with a long value is returned as a chunk
     /// instead, whose pieces are made when they are written.
     pub(super) fn encode(self, out: &mut Vec<u8>) -> Option<(BodyChunk, Option<Share>)> {

@@ -125,6 +125,9 @@ impl Batch {
         loop {
             self.take_ended(cx);
             self.answers.write(&mut self.window, cx);
+            while let Some(key) = self.window.next_turn_ended() {
+                self.ready.extend(self.key_order.leave(key));
+            }
             let awaits_client = self.read_lines(cx);
             let has_started = self.start(cx);
             if self.input.is_ended() && self.window.is_empty() {
@@ -222,9 +225,9 @@ impl Batch {
     }
 
     /// Lets the oldest operation run again if it is a read that found no memory, once the
-    /// answers before it have given theirs back.
+    /// answers before it have given theirs back, and no other read may take it.
     fn repeat_oldest(&mut self) {
-        if self.answers.output().is_empty() && self.window.repeat_oldest() {
+        if self.reads == 0 && self.answers.output().is_empty() && self.window.repeat_oldest() {
             self.ready.push_front(self.window.first());
         }
     }
@@ -273,10 +276,15 @@ impl Batch {
     /// says.
     fn startable(&self) -> usize {
         let mut reads = self.reads;
+        // The oldest one alone, where it is read again.
+        let reads_max = match self.window.is_oldest_repeated() {
+            true => usize::from(self.window.does_oldest_wait()),
+            false => READS_MAX,
+        };
         let may_run = |number: &&u64| {
             let is_read = self.kind(**number) == Some(OperationKind::Get);
             reads += usize::from(is_read);
-            !is_read || reads <= READS_MAX
+            !is_read || reads <= reads_max
         };
         self.ready.iter().take_while(may_run).count()
     }
@@ -333,21 +341,28 @@ impl Batch {
             let Some(slot) = self.window.get_mut(number) else {
                 continue;
             };
-            let (key, times) = (slot.key, slot.times.take());
+            let times = slot.times.take();
             self.reads -= usize::from(slot.kind == OperationKind::Get);
             // Even the oldest: answers before it may have held the memory.
-            if lacks_memory(&result) && slot.repeat_later() {
-                slot.times = times;
+            let kind = slot.kind;
+            if lacks_memory(&result) && self.window.repeat_later(number) {
+                if let Some(slot) = self.window.get_mut(number) {
+                    slot.times = times;
+                }
                 continue;
             }
-            let kind = slot.kind;
             let answer = self.answer_of(number, result);
             if let Some(times) = times {
                 self.note_times(&times, kind, &answer);
             }
+            // A long value may have to be read again: the next operation on its key waits.
+            let turn = match answer.is_long() {
+                true => None,
+                false => self.window.get_mut(number).and_then(|slot| slot.key.take()),
+            };
             self.window.end(number, answer);
-            let next = key.and_then(|key| self.key_order.leave(key));
-            self.ready.extend(next);
+            self.ready
+                .extend(turn.and_then(|key| self.key_order.leave(key)));
         }
         self.permits.release(ended);
     }

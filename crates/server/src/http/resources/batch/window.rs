@@ -39,7 +39,7 @@ const SLOTS_KEPT: usize = FREE_BYTES / SLOT_BYTES;
 pub(super) struct Slot {
     /// What it is, for the metrics.
     pub(super) kind: OperationKind,
-    /// None for a line that is no operation.
+    /// Its key, while it has its turn among the operations on it or waits for that.
     pub(super) key: Option<KeyHash>,
     /// How far it is.
     state: SlotState,
@@ -47,7 +47,7 @@ pub(super) struct Slot {
     pub(super) room: Option<Share>,
     /// Where its time goes, until it has ended, if anyone asks for it.
     pub(super) times: Option<Box<OperationTimes>>,
-    /// Whether it is a read that has run once and found no memory for its value.
+    /// Whether it is a read that has run, and runs again for lack of memory.
     is_repeated: bool,
     /// What it writes, until it has ended.
     written_bytes: usize,
@@ -60,8 +60,8 @@ enum SlotState {
     Waiting(Operation, Option<Share>),
     /// It runs. The key is that of a read.
     Running(Bytes),
-    /// A read that found no memory for its value runs again once it is the oldest and all
-    /// answers before it are written.
+    /// A read that found no memory for its value, or gave it up, runs again once it is the
+    /// oldest, all answers before it are written, and no other read of its batch runs.
     Repeated(Bytes),
     Ended(OperationAnswer),
 }
@@ -122,15 +122,26 @@ impl Slot {
         Some((operation, share))
     }
 
-    /// Has a read run again later. Returns whether it does: it runs twice at most.
-    pub(super) fn repeat_later(&mut self) -> bool {
-        if self.is_repeated {
-            return false;
-        }
+    /// Has a read run again later. Returns whether it does.
+    fn repeat_later(&mut self) -> bool {
         let SlotState::Running(key) = &mut self.state else {
             return false;
         };
         self.state = SlotState::Repeated(std::mem::take(key));
+        self.is_repeated = true;
+        self.room = None;
+        true
+    }
+
+    /// Gives up a long value that it has read, and has it read again later. Returns whether
+    /// it had one. It still has its turn, so the value is the same.
+    fn give_up_value(&mut self) -> bool {
+        let SlotState::Ended(OperationAnswer::Found(entry, Some(_))) = &self.state else {
+            return false;
+        };
+        let key = Bytes::copy_from_slice(entry.key());
+        self.held_bytes += key.len();
+        self.state = SlotState::Repeated(key);
         self.is_repeated = true;
         self.room = None;
         true
@@ -150,6 +161,8 @@ impl Slot {
 /// The operations of a batch.
 pub(super) struct Window {
     slots: VecDeque<Slot>,
+    /// The keys of those that ended with a long value and have left.
+    turns_ended: Vec<KeyHash>,
     /// The number of the first operation.
     first: u64,
     written_bytes: usize,
@@ -164,6 +177,7 @@ impl Window {
     pub(super) fn new(memory: &Arc<Budget>) -> Self {
         Self {
             slots: VecDeque::new(),
+            turns_ended: Vec::new(),
             first: 0,
             written_bytes: 0,
             held_bytes: 0,
@@ -244,6 +258,39 @@ impl Window {
         matches!(state, Some(SlotState::Ended(_)))
     }
 
+    /// Whether the oldest operation is a read that is to run again, or does. It needs the
+    /// memory for its value, so no other read may begin.
+    pub(super) fn is_oldest_repeated(&self) -> bool {
+        let oldest = self.slots.front();
+        oldest.is_some_and(|slot| slot.is_repeated) && !self.has_oldest_ended()
+    }
+
+    /// Has a read run again later that has found no memory for its value. Returns whether it
+    /// does. The first time, answers before it may have held the memory, which are written
+    /// until then. Later those behind it may, which cannot be written before it, so they give
+    /// up their values. If none has one, the batch holds no memory, and it is in vain.
+    pub(super) fn repeat_later(&mut self, number: u64) -> bool {
+        let Some(place) = self.place(number) else {
+            return false;
+        };
+        let has_run_again = self.slots.get(place).is_some_and(|slot| slot.is_repeated);
+        if has_run_again && !self.give_up_values_behind(place) {
+            return false;
+        }
+        self.slots.get_mut(place).is_some_and(Slot::repeat_later)
+    }
+
+    /// Gives up the long values behind a place. Returns whether there were any.
+    fn give_up_values_behind(&mut self, place: usize) -> bool {
+        let mut were_any = false;
+        for slot in self.slots.range_mut(place + 1..) {
+            let held_before = slot.held_bytes;
+            were_any |= slot.give_up_value();
+            self.held_bytes += slot.held_bytes - held_before;
+        }
+        were_any
+    }
+
     /// Lets the oldest operation wait if it is a read that is to run again. Returns whether
     /// it is.
     pub(super) fn repeat_oldest(&mut self) -> bool {
@@ -268,6 +315,11 @@ impl Window {
         self.held_bytes -= line_bytes;
     }
 
+    /// The next key whose operation has ended with a long value and left: its turn is over.
+    pub(super) fn next_turn_ended(&mut self) -> Option<KeyHash> {
+        self.turns_ended.pop()
+    }
+
     /// Takes the oldest operation if it has ended: what it is, its answer, and the room of
     /// its value.
     pub(super) fn pop_ended(&mut self) -> Option<(OperationKind, OperationAnswer, Option<Share>)> {
@@ -276,6 +328,7 @@ impl Window {
         }
         let slot = self.slots.pop_front()?;
         self.first += 1;
+        self.turns_ended.extend(slot.key);
         self.held_bytes -= slot.held_bytes;
         if self.held_bytes <= FREE_BYTES {
             self.share = None;
@@ -371,14 +424,16 @@ mod tests {
         window.push(slot(10, None));
         window.push(Slot::refused(answer()));
         assert!(window.does_oldest_wait() && window.pop_ended().is_none());
+        assert!(!window.repeat_later(0) && !window.is_oldest_repeated());
         let oldest = window.get_mut(0).unwrap();
-        assert!(!oldest.repeat_later() && oldest.run().is_some());
-        assert!(oldest.run().is_none() && oldest.repeat_later());
+        assert!(oldest.run().is_some() && oldest.run().is_none());
+        assert!(window.repeat_later(0) && window.is_oldest_repeated());
         assert!(!window.has_oldest_ended() && window.repeat_oldest());
-        let oldest = window.get_mut(0).unwrap();
-        assert!(oldest.run().is_some() && !oldest.repeat_later());
+        assert!(window.get_mut(0).unwrap().run().is_some());
+        assert!(window.is_oldest_repeated() && !window.repeat_later(0));
         window.end(0, answer());
         assert_eq!((window.first(), window.next_number()), (0, 2));
+        assert!(!window.is_oldest_repeated());
         assert!(window.pop_ended().is_some() && window.pop_ended().is_some());
         assert!(window.is_empty() && window.get(1).is_none());
         assert_eq!((window.first(), window.next_number()), (2, 2));

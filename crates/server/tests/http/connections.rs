@@ -1,6 +1,6 @@
 //! Clients that are slow, silent or malformed, and bounds on connections.
 
-use crate::support::{Client, config, start_with};
+use crate::support::{Client, config, start_with, wait_until};
 use cluster::{Member, Members, NodeUrl};
 use server::Server;
 use std::time::Duration;
@@ -171,7 +171,9 @@ fn a_node_whose_slots_are_taken_by_clients_still_accepts_its_peers() {
 
     drop(first);
     // The node frees the slot some time after the client has left.
-    while Client::connect(&node).get("/v0/status").status != 200 {}
+    wait_until("a free slot", || {
+        Client::connect(&node).get("/v0/status").status == 200
+    });
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! More requests than a node takes on, and disks that are slow, full or broken.
 
-use crate::support::{Client, config, gated_disk, seams, wait_for_metric};
+use crate::support::{Client, config, gated_disk, seams, wait_for_metric, wait_until};
 use lsm::MemoryDisk;
 use server::Server;
 use std::sync::Arc;
@@ -132,9 +132,11 @@ fn with_long_values(scan_stall_timeout: Duration) -> Server {
     let value = vec![b'v'; 16 << 20];
     for key in ["long-1", "long-2"] {
         let target = format!("/v0/entity?id={key}");
-        while client.put(&target, &value).status == 503 {}
+        wait_until(key, || client.put(&target, &value).status != 503);
     }
-    while client.put("/v0/entity?id=short", b"v").status == 503 {}
+    wait_until("short", || {
+        client.put("/v0/entity?id=short", b"v").status != 503
+    });
     node
 }
 

@@ -1,6 +1,6 @@
 //! `/v0/entities`.
 
-use crate::support::{Client, Reply, config, start, start_with, wait_for_metric};
+use crate::support::{Client, Reply, config, start, start_with, wait_for_metric, wait_until};
 use std::time::Duration;
 
 fn chunk(reply: &Reply, number: usize) -> &str {
@@ -118,7 +118,9 @@ fn a_range_whose_reader_stalls_is_cut_and_never_looks_whole() {
     reader.send("GET /v0/entities?start=k HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(2));
     wait_for_metric(&node, "kvorum_scans", "1.0");
     // Other ranges are refused until the range is cut.
-    while client.get("/v0/entities?start=x").status == 503 {}
+    wait_until("the cut", || {
+        client.get("/v0/entities?start=x").status != 503
+    });
     wait_for_metric(&node, "kvorum_scans", "0.0");
     let rest = reader.rest();
     assert!(rest.len() < 24 << 20, "the range was cut");

@@ -300,7 +300,9 @@ fn a_revoked_token_is_refused_without_a_restart() {
 
     write(&fixture.file, &stanza("new", "read = true\nwrite = true"));
     fixture.node.reload();
-    while fixture.ask("old", "GET", "/v0/entity?id=k", b"").status != 401 {}
+    wait_until("the revocation", || {
+        fixture.ask("old", "GET", "/v0/entity?id=k", b"").status == 401
+    });
     assert_eq!(
         fixture.ask("new", "PUT", "/v0/entity?id=k", b"x").status,
         201
@@ -425,6 +427,7 @@ fn metrics_say_how_many_tokens_are_in_force() {
     }
     write(&fixture.file, "broken");
     fixture.node.reload();
-    let is_stale = |reply: Reply| reply.text().contains("\nkvorum_tokens_file_stale 1");
-    while !is_stale(metrics()) {}
+    wait_until("a stale file", || {
+        metrics().text().contains("\nkvorum_tokens_file_stale 1")
+    });
 }

@@ -19,6 +19,7 @@
 //! refused requests. `web_pages` recognises requests of web pages of other sites, of which
 //! `cors_origins` are served.
 
+pub(crate) mod batch_places;
 pub(crate) mod channel;
 pub(crate) mod connection_slots;
 pub(crate) mod cors_origins;
@@ -42,6 +43,7 @@ pub(crate) use upload_budgets::Uploads;
 use crate::metrics::DoorMetrics;
 use crate::trust::Trust;
 use base::{Budget, Clock, Entry, Expiry, Kind, overdue_check_period};
+use batch_places::BatchPlaces;
 use channel::Buffers;
 use node::Worker;
 use page_limiter::PageLimiter;
@@ -176,9 +178,9 @@ impl Door {
         &self.shared.batch_windows
     }
 
-    /// Budget for the chunked batches of all runtimes, in batches.
-    pub(crate) fn batch_streams(&self) -> &Arc<Budget> {
-        &self.shared.batch_streams
+    /// The places of the chunked batches of all runtimes.
+    pub(crate) fn batch_places(&self) -> &Arc<BatchPlaces> {
+        &self.shared.batch_places
     }
 
     /// Whether `/debug/profile` is served.

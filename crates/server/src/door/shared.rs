@@ -1,6 +1,7 @@
 //! What the doors of all runtimes share.
 
 use super::Uploads;
+use super::batch_places::BatchPlaces;
 use super::tls::DoorTls;
 use crate::config::ServerConfig;
 use crate::metrics::{History, Metrics};
@@ -29,8 +30,8 @@ pub(crate) struct DoorShared {
     pub(crate) batch_answers: Arc<Budget>,
     /// Budget for the operations that batches have read and not answered, in bytes.
     pub(crate) batch_windows: Arc<Budget>,
-    /// Budget for chunked batches that run, in batches.
-    pub(crate) batch_streams: Arc<Budget>,
+    /// The places of chunked batches that run.
+    pub(crate) batch_places: Arc<BatchPlaces>,
     /// Who may do what.
     pub(crate) trust: Arc<Trust>,
     /// Logs slow requests, if any are to be logged.
@@ -68,7 +69,7 @@ impl DoorShared {
             scans: Budget::new(split.scans_max),
             batch_answers: Budget::new(split.batch_answers_bytes),
             batch_windows: Budget::new(split.batch_windows_bytes),
-            batch_streams: Budget::new(split.batch_streams_max),
+            batch_places: BatchPlaces::new(split.batch_streams_max),
             trust,
             history: History::new(Arc::clone(&metrics), clock),
             slow_requests,

@@ -1,6 +1,7 @@
 //! A chunk of an answer, which consists of parts, so that hyper can send them without
 //! copying them together.
 
+use crate::door::batch_places::BatchPlace;
 use crate::http::json_line::{JsonLine, ValuePieces};
 use base::Share;
 use bytes::{Buf, Bytes};
@@ -42,7 +43,7 @@ pub(crate) struct Unwritten {
     /// How much memory they hold that no budget counts.
     uncounted: Cell<usize>,
     /// The place of a chunked batch, which is free when nothing of it is left.
-    _place: Option<Share>,
+    _place: Option<BatchPlace>,
 }
 
 /// Some answers, which count until they are written. Then the task is woken that made them.
@@ -56,7 +57,7 @@ pub(crate) struct UnwrittenAnswers {
 
 impl Unwritten {
     /// Nothing yet, for a batch that has this place, if it is chunked.
-    pub(crate) fn new(place: Option<Share>) -> Self {
+    pub(crate) fn new(place: Option<BatchPlace>) -> Self {
         Self {
             _place: place,
             ..Self::default()

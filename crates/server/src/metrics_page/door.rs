@@ -113,7 +113,7 @@ pub(super) fn families(shared: &DoorShared) -> Vec<Family> {
         ),
         (
             ("kvorum_batch_streams", "Chunked batches that run"),
-            shared.batch_streams.used(),
+            shared.batch_places.used(),
             (
                 "kvorum_batch_streams_max",
                 "Chunked batches that may run at a time; more are refused",

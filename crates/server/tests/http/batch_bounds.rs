@@ -7,6 +7,7 @@ use crate::support::{
     Client, config, gated_disk, metric, seams, start, start_with, wait_for_metric, wait_until,
 };
 use server::Server;
+use std::net::Ipv4Addr;
 
 #[test]
 fn lines_that_are_too_long_are_passed_over() {
@@ -215,23 +216,32 @@ fn a_read_gets_the_memory_that_answers_behind_it_hold() {
     wait_for_metric(&node, "kvorum_answer_bytes", "0.0");
 }
 
-/// Each chunked batch holds memory that nothing else counts, so their number is bounded.
+/// Each chunked batch holds memory that nothing else counts, so their number is bounded, and
+/// no address has more than half of them.
 #[test]
 fn further_chunked_batches_are_refused_until_one_ends() {
     let config = config();
     let streams_max = config.memory_split().batch_streams_max;
     let node = start_with(config);
     let name = "kvorum_batch_streams";
-    let mut streams: Vec<BatchStream> =
-        (0..streams_max).map(|_| BatchStream::open(&node)).collect();
+    let client_of = |last: u8| Client::connect_from(Ipv4Addr::new(127, 0, 0, last), &node);
+    let assert_refused = |mut client: Client| {
+        let head = "POST /v0/batch HTTP/1.1\r\nhost: localhost\r\n";
+        client.send(format!(
+            "{head}{NDJSON}transfer-encoding: chunked\r\n\r\n0\r\n\r\n"
+        ));
+        let reply = client.reply_to("POST");
+        assert_eq!(reply.status, 503);
+        assert_eq!(reply.json()["type"], "urn:kvorum:problem:overloaded");
+        assert_eq!(reply.header("retry-after"), Some("1"));
+    };
+    let open_half =
+        |last: u8| (0..streams_max / 2).map(move |_| BatchStream::open_over(client_of(last)));
+    let mut streams: Vec<BatchStream> = open_half(1).collect();
+    assert_refused(client_of(1));
+    streams.extend(open_half(2));
     wait_for_metric(&node, name, &format!("{:?}", streams_max as f64));
-    let mut refused = Client::connect(&node);
-    let head = "POST /v0/batch HTTP/1.1\r\nhost: localhost\r\n";
-    refused.send(format!("{head}{NDJSON}transfer-encoding: chunked\r\n\r\n"));
-    let reply = refused.reply_to("POST");
-    assert_eq!(reply.status, 503);
-    assert_eq!(reply.json()["type"], "urn:kvorum:problem:overloaded");
-    assert_eq!(reply.header("retry-after"), Some("1"));
+    assert_refused(client_of(3));
     // The others go on, and one with its length needs no place.
     for stream in &mut streams {
         stream.send(&put("k", "v"));
@@ -244,7 +254,7 @@ fn further_chunked_batches_are_refused_until_one_ends() {
     assert_eq!(ended.next(), None);
     let left = (streams_max - 1) as f64;
     wait_for_metric(&node, name, &format!("{left:?}"));
-    let mut stream = BatchStream::open(&node);
+    let mut stream = BatchStream::open_over(client_of(2));
     stream.send(&get("k"));
     assert_eq!(statuses(&stream.take(1)), [200]);
     drop((stream, streams));
@@ -264,7 +274,7 @@ fn the_windows_of_all_batches_have_one_bound() {
     let lines: String = (0..400)
         .map(|key| put(&format!("k{key}"), &value))
         .collect();
-    let mut streams: Vec<BatchStream> = (0..6).map(|_| BatchStream::open(&node)).collect();
+    let mut streams: Vec<BatchStream> = (0..5).map(|_| BatchStream::open(&node)).collect();
     for stream in &mut streams {
         stream.send(&lines);
     }

@@ -58,7 +58,11 @@ pub(crate) struct BatchStream {
 impl BatchStream {
     /// Begins a batch.
     pub(crate) fn open(node: &Server) -> Self {
-        let mut client = Client::connect(node);
+        Self::open_over(Client::connect(node))
+    }
+
+    /// Begins a batch on a connection.
+    pub(crate) fn open_over(mut client: Client) -> Self {
         client.send(format!(
             "POST /v0/batch HTTP/1.1\r\nhost: localhost\r\n{NDJSON}transfer-encoding: chunked\r\n\r\n"
         ));

@@ -17,6 +17,7 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
+use tokio::net::TcpSocket;
 
 /// A configuration for tests: any free port, and one runtime.
 pub(crate) fn config() -> ServerConfig {
@@ -109,6 +110,11 @@ pub(crate) struct Client {
 impl Client {
     pub(crate) fn connect(node: &Server) -> Self {
         Self::over(TcpStream::connect(node.addresses()[0]).unwrap())
+    }
+
+    /// A client of this address.
+    pub(crate) fn connect_from(address: Ipv4Addr, node: &Server) -> Self {
+        Self::over(connected_from(address, node.addresses()[0]))
     }
 
     /// A client of a connection that exists.
@@ -402,4 +408,20 @@ pub(crate) fn gated_disk() -> (Arc<HookedDisk>, Arc<Gate>) {
         sync()
     }));
     (Arc::new(disk), gate)
+}
+
+/// A connection from an address.
+pub(crate) fn connected_from(address: Ipv4Addr, node: SocketAddr) -> TcpStream {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let connecting = async {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((address, 0).into()).unwrap();
+        socket.connect(node).await.unwrap().into_std().unwrap()
+    };
+    let stream = runtime.block_on(connecting);
+    stream.set_nonblocking(false).unwrap();
+    stream
 }

@@ -1,14 +1,13 @@
 //! Clients that leave TLS handshakes and records incomplete, beside clients and peers that
 //! do not.
 
-use crate::support::{Client, start_with, wait_for_metric, wait_until};
+use crate::support::{Client, connected_from, start_with, wait_for_metric, wait_until};
 use crate::tls::{Authority, TlsStream, tls_stream, with_tls};
 use cluster::{Member, Members, NodeUrl};
 use server::Server;
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
-use tokio::net::TcpSocket;
 
 /// How many handshakes of clients a node with the least memory and one runtime takes.
 const PLACES: usize = 16;
@@ -18,17 +17,7 @@ const BEGUN: [u8; 6] = [0x16, 3, 1, 0, 200, 1];
 
 /// A connection from an address that has sent the beginning of a handshake.
 fn begun_from(address: Ipv4Addr, node: SocketAddr) -> TcpStream {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    let connecting = async {
-        let socket = TcpSocket::new_v4().unwrap();
-        socket.bind((address, 0).into()).unwrap();
-        socket.connect(node).await.unwrap().into_std().unwrap()
-    };
-    let mut stream = runtime.block_on(connecting);
-    stream.set_nonblocking(false).unwrap();
+    let mut stream = connected_from(address, node);
     stream.write_all(&BEGUN).unwrap();
     stream
 }

@@ -18,8 +18,9 @@
 //! its body is received first, and it and the answer are bounded by [`BATCH_BODY_BYTES_MAX`]. A
 //! chunked batch may be endless, and flows both ways at a time: the node reads no further
 //! while too many operations run or too many answers wait. It has a place among the chunked
-//! batches of the node, whose number bounds what they hold beside the budgets; what the
-//! others hold counts once their clients do not read, as other answers do.
+//! batches of the node, whose number bounds what they hold beside the budgets; the clients of
+//! one address have half of them at most. What the other batches hold counts once their
+//! clients do not read, as other answers do.
 
 mod answer;
 mod answer_writer;
@@ -42,7 +43,7 @@ use crate::http::exchange::{Answer, Exchange};
 use crate::http::headers::SANDBOX;
 use crate::http::problem::Problem;
 use crate::http::response_body::ResponseBody;
-use base::LONG_VALUE_BYTES;
+use base::{LONG_VALUE_BYTES, Refused};
 use hyper::Response;
 use hyper::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue};
 use input::Input;
@@ -75,7 +76,10 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     let (door, progress) = (exchange.door, &exchange.channel.progress);
     let is_chunked = exchange.body.is_chunked();
     let place = match is_chunked {
-        true => Some(door.batch_streams().take(1)?),
+        true => {
+            let client = exchange.channel.client().ok_or(Refused)?;
+            Some(door.batch_places().take(client.ip())?)
+        }
         false => None,
     };
     let (input, share) = if is_chunked {

@@ -4,6 +4,7 @@
 //! looks at [`Output::has_room`] before it makes further answers.
 
 use crate::door::Door;
+use crate::door::batch_places::BatchPlace;
 use crate::door::slow_clients::Progress;
 use crate::http::body_chunk::{BodyChunk, ChunkMemory, Unwritten, UnwrittenAnswers};
 use crate::http::response_body::{BodyStream, StreamCut};
@@ -43,7 +44,7 @@ pub(super) struct Output {
 
 impl Output {
     /// No answers yet, of a batch that has this place, if it is chunked.
-    pub(super) fn new(place: Option<Share>) -> Self {
+    pub(super) fn new(place: Option<BatchPlace>) -> Self {
         Self {
             chunks: RefCell::default(),
             unwritten: Rc::new(Unwritten::new(place)),
@@ -181,9 +182,11 @@ impl Drop for AnswerStream {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::door::batch_places::BatchPlaces;
     use crate::http::json_line::{JsonLine, ValuePieces};
     use base::Budget;
     use bytes::Bytes;
+    use std::net::IpAddr;
 
     fn chunk(bytes: usize) -> BodyChunk {
         BodyChunk::new(Bytes::from(vec![b'x'; bytes]), Bytes::new())
@@ -191,8 +194,8 @@ mod tests {
 
     #[test]
     fn answers_take_room_until_they_are_written() {
-        let (places, memory) = (Budget::new(1), Budget::new(70_000));
-        let output = Output::new(places.take(1).ok());
+        let (places, memory) = (BatchPlaces::new(1), Budget::new(70_000));
+        let output = Output::new(places.take(IpAddr::from([127, 0, 0, 1])).ok());
         let cx = Context::from_waker(Waker::noop());
         output.push(chunk(OUTPUT_BYTES_MAX - 1), None, &cx);
         assert!(output.has_room() && !output.is_empty());

@@ -52,7 +52,8 @@ pub(crate) enum Phase {
     Request,
     /// It receives the body of a request.
     Body,
-    /// It waits for the next line of a batch, and has nothing else to do.
+    /// It waits for the next line of a batch, and has nothing else to do. Only a line that
+    /// is answered ends that: an empty one or a part of a line does not.
     Lines,
     /// It receives a line of a batch that is so long that its memory counts.
     LongLine,
@@ -224,7 +225,6 @@ impl Progress {
                 self.head_bytes.set(bytes);
             }
             Phase::Head => self.head_bytes.set(self.head_bytes.get() + bytes),
-            Phase::Lines => self.since.set(self.now.get()),
             _ => {}
         }
     }

@@ -78,7 +78,11 @@ fn a_batch_may_pause_for_the_stall_timeout_and_long_lines_keep_the_least_rate() 
     progress.continue_batch(Phase::Lines);
     assert!(!progress.is_overdue(at(129), TIMEOUTS));
     assert!(progress.is_overdue(at(130), TIMEOUTS));
+    // Nothing but a line that is answered counts, which has the batch go on.
     progress.received(1);
+    assert!(progress.is_overdue(at(130), TIMEOUTS));
+    progress.continue_batch(Phase::Request);
+    progress.continue_batch(Phase::Lines);
     assert!(!progress.is_overdue(at(149), TIMEOUTS));
     assert!(progress.is_overdue(at(150), TIMEOUTS));
     progress.continue_batch(Phase::Request);

@@ -27,6 +27,10 @@ pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_kvorum");
 /// test waits for all of it.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
+/// How long a test waits for an event. A full sweep that lost a node may wait for it for 20 s,
+/// and the next sweep as long again, before the cluster is whole.
+const EVENT_TIMEOUT: Duration = Duration::from_secs(180);
+
 /// How long a process of a test may run. A test that waits for a process, or for what it
 /// writes, ends by then.
 const LIFETIME_MAX: Duration = Duration::from_secs(600);
@@ -72,7 +76,7 @@ pub(crate) fn wait_until_ok<T, E: Debug>(what: &str, mut check: impl FnMut() -> 
             Err(error) => error,
         };
         assert!(
-            begin.elapsed() < TIMEOUT,
+            begin.elapsed() < EVENT_TIMEOUT,
             "timed out while waiting for {what}: {error:?}"
         );
         std::thread::sleep(POLL_INTERVAL);

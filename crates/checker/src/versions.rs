@@ -7,8 +7,9 @@
 //!
 //! What is dead below the forget bound may be absent: a read that finds no version at all
 //! misses nothing then. So may copies below that bound on nodes that are no replicas of their
-//! version: a read of more replicas than the version has may have found one earlier. What it
-//! promises by overlapping acks rests on the replicas of the version alone.
+//! version: a read may have found one earlier, if enough of the nodes that it asks are none.
+//! Below the bound all replicas of a version have it. What a read promises by overlapping acks
+//! rests on the replicas of the version alone.
 //!
 //! What a range tells of a key is a read that has no part in the promise that reads never go
 //! back. A key that it does not tell may have been deleted, or may have expired, under a version
@@ -206,8 +207,8 @@ fn broken_by_pair(
 }
 
 /// Whether a read that found nothing may go back behind an earlier one: that one has found a
-/// value of fewer replicas than it asked, which is below the forget bound by now. Where the
-/// later one looked, there were copies beyond those replicas, if any.
+/// value of few replicas, which is below the forget bound by now. Where the later one looked,
+/// there were copies beyond those replicas, if any.
 fn is_dropped_surplus(
     history: &History,
     promise: Promise,
@@ -226,12 +227,20 @@ fn is_dropped_surplus(
     promise == Promise::ReadsNeverGoBack
         && matches!(later.outcome(), Some(Outcome::Found { version: None, .. }))
         && version < later.forgotten
-        && write.is_some_and(|write| write.request.from < later.request.from)
+        && write.is_some_and(|write| passes_over_replicas(write, later))
+}
+
+/// Whether the answers that a read waited for may all come from nodes that are no replicas of
+/// what a write has written. Below the forget bound all its replicas have that version or a
+/// newer one, and they are among those of any read that has as many.
+fn passes_over_replicas(write: &Operation, read: &Operation) -> bool {
+    let (copies, read) = (u16::from(write.request.from), read.request);
+    copies + u16::from(read.ack) <= u16::from(read.from)
 }
 
 /// Whether a read that found nothing may have missed `earlier`, because a newer version of
-/// fewer replicas than the read asked has replaced it, and is below the forget bound by now:
-/// then the other nodes keep neither. Whether it may have missed that one is another question.
+/// fewer replicas has replaced it, and is below the forget bound by now: then the other nodes
+/// keep neither, and the read asked those. What is dead is another question.
 fn is_replaced_by_fewer_copies(
     operations: &[(OperationId, &Operation)],
     earlier: &Operation,
@@ -262,7 +271,7 @@ fn is_replaced_by_fewer_copies(
             Some(Outcome::Refused | Outcome::Found { .. }) => false,
         };
         let is_write = matches!(write.request.action, Action::Put { .. } | Action::Delete);
-        is_write && is_newer && write.request.from < later.request.from
+        is_write && is_newer && has_begun_by(write, later) && passes_over_replicas(write, later)
     };
     operations.iter().any(|(_, write)| replaces(write))
 }
@@ -280,9 +289,7 @@ fn forgotten_by(read: &Operation, operations: &[(OperationId, &Operation)]) -> O
         _ => read.forgotten,
     };
     let dead = operations.iter().filter_map(|(_, write)| {
-        let has_begun = read
-            .completion
-            .is_some_and(|completion| write.invoked < completion.moment);
+        let has_begun = has_begun_by(write, read);
         let has_expired =
             || ExpiryWindow::of(write).is_some_and(|window| window.has_begun_for(read));
         let is_dead = write.request.action == Action::Delete || has_expired();
@@ -328,15 +335,19 @@ fn counts(operation: &Operation, acks: u8) -> bool {
 /// its last stamp, where that is known, is not below the version. A write that was
 /// stamped twice may appear under its first stamp.
 fn can_be_at(write: &Operation, read: &Operation, version: Option<Timestamp>) -> bool {
-    let has_begun = read
-        .completion
-        .is_some_and(|completion| write.invoked < completion.moment);
     let stamp = match write.outcome() {
         Some(Outcome::Written { version, .. }) => Some(version),
         Some(Outcome::NotEnough { stamp }) => stamp,
         _ => None,
     };
-    has_begun && version.is_some_and(|version| stamp.is_none_or(|stamp| version <= stamp))
+    has_begun_by(write, read)
+        && version.is_some_and(|version| stamp.is_none_or(|stamp| version <= stamp))
+}
+
+/// Whether a write had begun before a read ended.
+fn has_begun_by(write: &Operation, read: &Operation) -> bool {
+    read.completion
+        .is_some_and(|completion| write.invoked < completion.moment)
 }
 
 /// The range of wall clock times in which a value expires, in milliseconds since

@@ -94,7 +94,7 @@ pub use sweep_message::{
     SYMBOLS_MAX, SweepAnswer, SweepRequest, bound_steps_max,
 };
 pub use transport::PEER_PROTOCOL;
-pub use transport::{Dialing, Stream, TcpTransport, Transport};
+pub use transport::{Dialing, SeeReached, Stream, TcpTransport, Transport};
 
 /// The most calls in flight on one connection: as many as its runtime may have
 /// requests. It also bounds what a misbehaving peer can ask for.

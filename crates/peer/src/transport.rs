@@ -9,6 +9,7 @@ use bytes::{Buf, Bytes};
 use cluster::NodeUrl;
 use std::future::Future;
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -47,17 +48,32 @@ pub trait Transport: Send + Sync {
     }
 }
 
+/// Is told the address of a node that was reached over TLS, which has proved to be the node of
+/// its URL.
+pub type SeeReached = Arc<dyn Fn(IpAddr) + Send + Sync>;
+
 /// Connects to nodes over TCP, and over TLS where their URLs say so.
 #[derive(Clone, Default)]
 pub struct TcpTransport {
     tls: Option<Arc<NodeTls>>,
+    see_reached: Option<SeeReached>,
 }
 
 impl TcpTransport {
     /// A transport that shows and trusts the certificates of `tls`.
     #[must_use]
     pub fn new(tls: Option<Arc<NodeTls>>) -> Self {
-        Self { tls }
+        Self {
+            tls,
+            see_reached: None,
+        }
+    }
+
+    /// The same, which tells `see` whom it has reached over TLS.
+    #[must_use]
+    pub fn seen_by(mut self, see: SeeReached) -> Self {
+        self.see_reached = Some(see);
+        self
     }
 }
 
@@ -66,17 +82,22 @@ impl Transport for TcpTransport {
         let url = url.clone();
         // What is in force now: a reload counts from the next connection on.
         let config = self.tls.as_ref().and_then(|tls| tls.client());
+        let see_reached = self.see_reached.clone();
         Box::pin(async move {
             let stream = TcpStream::connect((url.host(), url.port())).await?;
+            let address = stream.peer_addr()?.ip();
             stream.set_nodelay(true)?;
             if !url.is_https() {
                 let stream: Box<dyn Stream> = Box::new(upgrade(stream, &url).await?);
                 return Ok(stream);
             }
             let config = config.ok_or_else(|| invalid("this node has no --tls-peer-ca"))?;
-            secured(stream, &url, config)
-                .await
-                .map_err(|error| explained(&error))
+            let secured = secured(stream, &url, config).await;
+            let secured = secured.map_err(|error| explained(&error))?;
+            if let Some(see) = see_reached {
+                see(address);
+            }
+            Ok(secured)
         })
     }
 }

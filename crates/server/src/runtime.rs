@@ -167,8 +167,14 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
 
 /// How a runtime reaches the other nodes, and they it.
 fn transport_of(shared: &DoorShared, link_faults: Option<&Arc<LinkFaults>>) -> Arc<dyn Transport> {
-    let tls = shared.tls.as_ref().map(|tls| Arc::clone(&tls.node_tls));
-    let transport: Arc<dyn Transport> = Arc::new(TcpTransport::new(tls));
+    let transport: Arc<dyn Transport> = match &shared.tls {
+        None => Arc::new(TcpTransport::default()),
+        Some(tls) => {
+            let (node_tls, tls) = (Arc::clone(&tls.node_tls), Arc::clone(tls));
+            let remember = Arc::new(move |address| tls.remember_peer(address));
+            Arc::new(TcpTransport::new(Some(node_tls)).seen_by(remember))
+        }
+    };
     match link_faults {
         Some(faults) => faults.around(transport),
         None => transport,

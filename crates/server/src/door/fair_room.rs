@@ -6,9 +6,8 @@
 //! keeps nobody out, because its place is the oldest; a client that floods the node cuts
 //! its own connections, because it holds the most.
 
-use super::owners::gives_way;
+use super::holdings::Holdings;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::rc::{Rc, Weak};
 
@@ -23,15 +22,9 @@ pub(crate) struct FairRoom {
     max: usize,
     used: Cell<usize>,
     /// By their numbers, which are in the order in which they were taken.
-    oldest_first: RefCell<BTreeMap<u64, Holding>>,
+    holdings: RefCell<Holdings<Weak<dyn GivesWay>>>,
     number_next: Cell<u64>,
     cuts: Cell<u64>,
-}
-
-struct Holding {
-    owner: IpAddr,
-    amount: usize,
-    holder: Weak<dyn GivesWay>,
 }
 
 /// What one connection holds, until this is dropped.
@@ -46,7 +39,7 @@ impl FairRoom {
         Rc::new(Self {
             max,
             used: Cell::new(0),
-            oldest_first: RefCell::default(),
+            holdings: RefCell::new(Holdings::new()),
             number_next: Cell::new(0),
             cuts: Cell::new(0),
         })
@@ -76,12 +69,9 @@ impl FairRoom {
     ) -> Place {
         let number = self.number_next.get();
         self.number_next.set(number + 1);
-        let holding = Holding {
-            owner,
-            amount,
-            holder,
-        };
-        self.oldest_first.borrow_mut().insert(number, holding);
+        let mut holdings = self.holdings.borrow_mut();
+        holdings.insert(number, owner, amount, holder);
+        drop(holdings);
         self.used.set(self.used.get() + amount);
         self.make_room(number);
         Place {
@@ -93,38 +83,27 @@ impl FairRoom {
     /// Cuts connections until the rest is within the bound, but not the one that needs room.
     fn make_room(&self, needs: u64) {
         while self.used.get() > self.max {
-            let oldest_first = self.oldest_first.borrow();
-            let Some(newcomer) = oldest_first.get(&needs) else {
+            let Some(number) = self.holdings.borrow().gives_way(needs) else {
                 return;
             };
-            let newcomer = (newcomer.owner, newcomer.amount);
-            let others = || oldest_first.iter().filter(|(number, _)| **number != needs);
-            let held: Vec<_> = others()
-                .map(|(_, holding)| (holding.owner, holding.amount))
-                .collect();
-            let given_up = others().nth(gives_way(&held, newcomer));
-            let Some(number) = given_up.map(|(number, _)| *number) else {
-                return;
-            };
-            drop(oldest_first);
             self.cut(number);
         }
     }
 
     fn cut(&self, number: u64) {
-        let Some(holding) = self.remove(number) else {
+        let Some(holder) = self.remove(number) else {
             return;
         };
         self.cuts.set(self.cuts.get() + 1);
-        if let Some(holder) = holding.holder.upgrade() {
+        if let Some(holder) = holder.upgrade() {
             holder.give_way();
         }
     }
 
-    fn remove(&self, number: u64) -> Option<Holding> {
-        let holding = self.oldest_first.borrow_mut().remove(&number)?;
-        self.used.set(self.used.get() - holding.amount);
-        Some(holding)
+    fn remove(&self, number: u64) -> Option<Weak<dyn GivesWay>> {
+        let (amount, holder) = self.holdings.borrow_mut().remove(number)?;
+        self.used.set(self.used.get() - amount);
+        Some(holder)
     }
 }
 
@@ -132,20 +111,16 @@ impl Place {
     /// Makes the place as large as `amount`, unless it is as large already. It keeps its age.
     pub(crate) fn grow_to(&self, amount: usize) {
         let room = &self.room;
-        let mut oldest_first = room.oldest_first.borrow_mut();
-        if let Some(holding) = oldest_first.get_mut(&self.number)
-            && holding.amount < amount
-        {
-            room.used.set(room.used.get() + amount - holding.amount);
-            holding.amount = amount;
-            drop(oldest_first);
+        let more = room.holdings.borrow_mut().grow_to(self.number, amount);
+        if more > 0 {
+            room.used.set(room.used.get() + more);
             room.make_room(self.number);
         }
     }
 
     /// Whether the connection was cut to make room for another.
     pub(crate) fn gave_way(&self) -> bool {
-        !self.room.oldest_first.borrow().contains_key(&self.number)
+        !self.room.holdings.borrow().has(self.number)
     }
 }
 

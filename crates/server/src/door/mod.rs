@@ -24,6 +24,7 @@ pub(crate) mod channel;
 pub(crate) mod connection_slots;
 pub(crate) mod cors_origins;
 mod fair_room;
+mod holdings;
 mod owners;
 pub(crate) mod page_limiter;
 pub(crate) mod paused_connections;

@@ -19,7 +19,7 @@ pub(crate) struct DoorShared {
     /// The node behind the doors.
     pub(crate) node: Arc<Node>,
     /// TLS, where the node speaks it.
-    pub(crate) tls: Option<DoorTls>,
+    pub(crate) tls: Option<Arc<DoorTls>>,
     /// Budgets for bodies that are being received, in bytes.
     pub(crate) uploads: Uploads,
     /// Budget for long request heads, in bytes.
@@ -63,7 +63,7 @@ impl DoorShared {
             node.see_traced_by(Box::new(move |request| slow_requests.note_traced(request)));
         }
         Self {
-            tls: tls.map(|(tls, node_tls)| DoorTls::new(&config, tls, node_tls)),
+            tls: tls.map(|(tls, node_tls)| Arc::new(DoorTls::new(&config, tls, node_tls))),
             uploads: Uploads::new(split.uploads_short_bytes, split.uploads_long_bytes),
             heads: Budget::new(split.heads_bytes),
             scans: Budget::new(split.scans_max),

@@ -10,9 +10,10 @@
 //! addresses than there are places begin one within that time.
 //!
 //! Peers have places of their own, which other clients do not take: some for connections
-//! from addresses from which a peer has come before, and some for those that arrive when
-//! all slots of clients are taken, so that they may only become a peer's. Where clients
-//! share the address of a peer, as on one machine, they use those of all clients as well.
+//! from addresses from which a peer has come before or at which this node has reached one,
+//! and some for those that arrive when all slots of clients are taken, so that they may only
+//! become a peer's. Where clients share the address of a peer, as on one machine, they use
+//! those of all clients as well.
 
 use super::connection_slots::ConnectionScope;
 use super::fair_room::{FairRoom, GivesWay};
@@ -58,13 +59,13 @@ pub(crate) struct DoorTls {
     is_optional: bool,
     /// The hosts of the other members, for which their certificates are.
     hosts: Vec<String>,
-    /// The addresses from which peers have come lately.
+    /// The addresses from which peers have come lately, or at which they were reached.
     peer_addresses: Mutex<PeerAddresses>,
     log_ration: Mutex<LogRation>,
 }
 
-/// The addresses from which connections have come that proved to be a peer's: a few for
-/// each peer, the latest at the end.
+/// The addresses of connections whose other side proved to be a peer, whoever of the two has
+/// dialled: a few for each peer, the latest at the end.
 struct PeerAddresses {
     addresses: VecDeque<IpAddr>,
     max: usize,
@@ -154,7 +155,7 @@ impl DoorTls {
         self.is_optional
     }
 
-    /// Notes that a peer has come from this address.
+    /// Notes that a peer has come from this address, or was reached there.
     pub(crate) fn remember_peer(&self, address: IpAddr) {
         lock(&self.peer_addresses).remember(owner_of(address));
     }
@@ -351,7 +352,7 @@ impl TlsRooms {
     }
 
     /// Where a connection of this scope has its place while its handshake is under way.
-    /// `is_peers`: a peer has come from its address before.
+    /// `is_peers`: its address is known as a peer's.
     fn handshakes(&self, scope: ConnectionScope, is_peers: bool) -> &Rc<FairRoom> {
         match scope {
             _ if is_peers && self.peers.is_free() => &self.peers,

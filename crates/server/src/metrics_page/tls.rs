@@ -7,7 +7,7 @@ use node::metrics::Family;
 
 /// What operators watch.
 pub(super) fn families(shared: &DoorShared) -> Vec<Family> {
-    let tls = shared.tls.as_ref();
+    let tls = shared.tls.as_deref();
     let mut families = shared.metrics.tls();
     families.extend(bounds(shared));
     let status = tls.map(|tls| tls.node_tls.status());

@@ -93,6 +93,10 @@ pub(crate) fn with_tls(authority: &Authority, is_optional: bool) -> ServerConfig
 
 pub(crate) fn tls_stream(node: &Server, config: Arc<ClientConfig>) -> TlsStream {
     let socket = TcpStream::connect(node.addresses()[0]).unwrap();
+    tls_stream_over(socket, config)
+}
+
+pub(crate) fn tls_stream_over(socket: TcpStream, config: Arc<ClientConfig>) -> TlsStream {
     socket
         .set_read_timeout(Some(Duration::from_secs(60)))
         .unwrap();

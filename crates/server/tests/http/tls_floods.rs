@@ -2,12 +2,15 @@
 //! do not.
 
 use crate::support::{Client, connected_from, start_with, wait_for_metric, wait_until};
-use crate::tls::{Authority, TlsStream, tls_stream, with_tls};
+use crate::tls::{Authority, TlsStream, tls_stream, tls_stream_over, with_tls};
+use base::{Clock, SystemClock};
 use cluster::{Member, Members, NodeUrl};
-use server::Server;
-use std::io::Write;
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use rustls::{ServerConnection, StreamOwned};
+use server::{Server, ServerConfig};
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
+use tls::{Expected, NodeTls};
 
 /// How many handshakes of clients a node with the least memory and one runtime takes.
 const PLACES: usize = 16;
@@ -63,18 +66,77 @@ fn wait_for_metric_on(client: &mut Client, line: &str) {
     });
 }
 
-#[test]
-fn clients_that_take_all_handshakes_and_slots_keep_no_peer_out() {
-    let authority = Authority::new();
-    let urls: [NodeUrl; 2] =
-        ["https://127.0.0.1:7307", "https://127.0.0.2:7308"].map(|url| url.parse().unwrap());
+/// A node with a peer at this URL.
+fn with_peer(authority: &Authority, peer: &str) -> ServerConfig {
+    let urls: [NodeUrl; 2] = ["https://127.0.0.1:7307", peer].map(|url| url.parse().unwrap());
     let members = urls.clone().map(Member::unnamed).to_vec();
-    let mut config = with_tls(&authority, true);
+    let mut config = with_tls(authority, true);
     config.node.members = Members::new(members, &urls[0]).unwrap();
     config.listen = vec!["127.0.0.1:0".parse().unwrap()];
     config.threads = 1;
     config.head_timeout = Duration::from_secs(60);
     config.set_memory_bytes(128 << 20);
+    config
+}
+
+/// Lets a node that dials reach a peer: upgrades its connection, and waits until it goes on.
+fn be_reached(listener: &TcpListener, peer: &NodeTls) -> io::Result<impl Sized + use<>> {
+    let (socket, _) = listener.accept()?;
+    socket.set_nonblocking(false)?;
+    socket.set_read_timeout(Some(Duration::from_secs(60)))?;
+    let tls = ServerConnection::new(peer.server()).map_err(io::Error::other)?;
+    let mut stream = StreamOwned::new(tls, socket);
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte)?;
+        head.push(byte[0]);
+    }
+    stream.write_all(b"HTTP/1.1 101 Switching Protocols\r\nupgrade: kvorum-peer/1\r\n\r\n")?;
+    stream.flush()?;
+    stream.read_exact(&mut byte)?;
+    Ok(stream)
+}
+
+/// A flood from many addresses cuts the oldest handshake, whoever began it: but not that of a
+/// peer which the node has reached and which has never come itself.
+#[test]
+fn a_peer_that_was_reached_is_not_kept_out() {
+    let authority = Authority::new();
+    let listener = TcpListener::bind("127.0.0.2:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let address = listener.local_addr().unwrap();
+    let shown = authority.issue("peer", "127.0.0.2");
+    let now_unix_s = SystemClock::new().unix_ms() / 1000;
+    let peer = NodeTls::load(shown.clone(), Expected::default(), now_unix_s).unwrap();
+    let node: Server = start_with(with_peer(&authority, &format!("https://{address}")));
+    let mut reached = None;
+    wait_until("the node dials", || {
+        reached = be_reached(&listener, &peer).ok();
+        reached.is_some()
+    });
+    let door = node.addresses()[0];
+    let socket = connected_from(Ipv4Addr::new(127, 0, 0, 2), door);
+    let mut coming = tls_stream_over(socket, authority.client(Some(&shown)));
+    begin(&mut coming);
+    wait_for_metric(&node, "kvorum_tls_handshakes_in_flight", "1.0");
+    let flood: Vec<_> = (0..3 * PLACES as u8)
+        .map(|last| begun_from(Ipv4Addr::new(127, 0, 1, last + 1), door))
+        .collect();
+    let gave_way = "kvorum_tls_handshakes_failed_total{reason=\"gave_way\"}";
+    let cut = flood.len() - PLACES;
+    wait_for_metric(&node, gave_way, &cut.to_string());
+    let mut coming = complete(coming);
+    coming.send(
+        "GET /v0/peer HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\n\
+         upgrade: kvorum-peer/1\r\n\r\n",
+    );
+    assert_eq!(coming.head().0, 101);
+}
+
+#[test]
+fn clients_that_take_all_handshakes_and_slots_keep_no_peer_out() {
+    let authority = Authority::new();
+    let mut config = with_peer(&authority, "https://127.0.0.2:7308");
     config.connections_max = PLACES + 1;
     let node: Server = start_with(config);
     let mut watching = Client::connect(&node);

@@ -276,7 +276,7 @@ fn status(door: &Door) -> Status<'_> {
             nodes: report.nodes,
         }),
         cluster: members(door, &sweep_status),
-        tls: door.shared().tls.as_ref().map(tls_status),
+        tls: door.shared().tls.as_deref().map(tls_status),
         hints: Hints {
             age_max_seconds: config.node.hint_age_max.as_secs(),
             bytes_max: config.node.hint_bytes_max,

@@ -13,10 +13,16 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::time::timeout;
 
 /// The node reads and discards an unread body up to this length, so that the
 /// connection can serve further requests. A longer unread body closes the connection.
 const DISCARDED_BYTES_MAX: usize = 64 << 10;
+
+/// For how long it does so. The answer waits meanwhile, because it says whether the connection
+/// closes. Many clients send head and body apart, but right after each other.
+const DISCARD_MAX: Duration = Duration::from_millis(100);
 
 /// How many bytes of a long body lie in one block.
 const BLOCK_BYTES: usize = LONG_VALUE_BYTES;
@@ -205,8 +211,8 @@ impl RequestBody {
         Ok((blocks, share))
     }
 
-    /// Reads and discards the rest of the body if it is short. Returns whether the
-    /// connection can serve further requests.
+    /// Reads and discards the rest of the body if it is short and comes at once. Returns
+    /// whether the connection can serve further requests.
     pub(crate) async fn discard(&mut self, progress: &Progress) -> bool {
         if self.is_ended() {
             return true;
@@ -218,19 +224,22 @@ impl RequestBody {
             return false;
         }
         progress.body_begins();
+        let is_discarded = timeout(DISCARD_MAX, self.discard_rest(progress)).await;
+        progress.body_ends();
+        is_discarded.unwrap_or(false)
+    }
+
+    /// Reads and discards the rest of the body. Returns whether it is short.
+    async fn discard_rest(&mut self, progress: &Progress) -> bool {
         let mut bytes = 0;
-        loop {
+        while bytes <= DISCARDED_BYTES_MAX {
             match self.next(progress).await {
-                Ok(None) => break,
+                Ok(None) => return true,
                 Ok(Some(piece)) => bytes += piece.len(),
                 Err(_) => return false,
             }
-            if bytes > DISCARDED_BYTES_MAX {
-                return false;
-            }
         }
-        progress.body_ends();
-        true
+        false
     }
 
     /// The next piece; `None` at the end. Ignores trailers.

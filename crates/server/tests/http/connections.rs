@@ -1,5 +1,6 @@
 //! Clients that are slow, silent or malformed, and bounds on connections.
 
+use crate::support::lines::{NDJSON, chunk};
 use crate::support::{Client, config, start_with, wait_until};
 use cluster::{Member, Members, NodeUrl};
 use server::Server;
@@ -95,6 +96,33 @@ fn a_client_that_sends_all_of_a_refused_body_still_receives_the_answer() {
         let reply = client.reply_to("PUT");
         assert_eq!(reply.status, 413);
         assert_eq!(reply.header("connection"), Some("close"));
+    }
+}
+
+/// A client that streams learns at once that its request was refused, and not when its body
+/// has ended.
+#[test]
+fn a_request_that_is_refused_is_answered_while_its_body_is_open() {
+    let mut config = config();
+    config.body_timeout = Duration::from_secs(3600);
+    let node = start_with(config);
+    for (request, status) in [
+        ("POST /v0/batch?no=such", 400),
+        ("PUT /v0/entity", 400),
+        ("POST /abracadabra", 400),
+        ("DELETE /v0/status", 405),
+    ] {
+        let mut client = Client::connect(&node);
+        client.send(format!(
+            "{request} HTTP/1.1\r\nhost: localhost\r\n{NDJSON}transfer-encoding: chunked\r\n\r\n{}",
+            chunk("begun")
+        ));
+        let reply = client.reply_to("POST");
+        assert_eq!(reply.status, status, "{request}");
+        assert_eq!(reply.header("connection"), Some("close"), "{request}");
+        // The node still reads, so that the client gets its answer, not a reset.
+        client.send(chunk("more"));
+        client.assert_closed();
     }
 }
 

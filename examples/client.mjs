@@ -4,16 +4,7 @@
 // const kvorum = new Kvorum("http://127.0.0.1:8080", "http://127.0.0.1:8081");
 // await kvorum.put("key", "value", { replicas: "2/3", ttl: 60 });
 
-// The node did not do it. `problem.replicas` says what became of it at each replica.
-export class Failed extends Error {
-  constructor(status, problem) {
-    super(`${status}: ${problem.detail} ${JSON.stringify(problem.replicas ?? [])}`);
-    Object.assign(this, { status, problem });
-  }
-}
-
-// A key is bytes, of which all may be escaped.
-function entity(key, query) {
+function entity(key, query) { // A key is bytes, of which all may be escaped.
   const id = Buffer.from(key).toString("hex").replace(/../g, "%$&");
   return `/v0/entity?id=${id}${query ? `&${new URLSearchParams(query)}` : ""}`;
 }
@@ -28,25 +19,24 @@ export class Kvorum {
 
   put(key, value, query) { return this.send("PUT", entity(key, query), value); }
   delete(key, query) { return this.send("DELETE", entity(key, query)); }
-  get(key, query) { // Undefined if the key has no value.
-    const read = this.send("GET", entity(key, query));
-    return read.catch((error) => { if (error.status !== 404) throw error; });
-  }
+  get(key, query) { return this.send("GET", entity(key, query)); } // Undefined: it has no value.
 
-  // Asks a node. A read goes on to the next one if it gets no answer, or 503.
+  // Asks a node. A read goes on to the next one if it gets no answer, or 503. If a node has not
+  // done it, the error has its status and its problem, whose `replicas` say what became of it at
+  // each replica.
   async send(method, target, body) {
-    const nodes = method === "GET" ? this.nodes : this.nodes.slice(0, 1);
-    for (const [number, node] of nodes.entries()) {
-      const isLast = number + 1 === nodes.length;
-      const options = { method, body, headers: this.headers, signal: AbortSignal.timeout(15_000) };
+    let failed;
+    for (const node of method === "GET" ? this.nodes : this.nodes.slice(0, 1)) {
       try {
-        const answer = await fetch(node + target, options);
-        if (answer.ok) return Buffer.from(await answer.arrayBuffer());
-        const problem = await answer.json();
-        if (isLast || answer.status !== 503) throw new Failed(answer.status, problem);
-      } catch (error) {
-        if (isLast || error instanceof Failed) throw error;
-      }
+        const signal = AbortSignal.timeout(15_000);
+        const answer = await fetch(node + target, { method, body, headers: this.headers, signal });
+        const content = Buffer.from(await answer.arrayBuffer());
+        if (answer.ok || answer.status === 404) return answer.ok ? content : undefined;
+        failed = new Error(`${answer.status}: ${content}`);
+        Object.assign(failed, { status: answer.status, problem: JSON.parse(content) });
+      } catch (error) { failed = error; }
+      if (failed.status && failed.status !== 503) break;
     }
+    throw failed;
   }
 }

@@ -3,7 +3,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log"
 	"os"
@@ -28,19 +27,26 @@ func main() {
 	for _, node := range nodes {
 		backwards.Nodes = append([]string{node}, backwards.Nodes...)
 	}
-	key, value := "go €/+&%\x00\xff", []byte("\x00 is a byte, too")
-	expect(client.Put(key, value, "ttl=60"), nil)
-	found, err := client.Get(key)
-	expect([]any{found, err}, []any{value, nil})
-	found, err = backwards.Get(key)
-	expect([]any{found, err}, []any{value, nil})
-	expect(client.Delete(key), nil)
-	found, err = client.Get(key)
-	expect([]any{found == nil, err}, []any{true, nil})
+	send := func(client *kvorum.Client, method, target string, body []byte) (int, []byte) {
+		status, content, err := client.Send(method, target, body)
+		expect(err, nil)
+		return status, content
+	}
+	entity, value := kvorum.Entity("go €/+&%\x00\xff"), []byte("\x00 is a byte, too")
+	status, _ := send(&client, "PUT", entity+"&ttl=60", value)
+	expect(status, 201)
+	for _, client := range []*kvorum.Client{&client, &backwards} {
+		status, found := send(client, "GET", entity, nil)
+		expect([]any{status, found}, []any{200, value})
+	}
+	status, _ = send(&client, "DELETE", entity, nil)
+	expect(status, 202)
+	status, _ = send(&client, "GET", entity, nil)
+	expect(status, 404)
 
 	lines := `{"op":"put","key":"go","value":"1"}` + "\n" + `{"op":"get","key":"go"}` + "\n" + `{"op":"delete","key":"go"}` + "\n"
-	body, err := client.Send("POST", "/v0/batch", []byte(lines))
-	expect(err, nil)
+	status, body := send(&client, "POST", "/v0/batch", []byte(lines))
+	expect(status, 200)
 	var answers [3]struct {
 		Status int
 		Value  string
@@ -50,16 +56,15 @@ func main() {
 	}
 	expect(answers, "[{201 } {200 1} {202 }]")
 
-	var failed *kvorum.Failed
-	_, err = client.Get("")
-	expect(errors.As(err, &failed) && failed.Status == 400, true)
-	err = client.Put(key, value, fmt.Sprintf("replicas=%d/%d", len(nodes), len(nodes)))
-	if err != nil {
-		expect(errors.As(err, &failed) && failed.Status == 504, true)
+	status, _ = send(&client, "GET", kvorum.Entity(""), nil)
+	expect(status, 400)
+	all := fmt.Sprintf("&replicas=%d/%d", len(nodes), len(nodes))
+	if status, content := send(&client, "PUT", entity+all, value); status != 201 {
+		expect(status, 504)
 		var problem struct {
 			Replicas []struct{ URL, Outcome string }
 		}
-		expect(json.Unmarshal([]byte(failed.Problem), &problem), nil)
+		expect(json.Unmarshal(content, &problem), nil)
 		for _, replica := range problem.Replicas {
 			fmt.Println(replica.URL, replica.Outcome)
 		}

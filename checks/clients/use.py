@@ -25,12 +25,14 @@ answers = [json.loads(line) for line in answers]
 expect([answer["status"] for answer in answers] + [answers[1]["value"]], [201, 200, 202, "1"])
 try:
     kvorum.get(b"")
+    sys.exit("a request that is wrong was answered")
 except Failed as failed:
-    expect(failed.status, 400)
+    expect(failed.args[0], 400)
 try:
     kvorum.put(key, value, replicas=all_of)
 except Failed as failed:
-    expect(failed.status, 504)
-    for replica in failed.replicas:
+    status, problem = failed.args
+    expect(status, 504)
+    for replica in problem["replicas"]:
         print(replica["url"], replica["outcome"])
 print("ok")

@@ -12,7 +12,8 @@
 //! # What is where
 //! - `resources`: a file or a folder for each resource, and the one table of them
 //!   ([`Resource`]): its path, its methods and what they need, and its name in the metrics.
-//! - `exchange`: what a handler gets, and the checks that handlers share.
+//! - `exchange`: what a handler gets, and the checks that handlers share; `lasting_caller`: who
+//!   sent a request that may outlive its token.
 //! - `head`, `query`, `negotiation`, `entity_tag`: what a request says.
 //! - `cors`: what pages of other origins may see and ask.
 //! - `problem`: refusals and failures, and which status each has.
@@ -44,6 +45,7 @@ mod exchange;
 mod head;
 mod headers;
 mod json_line;
+mod lasting_caller;
 mod negotiation;
 mod page;
 mod problem;

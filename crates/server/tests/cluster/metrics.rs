@@ -1,6 +1,7 @@
 //! What dashboards and alerts may expect of the page of metrics.
 
 use crate::support::{Cluster, until};
+use crate::wire::lines::{NDJSON, put, read_lines, statuses};
 use lsm::MemoryDisk;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -302,6 +303,32 @@ fn the_bytes_between_nodes_are_counted_at_the_node_that_asks() {
 fn peer_bytes(cluster: &Cluster, node: usize, peer: &str, direction: &str) -> f64 {
     let series = format!("kvorum_peer_bytes_total{{peer=\"{peer}\",direction=\"{direction}\"}}");
     cluster.metric(node, &series)
+}
+
+/// A trace is a frame of its own, and ends the frame in which the writes of a batch travel.
+#[test]
+fn a_trace_makes_a_batch_no_dearer_for_peers() {
+    let cluster = Cluster::start(3);
+    let mut client = cluster.client(0);
+    let lines: String = (0..500).map(|key| put(&key.to_string(), "v")).collect();
+    let mut calls = 0.0;
+    let mut sent = |fields: &str| {
+        let before = peer_bytes(&cluster, 0, "b", "sent");
+        let fields = format!("{NDJSON}{fields}");
+        let target = "/v0/batch?replicas=3/3";
+        let reply = client.request("POST", target, &fields, lines.as_bytes());
+        assert_eq!(statuses(&read_lines(&reply.body)), [201; 500]);
+        calls += 500.0;
+        until("the calls are counted", || {
+            let answered = "kvorum_peer_calls_total{peer=\"b\",end=\"answered\"}";
+            cluster.metric(0, answered) >= calls
+        });
+        peer_bytes(&cluster, 0, "b", "sent") - before
+    };
+    let without = sent("");
+    let with = sent("traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\r\n");
+    // Heartbeats count as well.
+    assert!(with < 1.5 * without, "{with} {without}");
 }
 
 #[test]

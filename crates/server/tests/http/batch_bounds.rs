@@ -6,8 +6,9 @@ use crate::support::lines::{
 use crate::support::{
     Client, config, gated_disk, metric, seams, start, start_with, wait_for_metric, wait_until,
 };
-use server::Server;
+use server::{Server, ServerConfig};
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 #[test]
 fn lines_that_are_too_long_are_passed_over() {
@@ -214,6 +215,52 @@ fn a_read_gets_the_memory_that_answers_behind_it_hold() {
     assert!(answers[4..].iter().all(|answer| answer["value"] == "w"));
     assert_eq!(stream.next(), None);
     wait_for_metric(&node, "kvorum_answer_bytes", "0.0");
+}
+
+/// A batch whose read finds no memory waits for it while others hold it, and holds none.
+#[test]
+fn a_read_waits_for_memory_that_another_batch_holds() {
+    let (node, mut holder) = node_whose_memory_is_held(config());
+    let mut stream = BatchStream::open(&node);
+    stream.send(&(get("k") + &get("short")));
+    wait_for_metric(&node, "kvorum_batch_streams", "2.0");
+    // Each answer is a turn of the runtime, in which the read asks as well.
+    let mut client = Client::connect(&node);
+    for _ in 0..20 {
+        assert_eq!(client.get("/v0/status").status, 200);
+    }
+    assert_eq!(statuses(&holder.take(1)), [200]);
+    assert_eq!(statuses(&stream.take(2)), [200, 404]);
+    wait_for_metric(&node, "kvorum_answer_bytes", "0.0");
+}
+
+#[test]
+fn a_read_waits_for_memory_as_long_as_its_timeout() {
+    let mut config = config();
+    config.node.timeout = Duration::from_secs(1);
+    let (node, _holder) = node_whose_memory_is_held(config);
+    let mut client = Client::connect(&node);
+    let sent = batch(&mut client, "/v0/batch", &(get("k") + &get("short")));
+    assert_eq!(statuses(&sent), [503, 404]);
+}
+
+/// A node and a batch that holds all its memory for long values, because it does not read the
+/// answer, until it does.
+fn node_whose_memory_is_held(mut config: ServerConfig) -> (Server, BatchStream) {
+    // More than the system buffers.
+    const VALUE_BYTES: usize = 5 << 20;
+    // The memory has room for one value of this length.
+    config.node.value_bytes_max = 8 << 20;
+    assert_eq!(config.memory_split().node.answers_bytes, 8 << 20);
+    let node = start_with(config);
+    let mut client = Client::connect(&node);
+    let put = client.put("/v0/entity?id=k", &vec![b'v'; VALUE_BYTES]);
+    assert_eq!(put.status, 201);
+    let mut holder = BatchStream::open(&node);
+    holder.send(&get("k"));
+    let held = format!("{:?}", VALUE_BYTES as f64);
+    wait_for_metric(&node, "kvorum_answer_bytes", &held);
+    (node, holder)
 }
 
 /// Each chunked batch holds memory that nothing else counts, so their number is bounded, and

@@ -3,7 +3,10 @@
 use crate::support::lines::{
     BatchStream, NDJSON, batch, chunk, get, put, read_lines, send_batch, statuses,
 };
-use crate::support::{Client, start, wait_for_metric};
+use crate::support::{Client, config, gated_disk, seams, start, wait_for_metric};
+use server::Server;
+use std::io::{ErrorKind, Write};
+use std::net::TcpStream;
 
 #[test]
 fn answers_come_in_the_order_of_the_lines() {
@@ -204,4 +207,25 @@ fn pipelined_batches_are_answered_in_order() {
         let sent = read_lines(&client.reply_to("POST").body);
         assert_eq!(sent[1]["value"], number.to_string());
     }
+}
+
+/// So one write has the head and the answers, where they come together.
+#[test]
+fn a_batch_with_its_length_gets_no_head_before_its_first_answer() {
+    let (disk, gate) = gated_disk();
+    let node = Server::start_with(config(), seams(disk)).unwrap();
+    gate.close();
+    let mut stream = TcpStream::connect(node.addresses()[0]).unwrap();
+    let line = put("k", "v");
+    let length = format!("content-length: {}\r\n\r\n{line}", line.len());
+    let request = format!("POST /v0/batch HTTP/1.1\r\nhost: localhost\r\n{NDJSON}{length}");
+    stream.write_all(request.as_bytes()).unwrap();
+    wait_for_metric(&node, "kvorum_requests_in_flight", "1.0");
+    stream.set_nonblocking(true).unwrap();
+    let early = stream.peek(&mut [0]).unwrap_err();
+    assert_eq!(early.kind(), ErrorKind::WouldBlock);
+    stream.set_nonblocking(false).unwrap();
+    gate.open();
+    let reply = Client::over_any(Box::new(stream)).reply_to("POST");
+    assert_eq!(statuses(&read_lines(&reply.body)), [201]);
 }

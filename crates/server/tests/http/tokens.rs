@@ -2,18 +2,18 @@
 
 use crate::support::described::document;
 use crate::support::{Client, Reply, config, start_with, wait_until};
-use server::Server;
+use server::{AuditTarget, Server};
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use tempfile::TempDir;
 use tokens::TokenHash;
 
-/// A node, and the folder of its tokens file.
+/// A node, and the folder of its tokens file and its audit log.
 struct Fixture {
     node: Server,
     file: PathBuf,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 /// A token with these lines of rights, in the tokens file.
@@ -43,10 +43,12 @@ impl Fixture {
         let mut config = config();
         config.debug_endpoints = true;
         config.trust.tokens_file = Some(file.clone());
+        let audit_log = folder.path().join("audit.ndjson");
+        config.trust.audit_log = Some(AuditTarget::File(audit_log));
         Self {
             node: start_with(config),
             file,
-            _folder: folder,
+            folder,
         }
     }
 
@@ -356,6 +358,15 @@ fn a_range_ends_once_its_token_is_revoked() {
     let rest = revoked.rest();
     assert!(rest.len() < (values - 1) * MIB, "{}", rest.len());
     assert!(!rest.ends_with(b"\r\n0\r\n\r\n"), "it must not look whole");
+    let Fixture { node, folder, .. } = fixture;
+    drop((changed, revoked, node));
+    let log = std::fs::read_to_string(folder.path().join("audit.ndjson")).unwrap();
+    let lines = log.lines().map(|line| serde_json::from_str(line).unwrap());
+    let of_ranges = lines.filter(|line: &serde_json::Value| line["path"] == "/v0/entities");
+    let of_ranges: Vec<_> = of_ranges
+        .map(|line| (line["event"].clone(), line["token"].clone()))
+        .collect();
+    assert_eq!(of_ranges, [("no-right".into(), "old".into())]);
 }
 
 #[test]

@@ -37,7 +37,8 @@ pub(crate) enum EventKind {
     Admin,
     /// A request without a token that is in force.
     NoToken,
-    /// A request, or a line of a batch, whose token lacks the right.
+    /// A request, or a line of a batch, whose token lacks the right, or a range whose token
+    /// has lost it.
     NoRight,
     /// A request for a host that is not this node.
     OtherHost,

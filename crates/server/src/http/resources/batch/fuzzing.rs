@@ -1,7 +1,7 @@
 //! What fuzzers do with the lines of a batch: see `crate::fuzzing`.
 
 use super::lines::{LineText, Lines};
-use super::operation::{Action, Operation};
+use super::operation::{Action, Operation, TextMemory};
 use crate::door::Uploads;
 use crate::http::rfc3339;
 use base::{Expiry, KEY_BYTES_MAX, LONG_VALUE_BYTES};
@@ -39,13 +39,13 @@ pub(crate) fn fuzz_batch(bytes: &[u8]) {
 
 /// Takes bytes as a line. Returns whether it is an operation.
 pub(crate) fn fuzz_operation(line: &Bytes) -> bool {
-    let Ok(operation) = Operation::read(line, line.len()) else {
+    let Ok(operation) = Operation::read(line, line.len(), TextMemory::Line) else {
         return false;
     };
     assert!((1..=KEY_BYTES_MAX).contains(&operation.key.len()));
     if let Some(line) = line_of(&operation) {
         assert_eq!(
-            Operation::read(&Bytes::from(line), usize::MAX),
+            Operation::read(&Bytes::from(line), usize::MAX, TextMemory::Own),
             Ok(operation)
         );
     }

@@ -1,10 +1,8 @@
 //! The lines of a batch, as its body arrives.
 //!
-//! A line that lies in one piece of a body that is all here is a part of that piece. A line
-//! that arrives is copied, because a part would keep all of what hyper has read at a time,
-//! of which the line may be the least. One that goes over several pieces is put together,
-//! and counts against the budget for uploads from [`FREE_BYTES`] on. What cannot be kept is
-//! skipped up to the end of its line.
+//! A line that lies in one piece is a part of that piece. One that goes over several pieces is
+//! put together, and counts against the budget for uploads from [`FREE_BYTES`] on. What cannot
+//! be kept is skipped up to the end of its line.
 
 use crate::door::Uploads;
 use base::Share;
@@ -26,7 +24,8 @@ pub(super) struct Line {
 /// What a line says.
 #[derive(Debug)]
 pub(super) enum LineText {
-    /// A whole line, and its share of the memory if it counts.
+    /// A whole line, and its share of the memory if it counts. If not, nothing of it may be
+    /// kept for long, because the piece in which it lies is kept with it.
     Whole(Bytes, Option<Share>),
     /// It is longer than any valid line.
     TooLong,
@@ -141,11 +140,10 @@ impl Lines {
             }
             // The line end counts, too.
             let share = self.split_body_share(rest.len() + 1);
-            let text = match share {
+            let text = match is_too_long {
                 // Also a line of nothing but spaces, which need not come in one piece.
-                _ if is_too_long => LineText::TooLong,
-                None => LineText::Whole(Bytes::copy_from_slice(&rest), None),
-                share => LineText::Whole(rest, share),
+                true => LineText::TooLong,
+                false => LineText::Whole(rest, share),
             };
             return Some(Line { number, text });
         }
@@ -227,15 +225,15 @@ mod tests {
     /// The pieces that hyper hands over share a buffer, which is free again only once all of
     /// them are gone.
     #[test]
-    fn a_line_that_arrives_keeps_nothing_of_what_lies_around_it() {
+    fn nothing_of_a_piece_is_kept_once_its_lines_are_taken() {
         let uploads = Uploads::new(LONG_VALUE_BYTES, 0);
         let mut lines = Lines::new(4 << 20, None);
         let piece = Bytes::from([&b"line"[..], &[b'\n'; 16 << 10]].concat());
         lines.push(piece.clone());
         let line = lines.next(&uploads).unwrap();
         assert!(lines.next(&uploads).is_none());
-        assert!(piece.is_unique(), "only the test keeps what was read");
         assert!(matches!(line.text, LineText::Whole(text, None) if text == "line"));
+        assert!(piece.is_unique(), "only the test keeps what was read");
     }
 
     #[test]

@@ -9,18 +9,18 @@
 //!
 //! - `input` is the body, `lines` splits it, `operation` reads a line.
 //! - `window` holds the operations until they are answered, within bounds.
-//! - `sender` knows who sent it, and which operations may run.
 //! - `key_order` has operations on one key run one after another.
 //! - `answer` is an answer, `answer_writer` writes them, `output` hands them to the
 //!   connection.
 //!
 //! A client that sends `Content-Length` may send everything before it reads anything, so
-//! its body is received first, and it and the answer are bounded by [`BATCH_BODY_BYTES_MAX`]. A
-//! chunked batch may be endless, and flows both ways at a time: the node reads no further
-//! while too many operations run or too many answers wait. It has a place among the chunked
-//! batches of the node, whose number bounds what they hold beside the budgets; the clients of
-//! one address have half of them at most. What the other batches hold counts once their
-//! clients do not read, as other answers do.
+//! its body is received first, and it and the answer are bounded by [`BATCH_BODY_BYTES_MAX`].
+//! The head of the answer goes with its first line, in one write. A chunked batch may be
+//! endless, and flows both ways at a time: the node reads no further while too many operations
+//! run or too many answers wait. It has a place among the chunked batches of the node, whose
+//! number bounds what they hold beside the budgets; the clients of one address have half of
+//! them at most. What the other batches hold counts once their clients do not read, as other
+//! answers do.
 
 mod answer;
 mod answer_writer;
@@ -31,7 +31,6 @@ mod lines;
 mod operation;
 mod output;
 mod parameters;
-mod sender;
 mod task;
 mod window;
 
@@ -41,6 +40,7 @@ use crate::config::bounds::{BATCH_BODY_BYTES_MAX, BATCH_STREAM_BYTES};
 use crate::door::channel::READ_BUFFER_BYTES;
 use crate::http::exchange::{Answer, Exchange};
 use crate::http::headers::SANDBOX;
+use crate::http::lasting_caller::LastingCaller;
 use crate::http::problem::Problem;
 use crate::http::response_body::ResponseBody;
 use base::{LONG_VALUE_BYTES, Refused};
@@ -48,7 +48,6 @@ use hyper::Response;
 use hyper::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue};
 use input::Input;
 use output::{AnswerStream, Output};
-use sender::Sender;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -101,10 +100,15 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     };
     let uncounted = place.is_none().then(|| Rc::clone(progress));
     let output = Rc::new(Output::new(place));
-    let sender = Sender::of(&exchange);
-    let batch = Batch::new(door, progress, sender, replicas, input, share, &output);
+    let caller = LastingCaller::of(&exchange);
+    let batch = Batch::new(door, progress, caller, replicas, input, share, &output);
     let task = tokio::task::spawn_local(batch.run());
-    let stream = AnswerStream::new(output, task, Rc::clone(door), uncounted);
+    let mut stream = AnswerStream::new(output, task, Rc::clone(door), uncounted);
+    if !is_chunked {
+        // Its client has sent everything, and waits for the answers. One that still sends may
+        // wait for the head first.
+        poll_fn(|cx| stream.poll_begun(cx)).await;
+    }
     let mut response = Response::new(ResponseBody::stream(Box::new(stream)));
     let headers = response.headers_mut();
     let lines = HeaderValue::from_static("application/x-ndjson");

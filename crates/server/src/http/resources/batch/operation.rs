@@ -9,8 +9,9 @@
 //! ```
 //!
 //! A field that is unknown, given twice, or no part of the operation makes the line
-//! malformed: a typing error must not change what is stored. Text without escapes is not
-//! copied out of the line.
+//! malformed: a typing error must not change what is stored. Text without escapes is a part
+//! of a line whose memory counts. Otherwise it is copied, because a part would keep all of what
+//! hyper has read at a time, of which the line may be the least.
 
 use crate::http::query::keys::check_key;
 use crate::http::resources::entity::TTL_SECONDS_MAX;
@@ -49,6 +50,15 @@ pub(super) enum Action {
     Get,
     /// Deletes the key.
     Delete,
+}
+
+/// Where the text of an operation lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TextMemory {
+    /// In the line.
+    Line,
+    /// In memory of its own.
+    Own,
 }
 
 /// Why a line is no operation.
@@ -112,11 +122,12 @@ impl<'de> Visitor<'de> for TextVisitor {
 }
 
 impl Text<'_> {
-    /// The bytes of the text, which is a part of `line` unless it is a copy.
-    fn into_bytes(self, line: &Bytes) -> Bytes {
-        match self.0 {
-            Cow::Borrowed(text) => line.slice_ref(text.as_bytes()),
-            Cow::Owned(text) => Bytes::from(text),
+    /// The bytes of the text, which is a part of `line` or a copy.
+    fn into_bytes(self, line: &Bytes, memory: TextMemory) -> Bytes {
+        match (self.0, memory) {
+            (Cow::Borrowed(text), TextMemory::Line) => line.slice_ref(text.as_bytes()),
+            (Cow::Borrowed(text), TextMemory::Own) => Bytes::copy_from_slice(text.as_bytes()),
+            (Cow::Owned(text), _) => Bytes::from(text),
         }
     }
 }
@@ -160,7 +171,11 @@ impl Operation {
     ///
     /// # Errors
     /// Why the line is no operation.
-    pub(super) fn read(line: &Bytes, value_bytes_max: usize) -> Result<Self, LineError> {
+    pub(super) fn read(
+        line: &Bytes,
+        value_bytes_max: usize,
+        memory: TextMemory,
+    ) -> Result<Self, LineError> {
         // Serde would also take an array, with the fields in their order.
         if line.trim_ascii_start().first() == Some(&b'[') {
             return Err(malformed(
@@ -169,13 +184,14 @@ impl Operation {
         }
         let fields: Fields<'_> =
             serde_json::from_slice(line).map_err(|error| malformed(shown(&error)))?;
-        let key = bytes_of("key", fields.key, fields.key_base64, line)?
+        let bytes_of = |name, text, base64| bytes_of(name, text, base64, line, memory);
+        let key = bytes_of("key", fields.key, fields.key_base64)?
             .ok_or_else(|| malformed("it has no key: give `key` or `key_base64`"))?;
         check_key("key", key.len()).map_err(|error| malformed(error.detail))?;
         let action = match &*fields.op.0 {
             "put" => {
                 let expires = expires_of(fields.ttl, fields.expires.as_ref())?;
-                let value = bytes_of("value", fields.value, fields.value_base64, line)?
+                let value = bytes_of("value", fields.value, fields.value_base64)?
                     .ok_or_else(|| malformed("it has no value: give `value` or `value_base64`"))?;
                 if value.len() > value_bytes_max {
                     return Err(LineError::ValueTooLong);
@@ -221,9 +237,10 @@ fn bytes_of(
     text: Option<Text<'_>>,
     base64: Option<Text<'_>>,
     line: &Bytes,
+    memory: TextMemory,
 ) -> Result<Option<Bytes>, LineError> {
     match (text, base64) {
-        (Some(text), None) => Ok(Some(text.into_bytes(line))),
+        (Some(text), None) => Ok(Some(text.into_bytes(line, memory))),
         (None, Some(base64)) => match BASE64.decode(&*base64.0) {
             Ok(bytes) => Ok(Some(Bytes::from(bytes))),
             Err(error) => Err(malformed(format!("`{name}_base64` is no base64: {error}"))),

@@ -85,6 +85,20 @@ impl Output {
         self.chunks.borrow_mut().pop_front()
     }
 
+    /// Ready once there is a chunk, or the end without one.
+    fn poll_begun(&self, cx: &Context<'_>) -> Poll<()> {
+        if !self.chunks.borrow().is_empty() || self.end.get().is_some() {
+            return Poll::Ready(());
+        }
+        self.wake_when_begun(cx);
+        Poll::Pending
+    }
+
+    /// Wakes the task of `cx`, which is the connection's, with the next chunk or the end.
+    fn wake_when_begun(&self, cx: &Context<'_>) {
+        *self.reader.borrow_mut() = Some(cx.waker().clone());
+    }
+
     /// Has a stop of the node wake the task of `cx`.
     pub(super) fn remember(&self, cx: &Context<'_>) {
         let mut writer = self.writer.borrow_mut();
@@ -144,6 +158,20 @@ impl AnswerStream {
             was_stopping: false,
         }
     }
+
+    /// Ready once there is something to send, so that the head of the answer need not go
+    /// alone.
+    pub(super) fn poll_begun(&mut self, cx: &Context<'_>) -> Poll<()> {
+        self.note_stop();
+        self.output.poll_begun(cx)
+    }
+
+    fn note_stop(&mut self) {
+        if self.door.is_stopping() && !std::mem::replace(&mut self.was_stopping, true) {
+            // A node that stops wakes its connections; the task is to end the batch.
+            self.output.wake_writer();
+        }
+    }
 }
 
 impl BodyStream for AnswerStream {
@@ -151,10 +179,7 @@ impl BodyStream for AnswerStream {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<BodyChunk>, StreamCut>>> {
-        if self.door.is_stopping() && !std::mem::replace(&mut self.was_stopping, true) {
-            // A node that stops wakes its connections; the task is to end the batch.
-            self.output.wake_writer();
-        }
+        self.note_stop();
         let output = &self.output;
         if let Some(chunk) = output.next() {
             if let Some(progress) = &self.progress {
@@ -166,7 +191,7 @@ impl BodyStream for AnswerStream {
             Some(End::Whole) => Poll::Ready(None),
             Some(End::Cut) => Poll::Ready(Some(Err(StreamCut))),
             None => {
-                *output.reader.borrow_mut() = Some(cx.waker().clone());
+                output.wake_when_begun(cx);
                 Poll::Pending
             }
         }
@@ -215,6 +240,19 @@ mod tests {
         );
         drop(taken);
         assert_eq!((places.used(), memory.used()), (0, 0));
+    }
+
+    #[test]
+    fn an_answer_begins_with_its_first_chunk_or_its_end() {
+        let cx = Context::from_waker(Waker::noop());
+        let (empty, output) = (Output::new(None), Output::new(None));
+        assert!(output.poll_begun(&cx).is_pending() && output.reader.borrow().is_some());
+        output.push(chunk(1), None, &cx);
+        assert!(output.reader.borrow().is_none(), "it was woken");
+        assert!(output.poll_begun(&cx).is_ready());
+        assert!(empty.poll_begun(&cx).is_pending());
+        empty.end(End::Whole);
+        assert!(empty.poll_begun(&cx).is_ready());
     }
 
     /// Whoever does not read them must be found, however little their values take.

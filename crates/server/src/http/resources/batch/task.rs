@@ -11,19 +11,22 @@
 //! What a batch holds is bounded: its window, the reads that run, and the answers that wait
 //! for the client. A read runs only if its value has room, of which all batches of the node
 //! share a budget; the oldest operation of a batch needs none, so that each batch goes on.
+//! A long value needs memory besides, which all readers of the node share. A batch whose
+//! oldest operation finds none gives up all that it holds of it, and asks again until there is
+//! some: so batches do not keep each other from going on.
 
 use super::answer::OperationAnswer;
 use super::answer_writer::AnswerWriter;
 use super::input::Input;
 use super::key_order::{KeyHash, KeyOrder};
 use super::lines::{Line, LineText, Lines};
-use super::operation::{Action, LineError, Operation};
+use super::operation::{Action, LineError, Operation, TextMemory};
 use super::output::{End, Output};
-use super::sender::Sender;
-use super::window::{Slot, Window};
+use super::window::{Repeat, Slot, Window};
 use crate::config::bounds::BATCH_BODY_BYTES_MAX;
 use crate::door::slow_clients::{Phase, Progress};
 use crate::door::{BatchPermits, Door};
+use crate::http::lasting_caller::LastingCaller;
 use crate::http::problem::Problem;
 use crate::metrics::OperationKind;
 use crate::slow_requests::{EndedOperation, OperationTimes};
@@ -32,13 +35,19 @@ use cluster::{Fate, Miss, Replicas};
 use hyper::StatusCode;
 use node::{Change, Ended, Failure, Operations, Terms};
 use std::collections::VecDeque;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tokens::Asked;
+use tokio::time::{Sleep, sleep};
 
 /// How many reads run at a time.
 const READS_MAX: usize = 32;
+
+/// How long a read that has found no memory pauses before it asks again, where others hold it.
+const MEMORY_PAUSE: Duration = Duration::from_millis(50);
 
 /// A line may be longer than the longest value in base64, by a key, names and punctuation.
 const LINE_EXTRA_BYTES: usize = 32 << 10;
@@ -47,7 +56,7 @@ const LINE_EXTRA_BYTES: usize = 32 << 10;
 pub(super) struct Batch {
     door: Rc<Door>,
     progress: Rc<Progress>,
-    sender: Sender,
+    caller: LastingCaller,
     replicas: Replicas,
     input: Input,
     lines: Lines,
@@ -59,6 +68,8 @@ pub(super) struct Batch {
     permits: BatchPermits,
     operations: Operations,
     reads: usize,
+    /// The pause before the oldest operation, a read, asks again for memory that others hold.
+    pause: Option<Pin<Box<Sleep>>>,
     answers: AnswerWriter,
     end: End,
 }
@@ -77,7 +88,7 @@ impl Batch {
     pub(super) fn new(
         door: &Rc<Door>,
         progress: &Rc<Progress>,
-        sender: Sender,
+        caller: LastingCaller,
         replicas: Replicas,
         input: Input,
         share: Option<Share>,
@@ -88,7 +99,7 @@ impl Batch {
         let answer_bytes_max = input.is_all_here().then_some(BATCH_BODY_BYTES_MAX);
         Self {
             progress: Rc::clone(progress),
-            sender,
+            caller,
             replicas,
             input,
             lines: Lines::new(line_bytes_max, share),
@@ -99,6 +110,7 @@ impl Batch {
             permits: BatchPermits::new(&door.gate),
             operations: Operations::new(door.worker.coordinator()),
             reads: 0,
+            pause: None,
             answers: AnswerWriter::new(output, &door.metrics, answer_bytes_max),
             end: End::Whole,
             door: Rc::clone(door),
@@ -189,7 +201,11 @@ impl Batch {
             LineText::Refused => return self.refuse_line(Problem::overloaded()),
         };
         let value_bytes_max = self.door.value_bytes_max();
-        let operation = match Operation::read(&text, value_bytes_max) {
+        let memory = match share {
+            Some(_) => TextMemory::Line,
+            None => TextMemory::Own,
+        };
+        let operation = match Operation::read(&text, value_bytes_max, memory) {
             Ok(operation) => operation,
             Err(LineError::ValueTooLong) => {
                 let problem = Problem::line_value_too_long(line.number, value_bytes_max);
@@ -200,7 +216,8 @@ impl Batch {
                 return self.refuse_line(Problem::bad_line(line.number, &detail));
             }
         };
-        if let Err(problem) = self.sender.check(&self.door, &operation) {
+        let (need, asked) = (operation.access().into(), Asked::Key(&operation.key));
+        if let Err(problem) = self.caller.authorize(self.door.trust(), need, asked) {
             return self.refuse_line(problem);
         }
         let number = self.window.next_number();
@@ -219,14 +236,21 @@ impl Batch {
 
     /// Adds the answer to a line that is not run.
     fn refuse_line(&mut self, problem: Problem) {
-        let problem = problem.in_trace(self.sender.trace);
+        let problem = problem.in_trace(self.caller.trace);
         let answer = OperationAnswer::Problem(None, problem);
         self.window.push(Slot::refused(answer));
     }
 
     /// Lets the oldest operation run again if it is a read that found no memory, once the
-    /// answers before it have given theirs back, and no other read may take it.
-    fn repeat_oldest(&mut self) {
+    /// answers before it have given theirs back, no other read may take it, and its pause is
+    /// over.
+    fn repeat_oldest(&mut self, cx: &mut Context<'_>) {
+        if let Some(pause) = &mut self.pause {
+            if pause.as_mut().poll(cx).is_pending() {
+                return;
+            }
+            self.pause = None;
+        }
         if self.reads == 0 && self.answers.output().is_empty() && self.window.repeat_oldest() {
             self.ready.push_front(self.window.first());
         }
@@ -247,7 +271,7 @@ impl Batch {
 
     /// Starts operations while there are permits. Returns whether any was started.
     fn start(&mut self, cx: &mut Context<'_>) -> bool {
-        self.repeat_oldest();
+        self.repeat_oldest(cx);
         self.prefer_oldest();
         let wanted = self.startable();
         if wanted == 0 {
@@ -314,7 +338,8 @@ impl Batch {
         let terms = Terms {
             replicas: self.replicas,
             deadline,
-            trace: self.sender.trace,
+            // A peer would get a frame of its own for each.
+            trace: self.caller.trace.filter(|_| watch.is_some()),
             watch,
         };
         let (operations, key) = (&mut self.operations, operation.key);
@@ -345,7 +370,7 @@ impl Batch {
             self.reads -= usize::from(slot.kind == OperationKind::Get);
             // Even the oldest: answers before it may have held the memory.
             let kind = slot.kind;
-            if lacks_memory(&result) && self.window.repeat_later(number) {
+            if lacks_memory(&result) && self.repeat_later(number) {
                 if let Some(slot) = self.window.get_mut(number) {
                     slot.times = times;
                 }
@@ -367,13 +392,24 @@ impl Batch {
         self.permits.release(ended);
     }
 
+    /// Has a read run again that has found no memory. Returns whether it does.
+    fn repeat_later(&mut self, number: u64) -> bool {
+        let now = self.door.clock().monotonic();
+        let waits_until = self.door.deadline_after(now);
+        let repeat = self.window.repeat_later(number, now, waits_until);
+        if repeat == Some(Repeat::AfterPause) {
+            self.pause = Some(Box::pin(sleep(MEMORY_PAUSE)));
+        }
+        repeat.is_some()
+    }
+
     /// Logs an operation that has ended if it was slow.
     fn note_times(&self, times: &OperationTimes, kind: OperationKind, answer: &OperationAnswer) {
         if let Some(slow_requests) = &self.door.shared().slow_requests {
             let operation = EndedOperation {
                 kind: kind.word(),
                 status: answer.status().as_u16(),
-                trace: self.sender.trace,
+                trace: self.caller.trace,
                 ended: self.door.clock().monotonic(),
             };
             let members = &self.door.shared().config().node.members;
@@ -385,7 +421,7 @@ impl Batch {
     fn answer_of(&self, number: u64, result: Ended) -> OperationAnswer {
         let failed = |failure| {
             let problem = Problem::of_failure(failure, self.replicas);
-            OperationAnswer::Problem(None, problem.in_trace(self.sender.trace))
+            OperationAnswer::Problem(None, problem.in_trace(self.caller.trace))
         };
         match result {
             Ended::Write(Ok(written)) => {
@@ -402,7 +438,7 @@ impl Batch {
                 }
                 entry => {
                     let version = entry.map(|entry| entry.timestamp());
-                    let problem = Problem::absent().in_trace(self.sender.trace);
+                    let problem = Problem::absent().in_trace(self.caller.trace);
                     OperationAnswer::Problem(version, problem)
                 }
             },

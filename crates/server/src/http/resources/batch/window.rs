@@ -16,6 +16,7 @@ use base::{Budget, LONG_VALUE_BYTES, Share};
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How many operations may be between their lines and their answers.
 const OPERATIONS_MAX: usize = 512;
@@ -49,10 +50,23 @@ pub(super) struct Slot {
     pub(super) times: Option<Box<OperationTimes>>,
     /// Whether it is a read that has run, and runs again for lack of memory.
     is_repeated: bool,
+    /// Until when it does so although nobody but others can free that memory, on the monotonic
+    /// clock.
+    waits_until: Option<Duration>,
     /// What it writes, until it has ended.
     written_bytes: usize,
     /// What it holds that no budget but the window's counts.
     held_bytes: usize,
+}
+
+/// When a read runs again that has found no memory for its value. Until then it is the oldest,
+/// all answers before it are written, and no other read of its batch runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Repeat {
+    /// As soon as that is so, because its batch may have held the memory.
+    Soon,
+    /// After a pause as well: its batch holds nothing, so the memory is held by others.
+    AfterPause,
 }
 
 enum SlotState {
@@ -81,6 +95,7 @@ impl Slot {
             room: None,
             times: None,
             is_repeated: false,
+            waits_until: None,
             written_bytes: operation.written_bytes(),
             held_bytes: SLOT_BYTES + line_bytes,
             state: SlotState::Waiting(operation, share),
@@ -96,6 +111,7 @@ impl Slot {
             room: None,
             times: None,
             is_repeated: false,
+            waits_until: None,
             written_bytes: 0,
             held_bytes: SLOT_BYTES,
         }
@@ -265,19 +281,30 @@ impl Window {
         oldest.is_some_and(|slot| slot.is_repeated) && !self.has_oldest_ended()
     }
 
-    /// Has a read run again later that has found no memory for its value. Returns whether it
-    /// does. The first time, answers before it may have held the memory, which are written
-    /// until then. Later those behind it may, which cannot be written before it, so they give
-    /// up their values. If none has one, the batch holds no memory, and it is in vain.
-    pub(super) fn repeat_later(&mut self, number: u64) -> bool {
-        let Some(place) = self.place(number) else {
-            return false;
+    /// Has a read run again that has found no memory for its value; `None` if it does not.
+    ///
+    /// The first time, answers before it may have held the memory, which are written until
+    /// then. Later those behind it may, which cannot be written before it, so they give up
+    /// their values. If none has one, others hold the memory, for which the read waits until
+    /// `waits_until`, or what that was the first time. A batch that waits so holds none, so no
+    /// two of them wait for each other.
+    pub(super) fn repeat_later(
+        &mut self,
+        number: u64,
+        now: Duration,
+        waits_until: Duration,
+    ) -> Option<Repeat> {
+        let place = self.place(number)?;
+        let has_run_again = self.slots.get(place)?.is_repeated;
+        let repeat = match !has_run_again || self.give_up_values_behind(place) {
+            true => Repeat::Soon,
+            false => Repeat::AfterPause,
         };
-        let has_run_again = self.slots.get(place).is_some_and(|slot| slot.is_repeated);
-        if has_run_again && !self.give_up_values_behind(place) {
-            return false;
+        let slot = self.slots.get_mut(place)?;
+        if repeat == Repeat::AfterPause && *slot.waits_until.get_or_insert(waits_until) <= now {
+            return None;
         }
-        self.slots.get_mut(place).is_some_and(Slot::repeat_later)
+        slot.repeat_later().then_some(repeat)
     }
 
     /// Gives up the long values behind a place. Returns whether there were any.
@@ -424,13 +451,26 @@ mod tests {
         window.push(slot(10, None));
         window.push(Slot::refused(answer()));
         assert!(window.does_oldest_wait() && window.pop_ended().is_none());
-        assert!(!window.repeat_later(0) && !window.is_oldest_repeated());
+        let repeat_later = |window: &mut Window, seconds: u64| {
+            let now = Duration::from_secs(seconds);
+            window.repeat_later(0, now, now + Duration::from_secs(5))
+        };
+        assert_eq!(repeat_later(&mut window, 0), None);
+        assert!(!window.is_oldest_repeated());
         let oldest = window.get_mut(0).unwrap();
         assert!(oldest.run().is_some() && oldest.run().is_none());
-        assert!(window.repeat_later(0) && window.is_oldest_repeated());
-        assert!(!window.has_oldest_ended() && window.repeat_oldest());
-        assert!(window.get_mut(0).unwrap().run().is_some());
-        assert!(window.is_oldest_repeated() && !window.repeat_later(0));
+        assert_eq!(repeat_later(&mut window, 0), Some(Repeat::Soon));
+        // Its batch holds nothing, so it waits for others, five seconds at most.
+        for (second, repeat) in [
+            (1, Some(Repeat::AfterPause)),
+            (5, Some(Repeat::AfterPause)),
+            (6, None),
+        ] {
+            assert!(window.is_oldest_repeated() && !window.has_oldest_ended());
+            assert!(window.repeat_oldest() && window.does_oldest_wait());
+            assert!(window.get_mut(0).unwrap().run().is_some());
+            assert_eq!(repeat_later(&mut window, second), repeat, "{second}");
+        }
         window.end(0, answer());
         assert_eq!((window.first(), window.next_number()), (0, 2));
         assert!(!window.is_oldest_repeated());

@@ -52,7 +52,7 @@ async fn count(
     let limit = parameters.limit.unwrap_or(u64::MAX);
     let mut counted = 0;
     let mut next = begin(door, &parameters, first_deadline)?;
-    let mut reader = Reader::new(exchange.caller.clone(), parameters);
+    let mut reader = Reader::new(exchange, parameters);
     let mut deadline = first_deadline;
     while let Some(range) = next.filter(|_| counted < limit) {
         let coordinator = door.worker.coordinator();
@@ -68,9 +68,7 @@ async fn count(
         if poll_fn(|cx| Poll::Ready(exchange.channel.has_client_left(cx))).await {
             return Err(Problem::client_left());
         }
-        if !reader.may_go_on(door.trust()) {
-            return Err(Problem::no_right(exchange.need, &reader.caller));
-        }
+        reader.go_on(door.trust())?;
         next = batch.range;
         deadline = door
             .clock()

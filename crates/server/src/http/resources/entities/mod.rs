@@ -10,11 +10,12 @@ mod range_stream;
 use crate::door::Door;
 use crate::http::exchange::{Answer, Exchange};
 use crate::http::headers::SANDBOX;
+use crate::http::lasting_caller::LastingCaller;
 use crate::http::negotiation::{RangeFormat, range_format, wants_trailers};
 use crate::http::problem::Problem;
 use crate::http::response_body::ResponseBody;
 use crate::http::verb::Verb;
-use crate::trust::{Caller, Trust};
+use crate::trust::Trust;
 use base::{Refused, Share};
 use hyper::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, TRAILER, VARY};
 use hyper::{HeaderMap, Response, Version};
@@ -69,7 +70,7 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     // From now on the stream counts as a range and holds no permit, because a slow
     // reader must not keep other requests out.
     drop(permit);
-    let reader = Reader::new(exchange.caller, parameters);
+    let reader = Reader::new(&exchange, parameters);
     let stream = stream(door, plan, reader, first, stream_share);
     Ok(response.map(|_| ResponseBody::stream(Box::new(stream))))
 }
@@ -120,21 +121,27 @@ fn set_headers(headers: &mut HeaderMap, plan: &RangePlan) {
 
 /// Who reads a range, which may take days.
 struct Reader {
-    caller: Caller,
+    caller: LastingCaller,
     parameters: RangeParameters,
 }
 
 impl Reader {
-    /// The reader of a range with these parameters.
-    fn new(caller: Caller, parameters: RangeParameters) -> Self {
-        Self { caller, parameters }
+    /// Who asks for a range with these parameters.
+    fn new(exchange: &Exchange<'_>, parameters: RangeParameters) -> Self {
+        Self {
+            caller: LastingCaller::of(exchange),
+            parameters,
+        }
     }
 
-    /// Whether it may read on, by the tokens that are in force now.
-    fn may_go_on(&mut self, trust: &Trust) -> bool {
-        trust.refresh(&mut self.caller);
+    /// Checks that it may read on, by the tokens that are in force now.
+    ///
+    /// # Errors
+    /// It may not.
+    fn go_on(&mut self, trust: &Trust) -> Result<(), Problem> {
         let (start, end) = (&self.parameters.start, self.parameters.end.as_deref());
-        self.caller.may(Need::Read, Asked::Range(start, end))
+        let asked = Asked::Range(start, end);
+        self.caller.authorize(trust, Need::Read, asked)
     }
 }
 
@@ -147,7 +154,7 @@ fn stream(
 ) -> RangeStream {
     let door = Rc::clone(door);
     let ask = move |range| -> NextBatch {
-        if !reader.may_go_on(door.trust()) {
+        if reader.go_on(door.trust()).is_err() {
             return Box::pin(std::future::ready(Err(CutReason::NoRight)));
         }
         let now = door.clock().monotonic();

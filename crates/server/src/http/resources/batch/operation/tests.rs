@@ -5,7 +5,12 @@ use super::*;
 const VALUE_BYTES_MAX: usize = 100;
 
 fn read(line: &str) -> Result<Operation, LineError> {
-    Operation::read(&Bytes::copy_from_slice(line.as_bytes()), VALUE_BYTES_MAX)
+    let line = Bytes::copy_from_slice(line.as_bytes());
+    read_from(&line, TextMemory::Line)
+}
+
+fn read_from(line: &Bytes, memory: TextMemory) -> Result<Operation, LineError> {
+    Operation::read(line, VALUE_BYTES_MAX, memory)
 }
 
 fn put(key: &'static [u8], value: &'static [u8], expires: Expires) -> Operation {
@@ -122,7 +127,8 @@ fn a_line_that_is_not_exactly_right_is_malformed() {
             other => panic!("{line}: {other:?}"),
         }
     }
-    let not_utf8 = Operation::read(&Bytes::from_static(b"{\"op\":\"get\",\"key\":\"\xff\"}"), 1);
+    let not_utf8 = Bytes::from_static(b"{\"op\":\"get\",\"key\":\"\xff\"}");
+    let not_utf8 = read_from(&not_utf8, TextMemory::Own);
     assert!(matches!(not_utf8, Err(LineError::Malformed(_))));
 }
 
@@ -141,14 +147,21 @@ fn a_value_has_the_bound_of_the_node() {
 }
 
 #[test]
-fn text_without_escapes_is_not_copied() {
+fn text_without_escapes_is_copied_from_a_line_that_does_not_count() {
     let line = Bytes::from_static(br#"{"op":"put","key":"abc","value":"value"}"#);
-    let operation = Operation::read(&line, VALUE_BYTES_MAX).unwrap();
-    let Action::Put { value, .. } = operation.action else {
-        panic!("a put");
-    };
-    for part in [&operation.key, &value] {
-        assert!(line.as_ptr_range().contains(&part.as_ptr()));
+    for (memory, is_in_line) in [(TextMemory::Line, true), (TextMemory::Own, false)] {
+        let operation = read_from(&line, memory).unwrap();
+        let Action::Put { value, .. } = operation.action else {
+            panic!("a put");
+        };
+        assert_eq!(
+            (&operation.key[..], &value[..]),
+            (&b"abc"[..], &b"value"[..])
+        );
+        for part in [&operation.key, &value] {
+            let is_found = line.as_ptr_range().contains(&part.as_ptr());
+            assert_eq!(is_found, is_in_line, "{memory:?}");
+        }
     }
 }
 
@@ -176,7 +189,7 @@ fn the_reader_survives_mutations_of_lines() {
             }
         }
         let line = Bytes::from(line);
-        if let Ok(operation) = Operation::read(&line, VALUE_BYTES_MAX) {
+        if let Ok(operation) = read_from(&line, TextMemory::Line) {
             assert!((1..=4096).contains(&operation.key.len()), "{line:?}");
         }
     }

@@ -143,7 +143,9 @@ impl Bounds {
                 false => obsolete_below(greatest),
             };
         } else {
-            obsolete_below(self.forgotten)?;
+            // Its own F may follow any moment here, too: what is late comes in neither before
+            // that nor after it.
+            obsolete_below(self.forgotten.max(greatest))?;
         }
         let is_excepted = match arrival {
             Arrival::Ordinary => false,

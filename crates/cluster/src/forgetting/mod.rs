@@ -21,6 +21,15 @@
 //! 4. Each member that hears of it sets its F to T ([`Bounds::hear`]), durably, and
 //!    tells others.
 //!
+//! Between 3 and 4 any time may pass, as a member may hear of F late. Nothing that the new F
+//! allows others to drop may come in behind a comparison meanwhile. What comes as a late mend
+//! does so before the member answers the last question of the pass, and then it says so and F
+//! does not rise; or afterwards, and then the store is **sealed**, durably since before that
+//! answer: it takes a live version from below the fence only once it was compared with what all
+//! other stores hold. A tombstone that hides such a version lies on some store, since none is
+//! written below the fence any more; or its store has dropped it, and names the F by which it did.
+//! A member that has heard of F takes nothing below it, even while its own F is not durable.
+//!
 //! That all stores were fenced and all pairs were clean stays true, so no consensus
 //! is needed about it, and it does not matter who drove the pass.
 //!

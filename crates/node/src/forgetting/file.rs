@@ -8,11 +8,11 @@
 //! ```text
 //! file = magic [u8; 8] | version u32 | fence u64 | forgotten u64 | greatest u64
 //!      | receives below u64 | surplus below u64 | members hash u64 | disturbed u64
-//!      | crc32c u32 of the rest
+//!      | sealed u64 | crc32c u32 of the rest
 //! ```
 //!
-//! Version 2 ends before "disturbed", and version 1 before the bound for surplus copies. What
-//! a file does not have is read as zero.
+//! Version 3 ends before "sealed", version 2 before "disturbed", and version 1 before the bound
+//! for surplus copies. What a file does not have is read as zero.
 
 use crate::checked_file::{self, FileKind};
 use base::{ByteReader, Timestamp};
@@ -27,10 +27,12 @@ const FILE: &str = "FORGET";
 const VERSION_WITHOUT_SURPLUS: u32 = 1;
 /// The version before the fence that was disturbed.
 const VERSION_WITHOUT_DISTURBED: u32 = 2;
+/// The version before stores were sealed.
+const VERSION_WITHOUT_SEALED: u32 = 3;
 const KIND: FileKind = FileKind {
     name: FILE,
     magic: *b"kvorumfg",
-    versions: VERSION_WITHOUT_SURPLUS..=3,
+    versions: VERSION_WITHOUT_SURPLUS..=4,
 };
 /// The longest file that is read: several times the size.
 const FILE_BYTES_MAX: u64 = 4 << 10;
@@ -51,6 +53,10 @@ pub(crate) struct ForgetFile {
     /// this fence or a lower one that goes on after a restart must not raise the forget bound,
     /// because it does not meet that version.
     pub(crate) disturbed: Timestamp,
+    /// The greatest fence of a pass whose driver has asked for the last time whether the store is
+    /// as it was when it was fenced. That pass may have raised the forget bound to it, whether
+    /// this node ever hears of that from the driver or not.
+    pub(crate) sealed: Timestamp,
 }
 
 /// What a pass in which the store took part has shown of surplus copies.
@@ -127,6 +133,7 @@ impl ForgetFile {
                 ..self.surplus
             },
             disturbed: self.disturbed.min(fence_max),
+            sealed: self.sealed.min(fence_max),
         }
     }
 
@@ -135,6 +142,15 @@ impl ForgetFile {
     pub(super) fn with_disturbed_fence(self) -> Self {
         Self {
             disturbed: self.disturbed.max(self.bounds.fence),
+            ..self
+        }
+    }
+
+    /// The same, once the driver of a pass with this fence has asked for the last time.
+    #[must_use]
+    pub(super) fn with_sealed(self, fence: Timestamp) -> Self {
+        Self {
+            sealed: self.sealed.max(fence),
             ..self
         }
     }
@@ -176,7 +192,9 @@ impl ForgetFile {
             bytes.extend_from_slice(&timestamp.as_u64().to_le_bytes());
         }
         bytes.extend_from_slice(&self.surplus.members_hash.to_le_bytes());
-        bytes.extend_from_slice(&self.disturbed.as_u64().to_le_bytes());
+        for timestamp in [self.disturbed, self.sealed] {
+            bytes.extend_from_slice(&timestamp.as_u64().to_le_bytes());
+        }
         checked_file::end(bytes)
     }
 
@@ -197,6 +215,7 @@ impl ForgetFile {
             receives_below: timestamp()?,
             surplus: SurplusBound::default(),
             disturbed: Timestamp::ZERO,
+            sealed: Timestamp::ZERO,
         };
         if version == VERSION_WITHOUT_SURPLUS {
             return Some(before);
@@ -211,9 +230,16 @@ impl ForgetFile {
         if version == VERSION_WITHOUT_DISTURBED {
             return Some(with_surplus);
         }
-        Some(Self {
+        let with_disturbed = Self {
             disturbed: timestamp()?,
             ..with_surplus
+        };
+        if version == VERSION_WITHOUT_SEALED {
+            return Some(with_disturbed);
+        }
+        Some(Self {
+            sealed: timestamp()?,
+            ..with_disturbed
         })
     }
 }
@@ -230,13 +256,14 @@ mod tests {
     use crate::checked_file::fuzz_mutations_of;
     use lsm::MemoryDisk;
 
-    const FIXTURE: &[u8] = include_bytes!("../../tests/fixtures/forget-v3.bin");
+    const FIXTURE: &[u8] = include_bytes!("../../tests/fixtures/forget-v4.bin");
+    const FIXTURE_V3: &[u8] = include_bytes!("../../tests/fixtures/forget-v3.bin");
     const FIXTURE_V2: &[u8] = include_bytes!("../../tests/fixtures/forget-v2.bin");
     const FIXTURE_V1: &[u8] = include_bytes!("../../tests/fixtures/forget-v1.bin");
 
     #[test]
     fn the_decoder_survives_mutations_of_a_valid_file() {
-        for fixture in [FIXTURE, FIXTURE_V2, FIXTURE_V1] {
+        for fixture in [FIXTURE, FIXTURE_V3, FIXTURE_V2, FIXTURE_V1] {
             fuzz_mutations_of(fixture, fuzz_forget);
         }
     }
@@ -254,6 +281,7 @@ mod tests {
                 members_hash: 0x1234,
             },
             disturbed: Timestamp::from_u64(8),
+            sealed: Timestamp::from_u64(3),
         }
     }
 
@@ -272,9 +300,9 @@ mod tests {
 
     #[test]
     fn the_format_is_as_drawn() {
-        let fields: [&[u8]; 10] = [
+        let fields: [&[u8]; 11] = [
             b"kvorumfg",
-            b"\x03\x00\x00\x00",
+            b"\x04\x00\x00\x00",
             b"\x09\x00\x00\x00\x00\x00\x00\x00",
             b"\x05\x00\x00\x00\x00\x00\x00\x00",
             b"\x07\x00\x00\x00\x00\x00\x00\x00",
@@ -282,7 +310,8 @@ mod tests {
             b"\x04\x00\x00\x00\x00\x00\x00\x00",
             b"\x34\x12\x00\x00\x00\x00\x00\x00",
             b"\x08\x00\x00\x00\x00\x00\x00\x00",
-            b"\xbc\xef\xd1\x61",
+            b"\x03\x00\x00\x00\x00\x00\x00\x00",
+            b"\x1a\x75\xe0\x15",
         ];
         let bytes = fields.concat();
         assert_eq!(file().encode(), bytes);
@@ -293,9 +322,14 @@ mod tests {
     #[test]
     fn files_of_earlier_versions_are_read() {
         let decode = |bytes| ForgetFile::decode(Path::new(FILE), bytes).unwrap();
+        let third = ForgetFile {
+            sealed: Timestamp::ZERO,
+            ..file()
+        };
+        assert_eq!(decode(FIXTURE_V3), third);
         let second = ForgetFile {
             disturbed: Timestamp::ZERO,
-            ..file()
+            ..third
         };
         assert_eq!(decode(FIXTURE_V2), second);
         let first = ForgetFile {
@@ -330,7 +364,7 @@ mod tests {
     #[test]
     fn a_file_of_a_later_release_is_not_taken_for_a_damaged_one() {
         let mut bytes = file().encode();
-        bytes[8] = 4;
+        bytes[8] = 5;
         bytes.truncate(bytes.len() - 4);
         let bytes = checked_file::end(bytes);
         let error = ForgetFile::decode(Path::new(FILE), &bytes).unwrap_err();

@@ -1,6 +1,7 @@
 //! Which mends a store takes.
 
-use super::Forgetting;
+use super::state::State;
+use super::{ForgetFile, Forgetting};
 use base::{Entry, Kind, Timestamp};
 use cluster::Standing;
 use cluster::forgetting::{Arrival, Bounds, Obsolete, Receiving};
@@ -10,6 +11,15 @@ use profile::lock;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
+
+/// How a version is taken that comes as a mend or a repair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// As it is.
+    AtOnce(Admission),
+    /// Once it was compared with what all other nodes hold.
+    OnceCompared(Admission),
+}
 
 /// What decides about the mends of a pass, at one moment.
 #[derive(Clone, Copy, Debug)]
@@ -22,12 +32,8 @@ pub(crate) struct MendRules {
     /// Whether the node takes part in no other full pass.
     is_only: bool,
     disturbed: Timestamp,
-    sealed_below: Timestamp,
+    sealed: Timestamp,
 }
-
-/// How long a store is sealed at most: several times what a driver needs to tell all nodes that
-/// F has risen. If it cannot, they hear of it from each other.
-const SEALED_MAX: Duration = Duration::from_secs(10);
 
 impl Forgetting {
     /// What decides now about the mends of a pass.
@@ -44,55 +50,45 @@ impl Forgetting {
             takes_part: state.passes.iter().any(|(known, _)| *known == pass),
             is_only: !passes.any(is_other),
             disturbed: state.stored.disturbed,
-            sealed_below: state.sealed_below,
+            sealed: state.stored.sealed,
         }
     }
 
-    /// The driver of a pass is about to ask for the last time whether this store is as it was
-    /// when it was fenced, and raises F then. From now on no version from before this fence is
-    /// taken: it would come in behind that answer. That ends once this node hears of F, once the
-    /// pass has ended without that, or after a while.
-    pub(crate) fn seal(self: &Arc<Self>, fence: Timestamp) {
-        let number = {
-            let mut state = lock(&self.state);
-            state.sealed_below = fence;
-            state.seals += 1;
-            state.seals
-        };
-        let forgetting = Arc::downgrade(self);
-        let job = Box::new(move || {
-            if let Some(forgetting) = forgetting.upgrade() {
-                let mut state = lock(&forgetting.state);
-                if state.seals == number {
-                    state.sealed_below = Timestamp::ZERO;
-                }
-            }
-        });
-        let executor = &self.environment.executor;
-        executor.spawn(Lane::Owner, SEALED_MAX, job);
-    }
-
-    /// The pass has ended, and does not raise F.
-    pub(crate) fn unseal(&self) {
-        lock(&self.state).sealed_below = Timestamp::ZERO;
+    /// The driver of a pass with this fence asks for the last time whether the store is as it was
+    /// when it was fenced. If all members say so, the pass raises F, and nobody knows when this
+    /// node hears of that. So from before the answer on, and for good, the store takes a live
+    /// version from below the fence only once it was compared with what all other nodes hold.
+    /// The receiver hears when that is durable, or that it could not be.
+    pub(crate) fn seal(self: &Arc<Self>, fence: Timestamp) -> oneshot::Receiver<()> {
+        self.note(move |state| state.stored.with_sealed(fence))
     }
 
     /// A version from before the fence is about to come in behind the scan of a pass: notes that,
     /// durably, for a pass that goes on after a restart. The receiver hears when that is done, or
     /// that it could not be.
     pub(crate) fn disturb(self: &Arc<Self>) -> oneshot::Receiver<()> {
+        self.note(|state| state.stored.with_disturbed_fence())
+    }
+
+    /// Changes what is durable, as a job.
+    fn note(
+        self: &Arc<Self>,
+        change: impl FnOnce(&State) -> ForgetFile + Send + 'static,
+    ) -> oneshot::Receiver<()> {
         let (sender, noted) = oneshot::channel();
         let forgetting = Arc::clone(self);
-        let job = Box::new(move || {
-            match forgetting.change_by(|state| state.stored.with_disturbed_fence()) {
-                Ok(()) => {
-                    // Whoever asked may have given up.
-                    let _is_awaited = sender.send(()).is_ok();
-                }
-                Err(Error::Closed) => {}
-                Err(error) => {
-                    tracing::warn!(%error, "cannot write the file FORGET: an old version is refused");
-                }
+        let job = Box::new(move || match forgetting.change_by(change) {
+            Ok(()) => {
+                // Whoever asked may have given up.
+                let _is_awaited = sender.send(()).is_ok();
+            }
+            Err(Error::Closed) => {}
+            Err(error) => {
+                tracing::warn!(
+                    %error,
+                    "cannot write the file FORGET: old versions are refused, and the forget bound \
+                     does not rise"
+                );
             }
         });
         let executor = &self.environment.executor;
@@ -136,14 +132,18 @@ impl MendRules {
         self.disturbed >= self.bounds.fence
     }
 
-    /// Whether a version that the pass brings is stored, although it may be below the fence.
-    /// `is_damaged` says that a damaged block may have held its key: then the store lacks
+    /// Whether a version that the pass brings is stored, although it may be below the fence, and
+    /// how. `is_damaged` says that a damaged block may have held its key: then the store lacks
     /// it like one that is unfilled. The store compares the version with its drop bound once
     /// more when it commits it.
     ///
+    /// A store that is sealed takes a live version from below that fence only once it was compared
+    /// with all others, but for what its reads do not count of: that is compared with all others
+    /// before they do.
+    ///
     /// # Errors
     /// [`Obsolete`].
-    pub(crate) fn admit(&self, entry: &Entry, is_damaged: bool) -> Result<Admission, Obsolete> {
+    pub(crate) fn admit(&self, entry: &Entry, is_damaged: bool) -> Result<Taken, Obsolete> {
         let standing = match (self.standing, is_damaged) {
             (Standing::Witness | Standing::Unconfirmed, true) => Standing::Unfilled,
             (standing, _) => standing,
@@ -158,13 +158,14 @@ impl MendRules {
         let is_dead = entry.kind() == Kind::Tombstone;
         let timestamp = entry.timestamp();
         self.bounds.admit(timestamp, is_dead, arrival, receiving)?;
-        if self.is_old(entry) && timestamp < self.sealed_below {
-            return Err(Obsolete {
-                below: self.sealed_below,
-            });
-        }
-        Ok(Admission::Mend {
+        let admission = Admission::Mend {
             drop_bound: self.bounds.forgotten,
+        };
+        let do_reads_count = standing != Standing::Unfilled;
+        let is_sealed = self.is_old(entry) && timestamp < self.sealed;
+        Ok(match is_sealed && do_reads_count {
+            true => Taken::OnceCompared(admission),
+            false => Taken::AtOnce(admission),
         })
     }
 }

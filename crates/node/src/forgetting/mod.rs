@@ -11,6 +11,8 @@
 //!
 //! - **A version from before the fence that comes in behind a scan**: first the note of it in the
 //!   file, then the version. Otherwise a pass that goes on after a restart could raise F over it.
+//! - **The seal**: first the file, then the last answer of a store in a pass. Otherwise it could
+//!   take an old version after a restart, while the pass raises F by that answer.
 //! - **The bound for surplus copies**: first the file, then compaction. It follows F, but only
 //!   for a pass in which this store took part from begin to end, and it holds for the list of
 //!   nodes of that pass: other nodes are the replicas of a key under another list.
@@ -28,7 +30,7 @@ mod tests;
 
 pub(crate) use file::ForgetFile;
 pub use file::fuzz_forget;
-pub(crate) use mends::MendRules;
+pub(crate) use mends::{MendRules, Taken};
 pub(crate) use shared::{BeforeRead, SharedBounds};
 pub use status::{ForgettingStatus, HeldBack};
 
@@ -137,8 +139,6 @@ impl Forgetting {
             is_write_due: false,
             ended_pass: None,
             shown: Timestamp::ZERO,
-            sealed_below: Timestamp::ZERO,
-            seals: 0,
             waiting: Vec::new(),
             passes: Vec::new(),
             held_back: None,

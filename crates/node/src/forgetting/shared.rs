@@ -101,6 +101,7 @@ impl SharedBounds {
             surplus,
             greatest: _,
             disturbed: _,
+            sealed: _,
         } = stored;
         self.fence.fetch_max(bounds.fence.as_u64(), Release);
         self.forgotten.fetch_max(bounds.forgotten.as_u64(), Release);

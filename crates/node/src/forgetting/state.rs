@@ -24,10 +24,6 @@ pub(super) struct State {
     pub(super) ended_pass: Option<PassId>,
     /// The greatest F that such a pass has shown.
     pub(super) shown: Timestamp,
-    /// Below it no version from before the fence is taken, as a pass may have raised F to it.
-    pub(super) sealed_below: Timestamp,
-    /// How often that was set.
-    pub(super) seals: u64,
     /// Those that wait until what was heard is durable.
     pub(super) waiting: Vec<oneshot::Sender<()>>,
     /// The passes that this node takes part in.

@@ -43,9 +43,9 @@ pub(crate) struct LocalReplica {
     pub(crate) clock: Arc<dyn Clock>,
     /// For the pages of ranges.
     pub(crate) telling: PageTelling,
-    /// The other nodes, which a late repair is compared with.
+    /// The other nodes, with which what may be late is compared.
     pub(crate) peers: Rc<Peers>,
-    /// How many repairs are being compared.
+    /// How many repairs and mends are being compared.
     pub(crate) comparing: Cell<usize>,
 }
 

@@ -2,12 +2,13 @@
 
 use super::LocalReplica;
 use crate::completion_queue::Completion;
+use crate::forgetting::Taken;
 use base::Refused;
 use base::{Entry, Verdict};
 use bytes::Bytes;
 use cluster::Miss;
 use cluster::forgetting::{Answerer, Obsolete};
-use lsm::{Admission, Applied, Lookup};
+use lsm::{Applied, Lookup};
 use peer::{PeerAnswer, Reply};
 use std::rc::Rc;
 
@@ -34,11 +35,12 @@ impl LocalReplica {
     }
 
     /// Stores a version that a sweep brings. The answer is no ack, so it does not
-    /// depend on the standing. `admitted` says whether it is stored.
+    /// depend on the standing. `taken` says whether it is stored, and how. If it cannot be compared
+    /// with all other nodes it is refused, and its sender goes on with others.
     pub(crate) fn mend_for_peer(
         self: &Rc<Self>,
         entry: Entry,
-        admitted: Result<Admission, Obsolete>,
+        taken: Result<Taken, Obsolete>,
         reply: Reply,
     ) {
         // What is here already is no change: recorded as one, it would have the next
@@ -49,7 +51,7 @@ impl LocalReplica {
             && held.rank() >= entry.rank()
             // What is newer may be a tombstone that others have forgotten, so that the sender
             // does not get it: then the two differ.
-            && (admitted.is_ok() || held.timestamp() == entry.timestamp())
+            && (taken.is_ok() || held.timestamp() == entry.timestamp())
         {
             let verdict = match held.timestamp() > entry.timestamp() {
                 true => Verdict::Newer(held.timestamp()),
@@ -57,8 +59,8 @@ impl LocalReplica {
             };
             return reply.send(PeerAnswer::Stored { verdict });
         }
-        let admission = match admitted {
-            Ok(admission) => admission,
+        let taken = match taken {
+            Ok(taken) => taken,
             Err(Obsolete { below }) => {
                 return reply.send(PeerAnswer::Missed(Miss::Obsolete { below }));
             }
@@ -69,10 +71,18 @@ impl LocalReplica {
                 Some(Completion::Written(Ok(Applied::Known(verdict)))) => {
                     PeerAnswer::Stored { verdict }
                 }
+                Some(Completion::Peer(PeerAnswer::Missed(why))) if why != Miss::Overloaded => {
+                    // A node cannot be asked, or what it says forbids the version.
+                    PeerAnswer::Missed(Miss::Refused)
+                }
                 completion => replica.answer_of(version.key(), completion).0,
             });
         });
-        if let Err(why) = self.write(entry, None, admission, address) {
+        let written = match taken {
+            Taken::AtOnce(admission) => self.write(entry, None, admission, address),
+            Taken::OnceCompared(admission) => self.write_once_compared(entry, admission, address),
+        };
+        if let Err(why) = written {
             let missed = Completion::Peer(PeerAnswer::Missed(why));
             self.pending.complete(address, missed);
         }

@@ -15,9 +15,15 @@
 //! allowed that. If a node cannot be asked the repair is refused, and the read is not answered:
 //! the version is older than the grace, and this node is one that has missed it or is no
 //! replica of it.
+//!
+//! A mend may be late as well. While its pass, or another one, is still to ask this store whether
+//! anything has come in behind the scan, that is no harm: the forget bound does not rise then. Once
+//! the store is [sealed](crate::forgetting::MendRules::admit), nobody asks any more, and such a
+//! mend is compared in the same way.
 
 use super::LocalReplica;
 use crate::completion_queue::Completion;
+use crate::forgetting::Taken;
 use base::{Entry, Kind, Share, Timestamp};
 use bytes::Bytes;
 use cluster::Miss;
@@ -27,20 +33,11 @@ use peer::{PeerAnswer, PeerRequest};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The repairs that are compared at a time.
+/// The repairs and mends that are compared at a time.
 const COMPARING_MAX: usize = 64;
 
 /// How long the other nodes have to say what they hold.
 const LOOK_MAX: Duration = Duration::from_secs(5);
-
-/// How a repair is taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Taken {
-    /// As it is.
-    AtOnce(Admission),
-    /// Once it was compared with what all other nodes hold.
-    OnceCompared(Admission),
-}
 
 impl LocalReplica {
     /// Repairs with an entry; the outcome comes to `address`. Below the fence it is taken
@@ -55,10 +52,23 @@ impl LocalReplica {
         by: Option<Answerer>,
         address: u64,
     ) -> Result<(), Miss> {
-        let admission = match self.taken(&entry, by)? {
-            Taken::AtOnce(admission) => return self.write(entry, None, admission, address),
-            Taken::OnceCompared(admission) => admission,
-        };
+        match self.taken(&entry, by)? {
+            Taken::AtOnce(admission) => self.write(entry, None, admission, address),
+            Taken::OnceCompared(admission) => self.write_once_compared(entry, admission, address),
+        }
+    }
+
+    /// Writes an entry once it was compared with what all other nodes hold; the outcome comes to
+    /// `address`.
+    ///
+    /// # Errors
+    /// [`Miss::Overloaded`]. What the comparison comes to arrives as the outcome.
+    pub(super) fn write_once_compared(
+        self: &Rc<Self>,
+        entry: Entry,
+        admission: Admission,
+        address: u64,
+    ) -> Result<(), Miss> {
         if self.comparing.get() == COMPARING_MAX {
             return Err(Miss::Overloaded);
         }

@@ -1,10 +1,9 @@
 //! What a store answers behind its fence.
 
-use super::repairs::Taken;
 use super::tests::{START_MS, open, replica, version};
 use super::*;
 use crate::completion_queue::KeyRead;
-use crate::forgetting::{BeforeRead, SharedBounds};
+use crate::forgetting::{BeforeRead, SharedBounds, Taken};
 use base::{ManualClock, Timestamp, Verdict};
 use cluster::forgetting::{Bounds, NamedBounds, StoreStart};
 use lsm::testing::BlockingWrite;

@@ -3,7 +3,8 @@
 use super::Sweeper;
 use super::exchange::RangeId;
 use super::participant::UnknownRange;
-use super::runs::{Gap, RunRefusal, Taken};
+use super::runs::{Gap, RunRefusal, TakenRun};
+use crate::forgetting::Taken;
 use base::Entry;
 use bytes::Bytes;
 use cluster::sweep::{Digest, PassId};
@@ -127,7 +128,7 @@ impl Sweeper {
         range: RangeId,
         after: Option<Bytes>,
         mut entries: Vec<Entry>,
-    ) -> Result<Taken, RunRefusal> {
+    ) -> Result<TakenRun, RunRefusal> {
         let environment = &self.sweeps.environment;
         let stamping = Arc::clone(&environment.stamping);
         let forgetting = Arc::clone(&environment.forgetting);
@@ -144,11 +145,12 @@ impl Sweeper {
                 // differ in it, and the other node is told so when it sends a mend.
                 entries.retain(|entry| stamping.observe(entry.timestamp()));
             }
-            // What others should have forgotten does not come back. The two differ in it.
+            // What others should have forgotten does not come back. The two differ in it, and
+            // what is to be compared with all others comes as a mend.
             let rules = forgetting.mend_rules(range.0, standing);
             entries.retain(|entry| {
                 let is_damaged = own.environment.engine.is_damaged(entry.key());
-                rules.admit(entry, is_damaged).is_ok()
+                matches!(rules.admit(entry, is_damaged), Ok(Taken::AtOnce(_)))
             });
             for old in entries.iter().filter(|entry| rules.is_old(entry)) {
                 own.environment.mended.old_version_came(range.0, old.key());

@@ -104,9 +104,11 @@ impl Sweeper {
         let Ok(raised) = forgetting.raise(fence).await else {
             return SweepAnswer::Unknown;
         };
-        let is_last = self.in_background(move |own| own.has_scanned_all(pass));
-        if fence > Timestamp::ZERO && is_last.await == Some(true) {
-            forgetting.seal(fence);
+        let has_scanned_all = self.in_background(move |own| own.has_scanned_all(pass));
+        let is_last = fence > Timestamp::ZERO && has_scanned_all.await == Some(true);
+        // Before it looks whether anything has come in behind the scan.
+        if is_last && forgetting.seal(fence).await.is_err() {
+            return SweepAnswer::Unknown;
         }
         // Read afterwards: what was lost meanwhile was not fenced.
         let incarnation = self.incarnation();
@@ -309,8 +311,9 @@ impl Drive {
     }
 
     /// Whether all members are what they were when they were fenced, now that all that the
-    /// pass has brought is durable. From then on they take nothing from before the fence. A block in which damage was found may have held a tombstone
-    /// after it was compared.
+    /// pass has brought is durable. A block in which damage was found may have held a tombstone
+    /// after it was compared. Each member seals its store before it answers, so it does not matter
+    /// how long the others take to answer, nor when it hears what came of it.
     pub(super) async fn are_as_fenced(&self) -> bool {
         let nodes: Vec<NodeNumber> = self.progress.nodes().collect();
         let fence = self.fencing.fence().unwrap_or_default();

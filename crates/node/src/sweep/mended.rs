@@ -9,9 +9,12 @@
 //! have got a tombstone of fewer copies meanwhile. That is rare, so such versions are taken,
 //! and the pass does not raise the bound ([`MendedKeys::unexpected`]). That they came is noted
 //! durably before they do ([`Forgetting::disturb`]), because a pass may go on behind its last
-//! checkpoint after this node was restarted, and does not meet them either.
+//! checkpoint after this node was restarted, and does not meet them either. Once the pass has asked
+//! for them for the last time, nobody would hear of one more; so what comes from then on is compared
+//! with all other nodes first ([`Forgetting::seal`]).
 //!
 //! [`Forgetting::disturb`]: crate::forgetting::Forgetting::disturb
+//! [`Forgetting::seal`]: crate::forgetting::Forgetting::seal
 
 use bytes::Bytes;
 use cluster::sweep::PassId;

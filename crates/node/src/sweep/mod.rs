@@ -308,9 +308,6 @@ impl Sweeper {
             membership.full_pass_ended(pass, &clean_with, single_copies);
             let mut peers = environment.members.peers();
             let is_clean = peers.all(|peer| clean_with.contains(&peer));
-            if !is_clean {
-                forgetting.unseal();
-            }
             // Before a restart it may have compared by another list of nodes.
             forgetting.set_ended_pass((is_clean && is_from_begin).then_some(pass));
             if is_receiver && is_clean {

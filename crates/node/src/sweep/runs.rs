@@ -31,7 +31,7 @@ pub(super) enum Gap {
 
 /// What taking a run has brought.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Taken {
+pub(super) struct TakenRun {
     /// The versions that this node lacked.
     pub(super) keys: u64,
     /// The bytes of their keys and values.
@@ -144,7 +144,7 @@ impl Participant {
         (pass, number): RangeId,
         after: Option<&Bytes>,
         entries: Vec<Entry>,
-    ) -> Result<Taken, RunRefusal> {
+    ) -> Result<TakenRun, RunRefusal> {
         let (own, placement) = (
             self.environment.own,
             Arc::clone(&self.environment.placement),
@@ -168,7 +168,7 @@ impl Participant {
             before = Some(entry.key());
         }
         let (keys, bytes) = range.take_in(entries, cut);
-        Ok(Taken {
+        Ok(TakenRun {
             keys,
             bytes,
             has_room: range.pulled_bytes < pulled_bytes_max,

@@ -43,20 +43,20 @@ impl Sweeper {
         let rules = environment.forgetting.mend_rules(pass, standing);
         let own = self.replicas.own();
         let is_damaged = own.is_damaged(entry.key());
-        let mut admitted = rules.admit(&entry, is_damaged);
-        if admitted.is_ok() && rules.is_old(&entry) {
+        let mut taken = rules.admit(&entry, is_damaged);
+        if taken.is_ok() && rules.is_old(&entry) {
             if self.disturbs(&rules, &entry) {
                 return self.take_mend_once_noted(pass, entry, reply);
             }
             mended.old_version_came(pass, entry.key());
-            // The store may have been sealed in between: then nobody has asked for that count.
+            // The store may have been sealed in between: then nobody asks for that count any more.
             let rules = environment.forgetting.mend_rules(pass, standing);
-            admitted = rules.admit(&entry, is_damaged);
+            taken = rules.admit(&entry, is_damaged);
         }
         if rules.takes_part() {
             mended.note(pass, entry.key());
         }
-        own.mend_for_peer(entry, admitted, reply);
+        own.mend_for_peer(entry, taken, reply);
     }
 
     /// Whether a version that a pass brings comes in behind a scan, perhaps, and that is not noted

@@ -22,11 +22,15 @@
 //!   other rules alone.
 //! - And a repair that comes late may slip behind that pass, so it is compared with what all
 //!   other stores hold before it is stored.
+//! - A mend may be late, too. That a store has answered that none came is true only of what came
+//!   before: from then on it compares what comes with all others, even after a restart, as nobody
+//!   knows when it hears of F.
 //! - Receivers do not vouch for each other while one store is no receiver.
 //! - A copy that belongs to other stores only may be the last one, until a pass has shown that
 //!   they have it; and what a pass has shown of one list of nodes says nothing of another, not
 //!   even if the pass goes on with that.
 
+mod late_mends;
 mod passes;
 mod rules;
 mod scenario;
@@ -41,7 +45,7 @@ use steps::Steps;
 
 /// The first states of a search are those of one scenario, and it goes on until it
 /// has seen all.
-const SCENARIOS: [Scenario; 15] = [
+const SCENARIOS: [Scenario; 16] = [
     Scenario {
         name: "late writes and repairs",
         repairs: 1,
@@ -146,6 +150,15 @@ const SCENARIOS: [Scenario; 15] = [
         relists: 1,
         ..PLAIN
     },
+    Scenario {
+        name: "a late mend and a tombstone of fewer copies",
+        has_short_tombstone: true,
+        has_late_value: false,
+        writes: &[],
+        mends: 1,
+        crashes: 1,
+        ..PLAIN
+    },
 ];
 
 const LATE: usize = 0;
@@ -159,6 +172,7 @@ const FEWER: usize = 10;
 const LATE_REPAIR: usize = 11;
 const SURPLUS: usize = 12;
 const LISTS: usize = 14;
+const LATE_MEND: usize = 15;
 
 const PLAIN: Scenario = Scenario {
     name: "",
@@ -168,6 +182,7 @@ const PLAIN: Scenario = Scenario {
     losses: 0,
     rollbacks: 0,
     repairs: 0,
+    mends: 0,
     has_late_value: true,
     has_synced_writes: true,
     has_short_tombstone: false,
@@ -281,6 +296,20 @@ fn named(step: Step, names: [usize; 3]) -> String {
             format!("a read of {} sends a repair to {}", name(by), name(to))
         }
         Step::DeliverRepair => "the repair arrives".to_owned(),
+        Step::SendMend { by, to } => {
+            format!(
+                "another pass reads {} to send a mend to {}",
+                name(by),
+                name(to)
+            )
+        }
+        Step::DeliverMend => "the mend arrives".to_owned(),
+        Step::Answer { pass, store } => {
+            format!(
+                "{} says that nothing came in behind pass {pass}",
+                name(store)
+            )
+        }
         Step::Fence { pass, store } => format!("pass {pass} fences {}", name(store)),
         Step::Begin { pass } => format!("pass {pass} begins"),
         Step::Rejoin { pass, store } => format!("{} goes on in pass {pass}", name(store)),
@@ -346,6 +375,9 @@ fn every_broken_rule_is_found() {
         (Bug::AcksOutliveTheirStore, LOST),
         (Bug::MovedIsNotComparedAgain, FEWER),
         (Bug::LateRepairsNotCompared, LATE_REPAIR),
+        (Bug::DisturbedStoreAnswers, LATE_MEND),
+        (Bug::LateMendsNotCompared, LATE_MEND),
+        (Bug::SealForgottenByRestart, LATE_MEND),
         (Bug::SurplusDroppedAboveBound, SURPLUS),
         (Bug::SurplusBoundOfAnotherListBelieved, LISTS),
         (Bug::SurplusShownByPassOfAnotherList, LISTS),

@@ -1,7 +1,7 @@
 //! What can happen next in a pass: fences, comparisons, and what the stores hear of its end.
 
 use super::rules::{Bug, pairs};
-use super::state::{NONE, State, Step, Violation, others, timestamp};
+use super::state::{NONE, State, Step, Store, Violation, others, timestamp};
 use super::steps::{Steps, later};
 
 impl Steps<'_> {
@@ -144,6 +144,10 @@ impl Steps<'_> {
         let Some(forgotten) = self.rules.forgets(state, self.scenario.fences, pass) else {
             return;
         };
+        let has_answered = |store: &Store| store.answered & (1 << pass) != 0;
+        if self.scenario.mends > 0 && !state.stores.iter().all(has_answered) {
+            return;
+        }
         if state.begun & (1 << pass) != 0 && state.stores[store].heard < forgotten {
             let mut next = *state;
             self.rules.hear(&mut next, store, forgotten);

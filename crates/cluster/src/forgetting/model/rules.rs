@@ -39,6 +39,9 @@ pub(super) enum Bug {
     AcksOutliveTheirStore,
     MovedIsNotComparedAgain,
     LateRepairsNotCompared,
+    DisturbedStoreAnswers,
+    LateMendsNotCompared,
+    SealForgottenByRestart,
     SurplusDroppedAboveBound,
     SurplusBoundOfAnotherListBelieved,
     SurplusShownByPassOfAnotherList,
@@ -201,11 +204,41 @@ impl Rules {
             || self.admit(state, to, repair.version, arrival, receiving)
     }
 
+    /// Whether a version is between F and the fence of the store that it comes to.
+    pub(super) fn is_old(self, state: &State, to: usize, version: u8) -> bool {
+        let to = &state.stores[to];
+        let bounds = to.heard.into()..to.fence.into();
+        bounds.contains(&timestamp(version))
+    }
+
     /// Whether a repair that is admitted is first compared with what all other stores hold.
     pub(super) fn is_compared(self, state: &State, repair: Repair) -> bool {
-        let to = &state.stores[usize::from(repair.to)];
-        let bounds = to.heard.into()..to.fence.into();
-        bounds.contains(&timestamp(repair.version)) && !self.has(Bug::LateRepairsNotCompared)
+        let is_old = self.is_old(state, repair.to.into(), repair.version);
+        is_old && !self.has(Bug::LateRepairsNotCompared)
+    }
+
+    /// Whether an old version is, because the store has answered the last question of a pass.
+    pub(super) fn is_compared_as_sealed(
+        self,
+        state: &State,
+        fences: &[u64],
+        to: usize,
+        version: u8,
+    ) -> bool {
+        let sealed = state.stores[to].sealed;
+        let is_below =
+            |(pass, fence): (usize, &u64)| sealed & (1 << pass) != 0 && timestamp(version) < *fence;
+        fences.iter().enumerate().any(is_below) && !self.has(Bug::LateMendsNotCompared)
+    }
+
+    /// Whether a store takes a mend of a pass that is none of those of the scenario.
+    pub(super) fn admits_late_mend(self, state: &State, to: usize, version: u8) -> bool {
+        let receiving = Receiving {
+            takes_part: true,
+            ..self.receiving(state, to)
+        };
+        let arrival = Arrival::Mend(PassId(PASSES as u64));
+        self.admit(state, to, version, arrival, receiving)
     }
 
     pub(super) fn admits_mend(self, state: &State, pass: usize, to: usize, version: u8) -> bool {

@@ -14,6 +14,8 @@ pub(super) struct Scenario {
     pub(super) losses: u8,
     pub(super) rollbacks: u8,
     pub(super) repairs: u8,
+    /// Mends that are long on their way. Without them no pass need ask about them at its end.
+    pub(super) mends: u8,
     /// Whether the write of the first value to the third store is on its way.
     pub(super) has_late_value: bool,
     /// Whether writes are synced before they are acknowledged, and repairs as well.
@@ -47,6 +49,7 @@ impl Scenario {
             losses: self.losses,
             rollbacks: self.rollbacks,
             repairs: self.repairs,
+            mends: self.mends,
             relists: self.relists,
             ..State::default()
         };

@@ -56,6 +56,12 @@ pub(super) struct Store {
     pub(super) others_equal: u8,
     /// The passes in which the two other stores are clean, a bit each.
     pub(super) others_clean: u8,
+    /// The passes that do not meet an old version that has come in, a bit each.
+    pub(super) disturbed: u8,
+    /// The passes whose last question it has answered, and those below whose fence it compares
+    /// with all what comes, a bit each.
+    pub(super) answered: u8,
+    pub(super) sealed: u8,
     /// The versions whose write is on its way to this store, a bit each.
     pub(super) incoming: u8,
     /// The versions that it has acknowledged to the client's coordinator, a bit each.
@@ -83,12 +89,20 @@ pub(super) struct Repair {
     pub(super) to: u8,
 }
 
+/// A mend of another pass on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct LateMend {
+    pub(super) version: u8,
+    pub(super) to: u8,
+}
+
 /// A state of the cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct State {
     pub(super) stores: [Store; 3],
     pub(super) writes: [Write; VERSIONS.len()],
     pub(super) repair: Option<Repair>,
+    pub(super) mend: Option<LateMend>,
     /// The passes that have begun, have been fenced in vain, a bit each.
     pub(super) begun: u8,
     pub(super) void: u8,
@@ -100,6 +114,7 @@ pub(super) struct State {
     pub(super) losses: u8,
     pub(super) rollbacks: u8,
     pub(super) repairs: u8,
+    pub(super) mends: u8,
     /// Whether the operator may still start all nodes with another list of nodes.
     pub(super) relists: u8,
 }
@@ -131,6 +146,9 @@ impl Store {
             (self.fenced[1], 2),
             (self.others_equal, 2),
             (self.others_clean, 2),
+            (self.disturbed, 2),
+            (self.answered, 2),
+            (self.sealed, 2),
             (self.incoming, 4),
             (self.acked, 4),
         ];
@@ -160,17 +178,22 @@ impl State {
                 None => (false, false),
             };
             let packed = self.stores[usize::from(index)].packed();
-            (packed << 2 | u64::from(by) << 1 | u64::from(to), index)
+            let is_mended = self.mend.is_some_and(|mend| mend.to == index);
+            let bits = u64::from(by) << 2 | u64::from(to) << 1 | u64::from(is_mended);
+            (packed << 3 | bits, index)
         });
         keys.sort_unstable();
         let order = keys.map(|(_, index)| index);
         self.stores = order.map(|index| self.stores[usize::from(index)]);
         let mut rest = [0, 0, 0, 0];
+        let renamed = |old: u8| order.iter().position(|index| *index == old);
         if let Some(repair) = &mut self.repair {
             rest = [1, repair.version, repair.incarnation, repair.forgotten];
-            let renamed = |old: u8| order.iter().position(|index| *index == old);
             repair.by = renamed(repair.by).unwrap_or_default() as u8;
             repair.to = renamed(repair.to).unwrap_or_default() as u8;
+        }
+        if let Some(mend) = &mut self.mend {
+            mend.to = renamed(mend.to).unwrap_or_default() as u8;
         }
         let writes = self.writes.map(|write| {
             let fields = [
@@ -185,6 +208,7 @@ impl State {
             (rest[1], 2),
             (rest[2], 2),
             (rest[3], 4),
+            (self.mend.map_or(NONE, |mend| mend.version), 2),
             (writes[1], 4),
             (writes[2], 4),
             (writes[3], 4),
@@ -196,6 +220,7 @@ impl State {
             (self.losses, 2),
             (self.rollbacks, 2),
             (self.repairs, 2),
+            (self.mends, 1),
             (self.relists, 1),
         ]);
         let packed = [keys[0].0, keys[1].0, keys[2].0, rest];
@@ -230,6 +255,9 @@ pub(super) enum Step {
     ReadAll,
     SendRepair { by: usize, to: usize },
     DeliverRepair,
+    SendMend { by: usize, to: usize },
+    DeliverMend,
+    Answer { pass: usize, store: usize },
     Fence { pass: usize, store: usize },
     Begin { pass: usize },
     Rejoin { pass: usize, store: usize },

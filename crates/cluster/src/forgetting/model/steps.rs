@@ -22,6 +22,7 @@ impl Steps<'_> {
     pub(super) fn from(&mut self, state: &State) {
         self.next.clear();
         self.clients(state);
+        self.late_mends(state);
         for pair in pairs() {
             let [one, other] = pair;
             if !self.scenario.has_few_copies() {
@@ -92,16 +93,11 @@ impl Steps<'_> {
 
     /// Stores a repair that is admitted.
     fn deliver_repair(&self, next: &mut State, repair: Repair) {
-        let (to, before) = (usize::from(repair.to), *next);
-        if self.rules.is_compared(&before, repair) {
-            for other in others(to).map(|other| before.stores[other]) {
-                if timestamp(repair.version) < other.forgotten.into() {
-                    return;
-                }
-                self.store(next, to, later(next.stores[to].held, other.held), true);
-            }
+        let to = usize::from(repair.to);
+        let is_compared = self.rules.is_compared(next, repair);
+        if !is_compared || self.compare_with_all(next, to, repair.version) {
+            self.store(next, to, repair.version, true);
         }
-        self.store(next, to, repair.version, true);
     }
 
     fn deliver(&mut self, state: &State, version: u8, to: usize) {
@@ -326,6 +322,9 @@ impl Steps<'_> {
 fn leave_passes(state: &mut State, store: usize, rules: Rules) {
     state.stores[store].takes_part = 0;
     state.stores[store].since_begin = 0;
+    if rules.has(Bug::SealForgottenByRestart) {
+        state.stores[store].sealed = 0;
+    }
     if !rules.has(Bug::AcksOutliveTheirStore) {
         state.stores[store].acked = 0;
     }

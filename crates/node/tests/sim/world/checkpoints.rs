@@ -82,7 +82,7 @@ fn what_a_checkpoint_passes_over_outlives_a_restart() {
 /// the version is on one node alone, so it is compared with no other.
 #[test]
 fn what_came_in_behind_a_scan_before_a_restart_does_not_outlive_its_tombstone() {
-    let gone_on = late_mends(true);
+    let (gone_on, _) = late_mends(LateMend::BeforeRestart);
     assert!(gone_on > 3, "{gone_on}");
 }
 
@@ -91,16 +91,38 @@ fn what_came_in_behind_a_scan_before_a_restart_does_not_outlive_its_tombstone() 
 /// may come in either.
 #[test]
 fn what_comes_in_while_the_bound_rises_does_not_outlive_its_tombstone() {
-    let taken = late_mends(false);
+    let (taken, _) = late_mends(LateMend::AtAnyTime);
     assert!(taken > 3, "{taken}");
 }
 
+/// The same while one node takes long to answer. The others have answered, and cannot know for how
+/// long the bound may still rise.
+#[test]
+fn what_comes_in_while_another_node_takes_long_does_not_outlive_its_tombstone() {
+    let (_, refused) = late_mends(LateMend::WhileOneIsSlow);
+    assert!(refused > 0, "no mend came behind the last question");
+}
+
+/// When a mend comes late.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LateMend {
+    /// The node that it comes to is restarted afterwards.
+    BeforeRestart,
+    AtAnyTime,
+    /// Another node has been asked for longer than any store is known to wait.
+    WhileOneIsSlow,
+}
+
 /// Runs sweeps in which a mend comes late, at different times. Returns in how many of them it was
-/// taken before they ended.
-fn late_mends(restarts: bool) -> u32 {
+/// taken before they ended, and in how many it was not.
+fn late_mends(when: LateMend) -> (u32, u32) {
+    /// How long a job of a slow node takes at most, and how long the mend takes.
+    const SLOW_MS: u64 = 9_000;
+    const LATE: Duration = Duration::from_secs(11);
     // The first key of all.
     const FIRST: u64 = 0;
-    let gone_on = Cell::new(0);
+    let (gone_on, refused) = (Cell::new(0), Cell::new(0));
+    let restarts = when == LateMend::BeforeRestart;
     let scenario = Scenario {
         keys: KEYS,
         range_keys: 64,
@@ -135,12 +157,19 @@ fn late_mends(restarts: bool) -> u32 {
             // A recent sweep lets writes settle first, so it compares nothing meanwhile.
             world.hosts[own].order_sweep(PassKind::Recent);
             sleep(Duration::from_millis(5)).await;
+            if when == LateMend::WhileOneIsSlow {
+                world.hosts[own].set_work_ms_max(SLOW_MS);
+                sleep(LATE).await;
+            }
             let late = host.send_late_mend(lacking, old_value(FIRST)).unwrap();
             late.answer.await.unwrap();
+            world.hosts[own].set_work_ms_max(1);
             if restarts && !is_running() {
                 return;
             }
             let is_taken = is_running() && is_value(lacking);
+            let is_refused = is_running() && !is_value(lacking);
+            refused.set(refused.get() + u32::from(is_refused));
             if restarts {
                 world.hosts[lacking].crash(Crash::Kill);
                 world.start(lacking);
@@ -163,5 +192,5 @@ fn late_mends(restarts: bool) -> u32 {
             );
         });
     }
-    gone_on.get()
+    (gone_on.get(), refused.get())
 }

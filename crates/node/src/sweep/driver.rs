@@ -10,7 +10,7 @@ use super::Sweeper;
 use super::fencing::Fencing;
 use super::journal::Checkpoint;
 use super::resuming::Resuming;
-use super::settling::{Settling, settling_of_recent};
+use super::settling::Settled;
 use base::Timestamp;
 use bytes::Bytes;
 use cluster::NodeNumber;
@@ -75,7 +75,7 @@ pub(super) struct Begun {
 
 impl Begun {
     /// The node, and the store with which it takes part.
-    fn store(&self) -> (NodeNumber, Incarnation) {
+    pub(super) fn store(&self) -> (NodeNumber, Incarnation) {
         (self.node, self.incarnation)
     }
 }
@@ -89,10 +89,16 @@ impl PassReport {
 
 impl Sweeper {
     /// Leads one pass to the last key: from the first one, or from the checkpoint of a
-    /// full pass that was interrupted. With `settles` a recent pass lets writes arrive
-    /// that are on their way, so that it does not send them a second time. A full pass
-    /// does so only while a store has to be filled: see `begin`.
-    pub(crate) async fn drive(self: &Rc<Self>, kind: PassKind, settles: bool) -> PassReport {
+    /// full pass that was interrupted.
+    ///
+    /// A recent pass that nobody waits for lets writes arrive that are on their way, so that it
+    /// does not send them a second time; if meanwhile `is_full_due`, it ends at once. A full pass
+    /// lets writes arrive only while a store has to be filled: see `settling`.
+    pub(crate) async fn drive(
+        self: &Rc<Self>,
+        kind: PassKind,
+        is_full_due: Option<&dyn Fn() -> bool>,
+    ) -> PassReport {
         let pass = PassId(self.sweeps.environment.random.next_u64());
         let mut drive = Drive::new(Rc::clone(self), pass, kind);
         let now_unix_ms = self.sweeps.environment.clock.unix_ms();
@@ -108,7 +114,9 @@ impl Sweeper {
             Some(start) => start,
             None => {
                 drive = Drive::new(Rc::clone(self), pass, kind);
-                drive.begin(settles).await;
+                if let Some(begun) = drive.begin(is_full_due).await {
+                    return drive.give_way(&begun).await;
+                }
                 Bytes::new()
             }
         };
@@ -134,16 +142,19 @@ impl Drive {
         }
     }
 
-    /// Begins the pass with all nodes that are up.
-    async fn begin(&mut self, settles: bool) {
+    /// Begins the pass with all nodes that are up. Gives those that have begun if the pass is not
+    /// to go on, as a full one is due.
+    async fn begin(&mut self, is_full_due: Option<&dyn Fn() -> bool>) -> Option<Vec<Begun>> {
         let mut begun = self.ask_to_begin(self.nodes_up(), false).await;
         self.cut = self.cut_above(&begun);
-        match self.kind {
-            PassKind::Recent if settles => {
-                let timeout = self.sweeper.sweeps.environment.timeout;
-                tokio::time::sleep(settling_of_recent(timeout)).await;
+        match (self.kind, is_full_due) {
+            (PassKind::Recent, Some(is_full_due)) => {
+                begun = match self.let_writes_arrive(begun, is_full_due).await {
+                    Settled::With(begun) => begun,
+                    Settled::Outdone(begun) => return Some(begun),
+                };
             }
-            PassKind::Full if !self.sweeper.are_all_witnesses() => {
+            (PassKind::Full, _) if !self.sweeper.are_all_witnesses() => {
                 begun = self.outlast_writes(begun).await;
             }
             _ => {}
@@ -153,30 +164,39 @@ impl Drive {
         self.resuming.checkpoint.progress = self.progress.clone();
         self.fence(&begun).await;
         self.agree(&begun).await;
+        None
+    }
+
+    /// Ends the pass, which has compared nothing: a full one is due, which compares more.
+    async fn give_way(self, begun: &[Begun]) -> PassReport {
+        let pass = self.pass;
+        let end = |_| SweepRequest::End {
+            pass,
+            is_conclusive: false,
+            single_copies: Vec::new(),
+            clean_with: Vec::new(),
+        };
+        let nodes = begun.iter().map(|begun| begun.node).collect();
+        let _answers = self.ask(nodes, end).await;
+        PassReport {
+            pairs: self.pairs(),
+            ..self.report
+        }
+    }
+
+    /// The pairs of all nodes of the cluster.
+    fn pairs(&self) -> u64 {
+        let nodes = u64::from(self.sweeper.sweeps.environment.members.count());
+        nodes * (nodes - 1) / 2
     }
 
     /// A cut above all that any of these nodes has acknowledged so far, however far the
     /// clocks are apart.
-    fn cut_above(&self, begun: &[Begun]) -> Timestamp {
+    pub(super) fn cut_above(&self, begun: &[Begun]) -> Timestamp {
         let clock = &self.sweeper.sweeps.environment.clock;
         let now = Timestamp::from_unix_ms(clock.unix_ms());
         let seen = begun.iter().map(|begun| begun.greatest_seen);
         seen.fold(now, Timestamp::max)
-    }
-
-    /// Waits until no write is left that may count an ack of a lost store; see
-    /// [`Settling`]. Gives what all nodes answer afterwards.
-    async fn outlast_writes(&mut self, mut begun: Vec<Begun>) -> Vec<Begun> {
-        let timeout = self.sweeper.sweeps.environment.timeout;
-        let mut settling = Settling::new(timeout, begun.iter().map(Begun::store));
-        while let Some(part) = settling.next_part() {
-            tokio::time::sleep(part).await;
-            begun = self.ask_to_begin(self.nodes_up(), false).await;
-            if settling.begun_again(begun.iter().map(Begun::store)) {
-                self.cut = self.cut_above(&begun);
-            }
-        }
-        begun
     }
 
     pub(super) fn nodes_up(&self) -> Vec<NodeNumber> {
@@ -349,9 +369,8 @@ impl Drive {
             Some(forgotten) if self.are_as_fenced().await => Some(forgotten),
             _ => None,
         };
+        let pairs = self.pairs();
         let members = &self.sweeper.sweeps.environment.members;
-        let nodes = u64::from(members.count());
-        let pairs = nodes * (nodes - 1) / 2;
         let is_held_back = forgotten.is_none() && !self.fencing.is_idle;
         if is_full && (is_held_back || (clean.len() as u64) < pairs) {
             self.sweeper.sweeps.record.not_done(pass);

@@ -15,7 +15,9 @@
 //!    compaction drops. It becomes part of the store before the pass is clean.
 //!
 //! If vouchers disagree, or one has changed, this node gives the pass up, and so remains
-//! unfilled until the next one.
+//! unfilled until the next one. They do not disagree about a version that has expired by all
+//! clocks, which some may have freed already, nor about one below a newer version that the pass
+//! has brought: a voucher that has that one lacks the version, too.
 //!
 //! In a pass of which nobody has named that, as in all recent ones, and in full ones from which
 //! a member is missing, a store that lacks something sends nothing below the greatest F that
@@ -229,6 +231,7 @@ impl Participant {
             self.environment.engine.clone(),
         );
         let mut verdicts = Verdicts::default();
+        let expired_before = self.environment.expiry.expired_before_unix_ms();
         let Some(state) = self.state(pass) else {
             return verdicts;
         };
@@ -248,8 +251,18 @@ impl Participant {
                 verdicts.doubtful.extend(doubtful);
                 verdicts.vouchers.extend(counted);
                 verdicts.bury.push((key, withheld.timestamp));
-            } else {
-                verdicts.are_at_odds |= held < counted.len();
+            } else if held < counted.len() {
+                let range = state.range_of(&key);
+                let newest = range.map(|range| newest_of(&engine, range, &key));
+                verdicts.are_at_odds |= match newest {
+                    Some(Ok(Some(newest))) => {
+                        let is_it = newest.timestamp() == withheld.timestamp;
+                        is_it && newest.is_live(expired_before)
+                    }
+                    Some(Ok(None)) => false,
+                    // Nobody can say by now what has become of it.
+                    Some(Err(_)) | None => true,
+                };
             }
         }
         verdicts

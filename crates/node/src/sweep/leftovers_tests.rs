@@ -167,6 +167,17 @@ fn those_who_vouch_may_not_disagree() {
 }
 
 #[test]
+fn those_who_vouch_do_not_disagree_about_what_is_hidden_or_dead_by_now() {
+    // One of them lacks the newer version, too, or has freed what has expired.
+    for now in [value("k", 200, 3), Entry::tombstone(b"k", at(50), 3)] {
+        let (engine, mut own) = compared(&[value("k", 50, 3)], [Nothing, All, All]);
+        assert!(sent(&mut own, PEERS[0], &["k"]).is_empty());
+        engine.write(now).unwrap();
+        assert_eq!(own.verdicts(PASS), Verdicts::default());
+    }
+}
+
+#[test]
 fn a_receiver_does_not_vouch_for_another() {
     // Node 1 lacks it, and it is whole; whether node 2 has it does not count.
     let (_engine, mut own) = compared(&[value("k", 50, 3)], [Nothing, All, Nothing]);

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 
 /// How often a node looks whether a pass is due.
-const LOOK_PERIOD: Duration = Duration::from_secs(1);
+pub(super) const LOOK_PERIOD: Duration = Duration::from_secs(1);
 
 /// How long after a full pass the next one begins while a store has to be filled. The
 /// time doubles with each pass that has not filled it: a node or a disk may be missing,
@@ -117,6 +117,13 @@ impl Orders {
         Some((kind, is_ordered))
     }
 
+    /// Whether an operator has asked for a full pass after the one that runs.
+    fn is_full_next(&self) -> bool {
+        let state = lock(&self.state);
+        let next = state.next.as_ref();
+        next.is_some_and(|order| order.kind == PassKind::Full)
+    }
+
     /// The running pass has ended.
     fn end(&self, report: PassReport) {
         let ended = lock(&self.state).running.take();
@@ -183,16 +190,17 @@ impl Sweeper {
                 // It may delete files.
                 self.spawn_in_background(Participant::forget_idle);
             }
-            let due = || match self.is_first_up() {
-                true => self.due(refill_period, retry.period),
-                // No other node knows of the damage.
-                false => self.due_for_damage(refill_period),
-            };
+            let due = || self.due_here(refill_period, retry.period);
             let Some((kind, is_ordered)) = orders.begin(due) else {
                 continue;
             };
+            let is_full_due = || orders.is_full_next() || due() == Some(PassKind::Full);
             // Whoever has ordered a pass waits for it.
-            let report = self.drive(kind, !is_ordered).await;
+            let settles: Option<&dyn Fn() -> bool> = match is_ordered {
+                true => None,
+                false => Some(&is_full_due),
+            };
+            let report = self.drive(kind, settles).await;
             refill_period = match self.is_any_unfilled() || self.is_damaged() {
                 true if kind == PassKind::Full => (2 * refill_period).min(REFILL_PERIOD_MAX),
                 true => refill_period,
@@ -216,6 +224,15 @@ impl Sweeper {
             self.sweeps.record.drive_ended(kind, is_done);
             self.sweeps.store_journal();
             orders.end(report);
+        }
+    }
+
+    /// The kind of the pass that this node is to drive, if one is due.
+    fn due_here(&self, refill_period: Duration, retry_period: Duration) -> Option<PassKind> {
+        match self.is_first_up() {
+            true => self.due(refill_period, retry_period),
+            // No other node knows of the damage.
+            false => self.due_for_damage(refill_period),
         }
     }
 

@@ -1,6 +1,8 @@
 //! How long a pass lets writes settle between its begin and its scan.
 
 use super::PASS_IDLE_MAX;
+use super::driver::{Begun, Drive};
+use super::schedule::LOOK_PERIOD;
 use cluster::NodeNumber;
 use cluster::sweep::Incarnation;
 use std::collections::BTreeMap;
@@ -14,9 +16,68 @@ const SETTLING_MAX: Duration = Duration::from_secs(30);
 const PART_MAX: Duration = Duration::from_secs(PASS_IDLE_MAX.as_secs() / 4);
 
 /// How long a recent pass waits, where requests have this deadline.
-pub(super) fn settling_of_recent(timeout: Duration) -> Duration {
+fn settling_of_recent(timeout: Duration) -> Duration {
     // By then a write from before the cut has arrived, or it is a hint.
     (2 * timeout).min(SETTLING_MAX)
+}
+
+/// How the wait of a recent pass has ended.
+pub(super) enum Settled {
+    /// These nodes take part.
+    With(Vec<Begun>),
+    /// A full pass is due. These nodes have begun this one.
+    Outdone(Vec<Begun>),
+}
+
+impl Drive {
+    /// Waits until the writes from before the cut have arrived, unless a full pass is due meanwhile.
+    /// If a node was lost or has returned by then, all begin again: one that was restarted knows
+    /// nothing of the pass, and one that was away can take part.
+    pub(super) async fn let_writes_arrive(
+        &mut self,
+        begun: Vec<Begun>,
+        is_full_due: &dyn Fn() -> bool,
+    ) -> Settled {
+        let before = self.connections();
+        let mut left = settling_of_recent(self.sweeper.sweeps.environment.timeout);
+        while !left.is_zero() {
+            let part = left.min(LOOK_PERIOD);
+            tokio::time::sleep(part).await;
+            left -= part;
+            if is_full_due() {
+                return Settled::Outdone(begun);
+            }
+        }
+        match self.connections() == before {
+            true => Settled::With(begun),
+            false => Settled::With(self.ask_to_begin(self.nodes_up(), false).await),
+        }
+    }
+
+    /// The nodes that are up, and which connection to each of them this is.
+    fn connections(&self) -> Vec<(NodeNumber, u64)> {
+        let connects = |node| {
+            let status = self.sweeper.peers.status(node);
+            status.map_or(0, |status| status.counts.connects)
+        };
+        let nodes = self.nodes_up().into_iter();
+        nodes.map(|node| (node, connects(node))).collect()
+    }
+
+    /// Waits until no write is left that may count an ack of a lost store; see
+    /// [`Settling`]. Gives what all nodes answer afterwards.
+    pub(super) async fn outlast_writes(&mut self, mut begun: Vec<Begun>) -> Vec<Begun> {
+        let timeout = self.sweeper.sweeps.environment.timeout;
+        let mut settling = Settling::new(timeout, begun.iter().map(Begun::store));
+        while let Some(part) = settling.next_part() {
+            tokio::time::sleep(part).await;
+            begun = self.ask_to_begin(self.nodes_up(), false).await;
+            if settling.begun_again(begun.iter().map(Begun::store)) {
+                self.cut = self.cut_above(&begun);
+            }
+        }
+        begun
+    }
 }
 
 /// The wait of a full pass while a store does not count. That store may have acknowledged
@@ -24,7 +85,7 @@ pub(super) fn settling_of_recent(timeout: Duration) -> Duration {
 /// scans. By the deadline of such a write that node has it, or the write has failed. So
 /// the wait lasts as long as a request may, counted from when all stores that take part
 /// were last seen to be other ones than before.
-pub(super) struct Settling {
+struct Settling {
     length: Duration,
     left: Duration,
     stores: BTreeMap<NodeNumber, Incarnation>,
@@ -33,10 +94,7 @@ pub(super) struct Settling {
 impl Settling {
     /// A wait that begins now that these stores take part, where requests have this
     /// deadline.
-    pub(super) fn new(
-        timeout: Duration,
-        stores: impl Iterator<Item = (NodeNumber, Incarnation)>,
-    ) -> Self {
+    fn new(timeout: Duration, stores: impl Iterator<Item = (NodeNumber, Incarnation)>) -> Self {
         let length = settling_of_recent(timeout).max(timeout);
         Self {
             length,
@@ -46,7 +104,7 @@ impl Settling {
     }
 
     /// How long to wait until all nodes are to begin again; [`None`] once the wait is over.
-    pub(super) fn next_part(&mut self) -> Option<Duration> {
+    fn next_part(&mut self) -> Option<Duration> {
         let part = self.left.min(PART_MAX);
         self.left -= part;
         (!part.is_zero()).then_some(part)
@@ -54,10 +112,7 @@ impl Settling {
 
     /// These stores have begun again. Returns whether one of them was not there before:
     /// then the wait begins anew.
-    pub(super) fn begun_again(
-        &mut self,
-        stores: impl Iterator<Item = (NodeNumber, Incarnation)>,
-    ) -> bool {
+    fn begun_again(&mut self, stores: impl Iterator<Item = (NodeNumber, Incarnation)>) -> bool {
         let mut is_any_new = false;
         for (node, incarnation) in stores {
             is_any_new |= self.stores.insert(node, incarnation) != Some(incarnation);

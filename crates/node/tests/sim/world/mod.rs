@@ -28,6 +28,8 @@ mod receivers;
 #[cfg(test)]
 mod refills;
 mod report;
+#[cfg(test)]
+mod settling;
 mod stores;
 #[cfg(test)]
 mod surplus;

@@ -168,10 +168,10 @@ impl Surplus {
         entry.kind() == Kind::Value && (self.is_surplus)(entry.key(), entry.copies())
     }
 
-    /// Whether it may still be dropped: since a compaction began, a store may have been lost that
-    /// the version belongs to.
-    pub(crate) fn may_go(&self, entry: EntryRef<'_>) -> bool {
-        entry.timestamp() < (self.drop_bound)()
+    /// Whether versions up to this timestamp may still be dropped: since a compaction began, a
+    /// store may have been lost that one of them belongs to.
+    pub(crate) fn may_go(&self, timestamp: Timestamp) -> bool {
+        timestamp < (self.drop_bound)()
     }
 }
 

@@ -110,6 +110,48 @@ fn surplus_goes_within_a_week_of_its_bound_and_nothing_is_rewritten_afterwards()
     }
 }
 
+/// The bound is withdrawn when a store comes to lack something: a version that has left the merge
+/// already, but not the disk, may be the last copy.
+#[test]
+fn a_bound_that_is_withdrawn_while_surplus_is_dropped_keeps_all_of_it() {
+    const SURPLUS: u64 = 10;
+    let mut given_up = 0;
+    for asks_max in 0..30 {
+        let asks = Arc::<AtomicU64>::default();
+        let asked = Arc::clone(&asks);
+        let mut world = World::new();
+        world.options.compaction = false;
+        world.bound.store(10_000, Relaxed);
+        world.surplus = Some(Surplus {
+            is_surplus: Arc::new(|_, copies| copies == SURPLUS_COPIES),
+            drop_bound: Arc::new(move || match asked.fetch_add(1, Relaxed) < asks_max {
+                true => Timestamp::from_u64(10_000),
+                false => Timestamp::ZERO,
+            }),
+        });
+        let engine = world.open();
+        for number in 0..SURPLUS {
+            engine.write(value(2 * number, 1, SURPLUS_COPIES)).unwrap();
+            engine.write(value(2 * number + 1, 1, 3)).unwrap();
+        }
+        engine.flush().unwrap();
+        asks.store(0, Relaxed);
+        match engine.compact() {
+            Ok(()) => {}
+            Err(error) => {
+                assert!(error.to_string().contains("surplus"), "{error}");
+                assert_eq!(surplus_left(&engine), SURPLUS, "after {asks_max} asks");
+                given_up += 1;
+            }
+        }
+        if asks_max > 25 {
+            assert_eq!(surplus_left(&engine), 0);
+        }
+    }
+    // One for each version that was dropped by then.
+    assert_eq!(given_up, SURPLUS);
+}
+
 #[test]
 fn a_store_without_surplus_rewrites_nothing_for_it() {
     let (world, bound) = world();

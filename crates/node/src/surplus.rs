@@ -12,6 +12,10 @@
 //!
 //! The contract asks for no more copies than a version names. Still, as long as a store is
 //! known to lack something, a surplus copy may be the last one of what it has lost, and stays.
+//! Damaged blocks of a store do not count as that. Nothing deleted can come back for it, as a
+//! copy only goes where nothing older is left beneath; and what it may cost is a version whose
+//! every replica has lost its block within one interval of full sweeps, which no store could answer
+//! for anyway.
 
 use crate::forgetting::SharedBounds;
 use base::Timestamp;

@@ -69,7 +69,8 @@ pub(super) struct CompactorState {
     pub(super) purges: Purges,
     quiet: QuietMemtable,
     pub(super) whole: Whole,
-    /// Whether the last attempt to mend a table has failed, so that others come first.
+    /// Whether the last attempt was to mend a table and has failed, in its merging or at its end,
+    /// so that others come first.
     pub(super) mend_failed: bool,
 }
 
@@ -329,6 +330,7 @@ impl CompactorState {
             },
         };
         let is_whole = compaction.pick.reason == Reason::Manual;
+        let is_mend = compaction.pick.reason == Reason::Damaged;
         let result = match compaction.merge_some(core) {
             Ok(Some(bytes)) => {
                 self.current = Some(compaction);
@@ -346,6 +348,7 @@ impl CompactorState {
         match result {
             Ok(()) => Ok(CompactionStep::Finished),
             Err(error) => {
+                self.mend_failed = is_mend;
                 // While compaction is behind, ordinary ones go first. Without room they fail
                 // again and again, and an operator would wait for a whole one without a word.
                 if is_whole || matches!(error, Error::DiskFull) {
@@ -368,7 +371,6 @@ impl CompactorState {
 
     /// Notes that a compaction has failed, and which tables it could not read.
     fn note_failure(&mut self, compaction: &Compaction, error: &Error, core: &Core) {
-        self.mend_failed = compaction.pick.reason == Reason::Damaged;
         // If only room was short, there may be more of it the next time.
         if compaction.exceeds_estimate() || !matches!(error, Error::DiskFull) {
             self.reclaim.give_up(&compaction.pick.inputs);

@@ -278,7 +278,8 @@ impl Compaction {
     /// [`Error::Obsolete`] for a mend if the fence has risen since it began: what it has read
     /// again would come in behind the scan of a pass. [`Error::Invalid`] if further damage of its
     /// inputs was noted meanwhile: it may have passed over what no sweep has compared, and the
-    /// note of that would go with the table.
+    /// note of that would go with the table; and if a store was lost meanwhile, whose last copies
+    /// may be among the surplus versions that it has dropped.
     pub(super) fn complete(self, core: &Core) -> Result<Replaced, Error> {
         let is_mend = self.pick.reason == Reason::Damaged;
         let _held = is_mend.then(|| core.fence.hold());
@@ -299,6 +300,14 @@ impl Compaction {
             ));
             self.abandon(core);
             return Err(error);
+        }
+        if !self.records.may_surplus_go() {
+            self.abandon(core);
+            return Err(Error::Invalid(
+                "a store has come to lack something while surplus copies were dropped, which may \
+                 be the last ones: the tables are merged again, and keep them"
+                    .to_owned(),
+            ));
         }
         let written: u64 = self.outputs.iter().map(|table| table.file_bytes()).sum();
         self.note_hidden(self.read_bytes.saturating_sub(written), core);

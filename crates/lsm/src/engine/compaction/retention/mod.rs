@@ -133,7 +133,7 @@ impl Retention {
             && self
                 .surplus
                 .as_ref()
-                .is_some_and(|it| it.includes(entry) && it.may_go(entry))
+                .is_some_and(|it| it.includes(entry) && it.may_go(entry.timestamp()))
             && !(self.older_elsewhere)(entry.key(), entry.timestamp())
     }
 
@@ -181,6 +181,8 @@ pub(crate) struct Retained<C> {
     dropped_versions: u64,
     dropped_tombstones: u64,
     dropped_surplus: u64,
+    /// The greatest timestamp of those that were dropped as surplus.
+    greatest_surplus: Option<Timestamp>,
 }
 
 /// How a record that is kept is written.
@@ -230,6 +232,7 @@ impl<C: RecordCursor> Retained<C> {
             dropped_versions: 0,
             dropped_tombstones: 0,
             dropped_surplus: 0,
+            greatest_surplus: None,
         }
     }
 
@@ -286,6 +289,14 @@ impl<C: RecordCursor> Retained<C> {
     /// How many versions were dropped that belong to other stores only.
     pub(crate) fn dropped_surplus(&self) -> u64 {
         self.dropped_surplus
+    }
+
+    /// Whether all versions that were dropped as surplus might still be.
+    pub(crate) fn may_surplus_go(&self) -> bool {
+        let surplus = self.retention.surplus.as_ref();
+        self.greatest_surplus
+            .zip(surplus)
+            .is_none_or(|(greatest, surplus)| surplus.may_go(greatest))
     }
 
     /// Whether a version elsewhere hides the winner of a key, at which the cursor stands,
@@ -380,6 +391,7 @@ impl<C: RecordCursor> Retained<C> {
         }
         if self.retention.drops_surplus(record.entry) {
             self.dropped_surplus += 1;
+            self.greatest_surplus = self.greatest_surplus.max(Some(record.entry.timestamp()));
             return Ok(passed);
         }
         self.keep()

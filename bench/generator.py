@@ -2,7 +2,10 @@
 """CPU time per request of the load generator, compared with wrk without a script.
 
 Both send requests to nginx (`return 201`) over 64 connections with one thread, in
-turn. The generator runs on one core and nginx on another. Usage: bench/generator.py BINARY [PAIRS]
+turn. The generator runs on one core and nginx on another.
+
+    cargo build --release
+    python3 bench/generator.py [--kvorum target/release/kvorum] [--seconds 3] [--pairs 5]
 """
 
 import json
@@ -10,11 +13,9 @@ import re
 import resource
 import statistics
 import subprocess
-import sys
 
-from harness import CONNECTIONS, nginx, tree
+from harness import CONNECTIONS, at_most, command_line, figure, nginx, print_verdicts, tree
 
-SECONDS = 3
 TARGET = "/v0/entity?id=000000012345k---"
 
 
@@ -27,37 +28,38 @@ def measured(command):
     return text, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def wrk(url):
-    text, cpu_seconds = measured(["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{SECONDS}s", url + TARGET])
+def wrk(url, seconds):
+    text, cpu_seconds = measured(["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", url + TARGET])
     return cpu_seconds, int(re.search(r"(\d+) requests in", text).group(1))
 
 
-def load(binary, workload, url):
-    options = ["--verify", "off", "--warmup", "0", "--duration", f"{SECONDS}s", "--json", "-", "--target", url]
-    text, cpu_seconds = measured([binary, "load", workload, *options])
+def load(arguments, workload, url):
+    options = ["--verify", "off", "--warmup", "0", "--duration", f"{arguments.seconds}s", "--json", "-", "--target", url]
+    text, cpu_seconds = measured([arguments.kvorum, "load", workload, *options])
     return cpu_seconds, json.loads(text)["succeeded"]
 
 
 def main():
-    binary, pairs = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 5
+    arguments = command_line(__doc__, seconds=3, pairs=5).parse_args()
     server = nginx()
     for process in tree(server.process.pid):
         subprocess.run(["taskset", "-c", "-p", "0", str(process)], stdout=subprocess.DEVNULL, check=True)
     url = f"http://127.0.0.1:{server.port}"
     ratios = {"get": [], "put": []}
     try:
-        for _ in range(pairs):
-            base_seconds, base = wrk(url)
-            print(f"wrk {base_seconds / base * 1e6:6.2f} us, {base / SECONDS:7.0f}/s", end="")
+        for _ in range(arguments.pairs):
+            base_seconds, base = wrk(url, arguments.seconds)
+            print(f"wrk {base_seconds / base * 1e6:6.2f} us, {base / arguments.seconds:7.0f}/s", end="")
             for workload, found in ratios.items():
-                cpu_seconds, requests = load(binary, workload, url)
+                cpu_seconds, requests = load(arguments, workload, url)
                 found.append(cpu_seconds / requests / (base_seconds / base))
-                print(f"   {workload} {cpu_seconds / requests * 1e6:6.2f} us, {requests / SECONDS:7.0f}/s", end="")
+                print(f"   {workload} {cpu_seconds / requests * 1e6:6.2f} us, {requests / arguments.seconds:7.0f}/s", end="")
             print(flush=True)
     finally:
         server.stop()
     for workload, found in ratios.items():
-        print(f"{workload}: {statistics.median(found):.2f} of wrk's CPU time per request")
+        figure(workload, statistics.median(found), "of wrk's CPU a request", at_most(1))
+    print_verdicts()
 
 
 if __name__ == "__main__":

@@ -1,19 +1,25 @@
-"""What the benchmarks share: servers, load generators, CPU time.
+"""What the benchmarks share: servers, load generators, CPU time, figures and their goals.
 
-Needs nginx and wrk (`apt-get install nginx-light wrk`), and oha for loads at a
-constant rate (`cargo install oha`).
+Needs nginx and wrk (`apt-get install nginx-light wrk`). Loads at a constant rate
+are sent by `kvorum load`, to nginx as well.
 
 Throughput says little if the generator and the server share the cores, so the
 figure is the CPU time per request of the server's processes (user and system,
 all threads). The speed of a machine drifts, so each figure is the median ratio
 of pairs of runs under the same load: nginx, then Kvorum.
+
+Each figure is a row with its goal and whether it is met, as `figure` prints it.
+Lines that begin with spaces are details, such as the single runs behind a median.
 """
 
+import argparse
 import atexit
+import dataclasses
 import json
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -61,6 +67,63 @@ end
 """
 
 
+@dataclasses.dataclass(frozen=True)
+class Goal:
+    """What a figure should be."""
+
+    bound: float
+    is_least: bool
+
+    def is_met(self, value):
+        return value >= self.bound if self.is_least else value <= self.bound
+
+    def __str__(self):
+        return f"{'>=' if self.is_least else '<='} {self.bound:,.10g}"
+
+
+def at_most(bound):
+    return Goal(bound, False)
+
+
+def at_least(bound):
+    return Goal(bound, True)
+
+
+# Whether each figure that has a goal met it, in the order of the rows.
+VERDICTS = []
+
+
+def print_row(name, value, unit, goal, verdict):
+    print(f"{name:44} {value:>12}  {unit:34} {goal:>12}  {verdict}".rstrip(), flush=True)
+
+
+def figure(name, value, unit="", goal=None, decimals=2):
+    """Prints a figure beside its goal, if it has one. A value of None could not be measured, and misses its goal."""
+    if not VERDICTS:
+        print_row("figure", "value", "unit", "goal", "")
+    is_met = goal and value is not None and goal.is_met(value)
+    verdict = "" if goal is None else "ok" if is_met else "MISSED"
+    VERDICTS.append(verdict)
+    print_row(name, "none" if value is None else f"{value:,.{decimals}f}", unit, str(goal or "-"), verdict)
+
+
+def print_verdicts():
+    """Ends a benchmark: how many goals were met."""
+    print(f"{VERDICTS.count('ok')} goals met, {VERDICTS.count('MISSED')} missed; {VERDICTS.count('')} figures without a goal", flush=True)
+
+
+def command_line(description, cases=False, **defaults):
+    """A parser with the options that benchmarks share: --kvorum, of seconds and pairs those with a default, and cases."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kvorum", default="target/release/kvorum")
+    helps = {"seconds": "the length of a run", "pairs": "how many runs, or pairs of runs, a figure is the median of"}
+    for name, default in defaults.items():
+        parser.add_argument(f"--{name}", type=int, default=default, help=f"{helps[name]} ({default})")
+    if cases:
+        parser.add_argument("cases", nargs="*")
+    return parser
+
+
 def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -97,25 +160,34 @@ def machine_ticks():
 
 
 def sync_milliseconds(count=1000):
-    """The time of a sync of 4 KiB on the idle disk, over zeros, one sync after another."""
+    """The time of a sync of 4 KiB on the idle disk, over zeros, one sync after another, and its CPU time."""
     path, page, took = WORK / "sync", b"x" * 4096, []
     path.write_bytes(bytes(count * len(page)))
     with open(path, "r+b", buffering=0) as file:
         os.fsync(file.fileno())
+        cpu_before = time.process_time()
         for number in range(count):
             started = time.monotonic()
             os.pwrite(file.fileno(), page, number * len(page))
             os.fdatasync(file.fileno())
             took.append((time.monotonic() - started) * 1e3)
+        cpu_us = (time.process_time() - cpu_before) / count * 1e6
     path.unlink()
     took.sort()
-    return {"p50": took[count // 2], "p99": took[count * 99 // 100], "p999": took[count * 999 // 1000]}
+    return {"p50": took[count // 2], "p99": took[count * 99 // 100], "p999": took[count * 999 // 1000], "cpu_us": cpu_us}
 
 
-def resident_mib(pid):
+def print_syncs():
+    """A detail to compare synced writes with."""
+    disk = sync_milliseconds()
+    print(f"  a bare loop of fdatasync on the idle disk, 4 KiB each: {disk['cpu_us']:.0f} us of CPU, "
+          f"p50 {disk['p50']:.2f} p99 {disk['p99']:.2f} p99.9 {disk['p999']:.2f} ms", flush=True)
+
+
+def resident_mib(pid, field="VmHWM"):
+    """The resident memory of a process: its peak, or with VmRSS what it is now."""
     text = pathlib.Path(f"/proc/{pid}/status").read_text()
-    peak = int(re.search(r"VmHWM:\s+(\d+)", text).group(1))
-    return peak / 1024
+    return int(re.search(rf"{field}:\s+(\d+)", text).group(1)) / 1024
 
 
 class Server:
@@ -184,7 +256,7 @@ def kvorum(binary, name, *options):
     port = free_port()
     data = WORK / name
     command = [binary, "serve", "--url", f"http://127.0.0.1:{port}", "--data", str(data), *options]
-    return Server(command, port, "/v0/status")
+    return Server(command, port, "/health/ready")
 
 
 def wrk(server, method, seconds, keys=KEYS, length=64, connections=CONNECTIONS, suffix=""):
@@ -204,27 +276,28 @@ def wrk(server, method, seconds, keys=KEYS, length=64, connections=CONNECTIONS, 
     return used / requests * 1e6, rate
 
 
-def fill(server, keys, length=64, suffix=""):
-    """Puts each of the keys once, pipelined over one connection."""
-    value = b"v" * length
-    with socket.create_connection(("127.0.0.1", server.port)) as connection:
+def pipelined(port, lines, body, status):
+    """Sends requests with the same body, pipelined over one connection, and expects this status of each."""
+    with socket.create_connection(("127.0.0.1", port)) as connection:
         reader = connection.makefile("rb")
-        for start in range(0, len(keys), 256):
-            batch = keys[start : start + 256]
-            connection.sendall(
-                b"".join(
-                    b"PUT /v0/entity?id=key%08d%s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n%s" % (key, suffix.encode(), length, value)
-                    for key in batch
-                )
-            )
+        for start in range(0, len(lines), 256):
+            batch = lines[start : start + 256]
+            head = b"%s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n%s"
+            connection.sendall(b"".join(head % (line, len(body), body) for line in batch))
             for _ in batch:
-                status = reader.readline()
-                assert b" 201 " in status, status
-                body = 0
+                answer = reader.readline()
+                assert b" %d " % status in answer, answer
+                length = 0
                 while (line := reader.readline()) != b"\r\n":
                     if line.lower().startswith(b"content-length:"):
-                        body = int(line.split(b":")[1])
-                reader.read(body)
+                        length = int(line.split(b":")[1])
+                reader.read(length)
+
+
+def fill(server, keys, length=64, suffix=""):
+    """Puts each of the keys once."""
+    lines = [b"PUT /v0/entity?id=key%08d%s" % (key, suffix.encode()) for key in keys]
+    pipelined(server.port, lines, b"v" * length, 201)
 
 
 def status_page(port):
@@ -232,44 +305,68 @@ def status_page(port):
 
 
 def metric(port, name):
-    """The sum of a metric over its labels."""
+    """The sum of a metric of a node over its labels."""
     text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5).read().decode()
-    return sum(float(value) for value in re.findall(rf"^{name}(?:{{[^}}]*}})? ([\d.e+]+)", text, re.M))
+    return sum(float(value) for value in re.findall(rf"^{name}(?:{{[^}}]*}})? ([\d.e+-]+)", text, re.M))
 
 
-def status(server):
-    text = urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics").read().decode()
-    value = lambda name: sum(float(v) for v in re.findall(rf"^kvorum_store_{name}_total(?:{{[^}}]*}})? ([\d.e+]+)", text, re.M))
-    return {"flushes": value("flushes"), "compactions": value("compactions")}
+def post(port, path):
+    """Sends an order of an operator and waits for its end. Returns the answer."""
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", method="POST", headers={"Content-Type": "application/json"})
+    return json.load(urllib.request.urlopen(request, timeout=3600))
 
 
-def oha(server, rate, seconds, connections=CONNECTIONS, correct=True, method="PUT", suffix=""):
-    """Sends requests at a constant rate; with `correct`, latency counts from when a request was due."""
-    correction = ["--latency-correction"] if correct else []
-    # GET requests keys that `fill` has put.
-    body, key = (["-d", "v" * 64], "[0-9a-f]{6}") if method == "PUT" else ([], "key000[0-9]{5}")
-    command = ["oha", "--no-tui", "--output-format", "json", "-z", f"{seconds}s", "-q", str(int(rate)), "-c", str(connections),
-               *correction, "-m", method, *body, "--rand-regex-url",
-               f"http://127.0.0.1:{server.port}/v0/entity\\?id={key}{suffix}"]
+def urls(ports):
+    return ",".join(f"http://127.0.0.1:{port}" for port in ports)
+
+
+def load(binary, ports, *options):
+    """Runs `kvorum load` on these nodes. Returns what it measured, and as `stolen` what the host took of the CPU time."""
+    command = [binary, "load", "--target", urls(ports), "--json", "-", *map(str, options)]
     before = machine_ticks()
-    result = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    steal, total = (now - then for now, then in zip(machine_ticks(), before))
-    percentiles = result["latencyPercentiles"]
-    return {
-        "rate": result["summary"]["requestsPerSec"],
-        "done": sum(result["statusCodeDistribution"].get(code, 0) for code in ("200", "201")) / seconds,
-        "p50": percentiles["p50"] * 1e3,
-        "p99": percentiles["p99"] * 1e3,
-        "p999": percentiles["p99.9"] * 1e3,
-        "statuses": result["statusCodeDistribution"],
-        # Requests in flight at the end are not errors.
-        "errors": {error: count for error, count in result["errorDistribution"].items() if "deadline" not in error},
-        "stolen": steal / max(total, 1),
-    }
+    done = subprocess.run(command, capture_output=True, text=True)
+    stolen, total = (now - then for now, then in zip(machine_ticks(), before))
+    if not done.stdout:
+        sys.exit(f"{shlex.join(command)}: {done.stderr}")
+    return {**json.loads(done.stdout), "stolen": stolen / max(total, 1)}
 
 
-def pairs(name, limit, method, arguments, start, suffix=""):
-    """Measures nginx and the server of `start()` in turn and prints the median ratio."""
+def open_loop(binary, server, workload, rate, seconds, *options):
+    """Requests at a rate over 64 connections. Latency counts from when a request was due."""
+    # What nginx answers has no checksum.
+    return load(binary, server.ports, workload, "--rate", int(rate), "--duration", f"{seconds}s", "--verify", "off", *options)
+
+
+def percentile(run, share):
+    """The latency in milliseconds below which this share of the requests is; infinite if none succeeded."""
+    return next((latency for point, latency in run["latency"]["spectrum"] if point >= 100 * share), float("inf"))
+
+
+def latencies(run):
+    """Percentiles as text."""
+    return f"p50 {percentile(run, 0.5):.2f} p99 {percentile(run, 0.99):.2f} p99.9 {percentile(run, 0.999):.2f} ms"
+
+
+def breaking_point(binary, server, workload, *options):
+    """The highest rate at which 99% of the requests succeed within 10 ms; None if there is none."""
+    found = load(binary, server.ports, workload, "--find-breaking-point", "--verify", "off", *options)
+    print(f"  {workload}: breaking point {found['rate'] or 0:.0f}/s", flush=True)
+    return found["rate"]
+
+
+def settle(server):
+    """Waits until the nodes have used hardly any CPU time for two seconds: nothing to flush or to compact any more."""
+    deadline = time.monotonic() + 600
+    while time.monotonic() < deadline:
+        before = server.cpu_seconds()
+        time.sleep(2)
+        if server.cpu_seconds() - before < 0.2:
+            return
+    sys.exit("the nodes are still busy after 600 s")
+
+
+def pairs(name, goal, method, arguments, start, suffix=""):
+    """Measures nginx and the server of `start()` in turn; the figure is the median ratio."""
     ratios = []
     baseline, server = nginx(), start()
     # The generator gets as many threads for nginx as for the server.
@@ -283,38 +380,32 @@ def pairs(name, limit, method, arguments, start, suffix=""):
     finally:
         baseline.stop()
         server.stop()
-    median = statistics.median(ratios)
-    print(f"{name}: ratio {median:.2f} (bound {limit}) {'ok' if median <= limit else 'MISSED'}", flush=True)
+    figure(name, statistics.median(ratios), "times nginx's CPU a request", goal)
 
 
-def breaking_point(server, method, seconds, keys=KEYS, suffix=""):
-    """The highest rate that holds: 99% achieved with a p99 of at most 10 ms; 0 if none does.
-
-    The search begins at a quarter of what a closed loop gets and raises the rate
-    by a fifth until two rates did not hold.
-    """
-    _, rate = wrk(server, method, 5, keys=keys, suffix=suffix)
-    best, asked, failures = 0, rate / 4, 0
-    while failures < 2:
-        found = oha(server, asked, seconds, method=method, suffix=suffix)
-        print(f"  {method} asked {asked:8.0f}/s: got {found['rate']:8.0f}/s, p50 {found['p50']:.2f} p99 {found['p99']:.2f} p99.9 {found['p999']:.2f} ms", flush=True)
-        if found["rate"] >= 0.99 * asked and found["p99"] <= 10:
-            best, asked, failures = asked, asked * 1.2, 0
-        else:
-            failures += 1
-    return best
+def tail(name, goal, arguments, server, rate, *options):
+    """p99.9 of PUTs at a rate, nginx and the server in turn; the figure is the median ratio."""
+    ratios, baseline = [], nginx()
+    try:
+        for _ in range(arguments.pairs):
+            floor, found = (open_loop(arguments.kvorum, asked, "put", rate, arguments.seconds, *options) for asked in (baseline, server))
+            ratios.append(percentile(found, 0.999) / percentile(floor, 0.999))
+            for who, run in (("nginx", floor), ("kvorum", found)):
+                print(f"  {name} at {rate:.0f}/s: {who:6} {latencies(run)}; the host took {run['stolen']:.1%} of the cores", flush=True)
+    finally:
+        baseline.stop()
+    figure(name, statistics.median(ratios), "times nginx's p99.9", goal)
 
 
-def overload(server, rates, suffix=""):
-    """Asks for three times the best of `rates`, over 64 and over 4,096 connections."""
+def overload(arguments, server, *options):
+    """Asks for three times of what a closed loop gets, over 64 and over 4,096 connections."""
     for connections in (64, 4096):
-        # The best rate that this generator reaches when its rate is not limited by the answers.
-        best = max(oha(server, rate, 6, connections, correct=False, suffix=suffix)["done"] for rate in rates)
-        found = oha(server, 3 * best, 15, connections, correct=False, suffix=suffix)
-        share = found["done"] / best
-        print(f"  {connections} connections: best {best:.0f}/s; at three times that rate {found['done']:.0f}/s, "
-              f"p50 {found['p50']:.1f} p99 {found['p99']:.1f} p99.9 {found['p999']:.1f} ms, statuses {found['statuses']}", flush=True)
-        print(f"overload-{connections}: {share:.0%} of the best (bound 80%) {'ok' if share >= 0.8 else 'MISSED'}", flush=True)
+        asked = ("put", "--connections", connections, *options)
+        best = load(arguments.kvorum, server.ports, *asked, "--duration", "6s")["succeeded"] / 6
+        run = load(arguments.kvorum, server.ports, *asked, "--rate", int(3 * best), "--duration", "15s")
+        print(f"  {connections} connections: best {best:.0f}/s; at three times that rate {run['succeeded'] / 15:.0f}/s, "
+              f"{latencies(run)}, failed {run['failed']}", flush=True)
+        figure(f"overload-{connections}", run["succeeded"] / 15 / best, "of the best rate", at_least(0.8))
 
 
 def run_cases(cases, chosen):
@@ -324,3 +415,4 @@ def run_cases(cases, chosen):
         sys.exit(f"unknown case {unknown[0]}: choose from {' '.join(cases)}")
     for case in chosen or cases:
         cases[case]()
+    print_verdicts()

@@ -10,30 +10,22 @@ for sweeps; heartbeats and the headers of TCP are not in them. `harness.py` says
 benchmarks.
 """
 
-import argparse
 import json
 import pathlib
-import re
 import shutil
-import signal
 import statistics
-import subprocess
 import sys
 import threading
 import time
-import urllib.request
 
-from harness import Cluster, WORK, metric, run_cases, status_page
+from harness import (
+    WORK, Cluster, at_least, at_most, command_line, figure, load, metric, percentile, post, resident_mib, run_cases, settle, status_page,
+)  # fmt: skip
 
 MIB = 1 << 20
 VALUE_BYTES = 1024
 QUORUM = "2/3"
 OPTIONS = ("--memory", "512MiB", "--threads", "1", "--sweep-interval", "off", "--full-sweep-interval", "off")
-
-
-def verdict(value, bound, unit, at_least=False):
-    held = value >= bound if at_least else value <= bound
-    return f"{value:.2f} {unit} ({'at least' if at_least else 'at most'} {bound}) {'ok' if held else 'MISSED'}"
 
 
 def sweep_bytes(server):
@@ -42,19 +34,9 @@ def sweep_bytes(server):
     return sum(metric(port, "kvorum_sweep_bytes_total") for port in server.all_ports)
 
 
-def resident_mib(pid, field):
-    text = pathlib.Path(f"/proc/{pid}/status").read_text()
-    return int(re.search(rf"{field}:\s+(\d+)", text).group(1)) / 1024
-
-
-def load(arguments, server, *options, ports=None):
-    """Runs `kvorum load` and returns its measurements."""
-    targets = [option for port in ports or server.ports for option in ("--target", f"http://127.0.0.1:{port}")]
-    command = [arguments.kvorum, "load", *targets, "--value-bytes", str(VALUE_BYTES), "--json", "-", *options]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if not done.stdout:
-        sys.exit(f"{' '.join(command)}: {done.stderr}")
-    return json.loads(done.stdout)
+def run_load(arguments, ports, *options):
+    """Runs `kvorum load` with values of this benchmark's length."""
+    return load(arguments.kvorum, ports, "--value-bytes", VALUE_BYTES, *options)
 
 
 def keys(arguments):
@@ -64,27 +46,15 @@ def keys(arguments):
 def filled(arguments, name, *options):
     """Three nodes with all values, at rest: nothing to flush or to compact any more."""
     server = Cluster(arguments.kvorum, name, 3, "--durability", "os", *OPTIONS, *options)
-    load(arguments, server, "fill", "--keys", str(keys(arguments)), "--replicas", "3/3")
+    run_load(arguments, server.ports, "fill", "--keys", keys(arguments), "--replicas", "3/3")
     settle(server)
     return server
 
 
-def settle(server):
-    """Waits until no node has used the CPU for two seconds to speak of."""
-    while True:
-        before = server.cpu_seconds()
-        time.sleep(2)
-        if server.cpu_seconds() - before < 0.2:
-            return
-
-
 def sweep(server, full):
     """Has the nodes compare what they keep. Returns the seconds, the CPU seconds and the bytes that this took."""
-    port = server.all_ports[0]
-    url = f"http://127.0.0.1:{port}/v0/admin/sweep?wait=true&full={'true' if full else 'false'}"
-    request = urllib.request.Request(url, method="POST", headers={"Content-Type": "application/json"})
     begun, cpu, sent = time.monotonic(), server.cpu_seconds(), sweep_bytes(server)
-    answer = json.load(urllib.request.urlopen(request, timeout=3600))
+    answer = post(server.all_ports[0], f"/v0/admin/sweep?wait=true&full={'true' if full else 'false'}")
     return {
         "answer": answer,
         "seconds": time.monotonic() - begun,
@@ -115,9 +85,9 @@ def equal(arguments):
         print(f"  equal: {run['seconds']:.2f} s, {run['cpu']:.2f} s of CPU, {run['bytes'] / MIB:.3f} MiB, {run['answer']}", flush=True)
     cpu = statistics.median(run["cpu"] for run in found) / size / 3
     network = statistics.median(run["bytes"] for run in found) / MIB / size
-    print(f"equal: CPU a GB and node {verdict(cpu, 1.0, 's')}", flush=True)
-    print(f"equal: network a GB {verdict(network, 0.2, 'MiB')}", flush=True)
-    print(f"equal: resident memory grew by {verdict(grown, 32, 'MiB')}", flush=True)
+    figure("equal-cpu", cpu, "s of CPU a GB and node", at_most(1.0))
+    figure("equal-network", network, "MiB of network a GB", at_most(0.2), 3)
+    figure("equal-memory", grown, "MiB more resident", at_most(32), 1)
 
 
 def recent(arguments):
@@ -132,7 +102,7 @@ def recent(arguments):
     finally:
         server.stop()
     print(f"  recent: {run['seconds']:.2f} s, {run['cpu']:.2f} s of CPU, {run['bytes'] / MIB:.3f} MiB", flush=True)
-    print(f"recent: data blocks read {verdict(read, 0, '')}", flush=True)
+    figure("recent", read, "data blocks read", at_most(0), 0)
 
 
 def differing(arguments):
@@ -142,7 +112,7 @@ def differing(arguments):
     count = max(keys(arguments) // 1000, 1)
     try:
         server.nodes[2].stop()
-        load(arguments, server, "fill", "--keys", str(count), "--seed", "2", "--replicas", QUORUM, ports=server.all_ports[:2])
+        run_load(arguments, server.all_ports[:2], "fill", "--keys", count, "--seed", 2, "--replicas", QUORUM)
         time.sleep(3)
         server.start(2)
         time.sleep(5)
@@ -153,8 +123,7 @@ def differing(arguments):
     differ = count * (VALUE_BYTES + 16)
     print(f"  differing: {count} versions, {differ / MIB:.3f} MiB; sent {run['bytes'] / MIB:.3f} MiB in {run['seconds']:.2f} s, "
           f"once equal {again['bytes'] / MIB:.3f} MiB; {run['answer']}", flush=True)
-    sent = run["bytes"] / differ
-    print(f"differing: sent {verdict(sent, 1.2, 'times what differs')}", flush=True)
+    figure("differing", run["bytes"] / differ, "times what differs, sent", at_most(1.2))
 
 
 def refill(arguments):
@@ -171,35 +140,31 @@ def refill(arguments):
     finally:
         server.stop()
     print(f"  refill: {took:.2f} s from its start, {used:.2f} s of CPU; sweeps {json.dumps(page.get('sweeps'))[:400]}", flush=True)
-    print(f"refill: {verdict(arguments.mib / took, 100, 'MiB a second', at_least=True)}", flush=True)
-    print(f"refill: CPU a GB over all nodes {verdict(used / gb(arguments), 4.0, 's')}", flush=True)
-
-
-def percentile(run, share):
-    """The latency in milliseconds below which this share of the requests is."""
-    return next(latency for point, latency in run["latency"]["spectrum"] if point >= 100 * share)
+    figure("refill", arguments.mib / took, "MiB a second", at_least(100), 0)
+    figure("refill-cpu", used / gb(arguments), "s of CPU a GB, all nodes", at_most(4.0))
 
 
 def under_load(arguments):
-    """At half the breaking point, and at the breaking point: throughput and p99 alone, during full sweeps, and while a
-    lost folder is filled. The load goes to the two nodes that keep their folders. For comparison, without a goal: the
-    same while the third node is only away. Then both others must answer each request, whatever else they do."""
+    """At half the breaking point, at it, and beyond it: throughput and p99 alone, during full sweeps, and while a lost
+    folder is filled. The load goes to the two nodes that keep their folders. For comparison, without a goal: the same
+    while the third node is only away. Then both others must answer each request, whatever else they do."""
     server = filled(arguments, "load")
-    mix = ("mixed", "--mix", "get=50,put=50", "--replicas", QUORUM, "--keys", str(keys(arguments)))
+    mix = ("mixed", "--mix", "get=50,put=50", "--replicas", QUORUM, "--keys", keys(arguments))
     try:
-        found = load(arguments, server, *mix, "--find-breaking-point", "--duration", "4s", ports=server.ports[:2])
-        best = found["rate"]
-        for name, rate in (("half", best / 2), ("full", best)):
-            run = (*mix, "--rate", str(int(rate)), "--duration", "8s")
-            for work, does in (("sweeps", sweep_until), ("has a node away", away_until), ("refills", refill_until)):
+        best = run_load(arguments, server.ports[:2], *mix, "--find-breaking-point", "--duration", "4s")["rate"]
+        if best is None:
+            sys.exit("no rate held")
+        # The share of background work has its goal where nodes have no time left: beyond the breaking point of 10 ms.
+        for name, times in (("half", 0.5), ("full", 1), ("beyond", 1.4)):
+            run = (*mix, "--rate", int(times * best), "--duration", "8s")
+            for work, does in (("sweeps", sweep_until), ("away", away_until), ("refills", refill_until)):
                 results = [beside(arguments, server, run, does) for _ in range(arguments.pairs)]
                 throughput, slower, share = (statistics.median(column) for column in zip(*results))
-                if name == "half" and does is not away_until:
-                    print(f"load-{name}: throughput while it {work} {verdict(throughput, 0.9, 'times', at_least=True)}", flush=True)
-                    print(f"load-{name}: p99 while it {work} {verdict(slower, 2, 'times')}", flush=True)
-                else:
-                    print(f"load-{name}: while it {work} throughput {throughput:.2f} times, p99 {slower:.2f} times, share of "
-                          f"background work {share:.2f} (floor 0.02)", flush=True)
+                has_goals = does is not away_until
+                figure(f"load-{name}-{work}-throughput", throughput, "times alone", at_least(0.9) if has_goals and name == "half" else None)
+                figure(f"load-{name}-{work}-p99", slower, "times alone", at_most(2) if has_goals and name == "half" else None)
+                if has_goals:
+                    figure(f"load-{name}-{work}-share", share, "of its time is background's", at_most(0.02) if name == "beyond" else None)
     finally:
         server.stop()
 
@@ -207,7 +172,7 @@ def under_load(arguments):
 def beside(arguments, server, run, does):
     """A run of `kvorum load` alone, and one while the cluster does something over and over. Returns the throughput and
     p99 of the second by those of the first, and the median share of its time that a node left to background work."""
-    alone = load(arguments, server, *run, ports=server.ports[:2])
+    alone = run_load(arguments, server.ports[:2], *run)
     ended = threading.Event()
     times = []
     worker = threading.Thread(target=does, args=(server, ended, times))
@@ -215,7 +180,7 @@ def beside(arguments, server, run, does):
     shares = []
     watcher = threading.Thread(target=watch_shares, args=(server, ended, shares))
     watcher.start()
-    busy = load(arguments, server, *run, ports=server.ports[:2])
+    busy = run_load(arguments, server.ports[:2], *run)
     ended.set()
     watcher.join()
     worker.join()
@@ -261,16 +226,16 @@ def away_until(server, ended, times):
 
 
 def wait_until_filled(server):
+    deadline = time.monotonic() + 600
     while status_page(server.all_ports[2])["standing"] != "witness":
+        if time.monotonic() > deadline:
+            sys.exit("the node is not filled after 600 s")
         time.sleep(0.1)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("cases", nargs="*")
-    parser.add_argument("--kvorum", default="target/release/kvorum")
-    parser.add_argument("--mib", type=int, default=1024, help="the bytes of all values, in MiB")
-    parser.add_argument("--pairs", type=int, default=3)
+    parser = command_line(__doc__, cases=True, pairs=3)
+    parser.add_argument("--mib", type=int, default=1024, help="the bytes of all values, in MiB (1024)")
     arguments = parser.parse_args()
     cases = {
         "equal": lambda: equal(arguments),

@@ -13,7 +13,7 @@ affected alike if the speed of the machine drifts; the page shows medians.
 `--seconds 30 --rounds 5` takes about two hours, and includes flushes,
 compactions and rewrites of logs, which a short run does not. `--only Kvorum`
 runs only the deployments whose names contain the text. `--from-samples` writes
-the page again from the samples of an earlier run.
+the page again from the samples of an earlier run. The figures have no goals.
 """
 
 import argparse
@@ -24,12 +24,13 @@ import platform
 import re
 import shlex
 import shutil
+import statistics
 import subprocess
 import sys
 
 import peers_page
 import perf
-from harness import CONNECTIONS, KEYS, WORK, machine_ticks, sync_milliseconds
+from harness import CONNECTIONS, KEYS, WORK, figure, machine_ticks, print_verdicts, sync_milliseconds
 from stores import StoreFailed, cpu_seconds, deployments, programs, versions
 
 PAGE = pathlib.Path(__file__).parents[1] / "docs" / "lab" / "peers.md"
@@ -209,6 +210,16 @@ def run(arguments):
     }
 
 
+def print_figures(samples):
+    """The CPU time a request of each case, the median of the rounds."""
+    cases = {}
+    for sample in samples:
+        cases.setdefault((sample["group"], sample["store"], sample["label"]), []).append(sample["cpu_us"])
+    for names, found in cases.items():
+        figure(" ".join(names), statistics.median(found), "us of CPU a request", decimals=1)
+    print_verdicts()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kvorum", default="target/release/kvorum")
@@ -224,6 +235,7 @@ def main():
     if not results["samples"]:
         sys.exit("nothing was measured: " + "; ".join(f"{name}: {why}" for name, why in results["failed"].items()))
     peers_page.write(arguments.page, results)
+    print_figures(results["samples"])
     print(f"wrote {arguments.page}")
 
 

@@ -9,37 +9,16 @@ tells as much as one of the cluster. The client only counts bytes; the trailer s
 entities a range had. Figures are the median ratio of pairs of runs: one node, then the cluster.
 """
 
-import argparse
-import pathlib
 import re
 import socket
 import statistics
 import threading
 import time
 
-from harness import Cluster, run_cases
+from harness import Cluster, at_least, at_most, command_line, figure, pipelined, resident_mib, run_cases
 
 VALUE_BYTES = 1024
 TOMBSTONES = 1_000_000
-
-
-def requests(port, lines, bodies, status):
-    """Sends requests, pipelined over one connection, and expects this status of each."""
-    with socket.create_connection(("127.0.0.1", port)) as connection:
-        reader = connection.makefile("rb")
-        for start in range(0, len(lines), 256):
-            batch = lines[start : start + 256]
-            connection.sendall(b"".join(
-                b"%s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n%s" % (line, len(bodies), bodies) for line in batch
-            ))
-            for _ in batch:
-                answer = reader.readline()
-                assert b" %d " % status in answer, answer
-                body = 0
-                while (line := reader.readline()) != b"\r\n":
-                    if line.lower().startswith(b"content-length:"):
-                        body = int(line.split(b":")[1])
-                reader.read(body)
 
 
 def nodes(arguments, name):
@@ -49,7 +28,7 @@ def nodes(arguments, name):
 def fill(server, keys):
     value = (b"0123456789abcdef" * (VALUE_BYTES // 16))[:VALUE_BYTES]
     lines = [b"PUT /v0/entity?id=key%08d&replicas=3/3" % key for key in range(keys)]
-    requests(server.port, lines, value, 201)
+    pipelined(server.port, lines, value, 201)
 
 
 def told(port, query):
@@ -87,8 +66,7 @@ def speed(arguments):
                   f"cluster {rate(all_nodes, 'bytes') / 2**20:5.0f} MiB/s {rate(all_nodes, 'entities'):8.0f} keys/s "
                   f"first byte {all_nodes['first'] * 1e3:.1f} ms", flush=True)
         for name, ratios in (("bytes", mib), ("keys", keys)):
-            ratio = statistics.median(ratios)
-            print(f"speed-{name}: {ratio:.2f} of one node's range (bound 0.5) {'ok' if ratio >= 0.5 else 'MISSED'}", flush=True)
+            figure(f"speed-{name}", statistics.median(ratios), "of one node's range", at_least(0.5))
         for query in (b"values=omit", b"count=only"):
             began = time.monotonic()
             with socket.create_connection(("127.0.0.1", server.port)) as connection:
@@ -100,11 +78,6 @@ def speed(arguments):
         server.stop()
 
 
-def resident_bytes(node):
-    text = pathlib.Path(f"/proc/{node.process.pid}/status").read_text()
-    return int(re.search(r"VmRSS:\s+(\d+)", text).group(1)) << 10
-
-
 def memory(arguments):
     """How much the resident memory of the nodes grows by a range, beside one of one node."""
     server = nodes(arguments, "memory")
@@ -113,22 +86,22 @@ def memory(arguments):
         # What caches and memtables take is there before.
         for node in server.all_ports:
             told(node, b"start=k")
-        before = [resident_bytes(node) for node in server.nodes]
+        resident = lambda: [resident_mib(node.process.pid, "VmRSS") for node in server.nodes]
+        before = resident()
         highest, is_over = list(before), threading.Event()
 
         def watch():
             while not is_over.wait(0.005):
-                for number, node in enumerate(server.nodes):
-                    highest[number] = max(highest[number], resident_bytes(node))
+                highest[:] = map(max, highest, resident())
 
         watcher = threading.Thread(target=watch)
         watcher.start()
         told(server.port, b"start=k&scope=cluster&replicas=2/3")
         is_over.set()
         watcher.join()
-        grown = [(most - least) / 2**20 for most, least in zip(highest, before)]
-        print(f"  resident MiB before {[round(b / 2**20) for b in before]}, more during the range {[round(g, 1) for g in grown]}", flush=True)
-        print(f"memory: +{max(grown):.1f} MiB (bound 32) {'ok' if max(grown) <= 32 else 'MISSED'}", flush=True)
+        grown = [most - least for most, least in zip(highest, before)]
+        print(f"  resident MiB before {[round(mib) for mib in before]}, more during the range {[round(mib, 1) for mib in grown]}", flush=True)
+        figure("memory", max(grown), "MiB more resident", at_most(32), 1)
     finally:
         server.stop()
 
@@ -137,27 +110,24 @@ def tombstones(arguments):
     server = nodes(arguments, "tombstones")
     try:
         lines = [b"DELETE /v0/entity?id=dead%08d&replicas=3/3" % key for key in range(TOMBSTONES)]
-        requests(server.port, lines, b"", 202)
-        requests(server.port, [b"PUT /v0/entity?id=last&replicas=3/3"], b"v", 201)
-        for name, query in (("one node", b"start=d"), ("cluster", b"start=d&scope=cluster&replicas=2/3")):
+        pipelined(server.port, lines, b"", 202)
+        pipelined(server.port, [b"PUT /v0/entity?id=last&replicas=3/3"], b"v", 201)
+        for name, query in (("one-node", b"start=d"), ("cluster", b"start=d&scope=cluster&replicas=2/3")):
             run = told(server.port, query)
             assert run["entities"] == 1
-            ok = run["longest"] < 30
-            print(f"tombstones-{name.replace(' ', '-')}: {TOMBSTONES} dead keys in {run['took']:.2f} s, first byte after {run['first'] * 1e3:.1f} ms, "
-                  f"longest silence {run['longest']:.2f} s (bound 30) {'ok' if ok else 'MISSED'}", flush=True)
+            print(f"  {name}: {TOMBSTONES} dead keys in {run['took']:.2f} s, first byte after {run['first'] * 1e3:.1f} ms", flush=True)
+            figure(f"tombstones-{name}", run["longest"], "s of silence at most", at_most(30))
     finally:
         server.stop()
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("cases", nargs="*")
-    parser.add_argument("--kvorum", default="target/release/kvorum")
-    parser.add_argument("--keys", type=int, default=200_000)
-    parser.add_argument("--pairs", type=int, default=5)
+    parser = command_line(__doc__, cases=True, pairs=5)
+    parser.add_argument("--keys", type=int, default=200_000, help="values of 1 KiB (200000)")
     arguments = parser.parse_args()
     cases = {name: lambda case=case: case(arguments) for name, case in (("speed", speed), ("memory", memory), ("tombstones", tombstones))}
     run_cases(cases, arguments.cases)
 
 
-main()
+if __name__ == "__main__":
+    main()

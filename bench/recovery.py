@@ -2,17 +2,16 @@
 """How long a node that was killed needs to answer again, by the size of its log.
 
     cargo build --release
-    python3 bench/recovery.py [--kvorum target/release/kvorum] [--value-bytes 1024] [--cold] [MIB ...]
+    python3 bench/recovery.py [--kvorum target/release/kvorum] [--pairs 3] [--value-bytes 1024] [--cold] [MIB ...]
 
 For each size of memtables (16, 64 and 256 MiB by default; 64 is the greatest default of a node) a node takes keys and
 values of a part of that size, none of which is flushed, and is killed with SIGKILL. Then it starts again: the time
 until the first answer counts from the start of the process. The log is as long as the node says that it wrote. A
-segment of the log has room for a memtable from its start, and a start reads all of it, so an empty log takes time, too.
-`--cold` empties the system's page cache first, which needs root: so the log is read from the disk. Each row is the
-median of three rounds.
+segment of the log has room for a memtable from its start; a start should read only the part that was used, so an
+empty log of a large memtable should take no longer than that of a small one. `--cold` empties the system's page cache
+first, which needs root: so the log is read from the disk.
 """
 
-import argparse
 import os
 import pathlib
 import shutil
@@ -23,10 +22,9 @@ import subprocess
 import sys
 import time
 
-from harness import WORK, free_port, metric, wait_for
+from harness import WORK, at_most, command_line, figure, free_port, load, metric, print_verdicts, wait_for
 
 MIB = 1 << 20
-ROUNDS = 3
 # The parts of a memtable that are written. An entry takes more room in memory than in the log.
 PARTS = (0, 0.2, 0.6)
 DEADLINE_SECONDS = 300
@@ -71,9 +69,7 @@ def measure(arguments, memtable_mib, part):
     wait_for(port, "/v0/status")
     keys = int(memtable_mib * part) * MIB // arguments.value_bytes
     if keys:
-        command = [arguments.kvorum, "load", "--target", f"http://127.0.0.1:{port}",
-                   "--value-bytes", str(arguments.value_bytes), "fill", "--keys", str(keys)]
-        subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+        load(arguments.kvorum, [port], "fill", "--value-bytes", arguments.value_bytes, "--keys", keys)
     log_mib = metric(port, "kvorum_store_log_written_bytes_total") / MIB
     flushes = metric(port, "kvorum_store_flushes_total")
     kill(process)
@@ -89,18 +85,22 @@ def measure(arguments, memtable_mib, part):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kvorum", default="target/release/kvorum")
-    parser.add_argument("--value-bytes", type=int, default=1024)
-    parser.add_argument("--cold", action="store_true")
-    parser.add_argument("mib", nargs="*", type=int, default=[16, 64, 256])
+    parser = command_line(__doc__, pairs=3)
+    parser.add_argument("--value-bytes", type=int, default=1024, help="the length of a value (1024)")
+    parser.add_argument("--cold", action="store_true", help="empty the page cache before each start")
+    parser.add_argument("mib", nargs="*", type=int, default=[16, 64, 256], help="sizes of memtables (16 64 256)")
     arguments = parser.parse_args()
-    print("memtable MiB   log MiB   seconds until it answers", flush=True)
+    empty = []
     for memtable_mib in arguments.mib:
         for part in PARTS:
-            rounds = [measure(arguments, memtable_mib, part) for _ in range(ROUNDS)]
+            rounds = [measure(arguments, memtable_mib, part) for _ in range(arguments.pairs)]
             log_mib, seconds = (statistics.median(figures) for figures in zip(*rounds))
-            print(f"{memtable_mib:12}   {log_mib:7.1f}   {seconds:24.2f}", flush=True)
+            figure(f"memtable of {memtable_mib} MiB, log of {log_mib:.1f} MiB", seconds, "s until it answers", decimals=3)
+            if part == 0:
+                empty.append(seconds)
+    if len(empty) > 1:
+        figure("empty log, largest memtable", empty[-1] / empty[0], "times that of the smallest", at_most(1.5))
+    print_verdicts()
 
 
 main()

@@ -6,9 +6,10 @@ and goes on with --resume; `kvorum scan --cluster --prefix` runs while one node 
 `kvorum export` must give back the input to the last byte. Keys and values are text, bytes that
 are no text, with ends of lines, empty, and some with an expiry.
 
-    bench/transfers.py target/release/kvorum [ENTITIES]
+    cargo build --release
+    python3 bench/transfers.py [--kvorum target/release/kvorum] [--entities 5000000]
 
-5,000,000 entities (the default) take about 3 GB below the temporary folder.
+5,000,000 entities take about 3 GB below the temporary folder.
 """
 
 import base64
@@ -16,14 +17,13 @@ import hashlib
 import json
 import os
 import pathlib
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 
-NODES = 3
+from harness import WORK, Cluster, at_most, command_line, figure, print_verdicts, urls
+
 PREFIX = b"user/"
 
 
@@ -58,43 +58,23 @@ def write_input(path, count):
     return count // 10 * 9 - count // 10
 
 
-class Cluster:
-    def __init__(self, program, folder):
-        self.program, self.folder = program, folder
-        ports = range(18480, 18480 + NODES)
-        self.urls = [f"http://127.0.0.1:{port}" for port in ports]
-        self.processes = [self.start(node) for node in range(NODES)]
-        deadline = time.monotonic() + 60
-        while self.run("put", "first", "v", "--ack", "3", check=False).returncode != 0:
-            if time.monotonic() > deadline:
-                sys.exit("the nodes do not come up")
-            time.sleep(0.2)
-        self.run("delete", "first", "--ack", "3")
+class Commands:
+    """Runs the commands of a program on the nodes of a cluster."""
 
-    def start(self, node):
-        command = [self.program, "serve", "--url", self.urls[node], "--cluster", ",".join(self.urls)]
-        command += ["--data", self.folder / f"node-{node}", "--log", "error"]
-        return subprocess.Popen(command)
+    def __init__(self, program, cluster):
+        self.program, self.urls = program, urls(cluster.all_ports)
 
     def command(self, *words):
-        return [self.program, *words, "--url", ",".join(self.urls)]
+        return [self.program, *words, "--url", self.urls]
 
-    def run(self, *words, check=True):
-        return subprocess.run(self.command(*words), check=check, stdout=subprocess.PIPE, stderr=subprocess.PIPE if not check else None)
-
-    def kill(self, node):
-        self.processes[node].kill()
-        self.processes[node].wait()
-
-    def stop(self):
-        for process in self.processes:
-            process.kill()
+    def run(self, *words):
+        return subprocess.run(self.command(*words), check=True, stdout=subprocess.PIPE)
 
 
 def timed(what, work):
     begin = time.monotonic()
     result = work()
-    print(f"{what}: {time.monotonic() - begin:.1f} s", flush=True)
+    figure(what, time.monotonic() - begin, "s", decimals=1)
     return result
 
 
@@ -105,26 +85,26 @@ def position_of(file):
         return 0
 
 
-def import_with_a_kill(cluster, source, count):
+def import_with_a_kill(commands, source, count):
     """The import is killed once half of the lines are known to be stored."""
     position = pathlib.Path(f"{source}.position")
-    running = subprocess.Popen(cluster.command("import", source, "--progress"))
+    running = subprocess.Popen(commands.command("import", source, "--progress"))
     while position_of(position) < count // 2:
         if running.poll() is not None:
             sys.exit("the import ended before it could be killed: give more entities")
         time.sleep(0.01)
     running.send_signal(signal.SIGKILL)
     running.wait()
-    print(f"killed behind line {position_of(position)}", flush=True)
-    cluster.run("import", source, "--resume", "--progress")
+    print(f"  killed behind line {position_of(position)}", flush=True)
+    commands.run("import", source, "--resume", "--progress")
     if position.exists():
         sys.exit("the position is still there")
 
 
-def scan_with_a_kill(cluster, source, expected):
+def scan_with_a_kill(commands, node, source, expected):
     """One node is killed while the scan runs: the one that it asks first."""
     words = ("scan", "--cluster", "--prefix", PREFIX.decode(), "--json")
-    running = subprocess.Popen(cluster.command(*words), stdout=subprocess.PIPE)
+    running = subprocess.Popen(commands.command(*words), stdout=subprocess.PIPE)
     with open(source, encoding="utf-8") as file:
         wanted = (line for line in file if line.startswith('{"key":"user/'))
         found = 0
@@ -135,30 +115,30 @@ def scan_with_a_kill(cluster, source, expected):
                 sys.exit(f"the scan gave {scanned}, and {put} was put")
             found += 1
             if found == expected // 10:
-                cluster.kill(0)
+                node.process.kill()
     if running.wait() != 0 or found != expected:
         sys.exit(f"the scan ended with {running.returncode} after {found} of {expected} entities")
 
 
 def main():
-    program, count = pathlib.Path(sys.argv[1]).resolve(), int(sys.argv[2]) if len(sys.argv) > 2 else 5_000_000
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="kvorum-transfers-"))
+    parser = command_line(__doc__)
+    parser.add_argument("--entities", type=int, default=5_000_000, help="how many entities (5000000)")
+    arguments = parser.parse_args()
+    source, exported = WORK / "input.ndjson", WORK / "export.ndjson"
+    with_prefix = timed(f"{arguments.entities} entities written", lambda: write_input(source, arguments.entities))
+    print(f"  {os.path.getsize(source) >> 20} MiB", flush=True)
+    cluster = Cluster(arguments.kvorum, "transfers", 3, "--log", "error")
+    commands = Commands(pathlib.Path(arguments.kvorum).resolve(), cluster)
     try:
-        source, exported = folder / "input.ndjson", folder / "export.ndjson"
-        with_prefix = timed(f"wrote {count} entities", lambda: write_input(source, count))
-        print(f"{os.path.getsize(source) >> 20} MiB", flush=True)
-        cluster = Cluster(program, folder)
-        try:
-            timed("import, killed once", lambda: import_with_a_kill(cluster, source, count))
-            timed("scan, one node killed", lambda: scan_with_a_kill(cluster, source, with_prefix))
-            timed("export from two nodes", lambda: cluster.run("export", exported, "--progress"))
-        finally:
-            cluster.stop()
-        same = subprocess.run(["cmp", source, exported]).returncode == 0
-        print("the export is the input, to the last byte" if same else "the export differs")
-        sys.exit(0 if same else 1)
+        timed("import, killed once", lambda: import_with_a_kill(commands, source, arguments.entities))
+        timed("scan, one node killed", lambda: scan_with_a_kill(commands, cluster.nodes[0], source, with_prefix))
+        timed("export from two nodes", lambda: commands.run("export", exported, "--progress"))
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        cluster.stop()
+    is_other = subprocess.run(["cmp", source, exported]).returncode != 0
+    figure("exports that differ from the input", is_other, "of 1", at_most(0), 0)
+    print_verdicts()
+    sys.exit(is_other)
 
 
 if __name__ == "__main__":

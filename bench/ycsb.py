@@ -2,134 +2,149 @@
 """YCSB beside `kvorum load ycsb-a`: the same work, the same nodes, the same rate.
 
     cargo build --release
-    python3 bench/ycsb.py [--kvorum target/release/kvorum] [--records 10000] [--rate 800] [--seconds 15] [--rounds 2]
+    python3 bench/ycsb.py [--kvorum target/release/kvorum] [--seconds 15] [--pairs 2] [--records 10000] [--rate 800]
 
 Three nodes on this machine. Each of the two loads records of one field of 64 bytes and runs
 workload A (half reads, half updates, Zipf's law) with 2/3, in turn. It needs a JDK, 17 or
 newer, and Maven, which builds the binding of examples/ycsb and fetches YCSB.
 """
 
-import argparse
-import json
 import pathlib
 import re
 import shutil
+import statistics
 import subprocess
 import sys
-import tempfile
 
-from harness import Cluster
+from harness import Cluster, command_line, figure, load, percentile, print_verdicts, urls
 
 BINDING = pathlib.Path(__file__).resolve().parent.parent / "examples" / "ycsb"
+CLASSES = f"{BINDING}/target/*:{BINDING}/target/dependency/*"
+DATABASE = "kvorum.KvorumDb"
 THREADS = 32
+# What all runs of YCSB have in common: a record is one value.
+PROPERTIES = {"workload": "site.ycsb.workloads.CoreWorkload", "fieldcount": 1, "writeallfields": "true"}
+# The operations whose latencies YCSB reports.
+OPERATIONS = ("READ", "UPDATE", "INSERT", "SCAN", "READ-MODIFY-WRITE")
+
+
+def need(*programs):
+    for program in programs:
+        if shutil.which(program) is None:
+            sys.exit(f"ycsb: {program} is missing: install Maven and a JDK, 17 or newer")
+
+
+def fetch(folder, *goals):
+    """Has Maven build a project and fetch its libraries, unless it has. Returns whether they are there."""
+    libraries = folder / "target" / "dependency"
+    sources = [folder / "pom.xml", *(folder / "src").rglob("*.java")]
+    if libraries.exists() and libraries.stat().st_mtime > max(source.stat().st_mtime for source in sources):
+        return True
+    print(f"  Maven builds {folder.name}", flush=True)
+    done = subprocess.run(["mvn", "-q", "-f", folder / "pom.xml", *goals, "dependency:copy-dependencies"], stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        print(f"  {done.stdout.strip()[:500]}", flush=True)
+    else:
+        libraries.touch()
+    return done.returncode == 0
 
 
 def build():
-    """Builds the binding, unless it is there."""
-    if not (BINDING / "target" / "dependency").exists():
-        for program in ("mvn", "java"):
-            if shutil.which(program) is None:
-                sys.exit(f"ycsb: {program} is missing: install Maven and a JDK, 17 or newer")
-        print("ycsb: building examples/ycsb", flush=True)
-        goals = ["package", "dependency:copy-dependencies"]
-        subprocess.run(["mvn", "-q", "-f", BINDING / "pom.xml", *goals], check=True)
+    """Builds the binding for Kvorum, unless it is there."""
+    need("mvn", "java")
+    if not fetch(BINDING, "package"):
+        sys.exit("ycsb: examples/ycsb cannot be built")
 
 
-def urls(server):
-    return [f"http://127.0.0.1:{port}" for port in server.ports]
-
-
-def ycsb(server, arguments, *options):
+def ycsb(classes, database, properties, *options, threads=THREADS):
     """What YCSB prints."""
-    properties = {
-        "workload": "site.ycsb.workloads.CoreWorkload",
-        "kvorum.urls": ",".join(urls(server)),
-        "kvorum.replicas": "2/3",
-        "recordcount": arguments.records,
-        "operationcount": arguments.rate * arguments.seconds,
-        "requestdistribution": "zipfian",
-        "readproportion": 0.5,
-        "updateproportion": 0.5,
-        "fieldcount": 1,
-        "fieldlength": 64,
-        "writeallfields": "true",
-    }
-    command = ["java", "-cp", f"{BINDING}/target/*:{BINDING}/target/dependency/*", "site.ycsb.Client"]
-    command += ["-db", "kvorum.KvorumDb", "-threads", str(THREADS), *options]
-    for name, value in properties.items():
+    command = ["java", "-cp", classes, "site.ycsb.Client", "-db", database, "-threads", str(threads), *options]
+    for name, value in {**PROPERTIES, **properties}.items():
         command += ["-p", f"{name}={value}"]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"ycsb: {done.stderr[-2000:]}")
+    return done.stdout
 
 
-def figure(text, section, name):
-    found = re.search(rf"\[{section}\], {re.escape(name)}, ([\d.]+)", text)
-    return float(found[1]) if found else 0.0
+def reported(text):
+    """The figures of a run of YCSB: operations and their rate, failures, and milliseconds by operation."""
+
+    def value(section, name):
+        found = re.search(rf"\[{section}\], {re.escape(name)}, ([\d.]+)", text)
+        return float(found[1]) if found else 0.0
+
+    done = {kind: value(kind, "Operations") for kind in OPERATIONS}
+    milliseconds = lambda name: {kind.lower(): value(kind, name) / 1e3 for kind in OPERATIONS if done[kind]}
+    # A read-modify-write is also counted as a read and as an update.
+    operations = sum(done.values()) - 2 * done["READ-MODIFY-WRITE"]
+    return {
+        "operations": operations,
+        "rate": value("OVERALL", "Throughput(ops/sec)"),
+        "failed": sum(map(int, re.findall(r"\], Return=(?!OK)\w+, (\d+)", text))),
+        "mean": milliseconds("AverageLatency(us)"),
+        "p99": milliseconds("99thPercentileLatency(us)"),
+    }
 
 
-def run_ycsb(server, arguments):
+def with_ycsb(server, arguments):
+    """Loads the records, and runs the workload."""
+    properties = {
+        "kvorum.urls": urls(server.ports), "kvorum.replicas": "2/3", "recordcount": arguments.records, "fieldlength": 64,
+        "operationcount": arguments.rate * arguments.seconds, "requestdistribution": "zipfian", "readproportion": 0.5, "updateproportion": 0.5,
+    }  # fmt: skip
+    ycsb(CLASSES, DATABASE, properties, "-load")
     before = server.cpu_seconds()
-    text = ycsb(server, arguments, "-t", "-target", str(arguments.rate))
-    used = server.cpu_seconds() - before
-    operations = figure(text, "READ", "Operations") + figure(text, "UPDATE", "Operations")
-    failed = sum(map(int, re.findall(r"\], Return=(?!OK)\w+, (\d+)", text)))
-    milliseconds = lambda section, name: figure(text, section, name) / 1e3
+    run = reported(ycsb(CLASSES, DATABASE, properties, "-t", "-target", str(arguments.rate)))
+    return {**run, "cpu": (server.cpu_seconds() - before) / run["operations"] * 1e6}
+
+
+def with_load(server, arguments):
+    """The same with the load generator, which does not tell reads from updates."""
+    load(arguments.kvorum, server.ports, "fill", "--keys", arguments.records, "--replicas", "2/3")
+    before = server.cpu_seconds()
+    run = load(
+        arguments.kvorum, server.ports, "ycsb-a", "--keys", arguments.records, "--rate", arguments.rate, "--warmup", "0",
+        "--duration", f"{arguments.seconds}s", "--connections", THREADS, "--replicas", "2/3",
+    )  # fmt: skip
     return {
-        "operations a second": f"{figure(text, 'OVERALL', 'Throughput(ops/sec)'):.0f}",
-        "failed": f"{failed}",
-        "mean latency": " ".join(f"{kind.lower()}s {milliseconds(kind, 'AverageLatency(us)'):.2f} ms" for kind in ("READ", "UPDATE")),
-        "p99": " ".join(f"{kind.lower()}s {milliseconds(kind, '99thPercentileLatency(us)'):.2f} ms" for kind in ("READ", "UPDATE")),
-        "CPU time of the nodes, an operation": f"{used / operations * 1e6:.0f} us",
+        "rate": run["succeeded"] / run["measured_seconds"],
+        "failed": sum(run["failed"].values()),
+        "mean": {"all": run["latency"]["mean_ms"]},
+        "p99": {"all": percentile(run, 0.99)},
+        "cpu": (server.cpu_seconds() - before) / run["succeeded"] * 1e6,
     }
 
 
-def run_load(server, arguments):
-    with tempfile.NamedTemporaryFile(suffix=".json") as results:
-        command = [arguments.kvorum, "load", "ycsb-a", "--keys", str(arguments.records), "--rate", str(arguments.rate)]
-        command += ["--warmup", "0", "--duration", f"{arguments.seconds}s", "--connections", str(THREADS)]
-        command += ["--replicas", "2/3", "--target", ",".join(urls(server)), "--json", results.name]
-        before = server.cpu_seconds()
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        used = server.cpu_seconds() - before
-        run = json.loads(pathlib.Path(results.name).read_text())
-    return run, used
-
-
-def described(run, used):
-    """The figures of a run of the load generator."""
-    latency = run["latency"]
-    p99 = next(milliseconds for percentile, milliseconds in latency["spectrum"] if percentile >= 99)
-    return {
-        "operations a second": f"{run['succeeded'] / run['measured_seconds']:.0f}",
-        "failed": f"{sum(run['failed'].values())}",
-        "mean latency": f"{latency['mean_ms']:.2f} ms",
-        "p99": f"{p99:.2f} ms",
-        "CPU time of the nodes, an operation": f"{used / run['succeeded'] * 1e6:.0f} us",
-    }
+def written(milliseconds):
+    """Latencies by operation, as text."""
+    return ", ".join(f"{kind} {value:.2f}" for kind, value in milliseconds.items())
 
 
 def main():
-    parser = argparse.ArgumentParser(description="YCSB beside kvorum load ycsb-a.")
-    parser.add_argument("--kvorum", default="target/release/kvorum")
-    parser.add_argument("--records", type=int, default=10_000)
-    parser.add_argument("--rate", type=int, default=800, help="operations a second")
-    parser.add_argument("--seconds", type=int, default=15)
-    parser.add_argument("--rounds", type=int, default=2)
+    parser = command_line(__doc__, seconds=15, pairs=2)
+    parser.add_argument("--records", type=int, default=10_000, help="records (10000)")
+    parser.add_argument("--rate", type=int, default=800, help="operations a second (800)")
     arguments = parser.parse_args()
     build()
-    options = ["--memory", "512MiB", "--threads", "1"]
-    for number in range(1, arguments.rounds + 1):
-        server = Cluster(arguments.kvorum, f"ycsb-{number}", 3, *options)
+    generators = {"ycsb": with_ycsb, "load": with_load}
+    found = {name: [] for name in generators}
+    for pair in range(arguments.pairs):
+        server = Cluster(arguments.kvorum, f"ycsb-{pair}", 3, "--memory", "512MiB", "--threads", "1")
         try:
-            ycsb(server, arguments, "-load")
-            figures = run_ycsb(server, arguments)
-            fill = ["load", "fill", "--keys", str(arguments.records), "--replicas", "2/3", "--target", ",".join(urls(server))]
-            subprocess.run([arguments.kvorum, *fill], check=True, stdout=subprocess.DEVNULL)
-            ours = described(*run_load(server, arguments))
+            for name, measure in generators.items():
+                run = measure(server, arguments)
+                found[name].append(run)
+                print(f"  {name}: {run['rate']:.0f}/s, failed {run['failed']}, CPU {run['cpu']:.0f} us; "
+                      f"mean ms: {written(run['mean'])}; p99 ms: {written(run['p99'])}", flush=True)
         finally:
             server.stop()
-        print(f"round {number} | YCSB 0.17.0 | kvorum load ycsb-a")
-        for name, found in figures.items():
-            print(f"{name} | {found} | {ours[name]}", flush=True)
+    for name, runs in found.items():
+        figure(f"{name}: operations", statistics.median(run["rate"] for run in runs), "a second", decimals=0)
+        figure(f"{name}: CPU of the nodes", statistics.median(run["cpu"] for run in runs), "us an operation", decimals=0)
+        figure(f"{name}: p99", statistics.median(max(run["p99"].values()) for run in runs), "ms, of the slowest operation")
+    print_verdicts()
 
 
-main()
+if __name__ == "__main__":
+    main()

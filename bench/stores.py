@@ -101,18 +101,18 @@ def cpu_seconds(pids):
     return user / TICKS, system / TICKS
 
 
-def started(commands, ports, ready):
+def started(commands, ports, ready, seconds_max=START_SECONDS_MAX):
     """Starts the commands and waits until `ready()`; stops them if that fails."""
     log = open(WORK / "log", "a")
     running = Running([subprocess.Popen(command, stdout=log, stderr=log) for command in commands], ports)
     try:
-        deadline = time.monotonic() + START_SECONDS_MAX
+        deadline = time.monotonic() + seconds_max
         while not answers(ready):
             gone = [process.args[0] for process in running.processes if process.poll() is not None]
             if gone:
                 raise StoreFailed(f"{gone[0]} has ended")
             if time.monotonic() > deadline:
-                raise StoreFailed(f"{commands[0][0]} did not answer within {START_SECONDS_MAX} s")
+                raise StoreFailed(f"{commands[0][0]} did not answer within {seconds_max} s")
             time.sleep(0.02)
     except BaseException:
         running.stop()

@@ -33,18 +33,22 @@ import site.ycsb.Status;
  * YCSB over the HTTP API of Kvorum. A record is one entity: its key is TABLE/KEY, and its value
  * all fields, each as its name, the length of its bytes, and the bytes.
  *
- * <p>Properties: kvorum.urls, the nodes, separated by commas, which threads take in turn; and
- * kvorum.replicas, ACK/FROM of each request, by default the cluster's.
+ * <p>Properties: kvorum.urls, the nodes, separated by commas, which threads take in turn;
+ * kvorum.replicas, ACK/FROM of each request, by default the cluster's; and kvorum.scope, what a
+ * scan reads: one node, or the cluster.
  */
 public class KvorumDb extends DB {
   private static final HttpClient HTTP =
       HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).build();
   private static final ObjectMapper JSON = new ObjectMapper();
   private static final Duration TIMEOUT = Duration.ofSeconds(10);
+  private static final int ATTEMPTS_MAX = 20;
+  private static final long PAUSE_MS = 5;
   private static final AtomicInteger THREADS = new AtomicInteger();
 
   private String url;
   private String replicas;
+  private String scope;
   private int fieldCount;
 
   @Override
@@ -53,6 +57,8 @@ public class KvorumDb extends DB {
     url = urls[THREADS.getAndIncrement() % urls.length];
     String pair = getProperties().getProperty("kvorum.replicas", "");
     replicas = pair.isEmpty() ? "" : "&replicas=" + pair;
+    boolean ofCluster = getProperties().getProperty("kvorum.scope", "node").equals("cluster");
+    scope = ofCluster ? "&scope=cluster" + replicas : "";
     fieldCount = Integer.parseInt(getProperties().getProperty("fieldcount", "10"));
   }
 
@@ -76,7 +82,7 @@ public class KvorumDb extends DB {
       Set<String> fields,
       Vector<HashMap<String, ByteIterator>> result) {
     return attempt(() -> {
-      String path = "/v0/entities?start=" + escaped(table, startKey) + "&limit=" + count;
+      String path = "/v0/entities?start=" + escaped(table, startKey) + "&limit=" + count + scope;
       HttpResponse<byte[]> answer = send("GET", path, BodyPublishers.noBody());
       if (answer.statusCode() != 200) {
         return status(answer);
@@ -144,7 +150,13 @@ public class KvorumDb extends DB {
         .header("Accept", "application/x-ndjson")
         .method(method, body)
         .build();
-    return HTTP.send(request, BodyHandlers.ofByteArray());
+    HttpResponse<byte[]> answer = HTTP.send(request, BodyHandlers.ofByteArray());
+    // A node that is busy has done nothing.
+    for (int attempt = 1; answer.statusCode() == 503 && attempt < ATTEMPTS_MAX; attempt++) {
+      Thread.sleep(PAUSE_MS * attempt);
+      answer = HTTP.send(request, BodyHandlers.ofByteArray());
+    }
+    return answer;
   }
 
   private static Status status(HttpResponse<byte[]> answer) {

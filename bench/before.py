@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+"""Two builds beside each other: ranges of one node, and the CPU time of compaction.
+
+    cargo build --release
+    python3 bench/before.py --before OLDER/kvorum [--kvorum target/release/kvorum] [--pairs 5] [--mib 512]
+
+Each build fills a node with values of 1 KiB in random order, with compaction off. Then it is asked to merge all of its
+tables: the CPU time of that, beside the bytes that it wrote. After it, both nodes in turn stream all that they hold.
+Figures are the ratios of the newer build to the older one, the ranges' the median of pairs.
+"""
+
+import statistics
+
+from harness import at_least, at_most, command_line, figure, kvorum, load, metric, post, print_verdicts, settle
+from ranges import VALUE_BYTES, told
+
+MIB = 1 << 20
+
+
+def filled(binary, name, mib):
+    """A node with values in many tables that overlap."""
+    server = kvorum(binary, name, "--memory", "512MiB", "--threads", "1", "--durability", "os", "--compaction", "off")
+    options = ("--keys", mib * MIB // VALUE_BYTES, "--value-bytes", VALUE_BYTES)
+    load(binary, server.ports, "put", "--fill", "--duration", "1s", "--rate", "1", *options)
+    settle(server)
+    return server
+
+
+def compacted(server):
+    """Merges all tables. Returns the nanoseconds of CPU time for each byte that this wrote."""
+    written = lambda: metric(server.port, "kvorum_store_compaction_written_bytes_total")
+    before, cpu = written(), server.cpu_seconds()
+    post(server.port, "/v0/admin/compact?wait=true")
+    return (server.cpu_seconds() - cpu) / (written() - before) * 1e9
+
+
+def main():
+    parser = command_line(__doc__, pairs=5)
+    parser.add_argument("--before", required=True, help="the older build")
+    parser.add_argument("--mib", type=int, default=512, help="the bytes of all values, in MiB (512)")
+    arguments = parser.parse_args()
+    servers = {}
+    try:
+        costs = {}
+        for name, binary in (("before", arguments.before), ("now", arguments.kvorum)):
+            servers[name] = filled(binary, name, arguments.mib)
+            costs[name] = compacted(servers[name])
+            print(f"  {name}: compaction {costs[name]:.2f} ns of CPU a byte written", flush=True)
+        found = []
+        for _ in range(arguments.pairs):
+            rates = {}
+            for name, server in servers.items():
+                run = told(server.port, b"start=%00")
+                rates[name] = run["bytes"] / run["took"] / MIB
+            found.append(rates["now"] / rates["before"])
+            print(f"  range: before {rates['before']:.0f} MiB/s, now {rates['now']:.0f} MiB/s", flush=True)
+    finally:
+        for server in servers.values():
+            server.stop()
+    figure("compaction", costs["now"] / costs["before"], "of the CPU a byte before", at_most(0.5))
+    figure("range", statistics.median(found), "times the MiB/s before", at_least(1.5))
+    print_verdicts()
+
+
+main()

@@ -47,8 +47,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (started, cpu_started) = (wall_seconds(), cpu_seconds());
     let (mut bytes, mut tables, mut number) = (0, 0, 0);
     while number < records {
-        let drop_bound = Timestamp::ZERO;
-        let mut ingest = engine.begin_ingest(Admission::Mend { drop_bound })?;
+        let admission = Admission::Mend {
+            drop_bound: Timestamp::ZERO,
+            barrier: engine.barrier(),
+        };
+        let mut ingest = engine.begin_ingest(admission)?;
         let end = records.min(number + COMMIT_BYTES / VALUE_BYTES);
         while number < end {
             let key = format!("user{number:012}");

@@ -50,8 +50,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (engine, _) = Engine::open(environment, Options::default())?;
     let records = megabytes * 1_000_000 / (value_bytes + 16);
     for layer in 0..LAYERS {
-        let drop_bound = Timestamp::ZERO;
-        let mut ingest = engine.begin_ingest(Admission::Mend { drop_bound })?;
+        let admission = Admission::Mend {
+            drop_bound: Timestamp::ZERO,
+            barrier: engine.barrier(),
+        };
+        let mut ingest = engine.begin_ingest(admission)?;
         for number in (layer..records).step_by(LAYERS) {
             let key = format!("user{number:012}");
             let at = number * value_bytes % POOL_BYTES;

@@ -9,7 +9,8 @@ use std::sync::Arc;
 /// group gets the error.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
-    /// Flush or compaction is behind, or too many writes wait. Try again later.
+    /// Flush or compaction is behind, or too many writes wait, or a mend was admitted before the
+    /// present [`Barrier`](crate::Barrier). Try again later.
     #[error("the store is overloaded: too many writes wait for the disk")]
     Overloaded,
     /// The disk has no room for more data. Reads and deletes go on. The store

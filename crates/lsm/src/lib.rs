@@ -79,9 +79,9 @@ mod wal;
 
 pub use disk::{Disk, DiskFile, FaultyDisk, MemoryDisk, RealDisk};
 pub use engine::{
-    Acknowledged, Admission, Applied, DamageMark, Engine, Ingest, Ingested, LeastTimestamps,
-    LevelStatistics, Lookup, Outbox, Outcome, PendingVerdict, RecoveryReport, Scan, Statistics,
-    SyncTimeStatistics, WholeCompaction,
+    Acknowledged, Admission, Applied, Barrier, DamageMark, Engine, Ingest, Ingested,
+    LeastTimestamps, LevelStatistics, Lookup, Outbox, Outcome, PendingVerdict, RecoveryReport,
+    Scan, Statistics, SyncTimeStatistics, WholeCompaction,
 };
 pub use error::Error;
 pub use executor::{Executor, Job, Lane, LaneQueue, StepExecutor};

@@ -7,7 +7,7 @@ mod common;
 use base::Timestamp;
 use common::{CollectedOutcomes, World, delete, put, read, scan_all, table_files};
 use lsm::testing::{BlockingWrite, Ends};
-use lsm::{Admission, Durability, Engine, Error, Lane, Outbox};
+use lsm::{Admission, Barrier, Durability, Engine, Error, Lane, Outbox};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
@@ -19,6 +19,7 @@ fn at(timestamp: u64) -> Timestamp {
 fn mend(drop_bound: u64) -> Admission {
     Admission::Mend {
         drop_bound: at(drop_bound),
+        barrier: Barrier::FIRST,
     }
 }
 

@@ -11,6 +11,7 @@ use lsm::{Admission, Disk, Durability, Engine, Error, Lane, Options, Outbox};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Duration;
 
 fn at(timestamp: u64) -> Timestamp {
     Timestamp::from_u64(timestamp)
@@ -89,6 +90,110 @@ fn mends_pass_the_fence() {
     assert_eq!(kept, b"acd");
 }
 
+/// A mend with the barrier that the store has now.
+fn mend(engine: &Engine) -> Admission {
+    Admission::Mend {
+        drop_bound: Timestamp::ZERO,
+        barrier: engine.barrier(),
+    }
+}
+
+/// The tickets of the writes that were refused as too many, and of those that were stored.
+#[track_caller]
+fn overloaded(collected: &CollectedOutcomes) -> (Vec<u64>, Vec<u64>) {
+    let (mut refused, mut stored) = (Vec::new(), Vec::new());
+    for outcome in collected.take() {
+        match outcome.result {
+            Ok(_) => stored.push(outcome.ticket),
+            Err(Error::Overloaded) => refused.push(outcome.ticket),
+            Err(error) => unreachable!("{error}"),
+        }
+    }
+    (refused, stored)
+}
+
+#[test]
+fn mends_from_before_the_barrier_are_refused_below_the_fence() {
+    let world = World::new();
+    let engine = world.open();
+    let collected = Arc::new(CollectedOutcomes::default());
+    let outbox: Arc<dyn Outbox> = Arc::clone(&collected) as _;
+    let before = mend(&engine);
+    let put_at = |timestamp: u64| put(&format!("k{timestamp}"), timestamp, "v");
+    let submit = |timestamp, admission| {
+        engine.submit_batch([(put_at(timestamp), admission, timestamp)], &outbox);
+    };
+    // These wait in the queue, and the next one on its way to it.
+    submit(49, before);
+    submit(50, before);
+    engine.fence(at(50)).unwrap();
+    engine.raise_barrier().unwrap();
+    let seen = scan_all(&engine, "", None);
+    submit(10, before);
+    submit(11, mend(&engine));
+    world.executor.run_until_idle();
+    assert_eq!(overloaded(&collected), (vec![10, 49], vec![11, 50]));
+    let mut now = scan_all(&engine, "", None);
+    now.retain(|entry| *entry != put_at(11) && *entry != put_at(50));
+    assert_eq!(now, seen);
+
+    // The fence may be there already.
+    submit(20, mend(&engine));
+    engine.fence(at(40)).unwrap();
+    engine.raise_barrier().unwrap();
+    world.executor.run_until_idle();
+    assert_eq!(overloaded(&collected), (vec![20], vec![]));
+}
+
+/// Writers that are held back keep mends waiting for as long as that lasts.
+#[test]
+fn a_mend_beside_a_stalled_writer_does_not_come_in_behind_the_barrier() {
+    let mut world = World::new();
+    world.options.memtables_frozen_max = 1;
+    let engine = world.open();
+    let collected = Arc::new(CollectedOutcomes::default());
+    let outbox: Arc<dyn Outbox> = Arc::clone(&collected) as _;
+    let mut number = 1_000;
+    while engine.statistics().stalls == 0 {
+        number += 1;
+        let entry = put(&number.to_string(), number, &"v".repeat(100));
+        engine.submit(entry, &outbox, number).unwrap();
+        // Longer than any slowdown.
+        world.clock.advance(Duration::from_millis(25));
+        world.executor.run_lane(Lane::Commit);
+    }
+    engine.submit_batch([(put("old", 10, "v"), mend(&engine), 0)], &outbox);
+    engine.fence(at(50)).unwrap();
+    engine.raise_barrier().unwrap();
+    assert_eq!(read(&engine, "old"), None);
+    world.executor.run_until_idle();
+    let (refused, stored) = overloaded(&collected);
+    assert_eq!(refused, [0]);
+    assert_eq!(stored.last(), Some(&number));
+    assert_eq!(read(&engine, "old"), None);
+}
+
+#[test]
+fn an_ingest_from_before_the_barrier_is_refused_whole() {
+    let engine = World::new().open();
+    engine.fence(at(50)).unwrap();
+    let ingest = |timestamp, admission| {
+        let mut ingest = engine.begin_ingest(admission)?;
+        ingest.push(&put("k", timestamp, "v"))?;
+        ingest.commit()
+    };
+    let before = mend(&engine);
+    engine.raise_barrier().unwrap();
+    let refused = ingest(49, before);
+    assert!(matches!(refused, Err(Error::Overloaded)), "{refused:?}");
+    assert_eq!(read(&engine, "k"), None);
+    for (timestamp, admission) in [(49, mend(&engine)), (50, before)] {
+        ingest(timestamp, admission).unwrap();
+    }
+    engine.close().unwrap();
+    assert!(matches!(engine.raise_barrier(), Err(Error::Closed)));
+}
+
 #[test]
 fn a_fence_never_goes_back() {
     let engine = World::new().open();
@@ -130,8 +235,9 @@ fn a_poisoned_store_takes_no_fence() {
     let engine = world.open();
     disk.arm(Fault::at(0, io::ErrorKind::Other).only(|call, _| call == Call::Sync));
     engine.write(put("k", 10, "v")).unwrap_err();
-    let fenced = engine.fence(at(50));
-    assert!(matches!(fenced, Err(Error::Poisoned { .. })), "{fenced:?}");
+    for fenced in [engine.fence(at(50)), engine.raise_barrier()] {
+        assert!(matches!(fenced, Err(Error::Poisoned { .. })), "{fenced:?}");
+    }
     assert_eq!(read(&engine, "k"), None);
     drop(engine);
     world.disk = Arc::clone(&world.memory) as Arc<dyn Disk>;

@@ -244,8 +244,11 @@ fn an_entry_that_was_pushed_keeps_the_tombstones_that_hide_it() {
         let world = World::new();
         let engine = world.open();
         engine.write(delete("k", 5)).unwrap();
-        let drop_bound = Timestamp::from_u64(10);
-        let mut ingest = engine.begin_ingest(Admission::Mend { drop_bound }).unwrap();
+        let admission = Admission::Mend {
+            drop_bound: Timestamp::from_u64(10),
+            barrier: engine.barrier(),
+        };
+        let mut ingest = engine.begin_ingest(admission).unwrap();
         ingest.push(&put("k", 3, "dead")).unwrap();
         world.bound.store(10, Relaxed);
         engine.compact().unwrap();

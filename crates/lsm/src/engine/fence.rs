@@ -16,6 +16,17 @@
 //! takes the commit lock. So it holds the fence meanwhile: [`Fence::hold`], then
 //! [`Fence::check`], then the edit.
 //!
+//! # The barrier
+//!
+//! Mends pass the fence. But a pass must not miss one that another pass, or a repair, has
+//! brought before, and that waits: for a turn of its runtime, or for seconds in the queue,
+//! while writers are held back. The owner has counted it as from before the pass, and the
+//! scan would not see it. So before the scan the owner raises the **barrier**, under the
+//! same locks as the fence. Each mend names the barrier at its admission, and the commit
+//! refuses those from before the present one, if they are below the fence. As the owner
+//! refuses none of them for what they are, that is [`Error::Overloaded`]: they may come again,
+//! are judged by then as any other, and count.
+//!
 //! # The drop bound
 //!
 //! Mends pass the fence, but an old live version must not be stored after a compaction
@@ -58,7 +69,7 @@ use super::queue::{Group, PendingWrite};
 use crate::error::Error;
 use crate::sync::lock;
 use base::Timestamp;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Mutex, MutexGuard};
 
 /// What kind of write an entry is to the fence.
@@ -72,7 +83,21 @@ pub enum Admission {
         /// The drop bound when the owner has checked the version. If compaction uses a
         /// greater one by the time of the commit, a version below that is refused.
         drop_bound: Timestamp,
+        /// The barrier then, read before the owner has looked at anything else. If it has
+        /// risen by the time of the commit, a version below the fence is refused.
+        barrier: Barrier,
     },
+}
+
+/// How often a store has refused the mends that waited: see [`Engine::raise_barrier`].
+///
+/// [`Engine::raise_barrier`]: super::Engine::raise_barrier
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Barrier(u64);
+
+impl Barrier {
+    /// That of a store that was just opened.
+    pub const FIRST: Self = Self(0);
 }
 
 /// Keeps the fence where it is.
@@ -85,6 +110,7 @@ pub(super) struct Fence {
     bound: AtomicU64,
     /// The greatest drop bound that a compaction has used.
     drop_bound: AtomicU64,
+    barrier: AtomicU64,
     edits: Mutex<()>,
 }
 
@@ -94,6 +120,7 @@ impl Fence {
         Self {
             bound: AtomicU64::new(bound.as_u64()),
             drop_bound: AtomicU64::default(),
+            barrier: AtomicU64::new(Barrier::FIRST.0),
             edits: Mutex::default(),
         }
     }
@@ -112,19 +139,38 @@ impl Fence {
     /// commit lock or the fence until it is.
     ///
     /// # Errors
-    /// [`Error::Obsolete`].
+    /// [`Error::Obsolete`], [`Error::Overloaded`] for a mend from before the barrier.
     pub(super) fn check(&self, least: Timestamp, admission: Admission) -> Result<(), Error> {
-        let below = match admission {
-            Admission::Ordinary => self.bound(),
-            Admission::Mend { drop_bound } => match self.drop_bound() {
-                risen if risen > drop_bound => risen,
-                _ => return Ok(()),
-            },
+        let bound = self.bound();
+        let Admission::Mend {
+            drop_bound,
+            barrier,
+        } = admission
+        else {
+            return match least < bound {
+                true => Err(Error::Obsolete { fence: bound }),
+                false => Ok(()),
+            };
         };
-        match least < below {
-            true => Err(Error::Obsolete { fence: below }),
+        let risen = self.drop_bound();
+        if risen > drop_bound && least < risen {
+            return Err(Error::Obsolete { fence: risen });
+        }
+        match barrier < self.barrier() && least < bound {
+            true => Err(Error::Overloaded),
             false => Ok(()),
         }
+    }
+
+    /// The present barrier. What is read after it is at least as new.
+    pub(super) fn barrier(&self) -> Barrier {
+        Barrier(self.barrier.load(Acquire))
+    }
+
+    /// Raises the barrier. The guard and the committer show that the caller holds the fence
+    /// and the commit lock.
+    pub(super) fn raise_barrier(&self, _held: &FenceGuard<'_>, _committer: &mut Committer) {
+        self.barrier.fetch_add(1, Release);
     }
 
     /// The greatest drop bound that a compaction has used.
@@ -150,27 +196,32 @@ impl Fence {
         Timestamp::from_u64(before).max(drop_bound)
     }
 
-    /// Takes out of a group, which is sorted by timestamp, the writes that are
-    /// refused, and gives them with the errors that they get: those below the fence, and
-    /// the mends below the drop bound. The caller holds the commit lock.
-    pub(super) fn take_refused(&self, group: &mut Group) -> Option<[(Group, Error); 2]> {
+    /// Takes out of a group, which is sorted by timestamp, the writes that are refused, and
+    /// gives them with the errors that they get: see [`Fence::check`]. The caller holds the
+    /// commit lock.
+    pub(super) fn take_refused(&self, group: &mut Group) -> Option<[(Group, Error); 3]> {
         let least = group.front()?.entry.timestamp();
-        let bounds = [&self.bound, &self.drop_bound].map(|bound| bound.load(Relaxed));
-        let greatest = Timestamp::from_u64(bounds[0].max(bounds[1]));
-        if least >= greatest {
+        let (fence, drop_bound) = (self.bound(), self.drop_bound());
+        if least >= fence.max(drop_bound) {
             return None;
         }
-        let is_refused = |timestamp, admission| self.check(timestamp, admission).is_err();
+        let refusal = |pending: &PendingWrite| {
+            self.check(pending.entry.timestamp(), pending.admission)
+                .err()
+        };
         let (refused, taken): (Group, Group) = std::mem::take(group)
             .into_iter()
-            .partition(|pending| is_refused(pending.entry.timestamp(), pending.admission));
+            .partition(|pending| refusal(pending).is_some());
         *group = taken;
         let is_ordinary = |pending: &PendingWrite| pending.admission == Admission::Ordinary;
         let (ordinary, mends): (Group, Group) = refused.into_iter().partition(is_ordinary);
-        let error_of = |bound| Error::Obsolete {
-            fence: Timestamp::from_u64(bound),
-        };
-        let [fence, drop_bound] = bounds.map(error_of);
-        Some([(ordinary, fence), (mends, drop_bound)])
+        let is_early = |pending: &PendingWrite| matches!(refusal(pending), Some(Error::Overloaded));
+        let (early, old): (Group, Group) = mends.into_iter().partition(is_early);
+        let obsolete = |fence| Error::Obsolete { fence };
+        Some([
+            (ordinary, obsolete(fence)),
+            (old, obsolete(drop_bound)),
+            (early, Error::Overloaded),
+        ])
     }
 }

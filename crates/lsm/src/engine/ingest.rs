@@ -36,8 +36,8 @@
 //!   tables are live.
 //! - **The counter of acknowledged writes** counts ingested records with the edit.
 //! - **The fence** is checked with the edit, and does not rise before the tables are
-//!   visible. The drop bound of compactions is checked with it: all entries count as
-//!   admitted when the ingest began.
+//!   visible. The drop bound of compactions and the barrier are checked with it: all entries
+//!   count as admitted when the ingest began.
 //!
 //! The caller answers for what the commit job does not check either: that no timestamp is
 //! too far ahead of the clock, and that none lay below the drop bound when the ingest began,
@@ -169,7 +169,7 @@ impl Ingest {
     /// Makes everything that was pushed part of the store, durably and at once. Blocks.
     ///
     /// # Errors
-    /// As [`Ingest::push`], and [`Error::Obsolete`]. Nothing of it is part of the store
+    /// As [`Ingest::push`], [`Error::Obsolete`] and [`Error::Overloaded`]. Nothing of it is part of the store
     /// then, unless a failed sync leaves that unknown until the next start.
     pub fn commit(mut self) -> Result<Ingested, Error> {
         let inner = Arc::clone(&self.inner);

@@ -102,7 +102,7 @@ pub use acknowledged::Acknowledged;
 pub use changes::LeastTimestamps;
 pub use compaction::WholeCompaction;
 pub use damage::DamageMark;
-pub use fence::Admission;
+pub use fence::{Admission, Barrier};
 pub use ingest::{Ingest, Ingested};
 pub use outbox::{Applied, Outbox, Outcome};
 pub use recovery::RecoveryReport;
@@ -208,6 +208,29 @@ impl Engine {
         core.health.check_poison()?;
         core.fence.raise(fence, &held, &mut committer);
         Ok(())
+    }
+
+    /// Refuses the mends below the fence that were admitted before this call and are not
+    /// committed yet, with [`Error::Overloaded`] as their outcome: those that wait in the store
+    /// and those that their owner submits only later. So no scan that begins afterwards misses
+    /// one of them. Blocks.
+    ///
+    /// # Errors
+    /// As [`Engine::fence`].
+    pub fn raise_barrier(&self) -> Result<(), Error> {
+        let core = &self.inner.core;
+        let _folder_lock = core.background.folder_lock().hold()?;
+        let held = core.fence.hold();
+        let mut committer = core.log.lock();
+        core.health.check_poison()?;
+        core.fence.raise_barrier(&held, &mut committer);
+        Ok(())
+    }
+
+    /// The present barrier, for the admissions of mends.
+    #[must_use]
+    pub fn barrier(&self) -> Barrier {
+        self.inner.core.fence.barrier()
     }
 
     /// Commits what was submitted, on this thread, for tests that wait for a write.

@@ -15,7 +15,7 @@ pub mod waiting;
 use base::{Clock, Entry, Expiry, Kind, ManualClock, SeededRandom, Timestamp};
 use lsm::disk::MemoryDisk;
 use lsm::{
-    Admission, Disk, Engine, Environment, Error, Ingested, Options, Outbox, Outcome,
+    Admission, Barrier, Disk, Engine, Environment, Error, Ingested, Options, Outbox, Outcome,
     RecoveryReport, StepExecutor, Surplus,
 };
 use std::path::PathBuf;
@@ -171,9 +171,10 @@ impl Outbox for CollectedOutcomes {
     }
 }
 
-/// How mends come while nothing is dropped.
+/// How mends come while nothing is dropped, and before any barrier.
 pub const MEND: Admission = Admission::Mend {
     drop_bound: Timestamp::ZERO,
+    barrier: Barrier::FIRST,
 };
 
 /// Ingests entries, which are sorted by key.

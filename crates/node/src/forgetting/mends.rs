@@ -6,7 +6,7 @@ use base::{Entry, Kind, Timestamp};
 use cluster::Standing;
 use cluster::forgetting::{Arrival, Bounds, Obsolete, Receiving};
 use cluster::sweep::{PassId, PassKind};
-use lsm::{Admission, Error, Lane};
+use lsm::{Admission, Barrier, Error, Lane};
 use profile::lock;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +25,7 @@ pub(crate) enum Taken {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MendRules {
     pass: PassId,
+    barrier: Barrier,
     bounds: Bounds,
     greatest: Timestamp,
     standing: Standing,
@@ -38,12 +39,15 @@ pub(crate) struct MendRules {
 impl Forgetting {
     /// What decides now about the mends of a pass.
     pub(crate) fn mend_rules(&self, pass: PassId, standing: Standing) -> MendRules {
+        // Before what the admissions rest on.
+        let barrier = self.environment.engine.barrier();
         let state = lock(&self.state);
         let mut passes = state.passes.iter();
         let is_other =
             |(other, kind): &(PassId, PassKind)| *other != pass && *kind == PassKind::Full;
         MendRules {
             pass,
+            barrier,
             bounds: state.stored.bounds,
             greatest: state.greatest,
             standing: self.shared.standing_of(standing),
@@ -108,6 +112,11 @@ impl MendRules {
         self.pass
     }
 
+    /// The barrier of the store, which names what is admitted by these rules.
+    pub(crate) fn barrier(&self) -> Barrier {
+        self.barrier
+    }
+
     /// Whether the node takes part in the pass.
     pub(crate) fn takes_part(&self) -> bool {
         self.takes_part
@@ -160,6 +169,7 @@ impl MendRules {
         self.bounds.admit(timestamp, is_dead, arrival, receiving)?;
         let admission = Admission::Mend {
             drop_bound: self.bounds.forgotten,
+            barrier: self.barrier,
         };
         let do_reads_count = standing != Standing::Unfilled;
         let is_sealed = self.is_old(entry) && timestamp < self.sealed;

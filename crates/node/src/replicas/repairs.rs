@@ -98,6 +98,8 @@ impl LocalReplica {
         let Some(by) = by else {
             return Ok(Taken::AtOnce(Admission::Ordinary));
         };
+        // Before what the admission rests on.
+        let barrier = self.engine.barrier();
         let bounds = self.bounds.bounds();
         let timestamp = entry.timestamp();
         if timestamp >= bounds.fence.max(bounds.forgotten) {
@@ -116,6 +118,7 @@ impl LocalReplica {
         }
         let admission = Admission::Mend {
             drop_bound: bounds.forgotten,
+            barrier,
         };
         // Below the forget bound the store that has answered knew that bound: no tombstone hides
         // what it had. A tombstone itself brings nothing back.

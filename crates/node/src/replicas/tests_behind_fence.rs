@@ -7,7 +7,7 @@ use crate::forgetting::{BeforeRead, SharedBounds, Taken};
 use base::{ManualClock, Timestamp, Verdict};
 use cluster::forgetting::{Bounds, NamedBounds, StoreStart};
 use lsm::testing::BlockingWrite;
-use lsm::{Admission, FaultyDisk, MemoryDisk};
+use lsm::{Admission, Barrier, FaultyDisk, MemoryDisk};
 use std::sync::Arc;
 
 fn at(ms: u64) -> Timestamp {
@@ -58,6 +58,13 @@ fn own(replica: &LocalReplica) -> Answerer {
         node: NodeNumber::new(0),
         store: replica.own_start,
         forgotten: at(80),
+    }
+}
+
+fn mend(drop_bound: Timestamp) -> Admission {
+    Admission::Mend {
+        drop_bound,
+        barrier: Barrier::FIRST,
     }
 }
 
@@ -116,7 +123,7 @@ async fn a_repair_passes_the_fence_only_with_what_a_present_store_has_answered()
 async fn only_what_a_store_answers_that_knows_the_forget_bound_passes_it() {
     let (_node, replica) = fenced(Some(80));
     let by = Some(own(&replica));
-    let mend = Admission::Mend { drop_bound: at(80) };
+    let mend = mend(at(80));
     let admitted = |ms| replica.taken(&version(ms), by);
     assert_eq!(admitted(79), Ok(Taken::AtOnce(mend)));
     assert_eq!(admitted(80), Ok(Taken::OnceCompared(mend)));
@@ -149,7 +156,7 @@ async fn a_bound_that_was_heard_counts_before_it_is_durable() {
         })
     };
     let obsolete = Err(Miss::Obsolete { below: at(80) });
-    let mend = Admission::Mend { drop_bound: at(60) };
+    let mend = mend(at(60));
     let (at_once, compared) = (Ok(Taken::AtOnce(mend)), Ok(Taken::OnceCompared(mend)));
     for (ms, by, expected) in [
         (70, by(60), &obsolete),
@@ -205,9 +212,7 @@ async fn below_the_forget_bound_what_a_store_holds_that_only_receives_does_not_c
     let key = Bytes::from_static(b"k");
     let unfilled = PeerAnswer::Missed(Miss::Unfilled);
     for (ms, counts) in [(79, false), (80, true)] {
-        let drop_bound = Timestamp::ZERO;
-        let mend = Admission::Mend { drop_bound };
-        let mut ingest = node.engine.begin_ingest(mend).unwrap();
+        let mut ingest = node.engine.begin_ingest(mend(Timestamp::ZERO)).unwrap();
         ingest.push(&version(ms)).unwrap();
         ingest.commit().unwrap();
         let answer = asked(&replica, ReplicaRequest::Read(&key)).await;

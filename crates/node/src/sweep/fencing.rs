@@ -72,6 +72,22 @@ impl Participant {
         self.state(pass).is_some_and(|state| state.is_at_end())
     }
 
+    /// The store has just been fenced for a pass that is about to scan, or to go on with that. What
+    /// other passes or repairs have brought must not come in behind the scan, if it is in no
+    /// table or memtable yet. Returns whether that is certain.
+    pub(super) fn raise_barrier(&mut self, pass: PassId) -> bool {
+        let Some(state) = self.state(pass) else {
+            return false;
+        };
+        match state.filling.raise_barrier() {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::debug!(%error, "the store takes no barrier");
+                false
+            }
+        }
+    }
+
     /// Gives a pass up if the forget bound has risen since all agreed on it. What the pass
     /// has pulled may have been deleted meanwhile, by another pass whose tombstones are gone.
     pub(super) fn give_up_if_outrun(&mut self, pass: PassId) {
@@ -97,10 +113,6 @@ impl Sweeper {
             let give_up_others = move |own: &mut Participant| own.give_up_all_but(pass);
             self.in_background(give_up_others).await;
         }
-        // A mend of a pass that was given up may still be on its way from a runtime to the
-        // store, for as long as a turn. Its sender held the version when this pass began, or
-        // a newer one, so this pass meets that in the sender's store; and once the forget
-        // bound has risen above it, the store refuses it at the commit.
         let Ok(raised) = forgetting.raise(fence).await else {
             return SweepAnswer::Unknown;
         };
@@ -108,6 +120,15 @@ impl Sweeper {
         let is_last = fence > Timestamp::ZERO && has_scanned_all.await == Some(true);
         // Before it looks whether anything has come in behind the scan.
         if is_last && forgetting.seal(fence).await.is_err() {
+            return SweepAnswer::Unknown;
+        }
+        // A mend of another pass, or a repair, may still wait, for a turn of its runtime or for as
+        // long as the store holds its writers back. It came before this pass began, or this one
+        // would be told of it, and the scan does not see it. Its sender may have a tombstone of
+        // fewer copies by now. So it is refused; if it comes again this pass is told of it.
+        let is_first = fence > Timestamp::ZERO && !is_last;
+        let raise_barrier = move |own: &mut Participant| own.raise_barrier(pass);
+        if is_first && self.in_background(raise_barrier).await != Some(true) {
             return SweepAnswer::Unknown;
         }
         // Read afterwards: what was lost meanwhile was not fenced.

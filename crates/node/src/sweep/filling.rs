@@ -6,7 +6,7 @@
 //! counts for nothing.
 
 use base::{Entry, Timestamp};
-use lsm::{Admission, Engine, Error, Ingest};
+use lsm::{Admission, Barrier, Engine, Error, Ingest};
 
 /// What a pass brings in bulk.
 pub(super) struct Filling {
@@ -21,12 +21,15 @@ pub(super) struct Filling {
     /// The F of this node when the pass began: all that comes was admitted under it, or
     /// under a greater one.
     drop_bound: Timestamp,
+    /// The barrier of the store when the pass began, or when the pass has raised it.
+    barrier: Barrier,
 }
 
 impl Filling {
     /// Nothing has arrived yet. `drop_bound` is the F of this node now.
     pub(super) fn new(engine: Engine, ingest_bytes_max: usize, drop_bound: Timestamp) -> Self {
         Self {
+            barrier: engine.barrier(),
             engine,
             waiting: Vec::new(),
             ingest: None,
@@ -34,6 +37,16 @@ impl Filling {
             ingest_bytes_max,
             drop_bound,
         }
+    }
+
+    /// Raises the barrier of the store, but not for what this pass brings.
+    ///
+    /// # Errors
+    /// See [`Engine::raise_barrier`].
+    pub(super) fn raise_barrier(&mut self) -> Result<(), Error> {
+        self.engine.raise_barrier()?;
+        self.barrier = self.engine.barrier();
+        Ok(())
     }
 
     /// Adds versions, whose keys are after all others. They stay in memory until the
@@ -75,6 +88,7 @@ impl Filling {
     fn push_waiting(&mut self) -> Result<(), Error> {
         let admission = Admission::Mend {
             drop_bound: self.drop_bound,
+            barrier: self.barrier,
         };
         for entry in std::mem::take(&mut self.waiting) {
             let ingest = match &mut self.ingest {

@@ -41,6 +41,7 @@ impl Sweeper {
         } = &*self.sweeps;
         let standing = environment.membership.standing();
         let rules = environment.forgetting.mend_rules(pass, standing);
+        let barrier = rules.barrier();
         let own = self.replicas.own();
         let is_damaged = own.is_damaged(entry.key());
         let mut taken = rules.admit(&entry, is_damaged);
@@ -51,6 +52,10 @@ impl Sweeper {
             mended.old_version_came(pass, entry.key());
             // The store may have been sealed in between: then nobody asks for that count any more.
             let rules = environment.forgetting.mend_rules(pass, standing);
+            if rules.barrier() > barrier {
+                // The pass that has raised it may have begun before that count.
+                return self.take_mend(pass, entry, reply);
+            }
             taken = rules.admit(&entry, is_damaged);
         }
         if rules.takes_part() {

@@ -25,6 +25,9 @@ pub(crate) struct SimExecutor {
     trace: Trace,
     /// How long a job may take, in milliseconds. All processes of a host share it.
     work_ms_max: Arc<AtomicU64>,
+    /// For how long each commit waits before its work, in milliseconds, as if writers were held
+    /// back.
+    commit_wait_ms: Arc<AtomicU64>,
 }
 
 struct JobQueue {
@@ -44,12 +47,13 @@ struct WaitingJob {
 
 impl SimExecutor {
     /// An executor for a process of this host. A job takes up to `work_ms_max`
-    /// milliseconds, most of them far less.
+    /// milliseconds, most of them far less, and a commit `commit_wait_ms` more.
     pub(crate) fn new(
         host: usize,
         dice: Dice,
         trace: Trace,
         work_ms_max: Arc<AtomicU64>,
+        commit_wait_ms: Arc<AtomicU64>,
     ) -> Arc<Self> {
         Arc::new(Self {
             host,
@@ -62,6 +66,7 @@ impl SimExecutor {
             arrived: Notify::new(),
             trace,
             work_ms_max,
+            commit_wait_ms,
         })
     }
 
@@ -72,7 +77,8 @@ impl SimExecutor {
             let now = Instant::now();
             let next = {
                 let mut queue = self.lock();
-                queue.begin_due(now, self.work_ms_max.load(Ordering::Relaxed));
+                let load = |ms: &AtomicU64| ms.load(Ordering::Relaxed);
+                queue.begin_due(now, load(&self.work_ms_max), load(&self.commit_wait_ms));
                 queue.next_end(now)
             };
             match next {
@@ -106,7 +112,7 @@ enum Next {
 
 impl JobQueue {
     /// Gives each idle lane its first due job.
-    fn begin_due(&mut self, now: Instant, work_ms_max: u64) {
+    fn begin_due(&mut self, now: Instant, work_ms_max: u64, commit_wait_ms: u64) {
         for lane in Lane::ALL {
             if self.busy.contains_key(&lane) {
                 continue;
@@ -117,7 +123,12 @@ impl JobQueue {
             if let Some((index, _)) = first {
                 // Most jobs are quick.
                 let bound = 1 + self.dice.below(work_ms_max.max(1));
-                let work = Duration::from_millis(self.dice.below(bound));
+                let wait_ms = if lane == Lane::Commit {
+                    commit_wait_ms
+                } else {
+                    0
+                };
+                let work = Duration::from_millis(wait_ms + self.dice.below(bound));
                 let job = self.waiting.swap_remove(index).job;
                 self.busy.insert(lane, (now + work, job));
             }
@@ -172,7 +183,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_jobs_of_a_lane_run_one_after_another_in_their_order() {
         let trace = Trace::new();
-        let executor = SimExecutor::new(0, Dice::new(3), trace, Arc::new(AtomicU64::new(50)));
+        let work_ms_max = Arc::new(AtomicU64::new(50));
+        let executor = SimExecutor::new(0, Dice::new(3), trace, work_ms_max, Arc::default());
         let order = Arc::new(Mutex::new(Vec::new()));
         for number in 0..20 {
             for lane in [Lane::Commit, Lane::Flush] {

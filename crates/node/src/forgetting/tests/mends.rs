@@ -77,6 +77,7 @@ fn only_mends_of_a_present_pass_come_in_below_the_fence() {
     let rules = forgetting.mend_rules(PASS, Standing::Unfilled);
     let mend = Admission::Mend {
         drop_bound: at(GRACE_MS),
+        barrier: lsm::Barrier::FIRST,
     };
     assert_eq!(rules.admit(&old, false), Ok(Taken::AtOnce(mend)));
     let dead = Entry::tombstone(b"key", at(GRACE_MS + 1), 3);
@@ -101,6 +102,7 @@ fn a_sealed_store_compares_what_is_from_before_its_fence_before_it_takes_it() {
     let taken = |opened: &Opened, timestamp| taken_by(opened, Standing::Witness, timestamp, false);
     let admission = Admission::Mend {
         drop_bound: Timestamp::ZERO,
+        barrier: lsm::Barrier::FIRST,
     };
     let (at_once, once_compared) = (
         Ok(Taken::AtOnce(admission)),

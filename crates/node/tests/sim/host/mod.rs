@@ -94,6 +94,7 @@ pub(crate) struct Host {
     dice: Dice,
     survival_percent: u64,
     work_ms_max: Arc<AtomicU64>,
+    commit_wait_ms: Arc<AtomicU64>,
     state: RefCell<HostState>,
     /// When processes ended here, and when one ended because of a power cut.
     crashes: RefCell<Vec<Instant>>,
@@ -150,6 +151,7 @@ impl Host {
             dice,
             survival_percent: scenario.survival_percent,
             work_ms_max: Arc::new(AtomicU64::new(scenario.work_ms_max)),
+            commit_wait_ms: Arc::default(),
             state: RefCell::new(HostState {
                 disk: Arc::new(MemoryDisk::new()),
                 process: None,
@@ -218,6 +220,7 @@ impl Host {
             self.dice.fork(),
             self.trace.clone(),
             Arc::clone(&self.work_ms_max),
+            Arc::clone(&self.commit_wait_ms),
         );
         let seams = Seams {
             disk: Arc::clone(&disk) as Arc<dyn Disk>,
@@ -334,6 +337,13 @@ impl Host {
     /// Sets how long a job may take, in milliseconds.
     pub(crate) fn set_work_ms_max(&self, work_ms_max: u64) {
         self.work_ms_max.store(work_ms_max, Ordering::Relaxed);
+    }
+
+    /// Sets for how long each commit waits from now on, as if writers were held back.
+    #[cfg(test)]
+    pub(crate) fn set_commit_wait(&self, wait: Duration) {
+        let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        self.commit_wait_ms.store(wait_ms, Ordering::Relaxed);
     }
 
     /// Sends a request to the node. `None` if no process runs, or it was told to stop.

@@ -35,6 +35,8 @@ mod stores;
 mod surplus;
 mod timeline;
 mod versions;
+#[cfg(test)]
+mod waiting_mends;
 
 pub(crate) use report::Report;
 

@@ -1,0 +1,55 @@
+//! Mends that wait in a store, while it holds its writers back.
+
+use super::fences::{
+    GRACE, LONG, all_forget, forgotten, is_value, its_tombstone, old_value, places, store, three,
+};
+use super::races::run;
+use cluster::sweep::PassKind;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// A recent sweep has sent a version to a node, and then its sender got a tombstone of one copy
+/// for it. The version waits while a full sweep scans that node, so that one compares nothing. It
+/// must not come in behind it, once all others have forgotten the tombstone.
+#[test]
+fn a_mend_that_waits_when_the_fence_rises_does_not_outlive_its_tombstone() {
+    run(three(), async |world| {
+        let [own, driver, lacking] = places(&world)[..] else {
+            unreachable!("the key has three replicas");
+        };
+        sleep(GRACE).await;
+        // The recent sweep goes on for as long as its driver waits for the third node.
+        for (from, to) in [(own, driver), (driver, own)] {
+            world.network.set_delay(from, to, &(200..=200));
+        }
+        let hosts = [own, driver, lacking].map(|number| &world.hosts[number]);
+        hosts[0].order_sweep(PassKind::Recent);
+        sleep(Duration::from_millis(50)).await;
+        hosts[2].set_commit_wait(LONG);
+        let late = hosts[0].send_late_mend(lacking, old_value(3)).unwrap();
+        sleep(Duration::from_millis(50)).await;
+        hosts[2].set_commit_wait(Duration::ZERO);
+        for (from, to) in [(own, driver), (driver, own)] {
+            world.network.set_delay(from, to, &(0..=1));
+        }
+        store(hosts[0], &its_tombstone(1)).await;
+        let began = Instant::now();
+        let stamp = its_tombstone(1).timestamp();
+        let do_all_forget = || hosts.iter().all(|host| forgotten(host) > stamp);
+        while !do_all_forget() && began.elapsed() < LONG / 2 {
+            hosts[1].order_sweep(PassKind::Full);
+            sleep(Duration::from_millis(50)).await;
+        }
+        assert!(do_all_forget() && !is_value(hosts[2]), "the mend waits");
+        late.answer.await.unwrap();
+        sleep(LONG).await;
+        all_forget(&world, stamp).await;
+        for _ in 0..4 {
+            hosts.iter().for_each(|host| host.compact());
+            hosts[1].order_sweep(PassKind::Full);
+            sleep(GRACE).await;
+        }
+        let is_back = hosts.map(|host| is_value(host));
+        assert_eq!(is_back, [false; 3]);
+    });
+}

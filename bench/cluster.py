@@ -11,6 +11,7 @@ or with --threads default one a core. `harness.py` says what is measured and wit
 
 import signal
 import statistics
+import threading
 import time
 
 from harness import (
@@ -91,7 +92,8 @@ def tail_beside_nginx(arguments):
 
 
 def disturbed(arguments, name, disturb, undo):
-    """2/3 through two nodes while the third is disturbed: failures after the first second, and p99."""
+    """2/3 through two nodes while the third is disturbed half a second after a run has begun: failures in the second after
+    that, whose requests may be under way to it, those of the run that follows, and p99."""
     server = cluster(arguments, name, "--durability", "os")
     try:
         # The third node gets no requests.
@@ -101,13 +103,15 @@ def disturbed(arguments, name, disturb, undo):
         for method in ("put", "get"):
             run = lambda seconds, *more: open_loop(arguments.kvorum, server, method, rate, seconds, *REPLICAS, *more)
             before = run(arguments.seconds)
-            disturb(server.nodes[2])
-            first = run(1, "--warmup", "0")
+            disturber = threading.Timer(0.5, disturb, (server.nodes[2],))
+            disturber.start()
+            first = run(2, "--warmup", "0")
+            disturber.join()
             after = run(arguments.seconds)
             undo(server)
             p99s = [percentile(found, 0.99) for found in (before, first, after)]
-            print(f"  {method} at {rate}/s: p99 before {p99s[0]:.2f} ms, in the first second {p99s[1]:.2f} ms "
-                  f"(failed: {first['failed'] or 'none'}), after it {p99s[2]:.2f} ms (failed: {after['failed'] or 'none'})", flush=True)
+            print(f"  {method} at {rate}/s: p99 before {p99s[0]:.2f} ms, around it {p99s[1]:.2f} ms "
+                  f"(failed: {first['failed'] or 'none'}), afterwards {p99s[2]:.2f} ms (failed: {after['failed'] or 'none'})", flush=True)
             figure(f"{name}-{method}-failed", sum(after["failed"].values()), "requests failed", at_most(0), 0)
             figure(f"{name}-{method}-p99", p99s[2] / p99s[0], "times the p99 before", at_most(2))
             time.sleep(3)

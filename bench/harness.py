@@ -47,7 +47,8 @@ http {{
 }}
 """
 
-# Each wrk thread has a state of its own; a linear congruential generator chooses the keys.
+# Each wrk thread has a state of its own. The keys follow from Park and Miller's generator: its products are exact in the
+# doubles that Lua has, so it returns to where it began after 2,147,483,646 numbers, not after some thousands.
 LUA = """
 local method, keys, length, suffix = "{method}", {keys}, {length}, "{suffix}"
 local ports = {{{ports}}}
@@ -55,11 +56,12 @@ local value = string.rep("v", length)
 local n, threads = 0, 0
 function setup(thread)
   threads = threads + 1
+  thread:set("number", threads)
   thread.addr = wrk.lookup("127.0.0.1", tostring(ports[(threads - 1) % #ports + 1]))[1]
 end
-function init(args) n = math.random(1, keys) math.randomseed(os.time()) end
+function init(args) n = 1 + number * 48271 end
 function request()
-  n = (n * 1103515245 + 12345) % 2147483648
+  n = n * 16807 % 2147483647
   local path = "/v0/entity?id=key" .. string.format("%08d", n % keys) .. suffix
   if method == "PUT" then return wrk.format("PUT", path, nil, value) end
   return wrk.format("GET", path)

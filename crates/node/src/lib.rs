@@ -15,6 +15,7 @@
 //! - `forgetting` remembers below which bound the dead may be dropped.
 //! - `hints` keeps writes that peers missed, and delivers them.
 //! - `background` gives hints, sweeps and compaction what clients leave.
+//! - `vital_signs` says how this node and the others are, for those who look at the cluster.
 //! - `compactions` compacts the whole store when an operator asks for it.
 //! - [`metrics`] counts, [`families`] returns the counts, and `wait_sites` names for
 //!   profiles where requests wait.
@@ -28,6 +29,7 @@ mod coordinator;
 mod expiry;
 mod families;
 mod forgetting;
+mod future_versions;
 #[doc(hidden)]
 pub mod fuzzing;
 mod hints;
@@ -53,6 +55,7 @@ mod sweep;
 mod testing;
 mod traced_requests;
 mod turn_budget;
+mod vital_signs;
 mod wait_sites;
 mod worker;
 
@@ -83,4 +86,5 @@ pub use sweep::{
 };
 pub use traced_requests::{SeeTraced, TracedRequest};
 pub use turn_budget::Allotment;
+pub use vital_signs::{ClientActivity, ExaminedNode, SeeActivity};
 pub use worker::Worker;

@@ -7,6 +7,7 @@ use crate::expiry::{ExpiryBound, OwnClock};
 use crate::forgetting::{
     ForgetFile, Forgetting, ForgettingEnvironment, ForgettingStatus, SharedBounds,
 };
+use crate::future_versions::end_of_present;
 use crate::hints::{HintEnvironment, HintOptions, HintStore, HintsWaiting};
 use crate::membership::{LossReport, Membership, MembershipEnvironment, StoreCount};
 use crate::metrics::Metrics;
@@ -18,6 +19,7 @@ use crate::surplus::{SurplusRule, SurplusStatus};
 use crate::sweep::{JournalEnvironment, OrderedSweep, SweepEnvironment, SweepStatus, Sweeps};
 use crate::traced_requests::{SeeTraced, TracedRequests};
 use crate::turn_budget::TurnBudget;
+use crate::vital_signs::{Examiner, OwnEnvironment, OwnVitalSigns, SeeActivity};
 use base::Budget;
 use base::{Clock, Random, Timestamp};
 use cluster::sweep::PassKind;
@@ -66,6 +68,10 @@ pub struct Node {
     pub(crate) compactions: Compactions,
     /// Times requests of peers that are part of a trace.
     pub(crate) traced: Arc<TracedRequests>,
+    /// Says how this node is.
+    pub(crate) vital_signs: Arc<OwnVitalSigns>,
+    /// Asks the other nodes how they are.
+    pub(crate) examiner: Examiner,
     /// Limits repeated log lines about a peer.
     pub(crate) log_limiter: Arc<LogLimiter>,
     /// Writes that peers missed.
@@ -296,6 +302,16 @@ impl Node {
         let ranges = RangeMemory::of(memory.ranges_bytes, config.range_batch_bytes());
         let sweeps = Sweeps::open(sweep_environment, journal);
         let compactions = Compactions::new(engine.clone(), Arc::clone(&clock));
+        let vital_signs = OwnVitalSigns::new(OwnEnvironment {
+            members: config.members.clone(),
+            engine: engine.clone(),
+            hints: hints.clone(),
+            background: Arc::clone(&background),
+            disk: Arc::clone(&seams.disk),
+            folder: config.data.clone(),
+            clock: Arc::clone(&clock),
+            executor: Arc::clone(executor),
+        });
         Ok(Self {
             placement,
             background,
@@ -303,6 +319,8 @@ impl Node {
             surplus_bound,
             sweeps,
             compactions,
+            vital_signs,
+            examiner: Examiner::default(),
             engine,
             disk: seams.disk,
             traced: TracedRequests::new(Arc::clone(&clock)),
@@ -431,6 +449,12 @@ impl Node {
         self.background.see_clients_by(see);
     }
 
+    /// Says where the node sees what clients did lately, which it tells those who look at the
+    /// cluster. Until then it tells that they did nothing.
+    pub fn see_activity_by(&self, see: SeeActivity) {
+        self.vital_signs.see_activity_by(see);
+    }
+
     /// Says who is told how long this node takes for requests of peers that are part of a
     /// trace. Until then they are not timed.
     pub fn see_traced_by(&self, see: SeeTraced) {
@@ -478,43 +502,5 @@ impl Node {
             tracing::warn!(%error, "cannot note in the file CLUSTER that the node was stopped");
         }
         Ok(())
-    }
-}
-
-/// The last timestamp that is not from the future: as far ahead of the clock as stores
-/// take versions of other nodes. A lower end would drop versions that two nodes within
-/// the bound have stamped and acknowledged.
-///
-/// # Errors
-/// The clock was never set: by such a clock all versions are from the future.
-fn end_of_present(clock: &dyn Clock, drift_max: Duration) -> Result<Timestamp, lsm::Error> {
-    let now_unix_ms = clock.unix_ms();
-    if now_unix_ms < Timestamp::EPOCH_UNIX_MS {
-        return Err(lsm::Error::Invalid(
-            "--drop-future-versions needs a correct clock, but this machine's clock shows a time \
-             before 2020: set the clock, then start the node again"
-                .to_owned(),
-        ));
-    }
-    let drift_max_ms = u64::try_from(drift_max.as_millis()).unwrap_or(u64::MAX);
-    let end_unix_ms = now_unix_ms.saturating_add(drift_max_ms.saturating_mul(2));
-    Ok(Timestamp::new(end_unix_ms, u16::MAX, u8::MAX))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use base::ManualClock;
-    use cluster::ClockBound;
-
-    #[test]
-    fn a_version_that_stores_still_take_is_not_from_the_future() {
-        let hour = Duration::from_secs(3600);
-        let now_unix_ms = Timestamp::EPOCH_UNIX_MS + 1_000_000;
-        let end = end_of_present(&ManualClock::new(now_unix_ms), hour).unwrap();
-        assert!(ClockBound::new(hour).accepts(end, now_unix_ms));
-        let next = Timestamp::from_u64(end.as_u64() + 1);
-        assert!(!ClockBound::new(hour).accepts(next, now_unix_ms));
-        assert!(end_of_present(&ManualClock::new(5), hour).is_err());
     }
 }

@@ -75,7 +75,10 @@ impl TracedRequests {
                 ("read", key.clone())
             }
             PeerRequest::Look(key) => ("look", key.clone()),
-            PeerRequest::Mend { .. } | PeerRequest::Sweep(_) | PeerRequest::Page(_) => return,
+            PeerRequest::Mend { .. }
+            | PeerRequest::Sweep(_)
+            | PeerRequest::Page(_)
+            | PeerRequest::Examine => return,
         };
         let (requests, began) = (Arc::clone(self), self.clock.monotonic());
         reply.call_on_answer(move || {

@@ -11,6 +11,7 @@ use crate::replicas::{LocalReplica, PageTelling, ReplicaHints, ReplicaSet};
 use crate::submissions::Submissions;
 use crate::sweep::Sweeper;
 use crate::traced_requests::TimingHandler;
+use crate::vital_signs::ExaminedNode;
 use base::{Clock, overdue_check_period};
 use bytes::Bytes;
 use cluster::{NodeNumber, Placement, Ranking};
@@ -117,6 +118,7 @@ impl Worker {
             peers: Rc::clone(&peers),
             replicas: Rc::clone(&replicas),
             pending: Rc::clone(&pending),
+            vital_signs: Arc::clone(&node.vital_signs),
         });
         let metrics = node.metrics.of_worker(number);
         let resources = &node.resources;
@@ -253,6 +255,16 @@ impl Worker {
     #[must_use]
     pub fn link_status(&self, node: NodeNumber) -> Option<LinkStatus> {
         self.peers.status(node)
+    }
+
+    /// How each node is, in the order of their names: as they said within the last second, or
+    /// say now. Waits for those that are silent, but no longer than a second.
+    pub async fn examine(&self) -> Arc<[ExaminedNode]> {
+        let node = &*self.node;
+        let (own, pending) = (&node.vital_signs, &self.coordinator.pending);
+        node.examiner
+            .examine(own, &self.peers, pending, &*node.clock)
+            .await
     }
 
     /// Ends the requests and the calls whose time is over, and publishes the counts of

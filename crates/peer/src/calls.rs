@@ -19,6 +19,8 @@ pub(super) enum CallKind {
     Sweep,
     /// To tell a page of a range.
     Page,
+    /// To tell vital signs.
+    Examine,
 }
 
 /// A call that waits for its answer.

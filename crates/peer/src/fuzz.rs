@@ -123,6 +123,8 @@ mod tests {
         message::put_look(&mut out, 12, second, b"key");
         message::put_read_unless_same(&mut out, 13, second, &long, 5);
         message::put_same(&mut out, 13);
+        message::put_examine(&mut out, 14, second);
+        message::put_examined(&mut out, 14, &crate::tests::SIGNS);
         message::put_piece(&mut out, 2, &long.value_bytes()[..1 << 16]);
         message::put_stored(&mut out, 4, base::Verdict::Newer(at));
         message::put_stored(&mut out, 4, base::Verdict::Clean);
@@ -164,7 +166,7 @@ mod tests {
 
     #[test]
     fn valid_frames_are_decoded_and_need_no_repair() {
-        assert_eq!(take_all(&valid(), 1), (24, None));
+        assert_eq!(take_all(&valid(), 1), (26, None));
         let mut repaired = valid();
         repair(&mut repaired);
         assert!(repaired == valid());

@@ -15,6 +15,7 @@
 //! - `protocol` negotiates versions and features between releases.
 //! - `frame`, `message`, `run` and `page` are the bytes. `outgoing` holds what is to be sent;
 //!   `assembly` puts long values together again.
+//! - `vital_signs` is what a node says of itself to those who look at the cluster.
 //! - `log_limiter` keeps repeated warnings out of the log; `fuzz` is for fuzzers.
 //! - `link_faults` is what `kvorum dev` does to the links of a node.
 //!
@@ -55,6 +56,7 @@ mod server;
 mod start_watch;
 mod sweep_message;
 mod transport;
+mod vital_signs;
 mod wait_sites;
 
 #[cfg(test)]
@@ -80,8 +82,8 @@ pub use log_limiter::LogLimiter;
 pub use page::{EncodedPage, PAGE_BYTES_MAX, PAGE_ITEM_BYTES};
 pub use protocol::Protocol;
 pub use protocol::{
-    BULK, FILLS_OUTDATED, FORGETTING, LOOK, MANY, NegotiatedProtocol, PAGES, REPORT, SAME,
-    STANDING, SWEEP, TRACES,
+    BULK, EXAMINATION, FILLS_OUTDATED, FORGETTING, LOOK, MANY, NegotiatedProtocol, PAGES, REPORT,
+    SAME, STANDING, SWEEP, TRACES,
 };
 pub use reply::Reply;
 pub use report::NodeReport;
@@ -95,6 +97,7 @@ pub use sweep_message::{
 };
 pub use transport::PEER_PROTOCOL;
 pub use transport::{Dialing, SeeReached, Stream, TcpTransport, Transport};
+pub use vital_signs::{LatencyQuantiles, VitalSigns};
 
 /// The most calls in flight on one connection: as many as its runtime may have
 /// requests. It also bounds what a misbehaving peer can ask for.
@@ -138,6 +141,8 @@ pub enum PeerRequest {
     Sweep(SweepRequest),
     /// What do you have of the next keys of a range?
     Page(PageRequest),
+    /// How are you?
+    Examine,
 }
 
 impl PeerRequest {
@@ -158,6 +163,7 @@ impl PeerRequest {
             ) => SWEEP | FORGETTING,
             Self::Mend { .. } | Self::Sweep(_) => SWEEP,
             Self::Page(_) => PAGES,
+            Self::Examine => EXAMINATION,
         }
     }
 
@@ -171,7 +177,8 @@ impl PeerRequest {
             | Self::ReadUnlessSame { .. }
             | Self::Look(_)
             | Self::Sweep(_)
-            | Self::Page(_) => false,
+            | Self::Page(_)
+            | Self::Examine => false,
         }
     }
 
@@ -208,6 +215,8 @@ pub enum PeerAnswer {
     Pulled(Run),
     /// A page of a range.
     Paged(EncodedPage),
+    /// The node's vital signs.
+    Examined(VitalSigns),
 }
 
 /// What peer connections take from the node.

@@ -43,6 +43,9 @@
 //!   26  read     remaining ms u32 | seed u64 | hash of the value u128 | entry without its value
 //!       unless same                        (answered as a read of its key is)
 //!   27  same                               (an answer to 26; both only with the feature `SAME`)
+//!   28  examine  remaining ms u32
+//!   29  examined vital signs, as drawn in `vital_signs.rs`
+//!                                          (28 and 29 only with the feature `EXAMINATION`)
 //!
 //! entry = flags u8 | copies u8 | key bytes u16 | timestamp u64 | value bytes u32
 //!       | expiry u64, if flags has EXPIRES | key | value
@@ -66,11 +69,11 @@ mod fields;
 mod many;
 
 pub(super) use encode::{
-    ALL_LATER, begin_verdicts, begin_writes, is_long, put_absent, put_entry_head, put_forgets,
-    put_found, put_look, put_mend, put_missed, put_page, put_paged, put_piece, put_ping, put_pong,
-    put_read, put_read_unless_same, put_repair, put_report, put_run, put_same, put_standing,
-    put_stored, put_sweep, put_swept, put_trace, put_verdict_item, put_write, put_write_item,
-    remaining_ms,
+    ALL_LATER, begin_verdicts, begin_writes, is_long, put_absent, put_entry_head, put_examine,
+    put_examined, put_forgets, put_found, put_look, put_mend, put_missed, put_page, put_paged,
+    put_piece, put_ping, put_pong, put_read, put_read_unless_same, put_repair, put_report, put_run,
+    put_same, put_standing, put_stored, put_sweep, put_swept, put_trace, put_verdict_item,
+    put_write, put_write_item, remaining_ms,
 };
 
 pub(super) use many::{Entries, Many, Verdicts};
@@ -81,6 +84,7 @@ use super::frame::{Frame, FrameError};
 use crate::page::{PagedHead, decode_paged};
 use crate::report::NodeReport;
 use crate::same::{HeldVersion, ValueHash};
+use crate::vital_signs::VitalSigns;
 use base::{Entry, Expiry, Kind, Timestamp, TraceId, Verdict};
 use cluster::Miss;
 use cluster::Standing;
@@ -118,6 +122,9 @@ const LOOK: u8 = 24;
 const TRACE: u8 = 25;
 const READ_UNLESS_SAME: u8 = 26;
 const SAME: u8 = 27;
+
+const EXAMINE: u8 = 28;
+const EXAMINED: u8 = 29;
 
 const OBSOLETE: u8 = 7;
 
@@ -236,6 +243,13 @@ pub(super) enum Message<'a> {
     },
     /// A page of a range.
     Paged(PagedHead<'a>),
+    /// Tell your vital signs.
+    Examine {
+        /// How long the dialler waits for the answer.
+        remaining: Duration,
+    },
+    /// The vital signs of the acceptor.
+    Examined(VitalSigns),
 }
 
 /// A run that has arrived, without its bytes if it is long.
@@ -411,6 +425,15 @@ impl<'a> Message<'a> {
                 writes: Many::of(&mut fields, Entries),
             },
             VERDICTS => Self::Verdicts(Many::of(&mut fields, Verdicts)),
+            EXAMINE => Self::Examine {
+                remaining: fields.remaining()?,
+            },
+            EXAMINED => {
+                let signs = VitalSigns::decode(&mut fields.reader);
+                let signs = fields.present(signs)?;
+                let _from_later_releases = fields.take_rest();
+                Self::Examined(signs)
+            }
             _ => return Err(frame.malformed("an unknown kind")),
         };
         fields.end()?;

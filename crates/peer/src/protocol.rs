@@ -53,6 +53,9 @@ pub const TRACES: u64 = 4096;
 /// frames of the kinds `read unless same` and `same`.
 pub const SAME: u64 = 8192;
 
+/// The dialled side tells its vital signs: frames of the kinds `examine` and `examined`.
+pub const EXAMINATION: u64 = 16384;
+
 /// What a build supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Protocol {
@@ -88,7 +91,8 @@ impl Protocol {
             | PAGES
             | LOOK
             | TRACES
-            | SAME,
+            | SAME
+            | EXAMINATION,
     };
 
     /// What this build uses with another; `None` if they share no version.

@@ -408,6 +408,10 @@ impl<R: RequestHandler> Side for AcceptorSide<R> {
                     self.serve_in_trace(request, call, write.deadline, share, write.trace, None);
                 }
             },
+            Message::Examine { remaining } => {
+                let deadline = now.saturating_add(remaining);
+                self.serve(PeerRequest::Examine, call, deadline, None);
+            }
             Message::Trace(trace) => self.trace.set(Some((call, trace))),
             Message::Ping => self.send_pong(call),
             Message::Stored { .. }
@@ -415,6 +419,7 @@ impl<R: RequestHandler> Side for AcceptorSide<R> {
             | Message::Swept(_)
             | Message::Run(_)
             | Message::Paged(_)
+            | Message::Examined(_)
             | Message::Standing(_)
             | Message::Report(_)
             | Message::Forgets(_)

@@ -170,7 +170,7 @@ impl Server {
             let node = Arc::new(node);
             let read_threads = ReadThreads::start(&node, config.read_threads)?;
             let reloader = Reloader::start(sources)?;
-            let shared = Arc::new(DoorShared::new(config, node, trust, node_tls, &*clock));
+            let shared = Arc::new(DoorShared::new(config, node, trust, node_tls, &clock));
             let threads = runtime::start(&shared, sockets, link_faults.as_ref(), &stopped)?;
             Ok((shared, threads, read_threads, reloader))
         });

@@ -46,3 +46,4 @@ mod tls_certificates;
 mod tls_changes;
 mod tokens;
 mod traces;
+mod vital_signs;

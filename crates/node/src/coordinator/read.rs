@@ -383,7 +383,8 @@ impl Reading {
             PeerAnswer::Stored { .. }
             | PeerAnswer::Swept(_)
             | PeerAnswer::Pulled(_)
-            | PeerAnswer::Paged(_) => {
+            | PeerAnswer::Paged(_)
+            | PeerAnswer::Examined(_) => {
                 return missed(Miss::Failed);
             }
             PeerAnswer::Missed(why) => return missed(why),
@@ -432,7 +433,8 @@ fn repaired(replica: ReplicaIndex, answer: &PeerAnswer) -> ReadEvent {
         | PeerAnswer::FoundBehind { .. }
         | PeerAnswer::Swept(_)
         | PeerAnswer::Pulled(_)
-        | PeerAnswer::Paged(_) => ReadEvent::RepairMissed {
+        | PeerAnswer::Paged(_)
+        | PeerAnswer::Examined(_) => ReadEvent::RepairMissed {
             replica,
             why: Miss::Failed,
         },

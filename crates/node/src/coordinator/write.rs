@@ -347,7 +347,8 @@ fn event_of(round: Round, replica: ReplicaIndex, answer: &PeerAnswer) -> WriteEv
         | PeerAnswer::FoundBehind { .. }
         | PeerAnswer::Swept(_)
         | PeerAnswer::Pulled(_)
-        | PeerAnswer::Paged(_) => missed(Miss::Failed),
+        | PeerAnswer::Paged(_)
+        | PeerAnswer::Examined(_) => missed(Miss::Failed),
         PeerAnswer::Missed(why) => missed(*why),
     }
 }

@@ -58,7 +58,8 @@ impl HintReceiver for ReplicaHints {
             | PeerAnswer::FoundBehind { .. }
             | PeerAnswer::Swept(_)
             | PeerAnswer::Pulled(_)
-            | PeerAnswer::Paged(_) => Err(Miss::Failed),
+            | PeerAnswer::Paged(_)
+            | PeerAnswer::Examined(_) => Err(Miss::Failed),
         }
     }
 }

@@ -52,7 +52,8 @@ impl PeerCall {
             | PeerAnswer::FoundBehind { .. }
             | PeerAnswer::Swept(_)
             | PeerAnswer::Pulled(_)
-            | PeerAnswer::Paged(_) => Err(Miss::Failed),
+            | PeerAnswer::Paged(_)
+            | PeerAnswer::Examined(_) => Err(Miss::Failed),
         }
     }
 }
@@ -93,7 +94,8 @@ impl Sweeper {
             | PeerAnswer::Found(_)
             | PeerAnswer::FoundBehind { .. }
             | PeerAnswer::Pulled(_)
-            | PeerAnswer::Paged(_) => Err(Miss::Failed),
+            | PeerAnswer::Paged(_)
+            | PeerAnswer::Examined(_) => Err(Miss::Failed),
         }
     }
 

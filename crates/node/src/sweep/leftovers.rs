@@ -417,7 +417,8 @@ impl Sweeper {
             PeerAnswer::Stored { .. }
             | PeerAnswer::Swept(_)
             | PeerAnswer::Pulled(_)
-            | PeerAnswer::Paged(_) => Err(Miss::Failed),
+            | PeerAnswer::Paged(_)
+            | PeerAnswer::Examined(_) => Err(Miss::Failed),
         }
     }
 

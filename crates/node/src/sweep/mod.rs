@@ -86,6 +86,7 @@ use crate::peers::Peers;
 use crate::pending::PendingRequests;
 use crate::replicas::ReplicaSet;
 use crate::stamping::Stamping;
+use crate::vital_signs::OwnVitalSigns;
 use base::{Clock, Random};
 use cluster::sweep::{Incarnation, PassId, PassKind};
 use cluster::{Members, NodeNumber, Placement};
@@ -155,12 +156,14 @@ pub(crate) struct Sweeps {
     overdue: overdue::Overdue,
 }
 
-/// What a runtime needs to take part in sweeps.
+/// What a runtime needs to take part in sweeps, and to serve the other requests of peers.
 pub(crate) struct Sweeper {
     pub(crate) sweeps: Arc<Sweeps>,
     pub(crate) peers: Rc<Peers>,
     pub(crate) replicas: Rc<ReplicaSet>,
     pub(crate) pending: Rc<PendingRequests>,
+    /// What this node says of itself.
+    pub(crate) vital_signs: Arc<OwnVitalSigns>,
 }
 
 impl Sweeps {

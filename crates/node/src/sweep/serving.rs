@@ -1,4 +1,5 @@
-//! How a node serves the requests of other nodes: writes, reads, mends, and those of sweeps.
+//! How a node serves the requests of other nodes: writes, reads, mends, those of sweeps, and
+//! examinations.
 
 use super::joining::Agreed;
 use super::participant::{Participant, UnknownRange};
@@ -27,6 +28,7 @@ impl peer::RequestHandler for Sweeper {
             PeerRequest::Look(key) => self.replicas.own().look_for_peer(&key, reply),
             PeerRequest::Page(request) => self.replicas.own().page_for_peer(request, reply),
             PeerRequest::Sweep(request) => self.serve_sweep(request, reply),
+            PeerRequest::Examine => self.vital_signs.reply(reply),
         }
     }
 }

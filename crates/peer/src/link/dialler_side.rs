@@ -312,6 +312,9 @@ impl Side for DiallerSide<'_> {
                     self.answers.begin_page(frame, &head, page)?;
                 }
             }
+            Message::Examined(signs) => {
+                self.answer(frame, CallKind::Examine, PeerAnswer::Examined(signs), now)?;
+            }
             Message::Pong { unix_ms } => self.take_pong(frame.call, unix_ms, now),
             Message::Write { .. }
             | Message::Writes { .. }
@@ -324,6 +327,7 @@ impl Side for DiallerSide<'_> {
             | Message::Forgets(_)
             | Message::Sweep { .. }
             | Message::Page { .. }
+            | Message::Examine { .. }
             | Message::Ping
             | Message::Standing(_)
             | Message::Report(_) => {

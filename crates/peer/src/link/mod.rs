@@ -89,6 +89,7 @@ pub struct Link {
     write_wait_site: WaitSite,
     sweep_wait_site: WaitSite,
     range_wait_site: WaitSite,
+    examine_wait_site: WaitSite,
     /// Notified to dial at once.
     redial: Notify,
     /// Whether the present connection is to be closed and the peer dialled again.
@@ -113,6 +114,7 @@ impl Link {
             write_wait_site: wait_sites::peer(&name, "write"),
             sweep_wait_site: wait_sites::peer(&name, "sweep"),
             range_wait_site: wait_sites::peer(&name, "range"),
+            examine_wait_site: wait_sites::peer(&name, "examine"),
             name,
             url,
             transport,
@@ -165,10 +167,10 @@ impl Link {
             return Err(Miss::Timeout);
         }
         if !self.has(request.features()) {
-            // Whether the peer knows pages is known once there is a connection.
-            let is_page = matches!(request, PeerRequest::Page(_));
+            // What the peer knows is known once there is a connection.
+            let is_told = matches!(request, PeerRequest::Page(_) | PeerRequest::Examine);
             return Err(match self.negotiated.get() {
-                Some(_) if is_page => Miss::Unsupported,
+                Some(_) if is_told => Miss::Unsupported,
                 _ => Miss::Refused,
             });
         }
@@ -191,6 +193,7 @@ impl Link {
             PeerRequest::Mend { entry, .. } => (CallKind::Sweep, self.outgoing.has_room_for(entry)),
             PeerRequest::Sweep(_) => (CallKind::Sweep, self.outgoing.has_room_for_frame()),
             PeerRequest::Page(_) => (CallKind::Page, self.outgoing.has_room_for_frame()),
+            PeerRequest::Examine => (CallKind::Examine, self.outgoing.has_room_for_frame()),
         };
         let mut calls = self.calls.borrow_mut();
         if calls.len() == CALLS_MAX || !has_room {
@@ -277,6 +280,10 @@ impl Link {
             PeerRequest::Page(request) => {
                 let put = |out: &mut Vec<u8>| message::put_page(out, call, remaining, &request);
                 self.outgoing.push(put);
+            }
+            PeerRequest::Examine => {
+                self.outgoing
+                    .push(|out| message::put_examine(out, call, remaining));
             }
         }
         Ok(())
@@ -441,7 +448,7 @@ impl Link {
                 _,
             ) if message::is_long(entry) => None,
             // A request of a sweep takes as long as the sweep makes it.
-            (_, CallKind::Sweep | CallKind::Page) => None,
+            (_, CallKind::Sweep | CallKind::Page | CallKind::Examine) => None,
             (_, CallKind::Read) => Some(&self.read_latency),
             (_, CallKind::Write) => Some(&self.write_latency),
         };
@@ -475,6 +482,7 @@ impl Link {
             CallKind::Write => &self.write_wait_site,
             CallKind::Sweep => &self.sweep_wait_site,
             CallKind::Page => &self.range_wait_site,
+            CallKind::Examine => &self.examine_wait_site,
         });
     }
 

@@ -1,9 +1,9 @@
 //! Appends messages to what is sent.
 
 use super::{
-    ABSENT, CLEAN, FORGETS, FOUND, LOOK, MEND, MISSED, NEWER, OBSOLETE, PAGE, PAGED, PIECE, PING,
-    PONG, READ, READ_UNLESS_SAME, REPAIR, REPORT, RUN, SAME, STANDING, STORED, SWEEP, SWEPT, TRACE,
-    UNKNOWN, VERDICTS, WRITE, WRITES,
+    ABSENT, CLEAN, EXAMINE, EXAMINED, FORGETS, FOUND, LOOK, MEND, MISSED, NEWER, OBSOLETE, PAGE,
+    PAGED, PIECE, PING, PONG, READ, READ_UNLESS_SAME, REPAIR, REPORT, RUN, SAME, STANDING, STORED,
+    SWEEP, SWEPT, TRACE, UNKNOWN, VERDICTS, WRITE, WRITES,
 };
 use crate::entry_fields::{FLAG_EXPIRES, FLAG_TOMBSTONE};
 use crate::frame::{PIECE_BYTES, begin_frame, put_frame};
@@ -11,6 +11,7 @@ use crate::page;
 use crate::report::NodeReport;
 use crate::same::ValueHash;
 use crate::sweep_message::{SweepAnswer, SweepRequest};
+use crate::vital_signs::VitalSigns;
 use base::{Entry, EntryRef, Expiry, Kind, TraceId, Verdict};
 use cluster::forgetting::{Answerer, NamedBounds, StoreStart};
 use cluster::pages::PageRequest;
@@ -231,6 +232,16 @@ pub(crate) fn put_page(out: &mut Vec<u8>, call: u64, remaining: Duration, reques
 /// entry whose key is where the next page begins, and whose value the items are.
 pub(crate) fn put_paged(out: &mut Vec<u8>, call: u64, flags: (bool, bool), page: &Entry) {
     page::put_paged(out, PAGED, call, flags, page);
+}
+
+/// Appends a request for vital signs.
+pub(crate) fn put_examine(out: &mut Vec<u8>, call: u64, remaining: Duration) {
+    put_frame(out, EXAMINE, call, |out| put_remaining(out, remaining));
+}
+
+/// Appends the vital signs of this node.
+pub(crate) fn put_examined(out: &mut Vec<u8>, call: u64, signs: &VitalSigns) {
+    put_frame(out, EXAMINED, call, |out| signs.encode(out));
 }
 
 /// Appends the next piece of a long value.

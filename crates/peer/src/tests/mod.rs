@@ -15,6 +15,7 @@ mod sessions;
 mod sweeps;
 mod traces;
 mod values;
+mod vital_signs;
 
 use super::failure_detector::HEARTBEAT;
 use super::*;
@@ -37,6 +38,7 @@ use tokio::time::Instant;
 
 pub(crate) use network::{Freezable, FreezeSwitch, Network, replica_url};
 pub(crate) use node::TestNode;
+pub(crate) use vital_signs::SIGNS;
 
 pub(super) const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -125,7 +127,9 @@ impl RequestHandler for TestReplica {
                     reply.send(PeerAnswer::Found(None));
                 }
                 PeerRequest::Sweep(_) => reply.send(PeerAnswer::Swept(SweepAnswer::Done)),
-                PeerRequest::Page(_) => reply.send(PeerAnswer::Missed(Miss::Failed)),
+                PeerRequest::Page(_) | PeerRequest::Examine => {
+                    reply.send(PeerAnswer::Missed(Miss::Failed));
+                }
             };
         }
         self.asked.borrow_mut().push_back((request, reply));
@@ -266,7 +270,7 @@ pub(super) fn key_of(request: &PeerRequest) -> String {
         PeerRequest::Write(entry)
         | PeerRequest::Repair { entry, .. }
         | PeerRequest::Mend { entry, .. } => entry.key(),
-        PeerRequest::Sweep(_) | PeerRequest::Page(_) => b"",
+        PeerRequest::Sweep(_) | PeerRequest::Page(_) | PeerRequest::Examine => b"",
     };
     String::from_utf8(key.to_vec()).unwrap()
 }

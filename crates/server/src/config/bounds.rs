@@ -29,7 +29,8 @@ pub const DRAIN_TIMEOUT: RangeInclusive<Duration> =
 /// What a TLS handshake may hold, in bytes: rustls refuses longer messages.
 pub const HANDSHAKE_BYTES_MAX: usize = 64 << 10;
 
-/// What the history of the last hour takes, in bytes.
+/// What the history of the last hour takes, and what the other nodes have said of themselves,
+/// in bytes.
 pub const HISTORY_BYTES_MAX: usize = 128 << 10;
 
 /// The longest batch with `Content-Length`, and the longest answer to one, in bytes. It is

@@ -137,7 +137,8 @@ impl MemorySplit {
     /// | connections and stacks, not planned | 1/2 |
     /// | cache | the rest, at least 3/4, with TLS at least 1/4 |
     ///
-    /// The history of the last hour takes [`HISTORY_BYTES_MAX`] of the cache's part.
+    /// The history of the last hour, and what the other nodes say of themselves, take
+    /// [`HISTORY_BYTES_MAX`] of the cache's part.
     ///
     /// Of the requests that are being received, a node that is alone gives a third to
     /// short uploads and the rest to long ones. In a cluster the requests of peers get

@@ -39,7 +39,7 @@ pub(crate) struct DoorShared {
     /// The counters of all doors.
     pub(crate) metrics: Arc<Metrics>,
     /// What the node did in the last hour.
-    pub(crate) history: History,
+    pub(crate) history: Arc<History>,
 }
 
 impl DoorShared {
@@ -49,12 +49,15 @@ impl DoorShared {
         node: Arc<Node>,
         trust: Arc<Trust>,
         node_tls: Option<Arc<NodeTls>>,
-        clock: &dyn Clock,
+        clock: &Arc<dyn Clock>,
     ) -> Self {
         let split = config.memory_split();
         let metrics = Arc::new(Metrics::new(config.threads));
         let seen = Arc::clone(&metrics);
         node.see_clients_by(Box::new(move || seen.clients_seen()));
+        let history = Arc::new(History::new(Arc::clone(&metrics), &**clock));
+        let (seen, seen_at) = (Arc::clone(&history), Arc::clone(clock));
+        node.see_activity_by(Box::new(move || seen.activity(&*seen_at)));
         let tls = config.tls.as_ref().zip(node_tls);
         let slow_requests = config
             .slow_request
@@ -71,7 +74,7 @@ impl DoorShared {
             batch_windows: Budget::new(split.batch_windows_bytes),
             batch_places: BatchPlaces::new(split.batch_streams_max),
             trust,
-            history: History::new(Arc::clone(&metrics), clock),
+            history,
             slow_requests,
             metrics,
             node,

@@ -9,6 +9,8 @@ use super::requests::{self, LATENCY_BUCKETS};
 use super::{Metrics, operations};
 use crate::config::bounds::HISTORY_BYTES_MAX;
 use base::Clock;
+use cluster::NODES_MAX;
+use node::ExaminedNode;
 use profile::lock;
 use std::array;
 use std::collections::VecDeque;
@@ -22,7 +24,10 @@ pub(crate) const SAMPLE_PERIOD: Duration = Duration::from_secs(10);
 /// How many samples are kept: those of an hour.
 pub(crate) const SAMPLES_MAX: usize = 360;
 
-const _: () = assert!(SAMPLES_MAX * size_of::<Sample>() <= HISTORY_BYTES_MAX);
+/// With what the other nodes have said of themselves, of which the node keeps one record each.
+const _: () = assert!(
+    SAMPLES_MAX * size_of::<Sample>() + NODES_MAX * size_of::<ExaminedNode>() <= HISTORY_BYTES_MAX
+);
 
 /// How many requests took how long, by the buckets of the metrics.
 pub(crate) type BucketCounts = [u32; LATENCY_BUCKETS];
@@ -96,7 +101,7 @@ impl History {
     }
 
     /// Ends the span that runs, and keeps its sample.
-    fn sample(&self, clock: &dyn Clock) {
+    pub(super) fn sample(&self, clock: &dyn Clock) {
         let totals = Totals::of(&self.metrics);
         let mut state = lock(&self.state);
         let sample = state.running(&totals, clock);

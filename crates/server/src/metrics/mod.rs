@@ -1,6 +1,7 @@
 //! The metrics of the doors: requests, connections and queues. Each runtime counts in
 //! cells of its own, as the node does.
 
+mod activity;
 mod history;
 mod operations;
 mod requests;

@@ -40,6 +40,8 @@ pub(crate) enum Route {
     Admin,
     /// What the node did in the last hour.
     History,
+    /// How each node of the cluster is. It waits for the others, so its time is not a latency.
+    Cluster,
     /// A file of the console.
     Console,
     /// A path that the node does not have, or a head that cannot be parsed.
@@ -51,12 +53,12 @@ impl Route {
     pub(crate) fn has_latency(self) -> bool {
         !matches!(
             self,
-            Self::Batch | Self::Digest | Self::Profile | Self::Admin
+            Self::Batch | Self::Digest | Self::Profile | Self::Admin | Self::Cluster
         )
     }
 }
 
-const ROUTES: [(Route, &str); 14] = [
+const ROUTES: [(Route, &str); 15] = [
     (Route::Entity, "entity"),
     (Route::Range, "range"),
     (Route::Batch, "batch"),
@@ -69,6 +71,7 @@ const ROUTES: [(Route, &str); 14] = [
     (Route::Profile, "profile"),
     (Route::Admin, "admin"),
     (Route::History, "history"),
+    (Route::Cluster, "cluster"),
     (Route::Console, "console"),
     (Route::Other, "other"),
 ];
@@ -82,7 +85,7 @@ const STATUSES: [u16; 29] = [
 ];
 
 /// The expected answers of each route.
-const EXPECTED: [(Route, &str, &[u16]); 20] = [
+const EXPECTED: [(Route, &str, &[u16]); 21] = [
     (Route::Entity, "GET", &[200, 304, 400, 404, 503, 504]),
     (Route::Entity, "HEAD", &[200, 304, 400, 404, 503, 504]),
     (Route::Entity, "PUT", &[201, 400, 413, 501, 503, 504, 507]),
@@ -100,6 +103,7 @@ const EXPECTED: [(Route, &str, &[u16]); 20] = [
     (Route::Profile, "GET", &[200]),
     (Route::Admin, "POST", &[200, 202, 400, 409, 415]),
     (Route::History, "GET", &[200]),
+    (Route::Cluster, "GET", &[200]),
     (Route::Console, "GET", &[200, 304]),
     (Route::Other, "GET", &[400, 405]),
     (Route::Other, "other", &[400, 405]),

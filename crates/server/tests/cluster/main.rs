@@ -46,6 +46,8 @@ mod sweeps;
 #[cfg(test)]
 mod unauthenticated_peers;
 #[cfg(test)]
+mod vital_signs;
+#[cfg(test)]
 #[path = "../http/support.rs"]
 #[expect(dead_code, reason = "the tests of one node use the rest of it")]
 mod wire;

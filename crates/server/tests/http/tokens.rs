@@ -78,7 +78,7 @@ fn need(path: &str, method: &str) -> (Option<&'static [&'static str]>, &'static 
         ("/v0/ring", "GET" | "HEAD") => (Some(&["read"]), "?id=k"),
         ("/v0/batch", "POST") => (Some(&["read", "write"]), ""),
         ("/v0/status", "GET" | "HEAD") => (Some(&["read", "write", "admin", "metrics"]), ""),
-        ("/metrics" | "/v0/history", "GET" | "HEAD") => (Some(&["metrics"]), ""),
+        ("/metrics" | "/v0/history" | "/v0/cluster", "GET" | "HEAD") => (Some(&["metrics"]), ""),
         ("/v0/admin/sweep" | "/v0/admin/compact", "POST") => (Some(&["admin"]), ""),
         ("/debug/profile", "GET" | "HEAD") => (Some(&["admin"]), "?kind=lock&seconds=1"),
         ("/health/live" | "/health/ready" | "/openapi.json", "GET" | "HEAD") => (None, ""),

@@ -3,6 +3,7 @@
 
 mod admin;
 mod batch;
+mod cluster;
 mod console;
 mod digest;
 mod entities;
@@ -43,6 +44,7 @@ impl Resource {
             Self::AdminCompact => admin::compact::answer(exchange).await,
             Self::Profile => profile::answer(exchange).await,
             Self::History => history::answer(exchange).await,
+            Self::Cluster => cluster::answer(exchange).await,
             Self::Console(asset) => console::answer(&exchange, asset),
         }
     }

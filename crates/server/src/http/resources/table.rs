@@ -25,6 +25,8 @@ pub(crate) enum Resource {
     Status,
     /// What the node did in the last hour: `/v0/history`.
     History,
+    /// How each node of the cluster is: `/v0/cluster`.
+    Cluster,
     /// The metrics of the node, for Prometheus: `/metrics`.
     Metrics,
     /// The replicas of a key: `/v0/ring`.
@@ -49,13 +51,14 @@ pub(crate) enum Resource {
 
 /// The path of each resource. They are looked up in this order, so those that clients ask for
 /// most come first, and those of the console last.
-pub(super) const PATHS: [(&str, Resource); 20] = [
+pub(super) const PATHS: [(&str, Resource); 21] = [
     ("/v0/entity", Resource::Entity),
     ("/v0/entities", Resource::Entities),
     ("/v0/batch", Resource::Batch),
     ("/v0/digest", Resource::Digest),
     ("/v0/status", Resource::Status),
     ("/v0/history", Resource::History),
+    ("/v0/cluster", Resource::Cluster),
     ("/v0/ring", Resource::Ring),
     ("/v0/admin/sweep", Resource::AdminSweep),
     ("/v0/admin/compact", Resource::AdminCompact),
@@ -133,6 +136,7 @@ impl Resource {
             | Self::Digest
             | Self::Status
             | Self::History
+            | Self::Cluster
             | Self::Metrics
             | Self::Ring
             | Self::HealthLive
@@ -158,7 +162,7 @@ impl Resource {
             Self::Entities | Self::Digest | Self::Ring => Need::Read,
             Self::Batch => Need::Lines,
             Self::Status => Need::AnyToken,
-            Self::Metrics | Self::History => Need::Metrics,
+            Self::Metrics | Self::History | Self::Cluster => Need::Metrics,
             Self::AdminSweep | Self::AdminCompact | Self::Profile => Need::Admin,
             Self::HealthLive
             | Self::HealthReady
@@ -191,6 +195,7 @@ impl Resource {
             Self::AdminSweep | Self::AdminCompact => Some(Route::Admin),
             Self::Profile => Some(Route::Profile),
             Self::History => Some(Route::History),
+            Self::Cluster => Some(Route::Cluster),
             Self::Console(_) => Some(Route::Console),
         }
     }
@@ -321,6 +326,7 @@ mod tests {
             (Resource::AdminCompact, "POST"),
             (Resource::Profile, "GET, HEAD"),
             (Resource::History, "GET, HEAD"),
+            (Resource::Cluster, "GET, HEAD"),
             (Resource::Console(Asset::Page), "GET, HEAD"),
         ] {
             assert_eq!(resource.methods(), allow, "{resource:?}");

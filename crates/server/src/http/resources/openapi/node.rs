@@ -5,6 +5,7 @@ use super::headers::{Header, UPGRADE, VARY};
 use super::operation::{Operation, Success};
 use super::parameters;
 use crate::http::problem::catalogue;
+use crate::http::resources::cluster::Cluster;
 use crate::http::resources::health::{Live, Ready};
 use crate::http::resources::history::History;
 use crate::http::resources::ring::Ring;
@@ -38,6 +39,17 @@ pub(super) fn operations(schemas: &mut Schemas) -> Vec<Operation> {
         ),
         ready(schemas),
         history(schemas),
+        Operation {
+            text: "The node asks the others when this is asked for, and once a second at most. It \
+                   waits a second for those that are silent.",
+            ..page(
+                "/v0/cluster",
+                "getCluster",
+                "Show how each node of the cluster is, as it says itself",
+                "application/json",
+                json!({"schema": schemas.of::<Cluster<'_>>()}),
+            )
+        },
         metrics(),
         page(
             "/openapi.json",

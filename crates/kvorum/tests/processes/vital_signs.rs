@@ -1,0 +1,39 @@
+//! The vital signs of three nodes, each a process, as any of them tells them.
+
+use crate::cluster::TestCluster;
+use crate::support::wait_until;
+use rustix::process::Signal;
+use serde_json::Value;
+
+/// What node 0 says of another one.
+fn line(cluster: &TestCluster, of: usize) -> Option<Value> {
+    let mut connection = cluster[0].connect().ok()?;
+    let answer = connection.exchange("GET", "/v0/cluster", b"").ok()?;
+    assert_eq!(answer.status, 200);
+    let page: Value = serde_json::from_slice(&answer.body).ok()?;
+    Some(page["nodes"][of].clone())
+}
+
+#[test]
+fn a_frozen_node_keeps_nobody_waiting_and_tells_again_once_it_runs() {
+    let cluster = TestCluster::start();
+    for of in 0..3 {
+        wait_until("each node to tell of its disk", || {
+            let signs = line(&cluster, of)?["vital_signs"].clone();
+            (signs["free_bytes"].as_u64()? > 0).then_some(())
+        });
+    }
+    cluster[2].signal(Signal::STOP);
+    wait_until("the frozen node to be suspected", || {
+        (line(&cluster, 2)?["missed"] == "suspected").then_some(())
+    });
+    wait_until("the others to go on telling", || {
+        let line = line(&cluster, 1)?;
+        line["vital_signs"].is_object().then_some(())
+    });
+    cluster[2].signal(Signal::CONT);
+    wait_until("the node to tell again", || {
+        let line = line(&cluster, 2)?;
+        line["vital_signs"].is_object().then_some(())
+    });
+}

@@ -1,0 +1,96 @@
+//! Asks all nodes how they are.
+
+use super::{FRESH, OwnVitalSigns};
+use crate::completion_queue::Completion;
+use crate::peers::Peers;
+use crate::pending::{PendingRequests, Wait};
+use base::Clock;
+use cluster::{Miss, NodeNumber};
+use peer::{PeerAnswer, PeerRequest, VitalSigns};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Mutex;
+
+/// How long a node waits for the vital signs of the others.
+pub(super) const EXAMINE_MAX: Duration = Duration::from_secs(1);
+
+/// How a node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExaminedNode {
+    /// Which node.
+    pub node: NodeNumber,
+    /// What it says, or why it says nothing.
+    pub signs: Result<VitalSigns, Miss>,
+}
+
+/// What all nodes have said, and when the last of them did on the monotonic clock.
+type Examination = (Arc<[ExaminedNode]>, Duration);
+
+/// Examines the nodes of the cluster, for all runtimes: one of them asks at a time, and the
+/// others wait for what it hears.
+#[derive(Default)]
+pub(crate) struct Examiner {
+    last: Mutex<Option<Examination>>,
+}
+
+impl Examiner {
+    /// How each node is, in the order of their names: as they said within the last second, or
+    /// say now.
+    pub(crate) async fn examine(
+        &self,
+        own: &OwnVitalSigns,
+        peers: &Peers,
+        pending: &Rc<PendingRequests>,
+        clock: &dyn Clock,
+    ) -> Arc<[ExaminedNode]> {
+        let mut last = self.last.lock().await;
+        if let Some((nodes, at)) = &*last
+            && clock.monotonic().saturating_sub(*at) < FRESH
+        {
+            return Arc::clone(nodes);
+        }
+        *last = None;
+        let deadline = clock.monotonic().saturating_add(EXAMINE_MAX);
+        let asked: Vec<_> = peers
+            .numbers()
+            .map(|node| (node, ask(peers, pending, node, deadline)))
+            .collect();
+        let own_signs = own.tell(deadline).await;
+        let mut nodes = Vec::with_capacity(asked.len());
+        for (node, asked) in asked {
+            let signs = match asked {
+                None => Ok(own_signs),
+                Some(Ok(wait)) => answered(wait.only().await),
+                Some(Err(why)) => Err(why),
+            };
+            nodes.push(ExaminedNode { node, signs });
+        }
+        let nodes: Arc<[ExaminedNode]> = nodes.into();
+        *last = Some((Arc::clone(&nodes), clock.monotonic()));
+        nodes
+    }
+}
+
+/// Asks a node, without waiting for its answer; `None` if it is this one.
+fn ask(
+    peers: &Peers,
+    pending: &Rc<PendingRequests>,
+    node: NodeNumber,
+    deadline: Duration,
+) -> Option<Result<Wait, Miss>> {
+    let link = peers.link(node)?;
+    let wait = pending.wait(deadline);
+    let called = link.call(PeerRequest::Examine, deadline, wait.address());
+    Some(called.map(|()| wait))
+}
+
+/// What a node has answered; `None` is the deadline.
+fn answered(completion: Option<Completion>) -> Result<VitalSigns, Miss> {
+    match completion {
+        Some(Completion::Peer(PeerAnswer::Examined(signs))) => Ok(signs),
+        Some(Completion::Peer(PeerAnswer::Missed(why))) => Err(why),
+        Some(_) => Err(Miss::Failed),
+        None => Err(Miss::Timeout),
+    }
+}

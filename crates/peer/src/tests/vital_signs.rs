@@ -1,0 +1,102 @@
+//! Vital signs: their bytes, and who is asked for them.
+
+use super::*;
+use crate::frame::{Decoder, PAYLOAD_BYTES_MAX, put_frame};
+use crate::message::{self, Message};
+use crate::{EXAMINATION, LatencyQuantiles, VitalSigns};
+
+pub(crate) const SIGNS: VitalSigns = VitalSigns {
+    data_bytes: 0x0102_0304,
+    free_bytes: None,
+    hints: 5,
+    requests_per_1000_s: 6_500,
+    background_permille: 750,
+    reads: Some(LatencyQuantiles {
+        p50_us: 7,
+        p99_us: 8,
+        p999_us: 9,
+    }),
+    writes: None,
+};
+
+/// The payload of a frame with [`SIGNS`].
+fn payload() -> Vec<u8> {
+    let numbers = |numbers: &[u64]| -> Vec<u8> {
+        let bytes = numbers.iter().map(|number| number.to_le_bytes());
+        bytes.flatten().collect()
+    };
+    let share = 750_u16.to_le_bytes();
+    let head = numbers(&[0x0102_0304, u64::MAX, 5, 6_500]);
+    let tail = numbers(&[7, 8, 9, u64::MAX, u64::MAX, u64::MAX]);
+    [&head[..], &share, &tail].concat()
+}
+
+#[test]
+fn the_frames_are_as_drawn() {
+    let mut out = Vec::new();
+    message::put_examine(&mut out, 0x11, ms(500));
+    let header =
+        |kind: u8, payload_bytes: u8| [payload_bytes, 0, 0, 0, kind, 0x11, 0, 0, 0, 0, 0, 0, 0];
+    assert_eq!(out[4..], [&header(28, 4)[..], &[0xf4, 1, 0, 0]].concat());
+    out.clear();
+    message::put_examined(&mut out, 0x11, &SIGNS);
+    assert_eq!(out[4..], [&header(29, 82)[..], &payload()].concat());
+}
+
+#[test]
+fn fields_of_later_releases_are_passed_over_and_a_short_payload_is_malformed() {
+    let later = [payload(), vec![1, 2, 3]].concat();
+    for (payload, is_whole) in [
+        (&later[..], true),
+        (&payload()[..], true),
+        (&payload()[..81], false),
+        (&[], false),
+    ] {
+        let mut out = Vec::new();
+        put_frame(&mut out, 29, 1, |out| out.extend_from_slice(payload));
+        let mut decoder = Decoder::new(&out, PAYLOAD_BYTES_MAX);
+        let decoded = Message::decode(decoder.next().unwrap().unwrap());
+        match is_whole {
+            true => assert_eq!(decoded, Ok(Message::Examined(SIGNS))),
+            false => assert!(decoded.is_err(), "{decoded:?}"),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_is_examined_tells_its_vital_signs() {
+    run(async {
+        let (asker, replica, ..) = connected().await;
+        asker.call(PeerRequest::Examine, 1).unwrap();
+        let (request, reply) = replica.next().await;
+        assert_eq!(request, PeerRequest::Examine);
+        reply.send(PeerAnswer::Examined(SIGNS));
+        let answer = asker.answers.next().await;
+        assert_eq!(answer, (1, PeerAnswer::Examined(SIGNS)));
+        // How long that takes says nothing about reads and writes.
+        let status = asker.link.status();
+        assert_eq!((status.read_latency, status.write_latency), (None, None));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_cannot_be_examined_is_not_asked() {
+    run(async {
+        let mut older = TestNode::named("asker");
+        older.hello.protocol.features &= !EXAMINATION;
+        let mut asker = Asker::new(older.environment(50_000));
+        let examine = |asker: &Asker| asker.call(PeerRequest::Examine, 1);
+        assert_eq!(
+            examine(&asker),
+            Err(Miss::Refused),
+            "there is no connection"
+        );
+        asker.start();
+        let (replica, freeze) = (Rc::<TestReplica>::default(), FreezeSwitch::default());
+        let _serving = asker.accept(&replica, &freeze).await;
+        asker.until(LinkState::Up).await;
+        assert_eq!(examine(&asker), Err(Miss::Unsupported));
+    })
+    .await;
+}

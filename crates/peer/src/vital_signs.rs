@@ -1,0 +1,103 @@
+//! Vital signs: what a node says of itself to a peer that examines it, because somebody
+//! looks at the cluster through that peer.
+//!
+//! ```text
+//! vital signs = data bytes u64 | free bytes u64 | hints u64 | requests in 1000 s u64
+//!             | background share in thousandths u16 | reads | writes
+//!             | whatever later releases add
+//! reads, writes = p50 u64 | p99 u64 | p99.9 u64, in microseconds
+//! ```
+//!
+//! A number with all bits set is not known.
+
+use base::ByteReader;
+
+/// Stands for a number that is not known.
+const UNKNOWN: u64 = u64::MAX;
+
+/// How a node is, as it says itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VitalSigns {
+    /// What the tables and the log of its store take, in bytes.
+    pub data_bytes: u64,
+    /// What the disk of its data folder has left for it, in bytes; `None` if the disk did not
+    /// tell in time.
+    pub free_bytes: Option<u64>,
+    /// The hints that it keeps for all other nodes.
+    pub hints: u64,
+    /// The requests for keys and the operations of batches that it has answered lately, as
+    /// many as that is in 1000 seconds.
+    pub requests_per_1000_s: u64,
+    /// The share of its time in which its background work may work, in thousandths.
+    pub background_permille: u16,
+    /// How long `GET`s and `HEAD`s of keys took lately; `None` if there were none.
+    pub reads: Option<LatencyQuantiles>,
+    /// How long `PUT`s and `DELETE`s took lately; `None` if there were none.
+    pub writes: Option<LatencyQuantiles>,
+}
+
+/// Times that a half, 99% and 99.9% of the requests did not exceed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LatencyQuantiles {
+    /// A half, in microseconds.
+    pub p50_us: u64,
+    /// 99%, in microseconds.
+    pub p99_us: u64,
+    /// 99.9%, in microseconds.
+    pub p999_us: u64,
+}
+
+impl VitalSigns {
+    /// Appends the payload of a frame.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        for number in [
+            self.data_bytes,
+            self.free_bytes.unwrap_or(UNKNOWN),
+            self.hints,
+            self.requests_per_1000_s,
+        ] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        out.extend_from_slice(&self.background_permille.to_le_bytes());
+        for quantiles in [self.reads, self.writes] {
+            let numbers = quantiles.map_or([UNKNOWN; 3], |quantiles| {
+                [quantiles.p50_us, quantiles.p99_us, quantiles.p999_us]
+            });
+            for number in numbers {
+                out.extend_from_slice(&number.to_le_bytes());
+            }
+        }
+    }
+
+    /// Reads what [`VitalSigns::encode`] has written; `None` if the payload is too short.
+    pub(crate) fn decode(reader: &mut ByteReader<'_>) -> Option<Self> {
+        Some(Self {
+            data_bytes: reader.u64()?,
+            free_bytes: known(reader.u64()?),
+            hints: reader.u64()?,
+            requests_per_1000_s: reader.u64()?,
+            background_permille: u16::from_le_bytes(reader.array()?),
+            reads: LatencyQuantiles::decode(reader)?,
+            writes: LatencyQuantiles::decode(reader)?,
+        })
+    }
+}
+
+impl LatencyQuantiles {
+    /// The inner `None` stands for times that are not known.
+    fn decode(reader: &mut ByteReader<'_>) -> Option<Option<Self>> {
+        let numbers = [reader.u64()?, reader.u64()?, reader.u64()?];
+        let [Some(p50_us), Some(p99_us), Some(p999_us)] = numbers.map(known) else {
+            return Some(None);
+        };
+        Some(Some(Self {
+            p50_us,
+            p99_us,
+            p999_us,
+        }))
+    }
+}
+
+fn known(number: u64) -> Option<u64> {
+    (number != UNKNOWN).then_some(number)
+}

@@ -2,14 +2,15 @@
 """How long a node that was killed needs to answer again, by the size of its log.
 
     cargo build --release
-    python3 bench/recovery.py [--kvorum target/release/kvorum] [--pairs 3] [--value-bytes 1024] [--cold] [MIB ...]
+    python3 bench/recovery.py [--kvorum target/release/kvorum] [--pairs 3] [--value-bytes 1024] [--cold] [--reused] [MIB ...]
 
 For each size of memtables (16, 64 and 256 MiB by default; 64 is the greatest default of a node) a node takes keys and
 values of a part of that size, none of which is flushed, and is killed with SIGKILL. Then it starts again: the time
 until the first answer counts from the start of the process. The log is as long as the node says that it wrote. A
 segment of the log has room for a memtable from its start; a start should read only the part that was used, so an
-empty log of a large memtable should take no longer than that of a small one. `--cold` empties the system's page cache
-first, which needs root: so the log is read from the disk.
+empty log of a large memtable should take no longer than that of a small one. With `--reused` the node has flushed some
+memtables and was restarted before, so that its log is in files that were segments before. `--cold` empties the
+system's page cache first, which needs root: so the log is read from the disk.
 """
 
 import os
@@ -27,6 +28,8 @@ from harness import WORK, at_most, command_line, figure, free_port, load, metric
 MIB = 1 << 20
 # The parts of a memtable that are written. An entry takes more room in memory than in the log.
 PARTS = (0, 0.2, 0.6)
+# So many are written before with --reused: enough for every file of the log to have been a segment before.
+FLUSHED_MEMTABLES = 6
 DEADLINE_SECONDS = 300
 
 
@@ -67,6 +70,13 @@ def measure(arguments, memtable_mib, part):
     name, port = "recovery", free_port()
     process = start(arguments, name, port, memtable_mib)
     wait_for(port, "/v0/status")
+    if arguments.reused:
+        keys = FLUSHED_MEMTABLES * memtable_mib * MIB // arguments.value_bytes
+        load(arguments.kvorum, [port], "fill", "--value-bytes", arguments.value_bytes, "--keys", keys)
+        process.terminate()
+        process.wait()
+        process = start(arguments, name, port, memtable_mib)
+        wait_for(port, "/v0/status")
     keys = int(memtable_mib * part) * MIB // arguments.value_bytes
     if keys:
         load(arguments.kvorum, [port], "fill", "--value-bytes", arguments.value_bytes, "--keys", keys)
@@ -88,6 +98,7 @@ def main():
     parser = command_line(__doc__, pairs=3)
     parser.add_argument("--value-bytes", type=int, default=1024, help="the length of a value (1024)")
     parser.add_argument("--cold", action="store_true", help="empty the page cache before each start")
+    parser.add_argument("--reused", action="store_true", help="let the log begin in files that were segments before")
     parser.add_argument("mib", nargs="*", type=int, default=[16, 64, 256], help="sizes of memtables (16 64 256)")
     arguments = parser.parse_args()
     empty = []

@@ -131,6 +131,16 @@ pub trait DiskFile: Send + Sync {
     /// Those of the system.
     fn len(&self) -> io::Result<u64>;
 
+    /// Where the next byte from `offset` on lies that may have been written; `None` if only
+    /// room follows that was allocated, or nothing. Where the file system cannot tell, that is
+    /// `offset`.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn written_from(&self, offset: u64) -> io::Result<Option<u64>> {
+        Ok((offset < self.len()?).then_some(offset))
+    }
+
     /// Makes everything written so far durable (`fdatasync`).
     ///
     /// # Errors

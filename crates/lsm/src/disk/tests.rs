@@ -87,6 +87,24 @@ fn files_grow_and_shrink_with_zeros() {
 }
 
 #[test]
+fn what_was_written_is_not_taken_for_room() {
+    on_each_disk(|disk, folder| {
+        let file = disk.create(&folder.join("a")).unwrap();
+        let (written, length) = (512 << 10, 1 << 20);
+        file.allocate(0, length).unwrap();
+        file.write_all_at(b"x", written).unwrap();
+        for _ in 0..2 {
+            for offset in [0, 4096, written] {
+                let found = file.written_from(offset).unwrap();
+                assert!(found.is_some_and(|found| (offset..=written).contains(&found)));
+            }
+            assert_eq!(file.written_from(length).unwrap(), None);
+            file.sync().unwrap();
+        }
+    });
+}
+
+#[test]
 fn names_are_listed_replaced_and_removed() {
     on_each_disk(|disk, folder| {
         for name in ["b", "a", "c"] {

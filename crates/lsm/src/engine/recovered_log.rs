@@ -1,12 +1,12 @@
 //! The log as it is when a store is opened, compared with what the manifest says.
 
 use super::recovery::RecoveryReport;
-use crate::disk::read_file;
 use crate::error::Error;
 use crate::manifest::{LogClaim, Manifest};
 use crate::options::Environment;
 use crate::wal::{
-    SegmentContents, SegmentFormat, read_segment, segment_file_name, segment_of_file_name,
+    SegmentBytes, SegmentContents, SegmentFormat, read_contents, segment_file_name,
+    segment_of_file_name,
 };
 use std::ops::Range;
 use std::path::Path;
@@ -61,11 +61,13 @@ pub(super) fn read_log(
             ));
         }
         end = number + 1;
-        let bytes = read_file(&**disk, &path)?;
-        let segment = read_segment(&bytes, secret, number, &path)?;
+        let file = disk
+            .open(&path)
+            .map_err(|error| Error::io("open", &path, error))?;
+        let mut bytes = SegmentBytes::of_file(&*file, &path)?;
+        let segment = read_contents(&mut bytes, secret, number, &path)?;
         if !segment.is_empty() {
-            last_bytes = bytes;
-            last_bytes.truncate(segment.end as usize);
+            last_bytes = bytes.into_first(segment.end as usize);
         }
         segments.push((number, segment));
     }

@@ -2,7 +2,8 @@
 //! nor loop, nor take more memory than a multiple of the bytes' length.
 
 use super::group::{SegmentFormat, checksum};
-use super::{SEGMENT_HEADER_BYTES, read_segment, segment_tag};
+use super::segment_reader::read_segment;
+use super::{SEGMENT_HEADER_BYTES, segment_tag};
 use base::ByteReader;
 use std::path::Path;
 

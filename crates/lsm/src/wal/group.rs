@@ -76,6 +76,12 @@ pub(super) struct GroupHeader {
 impl GroupHeader {
     /// The header at the beginning of `bytes`, if it is whole and has this tag.
     pub(super) fn read(bytes: &[u8], format: SegmentFormat, tag: u64) -> Option<Self> {
+        let (group_tag, header) = Self::read_any(bytes, format)?;
+        (group_tag == tag).then_some(header)
+    }
+
+    /// The header at the beginning of `bytes`, if it is whole, and its tag.
+    pub(super) fn read_any(bytes: &[u8], format: SegmentFormat) -> Option<(u64, Self)> {
         let mut fields = ByteReader::new(bytes.get(..format.group_header_bytes())?);
         let magic: [u8; 4] = fields.array()?;
         let crc = fields.u32()?;
@@ -90,8 +96,8 @@ impl GroupHeader {
                 SegmentFormat::V2 => fields.u64()?,
             },
         };
-        let is_whole = magic == *format.group_magic() && crc == computed && group_tag == tag;
-        is_whole.then_some(header)
+        let is_whole = magic == *format.group_magic() && crc == computed;
+        is_whole.then_some((group_tag, header))
     }
 
     /// Writes the header to `bytes`, which are as long as a header of this format.

@@ -45,7 +45,9 @@
 //! synced bytes are damaged, which is corruption. If not, these bytes are the tail
 //! that a crash tore off. No write in it was acknowledged as durable, so the reader
 //! drops it. The header of a group has a checksum of its own, so that it says this even if
-//! the group itself is torn.
+//! the group itself is torn. The search ends where the file still holds a group of an earlier
+//! segment: nothing was synced from there on. So a start does not read all of a long file
+//! that holds little.
 //!
 //! A group without records is a *seal*, which ends the segment. A segment is sealed
 //! and synced before the next one gets its first group, so only the last segment
@@ -60,6 +62,7 @@ mod free_segments;
 mod fuzz;
 mod group;
 mod pending_sync;
+mod segment_bytes;
 mod segment_folder;
 mod segment_reader;
 mod segment_writer;
@@ -67,14 +70,17 @@ mod segment_writer;
 #[cfg(test)]
 mod reuse_tests;
 #[cfg(test)]
+mod search_tests;
+#[cfg(test)]
 mod tests;
 
 pub(crate) use free_segments::FreeSegments;
 pub use fuzz::fuzz_segment;
 pub(crate) use group::SegmentFormat;
 pub use pending_sync::PendingSync;
+pub(crate) use segment_bytes::SegmentBytes;
 pub use segment_folder::{SegmentFile, SegmentFolder, SegmentOwner};
-pub(crate) use segment_reader::{SegmentContents, read_segment};
+pub(crate) use segment_reader::{SegmentContents, read_contents};
 pub use segment_writer::SegmentWriter;
 pub(crate) use segment_writer::{SegmentPlace, SegmentSpace};
 

@@ -1,6 +1,7 @@
 //! A segment in the file of another one: whatever a crash leaves of it, no group of the other
 //! one is read.
 
+use super::segment_reader::read_segment;
 use super::*;
 use crate::disk::{MemoryDisk, read_file};
 use base::{Entry, Expiry, Timestamp};

@@ -1,5 +1,6 @@
 //! The log's formats, torn tails and damage.
 
+use super::segment_reader::read_segment;
 use super::*;
 use crate::disk::MemoryDisk;
 use base::{Entry, Expiry, Timestamp};

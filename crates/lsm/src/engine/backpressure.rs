@@ -13,6 +13,10 @@ const LEVEL_0_TABLES_SLOW: usize = 12;
 /// From this many level-0 tables on, no memtable is frozen until compaction has caught up.
 pub(super) const LEVEL_0_TABLES_STOP: usize = 48;
 
+/// To complete a flush once all records are read takes as long as to read this part of a
+/// memtable: the rest of the table is written, and it and the manifest are synced.
+const COMPLETION_DIVISOR: usize = 16;
+
 /// What a stalled commit waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stall {
@@ -38,10 +42,11 @@ impl Inner {
         let core = &self.core;
         let oldest = self.is_flush_behind(state).then(|| state.frozen.first());
         let flush = oldest.flatten().map(|oldest| {
-            let left = oldest.bytes() as f64 - core.write_rate.flush_done_bytes() as f64;
+            let memtable_bytes = core.options.memtable_bytes;
+            let unread = oldest.bytes() as f64 - core.write_rate.flush_done_bytes() as f64;
             Backlog {
-                room: core.options.memtable_bytes as f64 - state.active.bytes() as f64,
-                left,
+                room: memtable_bytes as f64 - state.active.bytes() as f64,
+                left: unread.max(0.0) + (memtable_bytes / COMPLETION_DIVISOR) as f64,
             }
         });
         let is_slow =
@@ -103,6 +108,64 @@ impl Inner {
         };
         if let Err(error) = relieved {
             self.core.refuse_waiting(&error);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::{HookedDisk, SyncHook};
+    use crate::sync::lock;
+    use crate::testing::{BlockingWrite, environment};
+    use crate::{Engine, MemoryDisk, Options};
+    use base::{Entry, Expiry, Timestamp};
+    use std::io;
+    use std::path::Path;
+    use std::sync::{Arc, Mutex, OnceLock, Weak};
+
+    /// All of the memtable is read by then, and its room comes only with the end.
+    #[test]
+    fn writers_are_slowed_until_a_flush_is_complete() {
+        let disk = Arc::new(HookedDisk::new(Arc::new(MemoryDisk::new())));
+        let (environment, _executor) = environment(Arc::clone(&disk) as _);
+        let options = Options {
+            memtables_frozen_max: 1,
+            compaction: false,
+            ..Options::default()
+        };
+        let (engine, _) = Engine::open(environment, options).unwrap();
+        let behind: Arc<OnceLock<Weak<Inner>>> = Arc::default();
+        let rates: Arc<Mutex<Vec<Option<f64>>>> = Arc::default();
+        let (hooked, noted) = (Arc::clone(&behind), Arc::clone(&rates));
+        disk.hook_syncs(
+            Arc::new(move |path: &Path, sync: &dyn Fn() -> io::Result<()>| {
+                if path.extension().is_some_and(|kind| kind == "sst")
+                    && let Some(inner) = hooked.get().and_then(Weak::upgrade)
+                {
+                    lock(&noted).push(inner.write_rate(&inner.core.tables.load()));
+                }
+                sync()
+            }) as Arc<SyncHook>,
+        );
+        let write = |number: u64| {
+            let timestamp = Timestamp::from_u64(number);
+            let key = number.to_be_bytes();
+            let entry = Entry::value(&key, timestamp, b"value", Expiry::NEVER, 1);
+            engine.write(entry).unwrap();
+        };
+        write(1);
+        // A flush of a microsecond a byte.
+        let rate = &engine.inner.core.write_rate;
+        rate.note_flush(1_000_000, Duration::from_secs(1), 0);
+        behind.set(Arc::downgrade(&engine.inner)).unwrap();
+        engine.flush().unwrap();
+        let rates = std::mem::take(&mut *lock(&rates));
+        let divisor = COMPLETION_DIVISOR as f64;
+        assert!(!rates.is_empty());
+        for rate in rates {
+            let rate = rate.unwrap_or(f64::INFINITY);
+            assert!(rate <= 1.1e6 * divisor, "{rate} bytes a second");
         }
     }
 }

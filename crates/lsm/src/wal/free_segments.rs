@@ -18,7 +18,9 @@ use std::sync::{Arc, Mutex};
 
 /// The owner of the free segments of a store.
 ///
-/// Its lock is held while files are renamed or removed. No other lock is taken meanwhile.
+/// Its lock is held while the file of a segment gets the name of a free one, and for no other
+/// call on the disk: commits, the flush and the job that makes a segment ahead all come here, and
+/// none of them waits for the syncs or the removals of another. No other lock is taken meanwhile.
 pub(crate) struct FreeSegments {
     disk: Arc<dyn Disk>,
     folder: PathBuf,
@@ -69,8 +71,7 @@ impl FreeSegments {
     /// # Errors
     /// [`Error::Sync`].
     pub(crate) fn begin(&self, segment: u64) -> Result<Option<SegmentWriter>, Error> {
-        let mut free = lock(&self.free);
-        while let Some((number, filled_bytes)) = free.pop_first() {
+        while let Some((number, filled_bytes)) = self.pop_first() {
             let place = SegmentPlace {
                 disk: &*self.disk,
                 folder: &self.folder,
@@ -90,27 +91,35 @@ impl FreeSegments {
         Ok(None)
     }
 
+    fn pop_first(&self) -> Option<(u64, u64)> {
+        lock(&self.free).pop_first()
+    }
+
     /// Takes over the file of a segment that is not needed any more, not even after a crash:
     /// keeps it as a free one, or removes it.
     ///
     /// # Errors
     /// [`Error::Io`]: the file could not be removed.
     pub(crate) fn retire(&self, segment: u64, space: SegmentSpace) -> Result<(), Error> {
-        let mut free = lock(&self.free);
         // A segment that long values or repeated ones have made long would take that much
         // room for good.
-        let is_wanted = free.len() < self.segments_max
-            && space.bytes <= 2 * self.segment_bytes
-            && self.has_disk_room();
-        if is_wanted {
-            let from = self.folder.join(segment_file_name(segment));
-            let to = self.folder.join(free_file_name(segment));
-            if self.disk.rename(&from, &to).is_ok() {
-                free.insert(segment, space.filled_bytes);
-                return Ok(());
-            }
+        let is_wanted = space.bytes <= 2 * self.segment_bytes && self.has_disk_room();
+        if is_wanted && self.keep(segment, space.filled_bytes) {
+            return Ok(());
         }
         remove_segment(&*self.disk, &self.folder, segment)
+    }
+
+    /// Makes the file of a segment a free one, if there are few. Returns whether it has.
+    fn keep(&self, segment: u64, filled_bytes: u64) -> bool {
+        let mut free = lock(&self.free);
+        let from = self.folder.join(segment_file_name(segment));
+        let to = self.folder.join(free_file_name(segment));
+        let is_kept = free.len() < self.segments_max && self.disk.rename(&from, &to).is_ok();
+        if is_kept {
+            free.insert(segment, filled_bytes);
+        }
+        is_kept
     }
 
     /// Removes all free segments, for the room that they take.
@@ -120,10 +129,12 @@ impl FreeSegments {
 
     /// Removes free segments until there are `count`.
     fn shrink(&self, count: usize) {
-        let mut free = lock(&self.free);
-        while free.len() > count
-            && let Some((number, _)) = free.pop_last()
-        {
+        let surplus = {
+            let mut free = lock(&self.free);
+            let first = free.keys().nth(count).copied();
+            first.map(|first| free.split_off(&first))
+        };
+        for number in surplus.into_iter().flatten().map(|(number, _)| number) {
             self.remove(number);
         }
     }
@@ -141,5 +152,61 @@ impl FreeSegments {
         self.disk
             .available_bytes(&self.folder)
             .map_or(true, |available| available >= self.disk_spare_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::{HookedDisk, MemoryDisk, SyncHook};
+    use crate::testing::environment;
+    use std::io;
+    use std::path::Path;
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+    const SECRET: u64 = 7;
+
+    /// A disk may take long over a sync. Meanwhile a flush retires its segment, and a full disk
+    /// gets its room back.
+    #[test]
+    fn nobody_waits_for_the_syncs_of_a_segment_that_begins() {
+        let disk = Arc::new(HookedDisk::new(Arc::new(MemoryDisk::new())));
+        let (environment, _executor) = environment(Arc::clone(&disk) as _);
+        let folder = &environment.folder;
+        disk.create_folder(folder).unwrap();
+        let options = Options::default();
+        let space = SegmentSpace {
+            bytes: options.memtable_bytes as u64,
+            filled_bytes: 0,
+        };
+        let create = |segment| {
+            let place = SegmentPlace {
+                disk: &*disk,
+                folder,
+                secret: SECRET,
+                segment,
+            };
+            SegmentWriter::create(place, 4096).unwrap()
+        };
+        let free = Arc::new(FreeSegments::open(&environment, &options, SECRET, &[], 0));
+        for segment in 1..=2 {
+            create(segment);
+        }
+        free.retire(1, space).unwrap();
+        let syncs = Arc::new(AtomicU32::new(0));
+        let (owner, counted) = (Arc::clone(&free), Arc::clone(&syncs));
+        disk.hook_syncs(
+            Arc::new(move |_: &Path, sync: &dyn Fn() -> io::Result<()>| {
+                assert!(owner.free.try_lock().is_ok(), "the lock is free");
+                counted.fetch_add(1, Relaxed);
+                owner.retire(2, space).unwrap();
+                owner.give_back();
+                sync()
+            }) as Arc<SyncHook>,
+        );
+        let begun = free.begin(3).unwrap();
+        assert!(begun.is_some() && syncs.load(Relaxed) == 1);
+        // The segment that began is not among those that were given back.
+        assert_eq!(disk.list(folder).unwrap(), [segment_file_name(3)]);
     }
 }

@@ -75,8 +75,8 @@ pub(crate) struct TableSet {
     free_segments: Arc<FreeSegments>,
     read_state: ArcSwap<ReadState>,
     greatest_timestamp: AtomicU64,
-    /// Flushed memtables that a reader may still hold.
-    retired: Mutex<Vec<Arc<Memtable>>>,
+    /// What a reader may still hold.
+    retired: Mutex<Retired>,
     memtable_bytes: usize,
     verdicts_kept: Duration,
     /// Whether the read state has damaged ranges.
@@ -106,7 +106,7 @@ impl TableSet {
             free_segments,
             is_damaged: AtomicBool::new(!read_state.damaged.is_empty()),
             read_state: ArcSwap::from_pointee(read_state),
-            retired: Mutex::new(Vec::new()),
+            retired: Mutex::default(),
             memtable_bytes: options.memtable_bytes,
             verdicts_kept: options.verdicts_kept,
         }
@@ -323,15 +323,30 @@ impl TableSet {
         Ok(())
     }
 
-    /// Frees the flushed memtables that no reader holds any more. A reader with
-    /// the last handle would be held up by freeing all its records at once, so
-    /// this set keeps a handle until then.
+    /// Frees what no reader holds any more.
     pub(crate) fn free_retired(&self) {
-        let is_free = |memtable: &mut Arc<Memtable>| Arc::strong_count(memtable) == 1;
-        let free: Vec<_> = lock(&self.retired).extract_if(.., is_free).collect();
-        // Dropped without the lock, because a memtable has many records to free.
+        fn is_free<T>(held: &mut Arc<T>) -> bool {
+            Arc::strong_count(held) == 1
+        }
+        let free = {
+            let mut retired = lock(&self.retired);
+            let memtables: Vec<_> = retired.memtables.extract_if(.., is_free).collect();
+            let tables: Vec<_> = retired.tables.extract_if(.., is_free).collect();
+            (memtables, tables)
+        };
+        // Dropped without the lock, because this takes long.
         drop(free);
     }
+}
+
+/// Memtables that were flushed, and tables that were merged or dropped. Whoever lets go of the
+/// last handle is held up: a memtable has many records to free, and the system frees the space
+/// of a removed file when it is closed. That could be a commit. So the set keeps a handle until
+/// no reader has one.
+#[derive(Default)]
+struct Retired {
+    memtables: Vec<Arc<Memtable>>,
+    tables: Vec<Arc<Table>>,
 }
 
 /// An edit that is durable and not yet visible. No other edit comes in between.
@@ -367,11 +382,16 @@ impl StoredEdit<'_> {
             edit,
         } = self;
         let mut sealed_segments = lock(&set.sealed_segments);
-        let mut state = edit.apply(&set.read_state.load());
+        let before = set.read_state.load();
+        let mut state = edit.apply(&before);
+        let is_removed = |table: &Table| edit.removed.contains(&table.id());
+        let removed = before.tables.iter().map(|(_, table)| table);
+        let removed = removed.filter(|table| is_removed(table)).cloned();
+        lock(&set.retired).tables.extend(removed);
         if let Some(flushed) = edit.flushed {
             let last = Flushed::new(flushed.at, &flushed.memtable, flushed.sequences);
             remember(&mut state.flushed, last, set.verdicts_kept);
-            lock(&set.retired).push(flushed.memtable);
+            lock(&set.retired).memtables.push(flushed.memtable);
         }
         if let Some(ingested) = edit.ingested {
             let (least, greatest) = (ingested.least_timestamp, ingested.greatest_timestamp);

@@ -48,25 +48,51 @@ impl<C: RecordCursor> Merge<C> {
         }
     }
 
+    /// How many cursors it merges.
+    pub(crate) fn cursors(&self) -> usize {
+        self.cursors.len()
+    }
+
+    /// Whether a cursor may hold a long value.
+    pub(crate) fn has_long_value(&self) -> bool {
+        let mut waiting = self.waiting.iter();
+        waiting.any(|number| self.cursors[*number].can_drop_value())
+    }
+
     /// Moves the cursor that is due to its next record.
     fn move_due(&mut self) -> Result<(), Error> {
-        let Some(due) = self.waiting.pop() else {
+        let Some(&due) = self.waiting.last() else {
             return Ok(());
         };
         let Some(cursor) = self.cursors.get_mut(due) else {
             return Ok(());
         };
-        if cursor.lacks_value() {
+        if self.without_value > 0 && cursor.lacks_value() {
             self.without_value -= 1;
         }
-        if cursor.advance()? {
-            let has_long_value = cursor.can_drop_value();
-            if has_long_value || self.without_value > 0 {
-                self.settle_values(due)?;
-            }
+        if !cursor.advance()? {
+            self.waiting.pop();
+        } else if self.without_value > 0 || cursor.can_drop_value() {
+            self.waiting.pop();
+            self.settle_values(due)?;
             self.place(due);
+        } else {
+            self.place_due(due);
         }
         Ok(())
+    }
+
+    /// Moves the cursor that was due so far to the place that its new record has.
+    fn place_due(&mut self, due: usize) {
+        let end = self.waiting.len() - 1;
+        let Some(next) = end.checked_sub(1).map(|before| self.waiting[before]) else {
+            return;
+        };
+        if self.order(due, next).is_gt() {
+            let rest = &self.waiting[..end - 1];
+            let place = rest.partition_point(|other| self.order(*other, due).is_gt());
+            self.waiting[place..].rotate_right(1);
+        }
     }
 
     /// Moves each cursor to its first record.
@@ -83,10 +109,11 @@ impl<C: RecordCursor> Merge<C> {
 
     /// The order in which two cursors are due.
     fn order(&self, left: usize, right: usize) -> Ordering {
-        let records = self.cursors[left]
-            .record()
-            .order(self.cursors[right].record());
-        records.then_with(|| left.cmp(&right))
+        let (of_left, of_right) = (&self.cursors[left], &self.cursors[right]);
+        of_left.key().cmp(of_right.key()).then_with(|| {
+            let versions = of_left.record().order_of_versions(of_right.record());
+            versions.then_with(|| left.cmp(&right))
+        })
     }
 
     /// Lets a cursor wait that stands at a record.
@@ -167,6 +194,10 @@ impl<C: RecordCursor> RecordCursor for Merge<C> {
 
     fn record(&self) -> RecordRef<'_> {
         self.cursors[self.due()].record()
+    }
+
+    fn key(&self) -> &[u8] {
+        self.cursors[self.due()].key()
     }
 
     fn data_bytes(&self) -> usize {

@@ -31,8 +31,21 @@ impl Block {
     }
 
     /// The payload.
+    #[inline]
     pub(crate) fn payload(&self) -> &[u8] {
-        &self.bytes[self.start..][..self.payload_bytes]
+        &self.bytes[self.payload_range()]
+    }
+
+    /// Where the payload lies in [`Block::memory`].
+    #[inline]
+    pub(crate) fn payload_range(&self) -> Range<usize> {
+        self.start..self.start + self.payload_bytes
+    }
+
+    /// The memory that holds the payload.
+    #[inline]
+    pub(crate) fn memory(&self) -> &[u8] {
+        &self.bytes
     }
 
     /// Whether the block is so long that it should not be copied.

@@ -45,6 +45,8 @@ pub(super) enum EngineJob {
     NoteDamage,
     /// Find out whether a full disk has room again.
     WatchForRoom(RoomWatch),
+    /// Give up what scans hold and have not needed for a while.
+    GiveUpIdle,
 }
 
 impl EngineJob {
@@ -52,7 +54,9 @@ impl EngineJob {
         match self {
             Self::Commit | Self::EndGathering(_) => Lane::Commit,
             Self::Flush => Lane::Flush,
-            Self::Compact | Self::WakeCompaction(_) | Self::NoteDamage => Lane::Compaction,
+            Self::Compact | Self::WakeCompaction(_) | Self::NoteDamage | Self::GiveUpIdle => {
+                Lane::Compaction
+            }
             Self::PrepareSegment
             | Self::FillSegment
             | Self::SyncLog

@@ -13,6 +13,7 @@ use super::damage::Damage;
 use super::fence::Fence;
 use super::full_disk::RoomWatch;
 use super::health::Health;
+use super::held_scans::HeldScans;
 use super::ingests::Ingests;
 use super::log::Log;
 use super::outbox::Deliveries;
@@ -48,6 +49,8 @@ pub(super) struct Core {
     pub(super) tables: TableSet,
     /// Owns the living snapshots.
     pub(super) snapshots: Snapshots,
+    /// Owns what scans hold between their batches.
+    pub(super) held_scans: HeldScans,
     /// Remembers what flushes have seen.
     pub(super) changes: Changes,
     /// Owns what is known of damaged tables.

@@ -28,6 +28,7 @@ impl RunJob for Inner {
             EngineJob::ClaimLog(seen) => core.log.claim_if_idle(seen, core),
             EngineJob::NoteDamage => core.damage.note(core),
             EngineJob::WatchForRoom(watch) => core.watch_for_room(watch),
+            EngineJob::GiveUpIdle => core.held_scans.give_up_idle(core),
         }
     }
 }

@@ -47,7 +47,7 @@
 //!   `changes`, `ingests` and `counters`;
 //! - `queue`, `commit`, `fence`, `backpressure`, `write_rate`, `outbox`, `verdicts`, then
 //!   [`wal`](crate::wal) and `log`: writes;
-//! - `table_set`, `scan`, `snapshots`: reads, and how the live tables change;
+//! - `table_set`, `scan`, `held_scans`, `snapshots`: reads, and how the live tables change;
 //! - `damage`: what becomes of damaged parts of tables;
 //! - `flush`, `compaction`: jobs above the core that move records down;
 //! - `ingest`: sorted entries that become tables;
@@ -80,6 +80,7 @@ mod flush;
 mod folder_lock;
 mod full_disk;
 mod health;
+mod held_scans;
 mod ingest;
 mod ingests;
 mod jobs;
@@ -91,6 +92,7 @@ mod recovered_log;
 mod recovered_tables;
 mod recovery;
 mod scan;
+mod scan_batch;
 mod snapshots;
 mod statistics;
 mod sync_times;
@@ -508,6 +510,7 @@ impl Inner {
         core.queue.lock().close();
         self.commit_waiting();
         core.health.close();
+        core.held_scans.give_up_all();
         self.compactor.abandon(core);
         let flushed = self.flush_all();
         // It is unknown how much of a poisoned log is durable, so the log is not claimed.

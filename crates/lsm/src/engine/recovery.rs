@@ -14,6 +14,7 @@ use super::flush::Flusher;
 use super::folder_lock::FolderLock;
 use super::full_disk::{FullDisk, RoomWatch};
 use super::health::Health;
+use super::held_scans::HeldScans;
 use super::ingests::Ingests;
 use super::log::Log;
 use super::queue::WriteQueue;
@@ -228,6 +229,7 @@ impl Inner {
                 fence: Fence::new(options.fence),
                 tables,
                 snapshots,
+                held_scans: HeldScans::default(),
                 changes: Changes::default(),
                 damage,
                 ingests: Ingests::default(),

@@ -1,6 +1,8 @@
 //! Scans: merges over a snapshot, a batch at a time.
 
 use super::Inner;
+use super::held_scans::HeldRecords;
+use super::scan_batch::ScanBatch;
 use super::table_set::{LevelCursor, StoreCursor};
 use crate::error::Error;
 use crate::merge::Merge;
@@ -14,14 +16,16 @@ use std::time::Duration;
 /// A scan over a snapshot: of each key it sees the newest version that was
 /// committed when the scan began.
 ///
-/// Between batches it holds only its sequence number and its next key, but no
-/// memtable, table or block: each batch seeks in what is live then. So a scan that
-/// stalls costs no memory. It only keeps the disk space of versions that it sees
-/// and that were overwritten meanwhile. A scan for a sweep, and one that lends its entries
-/// ([`Scan::advance`]), holds all of these until it is dropped, so it is to be used for a
-/// moment.
+/// A scan that stalls between batches holds only its sequence number and its next key, but no
+/// memtable, table or block: the next batch seeks in what is live then. So it costs no memory.
+/// It only keeps the disk space of versions that it sees and that were overwritten
+/// meanwhile. Batches of a long range that follow each other at once do not seek: for a tenth
+/// of a second the scan may hold all of these. A scan for a sweep, and one that lends its
+/// entries ([`Scan::advance`]), holds them until it is dropped, so it is to be used for a moment.
 pub struct Scan {
     inner: Arc<Inner>,
+    /// The number under which the engine holds its records between batches.
+    number: u64,
     /// The greatest sequence number that it sees.
     snapshot: u64,
     start: Bound<Vec<u8>>,
@@ -29,16 +33,19 @@ pub struct Scan {
     /// How it reads tables.
     purpose: Purpose,
     /// The records from `start` on, once they were needed. Between batches only a scan
-    /// for a sweep keeps them.
+    /// for a sweep keeps them here.
     records: Option<Merge<StoreCursor>>,
     /// Whether the records stand at the next entry already: it did not fit the batch before.
     is_pending: bool,
+    /// Whether the engine may hold the records.
+    may_be_held: bool,
 }
 
 impl Scan {
     pub(super) fn new(inner: Arc<Inner>, start: &[u8], end: Option<&[u8]>) -> Self {
         let snapshot = inner.core.snapshots.take();
         Self {
+            number: inner.core.held_scans.number(),
             inner,
             snapshot,
             start: Bound::Included(start.to_vec()),
@@ -46,6 +53,7 @@ impl Scan {
             purpose: Purpose::Scan { keep_data: true },
             records: None,
             is_pending: false,
+            may_be_held: false,
         }
     }
 
@@ -94,14 +102,39 @@ impl Scan {
             self.start = before;
         }
         if let Purpose::Scan { keep_data } = &mut self.purpose {
-            *keep_data = false;
-            self.give_up_records();
+            let is_long = !std::mem::replace(keep_data, false);
+            let goes_on = batch.as_ref().is_ok_and(|batch| !batch.is_empty());
+            if let Some(records) = self.records.take()
+                && is_long
+                && goes_on
+            {
+                self.hold(records);
+            }
+            self.is_pending = false;
         }
         batch
     }
 
+    /// Has the engine hold the records until the next batch, but not for long.
+    fn hold(&mut self, records: Merge<StoreCursor>) {
+        let held = HeldRecords {
+            records,
+            is_pending: self.is_pending,
+        };
+        let core = &self.inner.core;
+        core.held_scans.hold(self.number, held, core);
+        self.may_be_held = true;
+    }
+
+    /// The records that the engine still holds since the last batch.
+    fn take_held(&mut self) -> Option<HeldRecords> {
+        let may_be_held = std::mem::take(&mut self.may_be_held);
+        let held_scans = &self.inner.core.held_scans;
+        may_be_held.then(|| held_scans.take(self.number)).flatten()
+    }
+
     fn read_batch(&mut self, bytes_max: usize) -> Result<Vec<Entry>, Error> {
-        let mut batch = Vec::new();
+        let mut batch = ScanBatch::default();
         let mut bytes = 0;
         while self.move_to_next()? {
             bytes += self.records.as_ref().map_or(0, Merge::data_bytes);
@@ -110,9 +143,11 @@ impl Scan {
                 break;
             }
             self.enter()?;
-            batch.extend(self.records.as_mut().map(|records| records.take().entry));
+            if let Some(records) = &mut self.records {
+                batch.take(records);
+            }
         }
-        Ok(batch)
+        Ok(batch.into_entries())
     }
 
     /// Moves to the next entry by key, which may be a tombstone or have expired. Returns
@@ -145,8 +180,12 @@ impl Scan {
     /// whether there is one.
     fn move_to_next(&mut self) -> Result<bool, Error> {
         if self.records.is_none() {
-            self.records = Some(self.merge());
-            self.is_pending = false;
+            let held = self.take_held().unwrap_or_else(|| HeldRecords {
+                records: self.merge(),
+                is_pending: false,
+            });
+            self.records = Some(held.records);
+            self.is_pending = held.is_pending;
         }
         while let Some(records) = &mut self.records {
             if !std::mem::take(&mut self.is_pending) {
@@ -253,6 +292,7 @@ fn last_key(start: &Bound<Vec<u8>>) -> Option<&[u8]> {
 
 impl Drop for Scan {
     fn drop(&mut self) {
+        drop(self.take_held());
         if self.inner.core.snapshots.release(self.snapshot) {
             self.inner.core.schedule_compaction(Duration::ZERO);
         }

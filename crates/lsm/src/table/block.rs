@@ -25,6 +25,9 @@ use std::ops::Range;
 /// keys in full; more would let a search walk more entries.
 const RESTART_INTERVAL: usize = 16;
 
+/// The room for a key with which a cursor begins, in bytes.
+const KEY_BYTES: usize = 64;
+
 const U32_BYTES: usize = size_of::<u32>();
 
 /// What follows a key in a block.
@@ -39,14 +42,18 @@ pub(super) struct BlockBuilder {
     buffer: Vec<u8>,
     restarts: Vec<u32>,
     entries_since_restart: usize,
+    /// The key added last, perhaps to the block before.
     last_key: Vec<u8>,
 }
 
 impl BlockBuilder {
     /// Adds an entry whose key is at or above the previous key; `body` appends the
-    /// entry's body.
-    pub(super) fn add(&mut self, key: &[u8], body: impl FnOnce(&mut Vec<u8>)) {
-        debug_assert!(self.is_empty() || *self.last_key <= *key);
+    /// entry's body. Returns whether the key is the previous one, which may be that of the
+    /// block before.
+    pub(super) fn add(&mut self, key: &[u8], body: impl FnOnce(&mut Vec<u8>)) -> bool {
+        debug_assert!(*self.last_key <= *key);
+        let common = shared_prefix(&self.last_key, key);
+        let is_repeated = common == key.len() && common == self.last_key.len();
         let shared = if self.is_empty() || self.entries_since_restart == RESTART_INTERVAL {
             // The offset fits: the writer bounds both the target size of a block
             // and the size of one entry, far below 4 GiB.
@@ -54,15 +61,16 @@ impl BlockBuilder {
             self.entries_since_restart = 0;
             0
         } else {
-            shared_prefix(&self.last_key, key)
+            common
         };
         self.entries_since_restart += 1;
         put_varint(&mut self.buffer, shared as u64);
         put_varint(&mut self.buffer, (key.len() - shared) as u64);
         self.buffer.extend_from_slice(&key[shared..]);
         body(&mut self.buffer);
-        self.last_key.truncate(shared);
-        self.last_key.extend_from_slice(&key[shared..]);
+        self.last_key.truncate(common);
+        self.last_key.extend_from_slice(&key[common..]);
+        is_repeated
     }
 
     /// Whether the block has no entry yet.
@@ -75,7 +83,7 @@ impl BlockBuilder {
         self.buffer.len() + (self.restarts.len() + 1) * U32_BYTES
     }
 
-    /// The key added last.
+    /// The key added last, perhaps to the block before; empty before the first.
     pub(super) fn last_key(&self) -> &[u8] {
         &self.last_key
     }
@@ -96,7 +104,6 @@ impl BlockBuilder {
         self.buffer.shrink_to(BUFFER_BYTES_KEPT);
         self.restarts.clear();
         self.entries_since_restart = 0;
-        self.last_key.clear();
     }
 }
 
@@ -244,9 +251,9 @@ fn shared_prefix(a: &[u8], b: &[u8]) -> usize {
 /// Walks over the entries of a block, in order. Keeps the block in memory.
 pub(super) struct BlockCursor {
     block: Block,
-    /// Where the restarts begin.
+    /// Where the restarts begin in the block's memory.
     end: usize,
-    /// Where the next entry begins.
+    /// Where the next entry begins there.
     at: usize,
     /// The previous key, or the prefix of it that the next key may share.
     key: Vec<u8>,
@@ -265,11 +272,14 @@ impl BlockCursor {
                 None => (end, 0),
             }
         };
+        let start = block.payload_range().start;
+        let mut key = Vec::with_capacity(KEY_BYTES);
+        key.extend_from_slice(&from[..shared]);
         Ok(Self {
             block: block.clone(),
-            end,
-            at,
-            key: from[..shared].to_vec(),
+            end: start + end,
+            at: start + at,
+            key,
         })
     }
 
@@ -278,7 +288,7 @@ impl BlockCursor {
         if self.at >= self.end {
             return Ok(None);
         }
-        let mut input = ByteReader::new(&self.block.payload()[self.at..self.end]);
+        let mut input = ByteReader::new(&self.block.memory()[self.at..self.end]);
         let (shared, suffix) = key_parts(&mut input)?;
         if shared > self.key.len() {
             return Err(MALFORMED_ENTRY);
@@ -299,7 +309,7 @@ impl BlockCursor {
     /// The last `bytes` bytes of the last entry, which must have as many.
     #[inline]
     pub(super) fn last_bytes(&self, bytes: usize) -> &[u8] {
-        &self.block.payload()[self.at - bytes..self.at]
+        &self.block.memory()[self.at - bytes..self.at]
     }
 }
 

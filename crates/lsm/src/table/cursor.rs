@@ -244,6 +244,15 @@ impl TableCursor {
 
 impl RecordCursor for TableCursor {
     fn advance(&mut self) -> Result<bool, Error> {
+        // Nearly always. At the end of the block and at an error the same is found again.
+        if let CursorState::Walking {
+            data: Data::Sorted(records, entry),
+            ..
+        } = &mut self.state
+            && matches!(records.advance(&self.table, *entry), Ok(true))
+        {
+            return Ok(true);
+        }
         let result = self.advance_past_damage();
         if !matches!(result, Ok(true)) {
             let has_walked = !matches!(self.state, CursorState::Ended);
@@ -267,6 +276,17 @@ impl RecordCursor for TableCursor {
                 ..
             } => single.record.lend(),
             _ => RecordRef::NONE,
+        }
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        match &self.state {
+            CursorState::Walking {
+                data: Data::Sorted(records, _),
+                ..
+            } => records.key(),
+            _ => self.record().entry.key(),
         }
     }
 

@@ -216,15 +216,12 @@ impl TableProperties {
     }
 
     /// Counts the next record, whose key is at or above all before. `Expiries` counts
-    /// its expiry.
+    /// its expiry, and the writer knows the greatest key at its end.
+    #[inline]
     pub(super) fn add(&mut self, record: RecordRef<'_>) {
         let entry = record.entry;
         if self.entries == 0 {
             self.least_key = entry.key().to_vec();
-        }
-        if self.greatest_key != entry.key() {
-            self.greatest_key.clear();
-            self.greatest_key.extend_from_slice(entry.key());
         }
         self.entries += 1;
         if entry.kind() == Kind::Tombstone {

@@ -140,6 +140,12 @@ impl RecordWalk {
         Ok(true)
     }
 
+    /// The key of the record at which the walk stands.
+    #[inline]
+    pub(super) fn key(&self) -> &[u8] {
+        self.cursor.key()
+    }
+
     /// The record at which the walk stands.
     #[inline]
     pub(super) fn record(&self) -> RecordRef<'_> {

@@ -107,15 +107,16 @@ impl TableWriter {
         if key.len() + value.len() >= self.block_bytes {
             self.finish_data_block()?;
         }
-        let is_first_of_key = self.properties.entries == 0 || self.properties.greatest_key != key;
-        if is_first_of_key && self.filter_rate.is_some() {
-            self.hashes.push(KeyHash::of(key));
-        }
+        let is_first = self.properties.entries == 0;
         self.properties.add(record);
         self.expiries.add(entry);
         self.greatest_data_timestamp = self.greatest_data_timestamp.max(entry.timestamp());
-        self.data
+        let is_repeated = self
+            .data
             .add(key, |buffer| RecordBody::of(record).encode(buffer));
+        if (is_first || !is_repeated) && self.filter_rate.is_some() {
+            self.hashes.push(KeyHash::of(key));
+        }
         if self.data.bytes() >= self.block_bytes {
             self.finish_data_block()?;
         }
@@ -124,7 +125,7 @@ impl TableWriter {
 
     /// The key of the record that was added last.
     pub(crate) fn last_key(&self) -> &[u8] {
-        &self.properties.greatest_key
+        self.data.last_key()
     }
 
     /// Counts the last record that was added as a surplus version of this timestamp.
@@ -153,6 +154,7 @@ impl TableWriter {
             .blocks
             .write_block(Role::TopIndex, self.top_index.finish())?;
         let (filter_offset, filter_bytes) = self.write_filter()?;
+        self.properties.greatest_key = self.data.last_key().to_vec();
         let half = self.properties.entry_bytes.div_ceil(2);
         self.properties.half_expired = self.expiries.when_expired(half);
         let properties = self

@@ -90,6 +90,10 @@ impl RecordCursor for Reread {
         self.all.record()
     }
 
+    fn key(&self) -> &[u8] {
+        self.all.key()
+    }
+
     fn data_bytes(&self) -> usize {
         self.all.data_bytes()
     }

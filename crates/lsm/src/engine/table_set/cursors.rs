@@ -52,6 +52,11 @@ impl RecordCursor for LevelCursor {
         }
     }
 
+    #[inline]
+    fn key(&self) -> &[u8] {
+        self.current.as_ref().map_or(&[], TableCursor::key)
+    }
+
     fn data_bytes(&self) -> usize {
         self.current.as_ref().map_or(0, TableCursor::data_bytes)
     }

@@ -206,6 +206,7 @@ impl Settled {
 }
 
 /// The key whose versions are being walked.
+#[derive(Default)]
 struct Key {
     /// A copy: a version of it could be long.
     bytes: Vec<u8>,
@@ -367,13 +368,10 @@ impl<C: RecordCursor> Retained<C> {
             false => Step::Passed,
         };
         let record = self.records.record();
-        let mut bytes = self.key.take().map_or_else(Vec::new, |key| key.bytes);
-        bytes.clear();
-        bytes.extend_from_slice(record.entry.key());
-        self.key = Some(Key {
-            bytes,
-            least_sequence: record.sequence,
-        });
+        let key = self.key.get_or_insert_default();
+        key.bytes.clear();
+        key.bytes.extend_from_slice(record.entry.key());
+        key.least_sequence = record.sequence;
         if self.is_hidden()? {
             // The versions of the key that it outranks are hidden as well.
             self.dropped_versions += 1;

@@ -7,8 +7,12 @@
 //! (`stack_table`). Only at the end of the recording are addresses resolved to
 //! names (`symbols`) and the sums drawn as a flame graph (`flame_graph`).
 //!
+//! A recording of spans ([`SpanRecording`]) keeps waits one by one instead, with their
+//! times, to show what single requests waited for.
+//!
 //! Invariants:
-//! - There is at most one recording at a time ([`Recording`]) in the process.
+//! - There is at most one recording at a time ([`Recording`], [`SpanRecording`]) in the
+//!   process.
 //! - While nothing is recorded, the overhead is one relaxed load of an atomic
 //!   (`recorder::is_on`) per allocation and per wait in a queue, and none for a
 //!   free lock.
@@ -18,7 +22,8 @@
 //!   stacks that did not fit.
 //!
 //! All unsafe code of the project is in this crate: the allocator
-//! ([`Allocator`]), the signal handler (`cpu`), and the stack walk (`stack`).
+//! ([`Allocator`]), the signal handler (`cpu`), the stack walk (`stack`), and the clocks
+//! that std does not have (`time`).
 
 mod allocator;
 mod cpu;
@@ -26,13 +31,19 @@ mod flame_graph;
 mod profile;
 mod recorder;
 mod recording;
+mod span_recording;
+mod spans;
 mod stack;
 mod stack_table;
 mod symbols;
+mod time;
 mod waits;
 
 pub use allocator::Allocator;
 pub use profile::Profile;
 pub use recorder::ProfileKind;
 pub use recording::{Recording, RecordingError};
+pub use span_recording::SpanRecording;
+pub use spans::{STEPS, record_steps, records_spans, thread_parks, thread_wakes};
+pub use time::monotonic_ns;
 pub use waits::{Stopwatch, WaitSite, lock};

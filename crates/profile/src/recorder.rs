@@ -48,6 +48,9 @@ impl ProfileKind {
 /// The value of [`ACTIVE`] while nothing is recorded.
 const NOTHING: u8 = 0;
 
+/// The value of [`ACTIVE`] while spans are recorded.
+const SPANS: u8 = 4;
+
 /// How long the end of a recording waits for threads that are recording. They
 /// need microseconds. A thread that the system suspends for longer only adds to
 /// sums that have already been read.
@@ -64,6 +67,19 @@ pub(crate) fn is_on(kind: ProfileKind) -> bool {
     ACTIVE.load(Ordering::Relaxed) == kind as u8
 }
 
+/// Whether spans are recorded.
+#[inline]
+pub(crate) fn records_spans() -> bool {
+    ACTIVE.load(Ordering::Relaxed) == SPANS
+}
+
+/// Whether waits are timed, for their sums or as spans.
+#[inline]
+pub(crate) fn times_waits() -> bool {
+    let active = ACTIVE.load(Ordering::Relaxed);
+    active == ProfileKind::Waits as u8 || active == SPANS
+}
+
 /// Adds to the sum of a stack if this kind is still recorded. Neither allocates
 /// nor locks, unless `stack` does.
 pub(crate) fn record(kind: ProfileKind, weight: u64, stack: impl FnOnce() -> Stack) {
@@ -77,8 +93,17 @@ pub(crate) fn record(kind: ProfileKind, weight: u64, stack: impl FnOnce() -> Sta
 /// Runs `action` if this kind is still recorded; the end of the recording waits
 /// for it.
 pub(crate) fn during(kind: ProfileKind, action: impl FnOnce()) {
+    while_active(kind as u8, action);
+}
+
+/// The same while spans are recorded.
+pub(crate) fn during_spans(action: impl FnOnce()) {
+    while_active(SPANS, action);
+}
+
+fn while_active(value: u8, action: impl FnOnce()) {
     IN_FLIGHT.fetch_add(1, Ordering::SeqCst);
-    if ACTIVE.load(Ordering::SeqCst) == kind as u8 {
+    if ACTIVE.load(Ordering::SeqCst) == value {
         action();
     }
     IN_FLIGHT.fetch_sub(1, Ordering::SeqCst);
@@ -96,6 +121,11 @@ pub(crate) fn begin(kind: ProfileKind) {
     ACTIVE.store(kind as u8, Ordering::SeqCst);
 }
 
+/// Starts recording spans.
+pub(crate) fn begin_spans() {
+    ACTIVE.store(SPANS, Ordering::SeqCst);
+}
+
 /// Stops recording.
 pub(crate) fn end() {
     ACTIVE.store(NOTHING, Ordering::SeqCst);
@@ -111,7 +141,7 @@ pub(crate) fn sums() -> (Vec<StackSum>, u64) {
 }
 
 /// Waits until no thread is recording.
-fn wait_for_quiet() {
+pub(crate) fn wait_for_quiet() {
     let began = Instant::now();
     while IN_FLIGHT.load(Ordering::SeqCst) > 0 && began.elapsed() < QUIET_MAX {
         std::thread::yield_now();

@@ -8,8 +8,31 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// Whether there is a [`Recording`].
+/// Whether there is a [`SoleRecording`].
 static TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// The right to record, which one recording of any kind has at a time.
+#[derive(Debug)]
+pub(crate) struct SoleRecording(());
+
+impl SoleRecording {
+    /// Takes it, until it is dropped.
+    ///
+    /// # Errors
+    /// [`RecordingError::Busy`].
+    pub(crate) fn take() -> Result<Self, RecordingError> {
+        match TAKEN.swap(true, Ordering::SeqCst) {
+            true => Err(RecordingError::Busy),
+            false => Ok(Self(())),
+        }
+    }
+}
+
+impl Drop for SoleRecording {
+    fn drop(&mut self) {
+        TAKEN.store(false, Ordering::SeqCst);
+    }
+}
 
 /// Why a recording cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +53,8 @@ pub enum RecordingError {
 pub struct Recording {
     kind: ProfileKind,
     began: Instant,
+    /// Given back when the recording is dropped, after it has stopped.
+    _sole: SoleRecording,
 }
 
 impl Recording {
@@ -39,11 +64,9 @@ impl Recording {
     /// # Errors
     /// See [`RecordingError`].
     pub fn start(kind: ProfileKind) -> Result<Self, RecordingError> {
-        if TAKEN.swap(true, Ordering::SeqCst) {
-            return Err(RecordingError::Busy);
-        }
-        // From here on, dropping it allows the next recording.
+        // Dropping the recording allows the next one.
         let recording = Self {
+            _sole: SoleRecording::take()?,
             kind,
             began: Instant::now(),
         };
@@ -89,6 +112,5 @@ impl Recording {
 impl Drop for Recording {
     fn drop(&mut self) {
         self.stop();
-        TAKEN.store(false, Ordering::SeqCst);
     }
 }

@@ -6,12 +6,14 @@
 //! that wait for work are not recorded.
 
 use crate::recorder::{self, ProfileKind};
+use crate::spans;
 use crate::stack::{Origin, Stack};
+use crate::time::monotonic_ns;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Instant;
 
 /// Takes a lock, and records the time if it has to wait. A poisoned lock is
@@ -50,6 +52,8 @@ pub struct WaitSite {
     /// Its name, outermost part first, separated by `;`.
     frames: Cow<'static, str>,
     waited: OnceLock<Arc<AtomicU64>>,
+    /// Its number in recordings of spans.
+    number: OnceLock<u32>,
 }
 
 /// The nanoseconds waited at each wait site where anything has waited during a
@@ -63,6 +67,7 @@ impl WaitSite {
         Self {
             frames: Cow::Borrowed(frames),
             waited: OnceLock::new(),
+            number: OnceLock::new(),
         }
     }
 
@@ -72,6 +77,7 @@ impl WaitSite {
         Self {
             frames: Cow::Owned(frames),
             waited: OnceLock::new(),
+            number: OnceLock::new(),
         }
     }
 
@@ -82,6 +88,11 @@ impl WaitSite {
         let result = wait();
         stopwatch.stop(self);
         result
+    }
+
+    /// Its number in recordings of spans.
+    pub(crate) fn number(&self) -> u32 {
+        *self.number.get_or_init(|| spans::site_number(&self.frames))
     }
 
     fn add(&self, nanoseconds: u64) {
@@ -98,8 +109,6 @@ impl WaitSite {
 #[must_use = "a wait whose stopwatch is not stopped is not recorded"]
 pub struct Stopwatch(Option<NonZeroU64>);
 
-/// The zero of the clock of [`Stopwatch`].
-static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
 /// The start of the recording: waits that began before do not count.
 static BEGAN: AtomicU64 = AtomicU64::new(0);
 
@@ -107,7 +116,7 @@ impl Stopwatch {
     /// Starts the stopwatch.
     #[inline]
     pub fn start() -> Self {
-        match recorder::is_on(ProfileKind::Waits) {
+        match recorder::times_waits() {
             true => Self::start_now(),
             false => Self(None),
         }
@@ -117,7 +126,16 @@ impl Stopwatch {
     #[inline]
     pub fn stop(self, site: &WaitSite) {
         if let Some(began) = self.0 {
-            stop_now(began, site);
+            stop_now(began, site, 0);
+        }
+    }
+
+    /// The same for a wait of something that has a number of its own, by which a recording
+    /// of spans finds what belongs together: the version of a write.
+    #[inline]
+    pub fn stop_tagged(self, site: &WaitSite, tag: u64) {
+        if let Some(began) = self.0 {
+            stop_now(began, site, tag);
         }
     }
 
@@ -128,7 +146,11 @@ impl Stopwatch {
 }
 
 #[cold]
-fn stop_now(began: NonZeroU64, site: &WaitSite) {
+fn stop_now(began: NonZeroU64, site: &WaitSite, tag: u64) {
+    if recorder::records_spans() {
+        recorder::during_spans(|| spans::push(site.number(), began.get(), tag));
+        return;
+    }
     recorder::during(ProfileKind::Waits, || {
         if began.get() >= BEGAN.load(Ordering::Relaxed) {
             site.add(now().saturating_sub(began.get()));
@@ -136,9 +158,9 @@ fn stop_now(began: NonZeroU64, site: &WaitSite) {
     });
 }
 
-/// Nanoseconds since [`EPOCH`]; never 0.
+/// Nanoseconds of the monotonic clock; never 0.
 fn now() -> u64 {
-    u64::try_from(EPOCH.elapsed().as_nanos()).map_or(u64::MAX, |now| now.saturating_add(1))
+    monotonic_ns().max(1)
 }
 
 /// Clears all sums at the start of a recording.

@@ -4,7 +4,8 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use profile::{
-    Allocator, Profile, ProfileKind, Recording, RecordingError, Stopwatch, WaitSite, lock,
+    Allocator, Profile, ProfileKind, Recording, RecordingError, STEPS, SpanRecording, Stopwatch,
+    WaitSite, lock, monotonic_ns, record_steps, records_spans, thread_parks, thread_wakes,
 };
 use std::alloc::System;
 use std::hint::black_box;
@@ -212,5 +213,81 @@ fn threads_that_end_are_recorded_to_their_end() {
     assert!(
         (asked * 0.75..asked * 1.25).contains(&found),
         "{found} of {asked}"
+    );
+}
+
+/// The numbers and the name of the spans of a recording.
+fn spans_of(text: &str) -> Vec<(Vec<u64>, String)> {
+    let lines = text.lines().filter_map(|line| line.strip_prefix("span "));
+    lines
+        .map(|line| {
+            let words: Vec<&str> = line.splitn(5, ' ').collect();
+            let numbers = words[..4].iter().map(|word| word.parse().unwrap());
+            (numbers.collect(), words[4].to_owned())
+        })
+        .collect()
+}
+
+#[test]
+fn spans_are_kept_one_by_one_with_their_times() {
+    static SITE: WaitSite = WaitSite::new("queue;of spans");
+    let _turn = turn();
+    Stopwatch::start().stop_tagged(&SITE, 1);
+    record_steps(1, 1, [1; STEPS]);
+    let recording = SpanRecording::start().unwrap();
+    let before = monotonic_ns();
+    for tag in [7, 8, 0] {
+        // The last one has no tag, and is too short to be kept.
+        Stopwatch::start().stop_tagged(&SITE, tag);
+    }
+    let long = Stopwatch::start();
+    while monotonic_ns() - before < 1_000_000 {}
+    long.stop(&SITE);
+    record_steps(5_000, 7, [3; STEPS]);
+    thread_wakes();
+    black_box(grind(Duration::from_millis(5)));
+    thread_parks();
+    let after = monotonic_ns();
+    let text = recording.finish();
+    let spans = spans_of(&text);
+    let tags: Vec<u64> = spans.iter().map(|(numbers, _)| numbers[3]).collect();
+    assert_eq!(tags[..3], [7, 8, 0], "{text}");
+    assert!(spans[..3].iter().all(|(_, site)| site == "queue;of spans"));
+    for (numbers, _) in &spans {
+        assert!(before <= numbers[0] && numbers[0] <= numbers[1] && numbers[1] <= after);
+    }
+    // The CPU time of the thread lies within the time that it was busy.
+    let (busy, site) = &spans[3];
+    assert_eq!((spans.len(), site.as_str()), (4, "runtime;busy"));
+    assert!(busy[3] > 0 && busy[3] <= busy[1] - busy[0], "{text}");
+    let steps = text
+        .lines()
+        .find(|line| line.starts_with("steps "))
+        .unwrap();
+    assert!(steps.starts_with("steps 5000 ") && steps.ends_with(" 7 3 3 3 3 3 3 3 3 3 3"));
+    assert!(text.ends_with("\nleft-out 0 0\n"), "{text}");
+    assert!(!records_spans());
+}
+
+#[test]
+fn spans_wait_for_their_turn_and_leave_nothing() {
+    static SITE: WaitSite = WaitSite::new("queue;of another recording");
+    let _turn = turn();
+    let spans = SpanRecording::start().unwrap();
+    assert!(matches!(
+        Recording::start(ProfileKind::Waits),
+        Err(RecordingError::Busy)
+    ));
+    assert!(matches!(SpanRecording::start(), Err(RecordingError::Busy)));
+    Stopwatch::start().stop_tagged(&SITE, 9);
+    drop(spans);
+    assert_eq!(SpanRecording::start().unwrap().finish(), "left-out 0 0\n");
+    // What waits while spans are recorded is in no sum.
+    assert_eq!(
+        Recording::start(ProfileKind::Waits)
+            .unwrap()
+            .finish()
+            .folded(),
+        ""
     );
 }

@@ -343,8 +343,9 @@ impl Inner {
         committer.verdicts.age(now, next_sequence);
         let mut deliveries = Deliveries::new(group.len());
         for pending in group {
-            pending.stopwatch.stop(&wait_sites::COMMIT);
             let entry = pending.entry;
+            let tag = entry.timestamp().as_u64();
+            pending.stopwatch.stop_tagged(&wait_sites::COMMIT, tag);
             bytes += entry.data_bytes() as u64;
             bytes_in_memory += memory_bytes(&entry) as u64;
             greatest = greatest.max(entry.timestamp());

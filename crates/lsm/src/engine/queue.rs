@@ -118,7 +118,8 @@ impl WriteQueue {
             .make_contiguous()
             .sort_by_key(|pending| pending.entry.timestamp());
         for pending in &mut group {
-            pending.stopwatch.stop(&wait_sites::GATHER);
+            let tag = pending.entry.timestamp().as_u64();
+            pending.stopwatch.stop_tagged(&wait_sites::GATHER, tag);
             pending.stopwatch = Stopwatch::start();
         }
         group

@@ -1,13 +1,13 @@
 //! What a connection has yet to send.
 //!
 //! Frames are encoded straight into the buffer that will be written, many frames
-//! into one buffer. The connection's task is woken once, and writes after all
-//! tasks that were already awake have had their turn. Each batch has, in this
-//! order: urgent frames (heartbeats), short frames in the order in which they were
-//! pushed, and one piece of each of a few long values. A batch is bounded: it has
-//! about [`CHUNK_BYTES`] of short frames and at most [`LONG_VALUES_MAX`] pieces. So
-//! a heartbeat waits for at most one batch, and long values delay short frames by a
-//! few pieces a batch at most.
+//! into one buffer. The connection's task is woken once, and writes after all tasks that
+//! were already awake have had their turn and the runtime has polled for events once more
+//! ([`Outgoing::poll_gather`]). Each batch has, in this order: urgent frames (heartbeats),
+//! short frames in the order in which they were pushed, and one piece of each of a few
+//! long values. A batch is bounded: it has about [`CHUNK_BYTES`] of short frames and at
+//! most [`LONG_VALUES_MAX`] pieces. So a heartbeat waits for at most one batch, and long
+//! values delay short frames by a few pieces a batch at most.
 //!
 //! A long value stays in its entry until its next piece is to be sent.
 //!
@@ -26,10 +26,12 @@ use cluster::forgetting::{Answerer, NamedBounds};
 use cluster::sweep::PassId;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::future::Future;
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
+use tokio::task::yield_now;
 
 /// The size of a write of short frames, roughly, in bytes.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -126,6 +128,8 @@ pub(super) struct Outgoing {
     waker: RefCell<Option<Waker>>,
     /// Whether the writing task is going to check the queue anyway.
     is_awake: Cell<bool>,
+    /// Whether the writing task waits for one poll for events before it writes.
+    is_gathering: Cell<bool>,
 }
 
 #[derive(Default)]
@@ -270,9 +274,10 @@ impl Outgoing {
         self.is_awake.set(true);
     }
 
-    /// Notes that the turn has ended. What is pushed from now on wakes the task.
+    /// Notes that the turn has ended. What is pushed from now on wakes the task, unless it
+    /// gathers and is going to be woken anyway.
     pub(super) fn end_turn(&self, waker: &Waker) {
-        self.is_awake.set(false);
+        self.is_awake.set(self.is_gathering.get());
         let mut remembered = self.waker.borrow_mut();
         match &*remembered {
             Some(known) if known.will_wake(waker) => {}
@@ -287,6 +292,20 @@ impl Outgoing {
         {
             waker.wake_by_ref();
         }
+    }
+
+    /// Lets the writing task wait for one poll for events if less than a chunk is to be
+    /// written: it is pending then, and the task is woken after that poll. Ready in the turn
+    /// after it, and if nothing is to be written.
+    pub(super) fn poll_gather(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let is_little = (1..CHUNK_BYTES).contains(&self.queue.borrow().encoded_bytes);
+        let gathers = is_little && !self.is_gathering.get();
+        self.is_gathering.set(gathers);
+        if !gathers {
+            return Poll::Ready(());
+        }
+        // The runtime polls for events before it wakes a task that has yielded.
+        pin!(yield_now()).poll(cx)
     }
 
     /// Writes until nothing is left, or the stream takes no more. It is ready if

@@ -6,6 +6,7 @@ mod failures;
 mod filling;
 mod fixture;
 mod forgetting;
+mod gathering;
 mod many;
 mod network;
 mod node;

@@ -52,7 +52,7 @@
 //! - `flush`, `compaction`: jobs above the core that move records down;
 //! - `ingest`: sorted entries that become tables;
 //! - `positions`: the last commit and key, and what has changed since a commit;
-//! - `recovery`, `recovered_log`, `recovered_tables`: opening a store;
+//! - `recovery`, `recovered_log`, `recovered_tables`: opening a store; `closing`: its end;
 //! - `acknowledged`: how many records were ever committed;
 //! - `statistics`, `counters`, `sync_times`: what the store holds and has done.
 //!
@@ -69,6 +69,7 @@ mod acknowledged;
 mod background;
 mod backpressure;
 mod changes;
+mod closing;
 mod commit;
 mod compaction;
 mod core;
@@ -460,61 +461,5 @@ impl Engine {
     /// start replays it.
     pub fn close(&self) -> Result<(), Error> {
         self.inner.close()
-    }
-}
-
-impl Inner {
-    /// Flushes the memtable that has waited longest, on this thread. Returns
-    /// whether there was one.
-    fn flush_oldest(&self) -> Result<bool, Error> {
-        let has_flushed = self.flusher.flush_oldest(&self.core)?;
-        if has_flushed {
-            self.after_flush();
-        }
-        Ok(has_flushed)
-    }
-
-    /// Wakes what waits for a flush.
-    fn after_flush(&self) {
-        self.core.end_stall();
-        self.compactor.schedule_after_flush(&self.core);
-    }
-
-    /// Writes everything in memory to tables, on this thread.
-    fn flush_all(&self) -> Result<(), Error> {
-        let core = &self.core;
-        core.health.check_poison()?;
-        {
-            let mut committer = core.log.lock();
-            if !core.tables.load().active.is_empty() {
-                core.log.freeze(&mut committer, core)?;
-            }
-        }
-        while self.flush_oldest()? {}
-        Ok(())
-    }
-
-    fn close(&self) -> Result<(), Error> {
-        let folder_lock = self.core.background.folder_lock();
-        let finished = match folder_lock.hold() {
-            Ok(_held) => self.finish(),
-            Err(_) => return Ok(()),
-        };
-        folder_lock.release();
-        finished
-    }
-
-    /// The last writes of this engine.
-    fn finish(&self) -> Result<(), Error> {
-        let core = &self.core;
-        core.queue.lock().close();
-        self.commit_waiting();
-        core.health.close();
-        core.held_scans.give_up_all();
-        self.compactor.abandon(core);
-        let flushed = self.flush_all();
-        // It is unknown how much of a poisoned log is durable, so the log is not claimed.
-        core.health.check_poison()?;
-        flushed.and(core.log.conclude(core))
     }
 }

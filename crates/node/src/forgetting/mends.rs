@@ -34,6 +34,8 @@ pub(crate) struct MendRules {
     is_only: bool,
     disturbed: Timestamp,
     sealed: Timestamp,
+    /// Whether the node took part in the pass when the store was sealed.
+    is_from_before_seal: bool,
 }
 
 impl Forgetting {
@@ -55,6 +57,7 @@ impl Forgetting {
             is_only: !passes.any(is_other),
             disturbed: state.stored.disturbed,
             sealed: state.stored.sealed,
+            is_from_before_seal: state.sealed_passes.contains(&pass),
         }
     }
 
@@ -64,6 +67,11 @@ impl Forgetting {
     /// version from below the fence only once it was compared with what all other nodes hold.
     /// The receiver hears when that is durable, or that it could not be.
     pub(crate) fn seal(self: &Arc<Self>, fence: Timestamp) -> oneshot::Receiver<()> {
+        {
+            let mut state = lock(&self.state);
+            let passes = state.passes.iter().map(|(pass, _)| *pass);
+            state.sealed_passes = passes.collect();
+        }
         self.note(move |state| state.stored.with_sealed(fence))
     }
 
@@ -123,11 +131,21 @@ impl MendRules {
     }
 
     /// Whether it is a live version that a pass must meet that is to raise F: one between F and
-    /// the fence.
-    pub(crate) fn is_old(&self, entry: &Entry) -> bool {
-        let timestamp = entry.timestamp();
-        let is_between = timestamp >= self.greatest && timestamp < self.bounds.fence;
-        is_between && entry.kind() == Kind::Value
+    /// the fence. A store that lacks it, as `is_damaged` may say of its key, takes it below F, too,
+    /// where a tombstone from above F may hide it.
+    pub(crate) fn is_old(&self, entry: &Entry, is_damaged: bool) -> bool {
+        let (timestamp, standing) = (entry.timestamp(), self.standing_of_key(is_damaged));
+        let is_taken = timestamp >= self.greatest
+            || self.takes_part && self.bounds.is_receiver(standing, self.greatest);
+        is_taken && timestamp < self.bounds.fence && entry.kind() == Kind::Value
+    }
+
+    /// How the store stands to a key that a damaged block may have held, or not.
+    fn standing_of_key(&self, is_damaged: bool) -> Standing {
+        match (self.standing, is_damaged) {
+            (Standing::Witness | Standing::Unconfirmed, true) => Standing::Unfilled,
+            (standing, _) => standing,
+        }
     }
 
     /// Whether no other full pass, which may raise F, has to expect what this one brings.
@@ -147,16 +165,14 @@ impl MendRules {
     /// more when it commits it.
     ///
     /// A store that is sealed takes a live version from below that fence only once it was compared
-    /// with all others, but for what its reads do not count of: that is compared with all others
-    /// before they do.
+    /// with all others. What it lacks, and so takes below F or without its reads counting, a pass
+    /// compares with all others before they do. But that may be the pass that has asked, so
+    /// it takes such a version at once only from passes that began later.
     ///
     /// # Errors
     /// [`Obsolete`].
     pub(crate) fn admit(&self, entry: &Entry, is_damaged: bool) -> Result<Taken, Obsolete> {
-        let standing = match (self.standing, is_damaged) {
-            (Standing::Witness | Standing::Unconfirmed, true) => Standing::Unfilled,
-            (standing, _) => standing,
-        };
+        let standing = self.standing_of_key(is_damaged);
         let receiving = Receiving {
             greatest: self.greatest,
             standing,
@@ -172,8 +188,9 @@ impl MendRules {
             barrier: self.barrier,
         };
         let do_reads_count = standing != Standing::Unfilled;
-        let is_sealed = self.is_old(entry) && timestamp < self.sealed;
-        Ok(match is_sealed && do_reads_count {
+        let is_sealed = self.is_old(entry, is_damaged) && timestamp < self.sealed;
+        let is_met = do_reads_count && timestamp >= self.greatest;
+        Ok(match is_sealed && (is_met || self.is_from_before_seal) {
             true => Taken::OnceCompared(admission),
             false => Taken::AtOnce(admission),
         })

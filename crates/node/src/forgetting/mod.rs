@@ -140,6 +140,7 @@ impl Forgetting {
             ended_pass: None,
             shown: Timestamp::ZERO,
             waiting: Vec::new(),
+            sealed_passes: Vec::new(),
             passes: Vec::new(),
             held_back: None,
         };

@@ -26,6 +26,8 @@ pub(super) struct State {
     pub(super) shown: Timestamp,
     /// Those that wait until what was heard is durable.
     pub(super) waiting: Vec<oneshot::Sender<()>>,
+    /// The passes that it took part in when the store was last sealed.
+    pub(super) sealed_passes: Vec<PassId>,
     /// The passes that this node takes part in.
     pub(super) passes: Vec<(PassId, PassKind)>,
     pub(super) held_back: Option<HeldBack>,

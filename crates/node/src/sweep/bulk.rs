@@ -134,7 +134,9 @@ impl Sweeper {
         let forgetting = Arc::clone(&environment.forgetting);
         let standing = environment.membership.standing();
         let rules = forgetting.mend_rules(range.0, standing);
-        if entries.iter().any(|entry| self.disturbs(&rules, entry)) {
+        let engine = environment.engine.clone();
+        let disturbs = |entry: &Entry| self.disturbs(&rules, entry, engine.is_damaged(entry.key()));
+        if entries.iter().any(disturbs) {
             let noted = forgetting.disturb().await;
             noted.map_err(|_| RunRefusal::Unknown)?;
         }
@@ -149,12 +151,15 @@ impl Sweeper {
             // what is to be compared with all others comes as a mend.
             let rules = forgetting.mend_rules(range.0, standing);
             entries.retain(|entry| {
-                let is_damaged = own.environment.engine.is_damaged(entry.key());
-                matches!(rules.admit(entry, is_damaged), Ok(Taken::AtOnce(_)))
+                let is_damaged = engine.is_damaged(entry.key());
+                let is_taken = matches!(rules.admit(entry, is_damaged), Ok(Taken::AtOnce(_)));
+                if is_taken && rules.is_old(entry, is_damaged) {
+                    own.environment
+                        .mended
+                        .old_version_came(range.0, entry.key());
+                }
+                is_taken
             });
-            for old in entries.iter().filter(|entry| rules.is_old(entry)) {
-                own.environment.mended.old_version_came(range.0, old.key());
-            }
             own.take_run(range, after.as_ref(), entries)
         });
         job.await.unwrap_or(Err(RunRefusal::Unknown))

@@ -47,8 +47,8 @@ impl Sweeper {
         let own = self.replicas.own();
         let is_damaged = own.is_damaged(entry.key());
         let mut taken = rules.admit(&entry, is_damaged);
-        if taken.is_ok() && rules.is_old(&entry) {
-            if self.disturbs(&rules, &entry) {
+        if taken.is_ok() && rules.is_old(&entry, is_damaged) {
+            if self.disturbs(&rules, &entry, is_damaged) {
                 return self.take_mend_once_noted(pass, entry, reply);
             }
             mended.old_version_came(pass, entry.key());
@@ -68,11 +68,11 @@ impl Sweeper {
 
     /// Whether a version that a pass brings comes in behind a scan, perhaps, and that is not noted
     /// durably yet: see [`mended`](super::mended).
-    pub(super) fn disturbs(&self, rules: &MendRules, entry: &Entry) -> bool {
+    pub(super) fn disturbs(&self, rules: &MendRules, entry: &Entry, is_damaged: bool) -> bool {
         let mended = &self.sweeps.mended;
         let is_expected =
             || rules.is_only_full_pass() && mended.is_expected(rules.pass(), entry.key());
-        rules.is_old(entry) && !rules.is_noted_as_disturbed() && !is_expected()
+        rules.is_old(entry, is_damaged) && !rules.is_noted_as_disturbed() && !is_expected()
     }
 
     /// As [`Sweeper::take_mend`], once it is durable that an old version comes in behind a scan.

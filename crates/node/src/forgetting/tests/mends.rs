@@ -87,6 +87,49 @@ fn only_mends_of_a_present_pass_come_in_below_the_fence() {
     assert!(!admit(Standing::Unfilled, false));
 }
 
+/// What hides such a version may be from above F.
+#[test]
+fn what_a_store_takes_below_the_bound_counts_as_old_and_waits_once_it_is_sealed() {
+    const LATER: PassId = PassId(9);
+    let opened = TestNode::new().open();
+    let forgetting = &opened.forgetting;
+    let (bound, fence) = (at(GRACE_MS + 5), at(GRACE_MS + 2));
+    opened.raise(bound);
+    opened.hear(bound, Standing::Witness);
+    (opened.run_jobs)();
+    opened.raise(fence);
+    let old = value(at(GRACE_MS + 6));
+    let lacking = [
+        (Standing::Unfilled, false, true),
+        (Standing::Accepted, false, true),
+        (Standing::Witness, true, true),
+        (Standing::Witness, false, false),
+    ];
+    for pass in [PASS, LATER] {
+        forgetting.set_passes([(pass, PassKind::Recent)].into_iter());
+        for (standing, is_damaged, is_taken) in lacking {
+            let rules = forgetting.mend_rules(pass, standing);
+            let taken = rules.admit(&old, is_damaged);
+            assert_eq!(rules.is_old(&old, is_damaged), is_taken, "{standing:?}");
+            assert_eq!(taken.is_ok(), is_taken, "{standing:?}");
+            assert!(!matches!(taken, Ok(Taken::OnceCompared(_))));
+        }
+        let _sealed = forgetting.seal(fence);
+        (opened.run_jobs)();
+        for (standing, is_damaged, _) in lacking.into_iter().filter(|(_, _, it)| *it) {
+            let taken = forgetting
+                .mend_rules(pass, standing)
+                .admit(&old, is_damaged);
+            assert!(matches!(taken, Ok(Taken::OnceCompared(_))), "{standing:?}");
+        }
+    }
+    forgetting.set_passes([(PassId(10), PassKind::Recent)].into_iter());
+    let taken = forgetting
+        .mend_rules(PassId(10), Standing::Unfilled)
+        .admit(&old, false);
+    assert!(matches!(taken, Ok(Taken::AtOnce(_))));
+}
+
 #[test]
 fn a_sealed_store_compares_what_is_from_before_its_fence_before_it_takes_it() {
     let node = TestNode::new();

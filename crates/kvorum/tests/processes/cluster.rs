@@ -175,7 +175,11 @@ impl ClusterNode {
     pub(crate) fn command(&self, more: &[&str]) -> Command {
         let scheme = if self.is_https { "https" } else { "http" };
         let url = format!("{scheme}://{}", self.location.address);
-        let timeout = format!("{TIMEOUT_SECONDS}s");
+        let has_timeout = |option: &String| option.starts_with("--timeout=");
+        let timeout = match self.options.iter().any(has_timeout) {
+            true => None,
+            false => Some(format!("--timeout={TIMEOUT_SECONDS}s")),
+        };
         let program = match &self.location.launcher {
             None => Command::new(PROGRAM),
             Some(words) => {
@@ -186,14 +190,8 @@ impl ClusterNode {
         };
         let mut command = kvorum_by(program, &["serve", "--url", &url, "--cluster", &self.list]);
         command
-            .args([
-                "--memory",
-                "128MiB",
-                "--threads",
-                "2",
-                "--timeout",
-                &timeout,
-            ])
+            .args(["--memory", "128MiB", "--threads", "2"])
+            .args(timeout)
             .arg("--data")
             .arg(&self.data)
             .args(&self.options)

@@ -112,6 +112,8 @@ fn a_day_of_deletes_ends_small_and_brings_nothing_back() {
             "--clock-drift-max=1s",
             "--sweep-interval=1s",
             "--full-sweep-interval=2s",
+            // A store that lacks something is filled once no request from before is left.
+            "--timeout=2s",
         ];
         node.options.extend(options.map(str::to_owned));
     }

@@ -17,6 +17,7 @@ use crate::http::query::keys::check_key;
 use crate::http::resources::entity::TTL_SECONDS_MAX;
 use crate::http::rfc3339;
 use crate::metrics::OperationKind;
+use base::Share;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
@@ -59,6 +60,16 @@ pub(super) enum TextMemory {
     Line,
     /// In memory of its own.
     Own,
+}
+
+impl TextMemory {
+    /// Where that of an operation lies whose line has this share.
+    pub(super) fn of(share: Option<&Share>) -> Self {
+        match share {
+            Some(_) => Self::Line,
+            None => Self::Own,
+        }
+    }
 }
 
 /// Why a line is no operation.

@@ -201,10 +201,7 @@ impl Batch {
             LineText::Refused => return self.refuse_line(Problem::overloaded()),
         };
         let value_bytes_max = self.door.value_bytes_max();
-        let memory = match share {
-            Some(_) => TextMemory::Line,
-            None => TextMemory::Own,
-        };
+        let memory = TextMemory::of(share.as_ref());
         let operation = match Operation::read(&text, value_bytes_max, memory) {
             Ok(operation) => operation,
             Err(LineError::ValueTooLong) => {

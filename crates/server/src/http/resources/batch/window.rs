@@ -33,6 +33,8 @@ const STEP_BYTES: usize = 64 << 10;
 /// What an operation takes beside its line.
 const SLOT_BYTES: usize = 256;
 
+const _: () = assert!(size_of::<Slot>() <= SLOT_BYTES);
+
 /// For how many operations a window that holds little keeps its list.
 const SLOTS_KEPT: usize = FREE_BYTES / SLOT_BYTES;
 

@@ -1,6 +1,7 @@
 //! Lines as operations.
 
 use super::*;
+use base::Budget;
 
 const VALUE_BYTES_MAX: usize = 100;
 
@@ -149,7 +150,9 @@ fn a_value_has_the_bound_of_the_node() {
 #[test]
 fn text_without_escapes_is_copied_from_a_line_that_does_not_count() {
     let line = Bytes::from_static(br#"{"op":"put","key":"abc","value":"value"}"#);
-    for (memory, is_in_line) in [(TextMemory::Line, true), (TextMemory::Own, false)] {
+    let share = Budget::new(1).take(1).ok();
+    for (share, is_in_line) in [(share.as_ref(), true), (None, false)] {
+        let memory = TextMemory::of(share);
         let operation = read_from(&line, memory).unwrap();
         let Action::Put { value, .. } = operation.action else {
             panic!("a put");

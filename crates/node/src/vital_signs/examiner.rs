@@ -61,7 +61,7 @@ impl Examiner {
         for (node, asked) in asked {
             let signs = match asked {
                 None => Ok(own_signs),
-                Some(Ok(wait)) => answered(wait.only().await),
+                Some(Ok(wait)) => answered(wait.only().await.as_ref()),
                 Some(Err(why)) => Err(why),
             };
             nodes.push(ExaminedNode { node, signs });
@@ -86,10 +86,10 @@ fn ask(
 }
 
 /// What a node has answered; `None` is the deadline.
-fn answered(completion: Option<Completion>) -> Result<VitalSigns, Miss> {
+fn answered(completion: Option<&Completion>) -> Result<VitalSigns, Miss> {
     match completion {
-        Some(Completion::Peer(PeerAnswer::Examined(signs))) => Ok(signs),
-        Some(Completion::Peer(PeerAnswer::Missed(why))) => Err(why),
+        Some(Completion::Peer(PeerAnswer::Examined(signs))) => Ok(*signs),
+        Some(Completion::Peer(PeerAnswer::Missed(why))) => Err(*why),
         Some(_) => Err(Miss::Failed),
         None => Err(Miss::Timeout),
     }

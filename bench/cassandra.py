@@ -8,8 +8,8 @@ from harness import free_port
 from stores import StoreFailed, started
 
 FOLDER = pathlib.Path(__file__).resolve().parent / "ycsb"
-SERVER, CLIENT = FOLDER / "cassandra-server", FOLDER / "cassandra-client"
-CLASSES = f"{CLIENT}/target/*:{CLIENT}/target/dependency/*"
+SERVER, CLIENTS = FOLDER / "cassandra-server", FOLDER / "clients"
+CLASSES = f"{CLIENTS}/target/*:{CLIENTS}/target/dependency/*"
 # All nodes use the same ports, so each has an address of its own.
 HOSTS = ("127.0.0.1", "127.0.0.2", "127.0.0.3")
 START_SECONDS_MAX = 300
@@ -98,7 +98,7 @@ def start(folder):
         (data / "logback.xml").write_text(LOGGING)
         commands.append(command(data, configuration))
     running = started(commands, [clients], lambda: all(is_listening(host, clients) for host in HOSTS), START_SECONDS_MAX)
-    created = subprocess.run(["java", "-cp", CLASSES, "cassandra.CreateTable", ",".join(HOSTS), str(clients)], capture_output=True, text=True)
+    created = subprocess.run(["java", "-cp", CLASSES, "bench.CreateTable", ",".join(HOSTS), str(clients)], capture_output=True, text=True)
     if created.returncode:
         running.stop()
         raise StoreFailed(f"YCSB's table cannot be created: {created.stderr.strip().splitlines()[-1]}")

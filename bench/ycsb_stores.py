@@ -67,21 +67,19 @@ def kvorum(arguments):
 
 def etcd(arguments):
     found, missing = stores.programs(arguments.kvorum, {"etcd"})
-    folder = cassandra.FOLDER / "etcd"
-    if "etcd" in missing or not ycsb.fetch(folder, "package"):
+    if "etcd" in missing or not ycsb.fetch(cassandra.CLIENTS, "package"):
         print(f"  etcd is left out: {missing.get('etcd', 'Maven could not build its binding')}", flush=True)
         return None
     start = stores.start_etcd(3)
-    classes = f"{folder}/target/*:{folder}/target/dependency/*"
-    return Store("etcd", lambda folder: start(found, folder), classes, "etcd.EtcdDb", lambda ports: {"etcd.endpoints": urls(ports)})
+    return Store("etcd", lambda folder: start(found, folder), cassandra.CLASSES, "bench.EtcdDb", lambda ports: {"etcd.endpoints": urls(ports)})
 
 
 def cassandra_store(arguments):
-    if not (ycsb.fetch(cassandra.SERVER) and ycsb.fetch(cassandra.CLIENT, "package")):
+    if not (ycsb.fetch(cassandra.SERVER) and ycsb.fetch(cassandra.CLIENTS, "package")):
         print("  Cassandra is left out: Maven could not fetch it", flush=True)
         return None
     properties = lambda ports: {"cassandra.hosts": ",".join(cassandra.HOSTS), "cassandra.port": ports[0]}
-    return Store("cassandra", cassandra.start, cassandra.CLASSES, "cassandra.CassandraDb", properties)
+    return Store("cassandra", cassandra.start, cassandra.CLASSES, "bench.CassandraDb", properties)
 
 
 def run(store, running, arguments, letter):

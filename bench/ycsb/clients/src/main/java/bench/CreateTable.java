@@ -1,4 +1,4 @@
-package cassandra;
+package bench;
 
 import com.datastax.oss.driver.api.core.CqlSession;
 import com.datastax.oss.driver.api.core.DriverException;

@@ -4,7 +4,7 @@ use super::World;
 use crate::network::HostNumber;
 use crate::panics;
 use crate::scenario::{FaultKind, Pairs, Scenario, ScenarioKind};
-use checker::{History, OperationId, Outcome};
+use checker::{History, Operation, OperationId, Outcome};
 use lsm::Durability;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -108,20 +108,26 @@ pub(super) fn of(world: &World, seed: u64) -> Report {
 }
 
 impl World {
-    /// Marks operations whose results power cuts may have lost. If writes do not wait for
-    /// a sync, a host may have lost what it stored before the cut, or in the last interval.
-    /// As many replicas stored a result as the operation waited for, so as many hosts must
-    /// have lost it. The same holds for what ended after copies were taken with which all
-    /// hosts came back.
+    /// Marks operations whose results power cuts may have lost. The same holds for what ended
+    /// after copies were taken with which all hosts came back.
     fn allow_losses(&self, history: &mut History) {
         for id in (0..history.operations().len()).map(OperationId) {
-            if self.is_after_copies(id) {
+            let lost = |operation| self.may_be_cut(id, operation);
+            if self.is_after_copies(id) || history.get(id).is_some_and(lost) {
                 history.allow_loss(id);
             }
         }
+    }
+
+    /// Whether power cuts may have lost the result of an operation. If writes do not wait for
+    /// a sync, a host may have lost what it stored before the cut, or in the last interval.
+    /// It stored that while the operation ran: the answer may have been on its way when the power
+    /// went. As many replicas stored a result as the operation waited for, so as many hosts
+    /// must have lost it.
+    pub(super) fn may_be_cut(&self, id: OperationId, operation: &Operation) -> bool {
         let faults = &self.scenario.faults;
         let window = match self.scenario.durability {
-            Durability::Sync => return,
+            Durability::Sync => return false,
             // A sync that failed is not repeated.
             Durability::Interval(_) if faults.contains(&FaultKind::FailingSyncs) => None,
             Durability::Interval(interval) => {
@@ -134,21 +140,14 @@ impl World {
             Durability::Os => None,
         };
         let timeline = self.timeline.borrow();
-        for id in (0..history.operations().len()).map(OperationId) {
-            let Some(told) = timeline.completed_at(id) else {
-                continue;
-            };
-            let Some(ack) = history.get(id).map(|operation| operation.request.ack) else {
-                continue;
-            };
-            let may_lose =
-                |cut: &Instant| told <= *cut && window.is_none_or(|window| told + window >= *cut);
-            let hosts = self.hosts.iter();
-            let losers = hosts.filter(|host| host.power_cuts().iter().any(may_lose));
-            if losers.count() >= usize::from(ack) {
-                history.allow_loss(id);
-            }
-        }
+        let (asked, Some(told)) = (timeline.invoked_at(id), timeline.completed_at(id)) else {
+            return false;
+        };
+        let may_lose =
+            |cut: &Instant| asked <= *cut && window.is_none_or(|window| told + window >= *cut);
+        let hosts = self.hosts.iter();
+        let losers = hosts.filter(|host| host.power_cuts().iter().any(may_lose));
+        losers.count() >= usize::from(operation.request.ack)
     }
 }
 

@@ -95,7 +95,8 @@ impl World {
     }
 
     /// Checks that a store that was lost, and counts again, has each write to all nodes
-    /// that was acknowledged before it was lost, or something newer. A newer version of
+    /// that was acknowledged before it was lost, or something newer, unless power cuts may have
+    /// lost it on all that had it. A newer version of
     /// fewer copies may have replaced it elsewhere, so such keys do not count.
     pub(crate) fn check_filled(&self, number: HostNumber, lost: Instant) {
         // A node whose clock is far off refuses versions of the others.
@@ -120,6 +121,7 @@ impl World {
                 let told = self.timeline.borrow().completed_at(id);
                 if told.is_some_and(|told| told < lost)
                     && version >= self.forgotten()
+                    && !self.may_be_cut(id, operation)
                     && let Ok(held) = self.hosts[number].held(key)
                     && held.as_ref().map(Entry::timestamp) < Some(version)
                 {

@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 /// The name of the socket in the folder.
@@ -63,11 +63,9 @@ pub(super) enum NodeAction {
     Set(NodeFault),
     /// Rids it of a fault.
     Clear(NodeFault),
-    /// Says what it is and which faults it has, in words.
-    Show,
 }
 
-const ACTIONS: [(NodeAction, &str); 13] = [
+const ACTIONS: [(NodeAction, &str); 12] = [
     (NodeAction::Kill, "kill"),
     (NodeAction::Stop, "stop"),
     (NodeAction::Start, "start"),
@@ -80,7 +78,6 @@ const ACTIONS: [(NodeAction, &str); 13] = [
     (NodeAction::Clear(NodeFault::CutOff), "join"),
     (NodeAction::Set(NodeFault::Slow), "slow"),
     (NodeAction::Clear(NodeFault::Slow), "unslow"),
-    (NodeAction::Show, "show"),
 ];
 
 /// The result of a command as a line: what was done, or why it was refused.
@@ -90,6 +87,15 @@ pub(super) type CommandResult = Result<String, String>;
 pub(super) struct ActionRequest {
     pub(super) action: NodeAction,
     pub(super) reply: oneshot::Sender<CommandResult>,
+}
+
+/// How the supervisor of a node is reached.
+#[derive(Clone)]
+pub(super) struct Supervisor {
+    pub(super) requests: mpsc::Sender<ActionRequest>,
+    /// What the node is, in a word, and the faults that it has, in further words. It is as of
+    /// the last command that has ended, so that nobody waits for one that is being carried out.
+    pub(super) shown: watch::Receiver<String>,
 }
 
 /// The lock on the folder of a cluster, which the process that runs the cluster
@@ -169,9 +175,8 @@ fn short_path(folder: &OwnedFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}/{SOCKET}", folder.as_raw_fd()))
 }
 
-/// Passes commands to the supervisors of the nodes, forever. `nodes` holds the
-/// channel to each.
-pub(super) async fn serve(listener: UnixListener, nodes: Vec<mpsc::Sender<ActionRequest>>) {
+/// Passes commands to the supervisors of the nodes, forever.
+pub(super) async fn serve(listener: UnixListener, nodes: Vec<Supervisor>) {
     let mut under_way = JoinSet::new();
     loop {
         tokio::select! {
@@ -187,7 +192,7 @@ pub(super) async fn serve(listener: UnixListener, nodes: Vec<mpsc::Sender<Action
     }
 }
 
-async fn serve_connection(mut stream: UnixStream, nodes: Vec<mpsc::Sender<ActionRequest>>) {
+async fn serve_connection(mut stream: UnixStream, nodes: Vec<Supervisor>) {
     let is_own = stream.peer_cred().is_ok_and(|peer| {
         let user = peer.uid();
         user == 0 || user == rustix::process::geteuid().as_raw()
@@ -221,10 +226,7 @@ async fn read_line(stream: &mut UnixStream) -> io::Result<String> {
 ///
 /// # Errors
 /// Why it is not done.
-pub(super) async fn carry_out(
-    request: &str,
-    nodes: &[mpsc::Sender<ActionRequest>],
-) -> CommandResult {
+pub(super) async fn carry_out(request: &str, nodes: &[Supervisor]) -> CommandResult {
     let (action, number) = parse(request).ok_or("unknown command")?;
     let Some(node) = number.checked_sub(1).and_then(|index| nodes.get(index)) else {
         let last = nodes.len();
@@ -234,7 +236,8 @@ pub(super) async fn carry_out(
         });
     };
     let (reply, outcome) = oneshot::channel();
-    node.try_send(ActionRequest { action, reply })
+    node.requests
+        .try_send(ActionRequest { action, reply })
         .map_err(|_| format!("node-{number} has other commands to finish first"))?;
     outcome
         .await

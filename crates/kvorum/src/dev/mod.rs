@@ -46,7 +46,6 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 use supervised_node::SupervisedNode;
-use tokio::sync::mpsc;
 
 /// How long a node may take to stop before it is killed. With its own defaults
 /// it needs at most 10 s.
@@ -89,14 +88,13 @@ async fn dev(
     let listener = lock.listen()?;
     let console = DevConsole::listen(layout, probe.tls()).await?;
     let mut nodes = Vec::new();
-    let mut senders = Vec::new();
+    let mut supervisors = Vec::new();
     let mut ended = Ok(());
     for node in &layout.nodes {
-        let (sender, requests) = mpsc::channel(control::WAITING_MAX);
-        match SupervisedNode::spawn(layout, node, probe, requests) {
-            Ok(node) => {
+        match SupervisedNode::spawn(layout, node, probe) {
+            Ok((node, supervisor)) => {
                 nodes.push(node);
-                senders.push(sender);
+                supervisors.push(supervisor);
             }
             Err(failure) => {
                 ended = Err(failure);
@@ -108,8 +106,8 @@ async fn dev(
         let url = console.url();
         ended = tokio::select! {
             failure = keep_running(layout, &url, probe, &mut nodes) => Err(failure),
-            () = console.serve(senders.clone()) => Ok(()),
-            () = control::serve(listener, senders) => Ok(()),
+            () = console.serve(supervisors.clone()) => Ok(()),
+            () = control::serve(listener, supervisors) => Ok(()),
             _ = signals.next() => Ok(()),
         };
     }

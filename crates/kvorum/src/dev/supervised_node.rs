@@ -10,7 +10,7 @@
 //! ```
 
 use super::STOP_TIME;
-use super::control::{ActionRequest, CommandResult, NodeAction};
+use super::control::{ActionRequest, CommandResult, NodeAction, Supervisor, WAITING_MAX};
 use super::layout::{ClusterLayout, NodeLayout, VARIABLES_REMOVED};
 use super::node_fault::NodeFault;
 use super::probe::Probe;
@@ -21,7 +21,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStdin, Command};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 /// How often in a row a node is restarted. A node that ends this often will not
@@ -44,6 +44,8 @@ pub(super) struct SupervisedNode<'a> {
     layout: &'a NodeLayout,
     probe: &'a Probe,
     requests: mpsc::Receiver<ActionRequest>,
+    /// What the console shows of it.
+    shown: watch::Sender<String>,
     state: ProcessState,
     /// How often in a row it has ended by itself.
     restarts: usize,
@@ -154,7 +156,7 @@ impl NodeProcess {
 }
 
 impl<'a> SupervisedNode<'a> {
-    /// Starts a node of a cluster, which carries out `requests` from now on.
+    /// Starts a node of a cluster, and says how its supervisor is reached.
     ///
     /// # Errors
     /// The system cannot start the process.
@@ -162,16 +164,24 @@ impl<'a> SupervisedNode<'a> {
         cluster: &'a ClusterLayout,
         layout: &'a NodeLayout,
         probe: &'a Probe,
-        requests: mpsc::Receiver<ActionRequest>,
-    ) -> Result<Self, Failure> {
-        Ok(Self {
+    ) -> Result<(Self, Supervisor), Failure> {
+        let state = ProcessState::Running(Box::new(NodeProcess::spawn(cluster, layout)?));
+        let (sender, requests) = mpsc::channel(WAITING_MAX);
+        let (shown, seen) = watch::channel(state.words());
+        let node = Self {
             cluster,
             layout,
             probe,
             requests,
-            state: ProcessState::Running(Box::new(NodeProcess::spawn(cluster, layout)?)),
+            shown,
+            state,
             restarts: 0,
-        })
+        };
+        let supervisor = Supervisor {
+            requests: sender,
+            shown: seen,
+        };
+        Ok((node, supervisor))
     }
 
     /// Waits until the process ends by itself, and returns how it ended.
@@ -198,6 +208,7 @@ impl<'a> SupervisedNode<'a> {
     /// running.
     pub(super) async fn keep_running(&mut self) -> Failure {
         loop {
+            self.shown.send_replace(self.state.words());
             let event = match &mut self.state {
                 ProcessState::Running(process) => tokio::select! {
                     end = process.end() => SupervisorEvent::Ended(end),
@@ -336,7 +347,6 @@ impl<'a> SupervisedNode<'a> {
                 set.map_err(|error| format!("cannot reach {name}: {error}"))?;
                 Ok(fault.told(name, is_set))
             }
-            (NodeAction::Show, state) => Ok(state.words()),
             (
                 NodeAction::Kill
                 | NodeAction::Stop

@@ -18,10 +18,11 @@
 use std::fmt;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// What a browser may load for a page of the console: files of the node that served it.
+/// What a browser may load for a page of the console: files of the node that served it. A
+/// browser that knows trusted types takes no text for markup or a script, either.
 pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
     connect-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; \
-    form-action 'none'";
+    form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
 
 /// A file of the console.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,8 +8,8 @@ const MAP_STATES = { suspected: "frozen", down: "stopped" };
 
 /**
  * A picture of the cluster: each node with its requests a second, the hints that it keeps, and
- * the requests that it sends to the others. A node knows that of itself only; in a local
- * cluster each node tells.
+ * the requests that it sends to the others. What it sends a node tells only at its own console,
+ * and in a local cluster.
  */
 function clusterMap() {
   const element = h("div", { class: "map" });
@@ -22,7 +22,7 @@ function clusterMap() {
   function drawFlows(tellers) {
     const now = { calls: new Map(), at: performance.now() };
     const seconds = (now.at - before.at) / 1000;
-    for (const [from, { metrics }] of tellers) {
+    for (const [from, metrics] of tellers) {
       for (const to of names.filter((name) => name !== from)) {
         const calls = callsTo(to, metrics);
         const last = before.calls.get(`${from} ${to}`);
@@ -36,7 +36,7 @@ function clusterMap() {
   return {
     element,
     /** Draws what changes with each status. */
-    update({ status, peers }) {
+    update({ status, vitals }) {
       const wanted = status.cluster.map((member) => member.name);
       if (wanted.length < 2 || wanted.length > MAP_NODES_MAX) return void element.replaceChildren();
       if (wanted.join() !== names.join()) {
@@ -48,19 +48,14 @@ function clusterMap() {
         const isAway = Object.hasOwn(MAP_STATES, member.state);
         if (isAway) stage.be(member.name, MAP_STATES[member.state], member.state);
         else stage.be(member.name, member.standing === "unfilled" ? "unfilled" : "up");
-        const told = member.state === "this node" ? status : peers.get(member.name)?.status;
-        stage.keep(member.name, told ? told.cluster.reduce((sum, other) => sum + other.hints, 0) : 0);
+        const signs = vitals.get(member.name);
+        stage.keep(member.name, signs?.hints ?? 0);
+        stage.hold(member.name, signs ? `${short(signs.requests_a_second)}/s` : "", "idle");
       }
     },
-    /** Draws what changes with each figures. */
-    count({ status, metrics, history, peers }) {
-      if (!stage || !status || metrics.size === 0) return;
-      const tellers = new Map([...peers, [status.name, { metrics, history }]]);
-      for (const name of names) {
-        const told = tellers.get(name);
-        stage.hold(name, told ? `${rateOf(told.history)}/s` : "", "idle");
-      }
-      drawFlows(tellers);
+    /** Draws what changes with the metrics. */
+    count({ status, metrics, peerMetrics }) {
+      if (stage && metrics.size > 0) drawFlows(new Map([...peerMetrics, [status.name, metrics]]));
     },
   };
 }

@@ -6,12 +6,18 @@ const STATE_LEVELS = { "this node": "good", up: "good", connecting: "warn", susp
 /** What a standing of a store means, as a level of `mark`. */
 const STANDING_LEVELS = { witness: "good", accepted: "warn", unconfirmed: "warn", unfilled: "bad" };
 
+/** The shares of requests whose times are shown, and where nodes tell them. */
+const QUANTILES = [
+  { name: "p50", share: 0.5, field: "p50_us" },
+  { name: "p99", share: 0.99, field: "p99_us" },
+  { name: "p99.9", share: 0.999, field: "p999_us" },
+];
+
 /** The page of the cluster: what needs attention, the nodes, the last hour, what goes on. */
 function clusterPage(root) {
-  const parts = ["lead", "advice", "map", "nodes", "breaking", "charts", "work"].map((name) =>
-    h("div", { class: `part-${name}` }),
-  );
-  const [lead, advice, picture, nodes, breaking, charts, work] = parts;
+  const names = ["lead", "advice", "map", "nodes", "breaking", "clients", "charts", "work"];
+  const parts = names.map((name) => h("div", { class: `part-${name}` }));
+  const [lead, advice, picture, nodes, breaking, clients, charts, work] = parts;
   const map = clusterMap();
   picture.append(map.element);
   const breaks = dev ? breakingSection() : null;
@@ -23,16 +29,17 @@ function clusterPage(root) {
     update(state) {
       breaks?.draw();
       if (!state.status) return;
-      replace(lead, leadOf(state.status));
-      replace(advice, adviceList(adviceOf(state.status)));
+      redraw(lead, leadOf(state.status));
+      redraw(advice, adviceList(adviceOf(state.status)));
       map.update(state);
-      replace(nodes, nodesTable(state));
-      replace(work, workOf(state.status));
+      redraw(nodes, nodesTable(state));
+      redraw(clients, clientsTable(state));
+      redraw(work, workOf(state.status));
       const last = state.history.running?.unix_ms ?? 0;
       if (drawn !== last) {
         drawn = last;
         map.count(state);
-        replace(charts, chartsOf(state.history));
+        redraw(charts, chartsOf(state.history));
       }
     },
   };
@@ -46,14 +53,16 @@ function leadOf(status) {
   const up = status.cluster.filter((member) => ["this node", "up"].includes(member.state));
   const counting = up.filter((member) => ["witness", "accepted"].includes(member.standing)).length;
   const majority = Math.floor(all / 2) + 1;
+  const isEnough = counting >= majority;
+  const more = counting < all ? "more " : "";
+  const spare =
+    counting === majority
+      ? `none ${more}may fail`
+      : `${counted(counting - majority, `${more}node`)} may fail`;
   const nodes = up.length === all ? `All ${all} nodes are up` : `${up.length} of ${all} nodes are up`;
-  const tail =
-    counting >= majority
-      ? all - counting === 0
-        ? ` and count: ${majority} of ${all} must answer a request by default, so ${counted(all - majority, "node")} may fail.`
-        : `, and ${majority} of ${all} must answer a request by default: ${counting === majority ? "none more may fail." : `${counted(counting - majority, "more node")} may fail.`}`
-      : `, but ${majority} of ${all} must answer a request by default: such requests fail.`;
-  return h("p", { class: counting >= majority ? "lead" : "lead bad" }, nodes + tail);
+  const need = `${isEnough ? " and" : " but"} ${majority} of ${all} must answer a request by default`;
+  const then = isEnough ? `: ${spare}.` : ": such requests fail.";
+  return h("p", { class: isEnough ? "lead" : "lead bad" }, `${nodes},${need}${then}`);
 }
 
 /** The list of what needs attention. */
@@ -69,10 +78,10 @@ function adviceList(items) {
 }
 
 /**
- * The table of nodes. What it says of the others is what this node knows of them. In a local
- * cluster the supervisor reaches all of them, so each says itself what it has and does.
+ * The table of nodes. Of its disk each node has told this one; the rest is what this node knows
+ * of the others.
  */
-function nodesTable({ status, metrics, history, peers }) {
+function nodesTable({ status, metrics, vitals }) {
   const now = status.clock.unix_ms;
   const isAlone = status.cluster.length === 1;
   const columns = [
@@ -80,74 +89,72 @@ function nodesTable({ status, metrics, history, peers }) {
     "State",
     "Store",
     { text: "Clock", number: true },
-    !isAlone && { text: "Reads / writes take", number: true },
+    !isAlone && { text: "Answers reads / writes in", number: true },
     !isAlone && { text: "Hints for it", number: true },
     { text: "Disk", number: true },
-    { text: "Requests a second", number: true },
     !isAlone && "Last equal with this node",
   ];
-  const own = { status, metrics, history };
   const rows = status.cluster.map((member) => {
     const isOwn = member.state === "this node";
     const down = member.down_seconds === undefined ? "" : ` ${span(member.down_seconds)}`;
     const ahead = member.clock_ahead_ms;
-    const told = isOwn ? own : peers.get(member.name);
     return [
-      isOwn
-        ? h("a", { href: "#/node", "data-focus": member.name }, member.name)
-        : h(
-            "a",
-            {
-              href: member.url,
-              rel: "noreferrer",
-              target: dev ? "_blank" : null,
-              "data-focus": member.name,
-              title: `The console of ${member.name}`,
-            },
-            member.name,
-          ),
+      h("a", { ...consoleOf(member, isOwn), "data-focus": member.name }, member.name),
       mark(STATE_LEVELS[member.state] ?? "idle", (isOwn ? status.state : member.state) + down),
       member.standing ? mark(STANDING_LEVELS[member.standing] ?? "idle", member.standing) : "–",
       isOwn ? "0 ms" : ahead === undefined ? "–" : `${ahead > 0 ? "+" : ""}${count(ahead)} ms`,
       !isAlone && (isOwn ? "–" : answersOf(member.name, metrics)),
       !isAlone &&
         (isOwn ? "–" : member.hints === 0 ? "0" : `${count(member.hints)} (${bytes(member.hint_bytes)})`),
-      told ? diskOf(told) : elsewhere(),
-      told ? rateOf(told.history) : elsewhere(),
+      diskOf(vitals.get(member.name)),
       !isAlone && (isOwn ? "–" : ago(member.last_clean_unix_ms, now)),
     ].filter((cell) => cell !== false);
   });
   return section("Nodes", table("Nodes", columns.filter(Boolean), rows));
 }
 
-/** Stands for a figure of another node that this one does not know. */
-function elsewhere() {
-  return h("span", { class: "quiet" }, "at its console");
+/** Where the console of a node is: that of this one is here. */
+function consoleOf({ name, url }, isOwn) {
+  if (isOwn) return { href: "#/node" };
+  return { href: url, rel: "noreferrer", target: dev ? "_blank" : null, title: `The console of ${name}` };
 }
 
 /** How long a node's answers take, as this one measures: those to reads, and to writes. */
 function answersOf(name, metrics) {
-  const times = ["read", "write"].map((request) =>
-    metrics.get(`kvorum_peer_latency_seconds{peer="${name}",request="${request}"}`),
+  const times = ["read", "write"].map((request) => {
+    const time = metrics.get(`kvorum_peer_latency_seconds{peer="${name}",request="${request}"}`);
+    return time > 0 ? micros(time * 1e6) : "–";
+  });
+  return times.join(" / ");
+}
+
+/** What a node's data takes of its disk, and what is left, if the node has told. */
+function diskOf(signs) {
+  if (!signs) return "–";
+  const free = signs.free_bytes === undefined ? "" : `, ${bytes(signs.free_bytes)} free`;
+  return bytes(signs.data_bytes) + free;
+}
+
+/** The table of what the clients of each node get from it, as each node has told. */
+function clientsTable({ status, vitals }) {
+  const kinds = ["reads", "writes"];
+  const columns = kinds.flatMap((kind) =>
+    QUANTILES.map(({ name }) => ({ text: `${kind} ${name}`, number: true })),
   );
-  return times.some((time) => time > 0)
-    ? times.map((time) => (time > 0 ? micros(time * 1e6) : "–")).join(" / ")
-    : "–";
-}
-
-/** What a node's data takes of its disk, and what is left. */
-function diskOf({ status, metrics }) {
-  const taken = bytes(status.store.table_bytes + status.store.log_bytes);
-  const free = metrics.get("kvorum_disk_free_bytes");
-  return free === undefined ? taken : `${taken}, ${bytes(free)} free`;
-}
-
-/** How many requests and operations of batches a node has answered lately, a second. */
-function rateOf({ samples, running }) {
-  const last = running?.span_ms >= 1000 ? running : samples.at(-1);
-  if (!last) return "–";
-  const answered = [...last.reads, ...last.writes].reduce((sum, number) => sum + number, 0);
-  return short((answered + last.batch_operations) / (last.span_ms / 1000));
+  const times = (taken) => QUANTILES.map(({ field }) => (taken ? micros(taken[field]) : "–"));
+  const rows = status.cluster.map(({ name }) => {
+    const signs = vitals.get(name);
+    return [
+      name,
+      signs ? short(signs.requests_a_second) : "–",
+      ...kinds.flatMap((kind) => times(signs?.[kind])),
+    ];
+  });
+  return section(
+    "What clients get",
+    h("p", { class: "hint" }, "As each node says: the rate of seconds, the times of the last minute."),
+    table("What clients get", ["Node", { text: "Requests a second", number: true }, ...columns], rows),
+  );
 }
 
 /** The charts of this node's last hour. */
@@ -161,59 +168,33 @@ function chartsOf({ samples: ended, bounds_us: boundsUs, running }) {
     const values = samples.map((sample) => of(sample) / (sample.span_ms / 1000));
     return { name, values, now: values.at(-1) ?? null };
   };
-  const latencies = (kind) =>
-    [
-      ["p50", 0.5],
-      ["p99", 0.99],
-      ["p99.9", 0.999],
-    ].map(([name, share]) => ({
+  const latencies = (kind) => {
+    const counts = samples.map((sample) => sample[kind]);
+    const now = (share) => quantile(sumCounts(counts), boundsUs, share);
+    const lineOf = ({ name, share }) => ({
       name,
-      values: quantiles(
-        samples.map((sample) => sample[kind]),
-        boundsUs,
-        share,
-      ),
-      now: quantile(sumCounts(samples.map((sample) => sample[kind])), boundsUs, share),
-    }));
-  const common = { times, end };
+      values: quantiles(counts, boundsUs, share),
+      now: now(share),
+    });
+    return QUANTILES.map(lineOf);
+  };
+  const chart = (title, format, lines, isLog) => chartOf({ title, format, lines, isLog, times, end });
   return section(
     "The last hour of this node",
     h(
       "div",
       { class: "charts" },
-      chartOf({
-        ...common,
-        title: "Requests a second",
-        format: short,
-        lines: [
-          rates("reads", (sample) => total(sample.reads)),
-          rates("writes", (sample) => total(sample.writes)),
-          rates("in batches", (sample) => sample.batch_operations),
-        ],
-      }),
-      chartOf({
-        ...common,
-        title: "Refused and failed a second",
-        format: short,
-        lines: [
-          rates("refused (503)", (sample) => sample.refused),
-          rates("failed (5xx)", (sample) => sample.failed),
-        ],
-      }),
-      chartOf({
-        ...common,
-        title: "How long reads take",
-        format: micros,
-        isLog: true,
-        lines: latencies("reads"),
-      }),
-      chartOf({
-        ...common,
-        title: "How long writes take",
-        format: micros,
-        isLog: true,
-        lines: latencies("writes"),
-      }),
+      chart("Requests a second", short, [
+        rates("reads", (sample) => total(sample.reads)),
+        rates("writes", (sample) => total(sample.writes)),
+        rates("in batches", (sample) => sample.batch_operations),
+      ]),
+      chart("Refused and failed a second", short, [
+        rates("refused (503)", (sample) => sample.refused),
+        rates("failed (5xx)", (sample) => sample.failed),
+      ]),
+      chart("How long reads take", micros, latencies("reads"), true),
+      chart("How long writes take", micros, latencies("writes"), true),
     ),
   );
 }

@@ -33,8 +33,10 @@ const state = {
   history: { samples: [], bounds_us: [], running: null },
   /** The last metrics. */
   metrics: new Map(),
-  /** What the other nodes of a local cluster say of themselves, by name: see `tellOfPeers`. */
-  peers: new Map(),
+  /** How each node is, as it says itself, by name: its `vital_signs` in `/v0/cluster`. */
+  vitals: new Map(),
+  /** The last metrics of the other nodes of a local cluster, by name. */
+  peerMetrics: new Map(),
 };
 
 /** The page that is shown: its name and what `make` returned. */
@@ -67,6 +69,7 @@ function route() {
     page.view?.leave?.();
     main.replaceChildren();
     page = { name, view: PAGES[name].make(main, state) };
+    pollVitals();
     main.className = `page-${name}`;
     for (const link of document.querySelectorAll("nav a")) {
       if (link.dataset.page === name) link.setAttribute("aria-current", "page");
@@ -118,18 +121,33 @@ async function pollHistory() {
     const samples = state.history.samples;
     const missed =
       samples.length === 0 ? SAMPLES_MAX : Math.ceil((nodeNow() - samples.at(-1).unix_ms) / HISTORY_MS) + 2;
-    const [news, metrics, peers] = await Promise.all([
+    const [news, metrics, peerMetrics] = await Promise.all([
       askJson(`/v0/history?limit=${Math.max(1, Math.min(SAMPLES_MAX, missed))}`),
       askMetrics(),
-      tellOfPeers(),
+      askPeers("/metrics", askMetrics),
     ]);
     const known = new Map([...samples, ...news.samples].map((sample) => [sample.unix_ms, sample]));
     const all = Array.from(known.values()).sort((one, other) => one.unix_ms - other.unix_ms);
     state.history = { bounds_us: news.bounds_us, samples: all.slice(-SAMPLES_MAX), running: news.running };
     state.metrics = metrics;
-    state.peers = peers;
+    state.peerMetrics = peerMetrics;
   } catch {
     // The status says that the node does not answer.
+  }
+  draw();
+}
+
+/** Has the node ask all nodes how they are, as long as somebody looks at them. */
+async function pollVitals() {
+  if (page.name !== "cluster") return;
+  try {
+    const [own, peers] = await Promise.all([askJson("/v0/cluster"), askPeers("/v0/cluster", askJson)]);
+    const lines = [own, ...peers.values()].flatMap((answer) => answer.nodes);
+    const told = lines.filter((line) => line.vital_signs);
+    state.vitals = new Map(told.map((line) => [line.name, line.vital_signs]));
+  } catch {
+    // The status says that the node does not answer. A node of an older release, or a token
+    // without the right, leaves dashes.
   }
   draw();
 }
@@ -138,6 +156,7 @@ async function pollHistory() {
 function seeAnew() {
   state.history = { samples: [], bounds_us: [], running: null };
   poll();
+  pollVitals();
   pollHistory();
 }
 
@@ -164,6 +183,7 @@ function start() {
   setInterval(tickCountdowns, 1000);
   route();
   poll().then(() => repeat(poll, STATUS_MS));
+  repeat(pollVitals, STATUS_MS);
   pollHistory().then(() => repeat(pollHistory, dev ? DEV_HISTORY_MS : HISTORY_MS));
 }
 

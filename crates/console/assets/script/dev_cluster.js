@@ -8,6 +8,9 @@
  */
 let dev = null;
 
+/** How long what the supervisor is to do may take, in milliseconds. */
+const SUPERVISOR_MS_MAX = 60000;
+
 /** Takes the token of the supervisor from the address, and from the screen. */
 function meetSupervisor() {
   const found = /^#dev=([\w-]+)$/.exec(location.hash);
@@ -25,23 +28,18 @@ function reached(path, node) {
   return dev && !isOwn ? `/nodes/${node ?? dev.node}${path}` : path;
 }
 
-/** Orders something of the supervisor, which may take a while. */
-function orderOfSupervisor(path) {
-  return askJson(path, { method: "POST", body: "{}", type: "application/json", wait: 60000 });
-}
-
 /**
  * Does something to a node: the key of an action in `DEV_ACTIONS`.
  *
  * @returns {Promise<string>} what was done
  */
 async function actOn(node, action) {
-  return (await orderOfSupervisor(`/dev/nodes/${node}/${action}`)).done;
+  return (await order(`/dev/nodes/${node}/${action}`, SUPERVISOR_MS_MAX)).done;
 }
 
 /** Loads the first node over so many connections for some seconds. */
 function loadFirst(connections) {
-  return orderOfSupervisor(`/dev/load/${connections}`);
+  return order(`/dev/load/${connections}`, SUPERVISOR_MS_MAX);
 }
 
 /** The nodes of the local cluster, with what they are and the faults that they have. */
@@ -50,26 +48,20 @@ async function devNodes() {
 }
 
 /**
- * What the nodes of a local cluster say of themselves. Elsewhere a console asks only its own
- * node.
+ * What the other nodes of a local cluster answer: the supervisor reaches those, too, that are cut
+ * off from the rest. Elsewhere a console asks only its own node.
  *
- * @returns {Promise<Map<string, {status: Object, metrics: Map, history: Object}>>} by name;
- *   those that do not answer are left out
+ * @param {string} path what each is asked for
+ * @param {(reached: string) => Promise} question asks at the path where it is reached
+ * @returns {Promise<Map<string, any>>} by name; those that do not answer are left out
  */
-async function tellOfPeers() {
+async function askPeers(path, question) {
   const told = new Map();
   if (!dev) return told;
   const nodes = await devNodes().catch(() => []);
   const running = nodes.filter((node) => node.state === "running" && node.number !== dev.node);
   await Promise.allSettled(
-    running.map(async ({ number, name }) => {
-      const [status, metrics, history] = await Promise.all([
-        askJson(reached("/v0/status", number), { wait: 3000 }),
-        askMetrics(reached("/metrics", number)),
-        askJson(reached("/v0/history?limit=1", number), { wait: 3000 }),
-      ]);
-      told.set(name, { status, metrics, history });
-    }),
+    running.map(async ({ number, name }) => told.set(name, await question(reached(path, number)))),
   );
   return told;
 }
@@ -103,8 +95,8 @@ const DEV_ACTIONS = {
   thaw: { word: "Thaw", place: "freeze" },
   cut: { word: "Cut off", place: "cut" },
   join: { word: "Join again", place: "cut" },
-  slow: { word: "Slow down", place: "slow" },
-  unslow: { word: "Speed up again", place: "slow" },
+  slow: { word: "Slow its network", place: "slow" },
+  unslow: { word: "Speed up its network", place: "slow" },
   skew: { word: "Set its clock ahead", place: "skew" },
   unskew: { word: "Set its clock right", place: "skew" },
   wipe: { word: "Lose its disk", place: "wipe" },
@@ -113,7 +105,7 @@ const DEV_ACTIONS = {
 /** The faults that a running node may have: how they are shown, given and taken back. */
 const DEV_FAULTS = {
   "cut-off": { word: "cut off", give: "cut", takeBack: "join" },
-  slow: { word: "slow", give: "slow", takeBack: "unslow" },
+  slow: { word: "slow network", give: "slow", takeBack: "unslow" },
   skewed: { word: "clock 90 min ahead", give: "skew", takeBack: "unskew" },
 };
 
@@ -204,7 +196,7 @@ function breakingSection() {
       h(
         "p",
         { class: "hint" },
-        "Then look at the nodes above: what gathers, what goes on, and what is mended. Whatever you break, the other nodes go on.",
+        "Then look at the nodes above: what gathers, what goes on, and what is mended. Whatever you break, the other nodes go on. A network that is cut off or slow is that between the nodes: you still reach each of them, and its disk is as fast as before.",
       ),
       rows,
       h("p", { class: "row" }, heal, said),

@@ -45,15 +45,24 @@ function present(children) {
 
 /**
  * Replaces what an element holds. The focus stays where it was: on the element with the
- * same `data-focus`, or else on the one that the first word of it names.
+ * same `data-focus`, or else on the one that the first word of it names. Tables stay scrolled.
  */
 function replace(element, ...children) {
   const focused = document.activeElement;
   const name = element.contains(focused) ? focused.dataset.focus : undefined;
+  const tables = () => Array.from(element.querySelectorAll(".scroll"));
+  const scrolled = tables().map((shown) => shown.scrollLeft);
   element.replaceChildren(...present(children));
+  tables().forEach((shown, index) => (shown.scrollLeft = scrolled[index] ?? 0));
   if (name === undefined) return;
   const named = (wanted) => element.querySelector(`[data-focus="${CSS.escape(wanted)}"]`);
-  (named(name) ?? named(name.split(" ")[0]))?.focus();
+  (named(name) ?? named(name.split(" ")[0]))?.focus({ preventScroll: true });
+}
+
+/** As `replace`, for what changes by itself: it stays while the reader has text in it marked. */
+function redraw(element, ...children) {
+  const marked = getSelection();
+  if (marked.isCollapsed || !element.contains(marked.anchorNode)) replace(element, ...children);
 }
 
 /** Sets a style of an element, which its attributes may not. Returns the element. */
@@ -77,47 +86,21 @@ function section(title, ...children) {
 function table(label, columns, rows) {
   const heads = columns.map((column) => (typeof column === "string" ? { text: column } : column));
   const kind = (index) => (heads[index].number ? { class: "number" } : {});
+  const head = heads.map(({ text }, index) => h("th", { scope: "col", ...kind(index) }, text));
+  const cellOf = (cell, index) =>
+    index === 0 ? h("th", { scope: "row", ...kind(0) }, cell) : h("td", kind(index), cell);
+  const lines = rows.map((cells) => h("tr", {}, cells.map(cellOf)));
   return h(
     "div",
-    { class: "scroll", role: "region", "aria-label": label, tabindex: "0" },
-    h(
-      "table",
-      {},
-      h(
-        "thead",
-        {},
-        h(
-          "tr",
-          {},
-          heads.map((head, index) => h("th", { scope: "col", ...kind(index) }, head.text)),
-        ),
-      ),
-      h(
-        "tbody",
-        {},
-        rows.map((cells) =>
-          h(
-            "tr",
-            {},
-            cells.map((cell, index) =>
-              index === 0 ? h("th", { scope: "row", ...kind(0) }, cell) : h("td", kind(index), cell),
-            ),
-          ),
-        ),
-      ),
-    ),
+    { class: "scroll", role: "region", "aria-label": label, tabindex: "0", "data-focus": `table ${label}` },
+    h("table", {}, h("thead", {}, h("tr", {}, head)), h("tbody", {}, lines)),
   );
 }
 
 /** A list of names with what each of them is. */
 function facts(...pairs) {
-  return h(
-    "dl",
-    { class: "facts" },
-    present(pairs).length === 0
-      ? null
-      : pairs.filter(Boolean).map(([name, ...what]) => h("div", {}, h("dt", {}, name), h("dd", {}, what))),
-  );
+  const pairOf = ([name, ...what]) => h("div", {}, h("dt", {}, name), h("dd", {}, what));
+  return h("dl", { class: "facts" }, pairs.filter(Boolean).map(pairOf));
 }
 
 /** A bar that is full to this share, from 0 to 1. */

@@ -23,6 +23,7 @@ function keyView(detail, named, state, changed) {
   let pair = null;
   let shown = "text";
   let read = null;
+  let loads = 0;
 
   const value = h("div", { class: "value" });
   const where = h("div", { class: "where" });
@@ -73,8 +74,11 @@ function keyView(detail, named, state, changed) {
   /** Reads the value and draws it. */
   async function load(bytesMax = SHOWN_BYTES_MAX) {
     const asked = `/v0/entity?id=${id}${pairQuery(pair)}`;
+    const mine = (loads += 1);
     try {
       const answer = await ask(asked, { accept: "*/*" });
+      // Another pair was chosen meanwhile.
+      if (mine !== loads) return void answer.body?.cancel();
       const length = Number(answer.headers.get("Content-Length") ?? 0);
       const isShort = length <= bytesMax;
       if (!isShort) answer.body?.cancel();
@@ -89,6 +93,7 @@ function keyView(detail, named, state, changed) {
       else if (words === null && read.data) shown = textOf(read.data) === null ? "hex" : "text";
       drawValue();
     } catch (problem) {
+      if (mine !== loads) return;
       read = null;
       if (problem.status === 404) replace(value, absent(problem));
       else replace(value, failureReceipt("The key was not read", problem, state.status));

@@ -79,7 +79,7 @@ function keysPage(root, state) {
       h(
         "a",
         {
-          href: hrefOf("keys", { prefix: prefixInput.value, key: id }),
+          href: hrefOf("keys", { prefix, key: id }),
           "data-key": id,
           "data-focus": `key ${id}`,
         },

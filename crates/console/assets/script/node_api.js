@@ -85,9 +85,9 @@ async function askLines(path) {
     .map((line) => JSON.parse(line));
 }
 
-/** Orders something of the node that only operators may. */
-function order(path) {
-  return askJson(path, { method: "POST", body: "{}", type: "application/json" });
+/** Orders something of the node that only operators may, or of the supervisor, within `wait`. */
+function order(path, wait) {
+  return askJson(path, { method: "POST", body: "{}", type: "application/json", wait });
 }
 
 /** Asks the reader for a token, once for all requests that wait for it. */

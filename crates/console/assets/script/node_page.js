@@ -2,18 +2,21 @@
 
 /** The page of the node that served the console: where its data is, and what limits it. */
 function nodePage(root) {
-  const parts = ["lead", "store", "limits", "profile"].map((name) => h("div", { class: `part-${name}` }));
-  const [lead, store, limits, profile] = parts;
+  const names = ["lead", "store", "orders", "limits", "profile"];
+  const parts = names.map((name) => h("div", { class: `part-${name}` }));
+  const [lead, store, ordered, limits, profile] = parts;
   root.replaceChildren(h("h1", { class: "hidden" }, "Node"), ...parts);
   profile.append(profileSection());
   return {
     title: "Node",
     update({ status, metrics }) {
       if (!status) return;
-      replace(lead, nodeFacts(status, metrics));
+      // Drawn once: what an order was answered stays.
+      if (ordered.childElementCount === 0) ordered.append(...orders(status.cluster.length > 1));
+      redraw(lead, nodeFacts(status, metrics));
       if (metrics.size === 0) return;
-      replace(store, storeSection(status, metrics));
-      replace(limits, limitsSection(metrics));
+      redraw(store, storeSection(status, metrics));
+      redraw(limits, limitsSection(metrics));
     },
   };
 }
@@ -31,8 +34,6 @@ function nodeFacts(status, metrics) {
         ", ",
         mark(STANDING_LEVELS[status.standing] ?? "idle", status.standing),
       ],
-      ["Version", status.version],
-      ["Up for", span(status.uptime_seconds)],
       [
         "Clock",
         status.clock.others_ahead_ms === undefined
@@ -116,7 +117,6 @@ function storeSection(status, metrics) {
         `${bytes(metric("kvorum_disk_free_bytes"))} free, ${bytes(metric("kvorum_disk_reserve_bytes"))} kept for deletes`,
       ],
     ),
-    orders(status.cluster.length > 1),
   );
 }
 
@@ -145,7 +145,6 @@ function orders(hasPeers) {
       "button",
       {
         type: "button",
-        "data-focus": word,
         onclick: async () => {
           said.textContent = "Asking …";
           try {

@@ -27,7 +27,7 @@ const NODE_STATES = {
   stopped: "stopped",
   frozen: "frozen",
   cut: "cut off",
-  slow: "slow",
+  slow: "slow network",
   unfilled: "being filled",
   skewed: "clock 90 min ahead",
 };

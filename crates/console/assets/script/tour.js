@@ -1,9 +1,11 @@
 // --- The tour: predict, do, see ---
 
+/** Ends with the step that was begun last, if one runs: the nodes take one at a time. */
+let runningStep = null;
+
 /** The page of the tour. */
 function tourPage(root) {
   let step = null;
-  let isRunning = false;
 
   /** Draws a step from its beginning. */
   function show(index) {
@@ -26,7 +28,7 @@ function tourPage(root) {
           value: at,
           onchange: () => {
             guess = at;
-            button.disabled = isRunning;
+            button.disabled = false;
           },
         }),
         ` ${text}`,
@@ -38,10 +40,14 @@ function tourPage(root) {
     };
     button.addEventListener("click", async () => {
       if (verdict.childElementCount > 0) return void show(index);
-      isRunning = true;
       button.disabled = true;
       options.forEach((option) => (option.firstChild.disabled = true));
       log.replaceChildren();
+      if (runningStep) say("Waiting until the step before has ended …", "idle");
+      const before = runningStep;
+      let end;
+      const mine = (runningStep = new Promise((resolve) => (end = resolve)));
+      await before;
       try {
         const cast = castOf(names, stage, say);
         await cast.healed();
@@ -54,7 +60,8 @@ function tourPage(root) {
       } catch (problem) {
         replace(verdict, h("p", { class: "receipt bad" }, `The step did not end: ${problem.message}.`));
       }
-      isRunning = false;
+      end();
+      if (runningStep === mine) runningStep = null;
       button.disabled = false;
       button.textContent = "Once more";
       button.className = "";
@@ -93,7 +100,7 @@ function tourPage(root) {
           root,
           h("p", { class: "empty" }, "The tour needs three nodes: start it with 'kvorum dev'."),
         );
-      const wanted = Math.max(1, Math.min(TOUR.length, Number(query.get("step")) || 1)) - 1;
+      const wanted = Math.max(1, Math.min(TOUR.length, parseInt(query.get("step"), 10) || 1)) - 1;
       if (wanted !== step) show(wanted);
     },
     update() {},

@@ -30,7 +30,7 @@ const TOUR = [
     lesson:
       "Each value is copied to all three nodes, so that it outlives a machine that breaks. With each request you say how many of the three must answer before it counts as done. 2/3, read “two of three”, waits for two of them; 3/3 waits for all.",
     question:
-      "node-3 gets slow: it hears the other nodes a quarter of a second late. Then it stops altogether. Both times you store a value with 2/3, and another one with 3/3. What happens?",
+      "The network of node-3 gets slow: it hears the other nodes a quarter of a second late. Then it stops altogether. Both times you store a value with 2/3, and another one with 3/3. What happens?",
     answers: [
       "Both get slow at first, and then both fail",
       "2/3 hardly notices; 3/3 gets slow, and then fails",

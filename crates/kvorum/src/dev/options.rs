@@ -68,7 +68,7 @@ pub(super) enum NodeCommand {
     Cut(NodeOptions),
     /// Let a node that was cut off and the other nodes reach each other again
     Join(NodeOptions),
-    /// Slow a node down: it hears the other nodes 250 ms late, and answers them so late
+    /// Slow a node's network: it hears the other nodes 250 ms late, and answers them so late
     Slow(NodeOptions),
     /// Let a slow node hear the other nodes in time again
     Unslow(NodeOptions),

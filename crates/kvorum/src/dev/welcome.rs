@@ -54,7 +54,8 @@ pub(super) fn text(layout: &ClusterLayout, console: &str) -> String {
     let _ = writeln!(
         text,
         "\nThen have a node crash (kill), be down (stop, start), hang (freeze, thaw), be cut off \
-         (cut, join), be slow (slow, unslow) or lose its disk (wipe), and see what is left:\n  \
+         (cut, join), have a slow network (slow, unslow) or lose its disk (wipe), and see what \
+         is left:\n  \
          {program} dev kill {number}{data_option}"
     );
     if nodes.len() > 2 {

@@ -85,8 +85,8 @@ fn a_node_is_broken_and_healed_with_the_keyboard() {
     seen.wait_for_mark("running");
     seen.browser.wait_for_text(".lead", all_up);
 
-    seen.press("slow", "Slow down");
-    seen.wait_for_mark("slow");
+    seen.press("slow", "Slow its network");
+    seen.wait_for_mark("slow network");
     for _ in 0..20 {
         let put = request(seen.port, "PUT", "/v0/entity?id=k&replicas=3/3", b"v");
         assert_eq!(put.unwrap().0, 201);
@@ -122,7 +122,9 @@ fn the_table_of_nodes_has_the_figures_of_all_of_them() {
     // A node that does not run says nothing, and the others go on.
     seen.press("stop", "Stop");
     seen.wait_for_mark("stopped");
-    seen.browser.wait_for_text(".part-nodes", "at its console");
+    let silent = "[...document.querySelectorAll('.part-nodes tbody tr')]\
+                  .some((row) => row.cells[6].textContent === '–')";
+    seen.browser.wait_for(silent);
     seen.end();
 }
 

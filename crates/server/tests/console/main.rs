@@ -14,6 +14,8 @@ mod pages;
 #[cfg(test)]
 mod profiles;
 #[cfg(test)]
+mod redrawing;
+#[cfg(test)]
 #[path = "../cluster/support.rs"]
 #[expect(dead_code, reason = "the tests of clusters use the rest of it")]
 mod support;

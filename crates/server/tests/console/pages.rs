@@ -53,6 +53,47 @@ fn the_cluster_page_says_which_node_is_gone_and_that_it_is_back() {
 }
 
 #[test]
+fn the_cluster_page_has_what_each_node_says_of_itself() {
+    let Some(mut browser) = Browser::start() else {
+        return;
+    };
+    let mut cluster = Cluster::start_with(3, |config| {
+        if config.node.name() == "c" {
+            // As in a release that cannot say it.
+            config.node.protocol.features &= !peer::EXAMINATION;
+        }
+    });
+    let origin = cluster.url(0);
+    browser.open(&format!("{origin}/"));
+    let mut client = cluster.client(1);
+    for _ in 0..20 {
+        assert_eq!(client.put("/v0/entity?id=a", b"1").status, 201);
+    }
+    let cell = |part: &str, node: &str, column: usize| {
+        format!(
+            "[...document.querySelectorAll('.part-{part} tbody tr')]\
+             .find((row) => row.cells[0].textContent === '{node}')?.cells[{column}].textContent"
+        )
+    };
+    let (disk, rate, median_of_writes) = (6, 1, 5);
+    for node in ["a", "b"] {
+        let of_disk = cell("nodes", node, disk);
+        browser.wait_for(&format!("/B/.test({of_disk})"));
+    }
+    let of_writes = cell("clients", "b", median_of_writes);
+    browser.wait_for(&format!("/(µs|ms|s)$/.test({of_writes})"));
+    for (part, column) in [("nodes", disk), ("clients", rate)] {
+        assert_eq!(browser.evaluate(&cell(part, "c", column)), "–");
+    }
+    cluster.stop_node(1);
+    let of_disk = cell("nodes", "b", disk);
+    browser.wait_for(&format!("{of_disk} === '–'"));
+    let own_disk = cell("nodes", "a", disk);
+    browser.wait_for(&format!("/B/.test({own_disk})"));
+    browser.assert_calm(&origin);
+}
+
+#[test]
 fn the_console_works_while_all_other_nodes_are_down() {
     let Some(mut browser) = Browser::start() else {
         return;

@@ -28,6 +28,7 @@ fn the_console_is_for_those_that_name_html() {
         "style-src 'self'",
         "connect-src 'self'",
         "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
     ] {
         assert!(policy.split("; ").any(|known| known == part), "{policy}");
     }

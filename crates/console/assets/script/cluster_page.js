@@ -152,7 +152,7 @@ function clientsTable({ status, vitals }) {
   });
   return section(
     "What clients get",
-    h("p", { class: "hint" }, "As each node says: the rate of seconds, the times of the last minute."),
+    h("p", { class: "hint" }, "As each node says itself: its rate now, and its times of the last minute."),
     table("What clients get", ["Node", { text: "Requests a second", number: true }, ...columns], rows),
   );
 }

@@ -102,10 +102,10 @@ impl Bounds {
     /// with all others below F, so it would have the tombstone if there had been one. A
     /// version of few copies needs that, so that a read of more replicas can be answered.
     ///
-    /// Between F and the fence such a repair may be late: the store that has answered may hold a
+    /// While the fence is above F such a repair may be late: the store that has answered may hold a
     /// tombstone of fewer copies by now, and a pass may have found this store equal with it. So
-    /// the caller compares a live version there with what all other stores hold, before it
-    /// is stored.
+    /// the caller compares a live version below the fence with what all other stores hold, before
+    /// it is stored.
     ///
     /// # Errors
     /// [`Obsolete`].

@@ -18,7 +18,12 @@ pub(crate) enum Taken {
     /// As it is.
     AtOnce(Admission),
     /// Once it was compared with what all other nodes hold.
-    OnceCompared(Admission),
+    OnceCompared {
+        /// As what it is written then.
+        admission: Admission,
+        /// The greatest F that this node knew when it decided so.
+        greatest: Timestamp,
+    },
 }
 
 /// What decides about the mends of a pass, at one moment.
@@ -191,7 +196,10 @@ impl MendRules {
         let is_sealed = self.is_old(entry, is_damaged) && timestamp < self.sealed;
         let is_met = do_reads_count && timestamp >= self.greatest;
         Ok(match is_sealed && (is_met || self.is_from_before_seal) {
-            true => Taken::OnceCompared(admission),
+            true => Taken::OnceCompared {
+                admission,
+                greatest: self.greatest,
+            },
             false => Taken::AtOnce(admission),
         })
     }

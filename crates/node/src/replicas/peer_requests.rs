@@ -80,7 +80,10 @@ impl LocalReplica {
         });
         let written = match taken {
             Taken::AtOnce(admission) => self.write(entry, None, admission, address),
-            Taken::OnceCompared(admission) => self.write_once_compared(entry, admission, address),
+            Taken::OnceCompared {
+                admission,
+                greatest,
+            } => self.write_once_compared(entry, (admission, greatest), address),
         };
         if let Err(why) = written {
             let missed = Completion::Peer(PeerAnswer::Missed(why));

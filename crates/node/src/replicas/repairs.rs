@@ -8,13 +8,14 @@
 //! - the pass may have compared the key, and found nothing of it here.
 //!
 //! Once the forget bound has risen, the others let go of the tombstone, and the version would be
-//! back. So a live version between the forget bound and the fence is first compared with what
-//! all other nodes hold of the key, and stored only if that is not newer; what is newer is stored
-//! before it. A tombstone that hides it cannot be missed: as nothing below the fence is written any
+//! back. So while the fence is above the forget bound, a live version below the fence is first
+//! compared with what all other nodes hold of the key, and stored only if that is not newer; what is
+//! newer is stored before it. That holds for one from below the forget bound, too: the tombstone
+//! may be from above it. It cannot be missed: as nothing below the fence is written any
 //! more, it lies on some node all the time, and whoever has dropped it names the forget bound that
-//! allowed that. If a node cannot be asked the repair is refused, and the read is not answered:
-//! the version is older than the grace, and this node is one that has missed it or is no
-//! replica of it.
+//! allowed that, which is greater than what this node knew. If a node cannot be asked the repair is
+//! refused, and the read is not answered: the version is older than the grace, and this node is one
+//! that has missed it or is no replica of it.
 //!
 //! A mend may be late as well. While its pass, or another one, is still to ask this store whether
 //! anything has come in behind the scan, that is no harm: the forget bound does not rise then. Once
@@ -54,19 +55,22 @@ impl LocalReplica {
     ) -> Result<(), Miss> {
         match self.taken(&entry, by)? {
             Taken::AtOnce(admission) => self.write(entry, None, admission, address),
-            Taken::OnceCompared(admission) => self.write_once_compared(entry, admission, address),
+            Taken::OnceCompared {
+                admission,
+                greatest,
+            } => self.write_once_compared(entry, (admission, greatest), address),
         }
     }
 
     /// Writes an entry once it was compared with what all other nodes hold; the outcome comes to
-    /// `address`.
+    /// `address`. `greatest` is the greatest F that this node knew when it was admitted.
     ///
     /// # Errors
     /// [`Miss::Overloaded`]. What the comparison comes to arrives as the outcome.
     pub(super) fn write_once_compared(
         self: &Rc<Self>,
         entry: Entry,
-        admission: Admission,
+        (admission, greatest): (Admission, Timestamp),
         address: u64,
     ) -> Result<(), Miss> {
         if self.comparing.get() == COMPARING_MAX {
@@ -75,7 +79,8 @@ impl LocalReplica {
         self.comparing.set(self.comparing.get() + 1);
         let replica = Rc::clone(self);
         tokio::task::spawn_local(async move {
-            let compared = replica.compare_with_all(&entry, admission).await;
+            let compared = replica.compare_with_all(&entry, admission, greatest);
+            let compared = compared.await;
             replica.comparing.set(replica.comparing.get() - 1);
             let written = match compared {
                 Ok(()) => replica.write(entry, None, admission, address),
@@ -120,11 +125,15 @@ impl LocalReplica {
             drop_bound: bounds.forgotten,
             barrier,
         };
-        // Below the forget bound the store that has answered knew that bound: no tombstone hides
-        // what it had. A tombstone itself brings nothing back.
-        let is_late = timestamp >= greatest && entry.kind() == Kind::Value;
+        // Below the forget bound the store that has answered knew that bound: no tombstone from
+        // below it hides what it had. One from above may, and a pass that has fenced this store
+        // there lets others drop it. A tombstone itself brings nothing back.
+        let is_late = bounds.fence > greatest && entry.kind() == Kind::Value;
         Ok(match is_late {
-            true => Taken::OnceCompared(admission),
+            true => Taken::OnceCompared {
+                admission,
+                greatest,
+            },
             false => Taken::AtOnce(admission),
         })
     }
@@ -134,7 +143,12 @@ impl LocalReplica {
     /// # Errors
     /// Why one has not said it, and [`Miss::Obsolete`] if the version may have been deleted and
     /// forgotten.
-    async fn compare_with_all(&self, entry: &Entry, admission: Admission) -> Result<(), Miss> {
+    async fn compare_with_all(
+        &self,
+        entry: &Entry,
+        admission: Admission,
+        greatest: Timestamp,
+    ) -> Result<(), Miss> {
         let key = Bytes::copy_from_slice(entry.key());
         let mut looks = Vec::new();
         for link in self.peers.links() {
@@ -158,7 +172,7 @@ impl LocalReplica {
                 Some(_) => return Err(Miss::Failed),
                 None => return Err(Miss::Timeout),
             };
-            if entry.timestamp() < named {
+            if entry.timestamp() < named && named > greatest {
                 return Err(Miss::Obsolete { below: named });
             }
             if held.as_ref().map(Entry::rank) > newest.as_ref().map(Entry::rank) {

@@ -112,7 +112,7 @@ fn what_a_store_takes_below_the_bound_counts_as_old_and_waits_once_it_is_sealed(
             let taken = rules.admit(&old, is_damaged);
             assert_eq!(rules.is_old(&old, is_damaged), is_taken, "{standing:?}");
             assert_eq!(taken.is_ok(), is_taken, "{standing:?}");
-            assert!(!matches!(taken, Ok(Taken::OnceCompared(_))));
+            assert!(!matches!(taken, Ok(Taken::OnceCompared { .. })));
         }
         let _sealed = forgetting.seal(fence);
         (opened.run_jobs)();
@@ -120,7 +120,10 @@ fn what_a_store_takes_below_the_bound_counts_as_old_and_waits_once_it_is_sealed(
             let taken = forgetting
                 .mend_rules(pass, standing)
                 .admit(&old, is_damaged);
-            assert!(matches!(taken, Ok(Taken::OnceCompared(_))), "{standing:?}");
+            assert!(
+                matches!(taken, Ok(Taken::OnceCompared { .. })),
+                "{standing:?}"
+            );
         }
     }
     forgetting.set_passes([(PassId(10), PassKind::Recent)].into_iter());
@@ -149,7 +152,10 @@ fn a_sealed_store_compares_what_is_from_before_its_fence_before_it_takes_it() {
     };
     let (at_once, once_compared) = (
         Ok(Taken::AtOnce(admission)),
-        Ok(Taken::OnceCompared(admission)),
+        Ok(Taken::OnceCompared {
+            admission,
+            greatest: Timestamp::ZERO,
+        }),
     );
     opened.raise(fence);
     assert_eq!(taken(&opened, old), at_once);

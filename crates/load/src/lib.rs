@@ -1,7 +1,8 @@
 //! A load generator for the store.
 //!
 //! A [`Plan`] says which requests to send where and how fast; a [`Run`] holds
-//! the results. [`run`] generates the load, [`fill`] puts each key once
+//! the results. [`run`] generates the load ([`run_with_slowest`] also tells of its slowest
+//! requests one by one), [`fill`] puts each key once
 //! beforehand, and [`find_breaking_point`] searches for the highest rate that a
 //! store holds.
 //!
@@ -24,6 +25,7 @@ mod generator;
 mod http;
 mod machine;
 mod placement;
+mod slowest;
 mod socket;
 mod target;
 #[cfg(test)]
@@ -36,6 +38,7 @@ pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub use access::Access;
 pub use breaking_point::find_breaking_point;
 pub use error::Error;
-pub use generator::{fill, run};
+pub use generator::{fill, run, run_with_slowest};
 pub use plan::Plan;
 pub use results::Run;
+pub use slowest::SlowRequest;

@@ -122,6 +122,8 @@ fn spawn<T>(
     let thread = std::thread::Builder::new().name(name).spawn(move || {
         let scheduler = Builder::new_current_thread()
             .enable_all()
+            .on_thread_park(profile::thread_parks)
+            .on_thread_unpark(profile::thread_wakes)
             .build_local(LocalOptions::default());
         let ready = scheduler.and_then(|scheduler| {
             let prepared = {

@@ -6,7 +6,7 @@
 
 use crate::config::LogKeys;
 use crate::rate_limiter::RateLimiter;
-use base::TraceId;
+use base::{Timestamp, TraceId};
 use cluster::Members;
 use node::{ReplicaTimes, TracedRequest};
 use profile::lock;
@@ -31,11 +31,33 @@ pub(crate) struct Timeline {
     body: Cell<Option<Duration>>,
     /// When the request had its permit.
     admitted: Cell<Option<Duration>>,
+    /// The version of what was written; 0 for none.
+    version: Cell<u64>,
     /// When each replica answered.
     pub(crate) replicas: Rc<ReplicaTimes>,
 }
 
 impl Timeline {
+    /// When the body was here.
+    pub(crate) fn body(&self) -> Option<Duration> {
+        self.body.get()
+    }
+
+    /// When the request had its permit.
+    pub(crate) fn admission(&self) -> Option<Duration> {
+        self.admitted.get()
+    }
+
+    /// The version of what was written; 0 for none.
+    pub(crate) fn version(&self) -> u64 {
+        self.version.get()
+    }
+
+    /// Notes the version of what was written.
+    pub(crate) fn wrote(&self, version: Timestamp) {
+        self.version.set(version.as_u64());
+    }
+
     /// Notes the key.
     pub(crate) fn asks_for(&self, key: &[u8]) {
         *self.key.borrow_mut() = Some(key.to_vec());

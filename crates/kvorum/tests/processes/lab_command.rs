@@ -57,6 +57,30 @@ fn the_churn_leaves_no_tombstone() {
     }
 }
 
+/// Nodes record each wait, and the story of each slow write is found in what they recorded.
+#[test]
+fn the_slowest_writes_have_causes() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = glance("slowest", folder.path());
+    for text in [
+        "### 1/1, sync\n",
+        "### 1/1, os\n",
+        "### 2/3, sync\n",
+        "### 1/1, sync, through flushes\n",
+        "| the disk alone ",
+        "the most frequent cause is ",
+    ] {
+        assert!(page.contains(text), "{text} is not in:\n{page}");
+    }
+    assert!(!page.contains("Not measured"), "{page}");
+    let rows = folder.path().join("slowest").join("writes.json");
+    let rows = std::fs::read_to_string(rows).unwrap();
+    // A request of the first moment may have begun before the recording.
+    let all = rows.matches("],\"").count();
+    let unknown = rows.matches("\"not recorded\"").count();
+    assert!(unknown < all, "{unknown} of {all} writes: {page}");
+}
+
 #[test]
 fn only_one_experiment_takes_as_long_as_one_likes() {
     let mut process = Process::spawn(&mut kvorum(&["lab", "outage", "--duration", "1h"]));

@@ -18,6 +18,7 @@ mod range;
 mod replication;
 mod sharding;
 mod single;
+mod slowest;
 mod sweep;
 mod tables;
 mod tls;
@@ -31,6 +32,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     queue::EXPERIMENT,
     flush::EXPERIMENT,
     durability::EXPERIMENT,
+    slowest::EXPERIMENT,
     growth::EXPERIMENT,
     sharding::EXPERIMENT,
     replication::EXPERIMENT,

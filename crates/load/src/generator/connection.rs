@@ -45,6 +45,10 @@ pub(super) struct Exchange {
     pub(super) number: u64,
     /// When the request was due; its latency counts from here.
     pub(super) due: Duration,
+    /// When it was sent.
+    pub(super) sent: Duration,
+    /// When the request before it on its connection was sent, if it waited for that one.
+    pub(super) waited_for: Option<Duration>,
     /// Whether the write of a read-modify-write is on its way.
     pub(super) is_writing_back: bool,
     /// Bytes of the bodies sent and received.
@@ -74,6 +78,8 @@ pub(super) struct ClientConnection {
     pub(super) interest: Interest,
     /// Whether it is in the queue of free connections.
     pub(super) is_queued: bool,
+    /// When the last request that was answered on it was sent.
+    pub(super) last_sent: Option<Duration>,
     /// The next pause before reconnecting.
     pause: Duration,
 }
@@ -103,6 +109,7 @@ impl ClientConnection {
             batch: Batch::default(),
             interest: Interest::Writable,
             is_queued: false,
+            last_sent: None,
             pause: PAUSE_MIN,
         }
     }

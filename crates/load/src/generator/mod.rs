@@ -27,6 +27,7 @@ mod tests;
 
 use crate::plan::{Ask, Plan, Rate};
 use crate::results::{MachineInfo, Run, Second};
+use crate::slowest::{SlowRequest, Slowest};
 use crate::target::Target;
 use crate::workload::choice::KeyCounters;
 use crate::workload::keys::KeySpace;
@@ -65,11 +66,25 @@ const FORMAT: u32 = 1;
 /// [`Error::Plan`], and [`Error::Unreachable`] if a target accepts no
 /// connection before the load. What fails later is part of the run.
 pub fn run(plan: &Plan, stop: &AtomicBool, watch: &mut dyn FnMut(&Second)) -> Result<Run, Error> {
+    Ok(run_with_slowest(plan, 0, stop, watch)?.0)
+}
+
+/// The same, and tells of the slowest of the requests that succeeded in the measured time
+/// one by one, at most `slowest_max` of them, the slowest first.
+///
+/// # Errors
+/// As for [`run`].
+pub fn run_with_slowest(
+    plan: &Plan,
+    slowest_max: usize,
+    stop: &AtomicBool,
+    watch: &mut dyn FnMut(&Second),
+) -> Result<(Run, Vec<SlowRequest>), Error> {
     let warmup = Duration::from_secs_f64(plan.warmup_seconds);
     let length = warmup + Duration::from_secs_f64(plan.seconds);
     let counters = KeyCounters::new(plan.keys);
     let source = || RequestSource::load(plan, &counters);
-    generate(plan, source, Some(length), stop, watch)
+    generate(plan, source, Some(length), slowest_max, stop, watch)
 }
 
 /// Puts each key of the plan once, as fast as its connections can: in sequence
@@ -88,16 +103,17 @@ pub fn fill(plan: &Plan, stop: &AtomicBool, watch: &mut dyn FnMut(&Second)) -> R
     };
     let counters = KeyCounters::new(plan.keys);
     let source = || RequestSource::fill(&plan, &counters);
-    generate(&plan, source, None, stop, watch)
+    Ok(generate(&plan, source, None, 0, stop, watch)?.0)
 }
 
 fn generate<'a>(
     plan: &'a Plan,
     source: impl Fn() -> RequestSource<'a>,
     length: Option<Duration>,
+    slowest_max: usize,
     stop: &AtomicBool,
     watch: &mut dyn FnMut(&Second),
-) -> Result<Run, Error> {
+) -> Result<(Run, Vec<SlowRequest>), Error> {
     plan.check()?;
     file_limit::raise_for(plan.connections)?;
     let targets: Result<Vec<Target>, Error> = plan
@@ -123,6 +139,7 @@ fn generate<'a>(
         start: OnceLock::new(),
         length,
         warmup,
+        slowest_max,
     };
     let (full, intervals) = sync_channel(plan.threads * INTERVALS_MAX);
     let mut empty = Vec::new();
@@ -160,11 +177,15 @@ fn generate<'a>(
             .collect();
         (ended, gave_up, started_unix_ms)
     });
-    let ended: Vec<WorkerSummary> = ended.into_iter().collect::<io::Result<_>>()?;
+    let mut ended: Vec<WorkerSummary> = ended.into_iter().collect::<io::Result<_>>()?;
+    let mut slowest = Slowest::new(slowest_max);
+    for request in ended.iter_mut().flat_map(|ended| ended.slowest.drain(..)) {
+        slowest.add(request);
+    }
     let end = ended.iter().map(|ended| ended.at).max().unwrap_or_default();
     let was_stopped = stop.load(Relaxed) && length.is_none_or(|length| end < length);
     let total = &collector.total;
-    Ok(Run {
+    let run = Run {
         format: FORMAT,
         label: label(plan, length),
         plan: plan.clone(),
@@ -187,7 +208,8 @@ fn generate<'a>(
         latency: collector::latency(total),
         timeline: collector.timeline,
         marks: Vec::new(),
-    })
+    };
+    Ok((run, slowest.into_sorted()))
 }
 
 /// Collects intervals until the threads end. Returns why the run ended early,

@@ -11,6 +11,7 @@
 //!   KiB (`Channel::cover_head`), answers when the client does not read
 //!   them (`unsent_answers`).
 
+use crate::door::recorded_steps::RecordedSteps;
 use crate::door::slow_clients::Progress;
 use crate::door::unsent_answers::{UnsentAnswers, UnsentEntry};
 use crate::door::wire::Wire;
@@ -86,6 +87,7 @@ pub(crate) struct Channel {
     unsent_entry: UnsentEntry,
     own: Weak<Self>,
     pub(crate) progress: Rc<Progress>,
+    pub(crate) steps: RecordedSteps,
 }
 
 impl Channel {
@@ -102,6 +104,7 @@ impl Channel {
             buffers,
             is_paused: Cell::new(false),
             progress,
+            steps: RecordedSteps::default(),
         })
     }
 
@@ -153,6 +156,7 @@ impl Channel {
         let read = wire.poll_read(cx, bytes_max, &mut scratch, |bytes| {
             if !bytes.is_empty() {
                 progress.received(bytes.len());
+                self.steps.received();
                 take(bytes);
             }
         });
@@ -271,10 +275,14 @@ impl Channel {
             gathered.drain(..written);
         }
         drop(gathered);
-        match result {
+        let result = match result {
             Poll::Ready(Ok(())) => self.poll_flush_sealed(cx),
             result => result,
+        };
+        if result.is_ready() {
+            self.steps.written();
         }
+        result
     }
 
     /// Writes what TLS has sealed.

@@ -15,7 +15,7 @@
 //! - `page_limiter`: the time spent on pages, which are outside the gate.
 //!
 //! A connection has a `channel`, which moves its bytes over a `wire`, plain or sealed, and a `progress`, with which
-//! the door finds slow clients. `paused_connections` delays the connections of
+//! the door finds slow clients, and `recorded_steps`, for recordings of spans. `paused_connections` delays the connections of
 //! refused requests. `web_pages` recognises requests of web pages of other sites, of which
 //! `cors_origins` are served.
 
@@ -28,6 +28,7 @@ mod holdings;
 mod owners;
 pub(crate) mod page_limiter;
 pub(crate) mod paused_connections;
+mod recorded_steps;
 mod request_gate;
 mod shared;
 pub(crate) mod slow_clients;

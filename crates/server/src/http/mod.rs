@@ -95,17 +95,16 @@ pub(crate) async fn answer(
     request: Request<Incoming>,
 ) -> Response<ResponseBody> {
     let began = door.clock().monotonic();
+    let read_ns = channel.steps.take_read();
     let progress = &channel.progress;
     progress.request_begins();
     let (mut head, incoming) = request.into_parts();
     let resource = Resource::of(door, &head);
     let mut body = RequestBody::new(incoming, &head.headers);
     let granted_origin = cors::granted_origin(door, &head.headers);
-    let timeline = door
-        .shared()
-        .slow_requests
-        .as_ref()
-        .map(|_| Timeline::default());
+    let records_steps = profile::records_spans();
+    let is_timed = records_steps || door.shared().slow_requests.is_some();
+    let timeline = is_timed.then(Timeline::default);
     let mut trace = None;
     let answered = match head::check(&head, &door.own_hosts, body.is_chunked()) {
         Ok(checked) => match channel.cover_head(checked.bytes) {
@@ -169,6 +168,12 @@ pub(crate) async fn answer(
         };
         let members = &door.shared().config().node.members;
         slow_requests.note(members, timeline, &answered);
+    }
+    if let Some(timeline) = timeline.filter(|_| records_steps) {
+        let port = channel.client().map_or(0, |client| client.port());
+        channel
+            .steps
+            .answered(port, read_ns, began, &timeline, door.clock());
     }
     response.map(|body| body.followed_by(Rc::clone(progress)))
 }

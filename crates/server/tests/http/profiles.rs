@@ -45,6 +45,7 @@ fn the_checks_are_made_in_the_documented_order() {
         ("GET", "/debug/profile", 400),
         ("GET", "/debug/profile?kind=", 400),
         ("GET", "/debug/profile?kind=CPU", 400),
+        ("GET", "/debug/profile?kind=span", 400),
         ("GET", "/debug/profile?kind=%ff", 400),
         ("GET", "/debug/profile?kind=cpu&kind=cpu", 400),
         ("GET", "/debug/profile?kind=cpu&seconds=0", 400),
@@ -138,6 +139,51 @@ fn a_lock_profile_names_wait_sites() {
     ] {
         assert!(reply.text().contains(place), "{place}: {}", reply.text());
     }
+}
+
+#[test]
+fn spans_tell_of_each_write_with_its_steps_and_its_sync() {
+    let _turn = lock_recording();
+    let node = start_with_debug_endpoints();
+    let target = "/debug/profile?kind=spans&seconds=1";
+    let reply = profile_under_load(&node, target, "");
+    assert_eq!(reply.status, 200, "{reply:?}");
+    assert_eq!(
+        reply.header("content-type"),
+        Some("text/plain; charset=utf-8")
+    );
+    let text = reply.text();
+    let numbers = |line: &str| -> Vec<u64> {
+        let words = line.split(' ').skip(1);
+        words.map_while(|word| word.parse().ok()).collect()
+    };
+    let spans_of = |version: u64| -> Vec<Vec<u64>> {
+        let lines = text.lines().filter(|line| line.starts_with("span "));
+        let spans = lines.map(numbers);
+        spans.filter(|span| span[3] == version).collect()
+    };
+    let mut writes = 0;
+    for steps in text.lines().filter(|line| line.starts_with("steps ")) {
+        let steps = numbers(steps);
+        let (version, at) = (steps[2], &steps[3..9]);
+        // Reads have no version. A write may have begun before the recording.
+        if version == 0 || at[0] == 0 || spans_of(version).len() < 2 {
+            continue;
+        }
+        assert!(at.is_sorted(), "{steps:?}");
+        for span in spans_of(version) {
+            assert!(
+                at[3] <= span[0] && span[1] <= at[4],
+                "{span:?} of {steps:?}"
+            );
+        }
+        writes += 1;
+        if writes == 20 {
+            break;
+        }
+    }
+    assert!(writes > 0, "{}", &text[..text.len().min(2_000)]);
+    assert!(text.contains("disk;log sync\n"), "no sync");
 }
 
 #[test]

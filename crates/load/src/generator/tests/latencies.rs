@@ -107,3 +107,37 @@ fn an_overloaded_server_gets_no_more_requests_than_were_due() {
     assert_eq!(run.due, Some(300));
     assert!((1..=30).contains(&run.succeeded), "{}", run.succeeded);
 }
+
+#[test]
+fn the_slowest_requests_are_told_one_by_one() {
+    let server = stalling();
+    let plan = Plan {
+        rate: Rate::PerSecond(1_000.0),
+        seconds: 1.0,
+        ..plan(&server, Operation::Put)
+    };
+    let stop = AtomicBool::new(false);
+    let (run, slowest) = run_with_slowest(&plan, 20, &stop, &mut |_| {}).unwrap();
+    assert_eq!(slowest.len(), 20);
+    assert!(slowest.is_sorted_by(|one, other| one.latency() >= other.latency()));
+    let most_ms = slowest[0].latency().as_secs_f64() * 1e3;
+    assert!(
+        (most_ms / run.latency.max_ms - 1.0).abs() < 0.01,
+        "{most_ms} ms, {:?}",
+        run.latency
+    );
+    for request in &slowest {
+        assert!(request.due <= request.sent && request.sent <= request.received);
+        assert!(request.woke <= request.received && request.port > 0);
+        assert!(
+            request
+                .waited_for
+                .is_none_or(|before| before <= request.sent)
+        );
+    }
+    // Four connections stalled, and what fell due meanwhile had none.
+    let waited = slowest
+        .iter()
+        .filter(|request| request.waited_for.is_some());
+    assert!(waited.count() >= 12, "{slowest:?}");
+}

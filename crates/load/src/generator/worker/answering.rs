@@ -5,6 +5,7 @@ use crate::generator::connection::{ConnectionState, Exchange};
 use crate::generator::recorder::FailureKind;
 use crate::generator::source::OnFailure;
 use crate::plan::Operation;
+use crate::slowest::SlowRequest;
 use crate::workload::values::Verifier;
 use std::io::{self, Read as _};
 use std::sync::atomic::Ordering::Relaxed;
@@ -92,6 +93,7 @@ impl Worker<'_> {
             return Ok(());
         };
         connection.state = ConnectionState::Idle;
+        connection.last_sent = Some(exchange.sent);
         // Unexpected bytes end the connection, as a server would.
         let is_over = connection.decoder.is_last()
             || !connection.pending.is_empty()
@@ -126,7 +128,7 @@ impl Worker<'_> {
                 }
                 return self.send(index, exchange, now);
             }
-            Ok(answered) => self.succeed(exchange, answered, now),
+            Ok(answered) => self.succeed(index, exchange, answered, now),
             Err(_) if self.repeat(index, exchange, now) => return Ok(()),
             Err(why) => self.recorder.counts.fail(why),
         }
@@ -137,9 +139,12 @@ impl Worker<'_> {
     }
 
     /// Counts a request that succeeded before the end of the run.
-    fn succeed(&mut self, exchange: Exchange, answered: Answered, now: Duration) {
+    fn succeed(&mut self, index: usize, exchange: Exchange, answered: Answered, now: Duration) {
         if self.context.length.is_some_and(|length| now >= length) {
             return;
+        }
+        if now >= self.context.warmup && self.slowest.admits(now.saturating_sub(exchange.due)) {
+            self.keep_slow(index, exchange, now);
         }
         let counts = &mut self.recorder.counts;
         counts.succeed(now.saturating_sub(exchange.due));
@@ -147,6 +152,24 @@ impl Worker<'_> {
         counts.missing += answered.missing;
         counts.entities += answered.entities;
         counts.operations += answered.operations;
+    }
+
+    /// Keeps a request among the slowest.
+    fn keep_slow(&mut self, index: usize, exchange: Exchange, now: Duration) {
+        let connection = &self.connections[index];
+        let socket = connection.socket.as_ref();
+        let address = socket.and_then(|socket| socket.stream().local_addr().ok());
+        let waited_for = exchange.waited_for.map(|sent| self.on_clock(sent));
+        self.slowest.add(SlowRequest {
+            due: self.on_clock(exchange.due),
+            sent: self.on_clock(exchange.sent),
+            woke: self.on_clock(self.woke),
+            received: self.on_clock(now),
+            target: connection.target,
+            // Without a connection any more it has no port.
+            port: address.map_or(0, |address| address.port()),
+            waited_for,
+        });
     }
 
     /// Judges the answer to a batch, which fails with its first operation that does.

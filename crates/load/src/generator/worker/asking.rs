@@ -119,7 +119,18 @@ impl Worker<'_> {
             Some(_) => None,
         };
         if let Some(due) = due {
-            return self.ask_next(index, due, now);
+            let waited_for = self.connections[index].last_sent;
+            return match self.draw(due) {
+                Some(exchange) => self.send(
+                    index,
+                    Exchange {
+                        waited_for,
+                        ..exchange
+                    },
+                    now,
+                ),
+                None => Ok(()),
+            };
         }
         self.queue_up(0, index);
         Ok(())
@@ -131,7 +142,17 @@ impl Worker<'_> {
     fn go_on_in_pool(&mut self, index: usize, now: Duration) -> io::Result<()> {
         let pool = self.pool_of(index);
         match self.pools.pop_waiting(pool) {
-            Some(exchange) => self.send(index, exchange, now)?,
+            Some(exchange) => {
+                let waited_for = self.connections[index].last_sent;
+                self.send(
+                    index,
+                    Exchange {
+                        waited_for,
+                        ..exchange
+                    },
+                    now,
+                )?;
+            }
             None => self.queue_up(pool, index),
         }
         if self.schedule.is_none() && !self.pools.is_full() {
@@ -165,6 +186,8 @@ impl Worker<'_> {
             operation,
             number,
             due,
+            sent: due,
+            waited_for: None,
             is_writing_back: false,
             body_bytes: 0,
             attempts: 0,
@@ -182,6 +205,7 @@ impl Worker<'_> {
             return self.send_batch(index, exchange, operations, now);
         }
         self.write_key(exchange.operation, exchange.number);
+        exchange.sent = now;
         let connection = &mut self.connections[index];
         let writer = &self.writers[connection.target];
         let plan = self.context.plan;

@@ -20,9 +20,11 @@ use super::source::RequestSource;
 use crate::http::request::RequestWriter;
 use crate::placement::Placement;
 use crate::plan::Plan;
+use crate::slowest::{SlowRequest, Slowest};
 use crate::target::Target;
 use crate::workload::keys::KeySpace;
 use pools::Pools;
+use rustix::time::{ClockId, clock_gettime};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Barrier, OnceLock};
@@ -57,6 +59,8 @@ pub(super) struct RunContext<'a> {
     /// source.
     pub(super) length: Option<Duration>,
     pub(super) warmup: Duration,
+    /// How many of the slowest requests are told one by one.
+    pub(super) slowest_max: usize,
 }
 
 impl RunContext<'_> {
@@ -72,6 +76,16 @@ pub(super) struct WorkerSummary {
     pub(super) due: Option<u64>,
     /// When it ended, as a time after the start.
     pub(super) at: Duration,
+    /// Its slowest requests.
+    pub(super) slowest: Vec<SlowRequest>,
+}
+
+/// The time of the system's monotonic clock.
+fn monotonic_time() -> Duration {
+    let now = clock_gettime(ClockId::Monotonic);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    let nanoseconds = u32::try_from(now.tv_nsec).unwrap_or(0);
+    Duration::new(seconds, nanoseconds)
 }
 
 /// Runs thread number `thread` of a run: opens its connections, waits for the
@@ -119,6 +133,11 @@ struct Worker<'a> {
     /// The moment that times count from: the opening of the connections, later
     /// the start of the load.
     started: Instant,
+    /// That moment on the system's monotonic clock.
+    started_on_clock: Duration,
+    /// When the last wait for sockets ended.
+    woke: Duration,
+    slowest: Slowest,
     /// Whether the source has no more requests.
     is_exhausted: bool,
 }
@@ -159,6 +178,9 @@ impl<'a> Worker<'a> {
             input: vec![0; READ_BYTES],
             timeout: Duration::from_secs_f64(plan.timeout_seconds),
             started: Instant::now(),
+            started_on_clock: Duration::ZERO,
+            woke: Duration::ZERO,
+            slowest: Slowest::new(context.slowest_max),
             is_exhausted: false,
         })
     }
@@ -166,6 +188,7 @@ impl<'a> Worker<'a> {
     /// Runs until the run is over.
     fn run(mut self) -> io::Result<WorkerSummary> {
         self.started = self.context.start();
+        self.started_on_clock = monotonic_time().saturating_sub(self.started.elapsed());
         // Deadlines so far counted from the opening.
         for index in 0..self.connections.len() {
             match &mut self.connections[index].state {
@@ -186,7 +209,11 @@ impl<'a> Worker<'a> {
             schedule.due_before(until) - warmup
         });
         self.recorder.finish(until);
-        Ok(WorkerSummary { due, at: until })
+        Ok(WorkerSummary {
+            due,
+            at: until,
+            slowest: self.slowest.into_sorted(),
+        })
     }
 
     /// Opens as many connections as possible within [`OPENING_TIME_MAX`].
@@ -228,7 +255,9 @@ impl<'a> Worker<'a> {
             }
             let next_due = self.send_due(now)?;
             let until = next_due.map_or(next_check, |due| due.min(next_check));
-            for nth in 0..self.poller.wait(until.saturating_sub(self.now()))? {
+            let ready = self.poller.wait(until.saturating_sub(self.now()))?;
+            self.woke = self.now();
+            for nth in 0..ready {
                 self.handle(self.poller.ready(nth))?;
             }
         }
@@ -236,6 +265,11 @@ impl<'a> Worker<'a> {
 
     fn now(&self) -> Duration {
         self.started.elapsed()
+    }
+
+    /// A time after the start, on the system's monotonic clock.
+    fn on_clock(&self, time: Duration) -> Duration {
+        self.started_on_clock + time
     }
 
     fn is_stopped(&self) -> bool {

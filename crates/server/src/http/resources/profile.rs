@@ -16,7 +16,7 @@ use crate::http::verb::Verb;
 use bytes::Bytes;
 use hyper::Response;
 use hyper::header::{CONTENT_TYPE, HeaderValue, VARY};
-use profile::Recording;
+use profile::{ProfileKind, Recording, RecordingError, SpanRecording};
 use std::future::poll_fn;
 use std::ops::RangeInclusive;
 use std::task::Poll;
@@ -37,9 +37,55 @@ const SECONDS_DEFAULT: u64 = 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ProfileParameters {
     /// What to record.
-    kind: profile::ProfileKind,
+    kind: Kind,
     /// For how long.
     seconds: u64,
+}
+
+/// What is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Sums by stack.
+    Profile(ProfileKind),
+    /// Each wait and each request by itself.
+    Spans,
+}
+
+impl Kind {
+    /// The name of [`Kind::Spans`] in requests.
+    const SPANS: &str = "spans";
+
+    fn of_word(word: &str) -> Option<Self> {
+        match word {
+            Self::SPANS => Some(Self::Spans),
+            word => ProfileKind::of_word(word).map(Self::Profile),
+        }
+    }
+}
+
+/// A recording that runs.
+enum Running {
+    Profile(Recording),
+    Spans(SpanRecording),
+}
+
+impl Running {
+    fn start(kind: Kind) -> Result<Self, RecordingError> {
+        match kind {
+            Kind::Profile(kind) => Recording::start(kind).map(Self::Profile),
+            Kind::Spans => SpanRecording::start().map(Self::Spans),
+        }
+    }
+
+    fn finish(self, format: ProfileFormat) -> String {
+        match (self, format) {
+            (Self::Spans(spans), _) => spans.finish(),
+            (Self::Profile(recording), ProfileFormat::FlameGraph) => {
+                recording.finish().flame_graph()
+            }
+            (Self::Profile(recording), ProfileFormat::Folded) => recording.finish().folded(),
+        }
+    }
 }
 
 /// Reads the query.
@@ -58,17 +104,17 @@ fn parameters(query: Option<&str>) -> Result<ProfileParameters, ParameterError> 
     }
     Ok(ProfileParameters {
         kind: kind.ok_or_else(|| {
-            ParameterError::new("kind", "is missing: give kind=cpu, alloc or lock")
+            ParameterError::new("kind", "is missing: give kind=cpu, alloc, lock or spans")
         })?,
         seconds: seconds.unwrap_or(SECONDS_DEFAULT),
     })
 }
 
-fn kind_of(value: &[u8]) -> Result<profile::ProfileKind, ParameterError> {
+fn kind_of(value: &[u8]) -> Result<Kind, ParameterError> {
     std::str::from_utf8(value)
         .ok()
-        .and_then(profile::ProfileKind::of_word)
-        .ok_or_else(|| ParameterError::new("kind", "is unknown: give cpu, alloc or lock"))
+        .and_then(Kind::of_word)
+        .ok_or_else(|| ParameterError::new("kind", "is unknown: give cpu, alloc, lock or spans"))
 }
 
 fn seconds_of(value: &[u8]) -> Result<u64, ParameterError> {
@@ -88,7 +134,10 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     let parameters = parameters(exchange.query())?;
     exchange.authorize(Asked::NoKey)?;
     exchange.check_body_limit()?;
-    let format = profile_format(&exchange.head.headers);
+    let format = match parameters.kind {
+        Kind::Profile(_) => profile_format(&exchange.head.headers),
+        Kind::Spans => ProfileFormat::Folded,
+    };
     let mut response = Response::new(ResponseBody::empty());
     response.headers_mut().insert(
         CONTENT_TYPE,
@@ -103,19 +152,12 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     if exchange.verb == Verb::Head {
         return Ok(response);
     }
-    let recording = on_blocking_thread(move || Recording::start(parameters.kind))
+    let recording = on_blocking_thread(move || Running::start(parameters.kind))
         .await?
         .map_err(|error| Problem::of_recording(&error))?;
     let time = Duration::from_secs(parameters.seconds);
     wait(exchange.door, exchange.channel, time).await?;
-    let page = on_blocking_thread(move || {
-        let profile = recording.finish();
-        match format {
-            ProfileFormat::FlameGraph => profile.flame_graph(),
-            ProfileFormat::Folded => profile.folded(),
-        }
-    })
-    .await?;
+    let page = on_blocking_thread(move || recording.finish(format)).await?;
     Ok(response.map(|_| ResponseBody::full(Bytes::from(page))))
 }
 

@@ -128,6 +128,9 @@ async fn put(exchange: Exchange<'_>, parameters: EntityParameters) -> Answer {
         )
         .await
         .map_err(|failure| Problem::of_failure(failure, parameters.replicas))?;
+    if let Some(timeline) = exchange.timeline {
+        timeline.wrote(written.timestamp);
+    }
     let tag = EntityTag::with_hash(written.timestamp, hash);
     Ok(written_response(
         StatusCode::CREATED,

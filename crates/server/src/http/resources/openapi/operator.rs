@@ -92,7 +92,7 @@ fn profile() -> Operation {
             parameters::query(
                 "kind",
                 true,
-                &json!({"enum": ["cpu", "alloc", "lock"]}),
+                &json!({"enum": ["cpu", "alloc", "lock", "spans"]}),
                 "What to record.",
             ),
             parameters::query(
@@ -105,7 +105,7 @@ fn profile() -> Operation {
         body: None,
         answers: vec![Success {
             status: 200,
-            text: "A flame graph, or folded stacks if `Accept` prefers text.",
+            text: "A flame graph, or folded stacks if `Accept` prefers text; for spans always text.",
             headers: vec![Header::always(&VARY)],
             content: ["image/svg+xml", "text/plain; charset=utf-8"]
                 .map(|media| (media, json!({"schema": {"type": "string"}})))

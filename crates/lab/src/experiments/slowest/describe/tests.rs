@@ -1,0 +1,142 @@
+use super::super::floor::SyncTimes;
+use super::*;
+use crate::testing::{assert_contains, page_text, run};
+
+fn write(at_ms: f64, latency_ms: f64, cause: Cause) -> SlowWrite {
+    SlowWrite {
+        at_seconds: at_ms / 1e3,
+        latency_ms,
+        cause,
+        is_at_peer: false,
+        cause_ms: latency_ms / 2.0,
+        is_behind_another: false,
+        longest_sync_ms: 1.0,
+        moments_ms: BTreeMap::from([("sent", 0.0), ("received", latency_ms)]),
+    }
+}
+
+fn case(goal: Option<f64>, p99_ms: f64, writes: Vec<SlowWrite>) -> Case {
+    Case {
+        name: "1/1, sync",
+        goal,
+        flushes: goal.is_none(),
+        explained: Ok(Explained {
+            run: run(15_000.0, 15_000, p99_ms),
+            writes,
+            syncs: SyncTimes::new([1.0, 2.0, 4.0]),
+            group_bytes: 2048.0,
+            flushes: 3.0,
+            compactions: 1.0,
+            left_out: 0,
+        }),
+    }
+}
+
+fn floor(nginx: Result<load::Run, String>) -> Floor {
+    Floor {
+        syncs: SyncTimes::new([0.5, 0.5, 1.0]),
+        group_bytes: 2048,
+        nginx,
+    }
+}
+
+fn page(cases: &[Case], floor: &Floor) -> String {
+    page_text(|page| describe(page, cases, Some(floor)))
+}
+
+#[test]
+fn causes_are_counted_and_the_goal_is_judged() {
+    let writes = vec![
+        write(100.0, 30.0, Cause::Sync),
+        write(101.0, 20.0, Cause::Sync),
+        write(300.0, 10.0, Cause::Generator),
+        SlowWrite {
+            is_behind_another: true,
+            ..write(102.0, 8.0, Cause::Sync)
+        },
+    ];
+    let cases = [case(Some(2.0), 9.0, writes)];
+    let text = page(&cases, &floor(Ok(run(15_000.0, 15_000, 5.0))));
+    assert_contains(
+        &text,
+        &[
+            "The 4 slowest took 8.00 ms or more. They come from 2 stalls; the largest holds 3",
+            "the most frequent cause is the sync of its group (75% of the slowest writes, 10.0 ms",
+            "the p99.9 is 1.80 times nginx's, which reaches the goal of 2.00",
+            "the sync of its group, behind another",
+            "| the disk alone ",
+            "| nginx ",
+        ],
+    );
+    assert!(!text.contains("took longer than"), "{text}");
+    let text = page(&cases, &floor(Ok(run(15_000.0, 15_000, 4.0))));
+    assert_contains(
+        &text,
+        &["2.25 times nginx's, which misses the goal of 2.00"],
+    );
+}
+
+#[test]
+fn a_load_that_is_too_much_is_called_so() {
+    let case = |due| {
+        let mut case = case(Some(2.0), 9.0, vec![write(1.0, 2.0, Cause::Queue)]);
+        if let Ok(explained) = &mut case.explained {
+            explained.run.due = Some(due);
+        }
+        page(&[case], &floor(Err("gone".to_owned())))
+    };
+    let text = case(30_000);
+    assert_contains(
+        &text,
+        &["1/1, sync: only 50% of the writes that were due were done."],
+    );
+    let text = case(15_001);
+    assert!(!text.contains("were due were done"), "{text}");
+}
+
+#[test]
+fn without_nginx_the_page_says_so() {
+    let cases = [case(Some(2.0), 9.0, vec![write(1.0, 2.0, Cause::Queue)])];
+    let text = page(
+        &cases,
+        &floor(Err("nginx cannot be started: gone".to_owned())),
+    );
+    assert_contains(
+        &text,
+        &[
+            "Without nginx: nginx cannot be started: gone.",
+            "queued otherwise",
+        ],
+    );
+    assert!(!text.contains("times nginx's"), "{text}");
+}
+
+#[test]
+fn long_writes_count_apart_where_the_device_took_that_long() {
+    let synced = SlowWrite {
+        longest_sync_ms: 60.0,
+        ..write(0.0, 70.0, Cause::Sync)
+    };
+    let writes = vec![
+        synced,
+        write(1.0, 60.0, Cause::Queue),
+        write(2.0, 40.0, Cause::Queue),
+    ];
+    let text = page(&[case(None, 9.0, writes)], &floor(Err("gone".to_owned())));
+    assert_contains(
+        &text,
+        &["through 3 flushes and 1 compactions 1 writes took longer than 50.0 ms, and 1 more"],
+    );
+}
+
+#[test]
+fn a_failed_measurement_is_listed() {
+    let failed = Case {
+        explained: Err("the node answered 404".to_owned()),
+        ..case(Some(2.0), 9.0, Vec::new())
+    };
+    assert_contains(
+        &page(&[failed], &floor(Err("gone".to_owned()))),
+        &["Not measured:", "1/1, sync: the node answered 404"],
+    );
+}

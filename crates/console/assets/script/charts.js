@@ -3,7 +3,7 @@
 /** How far charts may go back, in minutes: the first of them that has room for all samples. */
 const CHART_MINUTES = [4, 20, 60];
 
-/** The size of a chart in its own units; it is stretched to the room that there is. */
+/** The size of a chart in its own units; it is stretched. */
 const [CHART_WIDTH, CHART_HEIGHT] = [720, 140];
 
 /** What the reader looks at: the title of a chart and a moment. It outlives new figures. */

@@ -6,7 +6,7 @@ const STATUS_MS = 2000;
 /** How often it is asked for new samples and its metrics. */
 const HISTORY_MS = 10000;
 
-/** How often the nodes of a local cluster are asked, where one wants to see at once what one does. */
+/** How often the nodes of a local cluster are asked. */
 const DEV_HISTORY_MS = 2000;
 
 /** How many samples an hour has. */

@@ -42,7 +42,7 @@ function loadFirst(connections) {
   return order(`/dev/load/${connections}`, SUPERVISOR_MS_MAX);
 }
 
-/** The nodes of the local cluster, with what they are and the faults that they have. */
+/** The nodes of the local cluster and their faults. */
 async function devNodes() {
   return (await askJson("/dev/cluster")).nodes;
 }

@@ -24,6 +24,8 @@ function keyView(detail, named, state, changed) {
   let shown = "text";
   let read = null;
   let loads = 0;
+  // A text field changes ends of lines, and cannot hold all bytes: untouched, they stay.
+  let original = ["", null];
 
   const value = h("div", { class: "value" });
   const where = h("div", { class: "where" });
@@ -71,7 +73,6 @@ function keyView(detail, named, state, changed) {
   load();
   locate();
 
-  /** Reads the value and draws it. */
   async function load(bytesMax = SHOWN_BYTES_MAX) {
     const asked = `/v0/entity?id=${id}${pairQuery(pair)}`;
     const mine = (loads += 1);
@@ -88,7 +89,10 @@ function keyView(detail, named, state, changed) {
         data: isShort ? new Uint8Array(await answer.arrayBuffer()) : null,
       };
       const words = read.data && read.length <= DRAWN_BYTES_MAX ? textOf(read.data) : null;
-      if (words !== null && text.value === "") text.value = words;
+      if (text.value === original[0]) {
+        text.value = words ?? "";
+        original = [text.value, read.data];
+      }
       if (words !== null && jsonOf(words) !== null) shown = "JSON";
       else if (words === null && read.data) shown = textOf(read.data) === null ? "hex" : "text";
       drawValue();
@@ -124,7 +128,6 @@ function keyView(detail, named, state, changed) {
     );
   }
 
-  /** The buttons that choose how a value is shown. */
   function formatChoice() {
     return h(
       "div",
@@ -244,10 +247,13 @@ function keyView(detail, named, state, changed) {
   async function put(event) {
     event.preventDefault();
     const life = ttl.value ? `&ttl=${Number(ttl.value)}` : "";
+    const body = text.value === original[0] ? original[1] : text.value;
+    if (body === null && read?.length)
+      return replace(receipt, h("p", { class: "note" }, "Load the value first."));
     await write(
       "It is stored",
       "It was not stored",
-      { method: "PUT", body: text.value, type: "application/octet-stream" },
+      { method: "PUT", body, type: "application/octet-stream" },
       life,
     );
   }
@@ -257,7 +263,6 @@ function keyView(detail, named, state, changed) {
     await write("It is deleted", "It was not deleted", { method: "DELETE" }, "");
   }
 
-  /** Sends a write and shows its receipt. */
   async function write(done, failed, request, extra) {
     replace(receipt, h("p", { class: "note" }, "Waiting for the replicas …"));
     try {

@@ -85,7 +85,7 @@ async function askLines(path) {
     .map((line) => JSON.parse(line));
 }
 
-/** Orders something of the node that only operators may, or of the supervisor, within `wait`. */
+/** Orders something of the node or the supervisor, within `wait`. */
 function order(path, wait) {
   return askJson(path, { method: "POST", body: "{}", type: "application/json", wait });
 }
@@ -123,7 +123,7 @@ function newToken(why) {
 /**
  * The metrics of the node that answers, or those at a path, by name and labels.
  *
- * @returns {Promise<Map<string, number>>} for example under `kvorum_store_level_bytes{level="0"}`
+ * @returns {Promise<Map<string, number>>} as under `kvorum_store_level_bytes{level="0"}`
  */
 async function askMetrics(path = "/metrics") {
   const text = await (await ask(path, { accept: "text/plain" })).text();

@@ -24,7 +24,7 @@ const OUTCOMES = {
   obsolete: ["bad", "refused the write for good, because it is too old. Repeat it: it gets a new timestamp"],
 };
 
-/** The pair of this cluster's requests that name none, if its operator chose no other. */
+/** The pair of requests that name none, unless the operator chose another. */
 function usualPair(nodes) {
   return { ack: Math.floor(nodes / 2) + 1, from: nodes };
 }

@@ -74,6 +74,31 @@ fn what_is_stored_is_text_and_never_markup() {
 }
 
 #[test]
+fn a_value_that_is_not_touched_stays_as_it_is_to_the_last_byte() {
+    let Some(mut browser) = Browser::start() else {
+        return;
+    };
+    let cluster = Cluster::start(3);
+    let origin = cluster.url(0);
+    let mut client = cluster.client(0);
+    for (id, value) in [("ends", b"a\r\nb".as_slice()), ("bytes", b"\x00\xff")] {
+        let entity = format!("/v0/entity?id={id}");
+        assert_eq!(client.put(&entity, value).status, 201);
+        browser.open(&format!("{origin}/#/keys?key={id}&edit=1"));
+        browser.wait_for_text("h2.key-name", id);
+        browser.wait_for("document.querySelector('.value pre') !== null");
+        browser.evaluate("document.querySelector('#ttl').focus()");
+        browser.type_text("600");
+        browser.evaluate("document.querySelector('form.stack').requestSubmit()");
+        browser.wait_for_text(RECEIPT, "of 3 replicas had stored it");
+        let stored = client.get(&entity);
+        assert!(stored.header("kvorum-expires").is_some(), "{id}");
+        assert_eq!(stored.body, value, "{id}");
+    }
+    browser.assert_calm(&origin);
+}
+
+#[test]
 fn a_link_names_a_key_and_no_other_parameters() {
     let Some(mut browser) = Browser::start() else {
         return;

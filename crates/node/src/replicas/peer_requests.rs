@@ -83,7 +83,7 @@ impl LocalReplica {
             Taken::OnceCompared {
                 admission,
                 greatest,
-            } => self.write_once_compared(entry, (admission, greatest), address),
+            } => self.write_once_compared(entry, (admission, greatest), None, address),
         };
         if let Err(why) = written {
             let missed = Completion::Peer(PeerAnswer::Missed(why));

@@ -58,12 +58,14 @@ impl LocalReplica {
             Taken::OnceCompared {
                 admission,
                 greatest,
-            } => self.write_once_compared(entry, (admission, greatest), address),
+            } => self.write_once_compared(entry, (admission, greatest), by, address),
         }
     }
 
     /// Writes an entry once it was compared with what all other nodes hold; the outcome comes to
-    /// `address`. `greatest` is the greatest F that this node knew when it was admitted.
+    /// `address`. `greatest` is the greatest F that this node knew when it was admitted. If a pass
+    /// fences the store meanwhile, a repair of `by` is compared once more, because the store refuses
+    /// what was admitted before.
     ///
     /// # Errors
     /// [`Miss::Overloaded`]. What the comparison comes to arrives as the outcome.
@@ -71,6 +73,7 @@ impl LocalReplica {
         self: &Rc<Self>,
         entry: Entry,
         (admission, greatest): (Admission, Timestamp),
+        by: Option<Answerer>,
         address: u64,
     ) -> Result<(), Miss> {
         if self.comparing.get() == COMPARING_MAX {
@@ -83,6 +86,20 @@ impl LocalReplica {
             let compared = compared.await;
             replica.comparing.set(replica.comparing.get() - 1);
             let written = match compared {
+                Ok(()) if by.is_some() && replica.is_from_before_barrier(admission) => {
+                    match replica.taken(&entry, by) {
+                        Ok(Taken::AtOnce(admission)) => {
+                            replica.write(entry, None, admission, address)
+                        }
+                        Ok(Taken::OnceCompared {
+                            admission,
+                            greatest,
+                        }) => {
+                            replica.write_once_compared(entry, (admission, greatest), None, address)
+                        }
+                        Err(why) => Err(why),
+                    }
+                }
                 Ok(()) => replica.write(entry, None, admission, address),
                 Err(why) => Err(why),
             };
@@ -92,6 +109,11 @@ impl LocalReplica {
             }
         });
         Ok(())
+    }
+
+    /// Whether the store refuses what was admitted so, because it was fenced since.
+    fn is_from_before_barrier(&self, admission: Admission) -> bool {
+        matches!(admission, Admission::Mend { barrier, .. } if barrier != self.engine.barrier())
     }
 
     /// Whether a repair is taken below the fence, and how.

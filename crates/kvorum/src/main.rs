@@ -44,6 +44,7 @@ static ALLOCATOR: profile::Allocator<mimalloc::MiMalloc> =
     profile::Allocator::new(mimalloc::MiMalloc);
 
 fn main() -> ExitCode {
+    resources::use_small_pages();
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let environment = std::env::vars_os();
     let parsed = layers::parse::<Cli>(&arguments, environment, &files::read);

@@ -72,6 +72,16 @@ fn a_request_that_was_admitted_is_finished_and_a_second_signal_does_not_wait() {
 }
 
 #[test]
+fn a_node_never_waits_for_a_huge_page_to_be_zeroed() {
+    let folder = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let node = started(&mut serve(port, folder.path()), port);
+    let status = std::fs::read_to_string(format!("/proc/{}/status", node.child.id())).unwrap();
+    let enabled = status.lines().find(|line| line.starts_with("THP_enabled"));
+    assert_eq!(enabled, Some("THP_enabled:\t0"));
+}
+
+#[test]
 fn a_second_node_on_the_same_folder_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let port = free_port();

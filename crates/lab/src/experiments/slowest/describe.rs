@@ -1,7 +1,7 @@
 //! What the page says of the slowest writes.
 
 use super::causes::{Cause, MOMENTS, SlowWrite};
-use super::{Case, Explained, Floor, LATENCY_MS_MAX};
+use super::{Case, Explained, Floor, LATENCY_MS_MAX, Pair, pairs};
 use crate::page::{MarkdownTable, Page, text};
 use crate::{sections, statistics};
 use load::report::plot::{Axis, Lines, Series, Style};
@@ -39,8 +39,10 @@ struct Rows {
 }
 
 pub(super) fn describe(page: &mut Page, cases: &[Case], floor: Option<&Floor>) {
-    page.section("Measured");
-    measured(page, cases, floor);
+    page.section("Beside nginx");
+    beside_nginx(page, cases);
+    page.section("While the nodes record");
+    recorded(page, cases);
     let problems = cases
         .iter()
         .map(|case| (case.name.to_owned(), &case.explained));
@@ -55,14 +57,14 @@ pub(super) fn describe(page: &mut Page, cases: &[Case], floor: Option<&Floor>) {
         }
     }
     page.section("What it shows");
-    page.list(findings(cases, floor));
+    page.list(findings(cases));
     page.data("runs", &cases);
     let rows: Vec<Rows> = cases.iter().filter_map(rows).collect();
     page.data("writes", &rows);
 }
 
-/// The latencies of all loads, beside nginx's.
-fn measured(page: &mut Page, cases: &[Case], floor: Option<&Floor>) {
+/// The latencies of each load beside those of nginx.
+fn beside_nginx(page: &mut Page, cases: &[Case]) {
     let mut table = MarkdownTable::new([
         "load",
         "achieved",
@@ -70,30 +72,60 @@ fn measured(page: &mut Page, cases: &[Case], floor: Option<&Floor>) {
         "p99",
         "p99.9",
         "max",
+        "nginx: p50",
+        "p99",
+        "p99.9",
+        "max",
         "p99.9 beside nginx",
         "goal",
+        "of all pairs",
+    ]);
+    for case in cases {
+        let Some(pair) = case.median() else {
+            continue;
+        };
+        let ratios = case.pairs.iter().flatten().map(Pair::ratio);
+        let ratios: Vec<String> = ratios.map(text::ratio).collect();
+        let head = [case.name.to_owned(), units::rate(pair.own.achieved())];
+        let tail = [
+            text::ratio(pair.ratio()),
+            case.goal.map_or(units::NONE.to_owned(), text::ratio),
+            ratios.join(", "),
+        ];
+        table.row(
+            head.into_iter()
+                .chain(latencies(&pair.own))
+                .chain(latencies(&pair.nginx))
+                .chain(tail),
+        );
+    }
+    page.table(&table);
+    for case in cases {
+        if let Err(problem) = &case.pairs {
+            page.paragraph(&format!("{}, beside nginx: {problem}.", case.name));
+        }
+    }
+}
+
+/// The latencies of each load while the nodes recorded it.
+fn recorded(page: &mut Page, cases: &[Case]) {
+    let mut table = MarkdownTable::new([
+        "load",
+        "achieved",
+        "p50",
+        "p99",
+        "p99.9",
+        "max",
         "flushes",
         "compactions",
     ]);
-    let nginx = floor.and_then(|floor| floor.nginx.as_ref().ok());
-    let latencies = |run: &load::Run| {
-        [50.0, 99.0, 99.9, 100.0].map(|percent| text::latency(run.latency.percentile_ms(percent)))
-    };
-    if let Some(run) = nginx {
-        let head = ["nginx".to_owned(), units::rate(run.achieved())];
-        table.row(head.into_iter().chain(latencies(run)));
-    }
     for case in cases {
         let Ok(explained) = &case.explained else {
             continue;
         };
         let head = [case.name.to_owned(), units::rate(explained.run.achieved())];
-        let tail = [
-            text::ratio(case.beside_nginx(floor).unwrap_or(f64::NAN)),
-            case.goal.map_or(units::NONE.to_owned(), text::ratio),
-            units::count(explained.flushes as u64),
-            units::count(explained.compactions as u64),
-        ];
+        let tail =
+            [explained.flushes, explained.compactions].map(|count| units::count(count as u64));
         table.row(
             head.into_iter()
                 .chain(latencies(&explained.run))
@@ -101,9 +133,10 @@ fn measured(page: &mut Page, cases: &[Case], floor: Option<&Floor>) {
         );
     }
     page.table(&table);
-    if let Some(Err(problem)) = floor.map(|floor| &floor.nginx) {
-        page.paragraph(&format!("Without nginx: {problem}."));
-    }
+}
+
+fn latencies(run: &load::Run) -> [String; 4] {
+    [50.0, 99.0, 99.9, 100.0].map(|percent| text::latency(run.latency.percentile_ms(percent)))
 }
 
 /// How long syncs took, beside those of the idle disk.
@@ -275,18 +308,13 @@ fn stalls(writes: &[SlowWrite]) -> (usize, usize) {
 }
 
 impl Case {
-    /// Its p99.9 as a multiple of nginx's.
-    fn beside_nginx(&self, floor: Option<&Floor>) -> Option<f64> {
-        let run = &self.explained.as_ref().ok()?.run;
-        let nginx = floor?.nginx.as_ref().ok()?;
-        // Another load has no counterpart.
-        let is_same = run.plan.value_bytes == nginx.plan.value_bytes;
-        let of = |run: &load::Run| run.latency.percentile_ms(99.9);
-        statistics::ratio(of(run), of(nginx)).filter(|_| is_same)
+    /// The pair whose ratio counts.
+    fn median(&self) -> Option<&Pair> {
+        self.pairs.as_ref().ok().and_then(|all| pairs::median(all))
     }
 }
 
-fn findings(cases: &[Case], floor: Option<&Floor>) -> Vec<String> {
+fn findings(cases: &[Case]) -> Vec<String> {
     let mut found = Vec::new();
     for case in cases {
         let Ok(explained) = &case.explained else {
@@ -314,7 +342,8 @@ fn findings(cases: &[Case], floor: Option<&Floor>) -> Vec<String> {
                 units::latency(first.median_ms),
             ));
         }
-        if let (Some(ratio), Some(goal)) = (case.beside_nginx(floor), case.goal) {
+        if let (Some(pair), Some(goal)) = (case.median(), case.goal) {
+            let ratio = pair.ratio();
             let verdict = if ratio <= goal {
                 "which reaches"
             } else {

@@ -1,25 +1,13 @@
-//! What the machine itself allows: a bare loop of syncs on the disk of the nodes, and nginx
-//! under the same load.
+//! What the disk of the nodes itself allows: a bare loop of syncs.
 
 use crate::Error;
-use crate::context::ExperimentContext;
-use crate::measure::Measured;
-use load::Run;
-use load::plan::Plan;
-use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 use std::fs::File;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::fs::FileExt;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use tempfile::TempDir;
 
 /// The length of the file whose bytes are written again and again, as those of a log.
 const FILE_BYTES: u64 = 64 << 20;
-
-/// How long nginx may take to listen.
-const START_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long syncs took, in milliseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -85,101 +73,6 @@ fn sync_for(file: &File, bytes: &[u8], time: Duration) -> std::io::Result<Vec<f6
         offset += bytes.len() as u64;
     }
     Ok(times_ms)
-}
-
-/// A running nginx, which answers `201` to everything. It is killed when it is dropped.
-struct Nginx {
-    process: Child,
-    url: String,
-    _folder: TempDir,
-}
-
-/// The run of a plan against nginx, or why there is none.
-///
-/// # Errors
-/// A stop.
-pub(super) fn nginx_run(
-    context: &ExperimentContext<'_>,
-    plan: &Plan,
-) -> Result<Measured<Run>, Error> {
-    let nginx = match Nginx::start(context)? {
-        Ok(nginx) => nginx,
-        Err(problem) => return Ok(Err(problem)),
-    };
-    context.log("nginx under the same load");
-    let plan = Plan {
-        targets: vec![nginx.url.clone()],
-        replicas: None,
-        ..plan.clone()
-    };
-    let run = load::run(&plan, context.stop(), &mut |_| {});
-    context.fail_if_stopped()?;
-    Ok(run.map_err(|error| error.to_string()))
-}
-
-impl Nginx {
-    /// Starts it with two workers, or says why it cannot.
-    ///
-    /// # Errors
-    /// A stop, or no temporary folder.
-    fn start(context: &ExperimentContext<'_>) -> Result<Measured<Self>, Error> {
-        let folder = tempfile::Builder::new()
-            .prefix("kvorum-lab-nginx-")
-            .tempdir()
-            .map_err(Error::system("a temporary folder"))?;
-        let probe = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
-        let port = probe.and_then(|probe| probe.local_addr());
-        let port = port.map_err(Error::system("a free port"))?.port();
-        let file = folder.path().join("nginx.conf");
-        std::fs::write(
-            &file,
-            configuration(&folder.path().display().to_string(), port),
-        )
-        .map_err(Error::file(&file))?;
-        let spawned = Command::new("nginx")
-            .arg("-c")
-            .arg(&file)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        let process = match spawned {
-            Ok(process) => process,
-            Err(error) => return Ok(Err(format!("nginx cannot be started: {error}"))),
-        };
-        let nginx = Self {
-            process,
-            url: format!("http://127.0.0.1:{port}"),
-            _folder: folder,
-        };
-        let listens = context.wait_until("nginx", START_TIMEOUT, || {
-            Ok(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok())
-        });
-        match listens {
-            Ok(_) => Ok(Ok(nginx)),
-            Err(Error::Stopped) => Err(Error::Stopped),
-            Err(_) => Ok(Err("nginx did not listen in time".to_owned())),
-        }
-    }
-}
-
-impl Drop for Nginx {
-    fn drop(&mut self) {
-        // Only a graceful end takes its workers along. Both fail if it has ended.
-        let _ = kill_process(Pid::from_child(&self.process), Signal::TERM);
-        let _ = self.process.wait();
-    }
-}
-
-fn configuration(folder: &str, port: u16) -> String {
-    format!(
-        "worker_processes 2; daemon off; pid {folder}/nginx.pid; error_log {folder}/nginx.err;\n\
-         events {{ worker_connections 1024; }}\n\
-         http {{\n\
-         access_log off; keepalive_requests 1000000000; client_body_temp_path {folder}/body;\n\
-         server {{ listen 127.0.0.1:{port} reuseport; location / {{ return 201; }} }}\n\
-         }}\n"
-    )
 }
 
 #[cfg(test)]

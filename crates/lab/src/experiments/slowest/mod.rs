@@ -3,6 +3,7 @@
 mod causes;
 mod describe;
 mod floor;
+mod pairs;
 mod recording;
 
 use crate::context::ExperimentContext;
@@ -14,12 +15,16 @@ use causes::SlowWrite;
 use floor::SyncTimes;
 use load::plan::{KeyChoice, Operation, Plan, Rate, SizeDistribution};
 use load::{Run, SlowRequest};
+use pairs::Pair;
 use recording::{Recording, length};
 use serde::Serialize;
 use std::time::Duration;
 
 /// How many of the slowest writes are explained.
 const SLOWEST: usize = 1_000;
+
+/// How often a load runs in turn with nginx.
+const PAIRS: usize = 3;
 
 /// The rate of the open loop, in requests per second.
 const RATE: f64 = 15_000.0;
@@ -37,13 +42,16 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     method: &[
         "`PUT` of 64-byte values over 100,000 keys from an open loop of 15,000 per second over 64 \
          connections: on one node with `sync`, on one with `os`, and on three nodes with `sync`, \
-         `ack=2` and `from=3`. Then values of 1 KiB and ever new keys on one node with `sync` and \
-         memtables of 16 MiB, at 80% of its breaking point, so that flushes and compactions run \
-         beside the writes. nginx, which answers `201` and stores nothing, gets the load of the \
-         first case in the same run, and a loop writes and syncs as many bytes as a group has on \
-         the idle disk.",
+         `ack=2` and `from=3`. Each runs in turn with nginx, which answers `201` to the same load \
+         and stores nothing; of the pairs, the one with the median ratio of the p99.9 counts, \
+         because the speed of a machine changes from minute to minute. Then each runs once more \
+         while the nodes record.",
+        "Values of 1 KiB and ever new keys on one node with `sync` and memtables of 16 MiB, at 80% \
+         of its breaking point: flushes and compactions run beside the writes, and the node \
+         records. A loop writes and syncs as many bytes as a group of the first load has on the \
+         idle disk.",
         "Latency counts from when a write was due. The generator keeps the slowest thousand of \
-         each run, and the nodes record each wait and each step of a request \
+         a recorded run, and the nodes record each wait and each step of a request \
          (`/debug/profile?kind=spans`), all by the one monotonic clock of the machine. So every \
          nanosecond of a slow write belongs to one cause, and the cause that took the most of its \
          latency counts as its own. A write that waited for a free connection has the cause of \
@@ -128,17 +136,17 @@ struct Case {
     name: &'static str,
     goal: Option<f64>,
     flushes: bool,
+    /// The runs beside nginx, sorted by their ratios.
+    pairs: Measured<Vec<Pair>>,
     explained: Measured<Explained>,
 }
 
-/// What the machine allows without a store.
+/// What the disk allows without a store.
 #[derive(Debug, Serialize)]
 struct Floor {
     /// Syncs of as many bytes as a group of the first load has.
     syncs: SyncTimes,
     group_bytes: usize,
-    /// nginx under the first load.
-    nginx: Measured<Run>,
 }
 
 fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
@@ -148,21 +156,27 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
         context.log(load.name);
         let cluster = start(context, load)?;
         let plan = plan(context, &cluster, load)?;
-        let explained = match plan {
+        let (pairs, explained) = match plan {
             Ok(plan) => {
-                let explained = explain(context, &cluster, load, &plan)?;
-                drop(cluster);
-                if floor.is_none() {
-                    floor = Some(measure_floor(context, &plan, explained.as_ref().ok())?);
-                }
-                explained
+                let count = match load.goal {
+                    Some(_) => context.effort().pick(1, PAIRS, PAIRS),
+                    None => 0,
+                };
+                let pairs = pairs::measure(context, &plan, count)?;
+                (pairs, explain(context, &cluster, load, &plan)?)
             }
-            Err(problem) => Err(problem),
+            Err(problem) => (Ok(Vec::new()), Err(problem)),
         };
+        drop(cluster);
+        if floor.is_none() {
+            context.log("the disk alone");
+            floor = Some(measure_floor(context, explained.as_ref().ok())?);
+        }
         cases.push(Case {
             name: load.name,
             goal: load.goal,
             flushes: load.flushes,
+            pairs,
             explained,
         });
     }
@@ -303,21 +317,18 @@ fn metrics(cluster: &LabCluster) -> Result<Vec<MetricsSnapshot>, Error> {
     cluster.nodes.iter().map(|node| node.metrics()).collect()
 }
 
-/// Measures the machine without a store: the disk alone, then nginx.
+/// Measures the disk without a store.
 ///
 /// # Errors
-/// A stop, or a disk that cannot be written.
+/// A disk that cannot be written.
 fn measure_floor(
     context: &ExperimentContext<'_>,
-    plan: &Plan,
     explained: Option<&Explained>,
 ) -> Result<Floor, Error> {
-    context.log("the disk alone");
     let group_bytes = explained.map_or(4096, |explained| explained.group_bytes as usize);
     let time = Duration::from_secs_f64(context.effort().pick(0.1, 5.0, 10.0));
     Ok(Floor {
         syncs: floor::bare_syncs(group_bytes, time)?,
         group_bytes,
-        nginx: floor::nginx_run(context, plan)?,
     })
 }

@@ -20,6 +20,7 @@ fn case(goal: Option<f64>, p99_ms: f64, writes: Vec<SlowWrite>) -> Case {
         name: "1/1, sync",
         goal,
         flushes: goal.is_none(),
+        pairs: Ok(Vec::new()),
         explained: Ok(Explained {
             run: run(15_000.0, 15_000, p99_ms),
             writes,
@@ -32,16 +33,21 @@ fn case(goal: Option<f64>, p99_ms: f64, writes: Vec<SlowWrite>) -> Case {
     }
 }
 
-fn floor(nginx: Result<load::Run, String>) -> Floor {
-    Floor {
-        syncs: SyncTimes::new([0.5, 0.5, 1.0]),
-        group_bytes: 2048,
-        nginx,
-    }
+/// Pairs in which nginx has this p99 while the load has 9 ms.
+fn pairs_beside(nginx_p99_ms: &[f64]) -> Vec<Pair> {
+    let pair = |p99_ms: &f64| Pair {
+        nginx: run(15_000.0, 15_000, *p99_ms),
+        own: run(15_000.0, 15_000, 9.0),
+    };
+    nginx_p99_ms.iter().map(pair).collect()
 }
 
-fn page(cases: &[Case], floor: &Floor) -> String {
-    page_text(|page| describe(page, cases, Some(floor)))
+fn page(cases: &[Case]) -> String {
+    let floor = Floor {
+        syncs: SyncTimes::new([0.5, 0.5, 1.0]),
+        group_bytes: 2048,
+    };
+    page_text(|page| describe(page, cases, Some(&floor)))
 }
 
 #[test]
@@ -55,8 +61,10 @@ fn causes_are_counted_and_the_goal_is_judged() {
             ..write(102.0, 8.0, Cause::Sync)
         },
     ];
-    let cases = [case(Some(2.0), 9.0, writes)];
-    let text = page(&cases, &floor(Ok(run(15_000.0, 15_000, 5.0))));
+    let mut case = case(Some(2.0), 9.0, writes);
+    case.pairs = Ok(pairs_beside(&[9.0, 5.0, 3.0]));
+    let cases = [case];
+    let text = page(&cases);
     assert_contains(
         &text,
         &[
@@ -65,11 +73,13 @@ fn causes_are_counted_and_the_goal_is_judged() {
             "the p99.9 is 1.80 times nginx's, which reaches the goal of 2.00",
             "the sync of its group, behind another",
             "| the disk alone ",
-            "| nginx ",
+            "1.00, 1.80, 3.00",
         ],
     );
     assert!(!text.contains("took longer than"), "{text}");
-    let text = page(&cases, &floor(Ok(run(15_000.0, 15_000, 4.0))));
+    let [mut case] = cases;
+    case.pairs = Ok(pairs_beside(&[9.0, 4.0, 3.0]));
+    let text = page(&[case]);
     assert_contains(
         &text,
         &["2.25 times nginx's, which misses the goal of 2.00"],
@@ -83,7 +93,7 @@ fn a_load_that_is_too_much_is_called_so() {
         if let Ok(explained) = &mut case.explained {
             explained.run.due = Some(due);
         }
-        page(&[case], &floor(Err("gone".to_owned())))
+        page(&[case])
     };
     let text = case(30_000);
     assert_contains(
@@ -96,15 +106,13 @@ fn a_load_that_is_too_much_is_called_so() {
 
 #[test]
 fn without_nginx_the_page_says_so() {
-    let cases = [case(Some(2.0), 9.0, vec![write(1.0, 2.0, Cause::Queue)])];
-    let text = page(
-        &cases,
-        &floor(Err("nginx cannot be started: gone".to_owned())),
-    );
+    let mut case = case(Some(2.0), 9.0, vec![write(1.0, 2.0, Cause::Queue)]);
+    case.pairs = Err("nginx cannot be started: gone".to_owned());
+    let text = page(&[case]);
     assert_contains(
         &text,
         &[
-            "Without nginx: nginx cannot be started: gone.",
+            "1/1, sync, beside nginx: nginx cannot be started: gone.",
             "queued otherwise",
         ],
     );
@@ -122,7 +130,7 @@ fn long_writes_count_apart_where_the_device_took_that_long() {
         write(1.0, 60.0, Cause::Queue),
         write(2.0, 40.0, Cause::Queue),
     ];
-    let text = page(&[case(None, 9.0, writes)], &floor(Err("gone".to_owned())));
+    let text = page(&[case(None, 9.0, writes)]);
     assert_contains(
         &text,
         &["through 3 flushes and 1 compactions 1 writes took longer than 50.0 ms, and 1 more"],
@@ -136,7 +144,7 @@ fn a_failed_measurement_is_listed() {
         ..case(Some(2.0), 9.0, Vec::new())
     };
     assert_contains(
-        &page(&[failed], &floor(Err("gone".to_owned()))),
+        &page(&[failed]),
         &["Not measured:", "1/1, sync: the node answered 404"],
     );
 }

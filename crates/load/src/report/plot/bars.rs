@@ -70,10 +70,7 @@ impl Bars {
     /// Adds a bound.
     #[must_use]
     pub fn bound_line(mut self, y: f64, label: impl Into<String>) -> Self {
-        self.bound_lines.push(BoundLine {
-            y,
-            label: label.into(),
-        });
+        self.bound_lines.push(BoundLine::new(y, label));
         self
     }
 
@@ -99,7 +96,7 @@ impl Bars {
             .flat_map(|series| series.values.iter().copied());
         let y = LaidOutAxis::new(
             &self.y,
-            values.chain(self.bound_lines.iter().map(|bound_line| bound_line.y)),
+            values.chain(BoundLine::heights(&self.bound_lines)),
             Fit::ToTicks,
             Y_TICKS_MAX,
         );
@@ -120,9 +117,7 @@ impl Bars {
             self.draw_group(plane, group)?;
             draw_name(plane, group, name)?;
         }
-        self.bound_lines
-            .iter()
-            .try_for_each(|bound_line| grid::draw_bound_line(plane, &self.y, bound_line))
+        BoundLine::draw_all(&self.bound_lines, plane, &self.y)
     }
 
     fn draw_group(&self, plane: &Plane<'_>, group: usize) -> Result<(), DrawError> {

@@ -89,25 +89,43 @@ pub struct BoundLine {
     pub label: String,
 }
 
-/// Draws a bound over the whole width, with its label above the right end.
-pub(super) fn draw_bound_line(
-    plane: &Plane<'_>,
-    axis: &Axis,
-    bound_line: &BoundLine,
-) -> Result<(), DrawError> {
-    let Some(y) = axis.drawable(bound_line.y) else {
-        return Ok(());
-    };
-    let x = plane.as_coord_spec().x_spec();
-    let ends = [(x.low(), y), (x.high(), y)];
-    plane.draw(&DashedPathElement::new(ends, px(3), px(4), note_stroke()))?;
-    let (right, height) = plane.map_coordinate(&(x.high(), y));
-    let (left, top) = plane.get_base_pixel();
-    let style = NOTE.style(HPos::Right, VPos::Bottom);
-    let point = (right - left - px(4), height - top - px(2));
-    plane
-        .strip_coord_spec()
-        .draw_text(&frame::shortened(&bound_line.label), &style, point)
+impl BoundLine {
+    pub(super) fn new(y: f64, label: impl Into<String>) -> Self {
+        let label = label.into();
+        Self { y, label }
+    }
+
+    /// The heights of bounds, which the axis has to reach.
+    pub(super) fn heights(bounds: &[Self]) -> impl Iterator<Item = f64> {
+        bounds.iter().map(|bound_line| bound_line.y)
+    }
+
+    /// Draws bounds over the whole width, each with its label above the right end.
+    pub(super) fn draw_all(
+        bounds: &[Self],
+        plane: &Plane<'_>,
+        axis: &Axis,
+    ) -> Result<(), DrawError> {
+        bounds
+            .iter()
+            .try_for_each(|bound_line| bound_line.draw(plane, axis))
+    }
+
+    fn draw(&self, plane: &Plane<'_>, axis: &Axis) -> Result<(), DrawError> {
+        let Some(y) = axis.drawable(self.y) else {
+            return Ok(());
+        };
+        let x = plane.as_coord_spec().x_spec();
+        let ends = [(x.low(), y), (x.high(), y)];
+        plane.draw(&DashedPathElement::new(ends, px(3), px(4), note_stroke()))?;
+        let (right, height) = plane.map_coordinate(&(x.high(), y));
+        let (left, top) = plane.get_base_pixel();
+        let style = NOTE.style(HPos::Right, VPos::Bottom);
+        let point = (right - left - px(4), height - top - px(2));
+        plane
+            .strip_coord_spec()
+            .draw_text(&frame::shortened(&self.label), &style, point)
+    }
 }
 
 /// The stroke of marks and bounds.

@@ -139,10 +139,7 @@ impl Lines {
     /// Adds a bound.
     #[must_use]
     pub fn bound_line(mut self, y: f64, label: impl Into<String>) -> Self {
-        self.bound_lines.push(BoundLine {
-            y,
-            label: label.into(),
-        });
+        self.bound_lines.push(BoundLine::new(y, label));
         self
     }
 
@@ -168,7 +165,7 @@ impl Lines {
             .chain(self.marks.iter().map(|mark| mark.x));
         let ys = points()
             .map(|point| point.1)
-            .chain(self.bound_lines.iter().map(|bound_line| bound_line.y));
+            .chain(BoundLine::heights(&self.bound_lines));
         let x = LaidOutAxis::new(&self.x, xs, Fit::Tight, X_TICKS_MAX);
         let y = LaidOutAxis::new(&self.y, ys, Fit::ToTicks, Y_TICKS_MAX);
 
@@ -177,9 +174,7 @@ impl Lines {
         for (index, series) in self.series.iter().enumerate() {
             self.draw_series(plane, series, frame::color(series.color.unwrap_or(index)))?;
         }
-        for bound_line in &self.bound_lines {
-            grid::draw_bound_line(plane, &self.y, bound_line)?;
-        }
+        BoundLine::draw_all(&self.bound_lines, plane, &self.y)?;
         self.draw_marks(plane)
     }
 

@@ -1,6 +1,7 @@
 //! What an experiment is, and how it writes its page.
 
 use crate::context::ExperimentContext;
+use crate::machine::ProcessorTicks;
 use crate::page::Page;
 use crate::{Error, Settings, machine};
 use load::report::units;
@@ -53,7 +54,12 @@ impl Experiment {
         ));
         page.section("Machine");
         page.list(machine::lines(&context));
+        let machine = page.end();
+        let begun = ProcessorTicks::now();
         (self.run)(&context, &mut page)?;
+        if let (Some(begun), Some(ended)) = (begun, ProcessorTicks::now()) {
+            page.extend_list(machine, &ended.stolen_since(begun));
+        }
         context.fail_if_stopped()?;
         page.section("Written by");
         page.code(&settings.command);

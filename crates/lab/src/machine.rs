@@ -41,6 +41,47 @@ pub(crate) fn lines(context: &ExperimentContext<'_>) -> Vec<String> {
     lines
 }
 
+/// The time of the processors, in ticks since the machine started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ProcessorTicks {
+    /// Those that the hypervisor took although this machine had something to do.
+    stolen: u64,
+    all: u64,
+}
+
+impl ProcessorTicks {
+    /// None where the system does not tell.
+    pub(crate) fn now() -> Option<Self> {
+        Self::of(&std::fs::read_to_string("/proc/stat").ok()?)
+    }
+
+    /// From the text of `/proc/stat`. Its first line is `cpu user nice system idle iowait irq
+    /// softirq steal guest guest_nice`; what guests took is in user and nice as well.
+    fn of(text: &str) -> Option<Self> {
+        let fields = text.lines().next()?.strip_prefix("cpu ")?;
+        let ticks: Option<Vec<u64>> = fields
+            .split_whitespace()
+            .take(8)
+            .map(|field| field.parse().ok())
+            .collect();
+        let ticks = ticks?;
+        Some(Self {
+            stolen: *ticks.get(7)?,
+            all: ticks.iter().sum(),
+        })
+    }
+
+    /// What the hypervisor took since an earlier reading, for the section of the machine.
+    pub(crate) fn stolen_since(self, begun: Self) -> String {
+        let all = self.all.saturating_sub(begun.all);
+        let stolen = self.stolen.saturating_sub(begun.stolen);
+        format!(
+            "the hypervisor took {} of the processors' time during the experiment",
+            units::share(stolen as f64 / all.max(1) as f64)
+        )
+    }
+}
+
 /// The median round trip of one byte to another thread over the loopback, which
 /// is the latency of a server that does nothing.
 fn echo(effort: Effort) -> Option<Duration> {
@@ -149,6 +190,37 @@ mod tests {
     fn a_round_trip_takes_some_time() {
         let took = echo(Effort::Glance).unwrap();
         assert!(took > Duration::ZERO);
+    }
+
+    #[test]
+    fn what_the_hypervisor_took_is_the_eighth_figure() {
+        let begun = ProcessorTicks::of("cpu  10 1 5 70 2 0 2 10 7 7\ncpu0 1 1\n").unwrap();
+        assert_eq!(
+            begun,
+            ProcessorTicks {
+                stolen: 10,
+                all: 100
+            }
+        );
+        let ended = ProcessorTicks::of("cpu  500 1 5 507 2 0 2 83 7 7\n").unwrap();
+        assert_eq!(
+            ended.stolen_since(begun),
+            "the hypervisor took 7.3% of the processors' time during the experiment"
+        );
+        // Counters may go back by a tick.
+        assert!(begun.stolen_since(ended).contains(" 0% "));
+    }
+
+    #[test]
+    fn a_system_that_does_not_tell_steal_has_none() {
+        for text in [
+            "",
+            "cpu0 1 1 1 1 1 1 1 1\n",
+            "cpu  10 1 5 84\n",
+            "cpu  10 1 5 70 2 0 2 x\n",
+        ] {
+            assert_eq!(ProcessorTicks::of(text), None, "{text:?}");
+        }
     }
 
     #[test]

@@ -24,6 +24,10 @@ pub(crate) struct Page {
     files: Vec<(String, String)>,
 }
 
+/// Where a page ended while it was written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PageEnd(usize);
+
 impl Page {
     /// A page with only a title.
     pub(crate) fn new(name: &'static str, title: &str) -> Self {
@@ -56,6 +60,16 @@ impl Page {
         if !lines.is_empty() {
             self.block(&lines.join("\n"));
         }
+    }
+
+    /// Where the page ends so far.
+    pub(crate) fn end(&self) -> PageEnd {
+        PageEnd(self.markdown.len())
+    }
+
+    /// Adds an item to the list with which the page once ended.
+    pub(crate) fn extend_list(&mut self, end: PageEnd, item: &str) {
+        self.markdown.insert_str(end.0, &format!("- {item}\n"));
     }
 
     /// Adds a table.

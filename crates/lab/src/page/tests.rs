@@ -44,6 +44,16 @@ kvorum lab tables
 }
 
 #[test]
+fn a_list_is_extended_where_it_ended() {
+    let mut page = Page::new("a", "A");
+    page.list(["one"]);
+    let end = page.end();
+    page.section("Measured");
+    page.extend_list(end, "two");
+    assert_eq!(page.markdown(), "# A\n\n- one\n- two\n\n## Measured\n");
+}
+
+#[test]
 fn a_page_replaces_the_previous_one() {
     let folder = tempfile::tempdir().unwrap();
     let docs = folder.path().join("docs/lab");

@@ -9,7 +9,10 @@ all threads). The speed of a machine drifts, so each figure is the median ratio
 of pairs of runs under the same load: nginx, then Kvorum.
 
 Each figure is a row with its goal and whether it is met, as `figure` prints it.
-Lines that begin with spaces are details, such as the single runs behind a median.
+Lines that begin with spaces are details, such as the single runs behind a median,
+and what the host took of the cores meanwhile.
+
+Data goes below the temporary folder (TMPDIR), which must be on a disk.
 """
 
 import argparse
@@ -33,6 +36,9 @@ import urllib.request
 TICKS = os.sysconf("SC_CLK_TCK")
 CONNECTIONS = 64
 KEYS = 100_000
+START_SECONDS_MAX = 60
+# File systems that are kept in memory: a sync of them takes no time.
+IN_MEMORY = ("tmpfs", "ramfs")
 WORK = pathlib.Path(tempfile.mkdtemp(prefix="kvorum-bench-"))
 # A run may leave gigabytes behind, also one that `timeout` ends: so that stops its servers, too.
 atexit.register(shutil.rmtree, WORK, ignore_errors=True)
@@ -69,6 +75,38 @@ end
 """
 
 
+def machine_ticks(text=None):
+    """The CPU ticks that the host took from this virtual machine (steal), and all ticks, of /proc/stat."""
+    text = pathlib.Path("/proc/stat").read_text() if text is None else text
+    # user nice system idle iowait irq softirq steal; guests are in user. A kernel may tell fewer of them.
+    fields = [int(field) for field in text.splitlines()[0].split()[1:9]]
+    return fields[7] if len(fields) > 7 else 0, sum(fields)
+
+
+class Steal:
+    """What the host took of the cores since the last time that it was told."""
+
+    def __init__(self):
+        self.before = machine_ticks()
+
+    def share(self, now=None):
+        """The share, and begins anew. None if hardly any time has passed: no run was between."""
+        now = now or machine_ticks()
+        stolen, total = (after - before for after, before in zip(now, self.before))
+        if total < TICKS:
+            return None
+        self.before = now
+        return stolen / total
+
+    def tell(self):
+        """A detail beside a figure. Figures of the same run share it."""
+        if (share := self.share()) is not None:
+            print(f"  the host took {share:.1%} of the cores meanwhile", flush=True)
+
+
+STEAL = Steal()
+
+
 @dataclasses.dataclass(frozen=True)
 class Goal:
     """What a figure should be."""
@@ -101,6 +139,7 @@ def print_row(name, value, unit, goal, verdict):
 
 def figure(name, value, unit="", goal=None, decimals=2):
     """Prints a figure beside its goal, if it has one. A value of None could not be measured, and misses its goal."""
+    STEAL.tell()
     if not VERDICTS:
         print_row("figure", "value", "unit", "goal", "")
     is_met = goal and value is not None and goal.is_met(value)
@@ -114,9 +153,22 @@ def print_verdicts():
     print(f"{VERDICTS.count('ok')} goals met, {VERDICTS.count('MISSED')} missed; {VERDICTS.count('')} figures without a goal", flush=True)
 
 
+class Parser(argparse.ArgumentParser):
+    """A parser of options that ends the benchmark if its data would be in memory."""
+
+    def __init__(self, description):
+        super().__init__(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+    def parse_args(self, *words):
+        arguments = super().parse_args(*words)
+        if refused := in_memory(WORK, pathlib.Path("/proc/self/mounts").read_text()):
+            sys.exit(refused)
+        return arguments
+
+
 def command_line(description, cases=False, **defaults):
     """A parser with the options that benchmarks share: --kvorum, of seconds and pairs those with a default, and cases."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(description)
     parser.add_argument("--kvorum", default="target/release/kvorum")
     helps = {"seconds": "the length of a run", "pairs": "how many runs, or pairs of runs, a figure is the median of"}
     for name, default in defaults.items():
@@ -126,20 +178,45 @@ def command_line(description, cases=False, **defaults):
     return parser
 
 
+def file_system(folder, mounts):
+    """The type of the file system of a folder. A line of `mounts` is `/dev/vda / ext4 rw 0 0`; of the same mount point the last one counts."""
+    found = [line.split() for line in mounts.splitlines()]
+    above = [(len(pathlib.Path(point).parts), number, kind) for number, (_, point, kind, *_) in enumerate(found) if folder.is_relative_to(point)]
+    return max(above)[2] if above else "unknown"
+
+
+def in_memory(folder, mounts):
+    """Why a folder may not have the data of a benchmark, if it may not."""
+    kind = file_system(folder.resolve(), mounts)
+    if kind in IN_MEMORY:
+        return f"{folder.parent} is a {kind}, so nothing would reach a disk: let TMPDIR name a folder on one"
+    return None
+
+
 def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
 
 
-def wait_for(port, path="/"):
-    for _ in range(400):
+def wait_for(port, path="/", process=None):
+    """Waits until a server answers; `process` is the one that may end before."""
+    deadline = time.monotonic() + START_SECONDS_MAX
+    while time.monotonic() < deadline:
         try:
             urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=1)
             return
         except OSError:
+            if process and process.poll() is not None:
+                sys.exit(f"{process.args[0]} has ended: {last_line(WORK / 'log')}")
             time.sleep(0.05)
-    sys.exit(f"nothing answered on port {port} within 20 s")
+    sys.exit(f"nothing answered on port {port} within {START_SECONDS_MAX} s")
+
+
+def last_line(file):
+    """What a program has said last."""
+    lines = file.read_text(errors="replace").split("\n")
+    return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "it said nothing")
 
 
 def tree(pid):
@@ -153,12 +230,6 @@ def cpu_seconds(pid):
         fields = pathlib.Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
         total += int(fields[11]) + int(fields[12])
     return total / TICKS
-
-
-def machine_ticks():
-    """The CPU ticks that the host took from this virtual machine (steal), and all ticks."""
-    fields = [int(field) for field in pathlib.Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
-    return fields[7], sum(fields)
 
 
 def sync_milliseconds(count=1000):
@@ -197,7 +268,7 @@ class Server:
         self.port = port
         self.ports = [port]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=open(WORK / "log", "a"))
-        wait_for(port, path)
+        wait_for(port, path, self.process)
 
     def cpu_seconds(self):
         return cpu_seconds(self.process.pid)

@@ -16,7 +16,6 @@ runs only the deployments whose names contain the text. `--from-samples` writes
 the page again from the samples of an earlier run. The figures have no goals.
 """
 
-import argparse
 import datetime
 import json
 import pathlib
@@ -30,7 +29,7 @@ import sys
 
 import peers_page
 import perf
-from harness import CONNECTIONS, KEYS, WORK, figure, machine_ticks, print_verdicts, sync_milliseconds
+from harness import CONNECTIONS, KEYS, WORK, Parser, figure, file_system, machine_ticks, print_verdicts, sync_milliseconds
 from stores import StoreFailed, cpu_seconds, deployments, programs, versions
 
 PAGE = pathlib.Path(__file__).parents[1] / "docs" / "lab" / "peers.md"
@@ -156,13 +155,6 @@ class Results:
                     self.profiles.append({**name, **seen})
 
 
-def file_system(folder):
-    """The type of the file system of a folder."""
-    mounts = [line.split() for line in pathlib.Path("/proc/mounts").read_text().splitlines()]
-    holding = [mount for mount in mounts if folder.is_relative_to(mount[1])]
-    return max(holding, key=lambda mount: len(mount[1]))[2]
-
-
 def machine():
     """The properties of the machine."""
     information = pathlib.Path("/proc/cpuinfo").read_text()
@@ -174,7 +166,7 @@ def machine():
         "virtual": "hypervisor" in information,
         "memory_gib": memory / 2**20,
         "kernel": platform.release(),
-        "file_system": file_system(WORK.resolve()),
+        "file_system": file_system(WORK.resolve(), pathlib.Path("/proc/self/mounts").read_text()),
         "sync": sync_milliseconds(),
     }
 
@@ -221,7 +213,7 @@ def print_figures(samples):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(__doc__)
     parser.add_argument("--kvorum", default="target/release/kvorum")
     parser.add_argument("--seconds", type=float, default=3, help="the measured time of each case in each round, after a warm-up of half a second")
     parser.add_argument("--rounds", type=int, default=3)

@@ -16,14 +16,15 @@ import subprocess
 import time
 import urllib.request
 
-from harness import TICKS, WORK, Cluster, free_port, kvorum, nginx, tree
+from harness import START_SECONDS_MAX, TICKS, WORK, Cluster, free_port, kvorum, last_line, nginx, tree
 
 PEERS = pathlib.Path(__file__).parent / "peers"
 QUORUM = "&ack=2&from=3"
 ANY = "&ack=1&from=3"
 # The options that `kvorum dev` sets for nodes that share a machine.
 SHARED = ("--memory", "512MiB", "--threads", "1")
-START_SECONDS_MAX = 60
+# How long Go may take for a program, with nothing fetched yet.
+BUILD_SECONDS_MAX = 900
 # The nodes that get requests, as bounds of a slice.
 ALL, FIRST, SECOND = (None,), (1,), (1, 2)
 
@@ -110,7 +111,7 @@ def started(commands, ports, ready, seconds_max=START_SECONDS_MAX):
         while not answers(ready):
             gone = [process.args[0] for process in running.processes if process.poll() is not None]
             if gone:
-                raise StoreFailed(f"{gone[0]} has ended")
+                raise StoreFailed(f"{gone[0]} has ended: {last_line(WORK / 'log')}")
             if time.monotonic() > deadline:
                 raise StoreFailed(f"{commands[0][0]} did not answer within {seconds_max} s")
             time.sleep(0.02)
@@ -344,11 +345,14 @@ def programs(binary, needed):
             missing[name] = "install Go from https://go.dev/dl, with which it is built"
             continue
         print(f"building {name}", flush=True)
-        build = subprocess.run(["go", "build", "-trimpath", "-o", str(place), package], cwd=PEERS, capture_output=True, text=True)
-        if build.returncode == 0:
+        command = ["go", "build", "-trimpath", "-o", str(place), package]
+        try:
+            subprocess.run(command, cwd=PEERS, capture_output=True, text=True, check=True, timeout=BUILD_SECONDS_MAX)
             found[name] = str(place)
-        else:
-            missing[name] = f"`go build {package}` in `bench/peers` failed: {build.stderr.strip().splitlines()[-1]}"
+        except subprocess.TimeoutExpired:
+            missing[name] = f"`go build {package}` in `bench/peers` has not ended within {BUILD_SECONDS_MAX} s"
+        except subprocess.CalledProcessError as failed:
+            missing[name] = f"`go build {package}` in `bench/peers` failed: {(failed.stderr.strip().splitlines() or ['it said nothing'])[-1]}"
     return found, missing
 
 

@@ -22,10 +22,17 @@ BINDING = pathlib.Path(__file__).resolve().parent.parent / "examples" / "ycsb"
 CLASSES = f"{BINDING}/target/*:{BINDING}/target/dependency/*"
 DATABASE = "kvorum.KvorumDb"
 THREADS = 32
+# How long Maven may take, with nothing fetched yet, and YCSB beyond the time that a run is given.
+BUILD_SECONDS_MAX = 900
+ENDING_SECONDS_MAX = 60
 # What all runs of YCSB have in common: a record is one value.
 PROPERTIES = {"workload": "site.ycsb.workloads.CoreWorkload", "fieldcount": 1, "writeallfields": "true"}
 # The operations whose latencies YCSB reports.
 OPERATIONS = ("READ", "UPDATE", "INSERT", "SCAN", "READ-MODIFY-WRITE")
+
+
+class YcsbFailed(Exception):
+    """A run of YCSB failed, or took too long; the text says why."""
 
 
 def need(*programs):
@@ -41,7 +48,12 @@ def fetch(folder, *goals):
     if libraries.exists() and libraries.stat().st_mtime > max(source.stat().st_mtime for source in sources):
         return True
     print(f"  Maven builds {folder.name}", flush=True)
-    done = subprocess.run(["mvn", "-q", "-f", folder / "pom.xml", *goals, "dependency:copy-dependencies"], stdout=subprocess.PIPE, text=True)
+    command = ["mvn", "-q", "-B", "-f", folder / "pom.xml", *goals, "dependency:copy-dependencies"]
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=BUILD_SECONDS_MAX)
+    except subprocess.TimeoutExpired:
+        print(f"  it has not ended within {BUILD_SECONDS_MAX} s", flush=True)
+        return False
     if done.returncode:
         print(f"  {done.stdout.strip()[:500]}", flush=True)
     else:
@@ -56,14 +68,18 @@ def build():
         sys.exit("ycsb: examples/ycsb cannot be built")
 
 
-def ycsb(classes, database, properties, *options, threads=THREADS):
-    """What YCSB prints."""
+def ycsb(classes, database, properties, *options, threads=THREADS, seconds=None):
+    """What YCSB prints. It is given so many seconds, if any, and a minute to end."""
     command = ["java", "-cp", classes, "site.ycsb.Client", "-db", database, "-threads", str(threads), *options]
-    for name, value in {**PROPERTIES, **properties}.items():
+    limit = {} if seconds is None else {"maxexecutiontime": seconds}
+    for name, value in {**PROPERTIES, **properties, **limit}.items():
         command += ["-p", f"{name}={value}"]
-    done = subprocess.run(command, capture_output=True, text=True)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds and seconds + ENDING_SECONDS_MAX)
+    except subprocess.TimeoutExpired:
+        raise YcsbFailed(f"YCSB has not ended within {seconds + ENDING_SECONDS_MAX} s") from None
     if done.returncode:
-        sys.exit(f"ycsb: {done.stderr[-2000:]}")
+        raise YcsbFailed(f"YCSB ended with {done.returncode}: {done.stderr.strip()[-500:]}")
     return done.stdout
 
 
@@ -78,10 +94,12 @@ def reported(text):
     milliseconds = lambda name: {kind.lower(): value(kind, name) / 1e3 for kind in OPERATIONS if done[kind]}
     # A read-modify-write is also counted as a read and as an update.
     operations = sum(done.values()) - 2 * done["READ-MODIFY-WRITE"]
+    failed = {f"{kind.lower()} {status}": int(count) for kind, status, count in re.findall(r"\[([\w-]+)\], Return=(?!OK,)([^,]+), (\d+)", text)}
     return {
+        # Those that succeeded: YCSB's own throughput has the others in it.
         "operations": operations,
-        "rate": value("OVERALL", "Throughput(ops/sec)"),
-        "failed": sum(map(int, re.findall(r"\], Return=(?!OK)\w+, (\d+)", text))),
+        "rate": operations / max(value("OVERALL", "RunTime(ms)"), 1) * 1e3,
+        "failed": failed,
         "mean": milliseconds("AverageLatency(us)"),
         "p99": milliseconds("99thPercentileLatency(us)"),
     }
@@ -109,7 +127,7 @@ def with_load(server, arguments):
     )  # fmt: skip
     return {
         "rate": run["succeeded"] / run["measured_seconds"],
-        "failed": sum(run["failed"].values()),
+        "failed": run["failed"],
         "mean": {"all": run["latency"]["mean_ms"]},
         "p99": {"all": percentile(run, 0.99)},
         "cpu": (server.cpu_seconds() - before) / run["succeeded"] * 1e6,
@@ -119,6 +137,12 @@ def with_load(server, arguments):
 def written(milliseconds):
     """Latencies by operation, as text."""
     return ", ".join(f"{kind} {value:.2f}" for kind, value in milliseconds.items())
+
+
+def said(run):
+    """A run, as a detail."""
+    return (f"{run['rate']:.0f}/s, failed {run['failed'] or 'none'}, CPU {run['cpu']:.0f} us; "
+            f"mean ms: {written(run['mean'])}; p99 ms: {written(run['p99'])}")  # fmt: skip
 
 
 def main():
@@ -135,8 +159,9 @@ def main():
             for name, measure in generators.items():
                 run = measure(server, arguments)
                 found[name].append(run)
-                print(f"  {name}: {run['rate']:.0f}/s, failed {run['failed']}, CPU {run['cpu']:.0f} us; "
-                      f"mean ms: {written(run['mean'])}; p99 ms: {written(run['p99'])}", flush=True)
+                print(f"  {name}: {said(run)}", flush=True)
+        except YcsbFailed as failure:
+            sys.exit(f"ycsb: {failure}")
         finally:
             server.stop()
     for name, runs in found.items():

@@ -8,6 +8,7 @@ Cases: put-sync put-os put-interval get-memory tables token latency overload mem
 memory-long; all by default. `harness.py` says what is measured and with which tools.
 """
 
+import collections
 import os
 import socket
 import statistics
@@ -15,7 +16,7 @@ import subprocess
 import time
 
 from harness import (
-    KEYS, WORK, at_most, command_line, figure, fill, kvorum, load, metric, open_loop, overload, pairs, print_syncs, resident_mib, run_cases,
+    KEYS, WORK, at_least, at_most, command_line, figure, fill, kvorum, load, metric, open_loop, overload, pairs, print_syncs, resident_mib, run_cases,
     tail, wrk,
 )  # fmt: skip
 
@@ -134,45 +135,67 @@ def memory(arguments):
 
 
 def memory_long(arguments):
-    """Peak resident memory with values of 16 MiB: written, requested by readers that stall, overwritten."""
+    """Peak resident memory with values of 16 MiB: written, requested by readers that stall, overwritten. Statuses say how many
+    of the requests the node took: what it refused, it did not hold, so a peak without it would say little."""
     length = 16 << 20
     server = kvorum(arguments.kvorum, "memory-long", "--memory", "128MiB", "--durability", "os", "--timeout", "10s")
     peak = lambda: resident_mib(server.process.pid)
 
     def put(key, value):
-        with socket.create_connection(("127.0.0.1", server.port)) as connection:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
             head = f"PUT /v0/entity?id=key{key} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(value)}\r\n\r\n"
-            connection.sendall(head.encode() + value)
-            return connection.recv(100).split()[1] == b"201"
+            try:
+                connection.sendall(head.encode() + value)
+            except OSError:
+                # Refused before its end; the answer may be there.
+                pass
+            return status_of(connection)
 
     def stall(path, count):
-        """Opens connections that request and then read nothing; only their small buffers fill."""
+        """Opens connections that request and then read nothing but the status; only their small buffers fill."""
         readers = []
         for number in range(count):
             reader = socket.socket()
             reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 << 10)
+            reader.settimeout(60)
             reader.connect(("127.0.0.1", server.port))
             reader.sendall(f"GET {path.format(number % 6)} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
             readers.append(reader)
+        statuses = collections.Counter(map(status_of, readers))
         time.sleep(3)
         for reader in readers:
             reader.close()
+        return statuses
 
     try:
         for kind, value in [("text", lambda key: (b"%08d value " % key * (length // 15 + 1))[:length]), ("random", lambda key: os.urandom(length))]:
-            stored = sum(put(key, value(key)) for key in range(6))
+            puts = collections.Counter(put(key, value(key)) for key in range(6))
             written = peak()
-            stall("/v0/entity?id=key{}", 60)
+            reads = stall("/v0/entity?id=key{}", 60)
             read = peak()
-            stall("/v0/entities?start=a", 20)
-            ranges = peak()
-            figure(f"memory-long-{kind}-stalled", ranges, "MiB resident at most", at_most(192), 0)
-            stored += sum(put(key % 8, value(key)) for key in range(24))
+            ranges = stall("/v0/entities?start=a", 20)
+            stalled = peak()
+            figure(f"memory-long-{kind}-stalled", stalled, "MiB resident at most", at_most(192), 0)
+            puts.update(put(key % 8, value(key)) for key in range(24))
             time.sleep(5)
-            print(f"  {kind}: {stored}/30 stored; peak {written:.0f} MiB written, {read:.0f} read, {ranges:.0f} in ranges, {peak():.0f} overwritten")
+            print(f"  {kind}: peak {written:.0f} MiB written, {read:.0f} read, {stalled:.0f} in ranges, {peak():.0f} overwritten; "
+                  f"statuses of puts {dict(puts)}, of stalled reads {dict(reads)}, of stalled ranges {dict(ranges)}", flush=True)
+            figure(f"memory-long-{kind}-stored", puts[201], "of 30 values stored", at_least(30), 0)
+            figure(f"memory-long-{kind}-held", reads[200] + ranges[200], "of 80 stalled answers begun", decimals=0)
         figure("memory-long", peak(), "MiB resident at most", at_most(192), 0)
     finally:
         server.stop()
+
+
+def status_of(connection):
+    """The status of an answer, of which no more is read; 0 if the connection ends or waits too long without one."""
+    head, beginning = b"", len("HTTP/1.1 200")
+    try:
+        while len(head) < beginning and (more := connection.recv(beginning - len(head))):
+            head += more
+    except OSError:
+        return 0
+    return int(head[-3:]) if len(head) == beginning else 0
 
 
 def main():
@@ -210,4 +233,5 @@ def filled(arguments):
     return server
 
 
-main()
+if __name__ == "__main__":
+    main()

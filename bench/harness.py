@@ -18,6 +18,7 @@ Data goes below the temporary folder (TMPDIR), which must be on a disk.
 import argparse
 import atexit
 import dataclasses
+import http.client
 import json
 import os
 import pathlib
@@ -365,6 +366,18 @@ def pipelined(port, lines, body, status):
                     if line.lower().startswith(b"content-length:"):
                         length = int(line.split(b":")[1])
                 reader.read(length)
+
+
+def batched(port, operations, status, suffix=""):
+    """Sends operations as lines of batches with their length, and expects this status of each."""
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    for start in range(0, len(operations), 10_000):
+        batch = operations[start : start + 10_000]
+        lines = "".join(json.dumps(operation) + "\n" for operation in batch)
+        connection.request("POST", f"/v0/batch{suffix}", lines, {"Content-Type": "application/x-ndjson"})
+        answers = connection.getresponse().read()
+        assert answers.count(b'{"status":%d,' % status) == len(batch), answers[-1000:]
+    connection.close()
 
 
 def fill(server, keys, length=64, suffix=""):

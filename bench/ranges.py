@@ -15,7 +15,7 @@ import statistics
 import threading
 import time
 
-from harness import Cluster, at_least, at_most, command_line, figure, pipelined, resident_mib, run_cases
+from harness import Cluster, at_least, at_most, batched, command_line, figure, pipelined, resident_mib, run_cases
 
 VALUE_BYTES = 1024
 TOMBSTONES = 1_000_000
@@ -109,8 +109,8 @@ def memory(arguments):
 def tombstones(arguments):
     server = nodes(arguments, "tombstones")
     try:
-        lines = [b"DELETE /v0/entity?id=dead%08d&replicas=3/3" % key for key in range(TOMBSTONES)]
-        pipelined(server.port, lines, b"", 202)
+        deletes = [{"op": "delete", "key": f"dead{key:08}"} for key in range(TOMBSTONES)]
+        batched(server.port, deletes, 202, "?replicas=3/3")
         pipelined(server.port, [b"PUT /v0/entity?id=last&replicas=3/3"], b"v", 201)
         for name, query in (("one-node", b"start=d"), ("cluster", b"start=d&scope=cluster&replicas=2/3")):
             run = told(server.port, query)

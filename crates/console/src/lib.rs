@@ -14,6 +14,8 @@
 //! - [`POLICY`] allows scripts, styles and connections only from the node that served the
 //!   page, and none within the markup.
 //! - The token of the reader stays in a variable of the module: no storage, no cookie.
+//! - A token of a supervisor in the address (`#dev=`) counts only on [`supervisor_page`]: a
+//!   node is not to be taken for one because a link says so.
 
 use std::fmt;
 use xxhash_rust::xxh3::xxh3_64;
@@ -90,6 +92,13 @@ impl Asset {
     pub fn tag(self) -> AssetTag {
         AssetTag(xxh3_64(self.body().as_bytes()))
     }
+}
+
+/// The page as the supervisor of a local cluster serves it: with a mark, so that it believes
+/// the token in its address.
+#[must_use]
+pub fn supervisor_page() -> String {
+    Asset::Page.body().replacen("<html ", "<html data-dev ", 1)
 }
 
 /// The entity tag of a file.

@@ -72,6 +72,13 @@ fn no_text_becomes_markup_and_no_markup_a_script() {
 }
 
 #[test]
+fn only_the_page_of_a_supervisor_has_its_mark() {
+    let mark = "<html data-dev lang=";
+    assert_eq!(supervisor_page().matches(mark).count(), 1);
+    assert!(!Asset::Page.body().contains(mark));
+}
+
+#[test]
 fn nothing_comes_from_elsewhere() {
     for asset in Asset::ALL
         .into_iter()

@@ -35,7 +35,7 @@ function othersOf(status) {
 
 function* adviceOnNodes(status) {
   for (const member of othersOf(status)) {
-    if (member.state === "down" || member.state === "suspected") {
+    if (["down", "suspected"].includes(member.state)) {
       const since = member.down_seconds === undefined ? "" : ` for ${span(member.down_seconds)}`;
       const away =
         member.down_seconds > status.hints.age_max_seconds
@@ -191,16 +191,17 @@ function* adviceOnForgetting({ forgetting, sweeps, cluster, uptime_seconds: upti
   if (cluster.length < 2) return;
   const sweepsMax = Math.max((sweeps.full.interval_seconds ?? 7 * 86400) * 2, UNCLEAN_SECONDS_MIN);
   const normal = forgetting.grace_seconds + sweepsMax;
-  const isLate = forgetting.age_seconds === undefined ? uptime > sweepsMax : forgetting.age_seconds > normal;
+  const age = forgetting.age_seconds;
+  const isLate = age === undefined ? uptime > sweepsMax : age > normal;
   if (!isLate) return;
-  const age =
-    forgetting.age_seconds === undefined
+  const what =
+    age === undefined
       ? "No full sweep has set the forget bound yet"
-      : `The forget bound is ${span(forgetting.age_seconds)} old, and no more than ${span(normal)} is normal`;
+      : `The forget bound is ${span(age)} old, and no more than ${span(normal)} is normal`;
   const why = forgetting.held_back ? ` In the last full sweep ${forgetting.held_back.text}.` : "";
   yield {
     level: "warn",
-    text: `${age}, so the tombstones of what was deleted since take room.${why}`,
+    text: `${what}, so the tombstones of what was deleted since take room.${why}`,
     runbook: "Deleted data stays",
   };
 }

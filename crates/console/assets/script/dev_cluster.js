@@ -11,10 +11,10 @@ let dev = null;
 /** How long what the supervisor is to do may take, in milliseconds. */
 const SUPERVISOR_MS_MAX = 60000;
 
-/** Takes the token of the supervisor from the address, and from the screen. */
+/** Takes the token of the supervisor, which marks its page, from the address and the screen. */
 function meetSupervisor() {
   const found = /^#dev=([\w-]+)$/.exec(location.hash);
-  if (!found) return;
+  if (!found || !("dev" in document.documentElement.dataset)) return;
   dev = { token: found[1], node: 1 };
   history.replaceState(null, "", hrefOf("tour"));
 }

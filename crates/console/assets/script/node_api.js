@@ -109,9 +109,12 @@ function newToken(why) {
     );
     dialog.addEventListener("cancel", (event) => event.preventDefault());
     dialog.addEventListener("close", () => {
-      token = input.value.trim();
+      const given = input.value.trim();
       dialog.remove();
       askedForToken = null;
+      // A field of a request could not carry another sign.
+      if (/[^!-~]/.test(given)) return resolve(newToken("This token is not valid."));
+      token = given;
       resolve();
     });
     document.body.append(dialog);

@@ -53,6 +53,20 @@ fn the_cluster_page_says_which_node_is_gone_and_that_it_is_back() {
 }
 
 #[test]
+fn a_node_is_not_taken_for_a_supervisor_because_its_address_says_so() {
+    let Some(mut browser) = Browser::start() else {
+        return;
+    };
+    let cluster = Cluster::start(1);
+    let origin = cluster.url(0);
+    browser.open(&format!("{origin}/#dev=0123456789abcdef"));
+    browser.wait_for_text(".lead", "is alone");
+    let has_part = "document.querySelector('.part-breaking').children.length";
+    assert_eq!(browser.evaluate(has_part), 0);
+    browser.assert_calm(&origin);
+}
+
+#[test]
 fn the_cluster_page_has_what_each_node_says_of_itself() {
     let Some(mut browser) = Browser::start() else {
         return;

@@ -31,6 +31,10 @@ fn a_token_is_asked_for_and_forgotten_with_the_page() {
 
     browser.call("Page.navigate", &json!({"url": format!("{origin}/")}));
     browser.wait_for_text(DIALOG, "asks for a token");
+    // No field of a request can carry it.
+    browser.type_text("\u{441}\u{435}\u{437}\u{430}\u{43c}");
+    browser.press("Enter");
+    browser.wait_for_text(DIALOG, "is not valid");
     browser.type_text("open-door");
     browser.press("Enter");
     browser.wait_for_text(DIALOG, "does not accept this token");

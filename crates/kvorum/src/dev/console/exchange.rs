@@ -134,7 +134,10 @@ impl Answer {
         Self {
             status: 200,
             media_type: asset.media_type(),
-            body: asset.body().into(),
+            body: match asset {
+                Asset::Page => console::supervisor_page().into(),
+                other => other.body().into(),
+            },
         }
     }
 

@@ -72,8 +72,9 @@ impl Steps<'_> {
     /// newer. Returns whether it may still be stored itself.
     pub(super) fn compare_with_all(&self, next: &mut State, to: usize, version: u8) -> bool {
         let before = *next;
+        let greatest = before.stores[to].heard;
         for other in others(to).map(|other| before.stores[other]) {
-            if timestamp(version) < other.forgotten.into() {
+            if timestamp(version) < other.forgotten.into() && other.forgotten > greatest {
                 return false;
             }
             self.store(next, to, later(next.stores[to].held, other.held), true);

@@ -22,6 +22,8 @@
 //!   other rules alone.
 //! - And a repair that comes late may slip behind that pass, so it is compared with what all
 //!   other stores hold before it is stored.
+//! - That holds for one from below F as well, once F is about to rise again: what hides it may be
+//!   from above F.
 //! - A mend may be late, too. That a store has answered that none came is true only of what came
 //!   before: from then on it compares what comes with all others, even after a restart, as nobody
 //!   knows when it hears of F.
@@ -39,13 +41,13 @@ mod steps;
 
 use rules::{Bug, Rules};
 use scenario::Scenario;
-use state::{FENCE, FUTURE, LATER, Step, TOMBSTONE, Violation};
+use state::{BETWEEN, FENCE, FUTURE, LATER, Step, TOMBSTONE, Violation};
 use std::collections::BTreeSet;
 use steps::Steps;
 
 /// The first states of a search are those of one scenario, and it goes on until it
 /// has seen all.
-const SCENARIOS: [Scenario; 16] = [
+const SCENARIOS: [Scenario; 17] = [
     Scenario {
         name: "late writes and repairs",
         repairs: 1,
@@ -159,6 +161,14 @@ const SCENARIOS: [Scenario; 16] = [
         crashes: 1,
         ..PLAIN
     },
+    Scenario {
+        name: "a late repair from below F while F rises once more",
+        fences: &[BETWEEN, FENCE],
+        has_bystander: true,
+        has_late_value: false,
+        repairs: 1,
+        ..PLAIN
+    },
 ];
 
 const LATE: usize = 0;
@@ -173,6 +183,7 @@ const LATE_REPAIR: usize = 11;
 const SURPLUS: usize = 12;
 const LISTS: usize = 14;
 const LATE_MEND: usize = 15;
+const TWO_RISES: usize = 16;
 
 const PLAIN: Scenario = Scenario {
     name: "",
@@ -187,6 +198,7 @@ const PLAIN: Scenario = Scenario {
     has_synced_writes: true,
     has_short_tombstone: false,
     value_copies: 3,
+    has_bystander: false,
     relists: 0,
     has_jumped_clock: false,
 };
@@ -375,6 +387,7 @@ fn every_broken_rule_is_found() {
         (Bug::AcksOutliveTheirStore, LOST),
         (Bug::MovedIsNotComparedAgain, FEWER),
         (Bug::LateRepairsNotCompared, LATE_REPAIR),
+        (Bug::LateRepairsFromBelowBoundNotCompared, TWO_RISES),
         (Bug::DisturbedStoreAnswers, LATE_MEND),
         (Bug::LateMendsNotCompared, LATE_MEND),
         (Bug::SealForgottenByRestart, LATE_MEND),

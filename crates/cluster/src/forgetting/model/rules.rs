@@ -39,6 +39,7 @@ pub(super) enum Bug {
     AcksOutliveTheirStore,
     MovedIsNotComparedAgain,
     LateRepairsNotCompared,
+    LateRepairsFromBelowBoundNotCompared,
     DisturbedStoreAnswers,
     LateMendsNotCompared,
     SealForgottenByRestart,
@@ -204,17 +205,24 @@ impl Rules {
             || self.admit(state, to, repair.version, arrival, receiving)
     }
 
-    /// Whether a version is between F and the fence of the store that it comes to.
+    /// Whether a mend brings a live version that a pass must meet: one from between F and the fence
+    /// of the store that it comes to, or from below F if that lacks something.
     pub(super) fn is_old(self, state: &State, to: usize, version: u8) -> bool {
-        let to = &state.stores[to];
-        let bounds = to.heard.into()..to.fence.into();
-        bounds.contains(&timestamp(version))
+        let (store, timestamp) = (&state.stores[to], timestamp(version));
+        let is_taken = timestamp >= store.heard.into() || self.is_receiver(state, to);
+        is_taken && timestamp < store.fence.into() && !is_dead(version)
     }
 
     /// Whether a repair that is admitted is first compared with what all other stores hold.
     pub(super) fn is_compared(self, state: &State, repair: Repair) -> bool {
-        let is_old = self.is_old(state, repair.to.into(), repair.version);
-        is_old && !self.has(Bug::LateRepairsNotCompared)
+        let to = &state.stores[usize::from(repair.to)];
+        let timestamp = timestamp(repair.version);
+        let is_late = to.fence > to.heard && timestamp < to.fence.into();
+        let passes_by = match timestamp < to.heard.into() {
+            true => Bug::LateRepairsFromBelowBoundNotCompared,
+            false => Bug::LateRepairsNotCompared,
+        };
+        is_late && !is_dead(repair.version) && !self.has(passes_by)
     }
 
     /// Whether an old version is, because the store has answered the last question of a pass.

@@ -31,6 +31,9 @@ pub(super) struct Scenario {
     ///   the third store has a copy, which a read has left there;
     /// - with one, only that has it.
     pub(super) value_copies: u8,
+    /// Whether the third store is a replica of nothing. The others are replicas of all versions, and
+    /// have the first value. Reads ask all three.
+    pub(super) has_bystander: bool,
     /// Whether the operator may start all nodes with another list, by which another store is the
     /// only replica of the first value.
     pub(super) relists: u8,
@@ -78,6 +81,9 @@ impl Scenario {
             (delete.has_begun, delete.is_acknowledged) = (true, true);
             (state.acknowledged, state.seen) = (TOMBSTONE, TOMBSTONE);
         }
+        if self.has_bystander {
+            state.stores[2].beyond = u8::MAX >> 4;
+        }
         state.stores[2].incoming = u8::from(self.has_late_value) << VALUE;
         state.stores[2].has_jumped = self.has_jumped_clock;
         state.writes[usize::from(VALUE)].has_begun = true;
@@ -87,7 +93,7 @@ impl Scenario {
 
     /// Whether some version has fewer replicas than there are stores. Then reads ask all.
     pub(super) fn has_few_copies(&self) -> bool {
-        self.has_short_tombstone || self.value_copies < 3
+        self.has_short_tombstone || self.has_bystander || self.value_copies < 3
     }
 
     /// Whether everything that is to be forgotten is, on all stores.

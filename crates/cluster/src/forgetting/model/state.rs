@@ -15,6 +15,8 @@ pub(super) const TOMBSTONE: u8 = 2;
 /// A later value, above the fence.
 pub(super) const LATER: u8 = 3;
 
+/// A fence between the value and its tombstone.
+pub(super) const BETWEEN: u64 = 2;
 /// The fence that a sound clock allows.
 pub(super) const FENCE: u64 = 3;
 /// A fence of years ahead.

@@ -17,7 +17,7 @@ use crate::seams::{OpenError, Seams};
 use crate::worker::Worker;
 use base::{Entry, Timestamp};
 use bytes::Bytes;
-use cluster::sweep::PassKind;
+use cluster::sweep::{PassId, PassKind};
 use cluster::{NodeNumber, Replicas};
 use lsm::{Engine, Executor};
 use peer::{Stream, Transport};
@@ -348,6 +348,17 @@ impl SimulatedNode {
     /// in, as one that was long on its way.
     pub async fn send_late_mend(&self, to: NodeNumber, entry: &Entry) {
         self.next_worker().sweeper().send_late_mend(to, entry).await;
+    }
+
+    /// Sends a version to another node as a mend of a sweep, as one that was long on its way.
+    pub async fn send_mend_of(&self, pass: PassId, to: NodeNumber, entry: &Entry) {
+        let sweeper = self.next_worker().sweeper();
+        sweeper.send_mend_of(pass, to, entry).await;
+    }
+
+    /// The sweeps of a kind that this node takes part in.
+    pub async fn passes_of(&self, kind: PassKind) -> Vec<PassId> {
+        self.next_worker().sweeper().passes_of(kind).await
     }
 
     /// Whether a part of the store is known to be damaged, and not mended yet.

@@ -41,6 +41,8 @@ pub(crate) struct MendRules {
     sealed: Timestamp,
     /// Whether the node took part in the pass when the store was sealed.
     is_from_before_seal: bool,
+    /// Whether the pass has gone back to a checkpoint.
+    has_gone_back: bool,
 }
 
 impl Forgetting {
@@ -63,6 +65,7 @@ impl Forgetting {
             disturbed: state.stored.disturbed,
             sealed: state.stored.sealed,
             is_from_before_seal: state.sealed_passes.contains(&pass),
+            has_gone_back: state.passes_gone_back.contains(&pass),
         }
     }
 
@@ -130,6 +133,15 @@ impl MendRules {
         self.barrier
     }
 
+    /// The same for what the node itself has asked for, with the number of a range. That number is
+    /// known until the pass goes back.
+    pub(crate) fn for_answers(self) -> Self {
+        Self {
+            has_gone_back: false,
+            ..self
+        }
+    }
+
     /// Whether the node takes part in the pass.
     pub(crate) fn takes_part(&self) -> bool {
         self.takes_part
@@ -174,6 +186,10 @@ impl MendRules {
     /// compares with all others before they do. But that may be the pass that has asked, so
     /// it takes such a version at once only from passes that began later.
     ///
+    /// So it is with a pass that has gone back to a checkpoint. A mend from before is one of its
+    /// own, and may come behind the comparison of a range that is not over. But the driver did not
+    /// wait for it, and its sender may have a tombstone of fewer copies by now.
+    ///
     /// # Errors
     /// [`Obsolete`].
     pub(crate) fn admit(&self, entry: &Entry, is_damaged: bool) -> Result<Taken, Obsolete> {
@@ -193,9 +209,11 @@ impl MendRules {
             barrier: self.barrier,
         };
         let do_reads_count = standing != Standing::Unfilled;
-        let is_sealed = self.is_old(entry, is_damaged) && timestamp < self.sealed;
+        let is_old = self.is_old(entry, is_damaged);
+        let is_sealed = is_old && timestamp < self.sealed;
         let is_met = do_reads_count && timestamp >= self.greatest;
-        Ok(match is_sealed && (is_met || self.is_from_before_seal) {
+        let comes_behind_seal = is_sealed && (is_met || self.is_from_before_seal);
+        Ok(match comes_behind_seal || is_old && self.has_gone_back {
             true => Taken::OnceCompared {
                 admission,
                 greatest: self.greatest,

@@ -142,6 +142,7 @@ impl Forgetting {
             waiting: Vec::new(),
             sealed_passes: Vec::new(),
             passes: Vec::new(),
+            passes_gone_back: Vec::new(),
             held_back: None,
         };
         Ok(Arc::new(Self {
@@ -421,6 +422,14 @@ impl Forgetting {
         let mut state = lock(&self.state);
         state.passes.clear();
         state.passes.extend(passes);
+    }
+
+    /// These of them have gone back to a checkpoint, after all nodes were fenced: mends from before
+    /// that may still come.
+    pub(crate) fn set_passes_gone_back(&self, passes: impl Iterator<Item = PassId>) {
+        let mut state = lock(&self.state);
+        state.passes_gone_back.clear();
+        state.passes_gone_back.extend(passes);
     }
 
     /// Whether the store only receives below the greatest F, if it stands so with its peers.

@@ -30,6 +30,8 @@ pub(super) struct State {
     pub(super) sealed_passes: Vec<PassId>,
     /// The passes that this node takes part in.
     pub(super) passes: Vec<(PassId, PassKind)>,
+    /// Those of them that have gone back to a checkpoint.
+    pub(super) passes_gone_back: Vec<PassId>,
     pub(super) held_back: Option<HeldBack>,
 }
 

@@ -20,7 +20,8 @@
 //! A mend may be late as well. While its pass, or another one, is still to ask this store whether
 //! anything has come in behind the scan, that is no harm: the forget bound does not rise then. Once
 //! the store is [sealed](crate::forgetting::MendRules::admit), nobody asks any more, and such a
-//! mend is compared in the same way.
+//! mend is compared in the same way. So is one of a pass that has gone back to a checkpoint: it may
+//! be from before.
 
 use super::LocalReplica;
 use crate::completion_queue::Completion;

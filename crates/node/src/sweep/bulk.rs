@@ -149,7 +149,7 @@ impl Sweeper {
             }
             // What others should have forgotten does not come back. The two differ in it, and
             // what is to be compared with all others comes as a mend.
-            let rules = forgetting.mend_rules(range.0, standing);
+            let rules = forgetting.mend_rules(range.0, standing).for_answers();
             entries.retain(|entry| {
                 let is_damaged = engine.is_damaged(entry.key());
                 let is_taken = matches!(rules.admit(entry, is_damaged), Ok(Taken::AtOnce(_)));

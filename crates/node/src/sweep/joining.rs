@@ -87,6 +87,7 @@ impl Participant {
         let forgotten = self.environment.bounds.greatest();
         state.damage_then = damage;
         state.forgotten = forgotten;
+        state.has_gone_back = is_resumed && kind == PassKind::Full;
         match before {
             Some(before) => state.go_on_after(&before),
             // What came in behind the scan before is noted durably.
@@ -127,6 +128,12 @@ impl Participant {
     /// The passes that this node takes part in.
     pub(super) fn passes(&self) -> impl Iterator<Item = (PassId, PassKind)> + '_ {
         self.passes.iter().map(|(pass, state)| (*pass, state.kind))
+    }
+
+    /// Those that have gone back to a checkpoint.
+    pub(super) fn passes_gone_back(&self) -> impl Iterator<Item = PassId> + '_ {
+        let gone_back = self.passes.iter().filter(|(_, state)| state.has_gone_back);
+        gone_back.map(|(pass, _)| *pass)
     }
 
     /// Takes note of what all nodes agree on.

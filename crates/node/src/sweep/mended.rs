@@ -13,6 +13,12 @@
 //! for them for the last time, nobody would hear of one more; so what comes from then on is compared
 //! with all other nodes first ([`Forgetting::seal`]).
 //!
+//! A mend of the pass itself that comes late and into a range that is not over is expected. That is
+//! no harm as long as the driver waits for its sender: if that gets no answer the two are not equal.
+//! But a pass that goes back to a checkpoint compares them anew, and waits for no mend from before. So
+//! from then on it compares what its mends bring with all other nodes
+//! ([`MendRules::admit`](crate::forgetting::MendRules::admit)).
+//!
 //! [`Forgetting::disturb`]: crate::forgetting::Forgetting::disturb
 //! [`Forgetting::seal`]: crate::forgetting::Forgetting::seal
 

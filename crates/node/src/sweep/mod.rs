@@ -384,7 +384,9 @@ impl Sweeper {
         let job = move || {
             let mut own = lock(&sweeps.participant);
             let done = job(&mut own);
-            sweeps.environment.forgetting.set_passes(own.passes());
+            let forgetting = &sweeps.environment.forgetting;
+            forgetting.set_passes_gone_back(own.passes_gone_back());
+            forgetting.set_passes(own.passes());
             sweeps.note_overdue(own.is_fenced());
             done
         };

@@ -49,6 +49,10 @@ pub(super) struct PassState {
     shows_all: bool,
     /// Whether all nodes were fenced before.
     pub(super) is_fenced: bool,
+    /// Whether a full pass has gone back to a checkpoint, so that mends from before may still be
+    /// on their way, for which its driver does not wait any more. If not all nodes are fenced
+    /// that does not matter.
+    pub(super) has_gone_back: bool,
     /// The scan ends before this key; [`None`] if it goes on to the last one.
     pub(super) scan_end: Option<Vec<u8>>,
     /// The items from the next range on, as far as the scan has come.
@@ -123,6 +127,7 @@ impl PassState {
             reach: 0,
             shows_all: false,
             is_fenced: false,
+            has_gone_back: false,
             scan_end: None,
             ahead: RangeItems::default(),
             ahead_bytes: 0,
@@ -164,6 +169,7 @@ impl PassState {
         } = agreed;
         // What any pair compares is read.
         self.shows_all &= bounds.contains(&KeyBounds::everything());
+        self.has_gone_back &= self.is_fenced;
         self.cut = cut;
         self.forgotten = self.forgotten.max(forgotten);
         self.expired_before_unix_ms = expired_before_unix_ms;

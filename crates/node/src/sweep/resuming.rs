@@ -51,6 +51,9 @@ impl Drive {
     pub(super) async fn go_on_from(&mut self, stored: Checkpoint) -> Option<Bytes> {
         self.pass = stored.pass;
         self.resuming.checkpoint = stored;
+        // What was asked for a range before the restart may still be on its way.
+        let random = &self.sweeper.sweeps.environment.random;
+        self.range = u32::from(random.next_u64() as u16) << 15;
         let begun = self.ask_to_begin(self.nodes_up(), true).await;
         if begun.len() < 2 || !begun.iter().all(|begun| self.took_part(begun)) {
             return None;

@@ -8,7 +8,7 @@ use crate::expiry::{ExpiryBound, OwnClock};
 use crate::forgetting::SharedBounds;
 use base::{Entry, Expiry, ManualClock, Timestamp};
 use bytes::Bytes;
-use cluster::forgetting::Bounds;
+use cluster::forgetting::{Bounds, Vouching};
 use cluster::sweep::{Item, KeyBounds, PassId, PassKind};
 use cluster::{NodeNumber, Placement};
 use lsm::Engine;
@@ -123,6 +123,29 @@ fn a_new_fence_ends_the_other_passes() {
     participant.give_up_all_but(PASS);
     let passes: Vec<_> = participant.passes().collect();
     assert_eq!(passes, [(PASS, PassKind::Full)]);
+}
+
+#[test]
+fn a_pass_has_gone_back_once_it_is_resumed_unless_not_all_nodes_are_fenced() {
+    let mut participant = participant(&engine(), &Arc::default());
+    let gone_back = |own: &Participant| own.passes_gone_back().collect::<Vec<_>>();
+    let everything = || agreed(20, vec![KeyBounds::everything(); 3]);
+    for (kind, is_resumed, is_fenced, expected) in [
+        (PassKind::Full, false, true, false),
+        (PassKind::Full, true, true, true),
+        (PassKind::Full, true, false, false),
+        (PassKind::Recent, true, true, false),
+    ] {
+        participant.begin((PASS, kind), is_resumed, present(STORE));
+        // Whether it is fenced is not known yet, and its mends may come.
+        let may_go_back = is_resumed && kind == PassKind::Full;
+        assert_eq!(gone_back(&participant) == [PASS], may_go_back);
+        if is_fenced {
+            participant.disregard(PASS, Timestamp::ZERO, vec![Vouching::All; 3]);
+        }
+        participant.agree(PASS, everything());
+        assert_eq!(gone_back(&participant) == [PASS], expected, "{kind:?}");
+    }
 }
 
 #[test]

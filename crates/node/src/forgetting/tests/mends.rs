@@ -192,3 +192,27 @@ fn a_sealed_store_compares_what_is_from_before_its_fence_before_it_takes_it() {
     (opened.run_jobs)();
     assert!(sealed.try_recv().is_err());
 }
+
+#[test]
+fn a_store_compares_what_a_pass_that_has_gone_back_brings_from_before_its_fence() {
+    let opened = TestNode::new().open();
+    let (old, new) = (at(GRACE_MS + 6), at(GRACE_MS + 4));
+    opened.raise(at(GRACE_MS + 5));
+    let forgetting = &opened.forgetting;
+    let is_compared = |pass, timestamp| {
+        let rules = forgetting.mend_rules(pass, Standing::Witness);
+        let taken = |rules: MendRules| rules.admit(&value(timestamp), false).unwrap();
+        // What the store has asked for itself is of the pass since it has gone back.
+        assert!(matches!(taken(rules.for_answers()), Taken::AtOnce(_)));
+        matches!(taken(rules), Taken::OnceCompared { .. })
+    };
+    let other = PassId(8);
+    let passes = [(PASS, PassKind::Full), (other, PassKind::Recent)];
+    forgetting.set_passes(passes.into_iter());
+    assert!(!is_compared(PASS, old));
+    forgetting.set_passes_gone_back([PASS].into_iter());
+    assert!(is_compared(PASS, old));
+    assert!(!is_compared(PASS, new) && !is_compared(other, old));
+    forgetting.set_passes_gone_back(std::iter::empty());
+    assert!(!is_compared(PASS, old));
+}

@@ -28,7 +28,7 @@ use crate::trace::Trace;
 use base::{BootId, Clock, Entry, SeededRandom};
 use bytes::Bytes;
 use checker::{Outcome, Request};
-use cluster::sweep::PassKind;
+use cluster::sweep::{PassId, PassKind};
 use cluster::{NodeNumber, Replicas};
 use lsm::disk::FaultyDisk;
 use lsm::{Disk, Executor, MemoryDisk};
@@ -403,6 +403,25 @@ impl Host {
     pub(crate) fn send_late_mend(&self, to: HostNumber, entry: Entry) -> Option<Asked<()>> {
         let (node, to) = (self.serving()?, NodeNumber::new(to as u8));
         self.run(async move { node.send_late_mend(to, &entry).await })
+    }
+
+    /// Has the process send a version to another one as a mend of a sweep. [`None`] if no process
+    /// runs, or it was told to stop.
+    pub(crate) fn send_mend_of(
+        &self,
+        pass: PassId,
+        to: HostNumber,
+        entry: Entry,
+    ) -> Option<Asked<()>> {
+        let (node, to) = (self.serving()?, NodeNumber::new(to as u8));
+        self.run(async move { node.send_mend_of(pass, to, &entry).await })
+    }
+
+    /// The sweeps of a kind that the process takes part in. [`None`] if no process runs, or it was
+    /// told to stop.
+    pub(crate) fn passes_of(&self, kind: PassKind) -> Option<Asked<Vec<PassId>>> {
+        let node = self.serving()?;
+        self.run(async move { node.passes_of(kind).await })
     }
 
     /// Has the process drive a sweep, if one runs.

@@ -19,6 +19,8 @@ mod future;
 mod late_repairs;
 #[cfg(test)]
 mod mends;
+#[cfg(test)]
+mod orphaned_mends;
 mod quiescence;
 #[cfg(test)]
 mod races;

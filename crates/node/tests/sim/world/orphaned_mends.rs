@@ -1,0 +1,100 @@
+//! Mends of a sweep from before it went back to a checkpoint.
+
+use super::fences::{GRACE, LONG, all_forget, forgotten, three};
+use super::races::run;
+use crate::clock::BEGIN_UNIX_MS;
+use crate::host::{Crash, key_bytes};
+use crate::network::HostNumber;
+use crate::scenario::Scenario;
+use crate::value;
+use base::{Entry, Expiry, Kind, Timestamp};
+use checker::OperationId;
+use cluster::sweep::PassKind;
+use std::cell::Cell;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+const KEYS: u64 = 200;
+
+/// The last key, as they are ordered by their bytes. It is behind the first checkpoint.
+const LAST: u64 = 99;
+
+fn old_value(key: u64) -> Entry {
+    let stamp = Timestamp::from_unix_ms(BEGIN_UNIX_MS - 10_000 + key);
+    let value = value::of(OperationId(0), 30);
+    Entry::value(&key_bytes(key), stamp, &value, Expiry::NEVER, 3)
+}
+
+/// A sweep sends a version to a node and loses its sender before the version arrives. Its driver
+/// does not wait for it any more: the sweep goes back to its checkpoint and compares the key again.
+/// By then the sender has a tombstone of one copy. The version comes behind that comparison, as one
+/// of the sweep that is under way and of a range that it compares now.
+#[test]
+fn a_mend_from_before_a_sweep_went_back_does_not_outlive_its_tombstone() {
+    let (gone_on, risen) = (Cell::new(0), Cell::new(0));
+    let scenario = Scenario {
+        keys: KEYS,
+        range_keys: 64,
+        ..three()
+    };
+    for requests in 5..45 {
+        run(scenario.clone(), async |world| {
+            let ranking = world.placement.ranking(&key_bytes(LAST), 3);
+            let [own, driver, lacking] = [0, 1, 2].map(|place| ranking[place].index());
+            let stamp = Timestamp::from_unix_ms(BEGIN_UNIX_MS - 5_000);
+            let tombstone = Entry::tombstone(&key_bytes(LAST), stamp, 1);
+            world.hosts[own].store(tombstone).unwrap();
+            for host in &world.hosts {
+                for key in (0..KEYS).filter(|key| *key != LAST) {
+                    host.store(old_value(key)).unwrap();
+                }
+            }
+            sleep(GRACE).await;
+            let is_value = |number: HostNumber| {
+                let held = world.hosts[number].held(LAST).unwrap();
+                held.is_some_and(|held| held.kind() == Kind::Value)
+            };
+            let driving = &world.hosts[driver];
+            let before = world.hosts[lacking].sweep_requests().unwrap_or(0);
+            driving.order_sweep(PassKind::Full);
+            let began = Instant::now();
+            let requests_of = |number: HostNumber| world.hosts[number].sweep_requests();
+            // Behind the first checkpoint.
+            while requests_of(lacking) < Some(before + 16) && began.elapsed() < LONG {
+                sleep(Duration::from_millis(1)).await;
+            }
+            let passes = driving.passes_of(PassKind::Full).unwrap();
+            let passes = passes.answer.await.unwrap();
+            let [pass] = passes[..] else {
+                panic!("the sweep goes on: {passes:?}");
+            };
+            world.hosts[own].crash(Crash::Kill);
+            world.start(own);
+            while requests_of(own) < Some(requests) && began.elapsed() < LONG {
+                sleep(Duration::from_millis(1)).await;
+            }
+            let goes_on = world.hosts[lacking].passes_of(PassKind::Full).unwrap();
+            let goes_on = goes_on.answer.await.unwrap().contains(&pass);
+            let late = world.hosts[own].send_mend_of(pass, lacking, old_value(LAST));
+            late.unwrap().answer.await.unwrap();
+            gone_on.set(gone_on.get() + u32::from(goes_on));
+            sleep(GRACE).await;
+            risen.set(risen.get() + u32::from(goes_on && forgotten(driving) > stamp));
+            all_forget(&world, stamp).await;
+            for _ in 0..4 {
+                world.hosts.iter().for_each(|host| host.compact());
+                driving.order_sweep(PassKind::Full);
+                sleep(GRACE).await;
+            }
+            let held: Vec<HostNumber> = (0..3).filter(|number| is_value(*number)).collect();
+            assert!(
+                held.is_empty(),
+                "it is on {held:?}, after {requests} requests"
+            );
+        });
+    }
+    assert!(
+        gone_on.get() > 3 && risen.get() > 0,
+        "{gone_on:?} {risen:?}"
+    );
+}

@@ -67,8 +67,8 @@ pub use config::{
 };
 pub use coordinator::{
     Batch, BatchFailure, BatchMemory, Change, ClusterRange, ClusterRangePlan, Coordinator, Ended,
-    Expires, Failure, Found, Held, KeyVersions, Operations, OwnRange, Range, RangeBatch, Receipt,
-    ReplicaLine, ReplicaTimes, Terms, VersionHead, Written,
+    Expires, Failure, Found, Held, KeyVersions, Operations, OwnRange, Range, RangeBatch,
+    RangeWindow, Receipt, ReplicaLine, ReplicaTimes, Terms, VersionHead, Written,
 };
 pub use families::families;
 pub use forgetting::{ForgettingStatus, HeldBack};

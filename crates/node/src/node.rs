@@ -24,7 +24,7 @@ use base::Budget;
 use base::{Clock, Random, Timestamp};
 use cluster::sweep::PassKind;
 use cluster::{NodeNumber, Placement, Standing};
-use lsm::{Disk, DropBound, Engine, Executor};
+use lsm::{DropBound, Engine, Executor};
 use peer::LogLimiter;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -44,8 +44,6 @@ pub struct Node {
     pub(crate) placement: Arc<Placement>,
     /// The store.
     pub(crate) engine: Engine,
-    /// The disk that the store lies on.
-    pub(crate) disk: Arc<dyn Disk>,
     /// The time.
     pub(crate) clock: Arc<dyn Clock>,
     /// Random numbers.
@@ -85,7 +83,7 @@ pub struct Node {
     /// Batches of ranges on their way out.
     pub(crate) ranges: Arc<TurnBudget>,
     /// The pages of ranges of the whole cluster that wait for clients.
-    pub(crate) windows: Arc<Budget>,
+    pub(crate) windows: Arc<TurnBudget>,
     /// The pages that are told to peers.
     pub(crate) peer_pages: Arc<Budget>,
     /// The turns of their reads.
@@ -307,7 +305,7 @@ impl Node {
             engine: engine.clone(),
             hints: hints.clone(),
             background: Arc::clone(&background),
-            disk: Arc::clone(&seams.disk),
+            disk: seams.disk,
             folder: config.data.clone(),
             clock: Arc::clone(&clock),
             executor: Arc::clone(executor),
@@ -322,7 +320,6 @@ impl Node {
             vital_signs,
             examiner: Examiner::default(),
             engine,
-            disk: seams.disk,
             traced: TracedRequests::new(Arc::clone(&clock)),
             clock,
             random: seams.random,
@@ -335,7 +332,7 @@ impl Node {
             peer_bytes: Budget::new(memory.peer_bytes),
             answers: Budget::new(memory.answers_bytes),
             ranges: Arc::new(TurnBudget::new(ranges.batches_bytes)),
-            windows: Budget::new(ranges.windows_bytes),
+            windows: Arc::new(TurnBudget::new(ranges.windows_bytes)),
             peer_pages: Budget::new(ranges.peer_pages_bytes),
             peer_page_turns: Arc::new(TurnBudget::new(1)),
             metrics,
@@ -459,6 +456,12 @@ impl Node {
     /// trace. Until then they are not timed.
     pub fn see_traced_by(&self, see: SeeTraced) {
         self.traced.see_by(see);
+    }
+
+    /// What the disk of the data folder has left for the node, in bytes. A job asks the disk,
+    /// once a second at most; `None` if that takes too long or fails.
+    pub async fn disk_free_bytes(&self) -> Option<u64> {
+        self.vital_signs.disk_free_bytes().await
     }
 
     /// What the node is working on.

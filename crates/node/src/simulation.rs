@@ -269,10 +269,10 @@ impl SimulatedNode {
             limit: u64::MAX,
         };
         let mut entries = Vec::new();
-        let begun = coordinator.begin_cluster_range(start, None, plan, deadline);
-        let Ok(mut range) = begun else {
+        let Ok(window) = coordinator.range_window(deadline).await else {
             return (entries, false);
         };
+        let mut range = coordinator.begin_cluster_range(start, None, plan, window, deadline);
         loop {
             let Ok(batch) = coordinator.next_batch(range, deadline).await else {
                 return (entries, false);

@@ -1,4 +1,4 @@
-//! A budget of memory that requests wait for in turn: that of the batches of ranges.
+//! A budget of memory that requests wait for in turn: that of the batches and pages of ranges.
 
 use crate::wait_sites;
 use base::Refused;
@@ -27,6 +27,11 @@ impl TurnBudget {
         }
     }
 
+    /// The size of the budget, in bytes.
+    pub(crate) fn max(&self) -> usize {
+        self.max
+    }
+
     /// How many bytes are taken.
     pub(crate) fn used(&self) -> usize {
         self.max.saturating_sub(self.free.available_permits())
@@ -43,6 +48,18 @@ impl TurnBudget {
         let taken = Arc::clone(&self.free).acquire_many_owned(bytes).await;
         stopwatch.stop(&wait_sites::RANGE_MEMORY);
         taken.map(Allotment).map_err(|_| Refused)
+    }
+
+    /// Adds `bytes` to a part if at most half of the budget is taken then. So whoever grows
+    /// waits for nobody, and the other half is for those who have nothing yet. Returns whether
+    /// it was added.
+    pub(crate) fn grow_within_half(&self, allotment: &mut Allotment, bytes: usize) -> bool {
+        if self.used().saturating_add(bytes) > self.max / 2 {
+            return false;
+        }
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let taken = Arc::clone(&self.free).try_acquire_many_owned(bytes);
+        taken.map(|more| allotment.0.merge(more)).is_ok()
     }
 }
 
@@ -86,6 +103,25 @@ mod tests {
             Poll::Ready(Ok(_))
         ));
         drop(allotment);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn who_grows_leaves_half_to_those_who_have_nothing() {
+        let budget = TurnBudget::new(10);
+        let mut context = Context::from_waker(Waker::noop());
+        let mut take = |bytes| match pin!(budget.take(bytes)).poll(&mut context) {
+            Poll::Ready(Ok(allotment)) => allotment,
+            _ => panic!("there is room"),
+        };
+        let mut long = take(2);
+        assert!(budget.grow_within_half(&mut long, 3));
+        assert!(!budget.grow_within_half(&mut long, 1));
+        assert_eq!(budget.used(), 5);
+        let short = take(5);
+        assert!(!budget.grow_within_half(&mut long, 0), "nothing is spare");
+        drop(short);
+        drop(long);
         assert_eq!(budget.used(), 0);
     }
 

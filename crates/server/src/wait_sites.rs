@@ -4,3 +4,6 @@ use profile::WaitSite;
 
 /// A request waits for a permit to run.
 pub(crate) static ADMISSION: WaitSite = WaitSite::new("queue;admission");
+
+/// A range waits for its place.
+pub(crate) static RANGE_PLACE: WaitSite = WaitSite::new("queue;range place");

@@ -181,7 +181,7 @@ pub(crate) struct ServeOptions {
     /// Open connections; further ones wait to be accepted, or in a cluster are answered 503 [default: one per 64KiB of --memory, from 256 to 16384]
     #[arg(long, value_parser = count(bounds::COUNTS), value_name = "COUNT", help_heading = "Limits")]
     pub(crate) connections_max: Option<usize>,
-    /// Ranges that are streamed at a time; further ones are answered 503 [default: one per 2MiB of --memory, from 4 to 1024]
+    /// Ranges that are streamed at a time; as many as --requests-queued-max more wait for --timeout, and further ones are answered 503 [default: one per 2MiB of --memory, from 4 to 1024]
     #[arg(long, value_parser = count(bounds::COUNTS), value_name = "COUNT", help_heading = "Limits")]
     pub(crate) scans_max: Option<usize>,
     /// The longest value, up to an eighth of --memory; longer ones are answered 413

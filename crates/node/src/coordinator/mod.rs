@@ -12,6 +12,7 @@ mod cluster_range;
 mod hedging;
 mod operations;
 mod range_batch;
+mod range_window;
 mod ranges;
 mod read;
 mod replica_times;
@@ -24,6 +25,7 @@ pub use cluster_range::{ClusterRange, ClusterRangePlan};
 pub(crate) use hedging::HedgeBudget;
 pub use operations::{Ended, Operations};
 pub use range_batch::{Batch, BatchFailure, BatchMemory};
+pub use range_window::RangeWindow;
 pub use ranges::{OwnRange, Range, RangeBatch};
 pub use replica_times::ReplicaTimes;
 pub use terms::Terms;
@@ -146,7 +148,7 @@ pub struct Coordinator {
     /// The memory that a batch may take while it is read, before its size is known.
     pub(crate) range_batch_bytes: usize,
     /// The pages of ranges of the whole cluster that wait for clients.
-    pub(crate) windows: Arc<Budget>,
+    pub(crate) windows: Arc<TurnBudget>,
     /// Which nodes are the replicas of a key.
     pub(crate) placement: Arc<Placement>,
     /// How long the replicas have to answer.

@@ -1,6 +1,7 @@
 //! Batches of ranges, and why one does not come.
 
 use super::Receipt;
+use super::range_window::RangeWindow;
 use crate::turn_budget::Allotment;
 use base::{Entry, Share};
 use std::rc::Rc;
@@ -18,7 +19,7 @@ pub struct Batch<R> {
 /// The memory of a batch, until it is dropped.
 pub struct BatchMemory {
     _allotment: Option<Allotment>,
-    _window: Option<Rc<Share>>,
+    _window: Option<Rc<RangeWindow>>,
     _values: Vec<Share>,
 }
 
@@ -33,7 +34,7 @@ impl BatchMemory {
     }
 
     /// The window of a range of the cluster, and the long values of the batch.
-    pub(super) fn of_cluster(window: Rc<Share>, values: Vec<Share>) -> Self {
+    pub(super) fn of_cluster(window: Rc<RangeWindow>, values: Vec<Share>) -> Self {
         Self {
             _allotment: None,
             _window: Some(window),

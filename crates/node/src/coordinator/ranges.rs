@@ -3,6 +3,7 @@
 use super::Coordinator;
 use super::cluster_range::{ClusterRange, ClusterRangePlan};
 use super::range_batch::{Batch, BatchFailure, BatchMemory};
+use super::range_window::RangeWindow;
 use crate::completion_queue::Completion;
 use crate::config::BATCH_BYTES_MAX;
 use crate::range_digest::RangeDigest;
@@ -66,19 +67,32 @@ impl Coordinator {
         })
     }
 
-    /// Begins a range of the whole cluster. The nodes are asked at once.
+    /// Waits until `deadline` for the memory that a range of the whole cluster begins with.
     ///
     /// # Errors
-    /// There is no memory for another one.
+    /// Other ranges hold it.
+    pub async fn range_window(&self, deadline: Duration) -> Result<RangeWindow, Refused> {
+        let nodes = self.peers.nodes();
+        let mut wait = self.pending.wait(deadline);
+        tokio::select! {
+            biased;
+            taken = RangeWindow::take(&self.windows, nodes, self.page_bytes_max) => taken,
+            // Nothing was asked yet, so this is the deadline.
+            _ = wait.next() => Err(Refused),
+        }
+    }
+
+    /// Begins a range of the whole cluster. The nodes are asked at once.
     pub fn begin_cluster_range(
         self: &Rc<Self>,
         start: &[u8],
         end: Option<&[u8]>,
         plan: ClusterRangePlan,
+        window: RangeWindow,
         deadline: Duration,
-    ) -> Result<Range, Refused> {
-        let range = ClusterRange::begin(self, start, end, plan, deadline)?;
-        Ok(Range::Cluster(Box::new(range)))
+    ) -> Range {
+        let range = ClusterRange::begin(self, start, end, plan, window, deadline);
+        Range::Cluster(Box::new(range))
     }
 
     /// Reads the next batch of a range.

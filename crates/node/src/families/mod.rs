@@ -10,10 +10,11 @@ use crate::metrics::Family;
 use crate::node::Node;
 
 /// The metrics about the store, the coordinated requests, the hints, the peers, the
-/// sweeps and the background work of a node.
+/// sweeps and the background work of a node. `disk_free_bytes` is what
+/// [`Node::disk_free_bytes`] says.
 #[must_use]
-pub fn families(node: &Node) -> Vec<Family> {
-    let mut families = store::families(node);
+pub fn families(node: &Node, disk_free_bytes: Option<u64>) -> Vec<Family> {
+    let mut families = store::families(node, disk_free_bytes);
     families.extend(cluster::families(&node.metrics, node));
     families.extend(sweeps::families(node));
     families.extend(forgetting::families(node));

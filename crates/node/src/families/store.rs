@@ -7,13 +7,13 @@ use lsm::Statistics;
 use std::time::Duration;
 
 /// The metrics about the store and its disk.
-pub(super) fn families(node: &Node) -> Vec<Family> {
+pub(super) fn families(node: &Node, disk_free_bytes: Option<u64>) -> Vec<Family> {
     let store = node.engine.statistics();
     let mut families = counters(&store);
     families.extend(gauges(&store, node));
     families.push(sync_times(&store));
     families.extend(levels(&store));
-    families.extend(disk(node));
+    families.extend(disk(node, disk_free_bytes));
     families
 }
 
@@ -281,9 +281,8 @@ fn levels(store: &Statistics) -> [Family; 2] {
 }
 
 /// The metrics about the disk of the data folder, as far as the system reports them.
-fn disk(node: &Node) -> Vec<Family> {
-    let free = node.disk.available_bytes(&node.config.data).ok();
-    let free = free.map(|bytes| {
+fn disk(node: &Node, free_bytes: Option<u64>) -> Vec<Family> {
+    let free = free_bytes.map(|bytes| {
         Family::gauge(
             "kvorum_disk_free_bytes",
             "Space that the disk of the data folder has left for the node",

@@ -1,6 +1,7 @@
 //! What this node says of itself.
 
 use super::disk_room::DiskRoom;
+use super::examiner::EXAMINE_MAX;
 use super::{ClientActivity, SeeActivity};
 use crate::background::Background;
 use crate::hints::HintStore;
@@ -72,6 +73,11 @@ impl OwnVitalSigns {
     pub(crate) fn see_activity_by(&self, see: SeeActivity) {
         // A second one would be a bug, and the first stays in force.
         let _first = self.see_activity.set(see);
+    }
+
+    /// What the disk has left for the node, in bytes; `None` if it does not say so in time.
+    pub(crate) async fn disk_free_bytes(&self) -> Option<u64> {
+        self.disk_room.free_bytes(EXAMINE_MAX / DISK_SHARE).await
     }
 
     /// How this node is, in time for `deadline` on the monotonic clock.

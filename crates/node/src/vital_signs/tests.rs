@@ -3,6 +3,7 @@
 use super::disk_room::DiskRoom;
 use super::*;
 use crate::config::NodeConfig;
+use crate::families;
 use crate::node::Node;
 use crate::testing::open_node;
 use crate::worker::Worker;
@@ -142,4 +143,22 @@ async fn nodes_are_examined_once_a_second_for_all_who_look() {
     machine.clock.advance(FRESH);
     let (third, _) = tokio::join!(worker.examine(), jobs());
     assert_eq!((third.len(), examinations.load(Relaxed)), (1, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_ask_the_disk_by_a_job_and_do_without_one_that_hangs() {
+    let machine = Machine::new(1 << 30);
+    let node = machine.open_node();
+    let told = |free_bytes| {
+        let families = families(&node, free_bytes).into_iter();
+        families
+            .filter(|family| family.name == "kvorum_disk_free_bytes")
+            .count()
+    };
+    let hangs = node.disk_free_bytes().await;
+    assert_eq!((hangs, told(hangs)), (None, 0));
+    machine.executor.run_all_due();
+    let free = node.disk_free_bytes().await;
+    let left = machine.disk.available_bytes(Path::new("/data")).unwrap();
+    assert_eq!((free, told(free)), (Some(left), 1));
 }

@@ -65,7 +65,7 @@ pub struct ServerConfig {
     /// peer connections, and closes them if they are not a peer's. Default: one for
     /// each 64 KiB of memory, between 256 and 16,384.
     pub connections_max: usize,
-    /// How many ranges are streamed at a time; more are refused. `None`: that of
+    /// How many ranges are streamed at a time; more wait. `None`: that of
     /// [`MemorySplit::scans_max`].
     pub scans_max: Option<usize>,
     /// How long a connection may be idle between requests. Default: 75 s.

@@ -28,6 +28,7 @@ mod holdings;
 mod owners;
 pub(crate) mod page_limiter;
 pub(crate) mod paused_connections;
+pub(crate) mod range_places;
 mod recorded_steps;
 mod request_gate;
 mod shared;
@@ -44,13 +45,14 @@ pub(crate) use upload_budgets::Uploads;
 
 use crate::metrics::DoorMetrics;
 use crate::trust::Trust;
-use base::{Budget, Clock, Entry, Expiry, Kind, overdue_check_period};
+use base::{Budget, Clock, Entry, Expiry, Kind, Refused, overdue_check_period};
 use batch_places::BatchPlaces;
 use channel::Buffers;
 use node::Worker;
 use page_limiter::PageLimiter;
 use paused_connections::PausedConnections;
 use peer::Transport;
+use range_places::RangePlace;
 use slab::Slab;
 use slow_clients::{Progress, SlowClientTimeouts};
 use std::cell::{Cell, RefCell};
@@ -164,9 +166,13 @@ impl Door {
         &self.shared.uploads
     }
 
-    /// Budget for ranges that are being streamed, in ranges.
-    pub(crate) fn scans(&self) -> &Arc<Budget> {
-        &self.shared.scans
+    /// Waits for the place of a range, until `deadline` at most.
+    ///
+    /// # Errors
+    /// [`Refused`] at once if too many ranges wait, and later when the deadline has passed.
+    pub(crate) async fn range_place(&self, deadline: Duration) -> Result<RangePlace, Refused> {
+        let wait_max = deadline.saturating_sub(self.clock().monotonic());
+        self.shared.ranges.take(wait_max).await
     }
 
     /// Budget for the values that the batches of all runtimes have read, in bytes.

@@ -2,6 +2,7 @@
 
 use super::Uploads;
 use super::batch_places::BatchPlaces;
+use super::range_places::RangePlaces;
 use super::tls::DoorTls;
 use crate::config::ServerConfig;
 use crate::metrics::{History, Metrics};
@@ -24,8 +25,8 @@ pub(crate) struct DoorShared {
     pub(crate) uploads: Uploads,
     /// Budget for long request heads, in bytes.
     pub(crate) heads: Arc<Budget>,
-    /// Budget for ranges that are being streamed, in ranges.
-    pub(crate) scans: Arc<Budget>,
+    /// The places of ranges that are streamed.
+    pub(crate) ranges: RangePlaces,
     /// Budget for the values of up to 64 KiB that batches have read, in bytes.
     pub(crate) batch_answers: Arc<Budget>,
     /// Budget for the operations that batches have read and not answered, in bytes.
@@ -69,7 +70,7 @@ impl DoorShared {
             tls: tls.map(|(tls, node_tls)| Arc::new(DoorTls::new(&config, tls, node_tls))),
             uploads: Uploads::new(split.uploads_short_bytes, split.uploads_long_bytes),
             heads: Budget::new(split.heads_bytes),
-            scans: Budget::new(split.scans_max),
+            ranges: RangePlaces::new(split.scans_max, config.requests_queued_max),
             batch_answers: Budget::new(split.batch_answers_bytes),
             batch_windows: Budget::new(split.batch_windows_bytes),
             batch_places: BatchPlaces::new(split.batch_streams_max),

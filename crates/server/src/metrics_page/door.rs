@@ -157,11 +157,20 @@ pub(super) fn families(shared: &DoorShared) -> Vec<Family> {
             split.node.ranges_bytes,
         ),
         (
+            ("kvorum_scans_queued", "Ranges that wait to be streamed"),
+            shared.ranges.waiting(),
+            (
+                "kvorum_scans_queued_max",
+                "Ranges that may wait to be streamed; more are refused",
+            ),
+            shared.ranges.waiting_max(),
+        ),
+        (
             ("kvorum_scans", "Ranges that are streamed"),
-            shared.scans.used(),
+            shared.ranges.used(),
             (
                 "kvorum_scans_max",
-                "Ranges that may be streamed at a time; more are refused",
+                "Ranges that may be streamed at a time; more wait",
             ),
             split.scans_max,
         ),

@@ -19,8 +19,8 @@ use node::metrics::Family;
 
 pub(crate) use text::{open_metrics_text, prometheus_text};
 
-/// All metrics, as plain data.
-pub(crate) fn families(shared: &DoorShared) -> Vec<Family> {
+/// All metrics, as plain data. `disk_free_bytes` is what [`node::Node::disk_free_bytes`] says.
+pub(crate) fn families(shared: &DoorShared, disk_free_bytes: Option<u64>) -> Vec<Family> {
     let mut families = vec![Family::gauges(
         "kvorum_build_info",
         "The version of the node: always 1",
@@ -30,7 +30,7 @@ pub(crate) fn families(shared: &DoorShared) -> Vec<Family> {
     families.extend(door::families(shared));
     families.extend(shared.trust.families());
     families.extend(tls::families(shared));
-    families.extend(node::families(&shared.node));
+    families.extend(node::families(&shared.node, disk_free_bytes));
     families.extend(process::families());
     families
 }

@@ -119,6 +119,7 @@ fn every_bound_stands_beside_what_it_bounds() {
         ("kvorum_head_bytes", "kvorum_head_max_bytes"),
         ("kvorum_unsent_bytes", "kvorum_unsent_max_bytes"),
         ("kvorum_scans", "kvorum_scans_max"),
+        ("kvorum_scans_queued", "kvorum_scans_queued_max"),
         ("kvorum_batch_streams", "kvorum_batch_streams_max"),
         (
             "kvorum_store_memtable_bytes",

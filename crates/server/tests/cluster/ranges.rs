@@ -341,3 +341,48 @@ fn a_reader_that_does_not_read_is_cut_and_gives_its_memory_back() {
     });
     assert_cut(&reader.rest());
 }
+
+#[test]
+fn many_short_ranges_at_a_time_all_get_their_turn() {
+    const CLIENTS: usize = 90;
+    const ROUNDS: usize = 4;
+    const LIMIT: usize = 20;
+    let cluster = Cluster::start_with(3, |config| {
+        config.set_memory_bytes(128 << 20);
+        config.node.timeout = Duration::from_secs(60);
+    });
+    let split = cluster.config(0).memory_split();
+    assert!(
+        split.scans_max < CLIENTS,
+        "they have to wait for one another"
+    );
+    let mut client = cluster.client(0);
+    for number in 0..200 {
+        let target = format!("/v0/entity?id=k{number:03}&replicas=3/3");
+        assert_eq!(client.put(&target, "v".repeat(1000).as_bytes()).status, 201);
+    }
+    let mut clients: Vec<Client> = (0..CLIENTS).map(|n| cluster.client(n % 3)).collect();
+    for _ in 0..ROUNDS {
+        for (number, client) in clients.iter_mut().enumerate() {
+            let start = 2 * number;
+            client.send(format!(
+                "GET /v0/entities?scope=cluster&start=k{start:03}&limit={LIMIT} HTTP/1.1\r\n\
+                 host: localhost\r\n{NDJSON}connection: te\r\n\r\n"
+            ));
+        }
+        for (number, client) in clients.iter_mut().enumerate() {
+            let told = told(&client.reply_to("GET"));
+            let keys = (2 * number..2 * number + LIMIT).map(|key| format!("k{key:03}"));
+            assert!(
+                told.iter()
+                    .map(|(key, _)| key)
+                    .eq(&keys.collect::<Vec<_>>())
+            );
+        }
+    }
+    for node in 0..3 {
+        until("the memory of all ranges is free again", || {
+            cluster.metric(node, "kvorum_range_bytes") == 0.0
+        });
+    }
+}

@@ -117,7 +117,7 @@ fn a_range_whose_reader_stalls_is_cut_and_never_looks_whole() {
     // The request behind the range must not make the node gather the whole range.
     reader.send("GET /v0/entities?start=k HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(2));
     wait_for_metric(&node, "kvorum_scans", "1.0");
-    // Other ranges are refused until the range is cut.
+    // Other ranges wait until the range is cut.
     wait_until("the cut", || {
         client.get("/v0/entities?start=x").status != 503
     });
@@ -133,6 +133,7 @@ fn a_range_whose_reader_stalls_is_cut_and_never_looks_whole() {
 #[test]
 fn a_digest_counts_as_a_range_and_covers_many_steps() {
     let mut config = config();
+    config.requests_queued_max = 1;
     config.scans_max = Some(1);
     config.scan_stall_timeout = Duration::from_secs(3600);
     let node = start_with(config);
@@ -149,10 +150,17 @@ fn a_digest_counts_as_a_range_and_covers_many_steps() {
     let mut reader = Client::connect(&node);
     reader.send("GET /v0/entities?start=k HTTP/1.1\r\nhost: localhost\r\n\r\n");
     wait_for_metric(&node, "kvorum_scans", "1.0");
+    // One waits for it, which is as many as may wait.
+    let mut waiting = Client::connect(&node);
+    waiting.send("GET /v0/digest?start=k HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    wait_for_metric(&node, "kvorum_scans_queued", "1.0");
     let refused = client.get("/v0/digest?start=k");
     assert_eq!(refused.status, 503, "{}", refused.text());
     assert!(refused.header("retry-after").is_some());
+    // Who waits holds no permit: other requests go on.
+    assert_eq!(client.get("/v0/entity?id=k00").status, 200);
     drop(reader);
+    assert_eq!(waiting.reply_to("GET").json()["count"], 24);
     wait_for_metric(&node, "kvorum_scans", "0.0");
     // The node does not read a connection for a moment after a refusal.
     assert_eq!(client.get("/v0/digest?start=k").status, 200);

@@ -3,8 +3,9 @@
 use super::ClusterRangePlan;
 use crate::completion_queue::Completion;
 use crate::coordinator::Coordinator;
-use crate::page_read::PAGE_BYTES_MAX;
+use crate::coordinator::range_window::{PAGE_BYTES_MIN, RangeWindow};
 use crate::pending::Wait;
+use base::Kind;
 use cluster::pages::{NodeSet, Page, PageRequest, RangeMerge};
 use cluster::{Miss, NodeNumber};
 use peer::{PeerAnswer, PeerRequest};
@@ -27,27 +28,15 @@ const RETRY_AFTER: Duration = Duration::from_millis(500);
 /// The same, while the range waits for it.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
-/// The least size of pages where there are many nodes, and that of the first ones, in bytes.
-const PAGE_BYTES_MIN: u32 = 16 << 10;
-
-/// The size of the pages of a range, at most, in bytes: so that four ranges have room.
-pub(super) fn page_bytes_max(windows_bytes: usize, nodes: usize) -> u32 {
-    let fitting = windows_bytes / (8 * nodes.max(1));
-    let fitting = u32::try_from(fitting).unwrap_or(u32::MAX);
-    fitting.clamp(PAGE_BYTES_MIN, PAGE_BYTES_MAX)
-}
-
-/// The memory of a range: two pages of each node, in bytes.
-pub(super) fn window_bytes(page_bytes_max: u32, nodes: usize) -> usize {
-    2 * nodes * page_bytes_max as usize
-}
-
 /// The pages on their way.
 pub(super) struct Feeds {
     coordinator: Rc<Coordinator>,
     end: Option<Vec<u8>>,
     plan: ClusterRangePlan,
-    page_bytes_max: u32,
+    /// How many entities the range still wants.
+    wanted: u64,
+    /// Bounds the size of the pages.
+    window: Rc<RangeWindow>,
     /// By number.
     feeds: Vec<Feed>,
 }
@@ -55,8 +44,10 @@ pub(super) struct Feeds {
 struct Feed {
     /// The page that was asked for.
     asked: Option<AskedPage>,
-    /// The size of the next page.
+    /// The size of the page that was asked for last.
     page_bytes: u32,
+    /// The size of the next one, if there is room for it.
+    next_bytes: u32,
     /// When the node is asked again, if it is missing.
     retry_at: Duration,
 }
@@ -105,16 +96,32 @@ impl Arrival {
     }
 }
 
+impl Feed {
+    /// Sets the size of the next page after one with so many live entities, if so many more are
+    /// wanted: about as much as they take, and at most twice the last.
+    fn expect(&mut self, live: u64, left: u64) {
+        let doubled = self.page_bytes.saturating_mul(2);
+        let needed = u64::from(self.page_bytes)
+            .saturating_mul(left)
+            .checked_div(live);
+        // A quarter more, because entities differ.
+        let needed = needed.map(|bytes| bytes.saturating_add(bytes / 4));
+        let needed = needed.and_then(|bytes| u32::try_from(bytes).ok());
+        self.next_bytes = needed.map_or(doubled, |bytes| bytes.max(PAGE_BYTES_MIN).min(doubled));
+    }
+}
+
 impl Feeds {
     pub(super) fn new(
         coordinator: Rc<Coordinator>,
         end: Option<&[u8]>,
         plan: ClusterRangePlan,
-        page_bytes_max: u32,
+        window: Rc<RangeWindow>,
     ) -> Self {
         let feeds = (0..coordinator.peers.nodes()).map(|_| Feed {
             asked: None,
-            page_bytes: PAGE_BYTES_MIN.min(page_bytes_max),
+            page_bytes: 0,
+            next_bytes: PAGE_BYTES_MIN,
             retry_at: Duration::ZERO,
         });
         Self {
@@ -122,8 +129,14 @@ impl Feeds {
             coordinator,
             end: end.map(<[u8]>::to_vec),
             plan,
-            page_bytes_max,
+            wanted: plan.limit,
+            window,
         }
+    }
+
+    /// Takes note of how many entities the range still wants.
+    pub(super) fn want(&mut self, entities: u64) {
+        self.wanted = entities;
     }
 
     /// Asks all nodes for their first pages.
@@ -214,12 +227,16 @@ impl Feeds {
         false
     }
 
-    /// Takes a page, and asks for the next one.
+    /// Takes a page, and asks for the next one unless this one has as much as is wanted.
     fn load(&mut self, merge: &mut RangeMerge, node: NodeNumber, start: &[u8], page: Page) {
         let next = page.next.clone();
+        let live = page.items.iter();
+        let live = live.filter(|item| item.entry.kind() == Kind::Value).count();
+        let left = self.wanted.saturating_sub(live as u64);
+        self.feeds[node.index()].expect(live as u64, left);
         match merge.load(node, start, page) {
             Ok(true) => {
-                if let Some(next) = next {
+                if let Some(next) = next.filter(|_| left > 0) {
                     let senders = self.senders(merge);
                     self.ask(node, &next, senders, self.now() + PAGE_TIMEOUT, true);
                 }
@@ -254,14 +271,15 @@ impl Feeds {
             start: start.to_vec(),
             end: self.end.clone(),
             from: self.plan.replicas.from,
-            bytes: feed.page_bytes,
+            bytes: self.window.page_bytes(feed.next_bytes),
             coordinator: coordinator.peers.own(),
             senders: match self.plan.wants_values {
                 true => senders,
                 false => NodeSet::default(),
             },
         };
-        feed.page_bytes = feed.page_bytes.saturating_mul(2).min(self.page_bytes_max);
+        feed.page_bytes = request.bytes;
+        feed.next_bytes = request.bytes.saturating_mul(2);
         let arrival = match coordinator.peers.link(node) {
             None => Arrival::Own(own_page(coordinator, request, deadline)),
             Some(link) => {

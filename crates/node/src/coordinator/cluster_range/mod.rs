@@ -14,8 +14,9 @@ mod feeds;
 mod singles;
 
 use super::range_batch::{Batch, BatchFailure, BatchMemory};
+use super::range_window::RangeWindow;
 use super::{Coordinator, Receipt, ReplicaLine};
-use base::{Entry, Refused, Share};
+use base::Entry;
 use cluster::pages::{MergeStep, RangeMerge};
 use cluster::{Fate, Replicas};
 use feeds::Feeds;
@@ -56,39 +57,34 @@ pub struct ClusterRange {
     /// An entity whose long value is fetched next, alone.
     postponed: Option<MergeStep>,
     /// The memory of its pages.
-    window: Rc<Share>,
+    window: Rc<RangeWindow>,
     has_begun: bool,
 }
 
 impl ClusterRange {
     /// Begins a range, and asks all nodes.
-    ///
-    /// # Errors
-    /// There is no memory for another one.
     pub(super) fn begin(
         coordinator: &Rc<Coordinator>,
         start: &[u8],
         end: Option<&[u8]>,
         plan: ClusterRangePlan,
+        window: RangeWindow,
         deadline: Duration,
-    ) -> Result<Self, Refused> {
-        let (nodes, windows) = (coordinator.peers.nodes(), &coordinator.windows);
-        let fitting = feeds::page_bytes_max(windows.max(), nodes);
-        let page_bytes_max = fitting.min(coordinator.page_bytes_max);
-        let window_bytes = feeds::window_bytes(page_bytes_max, nodes);
-        let window = windows.take(window_bytes.min(windows.max()))?;
+    ) -> Self {
+        let nodes = coordinator.peers.nodes();
+        let window = Rc::new(window);
         let merge = RangeMerge::new(plan.replicas, nodes, start, plan.wants_values);
-        let mut feeds = Feeds::new(Rc::clone(coordinator), end, plan, page_bytes_max);
+        let mut feeds = Feeds::new(Rc::clone(coordinator), end, plan, Rc::clone(&window));
         feeds.ask_all(start, deadline);
-        Ok(Self {
+        Self {
             coordinator: Rc::clone(coordinator),
             plan,
             merge,
             feeds,
             postponed: None,
-            window: Rc::new(window),
+            window,
             has_begun: false,
-        })
+        }
     }
 
     /// The next entities. There may be none although more follow. `deadline` is that of the
@@ -101,6 +97,7 @@ impl ClusterRange {
         deadline: Duration,
     ) -> Result<Batch<Box<Self>>, BatchFailure> {
         let first_deadline = (!std::mem::replace(&mut self.has_begun, true)).then_some(deadline);
+        self.feeds.want(self.plan.limit);
         self.feeds.ask_missing(&mut self.merge);
         let mut told: Vec<Told> = Vec::new();
         let mut singles = Singles::new(&self.coordinator, self.plan);
@@ -143,6 +140,8 @@ impl ClusterRange {
                 MergeStep::Await(..) if awaited == awaited_max => break,
                 MergeStep::Await(node, start) => {
                     awaited += 1;
+                    self.feeds
+                        .want(self.plan.limit.saturating_sub(told.len() as u64));
                     self.feeds
                         .take_page(&mut self.merge, node, &start, first_deadline)
                         .await;

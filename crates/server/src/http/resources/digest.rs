@@ -121,8 +121,8 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     let parameters = parameters(exchange.query(), members)?;
     exchange.authorize(Asked::Range(&parameters.start, parameters.end.as_deref()))?;
     exchange.check_body_limit()?;
+    let _place = door.range_place(exchange.deadline()).await?;
     let permit = exchange.admit(exchange.deadline()).await?;
-    let _scan_share = door.scans().take(1)?;
     if exchange.verb == Verb::Head {
         let mut response = Response::new(ResponseBody::empty());
         let json = HeaderValue::from_static("application/json");

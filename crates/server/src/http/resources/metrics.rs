@@ -17,9 +17,12 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     exchange.check_body_limit()?;
     let wants_open_metrics = wants_open_metrics(&exchange.head.headers);
     let shared = exchange.door.shared();
+    // A disk may hang, so no runtime asks it.
+    let disk_free_bytes = shared.node.disk_free_bytes().await;
     exchange
         .render(|| {
-            let open_metrics = metrics_page::open_metrics_text(metrics_page::families(shared));
+            let families = metrics_page::families(shared, disk_free_bytes);
+            let open_metrics = metrics_page::open_metrics_text(families);
             let (content_type, text) = if wants_open_metrics {
                 (
                     "application/openmetrics-text; version=1.0.0; charset=utf-8",

@@ -4,7 +4,7 @@
 //! status. It holds one batch at a time, and ends when its client leaves.
 
 use super::parameters::RangeParameters;
-use super::{Reader, begin};
+use super::{Reader, Source, begin};
 use crate::http::exchange::{Answer, Exchange};
 use crate::http::page;
 use crate::http::problem::Problem;
@@ -30,6 +30,7 @@ pub(crate) struct CountPage {
 pub(super) async fn answer(
     exchange: &Exchange<'_>,
     parameters: RangeParameters,
+    source: Source,
     first_deadline: Duration,
 ) -> Answer {
     if exchange.verb == Verb::Head {
@@ -38,20 +39,21 @@ pub(super) async fn answer(
         response.headers_mut().insert(CONTENT_TYPE, json);
         return Ok(response);
     }
-    let count = count(exchange, parameters, first_deadline).await?;
+    let count = count(exchange, parameters, source, first_deadline).await?;
     Ok(page::json(&CountPage { count }))
 }
 
 async fn count(
     exchange: &Exchange<'_>,
     parameters: RangeParameters,
+    source: Source,
     first_deadline: Duration,
 ) -> Result<u64, Problem> {
     let door = exchange.door;
     let now_unix_ms = door.clock().unix_ms();
     let limit = parameters.limit.unwrap_or(u64::MAX);
     let mut counted = 0;
-    let mut next = begin(door, &parameters, first_deadline)?;
+    let mut next = begin(door, &parameters, source, first_deadline);
     let mut reader = Reader::new(exchange, parameters);
     let mut deadline = first_deadline;
     while let Some(range) = next.filter(|_| counted < limit) {

@@ -8,6 +8,7 @@ mod parameters;
 mod range_stream;
 
 use crate::door::Door;
+use crate::door::range_places::RangePlace;
 use crate::http::exchange::{Answer, Exchange};
 use crate::http::headers::SANDBOX;
 use crate::http::lasting_caller::LastingCaller;
@@ -16,10 +17,11 @@ use crate::http::problem::Problem;
 use crate::http::response_body::ResponseBody;
 use crate::http::verb::Verb;
 use crate::trust::Trust;
-use base::{Refused, Share};
+use base::Refused;
+use cluster::Replicas;
 use hyper::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, TRAILER, VARY};
 use hyper::{HeaderMap, Response, Version};
-use node::{ClusterRangePlan, Range, RangeBatch};
+use node::{ClusterRangePlan, Range, RangeBatch, RangeWindow};
 use parameters::{RangeParameters, Scope, Telling};
 use range_stream::{CutReason, NextBatch, RangePlan, RangeStream};
 use std::rc::Rc;
@@ -37,15 +39,18 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
         return Err(Problem::range_needs_chunks());
     }
     exchange.check_body_limit()?;
-    let deadline = exchange.deadline();
-    let permit = exchange.admit(deadline).await?;
     let door = exchange.door;
-    let stream_share = door.scans().take(1)?;
+    // Ranges wait for one another before they have a permit, so they keep no request out.
+    let place = door.range_place(exchange.deadline()).await?;
+    let source = source(door, &parameters, exchange.deadline()).await?;
+    let permit = exchange.admit(exchange.deadline()).await?;
+    // The nodes have all of the time, however long the range waited for its turn.
+    let deadline = door.deadline_after(door.clock().monotonic());
     if parameters.telling == Telling::Count {
         // It holds the place of a range, and no permit, because it may take long.
         drop(permit);
-        let counted = count::answer(&exchange, parameters, deadline).await;
-        drop(stream_share);
+        let counted = count::answer(&exchange, parameters, source, deadline).await;
+        drop(place);
         return counted;
     }
     let headers = &exchange.head.headers;
@@ -63,7 +68,7 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     if exchange.verb == Verb::Head {
         return Ok(response);
     }
-    let first = match begin(door, &parameters, deadline)? {
+    let first = match begin(door, &parameters, source, deadline) {
         Some(range) => Some(first_batch(door, range, deadline).await?),
         None => None,
     };
@@ -71,33 +76,56 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     // reader must not keep other requests out.
     drop(permit);
     let reader = Reader::new(&exchange, parameters);
-    let stream = stream(door, plan, reader, first, stream_share);
+    let stream = stream(door, plan, reader, first, place);
     Ok(response.map(|_| ResponseBody::stream(Box::new(stream))))
+}
+
+/// Whose entities a range tells, with the memory that it begins with. A range of this node has
+/// its own for each batch.
+enum Source {
+    Node,
+    Cluster(Replicas, RangeWindow),
+}
+
+/// Waits for the memory that a range begins with.
+async fn source(
+    door: &Door,
+    parameters: &RangeParameters,
+    deadline: Duration,
+) -> Result<Source, Refused> {
+    match parameters.scope {
+        Scope::Node => Ok(Source::Node),
+        Scope::Cluster(replicas) => {
+            let coordinator = door.worker.coordinator();
+            let window = coordinator.range_window(deadline).await?;
+            Ok(Source::Cluster(replicas, window))
+        }
+    }
 }
 
 /// The range that the parameters ask for, unless no key can lie in it.
 fn begin(
     door: &Door,
     parameters: &RangeParameters,
+    source: Source,
     deadline: Duration,
-) -> Result<Option<Range>, Refused> {
+) -> Option<Range> {
     let (start, end) = (&parameters.start, parameters.end.as_deref());
     if end.is_some_and(|end| start.as_slice() >= end) {
-        return Ok(None);
+        return None;
     }
     let coordinator = door.worker.coordinator();
-    let range = match parameters.scope {
-        Scope::Node => coordinator.begin_range(start, end),
-        Scope::Cluster(replicas) => {
+    Some(match source {
+        Source::Cluster(replicas, window) => {
             let plan = ClusterRangePlan {
                 replicas,
                 wants_values: parameters.telling == Telling::Values,
                 limit: parameters.limit.unwrap_or(u64::MAX),
             };
-            coordinator.begin_cluster_range(start, end, plan, deadline)?
+            coordinator.begin_cluster_range(start, end, plan, window, deadline)
         }
-    };
-    Ok(Some(range))
+        Source::Node => coordinator.begin_range(start, end),
+    })
 }
 
 async fn first_batch(door: &Door, range: Range, deadline: Duration) -> Result<RangeBatch, Problem> {
@@ -150,7 +178,7 @@ fn stream(
     plan: RangePlan,
     mut reader: Reader,
     first: Option<RangeBatch>,
-    stream_share: Share,
+    place: RangePlace,
 ) -> RangeStream {
     let door = Rc::clone(door);
     let ask = move |range| -> NextBatch {
@@ -165,5 +193,5 @@ fn stream(
             batch.map_err(CutReason::Failed)
         })
     };
-    RangeStream::new(plan, Box::new(ask), first, stream_share)
+    RangeStream::new(plan, Box::new(ask), first, place)
 }

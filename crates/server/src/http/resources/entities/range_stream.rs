@@ -6,11 +6,12 @@
 //! then closes the connection without the last chunk, so a stream that was cut never
 //! looks whole.
 
+use crate::door::range_places::RangePlace;
 use crate::http::body_chunk::{BodyChunk, ChunkMemory};
 use crate::http::json_line::JsonLine;
 use crate::http::negotiation::RangeFormat;
 use crate::http::response_body::{BodyStream, StreamCut};
-use base::{Entry, LONG_VALUE_BYTES, Share};
+use base::{Entry, LONG_VALUE_BYTES};
 use bytes::Bytes;
 use http_body::Frame;
 use hyper::HeaderMap;
@@ -55,8 +56,8 @@ pub(crate) struct RangeStream {
     state: StreamState,
     count: u64,
     crc32c: u32,
-    /// Counts the stream among those that may run at a time.
-    _stream_share: Share,
+    /// Its place among those that may run at a time.
+    _place: RangePlace,
 }
 
 enum StreamState {
@@ -91,7 +92,7 @@ impl RangeStream {
         plan: RangePlan,
         ask: AskForBatch,
         first: Option<RangeBatch>,
-        stream_share: Share,
+        place: RangePlace,
     ) -> Self {
         Self {
             plan,
@@ -99,7 +100,7 @@ impl RangeStream {
             state: first.map_or(StreamState::Ending, StreamState::sending),
             count: 0,
             crc32c: 0,
-            _stream_share: stream_share,
+            _place: place,
         }
     }
 
@@ -253,12 +254,15 @@ fn encode(format: RangeFormat, entry: &Entry) -> BodyChunk {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::{Budget, Expiry, Timestamp};
+    use crate::door::range_places::RangePlaces;
+    use base::{Expiry, Timestamp};
     use bytes::Buf;
     use std::task::Waker;
+    use std::time::Duration;
 
-    #[test]
-    fn a_batch_that_is_not_read_in_time_cuts_the_range() {
+    #[tokio::test]
+    async fn a_batch_that_is_not_read_in_time_cuts_the_range() {
+        let place = RangePlaces::new(1, 0).take(Duration::ZERO).await;
         let mut stream = RangeStream::new(
             RangePlan {
                 format: RangeFormat::Plain,
@@ -268,7 +272,7 @@ mod tests {
             },
             Box::new(|_| Box::pin(std::future::pending())),
             None,
-            Budget::new(1).take(1).unwrap(),
+            place.unwrap(),
         );
         let mut context = Context::from_waker(Waker::noop());
         let timed_out = CutReason::Failed(BatchFailure::TimedOut);

@@ -131,14 +131,14 @@ pub trait DiskFile: Send + Sync {
     /// Those of the system.
     fn len(&self) -> io::Result<u64>;
 
-    /// Where the next byte from `offset` on lies that may have been written; `None` if only
-    /// room follows that was allocated, or nothing. Where the file system cannot tell, that is
-    /// `offset`.
+    /// Behind this offset there is only room that was allocated and never written, or nothing.
+    /// Where the file system cannot tell, that is the length. Ask before the file is read: what
+    /// a system has read of such room, it may take for written.
     ///
     /// # Errors
     /// Those of the system.
-    fn written_from(&self, offset: u64) -> io::Result<Option<u64>> {
-        Ok((offset < self.len()?).then_some(offset))
+    fn written_end(&self) -> io::Result<u64> {
+        self.len()
     }
 
     /// Makes everything written so far durable (`fdatasync`).

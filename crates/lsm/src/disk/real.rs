@@ -211,12 +211,17 @@ impl DiskFile for RealFile {
         Ok(self.file.metadata()?.len())
     }
 
-    fn written_from(&self, offset: u64) -> io::Result<Option<u64>> {
+    fn written_end(&self) -> io::Result<u64> {
+        let mut end = 0;
         // All other calls name their offsets, so nobody misses the file's own.
-        match rustix::fs::seek(&self.file, SeekFrom::Data(offset)) {
-            Ok(written) => Ok(Some(written)),
-            Err(Errno::NXIO) => Ok(None),
-            Err(_) => Ok((offset < self.len()?).then_some(offset)),
+        loop {
+            let next = rustix::fs::seek(&self.file, SeekFrom::Data(end))
+                .and_then(|written| rustix::fs::seek(&self.file, SeekFrom::Hole(written)));
+            match next {
+                Ok(room) if room > end => end = room,
+                Err(Errno::NXIO) => return Ok(end),
+                _ => return self.len(),
+            }
         }
     }
 

@@ -42,8 +42,12 @@ impl DiskFile for Counted {
         self.file.len()
     }
 
-    fn written_from(&self, offset: u64) -> io::Result<Option<u64>> {
-        Ok((offset < self.room).then_some(offset))
+    fn written_end(&self) -> io::Result<u64> {
+        // As a system does that takes for written what it has read.
+        match self.read_bytes.load(Relaxed) {
+            0 => Ok(self.room),
+            _ => self.file.len(),
+        }
     }
 
     fn sync(&self) -> io::Result<()> {

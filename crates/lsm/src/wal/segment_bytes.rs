@@ -20,13 +20,13 @@ pub(crate) struct SegmentBytes<'a> {
 }
 
 impl<'a> SegmentBytes<'a> {
-    /// The bytes of a file.
+    /// The bytes of a file, without room behind them that was never written.
     ///
     /// # Errors
     /// [`Error::Io`].
     pub(crate) fn of_file(file: &'a dyn DiskFile, path: &'a Path) -> Result<Self, Error> {
         let length = file
-            .len()
+            .written_end()
             .map_err(|error| Error::io("read the length of", path, error))?;
         Ok(Self {
             first: Cow::Owned(Vec::new()),
@@ -70,20 +70,6 @@ impl<'a> SegmentBytes<'a> {
             read(file, path, &mut bytes[from..], from)?;
         }
         Ok(&self.first)
-    }
-
-    /// Where the next byte from `offset` on lies that may have been written, if there is one.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub(super) fn written_from(&self, offset: usize) -> Result<Option<usize>, Error> {
-        let Some((file, path)) = self.rest else {
-            return Ok((offset < self.length).then_some(offset));
-        };
-        let written = file
-            .written_from(offset as u64)
-            .map_err(|error| Error::io("seek in", path, error))?;
-        Ok(written.map(|written| written as usize))
     }
 
     /// The bytes in `range`, or those of them that there are. They are not kept.

@@ -195,8 +195,7 @@ impl Tail {
         let mut earlier = EarlierTags::default();
         let mut torn_end = self.start + self.torn_in_page(bytes)?;
         let mut at = self.start;
-        while let Some(written) = bytes.written_from(at)? {
-            at = at.max(written);
+        while at < bytes.length() {
             let piece = bytes.pass(at..at + PIECE_BYTES + overlap)?;
             let mut is_earlier = false;
             for format in formats {

@@ -1,5 +1,6 @@
 //! The clock seam.
 
+use crate::ProcessorTimes;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -10,6 +11,12 @@ pub trait Clock: Send + Sync {
 
     /// The monotonic clock: the time since some fixed moment. It never goes back.
     fn monotonic(&self) -> Duration;
+
+    /// How long the calling thread has been ready to run while others had the processors;
+    /// zero where that is not counted.
+    fn waited_for_processor(&self) -> Duration {
+        Duration::ZERO
+    }
 }
 
 /// The machine's clock.
@@ -42,6 +49,13 @@ impl Clock for SystemClock {
     fn monotonic(&self) -> Duration {
         self.origin.elapsed()
     }
+
+    fn waited_for_processor(&self) -> Duration {
+        thread_local! {
+            static OWN: ProcessorTimes = ProcessorTimes::of_this_thread();
+        }
+        OWN.with(|times| times.read().waited)
+    }
 }
 
 /// A clock that moves only when a test or a simulation moves it.
@@ -54,6 +68,7 @@ pub struct ManualClock {
 struct ManualTime {
     since_epoch: Duration,
     monotonic: Duration,
+    waited_for_processor: Duration,
 }
 
 impl ManualClock {
@@ -65,6 +80,7 @@ impl ManualClock {
             now: Mutex::new(ManualTime {
                 since_epoch: Duration::from_millis(unix_ms),
                 monotonic: Duration::ZERO,
+                waited_for_processor: Duration::ZERO,
             }),
         }
     }
@@ -74,6 +90,13 @@ impl ManualClock {
         let mut now = self.lock();
         now.since_epoch = now.since_epoch.saturating_add(by);
         now.monotonic = now.monotonic.saturating_add(by);
+    }
+
+    /// Advances the clocks while all threads wait for a processor.
+    pub fn wait_for_processor(&self, time: Duration) {
+        self.advance(time);
+        let mut now = self.lock();
+        now.waited_for_processor = now.waited_for_processor.saturating_add(time);
     }
 
     /// Sets the wall clock; the monotonic clock does not jump.
@@ -93,6 +116,10 @@ impl Clock for ManualClock {
 
     fn monotonic(&self) -> Duration {
         self.lock().monotonic
+    }
+
+    fn waited_for_processor(&self) -> Duration {
+        self.lock().waited_for_processor
     }
 }
 

@@ -8,6 +8,7 @@
 //! - [`ByteReader`] decodes the integers of all formats.
 //! - [`Clock`] and [`Random`] are seams: a real side each, and one for tests. [`BootId`]
 //!   tells one boot of the machine from another.
+//! - [`ProcessorTimes`] say how long a thread ran, and how long it waited for a processor.
 //! - [`TraceId`] names what a request is part of, in logs.
 
 mod boot_id;
@@ -17,6 +18,7 @@ mod clock;
 mod entry;
 mod entry_ref;
 mod overdue;
+mod processor_time;
 mod random;
 mod timestamp;
 mod trace_id;
@@ -29,6 +31,7 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use entry::{Entry, Expiry, KEY_BYTES_MAX, Kind, Rank, VALUE_BYTES_MAX};
 pub use entry_ref::EntryRef;
 pub use overdue::overdue_check_period;
+pub use processor_time::{ProcessorTime, ProcessorTimes, WorkTimer};
 pub use random::{OsRandom, Random, SeededRandom};
 pub use timestamp::Timestamp;
 pub use trace_id::TraceId;

@@ -90,6 +90,10 @@ impl Clock for DevClock {
     fn monotonic(&self) -> Duration {
         self.real.monotonic()
     }
+
+    fn waited_for_processor(&self) -> Duration {
+        self.real.waited_for_processor()
+    }
 }
 
 #[cfg(test)]

@@ -12,7 +12,9 @@
 //! felt before a window of requests shows that it is too much.
 //!
 //! Clients feel it when one of these holds:
-//! - The runtimes are **saturated**: they have next to no idle time.
+//! - The runtimes are **saturated**: they have little idle time. A runtime that waits for a
+//!   processor is not idle: where others share the processors, it has much less of them
+//!   than it could use.
 //! - The **queueing delay** of the runtimes is well above its baseline.
 //! - More requests are **slow** than chance explains: slower than [`SLOW_FACTOR`] times
 //!   the baseline of their 99th percentile.
@@ -54,8 +56,9 @@ const DECREASE: f64 = 0.5;
 /// stood still, and what was measured says nothing.
 pub(super) const STEP_MAX: Duration = Duration::from_secs(2);
 
-/// The share of their time that runtimes are busy when they are saturated.
-const SATURATED: f64 = 0.9;
+/// The share of their time that runtimes are busy when they are saturated. Near this point
+/// requests begin to queue for several times as long as they take.
+const SATURATED: f64 = 0.8;
 
 /// A queueing delay up to this one is never felt. Timers are late by a millisecond.
 const DELAY_MIN: Duration = Duration::from_millis(2);
@@ -95,7 +98,8 @@ pub(super) struct Measured {
     pub(super) now: Duration,
     /// The queueing delay of the runtimes, without the greatest outlier.
     pub(super) queueing_delay: Duration,
-    /// The share of their time that the runtimes were busy; 0 if that is unknown.
+    /// The share of their time that the runtimes were busy or waited for a processor; 0 if
+    /// that is unknown.
     pub(super) busy: f64,
     /// How long requests took, since the start.
     pub(super) latencies: LatencyCounts,

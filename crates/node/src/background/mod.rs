@@ -29,7 +29,9 @@
 //!   does not rest.
 //!
 //! Time is measured by the clock and not by processor time: work that waits for the disk
-//! keeps others from the disk. Threads of background work have a low priority besides.
+//! keeps others from the disk. But a thread that waits for a processor keeps nobody from
+//! anything, so that time does not count: threads of background work have a low priority,
+//! and where clients take the processors they wait for most of the time.
 
 mod controller;
 mod latencies;
@@ -92,7 +94,7 @@ impl WorkKind {
 pub struct ClientsSeen {
     /// How long the requests of clients took.
     pub latencies: LatencyCounts,
-    /// How long each runtime was busy.
+    /// How long each runtime was busy. What waits for a processor is busy, too.
     pub busy: Vec<Duration>,
 }
 

@@ -4,6 +4,7 @@
 //! two that become due at the same time: it gets turns, and a turn takes the first job.
 
 use super::{Background, REST_MAX, WorkKind};
+use base::WorkTimer;
 use lsm::{Executor, Job, Lane};
 use profile::lock;
 use std::collections::VecDeque;
@@ -72,11 +73,12 @@ impl Pacer {
 
     /// Runs a job, whose rest delays the next one.
     fn run(&self, job: Job) {
-        let began = self.background.now();
+        let clock = &*self.background.clock;
+        let work = WorkTimer::start(clock);
         job();
-        let now = self.background.now();
-        let took = now.saturating_sub(began);
+        let took = work.worked(clock);
         let rest = self.background.rest_after(self.kind, took);
+        let now = self.background.now();
         let mut until = lock(&self.rests_until);
         let latest = now.saturating_add(REST_MAX * RESTS_MAX);
         *until = until.max(now).saturating_add(rest).min(latest);

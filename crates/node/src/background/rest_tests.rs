@@ -98,6 +98,7 @@ fn one_late_probe_is_no_queue() {
 
 /// A lane of sweeps whose jobs take two milliseconds, and note when they end.
 struct Lane {
+    background: Arc<Background>,
     clock: Arc<ManualClock>,
     executor: Arc<StepExecutor>,
     pacer: Arc<Pacer>,
@@ -112,7 +113,13 @@ impl Lane {
         let executor = Arc::new(StepExecutor::new(Arc::clone(&clock)));
         let (kind, lane) = (WorkKind::Sweep, lsm::Lane::Sweep);
         Self {
-            pacer: Pacer::new(background, kind, Arc::clone(&executor) as _, lane),
+            pacer: Pacer::new(
+                Arc::clone(&background),
+                kind,
+                Arc::clone(&executor) as _,
+                lane,
+            ),
+            background,
             clock,
             executor,
             ends: Arc::default(),
@@ -146,6 +153,24 @@ fn jobs_of_a_busy_lane_are_put_off_and_not_blocked() {
     assert_eq!(lane.executor.run_all_due(), 0, "the lane rests");
     lane.executor.run_until_idle();
     assert_eq!(lane.gaps(), [TOOK.mul_f64(1.0 / SHARE_MIN)]);
+}
+
+/// Where clients take the processors, a lane of low priority waits for most of the time that
+/// its jobs take. If that counted as work, the jobs would take far longer than the floor allows.
+#[test]
+fn a_lane_does_not_rest_for_the_time_that_it_waits_for_a_processor() {
+    let lane = Lane::new();
+    lane.spawn();
+    lane.executor.run_until_idle();
+    let waits = 8 * TOOK;
+    let clock = Arc::clone(&lane.clock);
+    let worked = lane.background.times(WorkKind::Sweep).0;
+    lane.pacer.spawn(move || clock.wait_for_processor(waits));
+    lane.executor.run_until_idle();
+    assert_eq!(lane.background.times(WorkKind::Sweep).0, worked);
+    lane.spawn();
+    lane.executor.run_until_idle();
+    assert_eq!(lane.gaps(), [TOOK.mul_f64(1.0 / SHARE_MIN) + waits]);
 }
 
 #[test]

@@ -189,7 +189,7 @@ fn at_overload_the_share_falls_to_its_floor_at_once_and_stays_there() {
 
 #[test]
 fn each_sign_of_overload_is_enough() {
-    let saturated = Load { busy: 0.95, ..HALF };
+    let saturated = Load { busy: 0.85, ..HALF };
     let queueing_delay = Duration::from_millis(10);
     let delayed = Load {
         queueing_delay,
@@ -204,6 +204,38 @@ fn each_sign_of_overload_is_enough() {
         let least = (0..30).map(|_| trace.step(load)).fold(1.0, f64::min);
         assert_eq!(least, SHARE_MIN);
     }
+}
+
+/// At the breaking point requests are as slow as ever and runtimes have a little idle time
+/// left, whether background work is done or not: only that there is little tells it.
+#[test]
+fn at_the_breaking_point_work_has_its_floor_and_no_more() {
+    let full = Load {
+        slow_us: 9_000,
+        busy: 0.82,
+        ..HALF
+    };
+    let mut trace = Trace::new();
+    trace.run(30, Load { work: 0.0, ..full });
+    for _ in 0..600 {
+        assert_eq!(trace.step(full), SHARE_MIN);
+    }
+    assert_eq!(trace.run(20, HALF), 1.0);
+}
+
+/// A slow disk is no reason to starve: clients have what it gives, and what they wait for
+/// is not the work.
+#[test]
+fn a_high_latency_that_does_not_change_leaves_the_work_its_time() {
+    let slow = Load {
+        slow_us: 24_000,
+        queueing_delay: Duration::from_millis(15),
+        busy: 0.2,
+        ..HALF
+    };
+    let mut trace = Trace::new();
+    trace.run(30, Load { work: 0.0, ..slow });
+    assert_eq!(trace.run(20, slow), 1.0);
 }
 
 #[test]

@@ -12,6 +12,7 @@ pub(crate) use operations::OperationKind;
 pub(crate) use requests::{LATENCY_BOUNDS_US, Route};
 pub(crate) use tls::TlsMetrics;
 
+use base::ProcessorTimes;
 use node::ClientsSeen;
 use node::metrics::{Cell, Family};
 use operations::OperationMetrics;
@@ -37,23 +38,31 @@ pub(crate) struct DoorMetrics {
     pub(crate) unsent: Cell,
     /// Requests that wait for a permit to run.
     pub(crate) queued: Cell,
-    /// What the scheduler of the runtime counts, once it runs.
-    scheduler: OnceLock<RuntimeMetrics>,
+    /// What the scheduler of the runtime counts, once it runs, and what the system counts
+    /// of its thread.
+    scheduler: OnceLock<(RuntimeMetrics, ProcessorTimes)>,
 }
 
 impl DoorMetrics {
     /// Notes that the calling thread's scheduler runs this door.
     pub(crate) fn runs_here(&self) {
         // A second one would be a bug, and the first stays in force.
-        let _first = self.scheduler.set(Handle::current().metrics());
+        let counts = (
+            Handle::current().metrics(),
+            ProcessorTimes::of_this_thread(),
+        );
+        let _first = self.scheduler.set(counts);
     }
 
-    /// How long the runtime was busy since it started.
+    /// How long the runtime was busy since it started: in its tasks, or on a processor or
+    /// in the queue for one. It is idle only while it waits for events.
     fn busy(&self) -> Duration {
-        let scheduler = self.scheduler.get();
-        scheduler.map_or(Duration::ZERO, |scheduler| {
-            scheduler.worker_total_busy_duration(0)
-        })
+        let Some((scheduler, times)) = self.scheduler.get() else {
+            return Duration::ZERO;
+        };
+        let of_thread = times.read();
+        let in_tasks = scheduler.worker_total_busy_duration(0);
+        in_tasks.max(of_thread.ran + of_thread.waited)
     }
 
     /// Sets the gauges to what others count.
@@ -112,5 +121,32 @@ impl Metrics {
     /// The sum of a number over all doors.
     pub(crate) fn sum(&self, of: impl Fn(&DoorMetrics) -> u64) -> u64 {
         self.doors.iter().map(|door| of(door)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_runtime_is_busy_while_its_thread_works_outside_its_tasks() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        let door = DoorMetrics::default();
+        runtime.block_on(async {
+            door.runs_here();
+            let own = ProcessorTimes::of_this_thread();
+            let counted = own.read();
+            if counted.ran.is_zero() {
+                // This system does not count it.
+                return;
+            }
+            while own.read().ran == counted.ran {
+                std::hint::spin_loop();
+            }
+            let ran = own.read().ran;
+            assert!(door.busy() >= ran, "{:?} {ran:?}", door.busy());
+        });
     }
 }

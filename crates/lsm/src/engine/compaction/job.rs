@@ -31,6 +31,7 @@ use crate::engine::failure_log::FailureLog;
 use crate::error::Error;
 use crate::manifest::LEVELS;
 use crate::sync::lock;
+use base::WorkTimer;
 use bytes::Bytes;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -137,6 +138,8 @@ impl Compactor {
             return;
         }
         let started = core.now();
+        let clock = &*core.environment.clock;
+        let work = WorkTimer::start(clock);
         let due = self.retry.due();
         if started < due {
             return self.wake_at(due, core);
@@ -156,8 +159,7 @@ impl Compactor {
             let now = core.now();
             state.paced_until = match step {
                 Ok(CompactionStep::Merged(bytes)) => {
-                    let took = now.saturating_sub(started);
-                    let rest = (core.environment.rest_after)(took, urgency(core));
+                    let rest = (core.environment.rest_after)(work.worked(clock), urgency(core));
                     let rested = now.saturating_add(rest);
                     rested.max(started.saturating_add(pace(bytes, core)))
                 }

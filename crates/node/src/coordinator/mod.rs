@@ -3,7 +3,8 @@
 //!
 //! The state machines of [`cluster::coordinator`] decide what to do after each
 //! answer; the code here does it: it asks the replicas (`crate::replicas`), keeps hints,
-//! issues stamps, and watches the deadline. `write` and `read` are the two requests,
+//! issues stamps, and watches the deadline. `write` and `read` are the two requests, `own_read`
+//! reads of this node's own store alone,
 //! `request_life` is the life that both share, `hedging` says when a read asks one replica
 //! more, `terms` what a client wants of either; `ranges` reads this node's own keys, `cluster_range` those of the whole cluster;
 //! `operations` runs many requests for one client.
@@ -11,6 +12,7 @@
 mod cluster_range;
 mod hedging;
 mod operations;
+mod own_read;
 mod range_batch;
 mod range_window;
 mod ranges;
@@ -38,7 +40,7 @@ use crate::pending::PendingRequests;
 use crate::replicas::ReplicaSet;
 use crate::stamping::{NoStamp, Stamping};
 use crate::turn_budget::TurnBudget;
-use base::{Budget, Clock, Entry, Share, Timestamp};
+use base::{Budget, Clock, Entry, Expiry, Kind, Share, Timestamp};
 use bytes::Bytes;
 use cluster::{Fate, Miss, NodeNumber, Placement, Ranking};
 use read::Reading;
@@ -191,6 +193,15 @@ impl Coordinator {
         let is_own = |node: &NodeNumber| self.peers.is_own(*node);
         if !own.is_settled() && self.peers.ranking(key, from).iter().any(is_own) {
             own.settled(deadline).await;
+        }
+    }
+
+    /// Whether a version is a tombstone, or has expired. Most do not expire: then the clock
+    /// is not read.
+    fn is_dead(&self, entry: &Entry) -> bool {
+        match entry.expiry() {
+            Expiry::NEVER => entry.kind() == Kind::Tombstone,
+            _ => !entry.is_live(self.clock.unix_ms()),
         }
     }
 

@@ -6,7 +6,7 @@ use super::{Coordinator, Failure, Found, ReplicaTimes, Terms};
 use crate::completion_queue::Completion;
 use crate::pending::{AnswerKind, AnswerTag, Ticket};
 use crate::replicas::{Asked, ReplicaRequest};
-use base::{Entry, Expiry, Kind, Timestamp, TraceId};
+use base::{Entry, Timestamp, TraceId};
 use base::{Refused, Share};
 use bytes::Bytes;
 use cluster::forgetting::{Answerer, NamedBounds};
@@ -87,6 +87,9 @@ impl Coordinator {
     /// # Errors
     /// See [`Failure`].
     pub async fn read(self: &Rc<Self>, key: &[u8], terms: Terms) -> Result<Found, Failure> {
+        if self.wants_own_store(key, terms.replicas) {
+            return self.read_own(key, terms).await;
+        }
         self.read_with(key, terms, ReplyTime::AtDecision).await
     }
 
@@ -407,14 +410,11 @@ impl Reading {
             // Stores that forget more take a repair with it only by one that does, too.
             self.freshest_by = self.answerer(replica, named);
         }
-        // Most entries do not expire: then the clock is not read.
-        let is_dead = |entry: &Entry| match entry.expiry() {
-            Expiry::NEVER => entry.kind() == Kind::Tombstone,
-            _ => !entry.is_live(self.coordinator.clock.unix_ms()),
-        };
         ReadEvent::Answered {
             replica,
-            is_dead: entry.as_ref().is_none_or(is_dead),
+            is_dead: entry
+                .as_ref()
+                .is_none_or(|entry| self.coordinator.is_dead(entry)),
             entry,
             forgotten: named.map_or(Timestamp::ZERO, |named| named.forgotten),
         }

@@ -128,7 +128,7 @@ impl LocalReplica {
 
     /// The newest version of a key, if no disk has to be read for it: a tombstone
     /// and an expired value are versions, too.
-    pub(super) fn read_cached(&self, key: &[u8]) -> Option<PeerAnswer> {
+    pub(crate) fn read_cached(&self, key: &[u8]) -> Option<PeerAnswer> {
         if let Err(why) = self.check_standing(key) {
             return Some(PeerAnswer::Missed(why));
         }
@@ -145,7 +145,7 @@ impl LocalReplica {
     ///
     /// # Errors
     /// Too many reads wait; then nothing comes.
-    pub(super) fn read(&self, key: &[u8], address: u64) -> Result<(), Miss> {
+    pub(crate) fn read(&self, key: &[u8], address: u64) -> Result<(), Miss> {
         let read = Read::Key {
             key: Box::from(key),
             budget: Arc::clone(&self.answers),

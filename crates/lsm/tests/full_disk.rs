@@ -159,6 +159,33 @@ fn an_ordered_compaction_ends_if_what_is_in_memory_cannot_be_flushed() {
     assert!(whole.failure.is_none(), "{whole:?}");
 }
 
+/// To ask at each step would take a noticeable part of the time of a compaction.
+#[test]
+fn a_compaction_asks_for_the_room_once_in_a_megabyte() {
+    let mut world = uncompressed();
+    let faulty = Arc::new(FaultyDisk::new(Arc::clone(&world.memory) as _));
+    world.disk = Arc::clone(&faulty) as _;
+    world.options.compaction = false;
+    world.options.memtable_bytes = 64 << 20;
+    world.options.table_bytes = 64 << 20;
+    let engine = world.open();
+    let value = "x".repeat(1000);
+    for table in 0..2 {
+        for number in (table..6_000).step_by(2) {
+            let key = format!("key-{number:05}");
+            engine.write(put(&key, 1 + number, &value)).unwrap();
+        }
+        engine.flush().unwrap();
+    }
+    let asks = |call, _: &Path| call == Call::AvailableBytes;
+    faulty.arm(Fault::at(u64::MAX, ErrorKind::Other).only(asks));
+    engine.compact().unwrap();
+    let megabytes = engine.statistics().compaction_written_bytes >> 20;
+    assert!(megabytes >= 5, "{megabytes}");
+    let asked = faulty.calls();
+    assert!((megabytes..3 * megabytes).contains(&asked), "{asked}");
+}
+
 /// A world with a reserve that is small beside the store.
 fn with_small_reserve() -> World {
     let mut world = uncompressed();

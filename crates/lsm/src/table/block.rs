@@ -36,10 +36,12 @@ pub(super) trait Body<'a>: Sized {
     fn decode(input: &mut ByteReader<'a>) -> Option<Self>;
 }
 
-/// Builds the payload of a sorted block.
+/// Builds the payload of a sorted block, perhaps behind other bytes.
 #[derive(Default)]
 pub(super) struct BlockBuilder {
     buffer: Vec<u8>,
+    /// Where the block begins in the buffer.
+    start: usize,
     restarts: Vec<u32>,
     entries_since_restart: usize,
     /// The key added last, perhaps to the block before.
@@ -47,6 +49,14 @@ pub(super) struct BlockBuilder {
 }
 
 impl BlockBuilder {
+    /// Has the next block follow the bytes of a buffer, so that nobody needs to copy it there.
+    /// Only an empty builder can begin.
+    pub(super) fn begin_in(&mut self, buffer: Vec<u8>) {
+        debug_assert!(self.is_empty());
+        self.start = buffer.len();
+        self.buffer = buffer;
+    }
+
     /// Adds an entry whose key is at or above the previous key; `body` appends the
     /// entry's body. Returns whether the key is the previous one, which may be that of the
     /// block before.
@@ -57,7 +67,7 @@ impl BlockBuilder {
         let shared = if self.is_empty() || self.entries_since_restart == RESTART_INTERVAL {
             // The offset fits: the writer bounds both the target size of a block
             // and the size of one entry, far below 4 GiB.
-            self.restarts.push(self.buffer.len() as u32);
+            self.restarts.push((self.buffer.len() - self.start) as u32);
             self.entries_since_restart = 0;
             0
         } else {
@@ -80,7 +90,7 @@ impl BlockBuilder {
 
     /// The length of the payload so far, in bytes.
     pub(super) fn bytes(&self) -> usize {
-        self.buffer.len() + (self.restarts.len() + 1) * U32_BYTES
+        self.buffer.len() - self.start + (self.restarts.len() + 1) * U32_BYTES
     }
 
     /// The key added last, perhaps to the block before; empty before the first.
@@ -95,12 +105,22 @@ impl BlockBuilder {
         }
         let count = self.restarts.len() as u32;
         self.buffer.extend_from_slice(&count.to_le_bytes());
-        &self.buffer
+        &self.buffer[self.start..]
+    }
+
+    /// Completes the payload and empties the builder. Returns the buffer that it began in, and
+    /// where the payload begins there.
+    pub(super) fn finish_in_place(&mut self) -> (Vec<u8>, usize) {
+        self.finish();
+        let finished = (std::mem::take(&mut self.buffer), self.start);
+        self.start = 0;
+        self.clear();
+        finished
     }
 
     /// Empties the builder, and frees the memory of a huge block.
     pub(super) fn clear(&mut self) {
-        self.buffer.clear();
+        self.buffer.truncate(self.start);
         self.buffer.shrink_to(BUFFER_BYTES_KEPT);
         self.restarts.clear();
         self.entries_since_restart = 0;

@@ -1,5 +1,6 @@
 //! Writes the blocks of a table's file, one after another.
 
+use super::BUFFER_BYTES_KEPT;
 use super::frame::{FramePacker, Handle, Role};
 use crate::disk::DiskFile;
 use crate::error::Error;
@@ -25,7 +26,10 @@ pub(super) struct BlockWriter {
 struct FileEnd {
     file: Arc<dyn DiskFile>,
     path: Arc<Path>,
+    /// What was not written yet. While a block is built, its builder has it.
     buffer: Vec<u8>,
+    /// Where the next block goes in the file.
+    offset: u64,
     /// The bytes that were written to the file.
     written: u64,
     /// How many of these bytes were written after the last sync.
@@ -38,6 +42,7 @@ impl BlockWriter {
             file,
             path: path.into(),
             buffer: Vec::new(),
+            offset: 0,
             written: 0,
             unsynced: 0,
         };
@@ -51,74 +56,89 @@ impl BlockWriter {
     #[cfg(test)]
     pub(super) fn skip(&mut self, bytes: u64) {
         self.end.written += bytes;
+        self.end.offset += bytes;
     }
 
     /// Where the next byte goes in the file.
     pub(super) fn offset(&self) -> u64 {
-        self.end.offset()
+        self.end.offset
     }
 
+    /// Writes a block.
     pub(super) fn write_block(&mut self, role: Role, payload: &[u8]) -> Result<Handle, Error> {
+        let mut buffer = self.take_buffer();
+        let start = buffer.len();
+        buffer.extend_from_slice(payload);
+        self.write_in_place(role, buffer, start)
+    }
+
+    /// The buffer of the file's end, to build the next block behind what is in it. It must
+    /// come back by [`Self::write_in_place`] before anything else is written.
+    pub(super) fn take_buffer(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.end.buffer)
+    }
+
+    /// Writes the block whose payload is the end of the buffer, from `start` on.
+    pub(super) fn write_in_place(
+        &mut self,
+        role: Role,
+        mut buffer: Vec<u8>,
+        start: usize,
+    ) -> Result<Handle, Error> {
         let offset = self.offset();
+        let payload = &buffer[start..];
         let Some(frame) = self.packer.pack(role, payload, offset) else {
             return Err(Error::Invalid(format!(
                 "a block of {} bytes is too long for a table",
                 payload.len()
             )));
         };
-        let bytes = (frame.body.len() + frame.trailer.len()) as u32;
-        self.end.append(frame.body)?;
-        self.end.append(&frame.trailer)?;
+        if let Some(packed) = frame.packed {
+            buffer.truncate(start);
+            buffer.extend_from_slice(packed);
+        }
+        buffer.extend_from_slice(&frame.trailer);
+        let bytes = (buffer.len() - start) as u32;
         self.packer.shrink();
+        self.end.buffer = buffer;
+        self.end.offset += u64::from(bytes);
+        self.end.write_pieces()?;
         Ok(Handle { offset, bytes })
     }
 
     pub(super) fn finish(&mut self, footer: &[u8]) -> Result<(), Error> {
-        self.end.append(footer)?;
-        self.end.flush()?;
+        self.end.buffer.extend_from_slice(footer);
+        self.end.write(self.end.buffer.len())?;
         sync(&*self.end.file, &self.end.path)
     }
 }
 
 impl FileEnd {
-    /// Where the next byte goes in the file.
-    fn offset(&self) -> u64 {
-        self.written + self.buffer.len() as u64
-    }
-
-    /// Adds bytes. Long ones are written without being copied to the buffer.
-    fn append(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        if bytes.len() < WRITE_BYTES {
-            self.buffer.extend_from_slice(bytes);
-            if self.buffer.len() >= WRITE_BYTES {
-                self.flush()?;
-            }
-            return Ok(());
+    /// Writes what the buffer has of whole pieces. The rest waits, so that each write begins
+    /// where a piece does: the system then takes it in few large parts, and no page is written
+    /// twice.
+    fn write_pieces(&mut self) -> Result<(), Error> {
+        match self.buffer.len() / WRITE_BYTES {
+            0 => Ok(()),
+            pieces => self.write(pieces * WRITE_BYTES),
         }
-        self.flush()?;
-        self.write(bytes)
     }
 
-    fn flush(&mut self) -> Result<(), Error> {
-        let buffer = std::mem::take(&mut self.buffer);
-        let written = self.write(&buffer);
-        self.buffer = buffer;
-        self.buffer.clear();
-        written
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        for chunk in bytes.chunks(WRITE_BYTES) {
+    /// Writes so many bytes of the buffer, and frees the memory of a huge block.
+    fn write(&mut self, bytes: usize) -> Result<(), Error> {
+        for piece in self.buffer[..bytes].chunks(WRITE_BYTES) {
             self.file
-                .write_all_at(chunk, self.written)
+                .write_all_at(piece, self.written)
                 .map_err(|source| Error::io("write", &self.path, source))?;
-            self.written += chunk.len() as u64;
-            self.unsynced += chunk.len();
+            self.written += piece.len() as u64;
+            self.unsynced += piece.len();
             if self.unsynced >= SYNC_BYTES {
                 sync(&*self.file, &self.path)?;
                 self.unsynced = 0;
             }
         }
+        self.buffer.drain(..bytes);
+        self.buffer.shrink_to(BUFFER_BYTES_KEPT);
         Ok(())
     }
 }

@@ -106,7 +106,8 @@ impl Handle {
 
 /// A frame to be written: a body, and the trailer that follows it.
 pub(super) struct Frame<'a> {
-    pub(super) body: &'a [u8],
+    /// The body, if it is the payload compressed; otherwise that is the payload itself.
+    pub(super) packed: Option<&'a [u8]>,
     pub(super) trailer: [u8; TRAILER_BYTES],
 }
 
@@ -162,7 +163,7 @@ impl FramePacker {
     pub(super) fn pack<'a>(
         &'a mut self,
         role: Role,
-        payload: &'a [u8],
+        payload: &[u8],
         offset: u64,
     ) -> Option<Frame<'a>> {
         let payload_bytes = u32::try_from(payload.len()).ok()?;
@@ -175,19 +176,17 @@ impl FramePacker {
             Role::Index | Role::TopIndex => self.compress(payload),
             Role::Data | Role::Filter | Role::Properties => None,
         };
-        let (compression, body) = match packed {
-            Some(bytes) => (1, &self.packed[..bytes]),
-            None => (0, payload),
-        };
+        let packed = packed.map(|bytes| &self.packed[..bytes]);
+        let body = packed.unwrap_or(payload);
         let mut trailer = [0; TRAILER_BYTES];
         trailer[0] = role.byte();
-        trailer[1] = compression;
+        trailer[1] = u8::from(packed.is_some());
         trailer[2..6].copy_from_slice(&payload_bytes.to_le_bytes());
         let covered = crc32c::crc32c_append(crc32c::crc32c(body), &trailer[..6]);
         let checksum = checksum_at(covered, offset);
         trailer[6..].copy_from_slice(&checksum.to_le_bytes());
         u32::try_from(body.len() + TRAILER_BYTES).ok()?;
-        Some(Frame { body, trailer })
+        Some(Frame { packed, trailer })
     }
 
     /// Frees the memory of a huge block, which the rest of the table does not need.
@@ -333,7 +332,7 @@ mod tests {
     fn packed(compression: Compression, role: Role, payload: &[u8], offset: u64) -> Vec<u8> {
         let mut packer = FramePacker::new(compression);
         let frame = packer.pack(role, payload, offset).unwrap();
-        [frame.body, &frame.trailer].concat()
+        [frame.packed.unwrap_or(payload), &frame.trailer].concat()
     }
 
     fn unpack(role: Role, frame: &[u8], offset: u64) -> Result<Block, Malformed> {
@@ -378,7 +377,7 @@ mod tests {
         let mut packer = FramePacker::new(Compression::Lz4);
         let mut packs = |role, payload: &[u8]| {
             let frame = packer.pack(role, payload, 0).unwrap();
-            frame.body.len() < payload.len()
+            frame.packed.is_some()
         };
         for _ in 0..100 {
             assert!(!packs(Role::Data, &random));

@@ -111,6 +111,10 @@ impl TableWriter {
         self.properties.add(record);
         self.expiries.add(entry);
         self.greatest_data_timestamp = self.greatest_data_timestamp.max(entry.timestamp());
+        if self.data.is_empty() {
+            // The block is built where it is written from.
+            self.data.begin_in(self.blocks.take_buffer());
+        }
         let is_repeated = self
             .data
             .add(key, |buffer| RecordBody::of(record).encode(buffer));
@@ -175,7 +179,8 @@ impl TableWriter {
         if self.data.is_empty() {
             return Ok(());
         }
-        let handle = self.blocks.write_block(Role::Data, self.data.finish())?;
+        let (buffer, start) = self.data.finish_in_place();
+        let handle = self.blocks.write_in_place(Role::Data, buffer, start)?;
         let entry = IndexEntry {
             handle,
             greatest_timestamp: std::mem::take(&mut self.greatest_data_timestamp),
@@ -183,7 +188,6 @@ impl TableWriter {
         self.greatest_index_timestamp = self.greatest_index_timestamp.max(entry.greatest_timestamp);
         self.index
             .add(self.data.last_key(), |buffer| entry.encode(buffer));
-        self.data.clear();
         if self.index.bytes() >= self.block_bytes {
             self.finish_index_block()?;
         }

@@ -24,6 +24,10 @@ use std::sync::atomic::Ordering::Relaxed;
 /// millisecond's work, so that no request waits longer for a core.
 const STEP_BYTES: u64 = 128 << 10;
 
+/// After so many written bytes the room on the disk is asked for again. To ask at each step
+/// would take a noticeable part of a compaction's time.
+const ROOM_CHECK_BYTES: u64 = 1 << 20;
+
 /// A compaction under way.
 pub(super) struct Compaction {
     /// Which tables it merges, and what for.
@@ -39,6 +43,8 @@ pub(super) struct Compaction {
     entries: u64,
     /// The most that it is expected to write, in bytes.
     write_bytes_max: u64,
+    /// What it had written when the room on the disk was asked for last, in bytes.
+    room_checked_at: Option<u64>,
     /// The fence of the store when it began.
     fence: Timestamp,
     /// The tables that it mends, and which parts of each were noted as damaged when it began.
@@ -170,6 +176,7 @@ impl Compaction {
             entry_bytes: inputs.entry_bytes,
             entries: inputs.entries,
             write_bytes_max: left_bytes.unwrap_or(inputs.file_bytes),
+            room_checked_at: None,
             fence,
             mended: inputs.mended,
         })
@@ -201,11 +208,19 @@ impl Compaction {
         }
     }
 
+    /// Whether the room on the disk is to be asked for: while it is short at each step,
+    /// otherwise once in a while.
+    fn is_room_check_due(&self, core: &Core) -> bool {
+        let next = self.room_checked_at.map(|at| at + ROOM_CHECK_BYTES);
+        core.health.is_full() || next.is_none_or(|next| next <= self.written_bytes())
+    }
+
     /// Checks that it leaves to the log and the flushes the room that they need.
     ///
     /// # Errors
     /// [`Error::DiskFull`].
-    fn check_room(&self, core: &Core) -> Result<(), Error> {
+    fn check_room(&mut self, core: &Core) -> Result<(), Error> {
+        self.room_checked_at = Some(self.written_bytes());
         let left = self.left_bytes();
         let wanted = match (core.health.is_full(), self.pick.reason) {
             // An operator has ordered it; it may use the reserve.
@@ -227,7 +242,9 @@ impl Compaction {
     /// # Errors
     /// Those of reading the inputs and of writing the outputs.
     pub(super) fn merge_some(&mut self, core: &Core) -> Result<Option<u64>, Error> {
-        self.check_room(core)?;
+        if self.is_room_check_due(core) {
+            self.check_room(core)?;
+        }
         let end = self.records.read_bytes() + STEP_BYTES;
         let mut bytes = 0;
         while self.records.read_bytes() < end {

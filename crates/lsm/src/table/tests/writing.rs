@@ -37,6 +37,13 @@ fn writes_are_large_and_syncs_regular() {
     );
     assert!(calls.iter().all(|&bytes| bytes <= 256 << 10));
     assert!(calls.len() < 60, "{} calls for 6 MB", calls.len());
+    let writes: Vec<_> = calls.iter().filter(|&&bytes| bytes > 0).collect();
+    let (_last, others) = writes.split_last().unwrap();
+    assert!(others.len() > 20);
+    assert!(
+        others.iter().all(|&&bytes| bytes == 256 << 10),
+        "a write ends within a page: {others:?}"
+    );
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use crate::door::channel::Channel;
 use crate::door::slow_clients::Progress;
 use crate::door::{Admission, Door, Permit};
+use crate::http::headers;
 use crate::http::problem::Problem;
 use crate::http::query::replicas::ReplicaRules;
 use crate::http::request_body::RequestBody;
@@ -13,12 +14,15 @@ use crate::trust::Caller;
 use crate::trust::audit::{Event, EventKind};
 use base::{Refused, TraceId};
 use cluster::Replicas;
-use hyper::Response;
 use hyper::http::request::Parts;
+use hyper::{Response, StatusCode};
 use node::Terms;
 use std::rc::Rc;
 use std::time::Duration;
 use tokens::{Asked, Need};
+
+/// How many fields an answer usually has; hyper adds some that are not in its list.
+const FIELDS_USUAL: usize = 8;
 
 /// What a handler returns.
 pub(crate) type Answer = Result<Response<ResponseBody>, Problem>;
@@ -109,6 +113,26 @@ impl Exchange<'_> {
             return Err(Problem::value_too_long(value_bytes_max));
         }
         Ok(())
+    }
+
+    /// Drops the fields of the request, which nobody needs any more.
+    pub(crate) fn drop_fields(&mut self) {
+        headers::clear(&mut self.head.headers);
+    }
+
+    /// An answer. Its fields lie where those of the request did, and those of the next
+    /// request on the connection will lie there, too: so none of them allocates a list.
+    pub(crate) fn response(
+        &mut self,
+        status: StatusCode,
+        body: ResponseBody,
+    ) -> Response<ResponseBody> {
+        self.drop_fields();
+        let mut response = Response::new(body);
+        *response.status_mut() = status;
+        *response.headers_mut() = std::mem::take(&mut self.head.headers);
+        response.headers_mut().reserve(FIELDS_USUAL);
+        response
     }
 
     /// The terms on which replicas are asked until `deadline`.

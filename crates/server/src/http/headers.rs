@@ -19,6 +19,18 @@ const ACKS: HeaderName = HeaderName::from_static("kvorum-acks");
 /// it, and treats it as an origin of its own.
 pub(crate) const SANDBOX: &str = "sandbox";
 
+/// For how many fields at most a list that was emptied keeps its memory. Hyper hands the
+/// list of an answer on to the next request, so a connection has one until it ends.
+const FIELDS_KEPT_MAX: usize = 12;
+
+/// Empties a list of fields, and keeps its memory unless it is long.
+pub(crate) fn clear(fields: &mut HeaderMap) {
+    match fields.capacity() <= FIELDS_KEPT_MAX {
+        true => fields.clear(),
+        false => *fields = HeaderMap::new(),
+    }
+}
+
 /// Sets the fields of every answer: no browser may guess its type, and caches must
 /// validate it before each use or may not keep it.
 pub(crate) fn set_common(method: &Method, status: StatusCode, headers: &mut HeaderMap) {
@@ -52,4 +64,23 @@ pub(crate) fn set_acks(headers: &mut HeaderMap, acks: u8, replicas: Replicas) {
             .unwrap_or_else(|_| HeaderValue::from_static("")),
     };
     headers.insert(ACKS, value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_short_list_of_fields_keeps_its_memory() {
+        for (count, is_kept) in [(1, true), (FIELDS_KEPT_MAX, true), (100, false)] {
+            let mut fields = HeaderMap::new();
+            for number in 0..count {
+                let name = HeaderName::try_from(format!("field-{number}")).unwrap();
+                fields.insert(name, HeaderValue::from(number));
+            }
+            clear(&mut fields);
+            assert!(fields.is_empty());
+            assert_eq!(fields.capacity() > 0, is_kept, "{count}");
+        }
+    }
 }

@@ -175,7 +175,8 @@ pub(crate) async fn answer(
             .steps
             .answered(port, read_ns, began, &timeline, door.clock());
     }
-    response.map(|body| body.followed_by(Rc::clone(progress)))
+    response.body_mut().report_to(Rc::clone(progress));
+    response
 }
 
 /// Counts an answer. Those to peers' upgrades count apart from those to clients.

@@ -73,13 +73,12 @@ impl ResponseBody {
     }
 
     /// Makes the body report its end to `progress`.
-    pub(crate) fn followed_by(mut self, progress: Rc<Progress>) -> Self {
+    pub(crate) fn report_to(&mut self, progress: Rc<Progress>) {
         progress.answer_holds(match &self.kind {
             ResponseKind::Full(chunk) if !chunk.is_counted() => chunk.remaining(),
             _ => 0,
         });
         self.progress = Some(progress);
-        self
     }
 }
 

@@ -37,7 +37,7 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
 }
 
 /// `GET` and `HEAD`.
-async fn get(exchange: Exchange<'_>, parameters: EntityParameters) -> Answer {
+async fn get(mut exchange: Exchange<'_>, parameters: EntityParameters) -> Answer {
     exchange.check_body_limit()?;
     let deadline = exchange.deadline();
     let permit = exchange.admit(deadline).await?;
@@ -65,9 +65,9 @@ async fn get(exchange: Exchange<'_>, parameters: EntityParameters) -> Answer {
                 .in_trace(exchange.trace)
                 .into_response()
         } else if tag.is_named_by_if_none_match(headers) {
-            with_status(StatusCode::NOT_MODIFIED)
+            exchange.response(StatusCode::NOT_MODIFIED, ResponseBody::empty())
         } else {
-            value_response(&entry, exchange.verb, found.share)
+            value_response(&mut exchange, &entry, found.share)
         };
         response.headers_mut().insert(ETAG, tag.header());
         set_expires(response.headers_mut(), entry.expiry());
@@ -81,7 +81,7 @@ async fn get(exchange: Exchange<'_>, parameters: EntityParameters) -> Answer {
 }
 
 /// `PUT`: the body is the value.
-async fn put(exchange: Exchange<'_>, parameters: EntityParameters) -> Answer {
+async fn put(mut exchange: Exchange<'_>, parameters: EntityParameters) -> Answer {
     if exchange.head.headers.contains_key(CONTENT_RANGE) {
         return Err(Problem::partial_put());
     }
@@ -95,7 +95,7 @@ async fn put(exchange: Exchange<'_>, parameters: EntityParameters) -> Answer {
         return Err(Problem::overloaded());
     }
     // The fields are not needed any more, and the body may take long.
-    drop(std::mem::take(&mut exchange.head.headers));
+    exchange.drop_fields();
     let upload = exchange
         .body
         .read(
@@ -133,6 +133,7 @@ async fn put(exchange: Exchange<'_>, parameters: EntityParameters) -> Answer {
     }
     let tag = EntityTag::with_hash(written.timestamp, hash);
     Ok(written_response(
+        &mut exchange,
         StatusCode::CREATED,
         &tag,
         &written,
@@ -141,7 +142,7 @@ async fn put(exchange: Exchange<'_>, parameters: EntityParameters) -> Answer {
 }
 
 /// `DELETE`.
-async fn delete(exchange: Exchange<'_>, parameters: EntityParameters) -> Answer {
+async fn delete(mut exchange: Exchange<'_>, parameters: EntityParameters) -> Answer {
     check_unconditional(&exchange.head.headers)?;
     exchange.check_body_limit()?;
     let deadline = exchange.deadline();
@@ -160,6 +161,7 @@ async fn delete(exchange: Exchange<'_>, parameters: EntityParameters) -> Answer 
         .map_err(|failure| Problem::of_failure(failure, parameters.replicas))?;
     let tag = EntityTag::of(written.timestamp, &[]);
     Ok(written_response(
+        &mut exchange,
         StatusCode::ACCEPTED,
         &tag,
         &written,
@@ -167,12 +169,18 @@ async fn delete(exchange: Exchange<'_>, parameters: EntityParameters) -> Answer 
     ))
 }
 
-fn value_response(entry: &Entry, verb: Verb, share: Option<Share>) -> Response<ResponseBody> {
+fn value_response(
+    exchange: &mut Exchange<'_>,
+    entry: &Entry,
+    share: Option<Share>,
+) -> Response<ResponseBody> {
+    let verb = exchange.verb;
     let value: Bytes = entry.value_handle();
     let bytes = value.len();
     let share = share.filter(|_| verb == Verb::Get);
-    let mut response = Response::new(ResponseBody::counted(value, share));
-    let mut headers = HeaderMap::with_capacity(8);
+    let body = ResponseBody::counted(value, share);
+    let mut response = exchange.response(StatusCode::OK, body);
+    let headers = response.headers_mut();
     headers.insert(
         CONTENT_TYPE,
         HeaderValue::from_static("application/octet-stream"),
@@ -182,28 +190,22 @@ fn value_response(entry: &Entry, verb: Verb, share: Option<Share>) -> Response<R
         // Hyper leaves this field out of an answer without a body.
         headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
     }
-    *response.headers_mut() = headers;
     response
 }
 
 /// The answer to a write that was acknowledged.
 fn written_response(
+    exchange: &mut Exchange<'_>,
     status: StatusCode,
     tag: &EntityTag,
     written: &Written,
     replicas: Replicas,
 ) -> Response<ResponseBody> {
-    let mut response = with_status(status);
+    let mut response = exchange.response(status, ResponseBody::empty());
     let headers = response.headers_mut();
     headers.insert(ETAG, tag.header());
     set_version(headers, written.timestamp);
     set_acks(headers, written.acks, replicas);
-    response
-}
-
-fn with_status(status: StatusCode) -> Response<ResponseBody> {
-    let mut response = Response::new(ResponseBody::empty());
-    *response.status_mut() = status;
     response
 }
 

@@ -1,6 +1,6 @@
 //! The clock seam.
 
-use crate::ProcessorTimes;
+use profile::ProcessorTimes;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 

@@ -8,7 +8,7 @@
 //! - [`ByteReader`] decodes the integers of all formats.
 //! - [`Clock`] and [`Random`] are seams: a real side each, and one for tests. [`BootId`]
 //!   tells one boot of the machine from another.
-//! - [`ProcessorTimes`] say how long a thread ran, and how long it waited for a processor.
+//! - [`WorkTimer`] says how long a thread worked, without its waits for a processor.
 //! - [`TraceId`] names what a request is part of, in logs.
 
 mod boot_id;
@@ -18,11 +18,11 @@ mod clock;
 mod entry;
 mod entry_ref;
 mod overdue;
-mod processor_time;
 mod random;
 mod timestamp;
 mod trace_id;
 mod verdict;
+mod work_timer;
 
 pub use boot_id::BootId;
 pub use budget::{Budget, LONG_VALUE_BYTES, Refused, Share};
@@ -31,8 +31,8 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use entry::{Entry, Expiry, KEY_BYTES_MAX, Kind, Rank, VALUE_BYTES_MAX};
 pub use entry_ref::EntryRef;
 pub use overdue::overdue_check_period;
-pub use processor_time::{ProcessorTime, ProcessorTimes, WorkTimer};
 pub use random::{OsRandom, Random, SeededRandom};
 pub use timestamp::Timestamp;
 pub use trace_id::TraceId;
 pub use verdict::Verdict;
+pub use work_timer::WorkTimer;

@@ -21,6 +21,8 @@
 //! - Memory is bounded: the table has a fixed size, and counts the weight of
 //!   stacks that did not fit.
 //!
+//! [`ProcessorTimes`] tell what the system counts of one thread, recording or not.
+//!
 //! All unsafe code of the project is in this crate: the allocator
 //! ([`Allocator`]), the signal handler (`cpu`), the stack walk (`stack`), and the clocks
 //! that std does not have (`time`).
@@ -28,6 +30,7 @@
 mod allocator;
 mod cpu;
 mod flame_graph;
+mod processor_time;
 mod profile;
 mod recorder;
 mod recording;
@@ -40,6 +43,7 @@ mod time;
 mod waits;
 
 pub use allocator::Allocator;
+pub use processor_time::{ProcessorTime, ProcessorTimes};
 pub use profile::Profile;
 pub use recorder::ProfileKind;
 pub use recording::{Recording, RecordingError};

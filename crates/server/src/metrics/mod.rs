@@ -12,10 +12,10 @@ pub(crate) use operations::OperationKind;
 pub(crate) use requests::{LATENCY_BOUNDS_US, Route};
 pub(crate) use tls::TlsMetrics;
 
-use base::ProcessorTimes;
 use node::ClientsSeen;
 use node::metrics::{Cell, Family};
 use operations::OperationMetrics;
+use profile::ProcessorTimes;
 use requests::RequestMetrics;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

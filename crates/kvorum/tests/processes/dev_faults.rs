@@ -72,6 +72,9 @@ fn a_node_that_is_cut_off_serves_clients_alone_and_catches_up_once_it_is_joined(
         // The write through the node that ended in 504 may win.
         (status == 200 && value != b"old").then_some(())
     });
+    // The hint came from one node; the links to the other may still be down.
+    wait_until_seen(third, "node-1", true);
+    wait_until_seen(third, "node-2", true);
     assert_eq!(ask(third, "PUT", "k", "3/3", b"all").0, 201);
     assert_eq!(ask(second, "GET", "k", "2/3", b""), (200, b"all".to_vec()));
     dev.signal(Signal::INT);

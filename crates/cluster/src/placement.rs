@@ -90,6 +90,17 @@ impl Placement {
         scores.filter(|other| *other > own).count() < usize::from(from)
     }
 
+    /// Whether two nodes are both among the first `from` of the key's ranking. Without a
+    /// hash when all nodes are.
+    #[must_use]
+    pub fn are_replicas(&self, both: [NodeNumber; 2], key: &[u8], from: u8) -> bool {
+        if usize::from(from) >= self.nodes() {
+            return both.iter().all(|node| node.index() < self.nodes());
+        }
+        let ranking = self.ranking(key, from);
+        both.iter().all(|node| ranking.contains(node))
+    }
+
     /// The first `from` nodes of the key's ranking; all nodes when there are fewer.
     #[must_use]
     pub fn ranking(&self, key: &[u8], from: u8) -> Ranking {
@@ -147,6 +158,11 @@ mod tests {
                 for node in (0..5).map(NodeNumber::new) {
                     let is_replica = placement.is_replica(node, &key, from);
                     assert_eq!(is_replica, replicas.contains(&node), "{node:?} {from}");
+                    for other in (0..5).map(NodeNumber::new) {
+                        let are = placement.are_replicas([node, other], &key, from);
+                        let expected = is_replica && replicas.contains(&other);
+                        assert_eq!(are, expected, "{node:?} {other:?} {from}");
+                    }
                 }
             }
         }

@@ -383,7 +383,8 @@ impl Queue {
             self.batch.extend(chunk.unwrap_or_default());
         }
         self.begin_long(now);
-        for _ in 0..self.sending.len() {
+        // One value alone has all the pieces: a large write wakes the other side less often.
+        for _ in 0..LONG_VALUES_MAX {
             self.next_piece();
         }
     }

@@ -117,7 +117,12 @@ impl RangeItems {
     /// the others, in order.
     #[must_use]
     pub fn take_in(&mut self, entries: Vec<Entry>, cut: Timestamp) -> Vec<Entry> {
-        let before = std::mem::take(self);
+        let Some(first) = entries.first() else {
+            return entries;
+        };
+        // What arrives mostly follows all that is known, so only what is behind it is merged.
+        let below = self.take_below(Some(first.key()));
+        let before = std::mem::replace(self, below);
         let mut known = before.items.iter().peekable();
         let mut taken = Vec::with_capacity(entries.len());
         for entry in entries {
@@ -182,15 +187,18 @@ impl RangeItems {
         comparison: &'a Comparison<'_>,
         peer: NodeNumber,
     ) -> impl Iterator<Item = Item> + 'a {
-        self.shared_keys(comparison, peer).map(|(_, item)| item)
+        self.shared_keys(comparison, peer, &[])
+            .map(|(_, item)| item)
     }
 
-    /// As [`RangeItems::shared_with`], with the keys.
+    /// As [`RangeItems::shared_with`], with the keys, and only from this key on.
     pub fn shared_keys<'a>(
         &'a self,
         comparison: &'a Comparison<'_>,
         peer: NodeNumber,
+        from: &[u8],
     ) -> impl Iterator<Item = (&'a [u8], Item)> + 'a {
+        let before = self.items.partition_point(|item| self.key(item) < from);
         let mut bounds = comparison.bounds_with(peer).map(KeyBounds::ascending);
         let is_shared = move |item: &&KeyItem| {
             let key = self.key(item);
@@ -198,10 +206,10 @@ impl RangeItems {
             if bound.is_none_or(|bound| item.item.timestamp < bound) {
                 return false;
             }
-            let replicas = comparison.placement.replicas(key, item.copies);
-            replicas.contains(&peer) && replicas.contains(&comparison.own)
+            let both = [peer, comparison.own];
+            comparison.placement.are_replicas(both, key, item.copies)
         };
-        let shared = self.items.iter().filter(is_shared);
+        let shared = self.items[before..].iter().filter(is_shared);
         shared.map(|item| (self.key(item), item.item))
     }
 
@@ -466,7 +474,7 @@ mod tests {
         let comparison = full(&placement, own, &bounds);
         for node in 0..5 {
             let keys = |items: &RangeItems| {
-                let shared = items.shared_keys(&comparison, NodeNumber::new(node));
+                let shared = items.shared_keys(&comparison, NodeNumber::new(node), b"");
                 let owned = shared.map(|(key, item)| (key.to_vec(), item));
                 owned.collect::<Vec<_>>()
             };
@@ -474,5 +482,40 @@ mod tests {
         }
         assert_eq!(items.take_in(Vec::new(), stamp(200)), []);
         assert_eq!(items.len(), 6);
+    }
+
+    #[test]
+    fn what_follows_all_keys_is_added_to_them() {
+        let (mut items, mut expected) = (items(), items());
+        let later = |number: u64| {
+            let key = format!("later-{number:02}");
+            Entry::value(key.as_bytes(), stamp(number), b"w", Expiry::NEVER, 3)
+        };
+        let arrived: Vec<Entry> = (0..3).map(later).collect();
+        assert_eq!(items.take_in(arrived.clone(), stamp(200)), arrived);
+        for entry in &arrived {
+            expected.push(entry.lend(), stamp(200));
+        }
+        let (placement, bounds) = (placement(), everything());
+        for own in (0..5).map(NodeNumber::new) {
+            let comparison = full(&placement, own, &bounds);
+            assert_eq!(items.summary(&comparison), expected.summary(&comparison));
+        }
+    }
+
+    #[test]
+    fn what_is_shared_is_given_from_a_key_on() {
+        let (items, placement) = (items(), placement());
+        let steps = [(Vec::new(), stamp(30)), (b"key-50".to_vec(), stamp(90))];
+        for bounds in [everything(), vec![KeyBounds::from_steps(steps); 5]] {
+            let (own, peer) = (NodeNumber::new(0), NodeNumber::new(1));
+            let comparison = full(&placement, own, &bounds);
+            let all: Vec<_> = items.shared_keys(&comparison, peer, b"").collect();
+            for from in [&b"key-00"[..], b"key-42", b"key-425", b"key-95", b"l"] {
+                let expected = all.iter().filter(|(key, _)| *key >= from).copied();
+                let shared = items.shared_keys(&comparison, peer, from);
+                assert!(shared.eq(expected), "{from:?}");
+            }
+        }
     }
 }

@@ -115,8 +115,8 @@ impl Participant {
             let sends = state.leftovers.sends(*entry, &placement, own, doubt);
             RunWriter::carries(*entry) && sends == Sends::Now
         };
-        for (key, item) in range.items.shared_keys(&comparison, asker) {
-            if *key < *from || held.binary_search(&item.short_hash()).is_ok() {
+        for (key, item) in range.items.shared_keys(&comparison, asker, &from) {
+            if held.binary_search(&item.short_hash()).is_ok() {
                 continue;
             }
             if !writer.has_room() {
@@ -161,8 +161,7 @@ impl Participant {
             if !range.contains(entry.key()) {
                 return Err(RunRefusal::Malformed("a key beyond the range"));
             }
-            let replicas = placement.replicas(entry.key(), entry.copies());
-            if !replicas.contains(&own) {
+            if !placement.is_replica(own, entry.key(), entry.copies()) {
                 return Err(RunRefusal::Malformed("a version for other nodes"));
             }
             before = Some(entry.key());

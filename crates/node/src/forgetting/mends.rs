@@ -26,6 +26,14 @@ pub(crate) enum Taken {
     },
 }
 
+impl Taken {
+    /// As what it is written.
+    pub(crate) fn admission(self) -> Admission {
+        let (Self::AtOnce(admission) | Self::OnceCompared { admission, .. }) = self;
+        admission
+    }
+}
+
 /// What decides about the mends of a pass, at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MendRules {

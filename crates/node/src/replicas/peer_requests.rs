@@ -80,10 +80,9 @@ impl LocalReplica {
         });
         let written = match taken {
             Taken::AtOnce(admission) => self.write(entry, None, admission, address),
-            Taken::OnceCompared {
-                admission,
-                greatest,
-            } => self.write_once_compared(entry, (admission, greatest), None, address),
+            taken @ Taken::OnceCompared { .. } => {
+                self.write_below_fence(entry, taken, None, address)
+            }
         };
         if let Err(why) = written {
             let missed = Completion::Peer(PeerAnswer::Missed(why));

@@ -38,6 +38,9 @@ use std::time::Duration;
 /// The repairs and mends that are compared at a time.
 const COMPARING_MAX: usize = 64;
 
+/// How often a repair is admitted while passes fence the store.
+const ADMISSIONS_MAX: usize = 4;
+
 /// How long the other nodes have to say what they hold.
 const LOOK_MAX: Duration = Duration::from_secs(5);
 
@@ -55,61 +58,82 @@ impl LocalReplica {
         address: u64,
     ) -> Result<(), Miss> {
         match self.taken(&entry, by)? {
-            Taken::AtOnce(admission) => self.write(entry, None, admission, address),
-            Taken::OnceCompared {
-                admission,
-                greatest,
-            } => self.write_once_compared(entry, (admission, greatest), by, address),
+            Taken::AtOnce(Admission::Ordinary) => {
+                self.write(entry, None, Admission::Ordinary, address)
+            }
+            taken => self.write_below_fence(entry, taken, by, address),
         }
     }
 
-    /// Writes an entry once it was compared with what all other nodes hold; the outcome comes to
-    /// `address`. `greatest` is the greatest F that this node knew when it was admitted. If a pass
-    /// fences the store meanwhile, a repair of `by` is compared once more, because the store refuses
-    /// what was admitted before.
+    /// Writes an entry from below the fence as it was taken, compared with what all other nodes
+    /// hold if that was the condition; the outcome comes to `address`. If a pass fences the store
+    /// meanwhile, the store refuses what was admitted before. A repair of `by` is admitted anew
+    /// then, because the pass still meets what it brings; any other is missed.
     ///
     /// # Errors
-    /// [`Miss::Overloaded`]. What the comparison comes to arrives as the outcome.
-    pub(super) fn write_once_compared(
+    /// [`Miss::Overloaded`] if too many are compared.
+    pub(super) fn write_below_fence(
         self: &Rc<Self>,
         entry: Entry,
-        (admission, greatest): (Admission, Timestamp),
+        taken: Taken,
         by: Option<Answerer>,
         address: u64,
     ) -> Result<(), Miss> {
-        if self.comparing.get() == COMPARING_MAX {
+        let is_compared = matches!(taken, Taken::OnceCompared { .. });
+        if is_compared && self.comparing.get() == COMPARING_MAX {
             return Err(Miss::Overloaded);
         }
-        self.comparing.set(self.comparing.get() + 1);
+        self.comparing
+            .update(|count| count + usize::from(is_compared));
         let replica = Rc::clone(self);
         tokio::task::spawn_local(async move {
-            let compared = replica.compare_with_all(&entry, admission, greatest);
-            let compared = compared.await;
-            replica.comparing.set(replica.comparing.get() - 1);
-            let written = match compared {
-                Ok(()) if by.is_some() && replica.is_from_before_barrier(admission) => {
-                    match replica.taken(&entry, by) {
-                        Ok(Taken::AtOnce(admission)) => {
-                            replica.write(entry, None, admission, address)
-                        }
-                        Ok(Taken::OnceCompared {
-                            admission,
-                            greatest,
-                        }) => {
-                            replica.write_once_compared(entry, (admission, greatest), None, address)
-                        }
-                        Err(why) => Err(why),
-                    }
-                }
-                Ok(()) => replica.write(entry, None, admission, address),
-                Err(why) => Err(why),
-            };
-            if let Err(why) = written {
-                let missed = Completion::Peer(PeerAnswer::Missed(why));
-                replica.pending.complete(address, missed);
-            }
+            let outcome = replica.admitted_anew(&entry, taken, by).await;
+            replica
+                .comparing
+                .update(|count| count - usize::from(is_compared));
+            let completion =
+                outcome.unwrap_or_else(|why| Completion::Peer(PeerAnswer::Missed(why)));
+            replica.pending.complete(address, completion);
         });
         Ok(())
+    }
+
+    /// Compares and writes an entry, and admits it anew while passes fence the store meanwhile.
+    ///
+    /// # Errors
+    /// Why it is not written.
+    async fn admitted_anew(
+        &self,
+        entry: &Entry,
+        mut taken: Taken,
+        by: Option<Answerer>,
+    ) -> Result<Completion, Miss> {
+        for _ in 1..ADMISSIONS_MAX {
+            let outcome = self.compared_and_written(entry, taken).await;
+            if by.is_none() || !self.is_from_before_barrier(taken.admission()) {
+                return outcome;
+            }
+            if let Ok(Completion::Written(Ok(_))) = outcome {
+                return outcome;
+            }
+            taken = self.taken(entry, by)?;
+        }
+        self.compared_and_written(entry, taken).await
+    }
+
+    /// # Errors
+    /// Why it was not given to the store, or that the store has not said what came of it.
+    async fn compared_and_written(&self, entry: &Entry, taken: Taken) -> Result<Completion, Miss> {
+        if let Taken::OnceCompared {
+            admission,
+            greatest,
+        } = taken
+        {
+            self.compare_with_all(entry, admission, greatest).await?;
+        }
+        let wait = self.pending.wait(self.look_deadline());
+        self.write(entry.clone(), None, taken.admission(), wait.address())?;
+        wait.only().await.ok_or(Miss::Timeout)
     }
 
     /// Whether the store refuses what was admitted so, because it was fenced since.

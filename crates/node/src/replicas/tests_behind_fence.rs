@@ -38,6 +38,15 @@ fn with_bounds(bounds: SharedBounds) -> (crate::node::Node, Rc<LocalReplica>) {
 
 /// What the store answers, now or later.
 async fn asked(replica: &Rc<LocalReplica>, request: ReplicaRequest<'_>) -> PeerAnswer {
+    asked_before(replica, request, || {}).await
+}
+
+/// As [`asked`], with something that happens before the store looks at what it was given.
+async fn asked_before(
+    replica: &Rc<LocalReplica>,
+    request: ReplicaRequest<'_>,
+    happens: impl FnOnce(),
+) -> PeerAnswer {
     let tasks = tokio::task::LocalSet::new();
     tasks.spawn_local(Rc::clone(&replica.submissions).submit_forever());
     let finishing = Rc::clone(replica);
@@ -45,7 +54,9 @@ async fn asked(replica: &Rc<LocalReplica>, request: ReplicaRequest<'_>) -> PeerA
     tasks.spawn_local(Rc::clone(&replica.pending).deliver_forever(finish));
     let wait = replica.pending.wait(Duration::MAX);
     let answer = async {
-        match replica.ask(request, wait.address()) {
+        let asked = replica.ask(request, wait.address());
+        happens();
+        match asked {
             Asked::Now(answer) => answer,
             Asked::Later => replica.answer_of(b"k", wait.only().await).0,
         }
@@ -116,6 +127,22 @@ async fn a_repair_passes_the_fence_only_with_what_a_present_store_has_answered()
     ] {
         let request = ReplicaRequest::Repair { entry: &entry, by };
         assert_eq!(asked(&replica, request).await, *expected, "{label}");
+    }
+}
+
+#[tokio::test]
+async fn a_repair_that_a_pass_fences_out_on_its_way_into_the_store_is_admitted_anew() {
+    let (node, replica) = fenced(None);
+    let entry = version(50);
+    for (fenced_by_pass, kind) in [(false, "undisturbed"), (true, "fenced out")] {
+        let by = Some(own(&replica));
+        let request = ReplicaRequest::Repair { entry: &entry, by };
+        let pass = || {
+            if fenced_by_pass {
+                node.engine.raise_barrier().unwrap();
+            }
+        };
+        assert_eq!(asked_before(&replica, request, pass).await, CLEAN, "{kind}");
     }
 }
 

@@ -22,6 +22,9 @@
 //! the store is [sealed](crate::forgetting::MendRules::admit), nobody asks any more, and such a
 //! mend is compared in the same way. So is one of a pass that has gone back to a checkpoint: it may
 //! be from before.
+//!
+//! A pass may fence the store while a repair is on its way into it. The store refuses it then,
+//! because it was admitted before the fence, and it is admitted anew under the new one.
 
 use super::LocalReplica;
 use crate::completion_queue::Completion;
@@ -121,6 +124,9 @@ impl LocalReplica {
         self.compared_and_written(entry, taken).await
     }
 
+    /// Compares an entry if it was taken on that condition, and waits for what the store makes
+    /// of it.
+    ///
     /// # Errors
     /// Why it was not given to the store, or that the store has not said what came of it.
     async fn compared_and_written(&self, entry: &Entry, taken: Taken) -> Result<Completion, Miss> {

@@ -24,7 +24,7 @@ use std::time::Duration;
 const SLOWEST: usize = 1_000;
 
 /// How often a load runs in turn with nginx.
-const PAIRS: usize = 3;
+const PAIRS: usize = 5;
 
 /// The rate of the open loop, in requests per second.
 const RATE: f64 = 15_000.0;

@@ -50,8 +50,8 @@ impl Problem {
     pub(super) fn disk_full(receipt: Receipt, replicas: Replicas) -> Self {
         Self::new(
             &DISK_FULL,
-            "the node's disk is full: delete entities or give the node more space; reads and \
-             deletes go on",
+            "the node's disk is full: give the node more space, or delete entities and try again \
+             once a compaction has freed their room; reads and deletes go on",
         )
         .with_receipt(receipt, replicas)
     }

@@ -20,7 +20,8 @@ use peer::Protocol;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How many bytes of keys and values a range reads from the store at a time.
+/// How many bytes of keys and values a range reads from the store at a time, unless it is long
+/// and memory is free.
 pub const BATCH_BYTES_MAX: usize = 64 << 10;
 
 /// The configuration of a node. All sizes are in bytes.

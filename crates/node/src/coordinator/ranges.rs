@@ -18,6 +18,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::AbortHandle;
 
+/// The most bytes of keys and values that a long range reads at a time, if other ranges hold
+/// little: two threads hand each batch over, which costs more than to read a short one.
+const LONG_BATCH_BYTES_MAX: usize = 4 * BATCH_BYTES_MAX;
+
 /// A range of the keys that this node held when it began: a scan over a snapshot.
 ///
 /// A snapshot keeps the disk space of what it sees, so it lives for a limited time, however
@@ -25,6 +29,8 @@ use tokio::task::AbortHandle;
 pub struct OwnRange {
     /// None while a batch is read, and once the snapshot is too old.
     scan: Rc<RefCell<Option<Box<Scan>>>>,
+    /// How many bytes of keys and values the next batch may have: twice as many as the last.
+    batch_bytes: usize,
     /// When the snapshot is too old, on the monotonic clock.
     ends: Duration,
     /// Drops the scan then.
@@ -62,6 +68,7 @@ impl Coordinator {
         });
         Range::Own(OwnRange {
             scan,
+            batch_bytes: BATCH_BYTES_MAX,
             ends: self.clock.monotonic().saturating_add(age_max),
             timer: timer.abort_handle(),
         })
@@ -121,12 +128,19 @@ impl Coordinator {
     /// batch. The batch returns the memory that it does not need.
     async fn next_own_batch(
         &self,
-        range: OwnRange,
+        mut range: OwnRange,
         deadline: Duration,
     ) -> Result<RangeBatch, BatchFailure> {
         let scan = range.scan.take().ok_or(BatchFailure::TooOld)?;
-        let read = |allotment| Read::Batch(scan, BATCH_BYTES_MAX, allotment);
-        match self.read_range(read, deadline).await? {
+        let bytes = match self.is_range_memory_free() {
+            true => range.batch_bytes,
+            false => BATCH_BYTES_MAX,
+        };
+        range.batch_bytes = (2 * range.batch_bytes).min(LONG_BATCH_BYTES_MAX);
+        // As much on top as a short batch has, where entries are short.
+        let memory = self.range_batch_bytes + 2 * (bytes - BATCH_BYTES_MAX);
+        let read = |allotment| Read::Batch(scan, bytes, allotment);
+        match self.read_range(read, memory, deadline).await? {
             Some(Completion::Scanned(scan, Ok(entries), allotment)) => {
                 if self.clock.monotonic() < range.ends {
                     *range.scan.borrow_mut() = Some(scan);
@@ -167,23 +181,32 @@ impl Coordinator {
         deadline: Duration,
     ) -> Result<(Box<RangeDigest>, bool), BatchFailure> {
         let read = |allotment| Read::Digest(digest, allotment);
-        match self.read_range(read, deadline).await? {
+        let memory = self.range_batch_bytes;
+        match self.read_range(read, memory, deadline).await? {
             Some(Completion::Digested(digest, Ok(is_complete))) => Ok((digest, is_complete)),
             Some(Completion::Digested(_, Err(error))) => Err(BatchFailure::Failed(error)),
             _ => Err(BatchFailure::TimedOut),
         }
     }
 
-    /// Waits for memory for a batch, then for the read that takes it.
+    /// Whether ranges hold at most a quarter of their memory, beside that of the batch that is
+    /// read: then long batches keep nobody out.
+    fn is_range_memory_free(&self) -> bool {
+        let held_max = self.ranges.max().saturating_sub(self.range_batch_bytes) / 4;
+        self.ranges.used() <= held_max
+    }
+
+    /// Waits for this much memory for a batch, then for the read that takes it.
     async fn read_range(
         &self,
         read: impl FnOnce(Allotment) -> Read,
+        memory: usize,
         deadline: Duration,
     ) -> Result<Option<Completion>, BatchFailure> {
         let mut wait = self.pending.wait(deadline);
         let allotment = tokio::select! {
             biased;
-            taken = self.ranges.take(self.range_batch_bytes) => taken.ok(),
+            taken = self.ranges.take(memory) => taken.ok(),
             // Nothing was asked yet, so this is the deadline.
             _ = wait.next() => None,
         };
@@ -197,5 +220,81 @@ impl Coordinator {
             })
             .map_err(|PoolFull| BatchFailure::Overloaded)?;
         Ok(wait.only().await)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::NodeConfig;
+    use crate::testing::open_node;
+    use crate::worker::Worker;
+    use base::{Entry, Expiry, ManualClock, Timestamp};
+    use cluster::NodeUrl;
+    use lsm::testing::BlockingWrite;
+    use lsm::{Disk, Durability, MemoryDisk, StepExecutor};
+    use peer::{TcpTransport, Transport};
+
+    const ENTRIES: usize = 600;
+    const ENTRY_BYTES: usize = 1 << 10;
+    const SHORT: usize = BATCH_BYTES_MAX / ENTRY_BYTES;
+
+    fn worker() -> Rc<Worker> {
+        let url: NodeUrl = "http://a:1".parse().unwrap();
+        let config = NodeConfig {
+            durability: Durability::Os,
+            value_bytes_max: BATCH_BYTES_MAX,
+            ..NodeConfig::new(url, "/data")
+        };
+        let clock = Arc::new(ManualClock::new(1_700_000_000_000));
+        let executor = Arc::new(StepExecutor::new(Arc::clone(&clock)));
+        let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
+        let node = open_node(config, 1 << 20, disk, &clock, &executor);
+        for number in 0..ENTRIES {
+            let key = format!("{number:04}");
+            let value = [b'v'; ENTRY_BYTES - 4];
+            let timestamp = Timestamp::from_u64(1 + number as u64);
+            let entry = Entry::value(key.as_bytes(), timestamp, &value, Expiry::NEVER, 1);
+            node.engine.write(entry).unwrap();
+        }
+        let transport: Arc<dyn Transport> = Arc::new(TcpTransport::default());
+        Worker::new(Arc::new(node), 0, &transport)
+    }
+
+    /// How many entries each batch of a range has.
+    async fn batches(coordinator: &Coordinator) -> Vec<usize> {
+        let (mut range, mut told) = (coordinator.begin_range(b"", None), Vec::new());
+        loop {
+            let Ok(batch) = coordinator.next_batch(range, Duration::MAX).await else {
+                panic!("no batch came");
+            };
+            match batch.range {
+                Some(next) => range = next,
+                None => return told,
+            }
+            told.push(batch.entries.len());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_long_range_reads_more_at_a_time_while_memory_is_free() {
+        let worker = worker();
+        let coordinator = Rc::clone(worker.coordinator());
+        let tasks = tokio::task::LocalSet::new();
+        let own = Rc::clone(coordinator.replicas.own());
+        let finish = move |address, completion| own.finish_verdict(address, completion);
+        tasks.spawn_local(Rc::clone(&coordinator.pending).deliver_forever(finish));
+        let alone = tasks.run_until(batches(&coordinator)).await;
+        let rest = ENTRIES - 7 * SHORT;
+        assert_eq!(alone, [SHORT, 2 * SHORT, 4 * SHORT, rest]);
+
+        let beside_batch = coordinator.ranges.max() - coordinator.range_batch_bytes;
+        let held = coordinator.ranges.take(beside_batch / 2).await.unwrap();
+        let others_wait = tasks.run_until(batches(&coordinator)).await;
+        let mut short = vec![SHORT; ENTRIES / SHORT];
+        short.push(ENTRIES % SHORT);
+        assert_eq!(others_wait, short);
+        drop(held);
+        assert_eq!(coordinator.ranges.used(), 0);
     }
 }

@@ -29,6 +29,10 @@ use std::task::{self, Poll};
 /// record of TLS can have.
 const GATHERED_BYTES_MAX: usize = 16 << 10;
 
+/// How many bytes of a range it gathers. Hyper hands over a few short entities at a time, and a
+/// call of the system costs more than to copy them.
+const RANGE_GATHERED_BYTES_MAX: usize = 64 << 10;
+
 /// How many bytes of a head do not count: each connection has a buffer of that
 /// size in any case.
 pub(crate) const HEAD_FREE_BYTES: usize = 8 << 10;
@@ -76,6 +80,7 @@ pub(crate) struct Channel {
     sealed: Cell<usize>,
     /// Answers that are gathered and not yet written.
     gathered: RefCell<Vec<u8>>,
+    gathered_bytes_max: Cell<usize>,
     buffers: Rc<Buffers>,
     /// Whether the node does not read the connection, after a refusal.
     is_paused: Cell<bool>,
@@ -101,6 +106,7 @@ impl Channel {
             wire: RefCell::new(wire),
             sealed: Cell::new(0),
             gathered: RefCell::default(),
+            gathered_bytes_max: Cell::new(GATHERED_BYTES_MAX),
             buffers,
             is_paused: Cell::new(false),
             progress,
@@ -214,6 +220,12 @@ impl Channel {
         self.wire.borrow_mut().has_ended(cx)
     }
 
+    /// Gathers more, until the result is dropped: the answer is a range.
+    pub(crate) fn gather_range(self: &Rc<Self>) -> RangeGathering {
+        self.gathered_bytes_max.set(RANGE_GATHERED_BYTES_MAX);
+        RangeGathering(Rc::clone(self))
+    }
+
     /// Gathers a short write, and writes a long one.
     fn poll_write(
         &self,
@@ -221,13 +233,14 @@ impl Channel {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let bytes: usize = slices.iter().map(|slice| slice.len()).sum();
+        let bytes_max = self.gathered_bytes_max.get();
         let mut gathered = self.gathered.borrow_mut();
-        if gathered.len() + bytes > GATHERED_BYTES_MAX && !gathered.is_empty() {
+        if gathered.len() + bytes > bytes_max && !gathered.is_empty() {
             drop(gathered);
             std::task::ready!(self.poll_flush(cx))?;
             gathered = self.gathered.borrow_mut();
         }
-        if bytes <= GATHERED_BYTES_MAX {
+        if bytes <= bytes_max {
             if gathered.capacity() == 0 {
                 *gathered = self.buffers.spare.take();
             }
@@ -363,6 +376,15 @@ impl Channel {
         self.progress.blocked();
         let waiting = gathered + self.sealed.get() + self.progress.answer_bytes();
         self.unsent_entry.add(&self.own, waiting);
+    }
+}
+
+/// A range that a channel sends, for which it gathers more.
+pub(crate) struct RangeGathering(Rc<Channel>);
+
+impl Drop for RangeGathering {
+    fn drop(&mut self) {
+        self.0.gathered_bytes_max.set(GATHERED_BYTES_MAX);
     }
 }
 

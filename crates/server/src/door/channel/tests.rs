@@ -7,7 +7,7 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use std::convert::Infallible;
 use std::future::poll_fn;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 /// A socket that notes how much room hyper has for what it reads.
@@ -87,4 +87,37 @@ async fn a_long_body_leaves_hyper_with_a_small_buffer() {
         "{}",
         room.get()
     );
+}
+
+/// What a channel does with a write of many short parts, which are longer than an answer that
+/// it gathers.
+#[tokio::test]
+async fn of_a_range_more_is_gathered_than_of_other_answers() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut client = TcpStream::connect(address).await.unwrap();
+    let (stream, _) = listener.accept().await.unwrap();
+    let progress = Rc::new(Progress::new(Rc::default(), ConnectionScope::AnyRequest));
+    let buffers = Buffers::new(Budget::new(0), UnsentAnswers::new(0));
+    let channel = Channel::new(Wire::Plain(stream), Rc::new(buffers), progress);
+    let part = [b'v'; 1 << 10];
+    let parts = [IoSlice::new(&part); 20];
+    let bytes = parts.len() * part.len();
+    let write = |channel: &Channel| {
+        let written =
+            channel.poll_write(&mut task::Context::from_waker(task::Waker::noop()), &parts);
+        assert!(matches!(written, Poll::Ready(Ok(written)) if written == bytes));
+        channel.gathered.borrow().len()
+    };
+    assert_eq!(write(&channel), 0, "a long answer is written through");
+    let gathering = channel.gather_range();
+    assert_eq!(
+        [(); 4].map(|()| write(&channel)),
+        [bytes, 2 * bytes, 3 * bytes, bytes]
+    );
+    drop(gathering);
+    assert_eq!(write(&channel), 0, "the range has ended");
+    let mut received = vec![0; 6 * bytes];
+    client.read_exact(&mut received).await.unwrap();
+    assert!(received.iter().all(|byte| *byte == b'v'));
 }

@@ -77,6 +77,7 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     drop(permit);
     let reader = Reader::new(&exchange, parameters);
     let stream = stream(door, plan, reader, first, place);
+    let stream = stream.gathered(exchange.channel.gather_range());
     Ok(response.map(|_| ResponseBody::stream(Box::new(stream))))
 }
 

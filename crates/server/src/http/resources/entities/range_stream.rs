@@ -6,6 +6,7 @@
 //! then closes the connection without the last chunk, so a stream that was cut never
 //! looks whole.
 
+use crate::door::channel::RangeGathering;
 use crate::door::range_places::RangePlace;
 use crate::http::body_chunk::{BodyChunk, ChunkMemory};
 use crate::http::json_line::JsonLine;
@@ -58,6 +59,7 @@ pub(crate) struct RangeStream {
     crc32c: u32,
     /// Its place among those that may run at a time.
     _place: RangePlace,
+    _gathering: Option<RangeGathering>,
 }
 
 enum StreamState {
@@ -101,7 +103,14 @@ impl RangeStream {
             count: 0,
             crc32c: 0,
             _place: place,
+            _gathering: None,
         }
+    }
+
+    /// The same stream, for whose time its channel gathers more.
+    pub(crate) fn gathered(mut self, gathering: RangeGathering) -> Self {
+        self._gathering = Some(gathering);
+        self
     }
 
     fn chunk_of(&mut self, entry: &Entry) -> BodyChunk {

@@ -231,7 +231,7 @@ mod tests {
     use crate::worker::Worker;
     use base::{Entry, Expiry, ManualClock, Timestamp};
     use cluster::NodeUrl;
-    use lsm::testing::BlockingWrite;
+    use lsm::testing::{BlockingWrite, PATIENCE};
     use lsm::{Disk, Durability, MemoryDisk, StepExecutor};
     use peer::{TcpTransport, Transport};
 
@@ -290,7 +290,10 @@ mod tests {
 
         let beside_batch = coordinator.ranges.max() - coordinator.range_batch_bytes;
         let held = coordinator.ranges.take(beside_batch / 2).await.unwrap();
-        let others_wait = tasks.run_until(batches(&coordinator)).await;
+        let others_wait = tokio::time::timeout(PATIENCE, tasks.run_until(batches(&coordinator)));
+        let others_wait = others_wait
+            .await
+            .expect("a long batch waits for the others");
         let mut short = vec![SHORT; ENTRIES / SHORT];
         short.push(ENTRIES % SHORT);
         assert_eq!(others_wait, short);

@@ -29,7 +29,8 @@ const LONG_BATCH_BYTES_MAX: usize = 4 * BATCH_BYTES_MAX;
 pub struct OwnRange {
     /// None while a batch is read, and once the snapshot is too old.
     scan: Rc<RefCell<Option<Box<Scan>>>>,
-    /// How many bytes of keys and values the next batch may have: twice as many as the last.
+    /// How many bytes of keys and values the next batch may have while memory is free: twice as
+    /// many as the last.
     batch_bytes: usize,
     /// When the snapshot is too old, on the monotonic clock.
     ends: Duration,

@@ -6,7 +6,7 @@
 //! - Pauses: after a refusal the channel neither reads nor lets hyper continue
 //!   until `paused_connections` resumes it.
 //! - TLS: below all of this lies the `wire`, which seals bytes or does not. What is
-//!   gathered becomes one record.
+//!   gathered becomes one record, or a few if the answer is a range.
 //! - Memory: what the node holds for a connection counts. Heads count beyond a few
 //!   KiB (`Channel::cover_head`), answers when the client does not read
 //!   them (`unsent_answers`).

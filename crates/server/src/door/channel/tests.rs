@@ -45,17 +45,23 @@ impl hyper::rt::Write for NotedSocket {
     }
 }
 
+/// A channel, and the other end of its connection.
+async fn connected(progress: &Rc<Progress>) -> (Rc<Channel>, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let client = TcpStream::connect(address).await.unwrap();
+    let (stream, _) = listener.accept().await.unwrap();
+    let buffers = Rc::new(Buffers::new(Budget::new(0), UnsentAnswers::new(0)));
+    let channel = Channel::new(Wire::Plain(stream), buffers, Rc::clone(progress));
+    (channel, client)
+}
+
 /// Hyper keeps its buffer until the connection ends, and no budget counts it.
 #[tokio::test]
 async fn a_long_body_leaves_hyper_with_a_small_buffer() {
     const BODY_BYTES: usize = 4 << 20;
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let mut client = TcpStream::connect(address).await.unwrap();
-    let (stream, _) = listener.accept().await.unwrap();
     let progress = Rc::new(Progress::new(Rc::default(), ConnectionScope::AnyRequest));
-    let buffers = Buffers::new(Budget::new(0), UnsentAnswers::new(0));
-    let channel = Channel::new(Wire::Plain(stream), Rc::new(buffers), Rc::clone(&progress));
+    let (channel, mut client) = connected(&progress).await;
     let (room, received) = (Rc::<Cell<usize>>::default(), Cell::new(0));
     let socket = NotedSocket {
         socket: Socket(channel),
@@ -93,13 +99,8 @@ async fn a_long_body_leaves_hyper_with_a_small_buffer() {
 /// it gathers.
 #[tokio::test]
 async fn of_a_range_more_is_gathered_than_of_other_answers() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let mut client = TcpStream::connect(address).await.unwrap();
-    let (stream, _) = listener.accept().await.unwrap();
     let progress = Rc::new(Progress::new(Rc::default(), ConnectionScope::AnyRequest));
-    let buffers = Buffers::new(Budget::new(0), UnsentAnswers::new(0));
-    let channel = Channel::new(Wire::Plain(stream), Rc::new(buffers), progress);
+    let (channel, mut client) = connected(&progress).await;
     let part = [b'v'; 1 << 10];
     let parts = [IoSlice::new(&part); 20];
     let bytes = parts.len() * part.len();

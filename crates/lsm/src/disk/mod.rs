@@ -10,6 +10,7 @@
 //! - If the system fails to write back a page by itself, the next sync of each handle
 //!   that is open then fails, but no later one.
 
+mod direct;
 mod faulty;
 mod hooked;
 mod memory;
@@ -20,6 +21,7 @@ mod replace;
 #[cfg(test)]
 mod tests;
 
+pub use direct::DirectReader;
 pub use faulty::{Call, Fault, FaultyDisk};
 pub use hooked::{HookedDisk, SyncHook};
 pub use memory::{MemoryDisk, Unsynced};
@@ -52,6 +54,16 @@ pub trait Disk: Send + Sync {
     /// # Errors
     /// As [`Disk::create_folder`].
     fn create(&self, file: &Path) -> io::Result<Arc<dyn DiskFile>>;
+
+    /// Creates an empty file as [`Disk::create`] does, which is written once, from its
+    /// beginning to its end, and will hardly be read soon: what is written goes past the
+    /// system's memory if the file system allows that. It is durable after a sync, as always.
+    ///
+    /// # Errors
+    /// As [`Disk::create_folder`].
+    fn create_direct(&self, file: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        self.create(file)
+    }
 
     /// Opens an existing file for reading and writing.
     ///
@@ -130,6 +142,12 @@ pub trait DiskFile: Send + Sync {
     /// # Errors
     /// Those of the system.
     fn len(&self) -> io::Result<u64>;
+
+    /// Opens the file once more, to read long pieces of it past the system's memory. [`None`]
+    /// if that is not possible.
+    fn direct_reader(&self) -> Option<DirectReader> {
+        None
+    }
 
     /// Behind this offset there is only room that was allocated and never written, or nothing.
     /// Where the file system cannot tell, that is the length. Ask before the file is read: what

@@ -1,15 +1,16 @@
 //! The machine's file system.
 
+use super::direct::{DirectFile, DirectReader};
 use super::{Disk, DiskFile};
 use crate::sync::lock;
 use crate::wait_sites;
-use rustix::fs::{FallocateFlags, SeekFrom};
+use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
 use rustix::io::Errno;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -115,22 +116,25 @@ impl Disk for RealDisk {
         Ok(names)
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the real side of the disk seam")]
     fn create(&self, file: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(FILE_MODE)
-            .open(file)?;
-        Ok(Arc::new(RealFile { file }))
+        Ok(Arc::new(RealFile::create(file)?))
+    }
+
+    fn create_direct(&self, file: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        let file = RealFile::create(file)?;
+        match open_direct(&file.path, true) {
+            Ok(direct) => Ok(Arc::new(DirectFile::new(file, direct))),
+            // The file system has none, or a descriptor is missing.
+            Err(_) => Ok(Arc::new(file)),
+        }
     }
 
     #[expect(clippy::disallowed_methods, reason = "the real side of the disk seam")]
     fn open(&self, file: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        let file = OpenOptions::new().read(true).write(true).open(file)?;
-        Ok(Arc::new(RealFile { file }))
+        Ok(Arc::new(RealFile {
+            file: OpenOptions::new().read(true).write(true).open(file)?,
+            path: file.into(),
+        }))
     }
 
     #[expect(clippy::disallowed_methods, reason = "the real side of the disk seam")]
@@ -181,8 +185,36 @@ fn parent_of(path: &Path) -> Option<&Path> {
         .filter(|parent| !parent.as_os_str().is_empty())
 }
 
-struct RealFile {
+/// A file of the machine's file system.
+pub(super) struct RealFile {
     file: File,
+    /// Where it was when it was opened.
+    path: Box<Path>,
+}
+
+impl RealFile {
+    #[expect(clippy::disallowed_methods, reason = "the real side of the disk seam")]
+    fn create(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(FILE_MODE)
+            .open(path)?;
+        let path = path.into();
+        Ok(Self { file, path })
+    }
+}
+
+/// Opens a file once more, for direct I/O.
+#[expect(clippy::disallowed_methods, reason = "the real side of the disk seam")]
+fn open_direct(path: &Path, writes: bool) -> io::Result<File> {
+    OpenOptions::new()
+        .read(!writes)
+        .write(writes)
+        .custom_flags(OFlags::DIRECT.bits() as i32)
+        .open(path)
 }
 
 impl DiskFile for RealFile {
@@ -223,6 +255,14 @@ impl DiskFile for RealFile {
                 _ => return self.len(),
             }
         }
+    }
+
+    fn direct_reader(&self) -> Option<DirectReader> {
+        let direct = open_direct(&self.path, false).ok()?;
+        // Another file may have taken its name.
+        let (own, other) = (self.file.metadata().ok()?, direct.metadata().ok()?);
+        let is_same = own.dev() == other.dev() && own.ino() == other.ino();
+        is_same.then(|| DirectReader::new(direct))
     }
 
     fn sync(&self) -> io::Result<()> {

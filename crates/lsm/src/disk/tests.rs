@@ -56,6 +56,61 @@ fn bytes_are_read_as_they_were_written() {
 }
 
 #[test]
+fn a_direct_file_holds_what_was_written() {
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut bytes = vec![0; 2_000_003];
+    random.fill(&mut bytes);
+    on_each_disk(|disk, folder| {
+        // Whole pages, several pieces, no page at all, and an end within a page.
+        for lengths in [vec![4096, 1_200_128, 4096], vec![100], vec![524_288; 3]] {
+            let path = folder.join("direct");
+            let file = disk.create_direct(&path).unwrap();
+            let mut end = 0;
+            for length in lengths.into_iter().chain([77]) {
+                file.write_all_at(&bytes[end..][..length], end as u64)
+                    .unwrap();
+                end += length;
+            }
+            file.sync().unwrap();
+            assert!(read(&*file) == bytes[..end]);
+            let opened = disk.open(&path).unwrap();
+            assert!(read(&*opened) == bytes[..end]);
+            let Some(mut reader) = opened.direct_reader() else {
+                continue;
+            };
+            for (at, length) in [(0, end), (0, 1), (4095, 2), (5000, 300_000), (end - 1, 1)] {
+                let Some(most) = end.checked_sub(at) else {
+                    continue;
+                };
+                let length = length.min(most);
+                let mut part = vec![0; length];
+                reader.read_exact_at(&mut part, at as u64).unwrap();
+                assert!(part == bytes[at..at + length], "{length} bytes at {at}");
+            }
+            let past = reader.read_exact_at(&mut [0; 2], end as u64 - 1);
+            assert_eq!(error_of(past), io::ErrorKind::UnexpectedEof);
+        }
+    });
+}
+
+/// A table may be removed, and its name be given to another file, while it is read.
+#[test]
+fn a_direct_reader_reads_the_file_of_its_handle() {
+    let temporary = tempfile::tempdir().unwrap();
+    let disk = RealDisk::default();
+    let path = temporary.path().join("a");
+    let file = disk.create(&path).unwrap();
+    file.write_all_at(&[1; 8192], 0).unwrap();
+    disk.remove(&path).unwrap();
+    assert!(file.direct_reader().is_none());
+    disk.create(&path)
+        .unwrap()
+        .write_all_at(&[2; 8192], 0)
+        .unwrap();
+    assert!(file.direct_reader().is_none());
+}
+
+#[test]
 fn a_disk_reports_its_free_space() {
     on_each_disk(|disk, folder| assert!(disk.available_bytes(folder).unwrap() > 0));
     let disk = MemoryDisk::new();

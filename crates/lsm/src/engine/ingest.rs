@@ -153,7 +153,7 @@ impl Ingest {
             Some(output) => output,
             None => {
                 check_room(core)?;
-                self.output.insert(core.tables.files().create()?)
+                self.output.insert(core.tables.files().create_direct()?)
             }
         };
         let entry = entry.lend();

@@ -85,6 +85,10 @@ impl TableCursor {
             // No key lies between a key and the same key with a zero byte appended.
             Bound::Excluded(key) => [key, &[0]].concat(),
         };
+        let mut ahead = ReadAhead::default();
+        if purpose.reads_directly() && !table.is_recent {
+            ahead.read_directly();
+        }
         Self {
             least_sequence: table.least_sequence(),
             table,
@@ -93,7 +97,7 @@ impl TableCursor {
             from,
             state: CursorState::Fresh,
             block_offset: 0,
-            ahead: ReadAhead::default(),
+            ahead,
         }
     }
 

@@ -66,7 +66,7 @@ use base::Timestamp;
 
 /// A buffer that a huge block has grown past this many bytes is freed when the
 /// block is complete.
-const BUFFER_BYTES_KEPT: usize = 512 << 10;
+const BUFFER_BYTES_KEPT: usize = 1 << 20;
 
 /// How a table is written.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -149,8 +149,14 @@ impl Purpose {
             Self::Scan { keep_data: true } => 0,
             // It may end soon, and the next batch reads anew.
             Self::Scan { keep_data: false } => 64 << 10,
-            Self::Sweep { .. } | Self::Compaction | Self::Mend | Self::MendSound => 256 << 10,
+            Self::Sweep { .. } | Self::Compaction | Self::Mend | Self::MendSound => 512 << 10,
         }
+    }
+
+    /// Whether a walk reads past the system's memory, unless it expects the table there: no
+    /// client waits for it, and it would drive out what is read more often.
+    fn reads_directly(self) -> bool {
+        !matches!(self, Self::Scan { .. })
     }
 
     /// Whether a walk reads what is not needed for it, to find damage.

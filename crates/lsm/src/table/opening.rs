@@ -54,6 +54,7 @@ impl Table {
             pinned_filter: None,
             cache,
             damage: DamageState::default(),
+            is_recent: false,
             ingested_as: AtomicU64::new(0),
             lost: None,
         };
@@ -122,9 +123,15 @@ impl Table {
             pinned_filter: None,
             cache,
             damage: DamageState::default(),
+            is_recent: false,
             ingested_as: AtomicU64::new(0),
             lost: Some(why),
         }
+    }
+
+    /// Says that it was just written through the system's memory.
+    pub(crate) fn set_recent(&mut self) {
+        self.is_recent = true;
     }
 
     /// Reads the filter and keeps it in memory, if the cache has room for the filter

@@ -5,9 +5,12 @@
 //! bytes do. A walk that goes on where it stopped gets twice as much with each read, up
 //! to what its purpose allows; one that has passed over blocks begins anew with a single
 //! one, because it may pass over the next ones, too.
+//!
+//! A walk that nobody waits for, over a table that the system hardly has in its memory, reads
+//! past that memory: what it reads is seldom read again.
 
 use super::frame::{Handle, zeros};
-use crate::disk::DiskFile;
+use crate::disk::{DirectReader, DiskFile};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -33,6 +36,19 @@ pub(super) struct ReadAhead {
     bytes_max: usize,
     /// Memory to unpack a block into, once nobody holds the last one any more.
     spare: Arc<[u8]>,
+    /// Reads pieces of a file that the system hardly has in its memory, where that works.
+    direct: Direct,
+}
+
+/// How a walk gets its pieces.
+#[derive(Default)]
+enum Direct {
+    /// Through the system's memory.
+    #[default]
+    No,
+    /// Past it, once there is a piece.
+    Asked,
+    Open(DirectReader),
 }
 
 impl ReadAhead {
@@ -58,6 +74,11 @@ impl ReadAhead {
     pub(super) fn up_to(&mut self, bytes_max: usize) -> &mut Self {
         self.bytes_max = bytes_max;
         self
+    }
+
+    /// Pieces are to be read past the system's memory from now on.
+    pub(super) fn read_directly(&mut self) {
+        self.direct = Direct::Asked;
     }
 
     /// Memory to unpack a block into.
@@ -92,7 +113,20 @@ impl ReadAhead {
             self.piece = zeros(bytes);
         }
         let room = Arc::get_mut(&mut self.piece)?.get_mut(..bytes)?;
-        file.read_exact_at(room, handle.offset).ok()?;
+        if self.next_bytes > 0
+            && let Direct::Asked = self.direct
+        {
+            self.direct = file.direct_reader().map_or(Direct::No, Direct::Open);
+        }
+        let is_read = match &mut self.direct {
+            Direct::Open(direct) if self.next_bytes > 0 => {
+                direct.read_exact_at(room, handle.offset).is_ok()
+            }
+            _ => false,
+        };
+        if !is_read {
+            file.read_exact_at(room, handle.offset).ok()?;
+        }
         self.at = handle.offset..handle.offset + bytes as u64;
         Some(())
     }

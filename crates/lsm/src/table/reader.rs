@@ -32,6 +32,9 @@ pub(crate) struct Table {
     pub(super) pinned_filter: Option<PinnedFilter>,
     pub(super) cache: Arc<BlockCache>,
     pub(super) damage: DamageState,
+    /// Whether it was written through the system's memory since the last start, and so is
+    /// likely to be there.
+    pub(super) is_recent: bool,
     /// The sequence number with which the table was ingested; 0 if it was not, or before
     /// the last start.
     pub(super) ingested_as: AtomicU64,

@@ -269,7 +269,7 @@ impl Compaction {
             }
             let output = match &mut self.output {
                 Some(output) => output,
-                None => self.output.insert(core.tables.files().create()?),
+                None => self.output.insert(core.tables.files().create_direct()?),
             };
             // Straight from the block that was read to the one that is built.
             let record = self.records.record();

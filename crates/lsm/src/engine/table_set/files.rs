@@ -1,13 +1,14 @@
 //! The files of tables: how they are written, opened and removed.
 
 use crate::cache::BlockCache;
-use crate::disk::Disk;
+use crate::disk::{Disk, DiskFile};
 use crate::error::Error;
 use crate::options::{Environment, Options, Surplus};
 use crate::record::{RecordCursor, RecordRef};
 use crate::table::{Table, TableSettings, TableWriter};
 use crate::table_id::{TableId, lost_file_name, table_file_name};
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -27,6 +28,8 @@ pub(crate) struct TableOutput {
     id: TableId,
     writer: TableWriter,
     surplus: Option<Surplus>,
+    /// Whether it is written through the system's memory.
+    is_recent: bool,
 }
 
 impl TableOutput {
@@ -82,21 +85,36 @@ impl TableFiles {
         TableId(self.next.load(Relaxed))
     }
 
-    /// Starts the file of a new table.
+    /// Starts the file of a new table, whose records are the newest and will be read soon.
     ///
     /// # Errors
     /// [`Error::DiskFull`], [`Error::Io`].
     pub(crate) fn create(&self) -> Result<TableOutput, Error> {
+        self.create_by(true, |path| self.disk.create(path))
+    }
+
+    /// Starts the file of a new table with much that may be read seldom. It is written past
+    /// the system's memory, and drives nothing out of it that is read often.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`], [`Error::Io`].
+    pub(crate) fn create_direct(&self) -> Result<TableOutput, Error> {
+        self.create_by(false, |path| self.disk.create_direct(path))
+    }
+
+    fn create_by(
+        &self,
+        is_recent: bool,
+        create: impl FnOnce(&Path) -> io::Result<Arc<dyn DiskFile>>,
+    ) -> Result<TableOutput, Error> {
         let id = TableId(self.next.fetch_add(1, Relaxed));
         let path = self.folder.join(table_file_name(id));
-        let file = self
-            .disk
-            .create(&path)
-            .map_err(|error| Error::io("create", &path, error))?;
+        let file = create(&path).map_err(|error| Error::io("create", &path, error))?;
         Ok(TableOutput {
             id,
             writer: TableWriter::create(file, &path, &self.settings),
             surplus: self.surplus.clone(),
+            is_recent,
         })
     }
 
@@ -106,13 +124,13 @@ impl TableFiles {
     /// # Errors
     /// [`Error::DiskFull`], [`Error::Sync`], [`Error::Io`].
     pub(crate) fn finish(&self, output: TableOutput, level: usize) -> Result<Arc<Table>, Error> {
-        let id = output.id;
+        let TableOutput { id, is_recent, .. } = output;
         let finish = || {
             output.writer.finish()?;
             self.disk
                 .sync_folder(&self.folder)
                 .map_err(|error| Error::sync(&self.folder, error))?;
-            self.open(id, level)
+            self.open(id, level, is_recent)
         };
         finish().inspect_err(|_| self.remove(id))
     }
@@ -162,7 +180,7 @@ impl TableFiles {
         self.remove(output.id);
     }
 
-    fn open(&self, id: TableId, level: usize) -> Result<Arc<Table>, Error> {
+    fn open(&self, id: TableId, level: usize, is_recent: bool) -> Result<Arc<Table>, Error> {
         let path = self.folder.join(table_file_name(id));
         let file = self
             .disk
@@ -170,6 +188,9 @@ impl TableFiles {
             .map_err(|error| Error::io("open", &path, error))?;
         let mut table = Table::open(file, &path, id, Arc::clone(&self.cache))?;
         table.pin_filter(level);
+        if is_recent {
+            table.set_recent();
+        }
         Ok(Arc::new(table))
     }
 

@@ -5,7 +5,7 @@
 //!   [`Timestamp`] what orders versions;
 //!   [`Rank`] is the whole rule of which version wins.
 //! - [`Budget`] bounds what is taken of the memory.
-//! - [`ByteReader`] decodes the integers of all formats.
+//! - [`ByteReader`] decodes the integers of all formats, and [`crc32c`] is their checksum.
 //! - [`Clock`] and [`Random`] are seams: a real side each, and one for tests. [`BootId`]
 //!   tells one boot of the machine from another.
 //! - [`WorkTimer`] says how long a thread worked, without its waits for a processor.
@@ -14,6 +14,7 @@
 mod boot_id;
 mod budget;
 mod byte_reader;
+mod checksum;
 mod clock;
 mod entry;
 mod entry_ref;
@@ -27,6 +28,7 @@ mod work_timer;
 pub use boot_id::BootId;
 pub use budget::{Budget, LONG_VALUE_BYTES, Refused, Share};
 pub use byte_reader::{ByteReader, put_varint};
+pub use checksum::{crc32c, crc32c_append};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use entry::{Entry, Expiry, KEY_BYTES_MAX, Kind, Rank, VALUE_BYTES_MAX};
 pub use entry_ref::EntryRef;

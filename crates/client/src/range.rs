@@ -11,6 +11,7 @@ use crate::error::{Error, Outcome};
 use crate::line::Entity;
 use crate::node::Node;
 use crate::query::{Replicas, Target};
+use crc_fast::{CrcAlgorithm, Digest};
 use hyper::Method;
 use hyper::header::{ACCEPT, TE};
 use serde::Deserialize;
@@ -149,7 +150,7 @@ struct Stream {
     /// Up to where there is known to be no end of a line.
     searched: usize,
     lines: u64,
-    crc32c: u32,
+    crc32c: Digest,
 }
 
 #[derive(Deserialize)]
@@ -310,7 +311,7 @@ impl Stream {
             done: 0,
             searched: 0,
             lines: 0,
-            crc32c: 0,
+            crc32c: Digest::new(CrcAlgorithm::Crc32Iscsi),
         }
     }
 
@@ -339,7 +340,7 @@ impl Stream {
             }
             match self.answer.next().await? {
                 Some(piece) => {
-                    self.crc32c = crc32c::crc32c_append(self.crc32c, &piece);
+                    self.crc32c.update(&piece);
                     self.bytes.extend_from_slice(&piece);
                 }
                 None => return self.check_end().map(|()| None),
@@ -360,7 +361,7 @@ impl Stream {
                 "it ends without count and digest, which a proxy may have dropped".to_owned(),
             ));
         };
-        let (lines, crc32c) = (self.lines, format!("crc32c={:08X}", self.crc32c));
+        let (lines, crc32c) = (self.lines, format!("crc32c={:08X}", self.crc32c.finalize()));
         if count != lines.to_string() {
             return Err(self.damaged(format!("{lines} entities came, and {count} were sent")));
         }

@@ -95,7 +95,7 @@ pub(crate) const PARTS: &[StorePart] = &[
     StorePart::named("disk", &["lsm::disk"]),
     StorePart::named("merging", &["lsm::merge", "lsm::engine::compaction"]),
     StorePart::named("compression", &["lz4_flex::"]),
-    StorePart::named("checksums and hashes", &["crc32c::", "xxhash_rust::"]),
+    StorePart::named("checksums and hashes", &["crc_fast::", "xxhash_rust::"]),
     StorePart::named("engine, all else", &["lsm::"]),
     StorePart::named("sockets", &["mio::net", "std::net", "socket2::"]),
     StorePart::named("coordination", &["node::coordinator", "cluster::"]),

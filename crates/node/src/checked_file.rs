@@ -58,7 +58,7 @@ impl FileKind {
             let what = format!("the file begins with other bytes than a {} file", self.name);
             return Err(corrupt(file, 0, &what));
         }
-        if u32::from_le_bytes(*checksum) != crc32c::crc32c(content) {
+        if u32::from_le_bytes(*checksum) != base::crc32c(content) {
             let what = "the checksum does not match the bytes";
             return Err(corrupt(file, content.len(), what));
         }
@@ -98,7 +98,7 @@ impl Content<'_> {
 
 /// Ends a file, of which all but the checksum is there.
 pub(crate) fn end(mut bytes: Vec<u8>) -> Vec<u8> {
-    let checksum = crc32c::crc32c(&bytes);
+    let checksum = base::crc32c(&bytes);
     bytes.extend_from_slice(&checksum.to_le_bytes());
     bytes
 }

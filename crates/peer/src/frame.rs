@@ -109,7 +109,7 @@ pub(super) fn end_frame(out: &mut [u8], begin: usize) {
         "the other side would close the connection"
     );
     out[begin + 4..begin + 8].copy_from_slice(&(payload_bytes as u32).to_le_bytes());
-    let crc = crc32c::crc32c(&out[begin + 4..]);
+    let crc = base::crc32c(&out[begin + 4..]);
     out[begin..begin + 4].copy_from_slice(&crc.to_le_bytes());
 }
 
@@ -155,7 +155,7 @@ impl Decoder {
             return Ok(None);
         };
         let end = HEADER_BYTES + payload_bytes;
-        if crc32c::crc32c(&bytes[4..end]) != u32::from_le_bytes([c0, c1, c2, c3]) {
+        if base::crc32c(&bytes[4..end]) != u32::from_le_bytes([c0, c1, c2, c3]) {
             return Err(FrameError::Checksum);
         }
         self.next += end;
@@ -217,7 +217,7 @@ mod tests {
         let mut bytes = Vec::new();
         put_frame(&mut bytes, 3, 0x0807_0605_0403_0201, |out| out.push(0xab));
         assert_eq!(bytes[4..], [1, 0, 0, 0, 3, 1, 2, 3, 4, 5, 6, 7, 8, 0xab]);
-        assert_eq!(bytes[..4], crc32c::crc32c(&bytes[4..]).to_le_bytes());
+        assert_eq!(bytes[..4], base::crc32c(&bytes[4..]).to_le_bytes());
     }
 
     #[test]

@@ -92,7 +92,7 @@ fn repair(mut bytes: &mut [u8]) {
         let payload_bytes = wanted % (bytes.len() - HEADER_BYTES + 1);
         let (frame, rest) = bytes.split_at_mut(HEADER_BYTES + payload_bytes);
         frame[4..8].copy_from_slice(&(payload_bytes as u32).to_le_bytes());
-        let crc = crc32c::crc32c(&frame[4..]);
+        let crc = base::crc32c(&frame[4..]);
         frame[..4].copy_from_slice(&crc.to_le_bytes());
         bytes = rest;
     }

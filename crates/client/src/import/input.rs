@@ -2,6 +2,7 @@
 
 use super::LineFailure;
 use crate::line::Entity;
+use crc_fast::{CrcAlgorithm, Digest};
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Read};
 use std::num::NonZeroUsize;
@@ -115,7 +116,7 @@ impl<R: Read> Input<R> {
             if taken == 0 {
                 return Err(InputError::Other(from));
             }
-            crc32c = crc32c::crc32c_append(crc32c, &bytes[..taken]);
+            crc32c = crc32c_append(crc32c, &bytes[..taken]);
             reader.consume(taken);
             left -= taken as u64;
         }
@@ -181,7 +182,7 @@ impl<R: Read> Input<R> {
         match operation {
             Ok(None) => {}
             Ok(Some(entity)) => {
-                let key_crc32c = crc32c::crc32c(&entity.key);
+                let key_crc32c = crc_fast::crc32_iscsi(&entity.key);
                 let shard = key_crc32c as usize % section.parts.len();
                 let part = &mut section.parts[shard];
                 entity.write_put(&mut part.body);
@@ -204,7 +205,7 @@ impl<R: Read> Input<R> {
         }
         self.position.lines = number;
         self.position.bytes += bytes as u64;
-        self.position.crc32c = crc32c::crc32c_append(self.position.crc32c, &self.line);
+        self.position.crc32c = crc32c_append(self.position.crc32c, &self.line);
         Ok(bytes)
     }
 
@@ -225,6 +226,14 @@ impl<R: Read> Input<R> {
             None => Err("it has no value: give `value` or `value_base64`".to_owned()),
         }
     }
+}
+
+/// The crc32c of what has the checksum `crc32c`, and of `bytes` behind it.
+fn crc32c_append(crc32c: u32, bytes: &[u8]) -> u32 {
+    // The state between two parts is the checksum without its last inversion.
+    let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(!crc32c));
+    digest.update(bytes);
+    digest.finalize() as u32
 }
 
 #[cfg(test)]

@@ -112,7 +112,10 @@ pub(crate) fn stream(lines: &[String], trailers: Option<Trailers>) -> Vec<u8> {
     answer += "0\r\n";
     if let Some(trailers) = trailers {
         let count = lines.len().to_string();
-        let digest = format!("crc32c={:08X}", crc32c::crc32c(lines.concat().as_bytes()));
+        let digest = format!(
+            "crc32c={:08X}",
+            crc_fast::crc32_iscsi(lines.concat().as_bytes())
+        );
         let count = trailers.count.unwrap_or(&count);
         let digest = trailers.digest.unwrap_or(&digest);
         answer += &format!("kvorum-count: {count}\r\nkvorum-digest: {digest}\r\n");

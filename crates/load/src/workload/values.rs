@@ -10,8 +10,17 @@
 //! store keeps their full length. A value of up to four bytes consists of a
 //! part of the checksum only.
 
+use crc_fast::{CrcAlgorithm, Digest};
+
 /// The bytes of the checksum.
 const CHECKSUM_BYTES: usize = 4;
+
+/// The crc32c of a key, to which more can be added.
+fn checksum_of(key: &[u8]) -> Digest {
+    let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
+    digest.update(key);
+    digest
+}
 
 /// Appends a value of `bytes` bytes for `key`.
 pub(crate) fn write(key: &[u8], bytes: usize, random: &mut fastrand::Rng, to: &mut Vec<u8>) {
@@ -20,7 +29,9 @@ pub(crate) fn write(key: &[u8], bytes: usize, random: &mut fastrand::Rng, to: &m
     let value = &mut to[start..];
     random.fill(value);
     let (claim, rest) = value.split_at_mut(bytes.min(CHECKSUM_BYTES));
-    let checksum = crc32c::crc32c_append(crc32c::crc32c(key), rest).to_le_bytes();
+    let mut checksum = checksum_of(key);
+    checksum.update(rest);
+    let checksum = (checksum.finalize() as u32).to_le_bytes();
     claim.copy_from_slice(&checksum[..claim.len()]);
 }
 
@@ -31,7 +42,7 @@ pub(crate) struct Verifier {
     claimed: [u8; CHECKSUM_BYTES],
     /// How many bytes of it have arrived.
     claimed_bytes: usize,
-    checksum: u32,
+    checksum: Digest,
 }
 
 impl Verifier {
@@ -40,7 +51,7 @@ impl Verifier {
         Self {
             claimed: [0; CHECKSUM_BYTES],
             claimed_bytes: 0,
-            checksum: crc32c::crc32c(key),
+            checksum: checksum_of(key),
         }
     }
 
@@ -51,7 +62,7 @@ impl Verifier {
         self.claimed[self.claimed_bytes..][..claim.len()].copy_from_slice(claim);
         self.claimed_bytes += claim.len();
         if !rest.is_empty() {
-            self.checksum = crc32c::crc32c_append(self.checksum, rest);
+            self.checksum.update(rest);
         }
     }
 
@@ -60,7 +71,8 @@ impl Verifier {
     pub(crate) fn is_right(&self, may_be_empty: bool) -> bool {
         let claimed = &self.claimed[..self.claimed_bytes];
         let is_empty = claimed.is_empty();
-        (!is_empty || may_be_empty) && self.checksum.to_le_bytes().starts_with(claimed)
+        let checksum = self.checksum.finalize() as u32;
+        (!is_empty || may_be_empty) && checksum.to_le_bytes().starts_with(claimed)
     }
 }
 

@@ -98,10 +98,10 @@ impl Committer {
     ///
     /// # Errors
     /// [`Error::DiskFull`], [`Error::Io`].
-    pub(super) fn append<'a>(
-        &mut self,
-        entries: impl IntoIterator<Item = &'a Entry>,
-    ) -> Result<u64, Error> {
+    pub(super) fn append<'a, Entries>(&mut self, entries: Entries) -> Result<u64, Error>
+    where
+        Entries: IntoIterator<Item = &'a Entry, IntoIter: Clone>,
+    {
         self.writer.append(entries)
     }
 

@@ -13,7 +13,7 @@ const VERSION_END: usize = 12;
 pub fn fuzz_manifest(bytes: &[u8]) {
     let mut fixed = bytes.to_vec();
     if let Some((content, checksum)) = fixed.split_last_chunk_mut::<CHECKSUM_BYTES>() {
-        *checksum = crc32c::crc32c(content).to_le_bytes();
+        *checksum = base::crc32c(content).to_le_bytes();
     }
     for bytes in [bytes, &fixed] {
         if let Ok(manifest) = Manifest::decode(Path::new("fuzzed"), bytes) {

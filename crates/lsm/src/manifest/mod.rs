@@ -178,7 +178,7 @@ impl Manifest {
             put_key(&mut bytes, Some(&range.first_key));
             put_key(&mut bytes, range.last_key.as_ref());
         }
-        let checksum = crc32c::crc32c(&bytes);
+        let checksum = base::crc32c(&bytes);
         bytes.extend_from_slice(&checksum.to_le_bytes());
         bytes
     }
@@ -201,7 +201,7 @@ impl Manifest {
                 "the file does not begin as a manifest does".to_owned(),
             ));
         }
-        let (found, computed) = (u32::from_le_bytes(*checksum), crc32c::crc32c(content));
+        let (found, computed) = (u32::from_le_bytes(*checksum), base::crc32c(content));
         if found != computed {
             return Err(corrupt(
                 content.len(),

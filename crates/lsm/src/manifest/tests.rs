@@ -53,7 +53,7 @@ fn decode(bytes: &[u8]) -> Result<Manifest, Error> {
 /// Writes the right checksum, to reach the checks after it.
 fn with_checksum(mut bytes: Vec<u8>) -> Vec<u8> {
     let content = bytes.len() - CHECKSUM_BYTES;
-    let checksum = crc32c::crc32c(&bytes[..content]);
+    let checksum = base::crc32c(&bytes[..content]);
     bytes[content..].copy_from_slice(&checksum.to_le_bytes());
     bytes
 }

@@ -30,6 +30,9 @@ const KEY_BYTES: usize = 64;
 
 const U32_BYTES: usize = size_of::<u32>();
 
+/// What follows the entry of a block that has only one: the restart, and their number.
+pub(super) const SINGLE_ENTRY_END_BYTES: usize = 2 * U32_BYTES;
+
 /// What follows a key in a block.
 pub(super) trait Body<'a>: Sized {
     /// The body at the front of `input`.

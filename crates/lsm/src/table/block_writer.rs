@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// The size of a write, in bytes. Blocks wait until this many bytes are together.
-const WRITE_BYTES: usize = 256 << 10;
+const WRITE_BYTES: usize = 512 << 10;
 
 /// The file is synced after this many bytes of writes. One sync of a whole table at
 /// the end would delay the log's syncs behind it for too long.
@@ -106,6 +106,42 @@ impl BlockWriter {
         Ok(Handle { offset, bytes })
     }
 
+    /// Whether a data block with this value had better be written by [`Self::write_around`]:
+    /// the value is long, and does not shrink.
+    pub(super) fn goes_around(&mut self, value: &[u8]) -> bool {
+        value.len() >= WRITE_BYTES && !self.packer.may_shrink(value)
+    }
+
+    /// Writes a data block with a long value, of which no copy is made. The rest of its
+    /// payload is the end of the buffer, from `start` on; the value belongs before the last
+    /// `tail_bytes` bytes.
+    pub(super) fn write_around(
+        &mut self,
+        mut buffer: Vec<u8>,
+        start: usize,
+        value: &[u8],
+        tail_bytes: usize,
+    ) -> Result<Handle, Error> {
+        let offset = self.offset();
+        let tail = buffer.split_off(buffer.len() - tail_bytes);
+        let parts = [&buffer[start..], value, &tail];
+        let Some(trailer) = FramePacker::trailer_of_parts(&parts, offset) else {
+            return Err(Error::Invalid(format!(
+                "a value of {} bytes is too long for a table",
+                value.len()
+            )));
+        };
+        let payload_bytes: usize = parts.iter().map(|part| part.len()).sum();
+        let bytes = (payload_bytes + trailer.len()) as u32;
+        self.end.buffer = buffer;
+        self.end.append(value)?;
+        self.end.buffer.extend_from_slice(&tail);
+        self.end.buffer.extend_from_slice(&trailer);
+        self.end.offset += u64::from(bytes);
+        self.end.write_pieces()?;
+        Ok(Handle { offset, bytes })
+    }
+
     pub(super) fn finish(&mut self, footer: &[u8]) -> Result<(), Error> {
         self.end.buffer.extend_from_slice(footer);
         self.end.write(self.end.buffer.len())?;
@@ -124,9 +160,32 @@ impl FileEnd {
         }
     }
 
+    /// Appends bytes without a copy of their whole pieces.
+    fn append(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.write_pieces()?;
+        let room = WRITE_BYTES - self.buffer.len();
+        let (front, rest) = bytes.split_at(room.min(bytes.len()));
+        self.buffer.extend_from_slice(front);
+        self.write_pieces()?;
+        let (pieces, rest) = rest.split_at(rest.len() / WRITE_BYTES * WRITE_BYTES);
+        self.write_out(pieces)?;
+        self.buffer.extend_from_slice(rest);
+        Ok(())
+    }
+
     /// Writes so many bytes of the buffer, and frees the memory of a huge block.
     fn write(&mut self, bytes: usize) -> Result<(), Error> {
-        for piece in self.buffer[..bytes].chunks(WRITE_BYTES) {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        self.write_out(&buffer[..bytes])?;
+        buffer.drain(..bytes);
+        buffer.shrink_to(BUFFER_BYTES_KEPT);
+        self.buffer = buffer;
+        Ok(())
+    }
+
+    /// Writes these bytes to the file, before those in the buffer.
+    fn write_out(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        for piece in bytes.chunks(WRITE_BYTES) {
             self.file
                 .write_all_at(piece, self.written)
                 .map_err(|source| Error::io("write", &self.path, source))?;
@@ -137,8 +196,6 @@ impl FileEnd {
                 self.unsynced = 0;
             }
         }
-        self.buffer.drain(..bytes);
-        self.buffer.shrink_to(BUFFER_BYTES_KEPT);
         Ok(())
     }
 }

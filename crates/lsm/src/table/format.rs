@@ -156,8 +156,8 @@ impl Footer {
 }
 
 pub(super) fn footer_checksum(bytes: &[u8; FOOTER_BYTES]) -> u32 {
-    let before = crc32c::crc32c(&bytes[..CHECKSUM_AT]);
-    crc32c::crc32c_append(before, &bytes[CHECKSUM_AT + 4..])
+    let before = base::crc32c(&bytes[..CHECKSUM_AT]);
+    base::crc32c_append(before, &bytes[CHECKSUM_AT + 4..])
 }
 
 /// What a table holds, so that a reader can decide whether to read it.

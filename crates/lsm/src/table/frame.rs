@@ -178,15 +178,39 @@ impl FramePacker {
         };
         let packed = packed.map(|bytes| &self.packed[..bytes]);
         let body = packed.unwrap_or(payload);
-        let mut trailer = [0; TRAILER_BYTES];
-        trailer[0] = role.byte();
-        trailer[1] = u8::from(packed.is_some());
-        trailer[2..6].copy_from_slice(&payload_bytes.to_le_bytes());
-        let covered = crc32c::crc32c_append(crc32c::crc32c(body), &trailer[..6]);
-        let checksum = checksum_at(covered, offset);
-        trailer[6..].copy_from_slice(&checksum.to_le_bytes());
         u32::try_from(body.len() + TRAILER_BYTES).ok()?;
+        let checksum = base::crc32c(body);
+        let trailer = trailer(role, packed.is_some(), payload_bytes, checksum, offset);
         Some(Frame { packed, trailer })
+    }
+
+    /// The trailer of a data block that will lie at `offset` as it is, and whose payload comes
+    /// in parts; `None` if it is too long for the format.
+    pub(super) fn trailer_of_parts(parts: &[&[u8]], offset: u64) -> Option<[u8; TRAILER_BYTES]> {
+        let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        u32::try_from(bytes + TRAILER_BYTES).ok()?;
+        let checksum = parts
+            .iter()
+            .fold(0, |checksum, part| base::crc32c_append(checksum, part));
+        let is_packed = false;
+        Some(trailer(
+            Role::Data,
+            is_packed,
+            bytes as u32,
+            checksum,
+            offset,
+        ))
+    }
+
+    /// Whether it would try to compress a data block with this long value, of which a sample
+    /// shrinks.
+    pub(super) fn may_shrink(&mut self, value: &[u8]) -> bool {
+        if self.compression == Compression::None || !self.attempts.is_due() {
+            return false;
+        }
+        let may_shrink = self.shrink_sample(value).is_some();
+        self.attempts.note(may_shrink);
+        may_shrink
     }
 
     /// Frees the memory of a huge block, which the rest of the table does not need.
@@ -205,10 +229,15 @@ impl FramePacker {
         if payload.len() >= 2 * LONG_BLOCK_BYTES {
             // A value whose middle does not shrink is a picture, an archive or
             // encrypted: to try all of it would only take memory.
-            let middle = payload.len() / 2;
-            self.shrink_to(&payload[middle..][..SAMPLE_BYTES])?;
+            self.shrink_sample(payload)?;
         }
         self.shrink_to(payload)
+    }
+
+    /// Compresses the middle of a long payload.
+    fn shrink_sample(&mut self, payload: &[u8]) -> Option<usize> {
+        let middle = &payload[payload.len() / 2..];
+        self.shrink_to(&middle[..SAMPLE_BYTES.min(middle.len())])
     }
 
     /// Compresses into `self.packed`, and returns the number of bytes if that saves enough.
@@ -226,6 +255,23 @@ impl FramePacker {
     }
 }
 
+/// The trailer of a frame at `offset` whose body has this checksum.
+fn trailer(
+    role: Role,
+    is_packed: bool,
+    payload_bytes: u32,
+    checksum: u32,
+    offset: u64,
+) -> [u8; TRAILER_BYTES] {
+    let mut trailer = [0; TRAILER_BYTES];
+    trailer[0] = role.byte();
+    trailer[1] = u8::from(is_packed);
+    trailer[2..6].copy_from_slice(&payload_bytes.to_le_bytes());
+    let covered = base::crc32c_append(checksum, &trailer[..6]);
+    trailer[6..].copy_from_slice(&checksum_at(covered, offset).to_le_bytes());
+    trailer
+}
+
 /// The payload of the frame at `offset` in the file, if its bytes are those that
 /// were written there as a `role`. The frame is `frame` of `bytes`, and must lie within them.
 /// A payload that was compressed is unpacked into `spare` if that has room and nobody else
@@ -240,7 +286,7 @@ pub(super) fn unpack(
     let Some((covered, crc)) = bytes[frame.clone()].split_last_chunk() else {
         return Err(Malformed("the block is too short"));
     };
-    if checksum_at(crc32c::crc32c(covered), offset) != u32::from_le_bytes(*crc) {
+    if checksum_at(base::crc32c(covered), offset) != u32::from_le_bytes(*crc) {
         return Err(Malformed("the block's checksum does not match"));
     }
     let covered = frame.start..frame.start + covered.len();
@@ -301,13 +347,13 @@ pub(super) fn fix_checksum(file: &mut [u8], handle: Handle) -> bool {
     let Some((covered, crc)) = frame.and_then(|frame| frame.split_last_chunk_mut()) else {
         return false;
     };
-    *crc = checksum_at(crc32c::crc32c(covered), handle.offset).to_le_bytes();
+    *crc = checksum_at(base::crc32c(covered), handle.offset).to_le_bytes();
     true
 }
 
 /// The checksum of a frame at `offset`, from the checksum of its bytes.
 fn checksum_at(covered: u32, offset: u64) -> u32 {
-    crc32c::crc32c_append(covered, &offset.to_le_bytes())
+    base::crc32c_append(covered, &offset.to_le_bytes())
 }
 
 /// How much memory [`unpack`] takes beside the frame, in bytes, according to a

@@ -51,6 +51,15 @@ impl<'a> RecordBody<'a> {
 
     /// Appends the body.
     pub(super) fn encode(self, buffer: &mut Vec<u8>) {
+        self.encode_head(buffer);
+        // Reserves room for the end of the block too, because growing once more
+        // would copy a long value a second time.
+        buffer.reserve(self.value.len() + BLOCK_END_BYTES);
+        buffer.extend_from_slice(self.value);
+    }
+
+    /// Appends what precedes the value.
+    pub(super) fn encode_head(self, buffer: &mut Vec<u8>) {
         let flag = |set: bool, bit: u8| if set { bit } else { 0 };
         buffer.push(
             flag(self.kind == Kind::Tombstone, TOMBSTONE)
@@ -67,10 +76,6 @@ impl<'a> RecordBody<'a> {
         }
         if self.kind == Kind::Value {
             put_varint(buffer, self.value.len() as u64);
-            // Reserves room for the end of the block too, because growing once more
-            // would copy a long value a second time.
-            buffer.reserve(self.value.len() + BLOCK_END_BYTES);
-            buffer.extend_from_slice(self.value);
         }
     }
 

@@ -5,12 +5,12 @@
 //! end.
 
 use super::TableSettings;
-use super::block::BlockBuilder;
+use super::block::{BlockBuilder, SINGLE_ENTRY_END_BYTES};
 use super::block_writer::BlockWriter;
 use super::expiries::Expiries;
 use super::filter::{FilterShape, KeyHash};
 use super::format::{FOOTER_BYTES, Footer, TableProperties, VERSION};
-use super::frame::Role;
+use super::frame::{Handle, Role};
 use super::index::IndexEntry;
 use super::record::RecordBody;
 use crate::disk::DiskFile;
@@ -115,13 +115,23 @@ impl TableWriter {
             // The block is built where it is written from.
             self.data.begin_in(self.blocks.take_buffer());
         }
-        let is_repeated = self
-            .data
-            .add(key, |buffer| RecordBody::of(record).encode(buffer));
+        let body = RecordBody::of(record);
+        // Such a value is alone in its block.
+        let goes_around = value.len() >= self.block_bytes && self.blocks.goes_around(value);
+        let is_repeated = self.data.add(key, |buffer| match goes_around {
+            true => body.encode_head(buffer),
+            false => body.encode(buffer),
+        });
         if (is_first || !is_repeated) && self.filter_rate.is_some() {
             self.hashes.push(KeyHash::of(key));
         }
-        if self.data.bytes() >= self.block_bytes {
+        if goes_around {
+            let (buffer, start) = self.data.finish_in_place();
+            let handle = self
+                .blocks
+                .write_around(buffer, start, value, SINGLE_ENTRY_END_BYTES)?;
+            self.note_data_block(handle)?;
+        } else if self.data.bytes() >= self.block_bytes {
             self.finish_data_block()?;
         }
         Ok(())
@@ -181,6 +191,11 @@ impl TableWriter {
         }
         let (buffer, start) = self.data.finish_in_place();
         let handle = self.blocks.write_in_place(Role::Data, buffer, start)?;
+        self.note_data_block(handle)
+    }
+
+    /// Adds the data block that was written last to the index.
+    fn note_data_block(&mut self, handle: Handle) -> Result<(), Error> {
         let entry = IndexEntry {
             handle,
             greatest_timestamp: std::mem::take(&mut self.greatest_data_timestamp),

@@ -25,7 +25,7 @@ pub fn fuzz_segment(bytes: &[u8]) {
 fn fix_checksums(bytes: &mut [u8], tag: u64) {
     if let Some(header) = bytes.get_mut(..SEGMENT_HEADER_BYTES) {
         header[16..24].copy_from_slice(&tag.to_le_bytes());
-        let crc = crc32c::crc32c_append(crc32c::crc32c(&header[..12]), &header[16..]);
+        let crc = base::crc32c_append(base::crc32c(&header[..12]), &header[16..]);
         header[12..16].copy_from_slice(&crc.to_le_bytes());
     }
     for format in SegmentFormat::ALL {
@@ -46,7 +46,7 @@ fn fix_checksums(bytes: &mut [u8], tag: u64) {
                     }
                 }
             }
-            let crc = crc32c::crc32c(&header[8..]);
+            let crc = base::crc32c(&header[8..]);
             header[4..8].copy_from_slice(&crc.to_le_bytes());
         }
     }
@@ -60,7 +60,7 @@ fn fix_record_checksums(mut records: &mut [u8]) {
         let Some((record, rest)) = records.split_at_mut_checked(end) else {
             return;
         };
-        let crc = crc32c::crc32c(&record[4..]);
+        let crc = base::crc32c(&record[4..]);
         record[..4].copy_from_slice(&crc.to_le_bytes());
         records = rest;
     }

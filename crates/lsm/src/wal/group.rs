@@ -5,6 +5,10 @@ use crate::error::Error;
 use base::{ByteReader, Entry, Expiry, KEY_BYTES_MAX, Kind, Timestamp, VALUE_BYTES_MAX};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+/// The length of what each record's body has before an expiry and a key: flags, copies, the
+/// key's length and the timestamp.
+const BODY_HEAD_BYTES: usize = 12;
+
 /// The version of a segment's format, as its header says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SegmentFormat {
@@ -85,7 +89,7 @@ impl GroupHeader {
         let mut fields = ByteReader::new(bytes.get(..format.group_header_bytes())?);
         let magic: [u8; 4] = fields.array()?;
         let crc = fields.u32()?;
-        let computed = crc32c::crc32c(fields.rest());
+        let computed = base::crc32c(fields.rest());
         let group_tag = fields.u64()?;
         let header = Self {
             synced: fields.u64()?,
@@ -101,7 +105,7 @@ impl GroupHeader {
     }
 
     /// Writes the header to `bytes`, which are as long as a header of this format.
-    fn write(self, format: SegmentFormat, tag: u64, bytes: &mut [u8]) {
+    pub(super) fn write(self, format: SegmentFormat, tag: u64, bytes: &mut [u8]) {
         bytes[0..4].copy_from_slice(format.group_magic());
         bytes[8..16].copy_from_slice(&tag.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.synced.to_le_bytes());
@@ -110,7 +114,7 @@ impl GroupHeader {
         if format == SegmentFormat::V2 {
             bytes[32..40].copy_from_slice(&self.checksum.to_le_bytes());
         }
-        let crc = crc32c::crc32c(&bytes[8..]);
+        let crc = base::crc32c(&bytes[8..]);
         bytes[4..8].copy_from_slice(&crc.to_le_bytes());
     }
 
@@ -166,7 +170,7 @@ fn read_record(bytes: &[u8], format: SegmentFormat) -> Option<(Entry, &[u8])> {
     let body_bytes = fields.u32()? as usize;
     let body = fields.bytes(body_bytes)?;
     if let Some(crc) = crc
-        && crc != crc32c::crc32c(&bytes[4..format.record_header_bytes() + body_bytes])
+        && crc != base::crc32c(&bytes[4..format.record_header_bytes() + body_bytes])
     {
         return None;
     }
@@ -199,42 +203,77 @@ fn read_body(body: &[u8]) -> Option<Entry> {
     Some(Entry::new(key, timestamp, kind, value, expiry, copies))
 }
 
-/// Writes a group of the newest format to `buffer`, which is empty. `synced` is how many
-/// bytes of the segment are synced.
-///
-/// # Errors
-/// [`Error::Invalid`]: a reader would not accept an entry or would read it as another one, or
-/// the group is too long.
+/// How long a group is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct GroupSize {
+    record_bytes: u32,
+    record_count: u32,
+}
+
+impl GroupSize {
+    /// The size of a group of these entries.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`]: a reader would not accept an entry or would read it as another one,
+    /// or the group is too long.
+    pub(super) fn of<'a>(entries: impl Iterator<Item = &'a Entry>) -> Result<Self, Error> {
+        let (mut bytes, mut record_count) = (0, 0);
+        for entry in entries {
+            check(entry)?;
+            bytes += record_head_bytes(entry) + entry.data_bytes();
+            record_count += 1;
+        }
+        let record_bytes = u32::try_from(bytes).map_err(|_| {
+            Error::Invalid(format!("a group of {bytes} bytes is too long for a log"))
+        })?;
+        Ok(Self {
+            record_bytes,
+            record_count,
+        })
+    }
+
+    /// Whether the group has no records.
+    pub(super) fn is_empty(self) -> bool {
+        self.record_count == 0
+    }
+
+    /// The length of the group with its header, in bytes.
+    pub(super) fn group_bytes(self) -> u64 {
+        SegmentFormat::NEWEST.group_header_bytes() as u64 + u64::from(self.record_bytes)
+    }
+
+    /// The header of a group of this size.
+    pub(super) fn header(self, synced: u64, checksum: u64) -> GroupHeader {
+        GroupHeader {
+            synced,
+            record_bytes: self.record_bytes,
+            record_count: self.record_count,
+            checksum,
+        }
+    }
+}
+
+/// Writes a group of the newest format and of this size to `buffer`, which is empty. `synced`
+/// is how many bytes of the segment are synced.
 pub(super) fn write_group<'a>(
+    size: GroupSize,
     entries: impl Iterator<Item = &'a Entry>,
     tag: u64,
     synced: u64,
     buffer: &mut Vec<u8>,
-) -> Result<(), Error> {
+) {
     let format = SegmentFormat::NEWEST;
     let header_bytes = format.group_header_bytes();
+    buffer.reserve(header_bytes + size.record_bytes as usize);
     buffer.resize(header_bytes, 0);
-    let mut record_count = 0_u32;
     for entry in entries {
-        check(entry)?;
-        write_record(entry, buffer);
-        record_count += 1;
+        write_record_head(entry, buffer);
+        buffer.extend_from_slice(entry.value_bytes());
     }
     let (header, records) = buffer.split_at_mut(header_bytes);
-    let Ok(record_bytes) = u32::try_from(records.len()) else {
-        return Err(Error::Invalid(format!(
-            "a group of {} bytes is too long for a log",
-            records.len()
-        )));
-    };
-    let written = GroupHeader {
-        synced,
-        record_bytes,
-        record_count,
-        checksum: checksum(records, tag),
-    };
+    debug_assert_eq!(records.len(), size.record_bytes as usize);
+    let written = size.header(synced, checksum(records, tag));
     written.write(format, tag, header);
-    Ok(())
 }
 
 /// Writes a seal to `buffer`, which is empty.
@@ -260,10 +299,19 @@ fn check(entry: &Entry) -> Result<(), Error> {
     )))
 }
 
-fn write_record(entry: &Entry, buffer: &mut Vec<u8>) {
-    let start = buffer.len();
-    let body = start + SegmentFormat::NEWEST.record_header_bytes();
-    buffer.resize(body, 0);
+/// The length of what precedes the key of an entry in its record.
+fn record_head_bytes(entry: &Entry) -> usize {
+    let expiry_bytes = match entry.expiry() {
+        Expiry::NEVER => 0,
+        _ => size_of::<u64>(),
+    };
+    SegmentFormat::NEWEST.record_header_bytes() + BODY_HEAD_BYTES + expiry_bytes
+}
+
+/// Appends the record of an entry up to its value, which comes next.
+pub(super) fn write_record_head(entry: &Entry, buffer: &mut Vec<u8>) {
+    let header_bytes = SegmentFormat::NEWEST.record_header_bytes();
+    let body_bytes = record_head_bytes(entry) - header_bytes + entry.data_bytes();
     let mut flags = 0;
     if entry.kind() == Kind::Tombstone {
         flags |= FLAG_TOMBSTONE;
@@ -271,6 +319,7 @@ fn write_record(entry: &Entry, buffer: &mut Vec<u8>) {
     if entry.expiry() != Expiry::NEVER {
         flags |= FLAG_EXPIRES;
     }
+    buffer.extend_from_slice(&(body_bytes as u32).to_le_bytes());
     buffer.extend_from_slice(&[flags, entry.copies()]);
     buffer.extend_from_slice(&(entry.key().len() as u16).to_le_bytes());
     buffer.extend_from_slice(&entry.timestamp().as_u64().to_le_bytes());
@@ -278,7 +327,4 @@ fn write_record(entry: &Entry, buffer: &mut Vec<u8>) {
         buffer.extend_from_slice(&entry.expiry().unix_ms().to_le_bytes());
     }
     buffer.extend_from_slice(entry.key());
-    buffer.extend_from_slice(entry.value_bytes());
-    let body_bytes = (buffer.len() - body) as u32;
-    buffer[start..body].copy_from_slice(&body_bytes.to_le_bytes());
 }

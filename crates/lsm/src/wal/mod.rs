@@ -61,6 +61,7 @@
 mod free_segments;
 mod fuzz;
 mod group;
+mod long_group;
 mod pending_sync;
 mod segment_bytes;
 mod segment_folder;

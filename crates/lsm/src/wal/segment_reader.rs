@@ -137,7 +137,7 @@ pub(super) fn read_segment_header(
     let (Some(magic), Some(version), Some(crc), Some(header_tag)) = fields else {
         return Ok(None);
     };
-    let computed = crc32c::crc32c_append(crc32c::crc32c(&header[0..12]), &header[16..]);
+    let computed = base::crc32c_append(base::crc32c(&header[0..12]), &header[16..]);
     if magic != SEGMENT_MAGIC || crc != computed {
         return Ok(None);
     }

@@ -1,6 +1,7 @@
 //! Writes one segment of a log.
 
-use super::group::{SegmentFormat, write_group, write_seal};
+use super::group::{GroupSize, SegmentFormat, write_group, write_seal};
+use super::long_group::{LONG_GROUP_BYTES, write_long_group};
 use super::{
     PAGE_BYTES, PendingSync, SEGMENT_HEADER_BYTES, SEGMENT_MAGIC, segment_file_name, segment_tag,
 };
@@ -17,9 +18,6 @@ const GROWTH_BYTES: u64 = 256 << 10;
 
 /// The number of zeros in one write, in bytes.
 const FILL_BYTES: u64 = 256 << 10;
-
-/// A buffer that a rare, huge group has grown past this many bytes is freed after it.
-const BUFFER_BYTES_KEPT: usize = 1 << 20;
 
 /// Appends groups to one segment.
 pub struct SegmentWriter {
@@ -44,6 +42,7 @@ pub struct SegmentWriter {
     /// pages. The system must read a page from the disk that is written in part, unless it
     /// still has the page in memory.
     cleared: u64,
+    /// A group that is written, or a part of a long one.
     buffer: Vec<u8>,
 }
 
@@ -241,45 +240,87 @@ impl SegmentWriter {
     /// [`Error::DiskFull`] when there is no room, and [`Error::Invalid`] when a
     /// key or a value exceeds the format's limits: the log is as before then,
     /// and the next group takes the place of this one. [`Error::Io`].
-    pub fn append<'a>(
-        &mut self,
-        entries: impl IntoIterator<Item = &'a Entry>,
-    ) -> Result<u64, Error> {
-        let mut entries = entries.into_iter().peekable();
+    pub fn append<'a, Entries>(&mut self, entries: Entries) -> Result<u64, Error>
+    where
+        Entries: IntoIterator<Item = &'a Entry, IntoIter: Clone>,
+    {
+        let entries = entries.into_iter();
+        let size = GroupSize::of(entries.clone())?;
         // A group without entries would be a seal.
-        if entries.peek().is_none() {
+        if size.is_empty() {
             return Ok(0);
         }
-        self.append_group(entries)
+        self.buffer.clear();
+        if size.group_bytes() <= LONG_GROUP_BYTES {
+            write_group(size, entries, self.tag, self.synced, &mut self.buffer);
+            return self.write_buffer();
+        }
+        let end = self.position + size.group_bytes();
+        self.make_room(end)?;
+        let header = write_long_group(
+            &*self.file,
+            self.position,
+            size,
+            entries,
+            self.tag,
+            self.synced,
+            &mut self.buffer,
+        )
+        .map_err(|error| Error::io("write", &self.path, error))?;
+        self.buffer.clear();
+        self.clear_page(end)?;
+        self.file
+            .write_all_at(&header, self.position)
+            .map_err(|error| Error::io("write", &self.path, error))?;
+        self.position = end;
+        Ok(size.group_bytes())
     }
 
-    fn append_group<'a>(&mut self, entries: impl Iterator<Item = &'a Entry>) -> Result<u64, Error> {
-        self.buffer.clear();
-        write_group(entries, self.tag, self.synced, &mut self.buffer)?;
-        self.write_buffer()
+    /// Allocates space for groups that end at `end`, and more if possible.
+    fn make_room(&mut self, end: u64) -> Result<(), Error> {
+        if end <= self.allocated {
+            return Ok(());
+        }
+        let allocate = |to: u64| {
+            self.file
+                .allocate(self.allocated, to - self.allocated)
+                .map_err(|error| Error::io("allocate", &self.path, error))
+                .map(|()| to)
+        };
+        // A nearly full disk may still have room for the group alone.
+        self.allocated = allocate(end + GROWTH_BYTES).or_else(|error| match error {
+            Error::DiskFull => allocate(end),
+            error => Err(error),
+        })?;
+        Ok(())
+    }
+
+    /// Where the page ends in which the groups up to `end` do, and before that the space.
+    fn page_end(&self, end: u64) -> u64 {
+        let page_end = end.next_multiple_of(PAGE_BYTES as u64);
+        page_end.min(self.allocated)
+    }
+
+    /// Writes zeros from `end` to the end of its page, if that was not written yet.
+    fn clear_page(&mut self, end: u64) -> Result<(), Error> {
+        let cleared = self.page_end(end);
+        if cleared > self.cleared {
+            self.file
+                .write_all_at(&vec![0; (cleared - end) as usize], end)
+                .map_err(|error| Error::io("write", &self.path, error))?;
+            self.cleared = cleared;
+        }
+        Ok(())
     }
 
     /// Writes the group in the buffer. Returns its length.
     fn write_buffer(&mut self) -> Result<u64, Error> {
         let bytes = self.buffer.len() as u64;
         let end = self.position + bytes;
-        if end > self.allocated {
-            let allocate = |to: u64| {
-                self.file
-                    .allocate(self.allocated, to - self.allocated)
-                    .map_err(|error| Error::io("allocate", &self.path, error))
-                    .map(|()| to)
-            };
-            // A nearly full disk may still have room for the group alone.
-            self.allocated = allocate(end + GROWTH_BYTES).or_else(|error| match error {
-                Error::DiskFull => allocate(end),
-                error => Err(error),
-            })?;
-        }
+        self.make_room(end)?;
         if end > self.cleared {
-            let page_end = end.next_multiple_of(PAGE_BYTES as u64);
-            let cleared = page_end.min(self.allocated);
-            self.buffer.resize((cleared - self.position) as usize, 0);
+            let bytes = self.page_end(end) - self.position;
+            self.buffer.resize(bytes as usize, 0);
         }
         self.file
             .write_all_at(&self.buffer, self.position)
@@ -287,9 +328,6 @@ impl SegmentWriter {
         let written_to = self.position + self.buffer.len() as u64;
         self.cleared = self.cleared.max(written_to);
         self.position = end;
-        if self.buffer.capacity() > BUFFER_BYTES_KEPT {
-            self.buffer = Vec::new();
-        }
         Ok(bytes)
     }
 
@@ -434,7 +472,7 @@ fn segment_header(tag: u64) -> [u8; SEGMENT_HEADER_BYTES] {
     header[0..8].copy_from_slice(&SEGMENT_MAGIC.to_le_bytes());
     header[8..12].copy_from_slice(&version.to_le_bytes());
     header[16..24].copy_from_slice(&tag.to_le_bytes());
-    let crc = crc32c::crc32c_append(crc32c::crc32c(&header[0..12]), &header[16..]);
+    let crc = base::crc32c_append(base::crc32c(&header[0..12]), &header[16..]);
     header[12..16].copy_from_slice(&crc.to_le_bytes());
     header
 }

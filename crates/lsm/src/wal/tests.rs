@@ -1,10 +1,12 @@
 //! The log's formats, torn tails and damage.
 
+use super::group::{GroupSize, write_group};
 use super::segment_reader::read_segment;
 use super::*;
-use crate::disk::MemoryDisk;
+use crate::disk::{Call, Fault, FaultyDisk, MemoryDisk};
 use base::{Entry, Expiry, Timestamp};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 const SECRET: u64 = 0x5ec2e7;
 
@@ -24,6 +26,10 @@ fn put(key: &str, timestamp: u64, value: &[u8]) -> Entry {
 
 /// The first segment of a log, of 4 KiB.
 fn create(disk: &MemoryDisk, secret: u64) -> SegmentWriter {
+    create_on(disk, secret)
+}
+
+fn create_on(disk: &dyn Disk, secret: u64) -> SegmentWriter {
     let folder = folder();
     let place = SegmentPlace {
         disk,
@@ -189,7 +195,7 @@ fn a_segment_of_another_number_or_version_is_refused() {
     assert!(matches!(other, Err(Error::Corrupt { .. })), "{other:?}");
     let mut newer = bytes;
     newer[8] = 9;
-    let crc = crc32c::crc32c_append(crc32c::crc32c(&newer[0..12]), &newer[16..24]);
+    let crc = base::crc32c_append(base::crc32c(&newer[0..12]), &newer[16..24]);
     newer[12..16].copy_from_slice(&crc.to_le_bytes());
     assert!(matches!(read(&newer), Err(Error::Invalid(_))));
 }
@@ -206,6 +212,83 @@ fn a_group_without_room_leaves_the_log_unchanged() {
     writer.append([put("c", 3, b"y")].iter()).unwrap();
     let segment = read(&read_file(&disk, 1)).unwrap();
     assert_eq!(segment.entries, [put("a", 1, b"x"), put("c", 3, b"y")]);
+}
+
+/// Groups of every length: shorter than a long one, as long as one, longer.
+fn long_groups() -> Vec<Vec<Entry>> {
+    let mut random = fastrand::Rng::with_seed(3);
+    let mut value = vec![0; 3 << 20];
+    random.fill(&mut value);
+    let put = |number: u64, bytes: usize| put("key", number, &value[..bytes]);
+    vec![
+        vec![put(1, (1 << 20) - 100)],
+        vec![put(2, 1 << 20)],
+        vec![
+            put(3, 300_000),
+            Entry::tombstone(b"b", Timestamp::from_u64(2), 2),
+            put(4, 3 << 20),
+            put(5, 0),
+            put(6, (256 << 10) - 1),
+            put(7, 256 << 10),
+        ],
+        (8..30).map(|number| put(number, 200_000)).collect(),
+        vec![put(31, 5)],
+    ]
+}
+
+#[test]
+fn a_long_group_is_the_same_in_the_file_as_one_that_is_put_together_in_memory() {
+    let disk = MemoryDisk::new();
+    disk.create_folder(&folder()).unwrap();
+    let mut writer = create(&disk, SECRET);
+    let mut expected = read_file(&disk, 1)[..SEGMENT_HEADER_BYTES].to_vec();
+    let mut synced = SEGMENT_HEADER_BYTES as u64;
+    let groups = long_groups();
+    for entries in &groups {
+        let size = GroupSize::of(entries.iter()).unwrap();
+        let mut group = Vec::new();
+        let tag = segment_tag(SECRET, 1);
+        write_group(size, entries.iter(), tag, synced, &mut group);
+        expected.extend(&group);
+        assert_eq!(writer.append(entries).unwrap(), group.len() as u64);
+        assert!(read_file(&disk, 1).starts_with(&expected));
+        writer.sync().unwrap();
+        synced = expected.len() as u64;
+    }
+    let segment = read(&read_file(&disk.clone_synced(), 1)).unwrap();
+    assert!(segment.entries == groups.concat());
+}
+
+#[test]
+fn a_reader_finds_nothing_of_a_long_group_that_was_not_written_to_its_end() {
+    let groups = long_groups();
+    let group = &groups[2];
+    for failing in 0.. {
+        let memory = Arc::new(MemoryDisk::new());
+        memory.create_folder(&folder()).unwrap();
+        let disk = FaultyDisk::new(Arc::<MemoryDisk>::clone(&memory));
+        let mut writer = create_on(&disk, SECRET);
+        writer.append([put("a", 1, b"x")].iter()).unwrap();
+        let fault = Fault::at(failing, std::io::ErrorKind::Other)
+            .only(|call, _| call == Call::Write)
+            .with_short_writes();
+        disk.arm(fault);
+        let appended = writer.append(group);
+        let has_failed = disk.failed() > 0;
+        disk.heal();
+        if !has_failed {
+            appended.unwrap();
+            assert!(failing > 5, "{failing} writes");
+            break;
+        }
+        assert!(matches!(appended, Err(Error::Io { .. })), "write {failing}");
+        let segment = read(&read_file(&memory, 1)).unwrap();
+        assert!(segment.entries == [put("a", 1, b"x")], "write {failing}");
+        // The next group takes the place of this one.
+        writer.append([put("b", 2, b"y")].iter()).unwrap();
+        let segment = read(&read_file(&memory, 1)).unwrap();
+        assert_eq!(segment.entries, [put("a", 1, b"x"), put("b", 2, b"y")]);
+    }
 }
 
 #[test]

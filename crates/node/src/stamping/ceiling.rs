@@ -130,7 +130,7 @@ fn encode(slot: Slot) -> [u8; SLOT_BYTES] {
     bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
     bytes[12..20].copy_from_slice(&slot.sequence.to_le_bytes());
     bytes[20..28].copy_from_slice(&slot.ceiling.as_u64().to_le_bytes());
-    let checksum = crc32c::crc32c(&bytes[..SLOT_BYTES - CHECKSUM_BYTES]);
+    let checksum = base::crc32c(&bytes[..SLOT_BYTES - CHECKSUM_BYTES]);
     bytes[SLOT_BYTES - CHECKSUM_BYTES..].copy_from_slice(&checksum.to_le_bytes());
     bytes
 }
@@ -180,7 +180,7 @@ fn decode_slot(path: &Path, bytes: &[u8]) -> Result<Option<Slot>, Error> {
     let (Some(magic), Some(version), Some(sequence), Some(ceiling), Some(checksum)) = fields else {
         return Ok(None);
     };
-    if magic != MAGIC || checksum != crc32c::crc32c(content) {
+    if magic != MAGIC || checksum != base::crc32c(content) {
         return Ok(None);
     }
     if version != VERSION {
@@ -213,7 +213,7 @@ pub fn fuzz_ceiling(bytes: &[u8]) {
             continue;
         };
         let (content, checksum) = slot.split_at_mut(SLOT_BYTES - CHECKSUM_BYTES);
-        checksum.copy_from_slice(&crc32c::crc32c(content).to_le_bytes());
+        checksum.copy_from_slice(&base::crc32c(content).to_le_bytes());
     }
     if let Ok((index, slot)) = decode(path, &bytes) {
         let at = index * PAGE_BYTES;
@@ -359,7 +359,7 @@ mod tests {
             ceiling: at(1),
         });
         slot[8] = 2;
-        let checksum = crc32c::crc32c(&slot[..28]);
+        let checksum = base::crc32c(&slot[..28]);
         slot[28..].copy_from_slice(&checksum.to_le_bytes());
         file.write_all_at(&slot, 0).unwrap();
         let error = CeilingFile::open(&disk, Path::new(FOLDER)).err().unwrap();

@@ -162,12 +162,12 @@ impl BodyChunk {
     pub(crate) fn append_crc32c(&self, crc32c: u32) -> u32 {
         let mut sum = crc32c;
         for part in [&self.head, &self.tail] {
-            sum = crc32c::crc32c_append(sum, part);
+            sum = base::crc32c_append(sum, part);
         }
         if let Some(unwritten) = &self.unwritten {
-            sum = crc32c::crc32c_append(sum, &unwritten.piece);
+            sum = base::crc32c_append(sum, &unwritten.piece);
             for piece in unwritten.pieces.clone() {
-                sum = crc32c::crc32c_append(sum, &piece);
+                sum = base::crc32c_append(sum, &piece);
             }
         }
         sum

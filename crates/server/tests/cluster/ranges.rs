@@ -26,7 +26,7 @@ fn told(reply: &Reply) -> Vec<(String, String)> {
         reply.trailer("kvorum-count"),
         Some(&*told.len().to_string())
     );
-    let digest = format!("crc32c={:08X}", crc32c::crc32c(&reply.body));
+    let digest = format!("crc32c={:08X}", base::crc32c(&reply.body));
     assert_eq!(reply.trailer("kvorum-digest"), Some(&*digest));
     told
 }

@@ -69,7 +69,7 @@ fn keys_are_told_with_their_versions_and_without_their_values() {
         assert!(told[2]["expires"].is_string() && told[2].get("value").is_none());
         assert_eq!((told.len(), reply.chunks.len()), (3, 3));
         assert_eq!(reply.trailer("kvorum-count"), Some("3"));
-        let digest = format!("crc32c={:08X}", crc32c::crc32c(&reply.body));
+        let digest = format!("crc32c={:08X}", base::crc32c(&reply.body));
         assert_eq!(reply.trailer("kvorum-digest"), Some(digest.as_str()));
     }
 }

@@ -144,8 +144,8 @@ fn a_later_version_is_refused_by_name() {
     let mut bytes = file.to_vec();
     let footer = bytes.len() - FOOTER_BYTES;
     bytes[footer + 52] = 9;
-    let checksum = crc32c::crc32c_append(
-        crc32c::crc32c(&bytes[footer..footer + 48]),
+    let checksum = base::crc32c_append(
+        base::crc32c(&bytes[footer..footer + 48]),
         &bytes[footer + 52..],
     );
     bytes[footer + 48..footer + 52].copy_from_slice(&checksum.to_le_bytes());

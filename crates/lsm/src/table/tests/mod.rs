@@ -2,6 +2,7 @@
 //! can fail.
 
 use super::block::{BlockBuilder, BlockCursor};
+use super::block_writer::BlockWriter;
 use super::format::FOOTER_BYTES;
 use super::format::{TableProperties, VERSION};
 use super::frame::{Handle, Role};

@@ -71,7 +71,7 @@ fn the_format_is_as_drawn_and_as_in_the_fixture() {
     let bytes = example_file().encode();
     let (content, checksum) = bytes.split_last_chunk().unwrap();
     assert_eq!(content, expected);
-    assert_eq!(u32::from_le_bytes(*checksum), crc32c::crc32c(content));
+    assert_eq!(u32::from_le_bytes(*checksum), base::crc32c(content));
     assert!(
         bytes == FIXTURE,
         "the format has changed: it needs a new version"
@@ -101,7 +101,7 @@ fn a_file_of_version_3_is_that_of_a_run_that_was_closed_and_counted_nothing() {
 
 /// The content with its right checksum.
 fn with_checksum(mut content: Vec<u8>) -> Vec<u8> {
-    let checksum = crc32c::crc32c(&content);
+    let checksum = base::crc32c(&content);
     content.extend_from_slice(&checksum.to_le_bytes());
     content
 }

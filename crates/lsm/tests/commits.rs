@@ -103,6 +103,50 @@ fn a_group_gathers_under_load_until_it_is_as_large_as_the_one_before() {
     assert_eq!(groups(), [1]);
 }
 
+/// Writes that come at a rate of their own do not wait for as many as once came together.
+#[test]
+fn a_group_gathers_for_long_only_if_half_of_the_writers_come_back() {
+    let world = World::new();
+    let engine = world.open();
+    let collected = Arc::new(CollectedOutcomes::default());
+    let outbox: Arc<dyn Outbox> = Arc::clone(&collected) as _;
+    let first = Duration::from_micros(400);
+    let nanosecond = Duration::from_nanos(1);
+    let mut timestamp = 0;
+    for (back, gathers_for) in [(4, first), (5, Duration::from_micros(1500)), (9, first)] {
+        for count in [10, back] {
+            for _ in 0..count {
+                timestamp += 1;
+                engine.submit(put("k", timestamp, "v"), &outbox, 0).unwrap();
+            }
+            world.executor.run_all_due();
+        }
+        let groups = || {
+            let deliveries = collected.take_deliveries();
+            deliveries.iter().map(Vec::len).collect::<Vec<_>>()
+        };
+        assert_eq!(groups(), [10]);
+        world.executor.run_for(gathers_for - nanosecond);
+        match back {
+            // The last writer comes in the second moment, and nothing is left to wait for.
+            9 => {
+                world.executor.run_for(2 * nanosecond);
+                assert_eq!(groups(), [0; 0]);
+                engine.submit(put("k", 1_000, "v"), &outbox, 0).unwrap();
+                world.executor.run_all_due();
+                assert_eq!(groups(), [10]);
+            }
+            _ => {
+                assert_eq!(groups(), [0; 0]);
+                world.executor.run_for(nanosecond);
+                assert_eq!(groups(), [back]);
+            }
+        }
+        // So that the next group starts afresh.
+        world.executor.run_for(Duration::from_millis(2));
+    }
+}
+
 /// Where a commit costs no sync, the submitting thread makes it, unless it is long or a
 /// commit job is scheduled.
 #[test]

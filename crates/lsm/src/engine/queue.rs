@@ -38,6 +38,19 @@ struct Gathering {
     writes: usize,
     /// The memory of the waiting writes that ends it, in bytes.
     bytes: usize,
+    /// Whether it goes on although its first moment is over.
+    is_prolonged: bool,
+}
+
+/// What becomes of a gathering when a moment of it is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum GatheringEnd {
+    /// It has ended before.
+    Past,
+    /// It ends.
+    Ended,
+    /// It goes on for another moment: the writers are coming back.
+    Prolonged,
 }
 
 /// What is left to do so that the writes that were just added to the queue are
@@ -210,6 +223,7 @@ impl QueueState {
             writes,
             // Where values are long, the queue would fill and refuse writes.
             bytes: GROUP_BYTES_MAX.min(self.bytes_max / 2),
+            is_prolonged: false,
         };
         if self.suffices(&gathering) {
             return None;
@@ -223,12 +237,22 @@ impl QueueState {
         self.waiting.len() >= gathering.writes || self.bytes >= gathering.bytes
     }
 
-    /// Ends a gathering whose time is over. Returns whether it was still under way.
-    pub(super) fn end_gathering(&mut self, number: u64) -> bool {
-        let ended = self
-            .gathering
-            .take_if(|under_way| under_way.number == number);
-        ended.is_some()
+    /// Ends a gathering of which a moment is over; after the first one only if less than half
+    /// of the writes have come.
+    pub(super) fn end_gathering(&mut self, number: u64) -> GatheringEnd {
+        let writes = self.waiting.len();
+        let Some(gathering) = &mut self.gathering else {
+            return GatheringEnd::Past;
+        };
+        if gathering.number != number {
+            return GatheringEnd::Past;
+        }
+        if !gathering.is_prolonged && 2 * writes >= gathering.writes {
+            gathering.is_prolonged = true;
+            return GatheringEnd::Prolonged;
+        }
+        self.gathering = None;
+        GatheringEnd::Ended
     }
 
     /// Ends a gathering that is large enough. Returns whether there was one.

@@ -62,7 +62,7 @@ fn a_group_gathers_under_load_until_it_is_as_large_as_the_one_before() {
             .map(Vec::len)
             .collect::<Vec<_>>()
     };
-    let gather_max = Duration::from_micros(1500);
+    let gather_max = Duration::from_micros(400);
     // Small groups do not gather.
     submit(1);
     submit(3);
@@ -98,52 +98,47 @@ fn a_group_gathers_under_load_until_it_is_as_large_as_the_one_before() {
     world.executor.run_all_due();
     assert_eq!(groups().len(), 2, "of four mebibytes at most");
     // If no write comes, the time ends the gathering.
-    world.executor.run_for(gather_max);
+    world.executor.run_for(Duration::from_micros(1500));
     submit(1);
     assert_eq!(groups(), [1]);
 }
 
 /// Writes that come at a rate of their own do not wait for as many as once came together.
 #[test]
-fn a_group_gathers_for_long_only_if_half_of_the_writers_come_back() {
-    let world = World::new();
+fn a_group_gathers_for_long_only_while_writes_come_fast() {
+    let mut world = World::new();
+    world.options.memtable_bytes = 64 << 20;
     let engine = world.open();
     let collected = Arc::new(CollectedOutcomes::default());
     let outbox: Arc<dyn Outbox> = Arc::clone(&collected) as _;
-    let first = Duration::from_micros(400);
-    let nanosecond = Duration::from_nanos(1);
     let mut timestamp = 0;
-    for (back, gathers_for) in [(4, first), (5, Duration::from_micros(1500)), (9, first)] {
-        for count in [10, back] {
-            for _ in 0..count {
-                timestamp += 1;
-                engine.submit(put("k", timestamp, "v"), &outbox, 0).unwrap();
-            }
-            world.executor.run_all_due();
+    let mut submit = |count: usize| {
+        for _ in 0..count {
+            timestamp += 1;
+            engine.submit(put("k", timestamp, "v"), &outbox, 0).unwrap();
         }
-        let groups = || {
-            let deliveries = collected.take_deliveries();
-            deliveries.iter().map(Vec::len).collect::<Vec<_>>()
-        };
-        assert_eq!(groups(), [10]);
-        world.executor.run_for(gathers_for - nanosecond);
-        match back {
-            // The last writer comes in the second moment, and nothing is left to wait for.
-            9 => {
-                world.executor.run_for(2 * nanosecond);
-                assert_eq!(groups(), [0; 0]);
-                engine.submit(put("k", 1_000, "v"), &outbox, 0).unwrap();
-                world.executor.run_all_due();
-                assert_eq!(groups(), [10]);
-            }
-            _ => {
-                assert_eq!(groups(), [0; 0]);
-                world.executor.run_for(nanosecond);
-                assert_eq!(groups(), [back]);
-            }
-        }
-        // So that the next group starts afresh.
-        world.executor.run_for(Duration::from_millis(2));
+        world.executor.run_all_due();
+    };
+    let groups = || {
+        let deliveries = collected.take_deliveries();
+        deliveries.iter().map(Vec::len).collect::<Vec<_>>()
+    };
+    let nanosecond = Duration::from_nanos(1);
+    // Of 40 writes, one every 33.3 us takes 1.3 ms.
+    for (cycle, gathers_for) in [(1_340, 400), (1_320, 1500)] {
+        world.executor.run_for(Duration::from_millis(10));
+        submit(40);
+        world.executor.run_for(Duration::from_micros(cycle));
+        assert_eq!(groups(), [40]);
+        submit(40);
+        submit(39);
+        assert_eq!(groups(), [40]);
+        world
+            .executor
+            .run_for(Duration::from_micros(gathers_for) - nanosecond);
+        assert_eq!(groups(), [0; 0]);
+        world.executor.run_for(nanosecond);
+        assert_eq!(groups(), [39]);
     }
 }
 

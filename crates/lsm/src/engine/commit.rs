@@ -4,9 +4,9 @@
 //! With [`Durability::Sync`](crate::Durability::Sync) and under load the next group also
 //! gets a moment to gather, because each group costs a sync and the wakes of the waiting
 //! threads, however small it is. The moment ends once as many writes wait as the last
-//! group had, because those may be all the writers that there are. It is short unless many
-//! of them come back in it: where writes come at a rate of their own, a group that waits for
-//! as many as the last one had only makes them wait.
+//! group had, because those may be all the writers that there are. It is short unless writes
+//! come very fast: where they come at a rate of their own, a group that waits for as many as
+//! the last one had only makes them wait.
 //!
 //! Without a sync, a commit is a write to the system's memory. The thread that
 //! submits then commits in place, if no other thread commits and nothing makes
@@ -18,9 +18,7 @@ use super::backpressure::Stall;
 use super::fence::Admission;
 use super::log::Committer;
 use super::outbox::{Deliveries, Outbox, Outcome};
-use super::queue::{
-    CommitStart, GROUP_BYTES_MAX, GatheringEnd, Group, QueueState, check_lengths, split_deletes,
-};
+use super::queue::{CommitStart, GROUP_BYTES_MAX, Group, QueueState, check_lengths, split_deletes};
 use super::verdicts::judge;
 use super::write_rate::group_bytes_max;
 use crate::error::Error;
@@ -39,12 +37,15 @@ const GATHER_GROUP_MIN: usize = 4;
 /// enough writes.
 const GATHER_WRITES_MAX: usize = 64;
 
-/// How long a group gathers before half of its writers must be back. If they are not, the
-/// writes come at a rate of their own, and would only wait.
-const GATHER_FIRST: Duration = Duration::from_micros(400);
+/// The longest that a group gathers, in case the writers do not come back.
+const GATHER_MAX: Duration = Duration::from_micros(400);
 
-/// How much longer it gathers if they are.
-const GATHER_MORE: Duration = Duration::from_micros(1100);
+/// The same where writes come fast: then the processor has little time to spare, and what a
+/// sync costs it matters more than how long a write waits.
+const GATHER_FAST_MAX: Duration = Duration::from_micros(1500);
+
+/// Writes come fast if the last group had one in so much time, or more: 30,000 a second.
+const FAST_INTERVAL: Duration = Duration::from_nanos(33_333);
 
 /// The most that is written to the log in place, in bytes. More would hold the
 /// submitting thread up for longer than a wake of the commit job's thread.
@@ -231,25 +232,26 @@ impl Inner {
         if !core.options.durability.syncs_commits() {
             return false;
         }
-        let gathering = core.queue.lock().gather(writes.min(GATHER_WRITES_MAX));
+        let (gathering, took) = {
+            let mut queue = core.queue.lock();
+            let took = queue.end_cycle(core.now());
+            (queue.gather(writes.min(GATHER_WRITES_MAX)), took)
+        };
         let Some(number) = gathering else {
             return false;
         };
+        let is_fast = took <= FAST_INTERVAL * writes as u32;
+        let most = if is_fast { GATHER_FAST_MAX } else { GATHER_MAX };
         core.background
-            .schedule(EngineJob::EndGathering(number), GATHER_FIRST);
+            .schedule(EngineJob::EndGathering(number), most);
         true
     }
 
-    /// The job that ends a gathering of which a moment is over.
+    /// The job that ends a gathering whose time is over.
     pub(super) fn end_gathering(&self, number: u64) {
-        let end = self.core.queue.lock().end_gathering(number);
-        match end {
-            GatheringEnd::Past => {}
-            GatheringEnd::Ended => self.run_commits(),
-            GatheringEnd::Prolonged => {
-                let job = EngineJob::EndGathering(number);
-                self.core.background.schedule(job, GATHER_MORE);
-            }
+        let was_under_way = self.core.queue.lock().end_gathering(number);
+        if was_under_way {
+            self.run_commits();
         }
     }
 

@@ -11,6 +11,7 @@ use base::{Entry, KEY_BYTES_MAX, Kind, Timestamp, VALUE_BYTES_MAX};
 use profile::Stopwatch;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 /// The most memory that the entries of a group take, in bytes, unless it is one
 /// entry. It bounds how long the writes of the next group wait.
@@ -38,19 +39,6 @@ struct Gathering {
     writes: usize,
     /// The memory of the waiting writes that ends it, in bytes.
     bytes: usize,
-    /// Whether it goes on although its first moment is over.
-    is_prolonged: bool,
-}
-
-/// What becomes of a gathering when a moment of it is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum GatheringEnd {
-    /// It has ended before.
-    Past,
-    /// It ends.
-    Ended,
-    /// It goes on for another moment: the writers are coming back.
-    Prolonged,
 }
 
 /// What is left to do so that the writes that were just added to the queue are
@@ -90,6 +78,8 @@ pub(super) struct QueueState {
     gathering: Option<Gathering>,
     /// How many groups have gathered so far.
     gatherings: u64,
+    /// When the last group was committed, by the monotonic clock.
+    cycle_ended: Duration,
     /// Whether the commit job waits for a flush or a compaction to end.
     stalled: bool,
     /// Whether writes are refused because the store is being closed.
@@ -109,6 +99,7 @@ impl WriteQueue {
                 scheduled: false,
                 gathering: None,
                 gatherings: 0,
+                cycle_ended: Duration::ZERO,
                 stalled: false,
                 closed: false,
             }),
@@ -214,6 +205,12 @@ impl QueueState {
         self.is_empty()
     }
 
+    /// Notes that a group was committed. Returns how long ago the one before was, in which
+    /// time the writes of this one have come.
+    pub(super) fn end_cycle(&mut self, now: Duration) -> Duration {
+        now.saturating_sub(std::mem::replace(&mut self.cycle_ended, now))
+    }
+
     /// Makes the commit job wait until `writes` writes wait, or many bytes. Returns
     /// the number for [`QueueState::end_gathering`], or [`None`] if as many wait
     /// already.
@@ -223,7 +220,6 @@ impl QueueState {
             writes,
             // Where values are long, the queue would fill and refuse writes.
             bytes: GROUP_BYTES_MAX.min(self.bytes_max / 2),
-            is_prolonged: false,
         };
         if self.suffices(&gathering) {
             return None;
@@ -237,22 +233,12 @@ impl QueueState {
         self.waiting.len() >= gathering.writes || self.bytes >= gathering.bytes
     }
 
-    /// Ends a gathering of which a moment is over; after the first one only if less than half
-    /// of the writes have come.
-    pub(super) fn end_gathering(&mut self, number: u64) -> GatheringEnd {
-        let writes = self.waiting.len();
-        let Some(gathering) = &mut self.gathering else {
-            return GatheringEnd::Past;
-        };
-        if gathering.number != number {
-            return GatheringEnd::Past;
-        }
-        if !gathering.is_prolonged && 2 * writes >= gathering.writes {
-            gathering.is_prolonged = true;
-            return GatheringEnd::Prolonged;
-        }
-        self.gathering = None;
-        GatheringEnd::Ended
+    /// Ends a gathering whose time is over. Returns whether it was still under way.
+    pub(super) fn end_gathering(&mut self, number: u64) -> bool {
+        let ended = self
+            .gathering
+            .take_if(|under_way| under_way.number == number);
+        ended.is_some()
     }
 
     /// Ends a gathering that is large enough. Returns whether there was one.

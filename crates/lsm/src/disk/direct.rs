@@ -128,37 +128,46 @@ impl DiskFile for DirectFile {
 /// Reads long pieces of a file directly.
 pub struct DirectReader {
     direct: File,
-    room: AlignedRoom,
 }
 
 impl DirectReader {
     /// A reader of a file that was opened for direct I/O.
     pub(super) fn new(direct: File) -> Self {
-        Self {
-            direct,
-            room: AlignedRoom::default(),
-        }
+        Self { direct }
     }
 
-    /// Fills `buffer` from `offset`.
+    /// The memory that [`DirectReader::read_exact_at`] needs for so many bytes, in bytes.
+    pub(crate) const fn memory_bytes(bytes: usize) -> usize {
+        // Before what is read, behind it, and to align the memory itself.
+        bytes + 3 * ALIGNMENT
+    }
+
+    /// Reads `bytes` bytes from `offset` into `memory`. Returns where they begin there.
     ///
     /// # Errors
     /// `UnexpectedEof` if that is not all there, and those of the system, which may refuse
     /// direct reads. Whether the file is too short or damaged, an ordinary read has to tell.
-    pub(crate) fn read_exact_at(&mut self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+    pub(crate) fn read_exact_at(
+        &self,
+        memory: &mut [u8],
+        offset: u64,
+        bytes: usize,
+    ) -> io::Result<usize> {
         let before = (offset % ALIGNMENT as u64) as usize;
-        let bytes = (before + buffer.len()).next_multiple_of(ALIGNMENT);
-        let aligned = self.room.get(bytes);
-        // At the end of the file it gets less.
+        let aligned_bytes = (before + bytes).next_multiple_of(ALIGNMENT);
+        let start = memory.as_ptr().align_offset(ALIGNMENT);
+        let aligned = start
+            .checked_add(aligned_bytes)
+            .and_then(|end| memory.get_mut(start..end))
+            .ok_or(io::ErrorKind::InvalidInput)?;
+        let from = offset - before as u64;
         let read = wait_sites::READ.time(|| {
-            let begin = offset - before as u64;
-            rustix::io::retry_on_intr(|| rustix::io::pread(&self.direct, &mut *aligned, begin))
+            rustix::io::retry_on_intr(|| rustix::io::pread(&self.direct, &mut *aligned, from))
         })?;
-        let wanted = aligned
-            .get(..read)
-            .and_then(|read| read.get(before..before + buffer.len()));
-        let wanted = wanted.ok_or(io::ErrorKind::UnexpectedEof)?;
-        buffer.copy_from_slice(wanted);
-        Ok(())
+        // At the end of the file it gets less.
+        match read >= before + bytes {
+            true => Ok(start + before),
+            false => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
     }
 }

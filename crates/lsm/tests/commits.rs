@@ -5,7 +5,8 @@ mod common;
 use base::Expiry;
 use common::{CollectedOutcomes, World, delete, put, read};
 use lsm::testing::BlockingWrite;
-use lsm::{Admission, Durability, Error, Lookup, Outbox};
+use lsm::{Admission, Durability, Engine, Error, Lookup, Outbox};
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,108 +38,112 @@ fn writes_that_wait_together_share_one_sync_and_one_delivery() {
     assert_eq!(read(&engine, "k9"), Some("v".into()));
 }
 
+/// A store whose groups are counted.
+struct Groups {
+    world: World,
+    engine: Engine,
+    collected: Arc<CollectedOutcomes>,
+    timestamp: Cell<u64>,
+}
+
+impl Groups {
+    fn new() -> Self {
+        let mut world = World::new();
+        world.options.memtable_bytes = 64 << 20;
+        world.options.write_queue_bytes_max = 64 << 20;
+        Self {
+            engine: world.open(),
+            world,
+            collected: Arc::default(),
+            timestamp: Cell::new(0),
+        }
+    }
+
+    /// Submits writes of this value, and runs what is due: time stands still.
+    fn submit_values(&self, count: usize, value: &str) {
+        let outbox: Arc<dyn Outbox> = Arc::clone(&self.collected) as _;
+        for _ in 0..count {
+            self.timestamp.update(|before| before + 1);
+            let entry = put("k", self.timestamp.get(), value);
+            let submitted = self.engine.submit(entry, &outbox, 0);
+            assert!(submitted.is_ok(), "{submitted:?}");
+        }
+        self.world.executor.run_all_due();
+    }
+
+    fn submit(&self, count: usize) {
+        self.submit_values(count, "v");
+    }
+
+    fn run_for(&self, time: Duration) {
+        self.world.executor.run_for(time);
+    }
+
+    /// The lengths of the groups since the last call.
+    fn taken(&self) -> Vec<usize> {
+        let deliveries = self.collected.take_deliveries();
+        deliveries.iter().map(Vec::len).collect()
+    }
+}
+
 /// After a group the next one gathers until as many writes wait, or its time is over.
 #[test]
 fn a_group_gathers_under_load_until_it_is_as_large_as_the_one_before() {
-    let mut world = World::new();
-    world.options.memtable_bytes = 64 << 20;
-    world.options.write_queue_bytes_max = 64 << 20;
-    let engine = world.open();
-    let collected = Arc::new(CollectedOutcomes::default());
-    let outbox: Arc<dyn Outbox> = Arc::clone(&collected) as _;
-    let mut timestamp = 0;
-    let mut submit = |count: usize| {
-        for _ in 0..count {
-            timestamp += 1;
-            engine.submit(put("k", timestamp, "v"), &outbox, 0).unwrap();
-        }
-        // Only due jobs run, because time stands still.
-        world.executor.run_all_due();
-    };
-    let groups = || {
-        collected
-            .take_deliveries()
-            .iter()
-            .map(Vec::len)
-            .collect::<Vec<_>>()
-    };
+    let groups = Groups::new();
     let gather_max = Duration::from_micros(400);
     // Small groups do not gather.
-    submit(1);
-    submit(3);
-    submit(1);
-    assert_eq!(groups(), [1, 3, 1]);
+    groups.submit(1);
+    groups.submit(3);
+    groups.submit(1);
+    assert_eq!(groups.taken(), [1, 3, 1]);
     // The next group waits for five writes, and is committed once they are there.
-    submit(5);
-    submit(4);
-    assert_eq!(groups(), [5]);
-    submit(1);
-    assert_eq!(groups(), [5]);
+    groups.submit(5);
+    groups.submit(4);
+    assert_eq!(groups.taken(), [5]);
+    groups.submit(1);
+    assert_eq!(groups.taken(), [5]);
     // Its time ends with its own span, not with the span of the group before.
-    world.executor.run_for(gather_max / 2);
-    submit(5);
-    submit(4);
-    world.executor.run_for(gather_max / 2);
-    assert_eq!(groups(), [5]);
-    world.executor.run_for(gather_max / 2);
-    assert_eq!(groups(), [4]);
+    groups.run_for(gather_max / 2);
+    groups.submit(5);
+    groups.submit(4);
+    groups.run_for(gather_max / 2);
+    assert_eq!(groups.taken(), [5]);
+    groups.run_for(gather_max / 2);
+    assert_eq!(groups.taken(), [4]);
     // However large a group was, the next one waits for 64 writes at most.
-    submit(100);
-    submit(63);
-    assert_eq!(groups(), [100]);
-    submit(1);
-    assert_eq!(groups(), [64]);
+    groups.submit(100);
+    groups.submit(63);
+    assert_eq!(groups.taken(), [100]);
+    groups.submit(1);
+    assert_eq!(groups.taken(), [64]);
     // A few long writes are enough, too.
     let long = "v".repeat(3 << 20);
-    for timestamp in [1_000, 1_001] {
-        engine
-            .submit(put("k", timestamp, &long), &outbox, 0)
-            .unwrap();
-    }
-    world.executor.run_all_due();
-    assert_eq!(groups().len(), 2, "of four mebibytes at most");
+    groups.submit_values(2, &long);
+    assert_eq!(groups.taken().len(), 2, "of four mebibytes at most");
     // If no write comes, the time ends the gathering.
-    world.executor.run_for(Duration::from_micros(1500));
-    submit(1);
-    assert_eq!(groups(), [1]);
+    groups.run_for(Duration::from_micros(1500));
+    groups.submit(1);
+    assert_eq!(groups.taken(), [1]);
 }
 
 /// Writes that come at a rate of their own do not wait for as many as once came together.
 #[test]
 fn a_group_gathers_for_long_only_while_writes_come_fast() {
-    let mut world = World::new();
-    world.options.memtable_bytes = 64 << 20;
-    let engine = world.open();
-    let collected = Arc::new(CollectedOutcomes::default());
-    let outbox: Arc<dyn Outbox> = Arc::clone(&collected) as _;
-    let mut timestamp = 0;
-    let mut submit = |count: usize| {
-        for _ in 0..count {
-            timestamp += 1;
-            engine.submit(put("k", timestamp, "v"), &outbox, 0).unwrap();
-        }
-        world.executor.run_all_due();
-    };
-    let groups = || {
-        let deliveries = collected.take_deliveries();
-        deliveries.iter().map(Vec::len).collect::<Vec<_>>()
-    };
+    let groups = Groups::new();
     let nanosecond = Duration::from_nanos(1);
     // Of 40 writes, one every 33.3 us takes 1.3 ms.
     for (cycle, gathers_for) in [(1_340, 400), (1_320, 1500)] {
-        world.executor.run_for(Duration::from_millis(10));
-        submit(40);
-        world.executor.run_for(Duration::from_micros(cycle));
-        assert_eq!(groups(), [40]);
-        submit(40);
-        submit(39);
-        assert_eq!(groups(), [40]);
-        world
-            .executor
-            .run_for(Duration::from_micros(gathers_for) - nanosecond);
-        assert_eq!(groups(), [0; 0]);
-        world.executor.run_for(nanosecond);
-        assert_eq!(groups(), [39]);
+        groups.run_for(Duration::from_millis(10));
+        groups.submit(40);
+        groups.run_for(Duration::from_micros(cycle));
+        assert_eq!(groups.taken(), [40]);
+        groups.submit(40);
+        groups.submit(39);
+        assert_eq!(groups.taken(), [40]);
+        groups.run_for(Duration::from_micros(gathers_for) - nanosecond);
+        assert_eq!(groups.taken(), [0; 0]);
+        groups.run_for(nanosecond);
+        assert_eq!(groups.taken(), [39]);
     }
 }
 

@@ -5,6 +5,9 @@ mod common;
 use base::{Entry, Expiry, Timestamp};
 use common::{World, delete, put, read, scan_all};
 use lsm::testing::BlockingWrite;
+use lsm::{Durability, Engine, Options, RealDisk};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 #[test]
@@ -37,6 +40,37 @@ fn overwrites_keep_space_amplification_under_two() {
     }
     assert!(engine.statistics().compactions > 5);
     assert!(worst < 2.0, "{worst}");
+}
+
+/// Where the file system allows it, the second compaction reads past the system's memory what
+/// the first one has written past it.
+#[test]
+fn compactions_on_a_real_disk_read_what_others_wrote() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut environment, _executor) = lsm::testing::environment(Arc::new(RealDisk::default()));
+    environment.folder = folder.path().join("store");
+    let options = Options {
+        durability: Durability::Os,
+        memtable_bytes: 1 << 20,
+        table_bytes: 2 << 20,
+        compression: lsm::Compression::None,
+        ..Options::default()
+    };
+    let (engine, _) = Engine::open(environment, options).unwrap();
+    let mut expected = BTreeMap::new();
+    let mut timestamp = 0;
+    for every in [1, 3, 1000] {
+        for number in (0..6_000).step_by(every) {
+            timestamp += 1;
+            let key = format!("{number:08}");
+            let entry = put(&key, timestamp, &format!("{timestamp:01000}"));
+            engine.write(entry.clone()).unwrap();
+            expected.insert(key, entry);
+        }
+        engine.compact().unwrap();
+        let found = scan_all(&engine, "", None);
+        assert!(found.iter().eq(expected.values()), "every {every}");
+    }
 }
 
 #[test]
@@ -77,7 +111,7 @@ fn a_tombstone_stays_while_an_older_version_lies_in_memory() {
         engine.flush().unwrap();
         // Without this there is no tombstone to be dropped.
         assert_eq!(engine.statistics().table_tombstones, 1);
-        let outbox: std::sync::Arc<dyn lsm::Outbox> = std::sync::Arc::new(Ignore);
+        let outbox: Arc<dyn lsm::Outbox> = Arc::new(Ignore);
         engine.submit(put("a", 50, "late"), &outbox, 1).unwrap();
         if is_committed {
             world.executor.run_lane(lsm::Lane::Commit);

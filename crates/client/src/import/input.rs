@@ -90,6 +90,8 @@ pub(super) enum InputError {
 pub(super) struct Input<R> {
     reader: BufReader<R>,
     position: Position,
+    /// The checksum of what was read, to which more can be added.
+    digest: Digest,
     shards: NonZeroUsize,
     passes_over: bool,
     line: Vec<u8>,
@@ -109,22 +111,23 @@ impl<R: Read> Input<R> {
         passes_over: bool,
     ) -> Result<Self, InputError> {
         let mut reader = BufReader::with_capacity(BUFFER_BYTES, input);
-        let (mut left, mut crc32c) = (from.bytes, 0);
+        let (mut left, mut digest) = (from.bytes, Digest::new(CrcAlgorithm::Crc32Iscsi));
         while left > 0 {
             let bytes = reader.fill_buf().map_err(InputError::Read)?;
             let taken = usize::try_from(left).map_or(bytes.len(), |left| left.min(bytes.len()));
             if taken == 0 {
                 return Err(InputError::Other(from));
             }
-            crc32c = crc32c_append(crc32c, &bytes[..taken]);
+            digest.update(&bytes[..taken]);
             reader.consume(taken);
             left -= taken as u64;
         }
-        if crc32c != from.crc32c {
+        if digest.finalize() as u32 != from.crc32c {
             return Err(InputError::Other(from));
         }
         Ok(Self {
             reader,
+            digest,
             position: Position {
                 passed_over: 0,
                 ..from
@@ -205,7 +208,8 @@ impl<R: Read> Input<R> {
         }
         self.position.lines = number;
         self.position.bytes += bytes as u64;
-        self.position.crc32c = crc32c_append(self.position.crc32c, &self.line);
+        self.digest.update(&self.line);
+        self.position.crc32c = self.digest.finalize() as u32;
         Ok(bytes)
     }
 
@@ -226,14 +230,6 @@ impl<R: Read> Input<R> {
             None => Err("it has no value: give `value` or `value_base64`".to_owned()),
         }
     }
-}
-
-/// The crc32c of what has the checksum `crc32c`, and of `bytes` behind it.
-fn crc32c_append(crc32c: u32, bytes: &[u8]) -> u32 {
-    // The state between two parts is the checksum without its last inversion.
-    let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(!crc32c));
-    digest.update(bytes);
-    digest.finalize() as u32
 }
 
 #[cfg(test)]

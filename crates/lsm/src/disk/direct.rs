@@ -3,8 +3,6 @@
 //! It spares the processor what the system's memory costs: to find a page, to copy into it
 //! and to write it back. And it drives nothing out of that memory that is read more often.
 
-use super::DiskFile;
-use super::real::RealFile;
 use crate::sync::lock;
 use crate::wait_sites;
 use rustix::io::Errno;
@@ -21,107 +19,61 @@ const ALIGNMENT: usize = 4096;
 /// The most bytes of one direct write.
 const PIECE_BYTES: usize = 512 << 10;
 
-/// Memory that begins at a multiple of [`ALIGNMENT`].
-#[derive(Default)]
-struct AlignedRoom {
-    memory: Vec<u8>,
+/// `bytes` bytes of `memory` that begin at a multiple of [`ALIGNMENT`], and where that is.
+/// [`None`] if it is too short; a multiple lies in every [`ALIGNMENT`] bytes.
+fn aligned(memory: &mut [u8], bytes: usize) -> Option<(usize, &mut [u8])> {
+    let start = memory.as_ptr().align_offset(ALIGNMENT);
+    let aligned = memory.get_mut(start..start.checked_add(bytes)?)?;
+    Some((start, aligned))
 }
 
-impl AlignedRoom {
-    /// Memory of this length.
-    fn get(&mut self, bytes: usize) -> &mut [u8] {
-        if self.memory.len() < bytes + ALIGNMENT {
-            self.memory = vec![0; bytes + ALIGNMENT];
-        }
-        let start = self.memory.as_ptr().align_offset(ALIGNMENT);
-        // The offset is unknown to an interpreter only; the system then refuses the memory.
-        let rest = self.memory.len() - bytes;
-        &mut self.memory[start.min(rest)..][..bytes]
-    }
-}
-
-/// A new file that is written once, from its beginning to its end. What begins and ends at
-/// a multiple of [`ALIGNMENT`] is written directly. The rest, which is at the file's end, goes
-/// through the system's memory, and so does all of it if the file system wants it so.
-pub(super) struct DirectFile {
-    file: RealFile,
-    /// The same file, opened for direct I/O.
+/// Writes whole pages of a file directly.
+pub(super) struct DirectWriter {
     direct: File,
-    room: Mutex<AlignedRoom>,
+    /// Memory in which a piece can be aligned.
+    room: Mutex<Vec<u8>>,
     /// Whether the file system has refused a direct write.
     is_refused: AtomicBool,
 }
 
-impl DirectFile {
-    /// The file that both are handles of, of which the second is for direct I/O.
-    pub(super) fn new(file: RealFile, direct: File) -> Self {
+impl DirectWriter {
+    /// A writer of a file that was opened for direct I/O.
+    pub(super) fn new(direct: File) -> Self {
         Self {
-            file,
             direct,
             room: Mutex::default(),
             is_refused: AtomicBool::new(false),
         }
     }
 
-    /// Writes bytes directly. Returns whether the file system allows that.
-    fn write_directly(&self, bytes: &[u8], offset: u64) -> io::Result<bool> {
+    /// Writes the whole pages that `bytes` begins with, if `offset` is where one begins and the
+    /// file system allows that. Returns how many bytes it has written; the rest is for the
+    /// system's memory.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub(super) fn write_pages(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        if !offset.is_multiple_of(ALIGNMENT as u64) || self.is_refused.load(Relaxed) {
+            return Ok(0);
+        }
+        let mut written = 0;
         let mut room = lock(&self.room);
-        let mut at = offset;
-        for piece in bytes.chunks(PIECE_BYTES) {
-            let aligned = room.get(piece.len());
+        room.resize(PIECE_BYTES + ALIGNMENT, 0);
+        for piece in bytes[..bytes.len() / ALIGNMENT * ALIGNMENT].chunks(PIECE_BYTES) {
+            let Some((_, aligned)) = aligned(&mut room, piece.len()) else {
+                break;
+            };
             aligned.copy_from_slice(piece);
-            match wait_sites::WRITE.time(|| self.direct.write_all_at(aligned, at)) {
+            match self.direct.write_all_at(aligned, offset + written as u64) {
                 Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
-                    return Ok(false);
+                    self.is_refused.store(true, Relaxed);
+                    break;
                 }
                 result => result?,
             }
-            at += piece.len() as u64;
+            written += piece.len();
         }
-        Ok(true)
-    }
-}
-
-impl DiskFile for DirectFile {
-    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        self.file.read_exact_at(buffer, offset)
-    }
-
-    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        let may_go = offset.is_multiple_of(ALIGNMENT as u64) && !self.is_refused.load(Relaxed);
-        let whole = match may_go {
-            true => bytes.len() / ALIGNMENT * ALIGNMENT,
-            false => 0,
-        };
-        let (aligned, rest) = bytes.split_at(whole);
-        if !aligned.is_empty() && !self.write_directly(aligned, offset)? {
-            self.is_refused.store(true, Relaxed);
-            return self.file.write_all_at(bytes, offset);
-        }
-        match rest.is_empty() {
-            true => Ok(()),
-            false => self.file.write_all_at(rest, offset + whole as u64),
-        }
-    }
-
-    fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
-        self.file.allocate(offset, bytes)
-    }
-
-    fn set_len(&self, bytes: u64) -> io::Result<()> {
-        self.file.set_len(bytes)
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
-    }
-
-    fn written_end(&self) -> io::Result<u64> {
-        self.file.written_end()
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.file.sync()
+        Ok(written)
     }
 }
 
@@ -154,15 +106,11 @@ impl DirectReader {
         bytes: usize,
     ) -> io::Result<usize> {
         let before = (offset % ALIGNMENT as u64) as usize;
-        let aligned_bytes = (before + bytes).next_multiple_of(ALIGNMENT);
-        let start = memory.as_ptr().align_offset(ALIGNMENT);
-        let aligned = start
-            .checked_add(aligned_bytes)
-            .and_then(|end| memory.get_mut(start..end))
-            .ok_or(io::ErrorKind::InvalidInput)?;
+        let pages = (before + bytes).next_multiple_of(ALIGNMENT);
+        let (start, pages) = aligned(memory, pages).ok_or(io::ErrorKind::InvalidInput)?;
         let from = offset - before as u64;
         let read = wait_sites::READ.time(|| {
-            rustix::io::retry_on_intr(|| rustix::io::pread(&self.direct, &mut *aligned, from))
+            rustix::io::retry_on_intr(|| rustix::io::pread(&self.direct, &mut *pages, from))
         })?;
         // At the end of the file it gets less.
         match read >= before + bytes {

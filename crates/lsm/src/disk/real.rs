@@ -1,6 +1,6 @@
 //! The machine's file system.
 
-use super::direct::{DirectFile, DirectReader};
+use super::direct::{DirectReader, DirectWriter};
 use super::{Disk, DiskFile};
 use crate::sync::lock;
 use crate::wait_sites;
@@ -121,12 +121,10 @@ impl Disk for RealDisk {
     }
 
     fn create_direct(&self, file: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        let file = RealFile::create(file)?;
-        match open_direct(&file.path, true) {
-            Ok(direct) => Ok(Arc::new(DirectFile::new(file, direct))),
-            // The file system has none, or a descriptor is missing.
-            Err(_) => Ok(Arc::new(file)),
-        }
+        let created = RealFile::create(file)?;
+        // The file system may have none, or a descriptor may be missing.
+        let direct = open_direct(file, true).ok().map(DirectWriter::new);
+        Ok(Arc::new(RealFile { direct, ..created }))
     }
 
     #[expect(clippy::disallowed_methods, reason = "the real side of the disk seam")]
@@ -134,6 +132,7 @@ impl Disk for RealDisk {
         Ok(Arc::new(RealFile {
             file: OpenOptions::new().read(true).write(true).open(file)?,
             path: file.into(),
+            direct: None,
         }))
     }
 
@@ -185,11 +184,12 @@ fn parent_of(path: &Path) -> Option<&Path> {
         .filter(|parent| !parent.as_os_str().is_empty())
 }
 
-/// A file of the machine's file system.
-pub(super) struct RealFile {
+struct RealFile {
     file: File,
     /// Where it was when it was opened.
     path: Box<Path>,
+    /// Writes what it can past the system's memory.
+    direct: Option<DirectWriter>,
 }
 
 impl RealFile {
@@ -202,8 +202,11 @@ impl RealFile {
             .truncate(true)
             .mode(FILE_MODE)
             .open(path)?;
-        let path = path.into();
-        Ok(Self { file, path })
+        Ok(Self {
+            file,
+            path: path.into(),
+            direct: None,
+        })
     }
 }
 
@@ -223,7 +226,16 @@ impl DiskFile for RealFile {
     }
 
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        wait_sites::WRITE.time(|| self.file.write_all_at(bytes, offset))
+        wait_sites::WRITE.time(|| {
+            let written = match &self.direct {
+                Some(direct) => direct.write_pages(bytes, offset)?,
+                None => 0,
+            };
+            match &bytes[written..] {
+                [] => Ok(()),
+                rest => self.file.write_all_at(rest, offset + written as u64),
+            }
+        })
     }
 
     fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {

@@ -78,7 +78,8 @@ pub(super) struct QueueState {
     gathering: Option<Gathering>,
     /// How many groups have gathered so far.
     gatherings: u64,
-    /// When the last group was committed, by the monotonic clock.
+    /// When the last group was committed after which the next might gather, by the monotonic
+    /// clock.
     cycle_ended: Duration,
     /// Whether the commit job waits for a flush or a compaction to end.
     stalled: bool,
@@ -205,8 +206,8 @@ impl QueueState {
         self.is_empty()
     }
 
-    /// Notes that a group was committed. Returns how long ago the one before was, in which
-    /// time the writes of this one have come.
+    /// Notes that a group was committed after which the next might gather. Returns how long ago
+    /// the last such group was: in that time the writes of this one have come.
     pub(super) fn end_cycle(&mut self, now: Duration) -> Duration {
         now.saturating_sub(std::mem::replace(&mut self.cycle_ended, now))
     }

@@ -2,6 +2,7 @@
 //! instead of a B-tree, where most steps are cache misses. Writes find in it whether
 //! their key has an older or a newer version.
 
+use super::record_list::RecordList;
 use crate::record::Record;
 use crate::table::KeyHash;
 use std::sync::atomic::{
@@ -34,7 +35,7 @@ pub(super) struct HashIndex {
     chunks: Box<[OnceLock<Box<Chunk>>]>,
     /// All records that were the newest of their key at some time, and perhaps some
     /// that lost a race against a newer version.
-    records: boxcar::Vec<Arc<Record>>,
+    records: RecordList,
 }
 
 /// What the index knows about a key.
@@ -54,7 +55,7 @@ impl HashIndex {
         let chunks = (bytes / BYTES_PER_SLOT / CHUNK_SLOTS).next_power_of_two();
         Self {
             chunks: (0..chunks).map(|_| OnceLock::new()).collect(),
-            records: boxcar::Vec::new(),
+            records: RecordList::new(),
         }
     }
 
@@ -115,6 +116,17 @@ impl HashIndex {
         let number = held & ((1 << NUMBER_BITS) - 1);
         let record = self.records.get(number as usize - 1)?;
         (record.entry.key() == key).then_some(record)
+    }
+
+    /// Its slots, a chunk at a time, and its records.
+    pub(super) fn into_parts(
+        self,
+    ) -> (
+        impl Iterator<Item = Option<Box<Chunk>>> + Send,
+        impl Iterator<Item = Arc<Record>> + Send,
+    ) {
+        let chunks = self.chunks.into_iter().map(OnceLock::into_inner);
+        (chunks, self.records.into_records())
     }
 
     fn chunk(&self, hash: u64) -> &OnceLock<Box<Chunk>> {

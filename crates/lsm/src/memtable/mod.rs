@@ -17,6 +17,8 @@
 mod cursor;
 mod hash_index;
 mod order;
+mod record_list;
+mod remains;
 
 use crate::record::Record;
 use crate::sync::lock;
@@ -25,6 +27,7 @@ use base::{Entry, Kind, Timestamp};
 pub(crate) use cursor::MemtableCursor;
 use hash_index::{HashIndex, NewestVersion};
 use order::{OrderedRecord, last_not_after, versions};
+pub(crate) use remains::Remains;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};

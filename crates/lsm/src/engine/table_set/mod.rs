@@ -14,13 +14,14 @@
 //! - [`flushed`](Flushed): which versions came with the memtables that were
 //!   flushed a moment ago;
 //! - [`placement`](MergeRange): the level for an ingested table;
+//! - `retired`: what readers may still hold although it was replaced;
 //! - [`cursors`](LevelCursor): cursors over the tables of a level and over memtables.
 //!
 //! Locks: `manifest`, held while the manifest is replaced, across the disk's
 //! syncs, and by an ingest also while it waits for the commit lock; then `merge`, held
 //! briefly; then `sealed_segments`, held briefly while the read state is replaced,
-//! so that a freeze and an edit do not overwrite each other; then `retired`, held
-//! briefly. Readers take none.
+//! so that a freeze and an edit do not overwrite each other; then that of
+//! `retired`, held briefly. Readers take none.
 
 mod cursors;
 mod damaged_ranges;
@@ -29,6 +30,7 @@ mod files;
 mod flushed;
 mod placement;
 mod read_state;
+mod retired;
 mod tables;
 
 pub(crate) use cursors::{LevelCursor, StoreCursor};
@@ -53,6 +55,7 @@ use arc_swap::{ArcSwap, Guard};
 use base::Timestamp;
 use flushed::remember;
 use placement::level_for;
+use retired::Retired;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -76,7 +79,7 @@ pub(crate) struct TableSet {
     read_state: ArcSwap<ReadState>,
     greatest_timestamp: AtomicU64,
     /// What a reader may still hold.
-    retired: Mutex<Retired>,
+    retired: Retired,
     memtable_bytes: usize,
     verdicts_kept: Duration,
     /// Whether the read state has damaged ranges.
@@ -106,7 +109,7 @@ impl TableSet {
             free_segments,
             is_damaged: AtomicBool::new(!read_state.damaged.is_empty()),
             read_state: ArcSwap::from_pointee(read_state),
-            retired: Mutex::default(),
+            retired: Retired::new(&environment.executor),
             memtable_bytes: options.memtable_bytes,
             verdicts_kept: options.verdicts_kept,
         }
@@ -325,28 +328,8 @@ impl TableSet {
 
     /// Frees what no reader holds any more.
     pub(crate) fn free_retired(&self) {
-        fn is_free<T>(held: &mut Arc<T>) -> bool {
-            Arc::strong_count(held) == 1
-        }
-        let free = {
-            let mut retired = lock(&self.retired);
-            let memtables: Vec<_> = retired.memtables.extract_if(.., is_free).collect();
-            let tables: Vec<_> = retired.tables.extract_if(.., is_free).collect();
-            (memtables, tables)
-        };
-        // Dropped without the lock, because this takes long.
-        drop(free);
+        self.retired.free();
     }
-}
-
-/// Memtables that were flushed, and tables that were merged or dropped. Whoever lets go of the
-/// last handle is held up: a memtable has many records to free, and the system frees the space
-/// of a removed file when it is closed. That could be a commit. So the set keeps a handle until
-/// no reader has one.
-#[derive(Default)]
-struct Retired {
-    memtables: Vec<Arc<Memtable>>,
-    tables: Vec<Arc<Table>>,
 }
 
 /// An edit that is durable and not yet visible. No other edit comes in between.
@@ -387,11 +370,11 @@ impl StoredEdit<'_> {
         let is_removed = |table: &Table| edit.removed.contains(&table.id());
         let removed = before.tables.iter().map(|(_, table)| table);
         let removed = removed.filter(|table| is_removed(table)).cloned();
-        lock(&set.retired).tables.extend(removed);
+        set.retired.add_tables(removed);
         if let Some(flushed) = edit.flushed {
             let last = Flushed::new(flushed.at, &flushed.memtable, flushed.sequences);
             remember(&mut state.flushed, last, set.verdicts_kept);
-            lock(&set.retired).memtables.push(flushed.memtable);
+            set.retired.add_memtable(flushed.memtable);
         }
         if let Some(ingested) = edit.ingested {
             let (least, greatest) = (ingested.least_timestamp, ingested.greatest_timestamp);

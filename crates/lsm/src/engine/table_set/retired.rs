@@ -1,0 +1,165 @@
+//! What readers may still hold although it was replaced.
+
+use crate::executor::{Executor, Lane};
+use crate::memtable::{Memtable, Remains};
+use crate::sync::lock;
+use crate::table::Table;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+/// How many records a job frees: half a millisecond's work.
+const STEP_RECORDS: usize = 4_000;
+
+/// How long the next job waits, so that requests have their turn.
+const STEP_REST: Duration = Duration::from_millis(1);
+
+/// Memtables that were flushed, and tables that were merged or dropped. Whoever lets go of the
+/// last handle is held up: a memtable has many records to free, and the system frees the space
+/// of a removed file when it is closed. That could be a commit. So the set keeps a handle until
+/// no reader has one.
+pub(super) struct Retired {
+    held: Mutex<Held>,
+    /// Frees memtables, a few records at a time.
+    executor: Weak<dyn Executor>,
+}
+
+#[derive(Default)]
+struct Held {
+    memtables: Vec<Arc<Memtable>>,
+    tables: Vec<Arc<Table>>,
+}
+
+impl Retired {
+    pub(super) fn new(executor: &Arc<dyn Executor>) -> Self {
+        Self {
+            held: Mutex::default(),
+            executor: Arc::downgrade(executor),
+        }
+    }
+
+    pub(super) fn add_memtable(&self, memtable: Arc<Memtable>) {
+        lock(&self.held).memtables.push(memtable);
+    }
+
+    pub(super) fn add_tables(&self, tables: impl Iterator<Item = Arc<Table>>) {
+        lock(&self.held).tables.extend(tables);
+    }
+
+    /// Frees what no reader holds any more: tables at once, memtables from now on.
+    pub(super) fn free(&self) {
+        fn is_free<T>(held: &mut Arc<T>) -> bool {
+            Arc::strong_count(held) == 1
+        }
+        let (memtables, tables) = {
+            let mut held = lock(&self.held);
+            let memtables: Vec<_> = held.memtables.extract_if(.., is_free).collect();
+            let tables: Vec<_> = held.tables.extract_if(.., is_free).collect();
+            (memtables, tables)
+        };
+        for memtable in memtables.into_iter().filter_map(Arc::into_inner) {
+            free_in_steps(memtable.into_remains(), &self.executor);
+        }
+        // Dropped without the lock, because this takes long.
+        drop(tables);
+    }
+}
+
+/// Frees a few records, and has the others freed by jobs. An executor that stops drops its
+/// job, and with it all that is left.
+fn free_in_steps(mut remains: Remains, executor: &Weak<dyn Executor>) {
+    if !remains.free(STEP_RECORDS) {
+        return;
+    }
+    let Some(running) = executor.upgrade() else {
+        return;
+    };
+    let executor = Weak::clone(executor);
+    let next = Box::new(move || free_in_steps(remains, &executor));
+    running.spawn(Lane::Flush, STEP_REST, next);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::StepExecutor;
+    use crate::record::Record;
+    use base::{Entry, Expiry, ManualClock, Timestamp};
+
+    fn executor() -> Arc<StepExecutor> {
+        Arc::new(StepExecutor::new(Arc::new(ManualClock::new(0))))
+    }
+
+    fn retired(executor: &Arc<StepExecutor>) -> Retired {
+        let executor: Arc<dyn Executor> = Arc::clone(executor) as _;
+        Retired::new(&executor)
+    }
+
+    /// A memtable, and a handle of each record that does not keep it.
+    fn memtable(records: usize, value_bytes: usize) -> (Arc<Memtable>, Vec<Weak<Record>>) {
+        let memtable = Memtable::new(1, 1 << 20);
+        let value = vec![0; value_bytes];
+        let add = |number: usize| {
+            let (key, timestamp) = (number.to_string(), Timestamp::from_u64(1));
+            let entry = Entry::value(key.as_bytes(), timestamp, &value, Expiry::NEVER, 1);
+            let record = Arc::new(Record {
+                sequence: number as u64,
+                entry,
+            });
+            memtable.insert(&record);
+            Arc::downgrade(&record)
+        };
+        let handles = (0..records).map(add).collect();
+        (Arc::new(memtable), handles)
+    }
+
+    fn living(records: &[Weak<Record>]) -> usize {
+        let living = records.iter().filter(|record| record.strong_count() > 0);
+        living.count()
+    }
+
+    #[test]
+    fn a_memtable_is_freed_a_few_records_at_a_time() {
+        let executor = executor();
+        let retired = retired(&executor);
+        let (memtable, records) = memtable(10_000, 0);
+        retired.add_memtable(Arc::clone(&memtable));
+        retired.free();
+        executor.run_until_idle();
+        assert_eq!(living(&records), 10_000, "a reader holds it");
+        drop(memtable);
+        retired.free();
+        let mut before = living(&records);
+        while executor.next_due().is_some() {
+            executor.run_for(STEP_REST);
+            let now = living(&records);
+            assert!(before - now <= STEP_RECORDS, "{before} and then {now}");
+            before = now;
+        }
+        assert_eq!(before, 0);
+    }
+
+    #[test]
+    fn long_values_are_freed_fewer_at_a_time() {
+        let executor = executor();
+        let retired = retired(&executor);
+        let (memtable, records) = memtable(1_000, 64 << 10);
+        retired.add_memtable(memtable);
+        retired.free();
+        let left = living(&records);
+        assert!((500..1_000).contains(&left), "{left} are left");
+        executor.run_until_idle();
+        assert_eq!(living(&records), 0);
+    }
+
+    #[test]
+    fn an_executor_that_stops_frees_all_that_is_left() {
+        let executor = executor();
+        let retired = retired(&executor);
+        let (memtable, records) = memtable(10_000, 0);
+        retired.add_memtable(memtable);
+        retired.free();
+        assert_ne!(living(&records), 0);
+        executor.stop();
+        assert_eq!(living(&records), 0);
+    }
+}

@@ -12,8 +12,8 @@ use std::os::unix::fs::FileExt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Direct reads and writes begin, end and lie in memory at multiples of this, in bytes: no
-/// disk has longer sectors.
+/// Direct reads and writes begin, end and lie in memory at multiples of this, in bytes. A disk
+/// with longer sectors refuses them, and is used without direct I/O.
 const ALIGNMENT: usize = 4096;
 
 /// The most bytes of one direct write.

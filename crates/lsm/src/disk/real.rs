@@ -212,7 +212,7 @@ impl RealFile {
 
 /// Opens a file once more, for direct I/O.
 #[expect(clippy::disallowed_methods, reason = "the real side of the disk seam")]
-fn open_direct(path: &Path, writes: bool) -> io::Result<File> {
+pub(super) fn open_direct(path: &Path, writes: bool) -> io::Result<File> {
     OpenOptions::new()
         .read(!writes)
         .write(writes)

@@ -1,6 +1,8 @@
 //! What the engine assumes of a disk, checked on the real disk and on the disk in
 //! memory, and what only simulated disks can do.
 
+use super::direct::DirectWriter;
+use super::real::open_direct;
 use super::*;
 use std::path::PathBuf;
 
@@ -97,6 +99,27 @@ fn a_direct_file_holds_what_was_written() {
     });
 }
 
+/// Whether the file system opens this file for direct I/O.
+fn has_direct_io(path: &Path) -> bool {
+    open_direct(path, true).is_ok()
+}
+
+#[test]
+fn whole_pages_at_the_beginning_of_a_page_are_written_directly() {
+    let temporary = tempfile::tempdir().unwrap();
+    let path = temporary.path().join("a");
+    let file = RealDisk::default().create(&path).unwrap();
+    // Without direct I/O in the temporary folder there is nothing to test.
+    let Ok(direct) = open_direct(&path, true) else {
+        return;
+    };
+    let writer = DirectWriter::new(direct);
+    assert_eq!(writer.write_pages(&[1; 10_000], 0).unwrap(), 8192);
+    assert_eq!(writer.write_pages(&[2; 4095], 4096).unwrap(), 0);
+    assert_eq!(writer.write_pages(&[2; 4096], 100).unwrap(), 0);
+    assert!(read(&*file) == [1; 8192]);
+}
+
 /// A table may be removed, and its name be given to another file, while it is read.
 #[test]
 fn a_direct_reader_reads_the_file_of_its_handle() {
@@ -105,6 +128,7 @@ fn a_direct_reader_reads_the_file_of_its_handle() {
     let path = temporary.path().join("a");
     let file = disk.create(&path).unwrap();
     file.write_all_at(&[1; 8192], 0).unwrap();
+    assert_eq!(file.direct_reader().is_some(), has_direct_io(&path));
     disk.remove(&path).unwrap();
     assert!(file.direct_reader().is_none());
     disk.create(&path)

@@ -129,12 +129,16 @@ struct Attempts {
     failures: u32,
     /// How many blocks were not tried since the last attempt.
     skipped: u32,
+    /// Whether a sample of the next block shrinks, so that the block is tried.
+    is_sampled: bool,
 }
 
 impl Attempts {
     /// Whether the next block is tried.
     fn is_due(&mut self) -> bool {
-        let is_due = self.failures < FAILURES_MAX || self.skipped == SKIPPED_MAX;
+        let is_due = std::mem::take(&mut self.is_sampled)
+            || self.failures < FAILURES_MAX
+            || self.skipped == SKIPPED_MAX;
         self.skipped = if is_due { 0 } else { self.skipped + 1 };
         is_due
     }
@@ -209,7 +213,11 @@ impl FramePacker {
             return false;
         }
         let may_shrink = self.shrink_sample(value).is_some();
-        self.attempts.note(may_shrink);
+        if may_shrink {
+            self.attempts.is_sampled = true;
+        } else {
+            self.attempts.note(false);
+        }
         may_shrink
     }
 
@@ -437,6 +445,25 @@ mod tests {
             assert!(packs(Role::Data, &[7; 4096]), "in a mixture all are tried");
             assert!(!packs(Role::Data, &random));
         }
+    }
+
+    #[test]
+    fn long_values_that_shrink_in_the_middle_only_are_tried_now_and_then() {
+        let mut value = vec![0; 1 << 20];
+        fastrand::Rng::with_seed(1).fill(&mut value);
+        let middle = value.len() / 2;
+        value[middle..middle + SAMPLE_BYTES].fill(0);
+        let mut packer = FramePacker::new(Compression::Lz4);
+        let mut tried = 0;
+        for _ in 0..100 {
+            if packer.may_shrink(&value) {
+                tried += 1;
+                assert!(packer.pack(Role::Data, &value, 0).unwrap().packed.is_none());
+            }
+        }
+        let most = FAILURES_MAX + 100 / SKIPPED_MAX;
+        assert!((FAILURES_MAX + 1..=most).contains(&tried), "{tried}");
+        assert!(packer.attempts.failures >= tried);
     }
 
     #[test]

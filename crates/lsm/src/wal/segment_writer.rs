@@ -257,9 +257,12 @@ impl SegmentWriter {
         }
         let end = self.position + size.group_bytes();
         self.make_room(end)?;
+        // If this fails, what it has written is still to be cleared.
+        let before = std::mem::replace(&mut self.cleared, self.position);
+        let cleared = before.max(self.page_end(end));
         let header = write_long_group(
             &*self.file,
-            self.position,
+            self.position..cleared,
             size,
             entries,
             self.tag,
@@ -267,11 +270,10 @@ impl SegmentWriter {
             &mut self.buffer,
         )
         .map_err(|error| Error::io("write", &self.path, error))?;
-        self.buffer.clear();
-        self.clear_page(end)?;
         self.file
             .write_all_at(&header, self.position)
             .map_err(|error| Error::io("write", &self.path, error))?;
+        self.cleared = cleared;
         self.position = end;
         Ok(size.group_bytes())
     }
@@ -301,24 +303,14 @@ impl SegmentWriter {
         page_end.min(self.allocated)
     }
 
-    /// Writes zeros from `end` to the end of its page, if that was not written yet.
-    fn clear_page(&mut self, end: u64) -> Result<(), Error> {
-        let cleared = self.page_end(end);
-        if cleared > self.cleared {
-            self.file
-                .write_all_at(&vec![0; (cleared - end) as usize], end)
-                .map_err(|error| Error::io("write", &self.path, error))?;
-            self.cleared = cleared;
-        }
-        Ok(())
-    }
-
     /// Writes the group in the buffer. Returns its length.
     fn write_buffer(&mut self) -> Result<u64, Error> {
         let bytes = self.buffer.len() as u64;
         let end = self.position + bytes;
         self.make_room(end)?;
-        if end > self.cleared {
+        // If this fails, what it has written is still to be cleared.
+        let before = std::mem::replace(&mut self.cleared, self.position);
+        if end > before {
             let bytes = self.page_end(end) - self.position;
             self.buffer.resize(bytes as usize, 0);
         }
@@ -326,7 +318,7 @@ impl SegmentWriter {
             .write_all_at(&self.buffer, self.position)
             .map_err(|error| Error::io("write", &self.path, error))?;
         let written_to = self.position + self.buffer.len() as u64;
-        self.cleared = self.cleared.max(written_to);
+        self.cleared = before.max(written_to);
         self.position = end;
         Ok(bytes)
     }

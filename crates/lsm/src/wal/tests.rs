@@ -288,6 +288,7 @@ fn a_reader_finds_nothing_of_a_long_group_that_was_not_written_to_its_end() {
         writer.append([put("b", 2, b"y")].iter()).unwrap();
         let segment = read(&read_file(&memory, 1)).unwrap();
         assert_eq!(segment.entries, [put("a", 1, b"x"), put("b", 2, b"y")]);
+        assert_eq!(segment.torn_bytes, 0, "write {failing}");
     }
 }
 

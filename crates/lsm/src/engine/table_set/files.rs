@@ -85,7 +85,7 @@ impl TableFiles {
         TableId(self.next.load(Relaxed))
     }
 
-    /// Starts the file of a new table, whose records are the newest and will be read soon.
+    /// Starts the file of a new table whose records will be read soon.
     ///
     /// # Errors
     /// [`Error::DiskFull`], [`Error::Io`].

@@ -1,6 +1,7 @@
 //! A load beside nginx: runs in turn, because the speed of a machine changes from minute to
 //! minute.
 
+use super::lead;
 use crate::context::ExperimentContext;
 use crate::measure::Measured;
 use crate::{Error, statistics};
@@ -41,13 +42,14 @@ pub(super) fn measure(
     plan: &Plan,
     count: usize,
 ) -> Result<Measured<Vec<Pair>>, Error> {
+    let stop = context.stop();
     let mut pairs = Vec::new();
     for _ in 0..count {
         let nginx = match nginx_run(context, plan)? {
             Ok(run) => run,
             Err(problem) => return Ok(Err(problem)),
         };
-        let own = load::run(plan, context.stop(), &mut |_| {});
+        let own = lead::before_others(|| load::run(plan, stop, &mut |_| {}));
         context.fail_if_stopped()?;
         match own {
             Ok(own) => pairs.push(Pair { nginx, own }),
@@ -79,12 +81,13 @@ fn nginx_run(context: &ExperimentContext<'_>, plan: &Plan) -> Result<Measured<Ru
         Ok(nginx) => nginx,
         Err(problem) => return Ok(Err(problem)),
     };
+    let stop = context.stop();
     let plan = Plan {
         targets: vec![nginx.url.clone()],
         replicas: None,
         ..plan.clone()
     };
-    let run = load::run(&plan, context.stop(), &mut |_| {});
+    let run = lead::before_others(|| load::run(&plan, stop, &mut |_| {}));
     context.fail_if_stopped()?;
     Ok(run.map_err(|error| error.to_string()))
 }

@@ -13,6 +13,7 @@ while everything should stay as large as it is.
 A figure is the growth in an hour, at the node where it is greatest: the median of the slopes between all two samples
 (Theil and Sen), without the first quarter of the run, in which caches fill. A sawtooth, as memtables and compactions
 make it, does not move it much in an hour, but does in minutes: a run of less than half an hour shows only that it works.
+What grows does so in both halves, which are printed as well; what only goes up and down does not.
 """
 
 import csv
@@ -105,8 +106,10 @@ def judge(rows):
             points = [(seconds / 3600, nodes[node][name]) for seconds, nodes in counted]
             median = statistics.median(value for _, value in points)
             growths.append((slope(points), median))
+            first, second = points[: len(points) // 2], points[len(points) // 2 :]
             print(f"  {name} of node {node}: {median:.1f} at the median, from {min(value for _, value in points):.1f} "
-                  f"to {max(value for _, value in points):.1f}, {growths[-1][0]:+.2f} an hour", flush=True)
+                  f"to {max(value for _, value in points):.1f}, {growths[-1][0]:+.2f} an hour; "
+                  f"in the halves {slope(first):+.2f} and {slope(second):+.2f}", flush=True)
         growth, median = max(growths)
         figure(f"{name}-growth", growth, f"{unit} more an hour", at_most(round(share * median, 1)))
 

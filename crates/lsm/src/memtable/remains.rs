@@ -4,8 +4,9 @@ use super::Memtable;
 use crate::record::Record;
 use std::sync::{Arc, PoisonError};
 
-/// The memory that takes about as long to free as a record does: a page.
-const PAGE_BYTES: usize = 4 << 10;
+/// So many bytes of long values take about as long to free as a short record does. A memtable
+/// of a few long values is freed at once: its memory may be needed for the next ones.
+const RECORD_BYTES: usize = 32 << 10;
 
 /// The records of a memtable, to be freed in steps. To free all of them at once takes tens
 /// of milliseconds, in which requests feel that a core is gone.
@@ -30,7 +31,7 @@ impl Memtable {
 
 /// What it takes to let go of a record. The last one to do so frees its data.
 fn cost(record: Arc<Record>) -> usize {
-    Arc::into_inner(record).map_or(1, |record| 1 + record.entry.data_bytes() / PAGE_BYTES)
+    Arc::into_inner(record).map_or(1, |record| 1 + record.entry.data_bytes() / RECORD_BYTES)
 }
 
 impl Remains {

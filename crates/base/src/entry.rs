@@ -2,6 +2,9 @@
 
 use crate::timestamp::Timestamp;
 use bytes::Bytes;
+use smallvec::SmallVec;
+use std::fmt;
+use triomphe::ThinArc;
 
 /// The longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 4096;
@@ -48,21 +51,30 @@ pub enum Kind {
     Tombstone,
 }
 
+/// The longest key and value together, in bytes, that an entry copies into its own
+/// allocation.
+const INLINE_BYTES_MAX: usize = 4096;
+
 /// One version of a key: a put or a delete writes it, a get returns it.
 ///
-/// Key and value share one allocation of the entry's own, so an entry does not keep
-/// a network buffer or a table's block alive. The exception is a value that fills a
-/// block alone: its entry may keep the block, which has hardly any other bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// The key's bytes, then the value's.
-    data: Bytes,
+/// An entry is one allocation with all of it, so that who finds an entry by its pointer
+/// waits for memory once, and so that it does not keep a network buffer or a table's block
+/// alive. Clones share it. The exception is an entry of more than 4 KiB: its key and value
+/// are in an allocation of their own, which is not copied; if the value fills a block
+/// alone, the entry may keep the block, which has hardly any other bytes.
+#[derive(Clone)]
+pub struct Entry(ThinArc<Head, u8>);
+
+/// What is in front of the bytes.
+struct Head {
+    timestamp: Timestamp,
+    expiry: Expiry,
+    /// The key's bytes, then the value's, of a long entry.
+    long: Option<Box<Bytes>>,
     key_bytes: u32,
     kind: Kind,
     /// The number of copies that the version was written for. The engine only stores it.
     copies: u8,
-    timestamp: Timestamp,
-    expiry: Expiry,
 }
 
 impl Entry {
@@ -79,7 +91,7 @@ impl Entry {
     }
 
     /// A version that holds a value. `data` has the key, of `key_bytes` bytes, and behind
-    /// it the value. The entry keeps `data`, so that a long value is not copied again.
+    /// it the value. The entry keeps a long `data`, so that it is not copied again.
     /// A `key_bytes` beyond the end of `data` stands for all of it.
     #[must_use]
     pub fn value_in(
@@ -89,14 +101,9 @@ impl Entry {
         expiry: Expiry,
         copies: u8,
     ) -> Self {
-        Self {
-            key_bytes: key_bytes.min(data.len()) as u32,
-            data: Bytes::from(data),
-            kind: Kind::Value,
-            copies,
-            timestamp,
-            expiry,
-        }
+        let key_bytes = key_bytes.min(data.len());
+        let data = Bytes::from(data);
+        Self::from_data(data, key_bytes, timestamp, Kind::Value, expiry, copies)
     }
 
     /// A version that says that the key was deleted.
@@ -114,14 +121,31 @@ impl Entry {
         expiry: Expiry,
         copies: u8,
     ) -> Self {
-        let mut data = Vec::with_capacity(key.len() + value.len());
+        let head = Head {
+            timestamp,
+            expiry,
+            long: None,
+            key_bytes: key.len() as u32,
+            kind,
+            copies,
+        };
+        let bytes = key.len() + value.len();
+        if bytes > INLINE_BYTES_MAX {
+            let mut data = Vec::with_capacity(bytes);
+            data.extend_from_slice(key);
+            data.extend_from_slice(value);
+            return Self::long(&head, data.into());
+        }
+        // The allocation is made from one slice.
+        let mut data = SmallVec::<[u8; 256]>::with_capacity(bytes);
         data.extend_from_slice(key);
         data.extend_from_slice(value);
-        Self::from_data(data.into(), key.len(), timestamp, kind, expiry, copies)
+        Self(ThinArc::from_header_and_slice(head, &data))
     }
 
-    /// A version whose key, of `key_bytes` bytes, and value are contiguous in `data`. The
-    /// allocation behind `data` should hold little else, because the entry keeps it.
+    /// A version whose key, of `key_bytes` bytes, and value are contiguous in `data`. If
+    /// `data` is long, the allocation behind it should hold little else, because the entry
+    /// keeps it.
     pub fn from_data(
         data: Bytes,
         key_bytes: usize,
@@ -131,106 +155,158 @@ impl Entry {
         copies: u8,
     ) -> Self {
         debug_assert!(key_bytes <= data.len());
-        Self {
-            key_bytes: key_bytes as u32,
-            data,
-            kind,
-            copies,
+        let head = Head {
             timestamp,
             expiry,
+            long: None,
+            key_bytes: key_bytes as u32,
+            kind,
+            copies,
+        };
+        match data.len() > INLINE_BYTES_MAX {
+            true => Self::long(&head, data),
+            false => Self(ThinArc::from_header_and_slice(head, &data)),
+        }
+    }
+
+    fn long(head: &Head, data: Bytes) -> Self {
+        let long = Some(Box::new(data));
+        Self(ThinArc::from_header_and_slice(Head { long, ..*head }, &[]))
+    }
+
+    #[inline]
+    fn head(&self) -> &Head {
+        &self.0.header.header
+    }
+
+    #[inline]
+    fn data(&self) -> &[u8] {
+        match &self.head().long {
+            None => &self.0.slice,
+            Some(long) => long,
         }
     }
 
     /// The key.
+    #[inline]
     #[must_use]
     pub fn key(&self) -> &[u8] {
-        &self.data[..self.key_bytes as usize]
+        &self.data()[..self.head().key_bytes as usize]
     }
 
     /// The value's bytes; none for a tombstone. An expired value still has its bytes.
+    #[inline]
     #[must_use]
     pub fn value_bytes(&self) -> &[u8] {
-        &self.data[self.key_bytes as usize..]
+        &self.data()[self.head().key_bytes as usize..]
     }
 
     /// The value as a handle that shares the entry's allocation.
     #[must_use]
     pub fn value_handle(&self) -> Bytes {
-        self.data.slice(self.key_bytes as usize..)
+        match &self.head().long {
+            None => Bytes::from_owner(ValueOf(self.clone())),
+            Some(long) => long.slice(self.head().key_bytes as usize..),
+        }
     }
 
     /// Whether the version is a value or a tombstone.
+    #[inline]
     #[must_use]
     pub fn kind(&self) -> Kind {
-        self.kind
+        self.head().kind
     }
 
     /// The number of copies that the version was written for.
+    #[inline]
     #[must_use]
     pub fn copies(&self) -> u8 {
-        self.copies
+        self.head().copies
     }
 
     /// The timestamp of the write.
+    #[inline]
     #[must_use]
     pub fn timestamp(&self) -> Timestamp {
-        self.timestamp
+        self.head().timestamp
     }
 
     /// When the version expires; [`Expiry::NEVER`] for a tombstone.
+    #[inline]
     #[must_use]
     pub fn expiry(&self) -> Expiry {
-        self.expiry
+        self.head().expiry
     }
 
     /// Whether a reader at `now_unix_ms` sees a value: neither a tombstone nor expired.
     #[must_use]
     pub fn is_live(&self, now_unix_ms: u64) -> bool {
-        self.kind == Kind::Value && !self.expiry.has_passed(now_unix_ms)
+        self.kind() == Kind::Value && !self.expiry().has_passed(now_unix_ms)
+    }
+
+    /// Whether there are clones, so that the memory stays when this handle goes. Another
+    /// thread may make or drop one at the same moment.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        ThinArc::strong_count(&self.0) > 1
     }
 
     /// The same version with an empty value, for callers that need only the rest of it.
     pub fn without_value(&self) -> Self {
-        Self::new(
-            self.key(),
-            self.timestamp,
-            self.kind,
-            &[],
-            self.expiry,
-            self.copies,
-        )
+        self.lend().without_value().to_entry()
     }
 
-    /// The same with another timestamp, which shares the memory of key and value.
+    /// The same with another timestamp; a long one shares the memory of key and value.
     #[must_use]
     pub fn restamped(&self, timestamp: Timestamp) -> Self {
-        Self {
+        let head = self.head();
+        let head = Head {
             timestamp,
-            ..self.clone()
-        }
+            long: head.long.clone(),
+            ..*head
+        };
+        Self(ThinArc::from_header_and_slice(head, &self.0.slice))
     }
 
     /// The same version as a tombstone, which replaces a version that has expired.
     pub fn buried(&self) -> Self {
-        Self::tombstone(self.key(), self.timestamp, self.copies)
+        Self::tombstone(self.key(), self.timestamp(), self.copies())
     }
 
     /// What decides which of two versions of a key wins.
     #[must_use]
     pub fn rank(&self) -> Rank<'_> {
-        Rank {
-            timestamp: self.timestamp,
-            tombstone: self.kind == Kind::Tombstone,
-            expiry: self.expiry,
-            value: self.value_bytes(),
-            copies: self.copies,
-        }
+        self.lend().rank()
     }
 
     /// The length of key and value together, in bytes.
+    #[inline]
     #[must_use]
     pub fn data_bytes(&self) -> usize {
-        self.data.len()
+        self.data().len()
+    }
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.lend() == other.lend()
+    }
+}
+
+impl Eq for Entry {}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.lend().fmt(formatter)
+    }
+}
+
+/// Lends the value of an entry that it holds.
+struct ValueOf(Entry);
+
+impl AsRef<[u8]> for ValueOf {
+    fn as_ref(&self) -> &[u8] {
+        self.0.value_bytes()
     }
 }
 
@@ -247,4 +323,49 @@ pub struct Rank<'a> {
     pub(crate) expiry: Expiry,
     pub(crate) value: &'a [u8],
     pub(crate) copies: u8,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_and_long_entries_say_the_same_and_share_their_memory() {
+        let (at, expiry) = (Timestamp::from_u64(5), Expiry::at_unix_ms(7));
+        for value_bytes in [0, 1, INLINE_BYTES_MAX - 3, INLINE_BYTES_MAX - 2, 1 << 20] {
+            let value = vec![b'v'; value_bytes];
+            let data = [b"key".as_slice(), &value].concat();
+            let entry = Entry::value(b"key", at, &value, expiry, 2);
+            assert_eq!(entry.key(), b"key");
+            assert_eq!(entry.value_bytes(), value);
+            assert_eq!(entry.data_bytes(), data.len());
+            assert_eq!(entry.timestamp(), at);
+            assert_eq!(entry.expiry(), expiry);
+            assert_eq!((entry.kind(), entry.copies()), (Kind::Value, 2));
+            let kept = Entry::value_in(data.clone(), 3, at, expiry, 2);
+            assert_eq!(kept, entry);
+
+            let handle = entry.value_handle();
+            assert_eq!(handle, value);
+            assert_eq!(handle.as_ptr(), entry.value_bytes().as_ptr());
+            let later = entry.restamped(Timestamp::from_u64(6));
+            assert_eq!(
+                later,
+                Entry::value(b"key", Timestamp::from_u64(6), &value, expiry, 2)
+            );
+            assert_ne!(later, entry);
+            drop(entry);
+            assert_eq!(handle, value, "a handle keeps what it shares");
+        }
+    }
+
+    #[test]
+    fn an_entry_is_shared_while_it_has_clones() {
+        let entry = Entry::tombstone(b"key", Timestamp::from_u64(5), 2);
+        assert!(!entry.is_shared());
+        let clone = entry.clone();
+        assert!(entry.is_shared());
+        drop(clone);
+        assert!(!entry.is_shared());
+    }
 }

@@ -86,7 +86,7 @@ pub(crate) enum StackMatcher {
 /// part that matches it.
 pub(crate) const PARTS: &[StorePart] = &[
     // The memtable is before the filters, which share its hash of a key.
-    StorePart::named("memtable", &["lsm::memtable", "boxcar::"]),
+    StorePart::named("memtable", &["lsm::memtable"]),
     StorePart::named("filters", FILTERS),
     StorePart::named("data blocks", &["lsm::table::block"]),
     StorePart::named("tables, all else", &["lsm::table"]),

@@ -365,7 +365,7 @@ impl Inner {
             bytes_in_memory += memory_bytes(&entry) as u64;
             greatest = greatest.max(entry.timestamp());
             let sequence = committer.issue_sequence();
-            let record = Arc::new(Record { sequence, entry });
+            let record = Record { sequence, entry };
             let rivals = state.active.insert(&record);
             let applied = judge(&mut committer.verdicts, &state, &record, rivals, now);
             deliveries.add(pending.outbox, pending.ticket, Ok(applied));

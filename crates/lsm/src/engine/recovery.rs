@@ -110,10 +110,10 @@ impl Inner {
             report.entries_replayed += segment.entries.len() as u64;
             for entry in segment.entries {
                 greatest_timestamp = greatest_timestamp.max(entry.timestamp());
-                memtable.insert(&Arc::new(Record {
+                memtable.insert(&Record {
                     sequence: next_sequence,
                     entry,
-                }));
+                });
                 next_sequence += 1;
             }
             frozen.push(Arc::new(memtable));

@@ -37,7 +37,7 @@ struct ShardCursor {
 enum Start {
     Key(Arc<[u8]>),
     AfterKey(Arc<[u8]>),
-    After(Arc<Record>),
+    After(Record),
 }
 
 impl Memtable {
@@ -89,7 +89,7 @@ impl RecordCursor for MemtableCursor {
         let current = self
             .current
             .and_then(|current| self.shards[current].batch.front());
-        current.map_or_else(no_record, |ordered| Record::clone(&ordered.record))
+        current.map_or_else(no_record, |ordered| ordered.record.clone())
     }
 }
 
@@ -113,7 +113,7 @@ impl ShardCursor {
         drop(shard);
         self.is_ended = self.batch.len() < BATCH;
         if let Some(last) = self.batch.back() {
-            self.next = Start::After(Arc::clone(&last.record));
+            self.next = Start::After(last.record.clone());
         }
     }
 }

@@ -2,49 +2,54 @@
 //! instead of a B-tree, where most steps are cache misses. Writes find in it whether
 //! their key has an older or a newer version.
 
-use super::record_list::RecordList;
-use crate::record::Record;
+use crate::sync::{read, write};
 use crate::table::KeyHash;
-use std::sync::atomic::{
-    AtomicU64,
-    Ordering::{AcqRel, Acquire},
-};
-use std::sync::{Arc, OnceLock};
+use base::Entry;
+use std::sync::{OnceLock, PoisonError, RwLock};
 
-/// The number of slots that are allocated at a time: a page of memory, so that a new
+/// The number of slots of a bucket, so that it fills a line of the processor's cache.
+const BUCKET_SLOTS: usize = 4;
+
+/// The number of buckets that are allocated at a time: a page of memory, so that a new
 /// memtable delays no write.
-const CHUNK_SLOTS: usize = 512;
+const CHUNK_BUCKETS: usize = 64;
 
 /// The bytes of a memtable for each slot. Most records take more, so about half of the
-/// slots stay empty and a search visits few of them.
+/// slots stay empty and a search visits few buckets.
 const BYTES_PER_SLOT: usize = 128;
 
-/// The number of slots in which a key may be. Other keys may occupy all of them, by
+/// The number of buckets in which a key may be. Other keys may fill all of them, by
 /// chance or because a client chose its keys so. Then the B-tree has to be searched.
-const PROBES_MAX: usize = 32;
+const PROBES_MAX: usize = 8;
 
-/// The number of low bits of a slot that hold the number of a record plus 1. The other
-/// bits are from the hash of its key. An empty slot is 0.
-const NUMBER_BITS: u32 = 40;
-
-type Chunk = [AtomicU64; CHUNK_SLOTS];
-
-/// A hash table of fixed size with linear probing and without locks. A slot changes
-/// from empty to a version of a key, and from there only to newer versions of it.
+/// A hash table of fixed size with linear probing from bucket to bucket. Entries are
+/// behind one pointer, so a search waits for memory twice: for the bucket and for the
+/// entry.
 pub(super) struct HashIndex {
     chunks: Box<[OnceLock<Box<Chunk>>]>,
-    /// All records that were the newest of their key at some time, and perhaps some
-    /// that lost a race against a newer version.
-    records: RecordList,
+}
+
+type Chunk = [Bucket; CHUNK_BUCKETS];
+
+/// The lock is held for a comparison of two keys, and to put an entry into its slot.
+#[derive(Default)]
+#[repr(align(64))]
+struct Bucket(RwLock<Slots>);
+
+/// The slots of a bucket are taken one after another. One that is taken stays with its key.
+#[derive(Default)]
+struct Slots {
+    /// Bits of the hash of each key, so that a search looks at hardly any entry of another.
+    tags: [u32; BUCKET_SLOTS],
+    newest: [Option<Entry>; BUCKET_SLOTS],
 }
 
 /// What the index knows about a key.
-#[derive(Clone, Copy)]
-pub(super) enum NewestVersion<'a> {
+pub(super) enum NewestVersion {
     /// The key has no version.
     Absent,
     /// The key's newest version.
-    Found(&'a Record),
+    Found(Entry),
     /// The key may have versions; the B-tree knows.
     Unknown,
 }
@@ -52,98 +57,99 @@ pub(super) enum NewestVersion<'a> {
 impl HashIndex {
     /// An index for a memtable of `bytes` bytes. It may hold more, and is slower then.
     pub(super) fn new(bytes: usize) -> Self {
-        let chunks = (bytes / BYTES_PER_SLOT / CHUNK_SLOTS).next_power_of_two();
+        let chunks = bytes.div_ceil(BYTES_PER_SLOT * BUCKET_SLOTS * CHUNK_BUCKETS);
         Self {
-            chunks: (0..chunks).map(|_| OnceLock::new()).collect(),
-            records: RecordList::new(),
+            chunks: (0..chunks.max(1)).map(|_| OnceLock::new()).collect(),
         }
     }
 
     /// The newest version of a key that was added.
-    pub(super) fn find(&self, key: &[u8], hash: KeyHash) -> NewestVersion<'_> {
+    pub(super) fn find(&self, key: &[u8], hash: KeyHash) -> NewestVersion {
         let hash = hash.as_u64();
         let Some(chunk) = self.chunk(hash).get() else {
             return NewestVersion::Absent;
         };
-        for slot in slots(chunk, hash) {
-            match slot.load(Acquire) {
-                0 => return NewestVersion::Absent,
-                held => {
-                    if let Some(record) = self.version(held, hash, key) {
-                        return NewestVersion::Found(record);
-                    }
-                }
+        for bucket in buckets(chunk, hash) {
+            let slots = read(&bucket.0);
+            match slots.place(key, tag(hash)) {
+                Place::Taken(_, newest) => return NewestVersion::Found(newest.clone()),
+                Place::Free(_) => return NewestVersion::Absent,
+                Place::Elsewhere => {}
             }
         }
         NewestVersion::Unknown
     }
 
     /// Adds a version, unless the index holds a newer one.
-    pub(super) fn add(&self, record: &Arc<Record>, hash: KeyHash) {
-        let (key, hash) = (record.entry.key(), hash.as_u64());
+    pub(super) fn add(&self, entry: &Entry, hash: KeyHash) {
+        let hash = hash.as_u64();
         let chunk = self
             .chunk(hash)
-            .get_or_init(|| Box::new([const { AtomicU64::new(0) }; CHUNK_SLOTS]));
-        let mut own = None;
-        for slot in slots(chunk, hash) {
-            let mut held = slot.load(Acquire);
-            loop {
-                if held != 0 {
-                    match self.version(held, hash, key) {
-                        None => break,
-                        Some(other) if other.entry.rank() >= record.entry.rank() => return,
-                        Some(_) => {}
-                    }
-                }
-                let own = *own.get_or_insert_with(|| {
-                    // The number fits: more records would not fit into memory.
-                    let number = self.records.push(Arc::clone(record)) as u64 + 1;
-                    tag(hash) << NUMBER_BITS | number
-                });
-                match slot.compare_exchange(held, own, AcqRel, Acquire) {
-                    Ok(_) => return,
-                    Err(now) => held = now,
-                }
-            }
+            .get_or_init(|| Box::new(std::array::from_fn(|_| Bucket::default())));
+        for bucket in buckets(chunk, hash) {
+            let mut slots = write(&bucket.0);
+            let slot = match slots.place(entry.key(), tag(hash)) {
+                Place::Taken(_, newest) if newest.rank() >= entry.rank() => return,
+                Place::Taken(slot, _) | Place::Free(slot) => slot,
+                Place::Elsewhere => continue,
+            };
+            slots.tags[slot] = tag(hash);
+            slots.newest[slot] = Some(entry.clone());
+            return;
         }
     }
 
-    /// The record in a slot that is not empty, if it is a version of this key.
-    fn version(&self, held: u64, hash: u64, key: &[u8]) -> Option<&Record> {
-        if held >> NUMBER_BITS != tag(hash) {
-            return None;
-        }
-        let number = held & ((1 << NUMBER_BITS) - 1);
-        let record = self.records.get(number as usize - 1)?;
-        (record.entry.key() == key).then_some(record)
-    }
-
-    /// Its slots, a chunk at a time, and its records.
-    pub(super) fn into_parts(
-        self,
-    ) -> (
-        impl Iterator<Item = Option<Box<Chunk>>> + Send,
-        impl Iterator<Item = Arc<Record>> + Send,
-    ) {
-        let chunks = self.chunks.into_iter().map(OnceLock::into_inner);
-        (chunks, self.records.into_records())
+    /// Its entries. It frees a chunk when it has given what the chunk held.
+    pub(super) fn into_entries(self) -> impl Iterator<Item = Entry> + Send {
+        let chunks = self.chunks.into_iter().filter_map(OnceLock::into_inner);
+        let buckets = chunks.flat_map(|chunk| (chunk as Box<[Bucket]>).into_iter());
+        buckets.flat_map(|bucket| {
+            let slots = bucket.0.into_inner();
+            let slots = slots.unwrap_or_else(PoisonError::into_inner);
+            slots.newest.into_iter().flatten()
+        })
     }
 
     fn chunk(&self, hash: u64) -> &OnceLock<Box<Chunk>> {
-        let number = hash as usize / CHUNK_SLOTS;
+        let number = hash as usize / CHUNK_BUCKETS;
         &self.chunks[number % self.chunks.len()]
     }
 }
 
-/// The bits of a hash that a slot holds. They are not among those that choose the
-/// slot.
-fn tag(hash: u64) -> u64 {
-    hash >> NUMBER_BITS
+/// Where a key is in a bucket.
+enum Place<'a> {
+    /// In this slot, with this newest version.
+    Taken(usize, &'a Entry),
+    /// Nowhere, and this slot is free for it.
+    Free(usize),
+    /// Not in this bucket, which is full.
+    Elsewhere,
 }
 
-/// The slots in which a key with this hash may be, in the order of the search.
-fn slots(chunk: &Chunk, hash: u64) -> impl Iterator<Item = &AtomicU64> {
-    let first = hash as usize % CHUNK_SLOTS;
+impl Slots {
+    fn place(&self, key: &[u8], tag: u32) -> Place<'_> {
+        for (slot, (held, newest)) in self.tags.iter().zip(&self.newest).enumerate() {
+            match newest {
+                None => return Place::Free(slot),
+                Some(newest) if *held == tag && newest.key() == key => {
+                    return Place::Taken(slot, newest);
+                }
+                Some(_) => {}
+            }
+        }
+        Place::Elsewhere
+    }
+}
+
+/// The bits of a hash that a slot holds. Those that choose the bucket are others, unless
+/// the memtable is very large.
+fn tag(hash: u64) -> u32 {
+    (hash >> 32) as u32
+}
+
+/// The buckets in which a key with this hash may be, in the order of the search.
+fn buckets(chunk: &Chunk, hash: u64) -> impl Iterator<Item = &Bucket> {
+    let first = hash as usize % CHUNK_BUCKETS;
     let (before, from) = chunk.split_at(first);
     from.iter().chain(before).take(PROBES_MAX)
 }
@@ -151,28 +157,29 @@ fn slots(chunk: &Chunk, hash: u64) -> impl Iterator<Item = &AtomicU64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::{Entry, Expiry, Timestamp};
+    use base::{Expiry, Timestamp};
     use std::sync::Barrier;
 
-    fn record(key: &str, timestamp: u64) -> Arc<Record> {
-        let timestamp = Timestamp::from_u64(timestamp);
-        Arc::new(Record {
-            sequence: 0,
-            entry: Entry::value(key.as_bytes(), timestamp, b"", Expiry::NEVER, 1),
-        })
+    const SLOTS: usize = CHUNK_BUCKETS * BUCKET_SLOTS;
+
+    #[test]
+    fn a_bucket_fills_a_line_and_a_chunk_a_page() {
+        assert_eq!((size_of::<Bucket>(), size_of::<Chunk>()), (64, 4096));
     }
 
     fn add(index: &HashIndex, key: &str, timestamp: u64) {
-        index.add(&record(key, timestamp), KeyHash::of(key.as_bytes()));
+        let timestamp = Timestamp::from_u64(timestamp);
+        let entry = Entry::value(key.as_bytes(), timestamp, b"", Expiry::NEVER, 1);
+        index.add(&entry, KeyHash::of(key.as_bytes()));
     }
 
-    fn find<'a>(index: &'a HashIndex, key: &str) -> NewestVersion<'a> {
+    fn find(index: &HashIndex, key: &str) -> NewestVersion {
         index.find(key.as_bytes(), KeyHash::of(key.as_bytes()))
     }
 
-    fn timestamp_of(found: NewestVersion<'_>) -> Option<u64> {
+    fn timestamp_of(found: NewestVersion) -> Option<u64> {
         match found {
-            NewestVersion::Found(record) => Some(record.entry.timestamp().as_u64()),
+            NewestVersion::Found(entry) => Some(entry.timestamp().as_u64()),
             NewestVersion::Absent | NewestVersion::Unknown => None,
         }
     }
@@ -191,7 +198,7 @@ mod tests {
     #[test]
     fn a_key_without_a_free_slot_is_unknown_and_all_others_are_right() {
         let index = HashIndex::new(0);
-        let keys: Vec<String> = (0..2 * CHUNK_SLOTS).map(|n| n.to_string()).collect();
+        let keys: Vec<String> = (0..2 * SLOTS).map(|n| n.to_string()).collect();
         let mut found = 0;
         for key in &keys {
             add(&index, key, 1);
@@ -199,16 +206,16 @@ mod tests {
         for key in &keys {
             add(&index, key, 2);
             match find(&index, key) {
-                NewestVersion::Found(record) => {
-                    assert_eq!(record.entry.key(), key.as_bytes());
-                    assert_eq!(record.entry.timestamp().as_u64(), 2);
+                NewestVersion::Found(entry) => {
+                    assert_eq!(entry.key(), key.as_bytes());
+                    assert_eq!(entry.timestamp().as_u64(), 2);
                     found += 1;
                 }
                 NewestVersion::Unknown => {}
                 NewestVersion::Absent => panic!("{key} was added"),
             }
         }
-        assert_eq!(found, CHUNK_SLOTS, "all slots are taken");
+        assert_eq!(found, SLOTS, "all slots are taken");
         assert!(matches!(
             find(&index, "none of them"),
             NewestVersion::Unknown

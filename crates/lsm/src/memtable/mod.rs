@@ -4,8 +4,8 @@
 //! - A few B-trees hold all records in [`Record::order`], for scans and for the
 //!   flush. The hash of a key chooses its B-tree. Each B-tree has a lock, which is
 //!   held for one insertion or to copy a few records.
-//! - A hash table without locks holds the winner of each key. Point reads use it,
-//!   and so do writes, which find in it what they overwrite.
+//! - A hash table holds the winner of each key. Point reads use it, and so do writes,
+//!   which find in it what they overwrite.
 //!
 //! One skip list could replace both, but each step of a search in it is a cache
 //! miss. With 100,000 records a point read took three times as long, and an
@@ -17,7 +17,6 @@
 mod cursor;
 mod hash_index;
 mod order;
-mod record_list;
 mod remains;
 
 use crate::record::Record;
@@ -29,12 +28,12 @@ use hash_index::{HashIndex, NewestVersion};
 use order::{OrderedRecord, last_not_after, versions};
 pub(crate) use remains::Remains;
 use std::collections::BTreeSet;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 
-/// The memory of a record without the bytes of its key and value: the record, its
-/// share of the B-tree's nodes and of the hash table, and the allocator's overhead.
-const RECORD_OVERHEAD_BYTES: usize = 208;
+/// The memory of a record without the bytes of its key and value: the head of its entry,
+/// its share of the B-tree's nodes and of the hash table, and the allocator's overhead.
+const RECORD_OVERHEAD_BYTES: usize = 160;
 
 /// The number of B-trees. With more, writers and scans meet less often; with fewer,
 /// a short scan has fewer B-trees to read.
@@ -75,7 +74,7 @@ impl Memtable {
     /// memtable already holds is not added again. The result may miss a version that
     /// another thread adds at the same moment; the engine adds one record at a time,
     /// in the order of the sequence numbers.
-    pub(crate) fn insert(&self, record: &Arc<Record>) -> Rivals {
+    pub(crate) fn insert(&self, record: &Record) -> Rivals {
         self.committed.fetch_add(1, Relaxed);
         let entry = &record.entry;
         let hash = KeyHash::of(entry.key());
@@ -94,9 +93,9 @@ impl Memtable {
         }
         // The B-tree comes first: a thread that finds the record by its hash may
         // search the B-tree for its rivals, and must find it there.
-        let ordered = OrderedRecord::new(Arc::clone(record));
+        let ordered = OrderedRecord::new(record.clone());
         lock(self.shard(hash)).insert(ordered);
-        self.by_hash.add(record, hash);
+        self.by_hash.add(&record.entry, hash);
         rivals
     }
 
@@ -112,7 +111,7 @@ impl Memtable {
         let entry = &record.entry;
         match self.by_hash.find(entry.key(), hash) {
             NewestVersion::Absent => (Rivals::default(), false),
-            NewestVersion::Found(held) if held.entry.timestamp() < entry.timestamp() => {
+            NewestVersion::Found(held) if held.timestamp() < entry.timestamp() => {
                 (Rivals::default(), false)
             }
             NewestVersion::Found(_) | NewestVersion::Unknown => self.search_rivals(record, hash),
@@ -142,7 +141,7 @@ impl Memtable {
         let hash = KeyHash::of(key);
         match self.by_hash.find(key, hash) {
             NewestVersion::Absent => None,
-            NewestVersion::Found(record) => Some(record.entry.clone()),
+            NewestVersion::Found(entry) => Some(entry),
             NewestVersion::Unknown => {
                 let shard = lock(self.shard(hash));
                 let winner = versions(&shard, key).next()?;

@@ -7,7 +7,6 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::collections::btree_set::Range;
 use std::ops::Bound;
-use std::sync::Arc;
 
 /// A record as the B-trees order it.
 #[derive(Clone)]
@@ -15,11 +14,11 @@ pub(super) struct OrderedRecord {
     /// The first bytes of the key. They decide most comparisons of a search, without
     /// a look at the record behind its pointer.
     prefix: Prefix,
-    pub(super) record: Arc<Record>,
+    pub(super) record: Record,
 }
 
 impl OrderedRecord {
-    pub(super) fn new(record: Arc<Record>) -> Self {
+    pub(super) fn new(record: Record) -> Self {
         Self {
             prefix: prefix(record.entry.key()),
             record,

@@ -1,8 +1,8 @@
 //! What is left of a memtable that nobody reads any more.
 
 use super::Memtable;
-use crate::record::Record;
-use std::sync::{Arc, PoisonError};
+use base::Entry;
+use std::sync::PoisonError;
 
 /// So many bytes of long values take about as long to free as a short record does. A memtable
 /// of a few long values is freed at once: its memory may be needed for the next ones.
@@ -21,17 +21,22 @@ impl Memtable {
         let trees = self.shards.into_iter();
         let trees =
             trees.flat_map(|tree| tree.into_inner().unwrap_or_else(PoisonError::into_inner));
-        let ordered = trees.map(|ordered| cost(ordered.record));
-        let (chunks, records) = self.by_hash.into_parts();
+        let ordered = trees.map(|ordered| release(ordered.record.entry));
+        let indexed = self.by_hash.into_entries().map(release);
         Remains {
-            steps: Box::new(ordered.chain(records.map(cost)).chain(chunks.map(|_| 1))),
+            steps: Box::new(ordered.chain(indexed)),
         }
     }
 }
 
-/// What it takes to let go of a record. The last one to do so frees its data.
-fn cost(record: Arc<Record>) -> usize {
-    Arc::into_inner(record).map_or(1, |record| 1 + record.entry.data_bytes() / RECORD_BYTES)
+/// Lets go of an entry, and says what that takes. The last one to do so frees it.
+fn release(entry: Entry) -> usize {
+    let cost = match entry.is_shared() {
+        true => 1,
+        false => 1 + entry.data_bytes() / RECORD_BYTES,
+    };
+    drop(entry);
+    cost
 }
 
 impl Remains {

@@ -3,6 +3,7 @@ use crate::record::NextRecord;
 use crate::testing::Ends;
 use base::Expiry;
 use std::ops::Bound;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 fn put(key: &str, timestamp: u64, value: &str) -> Entry {
@@ -16,14 +17,14 @@ fn put(key: &str, timestamp: u64, value: &str) -> Entry {
 }
 
 fn insert(memtable: &Memtable, sequence: u64, entry: Entry) -> Option<u64> {
-    let rivals = memtable.insert(&Arc::new(Record { sequence, entry }));
+    let rivals = memtable.insert(&Record { sequence, entry });
     rivals.newer.map(Timestamp::as_u64)
 }
 
 /// The sequence number of the version's first arrival; checks that it is not stored
 /// again.
 fn same(memtable: &Memtable, sequence: u64, entry: Entry) -> Option<u64> {
-    memtable.insert(&Arc::new(Record { sequence, entry })).same
+    memtable.insert(&Record { sequence, entry }).same
 }
 
 fn drain(mut cursor: MemtableCursor) -> Vec<(String, u64)> {

@@ -286,10 +286,10 @@ mod tests {
         for timestamp in timestamps {
             let at = Timestamp::from_u64(timestamp);
             let entry = Entry::value(b"k", at, b"", Expiry::NEVER, 1);
-            memtable.insert(&Arc::new(Record {
+            memtable.insert(&Record {
                 sequence: timestamp,
                 entry,
-            }));
+            });
         }
         assert_eq!(memtable.last_sequence(), last);
         let mut records = RecordedSequences::new(memtable.cursor(std::ops::Bound::Unbounded), last);

@@ -83,7 +83,8 @@ mod tests {
     use super::*;
     use crate::StepExecutor;
     use crate::record::Record;
-    use base::{Entry, Expiry, ManualClock, Timestamp};
+    use base::{Entry, Expiry, Kind, ManualClock, Timestamp};
+    use bytes::Bytes;
 
     fn executor() -> Arc<StepExecutor> {
         Arc::new(StepExecutor::new(Arc::new(ManualClock::new(0))))
@@ -94,44 +95,53 @@ mod tests {
         Retired::new(&executor)
     }
 
-    /// A memtable, and a handle of each record that does not keep it.
-    fn memtable(records: usize, value_bytes: usize) -> (Arc<Memtable>, Vec<Weak<Record>>) {
+    /// A memtable, and clones of its entries.
+    fn memtable(records: usize) -> (Arc<Memtable>, Vec<Entry>) {
         let memtable = Memtable::new(1, 1 << 20);
-        let value = vec![0; value_bytes];
         let add = |number: usize| {
             let (key, timestamp) = (number.to_string(), Timestamp::from_u64(1));
-            let entry = Entry::value(key.as_bytes(), timestamp, &value, Expiry::NEVER, 1);
-            let record = Arc::new(Record {
-                sequence: number as u64,
-                entry,
-            });
+            let entry = Entry::value(key.as_bytes(), timestamp, &[], Expiry::NEVER, 1);
+            let sequence = number as u64;
+            let record = Record { sequence, entry };
             memtable.insert(&record);
-            Arc::downgrade(&record)
+            record.entry
         };
-        let handles = (0..records).map(add).collect();
-        (Arc::new(memtable), handles)
+        let entries = (0..records).map(add).collect();
+        (Arc::new(memtable), entries)
     }
 
-    fn living(records: &[Weak<Record>]) -> usize {
-        let living = records.iter().filter(|record| record.strong_count() > 0);
-        living.count()
+    /// Key and value of an entry, and what tells whether they are still there.
+    struct LongData(
+        Vec<u8>,
+        #[expect(dead_code, reason = "it is counted")] Arc<()>,
+    );
+
+    impl AsRef<[u8]> for LongData {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+
+    /// How many the memtable holds.
+    fn living(entries: &[Entry]) -> usize {
+        entries.iter().filter(|entry| entry.is_shared()).count()
     }
 
     #[test]
     fn a_memtable_is_freed_a_few_records_at_a_time() {
         let executor = executor();
         let retired = retired(&executor);
-        let (memtable, records) = memtable(10_000, 0);
+        let (memtable, entries) = memtable(10_000);
         retired.add_memtable(Arc::clone(&memtable));
         retired.free();
         executor.run_until_idle();
-        assert_eq!(living(&records), 10_000, "a reader holds it");
+        assert_eq!(living(&entries), 10_000, "a reader holds it");
         drop(memtable);
         retired.free();
-        let mut before = living(&records);
+        let mut before = living(&entries);
         while executor.next_due().is_some() {
             executor.run_for(STEP_REST);
-            let now = living(&records);
+            let now = living(&entries);
             assert!(before - now <= STEP_RECORDS, "{before} and then {now}");
             before = now;
         }
@@ -142,21 +152,29 @@ mod tests {
     fn a_memtable_of_long_values_is_freed_at_once() {
         let executor = executor();
         let retired = retired(&executor);
-        let (memtable, records) = memtable(64, 1 << 20);
-        retired.add_memtable(memtable);
+        let memtable = Memtable::new(1, 1 << 20);
+        let holders = Arc::new(());
+        for sequence in 1..=64 {
+            let data = Bytes::from_owner(LongData(vec![0; 1 << 20], Arc::clone(&holders)));
+            let (at, never) = (Timestamp::from_u64(sequence), Expiry::NEVER);
+            let entry = Entry::from_data(data, 1, at, Kind::Value, never, 1);
+            memtable.insert(&Record { sequence, entry });
+        }
+        assert_eq!(Arc::strong_count(&holders), 65);
+        retired.add_memtable(Arc::new(memtable));
         retired.free();
-        assert_eq!(living(&records), 0);
+        assert_eq!(Arc::strong_count(&holders), 1);
     }
 
     #[test]
     fn an_executor_that_stops_frees_all_that_is_left() {
         let executor = executor();
         let retired = retired(&executor);
-        let (memtable, records) = memtable(10_000, 0);
+        let (memtable, entries) = memtable(10_000);
         retired.add_memtable(memtable);
         retired.free();
-        assert_ne!(living(&records), 0);
+        assert_ne!(living(&entries), 0);
         executor.stop();
-        assert_eq!(living(&records), 0);
+        assert_eq!(living(&entries), 0);
     }
 }

@@ -5,6 +5,7 @@
 use crate::sync::{read, write};
 use crate::table::KeyHash;
 use base::Entry;
+use std::hint::black_box;
 use std::sync::{OnceLock, PoisonError, RwLock};
 
 /// The number of slots of a bucket, so that it fills a line of the processor's cache.
@@ -78,6 +79,16 @@ impl HashIndex {
             }
         }
         NewestVersion::Unknown
+    }
+
+    /// Reads from the bucket where a search for this hash begins, and does not wait for what it
+    /// reads: there is no instruction for that in safe Rust.
+    pub(super) fn prefetch(&self, hash: KeyHash) {
+        let hash = hash.as_u64();
+        if let Some(chunk) = self.chunk(hash).get() {
+            let bucket = &chunk[hash as usize % CHUNK_BUCKETS];
+            black_box(bucket.0.is_poisoned());
+        }
     }
 
     /// Adds a version, unless the index holds a newer one.

@@ -357,7 +357,9 @@ impl Inner {
         let next_sequence = committer.next_sequence();
         committer.verdicts.age(now, next_sequence);
         let mut deliveries = Deliveries::new(group.len());
-        state.active.prefetch(group.iter().map(|pending| pending.entry.key()));
+        state
+            .active
+            .prefetch(group.iter().map(|pending| pending.entry.key()));
         for pending in group {
             let entry = pending.entry;
             let tag = entry.timestamp().as_u64();

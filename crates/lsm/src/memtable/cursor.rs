@@ -104,12 +104,11 @@ impl ShardCursor {
         let seek: &dyn HasPosition = &seek;
         let after = (Bound::Excluded(seek), Bound::Unbounded);
         let shard = lock(shard);
-        self.batch.extend(
-            shard
-                .range::<dyn HasPosition, _>(after)
-                .take(BATCH)
-                .cloned(),
-        );
+        let records = shard.range::<dyn HasPosition, _>(after).take(BATCH);
+        for ordered in records.clone() {
+            ordered.record.entry.prefetch();
+        }
+        self.batch.extend(records.cloned());
         drop(shard);
         self.is_ended = self.batch.len() < BATCH;
         if let Some(last) = self.batch.back() {

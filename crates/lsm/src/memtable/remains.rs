@@ -2,17 +2,20 @@
 
 use super::Memtable;
 use base::Entry;
+use smallvec::SmallVec;
 use std::sync::PoisonError;
 
 /// So many bytes of long values take about as long to free as a short record does. A memtable
 /// of a few long values is freed at once: its memory may be needed for the next ones.
 const RECORD_BYTES: usize = 32 << 10;
 
+/// How many entries are fetched from memory at the same time.
+const BATCH: usize = 16;
+
 /// The records of a memtable, to be freed in steps. To free all of them at once takes tens
 /// of milliseconds, in which requests feel that a core is gone.
 pub(crate) struct Remains {
-    /// Each step frees something, and says how many records' time that takes.
-    steps: Box<dyn Iterator<Item = usize> + Send>,
+    entries: Box<dyn Iterator<Item = Entry> + Send>,
 }
 
 impl Memtable {
@@ -21,11 +24,29 @@ impl Memtable {
         let trees = self.shards.into_iter();
         let trees =
             trees.flat_map(|tree| tree.into_inner().unwrap_or_else(PoisonError::into_inner));
-        let ordered = trees.map(|ordered| release(ordered.record.entry));
-        let indexed = self.by_hash.into_entries().map(release);
+        let ordered = trees.map(|ordered| ordered.record.entry);
         Remains {
-            steps: Box::new(ordered.chain(indexed)),
+            entries: Box::new(ordered.chain(self.by_hash.into_entries())),
         }
+    }
+}
+
+impl Remains {
+    /// Frees what takes as long as so many short records, or a little more. Returns whether
+    /// anything is left.
+    pub(crate) fn free(&mut self, records: usize) -> bool {
+        let mut freed = 0;
+        while freed < records {
+            let batch: SmallVec<[Entry; BATCH]> = self.entries.by_ref().take(BATCH).collect();
+            for entry in &batch {
+                entry.prefetch();
+            }
+            if batch.len() < BATCH {
+                return false;
+            }
+            freed += batch.into_iter().map(release).sum::<usize>();
+        }
+        true
     }
 }
 
@@ -37,19 +58,4 @@ fn release(entry: Entry) -> usize {
     };
     drop(entry);
     cost
-}
-
-impl Remains {
-    /// Frees what takes as long as so many short records, or a little more. Returns whether
-    /// anything is left.
-    pub(crate) fn free(&mut self, records: usize) -> bool {
-        let mut freed = 0;
-        while freed < records {
-            match self.steps.next() {
-                Some(cost) => freed += cost,
-                None => return false,
-            }
-        }
-        true
-    }
 }

@@ -14,9 +14,9 @@ COUNTED = {"raw_syscalls:sys_enter": "system calls", "context-switches": "switch
 PARTS = (
     ("HTTP", r"hyper|httparse|http_body|server::(http|door)|http::"),
     ("peers and coordination", r"peer::|node::(peers|coordinator|replica|hints|stamping)|cluster::"),
-    ("engine", r"lsm::|boxcar|quick_cache|xxh|crc32|lz4"),
+    ("engine", r"lsm::|quick_cache|xxh|crc32|lz4"),
     ("scheduling", r"tokio|mio::|std::thread|parking|futures|park"),
-    ("memory", r"mi_|malloc|free|memcpy|memmove|memset|memcmp|alloc|bytes::|smallvec"),
+    ("memory", r"mi_|malloc|free|memcpy|memmove|memset|memcmp|alloc|bytes::|smallvec|triomphe"),
 )
 
 

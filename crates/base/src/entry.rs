@@ -58,7 +58,7 @@ const INLINE_BYTES_MAX: usize = 4096;
 
 /// One version of a key: a put or a delete writes it, a get returns it.
 ///
-/// An entry is one allocation with all of it, so that who finds an entry by its pointer
+/// An entry is one allocation with all of it, so that a search that ends at a pointer to it
 /// waits for memory once, and so that it does not keep a network buffer or a table's block
 /// alive. Clones share it. The exception is an entry of more than 4 KiB: its key and value
 /// are in an allocation of their own, which is not copied; if the value fills a block
@@ -103,6 +103,10 @@ impl Entry {
         copies: u8,
     ) -> Self {
         let key_bytes = key_bytes.min(data.len());
+        if data.len() <= INLINE_BYTES_MAX {
+            let (key, value) = data.split_at(key_bytes);
+            return Self::value(key, timestamp, value, expiry, copies);
+        }
         let data = Bytes::from(data);
         Self::from_data(data, key_bytes, timestamp, Kind::Value, expiry, copies)
     }
@@ -137,8 +141,8 @@ impl Entry {
             data.extend_from_slice(value);
             return Self::long(&head, data.into());
         }
-        // The allocation is made from one slice.
-        let mut data = SmallVec::<[u8; 256]>::with_capacity(bytes);
+        // The allocation is made from one slice, so the two are joined on the stack.
+        let mut data = SmallVec::<[u8; INLINE_BYTES_MAX]>::new();
         data.extend_from_slice(key);
         data.extend_from_slice(value);
         Self(ThinArc::from_header_and_slice(head, &data))
@@ -252,8 +256,8 @@ impl Entry {
         ThinArc::strong_count(&self.0) > 1
     }
 
-    /// Reads from the entry's memory, and does not wait for what it reads. Who is about to use
-    /// several entries does this with all of them first, and so waits for memory once.
+    /// Reads from the entry's memory, and does not wait for what it reads. A caller that is
+    /// about to use several entries does this with all of them first, and so waits once.
     #[inline]
     pub fn prefetch(&self) {
         black_box(ThinArc::strong_count(&self.0));
@@ -292,6 +296,14 @@ impl Entry {
     #[must_use]
     pub fn data_bytes(&self) -> usize {
         self.data().len()
+    }
+
+    /// What the entry takes in memory with the pointer to it, in bytes, but for what the
+    /// allocator adds.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        // In front of the bytes there are a count of the handles and the length, too.
+        size_of::<Self>() + size_of::<Head>() + 2 * size_of::<usize>() + self.data_bytes()
     }
 }
 
@@ -365,6 +377,12 @@ mod tests {
             drop(entry);
             assert_eq!(handle, value, "a handle keeps what it shares");
         }
+    }
+
+    #[test]
+    fn a_short_entry_takes_little_more_than_its_bytes() {
+        let entry = Entry::tombstone(b"key", Timestamp::from_u64(5), 2);
+        assert_eq!(entry.memory_bytes(), 3 + 56);
     }
 
     #[test]

@@ -57,8 +57,6 @@ fn a_write_with_two_rounds_and_hints_allocates_nothing() {
 #[test]
 fn a_read_with_repairs_allocates_nothing() {
     let entry = Entry::value(b"key", Timestamp::from_u64(1), b"value", Expiry::NEVER, 8);
-    // The first handle to share an entry's bytes allocates their count.
-    let _shared = entry.clone();
     allocates_nothing(|| {
         let mut actions = ReadActions::new();
         let replicas = Replicas::quorum(8);

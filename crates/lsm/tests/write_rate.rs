@@ -20,7 +20,7 @@ const MEMTABLE_BYTES: usize = 1 << 20;
 const SLOWDOWN_MAX: Duration = Duration::from_millis(10);
 
 /// The memory of an entry besides its key and value, in bytes.
-const OVERHEAD_BYTES: usize = 208;
+const OVERHEAD_BYTES: usize = 160;
 
 /// A world in which the flush of a memtable takes as long as the sync of its table.
 fn world(flush_takes: Duration) -> World {

@@ -181,11 +181,6 @@ impl ReadPool {
     }
 }
 
-/// What an entry takes in memory, in bytes.
-fn memory_bytes(entry: &Entry) -> usize {
-    entry.data_bytes() + size_of::<Entry>()
-}
-
 fn read(engine: &Engine, job: ReadJob) {
     let completion = match job.read {
         Read::Key {
@@ -207,7 +202,7 @@ fn read(engine: &Engine, job: ReadJob) {
         Read::Batch(mut scan, bytes_max, mut allotment) => {
             let entries = scan.next_batch(bytes_max);
             let entries_read = entries.as_deref().unwrap_or_default().iter();
-            allotment.shrink_to(entries_read.map(memory_bytes).sum());
+            allotment.shrink_to(entries_read.map(Entry::memory_bytes).sum());
             Completion::Scanned(scan, entries, allotment)
         }
         Read::Digest(mut digest, allotment) => {

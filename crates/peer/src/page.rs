@@ -83,7 +83,7 @@ impl EncodedPage {
         }
     }
 
-    /// The page. Its entries share the memory of what has arrived.
+    /// The page. Its long entries share the memory of what has arrived.
     ///
     /// # Errors
     /// What is wrong with it. Which keys it has, and their order, is not checked here.

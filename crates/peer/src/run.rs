@@ -89,7 +89,7 @@ impl Run {
         &self.bytes
     }
 
-    /// The versions. They share the memory of the run.
+    /// The versions. Long ones share the memory of the run.
     ///
     /// # Errors
     /// What is wrong with the run. Neither the order of the keys nor which keys it

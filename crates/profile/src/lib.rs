@@ -50,4 +50,4 @@ pub use recording::{Recording, RecordingError};
 pub use span_recording::SpanRecording;
 pub use spans::{STEPS, record_steps, records_spans, thread_parks, thread_wakes};
 pub use time::monotonic_ns;
-pub use waits::{Stopwatch, WaitSite, lock};
+pub use waits::{Stopwatch, WaitSite, lock, read, write};

@@ -13,7 +13,10 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{
+    Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+    TryLockError,
+};
 use std::time::Instant;
 
 /// Takes a lock, and records the time if it has to wait. A poisoned lock is
@@ -26,6 +29,30 @@ pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
         Err(TryLockError::Poisoned(error)) => error.into_inner(),
         Err(TryLockError::WouldBlock) => {
             waited(|| mutex.lock().unwrap_or_else(PoisonError::into_inner))
+        }
+    }
+}
+
+/// Takes a lock to read, as [`lock`] takes a mutex.
+#[inline]
+pub fn read<T: ?Sized>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+    match lock.try_read() {
+        Ok(guard) => guard,
+        Err(TryLockError::Poisoned(error)) => error.into_inner(),
+        Err(TryLockError::WouldBlock) => {
+            waited(|| lock.read().unwrap_or_else(PoisonError::into_inner))
+        }
+    }
+}
+
+/// Takes a lock to write, as [`lock`] takes a mutex.
+#[inline]
+pub fn write<T: ?Sized>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    match lock.try_write() {
+        Ok(guard) => guard,
+        Err(TryLockError::Poisoned(error)) => error.into_inner(),
+        Err(TryLockError::WouldBlock) => {
+            waited(|| lock.write().unwrap_or_else(PoisonError::into_inner))
         }
     }
 }

@@ -55,6 +55,10 @@ const IN_PLACE_BYTES_MAX: usize = 64 << 10;
 /// hold writes that other threads have submitted meanwhile.
 const IN_PLACE_GROUPS_MAX: usize = 4;
 
+/// For so many writes of a group the memtable is read ahead. A group of more would find its
+/// first ones gone from the cache again.
+const PREFETCHED_WRITES: usize = 64;
+
 /// Slowdowns below this are not worth a timer.
 const SLOWDOWN_MIN: Duration = Duration::from_micros(200);
 
@@ -357,9 +361,8 @@ impl Inner {
         let next_sequence = committer.next_sequence();
         committer.verdicts.age(now, next_sequence);
         let mut deliveries = Deliveries::new(group.len());
-        state
-            .active
-            .prefetch(group.iter().map(|pending| pending.entry.key()));
+        let keys = group.iter().map(|pending| pending.entry.key());
+        state.active.prefetch(keys.take(PREFETCHED_WRITES));
         for pending in group {
             let entry = pending.entry;
             let tag = entry.timestamp().as_u64();

@@ -93,7 +93,6 @@ mod recovered_log;
 mod recovered_tables;
 mod recovery;
 mod scan;
-mod scan_batch;
 mod snapshots;
 mod statistics;
 mod sync_times;

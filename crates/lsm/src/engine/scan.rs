@@ -2,7 +2,6 @@
 
 use super::Inner;
 use super::held_scans::HeldRecords;
-use super::scan_batch::ScanBatch;
 use super::table_set::{LevelCursor, StoreCursor};
 use crate::error::Error;
 use crate::merge::Merge;
@@ -134,7 +133,7 @@ impl Scan {
     }
 
     fn read_batch(&mut self, bytes_max: usize) -> Result<Vec<Entry>, Error> {
-        let mut batch = ScanBatch::default();
+        let mut batch = Vec::new();
         let mut bytes = 0;
         while self.move_to_next()? {
             bytes += self.records.as_ref().map_or(0, Merge::data_bytes);
@@ -144,10 +143,10 @@ impl Scan {
             }
             self.enter()?;
             if let Some(records) = &mut self.records {
-                batch.take(records);
+                batch.push(records.take().entry);
             }
         }
-        Ok(batch.into_entries())
+        Ok(batch)
     }
 
     /// Moves to the next entry by key, which may be a tombstone or have expired. Returns

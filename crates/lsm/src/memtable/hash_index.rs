@@ -6,6 +6,7 @@ use crate::sync::{read, write};
 use crate::table::KeyHash;
 use base::Entry;
 use std::hint::black_box;
+use std::iter::once;
 use std::sync::{OnceLock, PoisonError, RwLock};
 
 /// The number of slots of a bucket, so that it fills a line of the processor's cache.
@@ -23,7 +24,7 @@ const BYTES_PER_SLOT: usize = 128;
 /// chance or because a client chose its keys so. Then the B-tree has to be searched.
 const PROBES_MAX: usize = 8;
 
-/// A hash table of fixed size with linear probing from bucket to bucket. Entries are
+/// A hash table of fixed size with linear probing from bucket to bucket. A short entry is
 /// behind one pointer, so a search waits for memory twice: for the bucket and for the
 /// entry.
 pub(super) struct HashIndex {
@@ -32,7 +33,7 @@ pub(super) struct HashIndex {
 
 type Chunk = [Bucket; CHUNK_BUCKETS];
 
-/// The lock is held for a comparison of two keys, and to put an entry into its slot.
+/// The lock is held for the comparison of two versions, and to put one into its slot.
 #[derive(Default)]
 #[repr(align(64))]
 struct Bucket(RwLock<Slots>);
@@ -110,14 +111,17 @@ impl HashIndex {
         }
     }
 
-    /// Its entries. It frees a chunk when it has given what the chunk held.
-    pub(super) fn into_entries(self) -> impl Iterator<Item = Entry> + Send {
+    /// Its entries, and nothing behind those of each chunk, which is freed with that.
+    pub(super) fn into_entries(self) -> impl Iterator<Item = Option<Entry>> + Send {
         let chunks = self.chunks.into_iter().filter_map(OnceLock::into_inner);
-        let buckets = chunks.flat_map(|chunk| (chunk as Box<[Bucket]>).into_iter());
-        buckets.flat_map(|bucket| {
-            let slots = bucket.0.into_inner();
-            let slots = slots.unwrap_or_else(PoisonError::into_inner);
-            slots.newest.into_iter().flatten()
+        chunks.flat_map(|chunk| {
+            let buckets = (chunk as Box<[Bucket]>).into_iter();
+            let entries = buckets.flat_map(|bucket| {
+                let slots = bucket.0.into_inner();
+                let slots = slots.unwrap_or_else(PoisonError::into_inner);
+                slots.newest.into_iter().flatten()
+            });
+            entries.map(Some).chain(once(None))
         })
     }
 
@@ -152,8 +156,7 @@ impl Slots {
     }
 }
 
-/// The bits of a hash that a slot holds. Those that choose the bucket are others, unless
-/// the memtable is very large.
+/// The bits of a hash that a slot holds: not those that choose the place in the chunk.
 fn tag(hash: u64) -> u32 {
     (hash >> 32) as u32
 }

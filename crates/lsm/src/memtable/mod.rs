@@ -99,8 +99,8 @@ impl Memtable {
         rivals
     }
 
-    /// Has the processor fetch what it needs first to insert records of these keys: for all of
-    /// them at the same time, where insertions would wait for one after another.
+    /// Reads what insertions of these keys read first, and does not wait for it: it comes from
+    /// memory for all of them at the same time, not for one after another.
     pub(crate) fn prefetch<'a>(&self, keys: impl Iterator<Item = &'a [u8]>) {
         for key in keys {
             self.by_hash.prefetch(KeyHash::of(key));

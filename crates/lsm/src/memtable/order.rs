@@ -12,7 +12,7 @@ use std::ops::Bound;
 #[derive(Clone)]
 pub(super) struct OrderedRecord {
     /// The first bytes of the key. They decide most comparisons of a search, without
-    /// a look at the record behind its pointer.
+    /// a look at the entry behind its pointer.
     prefix: Prefix,
     pub(super) record: Record,
 }
@@ -54,10 +54,9 @@ fn between<'a>(
     records.range::<dyn HasPosition, _>((Bound::Excluded(after), Bound::Excluded(before)))
 }
 
-/// The first sixteen bytes of a key, padded with zeros, as two halves: a `u128` would
-/// make a record in a B-tree a third larger, because of its alignment. If two
-/// prefixes differ, they are in the order of their keys.
-type Prefix = (u64, u64);
+/// The first sixteen bytes of a key, padded with zeros. If two prefixes differ, they are in
+/// the order of their keys.
+type Prefix = u128;
 
 /// How many bytes of a key its prefix holds.
 const PREFIX_BYTES: usize = size_of::<Prefix>();
@@ -66,8 +65,7 @@ fn prefix(key: &[u8]) -> Prefix {
     let mut bytes = [0; PREFIX_BYTES];
     let length = key.len().min(bytes.len());
     bytes[..length].copy_from_slice(&key[..length]);
-    let number = u128::from_be_bytes(bytes);
-    ((number >> 64) as u64, number as u64)
+    Prefix::from_be_bytes(bytes)
 }
 
 /// The order of two keys with the same prefix. If both keys fit the prefix, one is

@@ -9,13 +9,18 @@ use std::sync::PoisonError;
 /// of a few long values is freed at once: its memory may be needed for the next ones.
 const RECORD_BYTES: usize = 32 << 10;
 
+/// To search and free a chunk of the hash table takes about as long as to free so many short
+/// records.
+const CHUNK_RECORDS: usize = 16;
+
 /// How many entries are fetched from memory at the same time.
 const BATCH: usize = 16;
 
 /// The records of a memtable, to be freed in steps. To free all of them at once takes tens
 /// of milliseconds, in which requests feel that a core is gone.
 pub(crate) struct Remains {
-    entries: Box<dyn Iterator<Item = Entry> + Send>,
+    /// Nothing stands for a chunk of the hash table, which is freed.
+    entries: Box<dyn Iterator<Item = Option<Entry>> + Send>,
 }
 
 impl Memtable {
@@ -24,7 +29,7 @@ impl Memtable {
         let trees = self.shards.into_iter();
         let trees =
             trees.flat_map(|tree| tree.into_inner().unwrap_or_else(PoisonError::into_inner));
-        let ordered = trees.map(|ordered| ordered.record.entry);
+        let ordered = trees.map(|ordered| Some(ordered.record.entry));
         Remains {
             entries: Box::new(ordered.chain(self.by_hash.into_entries())),
         }
@@ -37,14 +42,18 @@ impl Remains {
     pub(crate) fn free(&mut self, records: usize) -> bool {
         let mut freed = 0;
         while freed < records {
-            let batch: SmallVec<[Entry; BATCH]> = self.entries.by_ref().take(BATCH).collect();
-            for entry in &batch {
+            let batch = self.entries.by_ref().take(BATCH);
+            let batch: SmallVec<[Option<Entry>; BATCH]> = batch.collect();
+            for entry in batch.iter().flatten() {
                 entry.prefetch();
             }
             if batch.len() < BATCH {
                 return false;
             }
-            freed += batch.into_iter().map(release).sum::<usize>();
+            let costs = batch
+                .into_iter()
+                .map(|entry| entry.map_or(CHUNK_RECORDS, release));
+            freed += costs.sum::<usize>();
         }
         true
     }

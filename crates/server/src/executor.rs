@@ -148,8 +148,8 @@ mod tests {
                 Box::new(move || sender.send(number).unwrap()),
             );
         }
-        let ran: Vec<u64> = receiver.iter().take(4).collect();
-        assert_eq!(ran, [1, 2, 3, 4]);
+        let next = || receiver.recv_timeout(PATIENCE).unwrap();
+        assert_eq!([next(), next(), next(), next()], [1, 2, 3, 4]);
     }
 
     #[test]

@@ -96,8 +96,8 @@ mod tests {
     }
 
     /// A memtable, and clones of its entries.
-    fn memtable(records: usize) -> (Arc<Memtable>, Vec<Entry>) {
-        let memtable = Memtable::new(1, 1 << 20);
+    fn memtable(records: usize, bytes: usize) -> (Arc<Memtable>, Vec<Entry>) {
+        let memtable = Memtable::new(1, bytes);
         let add = |number: usize| {
             let (key, timestamp) = (number.to_string(), Timestamp::from_u64(1));
             let entry = Entry::value(key.as_bytes(), timestamp, &[], Expiry::NEVER, 1);
@@ -131,7 +131,7 @@ mod tests {
     fn a_memtable_is_freed_a_few_records_at_a_time() {
         let executor = executor();
         let retired = retired(&executor);
-        let (memtable, entries) = memtable(10_000);
+        let (memtable, entries) = memtable(10_000, 1 << 20);
         retired.add_memtable(Arc::clone(&memtable));
         retired.free();
         executor.run_until_idle();
@@ -146,6 +146,19 @@ mod tests {
             before = now;
         }
         assert_eq!(before, 0);
+    }
+
+    #[test]
+    fn a_sparse_hash_table_is_freed_in_steps_too() {
+        let executor = executor();
+        let retired = retired(&executor);
+        // Each record is released by its B-tree and by the hash table, whose chunks are many.
+        let (memtable, entries) = memtable(STEP_RECORDS / 2, 64 << 20);
+        retired.add_memtable(memtable);
+        retired.free();
+        assert_ne!(living(&entries), 0);
+        executor.run_until_idle();
+        assert_eq!(living(&entries), 0);
     }
 
     #[test]
@@ -170,7 +183,7 @@ mod tests {
     fn an_executor_that_stops_frees_all_that_is_left() {
         let executor = executor();
         let retired = retired(&executor);
-        let (memtable, entries) = memtable(10_000);
+        let (memtable, entries) = memtable(10_000, 1 << 20);
         retired.add_memtable(memtable);
         retired.free();
         assert_ne!(living(&entries), 0);

@@ -4,7 +4,8 @@
 use crate::support::{
     Process, free_port, free_ports, kvorum, request, run_to_end, wait_until, wait_until_closed,
 };
-use rustix::process::{Pid, Signal, getpgid, kill_process, kill_process_group};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, getpgid, kill_process, kill_process_group, test_kill_process};
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
@@ -69,6 +70,11 @@ pub(crate) fn child_of(dev: &Process) -> Pid {
     children[0]
 }
 
+/// The process that has just ended has waited for the end of this child.
+fn assert_ended(child: Pid) {
+    assert_eq!(test_kill_process(child), Err(Errno::SRCH), "{child:?}");
+}
+
 /// The name of the node on `port`, once it answers.
 pub(crate) fn name_of(port: u16) -> String {
     wait_until("the status of a node", || {
@@ -94,16 +100,16 @@ fn it_prints_examples_and_stops_on_a_signal_and_keeps_its_data() {
             201
         );
 
+        let node = child_of(&dev);
         assert_ne!(
-            getpgid(Some(child_of(&dev))).unwrap(),
+            getpgid(Some(node)).unwrap(),
             dev.pid(),
             "Ctrl-C would reach the node"
         );
         kill_process_group(dev.pid(), signal).unwrap();
         let end = dev.end();
         assert_eq!(end.code, Some(0), "{end:?}");
-        // It has waited for the end of its node.
-        assert!(TcpListener::bind(("127.0.0.1", port)).is_ok());
+        assert_ended(node);
     }
 }
 
@@ -173,11 +179,11 @@ fn three_nodes_know_their_names_and_end_together() {
         let output = String::from_utf8(output).unwrap();
         assert!(output.starts_with(printed), "{command}: {output}");
     }
+    let nodes = children_of(&dev);
     kill_process_group(dev.pid(), Signal::INT).unwrap();
     assert_eq!(dev.end().code, Some(0));
-    for port in port..port + 3 {
-        assert!(TcpListener::bind(("127.0.0.1", port)).is_ok(), "{port}");
-    }
+    assert_eq!(nodes.len(), 3);
+    nodes.into_iter().for_each(assert_ended);
 }
 
 #[test]

@@ -16,7 +16,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -43,23 +43,26 @@ pub(crate) fn local(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
 }
 
-/// A port of 127.0.0.1 that was free a moment ago.
+/// A port of 127.0.0.1 that was free a moment ago, and that no other test is given.
 pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
+    free_ports(1)
 }
 
-/// The first of `count` ports of 127.0.0.1 in a row that were free a moment ago.
+/// The first of `count` ports of 127.0.0.1 in a row that were free a moment ago, and that
+/// no other test is given. They are below those that the system chooses for connections,
+/// so that no connection takes one while its node is stopped.
 pub(crate) fn free_ports(count: u16) -> u16 {
-    wait_until("free ports in a row", || {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let first = listener.local_addr().unwrap().port();
-        let last = first.checked_add(count - 1)?;
-        let others: io::Result<Vec<_>> = (first + 1..=last)
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let begin = std::process::id().wrapping_mul(61) as u16;
+    let free = (0..8_000).find_map(|_| {
+        let number = begin.wrapping_add(NEXT.fetch_add(count, Ordering::SeqCst));
+        let first = 4_000 + number % 8_000;
+        let held: io::Result<Vec<_>> = (first..first + count)
             .map(|port| TcpListener::bind(("127.0.0.1", port)))
             .collect();
-        others.is_ok().then_some(first)
-    })
+        held.is_ok().then_some(first)
+    });
+    free.unwrap()
 }
 
 /// Waits until `check` returns something.

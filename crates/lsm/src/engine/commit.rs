@@ -55,10 +55,6 @@ const IN_PLACE_BYTES_MAX: usize = 64 << 10;
 /// hold writes that other threads have submitted meanwhile.
 const IN_PLACE_GROUPS_MAX: usize = 4;
 
-/// For so many writes of a group the memtable is read ahead. A group of more would find its
-/// first ones gone from the cache again.
-const PREFETCHED_WRITES: usize = 64;
-
 /// Slowdowns below this are not worth a timer.
 const SLOWDOWN_MIN: Duration = Duration::from_micros(200);
 
@@ -362,7 +358,7 @@ impl Inner {
         committer.verdicts.age(now, next_sequence);
         let mut deliveries = Deliveries::new(group.len());
         let keys = group.iter().map(|pending| pending.entry.key());
-        state.active.prefetch(keys.take(PREFETCHED_WRITES));
+        state.active.prefetch(keys);
         for pending in group {
             let entry = pending.entry;
             let tag = entry.timestamp().as_u64();

@@ -1,10 +1,11 @@
 //! The newest version of each key, by the key's hash. Point reads use this index
-//! instead of a B-tree, where most steps are cache misses. Writes find in it whether
+//! instead of the tree, where a search is many comparisons. Writes find in it whether
 //! their key has an older or a newer version.
 
 use crate::sync::{read, write};
 use crate::table::KeyHash;
 use base::Entry;
+use smallvec::SmallVec;
 use std::hint::black_box;
 use std::iter::once;
 use std::sync::{OnceLock, PoisonError, RwLock};
@@ -21,8 +22,15 @@ const CHUNK_BUCKETS: usize = 64;
 const BYTES_PER_SLOT: usize = 128;
 
 /// The number of buckets in which a key may be. Other keys may fill all of them, by
-/// chance or because a client chose its keys so. Then the B-tree has to be searched.
+/// chance or because a client chose its keys so. Then the tree has to be searched.
 const PROBES_MAX: usize = 8;
+
+/// For so many keys of a group the index is read ahead. With more, the first would be gone from
+/// the cache again.
+pub(super) const PREFETCHED_MAX: usize = 64;
+
+/// How many versions are read at the same time.
+const PREFETCHED_TOGETHER: usize = 16;
 
 /// A hash table of fixed size with linear probing from bucket to bucket. A short entry is
 /// behind one pointer, so a search waits for memory twice: for the bucket and for the
@@ -52,7 +60,7 @@ pub(super) enum NewestVersion {
     Absent,
     /// The key's newest version.
     Found(Entry),
-    /// The key may have versions; the B-tree knows.
+    /// The key may have versions; the tree knows.
     Unknown,
 }
 
@@ -82,13 +90,32 @@ impl HashIndex {
         NewestVersion::Unknown
     }
 
-    /// Reads from the bucket where a search for this hash begins, and does not wait for what it
-    /// reads: there is no instruction for that in safe Rust.
-    pub(super) fn prefetch(&self, hash: KeyHash) {
-        let hash = hash.as_u64();
-        if let Some(chunk) = self.chunk(hash).get() {
-            let bucket = &chunk[hash as usize % CHUNK_BUCKETS];
+    /// Reads what insertions of keys with these hashes read first: their buckets, then the
+    /// versions there. Each loop does little else, so that the processor is far enough ahead to
+    /// read for many keys at the same time.
+    pub(super) fn prefetch(&self, hashes: &[KeyHash]) {
+        let buckets = hashes.iter().filter_map(|hash| {
+            let hash = hash.as_u64();
+            let chunk = self.chunk(hash).get()?;
+            Some((&chunk[hash as usize % CHUNK_BUCKETS], tag(hash)))
+        });
+        let buckets: SmallVec<[(&Bucket, u32); PREFETCHED_MAX]> = buckets.collect();
+        for (bucket, _) in &buckets {
             black_box(bucket.0.is_poisoned());
+        }
+        for some in buckets.chunks(PREFETCHED_TOGETHER) {
+            // A lock waits for all reads before it, so all locks are taken first. Nobody waits
+            // for one here, because nobody may wait for a lock that holds another.
+            let slots = some
+                .iter()
+                .filter_map(|(bucket, tag)| Some((bucket.0.try_read().ok()?, *tag)));
+            let slots: SmallVec<[_; PREFETCHED_TOGETHER]> = slots.collect();
+            for (slots, tag) in &slots {
+                let held = slots.tags.iter().zip(&slots.newest);
+                let same = held.filter(|(held, _)| *held == tag);
+                same.filter_map(|(_, newest)| newest.as_ref())
+                    .for_each(Entry::prefetch);
+            }
         }
     }
 

@@ -1,9 +1,8 @@
 //! Memtables: the newest records, sorted, in memory.
 //!
 //! A memtable indexes its records twice:
-//! - A few B-trees hold all records in [`Record::order`], for scans and for the
-//!   flush. The hash of a key chooses its B-tree. Each B-tree has a lock, which is
-//!   held for one insertion or to copy a few records.
+//! - A tree holds all records in [`Record::order`], for scans and for the flush. It has a
+//!   lock, which is held to add a record or to copy a few.
 //! - A hash table holds the winner of each key. Point reads use it, and so do writes,
 //!   which find in it what they overwrite.
 //!
@@ -18,30 +17,28 @@ mod cursor;
 mod hash_index;
 mod order;
 mod remains;
+mod tree;
 
 use crate::record::Record;
 use crate::sync::lock;
 use crate::table::KeyHash;
 use base::{Entry, Kind, Timestamp};
 pub(crate) use cursor::MemtableCursor;
-use hash_index::{HashIndex, NewestVersion};
-use order::{OrderedRecord, last_not_after, versions};
+use hash_index::{HashIndex, NewestVersion, PREFETCHED_MAX};
+use order::{OrderedRecord, Position};
 pub(crate) use remains::Remains;
-use std::collections::BTreeSet;
+use smallvec::SmallVec;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use tree::Tree;
 
 /// The memory of a record without the bytes of its key and value: the head of its entry,
-/// its share of the B-tree's nodes and of the hash table, and the allocator's overhead.
+/// its share of the tree's leaves and of the hash table, and the allocator's overhead.
 const RECORD_OVERHEAD_BYTES: usize = 160;
-
-/// The number of B-trees. With more, writers and scans meet less often; with fewer,
-/// a short scan has fewer B-trees to read.
-const SHARDS: usize = 4;
 
 /// The newest records of a store; see the module.
 pub(crate) struct Memtable {
-    shards: [Mutex<BTreeSet<OrderedRecord>>; SHARDS],
+    tree: Mutex<Tree>,
     by_hash: HashIndex,
     /// The log segment that holds these records and no others.
     segment: u64,
@@ -58,7 +55,7 @@ impl Memtable {
     /// take about `bytes_max` and may take more.
     pub(crate) fn new(segment: u64, bytes_max: usize) -> Self {
         Self {
-            shards: Default::default(),
+            tree: Mutex::default(),
             by_hash: HashIndex::new(bytes_max),
             segment,
             bytes: AtomicUsize::new(0),
@@ -91,20 +88,19 @@ impl Memtable {
         if entry.kind() == Kind::Tombstone {
             self.has_tombstones.store(true, Relaxed);
         }
-        // The B-tree comes first: a thread that finds the record by its hash may
-        // search the B-tree for its rivals, and must find it there.
-        let ordered = OrderedRecord::new(record.clone());
-        lock(self.shard(hash)).insert(ordered);
+        // The tree comes first: a thread that finds the record by its hash may search the
+        // tree for its rivals, and must find it there.
+        lock(&self.tree).insert(OrderedRecord::new(record.clone()));
         self.by_hash.add(&record.entry, hash);
         rivals
     }
 
-    /// Reads what insertions of these keys read first, and does not wait for it: it comes from
-    /// memory for all of them at the same time, not for one after another.
+    /// Reads what insertions of the first of these keys read first: it comes from memory for
+    /// many of them at the same time, not for one after another.
     pub(crate) fn prefetch<'a>(&self, keys: impl Iterator<Item = &'a [u8]>) {
-        for key in keys {
-            self.by_hash.prefetch(KeyHash::of(key));
-        }
+        let hashes = keys.take(PREFETCHED_MAX).map(KeyHash::of);
+        let hashes: SmallVec<[KeyHash; PREFETCHED_MAX]> = hashes.collect();
+        self.by_hash.prefetch(&hashes);
     }
 
     /// The other versions of a record's key. The memtable need not hold the record.
@@ -122,24 +118,26 @@ impl Memtable {
             NewestVersion::Found(held) if held.timestamp() < entry.timestamp() => {
                 (Rivals::default(), false)
             }
-            NewestVersion::Found(_) | NewestVersion::Unknown => self.search_rivals(record, hash),
+            NewestVersion::Found(_) | NewestVersion::Unknown => self.search_rivals(record),
         }
     }
 
-    /// [`Memtable::find_rivals`] by the B-tree. It visits only the winner and the
-    /// record's own position, because a hot key may have any number of versions
-    /// between them.
-    fn search_rivals(&self, record: &Record, hash: KeyHash) -> (Rivals, bool) {
+    /// [`Memtable::find_rivals`] by the tree. It visits only the winner and the record's own
+    /// position, because a hot key may have any number of versions between them.
+    fn search_rivals(&self, record: &Record) -> (Rivals, bool) {
         let entry = &record.entry;
-        let shard = lock(self.shard(hash));
-        let winner = versions(&shard, entry.key()).next();
-        let newer = winner.map(|winner| winner.record.entry.timestamp());
-        let same = last_not_after(&shard, record)
-            .filter(|same| same.record.entry.timestamp() == entry.timestamp());
-        let is_here = same.is_some_and(|same| same.record.entry.rank() == entry.rank());
+        let mut tree = lock(&self.tree);
+        let newer = winner(&mut tree, entry.key()).map(|winner| winner.timestamp());
+        let ordered = OrderedRecord::new(record.clone());
+        let same = tree
+            .last_before(Position::At(&ordered))
+            .map(|before| &before.record)
+            .filter(|before| before.entry.key() == entry.key())
+            .filter(|before| before.entry.timestamp() == entry.timestamp());
+        let is_here = same.is_some_and(|same| same.entry.rank() == entry.rank());
         let rivals = Rivals {
             newer: newer.filter(|newer| *newer > entry.timestamp()),
-            same: same.map(|same| same.record.sequence),
+            same: same.map(|same| same.sequence),
         };
         (rivals, is_here)
     }
@@ -150,16 +148,8 @@ impl Memtable {
         match self.by_hash.find(key, hash) {
             NewestVersion::Absent => None,
             NewestVersion::Found(entry) => Some(entry),
-            NewestVersion::Unknown => {
-                let shard = lock(self.shard(hash));
-                let winner = versions(&shard, key).next()?;
-                Some(winner.record.entry.clone())
-            }
+            NewestVersion::Unknown => winner(&mut lock(&self.tree), key),
         }
-    }
-
-    fn shard(&self, hash: KeyHash) -> &Mutex<BTreeSet<OrderedRecord>> {
-        &self.shards[hash.as_u64() as usize % SHARDS]
     }
 
     /// The memory of the memtable, in bytes; an estimate.
@@ -169,22 +159,19 @@ impl Memtable {
 
     /// How many records it holds.
     pub(crate) fn entries(&self) -> usize {
-        self.shards.iter().map(|shard| lock(shard).len()).sum()
+        lock(&self.tree).len()
     }
 
     /// Whether it holds no record.
     pub(crate) fn is_empty(&self) -> bool {
-        self.shards.iter().all(|shard| lock(shard).is_empty())
+        self.entries() == 0
     }
 
     /// The key of its last record in the order of keys.
     pub(crate) fn last_key(&self) -> Option<Vec<u8>> {
-        let last_of = |shard: &Mutex<BTreeSet<OrderedRecord>>| {
-            let records = lock(shard);
-            let last = records.last();
-            last.map(|last| last.record.entry.key().to_vec())
-        };
-        self.shards.iter().filter_map(last_of).max()
+        let mut tree = lock(&self.tree);
+        let last = tree.last()?;
+        Some(last.record.entry.key().to_vec())
     }
 
     /// Whether one of its records is a tombstone.
@@ -217,6 +204,17 @@ impl Memtable {
     pub(crate) fn greatest_timestamp(&self) -> Timestamp {
         Timestamp::from_u64(self.greatest_timestamp.load(Relaxed))
     }
+}
+
+/// The winning version of a key in a tree.
+fn winner(tree: &mut Tree, key: &[u8]) -> Option<Entry> {
+    let mut winner = None;
+    tree.visit_after(Position::Before(key), |following| {
+        let first = following.first().map(|ordered| &ordered.record.entry);
+        winner = first.filter(|first| first.key() == key).cloned();
+        first.is_none()
+    });
+    winner
 }
 
 /// The versions of a record's key that memtables hold besides the record.

@@ -1,95 +1,65 @@
-//! The order of a memtable's records in its B-trees. Most comparisons of a search
-//! need nothing but the B-tree's nodes.
+//! The order of a memtable's records. Most comparisons need nothing but what the tree holds
+//! beside the pointer to an entry: to follow it is a cache miss.
 
 use crate::record::Record;
+use base::Timestamp;
 use std::borrow::Borrow;
 use std::cmp::Ordering;
-use std::collections::BTreeSet;
-use std::collections::btree_set::Range;
-use std::ops::Bound;
+use std::hint::black_box;
 
-/// A record as the B-trees order it.
+/// A record as the tree orders it.
 #[derive(Clone)]
 pub(super) struct OrderedRecord {
-    /// The first bytes of the key. They decide most comparisons of a search, without
-    /// a look at the entry behind its pointer.
     prefix: Prefix,
+    /// That of the record.
+    timestamp: Timestamp,
     pub(super) record: Record,
 }
 
 impl OrderedRecord {
     pub(super) fn new(record: Record) -> Self {
         Self {
-            prefix: prefix(record.entry.key()),
+            prefix: Prefix::of(record.entry.key()),
+            timestamp: record.entry.timestamp(),
             record,
         }
     }
-}
 
-/// The versions of a key in a B-tree, the winner first.
-pub(super) fn versions<'a>(
-    records: &'a BTreeSet<OrderedRecord>,
-    key: &[u8],
-) -> Range<'a, OrderedRecord> {
-    between(records, Position::Before(key), Position::After(key))
-}
+    /// Reads from the record and does not wait for what it reads: there is no instruction for
+    /// that in safe Rust.
+    pub(super) fn prefetch(&self) {
+        black_box(self.timestamp);
+    }
 
-/// The last version of a record's key that wins over the record, or is the same
-/// version with a lower sequence number.
-pub(super) fn last_not_after<'a>(
-    records: &'a BTreeSet<OrderedRecord>,
-    record: &Record,
-) -> Option<&'a OrderedRecord> {
-    let key = record.entry.key();
-    between(records, Position::Before(key), Position::At(record)).next_back()
-}
-
-fn between<'a>(
-    records: &'a BTreeSet<OrderedRecord>,
-    after: Position<'_>,
-    before: Position<'_>,
-) -> Range<'a, OrderedRecord> {
-    let after: &dyn HasPosition = &SearchKey::at(after);
-    let before: &dyn HasPosition = &SearchKey::at(before);
-    records.range::<dyn HasPosition, _>((Bound::Excluded(after), Bound::Excluded(before)))
-}
-
-/// The first sixteen bytes of a key, padded with zeros. If two prefixes differ, they are in
-/// the order of their keys.
-type Prefix = u128;
-
-/// How many bytes of a key its prefix holds.
-const PREFIX_BYTES: usize = size_of::<Prefix>();
-
-fn prefix(key: &[u8]) -> Prefix {
-    let mut bytes = [0; PREFIX_BYTES];
-    let length = key.len().min(bytes.len());
-    bytes[..length].copy_from_slice(&key[..length]);
-    Prefix::from_be_bytes(bytes)
-}
-
-/// The order of two keys with the same prefix. If both keys fit the prefix, one is
-/// the other with zeros appended, so their lengths decide.
-fn order_of_keys(left: &[u8], right: &[u8]) -> Ordering {
-    if left.len() <= PREFIX_BYTES && right.len() <= PREFIX_BYTES {
-        left.len().cmp(&right.len())
-    } else {
-        left.cmp(right)
+    /// The order of the versions of one key, the winner first.
+    fn order_of_versions(&self, other: &Self) -> Ordering {
+        let by_timestamp = other.timestamp.cmp(&self.timestamp);
+        by_timestamp.then_with(|| self.record.order_of_versions(&other.record))
     }
 }
 
-/// A position to seek in a B-tree.
-pub(super) struct SearchKey<'a> {
-    prefix: Prefix,
-    position: Position<'a>,
-}
+/// How many bytes of a key its prefix holds.
+const PREFIX_BYTES: usize = 15;
 
-impl<'a> SearchKey<'a> {
-    pub(super) fn at(position: Position<'a>) -> Self {
-        Self {
-            prefix: prefix(position.key()),
-            position,
-        }
+/// The first bytes of a key, padded with zeros, and in the last byte the key's length, at most
+/// one more than fits. Of two keys with different prefixes, the lesser has the lesser one: if
+/// only the lengths differ, the shorter key is the other without zeros or more at its end.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Prefix(u64, u64);
+
+impl Prefix {
+    fn of(key: &[u8]) -> Self {
+        let mut bytes = [0; PREFIX_BYTES + 1];
+        let held = key.len().min(PREFIX_BYTES);
+        bytes[..held].copy_from_slice(&key[..held]);
+        bytes[PREFIX_BYTES] = key.len().min(PREFIX_BYTES + 1) as u8;
+        let number = u128::from_be_bytes(bytes);
+        Self((number >> 64) as u64, number as u64)
+    }
+
+    /// Whether only one key has this prefix.
+    fn is_key(self) -> bool {
+        self.1 as u8 as usize <= PREFIX_BYTES
     }
 }
 
@@ -99,7 +69,7 @@ pub(super) enum Position<'a> {
     /// Before every record of the key.
     Before(&'a [u8]),
     /// At the record.
-    At(&'a Record),
+    At(&'a OrderedRecord),
     /// After every record of the key.
     After(&'a [u8]),
 }
@@ -108,7 +78,7 @@ impl<'a> Position<'a> {
     fn key(self) -> &'a [u8] {
         match self {
             Self::Before(key) | Self::After(key) => key,
-            Self::At(record) => record.entry.key(),
+            Self::At(ordered) => ordered.record.entry.key(),
         }
     }
 
@@ -121,16 +91,32 @@ impl<'a> Position<'a> {
         }
     }
 
-    /// The order of two positions whose keys have the same prefix.
-    fn order(self, other: Self) -> Ordering {
-        order_of_keys(self.key(), other.key()).then_with(|| match (self, other) {
+    /// The order of two positions of one key.
+    fn order_of_versions(self, other: Self) -> Ordering {
+        match (self, other) {
             (Self::At(left), Self::At(right)) => left.order_of_versions(right),
             (left, right) => left.side().cmp(&right.side()),
-        })
+        }
     }
 }
 
-/// A record or a search key. It allows searching a B-tree by a borrowed key, without
+/// A position to seek in the tree.
+pub(super) struct SearchKey<'a> {
+    prefix: Prefix,
+    position: Position<'a>,
+}
+
+impl<'a> From<Position<'a>> for SearchKey<'a> {
+    fn from(position: Position<'a>) -> Self {
+        let prefix = match position {
+            Position::Before(key) | Position::After(key) => Prefix::of(key),
+            Position::At(ordered) => ordered.prefix,
+        };
+        Self { prefix, position }
+    }
+}
+
+/// A record or a search key. It allows searching the tree by a borrowed key, without
 /// creating a record for the search.
 pub(super) trait HasPosition {
     fn prefix(&self) -> Prefix;
@@ -143,7 +129,7 @@ impl HasPosition for OrderedRecord {
     }
 
     fn position(&self) -> Position<'_> {
-        Position::At(&self.record)
+        Position::At(self)
     }
 }
 
@@ -158,9 +144,15 @@ impl HasPosition for SearchKey<'_> {
 }
 
 fn compare<L: HasPosition + ?Sized, R: HasPosition + ?Sized>(left: &L, right: &R) -> Ordering {
-    left.prefix()
-        .cmp(&right.prefix())
-        .then_with(|| left.position().order(right.position()))
+    let by_prefix = left.prefix().cmp(&right.prefix());
+    by_prefix.then_with(|| {
+        let (left, is_key, right) = (left.position(), left.prefix().is_key(), right.position());
+        let by_key = match is_key {
+            true => Ordering::Equal,
+            false => left.key().cmp(right.key()),
+        };
+        by_key.then_with(|| left.order_of_versions(right))
+    })
 }
 
 impl PartialEq for OrderedRecord {

@@ -26,10 +26,9 @@ pub(crate) struct Remains {
 impl Memtable {
     /// Nothing is freed before [`Remains::free`].
     pub(crate) fn into_remains(self) -> Remains {
-        let trees = self.shards.into_iter();
-        let trees =
-            trees.flat_map(|tree| tree.into_inner().unwrap_or_else(PoisonError::into_inner));
-        let ordered = trees.map(|ordered| Some(ordered.record.entry));
+        let tree = self.tree.into_inner();
+        let ordered = tree.unwrap_or_else(PoisonError::into_inner).into_records();
+        let ordered = ordered.map(|ordered| Some(ordered.record.entry));
         Remains {
             entries: Box::new(ordered.chain(self.by_hash.into_entries())),
         }

@@ -2,6 +2,7 @@ use super::*;
 use crate::record::NextRecord;
 use crate::testing::Ends;
 use base::Expiry;
+use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

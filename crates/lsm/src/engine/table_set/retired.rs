@@ -152,7 +152,7 @@ mod tests {
     fn a_sparse_hash_table_is_freed_in_steps_too() {
         let executor = executor();
         let retired = retired(&executor);
-        // Each record is released by its B-tree and by the hash table, whose chunks are many.
+        // Each record is released by its tree and by the hash table, whose chunks are many.
         let (memtable, entries) = memtable(STEP_RECORDS / 2, 64 << 20);
         retired.add_memtable(memtable);
         retired.free();

@@ -1,0 +1,203 @@
+//! The records of a memtable in their order: a tree of two levels whose leaves are sorted when
+//! somebody reads them, or when they are full.
+//!
+//! A sorted insertion visits nodes of a tree from its root to a leaf, and the deeper half of
+//! these come from memory, one after another. Here an insertion appends to a leaf instead. The
+//! leaves are long, so that the index above them stays in the processor's cache, and records
+//! are given to their leaves a few dozen at a time: the ends of those leaves are read first,
+//! and come from memory at the same time. (The idea is that of the buffer tree of Arge, 1995,
+//! and of B-trees whose leaves are sorted lazily, such as the BB-tree of Sprenger et al., 2019.)
+
+use super::order::{HasPosition, OrderedRecord, Position, SearchKey};
+use smallvec::SmallVec;
+use std::collections::BTreeMap;
+use std::iter::once;
+use std::ops::Bound;
+
+/// The most records of a leaf.
+const LEAF_RECORDS_MAX: usize = 128;
+
+/// How many records wait to be given to their leaves together.
+const RECENT_MAX: usize = 64;
+
+/// Records in their order.
+#[derive(Default)]
+pub(super) struct Tree {
+    /// The records before the first key of `leaves`.
+    first: Leaf,
+    /// The leaf under a key holds the records from that on, up to the next key.
+    leaves: BTreeMap<OrderedRecord, Leaf>,
+    /// Records that are in no leaf yet.
+    recent: Vec<OrderedRecord>,
+    length: usize,
+}
+
+/// Records between two keys of the tree.
+#[derive(Default)]
+struct Leaf {
+    records: Vec<OrderedRecord>,
+    /// How many of the first records are in their order.
+    sorted: usize,
+}
+
+impl Tree {
+    /// Adds a record that it does not hold.
+    pub(super) fn insert(&mut self, ordered: OrderedRecord) {
+        self.length += 1;
+        self.recent.push(ordered);
+        if self.recent.len() >= RECENT_MAX {
+            self.settle();
+        }
+    }
+
+    /// How many records it holds.
+    pub(super) fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Calls `visit` with the records behind a position, in their order, some at a time, until
+    /// it returns `false`.
+    pub(super) fn visit_after(
+        &mut self,
+        position: Position<'_>,
+        mut visit: impl FnMut(&[OrderedRecord]) -> bool,
+    ) {
+        self.settle();
+        let position: &dyn HasPosition = &SearchKey::from(position);
+        let to = (Bound::Unbounded, Bound::Included(position));
+        let leaf = self.leaves.range_mut::<dyn HasPosition, _>(to).next_back();
+        let leaf = leaf.map_or(&mut self.first, |(_, leaf)| leaf);
+        if !visit(leaf.after(position)) {
+            return;
+        }
+        let from = (Bound::Excluded(position), Bound::Unbounded);
+        for (_, leaf) in self.leaves.range_mut::<dyn HasPosition, _>(from) {
+            if !visit(leaf.after(position)) {
+                return;
+            }
+        }
+    }
+
+    /// The last record before a position.
+    pub(super) fn last_before(&mut self, position: Position<'_>) -> Option<&OrderedRecord> {
+        self.settle();
+        let position: &dyn HasPosition = &SearchKey::from(position);
+        // A leaf holds its key, so if there is a leaf with a lesser key, the record is in it.
+        let to = (Bound::Unbounded, Bound::Excluded(position));
+        let leaf = self.leaves.range_mut::<dyn HasPosition, _>(to).next_back();
+        let leaf = leaf.map_or(&mut self.first, |(_, leaf)| leaf);
+        leaf.before(position).last()
+    }
+
+    /// The last record of all.
+    pub(super) fn last(&mut self) -> Option<&OrderedRecord> {
+        self.settle();
+        let leaf = self.leaves.values_mut().next_back();
+        leaf.unwrap_or(&mut self.first).all().last()
+    }
+
+    /// Its records, in no particular order, and those by which it finds them.
+    pub(super) fn into_records(self) -> impl Iterator<Item = OrderedRecord> + Send {
+        let first = self.recent.into_iter().chain(self.first.records);
+        let leaves = self.leaves.into_iter();
+        first.chain(leaves.flat_map(|(key, leaf)| leaf.records.into_iter().chain(once(key))))
+    }
+
+    /// Gives all records to their leaves.
+    fn settle(&mut self) {
+        let mut recent = std::mem::take(&mut self.recent);
+        // The searches come first: between two of these reads the processor would not be far
+        // enough ahead to do both at the same time.
+        let leaves = recent.iter().map(|ordered| {
+            let leaf = self
+                .leaves
+                .range::<OrderedRecord, _>(..=ordered)
+                .next_back();
+            leaf.map_or(&self.first, |(_, leaf)| leaf)
+        });
+        let leaves: SmallVec<[&Leaf; RECENT_MAX]> = leaves.collect();
+        leaves.into_iter().for_each(Leaf::prefetch);
+        for ordered in recent.drain(..) {
+            let leaf = self.leaf(&ordered);
+            leaf.push(ordered);
+            if leaf.records.len() >= LEAF_RECORDS_MAX {
+                let (key, upper) = leaf.split();
+                self.leaves.insert(key, upper);
+            }
+        }
+        self.recent = recent;
+    }
+
+    /// The leaf of a record.
+    fn leaf(&mut self, ordered: &OrderedRecord) -> &mut Leaf {
+        let leaf = self
+            .leaves
+            .range_mut::<OrderedRecord, _>(..=ordered)
+            .next_back();
+        leaf.map_or(&mut self.first, |(_, leaf)| leaf)
+    }
+}
+
+impl Leaf {
+    fn push(&mut self, ordered: OrderedRecord) {
+        let is_in_order = self.records.last().is_none_or(|last| *last < ordered);
+        if is_in_order && self.sorted == self.records.len() {
+            self.sorted += 1;
+        }
+        self.records.push(ordered);
+    }
+
+    /// Reads where the next record will be, and does not wait for it.
+    fn prefetch(&self) {
+        if let Some(last) = self.records.last() {
+            last.prefetch();
+        }
+    }
+
+    fn sort(&mut self) {
+        if self.sorted < self.records.len() {
+            // Most of the records are in order already.
+            self.records.sort();
+            self.sorted = self.records.len();
+        }
+    }
+
+    /// Its records, in their order.
+    fn all(&mut self) -> &[OrderedRecord] {
+        self.sort();
+        &self.records
+    }
+
+    /// The records behind a position.
+    fn after(&mut self, position: &dyn HasPosition) -> &[OrderedRecord] {
+        let all = self.all();
+        let is_not_after = |ordered: &OrderedRecord| (ordered as &dyn HasPosition) <= position;
+        &all[all.partition_point(is_not_after)..]
+    }
+
+    /// The records before a position.
+    fn before(&mut self, position: &dyn HasPosition) -> &[OrderedRecord] {
+        let all = self.all();
+        let is_before = |ordered: &OrderedRecord| (ordered as &dyn HasPosition) < position;
+        &all[..all.partition_point(is_before)]
+    }
+
+    /// Moves the upper half to a leaf of its own, and returns that with its key. If all records
+    /// came in their order, the next ones may do so as well: then this leaf stays full.
+    fn split(&mut self) -> (OrderedRecord, Self) {
+        let lower = match self.sorted == self.records.len() {
+            true => self.records.len() - 1,
+            false => self.records.len() / 2,
+        };
+        self.sort();
+        let key = self.records[lower].clone();
+        let mut records = Vec::with_capacity(LEAF_RECORDS_MAX);
+        records.extend(self.records.drain(lower..));
+        self.sorted = lower;
+        let sorted = records.len();
+        (key, Self { records, sorted })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -112,15 +112,20 @@ impl Placement {
                 weight: mix(key_hash ^ name_hash),
                 node: NodeNumber::new(number),
             };
-            if leaders.len() == length {
-                if leaders.last().is_none_or(|last| score <= *last) {
-                    continue;
+            if leaders.len() < length {
+                leaders.push(score);
+            } else {
+                match leaders.last_mut() {
+                    Some(last) if score > *last => *last = score,
+                    _ => continue,
                 }
-                leaders.pop();
             }
-            // Few are replaced, and most of them near the end.
-            let better = leaders.iter().rposition(|leader| score < *leader);
-            leaders.insert(better.map_or(0, |position| position + 1), score);
+            // Few rise, and most of them not far.
+            let mut place = leaders.len() - 1;
+            while place > 0 && leaders[place] > leaders[place - 1] {
+                leaders.swap(place, place - 1);
+                place -= 1;
+            }
         }
         leaders.iter().map(|score| score.node).collect()
     }

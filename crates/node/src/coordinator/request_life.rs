@@ -308,9 +308,15 @@ impl<R: Request> RequestCell<R> {
         if Rc::strong_count(self) > 1 {
             return;
         }
-        // Empty unless the client has gone before the decision, or before it took its reply.
-        let client = self.client.replace(Client::None);
-        drop((self.running.take(), self.reply.take(), client));
+        // Empty unless the client has gone before the decision, or before it took its reply. To
+        // take nothing out of such a large cell takes time, too.
+        if self.running.borrow().is_some() {
+            drop(self.running.take());
+        }
+        if self.reply.borrow().is_some() {
+            drop(self.reply.take());
+        }
+        drop(self.client.replace(Client::None));
         if let Some(spare) = self.spare.upgrade() {
             let mut cells = spare.0.borrow_mut();
             if cells.len() < SPARE_CELLS_MAX {

@@ -56,6 +56,14 @@ fn a_new_segment_is_filled_with_zeros_a_little_ahead_of_the_groups() {
     assert!((64..70).contains(&fill(1, 1)));
     assert!(fill(2, 1 << 20) < 8);
     assert!((24..32).contains(&fill(3, 5 << 20)));
+    // While writes go on, only whole pieces are filled.
+    let before = faulty.calls();
+    engine.write(put("k", 4, &"v".repeat(5 << 20))).unwrap();
+    for number in 5..205 {
+        engine.write(put("k", number, "v")).unwrap();
+        world.executor.run_for(Duration::from_millis(10));
+    }
+    assert!((220..232).contains(&(faulty.calls() - before)));
 }
 
 #[test]

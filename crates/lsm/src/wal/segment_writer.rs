@@ -362,9 +362,9 @@ impl SegmentWriter {
     /// As [`SegmentWriter::append`].
     pub(crate) fn fill_some(&mut self) -> Result<bool, Error> {
         let from = self.filled.max(self.position);
-        let to = self.allocated.min(self.position + FILL_AHEAD_BYTES);
-        let bytes = FILL_BYTES.min(to.saturating_sub(from));
-        if bytes == 0 {
+        let is_near = from + FILL_BYTES <= self.position + FILL_AHEAD_BYTES;
+        let bytes = FILL_BYTES.min(self.allocated.saturating_sub(from));
+        if bytes == 0 || !is_near {
             return Ok(false);
         }
         self.file

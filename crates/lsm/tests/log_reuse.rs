@@ -35,38 +35,6 @@ fn fill_segments(world: &World, engine: &Engine, count: u64, from: u64) {
 }
 
 #[test]
-fn a_new_segment_is_filled_with_zeros_a_little_ahead_of_the_groups() {
-    let mut world = World::new();
-    world.options.memtable_bytes = 32 << 20;
-    let faulty = Arc::new(FaultyDisk::new(Arc::clone(&world.memory) as _));
-    world.disk = Arc::clone(&faulty) as _;
-    let of_log = |made, path: &Path| {
-        made == Call::Write && path.extension().is_some_and(|kind| kind == "wal")
-    };
-    faulty.arm(Fault::at(u64::MAX, ErrorKind::Other).only(of_log));
-    let engine = world.open();
-    let fill = |number: u64, bytes: usize| {
-        let before = faulty.calls();
-        engine.write(put("k", number, &"v".repeat(bytes))).unwrap();
-        world.executor.run_for(Duration::from_secs(10));
-        faulty.calls() - before
-    };
-    // In pieces of 256 KiB: 8 MiB of two segments, none, and 6 MiB of one. The rest are
-    // headers and the groups.
-    assert!((64..70).contains(&fill(1, 1)));
-    assert!(fill(2, 1 << 20) < 8);
-    assert!((24..32).contains(&fill(3, 5 << 20)));
-    // While writes go on, only whole pieces are filled.
-    let before = faulty.calls();
-    engine.write(put("k", 4, &"v".repeat(5 << 20))).unwrap();
-    for number in 5..205 {
-        engine.write(put("k", number, "v")).unwrap();
-        world.executor.run_for(Duration::from_millis(10));
-    }
-    assert!((220..232).contains(&(faulty.calls() - before)));
-}
-
-#[test]
 fn segments_are_used_again_and_not_filled_with_zeros() {
     let mut world = World::new();
     let faulty = Arc::new(FaultyDisk::new(Arc::clone(&world.memory) as _));

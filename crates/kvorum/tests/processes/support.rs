@@ -43,14 +43,15 @@ pub(crate) fn local(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
 }
 
-/// A port of 127.0.0.1 that was free a moment ago, and that no other test is given.
+/// A port of 127.0.0.1 that was free a moment ago, and that no other test of this process is
+/// given.
 pub(crate) fn free_port() -> u16 {
     free_ports(1)
 }
 
 /// The first of `count` ports of 127.0.0.1 in a row that were free a moment ago, and that
-/// no other test is given. They are below those that the system chooses for connections,
-/// so that no connection takes one while its node is stopped.
+/// no other test of this process is given. They are below those that the system chooses for
+/// connections, so that no connection takes one while its node is stopped.
 pub(crate) fn free_ports(count: u16) -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let begin = std::process::id().wrapping_mul(61) as u16;

@@ -186,9 +186,6 @@ impl Log {
         let segment_bytes = committer.writer.allocated_bytes();
         self.segment_bytes.store(segment_bytes, Relaxed);
         self.schedule_claim(committer, core);
-        if committer.writer.is_fill_due() {
-            self.schedule_fill(core, Duration::ZERO);
-        }
         let delay = match core.options.durability {
             Durability::Interval(interval) => interval,
             Durability::Os if committer.writer.unsynced_bytes() >= WRITEBACK_BYTES => {

@@ -119,11 +119,15 @@ impl Tree {
         leaves.into_iter().for_each(Leaf::prefetch);
         for ordered in recent.drain(..) {
             let leaf = self.leaf(&ordered);
-            leaf.push(ordered);
-            if leaf.records.len() >= LEAF_RECORDS_MAX {
-                let (key, upper) = leaf.split();
-                self.leaves.insert(key, upper);
+            if leaf.records.len() + 1 < LEAF_RECORDS_MAX {
+                leaf.push(ordered);
+                continue;
             }
+            leaf.push(ordered.clone());
+            let keys = self.leaves.last_key_value();
+            let is_last = keys.is_none_or(|(last, _)| *last <= ordered);
+            let (key, upper) = self.leaf(&ordered).split(is_last);
+            self.leaves.insert(key, upper);
         }
         self.recent = recent;
     }
@@ -147,7 +151,7 @@ impl Leaf {
         self.records.push(ordered);
     }
 
-    /// Reads where the next record will be, and does not wait for it.
+    /// Reads the end of the leaf, where the next record will be, and does not wait for it.
     fn prefetch(&self) {
         if let Some(last) = self.records.last() {
             last.prefetch();
@@ -155,11 +159,15 @@ impl Leaf {
     }
 
     fn sort(&mut self) {
-        if self.sorted < self.records.len() {
-            // Most of the records are in order already.
-            self.records.sort();
-            self.sorted = self.records.len();
+        match self.records.split_last() {
+            Some((last, others)) if self.sorted == others.len() => {
+                let place = others.partition_point(|other| other < last);
+                self.records[place..].rotate_right(1);
+            }
+            _ if self.sorted < self.records.len() => self.records.sort(),
+            _ => {}
         }
+        self.sorted = self.records.len();
     }
 
     /// Its records, in their order.
@@ -182,10 +190,11 @@ impl Leaf {
         &all[..all.partition_point(is_before)]
     }
 
-    /// Moves the upper half to a leaf of its own, and returns that with its key. If all records
-    /// came in their order, the next ones may do so as well: then this leaf stays full.
-    fn split(&mut self) -> (OrderedRecord, Self) {
-        let lower = match self.sorted == self.records.len() {
+    /// Moves the upper half to a leaf of its own, and returns that with its key. If this is the
+    /// last leaf, and its last record came behind all others, the next ones may do so as well:
+    /// then this leaf stays full.
+    fn split(&mut self, is_last: bool) -> (OrderedRecord, Self) {
+        let lower = match is_last && self.sorted == self.records.len() {
             true => self.records.len() - 1,
             false => self.records.len() / 2,
         };

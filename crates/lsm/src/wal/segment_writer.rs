@@ -19,10 +19,6 @@ const GROWTH_BYTES: u64 = 256 << 10;
 /// The number of zeros in one write, in bytes.
 const FILL_BYTES: u64 = 256 << 10;
 
-/// How far ahead of the groups a segment is filled: what many small writes take in a second.
-/// To fill all of it at once would take a share of disk and processor when a store begins.
-const FILL_AHEAD_BYTES: u64 = 8 << 20;
-
 /// Appends groups to one segment.
 pub struct SegmentWriter {
     file: Arc<dyn DiskFile>,
@@ -352,8 +348,8 @@ impl SegmentWriter {
         self.sync()
     }
 
-    /// Writes zeros to the next part of the allocated space that was never written, if groups
-    /// come near it; returns `false` otherwise. The sync after a first write to allocated
+    /// Writes zeros to the next part of the allocated space that was never written;
+    /// returns `false` if there is none. The sync after a first write to allocated
     /// space also changes the file system's metadata, and waits for the metadata of
     /// all other files. The sync after a write over zeros, or over what another segment has
     /// left in the file, only writes data.
@@ -362,9 +358,8 @@ impl SegmentWriter {
     /// As [`SegmentWriter::append`].
     pub(crate) fn fill_some(&mut self) -> Result<bool, Error> {
         let from = self.filled.max(self.position);
-        let is_near = from + FILL_BYTES <= self.position + FILL_AHEAD_BYTES;
         let bytes = FILL_BYTES.min(self.allocated.saturating_sub(from));
-        if bytes == 0 || !is_near {
+        if bytes == 0 {
             return Ok(false);
         }
         self.file
@@ -372,12 +367,6 @@ impl SegmentWriter {
             .map_err(|error| Error::io("write", &self.path, error))?;
         self.filled = from + bytes;
         Ok(true)
-    }
-
-    /// Whether groups have come so near to space that was never written that more of it is to
-    /// be filled.
-    pub(crate) fn is_fill_due(&self) -> bool {
-        self.filled < self.allocated.min(self.position + FILL_AHEAD_BYTES / 2)
     }
 
     /// A sync of everything that is written now. It delays no append, and takes no

@@ -91,6 +91,9 @@ fn it_finds_what_a_sorted_list_has() {
                 assert_eq!(before, expected, "seed {seed}");
             }
         }
+        let all = model.iter().map(|it| it.sequence);
+        let found = following(&mut tree, Position::Before(b""), usize::MAX);
+        assert!(found.into_iter().eq(all), "seed {seed}");
         let freed = tree.into_records().map(|it| sequence(&it));
         let mut freed: Vec<u64> = freed.collect();
         freed.sort_unstable();
@@ -111,11 +114,36 @@ fn an_empty_tree_has_no_records() {
     assert_eq!(following(&mut tree, Position::Before(b""), 1), []);
 }
 
+/// How many leaves these keys and timestamps make. Some of the leaves are sorted in between.
+fn leaves(records: impl Iterator<Item = (u64, u64)>) -> usize {
+    let mut tree = Tree::default();
+    for (sequence, (key, timestamp)) in (0..).zip(records) {
+        let new = ordered(&key.to_be_bytes(), timestamp, sequence);
+        if sequence % 50 == 0 {
+            tree.last_before(Position::At(&new));
+        }
+        tree.insert(new);
+    }
+    tree.leaves.len()
+}
+
 #[test]
 fn records_that_come_in_order_fill_their_leaves() {
-    let mut tree = Tree::default();
-    for number in 0..100 * LEAF_RECORDS_MAX as u64 {
-        tree.insert(ordered(&number.to_be_bytes(), 1, number));
-    }
-    assert!(tree.leaves.len() <= 102, "{}", tree.leaves.len());
+    let ascending = (0..100 * LEAF_RECORDS_MAX as u64).map(|key| (key, 1));
+    assert!(leaves(ascending) <= 102);
+}
+
+#[test]
+fn no_order_of_records_makes_many_leaves() {
+    const RECORDS: u64 = 100 * LEAF_RECORDS_MAX as u64;
+    let most = 2 * 100 + 2;
+    assert!(leaves((0..RECORDS).rev().map(|key| (key, 1))) <= most);
+    // Versions of one key, of which the newest comes first in the order, behind a full leaf.
+    let full = (0..LEAF_RECORDS_MAX as u64).map(|key| (key, 1));
+    let last = LEAF_RECORDS_MAX as u64 - 1;
+    let versions = (2..RECORDS).map(|timestamp| (last, timestamp));
+    assert!(leaves(full.clone().chain(versions)) <= most);
+    // Keys between a full leaf and the last one.
+    let between = (0..RECORDS).map(|key| (1 << 40 | key, 1));
+    assert!(leaves(full.chain([(u64::MAX, 1)]).chain(between)) <= most);
 }

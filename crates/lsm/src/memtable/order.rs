@@ -42,8 +42,9 @@ impl OrderedRecord {
 const PREFIX_BYTES: usize = 15;
 
 /// The first bytes of a key, padded with zeros, and in the last byte the key's length, at most
-/// one more than fits. Of two keys with different prefixes, the lesser has the lesser one: if
-/// only the lengths differ, the shorter key is the other without zeros or more at its end.
+/// one more than fits. If two prefixes differ, they are in the order of their keys: if only the
+/// lengths differ, the longer key begins with the shorter one. Two halves, because a `u128`
+/// would make a record larger by its alignment.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Prefix(u64, u64);
 

@@ -5,8 +5,8 @@
 //! these come from memory, one after another. Here an insertion appends to a leaf instead. The
 //! leaves are long, so that the index above them stays in the processor's cache, and records
 //! are given to their leaves a few dozen at a time: the ends of those leaves are read first,
-//! and come from memory at the same time. (The idea is that of the buffer tree of Arge, 1995,
-//! and of B-trees whose leaves are sorted lazily, such as the BB-tree of Sprenger et al., 2019.)
+//! and come from memory at the same time. (To hand records down in batches is the idea of
+//! Arge's buffer tree, 1995.)
 
 use super::order::{HasPosition, OrderedRecord, Position, SearchKey};
 use smallvec::SmallVec;

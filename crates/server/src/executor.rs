@@ -100,6 +100,10 @@ impl Executor for ThreadExecutor {
     fn spawn(&self, lane: Lane, delay: Duration, job: Job) {
         self.queue(lane).push(delay, job);
     }
+
+    fn replace(&self, lane: Lane, delay: Duration, job: Job) {
+        self.queue(lane).replace(delay, job);
+    }
 }
 
 impl Drop for ThreadExecutor {

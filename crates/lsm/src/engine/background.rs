@@ -143,7 +143,11 @@ impl Background {
                 runner.run(job);
             }
         };
-        self.executor.spawn(job.lane(), delay, Box::new(run));
+        match job {
+            // One gathers at a time, so the end of an earlier one is no longer needed.
+            EngineJob::EndGathering(_) => self.executor.replace(job.lane(), delay, Box::new(run)),
+            _ => self.executor.spawn(job.lane(), delay, Box::new(run)),
+        }
     }
 
     /// Notes that a job begins, so that the next one of its kind may be scheduled.

@@ -5,7 +5,7 @@ use crate::sync::lock;
 use base::Clock;
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The waiting jobs of a lane, for the one thread that runs them.
@@ -24,8 +24,10 @@ struct Jobs {
     /// The job that is due first is on top; of two due at the same time, the one that
     /// was spawned first.
     delayed: BinaryHeap<Reverse<DelayedJob>>,
+    /// The delayed job that the next one of its kind replaces.
+    replaceable: Option<DelayedJob>,
     spawned: u64,
-    /// Whether the thread runs a job.
+    /// Whether the thread runs a job. When that ends, it looks for the next one itself.
     is_running: bool,
     is_stopped: bool,
 }
@@ -56,16 +58,41 @@ impl LaneQueue {
         if delay.is_zero() {
             jobs.ready.push_back(job);
         } else {
-            jobs.spawned += 1;
-            let delayed = DelayedJob {
-                due: self.clock.monotonic().saturating_add(delay),
-                number: jobs.spawned,
-                job,
-            };
+            let delayed = self.delayed(&mut jobs, delay, job);
             jobs.delayed.push(Reverse(delayed));
         }
+        self.wake(jobs);
+    }
+
+    /// Adds a job that becomes ready after `delay`, in place of the one that this method added
+    /// before, if that still waits. A stopped queue drops it.
+    pub fn replace(&self, delay: Duration, job: Job) {
+        let mut jobs = lock(&self.jobs);
+        if jobs.is_stopped {
+            return;
+        }
+        let delayed = self.delayed(&mut jobs, delay, job);
+        let replaced = jobs.replaceable.replace(delayed);
+        self.wake(jobs);
+        drop(replaced);
+    }
+
+    fn delayed(&self, jobs: &mut Jobs, delay: Duration, job: Job) -> DelayedJob {
+        jobs.spawned += 1;
+        DelayedJob {
+            due: self.clock.monotonic().saturating_add(delay),
+            number: jobs.spawned,
+            job,
+        }
+    }
+
+    /// Wakes the thread, if it waits. To wake costs a system call even if nobody does.
+    fn wake(&self, jobs: MutexGuard<'_, Jobs>) {
+        let is_running = jobs.is_running;
         drop(jobs);
-        self.changed.notify_one();
+        if !is_running {
+            self.changed.notify_one();
+        }
     }
 
     /// Waits for the next job that is due; `None` when the queue is stopped. The caller
@@ -77,10 +104,10 @@ impl LaneQueue {
             if jobs.is_stopped {
                 return None;
             }
-            let due = jobs.delayed.peek().map(|Reverse(delayed)| delayed.due);
+            let due = jobs.first_due();
             let wait = due.map(|due| due.saturating_sub(self.clock.monotonic()));
             let job = match wait {
-                Some(Duration::ZERO) => jobs.delayed.pop().map(|Reverse(delayed)| delayed.job),
+                Some(Duration::ZERO) => jobs.pop_delayed(),
                 _ => jobs.ready.pop_front(),
             };
             if job.is_some() {
@@ -107,10 +134,7 @@ impl LaneQueue {
     pub fn is_idle(&self, soon: Duration) -> bool {
         let jobs = lock(&self.jobs);
         let end = self.clock.monotonic().saturating_add(soon);
-        let first = jobs.delayed.peek();
-        !jobs.is_running
-            && jobs.ready.is_empty()
-            && first.is_none_or(|Reverse(delayed)| delayed.due > end)
+        !jobs.is_running && jobs.ready.is_empty() && jobs.first_due().is_none_or(|due| due > end)
     }
 
     /// Drops the waiting jobs, and from now on every new one.
@@ -121,11 +145,31 @@ impl LaneQueue {
             (
                 std::mem::take(&mut jobs.ready),
                 std::mem::take(&mut jobs.delayed),
+                jobs.replaceable.take(),
             )
         };
         self.changed.notify_all();
         // Dropped without the lock, because what a job owns may spawn as it ends.
         drop(waiting);
+    }
+}
+
+impl Jobs {
+    /// When the first delayed job is due.
+    fn first_due(&self) -> Option<Duration> {
+        let others = self.delayed.peek().map(|Reverse(delayed)| delayed.due);
+        let replaceable = self.replaceable.as_ref().map(|delayed| delayed.due);
+        others.into_iter().chain(replaceable).min()
+    }
+
+    /// Takes the delayed job that is due first.
+    fn pop_delayed(&mut self) -> Option<Job> {
+        let other = self.delayed.peek().map(|Reverse(delayed)| delayed);
+        let first = self
+            .replaceable
+            .take_if(|replaceable| other.is_none_or(|other| &*replaceable < other));
+        let first = first.or_else(|| self.delayed.pop().map(|Reverse(delayed)| delayed));
+        first.map(|delayed| delayed.job)
     }
 }
 
@@ -159,7 +203,7 @@ impl Ord for DelayedJob {
 mod tests {
     use super::*;
     use crate::waiting::{guarded, until};
-    use base::ManualClock;
+    use base::{ManualClock, SystemClock};
     use std::sync::mpsc::{Receiver, channel};
 
     /// A queue, its clock, and the numbers of the jobs that ran.
@@ -184,6 +228,69 @@ mod tests {
         }
         drop(queue);
         assert_eq!(ran.iter().collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn a_replaceable_job_runs_when_due_unless_another_one_came() {
+        let (queue, clock, ran) = queue(&[(2, 20), (4, 50)]);
+        let (sender, replaceable) = channel();
+        let replace = |number: u32, delay_ms| {
+            let sender = sender.clone();
+            let job = Box::new(move || sender.send(number).unwrap());
+            queue.replace(Duration::from_millis(delay_ms), job);
+        };
+        let run_next = |advance_ms| {
+            clock.advance(Duration::from_millis(advance_ms));
+            queue.take().unwrap()();
+        };
+        replace(1, 10);
+        run_next(10);
+        assert_eq!(replaceable.try_recv(), Ok(1));
+        replace(2, 5);
+        replace(3, 20);
+        run_next(10);
+        assert_eq!(ran.try_recv(), Ok(2), "the replaced one did not run before");
+        assert!(!queue.is_idle(Duration::from_millis(10)), "one is due soon");
+        run_next(10);
+        assert_eq!(replaceable.try_recv(), Ok(3));
+        run_next(20);
+        assert_eq!(ran.try_recv(), Ok(4));
+        replace(5, 1);
+        queue.stop();
+        drop(sender);
+        assert!(replaceable.recv().is_err(), "2 and 5 were dropped unrun");
+    }
+
+    #[test]
+    fn a_job_that_comes_while_the_thread_waits_or_runs_is_taken() {
+        guarded("the jobs of a thread", take_what_comes);
+    }
+
+    fn take_what_comes() {
+        let queue = LaneQueue::new(Arc::new(SystemClock::new()));
+        let (sender, ran) = channel();
+        let queue = &queue;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while let Some(job) = queue.take() {
+                    job();
+                }
+            });
+            for number in 0..1000 {
+                let sender = sender.clone();
+                let job = Box::new(move || sender.send(number).unwrap());
+                match number % 3 {
+                    0 => queue.push(Duration::ZERO, job),
+                    1 => queue.push(Duration::from_micros(1), job),
+                    _ => queue.replace(Duration::from_micros(1), job),
+                }
+                // Half of the jobs come when the last one has just been run.
+                if number % 2 == 0 {
+                    while ran.recv().unwrap() < number {}
+                }
+            }
+            queue.stop();
+        });
     }
 
     #[test]

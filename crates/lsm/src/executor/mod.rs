@@ -16,7 +16,7 @@ pub type Job = Box<dyn FnOnce() + Send>;
 /// own, with a priority of its own. It runs the jobs of a lane one after another. Few
 /// jobs of a lane wait at the same time: at most one flush, one compaction and one
 /// fill, and a few others. Most of the others are timers; one that is no longer needed
-/// still waits, and does nothing when it is due.
+/// still waits unless another one replaces it, and does nothing when it is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lane {
     /// Group commit: writers wait for it.
@@ -53,4 +53,12 @@ pub trait Executor: Send + Sync {
     /// Runs `job` on `lane` after `delay`. The executor drops jobs that still wait when
     /// it stops.
     fn spawn(&self, lane: Lane, delay: Duration, job: Job);
+
+    /// Runs `job` on `lane` after `delay`, in place of the job that was given to this method
+    /// for the lane before, if that still waits: one timer a lane that is often set anew. Only
+    /// one owner may use it on a lane. An executor may run both, because a job that comes
+    /// late does nothing.
+    fn replace(&self, lane: Lane, delay: Duration, job: Job) {
+        self.spawn(lane, delay, job);
+    }
 }

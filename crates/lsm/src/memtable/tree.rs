@@ -20,16 +20,29 @@ const LEAF_RECORDS_MAX: usize = 128;
 /// How many records wait to be given to their leaves together.
 const RECENT_MAX: usize = 64;
 
+/// The number of the leaf that has no key in the index.
+const FIRST: usize = 0;
+
 /// Records in their order.
-#[derive(Default)]
 pub(super) struct Tree {
-    /// The records before the first key of `leaves`.
-    first: Leaf,
-    /// The leaf under a key holds the records from that on, up to the next key.
-    leaves: BTreeMap<OrderedRecord, Leaf>,
+    /// That of number [`FIRST`] holds the records before the first key of `index`.
+    leaves: Vec<Leaf>,
+    /// The leaf of this number holds the records from the key on, up to the next key.
+    index: BTreeMap<OrderedRecord, usize>,
     /// Records that are in no leaf yet.
     recent: Vec<OrderedRecord>,
     length: usize,
+}
+
+impl Default for Tree {
+    fn default() -> Self {
+        Self {
+            leaves: vec![Leaf::default()],
+            index: BTreeMap::new(),
+            recent: Vec::new(),
+            length: 0,
+        }
+    }
 }
 
 /// Records between two keys of the tree.
@@ -64,15 +77,11 @@ impl Tree {
     ) {
         self.settle();
         let position: &dyn HasPosition = &SearchKey::from(position);
-        let to = (Bound::Unbounded, Bound::Included(position));
-        let leaf = self.leaves.range_mut::<dyn HasPosition, _>(to).next_back();
-        let leaf = leaf.map_or(&mut self.first, |(_, leaf)| leaf);
-        if !visit(leaf.after(position)) {
-            return;
-        }
+        let first = self.last_leaf(Bound::Included(position));
         let from = (Bound::Excluded(position), Bound::Unbounded);
-        for (_, leaf) in self.leaves.range_mut::<dyn HasPosition, _>(from) {
-            if !visit(leaf.after(position)) {
+        let others = self.index.range::<dyn HasPosition, _>(from);
+        for number in once(first).chain(others.map(|(_, number)| *number)) {
+            if !visit(self.leaves[number].after(position)) {
                 return;
             }
         }
@@ -83,24 +92,24 @@ impl Tree {
         self.settle();
         let position: &dyn HasPosition = &SearchKey::from(position);
         // A leaf holds its key, so if there is a leaf with a lesser key, the record is in it.
-        let to = (Bound::Unbounded, Bound::Excluded(position));
-        let leaf = self.leaves.range_mut::<dyn HasPosition, _>(to).next_back();
-        let leaf = leaf.map_or(&mut self.first, |(_, leaf)| leaf);
-        leaf.before(position).last()
+        let number = self.last_leaf(Bound::Excluded(position));
+        self.leaves[number].before(position).last()
     }
 
     /// The last record of all.
     pub(super) fn last(&mut self) -> Option<&OrderedRecord> {
         self.settle();
-        let leaf = self.leaves.values_mut().next_back();
-        leaf.unwrap_or(&mut self.first).all().last()
+        let number = self.index.values().next_back();
+        self.leaves[number.copied().unwrap_or(FIRST)].all().last()
     }
 
     /// Its records, in no particular order, and those by which it finds them.
     pub(super) fn into_records(self) -> impl Iterator<Item = OrderedRecord> + Send {
-        let first = self.recent.into_iter().chain(self.first.records);
-        let leaves = self.leaves.into_iter();
-        first.chain(leaves.flat_map(|(key, leaf)| leaf.records.into_iter().chain(once(key))))
+        let leaves = self.leaves.into_iter().flat_map(|leaf| leaf.records);
+        self.recent
+            .into_iter()
+            .chain(leaves)
+            .chain(self.index.into_keys())
     }
 
     /// Gives all records to their leaves.
@@ -108,37 +117,43 @@ impl Tree {
         let mut recent = std::mem::take(&mut self.recent);
         // The searches come first: between two of these reads the processor would not be far
         // enough ahead to do both at the same time.
-        let leaves = recent.iter().map(|ordered| {
-            let leaf = self
-                .leaves
-                .range::<OrderedRecord, _>(..=ordered)
-                .next_back();
-            leaf.map_or(&self.first, |(_, leaf)| leaf)
-        });
-        let leaves: SmallVec<[&Leaf; RECENT_MAX]> = leaves.collect();
-        leaves.into_iter().for_each(Leaf::prefetch);
-        for ordered in recent.drain(..) {
-            let leaf = self.leaf(&ordered);
+        let numbers = recent.iter().map(|ordered| self.leaf_of(ordered));
+        let numbers: SmallVec<[usize; RECENT_MAX]> = numbers.collect();
+        for number in &numbers {
+            self.leaves[*number].prefetch();
+        }
+        let mut has_split = false;
+        for (ordered, mut number) in recent.drain(..).zip(numbers) {
+            if has_split {
+                number = self.leaf_of(&ordered);
+            }
+            let leaf = &mut self.leaves[number];
             if leaf.records.len() + 1 < LEAF_RECORDS_MAX {
                 leaf.push(ordered);
                 continue;
             }
-            leaf.push(ordered.clone());
-            let keys = self.leaves.last_key_value();
+            let keys = self.index.last_key_value();
             let is_last = keys.is_none_or(|(last, _)| *last <= ordered);
-            let (key, upper) = self.leaf(&ordered).split(is_last);
-            self.leaves.insert(key, upper);
+            leaf.push(ordered);
+            let (key, upper) = leaf.split(is_last);
+            self.index.insert(key, self.leaves.len());
+            self.leaves.push(upper);
+            has_split = true;
         }
         self.recent = recent;
     }
 
-    /// The leaf of a record.
-    fn leaf(&mut self, ordered: &OrderedRecord) -> &mut Leaf {
-        let leaf = self
-            .leaves
-            .range_mut::<OrderedRecord, _>(..=ordered)
-            .next_back();
-        leaf.map_or(&mut self.first, |(_, leaf)| leaf)
+    /// The number of a record's leaf.
+    fn leaf_of(&self, ordered: &OrderedRecord) -> usize {
+        let mut keys = self.index.range::<OrderedRecord, _>(..=ordered);
+        keys.next_back().map_or(FIRST, |(_, number)| *number)
+    }
+
+    /// The number of the last leaf whose key does not lie behind a position.
+    fn last_leaf<'a>(&self, to: Bound<&'a (dyn HasPosition + 'a)>) -> usize {
+        let to = (Bound::Unbounded, to);
+        let mut keys = self.index.range::<dyn HasPosition, _>(to);
+        keys.next_back().map_or(FIRST, |(_, number)| *number)
     }
 }
 

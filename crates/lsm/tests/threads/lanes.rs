@@ -43,4 +43,8 @@ impl Executor for Lanes {
     fn spawn(&self, lane: Lane, delay: Duration, job: Job) {
         self.queues[lane as usize].push(delay, job);
     }
+
+    fn replace(&self, lane: Lane, delay: Duration, job: Job) {
+        self.queues[lane as usize].replace(delay, job);
+    }
 }

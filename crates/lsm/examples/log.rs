@@ -49,11 +49,23 @@ impl Threads {
     }
 }
 
+impl Threads {
+    fn queue(&self, lane: Lane) -> Option<&LaneQueue> {
+        let (_, queue) = self.lanes.iter().find(|(of, _)| *of == lane)?;
+        Some(queue)
+    }
+}
+
 impl Executor for Threads {
     fn spawn(&self, lane: Lane, delay: Duration, job: Job) {
-        let queue = self.lanes.iter().find(|(of, _)| *of == lane);
-        if let Some((_, queue)) = queue {
+        if let Some(queue) = self.queue(lane) {
             queue.push(delay, job);
+        }
+    }
+
+    fn replace(&self, lane: Lane, delay: Duration, job: Job) {
+        if let Some(queue) = self.queue(lane) {
+            queue.replace(delay, job);
         }
     }
 }

@@ -84,7 +84,7 @@ pub struct DirectReader {
 
 impl DirectReader {
     /// A reader of a file that was opened for direct I/O.
-    pub(super) fn new(direct: File) -> Self {
+    pub(crate) fn new(direct: File) -> Self {
         Self { direct }
     }
 

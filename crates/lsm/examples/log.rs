@@ -47,9 +47,7 @@ impl Threads {
             lanes: Lane::ALL.map(start).into(),
         }
     }
-}
 
-impl Threads {
     fn queue(&self, lane: Lane) -> Option<&LaneQueue> {
         let (_, queue) = self.lanes.iter().find(|(of, _)| *of == lane)?;
         Some(queue)

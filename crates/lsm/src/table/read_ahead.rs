@@ -157,75 +157,36 @@ impl ReadAhead {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Disk, RealDisk};
+    use crate::{Disk, MemoryDisk};
     use std::fs::File;
-    use std::io;
     use std::os::fd::OwnedFd;
-    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-
-    /// A file that can be opened for direct reads, all of which fail.
-    struct NotDirectly {
-        file: Arc<dyn DiskFile>,
-        unreadable: File,
-        opened: AtomicUsize,
-    }
-
-    impl DiskFile for NotDirectly {
-        fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-            self.file.read_exact_at(buffer, offset)
-        }
-
-        fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-            self.file.write_all_at(bytes, offset)
-        }
-
-        fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
-            self.file.allocate(offset, bytes)
-        }
-
-        fn set_len(&self, bytes: u64) -> io::Result<()> {
-            self.file.set_len(bytes)
-        }
-
-        fn len(&self) -> io::Result<u64> {
-            self.file.len()
-        }
-
-        fn direct_reader(&self) -> Option<DirectReader> {
-            self.opened.fetch_add(1, Relaxed);
-            Some(DirectReader::new(self.unreadable.try_clone().unwrap()))
-        }
-
-        fn sync(&self) -> io::Result<()> {
-            self.file.sync()
-        }
-    }
+    use std::path::Path;
 
     #[test]
     fn a_walk_whose_direct_reads_fail_goes_on_through_the_systems_memory() {
         const FRAME_BYTES: u32 = 5_000;
-        let folder = tempfile::tempdir().unwrap();
         let bytes: Vec<u8> = (0..20 * FRAME_BYTES).map(|at| (at % 251) as u8).collect();
-        let file = RealDisk::default().create(&folder.path().join("a"));
-        let file = NotDirectly {
-            file: file.unwrap(),
-            unreadable: File::from(OwnedFd::from(io::pipe().unwrap().1)),
-            opened: AtomicUsize::new(0),
-        };
+        let disk = MemoryDisk::new();
+        disk.create_folder(Path::new("/store")).unwrap();
+        let file = disk.create(Path::new("/store/a")).unwrap();
         file.write_all_at(&bytes, 0).unwrap();
-        let mut walk = ReadAhead::default();
-        walk.read_directly();
+        let (_, unreadable) = std::io::pipe().unwrap();
+        let unreadable = File::from(OwnedFd::from(unreadable));
+        let mut walk = ReadAhead {
+            direct: Direct::Open(DirectReader::new(unreadable)),
+            ..ReadAhead::default()
+        };
         for number in 0..20 {
             let handle = Handle {
                 offset: u64::from(number * FRAME_BYTES),
                 bytes: FRAME_BYTES,
             };
             let end = bytes.len() as u64;
-            let frame = walk.up_to(1 << 20).frame(&file, handle, end);
+            let frame = walk.up_to(1 << 20).frame(&*file, handle, end);
             let (piece, frame) = frame.unwrap();
             let from = handle.offset as usize;
             assert!(piece[frame] == bytes[from..from + FRAME_BYTES as usize]);
         }
-        assert_eq!(file.opened.into_inner(), 1, "it is tried once a walk");
+        assert!(matches!(walk.direct, Direct::No), "it was tried, once");
     }
 }

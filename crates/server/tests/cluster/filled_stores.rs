@@ -38,8 +38,14 @@ fn until_all_are_witnesses(cluster: &Cluster) {
             cluster.standing(node) == "witness"
         });
     }
-    // The nodes shake hands again with those whose store was filled.
+    // The nodes shake hands again with those whose store was filled. A call that is under way
+    // to one of them then ends as refused.
     for node in ALL {
+        for other in ALL {
+            until("the nodes know that all stores are filled", || {
+                node == other || cluster.standing_at(node, other).as_deref() == Some("witness")
+            });
+        }
         until("the node is served by the others", || {
             let got = cluster.client(node).get("/v0/entity?id=none&replicas=3/3");
             got.status == 404

@@ -1,10 +1,8 @@
 //! Ingest: what it adds, where its tables go, who sees them when, and what is left of
 //! one that fails.
 
-mod common;
-
+use crate::common::{self, World, delete, ingest, long, put, read, scan_all, table_files, tables};
 use base::{Timestamp, Verdict};
-use common::{World, delete, ingest, long, put, read, scan_all, table_files, tables};
 use lsm::testing::{BlockingWrite, verdict_of};
 use lsm::{Admission, Error, Ingested};
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,16 +1,8 @@
 //! Disks that fail once, at each sync, or because no file handle is free; and a store that
 //! is opened twice.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test that cannot go on panics"
-)]
-
-mod common;
-
+use crate::common::{CollectedOutcomes, World, ingest, long, put, read};
 use base::{Entry, Timestamp};
-use common::{CollectedOutcomes, World, ingest, long, put, read};
 use lsm::disk::{Call, Fault, FaultyDisk};
 use lsm::testing::BlockingWrite;
 use lsm::{Durability, Engine, Error, Lane, Outbox};

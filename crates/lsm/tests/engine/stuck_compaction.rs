@@ -1,11 +1,7 @@
 //! Compactions that cannot work, that are paced, and that only time makes due.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
-
-mod common;
-
+use crate::common::{World, delete, put, read};
 use base::{Entry, Expiry, Timestamp};
-use common::{World, delete, put, read};
 use lsm::disk::{Call, Fault, FaultyDisk};
 use lsm::testing::BlockingWrite;
 use lsm::{Disk, Engine, Error, Lane};

@@ -1,9 +1,7 @@
 //! The counter of acknowledged writes: it survives restarts, flushes and crashes, and a
 //! copy that is restored shows less.
 
-mod common;
-
-use common::{World, delete, put};
+use crate::common::{World, delete, put};
 use fastrand::Rng;
 use lsm::testing::BlockingWrite;
 use lsm::{Acknowledged, Durability};

@@ -1,11 +1,7 @@
 //! Versions above a limit are dropped when a store is opened.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
-
-mod common;
-
+use crate::common::{World, delete, put, read, scan_all};
 use base::Timestamp;
-use common::{World, delete, put, read, scan_all};
 use lsm::disk::{Fault, FaultyDisk, MemoryDisk};
 use lsm::testing::BlockingWrite;
 use lsm::{Disk, Engine};

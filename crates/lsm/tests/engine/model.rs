@@ -1,12 +1,8 @@
 //! The store against a map of newest versions, under random operations, ingests,
 //! background work, flushes, compactions and reopenings.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
-
-mod common;
-
+use crate::common::{self, World};
 use base::{Entry, Expiry, Timestamp, Verdict};
-use common::World;
 use fastrand::Rng;
 use lsm::testing::{BlockingWrite, verdict_of};
 use lsm::{Engine, Error, Ingest, Lookup, Scan};

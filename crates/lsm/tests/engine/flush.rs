@@ -1,10 +1,6 @@
 //! Flushes, which take one step at a time.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
-
-mod common;
-
-use common::{World, put, read, scan_all};
+use crate::common::{World, put, read, scan_all};
 use lsm::disk::{Call, Fault, FaultyDisk};
 use lsm::testing::BlockingWrite;
 use lsm::{Disk, Engine, Lane};

@@ -1,12 +1,8 @@
 //! Versions that belong to other stores only leave the disk below their own bound, and nothing
 //! else is rewritten for that.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
-
-mod common;
-
+use crate::common::{World, scan_all};
 use base::{Entry, Expiry, Kind, Timestamp};
-use common::{World, scan_all};
 use fastrand::Rng;
 use lsm::testing::BlockingWrite;
 use lsm::{Engine, Scan, Surplus};

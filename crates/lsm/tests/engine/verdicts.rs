@@ -1,16 +1,8 @@
 //! The verdict on a write is that of its first arrival, exactly, or it is unknown. A
 //! commit never reads the disk for it.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test that cannot go on panics"
-)]
-
-mod common;
-
+use crate::common::{World, put};
 use base::{Clock, Entry, Expiry, Timestamp, Verdict};
-use common::{World, put};
 use fastrand::Rng;
 use lsm::disk::{Call, Fault, FaultyDisk};
 use lsm::testing::{BlockingWrite, verdict_of};

@@ -1,15 +1,7 @@
 //! A failed writeback fails the writes that relied on it, although the system reports it
 //! only once to each handle of the file.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test that cannot go on panics"
-)]
-
-mod common;
-
-use common::{World, put, read};
+use crate::common::{World, put, read};
 use lsm::disk::{HookedDisk, SyncHook};
 use lsm::testing::{BlockingWrite, PATIENCE};
 use lsm::{Error, Lane};

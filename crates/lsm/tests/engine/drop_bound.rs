@@ -1,11 +1,7 @@
 //! An old version does not come in behind the compaction that has dropped its tombstone.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
-
-mod common;
-
+use crate::common::{CollectedOutcomes, World, delete, put, read, scan_all, table_files};
 use base::Timestamp;
-use common::{CollectedOutcomes, World, delete, put, read, scan_all, table_files};
 use lsm::testing::{BlockingWrite, Ends};
 use lsm::{Admission, Barrier, Durability, Engine, Error, Lane, Outbox};
 use std::sync::Arc;

@@ -1,10 +1,8 @@
 //! The fence: nothing that is older slips into the store behind it.
 
-mod common;
-
+use crate::common::waiting::until;
+use crate::common::{self, CollectedOutcomes, World, delete, put, read, scan_all};
 use base::{Entry, Timestamp};
-use common::waiting::until;
-use common::{CollectedOutcomes, World, delete, put, read, scan_all};
 use lsm::disk::{Call, Fault, FaultyDisk};
 use lsm::testing::{BlockingWrite, Ends};
 use lsm::{Admission, Disk, Durability, Engine, Error, Lane, Options, Outbox};

@@ -1,11 +1,7 @@
 //! Damage to a table: its intact parts are served, and the others are errors.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
-
-mod common;
-
+use crate::common::{World, delete, put, read};
 use base::Kind;
-use common::{World, delete, put, read};
 use lsm::disk::{Call, Fault, FaultyDisk};
 use lsm::testing::BlockingWrite;
 use lsm::{Disk, Engine, Error};

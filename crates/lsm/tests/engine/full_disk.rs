@@ -1,10 +1,6 @@
 //! A full disk: what the store refuses, what it still does, and how it recovers.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
-
-mod common;
-
-use common::{World, delete, put, read};
+use crate::common::{World, delete, put, read};
 use lsm::disk::{Call, Fault, FaultyDisk};
 use lsm::testing::BlockingWrite;
 use lsm::{Disk, Engine, Error, Lane};

@@ -1,9 +1,7 @@
 //! What compaction keeps, drops and bounds.
 
-mod common;
-
+use crate::common::{World, delete, put, read, scan_all};
 use base::{Entry, Expiry, Timestamp};
-use common::{World, delete, put, read, scan_all};
 use lsm::testing::BlockingWrite;
 use lsm::{Durability, Engine, Options, RealDisk};
 use std::collections::BTreeMap;

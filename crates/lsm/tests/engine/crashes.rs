@@ -1,16 +1,8 @@
 //! Power cuts: whatever unsynced pages survive, the store opens and holds
 //! every write that was acknowledged, and of each ingest all or nothing.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test that cannot go on panics"
-)]
-
-mod common;
-
+use crate::common::{self, World, ingest};
 use base::{Entry, Expiry, Timestamp};
-use common::{World, ingest};
 use fastrand::Rng;
 use lsm::disk::{Fault, FaultyDisk, MemoryDisk};
 use lsm::testing::BlockingWrite;

@@ -1,9 +1,7 @@
 //! Group commit: visibility, sharing of syncs, bounds, ties, reopening.
 
-mod common;
-
+use crate::common::{self, CollectedOutcomes, World, delete, put, read};
 use base::Expiry;
-use common::{CollectedOutcomes, World, delete, put, read};
 use lsm::testing::BlockingWrite;
 use lsm::{Admission, Durability, Engine, Error, Lookup, Outbox};
 use std::cell::Cell;

@@ -1,10 +1,6 @@
 //! The statistics of a store are right.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
-
-mod common;
-
-use common::{World, put};
+use crate::common::{World, put};
 use lsm::testing::BlockingWrite;
 use lsm::{Compression, Engine, Statistics};
 use std::time::Duration;

@@ -1,10 +1,6 @@
 //! A store does not open if a file is missing, truncated or damaged, also the newest log.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
-
-mod common;
-
-use common::{World, put, read};
+use crate::common::{World, put, read};
 use lsm::disk::{Call, Fault, FaultyDisk};
 use lsm::testing::BlockingWrite;
 use lsm::{Engine, Error};

@@ -1,8 +1,6 @@
 //! How writers fare when background work falls behind or fails.
 
-mod common;
-
-use common::{CollectedOutcomes, World, put, read};
+use crate::common::{CollectedOutcomes, World, put, read};
 use lsm::disk::{Call, Fault, FaultyDisk};
 use lsm::testing::BlockingWrite;
 use lsm::{Durability, Error, Lane, Options, Outbox};

@@ -1,16 +1,8 @@
 //! Damaged parts of tables, from the scan that finds them until they are mended: no read
 //! is wrong at any moment.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test that cannot go on panics"
-)]
-
-mod common;
-
+use crate::common::{World, put, read};
 use base::{Entry, Expiry, Timestamp};
-use common::{World, put, read};
 use lsm::disk::{Call, Fault, FaultyDisk};
 use lsm::testing::BlockingWrite;
 use lsm::{Disk, Engine, Error, Lane, Surplus};

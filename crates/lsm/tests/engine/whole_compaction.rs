@@ -1,11 +1,7 @@
 //! Whole compactions: what an operator orders is done in pieces, beside writes.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
-
-mod common;
-
+use crate::common::{World, delete, long, put, read, scan_all};
 use base::Kind;
-use common::{World, delete, long, put, read, scan_all};
 use lsm::testing::BlockingWrite;
 use lsm::{Disk, Engine, Error, Lane, WholeCompaction};
 use std::sync::atomic::Ordering::Relaxed;

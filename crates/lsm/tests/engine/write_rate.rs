@@ -1,11 +1,7 @@
 //! How long writers are held back while a flush is behind, by the simulated clock.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
-
-mod common;
-
+use crate::common::{CollectedOutcomes, World, put};
 use base::Clock;
-use common::{CollectedOutcomes, World, put};
 use lsm::disk::{HookedDisk, SyncHook};
 use lsm::testing::BlockingWrite;
 use lsm::{Engine, Lane, Outbox};

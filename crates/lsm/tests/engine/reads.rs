@@ -1,8 +1,6 @@
 //! Which tables and blocks reads touch, and what scans keep.
 
-mod common;
-
-use common::{World, delete, put, read, scan_all};
+use crate::common::{World, delete, put, read, scan_all};
 use lsm::Lookup;
 use lsm::testing::BlockingWrite;
 

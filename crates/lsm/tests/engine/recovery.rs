@@ -1,14 +1,6 @@
 //! Starts that fail, die or meet a full disk, and what the next start finds.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test that cannot go on panics"
-)]
-
-mod common;
-
-use common::{World, delete, put, read};
+use crate::common::{World, delete, put, read};
 use lsm::disk::{Fault, FaultyDisk, MemoryDisk};
 use lsm::testing::BlockingWrite;
 use lsm::{Disk, Durability, Error, Lane};

@@ -1,11 +1,7 @@
 //! A table that does not open keeps the store from serving nothing but its own keys.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
-
-mod common;
-
+use crate::common::{World, delete, put, read, scan_all, table_files, tables};
 use base::{Kind, Timestamp};
-use common::{World, delete, put, read, scan_all, table_files, tables};
 use lsm::disk::{Call, Fault, FaultyDisk};
 use lsm::testing::BlockingWrite;
 use lsm::{Disk, Engine, Error};

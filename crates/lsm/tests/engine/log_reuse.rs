@@ -1,10 +1,6 @@
 //! Log segments begin in the files of earlier ones, and no crash brings back what those held.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
-
-mod common;
-
-use common::{World, put, read};
+use crate::common::{self, World, put, read};
 use lsm::disk::{Call, Fault, FaultyDisk, Unsynced};
 use lsm::testing::BlockingWrite;
 use lsm::{Disk, Durability, Engine, Error, Lane};

@@ -1,9 +1,7 @@
 //! Tombstones below the drop bound leave the disk, whatever lies beside them.
 
-mod common;
-
+use crate::common::{World, delete, put, read, scan_all};
 use base::{Clock, Entry, Expiry, Kind, Timestamp};
-use common::{World, delete, put, read, scan_all};
 use lsm::Engine;
 use lsm::testing::BlockingWrite;
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,12 +1,8 @@
 //! Ingest beside compactions in progress, scans, writes and other threads.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
-
-mod common;
-
+use crate::common::waiting::guarded;
+use crate::common::{self, World, ingest, long, put, read, scan_all, table_files, tables};
 use base::{Entry, Timestamp};
-use common::waiting::guarded;
-use common::{World, ingest, long, put, read, scan_all, table_files, tables};
 use fastrand::Rng;
 use lsm::Ingest;
 use lsm::testing::BlockingWrite;

@@ -266,6 +266,10 @@ impl DiskFile for FaultyFile {
         self.inner.len()
     }
 
+    fn has_name(&self) -> io::Result<bool> {
+        self.inner.has_name()
+    }
+
     fn sync(&self) -> io::Result<()> {
         self.check(Call::Sync)?;
         self.inner.sync()

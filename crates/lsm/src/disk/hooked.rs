@@ -107,6 +107,10 @@ impl DiskFile for HookedFile {
         self.inner.len()
     }
 
+    fn has_name(&self) -> io::Result<bool> {
+        self.inner.has_name()
+    }
+
     fn sync(&self) -> io::Result<()> {
         let hook = lock(&self.hook).clone();
         match hook {

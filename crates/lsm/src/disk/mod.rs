@@ -143,6 +143,15 @@ pub trait DiskFile: Send + Sync {
     /// Those of the system.
     fn len(&self) -> io::Result<u64>;
 
+    /// Whether the file has a name in some folder. A removed file that has none can be read by
+    /// its open handles only. Where the system cannot tell, the file has a name.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn has_name(&self) -> io::Result<bool> {
+        Ok(true)
+    }
+
     /// Opens the file once more, to read long pieces of it past the system's memory. [`None`]
     /// if that is not possible.
     fn direct_reader(&self) -> Option<DirectReader> {

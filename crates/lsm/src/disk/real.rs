@@ -255,6 +255,10 @@ impl DiskFile for RealFile {
         Ok(self.file.metadata()?.len())
     }
 
+    fn has_name(&self) -> io::Result<bool> {
+        Ok(self.file.metadata()?.nlink() > 0)
+    }
+
     fn written_end(&self) -> io::Result<u64> {
         let mut end = 0;
         // All other calls name their offsets, so nobody misses the file's own.

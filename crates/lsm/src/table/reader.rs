@@ -92,6 +92,11 @@ impl Table {
         self.lost.is_some()
     }
 
+    /// The file of a table that nobody reads any more.
+    pub(crate) fn into_file(self) -> Arc<dyn DiskFile> {
+        self.file
+    }
+
     /// What the table holds.
     pub(crate) fn properties(&self) -> &TableProperties {
         &self.properties

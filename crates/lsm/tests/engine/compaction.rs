@@ -7,6 +7,7 @@ use lsm::{Durability, Engine, Options, RealDisk};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 #[test]
 fn overwrites_keep_space_amplification_under_two() {
@@ -28,7 +29,7 @@ fn overwrites_keep_space_amplification_under_two() {
             .write(put(&format!("{key:08}"), number, &value))
             .unwrap();
         if number % 10 == 0 {
-            world.executor.run_for(std::time::Duration::from_millis(10));
+            world.executor.run_for(Duration::from_millis(10));
         }
         if number > 2 * keys && number % 500 == 0 {
             let statistics = engine.statistics();
@@ -69,6 +70,38 @@ fn compactions_on_a_real_disk_read_what_others_wrote() {
         let found = scan_all(&engine, "", None);
         assert!(found.iter().eq(expected.values()), "every {every}");
     }
+}
+
+/// Long syncs of the log would be behind a file system that tells its device of all that a
+/// merge frees at once.
+#[test]
+fn the_space_of_merged_tables_is_freed_a_little_at_a_time() {
+    const MIB: u64 = 1 << 20;
+    let mut world = World::new();
+    world.options.compression = lsm::Compression::None;
+    world.options.memtable_bytes = 16 << 20;
+    world.options.table_bytes = 64 << 20;
+    let engine = world.open();
+    for timestamp in [1, 2] {
+        for number in 0..5_000 {
+            let value = format!("{number:01000}");
+            engine
+                .write(put(&format!("{number:08}"), timestamp, &value))
+                .unwrap();
+        }
+        engine.flush().unwrap();
+    }
+    engine.compact().unwrap();
+    let mut used = world.memory.used_bytes();
+    let mut freed = 0;
+    while world.executor.next_due().is_some() {
+        world.executor.run_for(Duration::from_millis(10));
+        let now = world.memory.used_bytes();
+        assert!(used - now <= MIB, "{used} and then {now}");
+        freed += used - now;
+        used = now;
+    }
+    assert!(freed >= 8 * MIB, "{freed}");
 }
 
 #[test]
@@ -119,7 +152,7 @@ fn a_tombstone_stays_while_an_older_version_lies_in_memory() {
         assert_eq!(statistics.compactions, 1, "two tables of a small store");
         assert_eq!(statistics.levels[0].tables, 0);
         assert_eq!(statistics.table_tombstones, 1, "committed: {is_committed}");
-        world.executor.run_for(std::time::Duration::from_secs(5));
+        world.executor.run_for(Duration::from_secs(5));
         assert_eq!(read(&engine, "a"), None);
         // Once the put is in a table as well, both are dropped.
         engine.flush().unwrap();
@@ -150,7 +183,7 @@ fn expired_versions_hide_older_ones_until_they_may_go() {
     engine.write(expired.clone()).unwrap();
     engine.compact().unwrap();
     assert_eq!(scan_all(&engine, "", None), std::slice::from_ref(&expired));
-    world.clock.advance(std::time::Duration::from_secs(10));
+    world.clock.advance(Duration::from_secs(10));
     world.trusts_clock.store(false, Relaxed);
     world.bound.store(25, Relaxed);
     engine.write(put("b", 30, "v")).unwrap();
@@ -205,17 +238,17 @@ fn what_has_expired_in_a_quiet_store_is_freed_without_a_drop_bound() {
         let levels = engine.statistics().levels;
         levels.iter().map(|level| level.bytes).sum()
     };
-    world.executor.run_for(std::time::Duration::from_secs(600));
+    world.executor.run_for(Duration::from_secs(600));
     assert!(bytes() > 100_000, "the clock may be wrong");
     // A living scan still sees the values.
     let mut scan = engine.scan(b"", None);
     let seen = scan.next_batch(1).unwrap();
     world.trusts_clock.store(true, Relaxed);
-    world.executor.run_for(std::time::Duration::from_secs(120));
+    world.executor.run_for(Duration::from_secs(120));
     assert!(bytes() > 100_000, "a scan lives");
     assert_eq!(seen, [entry(0)]);
     drop(scan);
-    world.executor.run_for(std::time::Duration::from_secs(120));
+    world.executor.run_for(Duration::from_secs(120));
     assert!(bytes() < 10_000, "{}", bytes());
     let tombstones: Vec<_> = (0..100)
         .map(|number| Entry::tombstone(entry(number).key(), Timestamp::from_u64(number), 3))
@@ -223,7 +256,7 @@ fn what_has_expired_in_a_quiet_store_is_freed_without_a_drop_bound() {
     assert_eq!(scan_all(&engine, "", None), tombstones);
     // The tombstones that are left are not rewritten again and again.
     let compactions = engine.statistics().compactions;
-    world.executor.run_for(std::time::Duration::from_secs(600));
+    world.executor.run_for(Duration::from_secs(600));
     assert_eq!(engine.statistics().compactions, compactions);
 }
 
@@ -231,7 +264,7 @@ fn what_has_expired_in_a_quiet_store_is_freed_without_a_drop_bound() {
 /// lives much longer.
 #[test]
 fn a_table_whose_values_expire_one_after_another_shrinks_by_halves() {
-    const MINUTE: std::time::Duration = std::time::Duration::from_secs(60);
+    const MINUTE: Duration = Duration::from_secs(60);
     let mut world = World::new();
     world.options.compression = lsm::Compression::None;
     world.options.memtable_bytes = 1 << 20;
@@ -281,7 +314,7 @@ fn compaction_off_leaves_the_tables_alone() {
         engine.write(put("a", number, "v")).unwrap();
         engine.flush().unwrap();
     }
-    world.executor.run_for(std::time::Duration::from_secs(5));
+    world.executor.run_for(Duration::from_secs(5));
     assert_eq!(engine.statistics().levels[0].tables, 100);
     assert_eq!(engine.get(b"a").unwrap().unwrap().timestamp().as_u64(), 100);
     engine.compact().unwrap();
@@ -309,7 +342,7 @@ fn removed_tables_and_segments_leave_the_folder() {
         engine.write(put(&key, number, &"v".repeat(50))).unwrap();
     }
     engine.compact().unwrap();
-    world.executor.run_for(std::time::Duration::from_secs(5));
+    world.executor.run_for(Duration::from_secs(5));
     let names = lsm::Disk::list(&*world.memory, &World::folder()).unwrap();
     let count = |suffix: &str| names.iter().filter(|name| name.ends_with(suffix)).count() as u64;
     let tables: u64 = engine
@@ -359,11 +392,9 @@ fn what_has_expired_on_level_0_of_a_quiet_store_goes() {
     let entry = Entry::value(b"a", Timestamp::from_u64(20), b"short-lived", expiry, 1);
     engine.write(entry).unwrap();
     engine.flush().unwrap();
-    world
-        .executor
-        .run_for(std::time::Duration::from_millis(100));
+    world.executor.run_for(Duration::from_millis(100));
     assert_eq!(engine.statistics().levels[0].tables, 1);
-    world.executor.run_for(std::time::Duration::from_secs(120));
+    world.executor.run_for(Duration::from_secs(120));
     assert_eq!(engine.statistics().table_entries, 0);
     assert_eq!(engine.statistics().levels[0].tables, 0);
 }

@@ -352,6 +352,10 @@ impl DiskFile for MemoryFile {
         Ok(lock(&self.files).inode(self.number)?.current.length)
     }
 
+    fn has_name(&self) -> io::Result<bool> {
+        Ok(lock(&self.files).inode(self.number)?.named)
+    }
+
     fn sync(&self) -> io::Result<()> {
         let mut files = lock(&self.files);
         let fail = files.fail_syncs;

@@ -15,6 +15,7 @@
 //!   flushed a moment ago;
 //! - [`placement`](MergeRange): the level for an ingested table;
 //! - `retired`: what readers may still hold although it was replaced;
+//! - `removed`: the space of removed files, which is freed a little at a time;
 //! - [`cursors`](LevelCursor): cursors over the tables of a level and over memtables.
 //!
 //! Locks: `manifest`, held while the manifest is replaced, across the disk's
@@ -30,6 +31,7 @@ mod files;
 mod flushed;
 mod placement;
 mod read_state;
+mod removed;
 mod retired;
 mod tables;
 
@@ -184,13 +186,13 @@ impl TableSet {
     pub(crate) fn apply(&self, edit: TableEdit) -> Result<(), Error> {
         let lost = self.lost();
         let obsolete = self.store(lock(&self.manifest), edit)?.show();
-        self.free_retired();
         for id in obsolete.tables {
             match lost.contains(&id) {
                 true => self.files.set_lost_aside(id),
                 false => self.files.remove(id),
             }
         }
+        self.free_retired();
         for (segment, space) in obsolete.segments {
             if let Err(error) = self.free_segments.retire(segment, space) {
                 tracing::warn!(%error, "could not remove a log segment; the next start will");

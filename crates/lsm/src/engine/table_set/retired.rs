@@ -1,5 +1,6 @@
 //! What readers may still hold although it was replaced.
 
+use super::removed::RemovedFiles;
 use crate::executor::{Executor, Lane};
 use crate::memtable::{Memtable, Remains};
 use crate::sync::lock;
@@ -19,6 +20,8 @@ const STEP_REST: Duration = Duration::from_millis(1);
 /// no reader has one.
 pub(super) struct Retired {
     held: Mutex<Held>,
+    /// The files of tables that are free.
+    removed: RemovedFiles,
     /// Frees memtables, a few records at a time.
     executor: Weak<dyn Executor>,
 }
@@ -33,6 +36,7 @@ impl Retired {
     pub(super) fn new(executor: &Arc<dyn Executor>) -> Self {
         Self {
             held: Mutex::default(),
+            removed: RemovedFiles::new(Arc::downgrade(executor)),
             executor: Arc::downgrade(executor),
         }
     }
@@ -45,7 +49,8 @@ impl Retired {
         lock(&self.held).tables.extend(tables);
     }
 
-    /// Frees what no reader holds any more: tables at once, memtables from now on.
+    /// Frees what no reader holds any more: some of it at once, and the rest from now on. The
+    /// files of tables have lost their names before.
     pub(super) fn free(&self) {
         fn is_free<T>(held: &mut Arc<T>) -> bool {
             Arc::strong_count(held) == 1
@@ -59,8 +64,9 @@ impl Retired {
         for memtable in memtables.into_iter().filter_map(Arc::into_inner) {
             free_in_steps(memtable.into_remains(), &self.executor);
         }
-        // Dropped without the lock, because this takes long.
-        drop(tables);
+        for table in tables.into_iter().filter_map(Arc::into_inner) {
+            self.removed.add(table.into_file());
+        }
     }
 }
 

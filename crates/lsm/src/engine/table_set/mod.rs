@@ -111,7 +111,7 @@ impl TableSet {
             free_segments,
             is_damaged: AtomicBool::new(!read_state.damaged.is_empty()),
             read_state: ArcSwap::from_pointee(read_state),
-            retired: Retired::new(&environment.executor),
+            retired: Retired::new(environment),
             memtable_bytes: options.memtable_bytes,
             verdicts_kept: options.verdicts_kept,
         }

@@ -4,10 +4,12 @@
 //! it completes the next syncs: when whole tables go at once, those of the log wait. RocksDB and
 //! Pebble pace deletions for the same reason.
 
-use crate::disk::DiskFile;
+use crate::disk::{Disk, DiskFile};
 use crate::executor::{Executor, Lane};
+use crate::options::Environment;
 use crate::sync::lock;
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -24,10 +26,15 @@ const PARTS: u64 = 128;
 /// A file of at most so many bytes is freed at once.
 const SHORT_BYTES: u64 = 64 << 10;
 
+/// With less room than this on the disk, files are freed at once: compactions may need it.
+const ROOM_BYTES_MIN: u64 = 1 << 30;
+
 /// Files that nobody reads any more and that have no name.
 pub(super) struct RemovedFiles {
     waiting: Arc<Mutex<Waiting>>,
     executor: Weak<dyn Executor>,
+    disk: Arc<dyn Disk>,
+    folder: PathBuf,
 }
 
 #[derive(Default)]
@@ -45,10 +52,13 @@ struct RemovedFile {
 }
 
 impl RemovedFiles {
-    pub(super) fn new(executor: Weak<dyn Executor>) -> Self {
+    /// Removed files of a store.
+    pub(super) fn new(environment: &Environment) -> Self {
         Self {
             waiting: Arc::default(),
-            executor,
+            executor: Arc::downgrade(&environment.executor),
+            disk: Arc::clone(&environment.disk),
+            folder: environment.folder.clone(),
         }
     }
 
@@ -59,7 +69,7 @@ impl RemovedFiles {
         let (Ok(false), Ok(bytes)) = (file.has_name(), file.len()) else {
             return;
         };
-        if has_other_handles || bytes <= SHORT_BYTES {
+        if has_other_handles || bytes <= SHORT_BYTES || !self.has_room() {
             return;
         }
         let mut waiting = lock(&self.waiting);
@@ -68,6 +78,11 @@ impl RemovedFiles {
         if !std::mem::replace(&mut waiting.is_scheduled, true) {
             schedule(Arc::clone(&self.waiting), &self.executor);
         }
+    }
+
+    fn has_room(&self) -> bool {
+        let available = self.disk.available_bytes(&self.folder);
+        available.is_ok_and(|bytes| bytes >= ROOM_BYTES_MIN)
     }
 }
 
@@ -112,67 +127,71 @@ fn free_some(waiting: Arc<Mutex<Waiting>>, executor: &Weak<dyn Executor>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::{Disk, RealDisk};
-    use crate::executor::StepExecutor;
-    use base::ManualClock;
+    use crate::StepExecutor;
+    use crate::disk::{MemoryDisk, RealDisk};
+    use crate::testing::environment;
     use std::path::Path;
 
     struct Fixture {
-        folder: tempfile::TempDir,
-        disk: RealDisk,
+        disk: Arc<dyn Disk>,
         executor: Arc<StepExecutor>,
         removed: RemovedFiles,
     }
 
-    fn fixture() -> Fixture {
-        let executor = Arc::new(StepExecutor::new(Arc::new(ManualClock::new(0))));
-        let weak: Weak<StepExecutor> = Arc::downgrade(&executor);
+    fn fixture(disk: Arc<dyn Disk>, folder: &Path) -> Fixture {
+        let (mut environment, executor) = environment(Arc::clone(&disk));
+        disk.create_folder(folder).unwrap();
+        environment.folder = folder.into();
         Fixture {
-            folder: tempfile::tempdir().unwrap(),
-            disk: RealDisk::default(),
+            disk,
             executor,
-            removed: RemovedFiles::new(weak),
+            removed: RemovedFiles::new(&environment),
         }
+    }
+
+    fn in_memory() -> Fixture {
+        fixture(Arc::new(MemoryDisk::new()), Path::new("/store"))
     }
 
     impl Fixture {
-        /// Creates a file, and adds it without its name.
-        fn add(&self, name: &str, bytes: u64) {
-            let path = self.folder.path().join(name);
-            let (file, _) = self.create(&path, bytes);
-            self.disk.remove(&path).unwrap();
+        fn create(&self, name: &str, bytes: u64) -> Arc<dyn DiskFile> {
+            let file = self.disk.create(&self.removed.folder.join(name)).unwrap();
+            file.set_len(bytes).unwrap();
+            file
+        }
+
+        /// Removes a file, and adds its handle.
+        fn remove(&self, name: &str, file: Arc<dyn DiskFile>) {
+            self.disk.remove(&self.removed.folder.join(name)).unwrap();
             self.removed.add(file);
         }
 
-        /// A new file, and another handle of it.
-        fn create(&self, path: &Path, bytes: u64) -> (Arc<dyn DiskFile>, Arc<dyn DiskFile>) {
-            let file = self.disk.create(path).unwrap();
-            file.set_len(bytes).unwrap();
-            (file, self.disk.open(path).unwrap())
+        fn create_and_remove(&self, name: &str, bytes: u64) {
+            self.remove(name, self.create(name, bytes));
         }
-    }
 
-    /// What the file system has of the files that wait.
-    fn waiting(fixture: &Fixture) -> u64 {
-        let waiting = lock(&fixture.removed.waiting);
-        let files = waiting.files.iter();
-        let bytes = files.map(|file| file.file.len().unwrap()).sum();
-        assert_eq!(waiting.bytes, bytes);
-        bytes
+        /// What is left of the files that wait.
+        fn waiting_bytes(&self) -> u64 {
+            let waiting = lock(&self.removed.waiting);
+            let files = waiting.files.iter();
+            let bytes = files.map(|file| file.file.len().unwrap()).sum();
+            assert_eq!(waiting.bytes, bytes);
+            bytes
+        }
     }
 
     #[test]
     fn removed_files_are_freed_a_little_at_a_time() {
-        let fixture = fixture();
+        let fixture = in_memory();
         let lengths = [5 << 20, 3 << 19, 1 << 19, 100 << 10, SHORT_BYTES];
         for (number, bytes) in lengths.into_iter().enumerate() {
-            fixture.add(&number.to_string(), bytes);
+            fixture.create_and_remove(&number.to_string(), bytes);
         }
         let mut before = lengths.iter().sum::<u64>() - SHORT_BYTES;
-        assert_eq!(waiting(&fixture), before);
+        assert_eq!(fixture.waiting_bytes(), before);
         while fixture.executor.next_due().is_some() {
             fixture.executor.run_for(STEP_REST);
-            let now = waiting(&fixture);
+            let now = fixture.waiting_bytes();
             assert_eq!(before - now, before.min(STEP_BYTES));
             before = now;
         }
@@ -181,44 +200,70 @@ mod tests {
 
     #[test]
     fn much_that_waits_is_freed_in_larger_steps() {
-        let fixture = fixture();
-        fixture.add("long", 1 << 30);
+        let fixture = in_memory();
+        fixture.create_and_remove("long", 1 << 30);
         fixture.executor.run_for(STEP_REST);
-        assert_eq!(waiting(&fixture), (1 << 30) - (1 << 30) / PARTS);
+        assert_eq!(fixture.waiting_bytes(), (1 << 30) - (1 << 30) / PARTS);
         fixture.executor.run_until_idle();
-        assert_eq!(waiting(&fixture), 0);
+        assert_eq!(fixture.waiting_bytes(), 0);
     }
 
     #[test]
-    fn a_file_that_has_a_name_keeps_what_it_holds() {
-        let fixture = fixture();
-        let [path, link] = ["table", "backup"].map(|name| fixture.folder.path().join(name));
-        let (file, view) = fixture.create(&path, 5 << 20);
-        std::fs::hard_link(&path, &link).unwrap();
-        fixture.disk.remove(&path).unwrap();
-        fixture.removed.add(file);
+    fn what_comes_later_is_freed_as_well() {
+        let fixture = in_memory();
+        for name in ["first", "second"] {
+            fixture.create_and_remove(name, 2 << 20);
+            assert_eq!(fixture.waiting_bytes(), 2 << 20, "{name}");
+            fixture.executor.run_until_idle();
+            assert_eq!(fixture.waiting_bytes(), 0, "{name}");
+        }
+    }
+
+    #[test]
+    fn on_a_disk_with_little_room_files_are_freed_at_once() {
+        for (room, waiting) in [(ROOM_BYTES_MIN, 5 << 20), (ROOM_BYTES_MIN - 1, 0)] {
+            let disk = Arc::new(MemoryDisk::new());
+            let fixture = fixture(Arc::clone(&disk) as _, Path::new("/store"));
+            let file = fixture.create("table", 5 << 20);
+            disk.set_capacity(disk.used_bytes() + room);
+            fixture.remove("table", file);
+            assert_eq!(fixture.waiting_bytes(), waiting, "{room}");
+            assert_eq!(disk.used_bytes(), waiting, "{room}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_has_another_name_keeps_what_it_holds() {
+        let folder = tempfile::tempdir().unwrap();
+        let fixture = fixture(Arc::new(RealDisk::default()), folder.path());
+        let file = fixture.create("table", 5 << 20);
+        let link = folder.path().join("link");
+        std::fs::hard_link(folder.path().join("table"), &link).unwrap();
+        fixture.remove("table", file);
         fixture.executor.run_until_idle();
-        assert_eq!(view.len().unwrap(), 5 << 20);
+        assert_eq!(link.metadata().unwrap().len(), 5 << 20);
     }
 
     #[test]
     fn a_file_with_another_handle_keeps_what_it_holds() {
-        let fixture = fixture();
-        let path = fixture.folder.path().join("table");
-        let (file, _) = fixture.create(&path, 5 << 20);
-        fixture.disk.remove(&path).unwrap();
-        fixture.removed.add(Arc::clone(&file));
+        let fixture = in_memory();
+        let file = fixture.create("table", 5 << 20);
+        fixture.remove("table", Arc::clone(&file));
         fixture.executor.run_until_idle();
         assert_eq!(file.len().unwrap(), 5 << 20);
     }
 
     #[test]
-    fn what_comes_later_is_freed_as_well() {
-        let fixture = fixture();
-        for name in ["first", "second"] {
-            fixture.add(name, 2 << 20);
-            fixture.executor.run_until_idle();
-            assert_eq!(waiting(&fixture), 0, "{name}");
+    fn the_system_says_whether_a_file_has_a_name() {
+        let folder = tempfile::tempdir().unwrap();
+        for fixture in [
+            in_memory(),
+            fixture(Arc::new(RealDisk::default()), folder.path()),
+        ] {
+            let file = fixture.create("table", 1);
+            assert!(file.has_name().unwrap());
+            fixture.remove("table", Arc::clone(&file));
+            assert!(!file.has_name().unwrap());
         }
     }
 }

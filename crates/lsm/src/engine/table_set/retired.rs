@@ -3,6 +3,7 @@
 use super::removed::RemovedFiles;
 use crate::executor::{Executor, Lane};
 use crate::memtable::{Memtable, Remains};
+use crate::options::Environment;
 use crate::sync::lock;
 use crate::table::Table;
 use std::sync::{Arc, Mutex, Weak};
@@ -33,11 +34,11 @@ struct Held {
 }
 
 impl Retired {
-    pub(super) fn new(executor: &Arc<dyn Executor>) -> Self {
+    pub(super) fn new(environment: &Environment) -> Self {
         Self {
             held: Mutex::default(),
-            removed: RemovedFiles::new(Arc::downgrade(executor)),
-            executor: Arc::downgrade(executor),
+            removed: RemovedFiles::new(environment),
+            executor: Arc::downgrade(&environment.executor),
         }
     }
 
@@ -88,17 +89,15 @@ fn free_in_steps(mut remains: Remains, executor: &Weak<dyn Executor>) {
 mod tests {
     use super::*;
     use crate::StepExecutor;
+    use crate::disk::MemoryDisk;
     use crate::record::Record;
-    use base::{Entry, Expiry, Kind, ManualClock, Timestamp};
+    use crate::testing::environment;
+    use base::{Entry, Expiry, Kind, Timestamp};
     use bytes::Bytes;
 
-    fn executor() -> Arc<StepExecutor> {
-        Arc::new(StepExecutor::new(Arc::new(ManualClock::new(0))))
-    }
-
-    fn retired(executor: &Arc<StepExecutor>) -> Retired {
-        let executor: Arc<dyn Executor> = Arc::clone(executor) as _;
-        Retired::new(&executor)
+    fn retired() -> (Retired, Arc<StepExecutor>) {
+        let (environment, executor) = environment(Arc::new(MemoryDisk::new()));
+        (Retired::new(&environment), executor)
     }
 
     /// A memtable, and clones of its entries.
@@ -135,8 +134,7 @@ mod tests {
 
     #[test]
     fn a_memtable_is_freed_a_few_records_at_a_time() {
-        let executor = executor();
-        let retired = retired(&executor);
+        let (retired, executor) = retired();
         let (memtable, entries) = memtable(10_000, 1 << 20);
         retired.add_memtable(Arc::clone(&memtable));
         retired.free();
@@ -156,8 +154,7 @@ mod tests {
 
     #[test]
     fn a_sparse_hash_table_is_freed_in_steps_too() {
-        let executor = executor();
-        let retired = retired(&executor);
+        let (retired, executor) = retired();
         // Each record is released by its tree and by the hash table, whose chunks are many.
         let (memtable, entries) = memtable(STEP_RECORDS / 2, 64 << 20);
         retired.add_memtable(memtable);
@@ -169,8 +166,7 @@ mod tests {
 
     #[test]
     fn a_memtable_of_long_values_is_freed_at_once() {
-        let executor = executor();
-        let retired = retired(&executor);
+        let (retired, _executor) = retired();
         let memtable = Memtable::new(1, 1 << 20);
         let holders = Arc::new(());
         for sequence in 1..=64 {
@@ -187,8 +183,7 @@ mod tests {
 
     #[test]
     fn an_executor_that_stops_frees_all_that_is_left() {
-        let executor = executor();
-        let retired = retired(&executor);
+        let (retired, executor) = retired();
         let (memtable, entries) = memtable(10_000, 1 << 20);
         retired.add_memtable(memtable);
         retired.free();

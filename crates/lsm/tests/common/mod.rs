@@ -7,7 +7,7 @@
     clippy::expect_used,
     clippy::allow_attributes,
     clippy::allow_attributes_without_reason,
-    reason = "each test file uses its part, and a test that cannot go on panics"
+    reason = "each program uses its part, and a test that cannot go on panics"
 )]
 
 pub mod waiting;

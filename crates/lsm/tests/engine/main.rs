@@ -1,5 +1,6 @@
-//! The engine as its owner sees it, on disks in memory, with clocks and executors that only
-//! the tests move. One program, because to link each file alone takes longer than to run it.
+//! The engine as its owner sees it: most tests have a disk in memory, and a clock and an
+//! executor that only the test moves. They are one program, because to link each file alone
+//! takes longer than to run it.
 
 #[cfg(test)]
 mod acknowledged;

@@ -192,6 +192,7 @@ impl TableSet {
                 false => self.files.remove(id),
             }
         }
+        // Now that the files have no names, because one that has is never shortened.
         self.free_retired();
         for (segment, space) in obsolete.segments {
             if let Err(error) = self.free_segments.retire(segment, space) {

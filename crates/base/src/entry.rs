@@ -380,6 +380,21 @@ mod tests {
     }
 
     #[test]
+    fn a_short_entry_does_not_keep_the_buffer_that_it_came_from() {
+        let at = Timestamp::from_u64(5);
+        for (value_bytes, keeps) in [(INLINE_BYTES_MAX - 3, false), (INLINE_BYTES_MAX - 2, true)] {
+            let data = Bytes::from([b"key".as_slice(), &vec![b'v'; value_bytes]].concat());
+            let buffer = data.clone();
+            let entry = Entry::from_data(data, 3, at, Kind::Value, Expiry::NEVER, 2);
+            assert_eq!(buffer.is_unique(), !keeps);
+            assert_eq!(
+                (entry.key(), entry.value_bytes().len()),
+                (&b"key"[..], value_bytes)
+            );
+        }
+    }
+
+    #[test]
     fn a_short_entry_takes_little_more_than_its_bytes() {
         let entry = Entry::tombstone(b"key", Timestamp::from_u64(5), 2);
         assert_eq!(entry.memory_bytes(), 3 + 56);

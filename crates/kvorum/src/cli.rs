@@ -9,7 +9,7 @@ use crate::profiling::ProfileOptions;
 use crate::serve::ServeCommand;
 use clap::{Parser, Subcommand};
 
-/// A distributed key-value store over plain HTTP
+/// A replicated key-value store over HTTP
 #[derive(Debug, Parser)]
 #[command(
     name = "kvorum",

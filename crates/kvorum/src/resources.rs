@@ -93,8 +93,8 @@ fn group_limit_bytes(read: ReadSystemFile<'_>) -> Option<u64> {
         // container's own group.
         for folder in Path::new(group.trim_start_matches('/')).ancestors() {
             let file: PathBuf = [Path::new(root), folder, Path::new(name)].iter().collect();
-            // ""max" is not a number, so it is no limit. Version 1 writes a number above any machine's memory, so the machine's own memory is smaller.. Version 1 writes a number larger
-            // than any machine has, which the machine's own memory undercuts.
+            // "max" is not a number, so it is no limit. For no limit version 1 has a number
+            // that is larger than any machine's memory, so that memory is the least.
             let limit = read(&file).and_then(|text| text.trim().parse::<u64>().ok());
             least = least.into_iter().chain(limit).min();
         }

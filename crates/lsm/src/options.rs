@@ -197,7 +197,7 @@ pub struct Environment {
     pub clock: Arc<dyn Clock>,
     /// Random numbers.
     pub random: Arc<dyn Random>,
-    /// Runs the engine's jobs.
+    /// Runs the jobs of this engine and of no other: see [`Executor::replace`].
     pub executor: Arc<dyn Executor>,
     /// The bound for dropping tombstones. Each compaction calls it.
     pub drop_bound: DropBound,

@@ -38,7 +38,7 @@ pub(super) struct NewTokenOptions {
     /// Let it order sweeps and compactions, and record profiles
     #[arg(long)]
     admin: bool,
-    /// Let it read /metrics
+    /// Let it read /metrics, /v0/history and /v0/cluster
     #[arg(long)]
     metrics: bool,
     /// Append the lines to this tokens file, which is made if there is none, rather than print them

@@ -133,12 +133,27 @@ impl Core {
         }
     }
 
-    /// Notes that the disk is full, and gives back the reserve and the free log segments.
-    /// Returns whether the store was not full before.
+    /// Checks that a compaction or an ingest that takes so many bytes leaves the room that the
+    /// log and the flushes may need. If not, what waits to be freed is freed first.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`].
+    pub(super) fn check_compaction_room(&self, bytes: u64) -> Result<(), Error> {
+        let has_room = || bytes <= self.health.full_disk().compaction_bytes_max();
+        if has_room() || (self.tables.free_removed() && has_room()) {
+            Ok(())
+        } else {
+            Err(Error::DiskFull)
+        }
+    }
+
+    /// Notes that the disk is full, and gives back the reserve, the free log segments and what
+    /// is left of removed tables. Returns whether the store was not full before.
     pub(super) fn enter_full(&self) -> bool {
         let is_new = self.health.full_disk().enter();
         if is_new {
             self.log.give_free_segments_back();
+            self.tables.free_removed();
             self.schedule_room_watch(RoomWatch::new());
             // Earlier deletes may have left space that compaction can free.
             self.schedule_compaction(Duration::ZERO);

@@ -152,7 +152,7 @@ impl Ingest {
         let output = match &mut self.output {
             Some(output) => output,
             None => {
-                check_room(core)?;
+                core.check_compaction_room(core.options.table_bytes)?;
                 self.output.insert(core.tables.files().create_direct()?)
             }
         };
@@ -283,17 +283,5 @@ fn check_health(core: &Core) -> Result<(), Error> {
     match core.health.is_full() {
         true => Err(Error::DiskFull),
         false => Ok(()),
-    }
-}
-
-/// Checks that another table leaves the room that the log and the flushes may need.
-///
-/// # Errors
-/// [`Error::DiskFull`].
-fn check_room(core: &Core) -> Result<(), Error> {
-    if core.options.table_bytes <= core.health.full_disk().compaction_bytes_max() {
-        Ok(())
-    } else {
-        Err(Error::DiskFull)
     }
 }

@@ -293,6 +293,28 @@ fn a_reader_finds_nothing_of_a_long_group_that_was_not_written_to_its_end() {
 }
 
 #[test]
+fn the_next_group_clears_what_a_failed_one_has_written() {
+    let memory = Arc::new(MemoryDisk::new());
+    memory.create_folder(&folder()).unwrap();
+    let disk = FaultyDisk::new(Arc::<MemoryDisk>::clone(&memory));
+    let mut writer = create_on(&disk, SECRET);
+    writer.append([put("a", 1, b"x")].iter()).unwrap();
+    let fault = Fault::at(0, std::io::ErrorKind::Other)
+        .only(|call, _| call == Call::Write)
+        .with_short_writes();
+    disk.arm(fault);
+    let group = [put("b", 2, &[b'y'; 100_000])];
+    assert!(matches!(writer.append(group.iter()), Err(Error::Io { .. })));
+    let torn = read(&read_file(&memory, 1)).unwrap();
+    assert_eq!(torn.entries, [put("a", 1, b"x")]);
+    disk.heal();
+    writer.append([put("c", 3, b"z")].iter()).unwrap();
+    let segment = read(&read_file(&memory, 1)).unwrap();
+    assert_eq!(segment.entries, [put("a", 1, b"x"), put("c", 3, b"z")]);
+    assert_eq!(segment.torn_bytes, 0);
+}
+
+#[test]
 fn the_format_is_that_of_the_fixture() {
     let fixture = include_bytes!("../../tests/fixtures/log-v2.wal");
     let (bytes, _) = segment_file(true, true);

@@ -92,6 +92,52 @@ fn deleting_and_compacting_makes_room_on_a_full_disk() {
     assert!(fill(&engine, 200_000) > 100);
 }
 
+/// Puts about 5 MiB, and flushes them.
+fn put_5_mib(engine: &Engine, timestamp: u64) {
+    for number in 0..5_000 {
+        let value = format!("{number:01000}");
+        let entry = put(&format!("{number:08}"), timestamp, &value);
+        engine.write(entry).unwrap();
+    }
+    engine.flush().unwrap();
+}
+
+/// A store of which two merged tables of 5 MiB wait to be freed.
+fn with_merged_tables() -> (World, Engine) {
+    let mut world = uncompressed();
+    world.options.disk_reserve_bytes = 300 << 10;
+    world.options.memtable_bytes = 16 << 20;
+    world.options.table_bytes = 64 << 20;
+    let engine = world.open();
+    put_5_mib(&engine, 1);
+    put_5_mib(&engine, 2);
+    engine.compact().unwrap();
+    (world, engine)
+}
+
+#[test]
+fn a_store_that_becomes_full_frees_merged_tables_at_once() {
+    let (world, engine) = with_merged_tables();
+    let before = world.memory.used_bytes();
+    world.memory.set_capacity(before);
+    fill(&engine, 100_000);
+    let used = world.memory.used_bytes();
+    assert!(used + (8 << 20) < before, "{before} and then {used}");
+}
+
+#[test]
+fn a_compaction_for_which_there_is_no_room_frees_merged_tables_first() {
+    let (world, engine) = with_merged_tables();
+    put_5_mib(&engine, 3);
+    let headroom = (world.options.memtables_frozen_max + 2) * world.options.memtable_bytes;
+    let used = world.memory.used_bytes();
+    world
+        .memory
+        .set_capacity(used + headroom as u64 + (5 << 20));
+    engine.compact().unwrap();
+    assert!(!engine.statistics().disk_full);
+}
+
 /// Level 0 is behind, so ordinary compactions go first, and they fail for lack of room. The
 /// one that was ordered would wait for as long as the disk is full.
 #[test]

@@ -59,7 +59,7 @@ pub struct NodeConfig {
     /// missing in it. Default: no.
     pub accept_empty: bool,
     /// Whether this start permanently drops versions and hints that are stamped further
-    /// ahead of the clock than [`NodeConfig::clock_drift_max`]. Default: no.
+    /// ahead of the clock than twice [`NodeConfig::clock_drift_max`]. Default: no.
     pub drop_future_versions: bool,
     /// How far the clock may be from the clocks of most peers. Beyond that the node stamps
     /// no writes. Default: 1 h.

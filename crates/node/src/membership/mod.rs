@@ -12,8 +12,8 @@
 //! The files of this folder:
 //! - `startup`: what a start takes from the file, and when it refuses the folder.
 //! - `state`: what is known, and how a peer's hello changes it. Pure.
-//! - `passes`: what the passes of sweeps change in it. Pure, as is
-//! - `losses`: what may be lost with the stores that are unfilled.
+//! - `passes`: what the passes of sweeps change in it. Pure.
+//! - `losses`: what may be lost with the stores that are unfilled. Pure.
 //! - `cluster_file`, `file_versions`, `writer`: how that becomes durable.
 //! - `handshakes`: fills this node's hellos, and reads those of peers.
 //! - This file: what the rest of the node asks and reports.

@@ -4,7 +4,7 @@
 //! answered with ([`Bounds::admit`](cluster::forgetting::Bounds::admit)). A full pass meets that
 //! version in the other store, too, but a repair may be late: by the time that it arrives
 //! - the store that has answered may have a newer version, a tombstone of fewer copies, which
-//!   names this node not as a replica;
+//!   does not name this node as a replica;
 //! - the pass may have compared the key, and found nothing of it here.
 //!
 //! Once the forget bound has risen, the others let go of the tombstone, and the version would be

@@ -8,8 +8,8 @@
 //!   up to a durable *ceiling* ([`ceiling`]), and after a start only above the
 //!   ceiling that it finds. A job raises the ceiling before stamps reach it
 //!   (`raising`). A store without a ceiling may replace one that was lost, so it first
-//!   hears of all peers what they have seen. A request waits for that job only if the clock has leapt beyond
-//!   the ceiling, for example after a pause of the process.
+//!   hears from all peers what they have seen. A request waits for that job only if the
+//!   clock has leapt beyond the ceiling, for example after a pause of the process.
 //! - **Near the time.** A wrong clock would stamp versions that nobody can
 //!   overwrite until their time comes. Therefore a node with peers issues no stamp
 //!   after a start until a peer whose clock is near has vouched for this node's
@@ -227,7 +227,7 @@ impl Stamping {
         };
         let last_issued = {
             let mut state = lock(&self.state);
-            // A store that has heard of all peers is new no more, even if it has issued none.
+            // A store that has heard from all peers is new no more, even if it has issued none.
             let next = match state.last_issued {
                 Timestamp::ZERO => self.next(&state, ClockReading::now(&*self.clock)).ok(),
                 last_issued => Some(last_issued),

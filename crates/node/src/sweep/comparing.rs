@@ -74,8 +74,8 @@ impl Drive {
 
     /// Has all nodes compare a range again if something below the fence was moved in it, until
     /// nothing is. A version that a node gets is not compared with what the nodes hold that it
-    /// was compared with before. So a tombstone of fewer copies, which names this node not as
-    /// a replica, may hide it elsewhere, and F would let that tombstone go. A surplus copy is
+    /// was compared with before. So a tombstone of fewer copies, which does not name this node
+    /// as a replica, may hide it elsewhere, and F would let that tombstone go. A surplus copy is
     /// offered only to the replicas of its own version, and one of them may get a tombstone
     /// later. What is above the fence may be moved: its tombstones stay.
     ///

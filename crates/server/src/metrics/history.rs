@@ -1,5 +1,5 @@
 //! What the node did in the last hour, in samples of ten seconds: for people who look
-//! after something happened, where no Prometheus has kept it.
+//! once something has happened, where no Prometheus has kept it.
 //!
 //! A recorder reads the counters of all runtimes once for each sample. Requests do not
 //! know of it and pay nothing for it. The memory is planned with

@@ -4,7 +4,7 @@
 //! a right. Which right each method of a path needs is a column of the table of resources
 //! (`http::resources`); what a right is, and which keys it covers, is in the crate
 //! `tokens`. Without a tokens file whoever reaches the node may do everything, so such a
-//! node listens on loopback only, unless its operator says otherwise (`config::exposure`).
+//! node listens on loopback only, unless its operator says otherwise (`config::trust`).
 //!
 //! - `tokens_in_force`: the tokens of the file, read again when it changes.
 //! - `audit`: what operators did, and whom the node refused, as a log of its own.

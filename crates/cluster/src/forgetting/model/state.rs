@@ -105,8 +105,9 @@ pub(super) struct State {
     pub(super) writes: [Write; VERSIONS.len()],
     pub(super) repair: Option<Repair>,
     pub(super) mend: Option<LateMend>,
-    /// The passes that have begun, have been fenced in vain, a bit each.
+    /// The passes that have begun, a bit each.
     pub(super) begun: u8,
+    /// Those that have been fenced in vain.
     pub(super) void: u8,
     /// The greatest version that was acknowledged, or that a read has returned.
     pub(super) acknowledged: u8,

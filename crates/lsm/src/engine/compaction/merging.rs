@@ -229,11 +229,7 @@ impl Compaction {
             // It may keep less than it reads, so it goes on until room is really short.
             (false, _) => left.min(core.options.table_bytes),
         };
-        if wanted <= core.health.full_disk().compaction_bytes_max() {
-            Ok(())
-        } else {
-            Err(Error::DiskFull)
-        }
+        core.check_compaction_room(wanted)
     }
 
     /// Reads about [`STEP_BYTES`] and merges them. Returns how many bytes it
@@ -329,7 +325,20 @@ impl Compaction {
         let written: u64 = self.outputs.iter().map(|table| table.file_bytes()).sum();
         self.note_hidden(self.read_bytes.saturating_sub(written), core);
         let damaged_versions = self.damaged_versions();
-        let Self { pick, outputs, .. } = self;
+        let dropped_versions = self.records.dropped_versions();
+        let dropped_tombstones = self.records.dropped_tombstones();
+        let dropped_surplus = self.records.dropped_surplus();
+        let Self {
+            pick,
+            outputs,
+            records,
+            mended,
+            read_bytes,
+            entry_bytes: input_entry_bytes,
+            ..
+        } = self;
+        // They hold the inputs, which the edit frees if nobody reads them any more.
+        drop((records, mended));
         let entry_bytes = |table: &Arc<Table>| (table.id(), table.properties().entry_bytes);
         let replacing: Vec<_> = outputs.iter().map(entry_bytes).collect();
         let least = outputs
@@ -368,22 +377,21 @@ impl Compaction {
         counters.compactions.fetch_add(1, Relaxed);
         counters
             .compaction_read_bytes
-            .fetch_add(self.read_bytes, Relaxed);
+            .fetch_add(read_bytes, Relaxed);
         counters
             .compaction_written_bytes
             .fetch_add(written, Relaxed);
-        let dropped_surplus = self.records.dropped_surplus();
         counters.surplus_dropped.fetch_add(dropped_surplus, Relaxed);
         tracing::debug!(
             written,
-            dropped_versions = self.records.dropped_versions(),
-            dropped_tombstones = self.records.dropped_tombstones(),
+            dropped_versions,
+            dropped_tombstones,
             dropped_surplus,
             "compaction ends"
         );
         Ok(Replaced {
             pick,
-            input_entry_bytes: self.entry_bytes,
+            input_entry_bytes,
             outputs: replacing,
         })
     }

@@ -333,6 +333,12 @@ impl TableSet {
     pub(crate) fn free_retired(&self) {
         self.retired.free();
     }
+
+    /// Frees at once the space of removed tables that waits for its turn, because the disk is
+    /// short of room. Returns whether there was any.
+    pub(crate) fn free_removed(&self) -> bool {
+        self.retired.free_removed()
+    }
 }
 
 /// An edit that is durable and not yet visible. No other edit comes in between.

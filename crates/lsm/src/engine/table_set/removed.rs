@@ -26,7 +26,7 @@ const PARTS: u64 = 128;
 /// A file of at most so many bytes is freed at once.
 const SHORT_BYTES: u64 = 64 << 10;
 
-/// With less room than this on the disk, files are freed at once: compactions may need it.
+/// With less room than this on the disk, files are freed at once: flushes may need it soon.
 const ROOM_BYTES_MIN: u64 = 1 << 30;
 
 /// Files that nobody reads any more and that have no name.
@@ -80,6 +80,17 @@ impl RemovedFiles {
         }
     }
 
+    /// Frees at once all that waits. Returns whether anything did.
+    pub(super) fn free_all(&self) -> bool {
+        let files = {
+            let mut waiting = lock(&self.waiting);
+            waiting.bytes -= waiting.files.iter().map(|file| file.bytes).sum::<u64>();
+            std::mem::take(&mut waiting.files)
+        };
+        // They are closed without the lock, because that takes long.
+        !files.is_empty()
+    }
+
     fn has_room(&self) -> bool {
         let available = self.disk.available_bytes(&self.folder);
         available.is_ok_and(|bytes| bytes >= ROOM_BYTES_MIN)
@@ -128,8 +139,9 @@ fn free_some(waiting: Arc<Mutex<Waiting>>, executor: &Weak<dyn Executor>) {
 mod tests {
     use super::*;
     use crate::StepExecutor;
-    use crate::disk::{MemoryDisk, RealDisk};
+    use crate::disk::{Call, Fault, FaultyDisk, MemoryDisk, RealDisk};
     use crate::testing::environment;
+    use std::io;
     use std::path::Path;
 
     struct Fixture {
@@ -230,6 +242,46 @@ mod tests {
             assert_eq!(fixture.waiting_bytes(), waiting, "{room}");
             assert_eq!(disk.used_bytes(), waiting, "{room}");
         }
+    }
+
+    #[test]
+    fn what_waits_can_be_freed_at_once() {
+        let fixture = in_memory();
+        assert!(!fixture.removed.free_all());
+        fixture.create_and_remove("first", 5 << 20);
+        fixture.create_and_remove("second", 5 << 20);
+        fixture.executor.run_for(STEP_REST);
+        assert_eq!(fixture.waiting_bytes(), 9 << 20);
+        assert!(fixture.removed.free_all());
+        assert_eq!(fixture.waiting_bytes(), 0);
+        fixture.create_and_remove("third", 2 << 20);
+        fixture.executor.run_until_idle();
+        assert_eq!(fixture.waiting_bytes(), 0);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_shortened_is_closed() {
+        let memory = Arc::new(MemoryDisk::new());
+        let disk = Arc::new(FaultyDisk::new(Arc::clone(&memory) as _));
+        let fixture = fixture(Arc::clone(&disk) as _, Path::new("/store"));
+        fixture.create_and_remove("table", 5 << 20);
+        let fault = Fault::at(0, io::ErrorKind::Other).only(|call, _| call == Call::SetLen);
+        disk.arm(fault);
+        fixture.executor.run_for(STEP_REST);
+        assert_eq!(disk.failed(), 1);
+        assert_eq!(memory.used_bytes(), 0);
+        assert_eq!(fixture.executor.next_due(), None);
+    }
+
+    #[test]
+    fn where_the_room_is_unknown_files_are_freed_at_once() {
+        let disk = Arc::new(FaultyDisk::new(Arc::new(MemoryDisk::new()) as _));
+        let fixture = fixture(Arc::clone(&disk) as _, Path::new("/store"));
+        let fault = Fault::at(0, io::ErrorKind::Other).only(|call, _| call == Call::AvailableBytes);
+        disk.arm(fault);
+        fixture.create_and_remove("table", 5 << 20);
+        assert_eq!(disk.failed(), 1);
+        assert_eq!(fixture.waiting_bytes(), 0);
     }
 
     #[test]

@@ -69,6 +69,11 @@ impl Retired {
             self.removed.add(table.into_file());
         }
     }
+
+    /// Frees at once what waits of the files of tables. Returns whether anything did.
+    pub(super) fn free_removed(&self) -> bool {
+        self.removed.free_all()
+    }
 }
 
 /// Frees a few records, and has the others freed by jobs. An executor that stops drops its

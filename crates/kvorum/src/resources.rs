@@ -41,6 +41,12 @@ pub(crate) fn use_small_pages() {
     let _ = rustix::thread::disable_transparent_huge_pages(true);
 }
 
+/// Lets the kernel give this process memory in huge pages, in spite of [`use_small_pages`].
+/// The allocator gets them for what it asks for from now on.
+pub(crate) fn use_huge_pages() {
+    let _ = rustix::thread::disable_transparent_huge_pages(false);
+}
+
 fn share(memory_bytes: Option<u64>, nodes: u8) -> u64 {
     (memory_bytes.unwrap_or(0) / 4 / u64::from(nodes.max(1))).max(MEMORY_BYTES_MIN)
 }

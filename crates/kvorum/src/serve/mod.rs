@@ -10,7 +10,9 @@ use crate::failure::Failure;
 use crate::files;
 use crate::layers::{OptionError, Parsed};
 use crate::logging;
+use crate::resources;
 use crate::signals::{ReloadSignals, StopSignals};
+use crate::values::Switch;
 use base::{BootId, Clock, OsRandom, SystemClock};
 use faults::DevFaults;
 use lsm::RealDisk;
@@ -29,6 +31,9 @@ pub(crate) fn run<P>(options: &ServeOptions, parsed: &Parsed<P>) -> Result<(), F
         .server_config(&files::read)
         .and_then(|config| check_folder(&config.node.data).map(|()| config))
         .map_err(|error| parsed.refuse(&error))?;
+    if options.huge_pages == Switch::On {
+        resources::use_huge_pages();
+    }
     // A child of `dev` shares the terminal with the other nodes.
     let is_child = options.until_stdin_closes;
     let name = config

@@ -72,13 +72,18 @@ fn a_request_that_was_admitted_is_finished_and_a_second_signal_does_not_wait() {
 }
 
 #[test]
-fn a_node_never_waits_for_a_huge_page_to_be_zeroed() {
-    let folder = tempfile::tempdir().unwrap();
-    let port = free_port();
-    let node = started(&mut serve(port, folder.path()), port);
-    let status = std::fs::read_to_string(format!("/proc/{}/status", node.child.id())).unwrap();
-    let enabled = status.lines().find(|line| line.starts_with("THP_enabled"));
-    assert_eq!(enabled, Some("THP_enabled:\t0"));
+fn a_node_waits_for_a_huge_page_to_be_zeroed_only_if_its_operator_wants_them() {
+    for (options, expected) in [
+        (&[][..], "THP_enabled:\t0"),
+        (&["--huge-pages"], "THP_enabled:\t1"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let port = free_port();
+        let node = started(serve(port, folder.path()).args(options), port);
+        let status = std::fs::read_to_string(format!("/proc/{}/status", node.child.id())).unwrap();
+        let enabled = status.lines().find(|line| line.starts_with("THP_enabled"));
+        assert_eq!(enabled, Some(expected));
+    }
 }
 
 #[test]

@@ -124,7 +124,7 @@ pub(crate) struct ServeOptions {
     /// The node's memory budget [default: a quarter of the memory of the machine or the cgroup, at least 128MiB]
     #[arg(long, value_parser = size(bounds::MEMORY_BYTES), value_name = "SIZE", help_heading = "Store")]
     pub(crate) memory: Option<ByteSize>,
-    /// Use huge pages of memory where the system offers them: a request costs less CPU time, and the first to touch such a page waits until 2MiB are zeroed
+    /// Use huge pages of memory where the system offers them: reads from memory cost less CPU time, and the first to touch such a page waits until 2MiB are zeroed
     #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Store", num_args = 0..=1, require_equals = true, default_missing_value = "on", default_value_t = Switch::from_bool(false))]
     pub(crate) huge_pages: Switch,
     /// When a write is acknowledged: sync (once it is on stable storage), interval=TIME (immediately; synced within TIME), os (immediately; synced when the operating system decides)

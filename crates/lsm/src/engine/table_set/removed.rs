@@ -80,7 +80,8 @@ impl RemovedFiles {
         }
     }
 
-    /// Frees at once all that waits. Returns whether anything did.
+    /// Frees at once all that waits, but for a file that a job is shortening at this moment.
+    /// Returns whether anything did.
     pub(super) fn free_all(&self) -> bool {
         let files = {
             let mut waiting = lock(&self.waiting);

@@ -89,4 +89,5 @@ pub use options::{
     Compression, DropBound, Durability, Environment, ExpiredBefore, IsSurplus, Options, RestAfter,
     Surplus,
 };
+pub use table::ScanAhead;
 pub use wal::{PendingSync, SegmentFile, SegmentFolder, SegmentOwner, SegmentWriter};

@@ -6,7 +6,7 @@ use super::table_set::{LevelCursor, StoreCursor};
 use crate::error::Error;
 use crate::merge::Merge;
 use crate::record::{RecordCursor, RecordRef};
-use crate::table::{Purpose, Table};
+use crate::table::{Purpose, ScanAhead, Table};
 use base::{Entry, EntryRef, Timestamp};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -31,6 +31,8 @@ pub struct Scan {
     end: Option<Vec<u8>>,
     /// How it reads tables.
     purpose: Purpose,
+    /// What it reads ahead, where another scan goes on with it.
+    ahead: Option<ScanAhead>,
     /// The records from `start` on, once they were needed. Between batches only a scan
     /// for a sweep keeps them here.
     records: Option<Merge<StoreCursor>>,
@@ -50,6 +52,7 @@ impl Scan {
             start: Bound::Included(start.to_vec()),
             end: end.map(<[u8]>::to_vec),
             purpose: Purpose::Scan { keep_data: true },
+            ahead: None,
             records: None,
             is_pending: false,
             may_be_held: false,
@@ -85,6 +88,15 @@ impl Scan {
             least_timestamp: Timestamp::ZERO,
             checks_disk: true,
         };
+        self
+    }
+
+    /// The scan, for one who goes on where another ended that was given the same `ahead`: what
+    /// that one has read ahead is not read again. It should be for a sweep, because others
+    /// hardly read ahead.
+    #[must_use]
+    pub fn going_on(mut self, ahead: &ScanAhead) -> Self {
+        self.ahead = Some(ahead.clone());
         self
     }
 
@@ -235,6 +247,10 @@ impl Scan {
     /// Holds no memtable, table or block any more.
     fn give_up_records(&mut self) {
         self.records = None;
+        if let Some(ahead) = &self.ahead {
+            // What could not be read is to be read again.
+            ahead.retain(|_| false);
+        }
         self.is_pending = false;
     }
 
@@ -247,7 +263,14 @@ impl Scan {
         for memtable in state.memtables() {
             cursors.push(StoreCursor::First(memtable.cursor(start)));
         }
-        let cursor = |tables| StoreCursor::Second(LevelCursor::new(tables, start, purpose));
+        if let Some(ahead) = &self.ahead {
+            let is_live = |id| state.tables.iter().any(|(_, table)| table.id() == id);
+            ahead.retain(is_live);
+        }
+        let cursor = |tables| {
+            let tables = LevelCursor::new(tables, start, purpose);
+            StoreCursor::Second(tables.going_on(self.ahead.as_ref()))
+        };
         for (level, tables) in state.tables.levels().iter().enumerate() {
             let from_start = tables.iter().filter(|table| self.reaches(table)).cloned();
             if level == 0 {
@@ -302,7 +325,7 @@ impl Drop for Scan {
 mod tests {
     use super::Scan;
     use crate::testing::{BlockingWrite, environment};
-    use crate::{Engine, MemoryDisk, Options};
+    use crate::{Engine, MemoryDisk, Options, ScanAhead};
     use base::{Entry, Expiry, Timestamp};
     use std::collections::BTreeMap;
     use std::sync::Arc;
@@ -404,6 +427,64 @@ mod tests {
             assert_eq!(found, expected);
             assert!(!scan.advance().unwrap(), "the end stays the end");
         }
+    }
+
+    #[test]
+    fn scans_that_go_on_see_the_store_as_it_is_then() {
+        const KEYS: u32 = 4_000;
+        let engine = engine_of_small_blocks();
+        let key = |number: u32| format!("{number:04}").into_bytes();
+        let mut random = fastrand::Rng::with_seed(3);
+        let mut expected = BTreeMap::new();
+        let mut put = |number: u32| {
+            let at = Timestamp::from_u64(1 + expected.len() as u64);
+            let entry = Entry::value(&key(number), at, &[7; 30], Expiry::NEVER, 1);
+            engine.write(entry.clone()).unwrap();
+            expected.insert(at, entry);
+        };
+        for number in 1..=8_000 {
+            put(random.u32(..KEYS));
+            if number % 1_000 == 0 {
+                engine.flush().unwrap();
+            }
+        }
+        let ahead = ScanAhead::default();
+        let (mut found, mut goes_on) = (Vec::<Entry>::new(), false);
+        for round in 0.. {
+            let last = found.last().map_or(Vec::new(), |last| last.key().to_vec());
+            let start = [&last[..], &[0]].concat();
+            let scan = engine.scan(&start, None).for_full_sweep();
+            let mut scan = scan.going_on(&ahead);
+            let part = lent(&mut scan, random.usize(1..200));
+            drop(scan);
+            let Some(last) = part.last() else {
+                break;
+            };
+            goes_on |= ahead.tables() > 0;
+            let levels = engine.statistics().levels;
+            let live: u64 = levels.iter().map(|level| level.tables).sum();
+            assert!(ahead.tables() as u64 <= live, "nothing of removed tables");
+            // What comes behind a scan is seen by the next, also once tables were merged.
+            let next = (0..=KEYS).find(|number| key(*number).as_slice() > last.key());
+            found.extend(part);
+            for _ in 0..20 {
+                put(random.u32(next.unwrap_or(KEYS)..=KEYS));
+            }
+            match round % 7 {
+                2 => engine.flush().unwrap(),
+                5 => engine.compact().unwrap(),
+                _ => {}
+            }
+        }
+        assert!(goes_on);
+        let newest: BTreeMap<_, _> = expected
+            .into_values()
+            .map(|entry| (entry.key().to_vec(), entry))
+            .collect();
+        found.retain(|entry| entry.key() < key(KEYS).as_slice());
+        let mut newest: Vec<_> = newest.into_values().collect();
+        newest.retain(|entry| entry.key() < key(KEYS).as_slice());
+        assert_eq!(found, newest);
     }
 
     #[test]

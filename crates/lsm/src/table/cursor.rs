@@ -8,6 +8,7 @@ use super::malformed::Malformed;
 use super::read_ahead::ReadAhead;
 use super::reader::Table;
 use super::record::{DataBlock, RecordWalk};
+use super::scan_ahead::ScanAhead;
 use crate::cache::Block;
 use crate::error::Error;
 use crate::record::{Record, RecordCursor, RecordRef, no_record};
@@ -98,6 +99,23 @@ impl TableCursor {
             state: CursorState::Fresh,
             block_offset: 0,
             ahead,
+        }
+    }
+
+    /// Goes on with what the walk before has read ahead of the table.
+    pub(crate) fn take_ahead(&mut self, from: &ScanAhead) {
+        if let Some(ahead) = from.take(self.table.id()) {
+            self.ahead = ahead;
+        }
+    }
+
+    /// Leaves what it has read ahead to the next walk over the table, if it has not come to
+    /// the end. It is not to be used any more.
+    pub(crate) fn leave_ahead(&mut self, to: &ScanAhead) {
+        if !matches!(self.state, CursorState::Ended) {
+            // A block may hold the memory of the piece.
+            self.state = CursorState::Ended;
+            to.keep(self.table.id(), std::mem::take(&mut self.ahead));
         }
     }
 

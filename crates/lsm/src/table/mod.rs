@@ -50,6 +50,7 @@ mod pinned_filter;
 mod read_ahead;
 mod reader;
 mod record;
+mod scan_ahead;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -58,6 +59,7 @@ pub(crate) use cursor::TableCursor;
 pub(crate) use filter::KeyHash;
 pub use fuzz::{fuzz_block, fuzz_footer, fuzz_table};
 pub(crate) use reader::Table;
+pub use scan_ahead::ScanAhead;
 pub(crate) use writer::TableWriter;
 
 use crate::error::Error;

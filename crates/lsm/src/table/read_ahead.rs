@@ -88,6 +88,18 @@ impl ReadAhead {
         &mut self.spare
     }
 
+    /// The memory that it holds, in bytes.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.piece.len() + self.spare.len()
+    }
+
+    /// Holds no file any more, until the next piece is read.
+    pub(super) fn close(&mut self) {
+        if let Direct::Open(_) = self.direct {
+            self.direct = Direct::Asked;
+        }
+    }
+
     /// The walk passes over a block: the next read gets a single one.
     pub(super) fn begin_anew(&mut self) {
         self.next_bytes = 0;
@@ -154,6 +166,15 @@ impl ReadAhead {
     }
 }
 
+/// What holds a piece of so many bytes.
+#[cfg(test)]
+pub(super) fn of_bytes(bytes: usize) -> ReadAhead {
+    ReadAhead {
+        piece: zeros(bytes),
+        ..ReadAhead::default()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,6 +182,21 @@ mod tests {
     use std::fs::File;
     use std::os::fd::OwnedFd;
     use std::path::Path;
+
+    #[test]
+    fn a_walk_that_is_over_holds_no_file() {
+        let (unreadable, _) = std::io::pipe().unwrap();
+        let unreadable = File::from(OwnedFd::from(unreadable));
+        let mut walk = ReadAhead {
+            direct: Direct::Open(DirectReader::new(unreadable)),
+            ..ReadAhead::default()
+        };
+        walk.close();
+        assert!(matches!(walk.direct, Direct::Asked));
+        walk.direct = Direct::No;
+        walk.close();
+        assert!(matches!(walk.direct, Direct::No), "it was refused");
+    }
 
     #[test]
     fn a_walk_whose_direct_reads_fail_goes_on_through_the_systems_memory() {

@@ -137,6 +137,7 @@ impl Participant {
         let bounds = state.bounds.iter();
         let least = bounds.map(|bounds| bounds.least_in(&from, None)).min();
         let scan = engine.scan(&from, state.scan_end.as_deref());
+        let scan = scan.going_on(&state.scanned_ahead);
         let mut scan = match state.kind {
             PassKind::Recent => scan.for_sweep(least.unwrap_or(Timestamp::ZERO)),
             PassKind::Full => scan.for_full_sweep(),

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use cluster::forgetting::is_absent;
 use cluster::sweep::{Comparison, Incarnation, KeyBounds, PassKind, RangeItems, RangeSummary};
 use cluster::{NodeNumber, Placement};
-use lsm::{DamageMark, Engine, Error, Scan};
+use lsm::{DamageMark, Engine, Error, Scan, ScanAhead};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -61,6 +61,10 @@ pub(super) struct PassState {
     pub(super) ahead_bytes: usize,
     /// Where the scan goes on.
     pub(super) position: Position,
+    /// What the scan has read ahead.
+    pub(super) scanned_ahead: ScanAhead,
+    /// The same of the scans for those who pull.
+    pub(super) sent_ahead: ScanAhead,
     /// Where the next range begins.
     next_start: Bytes,
     /// The last ranges.
@@ -132,6 +136,8 @@ impl PassState {
             ahead: RangeItems::default(),
             ahead_bytes: 0,
             position: Position::At(Bytes::new()),
+            scanned_ahead: ScanAhead::default(),
+            sent_ahead: ScanAhead::default(),
             next_start: Bytes::new(),
             ranges: VecDeque::new(),
             filling,

@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::memtable::MemtableCursor;
 use crate::record::{EitherCursor, Record, RecordCursor, RecordRef, no_record};
-use crate::table::{Purpose, Table, TableCursor};
+use crate::table::{Purpose, ScanAhead, Table, TableCursor};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -14,6 +14,8 @@ pub(crate) struct LevelCursor {
     current: Option<TableCursor>,
     start: Bound<Vec<u8>>,
     purpose: Purpose,
+    /// What walks over its tables have read ahead, where others go on with it.
+    ahead: Option<ScanAhead>,
 }
 
 impl LevelCursor {
@@ -25,6 +27,21 @@ impl LevelCursor {
             current: None,
             start: start.map(<[u8]>::to_vec),
             purpose,
+            ahead: None,
+        }
+    }
+
+    /// The same, which goes on with what was read ahead, and leaves what it reads ahead there.
+    pub(crate) fn going_on(mut self, ahead: Option<&ScanAhead>) -> Self {
+        self.ahead = ahead.cloned();
+        self
+    }
+}
+
+impl Drop for LevelCursor {
+    fn drop(&mut self) {
+        if let (Some(ahead), Some(current)) = (&self.ahead, &mut self.current) {
+            current.leave_ahead(ahead);
         }
     }
 }
@@ -41,7 +58,11 @@ impl RecordCursor for LevelCursor {
                 return Ok(false);
             };
             let start = self.start.as_ref().map(Vec::as_slice);
-            self.current = Some(table.cursor(start, self.purpose));
+            let mut cursor = table.cursor(start, self.purpose);
+            if let Some(ahead) = &self.ahead {
+                cursor.take_ahead(ahead);
+            }
+            self.current = Some(cursor);
         }
     }
 

@@ -262,6 +262,70 @@ fn a_walk_that_passes_over_blocks_reads_no_others_ahead() {
     assert!(bytes < table.file_bytes() / 5, "{bytes}");
 }
 
+/// Walks a table in many parts, which go on where the one before ended.
+fn walk_in_parts(table: &Arc<Table>, records_of_part: usize, ahead: &ScanAhead) -> Vec<Record> {
+    let purpose = Purpose::Sweep {
+        least_timestamp: Timestamp::ZERO,
+        checks_disk: true,
+    };
+    let mut walked: Vec<Record> = Vec::new();
+    loop {
+        let last = walked.last().map(|last| last.entry.key().to_vec());
+        let start = last.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        let mut cursor = table.cursor(start, purpose);
+        cursor.take_ahead(ahead);
+        for _ in 0..records_of_part {
+            match cursor.next().unwrap() {
+                Some(record) => walked.push(record),
+                None => return walked,
+            }
+        }
+        cursor.leave_ahead(ahead);
+    }
+}
+
+#[test]
+fn parts_of_a_walk_that_follow_each_other_read_each_data_block_once() {
+    for compression in [Compression::None, Compression::Lz4] {
+        let settings = TableSettings {
+            compression,
+            ..SETTINGS
+        };
+        let records = even_records(40_000);
+        let (file, table) = table(&settings, &records);
+        let indexes = data_blocks(&table);
+        let data_bytes: u64 = indexes.iter().map(|it| u64::from(it.handle.bytes)).sum();
+        let ahead = ScanAhead::default();
+        let before = (file.reads(), file.bytes_read());
+        assert_eq!(walk_in_parts(&table, 4_000, &ahead), records);
+        let (reads, bytes) = (file.reads() - before.0, file.bytes_read() - before.1);
+        // Each part also reads a block of the top index, and one or two of the index.
+        let of_index = 10 * 3 * 4_500;
+        assert!(bytes < data_bytes + of_index, "{bytes} of {data_bytes}");
+        assert!(reads < 10 * 3 + 10, "{reads}");
+        assert_eq!(ahead.tables(), 0, "the last part has come to the end");
+    }
+}
+
+#[test]
+fn a_part_of_a_walk_that_begins_elsewhere_reads_what_is_there() {
+    let records = even_records(30_000);
+    let (_, table) = table(&SETTINGS, &records);
+    let ahead = ScanAhead::default();
+    for start in [20_000, 100, 25_000, 25_010, 0] {
+        let key = key(2 * start);
+        let mut cursor = table.cursor(Bound::Included(key.as_bytes()), Purpose::Compaction);
+        cursor.take_ahead(&ahead);
+        for expected in &records[start as usize..][..1_000] {
+            assert_eq!(cursor.next().unwrap().as_ref(), Some(expected));
+        }
+        cursor.leave_ahead(&ahead);
+        assert_eq!(ahead.tables(), 1);
+    }
+    ahead.retain(|table| table != ID);
+    assert_eq!(ahead.tables(), 0);
+}
+
 /// A table without compression, and the data block in its middle.
 fn table_and_block(records: &[Record]) -> (Arc<TestFile>, Arc<Table>, Handle) {
     let settings = TableSettings {

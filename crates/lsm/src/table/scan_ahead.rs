@@ -1,0 +1,99 @@
+//! What scans that follow each other have read ahead.
+
+use super::read_ahead::ReadAhead;
+use crate::sync::lock;
+use crate::table_id::TableId;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+/// The most memory of all pieces together, in bytes: those of a walk over eight tables.
+const BYTES_MAX: usize = 4 << 20;
+
+/// What a scan has read ahead of where it ended, for the next scan, which goes on there.
+///
+/// A sweep reads a store in many scans, each of a short part: between them it holds neither a
+/// snapshot nor a table. Each walk over a table begins with short reads, and the last one
+/// has read more than it needed. With this, a walk goes on with the long piece of the one
+/// before, so everything is read once.
+///
+/// It holds memory, of a few MiB at most, but no file: a table may be removed meanwhile. A
+/// table's file never changes, so what was read of it stays true. It should be dropped with
+/// what the scans are for: if one is to check the disk, it must not get what was read for
+/// another reason.
+///
+/// Clones share what they hold.
+#[derive(Clone, Default)]
+pub struct ScanAhead {
+    pieces: Arc<Mutex<Pieces>>,
+}
+
+#[derive(Default)]
+struct Pieces {
+    of_tables: BTreeMap<TableId, ReadAhead>,
+    bytes: usize,
+}
+
+impl ScanAhead {
+    /// What was read ahead of a table by the last walk that has not come to its end.
+    pub(super) fn take(&self, table: TableId) -> Option<ReadAhead> {
+        let mut pieces = lock(&self.pieces);
+        let ahead = pieces.of_tables.remove(&table)?;
+        pieces.bytes -= ahead.memory_bytes();
+        Some(ahead)
+    }
+
+    /// Keeps what a walk over a table has read ahead, if there is room for it.
+    pub(super) fn keep(&self, table: TableId, mut ahead: ReadAhead) {
+        ahead.close();
+        let mut pieces = lock(&self.pieces);
+        if pieces.bytes + ahead.memory_bytes() <= BYTES_MAX {
+            pieces.bytes += ahead.memory_bytes();
+            let before = pieces.of_tables.insert(table, ahead);
+            pieces.bytes -= before.map_or(0, |before| before.memory_bytes());
+        }
+    }
+
+    /// Gives up what it keeps of tables of which this does not hold.
+    pub(crate) fn retain(&self, mut is_kept: impl FnMut(TableId) -> bool) {
+        let mut pieces = lock(&self.pieces);
+        pieces.of_tables.retain(|table, _| is_kept(*table));
+        pieces.bytes = pieces.of_tables.values().map(ReadAhead::memory_bytes).sum();
+    }
+
+    /// How many tables it keeps something of.
+    #[cfg(test)]
+    pub(crate) fn tables(&self) -> usize {
+        lock(&self.pieces).of_tables.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::read_ahead::of_bytes;
+
+    #[test]
+    fn it_keeps_what_there_is_room_for() {
+        let ahead = ScanAhead::default();
+        for table in 0..100 {
+            ahead.keep(TableId(table), of_bytes(BYTES_MAX / 8));
+        }
+        assert_eq!(ahead.tables(), 8);
+        // What takes the place of another piece counts once, and what is taken not any more.
+        for _ in 0..20 {
+            let taken = ahead.take(TableId(3));
+            assert_eq!(taken.map(|it| it.memory_bytes()), Some(BYTES_MAX / 8));
+            ahead.keep(TableId(3), of_bytes(BYTES_MAX / 16));
+            ahead.keep(TableId(3), of_bytes(BYTES_MAX / 16));
+            ahead.keep(TableId(3), of_bytes(BYTES_MAX / 8));
+            ahead.take(TableId(3));
+            ahead.keep(TableId(3), of_bytes(BYTES_MAX / 8));
+        }
+        ahead.retain(|table| table == TableId(3));
+        assert_eq!(ahead.tables(), 1);
+        for table in 10..100 {
+            ahead.keep(TableId(table), of_bytes(BYTES_MAX / 8));
+        }
+        assert_eq!(ahead.tables(), 8);
+    }
+}

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Direct reads and writes begin, end and lie in memory at multiples of this, in bytes. A disk
 /// with longer sectors refuses them, and is used without direct I/O.
-const ALIGNMENT: usize = 4096;
+pub(crate) const ALIGNMENT: usize = 4096;
 
 /// The most bytes of one direct write.
 const PIECE_BYTES: usize = 512 << 10;
@@ -30,7 +30,7 @@ fn aligned(memory: &mut [u8], bytes: usize) -> Option<(usize, &mut [u8])> {
 /// Writes whole pages of a file directly.
 pub(super) struct DirectWriter {
     direct: File,
-    /// Memory in which a piece can be aligned.
+    /// Memory in which a piece is aligned that is not where it lies.
     room: Mutex<Vec<u8>>,
     /// Whether the file system has refused a direct write.
     is_refused: AtomicBool,
@@ -57,14 +57,8 @@ impl DirectWriter {
             return Ok(0);
         }
         let mut written = 0;
-        let mut room = lock(&self.room);
-        room.resize(PIECE_BYTES + ALIGNMENT, 0);
         for piece in bytes[..bytes.len() / ALIGNMENT * ALIGNMENT].chunks(PIECE_BYTES) {
-            let Some((_, aligned)) = aligned(&mut room, piece.len()) else {
-                break;
-            };
-            aligned.copy_from_slice(piece);
-            match self.direct.write_all_at(aligned, offset + written as u64) {
+            match self.write_piece(piece, offset + written as u64) {
                 Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
                     self.is_refused.store(true, Relaxed);
                     break;
@@ -74,6 +68,18 @@ impl DirectWriter {
             written += piece.len();
         }
         Ok(written)
+    }
+
+    /// Writes a piece from where it lies, if it is aligned there.
+    fn write_piece(&self, piece: &[u8], offset: u64) -> io::Result<()> {
+        if piece.as_ptr().align_offset(ALIGNMENT) == 0 {
+            return self.direct.write_all_at(piece, offset);
+        }
+        let mut room = lock(&self.room);
+        room.resize(PIECE_BYTES + ALIGNMENT, 0);
+        let (_, aligned) = aligned(&mut room, piece.len()).ok_or(io::ErrorKind::InvalidInput)?;
+        aligned.copy_from_slice(piece);
+        self.direct.write_all_at(aligned, offset)
     }
 }
 

@@ -21,6 +21,7 @@ mod replace;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use direct::ALIGNMENT as DIRECT_ALIGNMENT;
 pub use direct::DirectReader;
 pub use faulty::{Call, Fault, FaultyDisk};
 pub use hooked::{HookedDisk, SyncHook};

@@ -118,6 +118,15 @@ fn whole_pages_at_the_beginning_of_a_page_are_written_directly() {
     assert_eq!(writer.write_pages(&[2; 4095], 4096).unwrap(), 0);
     assert_eq!(writer.write_pages(&[2; 4096], 100).unwrap(), 0);
     assert!(read(&*file) == [1; 8192]);
+    // From wherever the bytes lie in memory.
+    let mut memory = vec![0; 4 * 4096];
+    fastrand::Rng::with_seed(2).fill(&mut memory);
+    let aligned = memory.as_ptr().align_offset(4096);
+    for start in [aligned, aligned + 1, aligned] {
+        let pages = &memory[start..][..2 * 4096];
+        assert_eq!(writer.write_pages(pages, 4096).unwrap(), 8192);
+        assert!(read(&*file)[4096..] == *pages);
+    }
 }
 
 /// A table may be removed, and its name be given to another file, while it is read.

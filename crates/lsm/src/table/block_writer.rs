@@ -2,7 +2,7 @@
 
 use super::BUFFER_BYTES_KEPT;
 use super::frame::{FramePacker, Handle, Role};
-use crate::disk::DiskFile;
+use crate::disk::{DIRECT_ALIGNMENT, DiskFile};
 use crate::error::Error;
 use crate::options::Compression;
 use crate::wait_sites;
@@ -26,8 +26,11 @@ pub(super) struct BlockWriter {
 struct FileEnd {
     file: Arc<dyn DiskFile>,
     path: Arc<Path>,
-    /// What was not written yet. While a block is built, its builder has it.
+    /// What was not written yet, from `begin` on. While a block is built, its builder has it.
     buffer: Vec<u8>,
+    /// Where that begins in the buffer: where direct I/O can take it from, as long as the buffer
+    /// does not grow.
+    begin: usize,
     /// Where the next block goes in the file.
     offset: u64,
     /// The bytes that were written to the file.
@@ -42,6 +45,7 @@ impl BlockWriter {
             file,
             path: path.into(),
             buffer: Vec::new(),
+            begin: 0,
             offset: 0,
             written: 0,
             unsynced: 0,
@@ -144,17 +148,22 @@ impl BlockWriter {
 
     pub(super) fn finish(&mut self, footer: &[u8]) -> Result<(), Error> {
         self.end.buffer.extend_from_slice(footer);
-        self.end.write(self.end.buffer.len())?;
+        self.end.write(self.end.waiting())?;
         sync(&*self.end.file, &self.end.path)
     }
 }
 
 impl FileEnd {
+    /// How many bytes were not written yet.
+    fn waiting(&self) -> usize {
+        self.buffer.len() - self.begin
+    }
+
     /// Writes what the buffer has of whole pieces. The rest waits, so that each write begins
     /// where a piece does: the system then takes it in few large parts, and no page is written
     /// twice.
     fn write_pieces(&mut self) -> Result<(), Error> {
-        match self.buffer.len() / WRITE_BYTES {
+        match self.waiting() / WRITE_BYTES {
             0 => Ok(()),
             pieces => self.write(pieces * WRITE_BYTES),
         }
@@ -163,7 +172,7 @@ impl FileEnd {
     /// Appends bytes without a copy of their whole pieces.
     fn append(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.write_pieces()?;
-        let room = WRITE_BYTES - self.buffer.len();
+        let room = WRITE_BYTES - self.waiting();
         let (front, rest) = bytes.split_at(room.min(bytes.len()));
         self.buffer.extend_from_slice(front);
         self.write_pieces()?;
@@ -176,9 +185,13 @@ impl FileEnd {
     /// Writes so many bytes of the buffer, and frees the memory of a huge block.
     fn write(&mut self, bytes: usize) -> Result<(), Error> {
         let mut buffer = std::mem::take(&mut self.buffer);
-        self.write_out(&buffer[..bytes])?;
-        buffer.drain(..bytes);
+        let end = self.begin + bytes;
+        self.write_out(&buffer[self.begin..end])?;
+        buffer.drain(..end);
         buffer.shrink_to(BUFFER_BYTES_KEPT);
+        // Zeros before the rest, so that the next pieces need not be copied to be aligned.
+        self.begin = buffer.as_ptr().align_offset(DIRECT_ALIGNMENT);
+        buffer.splice(..0, std::iter::repeat_n(0, self.begin));
         self.buffer = buffer;
         Ok(())
     }

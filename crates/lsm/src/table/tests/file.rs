@@ -12,6 +12,8 @@ pub(super) struct TestFile {
     bad_sector: AtomicU64,
     /// The lengths of all writes, and 0 for each sync.
     pub(super) calls: Mutex<Vec<usize>>,
+    /// How many writes begin within a page of memory, so that direct I/O has to copy them.
+    pub(super) unaligned: AtomicU64,
     /// The number of calls that succeed before all later ones fail; `None` for all.
     calls_left: Option<AtomicU64>,
 }
@@ -105,6 +107,9 @@ impl DiskFile for TestFile {
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.call()?;
         self.calls.lock().unwrap().push(bytes.len());
+        if bytes.as_ptr().align_offset(DIRECT_ALIGNMENT) > 0 {
+            self.unaligned.fetch_add(1, Ordering::Relaxed);
+        }
         let mut content = self.content.lock().unwrap();
         let mut at = offset;
         let mut rest = bytes;

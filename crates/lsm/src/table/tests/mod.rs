@@ -11,7 +11,7 @@ use super::read_ahead::ReadAhead;
 use super::record::{DataBlock, RecordBody};
 use super::*;
 use crate::cache::{BlockCache, ReadCounts};
-use crate::disk::DiskFile;
+use crate::disk::{DIRECT_ALIGNMENT, DiskFile};
 use crate::record::{NextRecord, Record};
 use crate::table_id::TableId;
 use base::{Entry, Expiry, KEY_BYTES_MAX, Kind, Timestamp};

@@ -44,6 +44,9 @@ fn writes_are_large_and_syncs_regular() {
         others.iter().all(|&&bytes| bytes == 512 << 10),
         "a write ends within a page: {others:?}"
     );
+    // The first ones, until the buffer has its length.
+    let unaligned = file.unaligned.load(Ordering::Relaxed);
+    assert!(unaligned <= 2, "{unaligned} writes begin within a page");
 }
 
 /// Long values of which no copy is made lie in the file as if one had been made.

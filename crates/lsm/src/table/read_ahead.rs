@@ -17,6 +17,11 @@ use std::sync::Arc;
 /// The first piece of a walk that turns out to read block after block.
 const PIECE_BYTES_MIN: usize = 16 << 10;
 
+/// The longest piece that comes from the system's memory. Those of several tables fit the
+/// processor's cache together, so that their blocks are still there when they are checked and
+/// copied; and a call of the system costs little beside the copy.
+const CACHED_PIECE_BYTES_MAX: usize = 32 << 10;
+
 /// The longest gap to the next data block that is an index block, or blocks that the
 /// cache has.
 const GAP_BYTES_MAX: u64 = 16 << 10;
@@ -114,30 +119,53 @@ impl ReadAhead {
         end: u64,
     ) -> Option<()> {
         let gap = self.last_end..=self.last_end.saturating_add(GAP_BYTES_MAX);
+        let bytes_max = match self.direct {
+            Direct::No => self.bytes_max.min(CACHED_PIECE_BYTES_MAX),
+            Direct::Asked | Direct::Open(_) => self.bytes_max,
+        };
         self.next_bytes = match self.last_end > 0 && gap.contains(&handle.offset) {
-            true => (4 * self.next_bytes)
-                .max(PIECE_BYTES_MIN)
-                .min(self.bytes_max),
+            true => (4 * self.next_bytes).max(PIECE_BYTES_MIN).min(bytes_max),
             false => 0,
         };
         let piece_end = end.min(handle.offset.saturating_add(self.next_bytes as u64));
         let bytes = (piece_end.max(frame_end) - handle.offset) as usize;
-        self.at = 0..0;
+        let before = std::mem::take(&mut self.at);
         if self.next_bytes > 0
             && let Direct::Asked = self.direct
         {
             self.direct = file.direct_reader().map_or(Direct::No, Direct::Open);
         }
+        let is_direct = matches!(self.direct, Direct::Open(_));
         self.begin = match self.read_past_memory(handle.offset, bytes) {
             Some(begin) => begin,
             None => {
-                let room = self.room(bytes)?;
-                file.read_exact_at(&mut room[..bytes], handle.offset).ok()?;
+                // A direct read that fails may leave anything in the memory.
+                let carried = match is_direct {
+                    true => 0,
+                    false => self.carry(before, handle.offset, bytes),
+                };
+                let room = &mut self.room(bytes)?[carried..bytes];
+                let offset = handle.offset + carried as u64;
+                file.read_exact_at(room, offset).ok()?;
                 0
             }
         };
         self.at = handle.offset..handle.offset + bytes as u64;
         Some(())
+    }
+
+    /// Moves what a piece that lies at `at` in the file has from `offset` on to where a piece of
+    /// `bytes` bytes begins, if that fits its memory. Returns how much it is. A piece seldom ends
+    /// where a block does.
+    fn carry(&mut self, at: Range<u64>, offset: u64, bytes: usize) -> usize {
+        let piece = Arc::get_mut(&mut self.piece).filter(|piece| piece.len() >= bytes);
+        let Some(piece) = piece.filter(|_| at.contains(&offset)) else {
+            return 0;
+        };
+        let start = self.begin + (offset - at.start) as usize;
+        let carried = bytes.min((at.end - offset) as usize);
+        piece.copy_within(start..start + carried, 0);
+        carried
     }
 
     /// Reads a piece past the system's memory, if the walk does so. Returns where it begins in
@@ -206,23 +234,26 @@ mod tests {
         disk.create_folder(Path::new("/store")).unwrap();
         let file = disk.create(Path::new("/store/a")).unwrap();
         file.write_all_at(&bytes, 0).unwrap();
-        let (_, unreadable) = std::io::pipe().unwrap();
-        let unreadable = File::from(OwnedFd::from(unreadable));
-        let mut walk = ReadAhead {
-            direct: Direct::Open(DirectReader::new(unreadable)),
-            ..ReadAhead::default()
-        };
-        for number in 0..20 {
-            let handle = Handle {
-                offset: u64::from(number * FRAME_BYTES),
-                bytes: FRAME_BYTES,
-            };
-            let end = bytes.len() as u64;
-            let frame = walk.up_to(1 << 20).frame(&*file, handle, end);
-            let (piece, frame) = frame.unwrap();
-            let from = handle.offset as usize;
-            assert!(piece[frame] == bytes[from..from + FRAME_BYTES as usize]);
+        // At the beginning, or with a part of a frame in the piece.
+        for direct_from in 0..10 {
+            let mut walk = ReadAhead::default();
+            for number in 0..20 {
+                if number == direct_from {
+                    let (_, unreadable) = std::io::pipe().unwrap();
+                    let unreadable = File::from(OwnedFd::from(unreadable));
+                    walk.direct = Direct::Open(DirectReader::new(unreadable));
+                }
+                let handle = Handle {
+                    offset: u64::from(number * FRAME_BYTES),
+                    bytes: FRAME_BYTES,
+                };
+                let end = bytes.len() as u64;
+                let frame = walk.up_to(1 << 20).frame(&*file, handle, end);
+                let (piece, frame) = frame.unwrap();
+                let from = handle.offset as usize;
+                assert!(piece[frame] == bytes[from..from + FRAME_BYTES as usize]);
+            }
+            assert!(matches!(walk.direct, Direct::No), "it was tried, once");
         }
-        assert!(matches!(walk.direct, Direct::No), "it was tried, once");
     }
 }

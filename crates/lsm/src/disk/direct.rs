@@ -77,7 +77,7 @@ impl DirectWriter {
         }
         let mut room = lock(&self.room);
         room.resize(PIECE_BYTES + ALIGNMENT, 0);
-        let (_, aligned) = aligned(&mut room, piece.len()).ok_or(io::ErrorKind::InvalidInput)?;
+        let (_, aligned) = aligned(&mut room, piece.len()).ok_or(Errno::INVAL)?;
         aligned.copy_from_slice(piece);
         self.direct.write_all_at(aligned, offset)
     }

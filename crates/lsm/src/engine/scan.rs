@@ -247,10 +247,6 @@ impl Scan {
     /// Holds no memtable, table or block any more.
     fn give_up_records(&mut self) {
         self.records = None;
-        if let Some(ahead) = &self.ahead {
-            // What could not be read is to be read again.
-            ahead.retain(|_| false);
-        }
         self.is_pending = false;
     }
 

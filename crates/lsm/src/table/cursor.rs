@@ -109,8 +109,8 @@ impl TableCursor {
         }
     }
 
-    /// Leaves what it has read ahead to the next walk over the table, if it has not come to
-    /// the end. It is not to be used any more.
+    /// Leaves what it has read ahead to the next walk over the table, unless it has come to the
+    /// end or failed: what could not be read is to be read again. It is not to be used any more.
     pub(crate) fn leave_ahead(&mut self, to: &ScanAhead) {
         if !matches!(self.state, CursorState::Ended) {
             // A block may hold the memory of the piece.

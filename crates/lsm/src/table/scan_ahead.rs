@@ -6,7 +6,7 @@ use crate::table_id::TableId;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-/// The most memory of all pieces together, in bytes: those of a walk over eight tables.
+/// The most memory of all pieces together, in bytes: those of walks over seven tables.
 const BYTES_MAX: usize = 4 << 20;
 
 /// What a scan has read ahead of where it ended, for the next scan, which goes on there.

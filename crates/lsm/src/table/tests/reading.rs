@@ -330,10 +330,8 @@ fn a_part_of_a_walk_that_begins_elsewhere_reads_what_is_there() {
 
 #[test]
 fn what_a_piece_has_of_a_block_is_not_read_again() {
-    let mut random = fastrand::Rng::with_seed(31);
-    for value_bytes in [100, 1_000, 17_000, 31_000] {
-        let mut value = vec![0; value_bytes];
-        random.fill(&mut value);
+    for value_bytes in [1_000, 6_000, 12_000] {
+        let value = vec![7; value_bytes];
         let records: Vec<_> = (0..4_000_000 / value_bytes as u64)
             .map(|number| {
                 let (key, at) = (key(number), Timestamp::from_u64(number));
@@ -342,6 +340,7 @@ fn what_a_piece_has_of_a_block_is_not_read_again() {
             })
             .collect();
         let settings = TableSettings {
+            compression: Compression::None,
             filter_false_positive_rate: None,
             ..SETTINGS
         };
@@ -351,7 +350,7 @@ fn what_a_piece_has_of_a_block_is_not_read_again() {
         assert!(walked == records, "{value_bytes}");
         let bytes = file.bytes_read() - before;
         // The index lies among the blocks, and is also read by itself.
-        let of_file = table.file_bytes() + table.file_bytes() / 20;
+        let of_file = table.file_bytes() + table.file_bytes() / 40;
         assert!(bytes < of_file, "{bytes} of {of_file}, {value_bytes}");
     }
 }

@@ -1,8 +1,9 @@
 //! Memtables: the newest records, sorted, in memory.
 //!
 //! A memtable indexes its records twice:
-//! - A tree holds all records in [`Record::order`], for scans and for the flush. It has a
-//!   lock, which is held to add a few dozen records, or to sort and copy as many.
+//! - A tree holds all records in [`RecordRef::order`](crate::record::RecordRef::order), for
+//!   scans and for the flush. It has a lock, which is held to add a few dozen records, or to
+//!   sort and copy as many.
 //! - A hash table holds the winner of each key. Point reads use it, and so do writes,
 //!   which find in it what they overwrite.
 //!

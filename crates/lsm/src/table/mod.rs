@@ -1,6 +1,6 @@
 //! Tables: immutable files of sorted records.
 //!
-//! A table holds its records in [`Record::order`](crate::record::Record::order):
+//! A table holds its records in [`RecordRef::order`](crate::record::RecordRef::order):
 //! by key, and the versions of one key from the winner on. One table may hold
 //! several versions of a key, because snapshots still see them. They may span
 //! blocks.

@@ -13,6 +13,8 @@
 //! of a line whose memory counts. Otherwise it is copied, because a part would keep all of what
 //! hyper has read at a time, of which the line may be the least.
 
+mod fields;
+
 use crate::http::query::keys::check_key;
 use crate::http::resources::entity::TTL_SECONDS_MAX;
 use crate::http::rfc3339;
@@ -21,11 +23,9 @@ use base::Share;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
+use fields::{Fields, Text};
 use node::Expires;
-use serde::de::Visitor;
-use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
-use std::fmt;
 use tokens::Access;
 
 /// An operation.
@@ -79,57 +79,6 @@ pub(super) enum LineError {
     Malformed(String),
     /// Its value is longer than the node allows.
     ValueTooLong,
-}
-
-/// A line as JSON.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Fields<'a> {
-    #[serde(borrow)]
-    op: Text<'a>,
-    #[serde(borrow)]
-    key: Option<Text<'a>>,
-    #[serde(borrow)]
-    key_base64: Option<Text<'a>>,
-    #[serde(borrow)]
-    value: Option<Text<'a>>,
-    #[serde(borrow)]
-    value_base64: Option<Text<'a>>,
-    ttl: Option<u64>,
-    #[serde(borrow)]
-    expires: Option<Text<'a>>,
-}
-
-/// A string that is borrowed from the line unless it has escapes. (Serde copies the
-/// strings of an optional `Cow`.)
-struct Text<'a>(Cow<'a, str>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(TextVisitor).map(Text)
-    }
-}
-
-struct TextVisitor;
-
-impl<'de> Visitor<'de> for TextVisitor {
-    type Value = Cow<'de, str>;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a string")
-    }
-
-    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-        Ok(Cow::Borrowed(text))
-    }
-
-    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(Cow::Owned(text.to_owned()))
-    }
-
-    fn visit_string<E: serde::de::Error>(self, text: String) -> Result<Self::Value, E> {
-        Ok(Cow::Owned(text))
-    }
 }
 
 impl Text<'_> {
@@ -187,11 +136,16 @@ impl Operation {
         value_bytes_max: usize,
         memory: TextMemory,
     ) -> Result<Self, LineError> {
-        // Serde would also take an array, with the fields in their order.
-        if line.trim_ascii_start().first() == Some(&b'[') {
-            return Err(malformed(
-                "it is an array: write an object, {\"op\":…,\"key\":…}",
-            ));
+        // Serde's error would repeat all of a string.
+        let kind = match line.trim_ascii_start().first() {
+            Some(b'[') => Some("an array"),
+            Some(b'"') => Some("a string"),
+            _ => None,
+        };
+        if let Some(kind) = kind {
+            return Err(malformed(format!(
+                "it is {kind}: write an object, {{\"op\":…,\"key\":…}}"
+            )));
         }
         let fields: Fields<'_> =
             serde_json::from_slice(line).map_err(|error| malformed(shown(&error)))?;

@@ -96,7 +96,9 @@ fn a_line_that_is_not_exactly_right_is_malformed() {
         (r#"{"op":"get","key_base64":"YQ"}"#, "no base64"),
         (r#"{"op":"get","key_base64":"!"}"#, "no base64"),
         (r#"{"op":"get","key":"\ud800"}"#, "hex escape"),
-        (r#"{"op":"get","key":"k","id":"k"}"#, "unknown field"),
+        (r#"{"op":"get","key":"k","id":"k"}"#, "unknown field `id`"),
+        (r#""get""#, "it is a string"),
+        ("7", "an object"),
         (r#"{"op":"GET","key":"k"}"#, "`op` is not"),
         (r#"{"op":"get","key":"k","value":"v"}"#, "a get has no"),
         (r#"{"op":"delete","key":"k","ttl":1}"#, "a delete has no"),
@@ -131,6 +133,34 @@ fn a_line_that_is_not_exactly_right_is_malformed() {
     let not_utf8 = Bytes::from_static(b"{\"op\":\"get\",\"key\":\"\xff\"}");
     let not_utf8 = read_from(&not_utf8, TextMemory::Own);
     assert!(matches!(not_utf8, Err(LineError::Malformed(_))));
+}
+
+#[test]
+fn what_is_wrong_is_said_in_few_words_however_long_the_line_is() {
+    let long = "\u{7f}".repeat(1 << 20);
+    for line in [
+        format!(r#"{{"op":"get","key":"k","ttl":"{long}"}}"#),
+        format!(r#"{{"op":"get","key":"k","{long}":1}}"#),
+        format!(r#"{{"op":"get","key":"k","\n{long}":1}}"#),
+        format!(r#"{{"op":"{long}","key":"k"}}"#),
+        format!(r#"{{"op":"get","key":"{long}"}}"#),
+        format!(r#"{{"op":"get","key_base64":"{long}"}}"#),
+        format!(r#"{{"op":"put","key":"k","value":"v","expires":"{long}"}}"#),
+        format!(r#"{{"op":"get","key":{{"{long}":1}}}}"#),
+        format!(r#"{{"op":"get","key":["{long}"]}}"#),
+        format!(r#"{{"op":"get","key":"k","ttl":["{long}"]}}"#),
+        format!(r#"{{"op":"get","key":"k","ttl":{}}}"#, "9".repeat(1 << 20)),
+        format!(r#""{long}""#),
+        format!(r#"["{long}"]"#),
+        long,
+    ] {
+        match read(&line) {
+            Err(LineError::Malformed(detail)) => {
+                assert!(detail.len() < 300, "{} bytes", detail.len());
+            }
+            other => panic!("{other:?}"),
+        }
+    }
 }
 
 #[test]

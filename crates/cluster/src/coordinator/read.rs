@@ -268,7 +268,7 @@ impl Read {
         }
     }
 
-    /// Ends the wait for answers and repairs.
+    /// Ends the read: nothing is awaited any more, and no repair begins.
     fn end(&mut self, actions: &mut ReadActions) {
         for progress in self.progress.iter_mut() {
             match progress {
@@ -287,6 +287,10 @@ impl Read {
                 self.not_enough()
             };
             self.reply(decision, actions);
+        }
+        if self.stage == Stage::Replied {
+            self.stage = Stage::Done;
+            actions.push(ReadAction::Done);
         }
     }
 

@@ -195,6 +195,9 @@ impl World {
             Machine::Done => return,
         };
         self.step(operation, event);
+        // Its client waits for nothing longer than that.
+        let is_read = matches!(self.machines[operation], Machine::Read(_));
+        assert!(!is_read, "a read goes on after its deadline");
     }
 
     /// The requests whose machines have something left to do.

@@ -68,7 +68,6 @@ impl Worker {
             policy: Rc::clone(&handshakes) as Rc<dyn HandshakePolicy>,
             log_limiter: Arc::clone(&node.log_limiter),
             incoming: Arc::clone(&node.peer_bytes),
-            value_bytes_max: config.value_bytes_max,
         };
         let link_to = |node| {
             Link::new(

@@ -5,15 +5,18 @@
 //! are still on their way: they are thrown away as they arrive, and then the
 //! request is answered as overloaded.
 //!
+//! So a value has a chance however long it is: nodes may bound differently what clients send
+//! them, and a store may hold what was stored when the bound was another one.
+//!
 //! A connection has at most [`LONG_VALUES_MAX`] long values under way at a time,
-//! and none is longer than the node's longest value, or a run than its bound. If a peer
+//! and none is longer than any store's longest value, or a run than its bound. If a peer
 //! sends more, or a longer one, the connection is closed.
 
 use super::frame::{Frame, FrameError, PIECE_BYTES};
 use super::message::{EntryHead, RunHead};
 use super::page::PagedHead;
 use base::{Budget, Share};
-use base::{Entry, Expiry, Timestamp};
+use base::{Entry, Expiry, Timestamp, VALUE_BYTES_MAX};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -25,7 +28,6 @@ pub(super) const LONG_VALUES_MAX: usize = 4;
 /// The incoming long values of a connection. `T` is what the caller keeps with each.
 pub(super) struct Assembler<T> {
     budget: Arc<Budget>,
-    value_bytes_max: usize,
     values: SmallVec<[PartialValue<T>; LONG_VALUES_MAX]>,
 }
 
@@ -53,10 +55,9 @@ pub(super) struct Assembled<T> {
 
 impl<T> Assembler<T> {
     /// An assembler without values.
-    pub(super) fn new(budget: Arc<Budget>, value_bytes_max: usize) -> Self {
+    pub(super) fn new(budget: Arc<Budget>) -> Self {
         Self {
             budget,
-            value_bytes_max,
             values: SmallVec::new(),
         }
     }
@@ -71,7 +72,7 @@ impl<T> Assembler<T> {
         head: &EntryHead<'_>,
         context: T,
     ) -> Result<(), FrameError> {
-        if head.value_bytes > self.value_bytes_max {
+        if head.value_bytes > VALUE_BYTES_MAX {
             return Err(frame.malformed("a value that is too long"));
         }
         self.add(frame, head, context)

@@ -9,8 +9,8 @@ use super::run::Run;
 use base::Budget;
 use bytes::Bytes;
 
-/// The longest value, so that a few values fit into a fuzzer's memory.
-const VALUE_BYTES_MAX: usize = 1 << 20;
+/// Half of the room for values, so that a few fit into a fuzzer's memory.
+const HALF_OF_ROOM_BYTES: usize = 1 << 20;
 
 /// Decodes `bytes` as frames, as they are and with repaired lengths and checksums.
 /// The result must not depend on the sizes in which the bytes arrive.
@@ -31,7 +31,7 @@ pub fn fuzz_frames(bytes: &[u8]) {
 /// valid, and what was wrong with the next one.
 fn take_all(bytes: &[u8], size: usize) -> (usize, Option<FrameError>) {
     let mut decoder = Decoder::new(&[], PAYLOAD_BYTES_MAX);
-    let mut values = Assembler::new(Budget::new(2 * VALUE_BYTES_MAX), VALUE_BYTES_MAX);
+    let mut values = Assembler::new(Budget::new(2 * HALF_OF_ROOM_BYTES));
     let mut frames = 0;
     for bytes in bytes.chunks(size) {
         decoder.push(bytes);

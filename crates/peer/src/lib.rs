@@ -232,8 +232,6 @@ pub struct PeerEnvironment {
     pub log_limiter: Arc<LogLimiter>,
     /// The budget for long values that peers are sending.
     pub incoming: Arc<Budget>,
-    /// The longest value, in bytes.
-    pub value_bytes_max: usize,
 }
 
 impl PeerEnvironment {

@@ -204,7 +204,7 @@ impl<R: RequestHandler> AcceptorSide<R> {
         Self {
             replies,
             handler,
-            writes: Assembler::new(budget.clone(), environment.value_bytes_max),
+            writes: Assembler::new(budget.clone()),
             environment: environment.clone(),
             trace: Cell::new(None),
             negotiated,

@@ -36,7 +36,8 @@ pub struct NodeConfig {
     pub durability: Durability,
     /// Reads that may wait for a thread of the read pool; more are refused. Default: 1024.
     pub read_queue: usize,
-    /// The longest value. Default: 16 MiB.
+    /// The longest value that clients may send. Longer ones come from other nodes, and from the
+    /// store, if these have them. Default: 16 MiB.
     pub value_bytes_max: usize,
     /// How long the replicas have to answer before a request ends in `504`. Default: 1 s.
     pub timeout: Duration,

@@ -125,7 +125,7 @@ impl<'a> DiallerSide<'a> {
             named: None,
             named_apart: None,
             has_answered: false,
-            answers: Assembler::new(budget, environment.value_bytes_max),
+            answers: Assembler::new(budget),
         }
     }
 

@@ -71,7 +71,6 @@ impl TestNode {
             policy: Rc::new(self),
             log_limiter: Arc::default(),
             incoming: Budget::new(256 << 20),
-            value_bytes_max: 16 << 20,
         }
     }
 }

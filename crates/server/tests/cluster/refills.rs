@@ -103,6 +103,41 @@ fn a_pair_that_differs_counts_the_range_on_both_nodes_once() {
     assert_eq!(differing(0) + differing(1), differing(2));
 }
 
+/// Operators change the bound node by node, and may lower it.
+#[test]
+fn a_node_takes_values_from_others_that_are_longer_than_clients_may_send_it() {
+    let mut cluster = Cluster::start_with(3, |config| {
+        refilling(config);
+        if config.node.name() == "c" {
+            config.node.value_bytes_max = 1_000;
+        }
+    });
+    let long: String = std::iter::repeat_with(fastrand::alphanumeric)
+        .take(500_000)
+        .collect();
+    let upgrades = "kvorum_peer_upgrades_total{status=\"101\"}";
+    let before = cluster.metric(2, upgrades);
+    let mut client = cluster.client(0);
+    assert_eq!(
+        client.put(&target("long", "3/3"), long.as_bytes()).status,
+        201
+    );
+    let refused = cluster
+        .client(2)
+        .put(&target("long", "3/3"), long.as_bytes());
+    assert_eq!(refused.status, 413);
+    for pair in ["1/3", "3/3"] {
+        assert_eq!(cluster.client(2).get(&target("long", pair)).text(), long);
+    }
+    assert_eq!(cluster.metric(2, upgrades), before, "a link was cut");
+    cluster.stop_node(2);
+    cluster.replace_disk(2, Arc::new(MemoryDisk::new()));
+    cluster.start_node(2);
+    cluster.wait_until_joined();
+    wait_until_filled(&cluster, 2);
+    assert!(cluster.held_by(2, "long").is_some());
+}
+
 #[test]
 fn a_refill_goes_on_where_it_was_although_the_driver_and_then_the_node_are_killed() {
     const KEYS: usize = 400;

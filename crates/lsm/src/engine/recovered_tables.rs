@@ -23,6 +23,7 @@ use crate::error::Error;
 use crate::manifest::{DamagedRange, LiveTable, Manifest};
 use crate::table::Table;
 use crate::table_id::table_file_name;
+use base::KEY_BYTES_MAX;
 use bytes::Bytes;
 use std::io;
 use std::path::Path;
@@ -162,9 +163,17 @@ fn range_of(
     DamagedRange {
         table: lost.id,
         bytes,
-        // The key after the last one of the table before.
-        first_key: first_key.map_or_else(Bytes::new, |key| [key, &[0][..]].concat().into()),
+        first_key: first_key.map_or_else(Bytes::new, key_after),
         last_key: last_key.map(|key| Bytes::copy_from_slice(key)),
+    }
+}
+
+/// The key after this one, or this one if that is too long for a key: to take one more key for
+/// damaged does no harm.
+fn key_after(key: &Vec<u8>) -> Bytes {
+    match key.len() < KEY_BYTES_MAX {
+        true => [key, &[0][..]].concat().into(),
+        false => Bytes::copy_from_slice(key),
     }
 }
 

@@ -119,40 +119,29 @@ impl TableCursor {
         }
     }
 
-    /// Moves to the next record; behind damage if the purpose of the walk allows that.
-    fn advance_past_damage(&mut self) -> Result<bool, Error> {
-        loop {
-            match self.advance_in_sound_parts() {
-                Err(error)
-                    if self
-                        .table
-                        .passes_damage(self.purpose, self.block_offset, &error) => {}
-                result => return result,
-            }
-        }
-    }
-
-    /// After an error the walk stands behind the block that could not be read.
-    fn advance_in_sound_parts(&mut self) -> Result<bool, Error> {
+    /// Leaves the block of which that became, and moves to the next record behind it; behind
+    /// damage if the purpose of the walk allows that.
+    fn leave_block(&mut self, ended: Result<bool, Error>) -> Result<bool, Error> {
         if let CursorState::Walking { data, .. } = &mut self.state {
-            if let Data::Sorted(records, entry) = data {
-                match records.advance(&self.table, *entry) {
-                    Ok(true) => return Ok(true),
-                    Ok(false) => {}
-                    Err(error) => {
-                        self.block_offset = entry.handle.offset;
-                        *data = Data::Between;
-                        return Err(error);
-                    }
-                }
+            if let Data::Sorted(_, entry) = data {
+                self.block_offset = entry.handle.offset;
             }
             // Before the next block is read: what is read ahead may take this one's memory.
             *data = Data::Between;
         }
-        self.enter_next_block()
+        let mut result = ended.and_then(|_| self.enter_next_block());
+        while let Err(error) = &result
+            && self
+                .table
+                .passes_damage(self.purpose, self.block_offset, error)
+        {
+            result = self.enter_next_block();
+        }
+        result
     }
 
-    /// Moves to the first record of the next data block that has one to give.
+    /// Moves to the first record of the next data block that has one to give. After an error
+    /// the walk stands behind the block that could not be read.
     fn enter_next_block(&mut self) -> Result<bool, Error> {
         if self.data_blocks >= DATA_BLOCKS_KEPT
             && let Purpose::Scan { keep_data } = &mut self.purpose
@@ -266,16 +255,18 @@ impl TableCursor {
 
 impl RecordCursor for TableCursor {
     fn advance(&mut self) -> Result<bool, Error> {
-        // Nearly always. At the end of the block and at an error the same is found again.
-        if let CursorState::Walking {
-            data: Data::Sorted(records, entry),
-            ..
-        } = &mut self.state
-            && matches!(records.advance(&self.table, *entry), Ok(true))
-        {
+        let in_block = match &mut self.state {
+            CursorState::Walking {
+                data: Data::Sorted(records, entry),
+                ..
+            } => records.advance(&self.table, *entry),
+            _ => Ok(false),
+        };
+        // Nearly always.
+        if matches!(in_block, Ok(true)) {
             return Ok(true);
         }
-        let result = self.advance_past_damage();
+        let result = self.leave_block(in_block);
         if !matches!(result, Ok(true)) {
             let has_walked = !matches!(self.state, CursorState::Ended);
             self.state = CursorState::Ended;

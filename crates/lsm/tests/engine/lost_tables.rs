@@ -1,7 +1,7 @@
 //! A table that does not open keeps the store from serving nothing but its own keys.
 
 use crate::common::{World, delete, put, read, scan_all, table_files, tables};
-use base::{Kind, Timestamp};
+use base::{Entry, KEY_BYTES_MAX, Kind, Timestamp};
 use lsm::disk::{Call, Fault, FaultyDisk};
 use lsm::testing::BlockingWrite;
 use lsm::{Disk, Engine, Error};
@@ -20,11 +20,15 @@ fn key(number: u64) -> String {
 /// A closed store whose tables are all on the last level, and the files of the tables by
 /// their keys.
 fn compacted() -> (World, Vec<PathBuf>) {
+    compacted_with((0..KEYS).map(|number| put(&key(number), 1 + number, &"v".repeat(200))))
+}
+
+/// As [`compacted`], with these entries.
+fn compacted_with(entries: impl Iterator<Item = Entry>) -> (World, Vec<PathBuf>) {
     let mut world = World::new();
     world.options.compression = lsm::Compression::None;
     let engine = world.open();
-    for number in 0..KEYS {
-        let entry = put(&key(number), 1 + number, &"v".repeat(200));
+    for entry in entries {
         engine.write(entry).unwrap();
     }
     engine.compact().unwrap();
@@ -79,6 +83,20 @@ fn swept(engine: &Engine) -> usize {
             0 => return keys,
             batch => keys += batch,
         }
+    }
+}
+
+#[test]
+fn a_table_between_the_longest_keys_is_lost_for_more_than_one_start() {
+    let key = |number: u64| format!("{number:03}{}", "k".repeat(KEY_BYTES_MAX - 3));
+    let (world, files) = compacted_with((0..60).map(|number| put(&key(number), 1 + number, "v")));
+    damage(&world, &files[1]);
+    for _ in 0..3 {
+        let (engine, report) = world.try_open().unwrap();
+        assert_eq!(report.tables_lost, 1);
+        assert!(engine.get(key(0).as_bytes()).unwrap().is_some());
+        assert!((0..60).any(|number| engine.get(key(number).as_bytes()).is_err()));
+        engine.close().unwrap();
     }
 }
 

@@ -233,24 +233,26 @@ fn an_index_that_understates_a_timestamp_is_corrupt() {
             1,
         ),
     };
-    let written = |records: &[Record]| {
+    // The index does not know the timestamps of the first `forgotten` records.
+    let written_but_for = |forgotten: usize, records: &[Record]| {
         let file = Arc::new(TestFile::default());
         let as_file: Arc<dyn DiskFile> = Arc::<TestFile>::clone(&file);
         let mut writer = TableWriter::create(as_file, Path::new(PATH), &SETTINGS);
         for (number, record) in records.iter().enumerate() {
             writer.add(record.lend()).unwrap();
-            if number == 0 {
+            if number + 1 == forgotten {
                 writer.forget_timestamps();
             }
         }
         writer.finish().unwrap();
         open(&file, &cache())
     };
+    let written = |records: &[Record]| written_but_for(1, records);
     // Opening the table finds that the greatest timestamp of all is missing.
     let opened = written(&[record("a", 9), record("b", 3)]);
     assert!(matches!(opened, Err(Error::Corrupt { .. })));
     // Reading the record finds that another timestamp is too low.
-    let table = written(&[record("a", 5), record("b", 3), long]).unwrap();
+    let table = written(&[record("a", 5), record("b", 3), long.clone()]).unwrap();
     assert!(get(&table, b"b", Access::MayRead).unwrap().is_some());
     assert!(matches!(
         get(&table, b"a", Access::MayRead),
@@ -258,6 +260,13 @@ fn an_index_that_understates_a_timestamp_is_corrupt() {
     ));
     let walked = walk(&table, Bound::Unbounded, Purpose::Compaction);
     assert!(matches!(walked, Err(Error::Corrupt { .. })));
+    // So does a walk that comes to it in the middle of a block.
+    let table =
+        &written_but_for(2, &[record("a", 3), record("b", 5), record("c", 3), long]).unwrap();
+    for purpose in [Purpose::Compaction, Purpose::Scan { keep_data: false }] {
+        let walked = walk(table, Bound::Unbounded, purpose);
+        assert!(matches!(walked, Err(Error::Corrupt { .. })));
+    }
 }
 
 #[test]

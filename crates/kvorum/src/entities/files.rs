@@ -10,13 +10,14 @@ use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// How much is gathered before it is written, and looked at from the end.
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// The version of a position as it is written now.
-const POSITION_VERSION: u32 = 1;
+const POSITION_VERSION: u32 = 2;
 
 /// The name with more behind it.
 pub(super) fn with_suffix(file: &Path, suffix: &str) -> PathBuf {
@@ -51,7 +52,8 @@ impl Partial {
     pub(super) fn open(whole: &Path, resumes: bool) -> Result<Self, PartialError> {
         let path = with_suffix(whole, ".partial");
         let mut options = File::options();
-        options.read(true).write(true);
+        // It may hold all values of a cluster, for which others need a token.
+        options.read(true).write(true).mode(0o600);
         let opened = match resumes {
             true => options.create(true).truncate(false).open(&path),
             false => options.create_new(true).open(&path),
@@ -159,9 +161,12 @@ fn end_of_line_before(file: &mut File, place: u64) -> io::Result<Option<u64>> {
     Ok(None)
 }
 
-/// The file with the position of an import.
+/// The file with the position of an import into these nodes.
 #[derive(Clone, Debug)]
-pub(super) struct PositionFile(PathBuf);
+pub(super) struct PositionFile {
+    path: PathBuf,
+    urls: Vec<String>,
+}
 
 /// What a position of any version has.
 #[derive(Deserialize)]
@@ -175,23 +180,27 @@ struct PositionDocument {
     version: u32,
     #[serde(flatten)]
     position: Position,
+    /// The nodes of the cluster that has what stands before the position.
+    urls: Vec<String>,
 }
 
 impl PositionFile {
-    pub(super) fn new(path: PathBuf) -> Self {
-        Self(path)
+    pub(super) fn new(path: PathBuf, urls: Vec<String>) -> Self {
+        Self { path, urls }
     }
 
     pub(super) fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 
-    /// The position, if the file is there.
+    /// The position, if the file is there. A cluster has many nodes, of which an import may name
+    /// others when it goes on, but not only others: these may be of another cluster, which lacks
+    /// what stands before the position.
     ///
     /// # Errors
     /// What is wrong with the file.
     pub(super) fn read(&self) -> Result<Option<Position>, String> {
-        let text = match fs::read(&self.0) {
+        let text = match fs::read(&self.path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error.to_string()),
@@ -207,6 +216,12 @@ impl PositionFile {
         }
         let document: PositionDocument =
             serde_json::from_slice(&text).map_err(|error| error.to_string())?;
+        if !document.urls.iter().any(|url| self.urls.contains(url)) {
+            return Err(format!(
+                "it is of an import into {}, and none of these nodes is given now",
+                document.urls.join(", ")
+            ));
+        }
         Ok(Some(document.position))
     }
 
@@ -218,14 +233,15 @@ impl PositionFile {
         let document = PositionDocument {
             version: POSITION_VERSION,
             position,
+            urls: self.urls.clone(),
         };
         let mut text = serde_json::to_vec(&document)?;
         text.push(b'\n');
-        let next = with_suffix(&self.0, ".tmp");
+        let next = with_suffix(&self.path, ".tmp");
         let mut file = File::create(&next)?;
         file.write_all(&text)?;
         file.sync_all()?;
-        fs::rename(&next, &self.0)
+        fs::rename(&next, &self.path)
     }
 
     /// Removes the file, if it is there.
@@ -233,7 +249,7 @@ impl PositionFile {
     /// # Errors
     /// Those of the system.
     pub(super) fn remove(&self) -> io::Result<()> {
-        match fs::remove_file(&self.0) {
+        match fs::remove_file(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
@@ -251,6 +267,7 @@ pub(super) fn open_input(file: &Path) -> io::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn a_partial_file_goes_on_behind_its_last_whole_line() {
@@ -288,12 +305,16 @@ mod tests {
         partial.write(b"two\n").unwrap();
         partial.cut_at(4).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "one\n");
+        fs::remove_file(&path).unwrap();
+        let _partial = Partial::open(&whole, false).unwrap();
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "others may read all values");
     }
 
     #[test]
     fn a_position_is_whole_or_not_there() {
         let folder = tempfile::tempdir().unwrap();
-        let file = PositionFile::new(folder.path().join("p"));
+        let file = PositionFile::new(folder.path().join("p"), vec!["http://a".into()]);
         assert_eq!(file.read(), Ok(None));
         let position = Position {
             lines: 3,
@@ -305,15 +326,30 @@ mod tests {
         assert_eq!(file.read(), Ok(Some(position)));
         let text = fs::read_to_string(file.path()).unwrap();
         assert!(
-            text.starts_with(r#"{"version":1,"lines":3,"bytes":99,"#),
+            text.starts_with(r#"{"version":2,"lines":3,"bytes":99,"#),
             "{text}"
         );
-        fs::write(file.path(), text.replace("\"version\":1", "\"version\":2")).unwrap();
-        assert!(file.read().unwrap_err().contains("version is 2"));
+        fs::write(file.path(), text.replace("\"version\":2", "\"version\":3")).unwrap();
+        assert!(file.read().unwrap_err().contains("version is 3"));
         fs::write(file.path(), "").unwrap();
         assert!(file.read().is_err());
         file.remove().unwrap();
         file.remove().unwrap();
         assert_eq!(file.read(), Ok(None));
+    }
+
+    #[test]
+    fn an_import_goes_on_where_one_of_its_nodes_is_named_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let into = |urls: &[&str]| {
+            let urls = urls.iter().map(|url| (*url).to_owned()).collect();
+            PositionFile::new(folder.path().join("p"), urls)
+        };
+        into(&["http://a", "http://b"])
+            .write(Position::default())
+            .unwrap();
+        assert!(into(&["http://c", "http://b"]).read().unwrap().is_some());
+        let problem = into(&["http://c"]).read().unwrap_err();
+        assert!(problem.contains("http://a, http://b"), "{problem}");
     }
 }

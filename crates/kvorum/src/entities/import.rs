@@ -31,7 +31,7 @@ the last wins.
 
 While an import runs, FILE.position says from where on nothing is sure; it goes once all is stored. \
 After a kill, --resume goes on there: it repeats some lines, which stores the same again, and misses \
-none.
+none. It needs one of the nodes that were given before.
 
 Exit codes: 0 success, 2 wrong command line, 3 too few replicas or no node answered, 4 anything else, \
 such as a line that cannot be stored.";
@@ -94,9 +94,10 @@ struct Imported {
 /// See `outcome`.
 pub(super) fn run(options: &ImportOptions) -> Result<(), Failure> {
     let is_stdin = options.file == Path::new("-");
+    let position_file = |path| PositionFile::new(path, options.transfer.urls());
     let file = match (&options.position, is_stdin) {
-        (Some(path), _) => Some(PositionFile::new(path.clone())),
-        (None, false) => Some(PositionFile::new(with_suffix(&options.file, ".position"))),
+        (Some(path), _) => Some(position_file(path.clone())),
+        (None, false) => Some(position_file(with_suffix(&options.file, ".position"))),
         (None, true) if options.resume => {
             let line =
                 "--resume needs --position FILE: the position of stdin is not kept otherwise";
@@ -156,7 +157,7 @@ fn begin(file: Option<&PositionFile>, resumes: bool) -> Result<Position, Failure
             position.lines
         ))),
         Err(problem) => Err(Failure::usage(format!(
-            "cannot read the position {name} ({problem}): remove it to begin anew"
+            "cannot go on from the position {name} ({problem}): remove it to begin anew"
         ))),
     }
 }
@@ -284,7 +285,7 @@ mod tests {
 
     #[test]
     fn each_failure_has_its_exit_code_and_says_how_to_go_on() {
-        let file = PositionFile::new("f.position".into());
+        let file = PositionFile::new("f.position".into(), Vec::new());
         let line = LineFailure {
             line: 7,
             problem: "it has no key".to_owned(),

@@ -44,6 +44,11 @@ pub(super) struct NodeOptions {
 }
 
 impl NodeOptions {
+    /// The nodes as they were given.
+    fn urls(&self) -> Vec<String> {
+        self.urls.iter().map(ToString::to_string).collect()
+    }
+
     /// A client of the nodes. `repeats_writes` says whether it repeats a write whose outcome
     /// is unknown.
     ///
@@ -103,6 +108,11 @@ impl TransferOptions {
     /// Whether progress is shown also if stderr is no terminal.
     pub(super) fn has_progress(&self) -> bool {
         self.progress
+    }
+
+    /// The nodes as they were given.
+    pub(super) fn urls(&self) -> Vec<String> {
+        self.nodes.urls()
     }
 
     /// How many replicas must answer.

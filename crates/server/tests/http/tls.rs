@@ -8,7 +8,7 @@ use lsm::MemoryDisk;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, ProtocolVersion, StreamOwned};
-use server::{Server, ServerConfig, StartError, TlsConfig, TlsFiles};
+use server::{AuditTarget, Server, ServerConfig, StartError, TlsConfig, TlsFiles};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::path::{Path, PathBuf};
@@ -235,6 +235,8 @@ fn only_a_node_with_its_certificate_passes_the_door_of_the_peers() {
     let mut config = with_tls(&authority, false);
     config.node.members = Members::new(members, &urls[0]).unwrap();
     config.listen = vec!["127.0.0.1:0".parse().unwrap()];
+    let log = authority.file("audit.ndjson");
+    config.trust.audit_log = Some(AuditTarget::File(log.clone()));
     let node = start_with(config);
     let peer = authority.issue("peer", "127.0.0.2");
     let stranger = authority.issue("stranger", "127.0.0.3");
@@ -267,6 +269,10 @@ fn only_a_node_with_its_certificate_passes_the_door_of_the_peers() {
     let error = read.unwrap_err().to_string();
     assert!(error.contains("received fatal alert"), "{error}");
     assert_eq!(answer, b"");
+    drop(node);
+    let log = std::fs::read_to_string(log).unwrap();
+    let is_refusal = |line: &&str| line.contains("\"no-peer\"") && line.contains("403");
+    assert_eq!(log.lines().filter(is_refusal).count(), 3, "{log}");
 }
 
 #[test]

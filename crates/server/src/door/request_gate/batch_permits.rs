@@ -97,12 +97,14 @@ impl BatchPermits {
     }
 
     /// Takes up to `wanted` permits, and returns how many. If there is none, it wakes
-    /// `cx` when there is one.
+    /// `cx` when there is one. A batch that wants none any more gives back what it was granted.
     pub(crate) fn poll_take(&self, cx: &mut Context<'_>, wanted: usize) -> usize {
         let batches = &self.gate.batches;
         let granted = self.waiting.granted.take();
         self.held.set(self.held.get() + granted);
         if granted > wanted {
+            // Otherwise what it returns would come back to it.
+            batches.remove(&self.waiting);
             self.release(granted - wanted);
             return wanted;
         }
@@ -183,6 +185,20 @@ mod tests {
         assert_eq!(take(&second, 9), 5);
         drop(second);
         assert_eq!(gate.in_flight(), 1);
+    }
+
+    #[test]
+    fn a_batch_that_wants_none_any_more_keeps_none_from_others() {
+        let gate = Gate::new(8, 1);
+        let [holder, waiting, other] = [(); 3].map(|()| BatchPermits::new(&gate));
+        assert_eq!((take(&holder, 9), take(&waiting, 3)), (4, 0));
+        holder.release(1);
+        assert_eq!(take(&other, 1), 0, "it was granted to the batch that waits");
+        assert_eq!(take(&waiting, 0), 0);
+        assert_eq!(take(&other, 1), 1);
+        holder.release(3);
+        assert_eq!(take(&other, 9), 3);
+        assert_eq!(gate.in_flight(), 4);
     }
 
     #[test]

@@ -111,6 +111,7 @@ impl Problem {
             (&catalogue::OTHER_HOST, EventKind::OtherHost),
             (&catalogue::OTHER_ORIGIN, EventKind::OtherOrigin),
             (&catalogue::NO_TOKEN, EventKind::NoToken),
+            (&catalogue::PEER_CERTIFICATE, EventKind::NoPeer),
         ];
         let event = known
             .into_iter()

@@ -270,11 +270,8 @@ impl Batch {
     fn start(&mut self, cx: &mut Context<'_>) -> bool {
         self.repeat_oldest(cx);
         self.prefer_oldest();
-        let wanted = self.startable();
-        if wanted == 0 {
-            return false;
-        }
-        let permits = self.permits.poll_take(cx, wanted);
+        // Also where none is wanted any more: then others get what this batch was granted.
+        let permits = self.permits.poll_take(cx, self.startable());
         if permits == 0 {
             return false;
         }

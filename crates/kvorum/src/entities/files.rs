@@ -216,7 +216,8 @@ impl PositionFile {
         }
         let document: PositionDocument =
             serde_json::from_slice(&text).map_err(|error| error.to_string())?;
-        if !document.urls.iter().any(|url| self.urls.contains(url)) {
+        let is_of_these = document.urls.iter().any(|url| self.urls.contains(url));
+        if document.position.bytes > 0 && !is_of_these {
             return Err(format!(
                 "it is of an import into {}, and none of these nodes is given now",
                 document.urls.join(", ")
@@ -345,9 +346,12 @@ mod tests {
             let urls = urls.iter().map(|url| (*url).to_owned()).collect();
             PositionFile::new(folder.path().join("p"), urls)
         };
-        into(&["http://a", "http://b"])
-            .write(Position::default())
-            .unwrap();
+        let mut position = Position::default();
+        into(&["http://a", "http://b"]).write(position).unwrap();
+        let is_read = into(&["http://c"]).read();
+        assert_eq!(is_read, Ok(Some(position)), "nothing is stored");
+        position.bytes = 9;
+        into(&["http://a", "http://b"]).write(position).unwrap();
         assert!(into(&["http://c", "http://b"]).read().unwrap().is_some());
         let problem = into(&["http://c"]).read().unwrap_err();
         assert!(problem.contains("http://a, http://b"), "{problem}");

@@ -196,7 +196,10 @@ fn each_failure_of_a_transfer_has_its_exit_code_and_one_line() {
     let old = &*file("old", "");
     file(
         "other.position",
-        "{\"version\":1,\"lines\":1,\"bytes\":5,\"crc32c\":1,\"passed_over\":0}\n",
+        &format!(
+            "{{\"version\":2,\"lines\":1,\"bytes\":5,\"crc32c\":1,\"passed_over\":0,\
+             \"urls\":[\"{node}\"]}}\n"
+        ),
     );
     let other = &*file("other", "123456\n");
     let nowhere = &*folder
@@ -226,6 +229,11 @@ fn each_failure_of_a_transfer_has_its_exit_code_and_one_line() {
             &["import", bad, "--url", node],
             2,
             &["bad.position", "--resume"],
+        ),
+        (
+            &["import", bad, "--resume", "--url", down],
+            2,
+            &["bad.position", "none of these nodes", node],
         ),
         (&["import", cut, "--url", node], 4, &["line 2", "EOF"]),
         (

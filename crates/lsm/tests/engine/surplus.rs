@@ -106,6 +106,22 @@ fn surplus_goes_within_a_week_of_its_bound_and_nothing_is_rewritten_afterwards()
     }
 }
 
+#[test]
+fn surplus_goes_although_scans_come_again_and_again() {
+    let (world, bound) = world();
+    let engine = filled(&world, 100);
+    world.bound.store(10_000, Relaxed);
+    bound.store(10_000, Relaxed);
+    for _ in 0..9 * 24 {
+        // Nothing is picked for what a snapshot may see.
+        let scan = engine.scan(b"", None);
+        world.executor.run_for(Duration::from_secs(180));
+        drop(scan);
+        world.executor.run_for(HOUR - Duration::from_secs(180));
+    }
+    assert_eq!(surplus_left(&engine), 0);
+}
+
 /// The bound is withdrawn when a store comes to lack something: a version that has left the merge
 /// already, but not the disk, may be the last copy.
 #[test]

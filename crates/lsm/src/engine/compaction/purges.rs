@@ -26,8 +26,10 @@ use std::time::Duration;
 
 /// The tables that wait for their turn.
 pub(super) struct Purges {
+    /// Those that have ever waited, as long as they live: a snapshot lowers the bounds for a
+    /// moment, and no table is to wait anew for that.
     waiting: BTreeMap<TableId, Waiting>,
-    /// The drop bounds of the last pick.
+    /// The drop bounds of the last purge.
     drop_bounds: DropBounds,
 }
 
@@ -49,7 +51,6 @@ impl Purges {
         drop_bounds: DropBounds,
         expired_before_unix_ms: u64,
     ) -> Option<Pick> {
-        self.drop_bounds = drop_bounds;
         let rule = PurgeRule {
             drop_bounds,
             expired_before_unix_ms,
@@ -57,21 +58,23 @@ impl Purges {
             now: core.now(),
         };
         let levels = summarize(&core.tables.load().tables);
+        let live: BTreeSet<TableId> = levels.iter().flatten().map(|table| table.id).collect();
+        self.waiting.retain(|id, _| live.contains(id));
         let mut due = BTreeSet::new();
-        let mut waiting = BTreeMap::new();
         for table in levels.iter().flatten().filter(|table| rule.concerns(table)) {
-            let known = self.waiting.remove(&table.id);
-            let known = known.unwrap_or(Waiting {
+            let known = self.waiting.entry(table.id).or_insert(Waiting {
                 since: rule.now,
                 purged_below: None,
             });
-            if rule.is_due(table, known) {
+            if rule.is_due(table, *known) {
                 due.insert(table.id);
             }
-            waiting.insert(table.id, known);
         }
-        self.waiting = waiting;
-        pick_purge(&levels, &due, drop_bounds.tombstones, settings)
+        let pick = pick_purge(&levels, &due, drop_bounds.tombstones, settings);
+        if pick.is_some() {
+            self.drop_bounds = drop_bounds;
+        }
+        pick
     }
 
     /// Notes what a compaction has replaced. What it has pushed down waits as long as

@@ -316,7 +316,8 @@ fn findings(setups: &[OverloadedNodes]) -> Vec<String> {
             if let Some((kept, multiple)) = setup.kept(connections) {
                 found.push(format!(
                     "{}, {} connections: from {OVERLOADED} times the best rate on, it achieves at \
-                     least {} of the best, with the minimum at {multiple} times. {}",
+                     least {} of the most that it achieves over as many, with the minimum at \
+                     {multiple} times. {}",
                     setup.name(),
                     units::count(connections as u64),
                     text::percent(kept),
@@ -327,7 +328,7 @@ fn findings(setups: &[OverloadedNodes]) -> Vec<String> {
                                 .to_owned()
                         }
                         (true, _) => {
-                            "Excess requests are refused before they cost much.".to_owned()
+                            "Excess requests are refused.".to_owned()
                         }
                         (false, refused) => format!(
                             "That is less than its goal of 80%; {} requests were refused.",

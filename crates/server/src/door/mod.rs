@@ -56,9 +56,12 @@ use range_places::RangePlace;
 use slab::Slab;
 use slow_clients::{Progress, SlowClientTimeouts};
 use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 use tls::{Entered, TlsRooms};
 use tokio::net::TcpStream;
@@ -230,13 +233,19 @@ impl Door {
         match &self.shared.tls {
             None => Entered::Wire(Wire::Plain(stream)),
             Some(tls) => {
-                tls.enter(
+                let mut entering = pin!(tls.enter(
                     stream,
                     progress,
                     &self.tls_rooms,
                     &self.metrics.tls,
                     &self.now,
-                )
+                ));
+                // A node that stops does not wait for the first byte of a client, which may
+                // never come.
+                poll_fn(|cx| match self.is_stopping.get() {
+                    true => Poll::Ready(Entered::Ended),
+                    false => entering.as_mut().poll(cx),
+                })
                 .await
             }
         }

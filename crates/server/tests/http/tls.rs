@@ -1,7 +1,7 @@
 //! Requests over TLS: the same port, the same answers, and who is refused.
 
 use crate::support::{
-    Client, ClientStream, config, seams, start_with, wait_for_metric, wait_until,
+    Client, ClientStream, config, gated_disk, seams, start_with, wait_for_metric, wait_until,
 };
 use cluster::{Member, Members, NodeUrl};
 use lsm::MemoryDisk;
@@ -133,6 +133,30 @@ fn requests_over_tls_are_answered_as_without() {
     client.finish();
     assert_eq!(client.reply_to("GET").text(), "value");
     client.assert_closed();
+}
+
+#[test]
+fn a_stop_does_not_wait_for_the_first_byte_of_a_client() {
+    let authority = Authority::new();
+    let (disk, gate) = gated_disk();
+    let node = Server::start_with(with_tls(&authority, true), seams(disk));
+    let node = Arc::new(node.unwrap());
+    let mut silent = TcpStream::connect(node.addresses()[0]).unwrap();
+    gate.close();
+    let mut client = Client::connect(&node);
+    client.send("PUT /v0/entity?id=a HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1\r\n\r\nv");
+    wait_for_metric(&node, "kvorum_requests_in_flight", "1.0");
+    let stopping = {
+        let node = Arc::clone(&node);
+        std::thread::Builder::new()
+            .spawn(move || node.shutdown())
+            .unwrap()
+    };
+    // It ends while the stop waits for the request, and not with it.
+    assert_eq!(silent.read(&mut [0]).unwrap(), 0);
+    gate.open();
+    assert_eq!(client.reply_to("PUT").status, 201);
+    stopping.join().unwrap().unwrap();
 }
 
 #[test]

@@ -65,9 +65,14 @@ fn the_longest_batch_has_16_mib_and_so_has_its_answer() {
     let body: String = [0, 1, 2, 0, 3, 1]
         .map(|key| get(&format!("k{key}")))
         .concat();
-    let reply = send_batch(&mut client, "/v0/batch", &body);
+    let headers = format!(
+        "content-type: application/x-ndjson\r\ntraceparent: 00-{}-00f067aa0ba902b7-01\r\n",
+        "7".repeat(32)
+    );
+    let reply = client.request("POST", "/v0/batch", &headers, body.as_bytes());
     let sent = read_lines(&reply.body);
     assert_eq!(statuses(&sent), [200, 200, 200, 413, 200, 413]);
+    assert_eq!(sent[3]["problem"]["trace"], "7".repeat(32));
     assert_eq!(
         sent[3]["problem"]["type"],
         "urn:kvorum:problem:answer-too-long"

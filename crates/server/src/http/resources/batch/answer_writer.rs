@@ -7,7 +7,7 @@ use crate::config::bounds::BATCH_BODY_BYTES_MAX;
 use crate::http::body_chunk::BodyChunk;
 use crate::http::problem::Problem;
 use crate::metrics::{DoorMetrics, OperationKind};
-use base::Share;
+use base::{Share, TraceId};
 use bytes::{Buf, Bytes};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -23,21 +23,25 @@ type LongEnd = (BodyChunk, Option<Share>);
 pub(super) struct AnswerWriter {
     output: Rc<Output>,
     metrics: Arc<DoorMetrics>,
-    /// How many bytes the answer may still have.
+    /// How many bytes the answer may still have before values are left out.
     bytes_left: Option<usize>,
+    /// The trace that the batch is part of.
+    trace: Option<TraceId>,
 }
 
 impl AnswerWriter {
-    /// Writes to `output`, `bytes_max` at most if that is given.
+    /// Writes to `output`; no value beyond `bytes_max`, if that is given.
     pub(super) fn new(
         output: &Rc<Output>,
         metrics: &Arc<DoorMetrics>,
         bytes_max: Option<usize>,
+        trace: Option<TraceId>,
     ) -> Self {
         Self {
             output: Rc::clone(output),
             metrics: Arc::clone(metrics),
             bytes_left: bytes_max,
+            trace,
         }
     }
 
@@ -88,7 +92,7 @@ impl AnswerWriter {
             };
             if has_value && bytes(text, &end) > left {
                 text.truncate(begin);
-                let problem = Problem::answer_too_long(BATCH_BODY_BYTES_MAX);
+                let problem = Problem::answer_too_long(BATCH_BODY_BYTES_MAX).in_trace(self.trace);
                 status = problem.status();
                 end = OperationAnswer::Problem(None, problem).encode(text);
             }

@@ -96,6 +96,7 @@ impl Batch {
     ) -> Self {
         let value_bytes_max = door.value_bytes_max();
         let line_bytes_max = value_bytes_max.div_ceil(3) * 4 + LINE_EXTRA_BYTES;
+        let trace = caller.trace;
         let answer_bytes_max = input.is_all_here().then_some(BATCH_BODY_BYTES_MAX);
         Self {
             progress: Rc::clone(progress),
@@ -111,7 +112,7 @@ impl Batch {
             operations: Operations::new(door.worker.coordinator()),
             reads: 0,
             pause: None,
-            answers: AnswerWriter::new(output, &door.metrics, answer_bytes_max),
+            answers: AnswerWriter::new(output, &door.metrics, answer_bytes_max, trace),
             end: End::Whole,
             door: Rc::clone(door),
         }

@@ -187,11 +187,11 @@ pub(crate) struct ServeOptions {
     /// Ranges that are streamed at a time; as many as --requests-queued-max more wait for --timeout, and further ones are answered 503 [default: one per 2MiB of --memory, from 4 to 1024]
     #[arg(long, value_parser = count(bounds::COUNTS), value_name = "COUNT", help_heading = "Limits")]
     pub(crate) scans_max: Option<usize>,
-    /// The longest value, up to an eighth of --memory; longer ones are answered 413
+    /// The longest value that clients may send, up to an eighth of --memory; longer ones are answered 413
     #[arg(long, value_parser = size(bounds::VALUE_BYTES), value_name = "SIZE", help_heading = "Limits", default_value_t = ByteSize(defaults().node.value_bytes_max as u64))]
     pub(crate) value_bytes_max: ByteSize,
 
-    /// How long the replicas may take to answer before a request is answered 504
+    /// How long the replicas may take to answer before a request is answered 504; the same on all nodes, as a refill waits so long for writes that are under way
     #[arg(long, value_parser = span(bounds::TIMES), value_name = "TIME", help_heading = "Time limits", default_value_t = TimeSpan(defaults().node.timeout))]
     pub(crate) timeout: TimeSpan,
     /// How long a connection may be idle between requests

@@ -163,16 +163,16 @@ fn range_of(
     DamagedRange {
         table: lost.id,
         bytes,
-        first_key: first_key.map_or_else(Bytes::new, key_after),
+        first_key: first_key.map_or_else(Bytes::new, |key| key_after(key)),
         last_key: last_key.map(|key| Bytes::copy_from_slice(key)),
     }
 }
 
 /// The key after this one, or this one if that is too long for a key: to take one more key for
 /// damaged does no harm.
-fn key_after(key: &Vec<u8>) -> Bytes {
+fn key_after(key: &[u8]) -> Bytes {
     match key.len() < KEY_BYTES_MAX {
-        true => [key, &[0][..]].concat().into(),
+        true => [key, &[0]].concat().into(),
         false => Bytes::copy_from_slice(key),
     }
 }

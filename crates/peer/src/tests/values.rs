@@ -1,10 +1,13 @@
 //! Long values, which travel in pieces between other frames.
 
-use super::frame::{PIECE_BYTES, put_frame};
+use super::frame::{HEADER_BYTES, PIECE_BYTES, put_frame};
 use super::*;
 use tokio::io::AsyncWriteExt;
 
 const LONG_BYTES: usize = 16 << 20;
+
+/// Where the kind of a frame stands in its header.
+const KIND_AT: usize = 8;
 
 #[tokio::test(start_paused = true)]
 async fn short_requests_and_heartbeats_overtake_a_long_value() {
@@ -251,7 +254,18 @@ async fn malformed_pieces_close_the_connection() {
             ),
             (
                 "too long a value",
-                Box::new(|out| begin(out, 1, LONG_BYTES + 1)),
+                Box::new(|out| {
+                    let mut valid = Vec::new();
+                    begin(&mut valid, 1, LONG_BYTES);
+                    let (head, payload) = valid.split_at_mut(HEADER_BYTES);
+                    let length = (LONG_BYTES as u32).to_le_bytes();
+                    let at = payload.windows(4).position(|bytes| bytes == length);
+                    let at = at.expect("the length of the value");
+                    // No store takes such a value.
+                    let length = base::VALUE_BYTES_MAX as u32 + 1;
+                    payload[at..at + 4].copy_from_slice(&length.to_le_bytes());
+                    put_frame(out, head[KIND_AT], 1, |out| out.extend_from_slice(payload));
+                }),
             ),
         ];
         for (case, write) in cases {

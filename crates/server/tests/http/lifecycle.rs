@@ -1,6 +1,6 @@
 //! Start and stop.
 
-use crate::support::{Client, config, gated_disk, seams, start, wait_for_metric};
+use crate::support::{Client, begin_shutdown, config, gated_disk, seams, start, wait_for_metric};
 use cluster::NodeUrl;
 use lsm::{Disk, MemoryDisk};
 use node::OpenError;
@@ -54,12 +54,7 @@ fn a_stop_lets_admitted_requests_end() {
     let mut client = Client::connect(&node);
     client.send("PUT /v0/entity?id=a HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1\r\n\r\nv");
     wait_for_metric(&node, "kvorum_requests_in_flight", "1.0");
-    let stopping = {
-        let node = Arc::clone(&node);
-        std::thread::Builder::new()
-            .spawn(move || node.shutdown())
-            .unwrap()
-    };
+    let stopping = begin_shutdown(&node);
     // Idle connections end at once, which shows that the stop has begun.
     idle.assert_closed();
     gate.open();

@@ -16,6 +16,7 @@ use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::net::TcpSocket;
 
@@ -398,6 +399,14 @@ impl Gate {
             false => Ok(()),
         }
     }
+}
+
+/// Has a node stop on a thread of its own.
+pub(crate) fn begin_shutdown(node: &Arc<Server>) -> JoinHandle<Result<(), lsm::Error>> {
+    let node = Arc::clone(node);
+    std::thread::Builder::new()
+        .spawn(move || node.shutdown())
+        .unwrap()
 }
 
 /// A disk in memory whose syncs wait while the gate is closed.

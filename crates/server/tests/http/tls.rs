@@ -1,7 +1,8 @@
 //! Requests over TLS: the same port, the same answers, and who is refused.
 
 use crate::support::{
-    Client, ClientStream, config, gated_disk, seams, start_with, wait_for_metric, wait_until,
+    Client, ClientStream, begin_shutdown, config, gated_disk, seams, start_with, wait_for_metric,
+    wait_until,
 };
 use cluster::{Member, Members, NodeUrl};
 use lsm::MemoryDisk;
@@ -146,12 +147,7 @@ fn a_stop_does_not_wait_for_the_first_byte_of_a_client() {
     let mut client = Client::connect(&node);
     client.send("PUT /v0/entity?id=a HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1\r\n\r\nv");
     wait_for_metric(&node, "kvorum_requests_in_flight", "1.0");
-    let stopping = {
-        let node = Arc::clone(&node);
-        std::thread::Builder::new()
-            .spawn(move || node.shutdown())
-            .unwrap()
-    };
+    let stopping = begin_shutdown(&node);
     // It ends while the stop waits for the request, and not with it.
     assert_eq!(silent.read(&mut [0]).unwrap(), 0);
     gate.open();

@@ -4,7 +4,7 @@
 //! and with escapes in place of what cannot be printed. A line may be as long as the longest
 //! value, so names and strings are taken by visitors here that do not repeat them.
 
-use serde::de::{Error, IgnoredAny, MapAccess, Unexpected, Visitor};
+use serde::de::{Error, MapAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
 use std::fmt;
@@ -38,9 +38,6 @@ pub(super) struct Fields<'a> {
 /// strings of an optional `Cow`.)
 pub(super) struct Text<'a>(pub(super) Cow<'a, str>);
 
-/// A field of this name was given.
-struct Name(&'static str);
-
 /// A number without a sign.
 struct Number(u64);
 
@@ -63,16 +60,20 @@ impl<'de> Visitor<'de> for FieldsVisitor {
         let (mut op, mut key, mut key_base64) = (None, None, None);
         let (mut value, mut value_base64) = (None, None);
         let (mut ttl, mut expires) = (None, None);
-        while let Some(Name(name)) = map.next_key()? {
-            match name {
-                "op" => take(&mut map, name, &mut op)?,
-                "key" => take(&mut map, name, &mut key)?,
-                "key_base64" => take(&mut map, name, &mut key_base64)?,
-                "value" => take(&mut map, name, &mut value)?,
-                "value_base64" => take(&mut map, name, &mut value_base64)?,
-                "ttl" => take(&mut map, name, &mut ttl)?,
-                "expires" => take(&mut map, name, &mut expires)?,
-                _ => drop(map.next_value::<IgnoredAny>()?),
+        while let Some(Text(name)) = map.next_key()? {
+            match &*name {
+                "op" => take(&mut map, "op", &mut op)?,
+                "key" => take(&mut map, "key", &mut key)?,
+                "key_base64" => take(&mut map, "key_base64", &mut key_base64)?,
+                "value" => take(&mut map, "value", &mut value)?,
+                "value_base64" => take(&mut map, "value_base64", &mut value_base64)?,
+                "ttl" => take(&mut map, "ttl", &mut ttl)?,
+                "expires" => take(&mut map, "expires", &mut expires)?,
+                _ => {
+                    let is_shown = name.len() <= NAME_BYTES_SHOWN_MAX;
+                    let shown = if is_shown { &*name } else { "…" };
+                    return Err(A::Error::unknown_field(shown, NAMES));
+                }
             }
         }
         Ok(Fields {
@@ -98,30 +99,6 @@ fn take<'de, A: MapAccess<'de>, T: Deserialize<'de>>(
     }
     *field = Some(map.next_value()?);
     Ok(())
-}
-
-impl<'de> Deserialize<'de> for Name {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_identifier(NameVisitor)
-    }
-}
-
-struct NameVisitor;
-
-impl Visitor<'_> for NameVisitor {
-    type Value = Name;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("the name of a field")
-    }
-
-    fn visit_str<E: Error>(self, name: &str) -> Result<Self::Value, E> {
-        let known = NAMES.iter().find(|known| **known == name);
-        known.map(|known| Name(known)).ok_or_else(|| {
-            let is_shown = name.len() <= NAME_BYTES_SHOWN_MAX;
-            E::unknown_field(if is_shown { name } else { "…" }, NAMES)
-        })
-    }
 }
 
 impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {

@@ -37,10 +37,19 @@ class Kvorum {
             if (token != null) request.header("Authorization", "Bearer " + token);
             try {
                 var answer = http.send(request.build(), HttpResponse.BodyHandlers.ofByteArray());
+                if (answer.statusCode() < 300 && !isOfNode(answer, method, target))
+                    throw new IOException(nodes[number] + " is no Kvorum node");
                 if (isLast || answer.statusCode() != 503) return answer;
             } catch (IOException error) {
                 if (isLast) throw error;
             }
         }
+    }
+
+    /** A proxy, or another server, may answer 200 to anything. */
+    private static boolean isOfNode(HttpResponse<byte[]> answer, String method, String target) {
+        int success = switch (method) { case "PUT" -> 201; case "DELETE" -> 202; default -> 200; };
+        boolean namesVersion = answer.headers().firstValue("Kvorum-Version").isPresent();
+        return answer.statusCode() == success && (namesVersion || !target.startsWith("/v0/entity?"));
     }
 }

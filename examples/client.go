@@ -7,10 +7,12 @@ package kvorum
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
 	"os"
+	"strings"
 )
 
 // Client asks its nodes in turn.
@@ -49,6 +51,15 @@ func (c *Client) ask(method, url string, body []byte) (int, []byte, error) {
 		return 0, nil, err
 	}
 	defer answer.Body.Close()
+	success, found := map[string]int{"PUT": 201, "DELETE": 202}[method]
+	if !found {
+		success = 200
+	}
+	// A proxy, or another server, may answer 200 to anything.
+	namesVersion := answer.Header.Get("Kvorum-Version") != "" || !strings.Contains(url, "/v0/entity?")
+	if answer.StatusCode < 300 && (answer.StatusCode != success || !namesVersion) {
+		return 0, nil, errors.New(url + ": this is no Kvorum node")
+	}
 	content, err := io.ReadAll(answer.Body)
 	return answer.StatusCode, content, err
 }

@@ -9,6 +9,8 @@ function entity(key, query) { // A key is bytes, of which all may be escaped.
   return `/v0/entity?id=${id}${query ? `&${new URLSearchParams(query)}` : ""}`;
 }
 
+const SUCCESS = { PUT: 201, DELETE: 202 }; // Of other requests 200.
+
 export class Kvorum {
   constructor(...nodes) {
     this.nodes = nodes;
@@ -31,9 +33,13 @@ export class Kvorum {
         const signal = AbortSignal.timeout(15_000);
         const answer = await fetch(node + target, { method, body, headers: this.headers, signal });
         const content = Buffer.from(await answer.arrayBuffer());
-        if (answer.ok || answer.status === 404) return answer.ok ? content : undefined;
-        failed = new Error(`${answer.status}: ${content}`);
-        Object.assign(failed, { status: answer.status, problem: JSON.parse(content) });
+        // A proxy, or another server, may answer 200 to anything.
+        const namesVersion = answer.headers.has("kvorum-version") || !target.startsWith("/v0/entity?");
+        if (answer.status === (SUCCESS[method] ?? 200) && namesVersion) return content;
+        if (answer.ok) throw new Error(`${node} is no Kvorum node`);
+        const problem = JSON.parse(content);
+        if (problem.type.endsWith(":no-such-entity")) return undefined;
+        failed = Object.assign(new Error(`${answer.status}: ${content}`), { status: answer.status, problem });
       } catch (error) { failed = error; }
       if (failed.status && failed.status !== 503) break;
     }

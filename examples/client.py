@@ -6,6 +6,8 @@ kvorum.put(b"key", b"value", replicas="2/3", ttl=60)
 import http.client, json, os
 from urllib import error, parse, request
 
+SUCCESS = {"PUT": 201, "DELETE": 202}  # Of other requests 200.
+
 class Failed(Exception):
     """The node did not do it. Its arguments are the status and the problem, whose `replicas` say
     what became of it at each replica."""
@@ -33,11 +35,17 @@ class Kvorum:
             url = f"{node}{path}?{parse.urlencode(query)}"  # A key is bytes, which this escapes.
             try:
                 asked = request.Request(url, body, self.headers, method=method)
-                return self.opener.open(asked, timeout=15).read()
+                answer = self.opener.open(asked, timeout=15)
+                # A proxy, or another server, may answer 200 to anything.
+                names_version = "Kvorum-Version" in answer.headers or path != "/v0/entity"
+                if answer.status != SUCCESS.get(method, 200) or not names_version:
+                    raise Failed(answer.status, {"detail": f"{node} is no Kvorum node"})
+                return answer.read()
             except error.HTTPError as refused:
-                if refused.code == 404:
+                problem = json.load(refused)
+                if problem["type"].endswith(":no-such-entity"):
                     return None
-                failed = Failed(refused.code, json.load(refused))
+                failed = Failed(refused.code, problem)
                 if refused.code != 503:
                     break
             except (OSError, http.client.HTTPException) as silence:

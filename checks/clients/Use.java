@@ -1,4 +1,5 @@
 // Uses examples/Kvorum.java: java -cp CLASSES Use URL ...
+import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.Collections;
@@ -40,6 +41,15 @@ class Use {
         expect(answers.lines().toList().get(1).contains("\"value\":\"1\""), true);
 
         expect(kvorum.send("GET", Kvorum.entity(none), none).statusCode(), 400);
+        Kvorum another = new Kvorum(System.getenv("OTHER_SERVER"));
+        for (String method : List.of("PUT", "GET", "DELETE")) {
+            try {
+                another.send(method, entity, none);
+                throw new AssertionError("another server was taken for a node");
+            } catch (IOException error) {
+                expect(error.getMessage().endsWith("is no Kvorum node"), true);
+            }
+        }
         var all = kvorum.send("PUT", entity + "&replicas=" + nodes.length + "/" + nodes.length, value);
         if (all.statusCode() != 201) {
             expect(all.statusCode(), 504);

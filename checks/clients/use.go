@@ -58,6 +58,11 @@ func main() {
 
 	status, _ = send(&client, "GET", kvorum.Entity(""), nil)
 	expect(status, 400)
+	other := kvorum.Client{Nodes: []string{os.Getenv("OTHER_SERVER")}}
+	for _, method := range []string{"PUT", "GET", "DELETE"} {
+		_, _, err := other.Send(method, entity, nil)
+		expect(err != nil && strings.HasSuffix(err.Error(), "this is no Kvorum node"), true)
+	}
 	all := fmt.Sprintf("&replicas=%d/%d", len(nodes), len(nodes))
 	if status, content := send(&client, "PUT", entity+all, value); status != 201 {
 		expect(status, 504)

@@ -29,6 +29,11 @@ const sent = await kvorum.send("POST", "/v0/batch", lines);
 const answers = sent.toString().trim().split("\n").map((line) => JSON.parse(line));
 expect([...answers.map((answer) => answer.status), answers[1].value], [201, 200, 202, "1"]);
 expect((await kvorum.get("").catch(failedWith(400)))?.status, 400);
+const other = new Kvorum(process.env.OTHER_SERVER);
+for (const ask of [() => other.put(key, value), () => other.get(key), () => other.delete(key)]) {
+  const message = await ask().then(() => "another server was taken for a node", (error) => error.message);
+  expect(message, `${process.env.OTHER_SERVER} is no Kvorum node`);
+}
 const failed = await kvorum.put(key, value, { replicas: `${nodes.length}/${nodes.length}` }).catch(failedWith(504));
 for (const { url, outcome } of failed?.problem?.replicas ?? []) console.log(url, outcome);
 console.log("ok");

@@ -1,5 +1,5 @@
 """Uses examples/client.py: python3 use.py FOLDER-OF-THE-CLIENT URL ..."""
-import json, sys
+import json, os, sys
 sys.path.insert(0, sys.argv[1])
 from client import Failed, Kvorum
 
@@ -23,6 +23,12 @@ lines = "".join(json.dumps(operation) + "\n" for operation in operations)
 answers = kvorum.send("POST", lines.encode(), path="/v0/batch").splitlines()
 answers = [json.loads(line) for line in answers]
 expect([answer["status"] for answer in answers] + [answers[1]["value"]], [201, 200, 202, "1"])
+for ask in (Kvorum.put, Kvorum.get, Kvorum.delete):
+    try:
+        ask(Kvorum(os.environ["OTHER_SERVER"]), key, *([value] if ask is Kvorum.put else []))
+        sys.exit("another server was taken for a node")
+    except Failed as failed:
+        expect(failed.args[0], 200)
 try:
     kvorum.get(b"")
     sys.exit("a request that is wrong was answered")

@@ -1,7 +1,7 @@
 //! Batches of writes over one connection that is kept.
 
 use crate::client::Message;
-use crate::connection::{Answer, Connection, Limits};
+use crate::connection::{Answer, Connection, LINES_TYPE, Limits};
 use crate::error::Error;
 use crate::node::Node;
 use crate::problem::Problem;
@@ -30,7 +30,7 @@ pub(crate) struct OperationAnswer {
 impl OperationAnswer {
     /// Whether the write is stored.
     pub(crate) fn is_success(&self) -> bool {
-        (200..300).contains(&self.status)
+        self.status == 201
     }
 
     /// Whether the operation may succeed when it is repeated. What another answer says
@@ -81,7 +81,7 @@ impl BatchSender {
     ) -> Result<Answer, Error> {
         let target = Target::new("/v0/batch").with_replicas(replicas);
         let mut message = Message::new(Method::POST, target);
-        message.headers = vec![(CONTENT_TYPE.as_str(), "application/x-ndjson")];
+        message.headers = vec![(CONTENT_TYPE.as_str(), LINES_TYPE)];
         message.is_chunked = body.len() > BODY_BYTES_MAX;
         message.body = body;
         let mut kept = self.kept.take().filter(|(at, _)| *at == index);
@@ -95,10 +95,10 @@ impl BatchSender {
             None => Connection::open(node, limits).await?,
         };
         let answer = connection.send(message.request(node)?, limits).await?;
-        match answer.status() {
-            200 => Ok(answer),
-            _ => Err(answer.into_error().await),
-        }
+        answer
+            .expect(message.success_status())
+            .await?
+            .expect_lines()
     }
 }
 
@@ -116,16 +116,16 @@ async fn read_answers(
             let line = &rest[done..done + end];
             done += end + 1;
             if answers.len() == operations {
-                return Err(other(answer, "it answers more operations than were sent"));
+                return Err(answer.other("it answers more operations than were sent"));
             }
             match serde_json::from_slice(line) {
                 Ok(line) => answers.push(line),
-                Err(error) => return Err(other(answer, &error.to_string())),
+                Err(error) => return Err(answer.other(error.to_string())),
             }
         }
         rest.drain(..done);
         if rest.len() > LINE_BYTES_MAX {
-            return Err(other(answer, "the answer to an operation is too long"));
+            return Err(answer.other("the answer to an operation is too long"));
         }
     }
     match answers.len() == operations {
@@ -134,12 +134,5 @@ async fn read_answers(
         false => Err(Error::Cut {
             node: answer.node().to_owned(),
         }),
-    }
-}
-
-fn other(answer: &Answer, problem: &str) -> Error {
-    Error::OtherProtocol {
-        node: answer.node().to_owned(),
-        problem: problem.to_owned(),
     }
 }

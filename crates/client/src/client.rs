@@ -145,19 +145,27 @@ impl Client {
     }
 
     /// Sends a request to a node over a connection of its own. Returns its answer, which
-    /// has one of the statuses of success.
+    /// has the status of success.
     ///
     /// # Errors
     /// Those of the connection, and [`Error::Refused`] for any other status.
     pub(crate) async fn send(&self, node: &Node, message: &Message) -> Result<Answer, Error> {
-        let limits = self.settings.limits;
-        let connection = Connection::open(node, limits).await?;
-        let answer = connection.send(message.request(node)?, limits).await?;
-        match answer.status() {
-            200..300 => Ok(answer),
-            _ => Err(answer.into_error().await),
-        }
+        send_within(self.settings.limits, node, message).await
     }
+}
+
+/// As [`Client::send`], with other limits.
+///
+/// # Errors
+/// As [`Client::send`].
+pub(crate) async fn send_within(
+    limits: Limits,
+    node: &Node,
+    message: &Message,
+) -> Result<Answer, Error> {
+    let connection = Connection::open(node, limits).await?;
+    let answer = connection.send(message.request(node)?, limits).await?;
+    answer.expect(message.success_status()).await
 }
 
 /// The failure of all nodes as one.
@@ -206,6 +214,15 @@ impl Message {
         }
     }
 
+    /// The status of success.
+    pub(crate) fn success_status(&self) -> u16 {
+        match self.method {
+            Method::PUT => 201,
+            Method::DELETE => 202,
+            _ => 200,
+        }
+    }
+
     /// The request for a node.
     ///
     /// # Errors
@@ -225,10 +242,8 @@ impl Message {
             true => RequestBody::chunked(self.body.clone()),
             false => RequestBody::of_known_length(self.body.clone()),
         };
-        request.body(body).map_err(|error| Error::OtherProtocol {
-            node: node.url().to_owned(),
-            problem: error.to_string(),
-        })
+        let request = request.body(body);
+        request.map_err(|error| Error::other_server(node.url(), error.to_string()))
     }
 }
 

@@ -21,8 +21,7 @@ pub struct EntityHead {
     /// The URL of the node that answered.
     pub node: String,
     /// The version, a decimal number.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub version: Option<String>,
+    pub version: String,
     /// How many replicas had answered, of how many: `2/3`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acks: Option<String>,
@@ -32,14 +31,19 @@ pub struct EntityHead {
 }
 
 impl EntityHead {
-    fn of(answer: &Answer) -> Self {
+    /// What the head of an answer says that has the status of success.
+    ///
+    /// # Errors
+    /// [`Error::OtherServer`] without a version, which every node names.
+    fn of(answer: &Answer) -> Result<Self, Error> {
         let text = |name| answer.header(name).map(str::to_owned);
-        Self {
+        let version = text("kvorum-version").filter(|version| version.parse::<u64>().is_ok());
+        Ok(Self {
             node: answer.node().to_owned(),
-            version: text("kvorum-version"),
+            version: version.ok_or_else(|| answer.other("its answer names no version"))?,
             acks: text("kvorum-acks"),
             expires: text("kvorum-expires"),
-        }
+        })
     }
 }
 
@@ -99,7 +103,7 @@ impl Client {
         self.ask(Repeat::Always, async |node| {
             let mut answer = self.send(node, &message).await?;
             Ok(Found {
-                head: EntityHead::of(&answer),
+                head: EntityHead::of(&answer)?,
                 value: answer.read_all(VALUE_BYTES_MAX).await?,
             })
         })
@@ -137,7 +141,7 @@ impl Client {
         self.ask(self.repeat_of_writes(), async |node| {
             let mut answer = self.send(node, message).await?;
             answer.read_all(PAGE_BYTES_MAX).await?;
-            Ok(EntityHead::of(&answer))
+            EntityHead::of(&answer)
         })
         .await
     }
@@ -155,10 +159,7 @@ impl Client {
         self.ask(Repeat::Always, async |node| {
             let mut answer = self.send(node, &message).await?;
             let page = answer.read_all(PAGE_BYTES_MAX).await?;
-            serde_json::from_slice(&page).map_err(|error| Error::OtherProtocol {
-                node: node.url().to_owned(),
-                problem: error.to_string(),
-            })
+            serde_json::from_slice(&page).map_err(|error| answer.other(error.to_string()))
         })
         .await
     }

@@ -42,9 +42,11 @@ pub enum Error {
         /// The URL of the node.
         node: String,
     },
-    /// What came is not HTTP as a node speaks it.
-    #[error("the server at {node} does not speak HTTP/1.1 as a Kvorum node does: {problem}")]
-    OtherProtocol {
+    /// What came is no answer as a node gives it.
+    #[error(
+        "{node} does not answer as a Kvorum node does ({problem}): it may not be a Kvorum node"
+    )]
+    OtherServer {
         /// The URL of the node.
         node: String,
         /// What is wrong.
@@ -112,6 +114,14 @@ pub enum Remedy {
 }
 
 impl Error {
+    /// The error of an answer that no node gives.
+    pub(crate) fn other_server(node: &str, problem: impl Into<String>) -> Self {
+        Self::OtherServer {
+            node: node.to_owned(),
+            problem: problem.into(),
+        }
+    }
+
     /// What is known of the request.
     pub(crate) fn outcome(&self) -> Outcome {
         match self {
@@ -123,7 +133,7 @@ impl Error {
                 500 | 502 | 504 => Outcome::Unknown,
                 _ => Outcome::Final,
             },
-            Self::OtherProtocol { .. }
+            Self::OtherServer { .. }
             | Self::TooLong { .. }
             | Self::Damaged { .. }
             | Self::AllFailed(_) => Outcome::Final,
@@ -150,9 +160,7 @@ impl Error {
                     .find(|remedy| is_remedy(*remedy))
                     .unwrap_or(Remedy::Other)
             }
-            Self::OtherProtocol { .. } | Self::TooLong { .. } | Self::Damaged { .. } => {
-                Remedy::Other
-            }
+            Self::OtherServer { .. } | Self::TooLong { .. } | Self::Damaged { .. } => Remedy::Other,
         }
     }
 

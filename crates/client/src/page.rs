@@ -27,6 +27,8 @@ pub struct PageRequest<'a> {
 pub struct Page {
     /// The status, which need not be one of success.
     pub status: u16,
+    /// The type of the body, with its parameters; empty if there is none.
+    pub media_type: String,
     /// The body.
     pub body: Vec<u8>,
 }
@@ -47,14 +49,13 @@ pub async fn fetch(node: &Node, asked: &PageRequest<'_>) -> Result<Page, Error> 
         request = request.header(*name, *value);
     }
     let body = RequestBody::of_known_length(bytes::Bytes::new());
-    let request = request.body(body).map_err(|error| Error::OtherProtocol {
-        node: node.url().to_owned(),
-        problem: error.to_string(),
-    })?;
+    let request = request.body(body);
+    let request = request.map_err(|error| Error::other_server(node.url(), error.to_string()))?;
     let connection = Connection::open(node, asked.limits).await?;
     let mut answer = connection.send(request, asked.limits).await?;
     Ok(Page {
         status: answer.status(),
+        media_type: answer.header("content-type").unwrap_or_default().to_owned(),
         body: answer.read_all(asked.bytes_max).await?,
     })
 }
@@ -113,7 +114,7 @@ mod tests {
             b"HTTP/1.1 200 OK\r\n\r\nabc",
         ] {
             let page = page_of(Script::Cut(other.to_vec()), long).await;
-            assert!(matches!(page, Err(Error::OtherProtocol { .. })), "{page:?}");
+            assert!(matches!(page, Err(Error::OtherServer { .. })), "{page:?}");
         }
         let page = page_of(Script::Hang, Duration::from_millis(1)).await;
         assert!(matches!(page, Err(Error::Silent { .. })), "{page:?}");

@@ -90,7 +90,8 @@ impl fmt::Display for Refusal {
             problem,
             ..
         } = self;
-        if problem.detail.is_empty() {
+        // No success is a refusal, whatever its body says.
+        if *status < 400 || problem.detail.is_empty() {
             return write!(f, "{node} answers {status}: it may not be a Kvorum node");
         }
         write!(f, "{node} refuses: {}", problem.detail)?;
@@ -131,10 +132,15 @@ mod tests {
         assert_eq!(line.detail_of_line(), "it is wrong: line 3");
         line.line = Some(4);
         assert_eq!(line.detail_of_line(), "line 3 is wrong: line 3");
-        let foreign = refusal(404, b"<html>").to_string();
-        assert_eq!(
-            foreign,
-            "http://h:1 answers 404: it may not be a Kvorum node"
-        );
+        for (status, body) in [
+            (404, &b"<html>"[..]),
+            (302, b""),
+            (200, br#"{"detail":"done"}"#),
+        ] {
+            assert_eq!(
+                refusal(status, body).to_string(),
+                format!("http://h:1 answers {status}: it may not be a Kvorum node")
+            );
+        }
     }
 }

@@ -5,8 +5,8 @@
 //! number of entities and the checksum of all bytes. Keys must rise. Anything else is
 //! [`Error::Damaged`], which is final, because what came before may be wrong, too.
 
-use crate::client::{Client, Message, Repeat, Settings, all_failed, pause};
-use crate::connection::{Answer, Connection, Limits};
+use crate::client::{Client, Message, Repeat, Settings, all_failed, pause, send_within};
+use crate::connection::{Answer, LINES_TYPE, Limits};
 use crate::error::{Error, Outcome};
 use crate::line::Entity;
 use crate::node::Node;
@@ -108,10 +108,7 @@ impl RangeRequest {
         }
         let target = self.scoped(target);
         let mut message = Message::new(Method::GET, target);
-        message.headers = vec![
-            (ACCEPT.as_str(), "application/x-ndjson"),
-            (TE.as_str(), "trailers"),
-        ];
+        message.headers = vec![(ACCEPT.as_str(), LINES_TYPE), (TE.as_str(), "trailers")];
         message
     }
 
@@ -186,19 +183,12 @@ impl Client {
         let limits = self.limits_of_ranges(COUNTING_MAX);
         let nodes = request.scope.nodes_of(self);
         self.ask_among(nodes, Repeat::Always, async |node| {
-            let connection = Connection::open(node, limits).await?;
-            let mut answer = connection.send(message.request(node)?, limits).await?;
-            if answer.status() != 200 {
-                return Err(answer.into_error().await);
-            }
+            let mut answer = send_within(limits, node, &message).await?;
             let page = answer.read_all(1 << 16).await?;
-            match serde_json::from_slice::<Counted>(&page) {
-                Ok(counted) => Ok(counted.count),
-                Err(error) => Err(Error::OtherProtocol {
-                    node: node.url().to_owned(),
-                    problem: error.to_string(),
-                }),
-            }
+            let counted = serde_json::from_slice(&page);
+            counted
+                .map_err(|error| answer.other(error.to_string()))
+                .map(|Counted { count }| count)
         })
         .await
     }
@@ -256,12 +246,8 @@ impl RangeReader<'_> {
             none => {
                 let limits = self.client.limits_of_ranges(SILENCE_MAX);
                 let node = &self.client.nodes()[self.node];
-                let connection = Connection::open(node, self.client.settings().limits).await?;
-                let request = self.rest.message().request(node)?;
-                let answer = connection.send(request, limits).await?;
-                if answer.status() != 200 {
-                    return Err(answer.into_error().await);
-                }
+                let answer = send_within(limits, node, &self.rest.message()).await?;
+                let answer = answer.expect_lines()?;
                 self.streams += 1;
                 none.insert(Stream::new(answer))
             }

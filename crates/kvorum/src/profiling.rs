@@ -151,7 +151,7 @@ fn fetch(options: &ProfileOptions) -> Result<Vec<u8>, Failure> {
     };
     let answer = request.send()?;
     match answer.status {
-        200 => Ok(answer.body),
+        200 if answer.media_type.starts_with(accept) => Ok(answer.body),
         status => Err(refusal(url, status, &answer.body)),
     }
 }

@@ -153,6 +153,16 @@ impl Operation {
         Self::Range,
     ];
 
+    /// The status with which a node does it, or the last part of it: a server that answers with
+    /// another one is none.
+    pub(crate) fn success_status(self) -> u16 {
+        match self {
+            Self::Put | Self::Insert | Self::ReadModifyWrite => 201,
+            Self::Delete => 202,
+            Self::Get | Self::GetMissing | Self::Range => 200,
+        }
+    }
+
     /// Its name in options and labels.
     pub fn name(self) -> &'static str {
         match self {

@@ -57,7 +57,7 @@ fn rows() -> Vec<Row> {
         row("cut at once", cut(b""), [true, false, true], Wait),
         row(
             "cut in the body",
-            cut(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab"),
+            cut(b"HTTP/1.1 200 OK\r\nKvorum-Version: 9\r\nContent-Length: 3\r\n\r\nab"),
             [true, false, true],
             Wait,
         ),
@@ -109,7 +109,9 @@ async fn another_node_is_asked_only_where_that_repeats_nothing() {
                 ..SETTINGS
             };
             let first = TestNode::new(vec![row.script.clone()]);
-            let second = TestNode::new(vec![Script::status(200, "Kvorum-Acks: 1/1\r\n", "")]);
+            let success = if is_write { 201 } else { 200 };
+            let fields = "Kvorum-Version: 9\r\nKvorum-Acks: 1/1\r\n";
+            let second = TestNode::new(vec![Script::status(success, fields, "")]);
             let nodes = vec![first.node.clone(), second.node.clone()];
             let client = client_of(nodes, settings);
             let failed = match is_write {
@@ -136,6 +138,40 @@ async fn another_node_is_asked_only_where_that_repeats_nothing() {
 }
 
 #[tokio::test]
+async fn only_what_the_api_names_is_a_success() {
+    let version = "Kvorum-Version: 9\r\n";
+    for (status, fields, succeeds) in [
+        (200, version, "get"),
+        (201, version, "put"),
+        (202, version, "delete"),
+        (204, version, ""),
+        (302, version, ""),
+        // A page that a proxy or another server answers to anything.
+        (200, "Content-Type: text/html\r\n", ""),
+        (201, "", ""),
+        (202, "Kvorum-Version: new\r\n", ""),
+    ] {
+        let node = TestNode::new(vec![Script::status(status, fields, "")]);
+        let client = client_of(vec![node.node.clone()], SETTINGS);
+        for (name, answered) in [
+            ("get", client.get(b"k", NONE).await.err()),
+            ("put", client.put(b"k", "v".into(), None, NONE).await.err()),
+            ("delete", client.delete(b"k", NONE).await.err()),
+        ] {
+            match answered {
+                None => assert_eq!(name, succeeds, "{status} {fields}"),
+                Some(error) => {
+                    assert_ne!(name, succeeds, "{status} {fields}: {error}");
+                    assert_eq!(error.remedy(), Remedy::Other, "{error}");
+                    let line = error.to_string();
+                    assert!(line.ends_with("it may not be a Kvorum node"), "{line}");
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_node_that_is_down_is_passed_over_and_the_next_one_kept() {
     let ok = Script::status(202, "Kvorum-Version: 9\r\nKvorum-Acks: 2/3\r\n", "");
     let node = TestNode::new(vec![ok]);
@@ -143,7 +179,7 @@ async fn a_node_that_is_down_is_passed_over_and_the_next_one_kept() {
     for _ in 0..2 {
         let head = client.delete(b"a/b", NONE).await.unwrap();
         assert_eq!(head.node, node.node.url());
-        assert_eq!(head.version.as_deref(), Some("9"));
+        assert_eq!(head.version, "9");
         assert_eq!(head.acks.as_deref(), Some("2/3"));
     }
     assert_eq!(node.lines(), ["DELETE /v0/entity?id=a%2Fb"; 2]);

@@ -6,11 +6,14 @@ use crate::problem::{PROBLEM_BYTES_MAX, Problem, Refusal};
 use bytes::Bytes;
 use http_body::Body;
 use hyper::body::Incoming;
-use hyper::header::RETRY_AFTER;
+use hyper::header::{CONTENT_TYPE, RETRY_AFTER};
 use hyper::{HeaderMap, Response, Version};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::time::Duration;
+
+/// The type of lines of JSON, in requests and answers.
+pub(crate) const LINES_TYPE: &str = "application/x-ndjson";
 
 /// An answer whose head is here.
 pub(crate) struct Answer {
@@ -26,17 +29,14 @@ impl Answer {
     /// Takes the answer to the last request of a connection.
     ///
     /// # Errors
-    /// [`Error::OtherProtocol`] if a cut answer would look whole.
+    /// [`Error::OtherServer`] if a cut answer would look whole.
     pub(super) fn new(
         connection: Connection,
         response: Response<Incoming>,
         limits: Limits,
     ) -> Result<Self, Error> {
         let (head, body) = response.into_parts();
-        let other = |problem: &str| Error::OtherProtocol {
-            node: connection.node.url().to_owned(),
-            problem: problem.to_owned(),
-        };
+        let other = |problem: &str| Error::other_server(connection.node.url(), problem);
         if head.version != Version::HTTP_11 {
             return Err(other("it answers in another version of HTTP"));
         }
@@ -59,6 +59,34 @@ impl Answer {
     /// The URL of the node.
     pub(crate) fn node(&self) -> &str {
         self.connection.node.url()
+    }
+
+    /// The answer, if it has the status of success that the API names for its request. A
+    /// proxy, or a server that is none of the store, may answer `200` to anything.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] for any other status.
+    pub(crate) async fn expect(self, status: u16) -> Result<Self, Error> {
+        match self.status == status {
+            true => Ok(self),
+            false => Err(self.into_error().await),
+        }
+    }
+
+    /// The answer, if its body is lines of JSON.
+    ///
+    /// # Errors
+    /// [`Error::OtherServer`].
+    pub(crate) fn expect_lines(self) -> Result<Self, Error> {
+        match self.header(CONTENT_TYPE.as_str()) {
+            Some(LINES_TYPE) => Ok(self),
+            _ => Err(self.other("these are no lines of JSON")),
+        }
+    }
+
+    /// The error of an answer that no node gives.
+    pub(crate) fn other(&self, problem: impl Into<String>) -> Error {
+        Error::other_server(self.node(), problem)
     }
 
     /// The status.
@@ -120,7 +148,7 @@ impl Answer {
     }
 
     /// The error that an answer without success stands for. The body is read for it.
-    pub(crate) async fn into_error(mut self) -> Error {
+    async fn into_error(mut self) -> Error {
         let body = match self.read_all(PROBLEM_BYTES_MAX).await {
             Ok(body) => body,
             Err(error) => return error,

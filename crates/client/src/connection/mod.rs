@@ -12,7 +12,7 @@ mod body;
 mod socket;
 mod transport;
 
-pub(crate) use answer::Answer;
+pub(crate) use answer::{Answer, LINES_TYPE};
 pub(crate) use body::RequestBody;
 
 use crate::error::Error;
@@ -106,7 +106,7 @@ impl Connection {
     /// connection can be used again.
     ///
     /// # Errors
-    /// [`Error::Silent`], [`Error::Cut`], [`Error::OtherProtocol`].
+    /// [`Error::Silent`], [`Error::Cut`], [`Error::OtherServer`].
     pub(crate) async fn send(
         mut self,
         request: Request<RequestBody>,
@@ -195,10 +195,7 @@ fn error_of(node: &Node, error: &hyper::Error) -> Error {
     }
     let node = node.url().to_owned();
     match error.is_parse() {
-        true => Error::OtherProtocol {
-            node,
-            problem: error.to_string(),
-        },
+        true => Error::other_server(&node, error.to_string()),
         false => Error::Cut { node },
     }
 }

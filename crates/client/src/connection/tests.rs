@@ -165,7 +165,11 @@ async fn each_request_shows_the_token() {
     fetch(&showing, &ASKED).await.unwrap();
     fetch(&node.node, &ASKED).await.unwrap();
     let client = crate::testing::client_of(vec![showing], SETTINGS);
-    client.get(b"k", crate::Replicas::default()).await.unwrap();
+    // The page is no value, but the request was sent.
+    client
+        .get(b"k", crate::Replicas::default())
+        .await
+        .unwrap_err();
     let shown: Vec<bool> = node
         .requests()
         .map(|request| {

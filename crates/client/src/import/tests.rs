@@ -258,10 +258,14 @@ async fn patience_ends_and_a_node_without_batches_is_no_reason_to_wait() {
     assert!(problem.contains("busy"), "{problem}");
     assert_eq!(told.0.lock().unwrap().0, Position::default());
     let unknown = r#"{"type":"urn:kvorum:problem:unknown-path","detail":"nothing"}"#;
-    let old = TestNode::new(vec![Script::status(400, "", unknown)]);
-    let ended = import_into([&old], &text, Position::default(), settings(), &told).await;
-    assert!(matches!(ended, Err(ImportError::Refused(_))), "{ended:?}");
-    assert!(!old.lines().is_empty());
+    let old = Script::status(400, "", unknown);
+    let other = Script::status(200, "Content-Type: text/html\r\n", "<html>\n");
+    for script in [old, other] {
+        let node = TestNode::new(vec![script]);
+        let ended = import_into([&node], &text, Position::default(), settings(), &told).await;
+        assert!(matches!(ended, Err(ImportError::Refused(_))), "{ended:?}");
+        assert!(!node.lines().is_empty());
+    }
 }
 
 #[tokio::test]

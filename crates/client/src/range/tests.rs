@@ -255,6 +255,19 @@ async fn the_count_of_one_node_is_never_that_of_another() {
 }
 
 #[tokio::test]
+async fn the_page_of_another_server_is_no_range() {
+    let fields = "Content-Type: text/html\r\n";
+    let other = TestNode::new(vec![Script::status(200, fields, "<html>\n")]);
+    let client = client(&[&other.node]);
+    let all = RangeRequest::all(Scope::Cluster);
+    let counted = client.count(&all).await.unwrap_err();
+    let error = read(&client, all).await.unwrap_err();
+    for error in [counted, error] {
+        assert!(matches!(error, Error::OtherServer { .. }), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn a_range_is_given_up_after_the_silence_that_the_caller_allows() {
     let (store, all) = sample(3);
     let (hangs, lives) = (TestNode::new(vec![Script::Hang]), store.node());

@@ -105,7 +105,9 @@ pub(crate) struct Trailers {
 
 /// An answer in chunks, a line each; with right trailers unless these say otherwise.
 pub(crate) fn stream(lines: &[String], trailers: Option<Trailers>) -> Vec<u8> {
-    let mut answer = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned();
+    let mut answer = "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\n\
+                      Transfer-Encoding: chunked\r\n\r\n"
+        .to_owned();
     for line in lines {
         answer += &format!("{:x}\r\n{line}\r\n", line.len());
     }

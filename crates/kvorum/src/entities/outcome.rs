@@ -132,12 +132,12 @@ mod tests {
             (distrusted(HandshakeFailure::Refused), 5, "--client-cert"),
             (distrusted(HandshakeFailure::Plain), 5, "p"),
             (
-                Error::OtherProtocol {
+                Error::OtherServer {
                     node: node(),
                     problem: "p".into(),
                 },
                 4,
-                "HTTP",
+                "may not be a Kvorum node",
             ),
             (
                 Error::TooLong {

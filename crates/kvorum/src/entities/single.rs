@@ -271,7 +271,7 @@ fn print_written(
 
 /// What became of a write, as a line.
 fn written_text(what: &str, head: &EntityHead) -> String {
-    let version = head.version.as_deref().unwrap_or("unknown");
+    let version = &head.version;
     let acks = head.acks.as_deref().unwrap_or("unknown");
     let node = &head.node;
     format!("{what}: version {version}, acknowledged by {acks} replicas through {node}\n")
@@ -329,7 +329,7 @@ mod tests {
     fn texts_say_what_became_of_a_request() {
         let head = EntityHead {
             node: "http://h:1".to_owned(),
-            version: Some("9".to_owned()),
+            version: "9".to_owned(),
             acks: Some("2/3".to_owned()),
             expires: None,
         };

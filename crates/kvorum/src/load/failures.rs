@@ -56,6 +56,11 @@ fn failure(run: &Run, line: String) -> Failure {
     let refusal = refusals.find(|status| run.failed.contains_key(&status.to_string()));
     match refusal {
         Some(status) => access::refused(status, line),
+        // Other statuses than a node's, or the page of another server instead of a value.
+        None if run.failed.keys().any(|why| why.starts_with('2')) => Failure::failed(line)
+            .with_more(
+                "no Kvorum node answers these requests so: --target may name another server",
+            ),
         None => Failure::failed(line),
     }
 }

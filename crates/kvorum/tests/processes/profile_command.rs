@@ -87,23 +87,26 @@ fn failures_are_reported_in_one_line() {
     assert_eq!(end.code, Some(1), "{end:?}");
     assert!(end.line().contains("refuses connections"), "{end:?}");
 
-    // Another protocol is spoken on the port.
-    let other = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = other.local_addr().unwrap().port();
-    let end = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let (mut stream, _) = other.accept().unwrap();
-            let read = std::io::Read::read(&mut stream, &mut [0; 1000]).unwrap();
-            assert!(read > 0);
-            std::io::Write::write_all(&mut stream, b"SSH-2.0-Other\r\n").unwrap();
+    // Another protocol, or another server, is on the port.
+    let page = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 6\r\n\r\n<html>";
+    for answer in ["SSH-2.0-Other\r\n", page] {
+        let other = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = other.local_addr().unwrap().port();
+        let end = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let (mut stream, _) = other.accept().unwrap();
+                let read = std::io::Read::read(&mut stream, &mut [0; 1000]).unwrap();
+                assert!(read > 0);
+                std::io::Write::write_all(&mut stream, answer.as_bytes()).unwrap();
+            });
+            let end = refused(port, &[]);
+            // Ends the thread if the command has not connected.
+            drop(std::net::TcpStream::connect(("127.0.0.1", port)));
+            end
         });
-        let end = refused(port, &[]);
-        // Ends the thread if the command has not connected.
-        drop(std::net::TcpStream::connect(("127.0.0.1", port)));
-        end
-    });
-    assert_eq!(end.code, Some(1), "{end:?}");
-    assert!(end.line().contains("does not speak HTTP"), "{end:?}");
+        assert_eq!(end.code, Some(1), "{end:?}");
+        assert!(end.line().contains("may not be a Kvorum node"), "{end:?}");
+    }
 
     // A node without debug endpoints.
     let port = free_port();

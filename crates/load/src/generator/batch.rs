@@ -90,23 +90,23 @@ impl Batch {
             };
             let (status, line) = status;
             let reads = matches!(operation, Operation::Get | Operation::GetMissing);
-            let is_verified = match status {
-                200 if *operation == Operation::GetMissing => false,
-                200 if reads => {
+            let mut is_verified = || match operation {
+                Operation::GetMissing => false,
+                Operation::Get => {
                     verifier(*number).is_none_or(|verifier| is_right(line, verifier, may_be_empty))
                 }
                 _ => true,
             };
-            match status {
-                404 if reads => result.missing += 1,
-                200..=299 if is_verified => {}
-                200..=299 => {
-                    result.failure.get_or_insert(FailureKind::WrongValue);
+            let failure = match status {
+                404 if reads => {
+                    result.missing += 1;
+                    continue;
                 }
-                status => {
-                    result.failure.get_or_insert(FailureKind::Status(status));
-                }
-            }
+                status if status != operation.success_status() => FailureKind::Status(status),
+                _ if is_verified() => continue,
+                _ => FailureKind::WrongValue,
+            };
+            result.failure.get_or_insert(failure);
         }
         if result.failure.is_none() && lines.next().is_some() {
             result.failure = Some(FailureKind::BadResponse);
@@ -183,13 +183,14 @@ mod tests {
     fn a_batch_fails_with_the_first_operation_that_does() {
         use Operation::{Delete, Get, GetMissing, Put};
         let written = "{\"status\":201,\"version\":\"1\"}\n";
+        let deleted = "{\"status\":202,\"version\":\"1\"}\n";
         let absent = "{\"status\":404,\"problem\":{}}\n";
         let found = "{\"status\":200,\"version\":\"1\",\"value\":\"v\"}\n";
         let failed = "{\"status\":504,\"problem\":{}}\n";
         let status = |status| Some(FailureKind::Status(status));
         for (operations, answers, failure, missing) in [
             (&[][..], String::new(), None, 0),
-            (&[Put, Delete], written.repeat(2), None, 0),
+            (&[Put, Delete], format!("{written}{deleted}"), None, 0),
             (&[Get, GetMissing], absent.repeat(2), None, 2),
             (&[Get], found.to_owned(), None, 0),
             (
@@ -199,6 +200,8 @@ mod tests {
                 0,
             ),
             (&[Put, Put], format!("{written}{failed}"), status(504), 0),
+            (&[Put, Get], format!("{found}{found}"), status(200), 0),
+            (&[Delete], written.to_owned(), status(201), 0),
             (&[Delete], absent.to_owned(), status(404), 0),
             (
                 &[Put, Put],

@@ -62,6 +62,22 @@ fn refusals_are_counted_by_status() {
 }
 
 #[test]
+fn a_server_that_answers_any_request_with_200_stores_nothing() {
+    let server = TestServer::start(|_, _| Reply::Answer(200, b"<html>".to_vec()));
+    for (operation, failure) in [
+        (Operation::Put, "200"),
+        (Operation::Insert, "200"),
+        (Operation::Delete, "200"),
+        (Operation::Get, WRONG_VALUE),
+        (Operation::ReadModifyWrite, WRONG_VALUE),
+    ] {
+        let run = run(&plan(&server, operation));
+        assert_eq!(run.succeeded, 0, "{operation:?}: {run:?}");
+        assert!(run.failed[failure] > 0, "{operation:?}: {run:?}");
+    }
+}
+
+#[test]
 fn broken_connections_are_opened_again() {
     let server = TestServer::start(|request, _| match request.number % 20 {
         5 => Reply::Close,

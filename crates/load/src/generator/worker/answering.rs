@@ -179,7 +179,7 @@ impl Worker<'_> {
         status: u16,
         may_be_empty: bool,
     ) -> Result<Answered, FailureKind> {
-        if !(200..300).contains(&status) {
+        if status != 200 {
             return Err(FailureKind::Status(status));
         }
         let batch = std::mem::take(&mut self.connections[index].batch);
@@ -275,14 +275,18 @@ fn judge(
 ) -> Result<ReadResult, FailureKind> {
     let reads = matches!(exchange.operation, Operation::Get | Operation::GetMissing)
         || exchange.is_read_before_write();
+    let success = match exchange.is_read_before_write() {
+        true => Operation::Get.success_status(),
+        false => exchange.operation.success_status(),
+    };
     match status {
         404 if exchange.is_read_before_write() => Ok(ReadResult::Found),
         404 if reads => Ok(ReadResult::Missing),
-        200..=299 if exchange.operation == Operation::GetMissing => Err(FailureKind::WrongValue),
-        200..=299 => match verifier {
+        status if status != success => Err(FailureKind::Status(status)),
+        _ if exchange.operation == Operation::GetMissing => Err(FailureKind::WrongValue),
+        _ => match verifier {
             Some(verifier) if !verifier.is_right(may_be_empty) => Err(FailureKind::WrongValue),
             _ => Ok(ReadResult::Found),
         },
-        status => Err(FailureKind::Status(status)),
     }
 }

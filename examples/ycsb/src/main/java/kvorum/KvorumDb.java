@@ -161,7 +161,12 @@ public class KvorumDb extends DB {
 
   private static Status status(HttpResponse<byte[]> answer) {
     int status = answer.statusCode();
-    if (status >= 200 && status < 300) {
+    int success = switch (answer.request().method()) {
+      case "PUT" -> 201;
+      case "DELETE" -> 202;
+      default -> 200;
+    };
+    if (status == success) {
       return Status.OK;
     }
     return switch (status) {

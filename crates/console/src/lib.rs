@@ -95,10 +95,11 @@ impl Asset {
 }
 
 /// The page as the supervisor of a local cluster serves it: with a mark, so that it believes
-/// the token in its address.
+/// the token in its address. The mark says how many nodes there are: the tour needs three.
 #[must_use]
-pub fn supervisor_page() -> String {
-    Asset::Page.body().replacen("<html ", "<html data-dev ", 1)
+pub fn supervisor_page(nodes: usize) -> String {
+    let marked = format!("<html data-dev=\"{nodes}\" ");
+    Asset::Page.body().replacen("<html ", &marked, 1)
 }
 
 /// The entity tag of a file.

@@ -171,7 +171,7 @@ async function repeat(work, restMs) {
 /** Starts the console. */
 function start() {
   meetSupervisor();
-  const shown = Object.entries(PAGES).filter(([name]) => dev || name !== "tour");
+  const shown = Object.entries(PAGES).filter(([name]) => dev?.hasTour || name !== "tour");
   const links = shown.map(([name, { word }]) => h("a", { href: hrefOf(name), "data-page": name }, word));
   document.querySelector("nav").replaceChildren(...links);
   if (dev) document.querySelector("header").append(nodeChoice(seeAnew));

@@ -4,7 +4,7 @@
  * How the console reaches a local cluster: its supervisor serves the page, passes requests
  * on to each node, and does to a node what the reader asks for. Null on a node of its own.
  *
- * @type {{token: string, node: number}|null} `node` is the one that answers, from 1
+ * @type {{token: string, node: number, hasTour: boolean}|null} `node` answers, from 1
  */
 let dev = null;
 
@@ -14,9 +14,10 @@ const SUPERVISOR_MS_MAX = 60000;
 /** Takes the token of the supervisor, which marks its page, from the address and the screen. */
 function meetSupervisor() {
   const found = /^#dev=([\w-]+)$/.exec(location.hash);
-  if (!found || !("dev" in document.documentElement.dataset)) return;
-  dev = { token: found[1], node: 1 };
-  history.replaceState(null, "", hrefOf("tour"));
+  const nodes = document.documentElement.dataset.dev;
+  if (!found || nodes === undefined) return;
+  dev = { token: found[1], node: 1, hasTour: nodes === "3" };
+  history.replaceState(null, "", hrefOf(dev.hasTour ? "tour" : "cluster"));
 }
 
 /**

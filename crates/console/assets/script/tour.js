@@ -94,12 +94,8 @@ function tourPage(root) {
   return {
     title: "Tour",
     route(query) {
-      if (!dev) return void replace(root, howToStart());
-      if ((state.status?.cluster.length ?? 0) !== 3)
-        return void replace(
-          root,
-          h("p", { class: "empty" }, "The tour needs three nodes: start it with 'kvorum dev'."),
-        );
+      if (!dev?.hasTour) return void replace(root, howToStart());
+      if (!state.status) return;
       const wanted = Math.max(1, Math.min(TOUR.length, parseInt(query.get("step"), 10) || 1)) - 1;
       if (wanted !== step) show(wanted);
     },
@@ -185,7 +181,7 @@ function howToStart() {
     h(
       "p",
       {},
-      "So it runs on a local cluster only. Start one with ",
+      "So it runs on a local cluster of three nodes only. Start one with ",
       h("code", {}, "kvorum dev"),
       ", and open the address of the console that it prints.",
     ),

@@ -17,10 +17,12 @@ pub(super) fn text(layout: &ClusterLayout, console: &str) -> String {
     for node in nodes {
         let _ = writeln!(text, "  {}  {}", node.name, node.url());
     }
-    let _ = writeln!(
-        text,
-        "\nOpen the console, and take the tour of what happens when nodes fail:\n  {console}"
-    );
+    // The tour needs three nodes.
+    let tour = match nodes.len() {
+        3 => ", and take the tour of what happens when nodes fail",
+        _ => "",
+    };
+    let _ = writeln!(text, "\nOpen the console{tour}:\n  {console}");
     let (program_access, curl_access) = access(layout);
     // The write goes to one node, the read to another, the range to a
     // third.
@@ -51,11 +53,15 @@ pub(super) fn text(layout: &ClusterLayout, console: &str) -> String {
     );
     let data_option = DevOptions::data_option(data);
     let number = nodes.len().min(2);
+    // A node alone has no network to others.
+    let network = match nodes.len() {
+        1 => "",
+        _ => ", be cut off (cut, join), have a slow network (slow, unslow)",
+    };
     let _ = writeln!(
         text,
-        "\nThen have a node crash (kill), be down (stop, start), hang (freeze, thaw), be cut off \
-         (cut, join), have a slow network (slow, unslow) or lose its disk (wipe), and see what \
-         is left:\n  \
+        "\nThen have a node crash (kill), be down (stop, start), hang (freeze, thaw){network} or \
+         lose its disk (wipe), and see what is left:\n  \
          {program} dev kill {number}{data_option}"
     );
     if nodes.len() > 2 {

@@ -129,13 +129,13 @@ fn parse(bytes: &[u8]) -> io::Result<Option<Head>> {
 }
 
 impl Answer {
-    /// A file of the console.
-    pub(super) fn file(asset: Asset) -> Self {
+    /// A file of the console of so many nodes.
+    pub(super) fn file(asset: Asset, nodes: usize) -> Self {
         Self {
             status: 200,
             media_type: asset.media_type(),
             body: match asset {
-                Asset::Page => console::supervisor_page().into(),
+                Asset::Page => console::supervisor_page(nodes).into(),
                 other => other.body().into(),
             },
         }

@@ -15,7 +15,9 @@
 //! page that rebinds its name is refused by its `Host`.
 //!
 //! Each connection carries one request. That is enough for one reader, and keeps the
-//! passing on of requests to a copying of bytes.
+//! passing on of requests to a copying of bytes. While all places are taken, the oldest
+//! connection that has not shown the token gives way to the next one, so nobody without it can
+//! keep the reader out.
 
 mod exchange;
 mod loading;
@@ -31,18 +33,24 @@ use exchange::{Answer, Exchange};
 use reaching::{Reach, ReachedNode};
 use rustls::ClientConfig;
 use serde_json::json;
+use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokens::TokenHash;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 
 /// The field that carries the token.
 const TOKEN_FIELD: &str = "kvorum-dev";
 
-/// How many requests are answered at a time. Further ones wait to be accepted.
+/// How many requests are answered at a time. Further ones wait to be accepted while all of
+/// these have the token.
 const REQUESTS_MAX: usize = 64;
+
+/// How long a head may take to arrive, as with a node.
+const HEAD_TIME: Duration = Duration::from_secs(10);
 
 /// How long a request and its answer may take. Actions wait for a node to stop or start.
 const EXCHANGE_TIME: Duration = Duration::from_secs(90);
@@ -110,32 +118,86 @@ impl DevConsole {
             reach: self.reach.clone(),
             supervisors,
         };
-        let mut under_way = JoinSet::new();
+        let mut places = Places::default();
         loop {
             tokio::select! {
-                accepted = self.listener.accept(), if under_way.len() < REQUESTS_MAX => match accepted {
+                biased;
+                () = places.free_one() => {}
+                accepted = self.listener.accept(), if places.has_room() => match accepted {
                     Ok((stream, _)) => {
                         let cluster = cluster.clone();
-                        under_way.spawn(async move {
+                        places.take(|has_token| async move {
                             // A request that takes too long ends with its connection.
-                            let served = serve_one(stream, &cluster);
+                            let served = serve_one(stream, &cluster, &has_token);
                             let _ended = tokio::time::timeout(EXCHANGE_TIME, served).await;
                         });
                     }
                     // Too many open files, for example, which is temporary.
                     Err(_) => tokio::time::sleep(ACCEPT_RETRY).await,
                 },
-                Some(_) = under_way.join_next() => {}
             }
         }
     }
 }
 
-/// Answers the one request of a connection.
-async fn serve_one(stream: TcpStream, cluster: &Cluster) {
-    let Ok(mut exchange) = Exchange::read(stream).await else {
+/// The connections that are under way.
+#[derive(Default)]
+struct Places {
+    under_way: JoinSet<()>,
+    /// Those that had not shown the token when last looked at, oldest first.
+    strangers: VecDeque<Stranger>,
+}
+
+/// A connection that may give way.
+struct Stranger {
+    task: AbortHandle,
+    /// Whether it has shown the token.
+    has_token: Arc<AtomicBool>,
+}
+
+impl Stranger {
+    fn gives_way(&self) -> bool {
+        !self.task.is_finished() && !self.has_token.load(Ordering::Relaxed)
+    }
+}
+
+impl Places {
+    /// Whether another connection may begin.
+    fn has_room(&self) -> bool {
+        self.under_way.len() < REQUESTS_MAX || self.strangers.iter().any(Stranger::gives_way)
+    }
+
+    /// Begins a connection, which sets its flag once it has shown the token.
+    fn take<F: Future<Output = ()> + Send + 'static>(
+        &mut self,
+        serve: impl FnOnce(Arc<AtomicBool>) -> F,
+    ) {
+        self.strangers.retain(Stranger::gives_way);
+        if self.under_way.len() >= REQUESTS_MAX
+            && let Some(oldest) = self.strangers.pop_front()
+        {
+            oldest.task.abort();
+        }
+        let has_token = Arc::new(AtomicBool::new(false));
+        let task = self.under_way.spawn(serve(Arc::clone(&has_token)));
+        self.strangers.push_back(Stranger { task, has_token });
+    }
+
+    /// Waits until a connection has ended; forever if there is none.
+    async fn free_one(&mut self) {
+        if self.under_way.join_next().await.is_none() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// Answers the one request of a connection. Sets the flag if it has shown the token.
+async fn serve_one(stream: TcpStream, cluster: &Cluster, has_token: &AtomicBool) {
+    let head = tokio::time::timeout(HEAD_TIME, Exchange::read(stream)).await;
+    let Ok(Ok(mut exchange)) = head else {
         return;
     };
+    has_token.store(cluster.is_own(&exchange), Ordering::Relaxed);
     let answer = match cluster.refusal(&exchange) {
         Some(refused) => refused,
         None => match cluster.answer(&mut exchange).await {
@@ -160,9 +222,7 @@ impl Cluster {
                 "this is not the address that 'kvorum dev' has printed",
             ));
         }
-        // Hashes are compared, so that the time that it takes tells nothing of the token.
-        let is_own = |token| TokenHash::of(token) == TokenHash::of(self.token.as_bytes());
-        if asset_of(exchange).is_some() || exchange.field(TOKEN_FIELD).is_some_and(is_own) {
+        if asset_of(exchange).is_some() || self.is_own(exchange) {
             return None;
         }
         Some(Answer::problem(
@@ -171,10 +231,17 @@ impl Cluster {
         ))
     }
 
+    /// Whether a request has the token.
+    fn is_own(&self, exchange: &Exchange) -> bool {
+        // Hashes are compared, so that the time that it takes tells nothing of the token.
+        let is_own = |token| TokenHash::of(token) == TokenHash::of(self.token.as_bytes());
+        exchange.field(TOKEN_FIELD).is_some_and(is_own)
+    }
+
     /// Answers a request. `None` if a node has answered it.
     async fn answer(&self, exchange: &mut Exchange) -> Option<Answer> {
         if let Some(asset) = asset_of(exchange) {
-            return Some(Answer::file(asset));
+            return Some(Answer::file(asset, self.reach.nodes.len()));
         }
         let path = exchange.path().to_owned();
         let parts: Vec<&str> = path.splitn(4, '/').skip(1).collect();
@@ -242,4 +309,41 @@ impl Cluster {
 fn asset_of(exchange: &Exchange) -> Option<Asset> {
     let mut all = Asset::ALL.into_iter();
     all.find(|asset| exchange.method() == "GET" && exchange.path() == asset.path())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Begins a connection that lasts until it is aborted; `has_token` says what it shows.
+    fn begin(places: &mut Places, has_token: bool) -> AbortHandle {
+        places.take(|flag| async move {
+            flag.store(has_token, Ordering::Relaxed);
+            std::future::pending::<()>().await;
+        });
+        places.strangers.back().unwrap().task.clone()
+    }
+
+    #[tokio::test]
+    async fn the_oldest_without_the_token_gives_way_and_none_that_has_it() {
+        let mut places = Places::default();
+        let owner = begin(&mut places, true);
+        let strangers: Vec<_> = (1..REQUESTS_MAX)
+            .map(|_| begin(&mut places, false))
+            .collect();
+        tokio::task::yield_now().await;
+        assert!(places.has_room(), "strangers give way");
+        for stranger in strangers {
+            begin(&mut places, true);
+            places.free_one().await;
+            assert!(stranger.is_finished());
+        }
+        tokio::task::yield_now().await;
+        assert_eq!(places.under_way.len(), REQUESTS_MAX);
+        assert!(!places.has_room(), "nobody is left who gives way");
+        assert!(!owner.is_finished());
+        owner.abort();
+        places.free_one().await;
+        assert!(places.has_room());
+    }
 }

@@ -34,6 +34,9 @@ pub(super) const VARIABLES_REMOVED: [&str; 8] = [
     "KVORUM_CONFIG",
 ];
 
+/// How the parser refuses an option that a node is given twice.
+const TWICE: &str = "cannot be used multiple times";
+
 /// The layout of a local cluster.
 pub(super) struct ClusterLayout {
     pub(super) nodes: Vec<NodeLayout>,
@@ -255,7 +258,14 @@ impl ClusterLayout {
         arguments.extend(self.arguments(node));
         let kept = |name: &OsString| VARIABLES_REMOVED.iter().all(|removed| name != removed);
         let environment = std::env::vars_os().filter(|(name, _)| kept(name));
-        let parsed = layers::parse::<NodeProgram>(&arguments, environment, &files::read)?;
+        let parsed = layers::parse::<NodeProgram>(&arguments, environment, &files::read);
+        let parsed = parsed.map_err(|exit| match exit {
+            // The user has given it once, and cannot see the other one.
+            EarlyExit::Refuse(failure) if failure.line().ends_with(TWICE) => failure
+                .with_more("'kvorum dev' gives it to each node by itself: omit it behind '--'")
+                .into(),
+            exit => exit,
+        })?;
         let ServeCommand::Serve(options) = &parsed.program.command;
         if options.cluster.len() != self.nodes.len() {
             let line = "--cluster: dev writes the list of nodes itself: omit the option and use \
@@ -312,7 +322,9 @@ pub(super) fn make_folder(folder: &Path) -> Result<(), Failure> {
             io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
                 Failure::usage(format!("--data: {folder} is not a folder"))
             }
-            _ => Failure::failed(format!("cannot create the folder {folder}: {error}")),
+            _ => Failure::failed(format!(
+                "cannot create the folder {folder}: {error}; --data names another one"
+            )),
         }
     })
 }
@@ -396,6 +408,7 @@ mod tests {
         for (words, word) in [
             (&["--port", "65534"][..], "not enough ports"),
             (&["--", "--name", "a"], "node-1"),
+            (&["--", "--url", "http://127.0.0.1:1"], "omit it"),
             (&["--", "--cluster", "http://127.0.0.1:1"], "--nodes"),
             // The greatest value size is bound by the node's part of the
             // memory.

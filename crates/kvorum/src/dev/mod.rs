@@ -5,7 +5,7 @@
 //! nor stop before the parent tells them to:
 //! - each has a pipe from the parent as its stdin and ends when the pipe
 //!   closes. The system closes it however the parent ends, also after `kill
-//!   -9`;
+//!   -9`, and then resumes a child that is frozen;
 //! - each is in a process group of its own, so that Ctrl-C in a terminal
 //!   reaches only the parent, which then stops the children in order.
 //!

@@ -16,6 +16,7 @@ use crate::values::Switch;
 use base::{BootId, Clock, OsRandom, SystemClock};
 use faults::DevFaults;
 use lsm::RealDisk;
+use rustix::process::{Signal, set_parent_process_death_signal};
 use secret_file::SecretReload;
 use server::{Extras, Reload, Seams, Server, ServerConfig, StartError};
 use std::path::Path;
@@ -36,6 +37,11 @@ pub(crate) fn run<P>(options: &ServeOptions, parsed: &Parsed<P>) -> Result<(), F
     }
     // A child of `dev` shares the terminal with the other nodes.
     let is_child = options.until_stdin_closes;
+    if is_child {
+        // One that is frozen could not see that its stdin has closed. This fails for no signal
+        // that exists.
+        let _ = set_parent_process_death_signal(Some(Signal::CONT));
+    }
     let name = config
         .node
         .members

@@ -93,6 +93,10 @@ fn it_prints_examples_and_stops_on_a_signal_and_keeps_its_data() {
         let entity = format!("http://127.0.0.1:{port}/v0/entity?id=hello");
         assert_eq!(said.matches("  curl ").count(), 3, "{said}");
         assert!(said.contains(&entity), "{said}");
+        assert!(
+            !said.contains("tour") && !said.contains("cut off"),
+            "{said}"
+        );
         let found = request(port, "GET", "/v0/entity?id=hello", b"").unwrap().0;
         assert_eq!(found, status, "the cluster finds what its last run stored");
         assert_eq!(
@@ -118,6 +122,8 @@ fn its_nodes_end_with_it_even_when_it_is_killed() {
     let folder = tempfile::tempdir().unwrap();
     let port = free_port();
     let (mut dev, _) = started(1, port, folder.path());
+    // One that is frozen does not see its stdin close.
+    kill_process(child_of(&dev), Signal::STOP).unwrap();
     dev.signal(Signal::KILL);
     // The node shares the pipe of stderr, so this waits for the end of both.
     dev.end();
@@ -164,6 +170,10 @@ fn three_nodes_know_their_names_and_end_together() {
     }
     assert_eq!(said.matches("  curl ").count(), 3, "{said}");
     assert_eq!(said.matches("&ack=2&from=3").count(), 2, "{said}");
+    assert!(
+        said.contains("take the tour") && said.contains("cut off"),
+        "{said}"
+    );
     // What it tells users to try does what it says.
     for (command, printed) in [
         ("put hello", "stored: version"),

@@ -45,5 +45,5 @@ pub use page::{Page, PageRequest, fetch};
 pub use problem::{Problem, Refusal, ReplicaOutcome};
 pub use query::Replicas;
 pub use range::{RangeReader, RangeRequest, Scope};
-pub use text::{base64_form, parse_base64, parse_percent, percent_form};
+pub use text::{base64_form, one_line, parse_base64, parse_percent, percent_form};
 pub use token::{Token, TokenError};

@@ -1,7 +1,7 @@
 //! Why a command ends without success, as one line and an exit code.
 
+use crate::text;
 use clap::error::ErrorKind;
-use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 /// The exit code of a command that a node does not trust, or that does not trust a node.
@@ -154,7 +154,7 @@ impl Failure {
 
     /// Writes the line to stderr and returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
-        report_line(&self.line);
+        text::report_line(&self.line);
         ExitCode::from(self.code)
     }
 }
@@ -162,11 +162,6 @@ impl Failure {
 /// Whether a word of a usage line is a command rather than a placeholder.
 fn is_command(word: &str) -> bool {
     word.starts_with(|first: char| first.is_ascii_lowercase())
-}
-
-/// Writes a line to stderr. A closed stderr is ignored.
-pub(crate) fn report_line(line: &str) {
-    let _ = writeln!(io::stderr(), "kvorum: {line}");
 }
 
 #[cfg(test)]

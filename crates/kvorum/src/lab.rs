@@ -1,14 +1,16 @@
 //! `kvorum lab`: runs experiments on clusters of their own and writes a page
 //! about each.
 
-use crate::failure::{self, Failure};
+use crate::failure::Failure;
 use crate::signals::{StopSignal, StopSignals};
-use crate::values::TimeSpan;
+use crate::text;
+use crate::values::{TimeSpan, span};
 use base::{Clock, SystemClock};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use lab::{EXPERIMENTS, Effort, Experiment, Settings};
 use std::io::{self, Write as _};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,6 +31,10 @@ const PAGES: &str = "docs/lab";
 /// The bound of the studies that the laboratory compares with.
 const P99_MAX: TimeSpan = TimeSpan(Duration::from_millis(10));
 
+/// What the options with a time may be.
+const TIMES: RangeInclusive<Duration> =
+    Duration::from_millis(1)..=Duration::from_secs(7 * 24 * 3600);
+
 /// The options of `lab`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LabOptions {
@@ -44,10 +50,10 @@ pub(crate) struct LabOptions {
     #[arg(long, conflicts_with = "full")]
     pub(crate) glance: bool,
     /// The greatest 99th percentile at which a rate counts as held; use a greater one on a machine that stalls by itself
-    #[arg(long, value_name = "TIME", default_value_t = P99_MAX)]
+    #[arg(long, value_name = "TIME", default_value_t = P99_MAX, value_parser = span(TIMES))]
     pub(crate) p99: TimeSpan,
     /// How long the experiment 'forgetting' writes and deletes [default: 90s; with --full 30m]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = span(TIMES))]
     pub(crate) duration: Option<TimeSpan>,
     /// The folder that the pages are written to [default: docs/lab; with --glance a new temporary folder]
     #[arg(long, value_name = "DIR")]
@@ -207,14 +213,15 @@ impl Laboratory {
             let log = |line: &str| {
                 let seconds = self.begun.elapsed().as_secs();
                 // A closed stderr is no reason to stop.
-                let _ = writeln!(io::stderr(), "[{seconds:4} s] {name}: {line}");
+                let line = text::of_lines([format!("[{seconds:4} s] {name}: {line}")]);
+                let _ = io::stderr().write_all(line.as_bytes());
             };
             match experiment.run(&settings, stop, &log) {
                 Ok(page) => log(&format!("wrote {}", page.display())),
                 Err(error) => {
                     let line = format!("lab {name}: {error}");
                     if let Some(earlier) = failed.replace(line) {
-                        failure::report_line(&earlier);
+                        text::report_line(&earlier);
                     }
                 }
             }

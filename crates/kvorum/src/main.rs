@@ -12,7 +12,8 @@
 //! entities tell more apart (`entities/outcome.rs`): 1 for a key without a
 //! value, 3 when the cluster cannot serve them now, 4 for other failures. All that
 //! speak with nodes end with 5 where a certificate or a token is not accepted. Each
-//! failure is one line on stderr.
+//! failure is one line on stderr, and what may come from a node is escaped where lines are
+//! written ([`text`]).
 
 mod access;
 mod admin;
@@ -31,6 +32,7 @@ mod profiling;
 mod resources;
 mod serve;
 mod signals;
+mod text;
 mod values;
 
 use cli::{Cli, Command};

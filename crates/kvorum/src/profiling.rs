@@ -1,9 +1,10 @@
 //! `kvorum profile`: asks a running node for a profile and saves it.
 
 use crate::access::AccessOptions;
-use crate::failure::{Failure, report_line};
+use crate::failure::Failure;
 use crate::node_client::{self, NodeRequest, problem_member};
-use crate::values::url;
+use crate::text::report_line;
+use crate::values::{count, url};
 use clap::{Args, ValueEnum};
 use cluster::NodeUrl;
 use std::io::{self, Write};
@@ -29,7 +30,7 @@ pub(crate) struct ProfileOptions {
     #[arg(long, value_enum, value_name = "KIND", default_value_t = ProfileKind::Cpu)]
     pub(crate) kind: ProfileKind,
     /// How many seconds to record, up to 60
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = count(1..=60_u64))]
     pub(crate) seconds: u64,
     /// svg: a flame graph for a browser; folded: one line per stack, for other
     /// tools
@@ -55,14 +56,6 @@ pub(crate) enum ProfileKind {
 pub(crate) enum ProfileFormat {
     Svg,
     Folded,
-}
-
-/// Parses the length of a recording.
-fn seconds(text: &str) -> Result<u64, String> {
-    match text.parse() {
-        Ok(seconds @ 1..=60) => Ok(seconds),
-        _ => Err("write a whole number from 1 to 60".to_owned()),
-    }
 }
 
 /// Records a profile and saves it.

@@ -3,7 +3,7 @@
 use super::overview::Member;
 use super::status::fetch_target;
 use super::table::counted;
-use super::{ANSWER_BYTES_MAX, CompactOptions, print, print_json};
+use super::{ANSWER_BYTES_MAX, CompactOptions, print_json, print_lines};
 use crate::access::Access;
 use crate::failure::Failure;
 use crate::node_client::{NodeRequest, refusal};
@@ -94,7 +94,7 @@ pub(super) fn run(options: &CompactOptions) -> Result<(), Failure> {
     });
     match options.json {
         true => print_json(&Answer { nodes: &asked })?,
-        false => print(&text(&asked, is_alone))?,
+        false => print_lines(lines(&asked, is_alone))?,
     }
     match problems(&asked) {
         None => Ok(()),
@@ -156,13 +156,11 @@ fn ask(member: &Member, access: &Access, waits: bool) -> Result<Compaction, Stri
 }
 
 /// A line for each node that has done what it was asked for.
-fn text(asked: &[Asked], is_alone: bool) -> String {
+fn lines(asked: &[Asked], is_alone: bool) -> Vec<String> {
     let lines = asked.iter().filter_map(|node| match &node.outcome {
-        Outcome::Done(compaction) => Some(format!(
-            "{}: {}\n",
-            node.name,
-            describe(compaction, is_alone)
-        )),
+        Outcome::Done(compaction) => {
+            Some(format!("{}: {}", node.name, describe(compaction, is_alone)))
+        }
         Outcome::Failed { .. } => None,
     });
     lines.collect()
@@ -293,7 +291,7 @@ mod tests {
                 },
             },
         ];
-        assert_eq!(text(&asked, false).lines().count(), 1);
+        assert_eq!(lines(&asked, false).len(), 1);
         assert_eq!(problems(&asked).unwrap(), "b: cannot reach it");
         assert_eq!(problems(&asked[..1]), None);
         let json = serde_json::to_value(Answer { nodes: &asked }).unwrap();

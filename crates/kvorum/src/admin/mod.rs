@@ -23,6 +23,7 @@ mod token;
 
 use crate::access::{Access, AccessOptions};
 use crate::failure::Failure;
+use crate::text;
 use crate::values::url;
 use clap::{Args, Subcommand};
 use cluster::NodeUrl;
@@ -43,7 +44,8 @@ pub(crate) struct AdminOptions {
 /// What to do.
 #[derive(Clone, Debug, Subcommand)]
 enum AdminCommand {
-    /// Show how each node is, when it was last found equal with the others, and what to do
+    /// Show how each node is, when it was last found equal with the others, and what to do; exit
+    /// code 1 if something needs attention
     Status(StatusOptions),
     /// Have the nodes compare what they keep now, and send each other what is missing
     Sweep(SweepOptions),
@@ -144,6 +146,11 @@ fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     let json = serde_json::to_string_pretty(value)
         .map_err(|error| Failure::failed(format!("cannot write JSON: {error}")))?;
     print(&format!("{json}\n"))
+}
+
+/// Writes lines for people to stdout.
+fn print_lines(lines: impl IntoIterator<Item = impl AsRef<str>>) -> Result<(), Failure> {
+    print(&text::of_lines(lines))
 }
 
 /// Writes to stdout.

@@ -1,7 +1,7 @@
 //! `kvorum admin status`.
 
 use super::overview::{Asked, Member, NoStatus, NodeStatus, Overview};
-use super::{ANSWER_BYTES_MAX, StatusOptions, print, print_json, table};
+use super::{ANSWER_BYTES_MAX, StatusOptions, print_json, print_lines, table};
 use crate::access::Access;
 use crate::failure::Failure;
 use crate::node_client::{NodeRequest, refusal};
@@ -9,21 +9,38 @@ use cluster::NodeUrl;
 use std::thread;
 use std::time::Duration;
 
+/// The most nodes of a cluster.
+const MEMBERS_MAX: usize = u8::MAX as usize;
+
 /// How long a node may take to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
 /// Prints how the nodes of a cluster are.
 ///
 /// # Errors
-/// The node of the options cannot be reached, or is no node.
+/// The node of the options cannot be reached, or is no node; something needs attention.
 pub(super) fn run(options: &StatusOptions) -> Result<(), Failure> {
     let access = options.target.access()?;
     let first = fetch_target(&options.target.url, &access)?;
     let overview = Overview::of(&ask_all(&first, &access));
-    if options.json {
-        return print_json(&overview);
+    match options.json {
+        true => print_json(&overview)?,
+        false => print_lines(table::lines(&overview))?,
     }
-    print(&table::text(&overview))
+    verdict(&overview.advice, options.json)
+}
+
+/// Fails if there is any advice, so that a script need not read it.
+fn verdict(advice: &[String], is_json: bool) -> Result<(), Failure> {
+    let what = match advice.len() {
+        0 => return Ok(()),
+        1 => "something needs attention".to_owned(),
+        number => format!("{number} things need attention"),
+    };
+    Err(Failure::failed(match is_json {
+        true => format!("{what}: see `advice`"),
+        false => format!("{what}: see each line with !"),
+    }))
 }
 
 /// Asks all nodes of a cluster at the same time.
@@ -89,10 +106,35 @@ fn fetch(node: &NodeUrl, option: Option<&str>, access: &Access) -> Result<NodeSt
         let refusal = refusal(node, answer.status, &answer.body);
         return Err(NoStatus::NotGiven(refusal));
     }
-    serde_json::from_slice(&answer.body).map_err(|error| {
+    let other = |problem: &dyn std::fmt::Display| {
         not_given(format!(
-            "{node} does not answer as a Kvorum node of this version ({error}): ask it with the \
+            "{node} does not answer as a Kvorum node of this version ({problem}): ask it with the \
              program that it runs"
         ))
-    })
+    };
+    let status: NodeStatus = serde_json::from_slice(&answer.body).map_err(|error| other(&error))?;
+    match status.cluster.len() {
+        ..=MEMBERS_MAX => Ok(status),
+        // Each is asked by a thread of its own.
+        members => Err(other(&format!("it names {members} nodes"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_with_advice_is_a_failure() {
+        assert_eq!(verdict(&[], false), Ok(()));
+        let lines = ["b: start it".to_owned(), "c: start it".to_owned()];
+        let one = verdict(&lines[..1], true).unwrap_err();
+        assert_eq!(
+            one,
+            Failure::failed("something needs attention: see `advice`")
+        );
+        let two = verdict(&lines, false).unwrap_err();
+        assert_eq!(two.code(), 1);
+        assert_eq!(two.line(), "2 things need attention: see each line with !");
+    }
 }

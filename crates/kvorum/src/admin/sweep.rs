@@ -1,7 +1,7 @@
 //! `kvorum admin sweep`.
 
 use super::table::counted;
-use super::{ANSWER_BYTES_MAX, SweepOptions, print};
+use super::{ANSWER_BYTES_MAX, SweepOptions, print_lines};
 use crate::failure::Failure;
 use crate::node_client::{NodeRequest, refusal};
 use serde::Deserialize;
@@ -63,7 +63,7 @@ pub(super) fn run(options: &SweepOptions) -> Result<(), Failure> {
             "{node} stopped before the sweep had ended: see 'kvorum admin status'"
         )));
     }
-    print(&format!("{line}\n"))
+    print_lines([line])
 }
 
 /// What a node has answered, as one line.

@@ -18,6 +18,7 @@
 use super::node_fault::NodeFault;
 use super::options::{NodeCommand, NodeOptions};
 use crate::failure::Failure;
+use crate::text;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -279,7 +280,7 @@ pub(super) fn ask(command: &NodeCommand) -> Result<(), Failure> {
     match answer.split_once(' ') {
         Some(("done", line)) => {
             // A closed stdout is no reason to fail.
-            let _ = writeln!(io::stdout(), "{line}");
+            let _ = io::stdout().write_all(text::of_lines([line]).as_bytes());
             Ok(())
         }
         Some(("refused", line)) => Err(Failure::failed(line)),

@@ -14,7 +14,8 @@ use super::control::{ActionRequest, CommandResult, NodeAction, Supervisor, WAITI
 use super::layout::{ClusterLayout, NodeLayout, VARIABLES_REMOVED};
 use super::node_fault::NodeFault;
 use super::probe::Probe;
-use crate::failure::{self, Failure};
+use crate::failure::Failure;
+use crate::text;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io;
 use std::process::{ExitStatus, Stdio};
@@ -257,7 +258,7 @@ impl<'a> SupervisedNode<'a> {
             )));
         }
         self.restarts += 1;
-        failure::report_line(&format!("{end}; it restarts"));
+        text::report_line(&format!("{end}; it restarts"));
         self.pause();
         Ok(())
     }

@@ -10,7 +10,8 @@ use super::output::{Output, print_json};
 use super::progress::{Progress, grouped, rate};
 use super::ranges::RangeOptions;
 use super::wait_for;
-use crate::failure::{Failure, report_line};
+use crate::failure::Failure;
+use crate::text::report_line;
 use clap::Args;
 use client::{Client, Entity, Error, RangeRequest, Scope, percent_form};
 use serde::Serialize;
@@ -27,9 +28,7 @@ A line is {\"key\":…,\"value\":…} with key_base64 and value_base64 where byt
 expires where the value has a TTL. 'kvorum import' reads it again.
 
 The export goes on at another node when one does not answer. FILE appears once it is whole and agrees \
-with the digests of the nodes; until then there is FILE.partial.
-
-Exit codes: 0 success, 2 wrong command line, 3 too few replicas or no node answered, 4 anything else.";
+with the digests of the nodes; until then there is FILE.partial.";
 
 /// The options of `export`.
 #[derive(Args, Clone, Debug)]

@@ -6,8 +6,9 @@ use super::outcome::failure_of;
 use super::output::print_json;
 use super::progress::{Progress, grouped, rate};
 use super::wait_for;
-use crate::failure::{Failure, report_line};
-use crate::values::{TimeSpan, span};
+use crate::failure::Failure;
+use crate::text::report_line;
+use crate::values::{TimeSpan, count, span};
 use clap::Args;
 use client::{ImportError, ImportObserver, ImportSettings, LineFailure, Position};
 use serde::Serialize;
@@ -31,10 +32,7 @@ the last wins.
 
 While an import runs, FILE.position says from where on nothing is sure; it goes once all is stored. \
 After a kill, --resume goes on there: it repeats some lines, which stores the same again, and misses \
-none. It needs one of the nodes that were given before.
-
-Exit codes: 0 success, 2 wrong command line, 3 too few replicas or no node answered, 4 anything else, \
-such as a line that cannot be stored.";
+none. It needs one of the nodes that were given before.";
 
 /// How many of the lines that are passed over are named.
 const NAMED_MAX: u64 = 20;
@@ -65,7 +63,7 @@ pub(crate) struct ImportOptions {
     #[arg(long)]
     keep_going: bool,
     /// How many batches are under way at a time
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = count(1..=256_u16))]
     parallel: u16,
     /// How long to repeat a batch of which no line is stored
     #[arg(long, value_name = "TIME", default_value_t = TimeSpan(PATIENCE), value_parser = span(PATIENCES))]

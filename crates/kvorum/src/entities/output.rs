@@ -1,6 +1,7 @@
 //! What the commands write to stdout.
 
 use crate::failure::Failure;
+use crate::text;
 use serde::Serialize;
 use std::io::{self, Write};
 
@@ -15,6 +16,14 @@ pub(super) fn print(bytes: &[u8]) -> Result<(), Failure> {
     let mut output = Output::stdout();
     output.write(|buffer| buffer.extend_from_slice(bytes))?;
     output.flush()
+}
+
+/// Writes lines for people to stdout.
+///
+/// # Errors
+/// Stdout takes nothing.
+pub(super) fn print_lines(lines: impl IntoIterator<Item = impl AsRef<str>>) -> Result<(), Failure> {
+    print(text::of_lines(lines).as_bytes())
 }
 
 /// Writes a line of JSON to stdout.

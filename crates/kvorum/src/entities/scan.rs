@@ -2,11 +2,12 @@
 
 use super::options::TransferOptions;
 use super::outcome::failure_of;
-use super::output::{Output, print};
+use super::output::{Output, print_lines};
 use super::progress::{Progress, grouped, rate};
 use super::ranges::RangeOptions;
 use super::wait_for;
 use crate::failure::Failure;
+use crate::values::count;
 use clap::Args;
 use client::{Client, Entity, RangeRequest, Scope, percent_form};
 
@@ -22,9 +23,7 @@ Each line is a key, a tab and a value. What is no printable text in them, and %,
 --json writes lines of JSON as the API does.
 
 A range of the cluster goes on at another node when one does not answer. A scan that could not be \
-finished ends with an exit code other than 0.
-
-Exit codes: 0 success, 2 wrong command line, 3 too few replicas or no node answered, 4 anything else.";
+finished ends with an exit code other than 0.";
 
 /// The options of `scan`.
 #[derive(Args, Clone, Debug)]
@@ -35,7 +34,7 @@ pub(crate) struct ScanOptions {
     #[command(flatten)]
     range: RangeOptions,
     /// At most so many entities
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Range")]
+    #[arg(long, value_name = "N", value_parser = count(1..=u64::MAX), help_heading = "Range")]
     limit: Option<u64>,
     /// Print keys without values
     #[arg(long)]
@@ -73,7 +72,7 @@ pub(super) fn run(options: &ScanOptions) -> Result<(), Failure> {
         if options.count {
             let counted = client.count(&request).await;
             let count = counted.map_err(|error| failure_of(&error))?;
-            return print(format!("{count}\n").as_bytes());
+            return print_lines([count.to_string()]);
         }
         scan(&client, request, options).await
     })

@@ -2,9 +2,11 @@
 
 use super::options::{KeyOptions, NodeOptions, ReplicaOptions, WriteOptions};
 use super::outcome::{failure_of, failure_of_write, print_failure};
-use super::output::{print, print_json};
+use super::output::{print, print_json, print_lines};
 use super::wait_for;
 use crate::failure::Failure;
+use crate::text;
+use crate::values::count;
 use clap::Args;
 use client::{EntityHead, Error, Ring, RingReplica};
 use serde::Serialize;
@@ -16,36 +18,32 @@ use std::path::{Path, PathBuf};
 /// The longest value, in bytes: the greatest that a node can be configured to take.
 const VALUE_BYTES_MAX: u64 = 1 << 30;
 
-/// What follows the options in the help of all of them.
-macro_rules! exit_codes {
-    () => {
-        "\n\nExit codes: 0 success, 1 the key has no value, 2 wrong command line, 3 too few replicas \
-         or no node answered, 4 anything else."
-    };
-}
+pub(super) const GET_HELP: &str = "\
+Examples:
+  kvorum get user/1
+  kvorum get user/1 --json
+  kvorum get --key-percent '%00%FF' > value
+  kvorum get user/1 --ack 1 --from 3 --url http://a:8080,http://b:8080";
 
-pub(super) const GET_HELP: &str = concat!(
-    "Examples:\n  kvorum get user/1\n  kvorum get user/1 --json\n  kvorum get --key-percent \
-     '%00%FF' > value\n  kvorum get user/1 --ack 1 --from 3 --url http://a:8080,http://b:8080",
-    exit_codes!()
-);
+pub(super) const PUT_HELP: &str = "\
+Examples:
+  kvorum put user/1 '{\"n\":1}'
+  kvorum put photo --file photo.jpg
+  date | kvorum put today -
+  kvorum put token secret --ttl 60
 
-pub(super) const PUT_HELP: &str = concat!(
-    "Examples:\n  kvorum put user/1 '{\"n\":1}'\n  kvorum put photo --file photo.jpg\n  date | \
-     kvorum put today -\n  kvorum put token secret --ttl 60\n\nA value that begins with a dash \
-     follows '--': kvorum put key -- -v",
-    exit_codes!()
-);
+A value that begins with a dash follows '--': kvorum put key -- -v";
 
-pub(super) const DELETE_HELP: &str = concat!(
-    "Examples:\n  kvorum delete user/1\n  kvorum delete --key-base64 /wA=",
-    exit_codes!()
-);
+pub(super) const DELETE_HELP: &str = "\
+Examples:
+  kvorum delete user/1
+  kvorum delete --key-base64 /wA=";
 
-pub(super) const RING_HELP: &str = concat!(
-    "Examples:\n  kvorum ring user/1\n  kvorum ring user/1 --versions\n  kvorum ring user/1 --versions --json",
-    exit_codes!()
-);
+pub(super) const RING_HELP: &str = "\
+Examples:
+  kvorum ring user/1
+  kvorum ring user/1 --versions
+  kvorum ring user/1 --versions --json";
 
 /// The options of `get`.
 #[derive(Args, Clone, Debug)]
@@ -77,7 +75,7 @@ pub(crate) struct PutOptions {
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
     /// The value expires after so many seconds
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "SECONDS", value_parser = count(1..=u64::MAX))]
     ttl: Option<u64>,
     /// Print a line of JSON
     #[arg(long)]
@@ -205,27 +203,24 @@ pub(super) fn ring(options: &RingOptions) -> Result<(), Failure> {
     wait_for(async {
         match client.ring(&key, options.versions).await {
             Ok(ring) if options.json => print_json(&ring),
-            Ok(ring) => print(ring_text(&ring, options.versions).as_bytes()),
+            Ok(ring) => print_lines(ring_lines(&ring, options.versions)),
             Err(error) => Err(reported(&error, failure_of(&error), options.json)?),
         }
     })
 }
 
 /// A line for each node, in the order of the ranking.
-fn ring_text(ring: &Ring, has_versions: bool) -> String {
-    let width = |text: fn(&RingReplica) -> &str| {
-        let texts = ring.replicas.iter().map(|replica| text(replica).len());
-        texts.max().unwrap_or_default()
-    };
+fn ring_lines(ring: &Ring, has_versions: bool) -> Vec<String> {
+    let width = |cell: fn(&RingReplica) -> &str| text::column_width(ring.replicas.iter().map(cell));
     let name_width = width(|replica| &replica.name);
     let url_width = width(|replica| &replica.url);
     let lines = ring.replicas.iter().enumerate().map(|(index, replica)| {
         let (place, name, url) = (index + 1, &replica.name, &replica.url);
         match has_versions {
-            false => format!("{place:>3}  {name:name_width$}  {url}\n"),
+            false => format!("{place:>3}  {name:name_width$}  {url}"),
             true => {
                 let held = held_text(replica);
-                format!("{place:>3}  {name:name_width$}  {url:url_width$}  {held}\n")
+                format!("{place:>3}  {name:name_width$}  {url:url_width$}  {held}")
             }
         }
     });
@@ -264,17 +259,16 @@ fn print_written(
 ) -> Result<(), Failure> {
     match written {
         Ok(head) if json => print_json(&head),
-        Ok(head) => print(written_text(what, &head).as_bytes()),
+        Ok(head) => print_lines([written_line(what, &head)]),
         Err(error) => Err(reported(&error, failure_of_write(&error), json)?),
     }
 }
 
 /// What became of a write, as a line.
-fn written_text(what: &str, head: &EntityHead) -> String {
-    let version = &head.version;
+fn written_line(what: &str, head: &EntityHead) -> String {
+    let EntityHead { version, node, .. } = head;
     let acks = head.acks.as_deref().unwrap_or("unknown");
-    let node = &head.node;
-    format!("{what}: version {version}, acknowledged by {acks} replicas through {node}\n")
+    format!("{what}: version {version}, acknowledged by {acks} replicas through {node}")
 }
 
 /// The failure, after it was printed if the user wants JSON.
@@ -334,8 +328,8 @@ mod tests {
             expires: None,
         };
         assert_eq!(
-            written_text("stored", &head),
-            "stored: version 9, acknowledged by 2/3 replicas through http://h:1\n"
+            written_line("stored", &head),
+            "stored: version 9, acknowledged by 2/3 replicas through http://h:1"
         );
         let replica = |name: &str, url: &str| RingReplica {
             name: name.to_owned(),
@@ -346,8 +340,8 @@ mod tests {
             replicas: vec![replica("node-10", "http://h:1"), replica("b", "http://h:2")],
         };
         assert_eq!(
-            ring_text(&ring, false),
-            "  1  node-10  http://h:1\n  2  b        http://h:2\n"
+            ring_lines(&ring, false),
+            ["  1  node-10  http://h:1", "  2  b        http://h:2"]
         );
         ring.replicas.push(replica("c", "http://h:30"));
         let text = |text: &str| Some(text.to_owned());
@@ -359,10 +353,13 @@ mod tests {
         ring.replicas[1].stale = Some(true);
         ring.replicas[2].missed = text("timeout");
         assert_eq!(
-            ring_text(&ring, true),
-            "  1  node-10  http://h:1   value of 5 bytes, version 9, for 3 replicas, expires \
-             2026-11-22T16:00:00Z\n  2  b        http://h:2   nothing, stale\n  3  c        \
-             http://h:30  unknown: timeout\n"
+            ring_lines(&ring, true),
+            [
+                "  1  node-10  http://h:1   value of 5 bytes, version 9, for 3 replicas, expires \
+                 2026-11-22T16:00:00Z",
+                "  2  b        http://h:2   nothing, stale",
+                "  3  c        http://h:30  unknown: timeout",
+            ]
         );
         let document = EntityDocument::new(b"\xff", b"v", &head);
         assert_eq!(

@@ -13,8 +13,9 @@ mod values;
 pub(crate) use options::{AFTER_HELP, LoadOptions};
 
 use crate::access;
-use crate::failure::{Failure, report_line};
+use crate::failure::Failure;
 use crate::signals::{StopSignal, StopSignals};
+use crate::text::report_line;
 use load::results::Run;
 use load::{Error, Plan, summary};
 use options::{OtherCommand, Workload};

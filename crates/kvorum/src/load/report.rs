@@ -1,6 +1,7 @@
 //! Writes reports to a folder of the user.
 
-use crate::failure::{Failure, report_line};
+use crate::failure::Failure;
+use crate::text::report_line;
 use load::Run;
 use load::report;
 use load::results::BreakingPoint;

@@ -27,6 +27,7 @@ mod forgetting;
 mod forgotten_day;
 mod frozen_ranges;
 mod healing;
+mod hostile_node;
 mod killed_node;
 mod lab_command;
 mod ledger;

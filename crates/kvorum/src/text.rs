@@ -1,0 +1,31 @@
+//! Text for people, on stdout and stderr. What it says may come from a node, and whoever answers
+//! at its address may be somebody else; so every line goes through here, and none steers the
+//! terminal or pretends to be several.
+
+use std::io::{self, Write as _};
+
+/// The widest column of a table, in characters. A node may send a name of any length, and
+/// formatting panics at widths beyond 16 bits.
+pub(crate) const COLUMN_WIDTH_MAX: usize = 200;
+
+/// The width of a column with these cells.
+pub(crate) fn column_width<'a>(cells: impl Iterator<Item = &'a str>) -> usize {
+    let widths = cells.map(|cell| cell.chars().count());
+    widths.max().unwrap_or_default().min(COLUMN_WIDTH_MAX)
+}
+
+/// Lines as they are printed.
+pub(crate) fn of_lines(lines: impl IntoIterator<Item = impl AsRef<str>>) -> String {
+    let mut text = String::new();
+    for line in lines {
+        text.push_str(&client::one_line(line.as_ref()));
+        text.push('\n');
+    }
+    text
+}
+
+/// Writes a line to stderr. A closed stderr is ignored.
+pub(crate) fn report_line(line: &str) {
+    let line = of_lines([format!("kvorum: {line}")]);
+    let _ = io::stderr().write_all(line.as_bytes());
+}

@@ -1,0 +1,118 @@
+//! Whoever answers at the address of a node may be somebody else: what it says neither steers
+//! the terminal nor passes for a line of the program.
+
+use crate::support::{kvorum, run_to_end};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+
+/// Sets the title, changes the colour, begins a line, and the same with a control of one byte.
+const HOSTILE: &str = "d\x1b]0;owned\x07\x1b[31m\r\nFALSE LINE\u{9b}31m\u{202e}";
+
+/// What the server says of itself as a node. It names another one, which it is, too.
+fn status(url: &str) -> Value {
+    let member = |name: &str| {
+        json!({
+            "name": format!("{name}{HOSTILE}"), "url": url, "state": HOSTILE,
+            "down_seconds": null, "hints": 0, "hint_bytes": 0,
+            "last_clean_unix_ms": null, "last_full_clean_unix_ms": null,
+        })
+    };
+    json!({
+        "name": format!("a{HOSTILE}"), "uptime_seconds": 1, "state": HOSTILE, "standing": HOSTILE,
+        "cluster": [member("a"), member(&"long".repeat(30_000))],
+        "clock": {"unix_ms": 1, "refuses_writes": HOSTILE},
+        "hints": {"age_max_seconds": 1, "bytes_max": 1},
+        "sweeps": {
+            "running": [{"kind": HOSTILE, "began_unix_ms": 1, "ranges": 1}],
+            "recent": {"incomplete": 0}, "full": {"incomplete": 0},
+        },
+        "background": {"share": 1.0},
+        "store": {"poisoned": HOSTILE, "disk_full": false, "tables_damaged": 0, "damaged_ranges": 0},
+    })
+}
+
+/// Answers one request.
+fn answer(stream: TcpStream, url: &str) -> std::io::Result<()> {
+    let mut stream = BufReader::new(stream);
+    let mut line = String::new();
+    stream.read_line(&mut line)?;
+    let mut field = String::new();
+    while stream.read_line(&mut field)? > 2 {
+        field.clear();
+    }
+    let (status, page) = if line.contains("/v0/status") {
+        (200, status(url))
+    } else if line.contains("/v0/ring") {
+        let replica = json!({
+            "name": HOSTILE, "url": HOSTILE, "version": HOSTILE, "kind": HOSTILE, "copies": 3,
+        });
+        (200, json!({"replicas": [replica]}))
+    } else {
+        let replica = json!({"url": HOSTILE, "outcome": HOSTILE});
+        let problem = json!({
+            "type": "urn:kvorum:problem:not-enough-replicas", "status": 504, "title": HOSTILE,
+            "detail": HOSTILE, "timestamp": "1", "replicas": [replica],
+        });
+        (504, problem)
+    };
+    let page = page.to_string();
+    let length = page.len();
+    write!(
+        stream.get_mut(),
+        "HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\
+         Connection: close\r\n\r\n{page}"
+    )
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "lines to import")]
+fn what_a_node_says_steers_no_terminal() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let own = url.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            // A command may have seen enough.
+            let _ = answer(stream, &own);
+        }
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let lines = folder.path().join("lines");
+    std::fs::write(&lines, "{\"key\":\"a\",\"value\":\"b\"}\n").unwrap();
+    let lines = lines.to_str().unwrap();
+    let export = folder.path().join("export");
+    for (words, code) in [
+        (&["get", "k", "--retries", "0"][..], 3),
+        (&["put", "k", "v", "--retries", "0"], 3),
+        (&["delete", "k", "--retries", "0"], 3),
+        (&["scan", "--retries", "0"], 3),
+        (&["scan", "--count", "--retries", "0"], 3),
+        (&["ring", "k", "--versions"], 0),
+        (&["ring", "k"], 0),
+        (&["export", export.to_str().unwrap(), "--retries", "0"], 3),
+        (&["import", lines, "--patience", "1ms"], 3),
+        (&["profile", "--seconds", "1"], 1),
+        (&["admin", "status"], 1),
+        (&["admin", "sweep"], 1),
+        (&["admin", "compact"], 1),
+        (&["admin", "compact", "x"], 2),
+    ] {
+        let target = if words[0] == "admin" {
+            "--target"
+        } else {
+            "--url"
+        };
+        let mut command = kvorum(words);
+        command.args([target, &url]).current_dir(folder.path());
+        let output = run_to_end(&mut command);
+        let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{words:?}: {said}");
+        assert!(said.contains("FALSE LINE"), "{words:?}: {said}");
+        let steers = |character: char| {
+            character.is_control() && character != '\n' || character == '\u{202e}'
+        };
+        assert!(!said.contains(steers), "{words:?}: {said:?}");
+        assert!(!said.contains("\nFALSE LINE"), "{words:?}: {said}");
+    }
+}

@@ -19,6 +19,7 @@
 //! soon as a service is called `kvorum`.
 
 use crate::access;
+use crate::exit_codes;
 use crate::failure::Failure;
 use crate::files::ReadFile;
 use clap::error::{ContextKind, ContextValue};
@@ -145,7 +146,7 @@ pub(crate) fn parse<P: Parser>(
     environment: impl IntoIterator<Item = (OsString, OsString)>,
     read_file: ReadFile<'_>,
 ) -> Result<Parsed<P>, EarlyExit> {
-    let program = P::command();
+    let program = exit_codes::in_help(P::command());
     let matches = program.clone().try_get_matches_from(arguments)?;
     let Some((SERVE, given)) = matches.subcommand() else {
         return Ok(Parsed {

@@ -7,19 +7,15 @@
 //! node, [`admin`] shows a running cluster and has its nodes compared, and
 //! [`lab`] runs experiments on clusters of its own.
 //!
-//! Exit codes: 0 for success, 1 for a failure, 2 for a wrong command line, 130
-//! and 143 for a command that SIGINT or SIGTERM ended early. The commands on
-//! entities tell more apart (`entities/outcome.rs`): 1 for a key without a
-//! value, 3 when the cluster cannot serve them now, 4 for other failures. All that
-//! speak with nodes end with 5 where a certificate or a token is not accepted. Each
-//! failure is one line on stderr, and what may come from a node is escaped where lines are
-//! written ([`text`]).
+//! [`exit_codes`] says what the exit codes mean. Each failure is one line on stderr, and what
+//! may come from a node is escaped where lines are written ([`text`]).
 
 mod access;
 mod admin;
 mod cli;
 mod dev;
 mod entities;
+mod exit_codes;
 mod failure;
 mod files;
 mod lab;

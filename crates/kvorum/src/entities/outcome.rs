@@ -1,12 +1,4 @@
-//! Which exit code and which line each failure of a request becomes.
-//!
-//! | code | meaning |
-//! |---|---|
-//! | 1 | the key has no value |
-//! | 2 | the command line is wrong, or a node refuses a parameter of it |
-//! | 3 | too few replicas answered, or no node did: try again later |
-//! | 4 | anything else: the line says what |
-//! | 5 | a certificate or the token is not accepted |
+//! Which exit code (`exit_codes`) and which line each failure of a request becomes.
 
 use super::output;
 use crate::access;

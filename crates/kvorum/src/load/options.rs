@@ -30,10 +30,7 @@ Keys are numbers; --fill, or 'kvorum load fill', puts each of them once. Values 
 checksum over themselves and their key; a value that does not match it is counted as
 'wrong value'.
 
-Exit codes: 0 if the load was generated, even if nodes refused requests; 1 if a value was
-wrong, no request succeeded, a fill was incomplete, no rate held, or no node could be
-reached; 2 for wrong options; 130 after Ctrl-C, 143 after SIGTERM. What was measured until
-then is always written.";
+A load that ends early writes what was measured until then.";
 
 /// The options of `load`: which requests to send where, how fast, and where to
 /// write the results.

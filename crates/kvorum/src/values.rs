@@ -43,14 +43,8 @@ impl FromStr for ByteSize {
     fn from_str(text: &str) -> Result<Self, String> {
         const RIGHT: &str = "write a size as a whole number with an optional unit, B, KB, MB, GB, \
                              TB, KiB, MiB, GiB or TiB: 128MiB";
-        let (number, unit) = number_and_unit(text).ok_or(RIGHT)?;
-        let (_, bytes) = SIZE_UNITS
-            .iter()
-            .find(|(name, _)| name.eq_ignore_ascii_case(unit))
-            .ok_or(RIGHT)?;
-        let bytes = number
-            .checked_mul(*bytes)
-            .ok_or("that is more bytes than 64 bits can count")?;
+        let bytes = scaled(text, &SIZE_UNITS, str::eq_ignore_ascii_case).ok_or(RIGHT)?;
+        let bytes = bytes.ok_or("that is more bytes than 64 bits can count")?;
         Ok(Self(bytes))
     }
 }
@@ -86,12 +80,7 @@ impl FromStr for TimeSpan {
 
     fn from_str(text: &str) -> Result<Self, String> {
         const RIGHT: &str = "write a time as a whole number with the unit ms, s, m, h or d: 500ms";
-        let (number, unit) = number_and_unit(text).ok_or(RIGHT)?;
-        let (_, ms) = SPAN_UNITS
-            .iter()
-            .find(|(name, _)| *name == unit)
-            .ok_or(RIGHT)?;
-        match number.checked_mul(*ms) {
+        match scaled(text, &SPAN_UNITS, str::eq).ok_or(RIGHT)? {
             Some(0) => Err("a time is at least 1ms".to_owned()),
             Some(ms) => Ok(Self(Duration::from_millis(ms))),
             None => Err("that is more milliseconds than 64 bits can count".to_owned()),
@@ -126,6 +115,10 @@ impl fmt::Display for IntervalOption {
     }
 }
 
+/// What `interval=` of `--durability` may be: a power cut takes what was written within it.
+const DURABILITY_INTERVALS: RangeInclusive<Duration> =
+    Duration::from_millis(1)..=Duration::from_secs(3600);
+
 /// When a write is acknowledged: `sync`, `os`, `interval=100ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DurabilityOption(pub(crate) lsm::Durability);
@@ -138,7 +131,7 @@ impl FromStr for DurabilityOption {
             "sync" => lsm::Durability::Sync,
             "os" => lsm::Durability::Os,
             _ => match text.strip_prefix("interval=") {
-                Some(span) => lsm::Durability::Interval(span.parse::<TimeSpan>()?.0),
+                Some(text) => lsm::Durability::Interval(span(DURABILITY_INTERVALS)(text)?.0),
                 None => return Err("choose sync, interval=TIME (interval=100ms) or os".to_owned()),
             },
         };
@@ -260,12 +253,6 @@ fn if_within<T: fmt::Display>(is_within: bool, value: T, least: T, most: T) -> R
         .ok_or_else(|| format!("give {least} to {most}"))
 }
 
-/// Parses a port to listen on.
-pub(crate) fn port(text: &str) -> Result<u16, String> {
-    let number = text.parse().ok().filter(|port| *port >= 1);
-    number.ok_or_else(|| "write a port, a whole number from 1 to 65535".to_owned())
-}
-
 /// Parses the URL of a node.
 pub(crate) fn url(text: &str) -> Result<NodeUrl, String> {
     let url = text
@@ -363,12 +350,21 @@ impl Switch {
     }
 }
 
-/// Splits `128MiB` into 128 and `MiB`; [`None`] if the text does not begin with
-/// a number.
-fn number_and_unit(text: &str) -> Option<(u64, &str)> {
+/// The number in a text such as `128MiB`, times its unit. The outer [`None`] stands for a text
+/// that is no number with one of the units, the inner one for more than 64 bits can count.
+fn scaled(
+    text: &str,
+    units: &[(&str, u64)],
+    is_same: fn(&str, &str) -> bool,
+) -> Option<Option<u64>> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
-    Some((number.parse().ok()?, unit))
+    if number.is_empty() {
+        return None;
+    }
+    let (_, factor) = units.iter().find(|(name, _)| is_same(name, unit))?;
+    let number = number.parse::<u64>().ok();
+    Some(number.and_then(|number| number.checked_mul(*factor)))
 }
 
 #[cfg(test)]

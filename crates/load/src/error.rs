@@ -12,7 +12,7 @@ pub enum Error {
     Plan(String),
     /// A target accepted no connection before the load began: start it, or name
     /// another one.
-    #[error("cannot connect to {target}: {source}")]
+    #[error("cannot connect to {target}: {source}; start the node, or name another one")]
     Unreachable {
         /// The target as written in the plan.
         target: String,

@@ -1,7 +1,7 @@
 //! The options of `dev`, and the commands to a running cluster.
 
 use crate::logging::{LogFormat, LogLevel};
-use crate::values::{count, port};
+use crate::values::count;
 use clap::{Args, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ pub(crate) struct DevOptions {
     pub(super) nodes: u8,
     /// The port of the first node on 127.0.0.1; the other nodes use the
     /// following ports
-    #[arg(long, value_name = "PORT", default_value_t = 8080, value_parser = port)]
+    #[arg(long, value_name = "PORT", default_value_t = 8080, value_parser = count(1..=u16::MAX))]
     pub(super) port: u16,
     /// The folder for the data of all nodes
     #[arg(long, value_name = "DIR", default_value = DATA)]

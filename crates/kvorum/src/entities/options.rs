@@ -2,7 +2,7 @@
 
 use crate::access::AccessOptions;
 use crate::failure::Failure;
-use crate::values::{TimeSpan, span, url};
+use crate::values::{TimeSpan, count, span, url};
 use clap::Args;
 use client::{Client, Limits, Replicas, Settings};
 use cluster::NodeUrl;
@@ -36,7 +36,7 @@ pub(super) struct NodeOptions {
     #[arg(long, value_parser = span(TIMEOUTS), value_name = "TIME", help_heading = "Nodes")]
     timeout: Option<TimeSpan>,
     /// How many more times to ask, once each node has failed
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=1000),
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = count(0..=1000_u32),
         help_heading = "Nodes")]
     retries: u32,
     #[command(flatten)]
@@ -76,10 +76,10 @@ impl NodeOptions {
 #[derive(Args, Clone, Copy, Debug)]
 pub(super) struct ReplicaOptions {
     /// How many replicas must answer [default: more than half of FROM]
-    #[arg(long, value_name = "ACK", value_parser = clap::value_parser!(u8).range(1..=255), help_heading = "Replicas")]
+    #[arg(long, value_name = "ACK", value_parser = count(1..=u8::MAX), help_heading = "Replicas")]
     ack: Option<u8>,
     /// How many replicas the key has [default: the number of nodes]
-    #[arg(long, value_name = "FROM", value_parser = clap::value_parser!(u8).range(1..=255), help_heading = "Replicas")]
+    #[arg(long, value_name = "FROM", value_parser = count(1..=u8::MAX), help_heading = "Replicas")]
     from: Option<u8>,
 }
 

@@ -17,16 +17,18 @@ fn sizes() {
         assert_eq!(text.parse(), Ok(ByteSize(bytes)), "{text}");
     }
     for text in [
-        "",
-        "MiB",
-        "-1",
-        "1.5GiB",
-        "12x",
-        "1 MiB",
-        "99999999TiB",
-        "1MiBs",
+        "", "MiB", "-1", "1.5GiB", "12x", "1 MiB", "1e3MiB", "1MiBs", "0x10",
     ] {
-        assert!(text.parse::<ByteSize>().is_err(), "{text}");
+        let refused = text.parse::<ByteSize>().unwrap_err();
+        assert!(refused.contains("whole number"), "{text}: {refused}");
+    }
+    for text in [
+        "99999999TiB",
+        "18446744073709551616",
+        "99999999999999999999B",
+    ] {
+        let refused = text.parse::<ByteSize>().unwrap_err();
+        assert!(refused.contains("64 bits"), "{text}: {refused}");
     }
 }
 
@@ -47,17 +49,12 @@ fn spans() {
             "{text}"
         );
     }
-    for text in [
-        "",
-        "1",
-        "0s",
-        "-1s",
-        "1.5s",
-        "1 s",
-        "1w",
-        "99999999999999999h",
-    ] {
+    for text in ["", "1", "0s", "-1s", "1.5s", "1 s", "1w", "1e3s", "1M"] {
         assert!(text.parse::<TimeSpan>().is_err(), "{text}");
+    }
+    for text in ["99999999999999999h", "99999999999999999999ms"] {
+        let refused = text.parse::<TimeSpan>().unwrap_err();
+        assert!(refused.contains("64 bits"), "{text}: {refused}");
     }
 }
 
@@ -67,7 +64,14 @@ fn durabilities() {
     assert_eq!("os".parse(), Ok(DurabilityOption(lsm::Durability::Os)));
     let interval = lsm::Durability::Interval(Duration::from_millis(100));
     assert_eq!("interval=100ms".parse(), Ok(DurabilityOption(interval)));
-    for text in ["", "fsync", "interval", "interval=", "interval=0ms"] {
+    for text in [
+        "",
+        "fsync",
+        "interval",
+        "interval=",
+        "interval=0ms",
+        "interval=2h",
+    ] {
         assert!(text.parse::<DurabilityOption>().is_err(), "{text}");
     }
 }

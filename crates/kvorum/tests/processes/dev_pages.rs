@@ -91,8 +91,9 @@ fn a_node_is_broken_and_healed_with_the_keyboard() {
         let put = request(seen.port, "PUT", "/v0/entity?id=k&replicas=3/3", b"v");
         assert_eq!(put.unwrap().0, 201);
     }
-    // The table says how long its answers take; those of the others take a moment.
-    let late = "/[12]\\d\\d ms$/.test([...document.querySelectorAll('.part-nodes tr')]\
+    // The table says how long its answers take, which is longer on a busy machine; those of the
+    // others take a moment.
+    let late = "/([1-9]\\d\\d ms| s)$/.test([...document.querySelectorAll('.part-nodes tr')]\
                 .find((row) => row.textContent.startsWith('node-3')).cells[4].textContent)";
     seen.browser.wait_for(late);
 

@@ -1,28 +1,17 @@
 //! A node that is cut off from the others: they continue to serve, it does not,
 //! and once it is back it gets what it missed.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "these tests watch other processes, which share no seam with them"
-)]
-
-use crate::cluster::{ClusterNode, NodeLocation, TIMEOUT_SECONDS, TestCluster, write_secret};
+use crate::cluster::{ClusterNode, NodeLocation, TestCluster, write_secret};
 use crate::namespaces::Network;
 use crate::outages::others_serve_while_the_last_node_is_down_and_it_catches_up;
-use std::time::{Duration, Instant};
 
-/// The delay that a busy machine may add to a time limit.
-const SLACK: Duration = Duration::from_secs(3);
-
-/// Requests with a quorum end in 504 within their deadline.
+/// Requests with a quorum end in 504, long before the connection of the test gives up.
 fn assert_cut_off(node: &ClusterNode) {
     let mut connection = node.connect().unwrap();
     for method in ["PUT", "GET"] {
-        let begin = Instant::now();
         let target = "/v0/entity?id=cut-off&ack=2&from=3";
         let answer = connection.exchange(method, target, b"").unwrap();
         assert_eq!(answer.status, 504, "{method}");
-        assert!(begin.elapsed() < Duration::from_secs(TIMEOUT_SECONDS) + SLACK);
     }
     // It can still serve a read from its own store.
     let alone = connection.exchange("GET", "/v0/entity?id=0-0&ack=1&from=3", b"");

@@ -1,5 +1,6 @@
 //! Why a handshake failed, and what to do about it.
 
+use crate::key_kind::USABLE;
 use rustls::{AlertDescription, CertificateError, Error};
 use std::io;
 
@@ -149,6 +150,11 @@ fn explain_certificate(problem: &CertificateError) -> String {
              serverAuth and clientAuth, or none"
                 .to_owned()
         }
+        CertificateError::UnsupportedSignatureAlgorithmContext { .. }
+        | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => format!(
+            "its certificate, or one between it and its authority, is signed in a way that is not \
+             supported: have it signed with {USABLE}"
+        ),
         CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
             "its certificate is an authority's own: have one signed for the node itself".to_owned()
         }
@@ -192,6 +198,17 @@ mod tests {
                 of(CertificateError::NotValidForName.into()),
                 HandshakeFailure::Certificate,
                 "the host of its URL",
+            ),
+            (
+                of(
+                    CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext {
+                        signature_algorithm_id: Vec::new(),
+                        public_key_algorithm_id: Vec::new(),
+                    }
+                    .into(),
+                ),
+                HandshakeFailure::Certificate,
+                "P-256 or P-384",
             ),
             (
                 of(Error::AlertReceived(AlertDescription::UnknownCA)),

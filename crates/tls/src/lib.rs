@@ -9,13 +9,15 @@
 //!   the files change. A change that cannot be used leaves the last good one in force.
 //! - `own_chain` says whether other nodes would accept a node's certificate.
 //! - [`HandshakeFailure`] (`failure`) says why a handshake failed, and what to do.
-//! - `validity` reads from a certificate until when it is valid.
+//! - `validity` reads from a certificate until when it is valid, and `key_kind` from a key
+//!   that cannot be used why.
 //!
 //! The crate knows neither sockets nor clocks: streams and times are the callers'. It
 //! knows nothing of the store, so clients use it as well.
 
 mod configs;
 mod failure;
+mod key_kind;
 mod material;
 mod node_tls;
 mod own_chain;

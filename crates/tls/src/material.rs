@@ -1,5 +1,6 @@
 //! What PEM files hold: certificates, keys, authorities.
 
+use crate::key_kind;
 use crate::validity::Validity;
 use rustls::RootCertStore;
 use rustls::crypto::CryptoProvider;
@@ -131,6 +132,7 @@ impl Identity {
             validity = Some(validity.map_or(read, |before: Validity| before.and(read)));
         }
         let provider = provider();
+        let problem = key_kind::problem_of(&key_der);
         let certified = CertifiedKey::from_der(chain, key_der, &provider).map_err(|error| {
             let problem = match error {
                 rustls::Error::InconsistentKeys(_) => format!(
@@ -138,7 +140,9 @@ impl Identity {
                      were made together",
                     certificate.display()
                 ),
-                error => format!("cannot be used ({error}): use a key of ECDSA, Ed25519 or RSA"),
+                error => problem.unwrap_or_else(|| {
+                    format!("cannot be used ({error}): use {}", key_kind::USABLE)
+                }),
             };
             MaterialError::unusable(key, problem)
         })?;

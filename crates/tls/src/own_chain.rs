@@ -4,6 +4,7 @@
 //! host is right. So the node verifies it as the others would, by the authorities that it
 //! verifies them with, for both of its uses: as that of a server and as that of a client.
 
+use crate::key_kind::USABLE;
 use crate::material::{Authorities, Identity, MaterialError, provider};
 use rustls::client::verify_server_cert_signed_by_trust_anchor;
 use rustls::pki_types::UnixTime;
@@ -75,6 +76,11 @@ fn explain(error: &Error, authorities: &Path) -> String {
              and clientAuth, or with none"
                 .to_owned()
         }
+        CertificateError::UnsupportedSignatureAlgorithmContext { .. }
+        | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => format!(
+            "it, or one between it and its authority, is signed in a way that is not supported: \
+             have it signed with {USABLE}"
+        ),
         CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
             "it is an authority's own: have one signed for the node itself".to_owned()
         }

@@ -10,7 +10,7 @@
 //! time           = UTCTime YYMMDDhhmmssZ | GeneralizedTime YYYYMMDDhhmmssZ
 //! ```
 
-const SEQUENCE: u8 = 0x30;
+pub(crate) const SEQUENCE: u8 = 0x30;
 const VERSION: u8 = 0xa0;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
@@ -55,7 +55,7 @@ impl Validity {
 }
 
 /// The contents of the first element, which has this tag, and what follows it.
-fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
+pub(crate) fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (&[found, first], rest) = bytes.split_first_chunk()?;
     if found != tag {
         return None;

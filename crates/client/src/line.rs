@@ -8,6 +8,7 @@
 //! An import ignores the version, because the cluster gives each write a new one.
 
 use crate::text::{base64_form, parse_base64};
+use jiff::fmt::temporal::Pieces;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -63,9 +64,10 @@ impl Entity {
             }
         }
         if let Some(expires) = &members.expires {
-            expires
-                .parse::<jiff::Timestamp>()
-                .map_err(|_| "`expires` is no instant of RFC 3339, such as 2026-11-22T16:00:00Z")?;
+            if !is_instant(expires) {
+                let problem = "`expires` is no instant of RFC 3339, such as 2026-11-22T16:00:00Z";
+                return Err(problem.to_owned());
+            }
         }
         Ok(Self {
             key,
@@ -108,6 +110,14 @@ impl Entity {
         }
         out.extend_from_slice(b"}\n");
     }
+}
+
+/// Whether a text names an instant. It may be the last second of the year 9999, which is
+/// none for `jiff::Timestamp`. A node, which reads it next, is stricter about its form.
+fn is_instant(text: &str) -> bool {
+    let pieces = Pieces::parse(text).ok();
+    let offset = pieces.and_then(|pieces| pieces.time().and(pieces.to_numeric_offset()));
+    offset.is_some_and(|offset| offset.seconds().abs() < 24 * 3600)
 }
 
 /// Appends a member of bytes: as text if they are UTF-8 and that is no longer than
@@ -174,6 +184,8 @@ mod tests {
             r#"{"key":"k","value":"v","version":"9"}"#,
             r#"{"key":"k\n\u0001\"ä","value":""}"#,
             r#"{"key_base64":"/w==","value_base64":"//4=","version":"9","expires":"2026-11-22T16:00:00.001Z"}"#,
+            r#"{"key":"k","value":"v","expires":"9999-12-31T23:59:59Z"}"#,
+            r#"{"key":"k","value":"v","expires":"9999-12-31T23:59:59.999Z"}"#,
             r#"{"key":"k","version":"9"}"#,
         ] {
             let entity = Entity::parse(line.as_bytes()).unwrap();
@@ -217,6 +229,18 @@ mod tests {
             (r#"{"key":"k","value":"v","ttl":5}"#, "ttl"),
             (r#"{"key":"k","value":"v","value":"w"}"#, "duplicate"),
             (r#"{"key":"k","value":"v","expires":"soon"}"#, "RFC 3339"),
+            (
+                r#"{"key":"k","value":"v","expires":"2026-11-22T16:00:00"}"#,
+                "RFC 3339",
+            ),
+            (
+                r#"{"key":"k","value":"v","expires":"2026-11-22"}"#,
+                "RFC 3339",
+            ),
+            (
+                r#"{"key":"k","value":"v","expires":"2026-11-22T16:00:00+25:00"}"#,
+                "RFC 3339",
+            ),
             (r#"{"key":"k","value":5}"#, "string"),
         ] {
             let problem = Entity::parse(line.as_bytes()).unwrap_err();

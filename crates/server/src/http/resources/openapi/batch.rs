@@ -3,9 +3,9 @@
 use super::Schemas;
 use super::entity::UNSTAMPED;
 use super::headers::{Header, SANDBOX};
-use super::operation::{Operation, Success};
+use super::operation::{Operation, Success, json_bytes};
 use super::parameters;
-use super::ranges::lines;
+use super::ranges::LINES;
 use crate::http::problem::Document as Problem;
 use crate::http::problem::catalogue::{self, ProblemType};
 use crate::http::resources::entity::TTL_SECONDS_MAX;
@@ -31,13 +31,21 @@ pub(super) fn operations(schemas: &mut Schemas) -> Vec<Operation> {
         body: Some(json!({
             "required": true,
             "description": "The operations; none in an empty body.",
-            "content": {"application/x-ndjson": lines(&operation_line())},
+            "content": {
+                "application/x-ndjson": {
+                    "schema": {"type": "string", "description": LINES},
+                    "x-json-schema": operation_line(),
+                },
+            },
         })),
         answers: vec![Success {
             status: 200,
             text: "The answers.",
             headers: vec![Header::always(&SANDBOX)],
-            content: vec![("application/x-ndjson", lines(&answer_line(schemas)))],
+            content: vec![(
+                "application/x-ndjson",
+                json_bytes(LINES, &answer_line(schemas)),
+            )],
         }],
         problems: vec![
             &catalogue::NOT_JSON,

@@ -1,7 +1,7 @@
 //! The operations that serve the console.
 
 use super::headers::{ASSET_TAG, Header, POLICY, VARY};
-use super::operation::{Operation, Success};
+use super::operation::{Operation, Success, bytes};
 use super::parameters;
 use crate::http::problem::catalogue;
 use crate::http::verb::Verb;
@@ -35,7 +35,7 @@ fn operation(asset: Asset) -> Operation {
         headers: headers.clone(),
         content,
     };
-    let content = json!({"schema": {"type": "string"}});
+    let content = bytes("The file.");
     Operation {
         path: asset.path(),
         verb: Verb::Get,

@@ -1,7 +1,7 @@
 //! The operations of `/v0/entity`.
 
 use super::headers::{ACKS, ETAG, EXPIRES, Header, SANDBOX, VERSION};
-use super::operation::{Operation, Success};
+use super::operation::{Operation, Success, bytes};
 use super::parameters;
 use crate::http::problem::catalogue::{self, ProblemType};
 use crate::http::resources::entity::TTL_SECONDS_MAX;
@@ -66,10 +66,7 @@ fn get() -> Operation {
                     Header::always(&SANDBOX),
                     Header::sometimes(&EXPIRES),
                 ],
-                content: vec![(
-                    "application/octet-stream",
-                    json!({"schema": {"type": "string", "format": "binary"}}),
-                )],
+                content: vec![("application/octet-stream", bytes("The value."))],
             },
             Success {
                 status: 304,
@@ -112,9 +109,7 @@ fn put() -> Operation {
         body: Some(json!({
             "required": true,
             "description": "The value.",
-            "content": {
-                "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
-            },
+            "content": {"application/octet-stream": bytes("The value.")},
         })),
         answers: vec![Success {
             status: 201,

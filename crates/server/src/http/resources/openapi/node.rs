@@ -2,7 +2,7 @@
 
 use super::Schemas;
 use super::headers::{Header, UPGRADE, VARY};
-use super::operation::{Operation, Success};
+use super::operation::{Operation, Success, bytes};
 use super::parameters;
 use crate::http::problem::catalogue;
 use crate::http::resources::cluster::Cluster;
@@ -145,7 +145,7 @@ fn history(schemas: &mut Schemas) -> Operation {
 }
 
 fn metrics() -> Operation {
-    let text = json!({"schema": {"type": "string"}});
+    let text = bytes("A line for each series.");
     let mut operation = page(
         "/metrics",
         "getMetrics",

@@ -164,6 +164,19 @@ impl Success {
     }
 }
 
+/// A body that clients get as its bytes. Generated clients know no other way to hand over
+/// what is neither JSON nor text, and expect one type for all media types of an answer.
+pub(super) fn bytes(text: &str) -> Value {
+    json!({"schema": {"type": "string", "format": "binary", "description": text}})
+}
+
+/// The same of bytes that are JSON with a schema, or lines of such JSON.
+pub(super) fn json_bytes(text: &str, schema: &Value) -> Value {
+    let mut body = bytes(text);
+    body["x-json-schema"] = schema.clone();
+    body
+}
+
 /// Describes the answers with problems of one status.
 pub(super) fn describe_problems(status: u16, types: &[&ProblemType], has_body: bool) -> Value {
     let titles: Vec<&str> = types.iter().map(|problem| problem.title).collect();

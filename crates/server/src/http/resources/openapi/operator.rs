@@ -2,7 +2,7 @@
 
 use super::Schemas;
 use super::headers::{Header, VARY};
-use super::operation::{Operation, Success};
+use super::operation::{Operation, Success, bytes};
 use super::parameters;
 use crate::http::problem::catalogue::{self, ProblemType};
 use crate::http::resources::admin::compact::Compaction;
@@ -108,7 +108,7 @@ fn profile() -> Operation {
             text: "A flame graph, or folded stacks if `Accept` prefers text; for spans always text.",
             headers: vec![Header::always(&VARY)],
             content: ["image/svg+xml", "text/plain; charset=utf-8"]
-                .map(|media| (media, json!({"schema": {"type": "string"}})))
+                .map(|media| (media, bytes("The profile.")))
                 .to_vec(),
         }],
         problems: vec![

@@ -2,7 +2,7 @@
 
 use super::Schemas;
 use super::headers::{Header, SANDBOX, TRAILER};
-use super::operation::{Operation, Success};
+use super::operation::{Operation, Success, bytes, json_bytes};
 use super::parameters;
 use crate::http::json_line::Line;
 use crate::http::problem::catalogue;
@@ -13,6 +13,9 @@ use base::KEY_BYTES_MAX;
 use serde_json::{Value, json};
 
 const TAG: &str = "ranges";
+
+/// What bodies of lines say of themselves.
+pub(super) const LINES: &str = "Lines of JSON, each of `x-json-schema`.";
 
 /// The longest bound of a range: the longest key, and one byte more.
 const BOUND_BYTES_MAX: usize = KEY_BYTES_MAX + 1;
@@ -53,19 +56,18 @@ fn entities(schemas: &mut Schemas) -> Operation {
             content: vec![
                 (
                     "application/octet-stream",
-                    json!({
-                        "schema": {
-                            "type": "string",
-                            "format": "binary",
-                            "description": "A chunk for each entity: the key, a line feed, the \
-                                            value.",
-                        },
-                    }),
+                    bytes("A chunk for each entity: the key, a line feed, the value."),
                 ),
-                ("application/x-ndjson", lines(&schemas.of::<Line<'_>>())),
+                (
+                    "application/x-ndjson",
+                    json_bytes(LINES, &schemas.of::<Line<'_>>()),
+                ),
                 (
                     "application/json",
-                    json!({"schema": schemas.of::<CountPage>()}),
+                    json_bytes(
+                        "With `count=only`: an object of `x-json-schema`.",
+                        &schemas.of::<CountPage>(),
+                    ),
                 ),
             ],
         }],
@@ -125,14 +127,6 @@ fn of_entities() -> Vec<Value> {
     ];
     all.extend(parameters::replicas());
     all
-}
-
-/// Lines of JSON, each with this schema.
-pub(super) fn lines(schema: &Value) -> Value {
-    json!({
-        "schema": {"type": "string", "description": "Lines of JSON: see `x-line-schema`."},
-        "x-line-schema": schema,
-    })
 }
 
 fn digest(schemas: &mut Schemas) -> Operation {

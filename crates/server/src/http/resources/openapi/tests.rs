@@ -155,6 +155,33 @@ fn the_names_of_operations_are_unique() {
     assert_eq!(names.len(), count);
 }
 
+/// What generators of clients can read: an answer is an object of JSON, or bytes, and never
+/// one or the other.
+#[test]
+fn an_answer_that_is_no_object_of_json_is_bytes() {
+    let document = document(ALL_EXTRAS);
+    let paths = document["paths"].as_object().unwrap();
+    let operations = paths.values().flat_map(|path| path.as_object().unwrap());
+    let mut bytes = 0;
+    for (_, operation) in operations {
+        for (status, response) in operation["responses"].as_object().unwrap() {
+            let content = response.get("content").and_then(Value::as_object);
+            let content = content.filter(|_| status.starts_with('2'));
+            let Some(content) = content else { continue };
+            let media: Vec<&str> = content.keys().map(String::as_str).collect();
+            let is_object = media == ["application/json"];
+            for body in content.values() {
+                let is_bytes = body["schema"]["format"] == "binary";
+                let what = &operation["operationId"];
+                assert_eq!(is_bytes, !is_object, "{what} {status}: {body}");
+                assert!(!is_bytes || body["schema"]["type"] == "string");
+                bytes += usize::from(is_bytes);
+            }
+        }
+    }
+    assert!(bytes > 5, "{bytes}");
+}
+
 #[test]
 fn outcomes_are_those_of_receipts() {
     use cluster::{Fate, Miss};

@@ -63,11 +63,13 @@ impl Entity {
                 ));
             }
         }
-        if let Some(expires) = &members.expires {
-            if !is_instant(expires) {
-                let problem = "`expires` is no instant of RFC 3339, such as 2026-11-22T16:00:00Z";
-                return Err(problem.to_owned());
-            }
+        if members
+            .expires
+            .as_deref()
+            .is_some_and(|text| !is_instant(text))
+        {
+            let problem = "`expires` is no instant of RFC 3339, such as 2026-11-22T16:00:00Z";
+            return Err(problem.to_owned());
         }
         Ok(Self {
             key,

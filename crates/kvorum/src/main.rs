@@ -55,7 +55,7 @@ fn main() -> ExitCode {
         Command::Profile(options) => Ok(profiling::run(options)?),
         Command::Load(options) => Ok(load::run(options)?),
     });
-    match ended {
+    let code = match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(EarlyExit::Show(page)) => {
             // A closed output is no reason to fail.
@@ -63,5 +63,7 @@ fn main() -> ExitCode {
             ExitCode::from(u8::try_from(page.exit_code()).unwrap_or(2))
         }
         Err(EarlyExit::Refuse(failure)) => failure.report(),
-    }
+    };
+    logging::flush();
+    code
 }

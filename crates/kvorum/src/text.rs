@@ -2,7 +2,7 @@
 //! at its address may be somebody else; so every line goes through here, and none steers the
 //! terminal or pretends to be several.
 
-use std::io::{self, Write as _};
+use crate::logging;
 
 /// The widest column of a table, in characters. A node may send a name of any length, and
 /// formatting panics at widths beyond 16 bits.
@@ -26,6 +26,5 @@ pub(crate) fn of_lines(lines: impl IntoIterator<Item = impl AsRef<str>>) -> Stri
 
 /// Writes a line to stderr. A closed stderr is ignored.
 pub(crate) fn report_line(line: &str) {
-    let line = of_lines([format!("kvorum: {line}")]);
-    let _ = io::stderr().write_all(line.as_bytes());
+    logging::say(&of_lines([format!("kvorum: {line}")]));
 }

@@ -75,7 +75,7 @@ pub use forgetting::{ForgettingStatus, HeldBack};
 pub use hints::HintsWaiting;
 pub use membership::LossReport;
 pub use node::{Load, Node};
-pub use or_abort::or_abort;
+pub use or_abort::{before_abort, or_abort};
 pub use range_digest::RangeDigest;
 pub use seams::{OpenError, Seams};
 pub use stamping::{NoStamp, StampingStatus};

@@ -11,7 +11,8 @@
 //! - `trust` knows who may do what, and writes the audit log; `tls_files` reads the files
 //!   of TLS.
 //! - `slow_requests` logs where the time of slow requests went, and `rate_limiter` bounds
-//!   the lines of it and of the audit log.
+//!   the lines of it and of the audit log. `line_writer` writes lines on a thread of its own,
+//!   so that none that serves waits for whoever reads them.
 //! - `executor` and `read_threads` are the threads of the store: for its jobs, and for
 //!   reads that may block on the disk.
 //! - [`fuzzing`] is what fuzzers call.
@@ -23,6 +24,7 @@ mod door;
 mod executor;
 pub mod fuzzing;
 mod http;
+mod line_writer;
 mod metrics;
 mod metrics_page;
 mod rate_limiter;
@@ -38,7 +40,8 @@ pub use config::{
     AuditTarget, LogKeys, MEMORY_BYTES_MIN, MemorySplit, ServerConfig, TlsConfig, TlsSplit,
     TrustConfig, bounds,
 };
-pub use node::{ConfigError, NodeConfig, Seams, Secret, Secrets};
+pub use line_writer::{FLUSH_MAX, LineWriter, Output};
+pub use node::{ConfigError, NodeConfig, Seams, Secret, Secrets, before_abort};
 pub use peer::LinkFaults;
 pub use server::{Extras, Server, StartError};
 pub use tls::TlsFiles;

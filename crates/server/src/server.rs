@@ -11,6 +11,7 @@
 use crate::config::ServerConfig;
 use crate::door::DoorShared;
 use crate::executor::ThreadExecutor;
+use crate::line_writer::LineWriter;
 use crate::read_threads::ReadThreads;
 use crate::runtime;
 use crate::tls_files::{self, TlsReload};
@@ -81,6 +82,8 @@ pub struct Extras {
     pub sources: Vec<Arc<dyn Reload>>,
     /// Faults of the links to its peers. Only a node of `kvorum dev` has them.
     pub link_faults: Option<Arc<LinkFaults>>,
+    /// What writes the log, if its metrics are to be shown.
+    pub log: Option<Arc<LineWriter>>,
 }
 
 /// A node that serves. It stops on [`Server::shutdown`], or when it is dropped.
@@ -132,6 +135,7 @@ impl Server {
         let Extras {
             sources: others,
             link_faults,
+            log,
         } = extras;
         config.validate()?;
         let trust = Arc::new(Trust::new(&config.trust, &seams.clock)?);
@@ -170,7 +174,7 @@ impl Server {
             let node = Arc::new(node);
             let read_threads = ReadThreads::start(&node, config.read_threads)?;
             let reloader = Reloader::start(sources)?;
-            let shared = Arc::new(DoorShared::new(config, node, trust, node_tls, &clock));
+            let shared = Arc::new(DoorShared::new(config, node, trust, node_tls, log, &clock));
             let threads = runtime::start(&shared, sockets, link_faults.as_ref(), &stopped)?;
             Ok((shared, threads, read_threads, reloader))
         });

@@ -35,6 +35,7 @@ pub(crate) use options::DevOptions;
 
 use crate::failure::Failure;
 use crate::layers::EarlyExit;
+use crate::logging;
 use crate::signals::{StopSignal, StopSignals};
 use console::DevConsole;
 use control::ClusterFolderLock;
@@ -46,6 +47,7 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 use supervised_node::SupervisedNode;
+use tokio::task::spawn_blocking;
 
 /// How long a node may take to stop before it is killed. With its own defaults
 /// it needs at most 10 s.
@@ -72,11 +74,15 @@ pub(crate) fn run(options: &DevOptions) -> Result<(), EarlyExit> {
     layout.make_folders()?;
     layout.make_tokens()?;
     let probe = Probe::new(layout.make_certificates()?);
+    logging::write_on_a_thread()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
-    Ok(runtime.block_on(dev(&layout, &lock, &probe))?)
+    let result = runtime.block_on(dev(&layout, &lock, &probe));
+    // The welcome may wait for a reader who never comes.
+    runtime.shutdown_background();
+    Ok(result?)
 }
 
 async fn dev(
@@ -135,10 +141,13 @@ async fn up(layout: &ClusterLayout, console: &str, probe: &Probe) {
     for node in &layout.nodes {
         probe.wait_until_up(node).await;
     }
-    // A closed stdout is no reason to stop the cluster.
-    let mut stdout = io::stdout().lock();
-    let _ = stdout.write_all(welcome::text(layout, console).as_bytes());
-    let _ = stdout.flush();
+    let welcome = welcome::text(layout, console);
+    // Neither a closed stdout nor one that nobody reads is a reason to stop the cluster.
+    let _written = spawn_blocking(move || {
+        let mut stdout = io::stdout().lock();
+        let _ = stdout.write_all(welcome.as_bytes());
+        let _ = stdout.flush();
+    });
 }
 
 /// The output of the first of these futures that completes.
@@ -181,6 +190,7 @@ async fn stop(mut nodes: Vec<SupervisedNode<'_>>, signals: &mut StopSignals) {
         node.kill().await;
     }
     if let Some(signal) = second_signal {
+        logging::flush();
         std::process::exit(signal.exit_code().into());
     }
 }

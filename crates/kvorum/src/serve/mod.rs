@@ -18,7 +18,7 @@ use faults::DevFaults;
 use lsm::RealDisk;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use secret_file::SecretReload;
-use server::{Extras, Reload, Seams, Server, ServerConfig, StartError};
+use server::{Extras, LineWriter, Reload, Seams, Server, ServerConfig, StartError};
 use std::path::Path;
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
@@ -47,7 +47,7 @@ pub(crate) fn run<P>(options: &ServeOptions, parsed: &Parsed<P>) -> Result<(), F
         .members
         .name(config.node.members.own())
         .to_owned();
-    logging::install(options.log, is_child.then_some(name));
+    let log = logging::install(options.log, is_child.then_some(name))?;
     for warning in &parsed.warnings {
         tracing::warn!("{warning}");
     }
@@ -62,7 +62,12 @@ pub(crate) fn run<P>(options: &ServeOptions, parsed: &Parsed<P>) -> Result<(), F
         .enable_all()
         .build()
         .map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
-    let result = runtime.block_on(serve(config, secret_reload, options.until_stdin_closes));
+    let result = runtime.block_on(serve(
+        config,
+        secret_reload,
+        log,
+        options.until_stdin_closes,
+    ));
     // A thread may still wait for the end of stdin; the process need not wait
     // for it.
     runtime.shutdown_background();
@@ -87,13 +92,14 @@ fn check_folder(data: &Path) -> Result<(), OptionError> {
 async fn serve(
     config: ServerConfig,
     secret_reload: Option<Arc<SecretReload>>,
+    log: Arc<LineWriter>,
     until_stdin_closes: bool,
 ) -> Result<(), Failure> {
     let mut signals = StopSignals::install()?;
     let mut reloads = ReloadSignals::install()?;
     let faults = until_stdin_closes.then(DevFaults::new);
     let of_node = faults.clone();
-    let starting = spawn_blocking(move || start(config, secret_reload, of_node));
+    let starting = spawn_blocking(move || start(config, secret_reload, log, of_node));
     let node = tokio::select! {
         signal = signals.next() => {
             // The node has acknowledged nothing, and a store may be abandoned
@@ -124,6 +130,7 @@ async fn serve(
         signal = signals.next() => {
             // Nothing is lost, because the log is replayed at the next start.
             tracing::warn!("second {}: stopped immediately", signal.name());
+            logging::flush();
             std::process::exit(signal.exit_code().into());
         }
     }
@@ -134,6 +141,7 @@ async fn serve(
 fn start(
     config: ServerConfig,
     secret_reload: Option<Arc<SecretReload>>,
+    log: Arc<LineWriter>,
     faults: Option<DevFaults>,
 ) -> Result<Server, Failure> {
     let random = OsRandom::new().map_err(|error| {
@@ -153,6 +161,7 @@ fn start(
     let extras = Extras {
         sources: sources.into_iter().collect(),
         link_faults: faults.map(|faults| faults.links),
+        log: Some(log),
     };
     Server::start_with_extras(config, seams, extras).map_err(|error| match error {
         // Some of it shows only when a host is resolved, or a file is read.

@@ -2,7 +2,8 @@
 //! process behind.
 
 use crate::support::{
-    Process, free_port, free_ports, kvorum, request, run_to_end, wait_until, wait_until_closed,
+    Process, free_port, free_ports, full_pipe, kvorum, request, run_to_end, wait_until,
+    wait_until_closed,
 };
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, getpgid, kill_process, kill_process_group, test_kill_process};
@@ -255,4 +256,21 @@ fn a_file_instead_of_the_folder_is_reported_in_one_line() {
         assert_eq!(end.code, Some(2), "{end:?}");
         assert!(end.line().contains("is not a folder"), "{end:?}");
     }
+}
+
+#[test]
+fn a_cluster_whose_output_nobody_reads_is_supervised_and_stops() {
+    let folder = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let (_reader, writer) = full_pipe();
+    let mut command = dev(1, port, folder.path());
+    command.stdout(writer.try_clone().unwrap()).stderr(writer);
+    let mut dev = Process::spawn(&mut command);
+    dev.wait_until_up(port);
+    // It is answered once the welcome is on its way.
+    let mut kill = kvorum(&["dev", "kill", "1", "--data"]);
+    let killed = run_to_end(kill.arg(folder.path()));
+    assert!(killed.status.success(), "{killed:?}");
+    dev.signal(Signal::TERM);
+    assert_eq!(dev.end().code, Some(0));
 }

@@ -1,10 +1,11 @@
 //! `kvorum serve`: what a node keeps, how it stops, what it refuses.
 
 use crate::support::{
-    Process, free_port, kvorum, local, request, serve, socket, started, wait_until_closed,
+    Process, free_port, full_pipe, kvorum, local, request, serve, socket, started,
+    wait_until_closed,
 };
 use rustix::process::Signal;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::process::Stdio;
 
@@ -59,7 +60,7 @@ fn a_request_that_was_admitted_is_finished_and_a_second_signal_does_not_wait() {
         .unwrap();
     // The node has admitted the request once it requests the body.
     let mut asked = [0; 12];
-    std::io::Read::read_exact(&mut upload, &mut asked).unwrap();
+    upload.read_exact(&mut asked).unwrap();
     assert_eq!(&asked, b"HTTP/1.1 100");
     node.signal(Signal::TERM);
     wait_until_closed(port);
@@ -152,6 +153,32 @@ fn a_child_ends_when_its_stdin_closes() {
         Some((200, _))
     ));
     drop(stdin);
+    assert_eq!(node.end().code, Some(0));
+}
+
+#[test]
+fn a_node_whose_output_nobody_reads_serves_and_stops() {
+    let folder = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let url = format!("http://127.0.0.1:{port}");
+    let (_reader, writer) = full_pipe();
+    let mut command = kvorum(&[
+        "serve", "--memory", "128MiB", "--log", "debug", "--url", &url,
+    ]);
+    command.arg("--data").arg(folder.path());
+    command.args(["--audit-log", "stderr"]);
+    command.stdout(writer.try_clone().unwrap()).stderr(writer);
+    let mut node = started(&mut command, port);
+    put(port, b"value");
+    // This is a line of the audit log.
+    let mut other = socket(local(port)).unwrap();
+    other
+        .write_all(b"GET /v0/status HTTP/1.1\r\nHost: other.example\r\n\r\n")
+        .unwrap();
+    let mut status = [0; 12];
+    other.read_exact(&mut status).unwrap();
+    assert_eq!(&status, b"HTTP/1.1 421");
+    node.signal(Signal::TERM);
     assert_eq!(node.end().code, Some(0));
 }
 

@@ -6,6 +6,7 @@
     reason = "these tests observe other processes, which have clocks and files of their own"
 )]
 
+use rustix::io::ioctl_fionbio;
 use rustix::process::{Pid, Signal, kill_process};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
@@ -124,6 +125,16 @@ pub(crate) fn run_to_end(command: &mut Command) -> Output {
     let child = child.spawn().unwrap();
     let _watchdog = Watchdog::over(&child, format!("{command:?}"));
     child.wait_with_output().unwrap()
+}
+
+/// A pipe that is full, as one becomes that nobody reads. The end to read only has to stay.
+pub(crate) fn full_pipe() -> (io::PipeReader, io::PipeWriter) {
+    let (reader, mut writer) = io::pipe().unwrap();
+    // The process that gets it must wait for it again.
+    ioctl_fionbio(&writer, true).unwrap();
+    while writer.write(b"\n").is_ok() {}
+    ioctl_fionbio(&writer, false).unwrap();
+    (reader, writer)
 }
 
 /// Copies a folder of a process that does not run.

@@ -5,6 +5,7 @@ use super::batch_places::BatchPlaces;
 use super::range_places::RangePlaces;
 use super::tls::DoorTls;
 use crate::config::ServerConfig;
+use crate::line_writer::LineWriter;
 use crate::metrics::{History, Metrics};
 use crate::slow_requests::SlowRequests;
 use crate::trust::Trust;
@@ -41,6 +42,8 @@ pub(crate) struct DoorShared {
     pub(crate) metrics: Arc<Metrics>,
     /// What the node did in the last hour.
     pub(crate) history: Arc<History>,
+    /// What writes the log, if it is known.
+    pub(crate) log: Option<Arc<LineWriter>>,
 }
 
 impl DoorShared {
@@ -50,6 +53,7 @@ impl DoorShared {
         node: Arc<Node>,
         trust: Arc<Trust>,
         node_tls: Option<Arc<NodeTls>>,
+        log: Option<Arc<LineWriter>>,
         clock: &Arc<dyn Clock>,
     ) -> Self {
         let split = config.memory_split();
@@ -77,6 +81,7 @@ impl DoorShared {
             trust,
             history,
             slow_requests,
+            log,
             metrics,
             node,
             config,

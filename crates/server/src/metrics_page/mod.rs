@@ -29,8 +29,20 @@ pub(crate) fn families(shared: &DoorShared, disk_free_bytes: Option<u64>) -> Vec
     families.extend(shared.metrics.requests());
     families.extend(door::families(shared));
     families.extend(shared.trust.families());
+    families.push(log(shared));
     families.extend(tls::families(shared));
     families.extend(node::families(&shared.node, disk_free_bytes));
     families.extend(process::families());
     families
+}
+
+/// What the log leaves out.
+fn log(shared: &DoorShared) -> Family {
+    let left_out = shared.log.as_ref().map(|log| log.refused() + log.failed());
+    Family::counters(
+        "kvorum_log_left_out",
+        "Lines of the log that were left out, because nobody read them fast enough or they could \
+         not be written",
+        [(Vec::new(), left_out.unwrap_or(0))],
+    )
 }

@@ -6,13 +6,14 @@
 //! {"time":"2026-11-22T16:00:01Z","event":"no-token","left_out":812}
 //! ```
 //!
-//! A line never has a token, and a key only as `--log-keys` says. Requests hand their lines
-//! to a thread (`writer`) over a bounded queue and never wait for it. Each kind of event
-//! may have so many lines a second; how many more there were is written once a second.
+//! A line never has a token, and a key only as `--log-keys` says. Requests leave their lines
+//! to a thread (`line_writer`) and never wait for it. Each kind of event may have so many
+//! lines a second; how many more there were is written once a second.
 
-mod writer;
+mod target;
 
 use crate::config::AuditTarget;
+use crate::line_writer::LineWriter;
 use crate::rate_limiter::RateLimiter;
 use crate::trust::reloading::Reload;
 use base::Clock;
@@ -22,13 +23,8 @@ use serde::Serialize;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
-use writer::{Message, Writer};
-
-/// How many lines may wait for the thread.
-const QUEUE_MAX: usize = 1024;
+use target::OpenTarget;
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,9 +97,7 @@ struct Line<'a> {
 /// The audit log.
 pub(crate) struct Audit {
     shared: Arc<Shared>,
-    /// None once the thread is to end.
-    queue: Mutex<Option<SyncSender<Message>>>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    lines: LineWriter,
 }
 
 /// What requests and the thread share.
@@ -127,20 +121,12 @@ impl Audit {
             events: Default::default(),
             left_out: AtomicU64::new(0),
         });
-        let (sender, messages) = sync_channel(QUEUE_MAX);
-        let writer = Writer::open(target.clone())?;
-        let seen = Arc::clone(&shared);
-        let thread = std::thread::Builder::new()
-            .name("audit".to_owned())
-            .spawn(move || writer.run(&messages, || seen.left_out_lines()))?;
-        Ok(Self {
-            shared,
-            queue: Mutex::new(Some(sender)),
-            thread: Mutex::new(Some(thread)),
-        })
+        let target = OpenTarget::open(target.clone(), Arc::clone(&shared))?;
+        let lines = LineWriter::start("audit", target, Arc::clone(clock))?;
+        Ok(Self { shared, lines })
     }
 
-    /// Notes that something happened. Never blocks for long.
+    /// Notes that something happened. Never waits for the target.
     pub(crate) fn note(&self, kind: EventKind, event: &Event<'_>) {
         let shared = &self.shared;
         let row = kind.row();
@@ -150,16 +136,9 @@ impl Audit {
             return;
         }
         let line = shared.line(row, Some(event), None);
-        if !self.send(Message::Line(line)) {
+        if !self.lines.push(&line) {
             lock(&shared.limiters)[row].leave_out();
         }
-    }
-
-    /// Leaves a message to the thread, unless the queue is full.
-    fn send(&self, message: Message) -> bool {
-        let queue = lock(&self.queue);
-        let sent = queue.as_ref().map(|queue| queue.try_send(message));
-        matches!(sent, Some(Ok(()) | Err(TrySendError::Disconnected(_))))
     }
 }
 
@@ -169,10 +148,10 @@ pub(super) fn families(audit: Option<&Audit>) -> Vec<Family> {
     let of_row = |row: usize| shared.map_or(0, |shared| shared.events[row].load(Ordering::Relaxed));
     let events = KINDS.iter().enumerate();
     let events = events.map(|(row, (_, word))| (vec![("event", (*word).to_owned())], of_row(row)));
-    let left_out = shared.map_or(0, |shared| {
-        let limiters = lock(&shared.limiters);
+    let left_out = audit.map_or(0, |audit| {
+        let limiters = lock(&audit.shared.limiters);
         let waiting: u64 = limiters.iter().map(RateLimiter::left_out).sum();
-        shared.left_out.load(Ordering::Relaxed) + waiting
+        audit.shared.left_out.load(Ordering::Relaxed) + waiting + audit.lines.failed()
     });
     vec![
         Family::counters(
@@ -182,7 +161,8 @@ pub(super) fn families(audit: Option<&Audit>) -> Vec<Family> {
         ),
         Family::counters(
             "kvorum_audit_left_out",
-            "Events without a line of their own in the audit log, because there were too many",
+            "Events without a line of their own in the audit log, because there were too many or it \
+             could not be written",
             [(Vec::new(), left_out)],
         ),
     ]
@@ -205,14 +185,14 @@ impl Shared {
     }
 
     /// A line for each kind of which some were left out.
-    fn left_out_lines(&self) -> Vec<Vec<u8>> {
+    fn left_out_lines(&self) -> Vec<u8> {
         let left_out = {
             let mut limiters = lock(&self.limiters);
             limiters.each_mut().map(RateLimiter::take_left_out)
         };
         let all = left_out.into_iter().enumerate();
         all.filter(|(_, count)| *count > 0)
-            .map(|(row, count)| {
+            .flat_map(|(row, count)| {
                 self.left_out.fetch_add(count, Ordering::Relaxed);
                 self.line(row, None, Some(count))
             })
@@ -224,22 +204,8 @@ impl Reload for Audit {
     /// Opens the file again, because a tool may have renamed it. The lines that wait go to
     /// the old one.
     fn reload(&self, is_ordered: bool) {
-        if is_ordered && !self.send(Message::Reopen) {
-            tracing::warn!(
-                "the audit log was not opened again, because too many lines wait: send SIGHUP again"
-            );
-        }
-    }
-}
-
-impl Drop for Audit {
-    /// Writes what waits.
-    fn drop(&mut self) {
-        drop(lock(&self.queue).take());
-        if let Some(thread) = lock(&self.thread).take()
-            && thread.join().is_err()
-        {
-            tracing::error!("the thread of the audit log ended in a panic");
+        if is_ordered {
+            self.lines.reopen();
         }
     }
 }

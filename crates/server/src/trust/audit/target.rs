@@ -1,39 +1,30 @@
-//! The thread that writes the audit log.
+//! Where the audit log goes.
 
+use super::Shared;
 use crate::config::AuditTarget;
+use crate::line_writer::Output;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::Duration;
+use std::sync::Arc;
 
-/// How often it is written what was left out, and a file that fails is tried again.
-const PERIOD: Duration = Duration::from_secs(1);
-
-/// What requests hand to the thread.
-pub(super) enum Message {
-    /// A line, with its end.
-    Line(Vec<u8>),
-    /// The file is to be opened again.
-    Reopen,
-}
-
-/// Writes lines to a target.
-pub(super) struct Writer {
+/// The target of an audit log, open for lines.
+pub(super) struct OpenTarget {
     target: AuditTarget,
-    /// None for stderr, and for a file that could not be opened again.
+    /// None for stderr.
     file: Option<File>,
     /// Whether the last attempt failed, which is logged once.
     is_failing: bool,
+    audit: Arc<Shared>,
 }
 
-impl Writer {
+impl OpenTarget {
     /// Opens the target.
     ///
     /// # Errors
     /// The file cannot be opened.
-    pub(super) fn open(target: AuditTarget) -> io::Result<Self> {
+    pub(super) fn open(target: AuditTarget, audit: Arc<Shared>) -> io::Result<Self> {
         let file = match &target {
             AuditTarget::Stderr => None,
             AuditTarget::File(file) => Some(open(file)?),
@@ -42,25 +33,31 @@ impl Writer {
             target,
             file,
             is_failing: false,
+            audit,
         })
     }
 
-    /// Writes lines until nobody can send any more. `left_out` gives lines about those
-    /// that were left out since the last call.
-    pub(super) fn run(mut self, messages: &Receiver<Message>, left_out: impl Fn() -> Vec<Vec<u8>>) {
-        loop {
-            match messages.recv_timeout(PERIOD) {
-                Ok(Message::Line(line)) => self.write(&line),
-                Ok(Message::Reopen) => self.reopen(),
-                Err(RecvTimeoutError::Timeout) => {
-                    left_out().iter().for_each(|line| self.write(line));
-                }
-                Err(RecvTimeoutError::Disconnected) => {
-                    left_out().iter().for_each(|line| self.write(line));
-                    return;
-                }
-            }
+    fn report(&mut self, error: &io::Error) {
+        if !std::mem::replace(&mut self.is_failing, true) {
+            tracing::error!(%error, "cannot write the audit log: its lines are lost until it can be written again");
         }
+    }
+}
+
+impl Output for OpenTarget {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = match &mut self.file {
+            Some(file) => file.write(bytes),
+            None => io::stderr().write(bytes),
+        };
+        match &written {
+            Ok(_) => self.is_failing = false,
+            // The writer tries again.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => self.report(error),
+        }
+        written
     }
 
     fn reopen(&mut self) {
@@ -73,21 +70,9 @@ impl Writer {
         }
     }
 
-    fn write(&mut self, line: &[u8]) {
-        let written = match (&mut self.file, &self.target) {
-            (Some(file), _) => file.write_all(line),
-            (None, _) => io::stderr().write_all(line),
-        };
-        match written {
-            Ok(()) => self.is_failing = false,
-            Err(error) => self.report(&error),
-        }
-    }
-
-    fn report(&mut self, error: &io::Error) {
-        if !std::mem::replace(&mut self.is_failing, true) {
-            tracing::error!(%error, "cannot write the audit log: its lines are lost until it can be written again");
-        }
+    /// The audit log counts by kind of event, also what the writer could not take.
+    fn left_out(&mut self, _count: u64) -> Vec<u8> {
+        self.audit.left_out_lines()
     }
 }
 

@@ -19,8 +19,6 @@ use lsm::testing::{BlockingWrite, Ends};
 use lsm::{Disk, Engine, Environment, RealDisk};
 use profile::{ProfileKind, Recording};
 use rustix::process::{Signal, getpid, kill_process};
-use std::os::fd::AsRawFd;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -50,10 +48,10 @@ fn main() {
 
 /// On tmpfs, where an interrupted call undoes its work.
 fn space_is_allocated() {
-    const BYTES: u64 = 64 << 20;
-    let memory = rustix::fs::memfd_create("space", rustix::fs::MemfdFlags::empty()).unwrap();
-    let path = format!("/proc/self/fd/{}", memory.as_raw_fd());
-    let file = RealDisk::default().open(Path::new(&path)).unwrap();
+    const BYTES: u64 = 48 << 20;
+    let temporary = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = temporary.path().join("space");
+    let file = RealDisk::default().create(&path).unwrap();
     file.allocate(0, BYTES).unwrap();
     assert_eq!(file.len().unwrap(), BYTES);
 }

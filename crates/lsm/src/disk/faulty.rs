@@ -11,7 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-/// A call on a [`Disk`] or a [`DiskFile`], by its name.
+/// A call on a [`Disk`] or a [`DiskFile`], by its name. An exchange counts as a rename.
 #[expect(missing_docs, reason = "each is the method of the same name")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Call {
@@ -58,7 +58,7 @@ impl Fault {
     }
 
     /// Counts and fails only calls that `filter` admits. It gets the call and the path
-    /// of its file: the old path of a rename, the path at which a handle was opened.
+    /// of its file: the old path of a rename or an exchange, the path at which a handle was opened.
     #[must_use]
     pub fn only(mut self, filter: impl Fn(Call, &Path) -> bool + Send + 'static) -> Self {
         self.filter = Some(Box::new(filter));
@@ -182,6 +182,10 @@ impl Disk for FaultyDisk {
         self.inner.create_folder(folder)
     }
 
+    fn check_folder(&self, folder: &Path) -> io::Result<()> {
+        self.inner.check_folder(folder)
+    }
+
     fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
         self.check(Call::List, folder)?;
         self.inner.list(folder)
@@ -207,6 +211,11 @@ impl Disk for FaultyDisk {
         self.inner.rename(from, to)
     }
 
+    fn exchange(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.check(Call::Rename, from)?;
+        self.inner.exchange(from, to)
+    }
+
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
         self.check(Call::SyncFolder, folder)?;
         self.inner.sync_folder(folder)
@@ -217,9 +226,9 @@ impl Disk for FaultyDisk {
         self.inner.available_bytes(folder)
     }
 
-    fn lock(&self, file: &Path) -> io::Result<Option<Box<dyn Any + Send + Sync>>> {
-        self.check(Call::Lock, file)?;
-        self.inner.lock(file)
+    fn lock(&self, folder: &Path) -> io::Result<Option<Box<dyn Any + Send + Sync>>> {
+        self.check(Call::Lock, folder)?;
+        self.inner.lock(folder)
     }
 }
 

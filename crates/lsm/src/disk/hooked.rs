@@ -53,6 +53,10 @@ impl Disk for HookedDisk {
         self.inner.create_folder(folder)
     }
 
+    fn check_folder(&self, folder: &Path) -> io::Result<()> {
+        self.inner.check_folder(folder)
+    }
+
     fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
         self.inner.list(folder)
     }
@@ -73,6 +77,10 @@ impl Disk for HookedDisk {
         self.inner.rename(from, to)
     }
 
+    fn exchange(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.inner.exchange(from, to)
+    }
+
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
         self.inner.sync_folder(folder)
     }
@@ -81,8 +89,8 @@ impl Disk for HookedDisk {
         self.inner.available_bytes(folder)
     }
 
-    fn lock(&self, file: &Path) -> io::Result<Option<Box<dyn Any + Send + Sync>>> {
-        self.inner.lock(file)
+    fn lock(&self, folder: &Path) -> io::Result<Option<Box<dyn Any + Send + Sync>>> {
+        self.inner.lock(folder)
     }
 }
 

@@ -13,7 +13,9 @@
 mod direct;
 mod faulty;
 mod hooked;
+mod locked_folder;
 mod memory;
+mod permissions;
 mod read;
 mod real;
 mod replace;
@@ -43,6 +45,16 @@ pub trait Disk: Send + Sync {
     /// # Errors
     /// Those of the system, as for every call of this trait.
     fn create_folder(&self, folder: &Path) -> io::Result<()>;
+
+    /// Checks that a folder, if it exists, is one that a store may use: this process may read
+    /// and write it, and no other user of the machine may write to it.
+    ///
+    /// # Errors
+    /// One that says what to do, and those of the system.
+    fn check_folder(&self, folder: &Path) -> io::Result<()> {
+        let _ = folder;
+        Ok(())
+    }
 
     /// The names of the files in a folder, sorted.
     ///
@@ -85,6 +97,13 @@ pub trait Disk: Send + Sync {
     /// As [`Disk::create_folder`].
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
+    /// Gives the file `from` the name `to`, and a file of that name the name `from`, atomically.
+    /// Without such a file, and where the file system cannot do this, it is a rename.
+    ///
+    /// # Errors
+    /// As [`Disk::create_folder`].
+    fn exchange(&self, from: &Path, to: &Path) -> io::Result<()>;
+
     /// Makes creations, renames and removals in a folder durable.
     ///
     /// # Errors
@@ -98,12 +117,14 @@ pub trait Disk: Send + Sync {
     /// As [`Disk::create_folder`].
     fn available_bytes(&self, folder: &Path) -> io::Result<u64>;
 
-    /// Takes the lock of `file` without waiting, and holds it until the result is
-    /// dropped or the process ends. `None` if another holder has the lock.
+    /// Takes the lock of a folder without waiting, and holds it until the result is
+    /// dropped or the process ends. `None` if another holder has the lock. While it is held,
+    /// no file is created or renamed in the folder, or below it, if its path has come to name
+    /// another folder.
     ///
     /// # Errors
     /// As [`Disk::create_folder`].
-    fn lock(&self, file: &Path) -> io::Result<Option<Box<dyn Any + Send + Sync>>>;
+    fn lock(&self, folder: &Path) -> io::Result<Option<Box<dyn Any + Send + Sync>>>;
 }
 
 /// An open file.

@@ -1,18 +1,20 @@
 //! The machine's file system.
 
 use super::direct::{DirectReader, DirectWriter};
+use super::locked_folder::LockedFolder;
+use super::permissions::{self, FILE_MODE, FOLDER_MODE, explain};
 use super::{Disk, DiskFile};
 use crate::sync::lock;
 use crate::wait_sites;
-use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
+use rustix::fs::{CWD, FallocateFlags, OFlags, RenameFlags, SeekFrom};
 use rustix::io::Errno;
 use std::any::Any;
 use std::collections::BTreeMap;
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 /// The size of a write of zeros on a file system that cannot allocate, in bytes.
 const ZEROS_BYTES: usize = 64 << 10;
@@ -26,19 +28,15 @@ const ALLOCATION_BYTES_MAX: u64 = 16 << 20;
 /// The smallest step of an allocation, in bytes.
 const ALLOCATION_BYTES_MIN: u64 = 64 << 10;
 
-/// The permissions of a new folder: all for its owner and none for others, because
-/// no other user of the machine may read a store.
-const FOLDER_MODE: u32 = 0o700;
-
-/// The permissions of a new file.
-const FILE_MODE: u32 = 0o600;
-
-/// The machine's file system.
+/// The machine's file system. It follows no symbolic link to a file, because whoever could put
+/// one into a folder would have the store write to any file of its user.
 #[derive(Debug, Default)]
 pub struct RealDisk {
     /// The folders that were synced at least once. A store has one folder, so these are
     /// few.
     folders: Mutex<BTreeMap<PathBuf, Arc<Mutex<RealFolder>>>>,
+    /// The folders that are locked.
+    locked: Mutex<BTreeMap<PathBuf, Weak<LockedFolder>>>,
 }
 
 /// A folder that stays open, because a sync must not fail when the process has no free
@@ -74,12 +72,29 @@ impl RealDisk {
         folders.insert(path.to_owned(), Arc::clone(&folder));
         Ok(folder)
     }
+
+    /// The locked folder that `path` is in, if it is in one.
+    fn locked_above(&self, path: &Path) -> Option<Arc<LockedFolder>> {
+        let locked = lock(&self.locked);
+        let mut above = path.ancestors().skip(1);
+        above.find_map(|folder| locked.get(folder)?.upgrade())
+    }
+
+    /// Checks that the lock of the folder that `path` is in still protects it.
+    fn check_lock(&self, path: &Path) -> io::Result<()> {
+        self.locked_above(path)
+            .map_or(Ok(()), |locked| locked.check())
+    }
 }
 
 impl Disk for RealDisk {
     #[expect(clippy::disallowed_methods, reason = "the real side of the disk seam")]
     fn create_folder(&self, folder: &Path) -> io::Result<()> {
         if folder.is_dir() {
+            // The path of the store may have links, but nothing in the store.
+            if self.locked_above(folder).is_some() && folder.is_symlink() {
+                return Err(explain(folder, Errno::LOOP.into()));
+            }
             return Ok(());
         }
         // A new folder is durable after the sync of its parent, so each missing folder
@@ -89,7 +104,7 @@ impl Disk for RealDisk {
         }
         let made = DirBuilder::new().mode(FOLDER_MODE).create(folder);
         match made {
-            Err(error) if !folder.is_dir() => return Err(error),
+            Err(error) if !folder.is_dir() => return Err(explain(folder, error)),
             // Another thread may have created it at the same moment, and may not have
             // synced it yet.
             _ => {}
@@ -99,12 +114,18 @@ impl Disk for RealDisk {
         File::open(parent)?.sync_all()
     }
 
+    fn check_folder(&self, folder: &Path) -> io::Result<()> {
+        permissions::check_folder(folder)
+    }
+
     #[expect(clippy::disallowed_methods, reason = "the real side of the disk seam")]
     fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for item in std::fs::read_dir(folder)? {
             let item = item?;
-            if !item.file_type()?.is_file() {
+            let kind = item.file_type()?;
+            // A link in the place of a file is no missing file: whoever opens it is told.
+            if !kind.is_file() && !kind.is_symlink() {
                 continue;
             }
             // The engine names its files in ASCII, so another name is not one of its.
@@ -117,10 +138,12 @@ impl Disk for RealDisk {
     }
 
     fn create(&self, file: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        self.check_lock(file)?;
         Ok(Arc::new(RealFile::create(file)?))
     }
 
     fn create_direct(&self, file: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        self.check_lock(file)?;
         let created = RealFile::create(file)?;
         // The file system may have none, or a descriptor may be missing.
         let direct = open_direct(file, true).ok().map(DirectWriter::new);
@@ -129,8 +152,14 @@ impl Disk for RealDisk {
 
     #[expect(clippy::disallowed_methods, reason = "the real side of the disk seam")]
     fn open(&self, file: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        let opened = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(OFlags::NOFOLLOW.bits() as i32)
+            .open(file)
+            .map_err(|error| explain(file, error))?;
         Ok(Arc::new(RealFile {
-            file: OpenOptions::new().read(true).write(true).open(file)?,
+            file: opened,
             path: file.into(),
             direct: None,
         }))
@@ -143,7 +172,16 @@ impl Disk for RealDisk {
 
     #[expect(clippy::disallowed_methods, reason = "the real side of the disk seam")]
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.check_lock(to)?;
         std::fs::rename(from, to)
+    }
+
+    fn exchange(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.check_lock(to)?;
+        match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::EXCHANGE) {
+            Ok(()) => Ok(()),
+            Err(_) => self.rename(from, to),
+        }
     }
 
     /// The folder stays open after its first sync, so it must not be replaced by
@@ -158,23 +196,12 @@ impl Disk for RealDisk {
         Ok(system.f_bavail.saturating_mul(system.f_frsize))
     }
 
-    /// The system holds the lock on the open file, and frees it however the process
-    /// ends. The file itself is never removed, because then two holders could lock two
-    /// files of the same name.
-    #[expect(clippy::disallowed_methods, reason = "the real side of the disk seam")]
-    fn lock(&self, file: &Path) -> io::Result<Option<Box<dyn Any + Send + Sync>>> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(FILE_MODE)
-            .open(file)?;
-        match file.try_lock() {
-            Ok(()) => Ok(Some(Box::new(file))),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(error),
-        }
+    fn lock(&self, folder: &Path) -> io::Result<Option<Box<dyn Any + Send + Sync>>> {
+        let Some(locked) = LockedFolder::lock(folder)?.map(Arc::new) else {
+            return Ok(None);
+        };
+        lock(&self.locked).insert(folder.to_owned(), Arc::downgrade(&locked));
+        Ok(Some(Box::new(locked)))
     }
 }
 
@@ -201,7 +228,9 @@ impl RealFile {
             .create(true)
             .truncate(true)
             .mode(FILE_MODE)
-            .open(path)?;
+            .custom_flags(OFlags::NOFOLLOW.bits() as i32)
+            .open(path)
+            .map_err(|error| explain(path, error))?;
         Ok(Self {
             file,
             path: path.into(),
@@ -216,7 +245,7 @@ pub(super) fn open_direct(path: &Path, writes: bool) -> io::Result<File> {
     OpenOptions::new()
         .read(!writes)
         .write(writes)
-        .custom_flags(OFlags::DIRECT.bits() as i32)
+        .custom_flags((OFlags::DIRECT | OFlags::NOFOLLOW).bits() as i32)
         .open(path)
 }
 
@@ -323,6 +352,10 @@ fn write_zeros_from_end(file: &File, offset: u64, bytes: u64) -> io::Result<()> 
 }
 
 #[cfg(test)]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the tests play those who change a folder behind the seam"
+)]
 mod tests {
     use super::*;
 
@@ -360,7 +393,7 @@ mod tests {
         let folder = temporary.path().join("above/store");
         disk.create_folder(&folder).unwrap();
         disk.create(&folder.join("file")).unwrap();
-        let lock = disk.lock(&folder.join("LOCK")).unwrap();
+        let lock = disk.lock(&folder).unwrap();
         assert!(lock.is_some());
         for (path, mode) in [
             ("above", 0o700),
@@ -377,6 +410,115 @@ mod tests {
         disk.create_folder(&folder).unwrap();
         let metadata = std::fs::metadata(&folder).unwrap();
         assert_eq!(metadata.permissions().mode() & 0o777, 0o755);
+    }
+
+    #[test]
+    fn a_removed_lock_file_lets_nobody_in() {
+        let temporary = tempfile::tempdir().unwrap();
+        let disk = RealDisk::default();
+        let held = disk.lock(temporary.path()).unwrap();
+        assert!(held.is_some());
+        disk.remove(&temporary.path().join("LOCK")).unwrap();
+        // Another process has a disk of its own.
+        let other = RealDisk::default();
+        assert!(other.lock(temporary.path()).unwrap().is_none());
+        disk.create(&temporary.path().join("file")).unwrap();
+        drop(held);
+        assert!(other.lock(temporary.path()).unwrap().is_some());
+    }
+
+    #[test]
+    fn nothing_is_created_where_another_folder_has_the_path_of_the_locked_one() {
+        let temporary = tempfile::tempdir().unwrap();
+        let (folder, away) = (
+            temporary.path().join("store"),
+            temporary.path().join("away"),
+        );
+        let disk = RealDisk::default();
+        disk.create_folder(&folder).unwrap();
+        disk.create_folder(&folder.join("below")).unwrap();
+        let held = disk.lock(&folder).unwrap();
+        let create = || {
+            disk.create(&folder.join("file"))?;
+            disk.rename(&folder.join("file"), &folder.join("renamed"))?;
+            disk.exchange(&folder.join("renamed"), &folder.join("file"))?;
+            disk.create_direct(&folder.join("direct"))?;
+            disk.create(&folder.join("below/file")).map(drop)
+        };
+        create().unwrap();
+        std::fs::rename(&folder, &away).unwrap();
+        let gone = create().unwrap_err().to_string();
+        assert!(gone.contains("cannot be reached any more"), "{gone}");
+        RealDisk::default()
+            .create_folder(&folder.join("below"))
+            .unwrap();
+        for result in [
+            disk.create(&folder.join("file")).map(drop),
+            disk.create_direct(&folder.join("file")).map(drop),
+            disk.create(&folder.join("below/file")).map(drop),
+            disk.rename(&folder.join("file"), &folder.join("renamed")),
+            disk.exchange(&folder.join("file"), &folder.join("renamed")),
+        ] {
+            let replaced = result.unwrap_err().to_string();
+            assert!(replaced.contains("another folder"), "{replaced}");
+        }
+        assert_eq!(disk.list(&folder).unwrap(), [""; 0]);
+        std::fs::remove_dir_all(&folder).unwrap();
+        std::fs::rename(&away, &folder).unwrap();
+        create().unwrap();
+        drop(held);
+    }
+
+    #[test]
+    fn no_link_in_a_folder_is_followed() {
+        use std::os::unix::fs::symlink;
+        let temporary = tempfile::tempdir().unwrap();
+        let (folder, outside) = (
+            temporary.path().join("store"),
+            temporary.path().join("outside"),
+        );
+        let disk = RealDisk::default();
+        disk.create_folder(&outside).unwrap();
+        std::fs::write(outside.join("file"), b"precious").unwrap();
+        // The path of the folder may be a link.
+        disk.create_folder(&temporary.path().join("real")).unwrap();
+        symlink("real", &folder).unwrap();
+        disk.create_folder(&folder).unwrap();
+        disk.check_folder(&folder).unwrap();
+        symlink(outside.join("file"), folder.join("LOCK")).unwrap();
+        let refused = disk.lock(&folder).map(drop).unwrap_err();
+        assert!(refused.to_string().contains("symbolic link"), "{refused}");
+        disk.remove(&folder.join("LOCK")).unwrap();
+        let _held = disk.lock(&folder).unwrap();
+        symlink(outside.join("file"), folder.join("file")).unwrap();
+        symlink(&outside, folder.join("below")).unwrap();
+        for result in [
+            disk.open(&folder.join("file")).map(drop),
+            disk.create(&folder.join("file")).map(drop),
+            disk.create_direct(&folder.join("file")).map(drop),
+            disk.create_folder(&folder.join("below")),
+        ] {
+            let refused = result.unwrap_err();
+            assert!(refused.to_string().contains("symbolic link"), "{refused}");
+        }
+        // It is not taken for a missing file.
+        assert!(disk.list(&folder).unwrap().contains(&"file".to_owned()));
+        assert_eq!(std::fs::read(outside.join("file")).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn a_folder_that_others_may_write_to_is_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let temporary = tempfile::tempdir().unwrap();
+        let disk = RealDisk::default();
+        let folder = temporary.path().join("store");
+        disk.check_folder(&folder).unwrap();
+        disk.create_folder(&folder).unwrap();
+        for (mode, is_taken) in [(0o700, true), (0o750, true), (0o770, false), (0o777, false)] {
+            let mode_of = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(&folder, mode_of).unwrap();
+            assert_eq!(disk.check_folder(&folder).is_ok(), is_taken, "{mode:o}");
+        }
     }
 
     #[test]

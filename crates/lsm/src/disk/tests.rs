@@ -227,14 +227,36 @@ fn names_are_listed_replaced_and_removed() {
 }
 
 #[test]
-fn a_lock_has_one_holder_and_leaves_its_file() {
+fn a_lock_has_one_holder() {
     on_each_disk(|disk, folder| {
-        let lock = disk.lock(&folder.join("LOCK")).unwrap();
+        let lock = disk.lock(folder).unwrap();
         assert!(lock.is_some());
-        assert!(disk.lock(&folder.join("LOCK")).unwrap().is_none());
+        assert!(disk.lock(folder).unwrap().is_none());
         drop(lock);
-        assert!(disk.lock(&folder.join("LOCK")).unwrap().is_some());
-        assert_eq!(disk.list(folder).unwrap(), ["LOCK"]);
+        assert!(disk.lock(folder).unwrap().is_some());
+    });
+}
+
+#[test]
+fn two_files_exchange_their_names_and_one_alone_is_renamed() {
+    on_each_disk(|disk, folder| {
+        let write = |name: &str| {
+            let file = disk.create(&folder.join(name)).unwrap();
+            file.write_all_at(name.as_bytes(), 0).unwrap();
+        };
+        let content = |name: &str| read(&*disk.open(&folder.join(name)).unwrap());
+        write("a");
+        write("b");
+        disk.exchange(&folder.join("a"), &folder.join("b")).unwrap();
+        assert_eq!((content("a"), content("b")), (b"b".into(), b"a".into()));
+        disk.exchange(&folder.join("a"), &folder.join("c")).unwrap();
+        assert_eq!(disk.list(folder).unwrap(), ["b", "c"]);
+        assert_eq!(content("c"), b"b");
+        let none = folder.join("none");
+        assert_eq!(
+            error_of(disk.exchange(&none, &folder.join("b"))),
+            io::ErrorKind::NotFound
+        );
     });
 }
 

@@ -40,9 +40,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// The file whose lock excludes a second process.
-const LOCK_FILE: &str = "LOCK";
-
 /// What opening a store found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
@@ -66,10 +63,11 @@ impl Inner {
         let Environment { folder, disk, .. } = &environment;
         disk.create_folder(folder)
             .map_err(|error| Error::io("create", folder, error))?;
-        let lock_path = folder.join(LOCK_FILE);
+        disk.check_folder(folder)
+            .map_err(|error| Error::io("use", folder, error))?;
         let folder_lock = disk
-            .lock(&lock_path)
-            .map_err(|error| Error::io("lock", &lock_path, error))?
+            .lock(folder)
+            .map_err(|error| Error::io("lock", folder, error))?
             .ok_or_else(|| Error::Locked {
                 folder: folder.clone(),
             })?;

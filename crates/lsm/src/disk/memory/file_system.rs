@@ -137,6 +137,7 @@ pub(super) enum Change {
     Create { name: String, number: u64 },
     Remove { name: String },
     Rename { from: String, to: String },
+    Exchange { from: String, to: String },
 }
 
 impl Change {
@@ -151,6 +152,12 @@ impl Change {
             Self::Rename { from, to } => {
                 if let Some(number) = names.remove(from) {
                     names.insert(to.clone(), number);
+                }
+            }
+            Self::Exchange { from, to } => {
+                if let (Some(first), Some(second)) = (names.remove(from), names.remove(to)) {
+                    names.insert(to.clone(), first);
+                    names.insert(from.clone(), second);
                 }
             }
         }

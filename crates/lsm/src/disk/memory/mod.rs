@@ -222,10 +222,7 @@ impl Disk for MemoryDisk {
         let (folder, from) = split(from)?;
         let (folder_to, name_to) = split(to)?;
         if folder != folder_to {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "files are renamed within their folder only",
-            ));
+            return Err(other_folder());
         }
         let replaced = files.find(to).ok().filter(|number| *number != renamed);
         files.change(folder, Change::Rename { from, to: name_to })?;
@@ -233,6 +230,21 @@ impl Disk for MemoryDisk {
             files.lose_name(number);
         }
         Ok(())
+    }
+
+    fn exchange(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut files = lock(&self.files);
+        files.find(from)?;
+        if files.find(to).is_err() {
+            drop(files);
+            return self.rename(from, to);
+        }
+        let (folder, from) = split(from)?;
+        let (folder_to, to) = split(to)?;
+        if folder != folder_to {
+            return Err(other_folder());
+        }
+        files.change(folder, Change::Exchange { from, to })
     }
 
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
@@ -257,27 +269,29 @@ impl Disk for MemoryDisk {
         })
     }
 
-    fn lock(&self, file: &Path) -> io::Result<Option<Box<dyn Any + Send + Sync>>> {
+    fn lock(&self, folder: &Path) -> io::Result<Option<Box<dyn Any + Send + Sync>>> {
         let mut files = lock(&self.files);
-        files.find_or_create(file)?;
-        if !files.locks.insert(file.to_owned()) {
+        if !files.folders.contains_key(folder) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        if !files.locks.insert(folder.to_owned()) {
             return Ok(None);
         }
         Ok(Some(Box::new(MemoryLock {
             files: Arc::clone(&self.files),
-            file: file.to_owned(),
+            folder: folder.to_owned(),
         })))
     }
 }
 
 struct MemoryLock {
     files: Arc<Mutex<FileSystem>>,
-    file: PathBuf,
+    folder: PathBuf,
 }
 
 impl Drop for MemoryLock {
     fn drop(&mut self) {
-        lock(&self.files).locks.remove(&self.file);
+        lock(&self.files).locks.remove(&self.folder);
     }
 }
 
@@ -410,6 +424,11 @@ fn end_of(offset: u64, bytes: u64) -> io::Result<u64> {
         .checked_add(bytes)
         .filter(|end| i64::try_from(*end).is_ok())
         .ok_or_else(|| io::ErrorKind::InvalidInput.into())
+}
+
+fn other_folder() -> io::Error {
+    let what = "files are renamed within their folder only";
+    io::Error::new(io::ErrorKind::InvalidInput, what)
 }
 
 fn sync_failure() -> io::Error {

@@ -1,14 +1,23 @@
 //! Replacing the content of a small file atomically.
+//!
+//! The new content is written to a file beside, and then the two exchange their names. So the
+//! file before stays, under the temporary name, and its room is there for the next content: a
+//! store on a full disk can change its small files, and start.
 
-use super::Disk;
+use super::{Disk, DiskFile};
 use crate::Error;
+use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
-/// The suffix of the new file's name until it replaces the old file.
+/// The suffix of the new file's name until it takes the old file's place.
 const TEMPORARY_SUFFIX: &str = ".tmp";
 
-/// The name of the file `name` while [`replace_file`] writes it. A crash may leave
-/// such a file, which nothing reads.
+/// How much longer the next content can be than this one and still have room, in bytes.
+const SPARE_BYTES: u64 = 8 << 10;
+
+/// The name of the file `name` while [`replace_file`] writes it, and of the file before
+/// afterwards. Nothing reads a file of this name.
 #[must_use]
 pub fn temporary_name(name: &str) -> String {
     format!("{name}{TEMPORARY_SUFFIX}")
@@ -22,23 +31,114 @@ pub fn temporary_name(name: &str) -> String {
 /// [`Error::Sync`]: after a crash the file may have either content.
 pub fn replace_file(disk: &dyn Disk, folder: &Path, name: &str, bytes: &[u8]) -> Result<(), Error> {
     let temporary = folder.join(temporary_name(name));
-    if let Err(error) = write(disk, &temporary, bytes) {
-        // Half a file takes room on a full disk, but does no other harm. So it is no
-        // error if it cannot be removed.
-        let _ = disk.remove(&temporary);
-        return Err(error);
-    }
-    disk.rename(&temporary, &folder.join(name))
+    write(disk, &temporary, bytes)?;
+    disk.exchange(&temporary, &folder.join(name))
         .map_err(|error| Error::io("rename", &temporary, error))?;
-    disk.sync_folder(folder)
-        .map_err(|error| Error::sync(folder, error))
+    if let Err(error) = disk.sync_folder(folder) {
+        // After a crash the file before may have its name again, so it must not be written to.
+        let _ = disk.remove(&temporary);
+        return Err(Error::sync(folder, error));
+    }
+    // If there is no room, the next content may still fit into what the file before had.
+    let _is_reserved = open_or_create(disk, &temporary)
+        .is_ok_and(|(spare, _)| spare.allocate(0, bytes.len() as u64 + SPARE_BYTES).is_ok());
+    Ok(())
 }
 
+/// Writes the new content over what the file had, which needs no room where there was some.
 fn write(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    let file = disk
-        .create(path)
-        .map_err(|error| Error::io("create", path, error))?;
-    file.write_all_at(bytes, 0)
-        .map_err(|error| Error::io("write", path, error))?;
-    file.sync().map_err(|error| Error::sync(path, error))
+    let (file, is_new) = open_or_create(disk, path)?;
+    let written = file
+        .write_all_at(bytes, 0)
+        .and_then(|()| file.set_len(bytes.len() as u64))
+        .map_err(|error| Error::io("write", path, error))
+        .and_then(|()| file.sync().map_err(|error| Error::sync(path, error)));
+    if written.is_err() && is_new {
+        // Half a file takes room on a full disk, but does no other harm. So it is no
+        // error if it cannot be removed.
+        let _ = disk.remove(path);
+    }
+    written
+}
+
+/// Opens a file, or creates it. Returns whether it is new.
+fn open_or_create(disk: &dyn Disk, path: &Path) -> Result<(Arc<dyn DiskFile>, bool), Error> {
+    let opened = match disk.open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            disk.create(path).map(|file| (file, true))
+        }
+        opened => opened.map(|file| (file, false)),
+    };
+    opened.map_err(|error| Error::io("create", path, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::{Fault, FaultyDisk, MemoryDisk, read_small_file};
+
+    const FOLDER: &str = "/store";
+
+    fn content(disk: &dyn Disk) -> Vec<u8> {
+        let file = Path::new(FOLDER).join("file");
+        read_small_file(disk, &file, 1 << 20).unwrap().unwrap()
+    }
+
+    /// The first replacement is of no file. Later ones are hardly longer.
+    #[test]
+    fn a_full_disk_has_room_for_every_replacement_but_the_first() {
+        let disk = MemoryDisk::new();
+        let folder = Path::new(FOLDER);
+        disk.create_folder(folder).unwrap();
+        let replace = |bytes: &[u8]| replace_file(&disk, folder, "file", bytes);
+        replace(&[0; 5000]).unwrap();
+        for number in 1..20 {
+            // Others take what there is, whenever there is some.
+            disk.set_capacity(disk.used_bytes());
+            let bytes = [number; 5000];
+            replace(&bytes).unwrap();
+            assert_eq!(content(&disk), bytes);
+        }
+        // The file before must not be written to while a crash may bring it back.
+        disk.fail_syncs(true);
+        let before = content(&disk);
+        for bytes in [[1; 10], [2; 10]] {
+            assert!(matches!(replace(&bytes), Err(Error::Sync { .. })));
+            let after = disk.crash_clone(&mut |_| false);
+            assert_eq!(content(&after), before);
+        }
+    }
+
+    /// A sync of the folder fails, and the change before it is not durable.
+    #[test]
+    fn the_file_before_is_whole_wherever_a_crash_comes() {
+        let disk = MemoryDisk::new();
+        let folder = Path::new(FOLDER);
+        disk.create_folder(folder).unwrap();
+        let contents = [[1; 5000], [2; 5000], [3; 5000]];
+        for bytes in &contents[..2] {
+            replace_file(&disk, folder, "file", bytes).unwrap();
+        }
+        for call in 0.. {
+            let memory = Arc::new(disk.clone_synced());
+            let faulty = FaultyDisk::new(Arc::clone(&memory) as _);
+            faulty.arm(Fault::at(call, io::ErrorKind::Other));
+            for bytes in &contents[1..] {
+                let _ = replace_file(&faulty, folder, "file", bytes);
+            }
+            for seed in 0..16 {
+                let mut rng = fastrand::Rng::with_seed(seed);
+                let after = memory.crash_clone(&mut |_| rng.bool());
+                let found = content(&after);
+                assert!(
+                    contents.iter().any(|bytes| found == bytes),
+                    "call {call}, seed {seed}"
+                );
+            }
+            if faulty.failed() == 0 {
+                assert!(call > 8, "{call}");
+                break;
+            }
+        }
+    }
 }

@@ -1,10 +1,9 @@
 //! The file `CLUSTER`: which node of which cluster a data folder belongs to.
 //!
-//! The file is small, so each change writes all of it to `CLUSTER.tmp` and renames
-//! that. A crash leaves either the old or the new file, so any damage is
-//! corruption. After each change, `CLUSTER.tmp` reserves room for the next one,
-//! because a node must be able to start and to meet restarted peers on a full
-//! disk. Integers are little-endian:
+//! The file is small, so each change replaces all of it
+//! ([`replace_file`]). A crash leaves either the old or the new file, so any damage is
+//! corruption. A change needs no room, because a node must be able to start and to meet
+//! restarted peers on a full disk. Integers are little-endian:
 //!
 //! ```text
 //! file       = magic [u8; 8] | version u32 | store id u64 | standing u8 | file flags u8
@@ -33,12 +32,10 @@
 use crate::checked_file::{self, FileKind};
 use base::{BootId, ByteReader};
 use cluster::{Remembered, STARTS_MAX, Standing};
-use lsm::disk::{read_small_file, temporary_name};
-use lsm::{Disk, DiskFile, Error};
+use lsm::disk::{read_small_file, replace_file};
+use lsm::{Disk, Error};
 use std::collections::BTreeMap;
-use std::io;
 use std::path::Path;
-use std::sync::Arc;
 
 const FILE: &str = "CLUSTER";
 const KIND: FileKind = FileKind {
@@ -51,10 +48,6 @@ const VERSION_WITHOUT_COUNTS: u32 = 3;
 /// The longest file that is read, in bytes: several times the size for the most
 /// nodes with the longest names.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-
-/// How much longer the next file can be than this one, in bytes: by a start, and by
-/// what is remembered of every node.
-const SPARE_BYTES: u64 = 8 << 10;
 
 const FLAG_OUTDATED: u8 = 1;
 const FLAG_BOOT_ID: u8 = 2;
@@ -269,25 +262,7 @@ impl ClusterFile {
     /// [`Error::DiskFull`], [`Error::Io`] and [`Error::Sync`]: the folder has either
     /// the previous file or this one, now and after a crash.
     pub(crate) fn store(&self, disk: &dyn Disk, folder: &Path) -> Result<(), Error> {
-        let (path, spare) = (folder.join(FILE), folder.join(temporary_name(FILE)));
-        let bytes = self.encode();
-        let file = open_or_create(disk, &spare)?;
-        // Written over the reserved bytes, which needs no further room; the rest is
-        // cut off.
-        file.write_all_at(&bytes, 0)
-            .and_then(|()| file.set_len(bytes.len() as u64))
-            .map_err(|error| Error::io("write", &spare, error))?;
-        file.sync().map_err(|error| Error::sync(&spare, error))?;
-        disk.rename(&spare, &path)
-            .map_err(|error| Error::io("rename", &spare, error))?;
-        disk.sync_folder(folder)
-            .map_err(|error| Error::sync(folder, error))?;
-        // The previous file has just released its room. If something else takes that
-        // room first, the next change may fail, and is tried again.
-        let room = bytes.len() as u64 + SPARE_BYTES;
-        let _is_reserved =
-            open_or_create(disk, &spare).is_ok_and(|spare| spare.allocate(0, room).is_ok());
-        Ok(())
+        replace_file(disk, folder, FILE, &self.encode())
     }
 }
 
@@ -295,14 +270,6 @@ impl ClusterFile {
 pub fn fuzz_cluster(bytes: &[u8]) {
     let decode = |bytes: &[u8]| ClusterFile::decode(Path::new(FILE), bytes).ok();
     checked_file::fuzz(bytes, decode, ClusterFile::encode);
-}
-
-fn open_or_create(disk: &dyn Disk, path: &Path) -> Result<Arc<dyn DiskFile>, Error> {
-    let opened = match disk.open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => disk.create(path),
-        opened => opened,
-    };
-    opened.map_err(|error| Error::io("create", path, error))
 }
 
 fn encode_name(name: &str, bytes: &mut Vec<u8>) {

@@ -75,11 +75,14 @@ pub enum Error {
 }
 
 impl Error {
-    /// An I/O error with its context. A full disk becomes [`Error::DiskFull`].
+    /// An I/O error with its context. A full disk becomes [`Error::DiskFull`], and so does
+    /// whatever else keeps files from growing: a quota, or a limit on the length of files.
     #[must_use]
     pub fn io(action: &'static str, file: &Path, source: io::Error) -> Self {
         match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::DiskFull,
+            io::ErrorKind::StorageFull
+            | io::ErrorKind::QuotaExceeded
+            | io::ErrorKind::FileTooLarge => Self::DiskFull,
             _ => Self::Io {
                 action,
                 file: file.into(),

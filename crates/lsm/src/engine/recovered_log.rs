@@ -5,8 +5,8 @@ use crate::error::Error;
 use crate::manifest::{LogClaim, Manifest};
 use crate::options::Environment;
 use crate::wal::{
-    SegmentBytes, SegmentContents, SegmentFormat, read_contents, segment_file_name,
-    segment_of_file_name,
+    FreeSegments, SegmentBytes, SegmentContents, SegmentFormat, SegmentPlace, SegmentWriter,
+    read_contents, segment_file_name, segment_of_file_name,
 };
 use std::ops::Range;
 use std::path::Path;
@@ -32,6 +32,57 @@ pub(super) struct LastSegment {
     /// Its header and its whole groups.
     pub(super) bytes: Vec<u8>,
     pub(super) sealed: bool,
+}
+
+/// Where the log of a store goes on that is being opened.
+pub(super) struct LogStart<'a> {
+    pub(super) environment: &'a Environment,
+    /// The secret of the log.
+    pub(super) secret: u64,
+    pub(super) log: &'a RecoveredLog,
+    pub(super) free_segments: &'a FreeSegments,
+}
+
+impl<'a> LogStart<'a> {
+    fn place(&self, segment: u64) -> SegmentPlace<'a> {
+        SegmentPlace {
+            disk: &*self.environment.disk,
+            folder: &self.environment.folder,
+            secret: self.secret,
+            segment,
+        }
+    }
+
+    /// Begins the next segment, with room for so many bytes, and makes the last one durable.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`], [`Error::Sync`], [`Error::Io`]. It may be tried again.
+    pub(super) fn begin(&self, segment_bytes: u64) -> Result<SegmentWriter, Error> {
+        // In this order: the next segment must exist before the last one is sealed.
+        let writer = match self.free_segments.begin(self.log.next)? {
+            Some(writer) => writer,
+            None => SegmentWriter::create_in_place(self.place(self.log.next), segment_bytes)?,
+        };
+        if let Some(last) = &self.log.last {
+            let place = self.place(last.number);
+            SegmentWriter::restore(place, last.format, &last.bytes, last.sealed)?;
+        }
+        Ok(writer)
+    }
+
+    /// Goes on in the last segment, because the disk has no room for another one. If that is
+    /// sealed, the next one exists and needs no room.
+    ///
+    /// # Errors
+    /// `error`, for any other, or without a segment to go on in; [`Error::Sync`], [`Error::Io`].
+    pub(super) fn resume(&self, error: Error) -> Result<SegmentWriter, Error> {
+        match (&error, &self.log.last) {
+            (Error::DiskFull, Some(last)) if !last.sealed => {
+                SegmentWriter::resume(self.place(last.number), last.format, &last.bytes)
+            }
+            _ => Err(error),
+        }
+    }
 }
 
 /// Reads the live segments.
@@ -66,6 +117,17 @@ pub(super) fn read_log(
             .map_err(|error| Error::io("open", &path, error))?;
         let mut bytes = SegmentBytes::of_file(&*file, &path)?;
         let segment = read_contents(&mut bytes, secret, number, &path)?;
+        let is_behind_sealed = segments
+            .last()
+            .is_some_and(|(_, before): &(u64, SegmentContents)| before.sealed);
+        if segment.format.is_none() && (is_behind_sealed || number <= manifest.log_claim.segment) {
+            return Err(Error::corrupt(
+                &path,
+                0,
+                "this log segment has lost its header, which was durable before the log reached \
+                 it, and with it whatever it held",
+            ));
+        }
         if !segment.is_empty() {
             last_bytes = bytes.into_first(segment.end as usize);
         }

@@ -18,7 +18,7 @@ use super::held_scans::HeldScans;
 use super::ingests::Ingests;
 use super::log::Log;
 use super::queue::WriteQueue;
-use super::recovered_log::read_log;
+use super::recovered_log::{LogStart, read_log};
 use super::recovered_tables::open_tables;
 use super::snapshots::Snapshots;
 use super::table_set::{Flushed, NotedRange, ReadState, TableFiles, TableSet};
@@ -31,9 +31,7 @@ use crate::memtable::Memtable;
 use crate::options::{Environment, Options};
 use crate::record::Record;
 use crate::table_id::{TableId, parse_table_file_name};
-use crate::wal::{
-    FreeSegments, SegmentPlace, SegmentSpace, SegmentWriter, remove_segment, segment_of_file_name,
-};
+use crate::wal::{FreeSegments, SegmentSpace, remove_segment, segment_of_file_name};
 use base::Timestamp;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -93,6 +91,36 @@ impl Inner {
         let mut greatest_timestamp = manifest.greatest_timestamp.max(tables.greatest_timestamp());
 
         let log = read_log(&environment, &names, &manifest, log_secret, &mut report)?;
+        let free_segments = Arc::new(FreeSegments::open(
+            &environment,
+            &options,
+            log_secret,
+            &names,
+            full_disk.room_to_leave_bytes(),
+        ));
+        let log_start = LogStart {
+            environment: &environment,
+            secret: log_secret,
+            log: &log,
+            free_segments: &free_segments,
+        };
+        let begun = match log_start.begin(options.memtable_bytes as u64) {
+            // On a full disk the segment starts empty and grows as it must.
+            Err(Error::DiskFull) => {
+                free_segments.give_back();
+                match log_start.begin(0) {
+                    Err(Error::DiskFull) => {
+                        report.orphans_removed += remove_files(&**disk, orphans.drain(..))?;
+                        log_start
+                            .begin(0)
+                            .or_else(|error| log_start.resume(error))?
+                    }
+                    begun => begun?,
+                }
+            }
+            begun => begun?,
+        };
+
         let mut frozen = Vec::new();
         let mut obsolete = BTreeMap::new();
         for (number, segment) in log.segments {
@@ -116,12 +144,18 @@ impl Inner {
             }
             frozen.push(Arc::new(memtable));
         }
+        let active_segment = begun.segment();
+        // The log goes on in the segment of the last memtable if there is no room for another.
+        obsolete.remove(&active_segment);
+        let active = frozen
+            .pop_if(|last| last.segment() == active_segment)
+            .unwrap_or_else(|| Arc::new(Memtable::new(active_segment, options.memtable_bytes)));
 
         let damaged = (1..).zip(manifest.damaged.iter().cloned());
         let damaged = damaged.map(|(number, range)| NotedRange { number, range });
         let state = ReadState {
             damaged: damaged.collect(),
-            active: Arc::new(Memtable::new(log.next, options.memtable_bytes)),
+            active,
             frozen,
             tables: Arc::new(tables),
             flushed: vec![Flushed::before_start(
@@ -133,58 +167,28 @@ impl Inner {
             table.set_damaged_parts(state.damaged_parts(table.id()));
         }
         manifest.least_log_segment = state.least_segment();
-        manifest.log_claim = LogClaim {
-            segment: log.next,
+        manifest.log_claim = manifest.log_claim.max(LogClaim {
+            segment: active_segment,
             bytes: 0,
-        };
+        });
         manifest.greatest_timestamp = greatest_timestamp;
-        let free_segments = Arc::new(FreeSegments::open(
-            &environment,
-            &options,
-            log_secret,
-            &names,
-            full_disk.room_to_leave_bytes(),
-        ));
-        let begin = |segment_bytes| {
-            let place = |segment| SegmentPlace {
-                disk: &**disk,
-                folder,
-                secret: log_secret,
-                segment,
-            };
-            // In this order: the next segment must exist before the last one is
-            // sealed.
-            let writer = match free_segments.begin(log.next)? {
-                Some(writer) => writer,
-                None => SegmentWriter::create_in_place(place(log.next), segment_bytes)?,
-            };
-            if let Some(last) = &log.last {
-                SegmentWriter::restore(place(last.number), last.format, &last.bytes, last.sealed)?;
-            }
-            manifest.store(&**disk, folder)?;
-            Ok(writer)
+        let is_stored = match manifest.store(&**disk, folder) {
+            // The one in force names the same store. What it needs stays, and the next edit
+            // stores this one.
+            Err(Error::DiskFull) => false,
+            stored => stored.map(|()| true)?,
         };
-        let log_writer = match begin(options.memtable_bytes as u64) {
-            // On a full disk the segment starts empty and grows as it must.
-            Err(Error::DiskFull) => {
-                free_segments.give_back();
-                match begin(0) {
-                    Err(Error::DiskFull) => {
-                        report.orphans_removed += remove_files(&**disk, orphans.drain(..))?;
-                        begin(0)?
-                    }
-                    begun => begun?,
-                }
+        let mut sealed_segments = obsolete;
+        if is_stored {
+            // The manifest is stored again before this. If an earlier run stored it and
+            // the sync failed, a crash may bring back an older manifest, which names
+            // tables that are orphans now.
+            report.orphans_removed += remove_files(&**disk, orphans.drain(..))?;
+            let kept = sealed_segments.split_off(&manifest.least_log_segment);
+            let obsolete = std::mem::replace(&mut sealed_segments, kept);
+            for segment in obsolete.into_keys().chain(log.made_ahead) {
+                remove_segment(&**disk, folder, segment)?;
             }
-            begun => begun?,
-        };
-        // The manifest is stored again before this. If an earlier run stored it and
-        // the sync failed, a crash may bring back an older manifest, which names
-        // tables that are orphans now.
-        report.orphans_removed += remove_files(&**disk, orphans.drain(..))?;
-        let sealed_segments = obsolete.split_off(&manifest.least_log_segment);
-        for segment in obsolete.into_keys().chain(log.made_ahead) {
-            remove_segment(&**disk, folder, segment)?;
         }
         if !full_disk.try_leave()? {
             free_segments.give_back();
@@ -202,7 +206,7 @@ impl Inner {
             &environment,
             &options,
             log_secret,
-            log_writer,
+            begun,
             next_sequence,
             Arc::clone(&free_segments),
         );

@@ -35,7 +35,7 @@
 //! an old one, which were the sound end of a group. But an old group has another tag, and the
 //! records of a torn group do not match its checksum, which covers all of them. No number is
 //! given to two files that had groups of this number, because a segment that a start begins
-//! anew is emptied or replaced.
+//! anew is emptied behind its header, or replaced.
 //!
 //! # Torn or damaged?
 //!
@@ -51,8 +51,9 @@
 //!
 //! A group without records is a *seal*, which ends the segment. A segment is sealed
 //! and synced before the next one gets its first group, so only the last segment
-//! with groups may lack a seal. The file of the next segment is durable before the
-//! seal is written. If it is missing although the seal is there, it was lost.
+//! with groups may lack a seal. The file of the next segment and its header are durable
+//! before the seal is written, and a start that begins that segment again keeps the header.
+//! If either is missing although the seal is there, it was lost.
 //!
 //! No later group and no seal covers the end of the log. There the manifest helps:
 //! when the store has been idle for a moment, and when it closes, it records in a

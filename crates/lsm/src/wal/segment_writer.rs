@@ -2,6 +2,7 @@
 
 use super::group::{GroupSize, SegmentFormat, write_group, write_seal};
 use super::long_group::{LONG_GROUP_BYTES, write_long_group};
+use super::segment_reader::read_segment_header;
 use super::{
     PAGE_BYTES, PendingSync, SEGMENT_HEADER_BYTES, SEGMENT_MAGIC, segment_file_name, segment_tag,
 };
@@ -10,6 +11,8 @@ use crate::error::Error;
 use crate::manifest::LogClaim;
 use crate::wait_sites;
 use base::Entry;
+use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -84,23 +87,29 @@ impl SegmentWriter {
     /// again if possible.
     pub(crate) fn create(place: SegmentPlace<'_>, bytes: u64) -> Result<Self, Error> {
         Self::create_in_place(place, bytes).inspect_err(|_| {
-            // If it stays, it is an empty segment, which recovery creates again.
+            // If it stays, it is a segment without groups, which a start begins again. The
+            // segment before is not sealed, so it need not have a header.
             let _ = place.disk.remove(&place.path());
         })
     }
 
-    /// As [`SegmentWriter::create`], but replaces an empty segment if there is one.
-    /// If this fails, the file stays, whole or not, so that the log never has a gap.
+    /// As [`SegmentWriter::create`], but begins a segment of this number again if there is one,
+    /// which has no whole group. If this fails, the file stays, whole or not, so that the log
+    /// never has a gap; and it keeps its header if it had one, because the segment before may be
+    /// sealed.
     ///
     /// # Errors
     /// [`Error::DiskFull`], [`Error::Sync`], [`Error::Io`].
     pub(crate) fn create_in_place(place: SegmentPlace<'_>, bytes: u64) -> Result<Self, Error> {
         let SegmentPlace { disk, folder, .. } = place;
         let path = place.path();
-        // A file of this name is emptied: it may hold torn groups of the same tag.
-        let file = disk
-            .create(&path)
-            .map_err(|error| Error::io("create", &path, error))?;
+        let file = match reopen_begun(place)? {
+            Some(file) => file,
+            // A file of this name is emptied.
+            None => disk
+                .create(&path)
+                .map_err(|error| Error::io("create", &path, error))?,
+        };
         let background_file = disk
             .open(&path)
             .map_err(|error| Error::io("open", &path, error))?;
@@ -230,6 +239,50 @@ impl SegmentWriter {
         let Self { file, path, .. } = &writer;
         file.set_len(writer.position)
             .map_err(|error| Error::io("truncate", path, error))
+    }
+
+    /// Goes on in a segment without a seal, whose file was read: `bytes` end with its last whole
+    /// group. What is torn behind them is cleared. All of them are written again, as by
+    /// [`SegmentWriter::restore`]. Takes no room.
+    ///
+    /// # Errors
+    /// [`Error::Sync`], [`Error::Io`], and [`Error::DiskFull`] on a file system that needs room
+    /// to write over a file. A reader finds the same groups as before.
+    pub(crate) fn resume(
+        place: SegmentPlace<'_>,
+        format: SegmentFormat,
+        bytes: &[u8],
+    ) -> Result<Self, Error> {
+        let path = place.path();
+        let open = || {
+            place
+                .disk
+                .open(&path)
+                .map_err(|error| Error::io("open", &path, error))
+        };
+        let file = open()?;
+        let failed = |error| Error::io("write", &path, error);
+        let end = bytes.len() as u64;
+        let length = file.len().map_err(failed)?.max(end);
+        let torn_end = file.written_end().map_err(failed)?.clamp(end, length);
+        file.write_all_at(bytes, 0).map_err(failed)?;
+        let cleared = match write_zeros(&*file, end..torn_end) {
+            Ok(()) => torn_end,
+            Err(error) => match failed(error) {
+                // A hole has no room of its own.
+                Error::DiskFull => end,
+                error => return Err(error),
+            },
+        };
+        let allocated = if cleared == torn_end { length } else { end };
+        file.set_len(allocated).map_err(failed)?;
+        let mut writer = Self {
+            format,
+            position: end,
+            ..Self::begun(place, file, open()?, allocated, cleared)
+        };
+        writer.sync()?;
+        Ok(writer)
     }
 
     /// Writes `entries` as one group, without syncing, and returns the bytes
@@ -362,8 +415,7 @@ impl SegmentWriter {
         if bytes == 0 {
             return Ok(false);
         }
-        self.file
-            .write_all_at(&vec![0; bytes as usize], from)
+        write_zeros(&*self.file, from..from + bytes)
             .map_err(|error| Error::io("write", &self.path, error))?;
         self.filled = from + bytes;
         Ok(true)
@@ -445,6 +497,44 @@ impl SegmentWriter {
             filled_bytes: self.filled.max(self.position),
         }
     }
+}
+
+/// Writes zeros, a piece at a time.
+fn write_zeros(file: &dyn DiskFile, range: Range<u64>) -> io::Result<()> {
+    let zeros = vec![0; FILL_BYTES.min(range.end - range.start) as usize];
+    let mut at = range.start;
+    while at < range.end {
+        let count = FILL_BYTES.min(range.end - at);
+        file.write_all_at(&zeros[..count as usize], at)?;
+        at += count;
+    }
+    Ok(())
+}
+
+/// The file of a segment whose header is whole, emptied behind its header: it may hold torn
+/// groups of the same tag. [`None`] if there is no such file.
+fn reopen_begun(place: SegmentPlace<'_>) -> Result<Option<Arc<dyn DiskFile>>, Error> {
+    let path = place.path();
+    let file = match place.disk.open(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(Error::io("open", &path, error)),
+    };
+    let mut header = [0; SEGMENT_HEADER_BYTES];
+    match file.read_exact_at(&mut header, 0) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        Err(error) => return Err(Error::io("read", &path, error)),
+    }
+    if !matches!(
+        read_segment_header(&header, place.tag(), &path),
+        Ok(Some(_))
+    ) {
+        return Ok(None);
+    }
+    file.set_len(SEGMENT_HEADER_BYTES as u64)
+        .map_err(|error| Error::io("truncate", &path, error))?;
+    Ok(Some(file))
 }
 
 /// Writes the header of a segment with this tag to a file with `allocated` bytes, clears the

@@ -75,6 +75,48 @@ fn a_missing_file_stops_the_start() {
     }
 }
 
+/// A repair of a file system leaves empty files, and a segment without its header looks like one
+/// that was just being made. But the header is durable before the log reaches the segment.
+#[test]
+fn a_log_segment_without_its_header_stops_the_start() {
+    let folder = World::folder();
+    type Damage = fn(&dyn lsm::Disk, &Path);
+    let damages: [Damage; 2] = [
+        |disk, log| disk.open(log).unwrap().set_len(0).unwrap(),
+        |disk, log| disk.open(log).unwrap().write_all_at(&[0; 4096], 0).unwrap(),
+    ];
+    for (state, world) in stores_by_state() {
+        let names = lsm::Disk::list(&*world.memory, &folder).unwrap();
+        let logs: Vec<_> = names.iter().filter(|it| it.ends_with(".wal")).collect();
+        assert!(!logs.is_empty());
+        for name in logs {
+            for damage in damages {
+                let damaged = World::on(Arc::new(world.memory.crash_clone(&mut |_| true)));
+                damage(&*damaged.memory, &folder.join(name));
+                match damaged.try_open() {
+                    Err(Error::Corrupt { file, .. }) => assert_eq!(*file, folder.join(name)),
+                    Err(error) => panic!("{state}, {name}: {error}"),
+                    Ok(_) => panic!("{state}: {name} is empty and nobody noticed"),
+                }
+            }
+        }
+    }
+}
+
+/// The segment that was made ahead needs no header before the log reaches it.
+#[test]
+fn a_segment_made_ahead_may_be_empty() {
+    let world = World::new();
+    let engine = world.open();
+    engine.write(put("a", 1, "v")).unwrap();
+    world.executor.run_lane(lsm::Lane::Log);
+    let ahead = World::folder().join("log-0000000000000002.wal");
+    let memory = Arc::new(world.memory.crash_clone(&mut |_| true));
+    let file = lsm::Disk::open(&*memory, &ahead).unwrap();
+    file.set_len(0).unwrap();
+    assert_eq!(read(&World::on(memory).open(), "a").as_deref(), Some("v"));
+}
+
 /// No later group covers the last acknowledged writes.
 #[test]
 fn a_log_that_ends_too_early_stops_the_start_of_a_store_that_was_idle() {

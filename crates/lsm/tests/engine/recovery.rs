@@ -49,12 +49,17 @@ fn ended(end: End) -> Arc<MemoryDisk> {
 }
 
 fn check(memory: MemoryDisk, context: &str) {
+    check_from(memory, WRITES, context);
+}
+
+/// Checks that a store has the last of so many writes of each key.
+fn check_from(memory: MemoryDisk, writes: u64, context: &str) {
     let world = World::on(Arc::new(memory));
     for opening in 0..2 {
         let (engine, _) = world
             .try_open()
             .unwrap_or_else(|error| panic!("{context}, opening {opening}: {error}"));
-        for number in WRITES - KEYS + 1..=WRITES {
+        for number in writes - KEYS + 1..=writes {
             let key = format!("key-{:02}", number % KEYS);
             let found = engine.get(key.as_bytes()).unwrap().unwrap();
             assert_eq!(found.timestamp().as_u64(), number, "{context}");
@@ -188,6 +193,71 @@ fn a_full_store_starts_again() {
         engine.write(delete("00001", 1 << 40)).unwrap();
         assert_eq!(read(&engine, "00001"), None);
     }
+}
+
+/// Others take each byte that the store gives back, before and while it starts. It serves what
+/// it holds, takes deletes as long as its log has room, and starts again and again.
+#[test]
+fn a_store_starts_without_any_room() {
+    for end in ENDS {
+        let context = format!("{end:?}");
+        let memory = ended(end);
+        // Files cannot grow by a byte, whatever is freed.
+        memory.set_capacity(0);
+        let mut world = World::on(Arc::clone(&memory));
+        let mut deleted = 0;
+        for start in 0..4 {
+            let engine = world.open();
+            assert!(engine.statistics().disk_full, "{context}");
+            for number in 1..=KEYS {
+                let found = read(&engine, &format!("key-{:02}", number % KEYS));
+                assert_eq!(
+                    found.is_none(),
+                    number <= deleted,
+                    "{context}, start {start}"
+                );
+            }
+            assert!(matches!(
+                engine.write(put("more", 1 << 40, "v")),
+                Err(Error::DiskFull)
+            ));
+            let key = format!("key-{:02}", deleted + 1);
+            match engine.write(delete(&key, 1 << 40)) {
+                Ok(_) => deleted += 1,
+                Err(error) => assert!(matches!(error, Error::DiskFull), "{context}: {error}"),
+            }
+            world.executor.run_for(std::time::Duration::from_secs(20));
+            drop(engine);
+            // The power was cut.
+            world = World::on(Arc::new(world.memory.clone_synced()));
+        }
+        world.memory.set_capacity(u64::MAX);
+        let engine = world.open();
+        engine.write(put("more", 1 << 40, "v")).unwrap();
+        for number in 1..=KEYS {
+            let found = read(&engine, &format!("key-{:02}", number % KEYS));
+            assert_eq!(found.is_none(), number <= deleted, "{context}");
+        }
+    }
+}
+
+/// A store that went on in its last segment has room again.
+#[test]
+fn a_store_that_went_on_in_its_last_segment_goes_on_in_a_new_one() {
+    let memory = ended(End::Killed);
+    memory.set_capacity(0);
+    let world = World::on(Arc::clone(&memory));
+    let engine = world.open();
+    memory.set_capacity(u64::MAX);
+    world.executor.run_for(std::time::Duration::from_secs(20));
+    assert!(!engine.statistics().disk_full);
+    for number in WRITES + 1..=2 * WRITES {
+        let key = format!("key-{:02}", number % KEYS);
+        engine.write(put(&key, number, &"v".repeat(250))).unwrap();
+        world.executor.run_one(|_| 0);
+    }
+    drop(engine);
+    check_from(world.memory.clone_synced(), 2 * WRITES, "after it has room");
 }
 
 /// The file of the log that has records.

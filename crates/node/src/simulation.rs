@@ -54,6 +54,8 @@ pub enum Refusal {
     NoStamp,
     /// Nothing was done: the only node's disk is full.
     DiskFull,
+    /// Nothing was done: the only node's store takes no writes.
+    StoreFailed,
     /// Too few replicas answered; a write may still appear, with this timestamp.
     NotEnoughReplicas {
         /// The timestamp of a write.
@@ -443,6 +445,7 @@ fn refusal_of(failure: Failure) -> Refusal {
         Failure::Overloaded => Refusal::Overloaded,
         Failure::NoStamp(_) => Refusal::NoStamp,
         Failure::DiskFull(_) => Refusal::DiskFull,
+        Failure::StoreFailed(_) => Refusal::StoreFailed,
         Failure::NotEnoughReplicas(receipt) => Refusal::NotEnoughReplicas {
             timestamp: receipt.timestamp,
         },

@@ -119,6 +119,13 @@ function* adviceOnStore({ store }) {
       runbook: "A failed sync",
     };
   }
+  if (store.failing) {
+    yield {
+      level: "bad",
+      text: `The store cannot write files (${store.failing}). Check the node's data folder and its disk; it tries again each second.`,
+      runbook: "A store that cannot write files",
+    };
+  }
   if (store.disk_full) {
     yield {
       level: "bad",

@@ -116,6 +116,12 @@ pub(super) fn of_node(status: &NodeStatus, unreachable: &[&str]) -> Vec<String> 
             "its store is read-only ({why}). Check its disk, then restart it or replace it"
         ));
     }
+    if let Some(why) = &status.store.failing {
+        say(format!(
+            "its store cannot write files ({why}). Check its data folder and its disk; it tries \
+             again each second"
+        ));
+    }
     if status.store.disk_full {
         say("its disk is full: give it room, or delete keys".to_owned());
     }

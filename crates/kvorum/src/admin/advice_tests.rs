@@ -28,7 +28,7 @@ pub(super) fn status() -> Value {
             "recent": {"interval_seconds": 600, "incomplete": 0},
             "full": {"interval_seconds": 1800, "incomplete": 0},
         },
-        "store": {"poisoned": null, "disk_full": false, "tables_damaged": 0, "damaged_ranges": 0},
+        "store": {"poisoned": null, "failing": null, "disk_full": false, "tables_damaged": 0, "damaged_ranges": 0},
     })
 }
 
@@ -116,6 +116,12 @@ fn each_state_that_needs_an_operator_has_a_line() {
             json!("a sync failed"),
             &[],
             "a sync failed",
+        ),
+        (
+            "/store/failing",
+            json!("the folder is gone"),
+            &[],
+            "cannot write files (the folder is gone)",
         ),
         ("/store/disk_full", json!(true), &[], "disk is full"),
         (

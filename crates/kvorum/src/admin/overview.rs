@@ -101,6 +101,9 @@ pub(super) struct SweepsOfKind {
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct StoreStatus {
     pub(super) poisoned: Option<String>,
+    /// Left out by older releases.
+    #[serde(default)]
+    pub(super) failing: Option<String>,
     pub(super) disk_full: bool,
     pub(super) tables_damaged: u64,
     pub(super) damaged_ranges: u64,

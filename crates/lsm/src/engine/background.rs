@@ -35,6 +35,8 @@ pub(super) enum EngineJob {
     WakeCompaction(Duration),
     /// Make the next log segment ahead.
     PrepareSegment,
+    /// Try again to make it, after a failure.
+    RetrySegment,
     /// Write zeros to a piece of a log segment.
     FillSegment,
     /// Sync the log beside the commits.
@@ -58,6 +60,7 @@ impl EngineJob {
                 Lane::Compaction
             }
             Self::PrepareSegment
+            | Self::RetrySegment
             | Self::FillSegment
             | Self::SyncLog
             | Self::ClaimLog(_)
@@ -77,6 +80,7 @@ pub(super) trait RunJob: Send + Sync {
 struct Scheduled {
     flush: AtomicBool,
     compact: AtomicBool,
+    retry_segment: AtomicBool,
     fill_segment: AtomicBool,
     note_damage: AtomicBool,
 }
@@ -86,6 +90,7 @@ impl Scheduled {
         match job {
             EngineJob::Flush => Some(&self.flush),
             EngineJob::Compact => Some(&self.compact),
+            EngineJob::RetrySegment => Some(&self.retry_segment),
             EngineJob::FillSegment => Some(&self.fill_segment),
             EngineJob::NoteDamage => Some(&self.note_damage),
             _ => None,
@@ -125,8 +130,8 @@ impl Background {
         &self.folder_lock
     }
 
-    /// Schedules a job after `delay`. At most one flush, one compaction, one fill and
-    /// one note of damage wait at a time; scheduling another does nothing. The job does nothing
+    /// Schedules a job after `delay`. At most one flush, one compaction, one fill, one
+    /// retry and one note of damage wait at a time; scheduling another does nothing. The job does nothing
     /// if the engine is gone or closed by then.
     pub(super) fn schedule(&self, job: EngineJob, delay: Duration) {
         let Some(runner) = self.runner.get().cloned() else {

@@ -15,6 +15,7 @@
 use super::Inner;
 use super::background::EngineJob;
 use super::backpressure::Stall;
+use super::failing::Work;
 use super::fence::Admission;
 use super::log::Committer;
 use super::outbox::{Deliveries, Outbox, Outcome};
@@ -312,9 +313,16 @@ impl Inner {
             return Ok(None);
         }
         if let Some(stall) = self.stall(&state) {
-            return Ok(Some(stall));
+            let refuses = || core.health.failing().refuses(Work::Flush);
+            return match stall {
+                Stall::Flush => refuses().map_or(Ok(Some(stall)), Err),
+                Stall::Compaction => Ok(Some(stall)),
+            };
         }
-        core.log.freeze(committer, core)?;
+        core.log.freeze(committer, core).inspect_err(|_| {
+            // It is noted, so that the store says that it refuses writes.
+            let _same = core.health.failing().refuses(Work::Log);
+        })?;
         Ok(None)
     }
 

@@ -10,6 +10,8 @@ use super::background::{Background, EngineJob};
 use super::changes::Changes;
 use super::counters::Counters;
 use super::damage::Damage;
+use super::failing::{RETRY_DELAY, Work};
+use super::failure_log::FailureLog;
 use super::fence::Fence;
 use super::full_disk::RoomWatch;
 use super::health::Health;
@@ -63,6 +65,8 @@ pub(super) struct Core {
     pub(super) write_rate: WriteRate,
     /// Counts what was done.
     pub(super) counters: Counters,
+    /// The errors that requests have met, as far as they were logged.
+    pub(super) request_failures: FailureLog,
 }
 
 impl Core {
@@ -130,6 +134,14 @@ impl Core {
             self.poison(error)
         } else {
             error
+        }
+    }
+
+    /// Notes that the next log segment could not be made, and has it tried again.
+    pub(super) fn note_log_failure(&self, error: &Error) {
+        if self.health.failing().note(Work::Log, error, self.now()) {
+            self.background
+                .schedule(EngineJob::RetrySegment, RETRY_DELAY);
         }
     }
 

@@ -1,5 +1,5 @@
-//! Keeps repeated failures of background work out of the log: on a full disk a flush and a
-//! compaction may be tried each second, for days.
+//! Keeps repeated failures out of the log: on a full disk a flush and a compaction may be tried
+//! each second, for days, and many requests may meet one failure.
 
 use crate::sync::lock;
 use std::sync::Mutex;
@@ -8,30 +8,26 @@ use std::time::Duration;
 /// How long a failure that repeats itself stays out of the log.
 const REPEATED_EVERY: Duration = Duration::from_secs(60);
 
-/// The last failure of some work that was logged.
-#[derive(Default)]
-pub(super) struct FailureLog(Mutex<Option<LoggedFailure>>);
+/// How many different failures are logged in that time. More name other files, no other trouble.
+const DIFFERENT_MAX: usize = 8;
 
-struct LoggedFailure {
-    text: String,
-    /// On the monotonic clock.
-    logged: Duration,
-}
+/// The last failures of some work that were logged, each with its text and its time on the
+/// monotonic clock.
+#[derive(Default)]
+pub(super) struct FailureLog(Mutex<Vec<(String, Duration)>>);
 
 impl FailureLog {
-    /// Whether to log a failure, which is `text`: it is another one than the last, or that was
-    /// logged a while ago.
+    /// Whether to log a failure, which is `text`: it was not logged for a while, and neither
+    /// were many others.
     #[must_use]
     pub(super) fn is_news(&self, text: String, now: Duration) -> bool {
-        let mut last = lock(&self.0);
-        if let Some(last) = &*last
-            && last.text == text
-            && now < last.logged.saturating_add(REPEATED_EVERY)
-        {
-            return false;
+        let mut logged = lock(&self.0);
+        logged.retain(|(_, at)| now < at.saturating_add(REPEATED_EVERY));
+        let is_news = logged.len() < DIFFERENT_MAX && logged.iter().all(|(it, _)| *it != text);
+        if is_news {
+            logged.push((text, now));
         }
-        *last = Some(LoggedFailure { text, logged: now });
-        true
+        is_news
     }
 }
 
@@ -50,7 +46,10 @@ mod tests {
             assert!(!log.is_news(full(), seconds(second)));
         }
         assert!(log.is_news(full(), seconds(65)));
-        assert!(log.is_news("another".to_owned(), seconds(66)));
-        assert!(log.is_news(full(), seconds(67)));
+        for number in 1..100 {
+            let is_news = log.is_news(number.to_string(), seconds(66));
+            assert_eq!(is_news, number < DIFFERENT_MAX, "{number}");
+        }
+        assert!(!log.is_news(full(), seconds(67)));
     }
 }

@@ -9,6 +9,7 @@ use super::background::REST_MAX;
 use super::changes::Steps;
 use super::compaction::{Retained, Retention};
 use super::core::Core;
+use super::failing::{RETRY_DELAY, Work};
 use super::failure_log::FailureLog;
 use super::table_set::{FlushedMemtable, RecordedSequences, TableEdit, TableOutput};
 use crate::error::Error;
@@ -19,9 +20,6 @@ use std::ops::Bound;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-
-/// How long a failed flush waits before it is tried again.
-const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// How many bytes of keys and values a step of a flush takes: about a
 /// millisecond's work where they are short.
@@ -79,13 +77,16 @@ impl Flusher {
                 core.schedule_flush(rest(took, core));
             }
             Ok(FlushStep::Finished) => {
+                core.health.failing().worked(Work::Flush);
                 core.schedule_flush(Duration::ZERO);
                 return Ok(true);
             }
             Err(error) => {
+                // Before the writes that wait, so that those that come next are refused at once.
+                let is_noted = core.health.failing().note(Work::Flush, &error, core.now());
                 core.fail_stall(&error);
                 if !matches!(error, Error::Poisoned { .. }) {
-                    if self.failures.is_news(error.to_string(), core.now()) {
+                    if !is_noted && self.failures.is_news(error.to_string(), core.now()) {
                         tracing::warn!(%error, "a flush failed and is tried again each second");
                     }
                     core.schedule_flush(RETRY_DELAY);
@@ -107,7 +108,10 @@ impl Flusher {
             match step(&mut current, core)? {
                 FlushStep::Idle => return Ok(false),
                 FlushStep::Written => {}
-                FlushStep::Finished => return Ok(true),
+                FlushStep::Finished => {
+                    core.health.failing().worked(Work::Flush);
+                    return Ok(true);
+                }
             }
         }
     }

@@ -1,8 +1,10 @@
 //! Health: whether the store may be written to, and whether jobs may begin.
 //!
-//! Three states restrict a store, and each has its own remedy:
+//! Four states restrict a store, and each has its own remedy:
 //! - **full**: the disk has no room. Puts are refused until there is room again;
 //!   see [`FullDisk`].
+//! - **failing**: a file that the store needs cannot be made. It is tried again; see
+//!   [`Failing`].
 //! - **poisoned**: a sync failed, or a write to the log did for another reason
 //!   than a full disk, so what is on disk is unknown. The store is read-only
 //!   until it is opened again.
@@ -11,17 +13,18 @@
 //! Which tables are damaged is known to each table, because a damaged table
 //! restricts only the reads of its own blocks.
 
+use super::failing::Failing;
 use super::full_disk::FullDisk;
 use crate::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-/// The owner of what restricts the store. It has no lock: each state is one
-/// atomic value.
+/// The owner of what restricts the store. What each write looks at is one atomic value.
 pub(super) struct Health {
     poison: OnceLock<Arc<str>>,
     closing: AtomicBool,
     full_disk: FullDisk,
+    failing: Failing,
 }
 
 impl Health {
@@ -31,12 +34,18 @@ impl Health {
             poison: OnceLock::new(),
             closing: AtomicBool::new(false),
             full_disk,
+            failing: Failing::default(),
         }
     }
 
     /// The state of the disk, and the reserve.
     pub(super) fn full_disk(&self) -> &FullDisk {
         &self.full_disk
+    }
+
+    /// The work that fails and is tried again.
+    pub(super) fn failing(&self) -> &Failing {
+        &self.failing
     }
 
     /// Whether puts are refused because the disk has no room.

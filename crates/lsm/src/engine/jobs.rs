@@ -22,7 +22,7 @@ impl RunJob for Inner {
             },
             EngineJob::Compact => self.compactor.run(core),
             EngineJob::WakeCompaction(due) => self.compactor.wake(due, core),
-            EngineJob::PrepareSegment => core.log.prepare_segment(core),
+            EngineJob::PrepareSegment | EngineJob::RetrySegment => core.log.prepare_segment(core),
             EngineJob::FillSegment => core.log.fill_segment(core),
             EngineJob::SyncLog => core.log.sync_aside(core),
             EngineJob::ClaimLog(seen) => core.log.claim_if_idle(seen, core),

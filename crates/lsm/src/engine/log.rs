@@ -14,6 +14,7 @@
 
 use super::background::EngineJob;
 use super::core::Core;
+use super::failing::Work;
 use super::verdicts::Verdicts;
 use crate::disk::Disk;
 use crate::error::Error;
@@ -216,7 +217,9 @@ impl Log {
         // short, holds nothing. This write fails, and a later one may succeed.
         let next = core
             .retry_with_reserve(|| self.next_segment(core))
-            .map_err(|error| core.poison_if_sync(error))?;
+            .map_err(|error| core.poison_if_sync(error))
+            .inspect_err(|error| core.note_log_failure(error))?;
+        core.health.failing().worked(Work::Log);
         let sealed = match core.with_reserve(|| committer.writer.seal()) {
             Ok(()) => std::mem::replace(&mut committer.writer, next),
             Err(error) => {
@@ -298,18 +301,23 @@ impl Log {
     /// The job that makes the next segment ahead, so that no write waits for it.
     pub(super) fn prepare_segment(&self, core: &Core) {
         let mut spare = lock(&self.spare);
-        if spare.is_some() || core.health.is_full() || !core.health.may_begin() {
+        if spare.is_some() {
+            return core.health.failing().worked(Work::Log);
+        }
+        if core.health.is_full() || !core.health.may_begin() {
             return;
         }
         match self.create_segment(core) {
             Ok(segment) => {
+                core.health.failing().worked(Work::Log);
                 *spare = Some(segment);
                 self.schedule_fill(core, Duration::ZERO);
             }
             Err(error) => {
-                // Unless a sync failed, the freeze that needs the segment tries
-                // again, and reports the error.
+                // Unless a sync failed, it is tried again, also by the freeze that needs the
+                // segment.
                 let error = core.poison_if_sync(error);
+                core.note_log_failure(&error);
                 tracing::debug!(%error, "could not make a log segment ahead");
             }
         }

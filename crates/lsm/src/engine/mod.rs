@@ -43,7 +43,7 @@
 //!
 //! - `core`: the owners that every job uses, each with its own fields and locks:
 //!   `background` (jobs that wait, and the `folder_lock`), `health` (poisoned,
-//!   full, closing) with `full_disk`, `queue`, `log`, `table_set`, `snapshots`,
+//!   full, failing, closing) with `full_disk` and `failing`, `queue`, `log`, `table_set`, `snapshots`,
 //!   `changes`, `ingests` and `counters`;
 //! - `queue`, `commit`, `fence`, `backpressure`, `write_rate`, `outbox`, `verdicts`, then
 //!   [`wal`](crate::wal) and `log`: writes;
@@ -75,6 +75,7 @@ mod compaction;
 mod core;
 mod counters;
 mod damage;
+mod failing;
 mod failure_log;
 mod fence;
 mod flush;
@@ -427,7 +428,39 @@ impl Engine {
     #[must_use]
     pub fn takes_puts(&self) -> bool {
         let health = &self.inner.core.health;
-        !health.is_full() && health.check_poison().is_ok()
+        !health.is_full() && health.check_poison().is_ok() && !health.failing().is_refusing()
+    }
+
+    /// Why no write can be taken now, if the store is poisoned or cannot make a file that writes
+    /// need. It tries that again by itself. Reads nothing but memory.
+    #[must_use]
+    pub fn refuses_writes(&self) -> Option<Arc<str>> {
+        let health = &self.inner.core.health;
+        if let Some(cause) = health.poison_cause() {
+            return Some(Arc::clone(cause));
+        }
+        let cause = health
+            .failing()
+            .is_refusing()
+            .then(|| health.failing().cause());
+        cause.flatten().map(Arc::from)
+    }
+
+    /// Logs an error that a request has met, unless that was done a moment ago: many requests
+    /// may meet it.
+    pub fn log_failure(&self, error: &Error) {
+        match error {
+            // The engine logs these once, for the store or for the file.
+            Error::Poisoned { .. } | Error::Corrupt { .. } => {
+                tracing::debug!(%error, "the store failed a request");
+            }
+            error => {
+                let core = &self.inner.core;
+                if core.request_failures.is_news(error.to_string(), core.now()) {
+                    tracing::error!(%error, "the store failed a request");
+                }
+            }
+        }
     }
 
     /// The greatest timestamp that was ever written to this store.

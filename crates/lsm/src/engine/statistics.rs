@@ -94,6 +94,8 @@ pub struct Statistics {
     pub refused_disk_full: u64,
     /// Whether the disk is full, so that puts are refused.
     pub disk_full: bool,
+    /// Why the store cannot write files now, if it cannot. It tries again by itself.
+    pub failing: Option<String>,
     /// Why the store is read-only, if it is.
     pub poisoned: Option<String>,
     /// Scans whose snapshot lives.
@@ -191,6 +193,7 @@ impl Core {
             refused_overloaded: counters.refused_overloaded.load(Relaxed),
             refused_disk_full: counters.refused_disk_full.load(Relaxed),
             disk_full: self.health.is_full(),
+            failing: self.health.failing().cause(),
             poisoned: self.health.poison_cause().map(ToString::to_string),
             snapshots: self.snapshots.count(),
             flushed_versions: state.flushed.iter().map(|it| it.versions() as u64).sum(),

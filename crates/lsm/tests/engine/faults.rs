@@ -256,6 +256,71 @@ fn a_single_failed_disk_call_loses_nothing() {
     }
 }
 
+/// The folder was moved away, or the process may not write to it any more.
+#[test]
+fn a_store_that_can_make_no_file_says_so_and_recovers_by_itself() {
+    let mut world = World::new();
+    let faulty = Arc::new(FaultyDisk::new(Arc::clone(&world.memory) as _));
+    world.disk = Arc::clone(&faulty) as _;
+    let engine = world.open();
+    engine.write(put("first", 1, "v")).unwrap();
+    assert_eq!(
+        (engine.statistics().failing, engine.refuses_writes()),
+        (None, None)
+    );
+    faulty.arm(
+        Fault::at(0, ErrorKind::PermissionDenied)
+            .only(|call, _| matches!(call, Call::Create | Call::Rename))
+            .lasting(),
+    );
+    // The log can go on for a while, and is not refused before it must.
+    let collected = Arc::new(CollectedOutcomes::default());
+    let outbox: Arc<dyn Outbox> = Arc::clone(&collected) as _;
+    let value = "v".repeat(1000);
+    let mut last = 1;
+    let mut accepted = 0;
+    while engine.refuses_writes().is_none() {
+        last += 1;
+        assert!(last < 1000, "it never refuses");
+        engine
+            .submit(put(&last.to_string(), last, &value), &outbox, last)
+            .unwrap();
+        world.executor.run_for(Duration::from_millis(100));
+        accepted += collected
+            .take()
+            .iter()
+            .filter(|it| it.result.is_ok())
+            .count();
+    }
+    assert!(accepted > 5, "{accepted}");
+    let failing = engine.statistics().failing.expect("it says so");
+    assert!(failing.contains("/data/store"), "{failing}");
+    assert!(!engine.takes_puts());
+    assert_eq!(engine.statistics().poisoned, None);
+    // A write is refused at once: nothing waits for the next attempt.
+    engine
+        .submit(put("late", 5000, &value), &outbox, 5000)
+        .unwrap();
+    world.executor.run_lane(Lane::Commit);
+    let outcomes = collected.take();
+    assert!(
+        matches!(outcomes[..], [ref one] if one.result.is_err()),
+        "{outcomes:?}"
+    );
+    assert_eq!(read(&engine, "first").as_deref(), Some("v"));
+    faulty.heal();
+    world.executor.run_for(Duration::from_secs(3));
+    assert_eq!(
+        (engine.statistics().failing, engine.refuses_writes()),
+        (None, None)
+    );
+    engine.write(put("late", 5001, "stored")).unwrap();
+    drop(engine);
+    let engine = World::on(Arc::new(world.memory.clone_synced())).open();
+    assert_eq!(read(&engine, "late").as_deref(), Some("stored"));
+    assert_eq!(read(&engine, "first").as_deref(), Some("v"));
+}
+
 /// A process without a free file handle for the next segment refuses writes only as long
 /// as no handle is free.
 #[test]

@@ -123,6 +123,8 @@ pub enum Failure {
     NoStamp(NoStamp),
     /// The disk of the only replica is full.
     DiskFull(Receipt),
+    /// The store of the only replica takes no writes, for this reason, so nothing was done.
+    StoreFailed(Arc<str>),
     /// Too few replicas answered.
     NotEnoughReplicas(Receipt),
 }

@@ -228,6 +228,11 @@ fn gauges(store: &Statistics, node: &Node) -> Vec<Family> {
             f64::from(u8::from(store.disk_full)),
         ),
         (
+            "kvorum_store_failing",
+            "Whether the store fails to write files in its folder",
+            f64::from(u8::from(store.failing.is_some())),
+        ),
+        (
             "kvorum_store_poisoned",
             "Whether the store is read-only until it is restarted",
             f64::from(u8::from(store.poisoned.is_some())),

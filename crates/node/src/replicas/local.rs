@@ -136,7 +136,7 @@ impl LocalReplica {
         match self.engine.get_cached(key) {
             Ok(Lookup::Found(entry)) => Some(self.found(entry, before)),
             Ok(Lookup::MayBlock) => None,
-            Err(error) => Some(PeerAnswer::Missed(miss_of(&error))),
+            Err(error) => Some(PeerAnswer::Missed(self.miss_of(&error))),
         }
     }
 
@@ -155,9 +155,14 @@ impl LocalReplica {
             .map_err(|PoolFull| Miss::Overloaded)
     }
 
-    /// Whether the store takes writes: its disk is not full, and it is not poisoned.
+    /// Whether the store takes writes: its disk is not full, and neither has failed.
     pub(super) fn takes_puts(&self) -> bool {
         self.engine.takes_puts()
+    }
+
+    /// Why the store takes no writes, if a failure of its folder or its disk is the reason.
+    pub(crate) fn refuses_writes(&self) -> Option<Arc<str>> {
+        self.engine.refuses_writes()
     }
 
     /// Whether the peers have said if the store is a witness.
@@ -214,7 +219,7 @@ impl LocalReplica {
                 .check_standing(key)
                 .map(|()| (self.found(read.entry, read.before), read.share)),
             Some(Completion::Written(Err(error)) | Completion::Read(Err(error))) => {
-                Err(miss_of(&error))
+                Err(self.miss_of(&error))
             }
             Some(
                 Completion::Scanned(..)
@@ -257,27 +262,24 @@ impl LocalReplica {
             ticket: address,
         })
     }
-}
 
-/// What an error of the store is to a request that may ask other replicas.
-pub(super) fn miss_of(error: &lsm::Error) -> Miss {
-    match error {
-        lsm::Error::Overloaded => Miss::Overloaded,
-        lsm::Error::DiskFull => Miss::Full,
-        lsm::Error::Closed => Miss::Refused,
-        lsm::Error::Obsolete { fence } => Miss::Obsolete { below: *fence },
-        // The engine logs such an error once for the store or the file. A line for
-        // each request that meets it would fill the log.
-        lsm::Error::Poisoned { .. } | lsm::Error::Corrupt { .. } => {
-            tracing::debug!(%error, "the store failed a request");
-            Miss::Failed
-        }
-        lsm::Error::Io { .. }
-        | lsm::Error::Sync { .. }
-        | lsm::Error::Locked { .. }
-        | lsm::Error::Invalid(_) => {
-            tracing::error!(%error, "the store failed a request");
-            Miss::Failed
+    /// What an error of the store is to a request that may ask other replicas.
+    pub(super) fn miss_of(&self, error: &lsm::Error) -> Miss {
+        match error {
+            lsm::Error::Overloaded => Miss::Overloaded,
+            lsm::Error::DiskFull => Miss::Full,
+            lsm::Error::Closed => Miss::Refused,
+            lsm::Error::Obsolete { fence } => Miss::Obsolete { below: *fence },
+            lsm::Error::Poisoned { .. }
+            | lsm::Error::Corrupt { .. }
+            | lsm::Error::Io { .. }
+            | lsm::Error::Sync { .. }
+            | lsm::Error::Locked { .. }
+            | lsm::Error::Invalid(_) => {
+                // A line for each request that meets it would fill the log.
+                self.engine.log_failure(error);
+                Miss::Failed
+            }
         }
     }
 }

@@ -1,7 +1,6 @@
 //! The pages of ranges of the whole cluster, as this node's own store tells them.
 
 use super::LocalReplica;
-use super::local::miss_of;
 use crate::completion_queue::Completion;
 use crate::page_read::{PAGE_BYTES_MAX, PageRead};
 use crate::read_pool::{PoolFull, Read};
@@ -61,7 +60,7 @@ impl LocalReplica {
             .map_err(|PoolFull| Miss::Overloaded)?;
         match wait.only().await {
             Some(Completion::Paged(Ok(page))) => self.check_whole().map(|()| page),
-            Some(Completion::Paged(Err(error))) => Err(miss_of(&error)),
+            Some(Completion::Paged(Err(error))) => Err(self.miss_of(&error)),
             Some(_) => Err(Miss::Failed),
             None => Err(Miss::Timeout),
         }

@@ -239,7 +239,7 @@ impl LocalReplica {
         self.write(newest, None, admission, wait.address())?;
         match wait.only().await {
             Some(Completion::Written(Ok(_))) => Ok(()),
-            Some(Completion::Written(Err(error))) => Err(super::local::miss_of(&error)),
+            Some(Completion::Written(Err(error))) => Err(self.miss_of(&error)),
             Some(_) => Err(Miss::Failed),
             None => Err(Miss::Timeout),
         }
@@ -269,9 +269,7 @@ impl LocalReplica {
                 let entry = read.entry;
                 (PeerAnswer::FoundBehind { entry, named }, read.share)
             }
-            Some(Completion::Read(Err(error))) => {
-                (PeerAnswer::Missed(super::local::miss_of(&error)), None)
-            }
+            Some(Completion::Read(Err(error))) => (PeerAnswer::Missed(self.miss_of(&error)), None),
             Some(Completion::Peer(answer)) => (answer, None),
             Some(_) => (PeerAnswer::Missed(Miss::Failed), None),
             None => (PeerAnswer::Missed(Miss::Timeout), None),

@@ -1,7 +1,8 @@
-use super::local::{LocalReplica, miss_of};
+use super::local::LocalReplica;
 use super::*;
 use crate::completion_queue::KeyRead;
 use crate::config::NodeConfig;
+use crate::coordinator::{Change, Failure, Terms};
 use crate::forgetting::BeforeRead;
 use crate::hints::HintReceiver;
 use crate::node::Node;
@@ -10,7 +11,7 @@ use crate::submissions::Submissions;
 use crate::testing::open_node;
 use crate::worker::Worker;
 use base::{Expiry, ManualClock, Timestamp, Verdict};
-use cluster::{Member, Members, NodeUrl};
+use cluster::{Member, Members, NodeUrl, Replicas};
 use lsm::disk::{Call, Fault};
 use lsm::testing::BlockingWrite;
 use lsm::{Admission, Disk, Durability, FaultyDisk, MemoryDisk, StepExecutor};
@@ -34,8 +35,11 @@ impl Write for Log {
     }
 }
 
-#[test]
-fn what_the_engine_has_told_of_is_not_logged_for_each_request() {
+#[tokio::test]
+async fn a_failure_of_the_store_is_not_logged_for_each_request() {
+    let disk = Arc::new(FaultyDisk::new(Arc::new(MemoryDisk::new())));
+    let node = open(&disk, &Arc::new(ManualClock::new(START_MS)));
+    let replica = replica(&node);
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt()
@@ -60,14 +64,48 @@ fn what_the_engine_has_told_of_is_not_logged_for_each_request() {
             what: "a checksum".into(),
         };
         for error in [poisoned, corrupt] {
-            assert_eq!(miss_of(&error), Miss::Failed);
-            assert_eq!(lines(), 0, "{error}");
+            assert_eq!(replica.miss_of(&error), Miss::Failed);
+            assert_eq!(lines(), 0, "the engine has told of it: {error}");
         }
-        let unknown = lsm::Error::Invalid("this".into());
-        assert_eq!(miss_of(&unknown), Miss::Failed);
+        let unreadable = || io::Error::from(io::ErrorKind::PermissionDenied);
+        for _ in 0..100 {
+            let error = lsm::Error::io("read", Path::new("table-1.sst"), unreadable());
+            assert_eq!(replica.miss_of(&error), Miss::Failed);
+        }
         assert_eq!(lines(), 1);
     });
 }
+
+/// With peers it is a line of the receipt.
+#[tokio::test]
+async fn a_lone_node_whose_store_takes_no_writes_says_why_and_does_nothing() {
+    let disk = Arc::new(FaultyDisk::new(Arc::new(MemoryDisk::new())));
+    let node = open(&disk, &Arc::new(ManualClock::new(START_MS)));
+    disk.arm(
+        Fault::at(0, io::ErrorKind::PermissionDenied)
+            .only(|call, _| matches!(call, Call::Create | Call::Rename))
+            .lasting(),
+    );
+    let value = vec![0; 64 << 10];
+    let written = (1..1000).find(|ms| {
+        let stamp = Timestamp::from_unix_ms(START_MS + ms);
+        let entry = Entry::value(&ms.to_be_bytes(), stamp, &value, Expiry::NEVER, 1);
+        node.engine.write(entry).is_err()
+    });
+    assert!(written.is_some() && node.engine.refuses_writes().is_some());
+    let transport: Arc<dyn Transport> = Arc::new(TcpTransport::default());
+    let worker = Worker::new(Arc::new(node), 0, &transport);
+    let coordinator = Rc::clone(worker.coordinator());
+    let tasks = tokio::task::LocalSet::new();
+    let terms = Terms::new(Replicas { ack: 1, from: 1 }, Duration::MAX);
+    let write = tasks.run_until(coordinator.write(b"k", Change::Delete, None, terms));
+    match write.await.map(drop) {
+        Err(Failure::StoreFailed(why)) => assert!(why.contains("/data"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(worker.node().engine.get(b"k").unwrap(), None);
+}
+
 pub(super) const START_MS: u64 = 1_700_000_000_000;
 
 pub(super) fn version(ms: u64) -> Entry {

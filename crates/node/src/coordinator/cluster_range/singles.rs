@@ -90,7 +90,7 @@ impl Singles {
                 Err(Failure::NotEnoughReplicas(receipt) | Failure::DiskFull(receipt)) => {
                     return Err(BatchFailure::TooFewNodes(Box::new(receipt)));
                 }
-                Err(Failure::Overloaded | Failure::NoStamp(_)) => {
+                Err(Failure::Overloaded | Failure::NoStamp(_) | Failure::StoreFailed(_)) => {
                     return Err(BatchFailure::Overloaded);
                 }
             };

@@ -141,6 +141,8 @@ pub(super) async fn tell(node: &SimulatedNode, start: u64, replicas: Replicas) -
 fn failed(refusal: &Refusal) -> Outcome {
     match *refusal {
         Refusal::NotEnoughReplicas { timestamp } => Outcome::NotEnough { stamp: timestamp },
-        Refusal::Overloaded | Refusal::NoStamp | Refusal::DiskFull => Outcome::Refused,
+        Refusal::Overloaded | Refusal::NoStamp | Refusal::DiskFull | Refusal::StoreFailed => {
+            Outcome::Refused
+        }
     }
 }

@@ -73,6 +73,7 @@ problem_types! {
     CEILING_NOT_STORED = SERVICE_UNAVAILABLE, "ceiling-not-stored", "Timestamp Ceiling Not Stored";
     RESTORED_STORE = SERVICE_UNAVAILABLE, "restored-store", "Store Restored From A Copy";
     NEW_STORE = SERVICE_UNAVAILABLE, "new-store", "New Store";
+    STORE_FAILED = SERVICE_UNAVAILABLE, "store-failed", "Store Failed";
     STORE_NOT_OPEN = SERVICE_UNAVAILABLE, "store-not-open", "Store Not Open";
     NO_TIMESTAMPS_LEFT = SERVICE_UNAVAILABLE, "no-timestamps-left", "No Timestamps Left";
     TOO_FEW_NODES = GATEWAY_TIMEOUT, "too-few-nodes", "Too Few Nodes";

@@ -3,7 +3,7 @@
 use super::Problem;
 use super::catalogue::{
     CONDITIONAL_WRITE, DISK_FULL, NO_SUCH_ENTITY, NOT_ENOUGH_REPLICAS, OTHER_VERSION, PARTIAL_PUT,
-    VALUE_TOO_LONG,
+    STORE_FAILED, VALUE_TOO_LONG,
 };
 use cluster::Replicas;
 use node::Receipt;
@@ -54,6 +54,17 @@ impl Problem {
              once a compaction has freed their room; reads and deletes go on",
         )
         .with_receipt(receipt, replicas)
+    }
+
+    /// The store of a node without peers takes no writes.
+    pub(super) fn store_failed(why: &str) -> Self {
+        Self::new(
+            &STORE_FAILED,
+            format!(
+                "nothing was done, because this node's store takes no writes: {why}. Repair the \
+                 disk or the folder; reads go on"
+            ),
+        )
     }
 
     /// Too few replicas answered a read, or a write if the receipt has its timestamp.

@@ -16,6 +16,7 @@ impl Problem {
             Failure::Overloaded => Self::overloaded(),
             Failure::NoStamp(why) => why.into(),
             Failure::DiskFull(receipt) => Self::disk_full(receipt, replicas),
+            Failure::StoreFailed(why) => Self::store_failed(&why),
             Failure::NotEnoughReplicas(receipt) => Self::not_enough_replicas(receipt, replicas),
         }
     }

@@ -26,6 +26,7 @@ fn each_failure_has_its_status() {
         (Failure::Overloaded, 503),
         (Failure::NoStamp(NoStamp::Far), 503),
         (Failure::DiskFull(receipt()), 507),
+        (Failure::StoreFailed("a sync failed".into()), 503),
         (Failure::NotEnoughReplicas(receipt()), 504),
     ] {
         let response = Problem::of_failure(failure, REPLICAS).into_response();

@@ -2,7 +2,7 @@
 //! admission, because an overloaded node is neither dead nor broken.
 //!
 //! A node is ready when it can do its part for requests that name no pair of `ack` and
-//! `from`: its store is open and counts, and as many nodes as must answer such a request
+//! `from`: its store is open, can write and counts, and as many nodes as must answer such a request
 //! can be reached. A full disk is a warning only, because deletes must reach the node.
 
 use crate::door::Door;
@@ -38,6 +38,8 @@ struct NodeHealth {
     is_stopping: bool,
     /// Why the store is read-only.
     poisoned: Option<String>,
+    /// Why the store cannot write files.
+    failing: Option<String>,
     standing: Standing,
     /// The nodes with a store that counts and that this node can reach, itself included.
     witnesses: usize,
@@ -87,6 +89,7 @@ impl NodeHealth {
         Self {
             is_stopping: door.is_stopping(),
             poisoned: statistics.poisoned,
+            failing: statistics.failing,
             standing: node.standing(),
             witnesses,
             ack,
@@ -104,6 +107,11 @@ impl NodeHealth {
         if let Some(why) = &self.poisoned {
             reasons.push(format!(
                 "the store is read-only until the node is restarted: {why}"
+            ));
+        }
+        if let Some(why) = &self.failing {
+            reasons.push(format!(
+                "the store cannot write files, and tries again each second: {why}"
             ));
         }
         if !self.standing.is_witness() {
@@ -144,6 +152,7 @@ mod tests {
         NodeHealth {
             is_stopping: false,
             poisoned: None,
+            failing: None,
             standing: Standing::Witness,
             witnesses: 2,
             ack: 2,
@@ -174,6 +183,13 @@ mod tests {
                     ..healthy()
                 },
                 "a sync failed",
+            ),
+            (
+                NodeHealth {
+                    failing: Some("no such folder".to_owned()),
+                    ..healthy()
+                },
+                "no such folder",
             ),
             (
                 NodeHealth {

@@ -202,7 +202,7 @@ struct Clock {
 #[derive(Serialize, JsonSchema)]
 struct Store {
     id: String,
-    #[schemars(extend("enum" = ["open", "disk full", "read-only until it is restarted"]))]
+    #[schemars(extend("enum" = ["open", "disk full", "cannot write files", "read-only until it is restarted"]))]
     state: &'static str,
     /// The number of versions, not of keys, in tables and memtables.
     entries: u64,
@@ -221,6 +221,8 @@ struct Store {
     cache_bytes: u64,
     /// Whether the node refuses puts because its disk is full.
     disk_full: bool,
+    /// Why the store cannot write files in its folder, if it cannot. It tries again each second.
+    failing: Option<String>,
     /// Why the store is read-only, if it is.
     poisoned: Option<String>,
     /// Left out until the first table is written, because there is nothing to compare.
@@ -300,6 +302,8 @@ fn status(door: &Door) -> Status<'_> {
             id: format!("{:032x}", node.store_id()),
             state: if statistics.poisoned.is_some() {
                 "read-only until it is restarted"
+            } else if statistics.failing.is_some() {
+                "cannot write files"
             } else if statistics.disk_full {
                 "disk full"
             } else {
@@ -324,6 +328,7 @@ fn status(door: &Door) -> Status<'_> {
                 .iter()
                 .any(|level| level.bytes > 0)
                 .then(|| statistics.space_amplification()),
+            failing: statistics.failing,
             poisoned: statistics.poisoned,
         },
     }

@@ -116,3 +116,21 @@ impl Error {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_keeps_a_file_from_growing_is_a_full_disk() {
+        let of = |error: rustix::io::Errno| Error::io("write", Path::new("log"), error.into());
+        for error in [
+            rustix::io::Errno::NOSPC,
+            rustix::io::Errno::DQUOT,
+            rustix::io::Errno::FBIG,
+        ] {
+            assert!(matches!(of(error), Error::DiskFull), "{error}");
+        }
+        assert!(matches!(of(rustix::io::Errno::IO), Error::Io { .. }));
+    }
+}

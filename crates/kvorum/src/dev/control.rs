@@ -19,6 +19,7 @@ use super::node_fault::NodeFault;
 use super::options::{NodeCommand, NodeOptions};
 use crate::failure::Failure;
 use crate::text;
+use lsm::{Disk, RealDisk};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -119,6 +120,10 @@ impl ClusterFolderLock {
             _ => Failure::failed(format!("cannot lock {}: {error}", data.display())),
         };
         let folder = open_folder(data).map_err(failed)?;
+        // It also has the token that may do everything, and the authority's key.
+        RealDisk::default()
+            .check_folder(data)
+            .map_err(|error| Failure::failed(format!("cannot use {}: {error}", data.display())))?;
         match rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Self {
                 folder,
@@ -324,5 +329,10 @@ mod tests {
         assert!(refused.line().contains("another 'kvorum dev' runs"));
         drop(lock);
         assert!(ClusterFolderLock::take(folder.path()).is_ok());
+        // Others could put a token or an authority of their own there.
+        let open = std::fs::Permissions::from_mode(0o777);
+        std::fs::set_permissions(folder.path(), open).unwrap();
+        let refused = ClusterFolderLock::take(folder.path()).err().unwrap();
+        assert!(refused.line().contains("chmod 700"), "{}", refused.line());
     }
 }

@@ -90,8 +90,8 @@ fn of_owner(path: &Path, metadata: &Metadata) -> String {
             ", whose {path} is, with mode {mode:o}: give its owner all rights with chmod u+rwX {path}"
         ),
         false => format!(
-            ", and {path} belongs to {} (mode {mode:o}): run the node as that user, or give the \
-             data folder with all files in it to this one (chown -R)",
+            ", and {path} belongs to {} (mode {mode:o}): run the node as that user, or make the \
+             data folder for this one and give it all files in it (chown -R)",
             UserName(owner)
         ),
     }

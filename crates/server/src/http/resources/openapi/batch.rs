@@ -89,6 +89,7 @@ fn answer_line(schemas: &mut Schemas) -> Value {
         &catalogue::NO_SUCH_ENTITY,
         &catalogue::NOT_ENOUGH_REPLICAS,
         &catalogue::DISK_FULL,
+        &catalogue::STORE_FAILED,
     ];
     for known in types.iter().chain(&UNSTAMPED) {
         let names = by_status.entry(known.status.as_u16()).or_default();

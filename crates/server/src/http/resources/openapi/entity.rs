@@ -154,6 +154,7 @@ fn of_writes<const COUNT: usize>(
         &catalogue::CONDITIONAL_WRITE,
         &catalogue::NOT_ENOUGH_REPLICAS,
         &catalogue::DISK_FULL,
+        &catalogue::STORE_FAILED,
     ];
     all.extend(UNSTAMPED);
     all.extend(further);

@@ -42,5 +42,8 @@ pub use node_url::{NodeUrl, NodeUrlError};
 pub use placement::{Placement, Ranking};
 pub use possible_loss::{LostStore, PossibleLoss};
 pub use replicas::{Fate, Miss, ReplicaIndex, Replicas};
-pub use standing::{Confirmation, Judgement, Remembered, STARTS_MAX, Standing, StoreClaim, judge};
+pub use standing::{
+    Confirmation, Judgement, PEER_STARTS_MAX, Remembered, STARTS_MAX, Standing, StoreClaim,
+    is_bygone, judge,
+};
 pub use timestamp_reservation::TimestampReservation;

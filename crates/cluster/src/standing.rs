@@ -48,8 +48,12 @@
 //! - A full pass compares an unfilled store with the **present** store of every
 //!   peer, whatever the standing of that store. So stores that are all unfilled
 //!   become witnesses together, without an operator: what none of them has is gone
-//!   in any case. The filled store takes the starts that its peers remember over
-//!   into its own, because it includes what is left of them.
+//!   in any case. The filled store takes all starts that its peers have heard of
+//!   over into its own, because it includes what is left of them. So a peer that is
+//!   itself put back to an older state, and remembers an earlier one of these starts,
+//!   has nothing to say against the store.
+//! - If a peer's store is an older state of a store that this node remembers, its word
+//!   that it remembers *another* store of this node is not believed ([`is_bygone`]).
 //!
 //! If a peer remembers a start of the store that the store does not have, or more
 //! acknowledged writes, the store is **outdated** to that peer: it is an older state,
@@ -73,6 +77,11 @@ use std::collections::BTreeSet;
 /// was unavailable for more starts than that, the store looks outdated. That is
 /// safe, because an outdated store does not count until a full pass has filled it.
 pub const STARTS_MAX: usize = 1024;
+
+/// How many starts of a peer's store a node remembers, for the store that may replace it: the
+/// latest ones. If a peer remembers an earlier one of them, it speaks against that store, which
+/// is safe.
+pub const PEER_STARTS_MAX: usize = 256;
 
 /// How a store stands with its peers, as peers and operators see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,6 +206,19 @@ pub fn judge(remembered: Option<Remembered>, claim: StoreClaim<'_>) -> Judgement
         Some(count) if count < known.acknowledged && !is_of_present_start => Judgement::Outdated,
         _ => Judgement::Same,
     }
+}
+
+/// Whether one side of a handshake speaks of a store that the other side has replaced since:
+/// its own store is an `Outdated` state of what the other side remembers, and it remembers
+/// another store of the other side. What it remembers is older than what it has lost, and
+/// before that it has met the present store of the other side, and could have spoken against
+/// it. So the other side does not believe it, and it remembers the present store of the other
+/// side instead. Both know it by the same two hellos.
+///
+/// That a peer has a later start of the *same* store to name is believed in any case: after
+/// it was put back, it may have met a start that the other side has lost since.
+pub fn is_bygone(speaker: Judgement, listener: Judgement) -> bool {
+    (speaker, listener) == (Judgement::Outdated, Judgement::Another)
 }
 
 /// How this node's own store stands, and which peers have yet to say what they

@@ -257,6 +257,7 @@ impl Node {
                 are_all_whole,
             },
             config.members.clone(),
+                now_unix_ms: clock.unix_ms(),
             engine.store_id(),
             config.accept_empty,
         )?;

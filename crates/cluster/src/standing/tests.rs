@@ -48,6 +48,17 @@ fn a_store_is_judged_by_its_starts_and_then_by_its_count() {
 }
 
 #[test]
+fn only_an_older_state_that_names_another_store_speaks_of_bygone_times() {
+    use Judgement::{Another, New, Outdated, Same};
+    for speaker in [New, Same, Outdated, Another] {
+        for listener in [New, Same, Outdated, Another] {
+            let expected = speaker == Outdated && listener == Another;
+            assert_eq!(is_bygone(speaker, listener), expected);
+        }
+    }
+}
+
+#[test]
 fn every_unfilled_store_is_a_witness_once_it_is_filled_and_no_other_one_changes() {
     for is_outdated in [false, true] {
         let mut store = Confirmation::Unfilled { is_outdated };

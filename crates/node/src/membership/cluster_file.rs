@@ -7,18 +7,21 @@
 //!
 //! ```text
 //! file       = magic [u8; 8] | version u32 | store id u64 | standing u8 | file flags u8
-//!            | last loss u64 | taken over u64 | boot id u128, if known
+//!            | last loss u64 | taken over u64 | created u64 | boot id u128, if known
 //!            | own name | start count u16 | start u64*
 //!            | node count u8 | node*                     | crc32c u32 of the rest
 //! file flags = 1 outdated | 2 boot id known | 4 commits are synced | 8 closed
 //! node       = name | node flags u8
 //!            | store id u64, start u64, acknowledged u64, if remembered
 //!            | acknowledged u64, if full pass | single copies u64, if known
+//!            | start count u16, start u64*, if starts known
 //! node flags = 1 remembered | 2 unaware | 4 full pass | 8 single copies known
+//!            | 16 starts known
 //! name       = bytes u16 | UTF-8
 //! ```
 //!
-//! Version 3 ends the first line with the flag `outdated`, has nothing in the second
+//! Created is when the store was, in milliseconds since the Unix epoch, or 0 if that is not
+//! known. Version 4 has neither that nor the starts of other nodes. Version 3 ends the first line with the flag `outdated`, has nothing in the second
 //! and third one but the name and the starts, and of a remembered node only the id and
 //! the start. It is read as the file of a run that was closed.
 //!
@@ -31,7 +34,7 @@
 
 use crate::checked_file::{self, FileKind};
 use base::{BootId, ByteReader};
-use cluster::{Remembered, STARTS_MAX, Standing};
+use cluster::{PEER_STARTS_MAX, Remembered, STARTS_MAX, Standing};
 use lsm::disk::{read_small_file, replace_file};
 use lsm::{Disk, Error};
 use std::collections::BTreeMap;
@@ -41,9 +44,10 @@ const FILE: &str = "CLUSTER";
 const KIND: FileKind = FileKind {
     name: FILE,
     magic: *b"kvorumcl",
-    versions: VERSION_WITHOUT_COUNTS..=4,
+    versions: VERSION_WITHOUT_COUNTS..=5,
 };
 const VERSION_WITHOUT_COUNTS: u32 = 3;
+const VERSION_WITHOUT_STARTS: u32 = 4;
 
 /// The longest file that is read, in bytes: several times the size for the most
 /// nodes with the longest names.
@@ -58,6 +62,7 @@ const FLAG_REMEMBERED: u8 = 1;
 const FLAG_UNAWARE: u8 = 2;
 const FLAG_FULL_PASS: u8 = 4;
 const FLAG_SINGLE_COPIES: u8 = 8;
+const FLAG_STARTS: u8 = 16;
 
 /// What the file holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,6 +80,9 @@ pub(crate) struct ClusterFile {
     /// The acknowledged writes of lost states of the store, which were taken over when
     /// it was filled. They are added to its own count.
     pub(crate) taken_over: u64,
+    /// When the store was created, in milliseconds since the Unix epoch; `None` if a release
+    /// created it that did not note that.
+    pub(crate) created_unix_ms: Option<u64>,
     /// The run that wrote the file.
     pub(crate) run: Run,
     /// The numbers of its last starts, at most [`STARTS_MAX`]; the latest is the last.
@@ -95,10 +103,13 @@ pub(crate) struct Run {
 }
 
 /// What the file holds of a node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StoredNode {
     /// What is remembered of it.
     pub(crate) remembered: Option<Remembered>,
+    /// The last starts that the remembered store includes, at most [`PEER_STARTS_MAX`]; the
+    /// remembered one is the last. Empty if only that is known.
+    pub(crate) starts: Vec<u64>,
     /// Whether it has yet to learn that an operator has accepted this node's store.
     pub(crate) is_unaware: bool,
     /// What it had acknowledged when the last full pass began that found it equal with
@@ -123,15 +134,13 @@ impl ClusterFile {
         );
         bytes.extend_from_slice(&self.last_loss.to_le_bytes());
         bytes.extend_from_slice(&self.taken_over.to_le_bytes());
+        bytes.extend_from_slice(&self.created_unix_ms.unwrap_or(0).to_le_bytes());
         if let Some(BootId(number)) = self.run.boot_id {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
         encode_name(&self.own_name, &mut bytes);
         // The numbers of starts and nodes fit, and names are shorter than 64 KiB.
-        bytes.extend_from_slice(&(self.starts.len() as u16).to_le_bytes());
-        for start in &self.starts {
-            bytes.extend_from_slice(&start.to_le_bytes());
-        }
+        encode_starts(&self.starts, &mut bytes);
         bytes.push(self.nodes.len() as u8);
         for (name, node) in &self.nodes {
             encode_name(name, &mut bytes);
@@ -139,7 +148,8 @@ impl ClusterFile {
                 flag(node.remembered.is_some(), FLAG_REMEMBERED)
                     | flag(node.is_unaware, FLAG_UNAWARE)
                     | flag(node.at_full_pass.is_some(), FLAG_FULL_PASS)
-                    | flag(node.single_copies.is_some(), FLAG_SINGLE_COPIES),
+                    | flag(node.single_copies.is_some(), FLAG_SINGLE_COPIES)
+                    | flag(!node.starts.is_empty(), FLAG_STARTS),
             );
             let known = node.remembered.map(|known| {
                 let Remembered {
@@ -154,6 +164,9 @@ impl ClusterFile {
             for number in numbers.chain(counts.into_iter().flatten()) {
                 bytes.extend_from_slice(&number.to_le_bytes());
             }
+            if !node.starts.is_empty() {
+                encode_starts(&node.starts, &mut bytes);
+            }
         }
         checked_file::end(bytes)
     }
@@ -165,12 +178,13 @@ impl ClusterFile {
     /// a format version that this code does not know.
     pub(crate) fn decode(file: &Path, bytes: &[u8]) -> Result<Self, Error> {
         let mut content = KIND.open(file, bytes)?;
-        let has_counts = content.version > VERSION_WITHOUT_COUNTS;
-        let decoded = Self::decode_content(&mut content.reader, has_counts);
+        let decoded = Self::decode_content(&mut content.reader, content.version);
         content.finish(decoded)
     }
 
-    fn decode_content(reader: &mut ByteReader<'_>, has_counts: bool) -> Option<Self> {
+    fn decode_content(reader: &mut ByteReader<'_>, version: u32) -> Option<Self> {
+        let has_counts = version > VERSION_WITHOUT_COUNTS;
+        let has_starts = version > VERSION_WITHOUT_STARTS;
         let store_id = reader.u64()?;
         let [standing, flags] = reader.array()?;
         let known_flags = match has_counts {
@@ -184,6 +198,10 @@ impl ClusterFile {
             true => (reader.u64()?, reader.u64()?),
             false => (0, 0),
         };
+        let created_unix_ms = match has_starts {
+            true => Some(reader.u64()?).filter(|ms| *ms > 0),
+            false => None,
+        };
         let boot_id = match flags & FLAG_BOOT_ID {
             0 => None,
             _ => Some(BootId(u128::from_le_bytes(reader.array()?))),
@@ -194,22 +212,20 @@ impl ClusterFile {
             is_closed: flags & FLAG_CLOSED != 0 || !has_counts,
         };
         let own_name = decode_name(reader)?;
-        let start_count = usize::from(reader.u16()?);
-        if start_count > STARTS_MAX {
-            return None;
-        }
-        let starts = (0..start_count).map(|_| reader.u64());
-        let starts = starts.collect::<Option<Vec<_>>>()?;
+        let starts = decode_starts(reader, STARTS_MAX)?;
         let count = reader.u8()?;
         let mut nodes = BTreeMap::new();
         for _ in 0..count {
             let name = decode_name(reader)?;
             let is_next = nodes.last_key_value().is_none_or(|(last, _)| *last < name);
             let flags = reader.u8()?;
-            let known_flags = match has_counts {
-                true => FLAG_REMEMBERED | FLAG_UNAWARE | FLAG_FULL_PASS | FLAG_SINGLE_COPIES,
-                false => FLAG_REMEMBERED | FLAG_UNAWARE,
-            };
+            let mut known_flags = FLAG_REMEMBERED | FLAG_UNAWARE;
+            if has_counts {
+                known_flags |= FLAG_FULL_PASS | FLAG_SINGLE_COPIES;
+            }
+            if has_starts {
+                known_flags |= FLAG_STARTS;
+            }
             if !is_next || flags & !known_flags != 0 {
                 return None;
             }
@@ -225,11 +241,19 @@ impl ClusterFile {
                 0 => Some(None),
                 _ => reader.u64().map(Some),
             };
+            let (at_full_pass, single_copies) =
+                (count_if(FLAG_FULL_PASS)?, count_if(FLAG_SINGLE_COPIES)?);
+            let starts = match flags & FLAG_STARTS {
+                0 => Vec::new(),
+                // None would have no flag.
+                _ => decode_starts(reader, PEER_STARTS_MAX).filter(|it| !it.is_empty())?,
+            };
             let node = StoredNode {
                 remembered,
+                starts,
                 is_unaware: flags & FLAG_UNAWARE != 0,
-                at_full_pass: count_if(FLAG_FULL_PASS)?,
-                single_copies: count_if(FLAG_SINGLE_COPIES)?,
+                at_full_pass,
+                single_copies,
             };
             nodes.insert(name, node);
         }
@@ -240,6 +264,7 @@ impl ClusterFile {
             is_outdated: flags & FLAG_OUTDATED != 0,
             last_loss,
             taken_over,
+            created_unix_ms,
             run,
             starts,
             nodes,
@@ -270,6 +295,22 @@ impl ClusterFile {
 pub fn fuzz_cluster(bytes: &[u8]) {
     let decode = |bytes: &[u8]| ClusterFile::decode(Path::new(FILE), bytes).ok();
     checked_file::fuzz(bytes, decode, ClusterFile::encode);
+}
+
+fn encode_starts(starts: &[u64], bytes: &mut Vec<u8>) {
+    bytes.extend_from_slice(&(starts.len() as u16).to_le_bytes());
+    for start in starts {
+        bytes.extend_from_slice(&start.to_le_bytes());
+    }
+}
+
+/// `None` if there are more starts than a node keeps.
+fn decode_starts(reader: &mut ByteReader<'_>, count_max: usize) -> Option<Vec<u64>> {
+    let count = usize::from(reader.u16()?);
+    if count > count_max {
+        return None;
+    }
+    (0..count).map(|_| reader.u64()).collect()
 }
 
 fn encode_name(name: &str, bytes: &mut Vec<u8>) {

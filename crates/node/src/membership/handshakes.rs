@@ -84,6 +84,9 @@ impl HandshakePolicy for NodeHandshakes {
             standing: membership.standing(),
             remembered: peer.and_then(|peer| membership.durably_remembered(peer)),
             acknowledged: Some(membership.acknowledged()),
+            remembered_starts: peer
+                .map(|peer| membership.starts_of(peer))
+                .unwrap_or_default(),
             greatest_seen: self.stamping.greatest(),
             unix_ms,
             forgotten: self.forgetting.greatest(),

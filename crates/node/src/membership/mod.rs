@@ -6,8 +6,8 @@
 //!   folder is not started as another node's by mistake;
 //! - the starts of the node's store, how the store stands with its peers
 //!   ([`Confirmation`]), and how its last run ended;
-//! - the last start of each peer that this node has met, and what its store has
-//!   acknowledged.
+//! - the last start of each peer that this node has met, the starts that its store
+//!   includes, and what that has acknowledged.
 //!
 //! The files of this folder:
 //! - `startup`: what a start takes from the file, and when it refuses the folder.
@@ -44,9 +44,10 @@
 //! used; the next hello tells the peer the present state.
 //!
 //! A remembered start is replaced only by a later start of the same store, by a store
-//! that was filled and has taken the start over, or by one that an operator has accepted.
-//! Otherwise a store that was rolled back would count as sound once it is started a
-//! second time.
+//! that was filled and has taken the start over, by one that an operator has accepted, or by
+//! another store of a peer that this node finds to be in an older state itself
+//! ([`is_bygone`]). Otherwise a store that was rolled back would count as sound once it is
+//! started a second time.
 //!
 //! # To remember more of a peer
 //!
@@ -75,7 +76,9 @@ mod tests;
 
 use base::{BootId, Random};
 use cluster::forgetting::StoreStart;
-use cluster::{Confirmation, Members, NodeNumber, Remembered, Standing, judge};
+use cluster::{
+    Confirmation, Judgement, Members, NodeNumber, Remembered, Standing, is_bygone, judge,
+};
 pub use cluster_file::fuzz_cluster;
 use cluster_file::{ClusterFile, Run};
 use file_versions::OnDurable;
@@ -109,6 +112,8 @@ pub(crate) struct MembershipEnvironment {
     pub(crate) boot_id: Option<BootId>,
     /// Whether each commit is synced before it is acknowledged.
     pub(crate) syncs_commits: bool,
+    /// The wall clock, in milliseconds since the Unix epoch.
+    pub(crate) now_unix_ms: u64,
     /// What the store has acknowledged.
     pub(crate) acknowledged: StoreCount,
     /// Set while a peer takes the store for an older state of a store, or a copy.
@@ -182,7 +187,11 @@ impl Membership {
             loaded.as_ref(),
             &members,
             run,
-            (store_id, environment.acknowledged.at_open),
+            (
+                store_id,
+                environment.acknowledged.at_open,
+                environment.now_unix_ms,
+            ),
             accept_empty,
             &*environment.random,
         );
@@ -190,6 +199,7 @@ impl Membership {
         let own = OwnStore {
             members,
             store_id,
+            created_unix_ms: opening.created_unix_ms,
             run,
         };
         let state = MembershipState::new(&own, opening, loaded.as_ref());
@@ -211,6 +221,12 @@ impl Membership {
         Ok(Self {
             inner: Arc::new(inner),
         })
+    }
+
+    /// When this node's store was created, in milliseconds since the Unix epoch; `None` if an
+    /// earlier release created it.
+    pub(crate) fn created_unix_ms(&self) -> Option<u64> {
+        self.inner.own.created_unix_ms
     }
 
     /// Whether this node's store is a witness, so that its reads and acks count,
@@ -295,6 +311,15 @@ impl Membership {
         }
     }
 
+    /// The id of a node's store, as of its last hello; [`None`] if none has come since this
+    /// node was started.
+    pub(crate) fn store_of(&self, node: NodeNumber) -> Option<u64> {
+        match node == self.inner.own.members.own() {
+            true => Some(self.inner.own.store_id),
+            false => lock(&self.inner.state).store_of(node),
+        }
+    }
+
     /// Takes note of the stores that take part in a pass, by node number. A store that is
     /// another one than this node knows has taken the place of that one, although its hello
     /// has not come yet.
@@ -305,6 +330,11 @@ impl Membership {
     /// What this node durably remembers of a peer.
     fn durably_remembered(&self, peer: NodeNumber) -> Option<Remembered> {
         lock(&self.inner.state).durably_remembered(peer)
+    }
+
+    /// The starts that the remembered store of a peer includes.
+    fn starts_of(&self, peer: NodeNumber) -> Arc<[u64]> {
+        lock(&self.inner.state).starts_of(peer)
     }
 
     /// Records the hello of a peer that has proved itself. `sent` is what this
@@ -325,11 +355,22 @@ impl Membership {
         let (is_durable, watch, schedule) = {
             let mut state = lock(&inner.state);
             let judgement = judge(hello.remembered, state.claim(&inner.own));
-            state.hear_memory(peer, hello.remembered);
+            let believed = match is_bygone(judge(sent, hello.claim()), judgement) {
+                true => {
+                    tracing::warn!(
+                        peer = inner.own.members.name(peer),
+                        "a peer whose store is older than this node remembers it speaks against \
+                         this node's store: it remembers one from before, and is not believed"
+                    );
+                    Judgement::New
+                }
+                false => judgement,
+            };
+            state.hear_memory(peer, hello);
             inner.change_confirmation(&mut state, peer, |confirmation, peers| {
-                confirmation.hear(peer, judgement, peers);
+                confirmation.hear(peer, believed, peers);
             });
-            let is_durable = match state.record(&inner.own, peer, hello, sent) {
+            let is_durable = match state.record(&inner.own, peer, hello, (sent, judgement)) {
                 None | Some(Recorded::HelloOutOfDate) => Some(false),
                 Some(Recorded::InVersion(version)) if state.versions.is_durable(version) => {
                     Some(true)

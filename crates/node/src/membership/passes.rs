@@ -6,6 +6,7 @@ use super::state::{MembershipState, OwnStore};
 use cluster::NodeNumber;
 use cluster::sweep::{Incarnation, PassId};
 use profile::lock;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The passes that are remembered. More than one is rare, because it takes two drivers.
@@ -141,8 +142,13 @@ impl MembershipState {
                 continue;
             };
             most = most.max(said.acknowledged);
-            if !starts.contains(&said.start) && present != Some(said.start) {
-                starts.push(said.start);
+            let heard_of = known.map(|known| Arc::clone(&known.says_starts));
+            let heard_of = heard_of.unwrap_or_default();
+            // A release that remembers only the last start names no others.
+            for start in heard_of.iter().copied().chain([said.start]) {
+                if !starts.contains(&start) && present != Some(start) {
+                    starts.push(start);
+                }
             }
         }
         starts.extend(present);

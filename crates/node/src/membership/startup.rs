@@ -46,13 +46,13 @@ pub(crate) enum MembershipError {
     File(#[from] Error),
 }
 
-/// How a store is opened that has `store_id` and has acknowledged so many writes, as
+/// How a store is opened now that has `store_id` and has acknowledged so many writes, as
 /// far as the file says. With `accept_empty`, an operator accepts it as it is.
 pub(super) fn opening(
     loaded: Option<&ClusterFile>,
     members: &Members,
     run: Run,
-    (store_id, acknowledged): (u64, u64),
+    (store_id, acknowledged, now_unix_ms): (u64, u64, u64),
     accept_empty: bool,
     random: &dyn Random,
 ) -> Opening {
@@ -74,6 +74,10 @@ pub(super) fn opening(
         starts,
         last_loss,
         taken_over: same_store.map_or(0, |loaded| loaded.taken_over),
+        created_unix_ms: match same_store {
+            Some(loaded) => loaded.created_unix_ms,
+            None => Some(now_unix_ms),
+        },
         acknowledged,
     }
 }

@@ -10,7 +10,10 @@ use super::losses::Losses;
 use super::passes::BegunPass;
 use base::Random;
 use cluster::forgetting::StoreStart;
-use cluster::{Confirmation, Members, NodeNumber, Remembered, Standing, StoreClaim, judge};
+use cluster::{
+    Confirmation, Judgement, Members, NodeNumber, PEER_STARTS_MAX, Remembered, Standing,
+    StoreClaim, is_bygone, judge,
+};
 use peer::{Hello, NodeReport, PeerStart, StartWatch};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,6 +24,8 @@ pub(super) struct OwnStore {
     pub(super) members: Members,
     /// The id of this node's store.
     pub(super) store_id: u64,
+    /// When it was created, in milliseconds since the Unix epoch, if that is known.
+    pub(super) created_unix_ms: Option<u64>,
     /// This run of the node.
     pub(super) run: Run,
 }
@@ -69,8 +74,15 @@ pub(super) struct PeerRecord {
     /// Another start that the peer has connected with, which is not remembered, because
     /// its store lacks what is.
     unremembered: Option<(u64, Arc<PeerStart>)>,
-    /// What the peer remembers of this node's store, as it said last.
+    /// The last starts that the remembered store includes, at most [`PEER_STARTS_MAX`]; the
+    /// remembered one is the last.
+    starts: Arc<[u64]>,
+    /// What the peer remembers of this node's store, as it said last, and the starts that
+    /// this one includes.
     pub(super) says: Option<Remembered>,
+    pub(super) says_starts: Arc<[u64]>,
+    /// The id of the store in its last hello, whether that is remembered or not.
+    store_id: Option<u64>,
     /// Whether this node has observed the stamps that the peer has seen.
     pub(super) is_observed: bool,
     /// What its store has lost, until it is filled.
@@ -104,6 +116,8 @@ pub(super) struct Opening {
     pub(super) last_loss: u64,
     /// What is added to the count of the engine.
     pub(super) taken_over: u64,
+    /// When the store was created, if that is known.
+    pub(super) created_unix_ms: Option<u64>,
     /// The count of the engine.
     pub(super) acknowledged: u64,
 }
@@ -131,12 +145,13 @@ impl MembershipState {
             let is_own = name == own.members.own_name();
             let loaded = loaded.filter(|_| !is_own);
             let node = loaded.and_then(|loaded| loaded.nodes.get(name));
-            let node = node.copied().unwrap_or_default();
+            let node = node.cloned().unwrap_or_default();
             let start = Arc::<PeerStart>::default();
             start.remember();
             PeerRecord {
                 remembered: node.remembered,
                 durable: node.remembered,
+                starts: node.starts.into(),
                 at_full_pass: node.at_full_pass,
                 single_copies: node.single_copies,
                 start,
@@ -148,6 +163,7 @@ impl MembershipState {
             starts,
             last_loss,
             taken_over,
+            created_unix_ms: _,
             acknowledged,
         } = opening;
         let mut state = Self {
@@ -195,6 +211,14 @@ impl MembershipState {
         let durable = known.durable?;
         let is_same = |last: &Remembered| last.is_start(durable.store_id, durable.start);
         known.remembered.filter(is_same).or(known.durable)
+    }
+
+    /// See [`Membership::starts_of`](super::Membership::starts_of).
+    pub(super) fn starts_of(&self, peer: NodeNumber) -> Arc<[u64]> {
+        let known = self.peers.get(peer.index());
+        known
+            .map(|known| Arc::clone(&known.starts))
+            .unwrap_or_default()
     }
 
     /// Whether a hello is from another start of the peer than the remembered one, which
@@ -263,20 +287,24 @@ impl MembershipState {
     }
 
     /// Remembers the start in a peer's hello, if it is a later start of the same
-    /// store, or an accepted one. `sent` is what this node's own hello said that
-    /// it remembers of the peer. `None` if the hello is of no peer.
+    /// store, an accepted one, or of a store in whose place this node remembers one from
+    /// before. `sent` is what this node's own hello said that it remembers of the peer, and
+    /// `own_judgement` what the peer's hello means for this node's own store. `None` if the
+    /// hello is of no peer.
     pub(super) fn record(
         &mut self,
         own: &OwnStore,
         peer: NodeNumber,
         hello: &Hello,
-        sent: Option<Remembered>,
+        (sent, own_judgement): (Option<Remembered>, Judgement),
     ) -> Option<Recorded> {
         let known = self.peers.get_mut(peer.index())?;
         let present = present_start(hello)?;
         known.named_by_pass = None;
+        known.store_id = Some(hello.store_id);
         let judgement = judge(known.remembered, hello.claim());
-        let is_refused = judgement.is_against() && !hello.is_accepted;
+        let is_kept_out = judgement.is_against() && !is_bygone(own_judgement, judgement);
+        let is_refused = is_kept_out && !hello.is_accepted;
         known.lost = match hello.standing {
             _ if is_refused => Some(Lost::State),
             Standing::Unfilled => Some(Lost::Unknown),
@@ -303,15 +331,22 @@ impl MembershipState {
             known.replace(present, judgement.is_against());
             known.since = self.versions.change();
         }
+        let kept = hello.starts.len().saturating_sub(PEER_STARTS_MAX);
+        let starts = hello.starts.get(kept..).unwrap_or_default();
+        if *known.starts != *starts {
+            known.starts = starts.into();
+            self.versions.change();
+        }
         let since = known.since;
         self.note_losses(own);
         Some(Recorded::InVersion(since))
     }
 
     /// Takes what a peer says that it remembers of this node's store.
-    pub(super) fn hear_memory(&mut self, peer: NodeNumber, says: Option<Remembered>) {
+    pub(super) fn hear_memory(&mut self, peer: NodeNumber, hello: &Hello) {
         if let Some(known) = self.peers.get_mut(peer.index()) {
-            known.says = says;
+            known.says = hello.remembered;
+            known.says_starts = Arc::clone(&hello.remembered_starts);
         }
     }
 
@@ -348,6 +383,11 @@ impl MembershipState {
         };
         let is_other = known.named_by_pass.is_some_and(|named| named != present);
         (!is_other).then_some(present)
+    }
+
+    /// See [`Membership::store_of`](super::Membership::store_of).
+    pub(super) fn store_of(&self, peer: NodeNumber) -> Option<u64> {
+        self.peers.get(peer.index())?.store_id
     }
 
     /// See [`Membership::named_by_pass`](super::Membership::named_by_pass).
@@ -397,6 +437,7 @@ impl MembershipState {
             let known = self.peers.get(number.index());
             StoredNode {
                 remembered: known.and_then(|known| known.remembered),
+                starts: known.map_or_else(Vec::new, |known| known.starts.to_vec()),
                 is_unaware: self.confirmation.is_unaware(number),
                 at_full_pass: known.and_then(|known| known.at_full_pass),
                 single_copies: known.and_then(|known| known.single_copies),
@@ -410,6 +451,7 @@ impl MembershipState {
             is_outdated: self.confirmation.is_outdated(),
             last_loss: self.last_loss,
             taken_over: self.taken_over,
+            created_unix_ms: own.created_unix_ms,
             run: Run {
                 is_closed,
                 ..own.run

@@ -14,6 +14,7 @@
 //!                | starts u16 | start u64*
 //!                | remembered acknowledged u64 | acknowledged u64 (*)
 //!                | forgotten u64 | fence u64 (**)
+//!                | remembered starts u16 | start u64* (***)
 //!                | whatever later releases add
 //!
 //! flags    = 1 accepted | 2 remembers
@@ -28,12 +29,13 @@
 //! (*) The first release of version 1 ends before these two. Without them nothing was
 //! heard of the peer's count, and the own one is not known.
 //! (**) A release that does not forget ends before these two: both are zero.
+//! (***) A release that remembers only the last start of a peer ends before these.
 
 use super::refusal::Refusal;
 use crate::frame::put_frame;
 use crate::protocol::{NegotiatedProtocol, Protocol};
 use base::{ByteReader, Timestamp};
-use cluster::{Remembered, STARTS_MAX, Standing, StoreClaim};
+use cluster::{PEER_STARTS_MAX, Remembered, STARTS_MAX, Standing, StoreClaim};
 use std::sync::Arc;
 
 /// The kind of the frame that carries a hello.
@@ -48,7 +50,7 @@ const OTHER_BYTES_MAX: usize = 1024;
 
 /// The longest payload in a handshake.
 pub(crate) const HANDSHAKE_BYTES_MAX: usize =
-    OTHER_BYTES_MAX + NAME_BYTES_MAX + STARTS_MAX * size_of::<u64>();
+    OTHER_BYTES_MAX + NAME_BYTES_MAX + (STARTS_MAX + PEER_STARTS_MAX) * size_of::<u64>();
 
 const FLAG_ACCEPTED: u8 = 1;
 const FLAG_REMEMBERS: u8 = 2;
@@ -78,6 +80,9 @@ pub struct Hello {
     /// What it durably remembers of this peer; the count may be newer than what is
     /// durable.
     pub remembered: Option<Remembered>,
+    /// The starts that the remembered store of this peer includes, as far as it has heard of
+    /// them; the remembered one is the last.
+    pub remembered_starts: Arc<[u64]>,
     /// The writes that its store had acknowledged when the present start opened it, or
     /// when a full pass filled it since; `None` if it does not say so.
     pub acknowledged: Option<u64>,
@@ -114,6 +119,7 @@ impl Hello {
             is_accepted,
             standing,
             remembered,
+            remembered_starts,
             acknowledged,
             greatest_seen,
             unix_ms,
@@ -133,6 +139,8 @@ impl Hello {
         });
         // The last ones: the present start is among them.
         let starts = &starts[starts.len().saturating_sub(STARTS_MAX)..];
+        let known = remembered_starts.len().saturating_sub(PEER_STARTS_MAX);
+        let remembered_starts = &remembered_starts[known..];
         put_frame(out, HELLO, 0, |out| {
             out.extend_from_slice(&protocol.least.to_le_bytes());
             out.extend_from_slice(&protocol.greatest.to_le_bytes());
@@ -152,15 +160,13 @@ impl Hello {
             out.extend_from_slice(nonce);
             out.extend_from_slice(&(name.len() as u16).to_le_bytes());
             out.extend_from_slice(name.as_bytes());
-            out.extend_from_slice(&(starts.len() as u16).to_le_bytes());
-            for start in starts {
-                out.extend_from_slice(&start.to_le_bytes());
-            }
+            put_starts(out, starts);
             if let Some(acknowledged) = acknowledged {
                 out.extend_from_slice(&remembered.acknowledged.to_le_bytes());
                 out.extend_from_slice(&acknowledged.to_le_bytes());
                 out.extend_from_slice(&forgotten.as_u64().to_le_bytes());
                 out.extend_from_slice(&fence.as_u64().to_le_bytes());
+                put_starts(out, remembered_starts);
             }
         });
     }
@@ -185,6 +191,23 @@ impl Hello {
     }
 }
 
+/// There are no more than fit a count of two bytes.
+fn put_starts(out: &mut Vec<u8>, starts: &[u64]) {
+    out.extend_from_slice(&(starts.len() as u16).to_le_bytes());
+    for start in starts {
+        out.extend_from_slice(&start.to_le_bytes());
+    }
+}
+
+/// `None` if there are more starts than a node sends.
+fn decode_starts(fields: &mut ByteReader<'_>, count_max: usize) -> Option<Arc<[u64]>> {
+    let count = usize::from(fields.u16()?);
+    if count > count_max {
+        return None;
+    }
+    (0..count).map(|_| fields.u64()).collect()
+}
+
 fn decode_protocol(fields: &mut ByteReader<'_>) -> Option<Protocol> {
     Some(Protocol {
         least: fields.u16()?,
@@ -207,12 +230,7 @@ fn decode_rest(protocol: Protocol, fields: &mut ByteReader<'_>) -> Option<Hello>
     let _nonce: Nonce = fields.array()?;
     let name_bytes = usize::from(fields.u16()?);
     let name = str::from_utf8(fields.bytes(name_bytes)?).ok()?;
-    let count = usize::from(fields.u16()?);
-    if count == 0 || count > STARTS_MAX {
-        return None;
-    }
-    let starts = (0..count).map(|_| fields.u64());
-    let starts = starts.collect::<Option<_>>()?;
+    let starts = decode_starts(fields, STARTS_MAX).filter(|starts| !starts.is_empty())?;
     let mut acknowledged = None;
     if !fields.rest().is_empty() {
         remembered.acknowledged = fields.u64()?;
@@ -221,6 +239,10 @@ fn decode_rest(protocol: Protocol, fields: &mut ByteReader<'_>) -> Option<Hello>
     let (mut forgotten, mut fence) = (0, 0);
     if !fields.rest().is_empty() {
         (forgotten, fence) = (fields.u64()?, fields.u64()?);
+    }
+    let mut remembered_starts = Arc::default();
+    if !fields.rest().is_empty() {
+        remembered_starts = decode_starts(fields, PEER_STARTS_MAX)?;
     }
     Some(Hello {
         protocol,
@@ -231,6 +253,7 @@ fn decode_rest(protocol: Protocol, fields: &mut ByteReader<'_>) -> Option<Hello>
         is_accepted: flags & FLAG_ACCEPTED != 0,
         standing: Standing::from_code(standing),
         remembered: (flags & FLAG_REMEMBERS != 0).then_some(remembered),
+        remembered_starts,
         acknowledged,
         greatest_seen,
         unix_ms,

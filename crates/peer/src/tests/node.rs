@@ -41,6 +41,7 @@ impl TestNode {
                 remembered: None,
                 acknowledged: Some(0),
                 greatest_seen: Timestamp::ZERO,
+                remembered_starts: [].into(),
                 unix_ms: 0,
                 forgotten: Timestamp::ZERO,
                 fence: Timestamp::ZERO,

@@ -5,9 +5,10 @@ use super::*;
 use crate::checked_file::fuzz_mutations_of;
 use lsm::Error;
 
-const FIXTURE: &[u8] = include_bytes!("../../../tests/fixtures/cluster-v4.bin");
+const FIXTURE: &[u8] = include_bytes!("../../../tests/fixtures/cluster-v5.bin");
 
-/// The file that a release before wrote.
+/// The files that releases before wrote.
+const FIXTURE_V4: &[u8] = include_bytes!("../../../tests/fixtures/cluster-v4.bin");
 const FIXTURE_V3: &[u8] = include_bytes!("../../../tests/fixtures/cluster-v3.bin");
 
 fn example_file() -> ClusterFile {
@@ -20,6 +21,7 @@ fn example_file() -> ClusterFile {
         ..StoredNode::default()
     };
     let compared = StoredNode {
+        starts: vec![4, 8],
         at_full_pass: Some(5),
         single_copies: Some(6),
         ..known(7, 8, 9)
@@ -35,6 +37,7 @@ fn example_file() -> ClusterFile {
         is_outdated: true,
         last_loss: 3,
         taken_over: 0x10,
+        created_unix_ms: Some(0x12),
         run: Run {
             boot_id: Some(BootId(0x11)),
             syncs_commits: true,
@@ -54,15 +57,17 @@ fn example_file() -> ClusterFile {
 #[test]
 fn the_format_is_as_drawn_and_as_in_the_fixture() {
     let expected: Vec<u8> = [
-        &b"kvorumcl\x04\0\0\0"[..],
+        &b"kvorumcl\x05\0\0\0"[..],
         &[8, 7, 6, 5, 4, 3, 2, 1, 2, 15],
         b"\x03\0\0\0\0\0\0\0\x10\0\0\0\0\0\0\0",
+        b"\x12\0\0\0\0\0\0\0",
         b"\x11\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
         b"\x01\0b",
         b"\x02\0\x0c\0\0\0\0\0\0\0\x0b\0\0\0\0\0\0\0",
         b"\x03",
-        b"\x01\0a\x0d\x07\0\0\0\0\0\0\0\x08\0\0\0\0\0\0\0\x09\0\0\0\0\0\0\0",
+        b"\x01\0a\x1d\x07\0\0\0\0\0\0\0\x08\0\0\0\0\0\0\0\x09\0\0\0\0\0\0\0",
         b"\x05\0\0\0\0\0\0\0\x06\0\0\0\0\0\0\0",
+        b"\x02\0\x04\0\0\0\0\0\0\0\x08\0\0\0\0\0\0\0",
         b"\x01\0b\0",
         b"\x0b\0http://c:80\x03\xff\xff\xff\xff\xff\xff\xff\xff\x0a\0\0\0\0\0\0\0",
         b"\x01\0\0\0\0\0\0\0",
@@ -80,9 +85,26 @@ fn the_format_is_as_drawn_and_as_in_the_fixture() {
     assert_eq!(decoded, example_file());
 }
 
+/// The file of a release that noted neither when its store was created nor the starts of
+/// other nodes.
+fn example_file_v4() -> ClusterFile {
+    let mut file = example_file();
+    file.created_unix_ms = None;
+    for node in file.nodes.values_mut() {
+        node.starts.clear();
+    }
+    file
+}
+
+#[test]
+fn a_file_of_version_4_knows_no_starts_of_other_nodes() {
+    let decoded = ClusterFile::decode(Path::new("f"), FIXTURE_V4).unwrap();
+    assert_eq!(decoded, example_file_v4());
+}
+
 #[test]
 fn a_file_of_version_3_is_that_of_a_run_that_was_closed_and_counted_nothing() {
-    let mut expected = example_file();
+    let mut expected = example_file_v4();
     (expected.last_loss, expected.taken_over) = (0, 0);
     expected.run = Run {
         boot_id: None,
@@ -140,7 +162,7 @@ fn the_decoder_survives_mutations_with_a_right_checksum() {
 
 #[test]
 fn what_is_decoded_stays_the_same() {
-    for fixture in [FIXTURE, FIXTURE_V3] {
+    for fixture in [FIXTURE, FIXTURE_V4, FIXTURE_V3] {
         fuzz_mutations_of(fixture, fuzz_cluster);
     }
 }
@@ -164,7 +186,7 @@ fn damage_is_corruption_and_a_newer_version_is_not() {
         );
     }
     let mut newer = bytes[..bytes.len() - 4].to_vec();
-    newer[8] = 5;
+    newer[8] = 6;
     let result = ClusterFile::decode(file, &with_checksum(newer));
     assert!(matches!(result, Err(Error::Invalid(_))), "{result:?}");
     // Bytes with a right checksum that no node writes.

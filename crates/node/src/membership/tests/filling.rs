@@ -2,14 +2,6 @@
 
 use super::*;
 
-/// All of three nodes, connected with each other.
-fn connect(nodes: [&Started<'_>; 3]) {
-    let [a, b, c] = nodes;
-    for (one, other) in [(a, b), (a, c), (b, c)] {
-        assert!(shake_hands(one, other));
-    }
-}
-
 #[test]
 fn a_lost_store_counts_once_a_full_pass_has_filled_it_and_that_is_durable() {
     let [_lost, b, c] = witnesses();

@@ -8,6 +8,7 @@ mod filling;
 mod losses;
 mod power_cuts;
 mod replaced_stores;
+mod restored_copies;
 mod startup;
 mod takeover;
 mod witness;
@@ -110,6 +111,7 @@ impl Folder {
             executor: Arc::clone(&self.executor) as Arc<dyn Executor>,
             boot_id: self.boot_id.get(),
             syncs_commits: self.syncs_commits.get(),
+            now_unix_ms: 1_800_000_000_000,
             acknowledged: StoreCount {
                 at_open: acknowledged.load(Ordering::SeqCst),
                 now: Box::new(move || acknowledged.load(Ordering::SeqCst)),
@@ -178,6 +180,7 @@ fn hello(store_id: u64) -> Hello {
         is_accepted: false,
         standing: Standing::Unconfirmed,
         remembered: None,
+        remembered_starts: [].into(),
         acknowledged: Some(0),
         greatest_seen: Timestamp::ZERO,
         unix_ms: 0,
@@ -221,6 +224,7 @@ impl Started<'_> {
             is_accepted: self.membership.is_accepted_towards(peer),
             standing: self.membership.standing(),
             remembered: self.membership.durably_remembered(peer),
+            remembered_starts: self.membership.starts_of(peer),
             ..hello(self.membership.inner.own.store_id)
         }
     }
@@ -294,6 +298,14 @@ fn shake_hands(one: &Started<'_>, other: &Started<'_>) -> bool {
         other.folder.executor.run_all_due();
     }
     is_used
+}
+
+/// All of three nodes, connected with each other.
+fn connect(nodes: [&Started<'_>; 3]) {
+    let [a, b, c] = nodes;
+    for (one, other) in [(a, b), (a, c), (b, c)] {
+        assert!(shake_hands(one, other));
+    }
 }
 
 /// The folders of three nodes that are witnesses because all of them have met.

@@ -1,7 +1,16 @@
 //! The codec of the hello.
 
 use super::*;
-use cluster::STARTS_MAX;
+use cluster::{PEER_STARTS_MAX, STARTS_MAX};
+
+/// Where the hellos of earlier releases end: before the bounds, before the counts as well, and
+/// before the starts of the peer.
+fn earlier_ends(hello: &[u8]) -> [usize; 3] {
+    let before_starts = hello.len() - 2 - 2 * size_of::<u64>();
+    let before_bounds = before_starts - 2 * size_of::<u64>();
+    let before_counts = before_bounds - 2 * size_of::<u64>();
+    [before_counts, before_bounds, before_starts]
+}
 
 /// The payload of a hello.
 fn encoded(hello: &Hello) -> Vec<u8> {
@@ -19,9 +28,9 @@ fn decoded(hello: &[u8]) -> Result<Hello, Refusal> {
 fn a_hello_is_decoded_whole_or_not_at_all() {
     let hello = encoded(&example_hello());
     assert_eq!(decoded(&hello), Ok(example_hello()));
-    let before_bounds = hello.len() - 2 * size_of::<u64>();
-    let before_counts = before_bounds - 2 * size_of::<u64>();
-    let is_end = |bytes: &usize| [before_counts, before_bounds].contains(bytes);
+    let ends = earlier_ends(&hello);
+    let [before_counts, ..] = ends;
+    let is_end = |bytes: &usize| ends.contains(bytes);
     for bytes in (0..hello.len()).filter(|bytes| !is_end(bytes)) {
         let cut = decoded(&hello[..bytes]);
         assert_eq!(cut, Err(Refusal::MalformedHello), "{bytes}");
@@ -33,14 +42,19 @@ fn a_hello_is_decoded_whole_or_not_at_all() {
     let mut no_starts = hello[..name_end].to_vec();
     no_starts.extend_from_slice(&[0, 0]);
     assert_eq!(decoded(&no_starts), Err(Refusal::MalformedHello));
+    let mut too_many = hello[..ends[2]].to_vec();
+    too_many.extend_from_slice(&(PEER_STARTS_MAX as u16 + 1).to_le_bytes());
+    too_many.resize(too_many.len() + (PEER_STARTS_MAX + 1) * size_of::<u64>(), 0);
+    assert_eq!(decoded(&too_many), Err(Refusal::MalformedHello));
 }
 
 #[test]
-fn hellos_of_releases_that_do_not_count_writes_or_do_not_forget_are_read() {
+fn hellos_of_releases_that_say_less_are_read() {
     let hello = encoded(&example_hello());
-    let before_bounds = hello.len() - 2 * size_of::<u64>();
-    let before_counts = before_bounds - 2 * size_of::<u64>();
+    let [before_counts, before_bounds, before_starts] = earlier_ends(&hello);
     let mut expected = example_hello();
+    expected.remembered_starts = [].into();
+    assert_eq!(decoded(&hello[..before_starts]), Ok(expected.clone()));
     (expected.forgotten, expected.fence) = (Timestamp::ZERO, Timestamp::ZERO);
     assert_eq!(decoded(&hello[..before_bounds]), Ok(expected.clone()));
     expected.acknowledged = None;
@@ -67,8 +81,12 @@ fn a_hello_with_the_longest_name_and_the_most_starts_fits() {
     let mut longest = example_hello();
     longest.name = "n".repeat(1024);
     longest.starts = (0..2_000).collect();
+    longest.remembered_starts = (0..500).collect();
     let hello = encoded(&longest);
     assert!(hello.len() <= HANDSHAKE_BYTES_MAX);
-    let starts = decoded(&hello).unwrap().starts;
-    assert_eq!((starts.len(), starts.last()), (STARTS_MAX, Some(&1_999)));
+    let hello = decoded(&hello).unwrap();
+    let ends = |starts: &[u64]| (starts.len(), starts.last().copied());
+    assert_eq!(ends(&hello.starts), (STARTS_MAX, Some(1_999)));
+    let expected = (PEER_STARTS_MAX, Some(499));
+    assert_eq!(ends(&hello.remembered_starts), expected);
 }

@@ -68,6 +68,7 @@ fn example_hello() -> Hello {
             start: 3,
             acknowledged: 5,
         }),
+        remembered_starts: [9, 3].into(),
         acknowledged: Some(6),
         greatest_seen: Timestamp::from_u64(4),
         unix_ms: u64::MAX,

@@ -1,0 +1,79 @@
+//! What a store that was put back to an earlier state says of the stores of others.
+
+use super::*;
+
+/// Node `b` loses its disk after `c` was copied, and is filled by the others.
+#[test]
+fn a_store_that_was_filled_has_all_starts_that_its_peers_have_heard_of() {
+    let [a, b, c] = witnesses();
+    let (node_a, node_c) = (start("a", &a, 1), start("c", &c, 3));
+    // It remembers the first start of `b`. As `c` is not started again, it is no older state.
+    let copy = c.copy();
+    let restarted = start("b", &b, 2);
+    connect([&node_a, &restarted, &node_c]);
+    let a = a.after_crash();
+    drop((node_a, restarted));
+    let (lost, node_a) = (Folder::new(), start("a", &a, 1));
+    let starts_of_b = node_a.membership.starts_of(number("b"));
+    assert_eq!(starts_of_b.len(), 2, "from the file");
+    let node_b = start("b", &lost, 9);
+    connect([&node_a, &node_b, &node_c]);
+    assert_eq!(node_b.word(), "unfilled");
+    node_b.full_pass(1, &["a", "c"]);
+    connect([&node_a, &node_b, &node_c]);
+    assert_eq!(node_b.word(), "witness");
+    drop(node_c);
+    let node_c = start("c", &copy, 3);
+    connect([&node_a, &node_b, &node_c]);
+    let words = [&node_a, &node_b, &node_c].map(Started::word);
+    assert_eq!(words, ["witness"; 3]);
+}
+
+/// Nobody knows of a store that an operator has accepted that it includes another one.
+#[test]
+fn an_older_state_does_not_speak_against_a_store_that_replaced_another_since() {
+    let [a, _lost, c] = witnesses();
+    let copy = c.copy();
+    let (node_a, node_c) = (start("a", &a, 1), start("c", &c, 3));
+    let b = Folder::new();
+    let node_b = start_accepting("b", &b, 9);
+    connect([&node_a, &node_b, &node_c]);
+    drop(node_b);
+    let node_b = start("b", &b, 9);
+    connect([&node_a, &node_b, &node_c]);
+    assert_eq!(node_b.word(), "witness");
+    drop(node_c);
+    for _ in 0..2 {
+        let node_c = start("c", &copy, 3);
+        assert!(shake_hands(&node_b, &node_c));
+        assert_eq!([node_b.word(), node_c.word()], ["witness", "unfilled"]);
+        assert_eq!(node_c.remembered("b").unwrap().store_id, 9);
+        assert!(node_c.membership.present_start(number("b")).is_some());
+        connect([&node_a, &node_b, &node_c]);
+    }
+    // It is filled like any other, and nobody speaks against anybody.
+    let node_c = start("c", &copy, 3);
+    connect([&node_a, &node_b, &node_c]);
+    node_c.full_pass(1, &["a", "b"]);
+    connect([&node_a, &node_b, &node_c]);
+    let words = [&node_a, &node_b, &node_c].map(Started::word);
+    assert_eq!(words, ["witness"; 3]);
+}
+
+/// The peer may be the only one that has met the start that is gone.
+#[test]
+fn an_older_state_that_names_a_later_start_of_the_same_store_is_believed() {
+    let [_a, b, c] = witnesses();
+    let restored = c.copy();
+    let (node_b, node_c) = (start("b", &b, 2), start("c", &c, 3));
+    assert!(shake_hands(&node_b, &node_c));
+    drop((node_b, node_c));
+    let before = b.copy();
+    let (node_b, node_c) = (start("b", &b, 2), start("c", &restored, 3));
+    assert!(shake_hands(&node_b, &node_c));
+    assert_eq!([node_b.word(), node_c.word()], ["unconfirmed", "unfilled"]);
+    drop(node_b);
+    let node_b = start("b", &before, 2);
+    assert!(shake_hands(&node_b, &node_c));
+    assert_eq!(node_b.word(), "unfilled");
+}

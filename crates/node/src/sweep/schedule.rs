@@ -8,6 +8,7 @@ use crate::forgetting::Heard;
 use cluster::sweep::PassKind;
 use cluster::{NodeNumber, Standing};
 use profile::lock;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -17,8 +18,8 @@ use tokio::sync::{Notify, oneshot};
 pub(super) const LOOK_PERIOD: Duration = Duration::from_secs(1);
 
 /// How long after a full pass the next one begins while a store has to be filled. The
-/// time doubles with each pass that has not filled it: a node or a disk may be missing,
-/// however often the others compare.
+/// time doubles with each further pass for the same stores: a node or a disk may be missing,
+/// however often the others compare. Another store that is lost does not wait for that.
 const REFILL_PERIOD: Duration = Duration::from_secs(5);
 /// The longest such time.
 const REFILL_PERIOD_MAX: Duration = Duration::from_secs(600);
@@ -51,6 +52,17 @@ struct OrderState {
 struct Order {
     kind: PassKind,
     waiting: Vec<oneshot::Sender<PassReport>>,
+}
+
+/// The store of a node, by its id. A store that replaces a lost one has another id.
+type StoreOfNode = (NodeNumber, Option<u64>);
+
+/// How long after a full pass the next one begins that is to fill stores.
+struct Refilling {
+    period: Duration,
+    /// The stores for which a pass has begun, and that still had to be filled when this
+    /// node last looked.
+    tried: BTreeSet<StoreOfNode>,
 }
 
 /// How long after a full pass that is not done the next one begins.
@@ -134,6 +146,39 @@ impl Orders {
     }
 }
 
+impl Refilling {
+    fn new() -> Self {
+        Self {
+            period: REFILL_PERIOD,
+            tried: BTreeSet::new(),
+        }
+    }
+
+    /// These stores have to be filled now. All others are filled, so a pass for one of them
+    /// has succeeded.
+    fn looked(&mut self, lacking: &BTreeSet<StoreOfNode>) {
+        self.tried.retain(|store| lacking.contains(store));
+    }
+
+    /// How long after a full pass the next one begins, if these stores have to be filled.
+    fn period_for(&self, lacking: &BTreeSet<StoreOfNode>) -> Duration {
+        match lacking.is_subset(&self.tried) {
+            true => self.period,
+            false => REFILL_PERIOD,
+        }
+    }
+
+    /// A full pass begins for these stores. It counts as a failure only once another one has
+    /// to begin for the same stores: that a store is filled is heard of after its pass.
+    fn began(&mut self, lacking: BTreeSet<StoreOfNode>) {
+        self.period = match !lacking.is_empty() && lacking.is_subset(&self.tried) {
+            true => self.period.saturating_mul(2).min(REFILL_PERIOD_MAX),
+            false => REFILL_PERIOD,
+        };
+        self.tried = lacking;
+    }
+}
+
 impl Retry {
     fn new() -> Self {
         Self {
@@ -177,23 +222,31 @@ impl Sweeper {
             return;
         }
         let orders = &self.sweeps.orders;
-        let (mut refill_period, mut retry) = (REFILL_PERIOD, Retry::new());
+        let (mut refilling, mut retry) = (Refilling::new(), Retry::new());
         let clock = &self.sweeps.environment.clock;
         let mut last_forgetting = clock.monotonic();
         loop {
             // Either way there may be something to do.
             let _woken = tokio::time::timeout(LOOK_PERIOD, orders.ordered.notified()).await;
             self.hear_standing();
-            retry.looked(self.are_all_up());
+            let are_all_up = self.are_all_up();
+            retry.looked(are_all_up);
+            if are_all_up {
+                refilling.looked(&self.stores_to_fill());
+            }
             if clock.monotonic().saturating_sub(last_forgetting) >= FORGETTING_PERIOD {
                 last_forgetting = clock.monotonic();
                 // It may delete files.
                 self.spawn_in_background(Participant::forget_idle);
             }
-            let due = || self.due_here(refill_period, retry.period);
-            let Some((kind, is_ordered)) = orders.begin(due) else {
+            let begun = orders.begin(|| self.due_here(&refilling, retry.period));
+            let Some((kind, is_ordered)) = begun else {
                 continue;
             };
+            if kind == PassKind::Full {
+                refilling.began(self.stores_to_fill());
+            }
+            let due = || self.due_here(&refilling, retry.period);
             let is_full_due = || orders.is_full_next() || due() == Some(PassKind::Full);
             // Whoever has ordered a pass waits for it.
             let settles: Option<&dyn Fn() -> bool> = match is_ordered {
@@ -201,11 +254,6 @@ impl Sweeper {
                 false => Some(&is_full_due),
             };
             let report = self.drive(kind, settles).await;
-            refill_period = match self.is_any_unfilled() || self.is_damaged() {
-                true if kind == PassKind::Full => (2 * refill_period).min(REFILL_PERIOD_MAX),
-                true => refill_period,
-                false => REFILL_PERIOD,
-            };
             tracing::info!(
                 kind = kind.word(),
                 ranges = report.ranges,
@@ -228,18 +276,17 @@ impl Sweeper {
     }
 
     /// The kind of the pass that this node is to drive, if one is due.
-    fn due_here(&self, refill_period: Duration, retry_period: Duration) -> Option<PassKind> {
+    fn due_here(&self, refilling: &Refilling, retry_period: Duration) -> Option<PassKind> {
         match self.is_first_up() {
-            true => self.due(refill_period, retry_period),
-            // No other node knows of the damage.
-            false => self.due_for_damage(refill_period),
+            true => self.due(refilling, retry_period),
+            // No other node knows of the damage of its store.
+            false => self.is_refill_due(refilling).then_some(PassKind::Full),
         }
     }
 
-    /// The kind of the pass that is due, if one is. A store that has to be filled makes
-    /// one due `refill_period` after the last full one, and one that was not clean after
-    /// `retry_period`.
-    fn due(&self, refill_period: Duration, retry_period: Duration) -> Option<PassKind> {
+    /// The kind of the pass that is due, if one is. A full pass that was not clean makes one
+    /// due after `retry_period`.
+    fn due(&self, refilling: &Refilling, retry_period: Duration) -> Option<PassKind> {
         let (environment, record) = (&self.sweeps.environment, &self.sweeps.record);
         let is_due = |kind, interval: Option<Duration>| {
             interval.is_some_and(|interval| record.is_due(kind, interval))
@@ -251,13 +298,11 @@ impl Sweeper {
         {
             return Some(PassKind::Full);
         }
-        let must_fill = self.is_full_due(refill_period) && self.is_any_unfilled();
         let must_retry = environment.full_interval.is_some_and(|interval| {
             self.are_all_up() && record.is_retry_due(retry_period.min(interval))
         });
-        if must_fill
-            || must_retry
-            || self.due_for_damage(refill_period).is_some()
+        if must_retry
+            || self.is_refill_due(refilling)
             || is_due(PassKind::Full, environment.full_interval)
         {
             return Some(PassKind::Full);
@@ -265,11 +310,27 @@ impl Sweeper {
         is_due(PassKind::Recent, environment.interval).then_some(PassKind::Recent)
     }
 
-    /// A full pass, if this node's store is damaged: what it held comes from the others.
-    /// It is due `refill_period` after the last full one.
-    fn due_for_damage(&self, refill_period: Duration) -> Option<PassKind> {
-        let is_due = self.is_full_due(refill_period) && self.is_damaged();
-        is_due.then_some(PassKind::Full)
+    /// Whether stores have to be filled, and a full pass is due that this node drives for them.
+    fn is_refill_due(&self, refilling: &Refilling) -> bool {
+        let lacking = self.stores_to_fill();
+        !lacking.is_empty() && self.is_full_due(refilling.period_for(&lacking))
+    }
+
+    /// The stores that a full pass of this node is to fill: its own if it is damaged, and those
+    /// of other nodes only if this node is the first that is up. None while a node is missing:
+    /// that takes a comparison with all.
+    fn stores_to_fill(&self) -> BTreeSet<StoreOfNode> {
+        let environment = &self.sweeps.environment;
+        let own = environment.members.own();
+        let mut lacking: BTreeSet<NodeNumber> = BTreeSet::new();
+        if self.is_damaged() {
+            lacking.insert(own);
+        }
+        if self.is_first_up() {
+            lacking.extend(self.unfilled());
+        }
+        let store_of = |node| (node, environment.membership.store_of(node));
+        lacking.into_iter().map(store_of).collect()
     }
 
     /// Whether the last full pass has ended so long ago, and none is under way. One that
@@ -305,19 +366,21 @@ impl Sweeper {
         nodes.all(|node| self.is_up(node))
     }
 
-    /// Whether all nodes are up and the store of one of them has to be filled: that
-    /// takes a comparison with all the others.
-    fn is_any_unfilled(&self) -> bool {
+    /// The nodes whose stores have to be filled. None unless all nodes are up and all standings
+    /// are known: that takes a comparison with all the others.
+    fn unfilled(&self) -> Vec<NodeNumber> {
         // A peer that is suspected keeps its standing.
         if !self.are_all_up() {
-            return false;
+            return Vec::new();
         }
         let members = &self.sweeps.environment.members;
-        let standings: Option<Vec<Standing>> = members
+        let standings: Option<Vec<(NodeNumber, Standing)>> = members
             .numbers()
-            .map(|node| self.standing_of(node))
+            .map(|node| Some((node, self.standing_of(node)?)))
             .collect();
-        standings.is_some_and(|standings| standings.contains(&Standing::Unfilled))
+        let unfilled = standings.unwrap_or_default().into_iter();
+        let unfilled = unfilled.filter(|(_, standing)| *standing == Standing::Unfilled);
+        unfilled.map(|(node, _)| node).collect()
     }
 
     /// Whether the stores of all nodes are known to count.
@@ -359,6 +422,51 @@ mod tests {
 
     fn nothing_due() -> Option<PassKind> {
         None
+    }
+
+    fn stores<const N: usize>(stores: [(u8, u64); N]) -> BTreeSet<StoreOfNode> {
+        let of = |(node, store)| (NodeNumber::new(node), Some(store));
+        stores.map(of).into()
+    }
+
+    #[test]
+    fn passes_that_have_filled_a_store_make_the_next_store_wait_no_longer() {
+        let mut refilling = Refilling::new();
+        for store in 0..10 {
+            // Now one disk is lost, now another, and the node may not look in between.
+            let lost = stores([((store % 2) as u8, store)]);
+            refilling.looked(&lost);
+            assert_eq!(refilling.period_for(&lost), REFILL_PERIOD);
+            refilling.began(lost.clone());
+            // That it is filled has not been heard of yet.
+            refilling.looked(&lost);
+            assert_eq!(refilling.period_for(&lost), REFILL_PERIOD);
+        }
+        // One that is filled, and lost again.
+        let lost = stores([(1, 9)]);
+        refilling.looked(&BTreeSet::new());
+        refilling.began(lost.clone());
+        assert_eq!(refilling.period_for(&lost), REFILL_PERIOD);
+    }
+
+    #[test]
+    fn a_store_that_passes_do_not_fill_is_tried_less_and_less_often() {
+        let mut refilling = Refilling::new();
+        let lost = stores([(1, 7)]);
+        for doublings in 0..20 {
+            refilling.began(lost.clone());
+            refilling.looked(&lost);
+            let period = REFILL_PERIOD.saturating_mul(1 << doublings);
+            assert_eq!(refilling.period_for(&lost), period.min(REFILL_PERIOD_MAX));
+        }
+        // Another one does not wait so long for its first pass.
+        let both = stores([(1, 7), (2, 8)]);
+        assert_eq!(refilling.period_for(&both), REFILL_PERIOD);
+        refilling.began(both.clone());
+        refilling.began(both.clone());
+        assert_eq!(refilling.period_for(&both), 2 * REFILL_PERIOD);
+        refilling.looked(&lost);
+        assert_eq!(refilling.period_for(&lost), 2 * REFILL_PERIOD);
     }
 
     #[test]

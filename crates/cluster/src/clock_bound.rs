@@ -43,6 +43,20 @@ impl ClockBound {
         near > peers / 2
     }
 
+    /// Whether a node's clock is that of a majority of all nodes, itself among them: whether
+    /// more than half of them are near it. `peers_ahead_ms` is as for
+    /// [`ClockBound::is_proven`], which asks for more among three and fewer nodes, because what
+    /// rests on it cannot be taken back.
+    #[must_use]
+    pub fn is_of_majority(self, peers_ahead_ms: impl IntoIterator<Item = Option<i64>>) -> bool {
+        let (mut nodes, mut near) = (1, 1);
+        for ahead_ms in peers_ahead_ms {
+            nodes += 1;
+            near += usize::from(ahead_ms.is_some_and(|ms| self.is_near(ms)));
+        }
+        near > nodes / 2
+    }
+
     /// Whether a node may stamp writes. `peers_ahead_ms` has for each peer how many
     /// milliseconds its clock is ahead, or [`None`] if it is not known.
     ///
@@ -71,6 +85,39 @@ impl ClockBound {
     pub fn accepts(self, stamp: Timestamp, now_unix_ms: u64) -> bool {
         let ahead_ms_max = self.drift_max_ms.saturating_mul(2);
         stamp.unix_ms() <= now_unix_ms.saturating_add(ahead_ms_max)
+    }
+}
+
+/// How far the time that most clocks have is ahead of a node's own clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MedianAhead {
+    /// The median of the clocks of all nodes, the own one among them, in milliseconds. Of an
+    /// even number, the one of the two middle ones that is nearer to the own clock: what this
+    /// says of the time, no minority can change.
+    pub nearer_ms: i64,
+    /// The one that is further from the own clock: if it is near, at least half of the others
+    /// agree with the own clock.
+    pub further_ms: i64,
+}
+
+impl MedianAhead {
+    /// Of the peers' clocks that are known, in milliseconds ahead of the own one. One clock of
+    /// three that is wrong does not count, whether it is ahead or behind.
+    #[must_use]
+    pub fn of(peers_ahead_ms: impl IntoIterator<Item = Option<i64>>) -> Self {
+        let mut known: Vec<i64> = peers_ahead_ms.into_iter().flatten().collect();
+        known.push(0);
+        known.sort_unstable();
+        let middle = |index: usize| known.get(index).copied().unwrap_or(0);
+        let (lower, upper) = (middle((known.len() - 1) / 2), middle(known.len() / 2));
+        let (nearer_ms, further_ms) = match lower.unsigned_abs() < upper.unsigned_abs() {
+            true => (lower, upper),
+            false => (upper, lower),
+        };
+        Self {
+            nearer_ms,
+            further_ms,
+        }
     }
 }
 
@@ -129,6 +176,56 @@ mod tests {
                 is_proven,
                 "{peers:?}"
             );
+        }
+    }
+
+    #[test]
+    fn a_clock_is_that_of_a_majority_of_all_nodes() {
+        let (near, far, unknown) = (Some(-1_000), Some(1_001), None);
+        let cases: [(&[Option<i64>], bool); 9] = [
+            (&[], true),
+            (&[near], true),
+            (&[far], false),
+            (&[unknown], false),
+            (&[near, far], true),
+            (&[near, unknown], true),
+            (&[far, unknown], false),
+            (&[near, far, far], false),
+            (&[near, near, far, far], true),
+        ];
+        for (peers, is_of_majority) in cases {
+            let peers_ahead_ms = peers.iter().copied();
+            assert_eq!(
+                BOUND.is_of_majority(peers_ahead_ms),
+                is_of_majority,
+                "{peers:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_median_follows_the_majority_and_not_one_wrong_clock() {
+        let cases: [(&[Option<i64>], i64, i64); 10] = [
+            (&[], 0, 0),
+            (&[None], 0, 0),
+            // Of two clocks, nobody can say which is wrong.
+            (&[Some(9)], 0, 9),
+            (&[Some(-9)], 0, -9),
+            // One of three is wrong: another one, and this one.
+            (&[Some(9), Some(0)], 0, 0),
+            (&[Some(-9), Some(0)], 0, 0),
+            (&[Some(9), Some(9)], 9, 9),
+            (&[Some(-9), Some(-8)], -8, -8),
+            (&[Some(9), Some(9), Some(0)], 0, 9),
+            (&[Some(9), Some(0), Some(0), Some(9)], 0, 0),
+        ];
+        for (peers, nearer_ms, further_ms) in cases {
+            let expected = MedianAhead {
+                nearer_ms,
+                further_ms,
+            };
+            let found = MedianAhead::of(peers.iter().copied());
+            assert_eq!(found, expected, "{peers:?}");
         }
     }
 

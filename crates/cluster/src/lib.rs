@@ -29,7 +29,7 @@ mod standing;
 pub mod sweep;
 mod timestamp_reservation;
 
-pub use clock_bound::ClockBound;
+pub use clock_bound::{ClockBound, MedianAhead};
 pub use coordinator::{
     Decision, Read, ReadAction, ReadActions, ReadEvent, Round, TIMES_ANEW_MAX, Write, WriteAction,
     WriteActions, WriteEvent,

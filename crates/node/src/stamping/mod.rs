@@ -112,7 +112,7 @@ struct StampingState {
     /// vouched for it, in milliseconds.
     vouched_ahead_ms: Option<i64>,
     /// The greatest stamps that peers have issued or seen. A peer's stamp waits here
-    /// until its clock is near, and is observed then.
+    /// until this clock can judge it, and is observed then.
     greatest_seen_by_peers: BTreeMap<NodeNumber, Timestamp>,
     /// The peers of which such a stamp was observed.
     observed_peers: BTreeSet<NodeNumber>,

@@ -3,7 +3,7 @@
 use super::peer_clocks::ClockReading;
 use super::{NoStamp, Stamping};
 use base::Timestamp;
-use cluster::HybridClock;
+use cluster::{HybridClock, MedianAhead, Members, NodeNumber};
 use profile::lock;
 
 /// The state of a node's stamping, for the status page and the metrics.
@@ -17,8 +17,9 @@ pub struct StampingStatus {
     pub stamp_ahead_ms: u64,
     /// The durable ceiling of stamps.
     pub ceiling: Timestamp,
-    /// How far the clocks of the peers are ahead of this node's clock, in
-    /// milliseconds: the median of those that are known.
+    /// How far the time that most nodes have is ahead of this node's clock, in milliseconds:
+    /// the median of the clocks that are known, with this one. If they are split in halves, it
+    /// is that of the other half. `None` if no peer's is known.
     pub peers_ahead_ms: Option<i64>,
     /// Whether the clock is near the clocks of a majority of all peers.
     pub is_proven: bool,
@@ -28,9 +29,9 @@ impl Stamping {
     /// The state of stamping.
     pub(crate) fn status(&self) -> StampingStatus {
         let now = ClockReading::now(&*self.clock);
-        let peers = self.peer_clocks.all_ahead_ms(now);
-        let mut known: Vec<i64> = peers.flatten().collect();
-        known.sort_unstable();
+        let peers = || self.peer_clocks.all_ahead_ms(now);
+        let is_any_known = peers().flatten().next().is_some();
+        let median = MedianAhead::of(peers());
         let state = lock(&self.state);
         let hybrid = state.hybrid.as_ref();
         let greatest = hybrid.map_or(Timestamp::ZERO, HybridClock::greatest);
@@ -39,8 +40,38 @@ impl Stamping {
             greatest,
             stamp_ahead_ms: greatest.unix_ms().saturating_sub(now.unix_ms),
             ceiling: state.reservation.ceiling(),
-            peers_ahead_ms: known.get(known.len() / 2).copied(),
-            is_proven: self.bound.is_proven(self.peer_clocks.all_ahead_ms(now)),
+            peers_ahead_ms: is_any_known.then_some(median.further_ms),
+            is_proven: self.bound.is_proven(peers()),
+        }
+    }
+
+    /// The time that most nodes have, this one among them, in milliseconds since the Unix
+    /// epoch. While no majority agrees on another one, it is that of the own clock.
+    pub(crate) fn cluster_unix_ms(&self) -> u64 {
+        let now = ClockReading::now(&*self.clock);
+        let median = MedianAhead::of(self.peer_clocks.all_ahead_ms(now));
+        now.unix_ms.saturating_add_signed(median.nearer_ms)
+    }
+
+    /// The nodes whose clocks are far from that of a majority of all nodes, as far as this
+    /// one knows. None while no clock is that of a majority.
+    pub(crate) fn wrong_clocks(&self, members: &Members) -> Vec<NodeNumber> {
+        let now = ClockReading::now(&*self.clock);
+        let ahead_ms = |node: NodeNumber| match node == members.own() {
+            true => Some(0),
+            false => self.peer_clocks.ahead_ms(node, now),
+        };
+        let nodes: Vec<(NodeNumber, i64)> = members
+            .numbers()
+            .filter_map(|node| Some((node, ahead_ms(node)?)))
+            .collect();
+        let median_ms = MedianAhead::of(self.peer_clocks.all_ahead_ms(now)).nearer_ms;
+        let is_far = |ahead_ms: i64| !self.bound.is_near(ahead_ms.saturating_sub(median_ms));
+        let far = nodes.iter().filter(|(_, ahead_ms)| is_far(*ahead_ms));
+        let far: Vec<NodeNumber> = far.map(|(node, _)| *node).collect();
+        match nodes.len() - far.len() > members.names().len() / 2 {
+            true => far,
+            false => Vec::new(),
         }
     }
 

@@ -29,8 +29,8 @@ impl Stamping {
         self.peer_clocks.record(peer, ahead_of_monotonic_ms);
     }
 
-    /// The work to do from time to time: observes what peers have seen whose clocks
-    /// are near by now, keeps the ceiling ahead of the clock, and logs when the node
+    /// The work to do from time to time: observes what peers have seen, once their clocks
+    /// are near or this clock is right, keeps the ceiling ahead of the clock, and logs when the node
     /// stops or begins to issue stamps.
     pub(crate) fn upkeep(&self) {
         let now = ClockReading::now(&*self.clock);
@@ -47,14 +47,19 @@ impl Stamping {
             return;
         };
         let is_near = |ahead_ms: Option<i64>| ahead_ms.is_some_and(|ms| self.bound.is_near(ms));
+        // What a peer has seen waits as long as this clock may be the wrong one, by which no
+        // stamp can be judged. If it is that of a majority, the peer's own clock does not
+        // matter, unless the stamp seems to come from the future.
+        let is_right = (self.bound).is_of_majority(self.peer_clocks.all_ahead_ms(now));
         greatest_seen_by_peers.retain(|peer, greatest_seen| {
-            let is_near = is_near(self.peer_clocks.ahead_ms(*peer, now));
-            if is_near {
+            let can_judge = is_near(self.peer_clocks.ahead_ms(*peer, now))
+                || is_right && self.bound.accepts(*greatest_seen, now.unix_ms);
+            if can_judge {
                 // A stamp that is too far ahead cannot be one of this node's own.
                 hybrid.observe_within(*greatest_seen, self.bound, now.unix_ms);
                 observed_peers.insert(*peer);
             }
-            !is_near
+            !can_judge
         });
         if self.peer_clocks.all_ahead_ms(now).any(is_near) {
             *vouched_ahead_ms = Some(now.ahead_of_monotonic_ms);
@@ -73,7 +78,7 @@ impl Stamping {
     }
 
     /// Whether the stamps that a peer has seen are observed. Those of a peer whose clock is
-    /// far from this one's wait until it is near.
+    /// far from this one's wait until it is near, or this clock is that of a majority.
     pub(crate) fn has_observed(&self, peer: NodeNumber) -> bool {
         lock(&self.state).observed_peers.contains(&peer)
     }

@@ -207,7 +207,15 @@ impl Drive {
         let fenced = self.ask_to_fence(&all, latest.unwrap_or_default()).await;
         let known = self.disregard(&fenced).await;
         if !untrusted.is_empty() {
-            self.fencing.held_back = Some(HeldBack::Clocks(untrusted));
+            // Beside one wrong clock, right ones are not trusted either, for which all have to
+            // agree. The wrong one is to blame.
+            let environment = &self.sweeper.sweeps.environment;
+            let wrong = environment.stamping.wrong_clocks(&environment.members);
+            let to_blame = match wrong.is_empty() {
+                true => untrusted,
+                false => wrong,
+            };
+            self.fencing.held_back = Some(HeldBack::Clocks(to_blame));
             return;
         }
         let Some(latest) = latest.filter(|latest| *latest > known) else {

@@ -122,6 +122,50 @@ fn a_store_with_versions_from_the_future_does_not_drag_the_clock_along() {
 
 #[test]
 fn a_node_alone_stamps_above_all_it_holds_whatever_its_clock_says() {
+#[test]
+fn a_wrong_clock_of_a_third_node_does_not_keep_a_new_store_from_stamping() {
+    for ahead_ms in [10 * BOUND_MS as i64, -10 * BOUND_MS as i64] {
+        let machine = Machine::of_three();
+        let stamping = machine.open_unaccepted();
+        let wrong_ms = machine.now().wrapping_add_signed(ahead_ms);
+        let seen = Timestamp::new(START_MS + 60_000, 7, 2);
+        stamping.record_hello(OTHER, wrong_ms, seen);
+        assert!(!stamping.has_observed(OTHER), "either clock may be wrong");
+        assert!(stamping.wrong_clocks(&machine.members).is_empty());
+        stamping.record_hello(PEER, machine.now(), Timestamp::ZERO);
+        assert!(stamping.has_observed(PEER) && stamping.has_observed(OTHER));
+        assert!(machine.stamp(&stamping) > seen);
+        assert_eq!(stamping.status().peers_ahead_ms, Some(0), "it is right");
+        assert_eq!(stamping.wrong_clocks(&machine.members), [OTHER]);
+        assert_eq!(stamping.cluster_unix_ms(), machine.now());
+        // The third node's view.
+        machine.set_ahead_ms(ahead_ms);
+        stamping.record_hello(OTHER, START_MS, Timestamp::ZERO);
+        assert_eq!(stamping.status().peers_ahead_ms, Some(-ahead_ms));
+        assert_eq!(
+            stamping.wrong_clocks(&machine.members),
+            [machine.members.own()]
+        );
+        assert_eq!(stamping.cluster_unix_ms(), START_MS);
+    }
+}
+
+/// It may be this node's clock that is behind, and that of the other peer.
+#[test]
+fn a_stamp_from_the_future_waits_for_the_clock_of_its_peer() {
+    let machine = Machine::of_three();
+    let stamping = machine.open_unaccepted();
+    let future_ms = machine.now() + 10 * BOUND_MS;
+    stamping.record_hello(OTHER, future_ms, at(future_ms));
+    stamping.record_hello(PEER, machine.now(), Timestamp::ZERO);
+    assert!(!stamping.has_observed(OTHER));
+    let why = refusal(&stamping);
+    assert!(matches!(why, NoStamp::Unheard { .. }), "{why}");
+    machine.set_ahead_ms(10 * BOUND_MS as i64);
+    stamping.upkeep();
+    assert!(stamping.has_observed(OTHER));
+}
+
     let machine = Machine::alone();
     let stored = at(START_MS + 10 * BOUND_MS);
     let stamping = machine.open(stored);

@@ -223,6 +223,9 @@ impl Node {
             config.accept_empty,
         )?;
         let (trusted, trusted_clock) = (Arc::clone(&stamping), Arc::clone(&clock));
+        let cluster_time = Arc::clone(&stamping);
+        let named_age_ms = config.named_bound_age().as_millis();
+        let named_age_ms = u64::try_from(named_age_ms).unwrap_or(u64::MAX);
         let forgetting = Forgetting::open(
             ForgettingEnvironment {
                 folder: config.data.clone(),
@@ -237,6 +240,11 @@ impl Node {
                     let is_trusted = status.refusal.is_none() && status.is_proven;
                     is_trusted.then(|| trusted_clock.unix_ms())
                 }),
+                latest_named: Box::new(move || {
+                    let now_ms = cluster_time.cluster_unix_ms();
+                    Timestamp::from_unix_ms(now_ms.saturating_sub(named_age_ms))
+                }),
+                clock: Arc::clone(&clock),
             },
             bounds,
         )?;
@@ -249,6 +257,7 @@ impl Node {
                 executor: Arc::clone(executor),
                 boot_id: seams.boot_id,
                 syncs_commits: config.durability.syncs_commits(),
+                now_unix_ms: clock.unix_ms(),
                 acknowledged: StoreCount {
                     at_open: engine.acknowledged().total,
                     now: Box::new(move || counted.acknowledged().durable),
@@ -257,7 +266,6 @@ impl Node {
                 are_all_whole,
             },
             config.members.clone(),
-                now_unix_ms: clock.unix_ms(),
             engine.store_id(),
             config.accept_empty,
         )?;

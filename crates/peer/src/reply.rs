@@ -9,7 +9,7 @@ use crate::{CALLS_MAX, PeerAnswer};
 use base::{Entry, Expiry, Kind, Share, Timestamp, TraceId};
 use cluster::Miss;
 use cluster::forgetting::NamedBounds;
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -34,6 +34,11 @@ impl Reply {
     /// Until when the peer waits, on this node's monotonic clock.
     pub fn deadline(&self) -> Duration {
         self.deadline
+    }
+
+    /// The name of the peer that waits.
+    pub fn peer(&self) -> &str {
+        self.channel.peer.get().map_or("", |name| name)
     }
 
     /// The trace that the request is part of.
@@ -96,6 +101,8 @@ fn is_found(answer: &PeerAnswer, held: &HeldVersion) -> bool {
 pub(super) struct ReplyChannel {
     /// What is to be sent to the peer.
     pub(super) outgoing: Outgoing,
+    /// The name of the peer, once it is known.
+    pub(super) peer: OnceCell<String>,
     in_flight: Cell<usize>,
     /// Whether the connection has ended, so that answers are thrown away.
     is_closed: Cell<bool>,

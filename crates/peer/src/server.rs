@@ -89,6 +89,8 @@ pub async fn serve<R: RequestHandler>(
     decoder.allow(PAYLOAD_BYTES_MAX);
     let mut side = AcceptorSide::new(&environment, handler, negotiated, start.clone());
     side.is_outdated = is_dialler_outdated;
+    // The side has just been made.
+    let _is_first = side.replies.peer.set(name.clone()).is_ok();
     let close_replies = CloseOnDrop(Rc::clone(&side.replies));
     let connection = Connection {
         stream,

@@ -160,6 +160,16 @@ impl NodeConfig {
         self.members.own_name()
     }
 
+    /// How far in the past each fence and forget bound is that another member names truthfully,
+    /// however far clocks may differ: at least [`NodeConfig::hint_age_max`], as
+    /// [`NodeConfig::validate`] wants.
+    #[must_use]
+    pub fn named_bound_age(&self) -> Duration {
+        let clocks = self.clock_drift_max.saturating_mul(2);
+        // A grace of tests may be shorter than is valid.
+        self.hint_age_max.min(self.grace.saturating_sub(clocks))
+    }
+
     /// How many bytes a batch of a range may take while it is read. A value may be read
     /// on top of a batch that is nearly full, and is then left for the next batch.
     #[must_use]

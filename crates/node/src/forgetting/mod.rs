@@ -20,6 +20,7 @@
 //! Everything that changes the file is a job of [`Lane::Owner`], so the changes come one
 //! after another.
 
+mod believing;
 mod file;
 mod mends;
 mod shared;
@@ -34,7 +35,8 @@ pub(crate) use mends::{MendRules, Taken};
 pub(crate) use shared::{BeforeRead, SharedBounds};
 pub use status::{ForgettingStatus, HeldBack};
 
-use base::Timestamp;
+use base::{Clock, Timestamp};
+use believing::RefusedBounds;
 use cluster::Standing;
 use cluster::forgetting::{Bounds, latest_fence};
 use cluster::sweep::{PassId, PassKind};
@@ -68,6 +70,10 @@ pub(crate) struct ForgettingEnvironment {
     pub(crate) present: Option<Box<dyn Fn() -> Timestamp + Send + Sync>>,
     /// The wall clock in milliseconds since 1970, while it is trusted.
     pub(crate) trusted_unix_ms: Box<dyn Fn() -> Option<u64> + Send + Sync>,
+    /// The greatest fence or forget bound that another member can name truthfully now.
+    pub(crate) latest_named: Box<dyn Fn() -> Timestamp + Send + Sync>,
+    /// The time.
+    pub(crate) clock: Arc<dyn Clock>,
 }
 
 /// What a node remembers of forgetting. Its runtimes share it.
@@ -75,6 +81,7 @@ pub(crate) struct Forgetting {
     environment: ForgettingEnvironment,
     shared: Arc<SharedBounds>,
     state: Mutex<State>,
+    refused: Mutex<RefusedBounds>,
     /// Held while the file is written; true once it must not be written any more.
     is_closed: Mutex<bool>,
 }
@@ -126,6 +133,7 @@ impl Forgetting {
             }
         }
         let greatest = stored.greatest.max(stored.bounds.forgotten);
+        believing::warn_of_future(&stored, (environment.latest_named)());
         let refused_below = stored.refuses_below(greatest);
         environment.engine.fence(refused_below)?;
         shared.set(&stored, environment.members_hash);
@@ -149,6 +157,7 @@ impl Forgetting {
             environment,
             shared,
             state: Mutex::new(state),
+            refused: Mutex::default(),
             is_closed: Mutex::new(false),
         }))
     }

@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 const GRACE_MS: u64 = 10_000;
 const NOW_UNIX_MS: u64 = 1_800_000_000_000;
+/// How long before now what others name is at least.
+const LATEST_NAMED: u64 = 5_000;
 const PASS: PassId = PassId(7);
 
 /// A node's disk, and its clock.
@@ -76,6 +78,8 @@ impl TestNode {
             members_hash: self.members_hash.get(),
             present: self.drops_future.get().then(|| Box::new(|| at(0)) as _),
             trusted_unix_ms: Box::new(move || is_trusted.load(Relaxed).then_some(NOW_UNIX_MS)),
+            latest_named: Box::new(|| at(LATEST_NAMED)),
+            clock: Arc::new(base::ManualClock::new(NOW_UNIX_MS)),
         };
         Opened {
             forgetting: Forgetting::open(environment, Arc::clone(&shared)).unwrap(),
@@ -146,6 +150,36 @@ fn a_node_fences_itself_only_by_its_own_trusted_clock() {
     assert_eq!(opened.forgetting.next_fence(), Some(at(GRACE_MS)));
     // The clock of the driver is ahead.
     assert_eq!(opened.raise(at(1)).fence, at(GRACE_MS));
+}
+
+#[test]
+fn a_bound_from_the_future_is_not_believed_and_stops_no_write() {
+    let node = TestNode::new();
+    let opened = node.open();
+    let heard = |bound| Heard {
+        forgotten: bound,
+        fence: bound,
+    };
+    let future = [at(LATEST_NAMED - 1), at(0), Timestamp::MAX];
+    for standing in Standing::ALL {
+        for bound in future {
+            let hear = opened.forgetting.hear_from("c", heard(bound), standing);
+            assert!(hear.is_none());
+        }
+        (opened.run_jobs)();
+        assert_eq!(opened.forgetting.greatest(), Timestamp::ZERO);
+        assert_eq!(opened.forgetting.bounds(), Bounds::default());
+        assert!(!opened.refuses(at(60_000)));
+    }
+    let standing = Standing::Witness;
+    opened.raise(at(GRACE_MS));
+    for bound in [at(GRACE_MS), at(LATEST_NAMED)] {
+        let _fenced = opened.forgetting.hear_from("c", heard(bound), standing);
+        assert_eq!(opened.forgetting.greatest(), bound);
+    }
+    for bound in future {
+        assert!(!opened.forgetting.believes("c", bound));
+    }
 }
 
 #[test]

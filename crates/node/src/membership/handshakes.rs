@@ -4,6 +4,7 @@ use super::Membership;
 use crate::config::{Secret, Secrets};
 use crate::forgetting::{Forgetting, Heard};
 use crate::stamping::Stamping;
+use base::Timestamp;
 use cluster::{NodeNumber, Standing};
 use peer::{HandshakePolicy, Hello, NodeReport, Protocol, StartWatch};
 use std::cell::OnceCell;
@@ -83,10 +84,10 @@ impl HandshakePolicy for NodeHandshakes {
             is_accepted: peer.is_some_and(|peer| membership.is_accepted_towards(peer)),
             standing: membership.standing(),
             remembered: peer.and_then(|peer| membership.durably_remembered(peer)),
-            acknowledged: Some(membership.acknowledged()),
             remembered_starts: peer
                 .map(|peer| membership.starts_of(peer))
                 .unwrap_or_default(),
+            acknowledged: Some(membership.acknowledged()),
             greatest_seen: self.stamping.greatest(),
             unix_ms,
             forgotten: self.forgetting.greatest(),
@@ -113,9 +114,14 @@ impl HandshakePolicy for NodeHandshakes {
                 forgotten: report.forgotten,
                 fence: report.fence,
             };
+            let standing = self.membership.standing();
             // What the peer sends meanwhile, the store takes by what the handshake has told.
-            let _fenced = self.forgetting.hear(heard, self.membership.standing());
+            let _fenced = self.forgetting.hear_from(name, heard, standing);
         }
+    }
+
+    fn believes_bound(&self, name: &str, forgotten: Timestamp) -> bool {
+        self.forgetting.believes(name, forgotten)
     }
 
     fn is_previous_start_live(&self, theirs: &Hello) -> bool {
@@ -151,7 +157,8 @@ impl HandshakePolicy for NodeHandshakes {
             fence: theirs.fence,
         };
         // By now the store knows whether it lacks something, as far as this peer can tell.
-        let fenced = self.forgetting.hear(heard, self.membership.standing());
+        let standing = self.membership.standing();
+        let fenced = self.forgetting.hear_from(&theirs.name, heard, standing);
         Box::pin(async {
             if let Some(fenced) = fenced {
                 fenced.await.ok()?;

@@ -88,6 +88,14 @@ impl PassReport {
 }
 
 impl Sweeper {
+    /// Whether to believe the forget bound that a node names in a pass that this node drives. One
+    /// that is not believed takes no part: it would have the others leave out what is dead.
+    pub(super) fn believes_of(&self, node: NodeNumber, named: Timestamp) -> bool {
+        let environment = &self.sweeps.environment;
+        let name = environment.members.name(node);
+        environment.forgetting.believes(name, named)
+    }
+
     /// Leads one pass to the last key: from the first one, or from the checkpoint of a
     /// full pass that was interrupted.
     ///
@@ -230,6 +238,9 @@ impl Drive {
             else {
                 return None;
             };
+            if !self.sweeper.believes_of(node, forgotten) {
+                return None;
+            }
             Some(Begun {
                 node,
                 incarnation,

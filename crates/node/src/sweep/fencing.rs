@@ -298,7 +298,12 @@ impl Drive {
         let fenced = answers
             .into_iter()
             .filter_map(|(node, answer)| match answer {
-                Some(SweepAnswer::Fenced(store)) => Some((node, store)),
+                Some(SweepAnswer::Fenced(store)) => {
+                    let named = store.greatest.max(store.forgotten);
+                    self.sweeper
+                        .believes_of(node, named)
+                        .then_some((node, store))
+                }
                 _ => None,
             });
         fenced.collect()

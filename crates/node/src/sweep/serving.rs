@@ -5,11 +5,34 @@ use super::joining::Agreed;
 use super::participant::{Participant, UnknownRange};
 use super::{Sweeper, Sweeps};
 use crate::forgetting::MendRules;
-use base::Entry;
+use base::{Entry, Timestamp};
 use cluster::Miss;
 use cluster::sweep::PassId;
 use peer::{PeerAnswer, PeerRequest, Reply, SweepAnswer, SweepRequest};
 use std::rc::Rc;
+
+/// The fence or the forget bound that a request names.
+fn named_bound(request: &SweepRequest) -> Option<Timestamp> {
+    match request {
+        SweepRequest::Fence { fence, .. } => Some(*fence),
+        SweepRequest::Forget { forgotten, .. } | SweepRequest::Agree { forgotten, .. } => {
+            Some(*forgotten)
+        }
+        SweepRequest::Disregard { below, .. } => Some(*below),
+        SweepRequest::Begin { .. }
+        | SweepRequest::Advance { .. }
+        | SweepRequest::Digest { .. }
+        | SweepRequest::Reconcile { .. }
+        | SweepRequest::Recount { .. }
+        | SweepRequest::Symbols { .. }
+        | SweepRequest::Send { .. }
+        | SweepRequest::Pull { .. }
+        | SweepRequest::Announce { .. }
+        | SweepRequest::Offer { .. }
+        | SweepRequest::Sync { .. }
+        | SweepRequest::End { .. } => None,
+    }
+}
 
 impl peer::RequestHandler for Sweeper {
     fn serve(self: &Rc<Self>, request: PeerRequest, reply: Reply) {
@@ -27,7 +50,11 @@ impl peer::RequestHandler for Sweeper {
             }
             PeerRequest::Look(key) => self.replicas.own().look_for_peer(&key, reply),
             PeerRequest::Page(request) => self.replicas.own().page_for_peer(request, reply),
-            PeerRequest::Sweep(request) => self.serve_sweep(request, reply),
+            PeerRequest::Sweep(request) => match self.believes(reply.peer(), &request) {
+                true => self.serve_sweep(request, reply),
+                // The driver goes on without this node.
+                false => reply.send(PeerAnswer::Swept(SweepAnswer::Unknown)),
+            },
             PeerRequest::Examine => self.vital_signs.reply(reply),
         }
     }
@@ -86,6 +113,12 @@ impl Sweeper {
                 Err(_) => reply.send(PeerAnswer::Missed(Miss::Failed)),
             }
         });
+    }
+
+    /// Whether to believe the fence or the forget bound that a peer names with a request.
+    fn believes(&self, peer: &str, request: &SweepRequest) -> bool {
+        let forgetting = &self.sweeps.environment.forgetting;
+        named_bound(request).is_none_or(|named| forgetting.believes(peer, named))
     }
 
     /// Does as a peer asks, and replies.
@@ -216,6 +249,46 @@ impl Sweeper {
                 let end = self.end(pass, is_conclusive, &single_copies, clean_with);
                 end.await
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cluster::sweep::PassKind;
+
+    #[test]
+    fn each_request_that_brings_a_fence_or_a_forget_bound_is_asked_for_it() {
+        let (pass, named) = (PassId(1), Timestamp::from_u64(7));
+        let agree = SweepRequest::Agree {
+            pass,
+            cut: Timestamp::MAX,
+            forgotten: named,
+            reaches: Vec::new(),
+            stores: Vec::new(),
+            bounds: Vec::new(),
+        };
+        let disregard = SweepRequest::Disregard {
+            pass,
+            below: named,
+            vouching: Vec::new(),
+        };
+        let fence = SweepRequest::Fence { pass, fence: named };
+        let forget = SweepRequest::Forget {
+            pass,
+            forgotten: named,
+        };
+        for request in [agree, disregard, fence, forget] {
+            assert_eq!(named_bound(&request), Some(named), "{request:?}");
+        }
+        let begin = SweepRequest::Begin {
+            pass,
+            kind: PassKind::Full,
+            is_resumed: false,
+        };
+        for request in [begin, SweepRequest::Sync { pass }] {
+            assert_eq!(named_bound(&request), None, "{request:?}");
         }
     }
 }

@@ -4,7 +4,7 @@ use super::hello::Hello;
 use crate::protocol::Protocol;
 use crate::report::NodeReport;
 use crate::start_watch::StartWatch;
-use base::{Clock, Random};
+use base::{Clock, Random, Timestamp};
 use cluster::Standing;
 use std::future::Future;
 use std::pin::Pin;
@@ -35,6 +35,10 @@ pub trait HandshakePolicy {
 
     /// The peer `name` has reported this, on a connection with this start.
     fn heard_report(&self, name: &str, start: &StartWatch, report: NodeReport);
+
+    /// Whether to believe a forget bound that the peer `name` names with its answers. One from
+    /// the future is not passed on.
+    fn believes_bound(&self, name: &str, forgotten: Timestamp) -> bool;
 
     /// Whether a peer's hello is from another start than the remembered one while
     /// that one is still connected. After a restart the previous connections close, or

@@ -13,7 +13,7 @@ use crate::page::EncodedPage;
 use crate::run::Run;
 use crate::sweep_message::SweepAnswer;
 use crate::{FORGETTING, LiveLink, NegotiatedProtocol, PeerAnswer, REPORT, STANDING, StartWatch};
-use base::{Entry, Verdict};
+use base::{Entry, Timestamp, Verdict};
 use bytes::Bytes;
 use cluster::forgetting::NamedBounds;
 use cluster::{Miss, Standing};
@@ -126,6 +126,18 @@ impl<'a> DiallerSide<'a> {
             named_apart: None,
             has_answered: false,
             answers: Assembler::new(budget),
+        }
+    }
+
+    /// What a store has named, without a forget bound that is not believed.
+    fn believed(&self, named: NamedBounds) -> NamedBounds {
+        let policy = &self.link.environment.policy;
+        match policy.believes_bound(&self.link.name, named.forgotten) {
+            true => named,
+            false => NamedBounds {
+                forgotten: Timestamp::ZERO,
+                ..named
+            },
         }
     }
 
@@ -257,10 +269,13 @@ impl Side for DiallerSide<'_> {
                 let absent = found(None, self.named);
                 self.answer(frame, CallKind::Read, absent, now)?;
             }
-            Message::Forgets(named) if self.negotiated.has(FORGETTING) => match frame.call {
-                message::ALL_LATER => self.named = Some(named),
-                call => self.named_apart = Some((call, named)),
-            },
+            Message::Forgets(named) if self.negotiated.has(FORGETTING) => {
+                let named = self.believed(named);
+                match frame.call {
+                    message::ALL_LATER => self.named = Some(named),
+                    call => self.named_apart = Some((call, named)),
+                }
+            }
             Message::Missed(miss) => {
                 let missed = PeerAnswer::Missed(miss);
                 self.link.answer(frame.call, missed, now);

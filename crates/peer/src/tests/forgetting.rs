@@ -41,6 +41,32 @@ async fn answers_name_what_their_store_forgets() {
     .await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_forget_bound_that_the_node_does_not_believe_is_left_out() {
+    run(async {
+        let mut node = TestNode::named("asker");
+        node.believed_max = Timestamp::from_u64(7);
+        let mut asker = Asker::new(node.environment(50_000));
+        asker.start();
+        let (replica, freeze) = (Rc::<TestReplica>::default(), FreezeSwitch::default());
+        let _serving = asker.accept(&replica, &freeze).await;
+        asker.until(LinkState::Up).await;
+        let found = |forgotten| PeerAnswer::FoundBehind {
+            entry: None,
+            named: named(forgotten),
+        };
+        for (ticket, (says, arrives)) in [(7, 7), (8, 0), (7, 7)].into_iter().enumerate() {
+            asker.call(read_of("key"), ticket as u64).unwrap();
+            let (_, reply) = replica.next().await;
+            assert_eq!(reply.peer(), "asker");
+            reply.send(found(says));
+            let expected = (ticket as u64, found(arrives));
+            assert_eq!(asker.answers.next().await, expected);
+        }
+    })
+    .await;
+}
+
 /// A repair with a version below the bound that its store names is believed, so the store must
 /// have known that bound when it read the version.
 #[tokio::test(start_paused = true)]

@@ -23,6 +23,8 @@ pub(crate) struct TestNode {
     pub(crate) unreachable: Rc<RefCell<Vec<String>>>,
     /// Whether the previous starts of other nodes still have live links.
     pub(crate) is_previous_start_live: Rc<Cell<bool>>,
+    /// The greatest forget bound that it believes.
+    pub(crate) believed_max: Timestamp,
     /// Whether its disk never finishes recording a hello.
     pub(crate) records_nothing: bool,
 }
@@ -39,13 +41,14 @@ impl TestNode {
                 is_accepted: false,
                 standing: Standing::Witness,
                 remembered: None,
+                remembered_starts: [].into(),
                 acknowledged: Some(0),
                 greatest_seen: Timestamp::ZERO,
-                remembered_starts: [].into(),
                 unix_ms: 0,
                 forgotten: Timestamp::ZERO,
                 fence: Timestamp::ZERO,
             },
+            believed_max: Timestamp::MAX,
             secrets: vec![b"secret"],
             members: vec!["asker", "replica", "third"],
             standing: Rc::new(Cell::new(Standing::Witness)),
@@ -77,6 +80,10 @@ impl TestNode {
 }
 
 impl HandshakePolicy for TestNode {
+    fn believes_bound(&self, _name: &str, forgotten: Timestamp) -> bool {
+        forgotten <= self.believed_max
+    }
+
     fn secrets(&self) -> Vec<Arc<[u8]>> {
         self.secrets
             .iter()

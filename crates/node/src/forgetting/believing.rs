@@ -1,0 +1,88 @@
+//! Which fences and forget bounds of other members this node believes.
+//!
+//! A store refuses what is below its fence and below the greatest forget bound that it has
+//! heard of. So one bound from the future, named by a member whose clock was wrong or that is
+//! not sound, would stop all writes, and everybody who heard of it would pass it on. But each
+//! member raises its fence at most to the grace before its own time, while its clock is trusted,
+//! and the grace is at least the age of hints plus twice what clocks may differ. So a bound that
+//! is not the age of hints in the past was never shown by a pass, and is not believed, however it
+//! comes: with hellos and heartbeats, with answers to reads, in the requests of a pass, and in the
+//! answers to them.
+
+use super::{ForgetFile, Forgetting, Heard};
+use base::Timestamp;
+use cluster::Standing;
+use profile::lock;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// How often it is logged that a member names bounds from the future.
+const REFUSED_LOG_PERIOD: Duration = Duration::from_secs(600);
+
+/// When a bound of a member was last logged that is not believed, on the monotonic clock. There
+/// are no more members than the list has.
+pub(super) type RefusedBounds = BTreeMap<String, Duration>;
+
+impl Forgetting {
+    /// Whether to believe a fence or a forget bound that the member `name` names. It is logged if
+    /// not, once in a while for each member.
+    pub(crate) fn believes(&self, name: &str, named: Timestamp) -> bool {
+        let latest = (self.environment.latest_named)();
+        // What it knows already was believed under other options, or is no better itself.
+        if named <= latest.max(self.greatest()) {
+            return true;
+        }
+        let now = self.environment.clock.monotonic();
+        let mut refused = lock(&self.refused);
+        let is_due = |logged: &Duration| now.saturating_sub(*logged) >= REFUSED_LOG_PERIOD;
+        if refused.get(name).is_none_or(is_due) {
+            refused.insert(name.to_owned(), now);
+            tracing::error!(
+                node = name,
+                %named,
+                %latest,
+                "a node names a fence or a forget bound from the future, which no sweep can have \
+                 shown: it is not believed. Its clock was wrong, or it is not sound. Look at its \
+                 clock; if that is right now, start the node once with --drop-future-versions, or \
+                 replace it"
+            );
+        }
+        false
+    }
+
+    /// As [`Forgetting::hear`], of what the member `name` names, as far as that is believed.
+    pub(crate) fn hear_from(
+        self: &Arc<Self>,
+        name: &str,
+        heard: Heard,
+        standing: Standing,
+    ) -> Option<oneshot::Receiver<()>> {
+        let believed = |named| match self.believes(name, named) {
+            true => named,
+            false => Timestamp::ZERO,
+        };
+        let heard = Heard {
+            forgotten: believed(heard.forgotten),
+            fence: believed(heard.fence),
+        };
+        self.hear(heard, standing)
+    }
+}
+
+/// Warns the operator if the node's own file says what it would not believe of others. It is kept:
+/// this node's clock may be the wrong one.
+pub(super) fn warn_of_future(stored: &ForgetFile, latest: Timestamp) {
+    let greatest = stored.bounds.fence.max(stored.bounds.forgotten);
+    let greatest = greatest.max(stored.greatest);
+    if greatest > latest {
+        tracing::error!(
+            bound = %greatest,
+            %latest,
+            "by this node's clock, the fence or the forget bound in the file FORGET comes from the \
+             future, and writes below it are refused: correct the clock, or if it is right, start \
+             this node once with --drop-future-versions"
+        );
+    }
+}

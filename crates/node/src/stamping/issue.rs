@@ -8,6 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+/// The latest time of a clock by which stamps are given. Timestamps reach a century further, which
+/// is for those that follow a clock that was wrong.
+const LATEST_UNIX_MS: u64 = Timestamp::MAX.unix_ms() - 100 * 365 * 24 * 3600 * 1000;
+
 impl Stamping {
     /// The next stamp, above all stamps issued or observed. Waits until the
     /// deadline, on the monotonic clock, for a ceiling that is about to be raised,
@@ -71,6 +75,10 @@ impl Stamping {
         now: ClockReading,
     ) -> Result<Timestamp, NoStamp> {
         let hybrid = state.hybrid.as_ref().ok_or(NoStamp::Closed)?;
+        // The ceiling that such a clock leads to would leave no timestamp, for good.
+        if now.unix_ms > LATEST_UNIX_MS {
+            return Err(NoStamp::NoTime);
+        }
         let next = hybrid.next(now.unix_ms).ok_or(NoStamp::End)?;
         if self.is_single_node {
             return Ok(next);

@@ -56,7 +56,15 @@ pub enum NoStamp {
          this node's store, which begins by itself once all nodes are up"
     )]
     Outdated,
+    /// The node's clock shows a time that timestamps cannot have.
+    #[error(
+        "this node's clock shows a time centuries from now: correct it; until then use another node"
+    )]
+    NoTime,
     /// There is no greater timestamp.
-    #[error("this node has seen the last possible timestamp: use another node")]
+    #[error(
+        "this node has seen the last possible timestamp, which came from a wrong clock: use another \
+         node; if this node's clock is right now, start it once with --drop-future-versions"
+    )]
     End,
 }

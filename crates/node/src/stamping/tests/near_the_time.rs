@@ -49,6 +49,39 @@ fn a_start_with_a_wrong_clock_does_not_bind_later_starts() {
     assert!(machine.stamp(&stamping) < at(START_MS + BOUND_MS));
 }
 
+/// The year 9999 is further than timestamps reach, so its ceiling would be the last one.
+#[test]
+fn a_start_in_the_year_9999_binds_no_later_start_even_if_all_clocks_agree() {
+    const YEAR_9999_MS: i64 = 252_000_000_000_000;
+    for machine in [Machine::alone(), Machine::of_three()] {
+        machine.set_ahead_ms(YEAR_9999_MS - START_MS as i64);
+        let stamping = machine.open(Timestamp::ZERO);
+        for peer in [PEER, OTHER] {
+            stamping.record_hello(peer, machine.now(), Timestamp::ZERO);
+        }
+        for _ in 0..3 {
+            assert_eq!(refusal(&stamping), NoStamp::NoTime);
+            machine.pass(Duration::from_secs(1));
+            stamping.upkeep();
+        }
+        // It is set right, without a restart and with one.
+        machine.set_ahead_ms(0);
+        let by_peers = |stamping: &Stamping| {
+            for peer in [PEER, OTHER] {
+                stamping.record_hello(peer, machine.now(), Timestamp::ZERO);
+            }
+        };
+        by_peers(&stamping);
+        let first = machine.stamp(&stamping);
+        assert!(first < at(START_MS + BOUND_MS));
+        stamping.close();
+        let stamping = machine.open(Timestamp::ZERO);
+        by_peers(&stamping);
+        let second = machine.stamp(&stamping);
+        assert!(first < second && second < at(START_MS + BOUND_MS));
+    }
+}
+
 #[test]
 fn a_clock_that_leaps_away_from_the_others_stamps_nothing_until_it_is_back() {
     let machine = Machine::of_three();
@@ -89,39 +122,6 @@ fn with_one_peer_up_the_node_whose_clock_leaps_stops_stamping() {
     machine.stamp(&stamping);
 }
 
-#[test]
-fn no_stamp_is_issued_that_a_peer_would_refuse() {
-    let machine = Machine::of_three();
-    let stamping = machine.open_near();
-    // A stamp of a peer may be twice the bound ahead.
-    let dragged = at(START_MS + 2 * BOUND_MS - 1);
-    assert!(stamping.observe(dragged));
-    assert!(machine.stamp(&stamping) > dragged);
-    assert!(!stamping.observe(at(START_MS + 2 * BOUND_MS + 1)));
-    // All clocks of the cluster were wrong and are set back.
-    machine.set_ahead_ms(-8 * BOUND_MS as i64);
-    stamping.record_hello(PEER, machine.now(), Timestamp::ZERO);
-    stamping.record_hello(OTHER, machine.now(), Timestamp::ZERO);
-    let why = refusal(&stamping);
-    assert!(matches!(why, NoStamp::Ahead { .. }), "{why}");
-    assert!(why.to_string().contains("--drop-future-versions"), "{why}");
-    assert_eq!(stamping.status().refusal, Some(why));
-    // The clock catches up.
-    machine.pass(HOUR * 9);
-    stamping.record_hello(PEER, machine.now(), Timestamp::ZERO);
-    machine.stamp(&stamping);
-}
-
-#[test]
-fn a_store_with_versions_from_the_future_does_not_drag_the_clock_along() {
-    let machine = Machine::of_three();
-    let stamping = machine.open(at(START_MS + 10 * BOUND_MS));
-    stamping.record_hello(PEER, START_MS, Timestamp::ZERO);
-    assert!(machine.stamp(&stamping) < at(START_MS + 1_000));
-}
-
-#[test]
-fn a_node_alone_stamps_above_all_it_holds_whatever_its_clock_says() {
 #[test]
 fn a_wrong_clock_of_a_third_node_does_not_keep_a_new_store_from_stamping() {
     for ahead_ms in [10 * BOUND_MS as i64, -10 * BOUND_MS as i64] {
@@ -166,6 +166,39 @@ fn a_stamp_from_the_future_waits_for_the_clock_of_its_peer() {
     assert!(stamping.has_observed(OTHER));
 }
 
+#[test]
+fn no_stamp_is_issued_that_a_peer_would_refuse() {
+    let machine = Machine::of_three();
+    let stamping = machine.open_near();
+    // A stamp of a peer may be twice the bound ahead.
+    let dragged = at(START_MS + 2 * BOUND_MS - 1);
+    assert!(stamping.observe(dragged));
+    assert!(machine.stamp(&stamping) > dragged);
+    assert!(!stamping.observe(at(START_MS + 2 * BOUND_MS + 1)));
+    // All clocks of the cluster were wrong and are set back.
+    machine.set_ahead_ms(-8 * BOUND_MS as i64);
+    stamping.record_hello(PEER, machine.now(), Timestamp::ZERO);
+    stamping.record_hello(OTHER, machine.now(), Timestamp::ZERO);
+    let why = refusal(&stamping);
+    assert!(matches!(why, NoStamp::Ahead { .. }), "{why}");
+    assert!(why.to_string().contains("--drop-future-versions"), "{why}");
+    assert_eq!(stamping.status().refusal, Some(why));
+    // The clock catches up.
+    machine.pass(HOUR * 9);
+    stamping.record_hello(PEER, machine.now(), Timestamp::ZERO);
+    machine.stamp(&stamping);
+}
+
+#[test]
+fn a_store_with_versions_from_the_future_does_not_drag_the_clock_along() {
+    let machine = Machine::of_three();
+    let stamping = machine.open(at(START_MS + 10 * BOUND_MS));
+    stamping.record_hello(PEER, START_MS, Timestamp::ZERO);
+    assert!(machine.stamp(&stamping) < at(START_MS + 1_000));
+}
+
+#[test]
+fn a_node_alone_stamps_above_all_it_holds_whatever_its_clock_says() {
     let machine = Machine::alone();
     let stored = at(START_MS + 10 * BOUND_MS);
     let stamping = machine.open(stored);

@@ -46,7 +46,9 @@ impl From<NoStamp> for Problem {
     fn from(why: NoStamp) -> Self {
         let detail = why.to_string();
         match why {
-            NoStamp::Far | NoStamp::Unmet | NoStamp::Ahead { .. } => Self::clock(detail),
+            NoStamp::Far | NoStamp::Unmet | NoStamp::NoTime | NoStamp::Ahead { .. } => {
+                Self::clock(detail)
+            }
             NoStamp::Ceiling => Self::ceiling_not_stored(detail),
             NoStamp::Outdated => Self::restored_store(detail),
             NoStamp::Unheard { .. } => Self::new_store(detail),

@@ -81,6 +81,7 @@ fn the_type_of_a_write_without_a_timestamp_names_the_cause() {
         (NoStamp::End, "no-timestamps-left"),
         (NoStamp::Far, "clock"),
         (NoStamp::Unmet, "clock"),
+        (NoStamp::NoTime, "clock"),
         (NoStamp::Ahead { ahead_ms: 9_000 }, "clock"),
     ] {
         let problem = Problem::of_failure(Failure::NoStamp(why), REPLICAS);

@@ -407,6 +407,13 @@ impl Node {
 
     /// What the node knows of sweeps.
     #[must_use]
+    /// Why the last full sweep has not filled the store, if one has ended and the store is still
+    /// unfilled.
+    #[must_use]
+    pub fn unfilled_because(&self) -> Option<String> {
+        self.membership.unfilled_because()
+    }
+
     pub fn sweep_status(&self) -> SweepStatus {
         self.sweeps.status()
     }

@@ -15,7 +15,7 @@ pub(super) const UNCLEAN_SECONDS_MIN: u64 = 3600;
 pub(super) const FULL_INTERVALS_MAX: u64 = 2;
 
 /// A clock that is further than this from those of most other nodes is not kept by NTP.
-const CLOCK_AHEAD_MS_MAX: u64 = 2000;
+pub(super) const CLOCK_AHEAD_MS_MAX: u64 = 2000;
 
 /// Background work that may use no more than this is at its floor, or nearly.
 const BACKGROUND_SHARE_LOW: f64 = 0.05;
@@ -107,7 +107,7 @@ pub(super) fn of_node(status: &NodeStatus, unreachable: &[&str]) -> Vec<String> 
     {
         let way = if ahead_ms > 0 { "behind" } else { "ahead of" };
         say(format!(
-            "its clock is {} s {way} those of the other nodes: repair NTP on its machine",
+            "its clock is {} s {way} those of most nodes: repair NTP on its machine",
             ahead_ms.unsigned_abs() / 1000
         ));
     }
@@ -232,6 +232,11 @@ fn of_standing(status: &NodeStatus, unreachable: &[&str]) -> Option<String> {
     let missing = unreachable.join(" and ");
     match status.standing.as_str() {
         "witness" => None,
+        "unfilled" if has_all && status.unfilled_because.is_some() => {
+            let why = status.unfilled_because.as_deref().unwrap_or_default();
+            let runs = !status.sweeps.running.is_empty();
+            (!runs).then(|| format!("its store does not count: {why}"))
+        }
         "unfilled" if has_all => {
             let failed = status.sweeps.full.incomplete;
             let (sweeps, have) = match failed {

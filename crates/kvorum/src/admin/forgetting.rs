@@ -1,7 +1,7 @@
 //! How far a cluster has forgotten what was deleted, and what an operator has to do if it
 //! does not.
 
-use super::advice::{FULL_INTERVALS_MAX, UNCLEAN_SECONDS_MIN};
+use super::advice::{CLOCK_AHEAD_MS_MAX, FULL_INTERVALS_MAX, UNCLEAN_SECONDS_MIN};
 use super::overview::{Asked, NodeStatus};
 use super::table::span;
 use serde::{Deserialize, Serialize};
@@ -116,11 +116,21 @@ fn remedy(asked: &[Asked]) -> String {
         );
     }
     let unproven = statuses(asked).filter(|status| status.clock.proven == Some(false));
-    let unproven: Vec<&str> = unproven.map(|status| status.name.as_str()).collect();
+    let unproven: Vec<&NodeStatus> = unproven.collect();
     if !unproven.is_empty() {
+        // Beside a wrong clock, right ones are not proven either. The wrong one is to blame.
+        let is_wrong = |status: &&&NodeStatus| {
+            let ahead_ms = status.clock.others_ahead_ms.unwrap_or_default();
+            ahead_ms.unsigned_abs() > CLOCK_AHEAD_MS_MAX
+        };
+        let mut to_blame: Vec<&NodeStatus> = unproven.iter().filter(is_wrong).copied().collect();
+        if to_blame.is_empty() {
+            to_blame = unproven;
+        }
+        let to_blame = to_blame.into_iter().map(|status| status.name.as_str());
         return format!(
             "It needs clocks that agree: repair NTP on the machine of {}",
-            names(unproven)
+            names(to_blame.collect())
         );
     }
     let sweep = "run 'kvorum admin sweep --full --wait' while all nodes are up";
@@ -233,6 +243,10 @@ mod tests {
         let mut clock = late.clone();
         clock[1]["clock"]["proven"] = json!(false);
         assert!(advice_on(&clock).ends_with("NTP on the machine of b"));
+        // The clock of a third node keeps those of the others from being proven.
+        clock[0]["clock"]["proven"] = json!(false);
+        clock[0]["clock"]["others_ahead_ms"] = json!(-7_200_000);
+        assert!(advice_on(&clock).ends_with("NTP on the machine of a"));
 
         let nodes = late.map(asked);
         let nodes: Vec<Asked> = nodes.into_iter().chain([unreachable("c")]).collect();

@@ -12,6 +12,8 @@ pub(super) struct NodeStatus {
     pub(super) uptime_seconds: u64,
     pub(super) state: String,
     pub(super) standing: String,
+    /// Why the last full sweep has not filled its store.
+    pub(super) unfilled_because: Option<String>,
     pub(super) cluster: Vec<Member>,
     pub(super) clock: ClockStatus,
     pub(super) hints: HintLimits,

@@ -28,6 +28,13 @@ struct Sweep {
     pairs: u64,
     #[serde(default)]
     pairs_clean: u64,
+    held_back: Option<HeldBack>,
+}
+
+/// Why the forget bound has not risen.
+#[derive(Debug, Deserialize)]
+struct HeldBack {
+    text: String,
 }
 
 /// Has a node drive a sweep.
@@ -83,7 +90,13 @@ fn describe(sweep: &Sweep) -> String {
     };
     let found = format!("a {kind} sweep has compared {ranges}, in which {differing}");
     match is_clean {
-        true => format!("{found}; all nodes are equal"),
+        true => match &sweep.held_back {
+            None => format!("{found}; all nodes are equal"),
+            Some(why) => format!(
+                "{found}; all nodes are equal. The forget bound has not risen: {}",
+                why.text
+            ),
+        },
         false => format!(
             "{found}; only {} of {} pairs of nodes are equal: see 'kvorum admin status', and \
              sweep again once all nodes are up",
@@ -112,6 +125,15 @@ mod tests {
         );
         assert!(clean.contains("7 ranges, in which no two nodes differed"));
         assert!(clean.ends_with("all nodes are equal"), "{clean}");
+        let held_back = described(
+            r#"{"kind":"full","joined":false,"state":"ended","clean":true,"ranges":7,
+                "ranges_differing":0,"pairs":3,"pairs_clean":3,
+                "held_back":{"nodes":["c"],"text":"c has a wrong clock"}}"#,
+        );
+        assert!(
+            held_back.ends_with("has not risen: c has a wrong clock"),
+            "{held_back}"
+        );
         let unclean = described(
             r#"{"kind":"recent","joined":false,"state":"ended","clean":false,"ranges":7,
                 "ranges_differing":2,"pairs":3,"pairs_clean":1}"#,

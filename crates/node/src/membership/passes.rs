@@ -3,8 +3,8 @@
 
 use super::Membership;
 use super::state::{MembershipState, OwnStore};
-use cluster::NodeNumber;
 use cluster::sweep::{Incarnation, PassId};
+use cluster::{NodeNumber, Standing};
 use profile::lock;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,46 @@ pub(super) struct BegunPass {
     acknowledged: Vec<u64>,
 }
 
+/// What kept a full pass from filling this node's store, by the numbers of the peers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct NotFilled {
+    /// It was not found equal with these.
+    unequal: Vec<NodeNumber>,
+    /// The timestamps that these have seen are not observed, because either clock is wrong.
+    unheard: Vec<NodeNumber>,
+}
+
+impl NotFilled {
+    fn text(&self, own: &OwnStore) -> String {
+        let names = |nodes: &[NodeNumber]| {
+            let names: Vec<&str> = nodes.iter().map(|node| own.members.name(*node)).collect();
+            names.join(" and ")
+        };
+        match self.unequal.is_empty() {
+            false => format!(
+                "the last full sweep has not found it equal with {}",
+                names(&self.unequal)
+            ),
+            true => format!(
+                "the last full sweep has found it equal with all others, but its clock and that of \
+                 {} are too far apart to tell which timestamps were given before: set the wrong one \
+                 right",
+                names(&self.unheard)
+            ),
+        }
+    }
+}
+
 impl Membership {
+    /// Why the last full pass has not filled this node's store, if one has ended and the store is
+    /// still unfilled.
+    pub(crate) fn unfilled_because(&self) -> Option<String> {
+        let state = lock(&self.inner.state);
+        let is_unfilled = state.confirmation.standing() == Standing::Unfilled;
+        let why = state.not_filled.as_ref().filter(|_| is_unfilled);
+        why.map(|why| why.text(&self.inner.own))
+    }
+
     /// The present incarnation of this node's store. What a pass has found holds only
     /// for the incarnation with which it began.
     pub(crate) fn incarnation(&self) -> Incarnation {
@@ -117,12 +156,19 @@ impl MembershipState {
                 self.versions.change();
             }
         }
-        let is_safe = |peer: NodeNumber| {
+        let peers = || own.members.peers();
+        // Without its stamps this node could give one a second time.
+        let is_heard = |peer: &NodeNumber| {
             let known = self.peers.get(peer.index());
-            // Without its stamps this node could give one a second time.
-            clean_with.contains(&peer) && known.is_some_and(|known| known.is_observed)
+            known.is_some_and(|known| known.is_observed)
         };
-        if own.members.peers().all(is_safe) && self.confirmation.refilled() {
+        let not_filled = NotFilled {
+            unequal: peers().filter(|peer| !clean_with.contains(peer)).collect(),
+            unheard: peers().filter(|peer| !is_heard(peer)).collect(),
+        };
+        let is_safe = not_filled.unequal.is_empty() && not_filled.unheard.is_empty();
+        self.not_filled = (!is_safe).then_some(not_filled);
+        if is_safe && self.confirmation.refilled() {
             self.take_over(own, durable);
             self.versions.change();
             self.note_losses(own);

@@ -7,7 +7,7 @@
 use super::cluster_file::{ClusterFile, Run, StoredNode};
 use super::file_versions::FileVersions;
 use super::losses::Losses;
-use super::passes::BegunPass;
+use super::passes::{BegunPass, NotFilled};
 use base::Random;
 use cluster::forgetting::StoreStart;
 use cluster::{
@@ -50,6 +50,8 @@ pub(super) struct MembershipState {
     pub(super) peers: Vec<PeerRecord>,
     /// The passes that have begun last.
     pub(super) passes: VecDeque<BegunPass>,
+    /// Why the last full pass that has ended did not fill this node's store.
+    pub(super) not_filled: Option<NotFilled>,
     /// What may be lost.
     pub(super) possible_loss: Losses,
     /// Whether peers have acknowledged more than the file says.
@@ -176,6 +178,7 @@ impl MembershipState {
             last_loss,
             peers: own.members.names().map(record).collect(),
             passes: VecDeque::new(),
+            not_filled: None,
             possible_loss: Losses::default(),
             is_count_stale: false,
             is_count_write_scheduled: false,

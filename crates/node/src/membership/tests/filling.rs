@@ -149,11 +149,24 @@ fn a_pass_does_not_fill_a_store_before_it_has_observed_the_stamps_of_all_peers()
     let node_a = start("a", &a, 9);
     assert!(shake_hands(&node_a, &node_b));
     // A pass that `b` drives may compare `a` with `c`, which find no difference.
-    node_a.full_pass(1, &["b", "c"]);
-    assert_eq!(node_a.word(), "unfilled");
-    assert!(shake_hands(&node_a, &node_c));
+    let why = || node_a.membership.unfilled_because();
+    assert_eq!(why(), None);
+    node_a.full_pass(1, &["b"]);
+    assert!(
+        why().unwrap().ends_with("equal with c"),
+        "{why:?}",
+        why = why()
+    );
     node_a.full_pass(2, &["b", "c"]);
-    assert_eq!(node_a.word(), "witness");
+    assert_eq!(node_a.word(), "unfilled");
+    assert!(
+        why().unwrap().contains("clock and that of c"),
+        "{why:?}",
+        why = why()
+    );
+    assert!(shake_hands(&node_a, &node_c));
+    node_a.full_pass(3, &["b", "c"]);
+    assert_eq!((node_a.word(), why()), ("witness", None));
 }
 
 #[test]

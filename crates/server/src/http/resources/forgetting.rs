@@ -41,7 +41,7 @@ pub(super) struct SurplusCopies {
 
 /// Who kept the bound from rising.
 #[derive(Serialize, JsonSchema)]
-struct HeldBackBy {
+pub(super) struct HeldBackBy {
     /// The names of the nodes; none where it was no node's fault.
     nodes: Vec<String>,
     /// The same for people.
@@ -67,7 +67,7 @@ impl HeldBackBy {
             ),
             HeldBack::Clocks(nodes) => of_nodes(
                 nodes,
-                "these nodes did not trust their clocks",
+                "the clocks of these nodes are wrong, or nobody can tell that they are right",
                 "their status says why under clock, and what to do",
             ),
             HeldBack::Unfenced(nodes) => of_nodes(
@@ -127,19 +127,25 @@ pub(super) fn surplus(door: &Door) -> Option<SurplusCopies> {
     })
 }
 
+/// Why the last full sweep that this node led has not raised the bound.
+pub(super) fn held_back(door: &Door) -> Option<HeldBackBy> {
+    let members = &door.shared().config().node.members;
+    let held_back = door.worker.node().forgetting_status().held_back;
+    held_back.map(|why| HeldBackBy::of(&why, |node| members.name(node).to_owned()))
+}
+
 pub(super) fn forgetting(door: &Door) -> Forgetting {
     let config = &door.shared().config().node;
     let status = door.worker.node().forgetting_status();
     let forgotten = given(status.forgotten);
     let forgotten_unix_ms = forgotten.map(Timestamp::unix_ms);
-    let name = |node: NodeNumber| config.members.name(node).to_owned();
     Forgetting {
         grace_seconds: config.grace.as_secs(),
         forgotten: forgotten.map(|forgotten| forgotten.to_string()),
         forgotten_unix_ms,
         age_seconds: forgotten_unix_ms.map(|bound| age_seconds(door, bound)),
         fence_unix_ms: given(status.fence).map(Timestamp::unix_ms),
-        held_back: status.held_back.map(|why| HeldBackBy::of(&why, name)),
+        held_back: held_back(door),
     }
 }
 

@@ -27,6 +27,10 @@ pub(super) struct Status<'a> {
     /// The standing of this node's store.
     #[schemars(extend("enum" = ["unconfirmed", "witness", "accepted", "unfilled"]))]
     standing: &'static str,
+    /// Why the last full sweep has not filled this node's store; left out unless one has ended
+    /// and the store is still unfilled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unfilled_because: Option<String>,
     /// What may be lost, if stores were unfilled since this node was started; left out if
     /// none was.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -271,6 +275,7 @@ fn status(door: &Door) -> Status<'_> {
         may_be_lost: node.loss_report().map(|report| MayBeLost {
             text: report.to_string(),
             writes_max: report.loss.writes_max(),
+        unfilled_because: node.unfilled_because(),
             single_copies: report.loss.single_copies,
             since_full_sweep: report.loss.since_full_pass,
             incomplete: report.loss.has_unknown,

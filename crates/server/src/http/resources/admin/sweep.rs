@@ -7,6 +7,7 @@ use crate::http::exchange::{Answer, Exchange};
 use crate::http::page;
 use crate::http::problem::Problem;
 use crate::http::query::{ParameterError, pairs, set, switch_of, unknown};
+use crate::http::resources::forgetting::{HeldBackBy, held_back};
 use cluster::sweep::PassKind;
 use hyper::StatusCode;
 use node::PassReport;
@@ -48,16 +49,20 @@ struct Report {
     ranges_differing: u64,
     pairs: u64,
     pairs_clean: u64,
+    /// Why a full sweep has not raised the forget bound; left out unless it was to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held_back: Option<HeldBackBy>,
 }
 
-impl From<PassReport> for Report {
-    fn from(report: PassReport) -> Self {
+impl Report {
+    fn of(report: PassReport, door: &Door) -> Self {
         Self {
             clean: report.clean_pairs == report.pairs,
             ranges: report.ranges,
             ranges_differing: report.differing,
             pairs: report.pairs,
             pairs_clean: report.clean_pairs,
+            held_back: report.is_held_back.then(|| held_back(door)).flatten(),
         }
     }
 }
@@ -107,7 +112,7 @@ pub(in crate::http::resources) async fn answer(exchange: Exchange<'_>) -> Answer
         kind: ordered.kind.word(),
         joined: ordered.has_begun,
         state,
-        report: report.map(Report::from),
+        report: report.map(|report| Report::of(report, exchange.door)),
     });
     *page.status_mut() = status;
     Ok(page)

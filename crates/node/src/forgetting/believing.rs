@@ -45,8 +45,7 @@ impl Forgetting {
                 %latest,
                 "a node names a fence or a forget bound from the future, which no sweep can have \
                  shown: it is not believed. Its clock was wrong, or it is not sound. Look at its \
-                 clock; if that is right now, start the node once with --drop-future-versions, or \
-                 replace it"
+                 clock and at this one's; if both are right now, replace that node"
             );
         }
         false
@@ -81,8 +80,8 @@ pub(super) fn warn_of_future(stored: &ForgetFile, latest: Timestamp) {
             bound = %greatest,
             %latest,
             "by this node's clock, the fence or the forget bound in the file FORGET comes from the \
-             future, and writes below it are refused: correct the clock, or if it is right, start \
-             this node once with --drop-future-versions"
+             future, and writes below it are refused here: correct the clock; or if it is right, \
+             replace this node, or start all nodes with --drop-future-versions if all say so"
         );
     }
 }

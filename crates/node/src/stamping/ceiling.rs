@@ -33,6 +33,9 @@ const SLOT_BYTES: usize = 32;
 const FILE_BYTES: usize = SLOTS * PAGE_BYTES;
 const CHECKSUM_BYTES: usize = 4;
 
+/// What to do about a damaged file. An older copy of it would have timestamps given again.
+const REMEDY: &str = "check the disk and the clock, then move the file away and start again";
+
 /// The open file.
 pub(super) struct CeilingFile {
     file: Arc<dyn DiskFile>,
@@ -74,7 +77,7 @@ impl CeilingFile {
             return Err(corrupt(
                 &path,
                 length,
-                "the file does not have the length that a node gives it; restore the file",
+                &format!("the file does not have the length that a node gives it; {REMEDY}"),
             ));
         }
         let mut bytes = [0; FILE_BYTES];
@@ -151,7 +154,7 @@ fn decode(path: &Path, bytes: &[u8]) -> Result<(usize, Slot), Error> {
         }
     }
     let newest =
-        newest.ok_or_else(|| corrupt(path, 0, "neither slot is valid; restore the file"))?;
+        newest.ok_or_else(|| corrupt(path, 0, &format!("neither slot is valid; {REMEDY}")))?;
     if is_damaged {
         // A crash in the middle of a write leaves such a slot.
         tracing::warn!(

@@ -85,6 +85,7 @@ pub use engine::{
 };
 pub use error::Error;
 pub use executor::{Executor, Job, Lane, LaneQueue, StepExecutor};
+pub use manifest::holds_store;
 pub use options::{
     Compression, DropBound, Durability, Environment, ExpiredBefore, IsSurplus, Options, RestAfter,
     Surplus,

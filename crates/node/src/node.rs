@@ -24,7 +24,7 @@ use base::Budget;
 use base::{Clock, Random, Timestamp};
 use cluster::sweep::PassKind;
 use cluster::{NodeNumber, Placement, Standing};
-use lsm::{DropBound, Engine, Executor};
+use lsm::{Disk, DropBound, Engine, Executor};
 use peer::LogLimiter;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -105,6 +105,25 @@ pub struct Load {
     pub range_bytes: usize,
 }
 
+/// Checks whether the folder holds a store, if it should, and tells the operator if it does not.
+///
+/// # Errors
+/// [`OpenError::NoStore`], and those of the disk.
+fn check_data(config: &NodeConfig, disk: &dyn Disk) -> Result<(), OpenError> {
+    if lsm::holds_store(disk, &config.data)? {
+        return Ok(());
+    }
+    if config.expect_data {
+        return Err(OpenError::NoStore(config.data.clone()));
+    }
+    tracing::warn!(
+        folder = %config.data.display(),
+        "the data folder holds no store: this node begins with an empty one. If it had data, stop \
+         it: its disk may not be mounted. With --expect-data it does not start like this"
+    );
+    Ok(())
+}
+
 impl Node {
     /// Opens the store and what lies beside it. Blocks.
     ///
@@ -127,6 +146,7 @@ impl Node {
         executor: &Arc<dyn Executor>,
         reads_run: ReadsRun,
     ) -> Result<Self, OpenError> {
+        check_data(&config, &*seams.disk)?;
         let memory = resources.memory;
         let clock = seams.clock;
         let started = clock.monotonic();
@@ -374,10 +394,24 @@ impl Node {
         self.engine.store_id()
     }
 
+    /// When the store was created, in milliseconds since the Unix epoch; `None` if an earlier
+    /// release created it.
+    #[must_use]
+    pub fn store_created_unix_ms(&self) -> Option<u64> {
+        self.membership.created_unix_ms()
+    }
+
     /// How the store stands with the node's peers.
     #[must_use]
     pub fn standing(&self) -> Standing {
         self.membership.standing()
+    }
+
+    /// Why the last full sweep has not filled the store, if one has ended and the store is still
+    /// unfilled.
+    #[must_use]
+    pub fn unfilled_because(&self) -> Option<String> {
+        self.membership.unfilled_because()
     }
 
     /// What may be lost, if stores were unfilled since the node was started.
@@ -407,13 +441,6 @@ impl Node {
 
     /// What the node knows of sweeps.
     #[must_use]
-    /// Why the last full sweep has not filled the store, if one has ended and the store is still
-    /// unfilled.
-    #[must_use]
-    pub fn unfilled_because(&self) -> Option<String> {
-        self.membership.unfilled_because()
-    }
-
     pub fn sweep_status(&self) -> SweepStatus {
         self.sweeps.status()
     }

@@ -4,6 +4,7 @@ use crate::membership::MembershipError;
 use base::{BootId, Clock, OsRandom, Random, SystemClock};
 use lsm::{Disk, RealDisk};
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The seams of a node, besides executor and transport.
@@ -41,6 +42,13 @@ pub enum OpenError {
     /// The store cannot be opened.
     #[error("cannot open the store: {0}")]
     Store(#[from] lsm::Error),
+    /// The data folder holds no store, although it should.
+    #[error(
+        "the data folder {} holds no store, and --expect-data wants one: mount its disk. To start \
+         a new node, or one whose disk is lost, start it once with --expect-data=off",
+        .0.display()
+    )]
+    NoStore(PathBuf),
     /// The data folder belongs to another node or to another cluster.
     #[error("{0}")]
     Membership(String),

@@ -58,6 +58,9 @@ pub(crate) struct ServeOptions {
     /// The folder for the node's store and nothing else; created if it does not exist; required
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
+    /// Refuse to start if the data folder holds no store, for example because its disk is not mounted
+    #[arg(long, value_enum, value_name = "SWITCH", num_args = 0..=1, require_equals = true, default_missing_value = "on", default_value_t = Switch::from_bool(defaults().node.expect_data))]
+    pub(crate) expect_data: Switch,
     /// Addresses to listen on [default: all addresses that the URL's host resolves to]
     #[arg(long, value_name = "IP:PORT", value_delimiter = ',', value_parser = address)]
     pub(crate) listen: Vec<SocketAddr>,
@@ -251,6 +254,7 @@ impl ServeOptions {
         let mut config = ServerConfig::new(self.members(url)?, data);
         let memory_bytes = self.memory.map(|size| size.0);
         config.set_memory_bytes(memory_bytes.unwrap_or_else(resources::memory_bytes_default));
+        config.node.expect_data = self.expect_data == Switch::On;
         config.listen.clone_from(&self.listen);
         config.hosts.clone_from(&self.host);
         config.tls = self.tls()?;

@@ -36,6 +36,7 @@ use crate::wait_sites;
 use base::{ByteReader, KEY_BYTES_MAX, Timestamp};
 use bytes::Bytes;
 use std::collections::BTreeSet;
+use std::io;
 use std::ops::Range;
 use std::path::Path;
 
@@ -136,6 +137,19 @@ impl DamagedRange {
     /// Whether the part may have held versions of `key`.
     pub(crate) fn admits(&self, key: &[u8]) -> bool {
         *self.first_key <= *key && self.last_key.as_ref().is_none_or(|last| *key <= **last)
+    }
+}
+
+/// Whether a folder holds a store: whether it has a manifest.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn holds_store(disk: &dyn Disk, folder: &Path) -> Result<bool, Error> {
+    let path = folder.join(MANIFEST_FILE);
+    match disk.open(&path) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(Error::io("open", &path, error)),
     }
 }
 

@@ -32,6 +32,9 @@ pub struct NodeConfig {
     pub members: Members,
     /// The folder that holds the store and nothing else.
     pub data: PathBuf,
+    /// Whether to refuse a folder without a store, which may be one whose disk is not mounted.
+    /// Default: no.
+    pub expect_data: bool,
     /// When a write counts as stored. Default: [`Durability::Sync`].
     pub durability: Durability,
     /// Reads that may wait for a thread of the read pool; more are refused. Default: 1024.
@@ -123,6 +126,7 @@ impl NodeConfig {
         Self {
             members: members.into(),
             data: data.into(),
+            expect_data: false,
             durability: Durability::Sync,
             read_queue: 1024,
             value_bytes_max: 16 << 20,

@@ -86,3 +86,32 @@ fn a_start_that_fails_says_why() {
         "{error}"
     );
 }
+
+/// A folder whose disk is not mounted is empty.
+#[test]
+fn a_folder_without_a_store_is_refused_where_data_is_expected() {
+    let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
+    let start = |expect_data| {
+        let mut config = config();
+        config.node.expect_data = expect_data;
+        Server::start_with(config, seams(Arc::clone(&disk)))
+    };
+    for _ in 0..2 {
+        let Err(error) = start(true) else {
+            panic!("started without a store");
+        };
+        let is_refused = matches!(error, StartError::Node(OpenError::NoStore(_)));
+        assert!(is_refused, "{error}");
+    }
+    let created = |node: &Server| {
+        let status = Client::connect(node).get("/v0/status");
+        let status: serde_json::Value = serde_json::from_slice(&status.body).unwrap();
+        status["store"]["created_unix_ms"].as_u64().unwrap()
+    };
+    let node = start(false).unwrap();
+    let first = created(&node);
+    node.shutdown().unwrap();
+    drop(node);
+    let node = start(true).unwrap();
+    assert_eq!(created(&node), first);
+}

@@ -39,6 +39,7 @@ fn defaults_are_those_of_the_node() {
 fn every_option_reaches_the_node() {
     let untouched = format!("{:?}", node(&LEAST).unwrap());
     for (name, value) in [
+        ("--expect-data", "on"),
         ("--listen", "127.0.0.1:1"),
         ("--host", "kv.example"),
         ("--cors-origin", "https://app.example"),

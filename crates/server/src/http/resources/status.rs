@@ -206,6 +206,9 @@ struct Clock {
 #[derive(Serialize, JsonSchema)]
 struct Store {
     id: String,
+    /// When the store was created, by the node's clock; left out if an earlier release did it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    created_unix_ms: Option<u64>,
     #[schemars(extend("enum" = ["open", "disk full", "cannot write files", "read-only until it is restarted"]))]
     state: &'static str,
     /// The number of versions, not of keys, in tables and memtables.
@@ -272,10 +275,10 @@ fn status(door: &Door) -> Status<'_> {
         uptime_seconds: node.uptime().as_secs(),
         state,
         standing: node.standing().word(),
+        unfilled_because: node.unfilled_because(),
         may_be_lost: node.loss_report().map(|report| MayBeLost {
             text: report.to_string(),
             writes_max: report.loss.writes_max(),
-        unfilled_because: node.unfilled_because(),
             single_copies: report.loss.single_copies,
             since_full_sweep: report.loss.since_full_pass,
             incomplete: report.loss.has_unknown,
@@ -305,6 +308,7 @@ fn status(door: &Door) -> Status<'_> {
         },
         store: Store {
             id: format!("{:032x}", node.store_id()),
+            created_unix_ms: node.store_created_unix_ms(),
             state: if statistics.poisoned.is_some() {
                 "read-only until it is restarted"
             } else if statistics.failing.is_some() {

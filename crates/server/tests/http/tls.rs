@@ -291,7 +291,7 @@ fn only_a_node_with_its_certificate_passes_the_door_of_the_peers() {
     assert_eq!(answer, b"");
     drop(node);
     let log = std::fs::read_to_string(log).unwrap();
-    let is_refusal = |line: &&str| line.contains("\"no-peer\"") && line.contains("403");
+    let is_refusal = |line: &&str| line.contains("\"no-peer\"") && line.contains("\"status\":403");
     assert_eq!(log.lines().filter(is_refusal).count(), 3, "{log}");
 }
 

@@ -3,8 +3,8 @@
 use super::Host;
 use super::identity::FOLDER;
 use crate::dice::Dice;
-use base::Entry;
-use lsm::disk::Fault;
+use base::{Entry, Timestamp};
+use lsm::disk::{Fault, replace_file};
 use lsm::{Disk, MemoryDisk, Outbox, Outcome};
 use std::io;
 use std::path::Path;
@@ -90,6 +90,19 @@ impl Host {
         copy.0.set_capacity(u64::MAX);
         state.disk = Arc::new(copy.0);
         self.replaced.set(Some(Instant::now()));
+    }
+
+    /// Writes a file `FORGET` with this fence and forget bound, while no process runs.
+    pub(crate) fn set_forget_bound(&self, bound: Timestamp) {
+        let mut bytes = b"kvorumfg\x04\0\0\0".to_vec();
+        let bound = bound.as_u64();
+        for number in [bound, bound, bound, 0, 0, 0, 0, 0] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        bytes.extend_from_slice(&base::crc32c(&bytes).to_le_bytes());
+        let state = self.state.borrow();
+        assert!(state.process.is_none(), "a process has the disk");
+        replace_file(&*state.disk, Path::new(FOLDER), "FORGET", &bytes).unwrap();
     }
 
     /// Changes a byte of a table on the disk, which is not sound afterwards. Returns whether

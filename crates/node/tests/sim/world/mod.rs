@@ -16,6 +16,8 @@ mod forgetting;
 #[cfg(test)]
 mod future;
 #[cfg(test)]
+mod future_bounds;
+#[cfg(test)]
 mod late_repairs;
 #[cfg(test)]
 mod mends;

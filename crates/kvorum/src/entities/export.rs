@@ -212,6 +212,14 @@ fn failure_of_file(error: PartialError) -> Failure {
             "{0} is there from an export that was cut: give --resume to go on, or remove it",
             partial.display()
         )),
+        PartialError::IsFolder(folder) => Failure::usage(format!(
+            "{} is a folder: give the name of a file in it",
+            folder.display()
+        )),
+        PartialError::NoFolder(file) => Failure::usage(format!(
+            "cannot make {}: its folder is missing; make it first",
+            file.display()
+        )),
         PartialError::System(file, error) => {
             Failure::other(format!("cannot write {}: {error}", file.display()))
         }

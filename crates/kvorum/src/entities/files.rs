@@ -39,6 +39,10 @@ pub(super) struct Partial {
 pub(super) enum PartialError {
     /// There is one that was cut.
     IsThere(PathBuf),
+    /// The file's own name is that of a folder.
+    IsFolder(PathBuf),
+    /// The folder is missing in which the file is to be.
+    NoFolder(PathBuf),
     /// The system refuses something.
     System(PathBuf, io::Error),
 }
@@ -50,6 +54,10 @@ impl Partial {
     /// # Errors
     /// [`PartialError`].
     pub(super) fn open(whole: &Path, resumes: bool) -> Result<Self, PartialError> {
+        // Otherwise only its last step would fail.
+        if whole.is_dir() {
+            return Err(PartialError::IsFolder(whole.to_owned()));
+        }
         let path = with_suffix(whole, ".partial");
         let mut options = File::options();
         // It may hold all values of a cluster, for which others need a token.
@@ -60,6 +68,7 @@ impl Partial {
         };
         let mut file = opened.map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => PartialError::IsThere(path.clone()),
+            io::ErrorKind::NotFound => PartialError::NoFolder(path.clone()),
             _ => PartialError::System(path.clone(), error),
         })?;
         let system = |error| PartialError::System(path.clone(), error);
@@ -310,6 +319,19 @@ mod tests {
         let _partial = Partial::open(&whole, false).unwrap();
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o077, 0, "others may read all values");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_made_is_refused_before_anything_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let missing = folder.path().join("missing/e");
+        for resumes in [false, true] {
+            let refused = |whole: &Path| Partial::open(whole, resumes).err().unwrap();
+            assert!(matches!(refused(&missing), PartialError::NoFolder(_)));
+            assert!(matches!(refused(folder.path()), PartialError::IsFolder(_)));
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        assert!(!with_suffix(folder.path(), ".partial").exists());
     }
 
     #[test]

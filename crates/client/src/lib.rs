@@ -37,7 +37,7 @@ pub use connection::Limits;
 pub use entity::{EntityHead, Found, Ring, RingReplica};
 pub use error::{Error, Remedy};
 pub use import::{
-    ImportError, ImportObserver, ImportSettings, LineFailure, Position, Progress, import,
+    ImportError, ImportObserver, ImportSettings, LineFailure, Position, Progress, Waiting, import,
 };
 pub use line::Entity;
 pub use node::{HostError, Node};

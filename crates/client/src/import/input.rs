@@ -1,10 +1,14 @@
 //! The input of an import: its lines, as sections of operations.
+//!
+//! An input that begins as gzip does is decompressed. A position counts what comes out, so an
+//! import can go on with it, and with the same lines in another form.
 
 use super::LineFailure;
 use crate::line::Entity;
 use crc_fast::{CrcAlgorithm, Digest};
+use flate2::bufread::MultiGzDecoder;
 use serde::{Deserialize, Serialize};
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Chain, Cursor, Read};
 use std::num::NonZeroUsize;
 
 /// The longest line, in bytes; also that of a value of 16 MiB whose characters all need
@@ -14,6 +18,12 @@ const LINE_BYTES_MAX: u64 = 128 << 20;
 /// How many lines, and how many bytes, a section has for each shard.
 const SHARD_LINES: usize = 500;
 const SHARD_BYTES: usize = 256 << 10;
+
+/// How gzip begins.
+const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
+
+/// What some programs write before text in UTF-8.
+const BYTE_ORDER_MARK: &[u8] = &[0xef, 0xbb, 0xbf];
 
 /// How much is read at a time.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -86,9 +96,48 @@ pub(super) enum InputError {
     Line(LineFailure),
 }
 
+/// The bytes of the lines, wherever they come from.
+enum Source<R> {
+    Plain(Begun<R>),
+    /// Files of gzip may be appended to each other.
+    Gzip(Box<MultiGzDecoder<BufReader<Begun<R>>>>),
+}
+
+/// A reader of which the first bytes were read before.
+type Begun<R> = Chain<Cursor<Vec<u8>>, R>;
+
+impl<R: Read> Source<R> {
+    fn open(mut input: R) -> io::Result<Self> {
+        let mut first = Vec::new();
+        let magic_bytes = GZIP_MAGIC.len() as u64;
+        input.by_ref().take(magic_bytes).read_to_end(&mut first)?;
+        let is_gzip = first == GZIP_MAGIC;
+        let begun = Cursor::new(first).chain(input);
+        Ok(match is_gzip {
+            true => {
+                let buffered = BufReader::with_capacity(BUFFER_BYTES, begun);
+                Self::Gzip(Box::new(MultiGzDecoder::new(buffered)))
+            }
+            false => Self::Plain(begun),
+        })
+    }
+}
+
+impl<R: Read> Read for Source<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(plain) => plain.read(buffer),
+            Self::Gzip(gzip) => {
+                let read = gzip.read(buffer);
+                read.map_err(|error| io::Error::new(error.kind(), format!("gzip: {error}")))
+            }
+        }
+    }
+}
+
 /// An input that is read section by section.
 pub(super) struct Input<R> {
-    reader: BufReader<R>,
+    reader: BufReader<Source<R>>,
     position: Position,
     /// The checksum of what was read, to which more can be added.
     digest: Digest,
@@ -110,7 +159,8 @@ impl<R: Read> Input<R> {
         shards: NonZeroUsize,
         passes_over: bool,
     ) -> Result<Self, InputError> {
-        let mut reader = BufReader::with_capacity(BUFFER_BYTES, input);
+        let source = Source::open(input).map_err(InputError::Read)?;
+        let mut reader = BufReader::with_capacity(BUFFER_BYTES, source);
         let (mut left, mut digest) = (from.bytes, Digest::new(CrcAlgorithm::Crc32Iscsi));
         while left > 0 {
             let bytes = reader.fill_buf().map_err(InputError::Read)?;
@@ -220,7 +270,11 @@ impl<R: Read> Input<R> {
                 "it is longer than {LINE_BYTES_MAX} bytes: is the input made of lines?"
             ));
         }
-        let line = self.line.trim_ascii();
+        let mut line = &*self.line;
+        if self.position.lines == 0 {
+            line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line);
+        }
+        let line = line.trim_ascii();
         if line.is_empty() {
             return Ok(None);
         }
@@ -235,6 +289,7 @@ impl<R: Read> Input<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write as _;
 
     const TWO: NonZeroUsize = NonZeroUsize::new(2).unwrap();
 
@@ -289,6 +344,53 @@ mod tests {
             );
         }
         assert_eq!(whole[2].end.bytes, text.len() as u64);
+    }
+
+    #[test]
+    fn gzip_gives_the_same_lines_and_positions() {
+        let text: String = (1..=3000).map(line).collect();
+        let (plain, _) = sections(text.as_bytes(), Position::default(), false);
+        let zip = |part: &str| {
+            let mut encoder =
+                flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+            encoder.write_all(part.as_bytes()).unwrap();
+            encoder.finish().unwrap()
+        };
+        // Two files that were appended to each other.
+        let (first, second) = text.split_at(text.len() / 3);
+        let zipped = [zip(first), zip(second)].concat();
+        let (whole, error) = sections(&zipped, Position::default(), false);
+        assert!(error.is_none());
+        let ends = |sections: &[Section]| -> Vec<Position> {
+            sections.iter().map(|section| section.end).collect()
+        };
+        assert_eq!(ends(&whole), ends(&plain));
+        assert_eq!(numbers(&whole), numbers(&plain));
+        let (rest, error) = sections(&zipped, plain[0].end, false);
+        assert!(error.is_none());
+        assert_eq!(ends(&rest), ends(&plain[1..]));
+        // One that was cut is no whole input.
+        let (_, error) = sections(&zipped[..zipped.len() - 9], Position::default(), false);
+        let Some(InputError::Read(error)) = error else {
+            panic!("{error:?}");
+        };
+        assert!(error.to_string().contains("gzip"), "{error}");
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_the_first_line() {
+        let text = [BYTE_ORDER_MARK, line(1).as_bytes(), line(2).as_bytes()].concat();
+        let (whole, error) = sections(&text, Position::default(), false);
+        assert!(error.is_none(), "{error:?}");
+        assert_eq!(numbers(&whole), [1, 2]);
+        assert_eq!(whole[0].end.bytes, text.len() as u64);
+        let later = [line(1).as_bytes(), BYTE_ORDER_MARK, line(2).as_bytes()].concat();
+        let (_, error) = sections(&later, Position::default(), false);
+        assert!(matches!(error, Some(InputError::Line(failure)) if failure.line == 2));
+        for short in [&b""[..], b"\n", BYTE_ORDER_MARK] {
+            let (none, error) = sections(short, Position::default(), false);
+            assert!(error.is_none() && numbers(&none).is_empty(), "{short:?}");
+        }
     }
 
     #[test]

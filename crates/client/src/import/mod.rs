@@ -33,7 +33,7 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
-use tracker::Tracker;
+use tracker::{News, Tracker};
 
 /// The most sections that are under way.
 const OPEN_SECTIONS_MAX: usize = 8;
@@ -70,6 +70,19 @@ pub struct Progress {
     pub stored: u64,
 }
 
+/// Lines that are sent again and again, because no node stores them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// The number of the first line, from 1.
+    pub line: u64,
+    /// How many more lines of its batch are not stored.
+    pub more: usize,
+    /// How long they were tried.
+    pub waited: Duration,
+    /// What the nodes say.
+    pub problem: String,
+}
+
 /// A line that is not stored, and never will be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineFailure {
@@ -89,6 +102,9 @@ pub trait ImportObserver {
 
     /// A line was passed over. Not all of them may be told.
     fn passed_over(&mut self, failure: &LineFailure);
+
+    /// Some lines are sent again at this moment. Of all such lines these were tried the longest.
+    fn waits(&mut self, waiting: &Waiting);
 }
 
 /// Why an import has ended early. The position says from where on to go on.
@@ -110,17 +126,11 @@ pub enum ImportError {
     #[error("{0}")]
     Refused(Error),
     /// No node has stored a line of a batch for too long.
-    #[error("line {line} and {more} more lines are not stored after {} s: {problem}", waited.as_secs())]
-    GaveUp {
-        /// The first line.
-        line: u64,
-        /// How many more lines of its batch are not stored.
-        more: usize,
-        /// How long it was tried.
-        waited: Duration,
-        /// What the nodes say.
-        problem: String,
-    },
+    #[error(
+        "line {} and {} more lines are not stored after {} s: {}",
+        .0.line, .0.more, .0.waited.as_secs(), .0.problem
+    )]
+    GaveUp(Waiting),
     /// The observer cannot keep the position.
     #[error("cannot keep the position: {0}")]
     Observer(io::Error),
@@ -149,9 +159,16 @@ fn tell(
     observer: &mut dyn ImportObserver,
     is_last: bool,
 ) -> Result<Progress, ImportError> {
-    let (progress, failures) = tracker.take_news();
+    let News {
+        progress,
+        failures,
+        waiting,
+    } = tracker.take_news();
     for failure in &failures {
         observer.passed_over(failure);
+    }
+    if let Some(waiting) = waiting.filter(|_| !is_last) {
+        observer.waits(&waiting);
     }
     observer
         .progress(&progress, is_last)

@@ -5,7 +5,7 @@
 
 use super::input::{Operation, Operations};
 use super::tracker::Tracker;
-use super::{ImportError, ImportSettings, LineFailure};
+use super::{ImportError, ImportSettings, LineFailure, Waiting};
 use crate::batch::{BatchSender, OperationAnswer};
 use crate::client::{Client, pause};
 use crate::error::{Error, Outcome};
@@ -28,6 +28,7 @@ pub(super) struct Part {
 
 /// A shard.
 pub(super) struct Shard {
+    index: usize,
     client: Arc<Client>,
     settings: ImportSettings,
     tracker: Arc<Tracker>,
@@ -46,6 +47,7 @@ impl Shard {
         tracker: Arc<Tracker>,
     ) -> Self {
         Self {
+            index,
             home: index % client.nodes().len(),
             client,
             settings,
@@ -108,20 +110,22 @@ impl Shard {
             }
             failures.append(&mut settled.failures);
             if settled.again.is_empty() {
+                self.tracker.waits(self.index, None);
                 return Ok(failures);
             }
             if settled.again.len() < pending.len() {
                 (since, attempts) = (Instant::now(), 0);
             }
-            let waited = since.elapsed();
-            if waited >= self.settings.patience {
-                return Err(ImportError::GaveUp {
-                    line: list[settled.again[0]].line,
-                    more: settled.again.len() - 1,
-                    waited,
-                    problem: problem_of(&answers, result.as_ref().err()),
-                });
+            let waiting = Waiting {
+                line: list[settled.again[0]].line,
+                more: settled.again.len() - 1,
+                waited: since.elapsed(),
+                problem: problem_of(&answers, result.as_ref().err()),
+            };
+            if waiting.waited >= self.settings.patience {
+                return Err(ImportError::GaveUp(waiting));
             }
+            self.tracker.waits(self.index, Some((since, waiting)));
             self.go_to_next(node);
             attempts += 1;
             let nodes = self.client.nodes().len();

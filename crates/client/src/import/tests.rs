@@ -19,6 +19,8 @@ impl ImportObserver for Told {
     fn passed_over(&mut self, failure: &LineFailure) {
         self.0.lock().unwrap().1.push(failure.clone());
     }
+
+    fn waits(&mut self, _waiting: &Waiting) {}
 }
 
 fn settings() -> ImportSettings {
@@ -252,7 +254,7 @@ async fn patience_ends_and_a_node_without_batches_is_no_reason_to_wait() {
         ..settings()
     };
     let ended = import_into([&busy], &text, Position::default(), impatient, &told).await;
-    let Err(ImportError::GaveUp { problem, .. }) = ended else {
+    let Err(ImportError::GaveUp(Waiting { problem, .. })) = ended else {
         panic!("{ended:?}");
     };
     assert!(problem.contains("busy"), "{problem}");

@@ -1,9 +1,10 @@
 //! Which sections of an import are done, and so from where on nothing is sure.
 
 use super::input::Position;
-use super::{LineFailure, Progress};
-use std::collections::VecDeque;
+use super::{LineFailure, Progress, Waiting};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 use tokio::sync::OwnedSemaphorePermit;
 
 /// How many failures wait to be told. More are only counted.
@@ -23,6 +24,18 @@ struct State {
     position: Position,
     stored: u64,
     failures: Vec<LineFailure>,
+    /// What each shard sends again, and since when.
+    waiting: BTreeMap<usize, (Instant, Waiting)>,
+}
+
+/// What has happened since the last time, and what happens.
+pub(super) struct News {
+    /// How far the import is.
+    pub(super) progress: Progress,
+    /// The lines that were passed over since.
+    pub(super) failures: Vec<LineFailure>,
+    /// The lines that have been sent again for the longest time.
+    pub(super) waiting: Option<Waiting>,
 }
 
 struct OpenSection {
@@ -42,6 +55,7 @@ impl Tracker {
             position,
             stored: 0,
             failures: Vec::new(),
+            waiting: BTreeMap::new(),
         }))
     }
 
@@ -83,14 +97,31 @@ impl Tracker {
         state.advance();
     }
 
-    /// How far the import is, and the failures since the last call.
-    pub(super) fn take_news(&self) -> (Progress, Vec<LineFailure>) {
+    /// A shard sends these lines again since a time; `None`: it does not any more.
+    pub(super) fn waits(&self, shard: usize, waiting: Option<(Instant, Waiting)>) {
         let mut state = self.lock();
-        let progress = Progress {
-            position: state.position,
-            stored: state.stored,
-        };
-        (progress, std::mem::take(&mut state.failures))
+        match waiting {
+            Some(waiting) => drop(state.waiting.insert(shard, waiting)),
+            None => drop(state.waiting.remove(&shard)),
+        }
+    }
+
+    /// What there is to tell.
+    pub(super) fn take_news(&self) -> News {
+        let mut state = self.lock();
+        let longest = state.waiting.values().min_by_key(|(since, _)| *since);
+        let waiting = longest.map(|(since, waiting)| Waiting {
+            waited: since.elapsed(),
+            ..waiting.clone()
+        });
+        News {
+            progress: Progress {
+                position: state.position,
+                stored: state.stored,
+            },
+            failures: std::mem::take(&mut state.failures),
+            waiting,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -127,6 +158,7 @@ impl State {
 mod tests {
     use super::*;
     use std::sync::Arc;
+    use std::time::Duration;
     use tokio::sync::Semaphore;
 
     fn at(lines: u64) -> Position {
@@ -153,7 +185,7 @@ mod tests {
         let one = tracker.open(2, at(5), &[], places(&semaphore));
         let two = tracker.open(1, at(9), std::slice::from_ref(&failure), places(&semaphore));
         let position = || {
-            let position = tracker.take_news().0.position;
+            let position = tracker.take_news().progress.position;
             (position.lines, position.passed_over)
         };
         tracker.part_done(two, 3, Vec::new());
@@ -168,6 +200,26 @@ mod tests {
         tracker.open(0, at(10), &[], places(&semaphore));
         assert_eq!(position(), (10, 2));
         assert_eq!(semaphore.available_permits(), 6);
-        assert_eq!(tracker.take_news().0.stored, 7);
+        assert_eq!(tracker.take_news().progress.stored, 7);
+    }
+
+    #[test]
+    fn those_that_have_waited_longest_are_told() {
+        let tracker = Tracker::new(at(0));
+        let waiting = |line| Waiting {
+            line,
+            more: 0,
+            waited: Duration::ZERO,
+            problem: "p".to_owned(),
+        };
+        let told = || tracker.take_news().waiting.map(|waiting| waiting.line);
+        let began = Instant::now();
+        tracker.waits(2, Some((began + Duration::from_nanos(1), waiting(5))));
+        tracker.waits(0, Some((began, waiting(9))));
+        assert_eq!(told(), Some(9));
+        tracker.waits(0, None);
+        assert_eq!(told(), Some(5));
+        tracker.waits(2, None);
+        assert_eq!(told(), None);
     }
 }

@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::text::report_line;
 use crate::values::{TimeSpan, count, span};
 use clap::Args;
-use client::{ImportError, ImportObserver, ImportSettings, LineFailure, Position};
+use client::{ImportError, ImportObserver, ImportSettings, LineFailure, Position, Waiting};
 use serde::Serialize;
 use std::io::{self, Read};
 use std::num::NonZeroUsize;
@@ -22,13 +22,14 @@ use tokio::time::Instant;
 pub(super) const HELP: &str = "\
 Examples:
   kvorum import backup.ndjson
+  kvorum import backup.ndjson.gz
   kvorum import backup.ndjson --resume
   kvorum import backup.ndjson --url http://a:8080,http://b:8080,http://c:8080 --parallel 16
-  zcat backup.ndjson.gz | kvorum import - --position backup.position
+  curl -s https://example.com/data.ndjson.gz | kvorum import - --position data.position
 
 A line is {\"key\":…,\"value\":…} as 'kvorum export' and the API write it: key_base64 and \
 value_base64 for bytes that are no text, expires for a TTL; a version is ignored. Of lines with one key \
-the last wins.
+the last wins. What begins as gzip does is decompressed.
 
 While an import runs, FILE.position says from where on nothing is sure; it goes once all is stored. \
 After a kill, --resume goes on there: it repeats some lines, which stores the same again, and misses \
@@ -36,6 +37,10 @@ none. It needs one of the nodes that were given before.";
 
 /// How many of the lines that are passed over are named.
 const NAMED_MAX: u64 = 20;
+
+/// After how long it is said that lines are sent again, and how often.
+const WAITING_NAMED_AFTER: Duration = Duration::from_secs(3);
+const WAITING_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How often the position is kept.
 const POSITION_INTERVAL: Duration = Duration::from_secs(1);
@@ -129,6 +134,7 @@ pub(super) fn run(options: &ImportOptions) -> Result<(), Failure> {
         begin: from,
         progress: Progress::new(options.transfer.has_progress(), false),
         named: 0,
+        waiting_named: None,
     };
     wait_for(async {
         let imported = client::import(client, input, from, settings, &mut keeper).await;
@@ -169,6 +175,8 @@ struct Keeper {
     begin: Position,
     progress: Progress,
     named: u64,
+    /// When it was said last that lines are sent again.
+    waiting_named: Option<Instant>,
 }
 
 impl ImportObserver for Keeper {
@@ -202,6 +210,18 @@ impl ImportObserver for Keeper {
             self.progress.clear();
             report_line(&format!("line {}: {}", failure.line, failure.problem));
         }
+    }
+
+    fn waits(&mut self, waiting: &Waiting) {
+        let is_named = self
+            .waiting_named
+            .is_some_and(|at| at.elapsed() < WAITING_INTERVAL);
+        if is_named || waiting.waited < WAITING_NAMED_AFTER {
+            return;
+        }
+        self.waiting_named = Some(Instant::now());
+        self.progress.clear();
+        report_line(&line_of_waiting(waiting));
     }
 }
 
@@ -246,6 +266,19 @@ impl Keeper {
     }
 }
 
+/// What is said while lines are sent again.
+fn line_of_waiting(waiting: &Waiting) -> String {
+    let lines = match waiting.more {
+        0 => format!("line {} is", waiting.line),
+        more => format!("line {} and {more} more lines are", waiting.line),
+    };
+    format!(
+        "{lines} not stored after {} s, and sent again: {}",
+        waiting.waited.as_secs(),
+        waiting.problem
+    )
+}
+
 /// The failure of an import that is not complete.
 fn failure_of_import(error: &ImportError, file: Option<&PositionFile>) -> Failure {
     let line = error.to_string();
@@ -262,7 +295,7 @@ fn failure_of_import(error: &ImportError, file: Option<&PositionFile>) -> Failur
             ));
         }
         ImportError::Refused(error) => (failure_of(error), "repair that"),
-        ImportError::GaveUp { .. } => (Failure::unavailable(line), "repair that"),
+        ImportError::GaveUp(_) => (Failure::unavailable(line), "repair that"),
         ImportError::Input(_) | ImportError::Observer(_) => (Failure::other(line), "repair that"),
     };
     match file {
@@ -292,12 +325,17 @@ mod tests {
             node: "http://h:1".to_owned(),
             problem: None,
         };
-        let gave_up = ImportError::GaveUp {
+        let waiting = Waiting {
             line: 7,
             more: 2,
             waited: Duration::from_secs(60),
             problem: "p".to_owned(),
         };
+        assert_eq!(
+            line_of_waiting(&waiting),
+            "line 7 and 2 more lines are not stored after 60 s, and sent again: p"
+        );
+        let gave_up = ImportError::GaveUp(waiting);
         for (error, code, word) in [
             (ImportError::Line(line), 4, "line 7: it has no key"),
             (

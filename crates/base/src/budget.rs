@@ -1,7 +1,8 @@
 //! Budgets: bounds on what requests take, of memory above all.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 
 /// Values longer than this count against the budgets for long values while they are
 /// sent or received.
@@ -16,6 +17,11 @@ pub struct Refused;
 pub struct Budget {
     used: AtomicUsize,
     max: usize,
+    /// The amount of the one share that is larger than the whole budget; 0 while there is none.
+    oversized: AtomicUsize,
+    /// Who waits until a part is freed, one at most; and whether there is one.
+    waker: Mutex<Option<Waker>>,
+    is_awaited: AtomicBool,
 }
 
 /// A part of a budget. Dropping it frees the part.
@@ -23,6 +29,9 @@ pub struct Budget {
 pub struct Share {
     budget: Arc<Budget>,
     amount: usize,
+    /// Whether it has the place beside the budget ([`Budget::take_even_oversized`]). It is never
+    /// divided then.
+    is_oversized: bool,
 }
 
 impl Budget {
@@ -31,6 +40,9 @@ impl Budget {
         Arc::new(Self {
             used: AtomicUsize::new(0),
             max,
+            oversized: AtomicUsize::new(0),
+            waker: Mutex::default(),
+            is_awaited: AtomicBool::new(false),
         })
     }
 
@@ -40,9 +52,9 @@ impl Budget {
         self.max
     }
 
-    /// How much of it is taken.
+    /// How much of it is taken, with what has the place beside it.
     pub fn used(&self) -> usize {
-        self.used.load(Ordering::Relaxed)
+        self.used.load(Ordering::Relaxed) + self.oversized.load(Ordering::Relaxed)
     }
 
     /// Whether at least half of it is taken.
@@ -58,20 +70,75 @@ impl Budget {
         let mut share = Share {
             budget: Arc::clone(self),
             amount: 0,
+            is_oversized: false,
         };
         share.grow(amount)?;
         Ok(share)
     }
 
-    /// Takes the share for a value that will be sent to a client. Short values take none.
+    /// Takes a share of any amount. One that is larger than the whole budget has a place of its
+    /// own, beside the budget, at which there is one at a time: what was stored when limits
+    /// were higher, or by a node whose limits are, can be read and repaired nevertheless.
     ///
     /// # Errors
-    /// [`Refused`] if less is left.
+    /// [`Refused`] if less is left, or if another one has the place.
+    pub fn take_even_oversized(self: &Arc<Self>, amount: usize) -> Result<Share, Refused> {
+        if amount <= self.max {
+            return self.take(amount);
+        }
+        let order = Ordering::Relaxed;
+        let taken = self.oversized.compare_exchange(0, amount, order, order);
+        taken.map_err(|_| Refused)?;
+        Ok(Share {
+            budget: Arc::clone(self),
+            amount,
+            is_oversized: true,
+        })
+    }
+
+    /// Waits until at least so much is free, or all of it if that is less. Only one may wait at a
+    /// time: another one takes its place.
+    pub fn poll_free(&self, amount: usize, cx: &mut Context<'_>) -> Poll<()> {
+        let is_free = || {
+            let used = self.used.load(Ordering::SeqCst);
+            self.max.saturating_sub(used) >= amount.min(self.max)
+        };
+        if is_free() {
+            return Poll::Ready(());
+        }
+        *self.waker() = Some(cx.waker().clone());
+        self.is_awaited.store(true, Ordering::SeqCst);
+        // What was freed before the waker was there has woken nobody.
+        match is_free() {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    }
+
+    fn waker(&self) -> MutexGuard<'_, Option<Waker>> {
+        self.waker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn free(&self, amount: usize) {
+        self.used.fetch_sub(amount, Ordering::SeqCst);
+        if self.is_awaited.load(Ordering::SeqCst) {
+            self.is_awaited.store(false, Ordering::SeqCst);
+            if let Some(waker) = self.waker().take() {
+                waker.wake();
+            }
+        }
+    }
+
+    /// Takes the share for a value that will be sent to a client. Short values take none, and
+    /// one that is longer than the whole budget has the place beside it.
+    ///
+    /// # Errors
+    /// As [`Budget::take_even_oversized`].
     pub fn take_for_value(self: &Arc<Self>, value_bytes: usize) -> Result<Option<Share>, Refused> {
         if value_bytes <= LONG_VALUE_BYTES {
             return Ok(None);
         }
-        self.take(value_bytes).map(Some)
+        self.take_even_oversized(value_bytes).map(Some)
     }
 }
 
@@ -92,6 +159,9 @@ impl Share {
     /// # Errors
     /// [`Refused`] when there is not as much left; the part stays as it is.
     pub fn grow(&mut self, amount: usize) -> Result<(), Refused> {
+        if self.is_oversized {
+            return Err(Refused);
+        }
         self.budget
             .used
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
@@ -106,17 +176,21 @@ impl Share {
     /// Moves a part of this share, or all of it if it is less, to a share of its own.
     #[must_use]
     pub fn split(&mut self, amount: usize) -> Self {
-        let amount = amount.min(self.amount);
+        let amount = match self.is_oversized {
+            true => 0,
+            false => amount.min(self.amount),
+        };
         self.amount -= amount;
         Self {
             budget: Arc::clone(&self.budget),
             amount,
+            is_oversized: false,
         }
     }
 
     /// Adds another share of the same budget; a share of another one is freed.
     pub fn join(&mut self, mut other: Self) {
-        if other.is_of(&self.budget) {
+        if other.is_of(&self.budget) && !self.is_oversized && !other.is_oversized {
             self.amount += std::mem::take(&mut other.amount);
         }
     }
@@ -129,7 +203,10 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.budget.used.fetch_sub(self.amount, Ordering::Relaxed);
+        match self.is_oversized {
+            true => self.budget.oversized.store(0, Ordering::Relaxed),
+            false => self.budget.free(self.amount),
+        }
     }
 }
 
@@ -160,5 +237,51 @@ mod tests {
         assert_eq!((share.amount(), part.amount(), budget.used()), (1, 1, 2));
         drop((share, part));
         assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn what_is_larger_than_the_budget_has_one_place_beside_it() {
+        let budget = Budget::new(10);
+        assert!(budget.take(11).is_err());
+        let mut all = budget.take_even_oversized(10).unwrap();
+        let mut oversized = budget.take_even_oversized(30).unwrap();
+        assert_eq!((oversized.amount(), budget.used()), (30, 40));
+        assert!(budget.take_even_oversized(11).is_err(), "one at a time");
+        assert!(budget.take_even_oversized(1).is_err(), "none is left");
+        // It stays in one piece.
+        assert!(oversized.grow(1).is_err());
+        oversized.shrink_to(1);
+        assert_eq!((oversized.split(3).amount(), oversized.amount()), (0, 30));
+        all.shrink_to(4);
+        assert_eq!(budget.take_even_oversized(6).unwrap().amount(), 6);
+        drop(oversized);
+        assert_eq!(budget.used(), 4);
+        assert!(budget.take_for_value(LONG_VALUE_BYTES + 1).is_ok());
+        assert!(budget.take_for_value(LONG_VALUE_BYTES).unwrap().is_none());
+    }
+
+    #[test]
+    fn who_waits_is_woken_when_a_part_is_freed() {
+        struct Woken(AtomicUsize);
+        impl std::task::Wake for Woken {
+            fn wake(self: Arc<Self>) {
+                self.0.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+        let woken = Arc::new(Woken(AtomicUsize::new(0)));
+        let waker = Waker::from(Arc::clone(&woken));
+        let mut cx = Context::from_waker(&waker);
+        let budget = Budget::new(10);
+        let (first, second) = (budget.take(6).unwrap(), budget.take(4).unwrap());
+        assert!(budget.poll_free(5, &mut cx).is_pending());
+        drop(second);
+        assert_eq!(woken.0.load(Ordering::SeqCst), 1);
+        assert!(budget.poll_free(5, &mut cx).is_pending(), "4 are free");
+        assert!(budget.poll_free(4, &mut cx).is_ready());
+        drop(first);
+        assert!(
+            budget.poll_free(usize::MAX, &mut cx).is_ready(),
+            "all of it"
+        );
     }
 }

@@ -24,7 +24,11 @@ pub(crate) enum Completion {
     /// A key was read.
     Read(Result<KeyRead, Error>),
     /// The scan, its next entries, and the allotment of memory that they take.
-    Scanned(Box<Scan>, Result<Vec<Entry>, Error>, Allotment),
+    Scanned(
+        Box<Scan>,
+        Result<Vec<Entry>, Error>,
+        (Allotment, Option<Share>),
+    ),
     /// The sum over a range, and whether it is complete.
     Digested(Box<RangeDigest>, Result<bool, Error>),
     /// A page of a range.

@@ -38,8 +38,9 @@ pub(crate) enum Read {
     /// The newer versions that the store held when a write arrived.
     Newer(PendingVerdict),
     /// The next entries of a scan, up to this number of bytes. The entries may take the
-    /// allotment; the read returns the rest of it.
-    Batch(Box<Scan>, usize, Allotment),
+    /// allotment; the read returns the rest of it. A value that is longer than any that clients
+    /// may send takes a share of the budget besides; without one it is left for a later read.
+    Batch(Box<Scan>, usize, Allotment, Arc<Budget>),
     /// The next keys of a sum over a range. They are dropped once they are added, and the
     /// allotment stands for them until then.
     Digest(Box<RangeDigest>, Allotment),
@@ -199,11 +200,20 @@ fn read(engine: &Engine, job: ReadJob) {
             }
         })),
         Read::Newer(pending) => Completion::Written(Ok(Applied::Known(pending.finish()))),
-        Read::Batch(mut scan, bytes_max, mut allotment) => {
-            let entries = scan.next_batch(bytes_max);
+        Read::Batch(mut scan, bytes_max, mut allotment, budget) => {
+            let mut entries = scan.next_batch(bytes_max);
             let entries_read = entries.as_deref().unwrap_or_default().iter();
-            allotment.shrink_to(entries_read.map(Entry::memory_bytes).sum());
-            Completion::Scanned(scan, entries, allotment)
+            let bytes = entries_read.map(Entry::memory_bytes).sum();
+            let mut share = None;
+            if bytes > allotment.bytes() {
+                share = budget.take_even_oversized(bytes).ok();
+            }
+            if bytes > allotment.bytes() && share.is_none() {
+                scan.take_back();
+                entries = Err(lsm::Error::Overloaded);
+            }
+            allotment.shrink_to(bytes);
+            Completion::Scanned(scan, entries, (allotment, share))
         }
         Read::Digest(mut digest, allotment) => {
             let is_complete = digest.step();

@@ -64,6 +64,11 @@ impl TurnBudget {
 }
 
 impl Allotment {
+    /// How many bytes it has.
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.num_permits()
+    }
+
     /// Returns what is above `bytes` to the budget.
     pub(crate) fn shrink_to(&mut self, bytes: usize) {
         let excess = self.0.num_permits().saturating_sub(bytes);

@@ -28,6 +28,8 @@ pub struct Scan {
     /// The greatest sequence number that it sees.
     snapshot: u64,
     start: Bound<Vec<u8>>,
+    /// Where the last batch began.
+    batch_start: Bound<Vec<u8>>,
     end: Option<Vec<u8>>,
     /// How it reads tables.
     purpose: Purpose,
@@ -50,6 +52,7 @@ impl Scan {
             inner,
             snapshot,
             start: Bound::Included(start.to_vec()),
+            batch_start: Bound::Unbounded,
             end: end.map(<[u8]>::to_vec),
             purpose: Purpose::Scan { keep_data: true },
             ahead: None,
@@ -107,10 +110,10 @@ impl Scan {
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`]. The scan stays where it was.
     pub fn next_batch(&mut self, bytes_max: usize) -> Result<Vec<Entry>, Error> {
-        let before = self.start.clone();
+        self.batch_start = self.start.clone();
         let batch = self.read_batch(bytes_max);
         if batch.is_err() {
-            self.start = before;
+            self.start = self.batch_start.clone();
         }
         if let Purpose::Scan { keep_data } = &mut self.purpose {
             let is_long = !std::mem::replace(keep_data, false);
@@ -124,6 +127,13 @@ impl Scan {
             self.is_pending = false;
         }
         batch
+    }
+
+    /// Takes the last batch back: the next one begins where it began.
+    pub fn take_back(&mut self) {
+        drop(self.take_held());
+        self.give_up_records();
+        self.start = self.batch_start.clone();
     }
 
     /// Has the engine hold the records until the next batch, but not for long.
@@ -379,6 +389,30 @@ mod tests {
             ..Options::default()
         };
         Engine::open(environment, options).unwrap().0
+    }
+
+    #[test]
+    fn a_batch_that_was_taken_back_comes_again() {
+        let engine = engine_of_small_blocks();
+        for number in 0..100_u64 {
+            let key = format!("{number:02}");
+            let timestamp = Timestamp::from_u64(1 + number);
+            let entry = Entry::value(key.as_bytes(), timestamp, &[7; 100], Expiry::NEVER, 1);
+            engine.write(entry).unwrap();
+        }
+        engine.flush().unwrap();
+        let mut scan = engine.scan(b"", None);
+        let mut seen = Vec::new();
+        loop {
+            let first = scan.next_batch(1_000).unwrap();
+            scan.take_back();
+            assert_eq!(scan.next_batch(1_000).unwrap(), first);
+            if first.is_empty() {
+                break;
+            }
+            seen.extend(first);
+        }
+        assert_eq!(seen.len(), 100);
     }
 
     #[test]

@@ -129,6 +129,19 @@ pub enum Failure {
     NotEnoughReplicas(Receipt),
 }
 
+impl Failure {
+    /// Whether memory for a value was lacking, at this node or at a replica.
+    #[must_use]
+    pub fn lacks_memory(&self) -> bool {
+        let lacks_memory = |line: &ReplicaLine| line.outcome == Fate::Missed(Miss::Overloaded);
+        match self {
+            Self::Overloaded => true,
+            Self::NotEnoughReplicas(receipt) => receipt.replicas.iter().any(lacks_memory),
+            Self::NoStamp(_) | Self::DiskFull(_) => false,
+        }
+    }
+}
+
 /// Coordinates the requests of one runtime.
 pub struct Coordinator {
     /// The time.
@@ -147,6 +160,8 @@ pub struct Coordinator {
     pub(crate) requests: RunningRequests,
     /// Long values on their way out.
     pub(crate) answers: Arc<Budget>,
+    /// The longest value that clients may send, in bytes.
+    pub(crate) value_bytes_max: usize,
     /// Batches of ranges on their way out.
     pub(crate) ranges: Arc<TurnBudget>,
     /// The memory that a batch may take while it is read, before its size is known.

@@ -24,12 +24,12 @@ pub struct BatchMemory {
 }
 
 impl BatchMemory {
-    /// That of a range of this node.
-    pub(super) fn of_own(allotment: Allotment) -> Self {
+    /// That of a range of this node, and of a value that is longer than its allotment.
+    pub(super) fn of_own((allotment, value): (Allotment, Option<Share>)) -> Self {
         Self {
             _allotment: Some(allotment),
             _window: None,
-            _values: Vec::new(),
+            _values: value.into_iter().collect(),
         }
     }
 

@@ -22,6 +22,10 @@ use tokio::task::AbortHandle;
 /// little: two threads hand each batch over, which costs more than to read a short one.
 const LONG_BATCH_BYTES_MAX: usize = 4 * BATCH_BYTES_MAX;
 
+/// How long a range waits before it reads a very long value again, for which others have the
+/// memory.
+const MEMORY_PAUSE: Duration = Duration::from_millis(50);
+
 /// A range of the keys that this node held when it began: a scan over a snapshot.
 ///
 /// A snapshot keeps the disk space of what it sees, so it lives for a limited time, however
@@ -132,7 +136,7 @@ impl Coordinator {
         mut range: OwnRange,
         deadline: Duration,
     ) -> Result<RangeBatch, BatchFailure> {
-        let scan = range.scan.take().ok_or(BatchFailure::TooOld)?;
+        let mut scan = range.scan.take().ok_or(BatchFailure::TooOld)?;
         let bytes = match self.is_range_memory_free() {
             true => range.batch_bytes,
             false => BATCH_BYTES_MAX,
@@ -140,22 +144,37 @@ impl Coordinator {
         range.batch_bytes = (2 * range.batch_bytes).min(LONG_BATCH_BYTES_MAX);
         // As much on top as a short batch has, where entries are short.
         let memory = self.range_batch_bytes + 2 * (bytes - BATCH_BYTES_MAX);
-        let read = |allotment| Read::Batch(scan, bytes, allotment);
-        match self.read_range(read, memory, deadline).await? {
-            Some(Completion::Scanned(scan, Ok(entries), allotment)) => {
-                if self.clock.monotonic() < range.ends {
-                    *range.scan.borrow_mut() = Some(scan);
+        loop {
+            let answers = Arc::clone(&self.answers);
+            let read = |allotment| Read::Batch(scan, bytes, allotment, answers);
+            match self.read_range(read, memory, deadline).await? {
+                Some(Completion::Scanned(scan, Ok(entries), memory)) => {
+                    if self.clock.monotonic() < range.ends {
+                        *range.scan.borrow_mut() = Some(scan);
+                    }
+                    // An empty batch is the end of the scan.
+                    let is_at_end = entries.is_empty();
+                    return Ok(Batch {
+                        range: (!is_at_end).then_some(Range::Own(range)),
+                        entries,
+                        memory: BatchMemory::of_own(memory),
+                    });
                 }
-                // An empty batch is the end of the scan.
-                let is_at_end = entries.is_empty();
-                Ok(Batch {
-                    range: (!is_at_end).then_some(Range::Own(range)),
-                    entries,
-                    memory: BatchMemory::of_own(allotment),
-                })
+                // Others have the memory for a value that is longer than any that clients may
+                // send. The range holds nothing while it waits.
+                Some(Completion::Scanned(again, Err(lsm::Error::Overloaded), memory)) => {
+                    drop(memory);
+                    if self.clock.monotonic().saturating_add(MEMORY_PAUSE) >= deadline {
+                        return Err(BatchFailure::Overloaded);
+                    }
+                    tokio::time::sleep(MEMORY_PAUSE).await;
+                    scan = again;
+                }
+                Some(Completion::Scanned(_, Err(error), _)) => {
+                    return Err(BatchFailure::Failed(error));
+                }
+                _ => return Err(BatchFailure::TimedOut),
             }
-            Some(Completion::Scanned(_, Err(error), _)) => Err(BatchFailure::Failed(error)),
-            _ => Err(BatchFailure::TimedOut),
         }
     }
 

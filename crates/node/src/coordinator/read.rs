@@ -7,7 +7,7 @@ use crate::completion_queue::Completion;
 use crate::pending::{AnswerKind, AnswerTag, Ticket};
 use crate::replicas::{Asked, ReplicaRequest};
 use base::{Entry, Timestamp, TraceId};
-use base::{Refused, Share};
+use base::{LONG_VALUE_BYTES, Refused, Share};
 use bytes::Bytes;
 use cluster::forgetting::{Answerer, NamedBounds};
 use cluster::{
@@ -214,7 +214,8 @@ impl Request for Reading {
     }
 
     /// Without room, or without memory for a long value, the repairs are left to a
-    /// later read; so are those of a read that failed.
+    /// later read; so are those of a read that failed. They leave memory for the longest
+    /// value: a client that reads on is not refused because of a read that was answered.
     fn go_on(&mut self, has_room: bool) -> bool {
         if !has_room || !matches!(self.decision, Some(Decision::Enough { .. })) {
             return false;
@@ -222,11 +223,16 @@ impl Request for Reading {
         // The client's reply counts for itself, and so does the entry that is kept.
         let freshest = self.machine.freshest();
         let value_bytes = freshest.map_or(0, |entry| entry.value_bytes().len());
-        match self.coordinator.answers.take_for_value(value_bytes) {
+        let answers = &self.coordinator.answers;
+        match answers.take_for_value(value_bytes) {
             Ok(share) => self.share = share,
             Err(Refused) => return false,
         }
-        true
+        let left = answers.max().saturating_sub(answers.used());
+        if self.share.is_some() && left < self.coordinator.value_bytes_max {
+            self.share = None;
+        }
+        self.share.is_some() || value_bytes <= LONG_VALUE_BYTES
     }
 }
 
@@ -395,9 +401,14 @@ impl Reading {
         let rank = entry.as_ref().map(Entry::rank);
         if rank > self.machine.freshest().map(Entry::rank) {
             let value_bytes = entry.as_ref().map_or(0, |entry| entry.value_bytes().len());
+            let answers = &self.coordinator.answers;
             let counted = match share {
                 Some(share) => Ok(Some(share)),
-                None => self.coordinator.answers.take_for_value(value_bytes),
+                None => answers.take_for_value(value_bytes).or_else(|Refused| {
+                    // The version that it replaces may have what it needs.
+                    self.share = None;
+                    answers.take_for_value(value_bytes)
+                }),
             };
             match counted {
                 Ok(share) => self.share = share,

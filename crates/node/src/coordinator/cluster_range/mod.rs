@@ -21,6 +21,7 @@ use cluster::pages::{MergeStep, RangeMerge};
 use cluster::{Fate, Replicas};
 use feeds::Feeds;
 use singles::Singles;
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -32,6 +33,10 @@ const BATCH_BYTES: usize = 64 << 10;
 
 /// How many keys are read singly at a time.
 const SINGLES_MAX: usize = 32;
+
+/// How long a key that is read alone waits for memory that others hold. A client that does not
+/// read what it has got is cut off by then.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How many pages are awaited for a batch. So a range of which all is dead still tells its
 /// client that it goes on.
@@ -54,8 +59,12 @@ pub struct ClusterRange {
     plan: ClusterRangePlan,
     merge: RangeMerge,
     feeds: Feeds,
-    /// An entity whose long value is fetched next, alone.
-    postponed: Option<MergeStep>,
+    /// What comes next, before the merge goes on: an entity whose long value is fetched alone, or
+    /// what the last batch had no memory for.
+    postponed: VecDeque<MergeStep>,
+    /// Whether the next batch reads one key alone, because there was no memory for all of the
+    /// last one.
+    is_cramped: bool,
     /// The memory of its pages.
     window: Rc<RangeWindow>,
     has_begun: bool,
@@ -81,7 +90,8 @@ impl ClusterRange {
             plan,
             merge,
             feeds,
-            postponed: None,
+            postponed: VecDeque::new(),
+            is_cramped: false,
             window,
             has_begun: false,
         }
@@ -100,7 +110,11 @@ impl ClusterRange {
         self.feeds.want(self.plan.limit);
         self.feeds.ask_missing(&mut self.merge);
         let mut told: Vec<Told> = Vec::new();
-        let mut singles = Singles::new(&self.coordinator, self.plan);
+        // Whoever reads alone waits for memory that others hold, but not for ever.
+        let now = self.coordinator.clock.monotonic();
+        let patient_until = first_deadline.unwrap_or(now + PATIENCE);
+        let mut singles = Singles::new(&self.coordinator, self.plan, patient_until);
+        let is_cramped = std::mem::take(&mut self.is_cramped);
         let (mut bytes, mut awaited, mut is_at_end) = (0, 0, false);
         // The answer begins once all nodes have told their first pages, whatever is in them.
         let awaited_max = match first_deadline {
@@ -115,7 +129,7 @@ impl ClusterRange {
             let now_unix_ms = self.coordinator.clock.unix_ms();
             let placement = &self.coordinator.placement;
             let merge = &mut self.merge;
-            let step = self.postponed.take();
+            let step = self.postponed.pop_front();
             match step.unwrap_or_else(|| merge.step(placement, now_unix_ms)) {
                 MergeStep::Tell(entry) => {
                     bytes += entry.data_bytes();
@@ -125,15 +139,23 @@ impl ClusterRange {
                     // A long value is told alone, so that the range holds no two of them.
                     let is_long = item.value_bytes as usize > base::LONG_VALUE_BYTES;
                     if is_long && !told.is_empty() {
-                        self.postponed = Some(MergeStep::Fetch(node, item));
+                        self.postponed.push_front(MergeStep::Fetch(node, item));
                         break;
                     }
-                    told.push(Told::Single(singles.fetch(node, item)));
-                    if is_long {
+                    let is_alone = is_long || is_cramped;
+                    let number = singles.fetch(node, item.clone(), is_alone);
+                    told.push(Told::Single(number, MergeStep::Fetch(node, item)));
+                    if is_alone {
                         break;
                     }
                 }
-                MergeStep::Read(key) => told.push(Told::Single(singles.read(key))),
+                MergeStep::Read(key) => {
+                    let number = singles.read(key.clone(), is_cramped);
+                    told.push(Told::Single(number, MergeStep::Read(key)));
+                    if is_cramped {
+                        break;
+                    }
+                }
                 MergeStep::PassedOver => tokio::task::yield_now().await,
                 // What is known already is told before anything is waited for.
                 MergeStep::Await(..) | MergeStep::TooFewNodes if !told.is_empty() => break,
@@ -159,19 +181,35 @@ impl ClusterRange {
                 }
             }
         }
-        let read = singles.finish().await?;
+        let singles_read = singles.len();
+        let mut read = singles.finish().await;
         let mut values = Vec::new();
-        let mut read: Vec<_> = read.into_iter().map(Some).collect();
         let mut entries = Vec::with_capacity(told.len());
-        for told in told {
-            match told {
-                Told::Entity(entry) => entries.push(entry),
-                Told::Single(number) => {
-                    if let Some((entry, share)) = read.get_mut(number).and_then(Option::take) {
-                        entries.extend(entry);
-                        values.extend(share);
-                    }
+        let mut told = told.into_iter();
+        while let Some(next) = told.next() {
+            let (number, step) = match next {
+                Told::Entity(entry) => {
+                    entries.push(entry);
+                    continue;
                 }
+                Told::Single(number, step) => (number, step),
+            };
+            match read.get_mut(number).and_then(Option::take) {
+                Some(Ok((entry, share))) => {
+                    entries.extend(entry);
+                    values.extend(share);
+                }
+                Some(Err(failure)) if failure.lacks_memory() && singles_read > 1 => {
+                    // Other values of this batch may have it: what is left comes later, one at
+                    // a time.
+                    let left = std::iter::once(step).chain(told.by_ref().map(Told::into_step));
+                    let behind = std::mem::take(&mut self.postponed);
+                    self.postponed = left.chain(behind).collect();
+                    self.is_cramped = true;
+                    is_at_end = false;
+                }
+                Some(Err(failure)) => return Err(failure.into()),
+                None => return Err(BatchFailure::TimedOut),
             }
         }
         self.plan.limit = self.plan.limit.saturating_sub(entries.len() as u64);
@@ -207,6 +245,16 @@ impl ClusterRange {
 enum Told {
     /// It is known.
     Entity(Entry),
-    /// It is read singly: which of the singles it is.
-    Single(usize),
+    /// It is read singly: which of the singles it is, and how it came to that.
+    Single(usize, MergeStep),
+}
+
+impl Told {
+    /// What has told it.
+    fn into_step(self) -> MergeStep {
+        match self {
+            Self::Entity(entry) => MergeStep::Tell(entry),
+            Self::Single(_, step) => step,
+        }
+    }
 }

@@ -29,15 +29,22 @@ pub(super) struct Singles {
     replicas: Replicas,
     running: JoinSet<(usize, Result<Single, Failure>)>,
     count: usize,
+    /// How long one that is read alone waits for memory.
+    patient_until: Duration,
 }
 
 impl Singles {
-    pub(super) fn new(coordinator: &Rc<Coordinator>, plan: ClusterRangePlan) -> Self {
+    pub(super) fn new(
+        coordinator: &Rc<Coordinator>,
+        plan: ClusterRangePlan,
+        patient_until: Duration,
+    ) -> Self {
         Self {
             coordinator: Rc::clone(coordinator),
             replicas: plan.replicas,
             running: JoinSet::new(),
             count: 0,
+            patient_until,
         }
     }
 
@@ -48,22 +55,32 @@ impl Singles {
 
     /// Reads a key from all of its replicas, and mends those that are stale. Returns the number
     /// of the read.
-    pub(super) fn read(&mut self, key: Vec<u8>) -> usize {
+    pub(super) fn read(&mut self, key: Vec<u8>, is_alone: bool) -> usize {
         let (coordinator, replicas) = (Rc::clone(&self.coordinator), self.replicas);
         coordinator.metrics.coordination.range_reads.add(1);
-        self.spawn(async move { read(&coordinator, &key, replicas).await })
+        let patient_until = self.patient_until(is_alone);
+        self.spawn(async move { read(&coordinator, &key, replicas, patient_until).await })
     }
 
     /// Fetches a value from a node that has it. Returns the number of the read.
-    pub(super) fn fetch(&mut self, node: NodeNumber, item: PageItem) -> usize {
+    pub(super) fn fetch(&mut self, node: NodeNumber, item: PageItem, is_alone: bool) -> usize {
         let (coordinator, replicas) = (Rc::clone(&self.coordinator), self.replicas);
+        let patient_until = self.patient_until(is_alone);
         self.spawn(async move {
             match fetch(&coordinator, node, &item).await {
                 Some((entry, share)) => Ok((Some(entry), share)),
-                // It has changed meanwhile, or the node is gone.
-                None => read(&coordinator, item.entry.key(), replicas).await,
+                // It has changed meanwhile, the node is gone, or there was no memory.
+                None => read(&coordinator, item.entry.key(), replicas, patient_until).await,
             }
         })
+    }
+
+    /// Until when a read is repeated for lack of memory alone.
+    fn patient_until(&self, is_alone: bool) -> Duration {
+        match is_alone {
+            true => self.patient_until,
+            false => Duration::ZERO,
+        }
     }
 
     fn spawn(&mut self, read: impl Future<Output = Result<Single, Failure>> + 'static) -> usize {
@@ -74,28 +91,30 @@ impl Singles {
         number
     }
 
-    /// Waits for all reads; gives what they found in the order of their numbers.
-    ///
-    /// # Errors
-    /// [`BatchFailure::TooFewNodes`].
-    pub(super) async fn finish(mut self) -> Result<Vec<Single>, BatchFailure> {
-        let mut found: Vec<Single> = Vec::new();
-        found.resize_with(self.count, Default::default);
+    /// Waits for all reads; gives what they found in the order of their numbers. There is nothing
+    /// of a read that has panicked.
+    pub(super) async fn finish(mut self) -> Vec<Option<Result<Single, Failure>>> {
+        let mut found = Vec::new();
+        found.resize_with(self.count, || None);
         while let Some(joined) = self.running.join_next().await {
-            let Ok((number, single)) = joined else {
-                return Err(BatchFailure::TimedOut);
-            };
-            found[number] = match single {
-                Ok(single) => single,
-                Err(Failure::NotEnoughReplicas(receipt) | Failure::DiskFull(receipt)) => {
-                    return Err(BatchFailure::TooFewNodes(Box::new(receipt)));
-                }
-                Err(Failure::Overloaded | Failure::NoStamp(_) | Failure::StoreFailed(_)) => {
-                    return Err(BatchFailure::Overloaded);
-                }
-            };
+            if let Ok((number, single)) = joined {
+                found[number] = Some(single);
+            }
         }
-        Ok(found)
+        found
+    }
+}
+
+impl From<Failure> for BatchFailure {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::NotEnoughReplicas(receipt) | Failure::DiskFull(receipt) => {
+                Self::TooFewNodes(Box::new(receipt))
+            }
+            Failure::Overloaded | Failure::NoStamp(_) | Failure::StoreFailed(_) => {
+                Self::Overloaded
+            }
+        }
     }
 }
 
@@ -103,6 +122,7 @@ async fn read(
     coordinator: &Rc<Coordinator>,
     key: &[u8],
     replicas: Replicas,
+    patient_until: Duration,
 ) -> Result<Single, Failure> {
     let mut reads = 1;
     loop {
@@ -113,6 +133,9 @@ async fn read(
                 let now_unix_ms = coordinator.clock.unix_ms();
                 let live = found.entry.filter(|entry| entry.is_live(now_unix_ms));
                 return Ok((live, found.share));
+            }
+            Err(failure) if failure.lacks_memory() && now < patient_until => {
+                tokio::time::sleep(PAUSE).await;
             }
             Err(failure) if reads == READS_MAX => return Err(failure),
             Err(_) => {

@@ -102,7 +102,7 @@ impl Operations {
             });
             return;
         };
-        match coordinator.begin_write(&key, &change, share, terms, stamp) {
+        match coordinator.begin_write(&key, change, share, terms, stamp) {
             Ok(reply) => self.ended.push_back((number, Ended::Write(reply))),
             Err(pending) => {
                 let entry = self.writes.vacant_entry();

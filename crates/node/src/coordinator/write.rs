@@ -61,20 +61,21 @@ impl Coordinator {
         self.settled(key, from, deadline).await;
         let stamp = self.stamping.stamp_by(deadline).await;
         let stamp = stamp.map_err(Failure::NoStamp)?;
-        match self.begin_write(key, &change, share, terms, stamp) {
+        match self.begin_write(key, change, share, terms, stamp) {
             Ok(reply) => reply,
             Err(pending) => pending.decided(&self.stamping).await,
         }
     }
 
-    /// Begins a write with this stamp: asks the replicas.
+    /// Begins a write with this stamp: asks the replicas. The entry has a copy of the value, so
+    /// the value that came is given up here, however long the write takes.
     ///
     /// # Errors
     /// It is not decided; the client waits for the result.
     pub(super) fn begin_write(
         self: &Rc<Self>,
         key: &[u8],
-        change: &Change,
+        change: Change,
         share: Option<Share>,
         terms: Terms,
         stamp: Stamp,
@@ -88,10 +89,10 @@ impl Coordinator {
         let (replicas, deadline) = (terms.replicas, terms.deadline);
         let registration = self.pending.reserve(deadline);
         let timestamp = stamp.timestamp();
+        let expiry = self.expiry_of(&change);
         let entry = match change {
             Change::Put { value, .. } => {
-                let expiry = self.expiry_of(change);
-                Entry::value(key, timestamp, value, expiry, replicas.from)
+                Entry::value(key, timestamp, &value, expiry, replicas.from)
             }
             Change::Delete => Entry::tombstone(key, timestamp, replicas.from),
         };

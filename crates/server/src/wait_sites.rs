@@ -7,3 +7,6 @@ pub(crate) static ADMISSION: WaitSite = WaitSite::new("queue;admission");
 
 /// A range waits for its place.
 pub(crate) static RANGE_PLACE: WaitSite = WaitSite::new("queue;range place");
+
+/// A body waits for memory.
+pub(crate) static UPLOAD_ROOM: WaitSite = WaitSite::new("queue;memory for a body");

@@ -28,7 +28,7 @@ mod holdings;
 mod owners;
 pub(crate) mod page_limiter;
 pub(crate) mod paused_connections;
-pub(crate) mod range_places;
+pub(crate) mod places;
 mod recorded_steps;
 mod request_gate;
 mod shared;
@@ -41,7 +41,7 @@ pub(crate) mod wire;
 
 pub(crate) use request_gate::{Admission, BatchPermits, Gate, Permit};
 pub(crate) use shared::DoorShared;
-pub(crate) use upload_budgets::Uploads;
+pub(crate) use upload_budgets::{RoomWait, Uploads};
 
 use crate::metrics::DoorMetrics;
 use crate::trust::Trust;
@@ -52,7 +52,7 @@ use node::Worker;
 use page_limiter::PageLimiter;
 use paused_connections::PausedConnections;
 use peer::Transport;
-use range_places::RangePlace;
+use places::Place;
 use slab::Slab;
 use slow_clients::{Progress, SlowClientTimeouts};
 use std::cell::{Cell, RefCell};
@@ -173,7 +173,7 @@ impl Door {
     ///
     /// # Errors
     /// [`Refused`] at once if too many ranges wait, and later when the deadline has passed.
-    pub(crate) async fn range_place(&self, deadline: Duration) -> Result<RangePlace, Refused> {
+    pub(crate) async fn range_place(&self, deadline: Duration) -> Result<Place, Refused> {
         let wait_max = deadline.saturating_sub(self.clock().monotonic());
         self.shared.ranges.take(wait_max).await
     }

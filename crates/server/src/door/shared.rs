@@ -2,13 +2,14 @@
 
 use super::Uploads;
 use super::batch_places::BatchPlaces;
-use super::range_places::RangePlaces;
+use super::places::Places;
 use super::tls::DoorTls;
 use crate::config::ServerConfig;
 use crate::line_writer::LineWriter;
 use crate::metrics::{History, Metrics};
 use crate::slow_requests::SlowRequests;
 use crate::trust::Trust;
+use crate::wait_sites;
 use base::{Budget, Clock};
 use node::Node;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ pub(crate) struct DoorShared {
     /// Budget for long request heads, in bytes.
     pub(crate) heads: Arc<Budget>,
     /// The places of ranges that are streamed.
-    pub(crate) ranges: RangePlaces,
+    pub(crate) ranges: Places,
     /// Budget for the values of up to 64 KiB that batches have read, in bytes.
     pub(crate) batch_answers: Arc<Budget>,
     /// Budget for the operations that batches have read and not answered, in bytes.
@@ -72,9 +73,17 @@ impl DoorShared {
         }
         Self {
             tls: tls.map(|(tls, node_tls)| Arc::new(DoorTls::new(&config, tls, node_tls))),
-            uploads: Uploads::new(split.uploads_short_bytes, split.uploads_long_bytes),
+            uploads: Uploads::new(
+                (split.uploads_short_bytes, split.uploads_long_bytes),
+                config.requests_queued_max,
+                config.node.timeout,
+            ),
             heads: Budget::new(split.heads_bytes),
-            ranges: RangePlaces::new(split.scans_max, config.requests_queued_max),
+            ranges: Places::new(
+                split.scans_max,
+                config.requests_queued_max,
+                &wait_sites::RANGE_PLACE,
+            ),
             batch_answers: Budget::new(split.batch_answers_bytes),
             batch_windows: Budget::new(split.batch_windows_bytes),
             batch_places: BatchPlaces::new(split.batch_streams_max),

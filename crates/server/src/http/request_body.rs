@@ -3,7 +3,7 @@
 use crate::door::Uploads;
 use crate::door::slow_clients::Progress;
 use crate::http::problem::Problem;
-use base::{LONG_VALUE_BYTES, Share};
+use base::{LONG_VALUE_BYTES, Refused, Share};
 use bytes::{Bytes, BytesMut};
 use http_body::{Body, SizeHint};
 use hyper::HeaderMap;
@@ -44,6 +44,26 @@ pub(crate) struct Upload {
     pub(crate) bytes: Bytes,
     /// The share of the budget that the bytes hold. It must live as long as they do.
     pub(crate) share: Option<Share>,
+}
+
+/// Makes `share` cover what was received of a body, and its greatest length. While it waits for
+/// room the client is not late: the node does not read.
+///
+/// # Errors
+/// The budget is used up.
+async fn cover(
+    share: &mut Option<Share>,
+    (bytes, bytes_max): (usize, usize),
+    uploads: &Uploads,
+    progress: &Progress,
+) -> Result<(), Refused> {
+    if uploads.cover(share, bytes, bytes_max).is_ok() {
+        return Ok(());
+    }
+    progress.body_ends();
+    uploads.cover_patiently(share, bytes, bytes_max).await?;
+    progress.body_begins();
+    Ok(())
 }
 
 impl RequestBody {
@@ -102,7 +122,7 @@ impl RequestBody {
     /// Reads all of it, unless it is longer than `bytes_max`.
     ///
     /// # Errors
-    /// The body is too long, the budget is used up, or the body is too slow or
+    /// The body is too long, the budget stays used up, or the body is too slow or
     /// malformed.
     pub(crate) async fn read(
         &mut self,
@@ -120,14 +140,14 @@ impl RequestBody {
         if announced > bytes_max {
             return Err(Problem::value_too_long(bytes_max));
         }
-        uploads.check_room(announced)?;
+        uploads.wait_for_room(announced).await?;
         progress.body_begins();
         let first = self.next(progress).await?.unwrap_or_default();
         if first.len() > bytes_max {
             return Err(Problem::value_too_long(bytes_max));
         }
         let mut share = None;
-        uploads.cover(&mut share, first.len(), bytes_max)?;
+        cover(&mut share, (first.len(), bytes_max), uploads, progress).await?;
         if self.ended {
             // Short bodies arrive in one piece, which need not be copied.
             progress.body_ends();
@@ -144,7 +164,7 @@ impl RequestBody {
             if sum > bytes_max {
                 return Err(Problem::value_too_long(bytes_max));
             }
-            uploads.cover(&mut share, sum, bytes_max)?;
+            cover(&mut share, (sum, bytes_max), uploads, progress).await?;
             if sum > bytes.capacity() {
                 let doubled = bytes.capacity().saturating_mul(2);
                 bytes.reserve_exact(sum.max(doubled.min(bytes_max)) - bytes.len());
@@ -176,7 +196,7 @@ impl RequestBody {
         progress: &Progress,
     ) -> Result<(VecDeque<Bytes>, Option<Share>), Problem> {
         let announced = self.announced_bytes();
-        uploads.check_room(announced)?;
+        uploads.wait_for_room(announced).await?;
         let (mut blocks, mut share) = (VecDeque::new(), None);
         let mut block = BytesMut::new();
         let mut bytes = 0;
@@ -185,7 +205,7 @@ impl RequestBody {
         }
         while let Some(mut piece) = self.next(progress).await? {
             bytes += piece.len();
-            uploads.cover(&mut share, bytes, announced)?;
+            cover(&mut share, (bytes, announced), uploads, progress).await?;
             if self.ended && blocks.is_empty() && block.is_empty() {
                 // Short bodies arrive in one piece, which need not be copied.
                 progress.body_ends();

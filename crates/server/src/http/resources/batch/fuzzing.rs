@@ -10,6 +10,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
 use node::Expires;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// The longest line, and so the longest value, in bytes.
 const LINE_BYTES_MAX: usize = 1 << 10;
@@ -54,7 +55,7 @@ pub(crate) fn fuzz_operation(line: &Bytes) -> bool {
 
 /// The numbers and the bytes of the lines of a body; none of a line that is too long.
 fn lines_of(body: &[u8], piece_bytes: usize) -> Vec<(u64, Option<Vec<u8>>)> {
-    let uploads = Uploads::new(LONG_VALUE_BYTES, MEMORY_BYTES);
+    let uploads = Uploads::new((LONG_VALUE_BYTES, MEMORY_BYTES), 0, Duration::ZERO);
     let mut lines = Lines::new(LINE_BYTES_MAX, None);
     let mut found = Vec::new();
     for piece in body.chunks(piece_bytes) {
@@ -63,7 +64,7 @@ fn lines_of(body: &[u8], piece_bytes: usize) -> Vec<(u64, Option<Vec<u8>>)> {
             found.push(line);
         }
     }
-    found.extend(lines.last(&uploads));
+    found.extend(lines.last());
     let found = found.into_iter().map(|line| match line.text {
         LineText::Whole(text, _) => (line.number, Some(text.to_vec())),
         LineText::TooLong | LineText::Refused => (line.number, None),

@@ -1,8 +1,9 @@
 //! The lines of a batch, as its body arrives.
 //!
 //! A line that lies in one piece is a part of that piece. One that goes over several pieces is
-//! put together, and counts against the budget for uploads from [`FREE_BYTES`] on. What cannot
-//! be kept is skipped up to the end of its line.
+//! put together, and counts against the budget for uploads from [`FREE_BYTES`] on. While there is
+//! no room for more of it the lines stand still, until there is or they are told to refuse it.
+//! What cannot be kept is skipped up to the end of its line.
 
 use crate::door::Uploads;
 use base::Share;
@@ -45,6 +46,8 @@ pub(super) struct Lines {
     partial_share: Option<Share>,
     /// Why the rest of the present line is skipped.
     skipped: Option<LineText>,
+    /// How long the present line is so far, where there is no room for that.
+    unroomed: Option<usize>,
     number: u64,
 }
 
@@ -59,6 +62,7 @@ impl Lines {
             partial: Vec::new(),
             partial_share: None,
             skipped: None,
+            unroomed: None,
             number: 0,
         }
     }
@@ -74,6 +78,25 @@ impl Lines {
         self.partial_share.is_some()
     }
 
+    /// How long the line is for which there is no room, as far as it has arrived. Until there is,
+    /// or it is refused, no line comes.
+    pub(super) fn unroomed_bytes(&self) -> Option<usize> {
+        self.unroomed
+    }
+
+    /// How much the line lacks for which there is no room.
+    pub(super) fn lacking(&self, uploads: &Uploads) -> usize {
+        let bytes = self.unroomed.unwrap_or_default();
+        uploads.lacking(self.partial_share.as_ref(), bytes, self.line_bytes_max)
+    }
+
+    /// Refuses the line for which there is no room.
+    pub(super) fn refuse(&mut self) {
+        if self.unroomed.take().is_some() {
+            self.skip(LineText::Refused);
+        }
+    }
+
     /// The next line whose end has arrived. Empty lines are passed over.
     pub(super) fn next(&mut self, uploads: &Uploads) -> Option<Line> {
         loop {
@@ -82,14 +105,20 @@ impl Lines {
                 self.piece = Bytes::new();
                 return None;
             }
-            let Some(end) = memchr::memchr(b'\n', &self.piece) else {
+            let end = memchr::memchr(b'\n', &self.piece);
+            // A line that lies in the piece alone takes no memory of its own.
+            let is_alone = end.is_some() && self.partial.is_empty();
+            if !is_alone && !self.make_room(end.unwrap_or(self.piece.len()), uploads) {
+                return None;
+            }
+            let Some(end) = end else {
                 let piece = std::mem::take(&mut self.piece);
-                self.add(&piece, uploads);
+                self.add(&piece);
                 return None;
             };
             let rest = self.piece.split_to(end);
             self.piece.advance(1);
-            let line = self.end_line(rest, uploads);
+            let line = self.end_line(rest);
             if line.is_some() {
                 return line;
             }
@@ -97,12 +126,25 @@ impl Lines {
     }
 
     /// The last line, if the body has ended without a line end.
-    pub(super) fn last(&mut self, uploads: &Uploads) -> Option<Line> {
-        self.end_line(Bytes::new(), uploads)
+    pub(super) fn last(&mut self) -> Option<Line> {
+        self.end_line(Bytes::new())
     }
 
-    /// Adds a part of a line whose end has not arrived.
-    fn add(&mut self, part: &[u8], uploads: &Uploads) {
+    /// Makes room for so much more of the present line, if it counts and is kept. Returns whether
+    /// there is room.
+    fn make_room(&mut self, part_bytes: usize, uploads: &Uploads) -> bool {
+        let bytes = self.partial.len() + part_bytes;
+        let counts = self.body_share.is_none()
+            && self.skipped.is_none()
+            && (FREE_BYTES + 1..=self.line_bytes_max).contains(&bytes);
+        let share = &mut self.partial_share;
+        let has_room = !counts || uploads.cover(share, bytes, self.line_bytes_max).is_ok();
+        self.unroomed = (!has_room).then_some(bytes);
+        has_room
+    }
+
+    /// Adds a part of a line whose end has not arrived, for which there is room.
+    fn add(&mut self, part: &[u8]) {
         let of_body = self.split_body_share(part.len());
         if self.skipped.is_some() {
             return;
@@ -111,25 +153,17 @@ impl Lines {
         if bytes > self.line_bytes_max {
             return self.skip(LineText::TooLong);
         }
-        match of_body {
-            // The body counts already.
-            Some(share) => match &mut self.partial_share {
-                Some(whole) => whole.join(share),
-                None => self.partial_share = Some(share),
-            },
-            None if bytes > FREE_BYTES => {
-                let share = &mut self.partial_share;
-                if uploads.cover(share, bytes, self.line_bytes_max).is_err() {
-                    return self.skip(LineText::Refused);
-                }
-            }
-            None => {}
+        // The body counts already.
+        match (of_body, &mut self.partial_share) {
+            (Some(share), Some(whole)) => whole.join(share),
+            (Some(share), none) => *none = Some(share),
+            (None, _) => {}
         }
         self.partial.extend_from_slice(part);
     }
 
     /// The line that ends with `rest`; `None` if it is empty.
-    fn end_line(&mut self, rest: Bytes, uploads: &Uploads) -> Option<Line> {
+    fn end_line(&mut self, rest: Bytes) -> Option<Line> {
         self.number += 1;
         let number = self.number;
         if self.partial.is_empty() && self.skipped.is_none() {
@@ -147,7 +181,7 @@ impl Lines {
             };
             return Some(Line { number, text });
         }
-        self.add(&rest, uploads);
+        self.add(&rest);
         drop(self.split_body_share(1));
         if let Some(text) = self.skipped.take() {
             return Some(Line { number, text });
@@ -175,9 +209,14 @@ impl Lines {
 mod tests {
     use super::*;
     use base::LONG_VALUE_BYTES;
+    use std::time::Duration;
+
+    fn uploads(long_bytes: usize) -> Uploads {
+        Uploads::new((LONG_VALUE_BYTES, long_bytes), 0, Duration::ZERO)
+    }
 
     fn all(body: &[u8], size: usize, line_bytes_max: usize) -> Vec<(u64, String)> {
-        let uploads = Uploads::new(LONG_VALUE_BYTES, 0);
+        let uploads = uploads(0);
         let mut lines = Lines::new(line_bytes_max, None);
         let mut found = Vec::new();
         let mut take = |line: Line| {
@@ -194,7 +233,7 @@ mod tests {
                 take(line);
             }
         }
-        lines.last(&uploads).into_iter().for_each(take);
+        lines.last().into_iter().for_each(take);
         assert_eq!(uploads.used(), 0, "what a line took is free again");
         found
     }
@@ -226,7 +265,7 @@ mod tests {
     /// them are gone.
     #[test]
     fn nothing_of_a_piece_is_kept_once_its_lines_are_taken() {
-        let uploads = Uploads::new(LONG_VALUE_BYTES, 0);
+        let uploads = uploads(0);
         let mut lines = Lines::new(4 << 20, None);
         let piece = Bytes::from([&b"line"[..], &[b'\n'; 16 << 10]].concat());
         lines.push(piece.clone());
@@ -238,7 +277,7 @@ mod tests {
 
     #[test]
     fn a_long_line_counts_while_it_arrives_and_is_refused_without_room() {
-        let uploads = Uploads::new(LONG_VALUE_BYTES, 1 << 20);
+        let uploads = uploads(1 << 20);
         let mut lines = Lines::new(4 << 20, None);
         let piece = Bytes::from(vec![b'x'; FREE_BYTES]);
         lines.push(piece.clone());
@@ -248,11 +287,22 @@ mod tests {
         assert!(lines.next(&uploads).is_none());
         assert!(lines.is_counting());
         assert_eq!(uploads.used(), 2 * FREE_BYTES);
-        for _ in 0..200 {
+        let mut pushed = 2;
+        while lines.unroomed_bytes().is_none() {
             lines.push(piece.clone());
             assert!(lines.next(&uploads).is_none());
+            pushed += 1;
         }
+        assert_eq!(lines.unroomed_bytes(), Some(pushed * FREE_BYTES));
+        assert!(lines.lacking(&uploads) > 0);
+        assert!(lines.next(&uploads).is_none(), "it stands still");
+        lines.refuse();
         assert!(!lines.is_counting());
+        for _ in 0..3 {
+            assert!(lines.next(&uploads).is_none());
+            lines.push(piece.clone());
+        }
+        assert!(lines.next(&uploads).is_none());
         lines.push(Bytes::from_static(b"end\nnext\n"));
         let line = lines.next(&uploads).unwrap();
         assert!(matches!(line.text, LineText::Refused), "{line:?}");
@@ -262,8 +312,30 @@ mod tests {
     }
 
     #[test]
+    fn a_line_for_which_there_is_no_room_goes_on_once_there_is() {
+        let uploads = uploads(1 << 20);
+        let mut held = None;
+        uploads.cover(&mut held, 1 << 20, 1 << 20).unwrap();
+        let mut lines = Lines::new(4 << 20, None);
+        let line = [&[b'x'; 100 << 10][..], b"end"].concat();
+        lines.push(Bytes::copy_from_slice(&line[..70 << 10]));
+        assert!(lines.next(&uploads).is_none());
+        assert_eq!(lines.unroomed_bytes(), Some(70 << 10));
+        drop(held);
+        assert!(lines.next(&uploads).is_none());
+        assert_eq!(lines.unroomed_bytes(), None);
+        lines.push(Bytes::from([&line[70 << 10..], b"\nnext\n"].concat()));
+        let whole = lines.next(&uploads).unwrap().text;
+        assert!(matches!(&whole, LineText::Whole(text, Some(_)) if *text == line));
+        drop(whole);
+        let next = lines.next(&uploads).unwrap();
+        assert!(matches!(next.text, LineText::Whole(text, None) if text == "next"));
+        assert_eq!(uploads.used(), 0);
+    }
+
+    #[test]
     fn a_body_that_is_all_here_counts_once_and_is_freed_line_by_line() {
-        let uploads = Uploads::new(LONG_VALUE_BYTES, 1 << 20);
+        let uploads = uploads(1 << 20);
         let mut share = None;
         let body = [vec![b'x'; 300], b"\nabc\n".to_vec()].concat();
         uploads.cover(&mut share, body.len(), body.len()).unwrap();
@@ -275,7 +347,7 @@ mod tests {
                 held.push(line);
             }
         }
-        assert!(lines.last(&uploads).is_none());
+        assert!(lines.last().is_none());
         assert_eq!(uploads.used(), 304);
         held.remove(0);
         assert_eq!(uploads.used(), 4);
@@ -285,14 +357,14 @@ mod tests {
 
     #[test]
     fn empty_lines_count_as_long_as_others_of_the_body_may_keep_their_blocks() {
-        let uploads = Uploads::new(LONG_VALUE_BYTES, 1 << 20);
+        let uploads = uploads(1 << 20);
         let mut share = None;
         let body = Bytes::from([&[b'\n'; 100][..], b"abc\n"].concat());
         uploads.cover(&mut share, body.len(), body.len()).unwrap();
         let mut lines = Lines::new(4 << 20, share);
         lines.push(body);
         let line = lines.next(&uploads).unwrap();
-        assert!(lines.next(&uploads).is_none() && lines.last(&uploads).is_none());
+        assert!(lines.next(&uploads).is_none() && lines.last().is_none());
         assert_eq!(uploads.used(), 104);
         drop(lines);
         assert_eq!(uploads.used(), 4);

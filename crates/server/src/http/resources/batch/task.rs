@@ -25,15 +25,15 @@ use super::output::{End, Output};
 use super::window::{Repeat, Slot, Window};
 use crate::config::bounds::BATCH_BODY_BYTES_MAX;
 use crate::door::slow_clients::{Phase, Progress};
-use crate::door::{BatchPermits, Door};
+use crate::door::{BatchPermits, Door, RoomWait};
 use crate::http::lasting_caller::LastingCaller;
 use crate::http::problem::Problem;
 use crate::metrics::OperationKind;
 use crate::slow_requests::{EndedOperation, OperationTimes};
-use base::{LONG_VALUE_BYTES, Share};
-use cluster::{Fate, Miss, Replicas};
+use base::{LONG_VALUE_BYTES, Refused, Share};
+use cluster::Replicas;
 use hyper::StatusCode;
-use node::{Change, Ended, Failure, Operations, Terms};
+use node::{Change, Ended, Operations, Terms};
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -68,6 +68,8 @@ pub(super) struct Batch {
     permits: BatchPermits,
     operations: Operations,
     reads: usize,
+    /// Waits for memory for the line that is arriving, if there is too little.
+    room_wait: Option<RoomWait>,
     /// The pause before the oldest operation, a read, asks again for memory that others hold.
     pause: Option<Pin<Box<Sleep>>>,
     answers: AnswerWriter,
@@ -111,6 +113,7 @@ impl Batch {
             permits: BatchPermits::new(&door.gate),
             operations: Operations::new(door.worker.coordinator()),
             reads: 0,
+            room_wait: None,
             pause: None,
             answers: AnswerWriter::new(output, &door.metrics, answer_bytes_max, trace),
             end: End::Whole,
@@ -177,11 +180,18 @@ impl Batch {
                 self.take_line(line);
                 continue;
             }
+            if let Some(bytes) = self.lines.unroomed_bytes() {
+                match self.poll_room(bytes, cx) {
+                    Poll::Ready(()) => continue,
+                    // The client need not send more.
+                    Poll::Pending => return false,
+                }
+            }
             match self.input.poll_next(cx, &self.progress) {
                 Poll::Pending => return true,
                 Poll::Ready(Ok(Some(piece))) => self.lines.push(piece),
                 Poll::Ready(Ok(None)) => {
-                    if let Some(line) = self.lines.last(self.door.uploads()) {
+                    if let Some(line) = self.lines.last() {
                         self.take_line(line);
                     }
                 }
@@ -191,8 +201,26 @@ impl Batch {
         false
     }
 
+    /// Waits for room for a line of so many bytes so far, or has it refused.
+    fn poll_room(&mut self, bytes: usize, cx: &mut Context<'_>) -> Poll<()> {
+        let uploads = self.door.uploads();
+        if self.room_wait.is_none() {
+            self.room_wait = uploads.begin_wait(bytes).ok();
+        }
+        let has_room = match &mut self.room_wait {
+            Some(wait) => std::task::ready!(wait.poll(self.lines.lacking(uploads), cx)),
+            None => Err(Refused),
+        };
+        if has_room.is_err() {
+            self.lines.refuse();
+        }
+        Poll::Ready(())
+    }
+
     /// Adds a line to the window.
     fn take_line(&mut self, line: Line) {
+        // Each line has a time of its own to wait.
+        self.room_wait = None;
         let (text, share) = match line.text {
             LineText::Whole(text, share) => (text, share),
             LineText::TooLong => {
@@ -444,12 +472,5 @@ impl Batch {
 
 /// Whether a read found no memory for its value, at this node or at a replica.
 fn lacks_memory(result: &Ended) -> bool {
-    match result {
-        Ended::Read(Err(Failure::Overloaded)) => true,
-        Ended::Read(Err(Failure::NotEnoughReplicas(receipt))) => receipt
-            .replicas
-            .iter()
-            .any(|line| line.outcome == Fate::Missed(Miss::Overloaded)),
-        _ => false,
-    }
+    matches!(result, Ended::Read(Err(failure)) if failure.lacks_memory())
 }

@@ -8,7 +8,7 @@ mod parameters;
 mod range_stream;
 
 use crate::door::Door;
-use crate::door::range_places::RangePlace;
+use crate::door::places::Place;
 use crate::http::exchange::{Answer, Exchange};
 use crate::http::headers::SANDBOX;
 use crate::http::lasting_caller::LastingCaller;
@@ -179,7 +179,7 @@ fn stream(
     plan: RangePlan,
     mut reader: Reader,
     first: Option<RangeBatch>,
-    place: RangePlace,
+    place: Place,
 ) -> RangeStream {
     let door = Rc::clone(door);
     let ask = move |range| -> NextBatch {

@@ -7,7 +7,7 @@
 //! looks whole.
 
 use crate::door::channel::RangeGathering;
-use crate::door::range_places::RangePlace;
+use crate::door::places::Place;
 use crate::http::body_chunk::{BodyChunk, ChunkMemory};
 use crate::http::json_line::JsonLine;
 use crate::http::negotiation::RangeFormat;
@@ -58,7 +58,7 @@ pub(crate) struct RangeStream {
     count: u64,
     crc32c: u32,
     /// Its place among those that may run at a time.
-    _place: RangePlace,
+    _place: Place,
     _gathering: Option<RangeGathering>,
 }
 
@@ -94,7 +94,7 @@ impl RangeStream {
         plan: RangePlan,
         ask: AskForBatch,
         first: Option<RangeBatch>,
-        place: RangePlace,
+        place: Place,
     ) -> Self {
         Self {
             plan,
@@ -263,15 +263,15 @@ fn encode(format: RangeFormat, entry: &Entry) -> BodyChunk {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::door::range_places::RangePlaces;
+    use crate::door::places::Places;
     use base::{Expiry, Timestamp};
     use bytes::Buf;
     use std::task::Waker;
-    use std::time::Duration;
 
     #[tokio::test]
     async fn a_batch_that_is_not_read_in_time_cuts_the_range() {
-        let place = RangePlaces::new(1, 0).take(Duration::ZERO).await;
+        let places = Places::new(1, 0, &crate::wait_sites::RANGE_PLACE);
+        let place = places.take_at_once();
         let mut stream = RangeStream::new(
             RangePlan {
                 format: RangeFormat::Plain,

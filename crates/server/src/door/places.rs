@@ -1,43 +1,46 @@
-//! Places of ranges. Each holds memory that no budget counts, so their number is bounded, and
-//! they last as long as their clients read.
+//! Places for which one waits in line: those of ranges, and the heads of the lines for the memory
+//! of bodies (`upload_budgets`).
 //!
-//! Most ranges are short, so one that finds no place waits in line for a while, as a request
-//! waits for its permit. It holds nothing meanwhile: neither memory, nor a permit, nor anything
-//! of another node. The line is bounded, too.
+//! A range holds memory that no budget counts, so the number of ranges is bounded, and they last
+//! as long as their clients read. Most ranges are short, so one that finds no place waits in line
+//! for a while, as a request waits for its permit. It holds nothing meanwhile: neither memory,
+//! nor a permit, nor anything of another node. The line is bounded, too.
 
-use crate::wait_sites;
 use base::Refused;
-use profile::Stopwatch;
+use profile::{Stopwatch, WaitSite};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The places of the ranges of all runtimes, and the line before them.
-pub(crate) struct RangePlaces {
+/// Places that all runtimes share, and the line before them.
+pub(crate) struct Places {
     free: Arc<Semaphore>,
     max: usize,
     waiting: AtomicUsize,
     waiting_max: usize,
+    /// Where the profile of the waits counts those in line.
+    site: &'static WaitSite,
 }
 
-/// The place of one range, until this is dropped.
-pub(crate) struct RangePlace {
+/// A place, until this is dropped.
+pub(crate) struct Place {
     _permit: OwnedSemaphorePermit,
 }
 
 /// One that waits in line, until this is dropped.
 struct Waiting<'a>(&'a AtomicUsize);
 
-impl RangePlaces {
-    /// So many places, all of them free, and room for so many ranges that wait.
-    pub(crate) fn new(max: usize, waiting_max: usize) -> Self {
+impl Places {
+    /// So many places, all of them free, and room for so many who wait.
+    pub(crate) fn new(max: usize, waiting_max: usize, site: &'static WaitSite) -> Self {
         let max = max.min(Semaphore::MAX_PERMITS);
         Self {
             free: Arc::new(Semaphore::new(max)),
             max,
             waiting: AtomicUsize::new(0),
             waiting_max,
+            site,
         }
     }
 
@@ -46,7 +49,7 @@ impl RangePlaces {
         self.max.saturating_sub(self.free.available_permits())
     }
 
-    /// How many ranges wait.
+    /// How many wait.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
@@ -60,20 +63,31 @@ impl RangePlaces {
     ///
     /// # Errors
     /// [`Refused`] at once if too many wait, and later if no place has become free.
-    pub(crate) async fn take(&self, wait_max: Duration) -> Result<RangePlace, Refused> {
-        // Nobody waits while a place is free, so this overtakes nobody.
-        if let Ok(permit) = Arc::clone(&self.free).try_acquire_owned() {
-            return Ok(RangePlace { _permit: permit });
+    pub(crate) async fn take(&self, wait_max: Duration) -> Result<Place, Refused> {
+        if let Ok(place) = self.take_at_once() {
+            return Ok(place);
         }
         let _waiting = self.join_line()?;
         let stopwatch = Stopwatch::start();
         let taken = Arc::clone(&self.free).acquire_owned();
         let taken = tokio::time::timeout(wait_max, taken).await;
-        stopwatch.stop(&wait_sites::RANGE_PLACE);
+        stopwatch.stop(self.site);
         match taken {
-            Ok(Ok(permit)) => Ok(RangePlace { _permit: permit }),
+            Ok(Ok(permit)) => Ok(Place { _permit: permit }),
             _ => Err(Refused),
         }
+    }
+
+    /// Takes a place that is free.
+    ///
+    /// # Errors
+    /// [`Refused`] if none is.
+    pub(crate) fn take_at_once(&self) -> Result<Place, Refused> {
+        // Nobody waits while a place is free, so this overtakes nobody.
+        let taken = Arc::clone(&self.free).try_acquire_owned();
+        taken
+            .map(|permit| Place { _permit: permit })
+            .map_err(|_| Refused)
     }
 
     fn join_line(&self) -> Result<Waiting<'_>, Refused> {
@@ -98,11 +112,13 @@ mod tests {
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
+    static SITE: WaitSite = WaitSite::new("test;place");
+
     const LONG: Duration = Duration::from_secs(3600);
 
     #[tokio::test]
-    async fn ranges_wait_in_turn_and_in_a_line_that_is_bounded() {
-        let places = RangePlaces::new(1, 2);
+    async fn those_who_wait_come_in_turn_and_in_a_line_that_is_bounded() {
+        let places = Places::new(1, 2, &SITE);
         let mut context = Context::from_waker(Waker::noop());
         let first = places.take(LONG).await.unwrap();
         assert_eq!((places.used(), places.waiting()), (1, 0));
@@ -127,7 +143,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_waits_too_long_is_refused() {
-        let places = RangePlaces::new(1, 1);
+        let places = Places::new(1, 1, &SITE);
         let first = places.take(LONG).await.unwrap();
         let late = places.take(Duration::ZERO).await;
         assert!(late.is_err());

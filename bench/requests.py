@@ -135,9 +135,9 @@ def memory(arguments):
 
 
 def memory_long(arguments):
-    """Peak resident memory with values of 16 MiB: written, requested by readers that stall, overwritten. Statuses say how many
+    """Peak resident memory with the longest values for 128 MiB, 5 MiB: written, requested by readers that stall, overwritten. Statuses say how many
     of the requests the node took: what it refused, it did not hold, so a peak without it would say little."""
-    length = 16 << 20
+    length = 5 << 20
     server = kvorum(arguments.kvorum, "memory-long", "--memory", "128MiB", "--durability", "os", "--timeout", "10s")
     peak = lambda: resident_mib(server.process.pid)
 

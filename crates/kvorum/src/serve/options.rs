@@ -184,15 +184,15 @@ pub(crate) struct ServeOptions {
     /// Requests that may wait to be processed; further ones are answered 503
     #[arg(long, value_parser = count(bounds::REQUESTS_QUEUED), value_name = "COUNT", help_heading = "Limits", default_value_t = defaults().requests_queued_max)]
     pub(crate) requests_queued_max: usize,
-    /// Open connections; further ones wait to be accepted, or in a cluster are answered 503 [default: one per 64KiB of --memory, from 256 to 16384]
+    /// Open connections; further ones wait to be accepted, or in a cluster are answered 503 [default: one per 128KiB of --memory, from 256 to 16384]
     #[arg(long, value_parser = count(bounds::COUNTS), value_name = "COUNT", help_heading = "Limits")]
     pub(crate) connections_max: Option<usize>,
     /// Ranges that are streamed at a time; as many as --requests-queued-max more wait for --timeout, and further ones are answered 503 [default: one per 2MiB of --memory, from 4 to 1024]
     #[arg(long, value_parser = count(bounds::COUNTS), value_name = "COUNT", help_heading = "Limits")]
     pub(crate) scans_max: Option<usize>,
-    /// The longest value that clients may send, up to an eighth of --memory; longer ones are answered 413
-    #[arg(long, value_parser = size(bounds::VALUE_BYTES), value_name = "SIZE", help_heading = "Limits", default_value_t = ByteSize(defaults().node.value_bytes_max as u64))]
-    pub(crate) value_bytes_max: ByteSize,
+    /// The longest value that clients may send, up to an eighth of --memory; longer ones are answered 413 [default: 16MiB; with less than 256MiB of --memory a twelfth of what it has beyond 64MiB, in whole MiB]
+    #[arg(long, value_parser = size(bounds::VALUE_BYTES), value_name = "SIZE", help_heading = "Limits")]
+    pub(crate) value_bytes_max: Option<ByteSize>,
 
     /// How long the replicas may take to answer before a request is answered 504; the same on all nodes, as a refill waits so long for writes that are under way
     #[arg(long, value_parser = span(bounds::TIMES), value_name = "TIME", help_heading = "Time limits", default_value_t = TimeSpan(defaults().node.timeout))]
@@ -293,7 +293,11 @@ impl ServeOptions {
         config.requests_queued_max = self.requests_queued_max;
         set_if_given(&mut config.connections_max, self.connections_max);
         config.scans_max = self.scans_max;
-        config.node.value_bytes_max = in_memory("value-bytes-max", self.value_bytes_max)?;
+        let value_bytes_max = self
+            .value_bytes_max
+            .map(|size| in_memory("value-bytes-max", size))
+            .transpose()?;
+        set_if_given(&mut config.node.value_bytes_max, value_bytes_max);
 
         config.node.timeout = self.timeout.0;
         config.idle_timeout = self.idle_timeout.0;

@@ -37,6 +37,15 @@ pub const HISTORY_BYTES_MAX: usize = 128 << 10;
 /// fixed, so that clients can rely on it.
 pub const BATCH_BODY_BYTES_MAX: usize = 16 << 20;
 
+/// A line of a batch may be longer than the longest value in base64, by a key, names and
+/// punctuation.
+const LINE_EXTRA_BYTES: usize = 32 << 10;
+
+/// The longest line of a batch where values may have so many bytes.
+pub(crate) const fn line_bytes_max(value_bytes_max: usize) -> usize {
+    (value_bytes_max.div_ceil(3) * 4).saturating_add(LINE_EXTRA_BYTES)
+}
+
 /// What a chunked batch may hold that counts nowhere else, in bytes: what has arrived of it,
 /// its operations, and its answers with one value.
 pub const BATCH_STREAM_BYTES: usize = 192 << 10;

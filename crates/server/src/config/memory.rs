@@ -3,7 +3,9 @@
 use super::ServerConfig;
 use super::bounds::{
     BATCH_BODY_BYTES_MAX, BATCH_STREAM_BYTES, HANDSHAKE_BYTES_MAX, HISTORY_BYTES_MAX,
+    line_bytes_max,
 };
+use base::LONG_VALUE_BYTES;
 use node::{BATCH_BYTES_MAX, MemoryParts};
 use std::ops::RangeInclusive;
 
@@ -28,6 +30,8 @@ pub struct MemorySplit {
     /// How many chunked batches run at a time, each of which may hold
     /// [`BATCH_STREAM_BYTES`] beside what else counts.
     pub batch_streams_max: usize,
+    /// Long values on their way through the store, which no budget counts.
+    pub store_values_bytes: usize,
     /// How many ranges are streamed at a time.
     pub scans_max: usize,
     /// TLS; all 0 without it.
@@ -116,11 +120,53 @@ impl MemorySplit {
     /// What a request of a peer takes in addition to its value: the key and the frame.
     const PEER_REQUEST_BYTES: usize = 64 << 10;
 
+    /// The default of the longest value, where there is enough memory.
+    const VALUE_BYTES_DEFAULT: u64 = 16 << 20;
+
+    /// What the memory must have for longer values than none, and how much of what it has beyond
+    /// that the longest value takes at most: as many are in memory at a time when everything
+    /// that may hold one does.
+    const VALUES_BEYOND_BYTES: u64 = 64 << 20;
+    const VALUES_HELD: u64 = 12;
+
+    /// What all reads of long blocks of the store share, in bytes; a longer one is alone.
+    const LONG_READS_BYTES: usize = 8 << 20;
+
+    /// The default of the longest value for this much memory, in whole MiB.
+    pub(super) fn value_bytes_default(memory_bytes: u64) -> usize {
+        let most = memory_bytes.saturating_sub(Self::VALUES_BEYOND_BYTES) / Self::VALUES_HELD;
+        let whole = most >> 20 << 20;
+        whole.clamp(1 << 20, Self::VALUE_BYTES_DEFAULT) as usize
+    }
+
+    /// What long values take in the store: each memtable may have one on top of its size, and a
+    /// block with one is in memory twice while it is read.
+    fn store_values_bytes(value_bytes_max: usize) -> usize {
+        if value_bytes_max <= LONG_VALUE_BYTES {
+            return 0;
+        }
+        let memtables = 1 + MemoryParts::MEMTABLES_FROZEN_MAX;
+        let in_memtables = value_bytes_max.saturating_mul(memtables);
+        let read = value_bytes_max
+            .saturating_mul(2)
+            .max(Self::LONG_READS_BYTES);
+        in_memtables.saturating_add(read)
+    }
+
+    /// The size of a memtable: a sixteenth, less where values are longer than half of that,
+    /// because each memtable may have one on top.
+    fn memtable_bytes(sixteenth: usize, value_bytes_max: usize) -> usize {
+        let less = (value_bytes_max / 2).saturating_sub(sixteenth / 4);
+        let bytes = sixteenth.saturating_sub(less).max(sixteenth / 2);
+        bytes.clamp(1 << 20, 64 << 20)
+    }
+
     /// Divides the memory of a node, in sixteenths:
     ///
     /// | part | sixteenths |
     /// |---|---|
-    /// | memtables: one active, two frozen | 3 |
+    /// | memtables: one active, two frozen | 3, less where values are long |
+    /// | long values in the store | one on top of each memtable, two that are read |
     /// | writes that wait for their commit | 2 |
     /// | requests that are being received | 1 1/2 |
     /// | long answers | 1 |
@@ -147,8 +193,10 @@ impl MemorySplit {
     /// other's clients.
     ///
     /// Long uploads, requests of peers, long answers and the batch that a range reads
-    /// each have room for the longest value, and long uploads for the longest batch. The
-    /// cache makes up for that, and for memtables whose size was configured.
+    /// each have room for the longest value, and long uploads for the longest batch and for the
+    /// longest line of one. The cache makes up for that, for long values in the store, and for
+    /// memtables whose size was configured. Where values may be longer than by default, the sum
+    /// can be more than the memory.
     pub(super) fn of(config: &ServerConfig) -> Self {
         let value_bytes_max = config.node.value_bytes_max;
         let sixteenth = usize::try_from(config.memory_bytes / 16).unwrap_or(usize::MAX / 16);
@@ -161,7 +209,7 @@ impl MemorySplit {
         };
         let mut split = Self {
             node: MemoryParts {
-                memtable_bytes: sixteenth.clamp(1 << 20, 64 << 20),
+                memtable_bytes: Self::memtable_bytes(sixteenth, value_bytes_max),
                 write_queue_bytes: sixteenth * 2,
                 cache_bytes: 0,
                 peer_bytes,
@@ -169,12 +217,15 @@ impl MemorySplit {
                 ranges_bytes: sixteenth.saturating_add(config.node.range_batch_bytes()),
             },
             uploads_short_bytes: short_bytes,
-            uploads_long_bytes: long_bytes.max(value_bytes_max).max(BATCH_BODY_BYTES_MAX),
+            uploads_long_bytes: long_bytes
+                .max(line_bytes_max(value_bytes_max))
+                .max(BATCH_BODY_BYTES_MAX),
             heads_bytes: sixteenth / 8,
             unsent_bytes: sixteenth / 4,
             batch_answers_bytes: sixteenth / 8,
             batch_windows_bytes: sixteenth / 8,
             batch_streams_max: (sixteenth / 4 / BATCH_STREAM_BYTES).clamp(4, 1024),
+            store_values_bytes: Self::store_values_bytes(value_bytes_max),
             scans_max: (sixteenth / Self::SCAN_BYTES).clamp(4, 1024),
             tls: TlsSplit::default(),
         };
@@ -215,6 +266,7 @@ impl MemorySplit {
             self.batch_answers_bytes,
             self.batch_windows_bytes,
             self.batch_streams_max * BATCH_STREAM_BYTES,
+            self.store_values_bytes,
             self.tls.planned_bytes(),
             HISTORY_BYTES_MAX,
         ]

@@ -63,7 +63,7 @@ pub struct ServerConfig {
     /// How many connections of clients and peers may be open. More wait in the listen
     /// queue of a node that is alone. A node with peers accepts them as unauthenticated
     /// peer connections, and closes them if they are not a peer's. Default: one for
-    /// each 64 KiB of memory, between 256 and 16,384.
+    /// each 128 KiB of memory, between 256 and 16,384.
     pub connections_max: usize,
     /// How many ranges are streamed at a time; more wait. `None`: that of
     /// [`MemorySplit::scans_max`].
@@ -140,10 +140,11 @@ impl ServerConfig {
         config
     }
 
-    /// Sets the memory, and the bound on connections that depends on it.
+    /// Sets the memory, and what depends on it: the bound on connections, and the longest value.
     pub fn set_memory_bytes(&mut self, memory_bytes: u64) {
         self.memory_bytes = memory_bytes;
-        self.connections_max = usize::try_from(memory_bytes >> 16)
+        self.node.value_bytes_max = MemorySplit::value_bytes_default(memory_bytes);
+        self.connections_max = usize::try_from(memory_bytes >> 17)
             .unwrap_or(usize::MAX)
             .clamp(256, 16_384);
     }

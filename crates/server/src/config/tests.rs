@@ -50,11 +50,13 @@ fn localhost_is_an_ipv4_and_an_ipv6_address() {
 #[test]
 fn the_parts_of_the_memory_do_not_exceed_it() {
     for memory_mib in [128u64, 192, 256, 1024, 8192, 65536] {
-        for value_bytes_max in [1, 1 << 20, 16 << 20] {
+        for value_bytes_max in [Some(1), Some(1 << 20), None] {
             for threads in [1, 2, 4, 8, 16, 64] {
                 for mut config in [alone(), member(&ONE_MACHINE), with_tls()] {
                     config.set_memory_bytes(memory_mib << 20);
-                    config.node.value_bytes_max = value_bytes_max;
+                    if let Some(value_bytes_max) = value_bytes_max {
+                        config.node.value_bytes_max = value_bytes_max;
+                    }
                     config.threads = threads;
                     let split = config.memory_split();
                     let fits = split.planned_bytes() as u64 <= config.memory_bytes;
@@ -121,9 +123,39 @@ fn peers_share_with_uploads_and_have_room_for_the_longest_value() {
         split.node.peer_bytes > narrow.node.value_bytes_max,
         "{split:?}"
     );
+    // In base64, with a key and names.
     assert!(
-        split.uploads_long_bytes >= narrow.node.value_bytes_max,
+        split.uploads_long_bytes > narrow.node.value_bytes_max / 3 * 4,
         "{split:?}"
+    );
+}
+
+#[test]
+fn the_longest_value_follows_from_the_memory_unless_it_is_given() {
+    for (memory_mib, value_mib) in [(128, 5), (192, 10), (256, 16), (1024, 16), (65_536, 16)] {
+        let mut config = alone();
+        config.set_memory_bytes(memory_mib << 20);
+        assert_eq!(config.node.value_bytes_max, value_mib << 20, "{memory_mib}");
+    }
+}
+
+#[test]
+fn what_long_values_take_in_the_store_is_planned() {
+    let mut config = alone();
+    let with = |config: &mut ServerConfig, value_bytes_max| {
+        config.node.value_bytes_max = value_bytes_max;
+        config.memory_split()
+    };
+    assert_eq!(with(&mut config, 64 << 10).store_values_bytes, 0);
+    let short = with(&mut config, 1 << 20);
+    // One in each memtable, and what all reads of long blocks share.
+    assert_eq!(short.store_values_bytes, (3 + 8) << 20);
+    let long = with(&mut config, 6 << 20);
+    assert_eq!(long.store_values_bytes, (3 * 6 + 2 * 6) << 20);
+    assert!(long.node.memtable_bytes < short.node.memtable_bytes);
+    assert!(
+        long.planned_bytes() as u64 <= config.memory_bytes,
+        "{long:?}"
     );
 }
 

@@ -71,13 +71,25 @@ fn a_write_that_reaches_its_deadline_ends_with_a_receipt() {
     );
 }
 
+/// The longest value of a node that takes long ones.
+const LONGEST_BYTES: usize = 12 << 20;
+
 /// The head of an upload of the longest value.
 const LONG_PUT: &str =
-    "PUT /v0/entity?id=a HTTP/1.1\r\nhost: localhost\r\ncontent-length: 16777216\r\n\r\n";
+    "PUT /v0/entity?id=a HTTP/1.1\r\nhost: localhost\r\ncontent-length: 12582912\r\n\r\n";
+
+/// A node with room for one of the longest values that are being received.
+fn with_long_uploads(timeout: Duration) -> Server {
+    let mut config = config();
+    config.node.value_bytes_max = LONGEST_BYTES;
+    config.node.timeout = timeout;
+    assert!(config.memory_split().uploads_long_bytes < LONGEST_BYTES + (8 << 20));
+    Server::start_with(config, seams(Arc::new(MemoryDisk::new()))).unwrap()
+}
 
 #[test]
 fn uploads_that_are_announced_and_never_arrive_keep_no_other_out() {
-    let node = Server::start_with(config(), seams(Arc::new(MemoryDisk::new()))).unwrap();
+    let node = with_long_uploads(Duration::from_secs(30));
     let mut uploads: Vec<Client> = (0..8).map(|_| Client::connect(&node)).collect();
     for upload in &mut uploads {
         upload.send(LONG_PUT);
@@ -92,18 +104,19 @@ fn uploads_that_are_announced_and_never_arrive_keep_no_other_out() {
 
 #[test]
 fn long_uploads_are_bounded_and_leave_room_for_short_ones() {
-    let node = Server::start_with(config(), seams(Arc::new(MemoryDisk::new()))).unwrap();
+    // So long an upload waits for room.
+    let node = with_long_uploads(Duration::from_secs(1));
     let mut slow = Client::connect(&node);
     slow.send(LONG_PUT);
-    slow.send(vec![b'v'; 12 << 20]);
-    wait_for_metric(&node, "kvorum_upload_bytes", "12582912.0");
+    slow.send(vec![b'v'; 11 << 20]);
+    wait_for_metric(&node, "kvorum_upload_bytes", "11534336.0");
     let mut client = Client::connect(&node);
     let value = vec![b'v'; 8 << 20];
     assert_eq!(client.put("/v0/entity?id=a", &value).status, 503);
     let mut client = Client::connect(&node);
     let value = vec![b'v'; 64 << 10];
     assert_eq!(client.put("/v0/entity?id=a", &value).status, 201);
-    // A body of unknown length is refused when the budget is used up.
+    // A body of unknown length is refused when the budget stays used up.
     let mut chunked = Client::connect(&node);
     chunked.send(
         "PUT /v0/entity?id=a HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n",
@@ -117,7 +130,14 @@ fn long_uploads_are_bounded_and_leave_room_for_short_ones() {
     // The node may refuse the body before all of it is sent.
     let _ = chunked.try_send(&chunk);
     assert_eq!(chunked.reply_to("PUT").status, 503);
-    drop(slow);
+    // Others wait for what it holds.
+    let mut next = Client::connect(&node);
+    next.send("PUT /v0/entity?id=b HTTP/1.1\r\nhost: localhost\r\n");
+    next.send(format!("content-length: {}\r\n\r\n", 8 << 20));
+    slow.send(vec![b'v'; 1 << 20]);
+    assert_eq!(slow.reply_to("PUT").status, 201);
+    next.send(vec![b'w'; 8 << 20]);
+    assert_eq!(next.reply_to("PUT").status, 201);
     wait_for_metric(&node, "kvorum_upload_bytes", "0.0");
 }
 
@@ -127,6 +147,7 @@ fn with_long_values(scan_stall_timeout: Duration) -> Server {
     // Long enough to read such a value without optimization on a busy machine.
     config.node.timeout = Duration::from_secs(8);
     config.scan_stall_timeout = scan_stall_timeout;
+    config.node.value_bytes_max = 16 << 20;
     let node = Server::start_with(config, seams(Arc::new(MemoryDisk::new()))).unwrap();
     let mut client = Client::connect(&node);
     let value = vec![b'v'; 16 << 20];

@@ -23,7 +23,7 @@ use super::lines::{Line, LineText, Lines};
 use super::operation::{Action, LineError, Operation, TextMemory};
 use super::output::{End, Output};
 use super::window::{Repeat, Slot, Window};
-use crate::config::bounds::BATCH_BODY_BYTES_MAX;
+use crate::config::bounds::{BATCH_BODY_BYTES_MAX, line_bytes_max};
 use crate::door::slow_clients::{Phase, Progress};
 use crate::door::{BatchPermits, Door, RoomWait};
 use crate::http::lasting_caller::LastingCaller;
@@ -48,9 +48,6 @@ const READS_MAX: usize = 32;
 
 /// How long a read that has found no memory pauses before it asks again, where others hold it.
 const MEMORY_PAUSE: Duration = Duration::from_millis(50);
-
-/// A line may be longer than the longest value in base64, by a key, names and punctuation.
-const LINE_EXTRA_BYTES: usize = 32 << 10;
 
 /// A batch that runs.
 pub(super) struct Batch {
@@ -97,7 +94,7 @@ impl Batch {
         output: &Rc<Output>,
     ) -> Self {
         let value_bytes_max = door.value_bytes_max();
-        let line_bytes_max = value_bytes_max.div_ceil(3) * 4 + LINE_EXTRA_BYTES;
+        let line_bytes_max = line_bytes_max(value_bytes_max);
         let trace = caller.trace;
         let answer_bytes_max = input.is_all_here().then_some(BATCH_BODY_BYTES_MAX);
         Self {

@@ -46,8 +46,27 @@ pub(super) fn of(asked: &[Asked]) -> Vec<String> {
         }
     }
     lines.extend(of_losses(asked));
+    lines.extend(of_limits(asked));
     lines.extend(forgetting::advice(asked));
     lines
+}
+
+/// Where the nodes differ in the longest value that clients may send.
+fn of_limits(asked: &[Asked]) -> Option<String> {
+    let limit = |asked: &Asked| {
+        let status = asked.status.as_ref().ok()?;
+        Some((status.value_bytes_max?, status.name.clone()))
+    };
+    let limits: Vec<(u64, String)> = asked.iter().filter_map(limit).collect();
+    let (least, at) = limits.iter().min()?;
+    let (most, other) = limits.iter().max_by_key(|(bytes, _)| bytes)?;
+    (least < most).then(|| {
+        format!(
+            "cluster: values may have {least} bytes at {at} and {most} at {other}, so what one \
+             takes the other answers 413. Give all nodes the same --value-bytes-max, or the same \
+             --memory"
+        )
+    })
 }
 
 /// What may be lost, a line for each loss. A node that was itself away at the last full

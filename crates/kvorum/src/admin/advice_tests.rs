@@ -351,3 +351,24 @@ fn no_sweep_is_missed_where_none_is_due() {
     let young: NodeStatus = serde_json::from_value(young).unwrap();
     assert!(of_node(&young, &[]).is_empty());
 }
+
+#[test]
+fn limits_of_values_that_differ_are_named() {
+    let nodes = |limits: &[Option<u64>]| -> Vec<Asked> {
+        let with = |(limit, name): (&Option<u64>, &str)| {
+            let mut status = status();
+            status["name"] = json!(name);
+            if let Some(limit) = limit {
+                status["value_bytes_max"] = json!(limit);
+            }
+            asked(status)
+        };
+        limits.iter().zip(["a", "b", "c"]).map(with).collect()
+    };
+    assert_eq!(of(&nodes(&[Some(7), None, Some(7)])), [""; 0]);
+    let lines = of(&nodes(&[Some(7), Some(5), Some(7)]));
+    let [line] = &*lines else {
+        panic!("{lines:?}");
+    };
+    assert!(line.contains("5 bytes at b and 7 at"), "{line}");
+}

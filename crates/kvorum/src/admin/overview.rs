@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 pub(super) struct NodeStatus {
     pub(super) name: String,
     pub(super) uptime_seconds: u64,
+    pub(super) value_bytes_max: Option<u64>,
     pub(super) state: String,
     pub(super) standing: String,
     /// Why the last full sweep has not filled its store.

@@ -36,6 +36,8 @@ pub(super) struct Status<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     may_be_lost: Option<MayBeLost>,
     cluster: Vec<Member<'a>>,
+    /// The longest value that clients may send, in bytes.
+    value_bytes_max: usize,
     clock: Clock,
     /// Left out where the node does not speak TLS.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -286,6 +288,7 @@ fn status(door: &Door) -> Status<'_> {
             nodes: report.nodes,
         }),
         cluster: members(door, &sweep_status),
+        value_bytes_max: config.node.value_bytes_max,
         tls: door.shared().tls.as_deref().map(tls_status),
         hints: Hints {
             age_max_seconds: config.node.hint_age_max.as_secs(),

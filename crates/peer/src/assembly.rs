@@ -5,8 +5,9 @@
 //! are still on their way: they are thrown away as they arrive, and then the
 //! request is answered as overloaded.
 //!
-//! So a value has a chance however long it is: nodes may bound differently what clients send
-//! them, and a store may hold what was stored when the bound was another one.
+//! A value that is longer than the whole budget has a place beside it, one at a time: nodes may
+//! bound differently what clients send them, and a store may hold what was stored when the bound
+//! was another one.
 //!
 //! A connection has at most [`LONG_VALUES_MAX`] long values under way at a time,
 //! and none is longer than any store's longest value, or a run than its bound. If a peer
@@ -116,7 +117,7 @@ impl<T> Assembler<T> {
         if self.values.iter().any(|value| value.call == frame.call) {
             return Err(frame.malformed("a second value for one call"));
         }
-        let share = self.budget.take(head.value_bytes).ok();
+        let share = self.budget.take_even_oversized(head.value_bytes).ok();
         let mut data = Vec::new();
         if share.is_some() {
             data.reserve_exact(head.key.len() + head.value_bytes);

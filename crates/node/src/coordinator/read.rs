@@ -24,6 +24,9 @@ use tokio::time::Instant;
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 
+/// How often a read asks replicas again for lack of memory.
+const ASKS_AGAIN_MAX: u8 = 3;
+
 /// A read, until the stale replicas are repaired.
 pub(super) struct Reading {
     coordinator: Rc<Coordinator>,
@@ -41,6 +44,8 @@ pub(super) struct Reading {
     freshest_by: Option<Answerer>,
     /// The share of memory of the freshest version, if its value is long.
     share: Option<Share>,
+    /// How often a replica may still be asked again because there was no memory for its answer.
+    asks_again: u8,
     decision: Option<Decision>,
     /// What the client is told, and when.
     reply: ReplyTime,
@@ -126,6 +131,7 @@ impl Coordinator {
             pause: PAUSE_MIN,
             freshest_by: None,
             share: None,
+            asks_again: ASKS_AGAIN_MAX,
             decision: None,
             reply: reply_time,
             is_done: false,
@@ -169,6 +175,10 @@ impl Request for Reading {
                 let replicas = &self.coordinator.replicas;
                 let (answer, share) = replicas.answer_of(&self.key, Some(completion));
                 match tag.kind {
+                    AnswerKind::Read if self.may_ask_again(&answer) => {
+                        self.asks_again -= 1;
+                        self.ask(tag.replica)?
+                    }
                     AnswerKind::Read => self.answered(tag.replica, answer, share),
                     AnswerKind::Repair => repaired(tag.replica, &answer),
                     AnswerKind::Write(_) | AnswerKind::Hint(_) => return None,
@@ -322,6 +332,17 @@ impl Reading {
             None => self.hedge_at_half_time(replica),
         }
         None
+    }
+
+    /// Whether to ask a replica again that has answered so. Replicas that are asked at the same
+    /// time send their values at the same time, and there may be memory for one of them. Once
+    /// that is here, the others need not send the same.
+    fn may_ask_again(&self, answer: &PeerAnswer) -> bool {
+        let is_long = |entry: &Entry| entry.value_bytes().len() > LONG_VALUE_BYTES;
+        matches!(answer, PeerAnswer::Missed(Miss::Overloaded))
+            && self.asks_again > 0
+            && self.decision.is_none()
+            && self.machine.freshest().is_some_and(is_long)
     }
 
     /// Writes the freshest version to a replica that has an older one or none;

@@ -24,6 +24,8 @@ mod health;
 #[cfg(test)]
 mod load;
 #[cfg(test)]
+mod long_values;
+#[cfg(test)]
 mod metrics;
 #[cfg(test)]
 mod pages;

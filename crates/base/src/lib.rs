@@ -9,6 +9,7 @@
 //! - [`Clock`] and [`Random`] are seams: a real side each, and one for tests. [`BootId`]
 //!   tells one boot of the machine from another.
 //! - [`WorkTimer`] says how long a thread worked, without its waits for a processor.
+//! - [`LogLimiter`] and [`LimitedLog`] bound what is written to the log.
 //! - [`TraceId`] names what a request is part of, in logs.
 
 mod boot_id;
@@ -18,6 +19,7 @@ mod checksum;
 mod clock;
 mod entry;
 mod entry_ref;
+mod log_limiter;
 mod overdue;
 mod random;
 mod timestamp;
@@ -32,6 +34,7 @@ pub use checksum::{crc32c, crc32c_append};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use entry::{Entry, Expiry, KEY_BYTES_MAX, Kind, Rank, VALUE_BYTES_MAX};
 pub use entry_ref::EntryRef;
+pub use log_limiter::{LimitedLog, LogLimiter, LogRate};
 pub use overdue::overdue_check_period;
 pub use random::{OsRandom, Random, SeededRandom};
 pub use timestamp::Timestamp;

@@ -20,12 +20,11 @@ use crate::sweep::{JournalEnvironment, OrderedSweep, SweepEnvironment, SweepStat
 use crate::traced_requests::{SeeTraced, TracedRequests};
 use crate::turn_budget::TurnBudget;
 use crate::vital_signs::{Examiner, OwnEnvironment, OwnVitalSigns, SeeActivity};
-use base::Budget;
-use base::{Clock, Random, Timestamp};
+use base::{Budget, Clock, LimitedLog, Random, Timestamp};
 use cluster::sweep::PassKind;
 use cluster::{NodeNumber, Placement, Standing};
 use lsm::{Disk, DropBound, Engine, Executor};
-use peer::LogLimiter;
+use peer::PeerLog;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -70,8 +69,10 @@ pub struct Node {
     pub(crate) vital_signs: Arc<OwnVitalSigns>,
     /// Asks the other nodes how they are.
     pub(crate) examiner: Examiner,
-    /// Limits repeated log lines about a peer.
-    pub(crate) log_limiter: Arc<LogLimiter>,
+    /// Limits the log lines about each peer.
+    pub(crate) peer_log: Arc<PeerLog>,
+    /// Limits the log lines that requests cause.
+    pub(crate) log: Arc<LimitedLog>,
     /// Writes that peers missed.
     pub(crate) hints: HintStore,
     /// Reads that may block.
@@ -356,12 +357,13 @@ impl Node {
             examiner: Examiner::default(),
             engine,
             traced: TracedRequests::new(Arc::clone(&clock)),
+            log: Arc::new(LimitedLog::new(Arc::clone(&clock))),
             clock,
             random: seams.random,
             started,
             stamping,
             membership,
-            log_limiter: Arc::default(),
+            peer_log: Arc::default(),
             hints,
             read_pool: Arc::new(read_pool),
             peer_bytes: Budget::new(memory.peer_bytes),
@@ -374,6 +376,12 @@ impl Node {
             config,
             resources,
         })
+    }
+
+    /// Limits the log lines that requests cause.
+    #[must_use]
+    pub fn log(&self) -> &Arc<LimitedLog> {
+        &self.log
     }
 
     /// How long ago the node was started.

@@ -66,7 +66,7 @@ impl Worker {
             clock: Arc::clone(&node.clock),
             random: Arc::clone(&node.random),
             policy: Rc::clone(&handshakes) as Rc<dyn HandshakePolicy>,
-            log_limiter: Arc::clone(&node.log_limiter),
+            log: Arc::clone(&node.peer_log),
             incoming: Arc::clone(&node.peer_bytes),
         };
         let link_to = |node| {
@@ -102,6 +102,7 @@ impl Worker {
             bounds: Arc::clone(node.forgetting.shared()),
             own_start: node.membership.own_start(),
             clock: Arc::clone(&node.clock),
+            log: Arc::clone(&node.log),
             telling: PageTelling {
                 own: config.members.own(),
                 placement: Arc::clone(&node.placement),

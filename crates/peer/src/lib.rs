@@ -16,7 +16,7 @@
 //! - `frame`, `message`, `run` and `page` are the bytes. `outgoing` holds what is to be sent;
 //!   `assembly` puts long values together again.
 //! - `vital_signs` is what a node says of itself to those who look at the cluster.
-//! - `log_limiter` keeps repeated warnings out of the log; `fuzz` is for fuzzers.
+//! - `log_limiter` bounds the warnings about peers in the log; `fuzz` is for fuzzers.
 //! - `link_faults` is what `kvorum dev` does to the links of a node.
 //!
 //! The crate may not know the storage engine, files, threads, HTTP beyond the upgrade,
@@ -78,7 +78,7 @@ pub use fuzz::fuzz_frames;
 pub use handshake::{HandshakePolicy, Hello};
 pub use link::{AnswerHandler, Link, LinkState, LinkStatus};
 pub use link_faults::LinkFaults;
-pub use log_limiter::LogLimiter;
+pub use log_limiter::PeerLog;
 pub use page::{EncodedPage, PAGE_BYTES_MAX, PAGE_ITEM_BYTES};
 pub use protocol::Protocol;
 pub use protocol::{
@@ -228,8 +228,8 @@ pub struct PeerEnvironment {
     pub random: Arc<dyn Random>,
     /// The node's side of handshakes.
     pub policy: Rc<dyn HandshakePolicy>,
-    /// Keeps repeated warnings about peers out of the log.
-    pub log_limiter: Arc<LogLimiter>,
+    /// Bounds the warnings about peers in the log.
+    pub log: Arc<PeerLog>,
     /// The budget for long values that peers are sending.
     pub incoming: Arc<Budget>,
 }

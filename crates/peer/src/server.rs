@@ -84,7 +84,7 @@ pub async fn serve<R: RequestHandler>(
     };
     on_handshake();
     let name = peer.name;
-    environment.log_limiter.clear(Direction::Incoming, &name);
+    environment.log.clear(Direction::Incoming, &name);
     tracing::debug!(name, version = negotiated.version, "a peer has connected");
     decoder.allow(PAYLOAD_BYTES_MAX);
     let mut side = AcceptorSide::new(&environment, handler, negotiated, start.clone());
@@ -100,7 +100,15 @@ pub async fn serve<R: RequestHandler>(
     let end = connection.run(&*environment.clock, &mut side).await;
     drop(close_replies);
     match end {
-        End::Malformed(_) => tracing::warn!(name, %end, "a peer has sent malformed bytes"),
+        End::Malformed(_) => {
+            let (problem, now) = (end.to_string(), environment.clock.monotonic());
+            let incoming = Direction::Incoming;
+            environment
+                .log
+                .line(incoming, Some(&name), &problem, now, |left_out| {
+                    tracing::warn!(name, problem, left_out, "a peer has sent malformed bytes");
+                });
+        }
         End::Closed | End::Broken(_) | End::Silent | End::Superseded | End::Filled => {
             tracing::debug!(name, %end, "the connection of a peer has ended");
         }
@@ -130,11 +138,10 @@ fn log_failure(environment: &PeerEnvironment, error: &HandshakeError) {
         }
     };
     let problem = error.to_string();
-    let log_limiter = &environment.log_limiter;
-    let now = environment.clock.monotonic();
-    if log_limiter.should_log(Direction::Incoming, name, &problem, now) {
-        tracing::warn!(name, problem, "{what}");
-    }
+    let (log, now) = (&environment.log, environment.clock.monotonic());
+    log.line(Direction::Incoming, name, &problem, now, |left_out| {
+        tracing::warn!(name, problem, left_out, "{what}");
+    });
 }
 
 /// What brings a version.

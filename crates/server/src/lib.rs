@@ -10,9 +10,8 @@
 //! - `http` turns requests into answers.
 //! - `trust` knows who may do what, and writes the audit log; `tls_files` reads the files
 //!   of TLS.
-//! - `slow_requests` logs where the time of slow requests went, and `rate_limiter` bounds
-//!   the lines of it and of the audit log. `line_writer` writes lines on a thread of its own,
-//!   so that none that serves waits for whoever reads them.
+//! - `slow_requests` logs where the time of slow requests went. `line_writer` writes lines on
+//!   a thread of its own, so that none that serves waits for whoever reads them.
 //! - `executor` and `read_threads` are the threads of the store: for its jobs, and for
 //!   reads that may block on the disk.
 //! - [`fuzzing`] is what fuzzers call.
@@ -27,7 +26,6 @@ mod http;
 mod line_writer;
 mod metrics;
 mod metrics_page;
-mod rate_limiter;
 mod read_threads;
 mod runtime;
 mod server;

@@ -5,8 +5,7 @@
 //! clock more for each step and each replica.
 
 use crate::config::LogKeys;
-use crate::rate_limiter::RateLimiter;
-use base::{Timestamp, TraceId};
+use base::{LogLimiter, Timestamp, TraceId};
 use cluster::Members;
 use node::{ReplicaTimes, TracedRequest};
 use profile::lock;
@@ -19,7 +18,7 @@ use std::time::Duration;
 pub(crate) struct SlowRequests {
     after: Duration,
     log_keys: LogKeys,
-    limiter: Mutex<RateLimiter>,
+    limiter: Mutex<LogLimiter>,
 }
 
 /// When the steps of a request ended, on the monotonic clock.

@@ -11,7 +11,6 @@ use super::changes::Changes;
 use super::counters::Counters;
 use super::damage::Damage;
 use super::failing::{RETRY_DELAY, Work};
-use super::failure_log::FailureLog;
 use super::fence::Fence;
 use super::full_disk::RoomWatch;
 use super::health::Health;
@@ -65,8 +64,6 @@ pub(super) struct Core {
     pub(super) write_rate: WriteRate,
     /// Counts what was done.
     pub(super) counters: Counters,
-    /// The errors that requests have met, as far as they were logged.
-    pub(super) request_failures: FailureLog,
 }
 
 impl Core {

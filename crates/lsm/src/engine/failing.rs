@@ -6,9 +6,9 @@
 //! second. Meanwhile the store is **failing**, which its owner can see, and writes that need the
 //! work are refused at once.
 
-use super::failure_log::FailureLog;
 use crate::error::Error;
 use crate::sync::lock;
+use base::LogLimiter;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub(super) struct Failing {
     is_any: AtomicBool,
     /// Whether a write was refused because of it, and nothing has worked since.
     is_refusing: AtomicBool,
-    logged: FailureLog,
+    logged: Mutex<LogLimiter>,
 }
 
 #[derive(Default)]
@@ -68,7 +68,7 @@ impl Failing {
         }
         *lock(&self.errors).of(work) = Some(error.clone());
         self.is_any.store(true, Relaxed);
-        if self.logged.is_news(error.to_string(), now) {
+        if lock(&self.logged).admits_failure(&error.to_string(), now) {
             tracing::error!(
                 %error,
                 "the store cannot write files, and tries again each second; writes are refused \

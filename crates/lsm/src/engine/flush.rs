@@ -10,12 +10,12 @@ use super::changes::Steps;
 use super::compaction::{Retained, Retention};
 use super::core::Core;
 use super::failing::{RETRY_DELAY, Work};
-use super::failure_log::FailureLog;
 use super::table_set::{FlushedMemtable, RecordedSequences, TableEdit, TableOutput};
 use crate::error::Error;
 use crate::memtable::{Memtable, MemtableCursor};
 use crate::record::RecordCursor;
 use crate::sync::lock;
+use base::LogLimiter;
 use std::ops::Bound;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
@@ -32,7 +32,7 @@ const STEP_BYTES: usize = 64 << 10;
 #[derive(Default)]
 pub(super) struct Flusher {
     current: Mutex<Option<Flush>>,
-    failures: FailureLog,
+    failures: Mutex<LogLimiter>,
 }
 
 /// A memtable on its way to a table.
@@ -86,7 +86,8 @@ impl Flusher {
                 let is_noted = core.health.failing().note(Work::Flush, &error, core.now());
                 core.fail_stall(&error);
                 if !matches!(error, Error::Poisoned { .. }) {
-                    if !is_noted && self.failures.is_news(error.to_string(), core.now()) {
+                    let mut failures = lock(&self.failures);
+                    if !is_noted && failures.admits_failure(&error.to_string(), core.now()) {
                         tracing::warn!(%error, "a flush failed and is tried again each second");
                     }
                     core.schedule_flush(RETRY_DELAY);

@@ -76,7 +76,6 @@ mod core;
 mod counters;
 mod damage;
 mod failing;
-mod failure_log;
 mod fence;
 mod flush;
 mod folder_lock;
@@ -444,23 +443,6 @@ impl Engine {
             .is_refusing()
             .then(|| health.failing().cause());
         cause.flatten().map(Arc::from)
-    }
-
-    /// Logs an error that a request has met, unless that was done a moment ago: many requests
-    /// may meet it.
-    pub fn log_failure(&self, error: &Error) {
-        match error {
-            // The engine logs these once, for the store or for the file.
-            Error::Poisoned { .. } | Error::Corrupt { .. } => {
-                tracing::debug!(%error, "the store failed a request");
-            }
-            error => {
-                let core = &self.inner.core;
-                if core.request_failures.is_news(error.to_string(), core.now()) {
-                    tracing::error!(%error, "the store failed a request");
-                }
-            }
-        }
     }
 
     /// The greatest timestamp that was ever written to this store.

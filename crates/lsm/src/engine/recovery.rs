@@ -9,7 +9,6 @@ use super::compaction::{Compactor, drop_above};
 use super::core::Core;
 use super::counters::Counters;
 use super::damage::Damage;
-use super::failure_log::FailureLog;
 use super::fence::Fence;
 use super::flush::Flusher;
 use super::folder_lock::FolderLock;
@@ -239,7 +238,6 @@ impl Inner {
                 acknowledged,
                 write_rate: WriteRate::new(options.memtable_bytes),
                 counters: Counters::default(),
-                request_failures: FailureLog::default(),
                 environment,
                 options,
             },

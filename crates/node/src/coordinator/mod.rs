@@ -137,7 +137,7 @@ impl Failure {
         match self {
             Self::Overloaded => true,
             Self::NotEnoughReplicas(receipt) => receipt.replicas.iter().any(lacks_memory),
-            Self::NoStamp(_) | Self::DiskFull(_) => false,
+            Self::NoStamp(_) | Self::DiskFull(_) | Self::StoreFailed(_) => false,
         }
     }
 }

@@ -171,7 +171,7 @@ impl Coordinator {
                     scan = again;
                 }
                 Some(Completion::Scanned(_, Err(error), _)) => {
-                    return Err(BatchFailure::Failed(error));
+                    return Err(self.failed_range(error));
                 }
                 _ => return Err(BatchFailure::TimedOut),
             }
@@ -204,9 +204,16 @@ impl Coordinator {
         let memory = self.range_batch_bytes;
         match self.read_range(read, memory, deadline).await? {
             Some(Completion::Digested(digest, Ok(is_complete))) => Ok((digest, is_complete)),
-            Some(Completion::Digested(_, Err(error))) => Err(BatchFailure::Failed(error)),
+            Some(Completion::Digested(_, Err(error))) => Err(self.failed_range(error)),
             _ => Err(BatchFailure::TimedOut),
         }
+    }
+
+    fn failed_range(&self, error: lsm::Error) -> BatchFailure {
+        self.replicas.own().log.line("failed range", |left_out| {
+            tracing::error!(%error, left_out, "this node cannot read a part of a range");
+        });
+        BatchFailure::Failed(error)
     }
 
     /// Whether ranges hold at most a quarter of their memory, beside that of the batch that is

@@ -9,7 +9,7 @@ use crate::pending::PendingRequests;
 use crate::read_pool::{PoolFull, Read, ReadJob, ReadPool};
 use crate::stamping::{Stamp, Stamping};
 use crate::submissions::Submissions;
-use base::{Budget, Clock, Entry, Kind, Share};
+use base::{Budget, Clock, Entry, Kind, LimitedLog, Share};
 use cluster::Miss;
 use cluster::forgetting::{NamedBounds, StoreStart};
 use lsm::{Admission, Applied, Engine, Lookup};
@@ -41,6 +41,8 @@ pub(crate) struct LocalReplica {
     pub(crate) own_start: StoreStart,
     /// The time.
     pub(crate) clock: Arc<dyn Clock>,
+    /// Limits the log lines that requests cause.
+    pub(crate) log: Arc<LimitedLog>,
     /// For the pages of ranges.
     pub(crate) telling: PageTelling,
     /// The other nodes, with which what may be late is compared.
@@ -96,10 +98,13 @@ impl LocalReplica {
         if self.stamping.observe(entry.timestamp()) {
             return Ok(());
         }
-        tracing::warn!(
-            timestamp = %entry.timestamp(),
-            "refused a version: its timestamp is too far ahead of this node's clock"
-        );
+        self.log.line("version from the future", |left_out| {
+            tracing::warn!(
+                timestamp = %entry.timestamp(),
+                left_out,
+                "refused a version: its timestamp is too far ahead of this node's clock"
+            );
+        });
         Err(Miss::Refused)
     }
 
@@ -263,23 +268,40 @@ impl LocalReplica {
         })
     }
 
-    /// What an error of the store is to a request that may ask other replicas.
+    /// What an error of the store is to a request, which it has failed.
     pub(super) fn miss_of(&self, error: &lsm::Error) -> Miss {
-        match error {
-            lsm::Error::Overloaded => Miss::Overloaded,
-            lsm::Error::DiskFull => Miss::Full,
-            lsm::Error::Closed => Miss::Refused,
-            lsm::Error::Obsolete { fence } => Miss::Obsolete { below: *fence },
-            lsm::Error::Poisoned { .. }
-            | lsm::Error::Corrupt { .. }
-            | lsm::Error::Io { .. }
-            | lsm::Error::Sync { .. }
-            | lsm::Error::Locked { .. }
-            | lsm::Error::Invalid(_) => {
-                // A line for each request that meets it would fill the log.
-                self.engine.log_failure(error);
-                Miss::Failed
+        let miss = miss_of(error);
+        // The engine logs these once for the store or the file.
+        let is_known = matches!(
+            error,
+            lsm::Error::Poisoned { .. } | lsm::Error::Corrupt { .. }
+        );
+        match miss {
+            Miss::Failed if is_known => tracing::debug!(%error, "the store failed a request"),
+            Miss::Failed => {
+                let text = error.to_string();
+                self.log.failure("failed request", &text, |left_out| {
+                    tracing::error!(%error, left_out, "the store failed a request");
+                });
             }
+            _ => {}
         }
+        miss
+    }
+}
+
+/// What an error of the store is to a request that may ask other replicas.
+fn miss_of(error: &lsm::Error) -> Miss {
+    match error {
+        lsm::Error::Overloaded => Miss::Overloaded,
+        lsm::Error::DiskFull => Miss::Full,
+        lsm::Error::Closed => Miss::Refused,
+        lsm::Error::Obsolete { fence } => Miss::Obsolete { below: *fence },
+        lsm::Error::Poisoned { .. }
+        | lsm::Error::Corrupt { .. }
+        | lsm::Error::Io { .. }
+        | lsm::Error::Sync { .. }
+        | lsm::Error::Locked { .. }
+        | lsm::Error::Invalid(_) => Miss::Failed,
     }
 }

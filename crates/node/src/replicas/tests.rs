@@ -37,8 +37,9 @@ impl Write for Log {
 
 #[tokio::test]
 async fn a_failure_of_the_store_is_not_logged_for_each_request() {
+    let clock = Arc::new(ManualClock::new(START_MS));
     let disk = Arc::new(FaultyDisk::new(Arc::new(MemoryDisk::new())));
-    let node = open(&disk, &Arc::new(ManualClock::new(START_MS)));
+    let node = open(&disk, &clock);
     let replica = replica(&node);
     let log = Log::default();
     let writer = log.clone();
@@ -68,11 +69,23 @@ async fn a_failure_of_the_store_is_not_logged_for_each_request() {
             assert_eq!(lines(), 0, "the engine has told of it: {error}");
         }
         let unreadable = || io::Error::from(io::ErrorKind::PermissionDenied);
-        for _ in 0..100 {
-            let error = lsm::Error::io("read", Path::new("table-1.sst"), unreadable());
+        let fail = |name: &str| {
+            let error = lsm::Error::io("read", Path::new(name), unreadable());
             assert_eq!(replica.miss_of(&error), Miss::Failed);
-        }
+        };
+        (0..100).for_each(|_| fail("table-1.sst"));
         assert_eq!(lines(), 1);
+        (0..100).for_each(|number| fail(&number.to_string()));
+        assert_eq!(
+            lines(),
+            50,
+            "many different ones do not fill the log either"
+        );
+        clock.advance(Duration::from_secs(60));
+        fail("table-1.sst");
+        let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+        let last = text.lines().last().unwrap();
+        assert!(last.contains("left_out=51"), "{last}");
     });
 }
 
@@ -144,6 +157,7 @@ pub(super) fn replica(node: &Node) -> Rc<LocalReplica> {
         bounds: Arc::default(),
         own_start: node.membership.own_start(),
         clock: Arc::clone(&node.clock),
+        log: Arc::clone(&node.log),
         telling: PageTelling {
             own: node.config.members.own(),
             placement: Arc::clone(&node.placement),

@@ -127,8 +127,8 @@ impl Link {
     /// Sends requests and takes answers until the connection ends.
     async fn run_connection(&self, connection: Connection, negotiated: NegotiatedProtocol) {
         let clock = &*self.environment.clock;
-        let log_limiter = &self.environment.log_limiter;
-        if log_limiter.clear(Direction::Outgoing, &self.name) {
+        let log = &self.environment.log;
+        if log.clear(Direction::Outgoing, &self.name) {
             tracing::info!(name = self.name, "the peer is connected again");
         }
         // This connection is what earlier requests to redial asked for.
@@ -153,13 +153,11 @@ impl Link {
 
     /// Logs a problem with the peer, unless it is the same as the last one.
     fn log_problem(&self, what: &str, problem: &str) {
-        let PeerEnvironment {
-            clock, log_limiter, ..
-        } = &self.environment;
+        let PeerEnvironment { clock, log, .. } = &self.environment;
         let (name, now) = (self.name.as_str(), clock.monotonic());
-        if log_limiter.should_log(Direction::Outgoing, Some(name), problem, now) {
-            tracing::warn!(name, problem, "{what}");
-        }
+        log.line(Direction::Outgoing, Some(name), problem, now, |left_out| {
+            tracing::warn!(name, problem, left_out, "{what}");
+        });
     }
 
     /// Ends the calls that wait, because there is no connection any more.

@@ -73,7 +73,7 @@ impl TestNode {
             clock: TokioClock::new(unix_ms),
             random: Arc::new(SeededRandom::new(unix_ms)),
             policy: Rc::new(self),
-            log_limiter: Arc::default(),
+            log: Arc::default(),
             incoming: Budget::new(256 << 20),
         }
     }

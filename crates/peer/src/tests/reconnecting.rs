@@ -62,8 +62,8 @@ async fn a_refused_connection_ends_waiting_calls_and_refuses_new_ones() {
 async fn a_peer_that_was_never_reached_is_logged_only_after_it_had_time_to_start() {
     run(async {
         let asker = asker();
-        let log_limiter = Arc::clone(&asker.environment.log_limiter);
-        let was_logged = || log_limiter.clear(Direction::Outgoing, "replica");
+        let log = Arc::clone(&asker.environment.log);
+        let was_logged = || log.clear(Direction::Outgoing, "replica");
         asker.network.refuse(true);
         asker.start();
         tokio::time::sleep(START_PATIENCE - ms(100)).await;

@@ -22,6 +22,7 @@ use super::slow_clients::{Phase, Progress};
 use super::wire::{CountedStream, RecordRoom, Wire};
 use crate::config::{ServerConfig, TlsConfig};
 use crate::metrics::TlsMetrics;
+use base::{LogLimiter, LogRate};
 use profile::lock;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -45,11 +46,12 @@ const TLS_FIRST_BYTE: u8 = 0x16;
 /// How many reads discard what a client sends after its handshake has failed.
 const LINGER_READS_MAX: usize = 64;
 
-/// How many lines about handshakes are logged before they are rationed.
-const LOGGED_AT_ONCE_MAX: u32 = 10;
-
-/// How often one more line may be logged then.
-const LOGGED_EVERY: Duration = Duration::from_secs(1);
+/// How many lines about handshakes are logged, so that nobody who can open connections fills
+/// the log.
+const LOGGED: LogRate = LogRate {
+    burst: 10,
+    period: Duration::from_secs(1),
+};
 
 /// TLS as the doors of all runtimes share it.
 pub(crate) struct DoorTls {
@@ -61,7 +63,7 @@ pub(crate) struct DoorTls {
     hosts: Vec<String>,
     /// The addresses from which peers have come lately, or at which they were reached.
     peer_addresses: Mutex<PeerAddresses>,
-    log_ration: Mutex<LogRation>,
+    log_limiter: Mutex<LogLimiter>,
 }
 
 /// The addresses of connections whose other side proved to be a peer, whoever of the two has
@@ -84,15 +86,6 @@ pub(crate) struct TlsRooms {
     peers: Rc<FairRoom>,
     /// Bytes of records that are not complete.
     records: Rc<FairRoom>,
-}
-
-/// Keeps anybody who can open connections from filling the log.
-#[derive(Default)]
-struct LogRation {
-    /// How many lines were logged lately.
-    lines: u32,
-    /// Until when that was counted, on the monotonic clock.
-    counted: Duration,
 }
 
 /// A handshake that is under way. What gives way is dropped at once, because the task of
@@ -146,7 +139,7 @@ impl DoorTls {
                 addresses: VecDeque::new(),
                 max: members.peers().count() * ADDRESSES_A_PEER,
             }),
-            log_ration: Mutex::default(),
+            log_limiter: Mutex::new(LogLimiter::new(LOGGED)),
         }
     }
 
@@ -249,43 +242,37 @@ impl DoorTls {
                 | HandshakeFailure::Refused
                 | HandshakeFailure::Incompatible
         );
-        if is_of_interest && lock(&self.log_ration).take(now) {
-            tracing::warn!(address, problem, "a TLS handshake with a client failed");
+        if is_of_interest && let Some(left_out) = self.admits_line(now) {
+            tracing::warn!(
+                address,
+                problem,
+                left_out,
+                "a TLS handshake with a client failed"
+            );
         } else {
             tracing::debug!(address, problem, "a TLS handshake with a client failed");
         }
     }
 
+    /// Whether a line may be logged: how many were left out before it.
+    fn admits_line(&self, now: Duration) -> Option<u64> {
+        let mut limiter = lock(&self.log_limiter);
+        limiter.admits(now).then(|| limiter.take_left_out())
+    }
+
     /// Logs that a connection wanted to become a peer's and could not.
     pub(crate) fn log_refused_peer(&self, wire: &Wire, now: Duration) {
-        if lock(&self.log_ration).take(now) {
+        if let Some(left_out) = self.admits_line(now) {
             let address = wire.socket().peer_addr().map(|address| address.to_string());
             let address = address.unwrap_or_default();
             tracing::warn!(
                 address,
+                left_out,
                 "refused a connection as a peer's: it has shown no certificate for the host of a \
                  URL in --cluster; give that node --tls-cert, --tls-key and --tls-peer-ca, and a \
                  certificate for the host of its URL"
             );
         }
-    }
-}
-
-impl LogRation {
-    /// Whether one more line may be logged; `now` is on the monotonic clock.
-    fn take(&mut self, now: Duration) -> bool {
-        let periods = now.saturating_sub(self.counted).as_secs() / LOGGED_EVERY.as_secs();
-        if periods > 0 {
-            self.lines = self
-                .lines
-                .saturating_sub(u32::try_from(periods).unwrap_or(u32::MAX));
-            self.counted = now;
-        }
-        if self.lines >= LOGGED_AT_ONCE_MAX {
-            return false;
-        }
-        self.lines += 1;
-        true
     }
 }
 
@@ -463,19 +450,5 @@ mod tests {
             peers.remember(address(last));
         }
         assert_eq!(peers.addresses, [3, 1].map(address));
-    }
-
-    #[test]
-    fn lines_are_rationed() {
-        let mut ration = LogRation::default();
-        let logged = |ration: &mut LogRation, seconds| {
-            (0..100)
-                .filter(|_| ration.take(Duration::from_secs(seconds)))
-                .count()
-        };
-        assert_eq!(logged(&mut ration, 0), 10);
-        assert_eq!(logged(&mut ration, 0), 0);
-        assert_eq!(logged(&mut ration, 3), 3);
-        assert_eq!(logged(&mut ration, 1_000), 10);
     }
 }

@@ -27,11 +27,10 @@ use super::unreadable::Unreadable;
 use super::whole::{Orders, Whole, WholeCompaction};
 use crate::engine::background::EngineJob;
 use crate::engine::core::Core;
-use crate::engine::failure_log::FailureLog;
 use crate::error::Error;
 use crate::manifest::LEVELS;
 use crate::sync::lock;
-use base::WorkTimer;
+use base::{LogLimiter, WorkTimer};
 use bytes::Bytes;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -51,7 +50,7 @@ const IDLE_DELAY: Duration = Duration::from_secs(60);
 pub(crate) struct Compactor {
     state: Mutex<CompactorState>,
     retry: Retry,
-    failures: FailureLog,
+    failures: Mutex<LogLimiter>,
     orders: Orders,
 }
 
@@ -200,7 +199,7 @@ impl Compactor {
             Ok(CompactionStep::Idle | CompactionStep::Finished) => self.retry.note_success(),
             Err(error) => {
                 let failures = self.retry.note_failure(core.now());
-                if self.failures.is_news(error.to_string(), core.now()) {
+                if lock(&self.failures).admits_failure(&error.to_string(), core.now()) {
                     tracing::warn!(%error, failures, "a compaction failed and will be tried again");
                 }
             }

@@ -5,7 +5,7 @@ use crate::completion_queue::Completion;
 use crate::coordinator::Coordinator;
 use crate::coordinator::range_window::{PAGE_BYTES_MIN, RangeWindow};
 use crate::pending::Wait;
-use base::Kind;
+use base::{Kind, LimitedLog};
 use cluster::pages::{NodeSet, Page, PageRequest, RangeMerge};
 use cluster::{Miss, NodeNumber};
 use peer::{PeerAnswer, PeerRequest};
@@ -79,12 +79,14 @@ impl Drop for OwnPage {
 }
 
 impl Arrival {
-    async fn page(&mut self) -> Result<Page, Miss> {
+    async fn page(&mut self, log: &LimitedLog) -> Result<Page, Miss> {
         match self {
             Self::Own(own) => (&mut own.0).await.unwrap_or(Err(Miss::Failed)),
             Self::Peer(wait) => match wait.next().await {
                 Some(Completion::Peer(PeerAnswer::Paged(page))) => page.decode().map_err(|what| {
-                    tracing::warn!(what, "a peer has sent a page that is malformed");
+                    log.line("malformed page", |left_out| {
+                        tracing::warn!(what, left_out, "a peer has sent a page that is malformed");
+                    });
                     Miss::Failed
                 }),
                 Some(Completion::Peer(PeerAnswer::Missed(why))) => Err(why),
@@ -153,6 +155,7 @@ impl Feeds {
     /// come of such nodes.
     pub(super) fn ask_missing(&mut self, merge: &mut RangeMerge) {
         let now = self.now();
+        let coordinator = Rc::clone(&self.coordinator);
         let missing: Vec<NodeNumber> = merge.missing().map(|(node, _)| node).collect();
         for node in missing {
             let feed = &mut self.feeds[node.index()];
@@ -164,7 +167,8 @@ impl Feeds {
                 }
                 continue;
             };
-            let Poll::Ready(page) = arrived(&mut asked.arrival) else {
+            let log = &coordinator.replicas.own().log;
+            let Poll::Ready(page) = arrived(&mut asked.arrival, log) else {
                 continue;
             };
             let start = std::mem::take(&mut asked.start);
@@ -196,7 +200,7 @@ impl Feeds {
                 self.ask(node, start, senders, deadline, false);
                 continue;
             };
-            match asked.arrival.page().await {
+            match asked.arrival.page(self.log()).await {
                 Ok(page) => return self.load(merge, node, start, page),
                 Err(_) if asked.is_ahead => {}
                 Err(Miss::Overloaded) if self.now() + RETRY_PAUSE < deadline => {
@@ -244,7 +248,14 @@ impl Feeds {
             // It answers, but the range is behind the page by now.
             Ok(false) => merge.rejoin(node),
             Err(what) => {
-                tracing::warn!(node = %node, what, "a page of a range is not what was asked for");
+                self.log().line("wrong page", |left_out| {
+                    tracing::warn!(
+                        node = %node,
+                        what,
+                        left_out,
+                        "a page of a range is not what was asked for"
+                    );
+                });
                 self.feeds[node.index()].retry_at = self.now() + RETRY_AFTER;
             }
         }
@@ -301,6 +312,10 @@ impl Feeds {
     fn now(&self) -> Duration {
         self.coordinator.clock.monotonic()
     }
+
+    fn log(&self) -> &LimitedLog {
+        &self.coordinator.replicas.own().log
+    }
 }
 
 fn own_page(coordinator: &Rc<Coordinator>, request: PageRequest, deadline: Duration) -> OwnPage {
@@ -313,7 +328,7 @@ fn own_page(coordinator: &Rc<Coordinator>, request: PageRequest, deadline: Durat
 }
 
 /// What has come so far.
-fn arrived(arrival: &mut Arrival) -> Poll<Result<Page, Miss>> {
+fn arrived(arrival: &mut Arrival, log: &LimitedLog) -> Poll<Result<Page, Miss>> {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    pin!(arrival.page()).poll(&mut context)
+    pin!(arrival.page(log)).poll(&mut context)
 }

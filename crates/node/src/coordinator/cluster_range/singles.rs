@@ -111,9 +111,7 @@ impl From<Failure> for BatchFailure {
             Failure::NotEnoughReplicas(receipt) | Failure::DiskFull(receipt) => {
                 Self::TooFewNodes(Box::new(receipt))
             }
-            Failure::Overloaded | Failure::NoStamp(_) | Failure::StoreFailed(_) => {
-                Self::Overloaded
-            }
+            Failure::Overloaded | Failure::NoStamp(_) | Failure::StoreFailed(_) => Self::Overloaded,
         }
     }
 }

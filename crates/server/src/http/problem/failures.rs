@@ -66,10 +66,7 @@ impl From<BatchFailure> for Problem {
             BatchFailure::TimedOut => Self::range_timed_out(),
             BatchFailure::TooOld => Self::range_too_long(),
             BatchFailure::TooFewNodes(receipt) => Self::too_few_nodes(*receipt),
-            BatchFailure::Failed(error) => {
-                tracing::error!(%error, "this node cannot read a range: answering it with 500");
-                Self::range_failed()
-            }
+            BatchFailure::Failed(_) => Self::range_failed(),
         }
     }
 }

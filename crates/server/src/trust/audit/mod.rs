@@ -14,9 +14,8 @@ mod target;
 
 use crate::config::AuditTarget;
 use crate::line_writer::LineWriter;
-use crate::rate_limiter::RateLimiter;
 use crate::trust::reloading::Reload;
-use base::Clock;
+use base::{Clock, LogLimiter};
 use node::metrics::Family;
 use profile::lock;
 use serde::Serialize;
@@ -103,7 +102,7 @@ pub(crate) struct Audit {
 /// What requests and the thread share.
 struct Shared {
     clock: Arc<dyn Clock>,
-    limiters: Mutex<[RateLimiter; KINDS.len()]>,
+    limiters: Mutex<[LogLimiter; KINDS.len()]>,
     /// The events of each kind, written or not.
     events: [AtomicU64; KINDS.len()],
     left_out: AtomicU64,
@@ -150,7 +149,7 @@ pub(super) fn families(audit: Option<&Audit>) -> Vec<Family> {
     let events = events.map(|(row, (_, word))| (vec![("event", (*word).to_owned())], of_row(row)));
     let left_out = audit.map_or(0, |audit| {
         let limiters = lock(&audit.shared.limiters);
-        let waiting: u64 = limiters.iter().map(RateLimiter::left_out).sum();
+        let waiting: u64 = limiters.iter().map(LogLimiter::left_out).sum();
         audit.shared.left_out.load(Ordering::Relaxed) + waiting + audit.lines.failed()
     });
     vec![
@@ -188,7 +187,7 @@ impl Shared {
     fn left_out_lines(&self) -> Vec<u8> {
         let left_out = {
             let mut limiters = lock(&self.limiters);
-            limiters.each_mut().map(RateLimiter::take_left_out)
+            limiters.each_mut().map(LogLimiter::take_left_out)
         };
         let all = left_out.into_iter().enumerate();
         all.filter(|(_, count)| *count > 0)

@@ -25,6 +25,7 @@ use node::{ClusterRangePlan, Range, RangeBatch, RangeWindow};
 use parameters::{RangeParameters, Scope, Telling};
 use range_stream::{CutReason, NextBatch, RangePlan, RangeStream};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 use tokens::{Asked, Need};
 
@@ -181,6 +182,7 @@ fn stream(
     first: Option<RangeBatch>,
     place: Place,
 ) -> RangeStream {
+    let log = Arc::clone(door.worker.node().log());
     let door = Rc::clone(door);
     let ask = move |range| -> NextBatch {
         if reader.go_on(door.trust()).is_err() {
@@ -194,5 +196,5 @@ fn stream(
             batch.map_err(CutReason::Failed)
         })
     };
-    RangeStream::new(plan, Box::new(ask), first, place)
+    RangeStream::new(&log, plan, Box::new(ask), first, place)
 }

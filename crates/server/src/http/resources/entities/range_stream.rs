@@ -12,7 +12,7 @@ use crate::http::body_chunk::{BodyChunk, ChunkMemory};
 use crate::http::json_line::JsonLine;
 use crate::http::negotiation::RangeFormat;
 use crate::http::response_body::{BodyStream, StreamCut};
-use base::{Entry, LONG_VALUE_BYTES};
+use base::{Entry, LONG_VALUE_BYTES, LimitedLog};
 use bytes::Bytes;
 use http_body::Frame;
 use hyper::HeaderMap;
@@ -21,6 +21,7 @@ use node::{BatchFailure, BatchMemory, Range, RangeBatch};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 /// How a range is read and written.
@@ -57,6 +58,7 @@ pub(crate) struct RangeStream {
     state: StreamState,
     count: u64,
     crc32c: u32,
+    log: Arc<LimitedLog>,
     /// Its place among those that may run at a time.
     _place: Place,
     _gathering: Option<RangeGathering>,
@@ -89,14 +91,17 @@ impl StreamState {
 }
 
 impl RangeStream {
-    /// A stream that begins with `first`; without one it has no entities.
+    /// A stream that begins with `first`; without one it has no entities. `log` limits the
+    /// lines about cut ranges.
     pub(crate) fn new(
+        log: &Arc<LimitedLog>,
         plan: RangePlan,
         ask: AskForBatch,
         first: Option<RangeBatch>,
         place: Place,
     ) -> Self {
         Self {
+            log: Arc::clone(log),
             plan,
             ask,
             state: first.map_or(StreamState::Ending, StreamState::sending),
@@ -170,7 +175,7 @@ impl BodyStream for RangeStream {
                 StreamState::Reading(next) => match std::task::ready!(next.as_mut().poll(cx)) {
                     Ok(batch) => self.state = StreamState::sending(batch),
                     Err(reason) => {
-                        report_cut(&reason, self.count);
+                        report_cut(&reason, self.count, &self.log);
                         self.state = StreamState::Ended;
                         return Poll::Ready(Some(Err(StreamCut)));
                     }
@@ -188,12 +193,19 @@ impl BodyStream for RangeStream {
 }
 
 /// Logs why a range is cut after this number of entities.
-fn report_cut(reason: &CutReason, entities: u64) {
+fn report_cut(reason: &CutReason, entities: u64, log: &LimitedLog) {
+    log.line("cut range", |left_out| {
+        write_cut(reason, entities, left_out)
+    });
+}
+
+fn write_cut(reason: &CutReason, entities: u64, left_out: Option<u64>) {
     let failure = match reason {
         CutReason::Failed(failure) => failure,
         CutReason::NoRight => {
             return tracing::info!(
                 entities,
+                left_out,
                 "a range was cut: the token of its client is not in force any more, or may not \
                  read the range any more"
             );
@@ -203,17 +215,24 @@ fn report_cut(reason: &CutReason, entities: u64) {
         BatchFailure::Failed(error) => tracing::error!(
             %error,
             entities,
+            left_out,
             "a range was cut: this node cannot read its next part"
         ),
         BatchFailure::TimedOut => {
-            tracing::warn!(entities, "a range was cut: the disk did not answer in time");
+            tracing::warn!(
+                entities,
+                left_out,
+                "a range was cut: the disk did not answer in time"
+            );
         }
         BatchFailure::Overloaded => tracing::warn!(
             entities,
+            left_out,
             "a range was cut: the read queue or the memory for ranges is full"
         ),
         BatchFailure::TooOld => tracing::info!(
             entities,
+            left_out,
             "a range was cut: its snapshot has lived as long as it may, because a snapshot keeps \
              disk space; the client may go on behind the last key"
         ),
@@ -222,6 +241,7 @@ fn report_cut(reason: &CutReason, entities: u64) {
             let outcomes = outcomes.map(|line| format!("{} {}", line.url, line.outcome.word()));
             tracing::warn!(
                 entities,
+                left_out,
                 nodes = outcomes.collect::<Vec<_>>().join(", "),
                 "a range of the whole cluster was cut: more nodes are missing than may be; the \
                  client may go on behind the last key"
@@ -264,7 +284,7 @@ fn encode(format: RangeFormat, entry: &Entry) -> BodyChunk {
 mod tests {
     use super::*;
     use crate::door::places::Places;
-    use base::{Expiry, Timestamp};
+    use base::{Expiry, ManualClock, Timestamp};
     use bytes::Buf;
     use std::task::Waker;
 
@@ -272,7 +292,9 @@ mod tests {
     async fn a_batch_that_is_not_read_in_time_cuts_the_range() {
         let places = Places::new(1, 0, &crate::wait_sites::RANGE_PLACE);
         let place = places.take_at_once();
+        let log = Arc::new(LimitedLog::new(Arc::new(ManualClock::new(0))));
         let mut stream = RangeStream::new(
+            &log,
             RangePlan {
                 format: RangeFormat::Plain,
                 limit: u64::MAX,

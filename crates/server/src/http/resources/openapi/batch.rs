@@ -79,7 +79,7 @@ fn operation_line() -> Value {
 /// A line of the answer.
 fn answer_line(schemas: &mut Schemas) -> Value {
     let mut by_status: BTreeMap<u16, Vec<String>> = BTreeMap::new();
-    let types: [&ProblemType; 9] = [
+    let types: [&ProblemType; 10] = [
         &catalogue::NO_RIGHT,
         &catalogue::BAD_LINE,
         &catalogue::LINE_TOO_LONG,

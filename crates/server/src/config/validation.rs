@@ -3,6 +3,7 @@
 use super::{ServerConfig, bounds};
 use cluster::{NodeUrl, Replicas};
 use node::ConfigError;
+use std::net::Ipv6Addr;
 
 impl ServerConfig {
     /// Checks everything that can be checked without starting.
@@ -133,8 +134,9 @@ impl ServerConfig {
                 "cors_origins",
                 is_origin(origin),
                 &format!(
-                    "`{}` is not the origin of pages: give a scheme, a host, and the port if it \
-                     has one, such as https://app.example, without a slash at the end",
+                    "`{}` is not the origin of pages: give a scheme, a host, and the port (1 to \
+                     65535) if it has one, such as https://app.example, without a slash at the \
+                     end",
                     origin.escape_debug()
                 ),
             )?;
@@ -175,11 +177,27 @@ fn is_origin(text: &str) -> bool {
         && scheme
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
-    let is_authority = !authority.is_empty()
-        && authority
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte));
-    is_scheme && is_authority
+    let (host, port) = match authority.rsplit_once(':') {
+        // The colons of an IPv6 address stand in brackets.
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        _ => (authority, None),
+    };
+    let is_port = port.is_none_or(|port| {
+        let is_number = port.bytes().all(|byte| byte.is_ascii_digit());
+        is_number && port.parse::<u16>().is_ok_and(|port| port > 0)
+    });
+    let is_plain = |text: &str| {
+        let mut bytes = text.bytes();
+        bytes.all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
+    };
+    let bracketed = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'));
+    let is_host = match bracketed {
+        Some(address) => address.parse::<Ipv6Addr>().is_ok(),
+        None => !host.is_empty() && is_plain(host),
+    };
+    is_scheme && is_host && is_port
 }
 
 fn check(field: &'static str, holds: bool, otherwise: &str) -> Result<(), ConfigError> {
@@ -201,6 +219,8 @@ mod tests {
             "https://a.example:8443",
             "http://[::1]:80",
             "chrome-extension://abcdef",
+            "https://a:65535",
+            "http://[::1]",
         ] {
             assert!(is_origin(origin), "{origin}");
         }
@@ -218,6 +238,18 @@ mod tests {
             "https://a b",
             "https://a,https://b",
             "https://\u{e4}.example",
+            "https://a:99999",
+            "https://a:65536",
+            "https://a:0",
+            "https://a:",
+            "https://a:+80",
+            "https://a:b",
+            "https://:80",
+            "https://a:1:2",
+            "https://::1",
+            "https://[::1",
+            "https://[a]:80",
+            "https://[::1]:99999",
         ] {
             assert!(!is_origin(other), "{other}");
         }

@@ -4,7 +4,8 @@
 //! The definition of the program, which the caller passes, is the only list of
 //! options. An option `--read-threads` of its command `serve` is also
 //! `KVORUM_READ_THREADS` in the environment and `read-threads` in the file.
-//! `--config` cannot be set in the file, hidden options in neither.
+//! `--config` cannot be set in the file, hidden options in neither, and an option that is
+//! for one start is refused in both.
 //!
 //! The settings of the environment and the file are turned into arguments,
 //! without those that a stronger layer sets, and all are parsed as one command
@@ -120,6 +121,11 @@ impl LayeredOption {
             .collect()
     }
 
+    /// Whether the option gives something up at one start, and must not do so at each.
+    pub(crate) fn is_for_one_start(&self) -> bool {
+        FOR_ONE_START.contains(&&*self.name)
+    }
+
     /// Its name in the environment.
     pub(crate) fn variable(&self) -> String {
         format!(
@@ -128,6 +134,9 @@ impl LayeredOption {
         )
     }
 }
+
+/// Options that only the command line sets.
+const FOR_ONE_START: [&str; 2] = ["accept-empty", "drop-future-versions"];
 
 const SERVE: &str = "serve";
 const CONFIG: &str = "config";
@@ -234,8 +243,16 @@ struct Setting {
 impl Setting {
     /// Checks `value` alone, so that a refusal can name its `origin`.
     fn new(known: &KnownOptions, key: usize, value: &OsStr, origin: &str) -> Result<Self, Failure> {
+        let name = &known.keys[key].name;
+        if known.keys[key].is_for_one_start() {
+            let line = format!(
+                "it is for one start, and every start would find it here: give --{name} once, on \
+                 the command line"
+            );
+            return Err(Failure::usage(line).with_origin(origin));
+        }
         let mut argument = OsString::from("--");
-        argument.push(&known.keys[key].name);
+        argument.push(name);
         argument.push("=");
         argument.push(value);
         let alone = [OsStr::new("kvorum"), OsStr::new(SERVE), &argument];

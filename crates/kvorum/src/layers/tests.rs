@@ -87,7 +87,7 @@ fn layers_are_merged() {
         environment: &[("KVORUM_DATA", "from/environment"), ("HOME", "/")],
         file: Some(
             "memory = \"1GiB\"\ncompaction = false\nfilter = 0.5\nlisten = [\"1.1.1.1:1\", \"[::]:2\"]\n\
-             accept-empty = true\ncluster = [\"http://localhost:1\", \"b=http://localhost:2\"]",
+             huge-pages = true\ncluster = [\"http://localhost:1\", \"b=http://localhost:2\"]",
         ),
     };
     let options = written.options();
@@ -96,7 +96,7 @@ fn layers_are_merged() {
     assert_eq!(options.memory, Some(ByteSize(1 << 30)));
     assert_eq!(options.filter.0, Some(0.5));
     assert_eq!(options.listen.len(), 2);
-    assert_eq!(options.accept_empty, Switch::On);
+    assert_eq!(options.huge_pages, Switch::On);
     let config = options.server_config(&no_file).unwrap();
     assert_eq!(config.node.members.count(), 2);
     assert!(!config.node.compaction);
@@ -282,5 +282,40 @@ fn a_contradiction_between_options_is_refused_with_its_origin() {
     ] {
         let line = refusal(arguments, environment, file);
         assert!(line.starts_with(origin), "{line}");
+    }
+}
+
+#[test]
+fn an_option_for_one_start_is_refused_where_every_start_finds_it() {
+    for name in ["accept-empty", "drop-future-versions"] {
+        let variable = format!("KVORUM_{}", name.replace('-', "_").to_ascii_uppercase());
+        let file = format!("{name} = true");
+        for (written, origin) in [
+            (
+                Written {
+                    environment: &[(&variable, "on")],
+                    ..Written::default()
+                },
+                variable.as_str(),
+            ),
+            (
+                Written {
+                    file: Some(&file),
+                    ..Written::default()
+                },
+                "kvorum.toml",
+            ),
+        ] {
+            let line = written.refusal();
+            for word in [origin, "one start", &format!("--{name}"), "command line"] {
+                assert!(line.contains(word), "{word}: {line}");
+            }
+        }
+        let argument = format!("--{name}");
+        let written = Written {
+            arguments: &[&argument],
+            ..Written::default()
+        };
+        assert!(written.parse().is_ok());
     }
 }

@@ -318,9 +318,12 @@ fn row(key: &LayeredOption, argument: &clap::Arg) -> String {
         names.join(", ")
     };
     format!(
-        "| `--{name}` | `{variable}` | {value} | {default} | {meaning} |\n",
+        "| `--{name}` | {variable} | {value} | {default} | {meaning} |\n",
         name = key.name,
-        variable = key.variable(),
+        variable = match key.is_for_one_start() {
+            true => "only the command line".to_owned(),
+            false => format!("`{}`", key.variable()),
+        },
     )
 }
 

@@ -12,6 +12,7 @@
 //!   of TLS.
 //! - `slow_requests` logs where the time of slow requests went. `line_writer` writes lines on
 //!   a thread of its own, so that none that serves waits for whoever reads them.
+//! - `open_files` bounds connections by what the system lets the process open.
 //! - `executor` and `read_threads` are the threads of the store: for its jobs, and for
 //!   reads that may block on the disk.
 //! - [`fuzzing`] is what fuzzers call.
@@ -26,6 +27,7 @@ mod http;
 mod line_writer;
 mod metrics;
 mod metrics_page;
+mod open_files;
 mod read_threads;
 mod runtime;
 mod server;

@@ -8,6 +8,7 @@
 use crate::door::connection_slots::{ConnectionSlot, ConnectionSlots};
 use crate::door::{Door, DoorShared};
 use crate::http::connection;
+use base::LimitedLog;
 use peer::{LinkFaults, TcpTransport, Transport};
 use std::io;
 use std::net::SocketAddr;
@@ -61,7 +62,8 @@ struct Target {
 }
 
 /// Starts the runtimes and the acceptor, which listens on `sockets` when this
-/// returns. All of them end once `stop` is true. `link_faults` are those of a node of
+/// returns. All of them end once `stop` is true. `unauthenticated_max` bounds the
+/// connections beyond those of clients. `link_faults` are those of a node of
 /// `kvorum dev`.
 ///
 /// # Errors
@@ -69,6 +71,7 @@ struct Target {
 pub(crate) fn start(
     shared: &Arc<DoorShared>,
     sockets: Vec<TcpSocket>,
+    unauthenticated_max: usize,
     link_faults: Option<&Arc<LinkFaults>>,
     stop: &watch::Receiver<bool>,
 ) -> io::Result<Vec<JoinHandle<()>>> {
@@ -91,7 +94,11 @@ pub(crate) fn start(
             },
         )?);
     }
-    let slots = ConnectionSlots::new(shared.config());
+    let acceptor = Acceptor {
+        targets,
+        slots: ConnectionSlots::new(shared.config(), unauthenticated_max),
+        log: Arc::clone(shared.node.log()),
+    };
     let stop = stop.clone();
     threads.push(spawn(
         "acceptor".to_owned(),
@@ -105,7 +112,7 @@ pub(crate) fn start(
             sockets.into_iter().map(listen).collect()
         },
         move |scheduler, listeners| {
-            scheduler.block_on(accept_all(listeners, targets, slots, stop));
+            scheduler.block_on(accept_all(listeners, acceptor, stop));
         },
     )?);
     Ok(threads)
@@ -161,15 +168,19 @@ fn before_sleep() {
 }
 
 /// Binds a socket to an address without listening yet: until the node listens, the
-/// system refuses connections.
+/// system refuses connections. `only_ipv6`: a socket for all IPv6 addresses is for no IPv4
+/// address, because another socket is.
 ///
 /// # Errors
 /// The address is in use, or is not one of this machine.
-pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
+pub(crate) fn bind(address: SocketAddr, only_ipv6: bool) -> io::Result<TcpSocket> {
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
         SocketAddr::V6(_) => TcpSocket::new_v6()?,
     };
+    if address.is_ipv6() && only_ipv6 {
+        rustix::net::sockopt::set_ipv6_v6only(&socket, true)?;
+    }
     // A node that restarts must not wait for connections of the previous process.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
@@ -215,11 +226,15 @@ fn run(
                 _ = stop.wait_for(|stop| *stop) => break,
             }
         }
-        drop(accepted);
-        if tokio::time::timeout(drain_timeout, door.drain())
-            .await
-            .is_err()
-        {
+        let stopping = async {
+            door.begin_to_stop();
+            // The acceptor hands over what the system has accepted, and ends.
+            while let Some(connection) = accepted.recv().await {
+                begin(door, connection);
+            }
+            door.drain().await;
+        };
+        if tokio::time::timeout(drain_timeout, stopping).await.is_err() {
             tracing::warn!(
                 drain_timeout_ms = drain_timeout.as_millis(),
                 "some requests did not end within the drain timeout: closing their connections"
@@ -247,65 +262,99 @@ fn begin(door: &Rc<Door>, accepted: AcceptedConnection) {
                     "closing a connection that has not proved to be a peer's: another one needs its slot"
                 ),
             },
-            Err(error) => tracing::warn!(%error, "cannot serve an accepted connection"),
+            Err(error) => door
+                .worker
+                .node()
+                .log()
+                .line("failed connection", |left_out| {
+                    tracing::warn!(%error, left_out, "cannot serve an accepted connection");
+                }),
         }
     });
 }
 
-/// Accepts connections on all listeners until the node stops.
-async fn accept_all(
-    listeners: Vec<TcpListener>,
+/// Accepts connections on all listeners until the node stops, and then those that the system
+/// has accepted already: their clients may have sent requests.
+async fn accept_all(listeners: Vec<TcpListener>, acceptor: Acceptor, stop: watch::Receiver<bool>) {
+    let acceptor = Rc::new(acceptor);
+    let accepting: Vec<_> = listeners
+        .into_iter()
+        .map(|listener| {
+            let (acceptor, stop) = (Rc::clone(&acceptor), stop.clone());
+            tokio::task::spawn_local(async move {
+                acceptor.accept_until(&listener, stop).await;
+                acceptor.accept_rest(listener).await;
+            })
+        })
+        .collect();
+    for listener in accepting {
+        // A panic ends only its listener, and the panic hook has logged it.
+        let _ended = listener.await.is_ok();
+    }
+}
+
+/// What accepts connections, on all listeners.
+struct Acceptor {
     targets: Vec<Target>,
     slots: ConnectionSlots,
-    mut stop: watch::Receiver<bool>,
-) {
-    let targets = Rc::new(targets);
-    for listener in listeners {
-        tokio::task::spawn_local(accept(listener, Rc::clone(&targets), slots.clone()));
-    }
-    // An error means that the server was dropped, which stops the node as well.
-    // The runtime drops its tasks when it ends, which closes the listeners.
-    let _stopped = stop.wait_for(|stop| *stop).await.is_ok();
+    log: Arc<LimitedLog>,
 }
 
-async fn accept(listener: TcpListener, targets: Rc<Vec<Target>>, slots: ConnectionSlots) {
-    loop {
-        // A node without peers leaves connections in the listen queue while it has
-        // no slot for them.
-        slots.ready().await;
-        let (stream, address) = match listener.accept().await {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                tracing::warn!(%error, "cannot accept a connection");
-                tokio::time::sleep(ACCEPT_RETRY).await;
-                continue;
+impl Acceptor {
+    async fn accept_until(&self, listener: &TcpListener, mut stop: watch::Receiver<bool>) {
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                // An error means that the server was dropped, which stops the node as well.
+                _ = stop.wait_for(|stop| *stop) => return,
+            };
+            match accepted {
+                Ok((stream, address)) => self.hand_over(stream.into_std(), address).await,
+                // Those that the node has go on.
+                Err(error) => {
+                    self.log.line("failed accept", |left_out| {
+                        tracing::warn!(%error, left_out, "cannot accept a connection: will try again");
+                    });
+                    tokio::time::sleep(ACCEPT_RETRY).await;
+                }
             }
-        };
-        let Some(slot) = slots.take(address.ip()).await else {
-            return;
-        };
-        if let Err(error) = hand_over(stream, slot, &targets).await {
-            tracing::debug!(%error, "a connection was lost before a runtime could serve it");
         }
     }
-}
 
-async fn hand_over(stream: TcpStream, slot: ConnectionSlot, targets: &[Target]) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    let least = targets
-        .iter()
-        .min_by_key(|target| target.connections.load(Ordering::Relaxed));
-    let Some(target) = least else {
-        return Ok(());
-    };
-    let accepted = AcceptedConnection {
-        stream: stream.into_std()?,
-        slot,
-        _count: ConnectionCount::on(&target.connections),
-    };
-    target
-        .accepted
-        .send(accepted)
-        .await
-        .map_err(|_| io::Error::other("the runtime has ended"))
+    /// Accepts what is in the queue of the system, and closes the listener. It asks the system
+    /// itself, because the events of the runtime may come later.
+    async fn accept_rest(&self, listener: TcpListener) {
+        let Ok(listener) = listener.into_std() else {
+            return;
+        };
+        for _ in 0..LISTEN_QUEUE {
+            let (stream, address) = match listener.accept() {
+                Ok(accepted) => accepted,
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
+                // There are no more.
+                Err(_) => return,
+            };
+            let stream = stream.set_nonblocking(true).map(|()| stream);
+            self.hand_over(stream, address).await;
+        }
+    }
+
+    /// Hands a connection to the runtime that has the fewest.
+    async fn hand_over(&self, stream: io::Result<std::net::TcpStream>, address: SocketAddr) {
+        let stream = stream.and_then(|stream| stream.set_nodelay(true).map(|()| stream));
+        let least = self
+            .targets
+            .iter()
+            .min_by_key(|target| target.connections.load(Ordering::Relaxed));
+        let (Ok(stream), Some(target)) = (stream, least) else {
+            return tracing::debug!("a connection was lost before a runtime could serve it");
+        };
+        let accepted = AcceptedConnection {
+            stream,
+            slot: self.slots.take(address.ip()),
+            _count: ConnectionCount::on(&target.connections),
+        };
+        // Fails when the runtime has ended.
+        let _handed_over = target.accepted.send(accepted).await.is_ok();
+    }
 }

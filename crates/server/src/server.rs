@@ -12,6 +12,7 @@ use crate::config::ServerConfig;
 use crate::door::DoorShared;
 use crate::executor::ThreadExecutor;
 use crate::line_writer::LineWriter;
+use crate::open_files::{self, ConnectionBounds, FewOpenFiles};
 use crate::read_threads::ReadThreads;
 use crate::runtime;
 use crate::tls_files::{self, TlsReload};
@@ -21,7 +22,8 @@ use cluster::NodeUrl;
 use node::{ConfigError, Node, OpenError, Seams};
 use peer::LinkFaults;
 use profile::lock;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::mpsc;
@@ -59,9 +61,16 @@ pub enum StartError {
     /// The node cannot be opened.
     #[error(transparent)]
     Node(#[from] OpenError),
-    /// The system refused a thread or a socket.
+    /// The system lets the node open too few files.
     #[error("cannot start: {0}")]
-    System(#[from] io::Error),
+    OpenFiles(#[from] FewOpenFiles),
+    /// The system refused a thread or a socket.
+    #[error("cannot start: {source}{}", limit_of(source))]
+    System {
+        /// The error of the system.
+        #[from]
+        source: io::Error,
+    },
 }
 
 /// What an operator does when the node cannot listen on an address.
@@ -72,6 +81,20 @@ fn what_to_do(error: &io::Error) -> &'static str {
         "choose a port from 1024 on"
     } else {
         "is another node running there?"
+    }
+}
+
+/// Which limit the system refuses a thread or a socket for, and what to do.
+fn limit_of(error: &io::Error) -> &'static str {
+    match Errno::from_io_error(error) {
+        Some(Errno::AGAIN) => {
+            "; the system refuses threads: raise the limit of processes (TasksMax= of a service, \
+             ulimit -u, pids.max of the control group), or give fewer --threads and --read-threads"
+        }
+        Some(Errno::MFILE | Errno::NFILE) => {
+            "; raise the limit of open files (LimitNOFILE= of a service, ulimit -n)"
+        }
+        _ => "",
     }
 }
 
@@ -150,7 +173,8 @@ impl Server {
                 Arc::clone(&seams.clock),
             ));
         }
-        raise_open_files();
+        let bounds = connection_bounds(&mut config)?;
+        warn_of_file_size();
         let sockets = bind_all(&config)?;
         let addresses = sockets
             .iter()
@@ -175,7 +199,13 @@ impl Server {
             let read_threads = ReadThreads::start(&node, config.read_threads)?;
             let reloader = Reloader::start(sources)?;
             let shared = Arc::new(DoorShared::new(config, node, trust, node_tls, log, &clock));
-            let threads = runtime::start(&shared, sockets, link_faults.as_ref(), &stopped)?;
+            let threads = runtime::start(
+                &shared,
+                sockets,
+                bounds.unauthenticated,
+                link_faults.as_ref(),
+                &stopped,
+            )?;
             Ok((shared, threads, read_threads, reloader))
         });
         let (shared, threads, read_threads, reloader) = match started {
@@ -326,12 +356,17 @@ fn bind_once(
     is_derived: bool,
 ) -> Result<Vec<TcpSocket>, StartError> {
     let mut sockets: Vec<TcpSocket> = Vec::with_capacity(addresses.len());
+    let has_ipv4 = |port: u16| {
+        let mut all = addresses.iter();
+        all.any(|address| address.is_ipv4() && address.port() == port)
+    };
     for address in addresses {
         let mut address = *address;
+        let only_ipv6 = has_ipv4(address.port());
         if let Some(first) = sockets.first().filter(|_| wants_one_port) {
             address.set_port(first.local_addr()?.port());
         }
-        match runtime::bind(address) {
+        match runtime::bind(address, only_ipv6) {
             Ok(socket) => sockets.push(socket),
             Err(error) if is_derived && addresses.len() > 1 && is_no_such_address(&error) => {
                 tracing::warn!(%address, %error, "this machine does not have an address of the URL's host: the node listens on the others");
@@ -347,21 +382,33 @@ fn bind_once(
 
 fn is_no_such_address(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::AddrNotAvailable
-        || error.raw_os_error() == Some(rustix::io::Errno::AFNOSUPPORT.raw_os_error())
+        || error.raw_os_error() == Some(Errno::AFNOSUPPORT.raw_os_error())
 }
 
-/// Asks for as many open files as the system allows: each connection and each
-/// table is one.
-fn raise_open_files() {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = setrlimit(
-        Resource::Nofile,
-        Rlimit {
-            current: limit.maximum,
-            maximum: limit.maximum,
-        },
-    );
-    if let Err(error) = raised {
-        tracing::warn!(%error, "cannot raise the limit of open files, one of which each connection and each table needs");
+/// How many connections the limit of open files allows, which `config` has from then on.
+fn connection_bounds(config: &mut ServerConfig) -> Result<ConnectionBounds, FewOpenFiles> {
+    let limit = open_files::raise_limit();
+    let bounds = ConnectionBounds::within(limit, config)?;
+    if bounds.clients < config.connections_max {
+        tracing::warn!(
+            open_files = limit,
+            connections = bounds.clients,
+            connections_max = config.connections_max,
+            "the limit of open files allows fewer connections than --connections-max, as the \
+             store needs half of it: raise the limit (LimitNOFILE= of a service, ulimit -n)"
+        );
+        config.connections_max = bounds.clients;
+    }
+    Ok(bounds)
+}
+
+/// Says that the system limits the size of files, beyond which writes fail.
+fn warn_of_file_size() {
+    if let Some(bytes) = getrlimit(Resource::Fsize).current {
+        tracing::warn!(
+            bytes,
+            "the size of files is limited, and writes fail once a file of the store would be \
+             longer: lift the limit (LimitFSIZE=infinity of a service, ulimit -f unlimited)"
+        );
     }
 }

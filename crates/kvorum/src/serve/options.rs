@@ -47,7 +47,8 @@ TIME is a whole number with the unit ms, s, m, h or d: 500ms.
 Every option can also be set in the environment, in capitals (KVORUM_READ_THREADS=8),
 and every option but --config in the file that --config names, without the dashes
 (read-threads = 8). The command line overrides the environment, and the environment
-overrides the file.";
+overrides the file. --accept-empty and --drop-future-versions are for one start, so only
+the command line sets them.";
 
 /// The options of `serve`. An option without a value is set in no layer.
 #[derive(Args, Clone, Debug)]
@@ -124,7 +125,7 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_enum, value_name = "SWITCH", help_heading = "TLS", num_args = 0..=1, require_equals = true, default_missing_value = "on", default_value_t = Switch::from_bool(false))]
     pub(crate) tls_optional: Switch,
 
-    /// The node's memory budget [default: a quarter of the memory of the machine or the cgroup, at least 128MiB]
+    /// The node's memory budget, at most what the machine or the cgroup has [default: a quarter of the memory of the machine or the cgroup, at least 128MiB]
     #[arg(long, value_parser = size(bounds::MEMORY_BYTES), value_name = "SIZE", help_heading = "Store")]
     pub(crate) memory: Option<ByteSize>,
     /// Use huge pages of memory where the system offers them: reads from memory cost less CPU time, and the first to touch such a page waits until 2MiB are zeroed
@@ -184,7 +185,7 @@ pub(crate) struct ServeOptions {
     /// Requests that may wait to be processed; further ones are answered 503
     #[arg(long, value_parser = count(bounds::REQUESTS_QUEUED), value_name = "COUNT", help_heading = "Limits", default_value_t = defaults().requests_queued_max)]
     pub(crate) requests_queued_max: usize,
-    /// Open connections; further ones wait to be accepted, or in a cluster are answered 503 [default: one per 128KiB of --memory, from 256 to 16384]
+    /// Open connections of clients, fewer if the limit of open files is low; further ones are answered 503, but for /health/live and /health/ready [default: one per 128KiB of --memory, from 256 to 16384]
     #[arg(long, value_parser = count(bounds::COUNTS), value_name = "COUNT", help_heading = "Limits")]
     pub(crate) connections_max: Option<usize>,
     /// Ranges that are streamed at a time; as many as --requests-queued-max more wait for --timeout, and further ones are answered 503 [default: one per 2MiB of --memory, from 4 to 1024]

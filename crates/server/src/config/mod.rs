@@ -60,10 +60,10 @@ pub struct ServerConfig {
     /// How many requests may wait for that, each until its deadline. All further
     /// requests are refused at once. Default: 1024.
     pub requests_queued_max: usize,
-    /// How many connections of clients and peers may be open. More wait in the listen
-    /// queue of a node that is alone. A node with peers accepts them as unauthenticated
-    /// peer connections, and closes them if they are not a peer's. Default: one for
-    /// each 128 KiB of memory, between 256 and 16,384.
+    /// How many connections of clients and peers may be open. A node accepts more as
+    /// unauthenticated connections, on which it serves peers and requests for health, and
+    /// answers `503` to all others. Default: one for each 128 KiB of memory, between 256
+    /// and 16,384.
     pub connections_max: usize,
     /// How many ranges are streamed at a time; more wait. `None`: that of
     /// [`MemorySplit::scans_max`].
@@ -171,13 +171,14 @@ impl ServerConfig {
         self.node.members.set_own_port(port);
     }
 
-    /// The addresses to listen on: the configured ones, or those of the URL's host.
+    /// The addresses to listen on: the configured ones, without those that others cover, or
+    /// those of the URL's host.
     ///
     /// # Errors
     /// The host cannot be resolved.
     pub(crate) fn addresses(&self) -> Result<Vec<SocketAddr>, ConfigError> {
         if !self.listen.is_empty() {
-            return Ok(self.listen.clone());
+            return Ok(without_covered(&self.listen));
         }
         let url = self.node.url();
         let (host, port) = (url.host(), url.port());
@@ -202,6 +203,27 @@ impl ServerConfig {
         addresses.dedup();
         Ok(addresses)
     }
+}
+
+/// The addresses without those that stand there before, or that are among all addresses of
+/// their family: the system has one socket for both.
+fn without_covered(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
+    let all_of_family = |address: &SocketAddr| {
+        let all = match address.ip() {
+            IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        };
+        SocketAddr::new(all, address.port())
+    };
+    let numbered = addresses.iter().enumerate();
+    numbered
+        .filter(|(number, address)| {
+            let all = all_of_family(address);
+            let is_among_all = **address != all && addresses.contains(&all);
+            !is_among_all && !addresses[..*number].contains(address)
+        })
+        .map(|(_, address)| *address)
+        .collect()
 }
 
 #[cfg(test)]

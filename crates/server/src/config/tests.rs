@@ -358,3 +358,23 @@ fn tls_connections_are_planned_for() {
     }
     assert_eq!(alone().memory_split().tls, TlsSplit::default());
 }
+
+#[test]
+fn an_address_is_listened_on_once() {
+    for (given, listened) in [
+        (&["127.0.0.1:1"][..], &["127.0.0.1:1"][..]),
+        (&["127.0.0.1:1", "127.0.0.1:1"], &["127.0.0.1:1"]),
+        (&["127.0.0.1:0", "127.0.0.1:0"], &["127.0.0.1:0"]),
+        (&["0.0.0.0:1", "[::]:1"], &["0.0.0.0:1", "[::]:1"]),
+        (&["127.0.0.1:1", "0.0.0.0:1"], &["0.0.0.0:1"]),
+        (&["[::1]:1", "0.0.0.0:1"], &["[::1]:1", "0.0.0.0:1"]),
+        (&["[::]:1", "[::1]:1", "[::]:1"], &["[::]:1"]),
+        (&["127.0.0.1:2", "0.0.0.0:1"], &["127.0.0.1:2", "0.0.0.0:1"]),
+    ] {
+        let addresses = |texts: &[&str]| -> Vec<SocketAddr> {
+            texts.iter().map(|text| text.parse().unwrap()).collect()
+        };
+        let found = without_covered(&addresses(given));
+        assert_eq!(found, addresses(listened), "{given:?}");
+    }
+}

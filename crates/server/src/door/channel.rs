@@ -16,7 +16,9 @@ use crate::door::slow_clients::Progress;
 use crate::door::unsent_answers::{UnsentAnswers, UnsentEntry};
 use crate::door::wire::Wire;
 use base::{Budget, Refused, Share};
+use hyper::StatusCode;
 use hyper::rt::ReadBufCursor;
+use rustix::net::RecvFlags;
 use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -220,6 +222,19 @@ impl Channel {
         self.wire.borrow_mut().has_ended(cx)
     }
 
+    /// Whether the kernel holds bytes of the client that were not read, whatever the events of
+    /// the runtime have said so far.
+    pub(crate) fn has_unread(&self) -> bool {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        let peeked = rustix::net::recv(self.wire.borrow().socket(), &mut [0_u8; 1], flags);
+        peeked.is_ok_and(|(_, bytes)| bytes > 0)
+    }
+
+    /// Whether the client has no request under way: nothing of one has arrived.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.is_reading() && self.progress.is_idle() && !self.has_unread()
+    }
+
     /// Gathers more, until the result is dropped: the answer is a range.
     pub(crate) fn gather_range(self: &Rc<Self>) -> RangeGathering {
         self.gathered_bytes_max.set(RANGE_GATHERED_BYTES_MAX);
@@ -256,6 +271,18 @@ impl Channel {
     /// Adds a few bytes to those that are gathered.
     pub(crate) fn gather(&self, bytes: &[u8]) {
         self.gathered.borrow_mut().extend_from_slice(bytes);
+    }
+
+    /// Takes back the answer that hyper gives on its own to a head that it cannot parse: the
+    /// last one, without a body and all gathered. Returns its status.
+    pub(crate) fn take_bare_answer(&self) -> Option<StatusCode> {
+        const BEGIN: &[u8] = b"HTTP/1.1 ";
+        let mut gathered = self.gathered.borrow_mut();
+        let begin = memchr::memmem::rfind(&gathered, BEGIN)?;
+        let status = gathered.get(begin + BEGIN.len()..)?.get(..3)?;
+        let status = StatusCode::from_bytes(status).ok()?;
+        gathered.truncate(begin);
+        Some(status)
     }
 
     /// Writes what is gathered, and closes the connection for writing.
@@ -436,8 +463,9 @@ impl hyper::rt::Write for Socket {
         self.0.poll_is_reading().map(Ok)
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
-        self.0.poll_shutdown(cx)
+    fn poll_shutdown(self: Pin<&mut Self>, _cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        // `http::connection` shuts the connection down, once it knows the last answer.
+        Poll::Ready(Ok(()))
     }
 }
 

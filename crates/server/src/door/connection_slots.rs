@@ -1,11 +1,11 @@
 //! Connection slots: how many connections a node serves, and which connections
 //! it serves beyond that.
 //!
-//! Clients can take as many slots as the configuration allows. A node of a cluster
-//! must stay reachable for its peers however many clients it has, and peers connect
-//! to the same port as clients. So a connection that arrives when all slots are
-//! taken is accepted as an *unauthenticated peer connection*: it may prove that it
-//! is a peer's, and do nothing else.
+//! Clients can take as many slots as the configuration allows. However many clients a node
+//! has, its peers must reach it, and so must probes that ask for its health, lest a
+//! supervisor end a healthy node; and all of them connect to the same port. So a connection
+//! that arrives when all slots are taken is accepted as an *unauthenticated connection*: it
+//! may prove that it is a peer's, or ask for the health of the node, and do nothing else.
 //!
 //! Any client can open an unauthenticated connection and never prove anything. So
 //! their number is bounded, and a new one is always accepted: it evicts the oldest
@@ -28,19 +28,20 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 /// The bound on unauthenticated connections. Each takes some 12 KiB, 8 of which
 /// are for the head of its request.
-const UNAUTHENTICATED_MAX: usize = 128;
+pub(crate) const UNAUTHENTICATED_MAX: usize = 128;
 
 /// How many connections each runtime keeps of each peer beyond the bound on
 /// connections: the one in use, and some that ended without the node noticing yet.
-const PEER_CONNECTIONS: usize = 4;
+pub(crate) const PEER_CONNECTIONS: usize = 4;
 
 /// Which requests a connection may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConnectionScope {
     /// All requests.
     AnyRequest,
-    /// Only a peer's upgrade, because the slots for all other connections are taken.
-    PeerUpgrade,
+    /// Only a peer's upgrade or a request for health, because the slots for all other
+    /// connections are taken.
+    PeerOrProbe,
 }
 
 /// The slots of all connections.
@@ -50,9 +51,6 @@ pub(crate) struct ConnectionSlots {
     /// For peers that were accepted when all other slots were taken.
     peers: Arc<Semaphore>,
     unauthenticated: Arc<UnauthenticatedConnections>,
-    /// A node without peers accepts no unauthenticated connections: a connection
-    /// waits in the listen queue until a slot is free.
-    is_single_node: bool,
 }
 
 /// The slot of a connection, held until the connection ends.
@@ -72,40 +70,27 @@ enum SlotKind {
 }
 
 impl ConnectionSlots {
-    pub(crate) fn new(config: &ServerConfig) -> Self {
+    /// The slots of a server with this configuration, and so many for unauthenticated
+    /// connections.
+    pub(crate) fn new(config: &ServerConfig, unauthenticated_max: usize) -> Self {
         let peers = usize::from(config.node.members.count() - 1);
         Self {
             clients: Arc::new(Semaphore::new(config.connections_max)),
             peers: Arc::new(Semaphore::new(peers * config.threads * PEER_CONNECTIONS)),
-            unauthenticated: Arc::new(UnauthenticatedConnections::new(UNAUTHENTICATED_MAX)),
-            is_single_node: config.node.members.is_single_node(),
-        }
-    }
-
-    /// Waits until a connection may be accepted.
-    pub(crate) async fn ready(&self) {
-        if self.is_single_node {
-            // This only waits for a permit and drops it again: `take` acquires
-            // it, and there is only one acceptor thread.
-            let _freed = self.clients.acquire().await;
+            unauthenticated: Arc::new(UnauthenticatedConnections::new(unauthenticated_max)),
         }
     }
 
     /// Takes a slot for a connection that was accepted from `address`.
-    pub(crate) async fn take(&self, address: IpAddr) -> Option<ConnectionSlot> {
-        let clients = Arc::clone(&self.clients);
+    pub(crate) fn take(&self, address: IpAddr) -> ConnectionSlot {
         let kind = match Arc::clone(&self.clients).try_acquire_owned() {
             Ok(permit) => SlotKind::Client { _permit: permit },
-            // Another listener took the slot that `ready` waited for.
-            Err(_) if self.is_single_node => SlotKind::Client {
-                _permit: clients.acquire_owned().await.ok()?,
-            },
             Err(_) => SlotKind::Unauthenticated {
                 connection: self.unauthenticated.add(address),
                 peers: Arc::clone(&self.peers),
             },
         };
-        Some(ConnectionSlot(RefCell::new(kind)))
+        ConnectionSlot(RefCell::new(kind))
     }
 }
 
@@ -115,7 +100,7 @@ impl ConnectionSlot {
         match &*self.0.borrow() {
             SlotKind::Client { .. } => ConnectionScope::AnyRequest,
             SlotKind::Unauthenticated { .. } | SlotKind::Peer { .. } => {
-                ConnectionScope::PeerUpgrade
+                ConnectionScope::PeerOrProbe
             }
         }
     }
@@ -238,7 +223,7 @@ mod tests {
         let mut config = ServerConfig::new(members, "store");
         config.threads = 1;
         config.connections_max = connections_max;
-        ConnectionSlots::new(&config)
+        ConnectionSlots::new(&config, UNAUTHENTICATED_MAX)
     }
 
     fn is_evicted(slot: &ConnectionSlot) -> bool {
@@ -246,17 +231,17 @@ mod tests {
         std::pin::pin!(slot.evicted()).poll(&mut context).is_ready()
     }
 
-    #[tokio::test]
-    async fn unauthenticated_connections_evict_each_other_and_never_peers_or_clients() {
+    #[test]
+    fn unauthenticated_connections_evict_each_other_and_never_peers_or_clients() {
         let slots = slots(2, 1);
-        let client = slots.take(address(1)).await.unwrap();
+        let client = slots.take(address(1));
         assert_eq!(client.scope(), ConnectionScope::AnyRequest);
-        let peer = slots.take(address(1)).await.unwrap();
-        assert_eq!(peer.scope(), ConnectionScope::PeerUpgrade);
+        let peer = slots.take(address(1));
+        assert_eq!(peer.scope(), ConnectionScope::PeerOrProbe);
         peer.promote_to_peer();
         let mut unauthenticated = Vec::new();
         for _ in 0..3 * UNAUTHENTICATED_MAX {
-            unauthenticated.push(slots.take(address(1)).await.unwrap());
+            unauthenticated.push(slots.take(address(1)));
         }
         for (number, slot) in unauthenticated.iter().enumerate() {
             assert_eq!(
@@ -268,29 +253,17 @@ mod tests {
         assert!(!is_evicted(&client) && !is_evicted(&peer));
         // A connection from another address evicts one of the flood, and the
         // flood does not evict it.
-        let other = slots.take(address(2)).await.unwrap();
+        let other = slots.take(address(2));
         assert!(is_evicted(&unauthenticated[2 * UNAUTHENTICATED_MAX]));
         for _ in 0..3 * UNAUTHENTICATED_MAX {
-            unauthenticated.push(slots.take(address(1)).await.unwrap());
+            unauthenticated.push(slots.take(address(1)));
         }
         assert!(!is_evicted(&other));
         // Connections that end by themselves leave the list, too.
         drop(unauthenticated);
         assert_eq!(lock(&slots.unauthenticated.list).oldest_first.len(), 1);
         drop(client);
-        let client = slots.take(address(1)).await.unwrap();
+        let client = slots.take(address(1));
         assert_eq!(client.scope(), ConnectionScope::AnyRequest);
-    }
-
-    #[tokio::test]
-    async fn a_node_without_peers_accepts_only_connections_that_it_has_a_slot_for() {
-        let slots = slots(1, 1);
-        let first = slots.take(address(1)).await.unwrap();
-        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-        let mut ready = std::pin::pin!(slots.ready());
-        assert!(ready.as_mut().poll(&mut context).is_pending());
-        drop(first);
-        ready.await;
-        assert!(slots.take(address(1)).await.is_some());
     }
 }

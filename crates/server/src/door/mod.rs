@@ -97,8 +97,24 @@ pub(crate) struct Door {
     tls_rooms: TlsRooms,
     /// Notified when the last connection has ended.
     emptied: Notify,
-    is_stopping: Cell<bool>,
+    stage: Cell<Stage>,
 }
+
+/// How far the node has come with stopping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    /// It serves.
+    Serving,
+    /// It stops, and still reads the requests that arrive: each connection ends with its next answer.
+    LastRequests,
+    /// It reads what has arrived, and closes connections without a request.
+    Closing,
+}
+
+/// How long a node that stops waits for requests that are on their way on idle connections.
+/// It covers the way from a client to the node. Nothing tells idle clients that the node
+/// stops, so those that are idle for all of it would be so for a longer time as well.
+const LAST_REQUESTS: Duration = Duration::from_millis(100);
 
 /// A connection's entry in the list of its door, removed when this is dropped.
 pub(crate) struct Registered<'a> {
@@ -131,7 +147,7 @@ impl Door {
             connections: RefCell::default(),
             tls_rooms: TlsRooms::new(config),
             emptied: Notify::new(),
-            is_stopping: Cell::new(false),
+            stage: Cell::new(Stage::Serving),
             worker,
             shared,
         })
@@ -240,9 +256,9 @@ impl Door {
                     &self.metrics.tls,
                     &self.now,
                 ));
-                // A node that stops does not wait for the first byte of a client, which may
-                // never come.
-                poll_fn(|cx| match self.is_stopping.get() {
+                // A node that stops does not wait for long for the first byte of a client, which
+                // may never come.
+                poll_fn(|cx| match self.is_closing() {
                     true => Poll::Ready(Entered::Ended),
                     false => entering.as_mut().poll(cx),
                 })
@@ -266,20 +282,47 @@ impl Door {
         }
     }
 
-    /// Whether the node is stopping: a connection then ends with its current request.
+    /// Whether the node is stopping: a connection then ends with its current request, or
+    /// with the next one if it has none.
     pub(crate) fn is_stopping(&self) -> bool {
-        self.is_stopping.get()
+        self.stage.get() > Stage::Serving
     }
 
-    /// Ends each connection once its current request has ended, and waits until all
-    /// have ended.
-    pub(crate) async fn drain(&self) {
-        self.is_stopping.set(true);
+    /// Whether the node closes connections that have no request.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.stage.get() == Stage::Closing
+    }
+
+    /// Has each connection end with its next answer.
+    pub(crate) fn begin_to_stop(&self) {
         self.paused_connections.resume_all();
+        self.reach(Stage::LastRequests);
+    }
+
+    /// Answers the requests that have arrived or are about to, closes the other connections,
+    /// and waits until all have ended.
+    pub(crate) async fn drain(&self) {
+        let last_requests = LAST_REQUESTS.min(self.shared.config().drain_timeout / 2);
+        // An end before that is as good.
+        if tokio::time::timeout(last_requests, self.empty())
+            .await
+            .is_err()
+        {
+            self.reach(Stage::Closing);
+            self.empty().await;
+        }
+    }
+
+    fn reach(&self, stage: Stage) {
+        self.stage.set(stage);
         // A copy, because waking a connection may borrow the list.
         for connection in self.all_connections() {
             connection.wake();
         }
+    }
+
+    /// Waits until all connections have ended.
+    async fn empty(&self) {
         while !self.connections.borrow().is_empty() {
             self.emptied.notified().await;
         }

@@ -35,9 +35,9 @@ pub(crate) struct SlowClientTimeouts {
     pub(crate) stall: Duration,
 }
 
-/// How long a connection of [`ConnectionScope::PeerUpgrade`] may take to ask for the
-/// upgrade.
-const PEER_UPGRADE_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a connection of [`ConnectionScope::PeerOrProbe`] may take to ask for the
+/// upgrade, or for health.
+const PEER_OR_PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What a connection is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -247,6 +247,11 @@ impl Progress {
         }
     }
 
+    /// Whether the connection waits for the next request, of which nothing is here.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.phase.get() == Phase::Idle
+    }
+
     /// The current answer holds so many bytes that no budget counts.
     pub(crate) fn answer_holds(&self, bytes: usize) {
         self.answer_bytes.set(bytes);
@@ -315,9 +320,9 @@ impl Progress {
         let lasts = now.saturating_sub(self.since.get());
         match self.phase.get() {
             Phase::Idle | Phase::Handshake | Phase::Head
-                if self.scope == ConnectionScope::PeerUpgrade =>
+                if self.scope == ConnectionScope::PeerOrProbe =>
             {
-                lasts >= PEER_UPGRADE_TIMEOUT
+                lasts >= PEER_OR_PROBE_TIMEOUT
             }
             Phase::Idle => lasts >= timeouts.idle,
             Phase::Handshake | Phase::Head => lasts >= timeouts.head,

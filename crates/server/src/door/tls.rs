@@ -43,6 +43,10 @@ use tokio_rustls::rustls::HandshakeKind;
 /// The first byte of a TLS connection: the type of a handshake's record.
 const TLS_FIRST_BYTE: u8 = 0x16;
 
+/// How many handshakes of probes each runtime of a node without peers may have under way when
+/// clients have taken all slots.
+const PROBE_HANDSHAKES_MAX: usize = 2;
+
 /// How many reads discard what a client sends after its handshake has failed.
 const LINGER_READS_MAX: usize = 64;
 
@@ -80,7 +84,7 @@ const ADDRESSES_A_PEER: usize = 2;
 pub(crate) struct TlsRooms {
     /// Handshakes under way, of clients.
     clients: Rc<FairRoom>,
-    /// Handshakes under way of connections that may only become a peer's.
+    /// Handshakes under way of connections that may only become a peer's, or ask for health.
     upgrades: Rc<FairRoom>,
     /// Handshakes under way, from addresses of peers.
     peers: Rc<FairRoom>,
@@ -330,9 +334,13 @@ impl TlsRooms {
     pub(crate) fn new(config: &ServerConfig) -> Self {
         let split = config.memory_split().tls;
         let for_peers = split.peer_handshakes_max / config.threads;
+        let beyond_slots = match for_peers {
+            0 => PROBE_HANDSHAKES_MAX,
+            for_peers => for_peers / 2,
+        };
         Self {
             clients: FairRoom::new(split.handshakes_max / config.threads),
-            upgrades: FairRoom::new(for_peers / 2),
+            upgrades: FairRoom::new(beyond_slots),
             peers: FairRoom::new(for_peers / 2),
             records: FairRoom::new(split.records_bytes / config.threads),
         }
@@ -343,7 +351,7 @@ impl TlsRooms {
     fn handshakes(&self, scope: ConnectionScope, is_peers: bool) -> &Rc<FairRoom> {
         match scope {
             _ if is_peers && self.peers.is_free() => &self.peers,
-            ConnectionScope::PeerUpgrade => &self.upgrades,
+            ConnectionScope::PeerOrProbe => &self.upgrades,
             ConnectionScope::AnyRequest => &self.clients,
         }
     }
@@ -359,7 +367,7 @@ impl TlsRooms {
 
 #[cfg(test)]
 mod tests {
-    use super::ConnectionScope::{AnyRequest, PeerUpgrade};
+    use super::ConnectionScope::{AnyRequest, PeerOrProbe};
     use super::*;
     use cluster::{Member, Members, NodeUrl};
     use tls::TlsFiles;
@@ -402,10 +410,10 @@ mod tests {
         let rooms = TlsRooms::new(&config);
         let connections: Vec<_> = (0..=255)
             .map(|last| (IpAddr::from([10, 0, 0, last]), AnyRequest, false))
-            .chain((0..=255).map(|last| (IpAddr::from([10, 0, 1, last]), PeerUpgrade, false)))
+            .chain((0..=255).map(|last| (IpAddr::from([10, 0, 1, last]), PeerOrProbe, false)))
             .collect();
         let peer = (IpAddr::from([10, 0, 2, 1]), AnyRequest, true);
-        let upgrade = (IpAddr::from([10, 0, 2, 2]), PeerUpgrade, false);
+        let upgrade = (IpAddr::from([10, 0, 2, 2]), PeerOrProbe, false);
         let enter = |(owner, scope, is_peers)| {
             let progress = Rc::new(Progress::new(Rc::default(), scope));
             let holder: Rc<dyn GivesWay> = Rc::<Progress>::clone(&progress);

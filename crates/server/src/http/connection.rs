@@ -6,6 +6,7 @@ use crate::door::connection_slots::ConnectionSlot;
 use crate::door::slow_clients::{Phase, Progress};
 use crate::door::tls::Entered;
 use crate::door::wire::Wire;
+use crate::http::head::{FIELD_BYTES_MAX, TARGET_BYTES_MAX};
 use crate::http::problem::Problem;
 use crate::trust::audit::{Event, EventKind};
 use bytes::Bytes;
@@ -25,6 +26,9 @@ use tokio::net::TcpStream;
 /// Hyper's bound for its own buffers: the longest head, which holds two keys
 /// with every byte escaped (2 x 12 KiB) and leaves room for headers.
 const HEAD_BYTES_MAX: usize = 64 << 10;
+
+/// How many fields a head may have: hyper's bound.
+const HEAD_FIELDS_MAX: usize = 100;
 
 /// The answer to a client that begins with the preface of HTTP/2 (RFC 9113), in HTTP/2:
 /// the server's preface, an empty SETTINGS frame, and a GOAWAY frame with
@@ -47,6 +51,11 @@ enum End {
     Upgraded(Bytes),
     /// With an error of hyper.
     Failed(hyper::Error),
+    /// With a head that is too long, or that announces too long a body.
+    TooLong {
+        /// Whether it is the head.
+        is_head: bool,
+    },
     /// With an error of the socket.
     Broken,
     /// The node gave the connection up.
@@ -80,12 +89,23 @@ pub(crate) async fn serve(door: Rc<Door>, stream: TcpStream, slot: &ConnectionSl
         .tls()
         .map(|_| door.metrics.tls.count_connection());
     match drive(&door, &channel).await {
-        End::Closed => close(&channel, progress.lingers()).await,
+        // More requests may have arrived behind the last one that a node answers that stops.
+        End::Closed => {
+            let lingers = progress.lingers() || (door.is_stopping() && channel.has_unread());
+            close(&channel, lingers).await;
+        }
+        End::TooLong { is_head } => {
+            let problem = too_long(&door, channel.take_bare_answer(), is_head);
+            door.metrics.requests.answered_unparsed(problem.status());
+            channel.gather(&problem.into_last_bytes());
+            close(&channel, true).await;
+        }
         End::Failed(error) if error.is_parse() => {
             if error.is_parse_version_h2() {
                 channel.gather(&HTTP_1_1_REQUIRED);
             } else {
-                door.metrics.requests.answered_unparsed(bare_status(&error));
+                let status = StatusCode::BAD_REQUEST;
+                door.metrics.requests.answered_unparsed(status);
             }
             close(&channel, true).await;
         }
@@ -139,14 +159,21 @@ pub(crate) async fn serve(door: Rc<Door>, stream: TcpStream, slot: &ConnectionSl
     }
 }
 
-/// The status of hyper's own answer to a head that it cannot parse. Hyper answers `414`
-/// to a target of more than 65,534 bytes, but reports the same error for it as for a
-/// head that is too long. So these rare answers count as `431`.
-fn bare_status(error: &hyper::Error) -> StatusCode {
-    match error.is_parse_too_large() {
-        true => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-        false => StatusCode::BAD_REQUEST,
+/// The problem in place of hyper's own answer to what is too long. Hyper tells a long target
+/// apart, but gives `431` to a length of a body above its own bound of 2^64 - 3.
+fn too_long(door: &Door, answered: Option<StatusCode>, is_head: bool) -> Problem {
+    match answered {
+        Some(StatusCode::URI_TOO_LONG) => Problem::target_too_long(TARGET_BYTES_MAX),
+        _ if is_head => Problem::fields_too_long(FIELD_BYTES_MAX),
+        _ => Problem::value_too_long(door.value_bytes_max()),
     }
+}
+
+/// Whether hyper has not taken a head as a whole, because of its length: it leaves such a head
+/// in its buffer, and takes it out before it looks at the fields.
+fn is_long_head(buffer: &[u8]) -> bool {
+    let fields = memchr::memchr_iter(b'\n', buffer).count();
+    buffer.len() >= HEAD_BYTES_MAX || fields >= HEAD_FIELDS_MAX
 }
 
 async fn drive(door: &Rc<Door>, channel: &Rc<Channel>) -> End {
@@ -166,28 +193,34 @@ async fn drive(door: &Rc<Door>, channel: &Rc<Channel>) -> End {
         .header_read_timeout(None)
         .serve_connection(Socket(Rc::clone(channel)), service);
     let mut connection = connection;
-    let mut is_draining = false;
+    let mut is_shut = false;
     let end = poll_fn(|cx| {
         progress.remember(cx.waker());
         if progress.is_cut() {
             return Poll::Ready(End::Cut);
         }
-        if door.is_stopping() && !is_draining {
-            is_draining = true;
+        loop {
+            match Pin::new(&mut connection).poll(cx) {
+                Poll::Ready(Ok(())) => return Poll::Ready(End::Closed),
+                Poll::Ready(Err(error)) => return Poll::Ready(End::Failed(error)),
+                Poll::Pending => {}
+            }
+            if let Poll::Ready(Err(_)) = channel.poll_flush(cx) {
+                return Poll::Ready(End::Broken);
+            }
+            if is_shut || !door.is_closing() || !channel.is_at_rest() {
+                return Poll::Pending;
+            }
+            is_shut = true;
             Pin::new(&mut connection).graceful_shutdown();
-        }
-        match Pin::new(&mut connection).poll(cx) {
-            Poll::Ready(Ok(())) => Poll::Ready(End::Closed),
-            Poll::Ready(Err(error)) => Poll::Ready(End::Failed(error)),
-            Poll::Pending => match channel.poll_flush(cx) {
-                Poll::Ready(Err(_)) => Poll::Ready(End::Broken),
-                _ => Poll::Pending,
-            },
         }
     })
     .await;
     match end {
         End::Closed if progress.is_upgraded() => End::Upgraded(connection.into_parts().read_buf),
+        End::Failed(error) if error.is_parse_too_large() => End::TooLong {
+            is_head: is_long_head(&connection.into_parts().read_buf),
+        },
         end => end,
     }
 }

@@ -12,10 +12,10 @@ use hyper::{HeaderMap, Method, Version};
 
 /// The longest target, in bytes: two of the longest keys with every byte
 /// escaped (2 x 12 KiB), and room for names and other parameters.
-const TARGET_BYTES_MAX: usize = 28 << 10;
+pub(crate) const TARGET_BYTES_MAX: usize = 28 << 10;
 
 /// The longest header, names and values of all fields together, in bytes.
-const FIELD_BYTES_MAX: usize = 32 << 10;
+pub(crate) const FIELD_BYTES_MAX: usize = 32 << 10;
 
 /// The field in which browsers say how the page that sends a request relates to the
 /// node's origin.

@@ -130,13 +130,14 @@ pub(crate) async fn answer(
         audit_refusal(door, channel, &head, &problem, trace);
         problem.in_trace(trace).into_response()
     });
-    let is_no_upgrade = progress.scope() == ConnectionScope::PeerUpgrade && !progress.is_upgraded();
+    let is_no_upgrade = progress.scope() == ConnectionScope::PeerOrProbe && !progress.is_upgraded();
     if is_no_upgrade || (!body.is_ended() && !body.discard(progress).await) {
         let headers = response.headers_mut();
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
         progress.linger();
-    } else if channel.is_head_room_wanted() {
-        // Only the end of the connection frees what hyper holds for a long head.
+    } else if channel.is_head_room_wanted() || (door.is_stopping() && !progress.is_upgraded()) {
+        // Only the end of the connection frees what hyper holds for a long head. And the
+        // client of a node that stops learns that it has to send its next request elsewhere.
         let close = HeaderValue::from_static("close");
         response.headers_mut().insert(CONNECTION, close);
     }
@@ -275,7 +276,7 @@ async fn dispatch(
     let resource = arrived
         .resource
         .ok_or_else(|| Problem::unknown_path(&Resource::paths_for_clients(door)))?;
-    if channel.progress.scope() == ConnectionScope::PeerUpgrade && resource != Resource::Peer {
+    if channel.progress.scope() == ConnectionScope::PeerOrProbe && !resource.is_always_reached() {
         return Err(Problem::overloaded());
     }
     if head.method == Method::OPTIONS && resource.has_options(door) {

@@ -137,6 +137,58 @@ fn a_head_that_cannot_be_parsed_is_a_400() {
     }
 }
 
+/// The lengths that the HTTP library itself cannot count are too long, too, and what is too
+/// long is told as a problem.
+#[test]
+fn what_is_too_long_is_a_problem_at_any_length() {
+    let node = start_with(config());
+    let fields = "a: b\r\n".repeat(101);
+    let (target, field) = ("a".repeat(65_535), "a".repeat(70_000));
+    for (request, status) in [
+        (put_of("18446744073709551615"), 413),
+        (put_of("18446744073709551614"), 413),
+        (put_of("18446744073709551613"), 413),
+        (put_of("99999999999999"), 413),
+        (
+            format!("{}some of it\n", put_of("18446744073709551615")),
+            413,
+        ),
+        (
+            format!("GET / HTTP/1.1\r\nhost: localhost\r\n{fields}\r\n"),
+            431,
+        ),
+        (
+            format!("GET / HTTP/1.1\r\nhost: localhost\r\na: {field}\r\n\r\n"),
+            431,
+        ),
+        (
+            format!("GET /{target} HTTP/1.1\r\nhost: localhost\r\n\r\n"),
+            414,
+        ),
+    ] {
+        let mut client = Client::connect(&node);
+        // An answer before it is not touched.
+        client.send("GET /health/live HTTP/1.1\r\nhost: localhost\r\n\r\n");
+        // The node may close the connection before it has all of it.
+        let _sent = client.try_send(request.as_bytes()).is_ok();
+        assert_eq!(client.reply_to("GET").json()["state"], "live");
+        let reply = client.reply_to("PUT");
+        let begin = &request[..request.len().min(100)];
+        assert_eq!(reply.status, status, "{begin}");
+        assert_eq!(reply.json()["status"], status, "{begin}");
+        assert_eq!(
+            reply.header("content-type"),
+            Some("application/problem+json")
+        );
+        assert_eq!(reply.header("connection"), Some("close"));
+        client.assert_closed();
+    }
+}
+
+fn put_of(length: &str) -> String {
+    format!("PUT /v0/entity?id=a HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n")
+}
+
 #[test]
 fn the_longest_keys_fit_into_a_target_with_every_byte_escaped() {
     let node = start_with(config());
@@ -158,16 +210,35 @@ fn the_longest_keys_fit_into_a_target_with_every_byte_escaped() {
 }
 
 #[test]
-fn connections_beyond_the_bound_wait_for_one_to_end() {
+fn health_is_answered_when_clients_hold_all_connections_and_all_else_is_refused() {
     let mut config = config();
     config.connections_max = 1;
     let node = start_with(config);
     let mut first = Client::connect(&node);
     assert_eq!(first.get("/v0/status").status, 200);
-    let mut second = Client::connect(&node);
-    second.send("GET /v0/status HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    for (target, status) in [
+        ("/health/live", 200),
+        ("/health/ready", 200),
+        ("/v0/status", 503),
+        ("/v0/entity?id=a", 503),
+        ("/health/live", 200),
+    ] {
+        let mut beyond = Client::connect(&node);
+        let reply = beyond.get(target);
+        assert_eq!(reply.status, status, "{target}");
+        assert_eq!(reply.header("connection"), Some("close"), "{target}");
+        beyond.assert_closed();
+    }
+    // Connections that send nothing keep no probe out, however many they are.
+    let silent: Vec<_> = (0..300).map(|_| Client::connect(&node)).collect();
+    assert_eq!(Client::connect(&node).get("/health/live").status, 200);
+    drop(silent);
+    assert_eq!(first.get("/v0/status").status, 200);
     drop(first);
-    assert_eq!(second.reply_to("GET").status, 200);
+    // The node frees the slot some time after the client has left.
+    wait_until("a free slot", || {
+        Client::connect(&node).get("/v0/status").status == 200
+    });
 }
 
 #[test]

@@ -55,7 +55,7 @@ fn a_stop_lets_admitted_requests_end() {
     client.send("PUT /v0/entity?id=a HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1\r\n\r\nv");
     wait_for_metric(&node, "kvorum_requests_in_flight", "1.0");
     let stopping = begin_shutdown(&node);
-    // Idle connections end at once, which shows that the stop has begun.
+    // Idle connections end soon, which shows that the stop has begun.
     idle.assert_closed();
     gate.open();
     let reply = client.reply_to("PUT");
@@ -64,6 +64,98 @@ fn a_stop_lets_admitted_requests_end() {
     stopping.join().unwrap().unwrap();
     node.wait();
     assert!(TcpStream::connect(address).is_err(), "the port is closed");
+}
+
+/// A request that has arrived is answered although the node has not read it yet: on
+/// connections that were idle, on new ones, and on those that only the system has accepted.
+#[test]
+fn a_stop_answers_the_requests_that_have_arrived() {
+    let (disk, gate) = gated_disk();
+    let node = Arc::new(Server::start_with(config(), seams(disk)).unwrap());
+    let mut idle: Vec<_> = (0..20).map(|_| Client::connect(&node)).collect();
+    for client in &mut idle {
+        assert_eq!(client.get("/v0/entity?id=b").status, 404);
+    }
+    gate.close();
+    let mut running = Client::connect(&node);
+    running.send("PUT /v0/entity?id=a HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1\r\n\r\nv");
+    wait_for_metric(&node, "kvorum_requests_in_flight", "1.0");
+    // They come while the node stops, and it may find them before or after that.
+    let mut new: Vec<_> = (0..20).map(|_| Client::connect(&node)).collect();
+    for client in idle.iter_mut().chain(&mut new) {
+        client.send("GET /v0/entity?id=b HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    }
+    let stopping = begin_shutdown(&node);
+    for client in idle.iter_mut().chain(&mut new) {
+        let reply = client.reply_to("GET");
+        assert_eq!(reply.status, 404);
+        if reply.header("connection").is_none() {
+            // It was answered before the stop.
+            continue;
+        }
+        assert_eq!(reply.header("connection"), Some("close"));
+        client.assert_closed();
+    }
+    gate.open();
+    assert_eq!(running.reply_to("PUT").status, 201);
+    stopping.join().unwrap().unwrap();
+}
+
+/// A client that sends more behind its last request still gets the answer, not a reset.
+#[test]
+fn requests_behind_the_last_answer_of_a_node_that_stops_take_it_from_nobody() {
+    let (disk, gate) = gated_disk();
+    let node = Arc::new(Server::start_with(config(), seams(disk)).unwrap());
+    let mut idle = Client::connect(&node);
+    assert_eq!(idle.get("/v0/status").status, 200);
+    gate.close();
+    let mut client = Client::connect(&node);
+    let put = "PUT /v0/entity?id=a HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1\r\n\r\nv";
+    client.send(put);
+    wait_for_metric(&node, "kvorum_requests_in_flight", "1.0");
+    let stopping = begin_shutdown(&node);
+    idle.assert_closed();
+    client.send(put.repeat(1000));
+    gate.open();
+    let reply = client.reply_to("PUT");
+    assert_eq!(
+        (reply.status, reply.header("connection")),
+        (201, Some("close"))
+    );
+    client.assert_closed();
+    stopping.join().unwrap().unwrap();
+}
+
+#[test]
+fn a_node_listens_on_all_addresses_of_both_families_and_once_on_each() {
+    let mut config = config();
+    config.trust.open = true;
+    config.listen = ["0.0.0.0:0", "[::]:0", "0.0.0.0:0", "127.0.0.1:0"]
+        .map(|address| address.parse().unwrap())
+        .to_vec();
+    let node = match Server::start_with(config, seams(Arc::new(MemoryDisk::new()))) {
+        Ok(node) => node,
+        Err(StartError::Address { source, .. })
+            if source.kind() == std::io::ErrorKind::AddrNotAvailable
+                || source.raw_os_error() == Some(97) =>
+        {
+            return eprintln!("this machine has no IPv6");
+        }
+        Err(error) => panic!("{error}"),
+    };
+    let port = node.addresses()[0].port();
+    assert_eq!(node.addresses().len(), 2);
+    for address in [format!("127.0.0.1:{port}"), format!("[::1]:{port}")] {
+        let Ok(stream) = TcpStream::connect(&address) else {
+            assert!(address.starts_with("[::1]"), "{address}");
+            continue;
+        };
+        assert_eq!(
+            Client::over(stream).get("/health/live").status,
+            200,
+            "{address}"
+        );
+    }
 }
 
 #[test]

@@ -22,6 +22,7 @@ use std::ops::RangeInclusive;
 use std::task::Poll;
 use std::time::Duration;
 use tokens::Asked;
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 /// How often a recording checks whether the client has left or the node stops.
@@ -180,6 +181,16 @@ async fn wait(door: &Door, channel: &Channel, time: Duration) -> Result<(), Prob
 async fn on_blocking_thread<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Problem> {
-    let result = tokio::task::spawn_blocking(work).await;
-    result.map_err(|_| Problem::profile_failed("the profile was lost: the node's log says why"))
+    let (sender, done) = oneshot::channel();
+    let thread = std::thread::Builder::new().name("profile".to_owned());
+    let started = thread.spawn(move || {
+        // The client may have left.
+        let _awaited = sender.send(work()).is_ok();
+    });
+    if let Err(error) = started {
+        let detail = format!("the system refuses a thread for the profile: {error}");
+        return Err(Problem::profile_failed(detail));
+    }
+    done.await
+        .map_err(|_| Problem::profile_failed("the profile was lost: the node's log says why"))
 }

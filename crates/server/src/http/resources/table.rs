@@ -172,6 +172,11 @@ impl Resource {
         }
     }
 
+    /// Whether the resource is reached even when clients hold all connections.
+    pub(crate) fn is_always_reached(self) -> bool {
+        matches!(self, Self::Peer | Self::HealthLive | Self::HealthReady)
+    }
+
     /// Whether the resource is for everyone, so that not even a token is looked at.
     pub(crate) fn is_public(self) -> bool {
         let mut verbs = self.verbs().iter();

@@ -4,6 +4,7 @@
 use crate::failure::Failure;
 use crate::signals::{StopSignal, StopSignals};
 use crate::text;
+use crate::threads::on_thread;
 use crate::values::{TimeSpan, span};
 use base::{Clock, SystemClock};
 use clap::Args;
@@ -15,7 +16,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use tokio::task::spawn_blocking;
 
 /// The argument that asks for the list of experiments.
 const LIST: &str = "list";
@@ -141,7 +141,7 @@ async fn until_done(lab: Laboratory, chosen: Vec<&'static Experiment>) -> Result
     let mut signals = StopSignals::install()?;
     let stop = Arc::new(AtomicBool::new(false));
     let is_to_stop = Arc::clone(&stop);
-    let mut working = spawn_blocking(move || lab.run(&chosen, &is_to_stop));
+    let mut working = on_thread("lab", move || lab.run(&chosen, &is_to_stop))?;
     let mut stopped_by: Option<StopSignal> = None;
     let result = loop {
         tokio::select! {

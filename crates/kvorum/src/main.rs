@@ -29,6 +29,7 @@ mod resources;
 mod serve;
 mod signals;
 mod text;
+mod threads;
 mod values;
 
 use cli::{Cli, Command};
@@ -43,6 +44,7 @@ static ALLOCATOR: profile::Allocator<mimalloc::MiMalloc> =
 
 fn main() -> ExitCode {
     resources::use_small_pages();
+    profile::survive_file_size_limit();
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let environment = std::env::vars_os();
     let parsed = layers::parse::<Cli>(&arguments, environment, &files::read);

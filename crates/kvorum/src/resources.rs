@@ -19,8 +19,13 @@ pub(crate) fn memory_bytes_default() -> u64 {
 /// The default memory of each of several nodes on one machine, in bytes: an
 /// equal part of a quarter of its memory, but at least 128 MiB.
 pub(crate) fn memory_bytes_each(nodes: u8) -> u64 {
-    let all_bytes = memory_bytes(&|file| std::fs::read_to_string(file).ok());
-    share(all_bytes, nodes)
+    share(memory_bytes_of_system(), nodes)
+}
+
+/// The memory that the machine or the control group has, in bytes; [`None`] if the system
+/// does not say it.
+pub(crate) fn memory_bytes_of_system() -> Option<u64> {
+    memory_bytes(&|file| std::fs::read_to_string(file).ok())
 }
 
 /// The default number of threads of each of several nodes on one machine: an

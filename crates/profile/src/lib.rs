@@ -24,11 +24,13 @@
 //! [`ProcessorTimes`] tell what the system counts of one thread, recording or not.
 //!
 //! All unsafe code of the project is in this crate: the allocator
-//! ([`Allocator`]), the signal handler (`cpu`), the stack walk (`stack`), and the clocks
-//! that std does not have (`time`).
+//! ([`Allocator`]), the signal handler (`cpu`), the signal that is ignored
+//! (`file_size_signal`), the stack walk (`stack`), and the clocks that std does not have
+//! (`time`).
 
 mod allocator;
 mod cpu;
+mod file_size_signal;
 mod flame_graph;
 mod processor_time;
 mod profile;
@@ -43,6 +45,7 @@ mod time;
 mod waits;
 
 pub use allocator::Allocator;
+pub use file_size_signal::survive_file_size_limit;
 pub use processor_time::{ProcessorTime, ProcessorTimes};
 pub use profile::Profile;
 pub use recorder::ProfileKind;

@@ -186,7 +186,10 @@ async fn run(
 ) -> Result<(), ImportError> {
     let (sender, sections) = mpsc::channel(1);
     // It ends when the input does, or when nobody takes its sections any more.
-    tokio::task::spawn_blocking(move || read_sections(input, from, settings, &sender));
+    let reader = std::thread::Builder::new().name("import".to_owned());
+    let _detached = reader
+        .spawn(move || read_sections(input, from, settings, &sender))
+        .map_err(ImportError::Input)?;
     let mut shards = JoinSet::new();
     let mut parts = Vec::with_capacity(settings.shards.get());
     for index in 0..settings.shards.get() {

@@ -16,6 +16,7 @@ use crate::access;
 use crate::failure::Failure;
 use crate::signals::{StopSignal, StopSignals};
 use crate::text::report_line;
+use crate::threads::on_thread;
 use load::results::Run;
 use load::{Error, Plan, summary};
 use options::{OtherCommand, Workload};
@@ -25,7 +26,6 @@ use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use tokio::task::spawn_blocking;
 
 /// Generates the load that `options` describe.
 ///
@@ -58,7 +58,7 @@ async fn generate(options: &LoadOptions, plan: Plan) -> Result<(), Failure> {
         plan,
         stop: Arc::clone(&stop),
     };
-    let mut working = spawn_blocking(move || load.run());
+    let mut working = on_thread("load", move || load.run())?;
     let mut stopped_by: Option<StopSignal> = None;
     let ended = loop {
         tokio::select! {

@@ -12,16 +12,18 @@ use crate::layers::{OptionError, Parsed};
 use crate::logging;
 use crate::resources;
 use crate::signals::{ReloadSignals, StopSignals};
-use crate::values::Switch;
+use crate::threads::on_thread;
+use crate::values::{ByteSize, Switch};
 use base::{BootId, Clock, OsRandom, SystemClock};
 use faults::DevFaults;
 use lsm::RealDisk;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use secret_file::SecretReload;
-use server::{Extras, LineWriter, Reload, Seams, Server, ServerConfig, StartError};
+use server::{
+    Extras, LineWriter, MEMORY_BYTES_MIN, Reload, Seams, Server, ServerConfig, StartError,
+};
 use std::path::Path;
 use std::sync::Arc;
-use tokio::task::spawn_blocking;
 
 /// Runs the node that `options` describe.
 ///
@@ -31,6 +33,8 @@ pub(crate) fn run<P>(options: &ServeOptions, parsed: &Parsed<P>) -> Result<(), F
     let config = options
         .server_config(&files::read)
         .and_then(|config| check_folder(&config.node.data).map(|()| config))
+        .map_err(|error| parsed.refuse(&error))?;
+    let least_memory = check_memory(config.memory_bytes, resources::memory_bytes_of_system())
         .map_err(|error| parsed.refuse(&error))?;
     if options.huge_pages == Switch::On {
         resources::use_huge_pages();
@@ -48,7 +52,7 @@ pub(crate) fn run<P>(options: &ServeOptions, parsed: &Parsed<P>) -> Result<(), F
         .name(config.node.members.own())
         .to_owned();
     let log = logging::install(options.log, is_child.then_some(name))?;
-    for warning in &parsed.warnings {
+    for warning in parsed.warnings.iter().chain(&least_memory) {
         tracing::warn!("{warning}");
     }
     let secrets = config.node.cluster_secret.clone();
@@ -72,6 +76,29 @@ pub(crate) fn run<P>(options: &ServeOptions, parsed: &Parsed<P>) -> Result<(), F
     // for it.
     runtime.shutdown_background();
     result
+}
+
+/// Refuses more memory than `has`, which the machine or the control group of the process has,
+/// because the system would end the node once its caches have grown. The least memory of a
+/// node is accepted, with a warning.
+fn check_memory(planned: u64, has: Option<u64>) -> Result<Option<String>, OptionError> {
+    let Some(has) = has.filter(|has| planned > *has) else {
+        return Ok(None);
+    };
+    let (planned_size, has) = (ByteSize(planned), ByteSize(has >> 20 << 20));
+    if planned <= MEMORY_BYTES_MIN {
+        return Ok(Some(format!(
+            "a node needs {planned_size} of memory, and this machine, or the control group that \
+             the process is in, has {has}: the system may end the node at any time"
+        )));
+    }
+    Err(OptionError::new(
+        "memory",
+        format!(
+            "{planned_size} is more than the {has} that this machine, or the control group that \
+             the process is in, has: lower it, or omit it for a quarter of that"
+        ),
+    ))
 }
 
 /// Refuses a data folder whose path, or the nearest existing folder above it,
@@ -99,7 +126,7 @@ async fn serve(
     let mut reloads = ReloadSignals::install()?;
     let faults = until_stdin_closes.then(DevFaults::new);
     let of_node = faults.clone();
-    let starting = spawn_blocking(move || start(config, secret_reload, log, of_node));
+    let starting = on_thread("start", move || start(config, secret_reload, log, of_node))?;
     let node = tokio::select! {
         signal = signals.next() => {
             // The node has acknowledged nothing, and a store may be abandoned
@@ -108,7 +135,7 @@ async fn serve(
             return Ok(());
         }
         started = starting => match started {
-            Ok(Ok(node)) => node,
+            Ok(Ok(node)) => Arc::new(node),
             Ok(Err(failure)) => return Err(failure),
             Err(_) => return Err(Failure::failed("the node panicked while it started")),
         },
@@ -120,7 +147,13 @@ async fn serve(
         () = reload_forever(&node, &mut reloads) => "end of signals",
     };
     tracing::info!("{reason}: finishing the admitted requests");
-    let stopping = spawn_blocking(move || node.shutdown());
+    let stopped = Arc::clone(&node);
+    let Ok(stopping) = on_thread("stop", move || stopped.shutdown()) else {
+        // Without a thread for it, no second signal is heard.
+        return node
+            .shutdown()
+            .map_err(|error| Failure::failed(error.to_string()));
+    };
     tokio::select! {
         stopped = stopping => match stopped {
             Ok(Ok(())) => tracing::info!("stopped"),
@@ -195,5 +228,40 @@ async fn stdin_end(faults: Option<DevFaults>) {
     };
     let read = move || faults.obey(std::io::stdin().lock());
     // The thread ends with the process. If it panics, stdin counts as closed.
-    let _ = spawn_blocking(read).await;
+    match on_thread("stdin", read) {
+        Ok(end) => drop(end.await),
+        Err(failure) => {
+            tracing::error!("{}: the end of stdin will not be seen", failure.line());
+            std::future::pending().await
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_gets_no_more_memory_than_the_system_has() {
+        let (mib, gib) = (1 << 20, 1 << 30);
+        for (planned, has, refused, warns) in [
+            (gib, None, false, false),
+            (gib, Some(gib), false, false),
+            (gib + mib, Some(gib), true, false),
+            (500 * gib, Some(gib), true, false),
+            (MEMORY_BYTES_MIN, Some(100 * mib), false, true),
+            (MEMORY_BYTES_MIN, Some(MEMORY_BYTES_MIN), false, false),
+        ] {
+            let checked = check_memory(planned, has);
+            assert_eq!(checked.is_err(), refused, "{planned} {has:?}");
+            let warning = checked.clone().ok().flatten();
+            assert_eq!(warning.is_some(), warns, "{planned} {has:?}");
+            let line = checked.err().map(|error| error.problem).or(warning);
+            if let (Some(line), Some(has)) = (line, has) {
+                for size in [ByteSize(planned), ByteSize(has)] {
+                    assert!(line.contains(&size.to_string()), "{line}");
+                }
+            }
+        }
+    }
 }

@@ -1,9 +1,17 @@
 //! Nodes, as a client names and reaches them.
 
 use crate::token::Token;
+use dial::Resolver;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
+use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long the look-up of a host may take. A resolver asks the next of its servers after 5
+/// seconds.
+const LOOKUP_MAX: Duration = Duration::from_secs(15);
 
 /// A node of the store, and what a client shows it and believes of it.
 #[derive(Clone, Debug)]
@@ -13,6 +21,8 @@ pub struct Node {
     port: u16,
     tls: Option<NodeTls>,
     token: Option<Token>,
+    /// Shared by all copies, so that what was found once stays in use.
+    resolver: Arc<Resolver>,
 }
 
 /// How TLS is spoken with a node.
@@ -39,6 +49,7 @@ impl Node {
             port,
             tls: None,
             token: None,
+            resolver: Arc::default(),
         }
     }
 
@@ -70,9 +81,17 @@ impl Node {
         &self.url
     }
 
-    /// Its host and port.
-    pub(crate) fn address(&self) -> (&str, u16) {
-        (&self.host, self.port)
+    /// The addresses of its host, with its port.
+    ///
+    /// # Errors
+    /// The host is not found, or not in time.
+    pub(crate) async fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
+        let found = self.resolver.addresses(&self.host, self.port);
+        let found = tokio::time::timeout(LOOKUP_MAX, found).await;
+        found.unwrap_or_else(|_| {
+            let what = format!("no resolver has found its host within {LOOKUP_MAX:?}");
+            Err(io::Error::new(io::ErrorKind::TimedOut, what))
+        })
     }
 
     /// Its URL without the scheme, for the field `Host`.

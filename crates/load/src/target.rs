@@ -59,19 +59,18 @@ impl Target {
             }
         };
         let addresses = authority.to_socket_addrs().map_err(unreachable)?;
-        let mut refused = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
-        for address in addresses {
+        let addresses: Vec<_> = addresses.collect();
+        let reached = || {
+            let stream = dial::connect_within(&addresses, FIRST_CONNECT_TIMEOUT)?;
             let target = Self {
                 authority: authority.to_owned(),
-                address,
-                tls: tls.clone(),
+                address: stream.peer_addr()?,
+                tls,
             };
-            match target.connect() {
-                Ok(_) => return Ok(target),
-                Err(error) => refused = error,
-            }
-        }
-        Err(unreachable(refused))
+            target.shake_hands(stream)?;
+            Ok(target)
+        };
+        reached().map_err(unreachable)
     }
 
     /// Opens a connection on which reads and writes block, for a few seconds each.
@@ -79,7 +78,13 @@ impl Target {
     /// # Errors
     /// It is not reached in time, or the handshake fails.
     pub(crate) fn connect(&self) -> io::Result<Socket> {
-        let stream = TcpStream::connect_timeout(&self.address, FIRST_CONNECT_TIMEOUT)?;
+        self.shake_hands(TcpStream::connect_timeout(
+            &self.address,
+            FIRST_CONNECT_TIMEOUT,
+        )?)
+    }
+
+    fn shake_hands(&self, stream: TcpStream) -> io::Result<Socket> {
         stream.set_read_timeout(Some(FIRST_CONNECT_TIMEOUT))?;
         stream.set_write_timeout(Some(FIRST_CONNECT_TIMEOUT))?;
         let mut socket = Socket::new(stream, self.tls.as_ref())?;

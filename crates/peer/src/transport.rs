@@ -7,6 +7,7 @@
 
 use bytes::{Buf, Bytes};
 use cluster::NodeUrl;
+use dial::Resolver;
 use std::future::Future;
 use std::io;
 use std::net::IpAddr;
@@ -55,6 +56,7 @@ pub type SeeReached = Arc<dyn Fn(IpAddr) + Send + Sync>;
 /// Connects to nodes over TCP, and over TLS where their URLs say so.
 #[derive(Clone, Default)]
 pub struct TcpTransport {
+    resolver: Arc<Resolver>,
     tls: Option<Arc<NodeTls>>,
     see_reached: Option<SeeReached>,
 }
@@ -64,6 +66,7 @@ impl TcpTransport {
     #[must_use]
     pub fn new(tls: Option<Arc<NodeTls>>) -> Self {
         Self {
+            resolver: Arc::default(),
             tls,
             see_reached: None,
         }
@@ -82,9 +85,10 @@ impl Transport for TcpTransport {
         let url = url.clone();
         // What is in force now: a reload counts from the next connection on.
         let config = self.tls.as_ref().and_then(|tls| tls.client());
-        let see_reached = self.see_reached.clone();
+        let (see_reached, resolver) = (self.see_reached.clone(), Arc::clone(&self.resolver));
         Box::pin(async move {
-            let stream = TcpStream::connect((url.host(), url.port())).await?;
+            let addresses = resolver.addresses(url.host(), url.port()).await?;
+            let stream = dial::connect(&addresses).await?;
             let address = stream.peer_addr()?.ip();
             stream.set_nodelay(true)?;
             if !url.is_https() {

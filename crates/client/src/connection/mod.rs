@@ -32,7 +32,7 @@ use transport::{SpeaksTls, Transport};
 /// How long a client waits for a node.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// For a connection.
+    /// For a connection, once the addresses of the node are known.
     pub connect_max: Duration,
     /// For the next byte.
     pub silence_max: Duration,
@@ -75,7 +75,10 @@ impl Connection {
                 },
             }
         };
-        let opened = tokio::time::timeout(limits.connect_max, Transport::open(node));
+        // A slow resolver takes none of the time that the node has.
+        let addresses = node.addresses().await.map_err(unreachable)?;
+        let opened = Transport::open(node, &addresses);
+        let opened = tokio::time::timeout(limits.connect_max, opened);
         let transport = match opened.await {
             Ok(transport) => transport.map_err(unreachable)?,
             Err(_) => return Err(unreachable(io::ErrorKind::TimedOut.into())),

@@ -5,10 +5,10 @@ use super::socket::{Activity, Socket};
 use crate::node::Node;
 use hyper::rt::ReadBufCursor;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -39,12 +39,12 @@ enum Stream {
 }
 
 impl Transport {
-    /// Connects to a node and shakes hands with it.
+    /// Connects to a node at one of its addresses, and shakes hands with it.
     ///
     /// # Errors
     /// No connection; an error of rustls in it says that the handshake failed.
-    pub(super) async fn open(node: &Node) -> io::Result<Self> {
-        let socket = Socket::new(TcpStream::connect(node.address()).await?)?;
+    pub(super) async fn open(node: &Node, addresses: &[SocketAddr]) -> io::Result<Self> {
+        let socket = Socket::new(dial::connect(addresses).await?)?;
         let activity = socket.activity();
         let stream = match node.tls() {
             None => Stream::Plain(socket, false),

@@ -6,6 +6,7 @@
 //!   can be configured, [`Resources`] what the node may use.
 //! - [`Worker`] (`worker`) answers on one runtime: its coordinator, its links to the
 //!   other nodes (`peers`), its way to this node's own store, and their upkeep.
+//!   `dialled_peers` tells all workers which peers have come up.
 //! - `coordinator` asks the replicas of a key (`replicas`) and counts answers; a request
 //!   waits for them in `pending`. `stamping` issues the timestamps that order writes.
 //! - `completion_queue` brings answers of other threads back to the pending request:
@@ -26,6 +27,7 @@ mod compactions;
 mod completion_queue;
 mod config;
 mod coordinator;
+mod dialled_peers;
 mod expiry;
 mod families;
 mod forgetting;

@@ -3,6 +3,7 @@
 use crate::background::{Background, SeeClients, WorkKind};
 use crate::compactions::{CompactionEnd, Compactions, OrderedCompaction, RunningCompaction};
 use crate::config::{NodeConfig, Resources};
+use crate::dialled_peers::DialledPeers;
 use crate::expiry::{ExpiryBound, OwnClock};
 use crate::forgetting::{
     ForgetFile, Forgetting, ForgettingEnvironment, ForgettingStatus, SharedBounds,
@@ -69,6 +70,8 @@ pub struct Node {
     pub(crate) vital_signs: Arc<OwnVitalSigns>,
     /// Asks the other nodes how they are.
     pub(crate) examiner: Examiner,
+    /// Tells all runtimes which peers have dialled this node.
+    pub(crate) dialled: Arc<DialledPeers>,
     /// Limits the log lines about each peer.
     pub(crate) peer_log: Arc<PeerLog>,
     /// Limits the log lines that requests cause.
@@ -309,6 +312,7 @@ impl Node {
             config.members.names(),
         )?;
         let metrics = Metrics::new(resources.runtimes, config.members.names().len());
+        let dialled = DialledPeers::new(resources.runtimes, config.members.names().len());
         let read_pool = ReadPool::new(&engine, config.read_queue, reads_run);
         let journal = JournalEnvironment {
             folder: config.data.clone(),
@@ -363,6 +367,7 @@ impl Node {
             started,
             stamping,
             membership,
+            dialled: Arc::new(dialled),
             peer_log: Arc::default(),
             hints,
             read_pool: Arc::new(read_pool),

@@ -59,15 +59,17 @@ impl Worker {
             node.membership.clone(),
             Arc::clone(&node.stamping),
             Arc::clone(&node.forgetting),
+            Arc::clone(&node.dialled),
             config.protocol,
             config.cluster_secret.clone(),
         );
         let peer_environment = PeerEnvironment {
             clock: Arc::clone(&node.clock),
             random: Arc::clone(&node.random),
-            policy: Rc::clone(&handshakes) as Rc<dyn HandshakePolicy>,
+            policy: handshakes as Rc<dyn HandshakePolicy>,
             log: Arc::clone(&node.peer_log),
             incoming: Arc::clone(&node.peer_bytes),
+            runtimes: node.resources.runtimes,
         };
         let link_to = |node| {
             Link::new(
@@ -84,13 +86,6 @@ impl Worker {
             Arc::clone(&node.stamping),
             link_to,
         );
-        let weak_peers = Rc::downgrade(&peers);
-        handshakes.call_on_dialled(move |node| {
-            let peers = weak_peers.upgrade();
-            if let Some(link) = peers.as_ref().and_then(|peers| peers.link(node)) {
-                link.peer_has_dialled();
-            }
-        });
         let replica = Rc::new(LocalReplica {
             engine: node.engine.clone(),
             stamping: Arc::clone(&node.stamping),
@@ -170,6 +165,7 @@ impl Worker {
         for link in self.peers.links() {
             tokio::task::spawn_local(Rc::clone(link).run_forever());
         }
+        tokio::task::spawn_local(Rc::clone(self).follow_dialled_peers());
         if self.number == 0 {
             tokio::task::spawn_local(Rc::clone(&self.sweeper).drive_forever());
             self.spawn_hint_deliveries();
@@ -284,6 +280,16 @@ impl Worker {
                 metrics.publish(&status);
             }
         }
+    }
+
+    /// Has the links dial the peers that have dialled this node.
+    async fn follow_dialled_peers(self: Rc<Self>) {
+        let dial = |peer| {
+            if let Some(link) = self.peers.link(peer) {
+                link.peer_has_dialled();
+            }
+        };
+        self.node.dialled.follow(self.number, dial).await;
     }
 
     async fn end_overdue_forever(self: Rc<Self>) {

@@ -136,6 +136,7 @@ mod tests {
         message::put_ping(&mut out, 8);
         message::put_pong(&mut out, 8, 9);
         message::put_standing(&mut out, Standing::Witness);
+        message::put_contact(&mut out, crate::Contact::FULL);
         let writes = out.len();
         message::begin_writes(&mut out, 9);
         for entry in [&short, &Entry::tombstone(b"key", at, 1)] {
@@ -166,7 +167,7 @@ mod tests {
 
     #[test]
     fn valid_frames_are_decoded_and_need_no_repair() {
-        assert_eq!(take_all(&valid(), 1), (26, None));
+        assert_eq!(take_all(&valid(), 1), (27, None));
         let mut repaired = valid();
         repair(&mut repaired);
         assert!(repaired == valid());

@@ -15,6 +15,7 @@
 //! - `protocol` negotiates versions and features between releases.
 //! - `frame`, `message`, `run` and `page` are the bytes. `outgoing` holds what is to be sent;
 //!   `assembly` puts long values together again.
+//! - `contact` is what a node says to a peer of the way back to it.
 //! - `vital_signs` is what a node says of itself to those who look at the cluster.
 //! - `log_limiter` bounds the warnings about peers in the log; `fuzz` is for fuzzers.
 //! - `link_faults` is what `kvorum dev` does to the links of a node.
@@ -34,6 +35,7 @@ mod backoff;
 mod calls;
 mod clock_offset;
 mod connection;
+mod contact;
 mod entry_fields;
 mod failure_detector;
 mod frame;
@@ -73,6 +75,7 @@ use handshake::HandshakeEnvironment;
 use std::rc::Rc;
 use std::sync::Arc;
 
+pub use contact::Contact;
 pub use frame::RUN_BYTES_MAX;
 pub use fuzz::fuzz_frames;
 pub use handshake::{HandshakePolicy, Hello};
@@ -82,8 +85,8 @@ pub use log_limiter::PeerLog;
 pub use page::{EncodedPage, PAGE_BYTES_MAX, PAGE_ITEM_BYTES};
 pub use protocol::Protocol;
 pub use protocol::{
-    BULK, EXAMINATION, FILLS_OUTDATED, FORGETTING, LOOK, MANY, NegotiatedProtocol, PAGES, REPORT,
-    SAME, STANDING, SWEEP, TRACES,
+    BULK, CONTACT, EXAMINATION, FILLS_OUTDATED, FORGETTING, LOOK, MANY, NegotiatedProtocol, PAGES,
+    REPORT, SAME, STANDING, SWEEP, TRACES,
 };
 pub use reply::Reply;
 pub use report::NodeReport;
@@ -232,6 +235,8 @@ pub struct PeerEnvironment {
     pub log: Arc<PeerLog>,
     /// The budget for long values that peers are sending.
     pub incoming: Arc<Budget>,
+    /// How many runtimes this node has: each has a link to each peer.
+    pub runtimes: usize,
 }
 
 impl PeerEnvironment {

@@ -46,6 +46,9 @@
 //!   28  examine  remaining ms u32
 //!   29  examined vital signs, as drawn in `vital_signs.rs`
 //!                                          (28 and 29 only with the feature `EXAMINATION`)
+//!   30  contact  bits u8: 1 the acceptor serves all requests of the dialler, 2 all links of
+//!            the acceptor to the dialler are up | whatever later releases add
+//!                                          (only with the feature `CONTACT`)
 //!
 //! entry = flags u8 | copies u8 | key bytes u16 | timestamp u64 | value bytes u32
 //!       | expiry u64, if flags has EXPIRES | key | value
@@ -69,11 +72,11 @@ mod fields;
 mod many;
 
 pub(super) use encode::{
-    ALL_LATER, begin_verdicts, begin_writes, is_long, put_absent, put_entry_head, put_examine,
-    put_examined, put_forgets, put_found, put_look, put_mend, put_missed, put_page, put_paged,
-    put_piece, put_ping, put_pong, put_read, put_read_unless_same, put_repair, put_report, put_run,
-    put_same, put_standing, put_stored, put_sweep, put_swept, put_trace, put_verdict_item,
-    put_write, put_write_item, remaining_ms,
+    ALL_LATER, begin_verdicts, begin_writes, is_long, put_absent, put_contact, put_entry_head,
+    put_examine, put_examined, put_forgets, put_found, put_look, put_mend, put_missed, put_page,
+    put_paged, put_piece, put_ping, put_pong, put_read, put_read_unless_same, put_repair,
+    put_report, put_run, put_same, put_standing, put_stored, put_sweep, put_swept, put_trace,
+    put_verdict_item, put_write, put_write_item, remaining_ms,
 };
 
 pub(super) use many::{Entries, Many, Verdicts};
@@ -81,6 +84,7 @@ pub(super) use many::{Entries, Many, Verdicts};
 use fields::{Fields, miss_of_code};
 
 use super::frame::{Frame, FrameError};
+use crate::contact::Contact;
 use crate::page::{PagedHead, decode_paged};
 use crate::report::NodeReport;
 use crate::same::{HeldVersion, ValueHash};
@@ -125,6 +129,8 @@ const SAME: u8 = 27;
 
 const EXAMINE: u8 = 28;
 const EXAMINED: u8 = 29;
+
+const CONTACT: u8 = 30;
 
 const OBSOLETE: u8 = 7;
 
@@ -250,6 +256,8 @@ pub(super) enum Message<'a> {
     },
     /// The vital signs of the acceptor.
     Examined(VitalSigns),
+    /// How the acceptor deals with the dialler.
+    Contact(Contact),
 }
 
 /// A run that has arrived, without its bytes if it is long.
@@ -433,6 +441,11 @@ impl<'a> Message<'a> {
                 let signs = fields.present(signs)?;
                 let _from_later_releases = fields.take_rest();
                 Self::Examined(signs)
+            }
+            CONTACT => {
+                let [code] = fields.array()?;
+                let _from_later_releases = fields.take_rest();
+                Self::Contact(Contact::from_code(code))
             }
             _ => return Err(frame.malformed("an unknown kind")),
         };

@@ -56,6 +56,10 @@ pub const SAME: u64 = 8192;
 /// The dialled side tells its vital signs: frames of the kinds `examine` and `examined`.
 pub const EXAMINATION: u64 = 16384;
 
+/// The acceptor says with its heartbeats whether it serves the dialler, and whether all of
+/// its links to the dialler are up: frames of the kind `contact`.
+pub const CONTACT: u64 = 32768;
+
 /// What a build supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Protocol {
@@ -92,7 +96,8 @@ impl Protocol {
             | LOOK
             | TRACES
             | SAME
-            | EXAMINATION,
+            | EXAMINATION
+            | CONTACT,
     };
 
     /// What this build uses with another; `None` if they share no version.

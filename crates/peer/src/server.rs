@@ -8,6 +8,7 @@
 
 use crate::assembly::{Assembled, Assembler};
 use crate::connection::{Connection, End, Side};
+use crate::contact::Contact;
 use crate::frame::{Decoder, Frame, FrameError, PAYLOAD_BYTES_MAX};
 use crate::handshake::{self, HANDSHAKE_BYTES_MAX, HandshakeError, Session};
 use crate::log_limiter::Direction;
@@ -18,8 +19,8 @@ use crate::reply::{CloseOnDrop, Reply, ReplyChannel};
 use crate::same::HeldVersion;
 use crate::sweep_message::SweepRequest;
 use crate::{
-    FORGETTING, LiveLink, MANY, NegotiatedProtocol, NodeReport, PeerEnvironment, PeerRequest,
-    REPORT, STANDING, StartWatch, Stream,
+    CONTACT, FORGETTING, LiveLink, MANY, NegotiatedProtocol, NodeReport, PeerEnvironment,
+    PeerRequest, REPORT, STANDING, StartWatch, Stream,
 };
 use base::{Entry, Share, TraceId};
 use bytes::Bytes;
@@ -187,6 +188,8 @@ struct AcceptorSide<R> {
     sent_standing: Option<Standing>,
     /// What this node reports of itself, as last sent on this connection.
     sent_report: Option<NodeReport>,
+    /// How this node deals with the peer, as last sent on this connection.
+    sent_contact: Option<Contact>,
     start: StartWatch,
     /// Whether the peer's store was outdated when it connected.
     is_outdated: bool,
@@ -219,6 +222,7 @@ impl<R: RequestHandler> AcceptorSide<R> {
             negotiated,
             sent_standing: None,
             sent_report: None,
+            sent_contact: None,
             live: Some(start.mark_heard()),
             start,
             is_outdated: false,
@@ -285,15 +289,25 @@ impl<R: RequestHandler> AcceptorSide<R> {
         self.is_outdated && !self.start.is_remembered()
     }
 
+    /// How this node deals with the peer now.
+    fn contact(&self) -> Contact {
+        Contact {
+            serves: !self.may_only_fill(),
+            reaches: self.start.live_links() >= self.environment.runtimes,
+        }
+    }
+
     /// Answers a ping, and tells what has changed since this side last could: how this
-    /// node's store stands, and what it has.
+    /// node's store stands, what it has, and how this node deals with the peer.
     fn send_pong(&mut self, token: u64) {
         let environment = &self.environment;
         let unix_ms = environment.clock.unix_ms();
         let standing = Some(environment.policy.standing());
         let report = Some(environment.policy.report());
+        let contact = Some(self.contact());
         let standing = standing.filter(|_| self.negotiated.has(STANDING));
         let report = report.filter(|_| self.negotiated.has(REPORT));
+        let contact = contact.filter(|_| self.negotiated.has(CONTACT));
         let is_sent = self.replies.outgoing.push_urgent(|out| {
             if let Some(standing) = standing.filter(|now| self.sent_standing != Some(*now)) {
                 message::put_standing(out, standing);
@@ -301,10 +315,14 @@ impl<R: RequestHandler> AcceptorSide<R> {
             if let Some(report) = report.filter(|now| self.sent_report != Some(*now)) {
                 message::put_report(out, report);
             }
+            if let Some(contact) = contact.filter(|now| self.sent_contact != Some(*now)) {
+                message::put_contact(out, contact);
+            }
             message::put_pong(out, token, unix_ms);
         });
         if is_sent {
             (self.sent_standing, self.sent_report) = (standing, report);
+            self.sent_contact = contact;
         }
     }
 
@@ -431,6 +449,7 @@ impl<R: RequestHandler> Side for AcceptorSide<R> {
             | Message::Examined(_)
             | Message::Standing(_)
             | Message::Report(_)
+            | Message::Contact(_)
             | Message::Forgets(_)
             | Message::Found(_)
             | Message::Absent

@@ -27,7 +27,12 @@ impl PeerStart {
     /// Whether this start has a live link: one that is open, and whose peer is
     /// not suspected.
     pub fn has_live_link(&self) -> bool {
-        self.live_links.load(Ordering::Acquire) > 0
+        self.live_links() > 0
+    }
+
+    /// How many links to this start are live.
+    fn live_links(&self) -> usize {
+        self.live_links.load(Ordering::Acquire)
     }
 
     /// Whether this start has a live link, or has sent something a moment ago on a
@@ -63,6 +68,11 @@ impl StartWatch {
     /// Whether the peer has connected with a later start.
     pub fn is_superseded(&self) -> bool {
         self.0.is_superseded.load(Ordering::Acquire)
+    }
+
+    /// How many links of this node to the start are live.
+    pub(crate) fn live_links(&self) -> usize {
+        self.0.live_links()
     }
 
     /// Marks that a link to this start is live, until the guard is dropped.

@@ -2,12 +2,12 @@
 
 use super::Membership;
 use crate::config::{Secret, Secrets};
+use crate::dialled_peers::DialledPeers;
 use crate::forgetting::{Forgetting, Heard};
 use crate::stamping::Stamping;
 use base::Timestamp;
 use cluster::{NodeNumber, Standing};
 use peer::{HandshakePolicy, Hello, NodeReport, Protocol, StartWatch};
-use std::cell::OnceCell;
 use std::future::{Future, ready};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -21,8 +21,7 @@ pub(crate) struct NodeHandshakes {
     forgetting: Arc<Forgetting>,
     protocol: Protocol,
     secrets: Option<Secrets>,
-    /// Called for each peer that has dialled this node and proved itself.
-    on_dialled: OnceCell<Box<dyn Fn(NodeNumber)>>,
+    dialled: Arc<DialledPeers>,
 }
 
 impl NodeHandshakes {
@@ -31,6 +30,7 @@ impl NodeHandshakes {
         membership: Membership,
         stamping: Arc<Stamping>,
         forgetting: Arc<Forgetting>,
+        dialled: Arc<DialledPeers>,
         protocol: Protocol,
         secrets: Option<Secrets>,
     ) -> Rc<Self> {
@@ -38,18 +38,10 @@ impl NodeHandshakes {
             membership,
             stamping,
             forgetting,
+            dialled,
             protocol,
             secrets,
-            on_dialled: OnceCell::new(),
         })
-    }
-
-    /// Calls `on_dialled` with each peer that dials this node from now on and proves
-    /// itself, because such a peer can be reached. The links are made with these handshakes, so they
-    /// can only be connected afterwards.
-    pub(crate) fn call_on_dialled(&self, on_dialled: impl Fn(NodeNumber) + 'static) {
-        // A runtime calls this once, when it is made.
-        let _is_first = self.on_dialled.set(Box::new(on_dialled)).is_ok();
     }
 
     fn number_of(&self, name: &str) -> Option<NodeNumber> {
@@ -168,8 +160,8 @@ impl HandshakePolicy for NodeHandshakes {
     }
 
     fn has_dialled(&self, name: &str) {
-        if let (Some(peer), Some(on_dialled)) = (self.number_of(name), self.on_dialled.get()) {
-            on_dialled(peer);
+        if let Some(peer) = self.number_of(name) {
+            self.dialled.announce(peer);
         }
     }
 

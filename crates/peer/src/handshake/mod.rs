@@ -220,15 +220,17 @@ pub(super) async fn accept(
     let mut proof = Vec::new();
     hellos.put_proof(&mut proof, &policy.secrets(), Role::Acceptor);
     messages.send(&proof).await?;
-    policy.has_dialled(&theirs.name);
     let mut session = record(policy, &ours, theirs, negotiated).await?;
     session.is_dialler_outdated = is_outdated(ours.remembered, &session.peer);
-    match session.is_dialler_outdated && !negotiated.has(FILLS_OUTDATED) {
-        true => Err(HandshakeError::OtherOutdated {
+    if session.is_dialler_outdated && !negotiated.has(FILLS_OUTDATED) {
+        return Err(HandshakeError::OtherOutdated {
             name: session.peer.name,
-        }),
-        false => Ok(session),
+        });
     }
+    // Not before: two nodes that cannot use each other's connections would dial each other
+    // without a pause.
+    policy.has_dialled(&session.peer.name);
+    Ok(session)
 }
 
 /// Whether the dialler's store is outdated, given what the acceptor remembers of it:

@@ -56,8 +56,8 @@ pub trait HandshakePolicy {
         ours: &Hello,
     ) -> Pin<Box<dyn Future<Output = Option<StartWatch>>>>;
 
-    /// The peer `name` has proved itself on a connection that it dialled, so it can
-    /// be reached now.
+    /// The peer `name` has proved itself on a connection that it dialled, and this node
+    /// serves it, so it can be reached now.
     fn has_dialled(&self, name: &str);
 
     /// The peer `name` has served a call, so it durably remembers this node.

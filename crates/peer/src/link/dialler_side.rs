@@ -12,7 +12,9 @@ use crate::outgoing::Outgoing;
 use crate::page::EncodedPage;
 use crate::run::Run;
 use crate::sweep_message::SweepAnswer;
-use crate::{FORGETTING, LiveLink, NegotiatedProtocol, PeerAnswer, REPORT, STANDING, StartWatch};
+use crate::{
+    CONTACT, FORGETTING, LiveLink, NegotiatedProtocol, PeerAnswer, REPORT, STANDING, StartWatch,
+};
 use base::{Entry, Timestamp, Verdict};
 use bytes::Bytes;
 use cluster::forgetting::NamedBounds;
@@ -297,6 +299,9 @@ impl Side for DiallerSide<'_> {
                 let policy = &self.link.environment.policy;
                 policy.heard_report(&self.link.name, &self.start, report);
             }
+            Message::Contact(contact) if self.negotiated.has(CONTACT) => {
+                self.link.contact.set(Some(contact));
+            }
             Message::Swept(answer) => {
                 let answer = SweepAnswer::decode(answer).map_err(|what| frame.malformed(what))?;
                 self.answer(frame, CallKind::Sweep, PeerAnswer::Swept(answer), now)?;
@@ -345,7 +350,8 @@ impl Side for DiallerSide<'_> {
             | Message::Examine { .. }
             | Message::Ping
             | Message::Standing(_)
-            | Message::Report(_) => {
+            | Message::Report(_)
+            | Message::Contact(_) => {
                 return Err(frame.malformed("a message that only the dialler sends"));
             }
         }

@@ -15,12 +15,14 @@
 //!
 //! - **A link that has never been up**: calls wait for it, within their
 //!   deadlines, because the nodes of a cluster are started one after another.
-//! - **A link that has been up**: no call waits for it again. When the peer is
-//!   suspected or the link is down, calls in flight end at once, and so do new
-//!   calls. The link stays down until the next handshake, because a network that
-//!   is cut looks like a peer that is slow to answer.
-//! - **The peer dials this node** ([`Link::peer_has_dialled`]): the link dials at
-//!   once. Calls wait for that only if the link has never been up.
+//! - **A link that has been up**: when the peer is suspected or the link is down,
+//!   calls in flight end at once, and so do new calls. The link stays down until
+//!   the peer is heard of again, because a network that is cut looks like a peer
+//!   that is slow to answer.
+//! - **The peer dials any runtime of this node** ([`Link::peer_has_dialled`]), as
+//!   after its restart: the link dials at once, and calls wait for that. If the link
+//!   has been up, they wait no longer than for a peer that falls silent: the
+//!   network may have been cut since.
 
 mod dialler_side;
 mod status;
@@ -28,6 +30,8 @@ mod upkeep;
 
 use crate::calls::{Call, CallKind, Calls};
 use crate::clock_offset::own_ahead_ms;
+use crate::contact::Contact;
+use crate::failure_detector::SUSPECT_AFTER;
 use crate::latency::Latency;
 use crate::message;
 use crate::outgoing::{LongMessage, LongMessageKind, Outgoing};
@@ -45,6 +49,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 pub use status::{LinkState, LinkStatus};
 #[cfg(test)]
@@ -70,6 +75,10 @@ pub struct Link {
     /// Since when there is no connection, on the monotonic clock; `None` while there is
     /// one.
     down_since: Cell<Option<Duration>>,
+    /// Since when there is one; `None` while there is none.
+    up_since: Cell<Option<Duration>>,
+    /// Until when calls wait for a link that has been up.
+    calls_wait_until: Cell<Instant>,
     calls: RefCell<Calls>,
     outgoing: Outgoing,
     read_latency: Cell<Latency>,
@@ -80,6 +89,9 @@ pub struct Link {
     /// How the peer's store stands, as the peer says; `None` while there is no
     /// connection.
     standing: Cell<Option<Standing>>,
+    /// How the peer deals with this node, as the peer says; `None` while there is no
+    /// connection.
+    contact: Cell<Option<Contact>>,
     /// The seed of hashes of values on this connection.
     seed: Cell<u64>,
     /// What the two sides of the connection have negotiated; `None` while there is none.
@@ -123,12 +135,15 @@ impl Link {
             state: Cell::new(LinkState::Connecting),
             has_been_up: Cell::new(false),
             down_since: Cell::new(Some(now)),
+            up_since: Cell::new(None),
+            calls_wait_until: Cell::new(Instant::now()),
             calls: RefCell::default(),
             outgoing: Outgoing::default(),
             read_latency: Cell::default(),
             write_latency: Cell::default(),
             ahead_of_monotonic_ms: Cell::new(None),
             standing: Cell::new(None),
+            contact: Cell::new(None),
             seed: Cell::new(0),
             negotiated: Cell::new(None),
             counts: Cell::default(),
@@ -329,7 +344,7 @@ impl Link {
     }
 
     /// Notes that the peer has dialled this node, so it can be reached. If the
-    /// link is not up, it dials at once.
+    /// link is not up, it dials at once, and calls wait for that.
     pub fn peer_has_dialled(&self) {
         match self.state.get() {
             LinkState::Up => {}
@@ -339,18 +354,17 @@ impl Link {
             }
             // While connecting too: that attempt may have been too early.
             LinkState::Connecting | LinkState::Down => {
-                self.let_calls_wait_if_never_up();
+                self.let_calls_wait();
                 self.redial.notify_one();
             }
         }
     }
 
-    /// Lets calls wait for the next attempt to connect, if the link has never
-    /// been up.
-    fn let_calls_wait_if_never_up(&self) {
-        if !self.has_been_up.get() {
-            self.state.set(LinkState::Connecting);
-        }
+    /// Lets calls wait for the next handshake, because the peer has just shown that it is
+    /// up.
+    fn let_calls_wait(&self) {
+        self.calls_wait_until.set(Instant::now() + SUSPECT_AFTER);
+        self.state.set(LinkState::Connecting);
     }
 
     /// After how long a read at this peer is slow, judged by earlier reads.
@@ -374,12 +388,12 @@ impl Link {
 
     /// What is known of the link.
     pub fn status(&self) -> LinkStatus {
+        let now = self.environment.clock.monotonic();
         LinkStatus {
             state: self.state.get(),
-            down_for: self.down_since.get().map(|since| {
-                let now = self.environment.clock.monotonic();
-                now.saturating_sub(since)
-            }),
+            down_for: self.down_since.get().map(|since| now.saturating_sub(since)),
+            up_for: self.up_since.get().map(|since| now.saturating_sub(since)),
+            contact: self.contact.get(),
             in_flight: self.calls.borrow().len(),
             standing: self.standing.get(),
             drift_ms: self.drift_ms(own_ahead_ms(&*self.environment.clock)),

@@ -1,12 +1,15 @@
 //! The state of a link, and what can be seen of it from outside.
 
+use crate::contact::Contact;
 use cluster::Standing;
 use std::time::Duration;
 
 /// The state of a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LinkState {
-    /// It connects for the first time; calls wait for it.
+    /// It connects for the first time, or to a peer that has just shown that it is up; calls
+    /// wait for it.
+    #[default]
     Connecting,
     /// It works.
     Up,
@@ -56,12 +59,17 @@ pub struct LinkCounts {
 }
 
 /// What is known of a link.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct LinkStatus {
     /// Its state.
     pub state: LinkState,
     /// For how long there has been no connection; `None` while there is one.
     pub down_for: Option<Duration>,
+    /// For how long there has been one, without a break; `None` while there is none.
+    pub up_for: Option<Duration>,
+    /// How the peer deals with this node, as the peer says; `None` while there is no
+    /// connection. A peer that has not said it yet is taken to do nothing.
+    pub contact: Option<Contact>,
     /// Calls that wait for an answer.
     pub in_flight: usize,
     /// How the peer's store stands, as the peer says; `None` while there is no

@@ -9,7 +9,7 @@ use crate::failure_detector::HEARTBEAT;
 use crate::frame::{Decoder, PAYLOAD_BYTES_MAX};
 use crate::handshake::{self, HANDSHAKE_BYTES_MAX, HandshakeError, Session};
 use crate::log_limiter::Direction;
-use crate::{NegotiatedProtocol, PeerEnvironment};
+use crate::{CONTACT, Contact, NegotiatedProtocol, PeerEnvironment};
 use cluster::Miss;
 use std::pin::pin;
 use std::rc::Rc;
@@ -47,8 +47,12 @@ impl Link {
         let patient_until = self.environment.clock.monotonic() + START_PATIENCE;
         loop {
             let mut longest = BACKOFF_MAX;
-            let connected = tokio::time::timeout(CONNECT_MAX, self.connect()).await;
-            match connected.unwrap_or(Err(ConnectError::Late)) {
+            // What an attempt that failed has taken counts as waiting: one that hung was cut
+            // off, and nothing but the next one shows when that is over.
+            let mut waited = Duration::ZERO;
+            let began = self.environment.clock.monotonic();
+            let (connected, has_dialled) = self.attempt().await;
+            match connected {
                 Ok((connection, negotiated)) => {
                     let up_since = self.environment.clock.monotonic();
                     self.run_connection(connection, negotiated).await;
@@ -67,14 +71,22 @@ impl Link {
                     if !may_be_starting {
                         self.log_problem("cannot connect to a peer", &error.to_string());
                     }
+                    if has_dialled {
+                        // The attempt was too early, and the calls wait for the next one.
+                        backoff.reset();
+                        continue;
+                    }
                     self.disconnect();
                     if error.is_temporary() {
                         // The peer is up, and has yet to say what it remembers.
-                        self.let_calls_wait_if_never_up();
+                        if !self.has_been_up.get() {
+                            self.let_calls_wait();
+                        }
                         longest = HEARTBEAT;
                     } else {
                         self.environment.policy.unreachable(&self.name);
                     }
+                    waited = self.environment.clock.monotonic().saturating_sub(began);
                 }
             }
             if self.is_redial_due.take() {
@@ -82,7 +94,7 @@ impl Link {
             }
             if self.is_peer_filled.take() {
                 // It is up, and answers after the next handshake.
-                self.state.set(LinkState::Connecting);
+                self.let_calls_wait();
                 continue;
             }
             let wait = backoff.next(&*self.environment.random).min(longest);
@@ -90,9 +102,28 @@ impl Link {
                 biased;
                 () = self.redial.notified() => {
                     backoff.reset();
-                    self.let_calls_wait_if_never_up();
+                    self.let_calls_wait();
                 }
-                () = tokio::time::sleep(wait) => {}
+                () = tokio::time::sleep(wait.saturating_sub(waited)) => {}
+            }
+        }
+    }
+
+    /// Tries to connect once. Returns also whether the peer has dialled meanwhile.
+    async fn attempt(&self) -> (Result<(Connection, NegotiatedProtocol), ConnectError>, bool) {
+        let mut connected = pin!(tokio::time::timeout(CONNECT_MAX, self.connect()));
+        let mut has_dialled = false;
+        loop {
+            let may_wait = self.state.get() == LinkState::Connecting && self.has_been_up.get();
+            tokio::select! {
+                biased;
+                connected = &mut connected => {
+                    return (connected.unwrap_or(Err(ConnectError::Late)), has_dialled);
+                }
+                () = self.redial.notified() => has_dialled = true,
+                () = tokio::time::sleep_until(self.calls_wait_until.get()), if may_wait => {
+                    self.refuse_calls();
+                }
             }
         }
     }
@@ -136,6 +167,12 @@ impl Link {
         pin!(self.redial.notified()).enable();
         self.has_been_up.set(true);
         self.down_since.set(None);
+        self.up_since.set(Some(clock.monotonic()));
+        self.contact.set(Some(match negotiated.has(CONTACT) {
+            true => Contact::default(),
+            // A peer of an older release does not say it.
+            false => Contact::FULL,
+        }));
         self.state.set(LinkState::Up);
         self.negotiated.set(Some(negotiated));
         self.seed.set(self.environment.random.next_u64());
@@ -162,13 +199,20 @@ impl Link {
 
     /// Ends the calls that wait, because there is no connection any more.
     fn disconnect(&self) {
-        self.state.set(LinkState::Down);
         if self.down_since.get().is_none() {
             let now = self.environment.clock.monotonic();
             self.down_since.set(Some(now));
         }
+        self.up_since.set(None);
         self.standing.set(None);
+        self.contact.set(None);
         self.negotiated.set(None);
+        self.refuse_calls();
+    }
+
+    /// Ends the calls that wait, and lets none wait.
+    fn refuse_calls(&self) {
+        self.state.set(LinkState::Down);
         self.outgoing.clear();
         let lost = self.calls.borrow_mut().remove_all();
         self.end(&lost, Miss::Refused);

@@ -1,10 +1,11 @@
 //! Appends messages to what is sent.
 
 use super::{
-    ABSENT, CLEAN, EXAMINE, EXAMINED, FORGETS, FOUND, LOOK, MEND, MISSED, NEWER, OBSOLETE, PAGE,
-    PAGED, PIECE, PING, PONG, READ, READ_UNLESS_SAME, REPAIR, REPORT, RUN, SAME, STANDING, STORED,
-    SWEEP, SWEPT, TRACE, UNKNOWN, VERDICTS, WRITE, WRITES,
+    ABSENT, CLEAN, CONTACT, EXAMINE, EXAMINED, FORGETS, FOUND, LOOK, MEND, MISSED, NEWER, OBSOLETE,
+    PAGE, PAGED, PIECE, PING, PONG, READ, READ_UNLESS_SAME, REPAIR, REPORT, RUN, SAME, STANDING,
+    STORED, SWEEP, SWEPT, TRACE, UNKNOWN, VERDICTS, WRITE, WRITES,
 };
+use crate::contact::Contact;
 use crate::entry_fields::{FLAG_EXPIRES, FLAG_TOMBSTONE};
 use crate::frame::{PIECE_BYTES, begin_frame, put_frame};
 use crate::page;
@@ -209,6 +210,11 @@ pub(crate) fn put_pong(out: &mut Vec<u8>, token: u64, unix_ms: u64) {
 /// Appends how this side's store stands.
 pub(crate) fn put_standing(out: &mut Vec<u8>, standing: Standing) {
     put_frame(out, STANDING, 0, |out| out.push(standing as u8));
+}
+
+/// Appends how this side deals with the other.
+pub(crate) fn put_contact(out: &mut Vec<u8>, contact: Contact) {
+    put_frame(out, CONTACT, 0, |out| out.push(contact.code()));
 }
 
 /// Appends what this side has.

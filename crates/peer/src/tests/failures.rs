@@ -186,7 +186,7 @@ async fn a_frozen_peer_is_suspected_until_it_answers_again() {
         assert!((ms(300)..=ms(500)).contains(&took), "{took:?}");
         assert!(asker.link.is_down());
         assert_eq!(asker.read(2), Err(Miss::Suspected));
-        tokio::time::sleep(ms(2_000)).await;
+        tokio::time::sleep(ms(300)).await;
         freeze.set(false);
         asker.until(LinkState::Up).await;
         assert!(!asker.link.is_down());
@@ -215,7 +215,7 @@ async fn a_peer_that_stays_silent_is_dialled_again() {
         let before = Instant::now();
         let _hanging = asker.arrivals.recv().await.unwrap();
         let took = before.elapsed();
-        assert!((ms(4_900)..=ms(5_200)).contains(&took), "{took:?}");
+        assert!((ms(900)..=ms(1_200)).contains(&took), "{took:?}");
         assert!(asker.link.is_down(), "until the next handshake");
         // The next attempt hangs and is given up; the one after it succeeds.
         asker.accept(&replica, &FreezeSwitch::default()).await;

@@ -2,6 +2,8 @@
 //! are idle.
 
 mod calls;
+mod contact;
+mod cuts;
 mod failures;
 mod filling;
 mod fixture;

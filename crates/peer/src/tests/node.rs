@@ -75,6 +75,7 @@ impl TestNode {
             policy: Rc::new(self),
             log: Arc::default(),
             incoming: Budget::new(256 << 20),
+            runtimes: 1,
         }
     }
 }

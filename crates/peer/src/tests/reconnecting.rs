@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::backoff::BACKOFF_MAX;
+use crate::failure_detector::SUSPECT_AFTER;
 use crate::link::START_PATIENCE;
 use crate::log_limiter::Direction;
 
@@ -141,6 +142,47 @@ async fn a_peer_that_dials_is_dialled_at_once() {
     .await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn calls_wait_for_a_peer_that_dials_after_its_restart() {
+    run(async {
+        let (mut asker, replica, freeze, serving) = connected().await;
+        tokio::time::sleep(ms(2_000)).await;
+        asker.network.refuse(true);
+        serving.abort();
+        asker.until(LinkState::Down).await;
+        tokio::time::sleep(ms(3_000)).await;
+        assert_eq!(asker.read(1), Err(Miss::Refused));
+        asker.network.refuse(false);
+        asker.link.peer_has_dialled();
+        asker.read(2).unwrap();
+        replica.is_prompt.set(true);
+        let _serving = asker.accept(&replica, &freeze).await;
+        assert_eq!(asker.answers.next().await, (2, PeerAnswer::Found(None)));
+    })
+    .await;
+}
+
+/// The peer has begun to listen between the two attempts to dial.
+#[tokio::test(start_paused = true)]
+async fn calls_outlast_an_attempt_that_was_too_early() {
+    run(async {
+        let mut asker = asker();
+        asker.start();
+        asker.read(1).unwrap();
+        // The first attempt hangs, and the peer dials meanwhile.
+        let hanging = asker.arrivals.recv().await.unwrap();
+        asker.link.peer_has_dialled();
+        tokio::time::sleep(ms(1)).await;
+        drop(hanging);
+        let replica = Rc::<TestReplica>::default();
+        replica.is_prompt.set(true);
+        let _serving = asker.accept(&replica, &FreezeSwitch::default()).await;
+        assert_eq!(asker.answers.next().await, (1, PeerAnswer::Found(None)));
+        assert!(asker.network.waits()[0] <= ms(2));
+    })
+    .await;
+}
+
 /// Two nodes that start together dial each other, so the peer dials while the link
 /// still connects.
 #[tokio::test(start_paused = true)]
@@ -156,21 +198,35 @@ async fn calls_do_not_wait_for_a_link_that_was_cut() {
         // From now on no bytes pass, and no connection can be made.
         freeze.set(true);
         asker.until(LinkState::Suspected).await;
+        let mut has_dialled_at = None;
         for ticket in 0..2_000 {
-            let why = match asker.link.status().state {
-                LinkState::Suspected => Miss::Suspected,
-                state => {
+            let state = asker.link.status().state;
+            // A handshake from before the cut may be reported late. Then calls wait no longer
+            // than for a peer that falls silent.
+            let may_wait = has_dialled_at.is_some_and(|at: Instant| at.elapsed() <= SUSPECT_AFTER);
+            let result = match state {
+                LinkState::Suspected => Err(Miss::Suspected),
+                LinkState::Connecting if may_wait => Ok(()),
+                _ => {
                     assert_eq!(state, LinkState::Down, "after {ticket} times 10 ms");
-                    Miss::Refused
+                    Err(Miss::Refused)
                 }
             };
-            assert_eq!(asker.read(ticket), Err(why));
+            assert_eq!(asker.read(ticket), result);
             if ticket == 1_000 {
-                // A handshake from before the cut may be reported late.
                 asker.link.peer_has_dialled();
+                has_dialled_at = Some(Instant::now());
             }
             tokio::time::sleep(ms(10)).await;
         }
+        let waited = asker.answers.drain();
+        assert!(!waited.is_empty());
+        assert!(
+            waited
+                .iter()
+                .all(|(ticket, answer)| *ticket > 1_000 && *answer == REFUSED)
+        );
+        assert_eq!(asker.link.status().in_flight, 0);
         assert!(asker.network.dialled.load(Ordering::Relaxed) > 5);
     })
     .await;

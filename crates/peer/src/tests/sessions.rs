@@ -73,6 +73,7 @@ async fn a_peer_serves_nothing_before_it_has_recorded_this_node() {
         let asker = TestNode::named("asker");
         let remembered_by = Rc::clone(&asker.remembered_by);
         let mut replica = TestNode::named("replica");
+        let dialled_by = Rc::clone(&replica.dialled_by);
         replica.records_nothing = true;
         let mut pair = Pair::new(asker, replica);
         pair.asker.start();
@@ -82,6 +83,10 @@ async fn a_peer_serves_nothing_before_it_has_recorded_this_node() {
         pair.asker.until(LinkState::Suspected).await;
         assert_eq!(pair.replica.waiting(), 0);
         assert!(remembered_by.borrow().is_empty());
+        assert!(
+            dialled_by.borrow().is_empty(),
+            "or they would dial each other without a pause"
+        );
     })
     .await;
 }

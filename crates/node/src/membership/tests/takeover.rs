@@ -29,6 +29,7 @@ fn it_ends_only_once_the_store_refuses_what_is_below_the_bound() {
         node.membership.clone(),
         Arc::clone(&node.stamping),
         Arc::clone(&node.forgetting),
+        Arc::clone(&node.dialled),
         Protocol::OWN,
         None,
     );

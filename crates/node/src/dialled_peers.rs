@@ -1,0 +1,107 @@
+//! Tells all runtimes of a node which peers have dialled it.
+//!
+//! A peer that was restarted dials this node before anything else, and each of its
+//! connections is served by one runtime. All others must hear of it, too: their links to
+//! the peer are down, and would find out by themselves only after a while.
+
+use cluster::NodeNumber;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::sync::Notify;
+
+/// The peers that have dialled, for each runtime that has yet to take note.
+pub(crate) struct DialledPeers {
+    runtimes: Box<[RuntimeNews]>,
+}
+
+/// What one runtime has yet to take note of.
+struct RuntimeNews {
+    /// By node: whether it has dialled.
+    dialled: Box<[AtomicBool]>,
+    changed: Notify,
+}
+
+impl DialledPeers {
+    /// For a node with so many runtimes, in a cluster of so many nodes.
+    pub(crate) fn new(runtimes: usize, nodes: usize) -> Self {
+        let news = |_| RuntimeNews {
+            dialled: (0..nodes).map(|_| AtomicBool::new(false)).collect(),
+            changed: Notify::new(),
+        };
+        Self {
+            runtimes: (0..runtimes).map(news).collect(),
+        }
+    }
+
+    /// Notes that a peer has dialled this node and is served.
+    pub(crate) fn announce(&self, peer: NodeNumber) {
+        for news in &self.runtimes {
+            if let Some(dialled) = news.dialled.get(peer.index()) {
+                dialled.store(true, Ordering::Release);
+                news.changed.notify_one();
+            }
+        }
+    }
+
+    /// Passes each peer that dials from now on to `take_note`, on the runtime with this
+    /// number.
+    pub(crate) async fn follow(&self, runtime: usize, take_note: impl Fn(NodeNumber)) {
+        let Some(news) = self.runtimes.get(runtime) else {
+            return;
+        };
+        loop {
+            news.changed.notified().await;
+            for (number, dialled) in (0..).zip(&news.dialled) {
+                if dialled.swap(false, Ordering::AcqRel) {
+                    take_note(NodeNumber::new(number));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+    use std::future::{Future, poll_fn};
+    use std::pin::pin;
+    use std::task::Poll;
+
+    /// What these runtimes have taken note of since the last time.
+    async fn heard(following: &mut [&mut (dyn Future<Output = ()> + Unpin)]) {
+        poll_fn(|cx| {
+            for follow in &mut *following {
+                assert!(pin!(follow).poll(cx).is_pending());
+            }
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn every_runtime_hears_once_of_each_peer_that_has_dialled() {
+        let peers = DialledPeers::new(2, 3);
+        let notes = RefCell::new(Vec::new());
+        let note = |runtime| {
+            let notes = &notes;
+            move |peer: NodeNumber| notes.borrow_mut().push((runtime, peer.index()))
+        };
+        let mut first = pin!(peers.follow(0, note(0)));
+        let mut second = pin!(peers.follow(1, note(1)));
+        // Also what was announced before a runtime began to follow.
+        peers.announce(NodeNumber::new(2));
+        heard(&mut [&mut first, &mut second]).await;
+        assert_eq!(notes.take(), [(0, 2), (1, 2)]);
+        heard(&mut [&mut first, &mut second]).await;
+        assert_eq!(notes.take(), []);
+        peers.announce(NodeNumber::new(1));
+        peers.announce(NodeNumber::new(1));
+        peers.announce(NodeNumber::new(0));
+        heard(&mut [&mut first, &mut second]).await;
+        assert_eq!(notes.take(), [(0, 0), (0, 1), (1, 0), (1, 1)]);
+        // No node has this number.
+        peers.announce(NodeNumber::new(3));
+        heard(&mut [&mut first, &mut second]).await;
+        assert_eq!(notes.take(), []);
+    }
+}

@@ -61,10 +61,12 @@ struct Target {
     connections: Arc<AtomicUsize>,
 }
 
-/// Starts the runtimes and the acceptor, which listens on `sockets` when this
-/// returns. All of them end once `stop` is true. `unauthenticated_max` bounds the
-/// connections beyond those of clients. `link_faults` are those of a node of
-/// `kvorum dev`.
+/// Starts the acceptor, which listens on `sockets` when this returns, and the runtimes. All of
+/// them end once `stop` is true. `unauthenticated_max` bounds the connections beyond those of
+/// clients. `link_faults` are those of a node of `kvorum dev`.
+///
+/// The node listens before its runtimes dial any peer. So of two nodes that are started
+/// together one finds the other listening, and knows that it has to wait for it.
 ///
 /// # Errors
 /// The system cannot start a thread, or cannot listen on an address.
@@ -75,16 +77,22 @@ pub(crate) fn start(
     link_faults: Option<&Arc<LinkFaults>>,
     stop: &watch::Receiver<bool>,
 ) -> io::Result<Vec<JoinHandle<()>>> {
-    let mut threads = Vec::new();
-    let mut targets = Vec::new();
-    for number in 0..shared.config().threads {
-        let (sender, accepted) = mpsc::channel(ACCEPTED_QUEUE_MAX);
-        targets.push(Target {
-            accepted: sender,
-            connections: Arc::default(),
-        });
+    let channels = (0..shared.config().threads).map(|_| mpsc::channel(ACCEPTED_QUEUE_MAX));
+    let (senders, accepted): (Vec<_>, Vec<_>) = channels.unzip();
+    let targets = senders.into_iter().map(|sender| Target {
+        accepted: sender,
+        connections: Arc::default(),
+    });
+    let acceptor = Acceptor {
+        targets: targets.collect(),
+        slots: ConnectionSlots::new(shared.config(), unauthenticated_max),
+        log: Arc::clone(shared.node.log()),
+    };
+    let mut threads = vec![spawn_acceptor(acceptor, sockets, stop)?];
+    let transport = transport_of(shared, link_faults);
+    for (number, accepted) in accepted.into_iter().enumerate() {
         let (shared, stop) = (Arc::clone(shared), stop.clone());
-        let transport = transport_of(&shared, link_faults);
+        let transport = Arc::clone(&transport);
         threads.push(spawn(
             format!("runtime-{number}"),
             || Ok(()),
@@ -94,13 +102,17 @@ pub(crate) fn start(
             },
         )?);
     }
-    let acceptor = Acceptor {
-        targets,
-        slots: ConnectionSlots::new(shared.config(), unauthenticated_max),
-        log: Arc::clone(shared.node.log()),
-    };
+    Ok(threads)
+}
+
+/// Starts the acceptor, and returns when it listens.
+fn spawn_acceptor(
+    acceptor: Acceptor,
+    sockets: Vec<TcpSocket>,
+    stop: &watch::Receiver<bool>,
+) -> io::Result<JoinHandle<()>> {
     let stop = stop.clone();
-    threads.push(spawn(
+    spawn(
         "acceptor".to_owned(),
         move || {
             let listen = |socket: TcpSocket| {
@@ -114,8 +126,7 @@ pub(crate) fn start(
         move |scheduler, listeners| {
             scheduler.block_on(accept_all(listeners, acceptor, stop));
         },
-    )?);
-    Ok(threads)
+    )
 }
 
 /// Starts a thread, which creates a scheduler of its own (it cannot leave the thread),
@@ -187,7 +198,7 @@ pub(crate) fn bind(address: SocketAddr, only_ipv6: bool) -> io::Result<TcpSocket
     Ok(socket)
 }
 
-/// How a runtime reaches the other nodes, and they it.
+/// How the runtimes reach the other nodes, and they them.
 fn transport_of(shared: &DoorShared, link_faults: Option<&Arc<LinkFaults>>) -> Arc<dyn Transport> {
     let transport: Arc<dyn Transport> = match &shared.tls {
         None => Arc::new(TcpTransport::default()),

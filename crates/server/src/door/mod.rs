@@ -33,6 +33,7 @@ mod recorded_steps;
 mod request_gate;
 mod shared;
 pub(crate) mod slow_clients;
+mod start_hold;
 pub(crate) mod tls;
 pub(crate) mod unsent_answers;
 mod upload_budgets;

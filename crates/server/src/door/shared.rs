@@ -3,6 +3,7 @@
 use super::Uploads;
 use super::batch_places::BatchPlaces;
 use super::places::Places;
+use super::start_hold::StartHold;
 use super::tls::DoorTls;
 use crate::config::ServerConfig;
 use crate::line_writer::LineWriter;
@@ -45,6 +46,8 @@ pub(crate) struct DoorShared {
     pub(crate) history: Arc<History>,
     /// What writes the log, if it is known.
     pub(crate) log: Option<Arc<LineWriter>>,
+    /// Holds the first status.
+    pub(crate) start_hold: StartHold,
 }
 
 impl DoorShared {
@@ -89,6 +92,7 @@ impl DoorShared {
             batch_places: BatchPlaces::new(split.batch_streams_max),
             trust,
             history,
+            start_hold: StartHold::new(clock.monotonic()),
             slow_requests,
             log,
             metrics,

@@ -2,8 +2,10 @@
 //! admission, because an overloaded node is neither dead nor broken.
 //!
 //! A node is ready when it can do its part for requests that name no pair of `ack` and
-//! `from`: its store is open, can write and counts, and as many nodes as must answer such a request
-//! can be reached. A full disk is a warning only, because deletes must reach the node.
+//! `from`: its store is open, can write and counts, as many nodes as must answer such a
+//! request can be reached, and the peers that are up take its answers. Whoever restarts the nodes one
+//! after another waits for that before the next one, so the others must have their links to
+//! this one by then. A full disk is a warning only, because deletes must reach the node.
 
 use crate::door::Door;
 use crate::http::exchange::{Answer, Exchange};
@@ -12,9 +14,15 @@ use crate::http::problem::Problem;
 use crate::http::query;
 use crate::http::query::replicas::replicas_of;
 use cluster::Standing;
-use peer::LinkState;
+use peer::{LinkState, LinkStatus};
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::time::Duration;
+
+/// How long after its connection to a peer a node waits for the peer's links to it. Later
+/// they are missing for another reason than the start of one of the two, and a fault of the
+/// peer, or of the way from it, must not take this node out of service.
+const CONTACT_MAX: Duration = Duration::from_secs(10);
 
 /// What a node says that serves.
 #[derive(Serialize, JsonSchema)]
@@ -43,11 +51,43 @@ struct NodeHealth {
     standing: Standing,
     /// The nodes with a store that counts and that this node can reach, itself included.
     witnesses: usize,
+    /// The peers that are up, or may be, and do not take the answers of this node yet.
+    awaited: Vec<String>,
+    /// The peers that are up and have not come to do so.
+    unreaching: Vec<String>,
     /// How many nodes must answer a request that names no pair.
     ack: u8,
     is_disk_full: bool,
     /// Why the node issues no timestamps.
     refuses_writes: Option<String>,
+}
+
+/// Whether a peer takes the answers of this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PeerContact {
+    /// It does.
+    Takes,
+    /// It is not up.
+    Away,
+    /// It may within a moment.
+    Awaited,
+    /// It is up, and not all of its links come through.
+    OneWay,
+}
+
+impl PeerContact {
+    fn of(link: &LinkStatus) -> Self {
+        let contact = link.contact.unwrap_or_default();
+        let is_recent = |duration: Option<Duration>| duration.is_some_and(|it| it < CONTACT_MAX);
+        match link.state {
+            LinkState::Connecting if is_recent(link.down_for) => Self::Awaited,
+            LinkState::Connecting | LinkState::Suspected | LinkState::Down => Self::Away,
+            LinkState::Up if !contact.serves => Self::Awaited,
+            LinkState::Up if contact.reaches => Self::Takes,
+            LinkState::Up if is_recent(link.up_for) => Self::Awaited,
+            LinkState::Up => Self::OneWay,
+        }
+    }
 }
 
 /// `GET` and `HEAD` of `/health/live`.
@@ -78,13 +118,21 @@ impl NodeHealth {
         let node = door.worker.node();
         let members = &door.shared().config().node.members;
         let counts = |standing: Option<Standing>| standing.is_some_and(Standing::is_witness);
-        let witnesses = members
-            .numbers()
-            .filter(|number| match door.worker.link_status(*number) {
-                None => counts(Some(node.standing())),
-                Some(link) => link.state == LinkState::Up && counts(link.standing),
-            })
-            .count();
+        let mut witnesses = usize::from(counts(Some(node.standing())));
+        let (mut awaited, mut unreaching) = (Vec::new(), Vec::new());
+        for peer in members.peers() {
+            let Some(link) = door.worker.link_status(peer) else {
+                continue;
+            };
+            let serves = link.contact.is_some_and(|contact| contact.serves);
+            witnesses +=
+                usize::from(link.state == LinkState::Up && serves && counts(link.standing));
+            match PeerContact::of(&link) {
+                PeerContact::Takes | PeerContact::Away => {}
+                PeerContact::Awaited => awaited.push(members.name(peer).to_owned()),
+                PeerContact::OneWay => unreaching.push(members.name(peer).to_owned()),
+            }
+        }
         let statistics = node.statistics();
         Self {
             is_stopping: door.is_stopping(),
@@ -92,6 +140,8 @@ impl NodeHealth {
             failing: statistics.failing,
             standing: node.standing(),
             witnesses,
+            awaited,
+            unreaching,
             ack,
             is_disk_full: statistics.disk_full,
             refuses_writes: node.stamping_status().refusal.map(|why| why.to_string()),
@@ -127,6 +177,13 @@ impl NodeHealth {
                 self.witnesses, self.ack
             ));
         }
+        if !self.awaited.is_empty() {
+            reasons.push(format!(
+                "{} may be up and do not take this node's answers yet: this ends by itself within \
+                 seconds",
+                self.awaited.join(", ")
+            ));
+        }
         reasons
     }
 
@@ -140,6 +197,12 @@ impl NodeHealth {
         if let Some(why) = &self.refuses_writes {
             warnings.push(format!("the node refuses writes: {why}"));
         }
+        if !self.unreaching.is_empty() {
+            warnings.push(format!(
+                "{} can be reached and cannot reach this node: look at the network and at their logs",
+                self.unreaching.join(", ")
+            ));
+        }
         warnings
     }
 }
@@ -147,6 +210,7 @@ impl NodeHealth {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use peer::Contact;
 
     fn healthy() -> NodeHealth {
         NodeHealth {
@@ -155,6 +219,8 @@ mod tests {
             failing: None,
             standing: Standing::Witness,
             witnesses: 2,
+            awaited: Vec::new(),
+            unreaching: Vec::new(),
             ack: 2,
             is_disk_full: false,
             refuses_writes: None,
@@ -212,6 +278,13 @@ mod tests {
                 },
                 "1 of the nodes",
             ),
+            (
+                NodeHealth {
+                    awaited: vec!["b".to_owned(), "c".to_owned()],
+                    ..healthy()
+                },
+                "b, c may be up",
+            ),
         ] {
             let reasons = health.reasons();
             assert_eq!(reasons.len(), 1, "{reasons:?}");
@@ -225,11 +298,48 @@ mod tests {
         let health = NodeHealth {
             is_disk_full: true,
             refuses_writes: Some("its clock is far off".to_owned()),
+            unreaching: vec!["b".to_owned()],
             ..healthy()
         };
         assert_eq!(health.reasons(), [""; 0]);
         let warnings = health.warnings();
         assert!(warnings[0].contains("disk is full"), "{warnings:?}");
         assert!(warnings[1].contains("clock is far off"), "{warnings:?}");
+        assert!(warnings[2].starts_with("b can be reached"), "{warnings:?}");
+    }
+
+    #[test]
+    fn a_peer_that_is_up_is_awaited_until_it_takes_the_answers_of_the_node() {
+        use LinkState::{Connecting, Down, Suspected, Up};
+        use PeerContact::{Awaited, Away, OneWay, Takes};
+        let [soon, late] = [CONTACT_MAX / 2, CONTACT_MAX];
+        let [full, none] = [Contact::FULL, Contact::default()];
+        let one_way = Contact {
+            reaches: false,
+            ..full
+        };
+        for (state, since, contact, expected) in [
+            (Connecting, soon, none, Awaited),
+            (Connecting, late, none, Away),
+            (Down, soon, none, Away),
+            (Suspected, soon, full, Away),
+            (Up, soon, none, Awaited),
+            (Up, soon, one_way, Awaited),
+            (Up, late, one_way, OneWay),
+            // Its answers cannot count, however long that takes.
+            (Up, late, none, Awaited),
+            (Up, soon, full, Takes),
+            (Up, late, full, Takes),
+        ] {
+            let has_connection = matches!(state, Up | Suspected);
+            let link = LinkStatus {
+                state,
+                up_for: has_connection.then_some(since),
+                down_for: (!has_connection).then_some(since),
+                contact: has_connection.then_some(contact),
+                ..LinkStatus::default()
+            };
+            assert_eq!(PeerContact::of(&link), expected, "{link:?}");
+        }
     }
 }

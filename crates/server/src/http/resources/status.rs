@@ -14,6 +14,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::Duration;
 use tokens::Asked;
+use tokio::time::sleep;
+
+/// How often a status that is held looks whether the node has started.
+const START_CHECK: Duration = Duration::from_millis(5);
 
 /// A node, and its cluster as it sees it.
 #[derive(Serialize, JsonSchema)]
@@ -256,7 +260,18 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     exchange.authorize(Asked::NoKey)?;
     exchange.check_body_limit()?;
     let door = exchange.door;
+    while !has_started(door) {
+        sleep(START_CHECK).await;
+    }
     exchange.render(|| page::json(&status(door))).await
+}
+
+/// Whether the node has started, for those who wait for that; it has within two seconds.
+fn has_started(door: &Door) -> bool {
+    let peers = door.shared().config().node.members.peers();
+    let links = peers.filter_map(|node| door.worker.link_status(node));
+    let (now, own) = (door.clock().monotonic(), door.worker.node().standing());
+    door.is_stopping() || door.shared().start_hold.is_over(now, own, links)
 }
 
 fn status(door: &Door) -> Status<'_> {

@@ -1,0 +1,148 @@
+//! How long a node that was just started holds the answers to those who wait for its start.
+//!
+//! Who starts the nodes of a cluster one after another waits for the status of each, and then
+//! uses the cluster, with one of the nodes stopped, too. So the first status waits until the
+//! peers that can be reached have met this node, and it them: from then on its store counts
+//! as far as it can, its clock is vouched for, and the others have links to it.
+
+use cluster::Standing;
+use peer::{Contact, LinkState, LinkStatus};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// How long after its start a node holds an answer at most. A peer may be up and fail to
+/// confirm for any reason, and an operator must see the status then.
+const HOLD_MAX: Duration = Duration::from_secs(2);
+
+/// Holds answers until the node has started, once.
+pub(crate) struct StartHold {
+    /// On the monotonic clock.
+    until: Duration,
+    is_over: AtomicBool,
+}
+
+impl StartHold {
+    /// The hold of a node that starts to serve now, on the monotonic clock.
+    pub(super) fn new(now: Duration) -> Self {
+        Self {
+            until: now.saturating_add(HOLD_MAX),
+            is_over: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether the node has started for all those who wait for it, given the standing of its
+    /// store and its links to the other nodes. Once it has, it stays so.
+    pub(crate) fn is_over(
+        &self,
+        now: Duration,
+        own: Standing,
+        links: impl Iterator<Item = LinkStatus>,
+    ) -> bool {
+        if self.is_over.load(Ordering::Relaxed) {
+            return true;
+        }
+        let is_over = now >= self.until || have_met(own, links);
+        if is_over {
+            self.is_over.store(true, Ordering::Relaxed);
+        }
+        is_over
+    }
+}
+
+/// Whether the node and the peers that can be reached have met, and, if that is all of them,
+/// each knows whether its store counts: a new store waits for all peers.
+fn have_met(own: Standing, links: impl Iterator<Item = LinkStatus>) -> bool {
+    let is_settled = |standing: Standing| standing != Standing::Unconfirmed;
+    let (mut are_all_up, mut are_settled) = (true, is_settled(own));
+    for link in links {
+        match link.state {
+            LinkState::Connecting => return false,
+            LinkState::Up if link.contact != Some(Contact::FULL) => return false,
+            LinkState::Up => are_settled &= link.standing.is_some_and(is_settled),
+            LinkState::Suspected | LinkState::Down => are_all_up = false,
+        }
+    }
+    are_settled || !are_all_up
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use LinkState::{Connecting, Down, Suspected, Up};
+    use Standing::{Unconfirmed, Unfilled, Witness};
+
+    fn link(state: LinkState, standing: Option<Standing>, contact: Contact) -> LinkStatus {
+        LinkStatus {
+            state,
+            standing,
+            contact: (state == Up).then_some(contact),
+            ..LinkStatus::default()
+        }
+    }
+
+    #[test]
+    fn a_node_has_started_once_the_peers_that_can_be_reached_have_met_it() {
+        let met = link(Up, Some(Witness), Contact::FULL);
+        let unsettled = link(Up, Some(Unconfirmed), Contact::FULL);
+        let unreached = link(
+            Up,
+            Some(Witness),
+            Contact {
+                reaches: false,
+                ..Contact::FULL
+            },
+        );
+        let unserved = link(
+            Up,
+            Some(Witness),
+            Contact {
+                serves: false,
+                ..Contact::FULL
+            },
+        );
+        let away = link(Down, None, Contact::default());
+        let silent = link(Suspected, None, Contact::default());
+        let connecting = link(Connecting, None, Contact::default());
+        for (own, links, expected) in [
+            // Alone, or the first one to be started.
+            (Witness, &[][..], true),
+            (Unconfirmed, &[away, away], true),
+            (Unconfirmed, &[away, connecting], false),
+            (Unconfirmed, &[away, unreached], false),
+            (Unconfirmed, &[away, unserved], false),
+            // Neither can count before the last one is there.
+            (Unconfirmed, &[away, unsettled], true),
+            (Unconfirmed, &[silent, unsettled], true),
+            // The last one.
+            (Unconfirmed, &[met, met], false),
+            (Witness, &[met, unsettled], false),
+            (Witness, &[met, unreached], false),
+            (Witness, &[met, met], true),
+            (Unfilled, &[met, met], true),
+        ] {
+            assert_eq!(
+                have_met(own, links.iter().copied()),
+                expected,
+                "{own:?} {links:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_hold_ends_in_time_and_does_not_begin_again() {
+        let awaited = || [link(Connecting, None, Contact::default())].into_iter();
+        let begin = Duration::from_secs(7);
+        let hold = StartHold::new(begin);
+        let late = begin + HOLD_MAX;
+        assert!(!hold.is_over(late - Duration::from_millis(1), Unconfirmed, awaited()));
+        assert!(hold.is_over(late, Unconfirmed, awaited()));
+        let hold = StartHold::new(begin);
+        let met = || [link(Up, Some(Witness), Contact::FULL)].into_iter();
+        assert!(!hold.is_over(begin, Witness, awaited()));
+        assert!(hold.is_over(begin, Witness, met()));
+        assert!(
+            hold.is_over(begin, Witness, awaited()),
+            "a peer is restarted"
+        );
+    }
+}

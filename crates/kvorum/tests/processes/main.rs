@@ -40,6 +40,7 @@ mod partitions;
 mod profile_command;
 mod refusals;
 mod serve;
+mod starts;
 mod steady_load;
 mod support;
 mod tls;

@@ -1,8 +1,8 @@
 //! Open files: what the system lets a process have open, and how many connections that is.
 //!
 //! A store whose files cannot be opened fails writes, and a node that can accept nothing fails
-//! its probes. So connections get half of what is left beside what the node needs in any
-//! case, and the store the other half.
+//! its probes. So of what is left beside what the node needs in any case the store gets half, but
+//! no more than [`STORE_MAX`], and connections get the rest.
 
 use crate::config::ServerConfig;
 use crate::door::connection_slots::{PEER_CONNECTIONS, UNAUTHENTICATED_MAX};
@@ -17,6 +17,9 @@ const A_SCHEDULER: u64 = 4;
 
 /// Threads with a scheduler beside the runtimes: the acceptor, and that of the process.
 const OTHER_SCHEDULERS: u64 = 2;
+
+/// How many files of the store keep connections away. A larger store needs a higher limit.
+const STORE_MAX: u64 = 2048;
 
 /// What connections need at least: some of clients, and some beyond.
 const CONNECTIONS_MIN: u64 = 16;
@@ -74,14 +77,15 @@ impl ConnectionBounds {
             return Ok(wanted);
         };
         let needed = needed(config);
-        let half = limit.saturating_sub(needed) / 2;
-        if half < CONNECTIONS_MIN {
+        let left = limit.saturating_sub(needed);
+        let connections = left - left.div_ceil(2).min(STORE_MAX);
+        if connections < CONNECTIONS_MIN {
             let least = needed + 2 * CONNECTIONS_MIN;
             return Err(FewOpenFiles { limit, least });
         }
-        let half = usize::try_from(half).unwrap_or(usize::MAX);
-        let unauthenticated = wanted.unauthenticated.min(half / 4);
-        let clients = wanted.clients.min(half - unauthenticated);
+        let connections = usize::try_from(connections).unwrap_or(usize::MAX);
+        let unauthenticated = wanted.unauthenticated.min(connections / 4);
+        let clients = wanted.clients.min(connections - unauthenticated);
         Ok(Self {
             clients,
             unauthenticated,
@@ -114,10 +118,11 @@ mod tests {
     }
 
     #[test]
-    fn connections_take_half_of_what_the_node_leaves() {
+    fn connections_take_what_the_node_and_its_store_leave() {
         for (nodes, limit, clients, unauthenticated) in [
             (1, None, 2048, 128),
             (1, Some(65_536), 2048, 128),
+            (1, Some(4200), 1976, 128),
             (1, Some(4096), 1896, 128),
             (1, Some(1024), 366, 122),
             (1, Some(128), 30, 10),

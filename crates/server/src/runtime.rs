@@ -6,6 +6,7 @@
 //! would spread a small number of connections unevenly.
 
 use crate::door::connection_slots::{ConnectionSlot, ConnectionSlots};
+use crate::door::slow_clients::Progress;
 use crate::door::{Door, DoorShared};
 use crate::http::connection;
 use base::LimitedLog;
@@ -257,6 +258,10 @@ fn run(
 /// Starts to serve a connection.
 fn begin(door: &Rc<Door>, accepted: AcceptedConnection) {
     let door = Rc::clone(door);
+    let progress = Progress::new(Rc::clone(&door.now), accepted.slot.scope());
+    let progress = Rc::new(progress);
+    // Now, because a node that stops waits for those that are registered.
+    let registered = door.register(&progress);
     tokio::task::spawn_local(async move {
         // The slot and the count move into the task, so that they last until the
         // connection has ended.
@@ -268,7 +273,7 @@ fn begin(door: &Rc<Door>, accepted: AcceptedConnection) {
         match TcpStream::from_std(stream) {
             Ok(stream) => tokio::select! {
                 biased;
-                () = connection::serve(door, stream, &slot) => {}
+                () = connection::serve(door, stream, &slot, progress, registered) => {}
                 () = slot.evicted() => tracing::debug!(
                     "closing a connection that has not proved to be a peer's: another one needs its slot"
                 ),

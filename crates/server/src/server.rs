@@ -394,8 +394,8 @@ fn connection_bounds(config: &mut ServerConfig) -> Result<ConnectionBounds, FewO
             open_files = limit,
             connections = bounds.clients,
             connections_max = config.connections_max,
-            "the limit of open files allows fewer connections than --connections-max, as the \
-             store needs half of it: raise the limit (LimitNOFILE= of a service, ulimit -n)"
+            "the limit of open files allows fewer connections than --connections-max beside the \
+             files of the store: raise the limit (LimitNOFILE= of a service, ulimit -n)"
         );
         config.connections_max = bounds.clients;
     }

@@ -1,6 +1,7 @@
 //! A wrong command line ends with exit code 2 and one line that says why.
 
-use crate::support::{Process, kvorum, run_to_end};
+use crate::support::{PROGRAM, Process, free_port, kvorum, kvorum_by, run_to_end};
+use std::process::Command;
 
 fn line_of(arguments: &[&str], variable: Option<(&str, &str)>) -> String {
     let mut command = kvorum(arguments);
@@ -47,6 +48,14 @@ fn wrong_options_are_reported_in_one_line() {
         (with(&["--memori", "1GiB"]), &["--memori", "--memory"]),
         (with(&["--memory", "12x"]), &["--memory", "12x", "128MiB"]),
         (with(&["--memory", "64MiB"]), &["--memory", "128MiB"]),
+        (
+            with(&["--memory", "1000TiB"]),
+            &["--memory", "1000TiB is more than the", "lower it"],
+        ),
+        (
+            with(&["--cors-origin", "https://a:99999"]),
+            &["--cors-origin", "https://a:99999", "1 to 65535"],
+        ),
         (
             with(&["--memory", "1GiB", "--memory", "2GiB"]),
             &["--memory", "multiple times"],
@@ -267,5 +276,29 @@ fn every_command_shows_the_version() {
             "{said}"
         );
         assert!(said.starts_with("kvorum"), "{said}");
+    }
+}
+
+/// A process with limits of the system, which a shell sets.
+#[test]
+fn a_limit_of_the_system_that_leaves_no_room_ends_a_start_in_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let port = free_port();
+    for (limit, words) in [
+        ("ulimit -n 40", ["limit of open files is 40", "ulimit -n"]),
+        ("ulimit -f 64", ["File too large", "ulimit -f"]),
+    ] {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("{limit} && exec \"$@\""), "sh", PROGRAM]);
+        let url = format!("http://127.0.0.1:{port}");
+        let mut command = kvorum_by(shell, &["serve", "--memory", "128MiB", "--log", "error"]);
+        command
+            .args(["--url", &url, "--data"])
+            .arg(folder.path().join("data"));
+        let end = Process::spawn(&mut command).end();
+        assert_eq!(end.code, Some(1), "{limit}: {end:?}");
+        for word in words {
+            assert!(end.line().contains(word), "{limit}: {end:?}");
+        }
     }
 }

@@ -45,6 +45,7 @@ async fn a_failure_of_the_store_is_not_logged_for_each_request() {
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(tracing::Level::INFO)
+        .with_ansi(false)
         .with_writer(move || writer.clone())
         .finish();
     let lines = || {

@@ -115,11 +115,11 @@ enum Stage {
 /// How long a node that stops waits for requests that are on their way on idle connections.
 /// It covers the way from a client to the node. Nothing tells idle clients that the node
 /// stops, so those that are idle for all of it would be so for a longer time as well.
-const LAST_REQUESTS: Duration = Duration::from_millis(100);
+pub(crate) const LAST_REQUESTS: Duration = Duration::from_millis(100);
 
 /// A connection's entry in the list of its door, removed when this is dropped.
-pub(crate) struct Registered<'a> {
-    door: &'a Door,
+pub(crate) struct Registered {
+    door: Rc<Door>,
     number: usize,
 }
 
@@ -258,8 +258,8 @@ impl Door {
                     &self.now,
                 ));
                 // A node that stops does not wait for long for the first byte of a client, which
-                // may never come.
-                poll_fn(|cx| match self.is_closing() {
+                // may never come, but it completes a handshake, behind which a request follows.
+                poll_fn(|cx| match self.is_closing() && progress.is_idle() {
                     true => Poll::Ready(Entered::Ended),
                     false => entering.as_mut().poll(cx),
                 })
@@ -276,10 +276,10 @@ impl Door {
     }
 
     /// Adds a connection to the list.
-    pub(crate) fn register(&self, progress: &Rc<Progress>) -> Registered<'_> {
+    pub(crate) fn register(self: &Rc<Self>, progress: &Rc<Progress>) -> Registered {
         Registered {
             number: self.connections.borrow_mut().insert(Rc::clone(progress)),
-            door: self,
+            door: Rc::clone(self),
         }
     }
 
@@ -380,7 +380,7 @@ impl Door {
     }
 }
 
-impl Drop for Registered<'_> {
+impl Drop for Registered {
     fn drop(&mut self) {
         let mut connections = self.door.connections.borrow_mut();
         let gone = connections.try_remove(self.number);

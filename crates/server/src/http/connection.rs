@@ -1,11 +1,11 @@
 //! Drives hyper over a connection until it ends, or until it becomes a peer's.
 
-use crate::door::Door;
 use crate::door::channel::{Channel, SCRATCH_BYTES, Socket};
 use crate::door::connection_slots::ConnectionSlot;
 use crate::door::slow_clients::{Phase, Progress};
 use crate::door::tls::Entered;
 use crate::door::wire::Wire;
+use crate::door::{Door, LAST_REQUESTS, Registered};
 use crate::http::head::{FIELD_BYTES_MAX, TARGET_BYTES_MAX};
 use crate::http::problem::Problem;
 use crate::trust::audit::{Event, EventKind};
@@ -18,9 +18,9 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::task::{self, Poll};
+use std::task::{self, Poll, ready};
 use tokio::net::TcpStream;
 
 /// Hyper's bound for its own buffers: the longest head, which holds two keys
@@ -62,15 +62,19 @@ enum End {
     Cut,
 }
 
-/// Serves a connection until it ends.
+/// Serves a connection, which is registered at its door, until it ends.
 ///
 /// A panic in here is a bug that ends only this connection: tokio catches it, the
 /// panic hook logs it, and every guard that the request holds (its permit, its share
 /// of the memory, its place in the queue) frees what it took when it is dropped. State
 /// that connections share changes only in steps that cannot panic half way.
-pub(crate) async fn serve(door: Rc<Door>, stream: TcpStream, slot: &ConnectionSlot) {
-    let progress = Rc::new(Progress::new(Rc::clone(&door.now), slot.scope()));
-    let registered = door.register(&progress);
+pub(crate) async fn serve(
+    door: Rc<Door>,
+    stream: TcpStream,
+    slot: &ConnectionSlot,
+    progress: Rc<Progress>,
+    registered: Registered,
+) {
     let new_channel = |wire| Channel::new(wire, Rc::clone(&door.buffers), Rc::clone(&progress));
     let channel = match door.enter(stream, &progress).await {
         Entered::Wire(wire) => new_channel(wire),
@@ -194,6 +198,11 @@ async fn drive(door: &Rc<Door>, channel: &Rc<Channel>) -> End {
         .serve_connection(Socket(Rc::clone(channel)), service);
     let mut connection = connection;
     let mut is_shut = false;
+    // A connection that comes while the node stops has as long for its request as the others.
+    let fresh = door
+        .is_stopping()
+        .then(|| tokio::time::sleep(LAST_REQUESTS));
+    let mut fresh = pin!(fresh);
     let end = poll_fn(|cx| {
         progress.remember(cx.waker());
         if progress.is_cut() {
@@ -210,6 +219,9 @@ async fn drive(door: &Rc<Door>, channel: &Rc<Channel>) -> End {
             }
             if is_shut || !door.is_closing() || !channel.is_at_rest() {
                 return Poll::Pending;
+            }
+            if let Some(fresh) = fresh.as_mut().as_pin_mut() {
+                ready!(fresh.poll(cx));
             }
             is_shut = true;
             Pin::new(&mut connection).graceful_shutdown();

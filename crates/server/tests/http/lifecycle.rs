@@ -101,6 +101,23 @@ fn a_stop_answers_the_requests_that_have_arrived() {
     stopping.join().unwrap().unwrap();
 }
 
+/// Nothing keeps such a node, so it waits for the connections that it has not looked at yet.
+#[test]
+fn a_stop_right_after_requests_on_new_connections_answers_them() {
+    for round in 0..10 {
+        let node = Arc::new(start());
+        let mut clients: Vec<_> = (0..50).map(|_| Client::connect(&node)).collect();
+        for client in &mut clients {
+            client.send("GET /v0/entity?id=b HTTP/1.1\r\nhost: localhost\r\n\r\n");
+        }
+        let stopping = begin_shutdown(&node);
+        for client in &mut clients {
+            assert_eq!(client.reply_to("GET").status, 404, "{round}");
+        }
+        stopping.join().unwrap().unwrap();
+    }
+}
+
 /// A client that sends more behind its last request still gets the answer, not a reset.
 #[test]
 fn requests_behind_the_last_answer_of_a_node_that_stops_take_it_from_nobody() {

@@ -30,7 +30,8 @@ impl Problem {
         Self::new(
             &HEADER_TOO_LONG,
             format!(
-                "the header fields are longer than {bytes_max} bytes: send fewer or shorter ones"
+                "the header fields are longer than {bytes_max} bytes, or more than 100: send fewer \
+                 or shorter ones"
             ),
         )
     }

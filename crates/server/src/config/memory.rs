@@ -156,7 +156,7 @@ impl MemorySplit {
     /// The size of a memtable: a sixteenth, less where values are longer than half of that,
     /// because each memtable may have one on top.
     fn memtable_bytes(sixteenth: usize, value_bytes_max: usize) -> usize {
-        let less = (value_bytes_max / 2).saturating_sub(sixteenth / 4);
+        let less = value_bytes_max.saturating_sub(sixteenth / 2);
         let bytes = sixteenth.saturating_sub(less).max(sixteenth / 2);
         bytes.clamp(1 << 20, 64 << 20)
     }

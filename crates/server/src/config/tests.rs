@@ -90,7 +90,7 @@ fn chunked_batches_take_a_quarter_of_a_sixteenth() {
 
 #[test]
 fn ranges_of_sweeps_take_a_small_part_of_the_memory() {
-    for (memory_mib, range_mib) in [(128, 4), (256, 8), (512, 16), (65_536, 16)] {
+    for (memory_mib, range_mib) in [(128, 4), (256, 4), (512, 16), (65_536, 16)] {
         let mut config = member(&ONE_MACHINE);
         config.set_memory_bytes(memory_mib << 20);
         let range_bytes = config.memory_split().node.sweep_range_bytes_max();
@@ -338,7 +338,7 @@ fn tokens_cross_a_network_over_tls_or_where_the_operator_says_so() {
 fn tls_connections_are_planned_for() {
     for (memory_mib, threads, handshakes, of_peers, planned_for_each) in [
         (128, 2, 16, 8, false),
-        (128, 16, 32, 2, false),
+        (128, 16, 64, 4, false),
         (1024, 2, 128, 8, true),
         (1024, 64, 512, 8, true),
     ] {

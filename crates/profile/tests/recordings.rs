@@ -8,10 +8,12 @@ use profile::{
     WaitSite, lock, monotonic_ns, record_steps, records_spans, thread_parks, thread_wakes,
 };
 use std::alloc::System;
+use std::fs::File;
 use std::hint::black_box;
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 #[global_allocator]
 static ALLOCATOR: Allocator<System> = Allocator::new(System);
@@ -42,13 +44,27 @@ fn sum_of(profile: &Profile, names: &[&str]) -> u64 {
         .sum()
 }
 
-/// Uses the processor for this long.
+/// How long the thread has used the processor whose `schedstat` this is. It allocates
+/// nothing, which would be in profiles of the test.
+fn processor_time(schedstat: &File) -> Duration {
+    let mut text = [0; 64];
+    schedstat.read_at(&mut text, 0).unwrap();
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit());
+    Duration::from_nanos(digits.fold(0, |number, digit| number * 10 + u64::from(digit - b'0')))
+}
+
+/// Uses the processor for this long, however long a busy machine takes to give so much.
 #[inline(never)]
 fn grind(time: Duration) -> u64 {
-    let began = Instant::now();
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "it is of the system, not of a store"
+    )]
+    let schedstat = File::open("/proc/thread-self/schedstat").unwrap();
+    let end = processor_time(&schedstat) + time;
     let mut number = 1_u64;
-    while began.elapsed() < time {
-        for _ in 0..10_000 {
+    while processor_time(&schedstat) < end {
+        for _ in 0..1_000_000 {
             number = black_box(number.wrapping_mul(6_364_136_223_846_793_005) ^ 1);
         }
     }
@@ -71,7 +87,6 @@ fn cpu_time_is_found_where_it_is_spent() {
     black_box(worker.join().unwrap());
     let profile = recording.finish();
     let found = sum_of(&profile, &["grinder;", "grind_in_a_caller", "grind"]);
-    // A busy machine gives this test fewer samples.
     assert!(found >= 5, "{}", profile.folded());
     assert!(found * 10 >= profile.total() * 8, "{}", profile.folded());
     let svg = profile.flame_graph();
@@ -122,6 +137,11 @@ fn take_lock(mutex: &Mutex<u64>) -> u64 {
 #[test]
 fn a_lock_that_is_waited_for_is_found() {
     let _turn = turn();
+    // A busy machine may let the waiter run only once the lock is free again.
+    assert!((0..100).any(|_| is_wait_for_lock_found()));
+}
+
+fn is_wait_for_lock_found() -> bool {
     let recording = Recording::start(ProfileKind::Waits).unwrap();
     let mutex = Mutex::new(3);
     let ready = Barrier::new(2);
@@ -142,9 +162,9 @@ fn a_lock_that_is_waited_for_is_found() {
     drop(lock(&mutex));
     let profile = recording.finish();
     let waited = Duration::from_nanos(sum_of(&profile, &["lock;", "take_lock"]));
-    // The waiter may have been late although it was ready.
-    assert!(waited > Duration::from_millis(1), "{}", profile.folded());
-    assert_eq!(profile.folded().lines().count(), 1, "{}", profile.folded());
+    let lines = profile.folded().lines().count();
+    assert!(lines <= 1, "{}", profile.folded());
+    lines == 1 && waited > Duration::from_millis(1)
 }
 
 #[test]

@@ -26,7 +26,7 @@ pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_kvorum");
 
 /// How long a test waits for anything. The time is long, because only a failing
 /// test waits for all of it.
-const TIMEOUT: Duration = Duration::from_secs(60);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long a test waits for an event. A full sweep that lost a node may wait for it for 20 s,
 /// and the next sweep as long again, before the cluster is whole.

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// How long a test waits for a condition. It is long, because only a test that fails
 /// waits for all of it.
-const WAIT_MAX: Duration = Duration::from_secs(30);
+const WAIT_MAX: Duration = Duration::from_secs(180);
 
 /// How long a test sleeps between two checks of a condition.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);

@@ -6,18 +6,17 @@ use cluster::{Member, Members, NodeUrl};
 use server::Server;
 use std::time::Duration;
 
+/// A time that passes soon, for what is late.
 const SHORT: Duration = Duration::from_millis(100);
 
-fn with_short_timeouts() -> Server {
-    let mut config = config();
-    config.head_timeout = SHORT;
-    config.body_timeout = SHORT;
-    start_with(config)
-}
+/// A time that passes soon, and in which a busy machine still does what must not be late.
+const SOON: Duration = Duration::from_secs(2);
 
 #[test]
 fn a_head_that_is_not_complete_in_time_ends_the_connection() {
-    let node = with_short_timeouts();
+    let mut config = config();
+    config.head_timeout = SHORT;
+    let node = start_with(config);
     let mut client = Client::connect(&node);
     client.send("GET /v0/status HTTP/1.1\r\n");
     client.assert_closed();
@@ -25,7 +24,9 @@ fn a_head_that_is_not_complete_in_time_ends_the_connection() {
 
 #[test]
 fn a_body_that_is_not_complete_in_time_is_a_408_and_ends_the_connection() {
-    let node = with_short_timeouts();
+    let mut config = config();
+    config.body_timeout = SHORT;
+    let node = start_with(config);
     for (head, status) in [
         (
             "PUT /v0/entity?id=a HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\n\r\nval",
@@ -56,7 +57,7 @@ fn a_body_that_is_not_complete_in_time_is_a_408_and_ends_the_connection() {
 #[test]
 fn an_idle_connection_is_closed_after_the_idle_timeout() {
     let mut config = config();
-    config.idle_timeout = SHORT;
+    config.idle_timeout = SOON;
     let node = start_with(config);
     let mut silent = Client::connect(&node);
     silent.assert_closed();

@@ -294,7 +294,7 @@ impl Client {
 
 /// How long a test waits for an event. No event takes nearly as long, even on a busy
 /// machine: so a test that would wait for ever fails, and says what it waited for.
-const WAIT_MAX: Duration = Duration::from_secs(60);
+const WAIT_MAX: Duration = Duration::from_secs(180);
 
 /// Waits until `is_so`. So a test waits for an event without guessing how long it takes.
 /// `awaited` says what for, if it never comes.

@@ -3,7 +3,6 @@
 use crate::support::lines::{NDJSON, chunk};
 use crate::support::{Client, config, start_with, wait_until};
 use cluster::{Member, Members, NodeUrl};
-use server::Server;
 use std::time::Duration;
 
 /// A time that passes soon, for what is late.

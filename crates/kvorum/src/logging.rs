@@ -1,17 +1,11 @@
 //! The log: lines on stderr, as text for people or JSON for programs.
-//!
-//! Whoever reads stderr may stop. So that no thread waits for that, a thread of its own
-//! writes the lines ([`server::LineWriter`]), and so it does with all else that a process
-//! which serves says on stderr: failures, and panics. Other commands write themselves.
 
-use crate::failure::Failure;
-use base::SystemClock;
+use crate::stderr;
 use clap::{Args, ValueEnum};
-use server::{FLUSH_MAX, LineWriter, Output};
-use std::backtrace::{Backtrace, BacktraceStatus};
-use std::fmt::{self, Display};
+use server::LineWriter;
+use std::fmt;
 use std::io::{self, IsTerminal, Write};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
@@ -45,39 +39,14 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// What writes to stderr, once a process serves.
-static STDERR: OnceLock<Arc<LineWriter>> = OnceLock::new();
-
-/// Has a thread write to stderr what this process says there from now on, and returns it.
-///
-/// # Errors
-/// The system starts no thread.
-pub(crate) fn write_on_a_thread() -> Result<Arc<LineWriter>, Failure> {
-    let writer = LineWriter::start("log", Stderr, Arc::new(SystemClock::new()))
-        .map_err(|error| Failure::failed(format!("cannot start a thread for the log: {error}")))?;
-    let writer = Arc::clone(STDERR.get_or_init(|| Arc::new(writer)));
-    server::before_abort(flush);
-    std::panic::set_hook(Box::new(|panic| {
-        let thread = std::thread::current();
-        let backtrace = Backtrace::capture();
-        say(&panic_text(thread.name(), panic, &backtrace));
-        // The process may end at once.
-        flush();
-    }));
-    Ok(writer)
-}
-
 /// Sends the log to stderr from now on, and returns what writes it. A text line begins with
 /// `node` if there is one, because the lines of several nodes share a terminal. Must be
 /// called only once.
 ///
 /// # Errors
 /// The system starts no thread.
-pub(crate) fn install(
-    options: LogOptions,
-    node: Option<String>,
-) -> Result<Arc<LineWriter>, Failure> {
-    let writer = write_on_a_thread()?;
+pub(crate) fn install(options: LogOptions, node: Option<String>) -> io::Result<Arc<LineWriter>> {
+    let writer = stderr::write_on_a_thread()?;
     let level = match options.level {
         LogLevel::Off => LevelFilter::OFF,
         LogLevel::Error => LevelFilter::ERROR,
@@ -103,65 +72,12 @@ pub(crate) fn install(
     Ok(writer)
 }
 
-/// Says whole lines on stderr, without waiting for whoever reads it where this process
-/// serves. A closed stderr is ignored.
-pub(crate) fn say(lines: &str) {
-    match STDERR.get() {
-        // What does not fit is counted.
-        Some(writer) => {
-            let _fits = writer.push(lines.as_bytes());
-        }
-        None => {
-            let _ = io::stderr().write_all(lines.as_bytes());
-        }
-    }
-}
-
-/// Waits a moment until what was said is written: before the process ends.
-pub(crate) fn flush() {
-    if let Some(writer) = STDERR.get() {
-        writer.flush(FLUSH_MAX);
-    }
-}
-
-/// What is said of a panic, as programs say it by default.
-fn panic_text(thread: Option<&str>, panic: &dyn Display, backtrace: &Backtrace) -> String {
-    let thread = thread.unwrap_or("<unnamed>");
-    let mut text = format!("thread '{thread}' {panic}\n");
-    if backtrace.status() == BacktraceStatus::Captured {
-        text.push_str(&format!("{backtrace}\n"));
-    }
-    text
-}
-
-/// Stderr, for the thread that writes.
-struct Stderr;
-
-impl Output for Stderr {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        io::stderr().write(bytes)
-    }
-
-    fn left_out(&mut self, count: u64) -> Vec<u8> {
-        if count > 0 {
-            tracing::warn!(
-                left_out = count,
-                "lines of the log were left out: nobody read them fast enough, or they could not be written"
-            );
-        }
-        // The line has come to the queue.
-        Vec::new()
-    }
-}
-
 /// A line that the log makes.
 struct Said;
 
 impl Write for Said {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        if let Some(writer) = STDERR.get() {
-            let _fits = writer.push(line);
-        }
+        stderr::push(line);
         Ok(line.len())
     }
 
@@ -202,7 +118,7 @@ mod tests {
             let panicking = std::panic::catch_unwind(|| panic!("the store is lost"));
             assert!(panicking.is_err());
             tracing::error!("ending the process");
-            flush();
+            stderr::flush();
             std::process::abort();
         }
         let test = std::env::current_exe().unwrap();

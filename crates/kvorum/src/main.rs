@@ -28,6 +28,7 @@ mod profiling;
 mod resources;
 mod serve;
 mod signals;
+mod stderr;
 mod text;
 mod threads;
 mod values;
@@ -66,6 +67,6 @@ fn main() -> ExitCode {
         }
         Err(EarlyExit::Refuse(failure)) => failure.report(),
     };
-    logging::flush();
+    stderr::flush();
     code
 }

@@ -2,7 +2,7 @@
 //! at its address may be somebody else; so every line goes through here, and none steers the
 //! terminal or pretends to be several.
 
-use crate::logging;
+use crate::stderr;
 
 /// The widest column of a table, in characters. A node may send a name of any length, and
 /// formatting panics at widths beyond 16 bits.
@@ -26,5 +26,5 @@ pub(crate) fn of_lines(lines: impl IntoIterator<Item = impl AsRef<str>>) -> Stri
 
 /// Writes a line to stderr. A closed stderr is ignored.
 pub(crate) fn report_line(line: &str) {
-    logging::say(&of_lines([format!("kvorum: {line}")]));
+    stderr::say(&of_lines([format!("kvorum: {line}")]));
 }

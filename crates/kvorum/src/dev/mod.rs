@@ -35,8 +35,8 @@ pub(crate) use options::DevOptions;
 
 use crate::failure::Failure;
 use crate::layers::EarlyExit;
-use crate::logging;
 use crate::signals::{StopSignal, StopSignals};
+use crate::stderr;
 use console::DevConsole;
 use control::ClusterFolderLock;
 use layout::ClusterLayout;
@@ -74,7 +74,7 @@ pub(crate) fn run(options: &DevOptions) -> Result<(), EarlyExit> {
     layout.make_folders()?;
     layout.make_tokens()?;
     let probe = Probe::new(layout.make_certificates()?);
-    logging::write_on_a_thread()?;
+    stderr::write_on_a_thread().map_err(|error| Failure::failed(error.to_string()))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -190,7 +190,7 @@ async fn stop(mut nodes: Vec<SupervisedNode<'_>>, signals: &mut StopSignals) {
         node.kill().await;
     }
     if let Some(signal) = second_signal {
-        logging::flush();
+        stderr::flush();
         std::process::exit(signal.exit_code().into());
     }
 }

@@ -12,6 +12,7 @@ use crate::layers::{OptionError, Parsed};
 use crate::logging;
 use crate::resources;
 use crate::signals::{ReloadSignals, StopSignals};
+use crate::stderr;
 use crate::threads::on_thread;
 use crate::values::{ByteSize, Switch};
 use base::{BootId, Clock, OsRandom, SystemClock};
@@ -51,7 +52,8 @@ pub(crate) fn run<P>(options: &ServeOptions, parsed: &Parsed<P>) -> Result<(), F
         .members
         .name(config.node.members.own())
         .to_owned();
-    let log = logging::install(options.log, is_child.then_some(name))?;
+    let log = logging::install(options.log, is_child.then_some(name))
+        .map_err(|error| Failure::failed(error.to_string()))?;
     for warning in parsed.warnings.iter().chain(&least_memory) {
         tracing::warn!("{warning}");
     }
@@ -163,7 +165,7 @@ async fn serve(
         signal = signals.next() => {
             // Nothing is lost, because the log is replayed at the next start.
             tracing::warn!("second {}: stopped immediately", signal.name());
-            logging::flush();
+            stderr::flush();
             std::process::exit(signal.exit_code().into());
         }
     }

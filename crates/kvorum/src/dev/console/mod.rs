@@ -335,8 +335,9 @@ mod tests {
         assert!(places.has_room(), "strangers give way");
         for stranger in strangers {
             begin(&mut places, true);
-            places.free_one().await;
+            tokio::task::yield_now().await;
             assert!(stranger.is_finished());
+            places.free_one().await;
         }
         tokio::task::yield_now().await;
         assert_eq!(places.under_way.len(), REQUESTS_MAX);

@@ -1,6 +1,6 @@
 // --- What needs attention ---
 
-/** Hours and minutes after which silence between nodes needs a look, in seconds. */
+/** Time without a clean sweep that needs a look, in seconds. */
 const UNCLEAN_SECONDS_MIN = 3600;
 
 /** A clock that is further than this from most others is not kept by NTP. */
@@ -112,24 +112,18 @@ function* adviceOnClock(status) {
 }
 
 function* adviceOnStore({ store }) {
-  if (store.poisoned) {
+  const why = store.poisoned ?? store.failing;
+  if (why) {
     yield {
       level: "bad",
-      text: `The store is read-only (${store.poisoned}). Check its disk, then restart the node or replace it.`,
-      runbook: "A failed sync",
-    };
-  }
-  if (store.failing) {
-    yield {
-      level: "bad",
-      text: `The store cannot write files (${store.failing}). Check the node's data folder and its disk; it tries again each second.`,
-      runbook: "A store that cannot write files",
+      text: `The store fails (${why}). Check its disk.`,
+      runbook: store.poisoned ? "A failed sync" : "A store that cannot write files",
     };
   }
   if (store.disk_full) {
     yield {
       level: "bad",
-      text: "The disk is full, and puts are refused: give it room, or delete keys.",
+      text: "The disk is full: give it room, or delete keys.",
       runbook: "Full disk",
     };
   }

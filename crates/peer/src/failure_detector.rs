@@ -17,6 +17,12 @@ pub(super) const SUSPECT_AFTER: Duration = Duration::from_millis(400);
 /// the old one comes back to life.
 pub(super) const CLOSE_AFTER: Duration = Duration::from_secs(1);
 
+/// The same while the system takes no more of what this node has to send. Then pings wait
+/// behind what it has taken, which a slow network may carry for longer than
+/// [`CLOSE_AFTER`]; a connection that was closed meanwhile would send all of it again, for
+/// ever.
+const CLOSE_BLOCKED_AFTER: Duration = Duration::from_secs(5);
+
 /// A heartbeat that is later than this shows that this node itself was paused.
 const LATE_AFTER: Duration = Duration::from_millis(200);
 
@@ -53,14 +59,20 @@ impl FailureDetector {
     }
 
     /// Judges the peer, at each heartbeat. If the heartbeat is late, this node
-    /// was paused and could not hear the peer, so the silence begins anew.
-    pub(super) fn heartbeat(&mut self, now: Duration) -> Liveness {
+    /// was paused and could not hear the peer, so the silence begins anew. `is_blocked`:
+    /// the system takes no more of what this node has to send.
+    pub(super) fn heartbeat(&mut self, now: Duration, is_blocked: bool) -> Liveness {
         if now.saturating_sub(self.last_heartbeat) > LATE_AFTER {
             self.silent_since = now;
         }
         self.last_heartbeat = now;
+        let close_after = if is_blocked {
+            CLOSE_BLOCKED_AFTER
+        } else {
+            CLOSE_AFTER
+        };
         match now.saturating_sub(self.silent_since) {
-            silence if silence >= CLOSE_AFTER => Liveness::Dead,
+            silence if silence >= close_after => Liveness::Dead,
             silence if silence >= SUSPECT_AFTER => Liveness::Suspected,
             _ => Liveness::Alive,
         }
@@ -80,7 +92,7 @@ mod tests {
     fn heartbeats(detector: &mut FailureDetector, from_ms: u64, to_ms: u64) -> Liveness {
         let mut liveness = Liveness::Alive;
         for at in (from_ms..=to_ms).step_by(100) {
-            liveness = detector.heartbeat(ms(at));
+            liveness = detector.heartbeat(ms(at), false);
         }
         liveness
     }
@@ -89,19 +101,28 @@ mod tests {
     fn a_silent_peer_is_suspected_and_then_dead() {
         let mut detector = FailureDetector::new(ms(1_000));
         assert_eq!(heartbeats(&mut detector, 1_000, 1_300), Liveness::Alive);
-        assert_eq!(detector.heartbeat(ms(1_400)), Liveness::Suspected);
+        assert_eq!(detector.heartbeat(ms(1_400), false), Liveness::Suspected);
         detector.heard(ms(1_450));
         assert_eq!(heartbeats(&mut detector, 1_500, 1_800), Liveness::Alive);
         assert_eq!(heartbeats(&mut detector, 1_900, 2_400), Liveness::Suspected);
-        assert_eq!(detector.heartbeat(ms(2_500)), Liveness::Dead);
+        assert_eq!(detector.heartbeat(ms(2_500), false), Liveness::Dead);
+    }
+
+    #[test]
+    fn a_peer_that_is_sent_much_over_a_slow_network_may_be_silent_for_longer() {
+        let mut detector = FailureDetector::new(ms(0));
+        for at in (0..5_000).step_by(100) {
+            assert_ne!(detector.heartbeat(ms(at), true), Liveness::Dead, "{at} ms");
+        }
+        assert_eq!(detector.heartbeat(ms(5_000), true), Liveness::Dead);
     }
 
     #[test]
     fn a_node_that_was_paused_suspects_no_peer() {
         let mut detector = FailureDetector::new(ms(0));
         heartbeats(&mut detector, 0, 300);
-        assert_eq!(detector.heartbeat(ms(60_000)), Liveness::Alive);
+        assert_eq!(detector.heartbeat(ms(60_000), false), Liveness::Alive);
         assert_eq!(heartbeats(&mut detector, 60_100, 60_300), Liveness::Alive);
-        assert_eq!(detector.heartbeat(ms(60_400)), Liveness::Suspected);
+        assert_eq!(detector.heartbeat(ms(60_400), false), Liveness::Suspected);
     }
 }

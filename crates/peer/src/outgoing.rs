@@ -130,6 +130,8 @@ pub(super) struct Outgoing {
     is_awake: Cell<bool>,
     /// Whether the writing task waits for one poll for events before it writes.
     is_gathering: Cell<bool>,
+    /// Whether the stream took no more at the last write.
+    is_blocked: Cell<bool>,
 }
 
 #[derive(Default)]
@@ -156,6 +158,11 @@ impl Outgoing {
     /// How many bytes were ever written.
     pub(super) fn written_bytes(&self) -> u64 {
         self.written_bytes.get()
+    }
+
+    /// Whether the stream took no more at the last write.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.is_blocked.get()
     }
 
     /// Whether a short frame with this key may be appended.
@@ -254,6 +261,7 @@ impl Outgoing {
         // The shares of the budget are returned outside of the borrow.
         let queue = std::mem::take(&mut *self.queue.borrow_mut());
         drop(queue);
+        self.is_blocked.set(false);
     }
 
     /// Drops what is not partly sent, because no request waits for it any more.
@@ -326,7 +334,9 @@ impl Outgoing {
                 }
             }
             let unwritten = &queue.batch[queue.written..];
-            let bytes = ready!(Pin::new(&mut *stream).poll_write(cx, unwritten))?;
+            let written = Pin::new(&mut *stream).poll_write(cx, unwritten);
+            self.is_blocked.set(written.is_pending());
+            let bytes = ready!(written)?;
             if bytes == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }

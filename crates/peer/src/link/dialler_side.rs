@@ -370,7 +370,8 @@ impl Side for DiallerSide<'_> {
         }
         while self.heartbeat.poll_tick(cx).is_ready() {
             let now = self.link.environment.clock.monotonic();
-            match self.failure_detector.heartbeat(now) {
+            let is_blocked = self.outgoing().is_blocked();
+            match self.failure_detector.heartbeat(now, is_blocked) {
                 Liveness::Alive => {}
                 Liveness::Suspected => {
                     self.live_link = None;

@@ -282,3 +282,22 @@ async fn malformed_pieces_close_the_connection() {
     })
     .await;
 }
+
+/// On a slow network its pings wait behind the value, which would have to be sent again, and
+/// again, if the connection was closed.
+#[tokio::test(start_paused = true)]
+async fn a_link_is_kept_for_a_while_whose_peer_takes_a_long_value_slowly() {
+    run(async {
+        let (asker, replica, freeze, _) = connected().await;
+        let long = entry("long", &long_value(LONG_BYTES));
+        asker.call(PeerRequest::Write(long.clone()), 1).unwrap();
+        tokio::task::yield_now().await;
+        freeze.set(true);
+        tokio::time::sleep(ms(3_000)).await;
+        assert_eq!(asker.network.dialled.load(Ordering::Relaxed), 1);
+        freeze.set(false);
+        let (request, _) = replica.next().await;
+        assert_eq!(request, PeerRequest::Write(long));
+    })
+    .await;
+}

@@ -234,7 +234,7 @@ async fn stdin_end(faults: Option<DevFaults>) {
         Ok(end) => drop(end.await),
         Err(failure) => {
             tracing::error!("{}: the end of stdin will not be seen", failure.line());
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }

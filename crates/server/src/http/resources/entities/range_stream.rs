@@ -195,7 +195,7 @@ impl BodyStream for RangeStream {
 /// Logs why a range is cut after this number of entities.
 fn report_cut(reason: &CutReason, entities: u64, log: &LimitedLog) {
     log.line("cut range", |left_out| {
-        write_cut(reason, entities, left_out)
+        write_cut(reason, entities, left_out);
     });
 }
 

@@ -109,7 +109,8 @@ mod tests {
         }
     }
 
-    /// A sync of the folder fails, and the change before it is not durable.
+    /// A replacement fails, so that what it changed may not be durable, and the power is cut in
+    /// the next one.
     #[test]
     fn the_file_before_is_whole_wherever_a_crash_comes() {
         let disk = MemoryDisk::new();
@@ -119,25 +120,26 @@ mod tests {
         for bytes in &contents[..2] {
             replace_file(&disk, folder, "file", bytes).unwrap();
         }
-        for call in 0.. {
+        const CALLS: u64 = 10;
+        for (first, second) in (0..CALLS * CALLS).map(|it| (it / CALLS, it % CALLS)) {
             let memory = Arc::new(disk.clone_synced());
             let faulty = FaultyDisk::new(Arc::clone(&memory) as _);
-            faulty.arm(Fault::at(call, io::ErrorKind::Other));
-            for bytes in &contents[1..] {
-                let _ = replace_file(&faulty, folder, "file", bytes);
-            }
+            faulty.arm(Fault::at(first, io::ErrorKind::Other));
+            let _ = replace_file(&faulty, folder, "file", &contents[1]);
+            faulty.arm(Fault::at(second, io::ErrorKind::Other).lasting());
+            let _ = replace_file(&faulty, folder, "file", &contents[2]);
+            assert!(
+                second < CALLS - 1 || faulty.failed() == 0,
+                "all calls fail once"
+            );
             for seed in 0..16 {
                 let mut rng = fastrand::Rng::with_seed(seed);
                 let after = memory.crash_clone(&mut |_| rng.bool());
                 let found = content(&after);
                 assert!(
                     contents.iter().any(|bytes| found == bytes),
-                    "call {call}, seed {seed}"
+                    "calls {first} and {second}, seed {seed}"
                 );
-            }
-            if faulty.failed() == 0 {
-                assert!(call > 8, "{call}");
-                break;
             }
         }
     }

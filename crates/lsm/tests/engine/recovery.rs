@@ -21,9 +21,18 @@ enum End {
     Idle,
     /// With an orderly close.
     Closed,
+    /// Killed, started and killed again: the last segment is sealed, and the next one has
+    /// nothing but its header.
+    Restarted,
 }
 
-const ENDS: [End; 4] = [End::Flushed, End::Killed, End::Idle, End::Closed];
+const ENDS: [End; 5] = [
+    End::Flushed,
+    End::Killed,
+    End::Idle,
+    End::Closed,
+    End::Restarted,
+];
 
 fn ended(end: End) -> Arc<MemoryDisk> {
     let world = World::new();
@@ -44,6 +53,10 @@ fn ended(end: End) -> Arc<MemoryDisk> {
             world.executor.run_lane(Lane::Log);
         }
         End::Closed => engine.close().unwrap(),
+        End::Restarted => {
+            drop(engine);
+            world.open();
+        }
     }
     Arc::new(world.memory.clone_synced())
 }

@@ -1,12 +1,16 @@
 //! `kvorum profile` and a node, as processes.
 
 use crate::support::{
-    Ends, Process, free_port, kvorum, request, run_to_end, serve, started, wait_until_ok,
+    Ends, HttpConnection, Process, free_port, kvorum, local, run_to_end, serve, started,
+    wait_until_ok,
 };
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How many clients load a node.
+const CLIENTS: usize = 4;
 
 /// Starts a node; `debug` is the value of `--debug-endpoints`.
 fn start(port: u16, data: &Path, debug: &str) -> Process {
@@ -19,20 +23,25 @@ fn profile(port: u16, words: &[&str]) -> Command {
     kvorum(&[&["profile", "--url", &url], words].concat())
 }
 
-/// Runs `meanwhile` while a client puts and gets.
+/// Runs `meanwhile` while clients put and get, so many that the node has always something to
+/// do, and gets its part of a busy machine.
 fn under_load<T>(port: u16, meanwhile: impl FnOnce() -> T) -> T {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !is_over.load(Ordering::Relaxed) {
-                let put = request(port, "PUT", "/v0/entity?id=key", &[7; 50_000]);
-                assert_eq!(put.unwrap().0, 201);
-                assert_eq!(
-                    request(port, "GET", "/v0/entity?id=key", b"").unwrap().0,
-                    200
-                );
-            }
-        });
+        for _ in 0..CLIENTS {
+            scope.spawn(|| {
+                let mut connection = HttpConnection::open(local(port)).unwrap();
+                let mut send = |method: &str, body: &[u8]| {
+                    let answer = connection.exchange(method, "/v0/entity?id=key", body);
+                    answer.unwrap().status
+                };
+                while !is_over.load(Ordering::Relaxed) {
+                    // Of longer values the kernel would have most samples.
+                    assert_eq!(send("PUT", &[7; 1000]), 201);
+                    assert_eq!(send("GET", b""), 200);
+                }
+            });
+        }
         let _ends = Ends(&is_over);
         meanwhile()
     })
@@ -64,7 +73,7 @@ fn each_kind_of_profile_is_recorded_and_kept() {
         let name = format!("profile-{kind}.svg");
         // A busy machine leaves a node few samples in a second, or none that show the word.
         until_it_shows(port, word, || {
-            let mut command = profile(port, &["--kind", kind, "--seconds", "1"]);
+            let mut command = profile(port, &["--kind", kind, "--seconds", "3"]);
             let end = Process::spawn(command.current_dir(&folder)).end();
             assert_eq!(end.code, Some(0), "{end:?}");
             assert!(end.line().contains(&name), "{end:?}");
@@ -74,7 +83,7 @@ fn each_kind_of_profile_is_recorded_and_kept() {
         });
     }
     until_it_shows(port, ";server::http::answer", || {
-        let words = ["--seconds", "1", "--format", "folded", "--output", "-"];
+        let words = ["--seconds", "3", "--format", "folded", "--output", "-"];
         let output = run_to_end(&mut profile(port, &words));
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap()

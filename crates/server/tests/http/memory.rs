@@ -12,7 +12,7 @@ use tokio::net::TcpSocket;
 fn start() -> (Server, MemorySplit) {
     let mut config = config();
     config.body_timeout = Duration::from_millis(100);
-    config.head_timeout = Duration::from_secs(60);
+    config.head_timeout = Duration::from_secs(3600);
     let split = config.memory_split();
     (start_with(config), split)
 }

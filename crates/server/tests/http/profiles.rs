@@ -108,20 +108,23 @@ fn a_cpu_profile_names_functions_of_the_server() {
     let _turn = lock_recording();
     let node = start_with_debug_endpoints();
     let target = "/debug/profile?kind=cpu&seconds=1";
-    let reply = profile_under_load(&node, target, "accept: text/plain\r\n");
-    assert_eq!(reply.status, 200, "{reply:?}");
-    let folded = reply.text();
-    let in_runtime = |name: &str| {
-        let mut lines = folded.lines();
-        lines.any(|line| line.starts_with("runtime;") && line.contains(name))
-    };
-    assert!(in_runtime("server::http::answer"), "{folded}");
-    assert!(in_runtime("hyper::"), "{folded}");
-
-    let reply = profile_under_load(&node, target, "");
-    assert_eq!(reply.header("content-type"), Some("image/svg+xml"));
-    assert!(reply.text().contains("server::http::answer"));
-    assert!(reply.text().trim_end().ends_with("</svg>"));
+    // A busy machine leaves the node few samples in a second, or none that show a name.
+    wait_until("a profile with names of the server", || {
+        let reply = profile_under_load(&node, target, "accept: text/plain\r\n");
+        assert_eq!(reply.status, 200, "{reply:?}");
+        let folded = reply.text();
+        let in_runtime = |name: &str| {
+            let mut lines = folded.lines();
+            lines.any(|line| line.starts_with("runtime;") && line.contains(name))
+        };
+        in_runtime("server::http::answer") && in_runtime("hyper::")
+    });
+    wait_until("a flame graph with names of the server", || {
+        let reply = profile_under_load(&node, target, "");
+        assert_eq!(reply.header("content-type"), Some("image/svg+xml"));
+        assert!(reply.text().trim_end().ends_with("</svg>"));
+        reply.text().contains("server::http::answer")
+    });
 }
 
 #[test]
@@ -129,16 +132,17 @@ fn a_lock_profile_names_wait_sites() {
     let _turn = lock_recording();
     let node = start_with_debug_endpoints();
     let target = "/debug/profile?kind=lock&seconds=1";
-    let reply = profile_under_load(&node, target, "accept: text/plain\r\n");
-    assert_eq!(reply.status, 200, "{reply:?}");
-    for place in [
+    let places = [
         "queue;engine write;gather",
         "queue;engine write;commit",
         "queue;outbox",
         "disk;log sync",
-    ] {
-        assert!(reply.text().contains(place), "{place}: {}", reply.text());
-    }
+    ];
+    wait_until(places, || {
+        let reply = profile_under_load(&node, target, "accept: text/plain\r\n");
+        assert_eq!(reply.status, 200, "{reply:?}");
+        places.iter().all(|place| reply.text().contains(place))
+    });
 }
 
 #[test]

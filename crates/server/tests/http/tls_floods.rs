@@ -42,7 +42,7 @@ fn a_flood_of_handshakes_from_one_address_cuts_off_no_other_client() {
     let authority = Authority::new();
     let mut config = with_tls(&authority, true);
     config.threads = 1;
-    config.head_timeout = Duration::from_secs(60);
+    config.head_timeout = Duration::from_secs(3600);
     config.set_memory_bytes(128 << 20);
     let node = start_with(config);
     let mut honest = tls_stream(&node, authority.client(None));
@@ -74,7 +74,7 @@ fn with_peer(authority: &Authority, peer: &str) -> ServerConfig {
     config.node.members = Members::new(members, &urls[0]).unwrap();
     config.listen = vec!["127.0.0.1:0".parse().unwrap()];
     config.threads = 1;
-    config.head_timeout = Duration::from_secs(60);
+    config.head_timeout = Duration::from_secs(3600);
     config.set_memory_bytes(128 << 20);
     config
 }
@@ -164,8 +164,8 @@ fn clients_that_leave_records_incomplete_close_no_connection_that_uploads() {
     let authority = Authority::new();
     let mut config = with_tls(&authority, true);
     config.threads = 1;
-    config.head_timeout = Duration::from_secs(60);
-    config.body_timeout = Duration::from_secs(60);
+    config.head_timeout = Duration::from_secs(3600);
+    config.body_timeout = Duration::from_secs(3600);
     config.set_memory_bytes(128 << 20);
     let node = start_with(config);
     // A record of 16 KiB, of which 15 KiB are sent: 12 KiB count, and there is room for 85.

@@ -56,10 +56,6 @@ fn processor_time(schedstat: &File) -> Duration {
 /// Uses the processor for this long, however long a busy machine takes to give so much.
 #[inline(never)]
 fn grind(time: Duration) -> u64 {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "it is of the system, not of a store"
-    )]
     let schedstat = File::open("/proc/thread-self/schedstat").unwrap();
     let end = processor_time(&schedstat) + time;
     let mut number = 1_u64;

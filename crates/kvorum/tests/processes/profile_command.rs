@@ -66,7 +66,8 @@ fn each_kind_of_profile_is_recorded_and_kept() {
     let port = free_port();
     let _node = start(port, &folder.path().join("data"), "on");
     for (kind, word) in [
-        ("cpu", "server::http::answer"),
+        // How much of an async function is in its name depends on the debug information.
+        ("cpu", "<title>server::http::"),
         ("alloc", "server::http"),
         ("lock", "engine write"),
     ] {
@@ -82,7 +83,7 @@ fn each_kind_of_profile_is_recorded_and_kept() {
             svg
         });
     }
-    until_it_shows(port, ";server::http::answer", || {
+    until_it_shows(port, ";server::http::", || {
         let words = ["--seconds", "3", "--format", "folded", "--output", "-"];
         let output = run_to_end(&mut profile(port, &words));
         assert!(output.status.success(), "{output:?}");

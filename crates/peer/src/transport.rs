@@ -8,12 +8,14 @@
 use bytes::{Buf, Bytes};
 use cluster::NodeUrl;
 use dial::Resolver;
+use rustix::net::sockopt;
 use std::future::Future;
 use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tls::NodeTls;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
@@ -29,6 +31,12 @@ pub const PEER_PROTOCOL: &str = "kvorum-peer/1";
 
 /// The longest head of the response to that request, in bytes.
 const HEAD_BYTES_MAX: usize = 8 << 10;
+
+/// How long a peer's machine may acknowledge nothing of what was sent before TCP gives the
+/// connection up. In a network that was cut TCP sends again only after waits that double. So
+/// after a longer cut the link has to be dialled anew, also where the system takes no more
+/// and the link waits for longer; after a shorter one TCP goes on within as much time.
+const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(2);
 
 /// A stream of bytes to and from another node.
 pub trait Stream: AsyncRead + AsyncWrite + Unpin {}
@@ -90,7 +98,7 @@ impl Transport for TcpTransport {
             let addresses = resolver.addresses(url.host(), url.port()).await?;
             let stream = dial::connect(&addresses).await?;
             let address = stream.peer_addr()?.ip();
-            stream.set_nodelay(true)?;
+            prepare(&stream)?;
             if !url.is_https() {
                 let stream: Box<dyn Stream> = Box::new(upgrade(stream, &url).await?);
                 return Ok(stream);
@@ -104,6 +112,13 @@ impl Transport for TcpTransport {
             Ok(secured)
         })
     }
+}
+
+/// Sets what a connection to a peer needs.
+fn prepare(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let millis = u32::try_from(UNACKNOWLEDGED_MAX.as_millis()).unwrap_or(u32::MAX);
+    Ok(sockopt::set_tcp_user_timeout(stream, millis)?)
 }
 
 /// Does the handshake of TLS, and upgrades to the peer protocol.
@@ -239,8 +254,17 @@ impl<S: Stream> AsyncWrite for Upgraded<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
     use tokio::net::TcpListener;
+
+    #[tokio::test]
+    async fn tcp_gives_up_what_a_cut_network_does_not_carry() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let stream = TcpStream::connect(address).await.unwrap();
+        prepare(&stream).unwrap();
+        assert_eq!(sockopt::tcp_user_timeout(&stream).unwrap(), 2_000);
+        assert!(stream.nodelay().unwrap());
+    }
 
     async fn upgraded(answer: &str) -> io::Result<(String, String)> {
         let (ours, mut theirs) = tokio::io::duplex(64);

@@ -269,11 +269,7 @@ fn each_failure_of_a_transfer_has_its_exit_code_and_one_line() {
             3,
             &["start the node"],
         ),
-        (
-            &["export", nowhere, "--url", node],
-            4,
-            &["cannot write", "none"],
-        ),
+        (&["export", nowhere, "--url", node], 2, &["cannot", "none"]),
         (
             &["export", "-", "--resume", "--url", node],
             2,

@@ -237,7 +237,7 @@ fn help_succeeds_and_shows_defaults() {
     for words in [
         "--durability <MODE>",
         "[default: sync]",
-        "[default: 16MiB]",
+        "[default: 16MiB; with less than",
         "[default: 1s]",
     ] {
         assert!(page.contains(words), "{words}");

@@ -5,7 +5,9 @@
 //! besides, for file systems that cannot lock a folder, such as NFS.
 //!
 //! The path of a folder may come to name another one: the folder is moved, or its file system is
-//! unmounted. What is created there would be missing in the folder, so it is checked before.
+//! unmounted. What is created there would be missing in the folder. And if a copy of the store is
+//! there, its files have the names, and the tags, of this one's: whoever opens or removes a file by
+//! its path would destroy what another process writes. So it is checked before each of these calls.
 
 use super::permissions;
 use rustix::fs::OFlags;

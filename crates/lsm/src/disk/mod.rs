@@ -119,8 +119,8 @@ pub trait Disk: Send + Sync {
 
     /// Takes the lock of a folder without waiting, and holds it until the result is
     /// dropped or the process ends. `None` if another holder has the lock. While it is held,
-    /// no file is created or renamed in the folder, or below it, if its path has come to name
-    /// another folder.
+    /// no file is created, opened, renamed or removed in the folder, or below it, if its path has
+    /// come to name another folder.
     ///
     /// # Errors
     /// As [`Disk::create_folder`].

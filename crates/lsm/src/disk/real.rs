@@ -90,6 +90,7 @@ impl RealDisk {
 impl Disk for RealDisk {
     #[expect(clippy::disallowed_methods, reason = "the real side of the disk seam")]
     fn create_folder(&self, folder: &Path) -> io::Result<()> {
+        self.check_lock(folder)?;
         if folder.is_dir() {
             // The path of the store may have links, but nothing in the store.
             if self.locked_above(folder).is_some() && folder.is_symlink() {
@@ -152,6 +153,7 @@ impl Disk for RealDisk {
 
     #[expect(clippy::disallowed_methods, reason = "the real side of the disk seam")]
     fn open(&self, file: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        self.check_lock(file)?;
         let opened = OpenOptions::new()
             .read(true)
             .write(true)
@@ -167,6 +169,7 @@ impl Disk for RealDisk {
 
     #[expect(clippy::disallowed_methods, reason = "the real side of the disk seam")]
     fn remove(&self, file: &Path) -> io::Result<()> {
+        self.check_lock(file)?;
         std::fs::remove_file(file)
     }
 
@@ -428,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_created_where_another_folder_has_the_path_of_the_locked_one() {
+    fn nothing_is_touched_where_another_folder_has_the_path_of_the_locked_one() {
         let temporary = tempfile::tempdir().unwrap();
         let (folder, away) = (
             temporary.path().join("store"),
@@ -449,20 +452,26 @@ mod tests {
         std::fs::rename(&folder, &away).unwrap();
         let gone = create().unwrap_err().to_string();
         assert!(gone.contains("cannot be reached any more"), "{gone}");
-        RealDisk::default()
-            .create_folder(&folder.join("below"))
-            .unwrap();
+        // Another store, with a file of the same name.
+        let other = RealDisk::default();
+        other.create_folder(&folder.join("below")).unwrap();
+        std::fs::write(folder.join("file"), b"precious").unwrap();
         for result in [
             disk.create(&folder.join("file")).map(drop),
             disk.create_direct(&folder.join("file")).map(drop),
             disk.create(&folder.join("below/file")).map(drop),
+            disk.create_folder(&folder.join("below/folder")),
+            disk.open(&folder.join("file")).map(drop),
             disk.rename(&folder.join("file"), &folder.join("renamed")),
             disk.exchange(&folder.join("file"), &folder.join("renamed")),
+            disk.remove(&folder.join("file")),
         ] {
             let replaced = result.unwrap_err().to_string();
             assert!(replaced.contains("another folder"), "{replaced}");
         }
-        assert_eq!(disk.list(&folder).unwrap(), [""; 0]);
+        assert_eq!(disk.list(&folder).unwrap(), ["file"]);
+        assert!(!folder.join("below/folder").exists());
+        assert_eq!(std::fs::read(folder.join("file")).unwrap(), b"precious");
         std::fs::remove_dir_all(&folder).unwrap();
         std::fs::rename(&away, &folder).unwrap();
         create().unwrap();

@@ -3,7 +3,7 @@
 use super::group::{GroupSize, write_group};
 use super::segment_reader::read_segment;
 use super::*;
-use crate::disk::{Call, Fault, FaultyDisk, MemoryDisk};
+use crate::disk::{Call, Fault, FaultyDisk, MemoryDisk, RealDisk};
 use base::{Entry, Expiry, Timestamp};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -370,6 +370,37 @@ fn a_segment_of_version_1_is_sealed() {
     assert_eq!(segment.end, fixture.len() as u64);
     assert_eq!(segment.entries, entries());
     assert!(segment.sealed);
+}
+
+/// A restored copy of a store took the place of the folder, and another process runs on it.
+#[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the test plays those who change a folder behind the seam"
+)]
+fn no_segment_begins_in_a_copy_that_took_the_place_of_the_folder() {
+    let temporary = tempfile::tempdir().unwrap();
+    let folder = temporary.path().join("store");
+    let disk = RealDisk::default();
+    disk.create_folder(&folder).unwrap();
+    let _held = disk.lock(&folder).unwrap();
+    let place = SegmentPlace {
+        disk: &disk,
+        folder: &folder,
+        secret: SECRET,
+        segment: 1,
+    };
+    let mut writer = SegmentWriter::create(place, 4096).unwrap();
+    writer.append(entries().iter()).unwrap();
+    writer.sync().unwrap();
+    let path = folder.join(segment_file_name(1));
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::rename(&folder, temporary.path().join("away")).unwrap();
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(&path, &bytes).unwrap();
+    let refused = SegmentWriter::create(place, 4096).map(drop).unwrap_err();
+    assert!(refused.to_string().contains("another folder"), "{refused}");
+    assert_eq!(std::fs::read(&path).unwrap(), bytes);
 }
 
 #[test]

@@ -71,13 +71,16 @@ impl<'a> LogStart<'a> {
     }
 
     /// Goes on in the last segment, because the disk has no room for another one. If that is
-    /// sealed, the next one exists and needs no room.
+    /// sealed, the next one exists and needs no room. One of an older format is not gone on in:
+    /// groups are written in the newest one only, and a segment has one format.
     ///
     /// # Errors
     /// `error`, for any other, or without a segment to go on in; [`Error::Sync`], [`Error::Io`].
     pub(super) fn resume(&self, error: Error) -> Result<SegmentWriter, Error> {
         match (&error, &self.log.last) {
-            (Error::DiskFull, Some(last)) if !last.sealed => {
+            (Error::DiskFull, Some(last))
+                if !last.sealed && last.format == SegmentFormat::NEWEST =>
+            {
                 SegmentWriter::resume(self.place(last.number), last.format, &last.bytes)
             }
             _ => Err(error),
@@ -205,4 +208,80 @@ fn check_claim(
 fn missing_segment(folder: &Path, number: u64) -> Error {
     let path = folder.join(segment_file_name(number));
     Error::corrupt(&path, 0, "this log segment is missing")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::{Disk, MemoryDisk};
+    use crate::options::Options;
+    use crate::testing::environment;
+    use base::{Entry, Timestamp};
+    use std::sync::Arc;
+
+    /// The secret of the log whose first segment the fixtures are.
+    const SECRET: u64 = 0x5ec2e7;
+
+    /// A process was killed, of this release or of an older one, and its disk is full.
+    #[test]
+    fn a_log_goes_on_in_a_segment_of_the_newest_format_only() {
+        let fixtures = [
+            (
+                SegmentFormat::V1,
+                32,
+                &include_bytes!("../../tests/fixtures/log-v1.wal")[..],
+            ),
+            (
+                SegmentFormat::V2,
+                40,
+                &include_bytes!("../../tests/fixtures/log-v2.wal")[..],
+            ),
+        ];
+        for (format, seal_bytes, fixture) in fixtures {
+            let bytes = &fixture[..fixture.len() - seal_bytes];
+            let disk = Arc::new(MemoryDisk::new());
+            let (environment, _executor) = environment(Arc::clone(&disk) as _);
+            let folder = &environment.folder;
+            disk.create_folder(folder).unwrap();
+            let path = folder.join(segment_file_name(1));
+            let file = disk.create(&path).unwrap();
+            file.write_all_at(bytes, 0).unwrap();
+            file.set_len(4096).unwrap();
+            disk.set_capacity(disk.used_bytes());
+            let log = RecoveredLog {
+                segments: Vec::new(),
+                last: Some(LastSegment {
+                    number: 1,
+                    format,
+                    bytes: bytes.to_vec(),
+                    sealed: false,
+                }),
+                next: 2,
+                made_ahead: 3..3,
+            };
+            let free_segments =
+                FreeSegments::open(&environment, &Options::default(), SECRET, &[], 0);
+            let start = LogStart {
+                environment: &environment,
+                secret: SECRET,
+                log: &log,
+                free_segments: &free_segments,
+            };
+            let mut entries = 5;
+            match start.begin(0).or_else(|error| start.resume(error)) {
+                Ok(mut writer) => {
+                    let delete = Entry::tombstone(b"a", Timestamp::from_u64(6), 1);
+                    writer.append([&delete]).unwrap();
+                    entries += 1;
+                }
+                Err(error) => assert!(matches!(error, Error::DiskFull), "{error}"),
+            }
+            let is_newest = format == SegmentFormat::NEWEST;
+            let mut found = SegmentBytes::of_file(&*file, &path).unwrap();
+            let found = read_contents(&mut found, SECRET, 1, &path).unwrap();
+            assert_eq!((found.format, found.sealed), (Some(format), false));
+            assert_eq!(found.entries.len(), entries, "{format:?}");
+            assert_eq!(entries == 6, is_newest, "{format:?}");
+        }
+    }
 }

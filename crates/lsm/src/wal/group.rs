@@ -25,7 +25,7 @@ impl SegmentFormat {
     pub(super) const ALL: [Self; 2] = [Self::V1, Self::V2];
 
     /// The format that is written.
-    pub(super) const NEWEST: Self = Self::V2;
+    pub(crate) const NEWEST: Self = Self::V2;
 
     /// The format of this number; `None` if it is unknown.
     pub(super) fn of_version(version: u32) -> Option<Self> {

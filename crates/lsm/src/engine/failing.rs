@@ -57,13 +57,14 @@ impl Errors {
 }
 
 impl Failing {
-    /// Notes that work has failed at `now`, unless the error is a state of its own. Returns
-    /// whether it was noted.
+    /// Notes that work has failed at `now`. Returns whether it was noted: not if the error is a
+    /// state of its own, which then also takes the place of what was noted of this work.
     pub(super) fn note(&self, work: Work, error: &Error, now: Duration) -> bool {
         if matches!(
             error,
             Error::DiskFull | Error::Poisoned { .. } | Error::Closed | Error::Overloaded
         ) {
+            self.forget(work);
             return false;
         }
         *lock(&self.errors).of(work) = Some(error.clone());
@@ -80,17 +81,23 @@ impl Failing {
 
     /// Notes that work has succeeded.
     pub(super) fn worked(&self, work: Work) {
+        if self.forget(work) {
+            tracing::info!("the store can write files again");
+        }
+    }
+
+    /// Forgets the failure of work: it has succeeded, or a state of its own keeps it from being
+    /// done, and has it done later. Returns whether that was the last failure.
+    pub(super) fn forget(&self, work: Work) -> bool {
         if !self.is_any.load(Relaxed) {
-            return;
+            return false;
         }
         let mut errors = lock(&self.errors);
         let had_failed = errors.of(work).take().is_some();
         self.is_refusing.store(false, Relaxed);
         let is_any = errors.first().is_some();
         self.is_any.store(is_any, Relaxed);
-        if had_failed && !is_any {
-            tracing::info!("the store can write files again");
-        }
+        had_failed && !is_any
     }
 
     /// The last failure of work that fails. A write that needs the work is refused with it.
@@ -121,6 +128,9 @@ impl Failing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::environment;
+    use crate::{Engine, MemoryDisk, Options};
+    use std::sync::Arc;
 
     #[test]
     fn it_lasts_until_all_work_succeeds() {
@@ -139,5 +149,34 @@ mod tests {
         assert!(!failing.is_refusing(), "the next write finds out");
         failing.worked(Work::Flush);
         assert_eq!(failing.cause(), None);
+    }
+
+    #[test]
+    fn a_state_of_its_own_takes_the_place_of_a_failure() {
+        let failing = Failing::default();
+        let error = Error::Invalid("no segment".to_owned());
+        for work in [Work::Log, Work::Flush] {
+            assert!(failing.note(work, &error, Duration::ZERO));
+            assert!(failing.refuses(work).is_some() && failing.is_refusing());
+            assert!(!failing.note(work, &Error::DiskFull, Duration::ZERO));
+            assert_eq!(failing.cause(), None);
+            assert!(failing.refuses(work).is_none() && !failing.is_refusing());
+        }
+    }
+
+    /// On a full disk no segment is made ahead, so nothing else would end the failure before there
+    /// is room.
+    #[test]
+    fn a_full_disk_takes_the_place_of_a_failure() {
+        let (environment, _executor) = environment(Arc::new(MemoryDisk::new()));
+        let (engine, _) = Engine::open(environment, Options::default()).unwrap();
+        let core = &engine.inner.core;
+        let error = Error::Invalid("no segment".to_owned());
+        core.note_log_failure(&error);
+        assert!(core.health.failing().refuses(Work::Log).is_some());
+        assert!(engine.refuses_writes().is_some());
+        core.enter_full();
+        core.log.prepare_segment(core);
+        assert_eq!(engine.refuses_writes(), None);
     }
 }

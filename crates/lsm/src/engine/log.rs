@@ -305,6 +305,9 @@ impl Log {
             return core.health.failing().worked(Work::Log);
         }
         if core.health.is_full() || !core.health.may_begin() {
+            // It is not tried again before there is room, and a freeze tries it meanwhile. So
+            // what was noted before must not keep the writes out.
+            core.health.failing().forget(Work::Log);
             return;
         }
         match self.create_segment(core) {

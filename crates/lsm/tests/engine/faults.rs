@@ -327,6 +327,43 @@ fn recovers_by_itself(fails: fn(Call, &Path) -> bool) {
     assert_eq!(read(&engine, "first").as_deref(), Some("v"));
 }
 
+/// The folder may not be written to, and when it may again, its disk is full. Whoever is told why
+/// no write can be taken asks the store no more, so only the store itself can end that.
+#[test]
+fn a_store_that_could_make_no_file_and_then_has_no_room_does_not_refuse_for_good() {
+    let mut world = World::new();
+    let faulty = Arc::new(FaultyDisk::new(Arc::clone(&world.memory) as _));
+    world.disk = Arc::clone(&faulty) as _;
+    let engine = world.open();
+    let fail_creations = |kind| {
+        let is_of_log = |path: &Path| path.extension().is_some_and(|extension| extension == "wal");
+        let fault = Fault::at(0, kind);
+        faulty.arm(
+            fault
+                .only(move |call, path| matches!(call, Call::Create) && is_of_log(path))
+                .lasting(),
+        );
+    };
+    fail_creations(ErrorKind::PermissionDenied);
+    let value = "v".repeat(1000);
+    let refused = (1..100).find(|number| {
+        engine
+            .write(put(&number.to_string(), *number, &value))
+            .is_err()
+    });
+    assert!(refused.is_some() && engine.refuses_writes().is_some());
+    fail_creations(ErrorKind::StorageFull);
+    world.executor.run_for(Duration::from_secs(3));
+    assert!(faulty.failed() > 0);
+    assert_eq!(
+        (engine.statistics().failing, engine.refuses_writes()),
+        (None, None)
+    );
+    faulty.heal();
+    world.executor.run_for(Duration::from_secs(30));
+    engine.write(put("late", 1000, "v")).unwrap();
+}
+
 /// A process without a free file handle for the next segment refuses writes only as long
 /// as no handle is free.
 #[test]

@@ -357,11 +357,13 @@ impl Membership {
             let judgement = judge(hello.remembered, state.claim(&inner.own));
             let believed = match is_bygone(judge(sent, hello.claim()), judgement) {
                 true => {
-                    tracing::warn!(
-                        peer = inner.own.members.name(peer),
-                        "a peer whose store is older than this node remembers it speaks against \
-                         this node's store: it remembers one from before, and is not believed"
-                    );
+                    if state.disbelieve(peer, hello) {
+                        tracing::warn!(
+                            peer = inner.own.members.name(peer),
+                            "a peer whose store is older than this node remembers it speaks against \
+                             this node's store: it remembers one from before, and is not believed"
+                        );
+                    }
                     Judgement::New
                 }
                 false => judgement,

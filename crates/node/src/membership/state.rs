@@ -96,6 +96,8 @@ pub(super) struct PeerRecord {
     named_by_pass: Option<StoreStart>,
     /// The last start that a warning was logged about.
     warned_about: Option<u64>,
+    /// The last start whose memory of this node's store was not believed.
+    disbelieved: Option<u64>,
 }
 
 /// What the store of a peer has lost.
@@ -343,6 +345,14 @@ impl MembershipState {
         let since = known.since;
         self.note_losses(own);
         Some(Recorded::InVersion(since))
+    }
+
+    /// Notes that a peer is not believed what it remembers of this node's store. Returns whether
+    /// that is new: a store that is kept out may connect for as long as it runs.
+    pub(super) fn disbelieve(&mut self, peer: NodeNumber, hello: &Hello) -> bool {
+        let start = hello.starts.last().copied();
+        let known = self.peers.get_mut(peer.index());
+        known.is_some_and(|known| std::mem::replace(&mut known.disbelieved, start) != start)
     }
 
     /// Takes what a peer says that it remembers of this node's store.

@@ -77,3 +77,37 @@ fn an_older_state_that_names_a_later_start_of_the_same_store_is_believed() {
     assert!(shake_hands(&node_b, &node_c));
     assert_eq!(node_b.word(), "unfilled");
 }
+
+/// It connects again and again, if its own handshakes fail.
+#[test]
+fn an_older_state_that_is_not_believed_is_told_of_once_for_each_start() {
+    let [_a, _lost, c] = witnesses();
+    let copy = c.copy();
+    let (b, node_c) = (Folder::new(), start("c", &c, 3));
+    let node_b = start_accepting("b", &b, 9);
+    assert!(shake_hands(&node_b, &node_c));
+    let sent = node_b.remembered("c");
+    let lines = Arc::new(AtomicU64::new(0));
+    let written = Arc::clone(&lines);
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::WARN)
+        .with_writer(move || {
+            written.fetch_add(1, Ordering::Relaxed);
+            std::io::sink()
+        })
+        .finish();
+    tracing::subscriber::with_default(subscriber, || {
+        for _ in 0..2 {
+            let hello = start("c", &copy, 3).hello_to(&node_b);
+            let record = || b.record(&node_b.membership, "c", &hello, sent);
+            let before = lines.load(Ordering::Relaxed);
+            record();
+            let told = lines.load(Ordering::Relaxed);
+            assert!(told > before);
+            for _ in 0..10 {
+                record();
+            }
+            assert_eq!(lines.load(Ordering::Relaxed), told);
+        }
+    });
+}

@@ -29,7 +29,8 @@
 //! (*) The first release of version 1 ends before these two. Without them nothing was
 //! heard of the peer's count, and the own one is not known.
 //! (**) A release that does not forget ends before these two: both are zero.
-//! (***) A release that remembers only the last start of a peer ends before these.
+//! (***) A release that remembers only the last start of a peer ends before these. It reads no
+//! longer hello than before, so there are fewer of them if there is no room for all.
 
 use super::refusal::Refusal;
 use crate::frame::put_frame;
@@ -48,9 +49,9 @@ const NAME_BYTES_MAX: usize = 1024;
 /// the rest is room for what later releases add.
 const OTHER_BYTES_MAX: usize = 1024;
 
-/// The longest payload in a handshake.
+/// The longest payload in a handshake, of all releases.
 pub(crate) const HANDSHAKE_BYTES_MAX: usize =
-    OTHER_BYTES_MAX + NAME_BYTES_MAX + (STARTS_MAX + PEER_STARTS_MAX) * size_of::<u64>();
+    OTHER_BYTES_MAX + NAME_BYTES_MAX + STARTS_MAX * size_of::<u64>();
 
 const FLAG_ACCEPTED: u8 = 1;
 const FLAG_REMEMBERS: u8 = 2;
@@ -139,9 +140,8 @@ impl Hello {
         });
         // The last ones: the present start is among them.
         let starts = &starts[starts.len().saturating_sub(STARTS_MAX)..];
-        let known = remembered_starts.len().saturating_sub(PEER_STARTS_MAX);
-        let remembered_starts = &remembered_starts[known..];
         put_frame(out, HELLO, 0, |out| {
+            let payload = out.len();
             out.extend_from_slice(&protocol.least.to_le_bytes());
             out.extend_from_slice(&protocol.greatest.to_le_bytes());
             out.extend_from_slice(&protocol.features.to_le_bytes());
@@ -166,7 +166,11 @@ impl Hello {
                 out.extend_from_slice(&acknowledged.to_le_bytes());
                 out.extend_from_slice(&forgotten.as_u64().to_le_bytes());
                 out.extend_from_slice(&fence.as_u64().to_le_bytes());
-                put_starts(out, remembered_starts);
+                let bytes = out.len() - payload + size_of::<u16>();
+                let room = HANDSHAKE_BYTES_MAX.saturating_sub(bytes) / size_of::<u64>();
+                let known = remembered_starts.len();
+                let from = known.saturating_sub(room.min(PEER_STARTS_MAX));
+                put_starts(out, &remembered_starts[from..]);
             }
         });
     }

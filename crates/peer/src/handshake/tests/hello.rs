@@ -76,17 +76,21 @@ fn additions_of_later_releases_are_ignored() {
     assert_eq!(decoded(&standing).unwrap().standing, Standing::Unconfirmed);
 }
 
+/// Older releases read no longer one, and say more starts of their own than are remembered.
 #[test]
 fn a_hello_with_the_longest_name_and_the_most_starts_fits() {
-    let mut longest = example_hello();
-    longest.name = "n".repeat(1024);
-    longest.starts = (0..2_000).collect();
-    longest.remembered_starts = (0..500).collect();
-    let hello = encoded(&longest);
-    assert!(hello.len() <= HANDSHAKE_BYTES_MAX);
-    let hello = decoded(&hello).unwrap();
     let ends = |starts: &[u64]| (starts.len(), starts.last().copied());
-    assert_eq!(ends(&hello.starts), (STARTS_MAX, Some(1_999)));
-    let expected = (PEER_STARTS_MAX, Some(499));
-    assert_eq!(ends(&hello.remembered_starts), expected);
+    let mut longest = example_hello();
+    longest.remembered_starts = (0..500).collect();
+    for (name_bytes, starts, remembered) in [(1024, 2_000, 111), (20, 2_000, 237), (1024, 10, 256)]
+    {
+        longest.name = "n".repeat(name_bytes);
+        longest.starts = (0..starts).collect();
+        let hello = encoded(&longest);
+        assert!(hello.len() <= 10_240, "{}", hello.len());
+        let hello = decoded(&hello).unwrap();
+        let expected = (STARTS_MAX.min(starts as usize), Some(starts - 1));
+        assert_eq!(ends(&hello.starts), expected);
+        assert_eq!(ends(&hello.remembered_starts), (remembered, Some(499)));
+    }
 }

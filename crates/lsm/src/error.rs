@@ -53,8 +53,12 @@ pub enum Error {
         /// The system's answer.
         source: Arc<io::Error>,
     },
-    /// Another process uses the folder.
-    #[error("{} is in use by another process", .folder.display())]
+    /// Another process uses the folder, or has locked it, for which it need only be able to read it.
+    #[error(
+        "{} is in use by another process, or one that does not use it has locked the folder: see \
+         lslocks",
+        .folder.display()
+    )]
     Locked {
         /// The data folder.
         folder: PathBuf,

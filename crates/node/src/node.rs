@@ -150,6 +150,12 @@ impl Node {
         executor: &Arc<dyn Executor>,
         reads_run: ReadsRun,
     ) -> Result<Self, OpenError> {
+        // Before anything in the folder is read, so that what is wrong with the folder is not
+        // said of a file in it.
+        seams
+            .disk
+            .check_folder(&config.data)
+            .map_err(|error| lsm::Error::io("use", &config.data, error))?;
         check_data(&config, &*seams.disk)?;
         let memory = resources.memory;
         let clock = seams.clock;
@@ -208,12 +214,6 @@ impl Node {
         };
         let present_clock = Arc::clone(&clock);
         let present = move || Timestamp::from_unix_ms(present_clock.unix_ms());
-        // Before anything in the folder is read, so that what is wrong with the folder is not
-        // said of a file in it.
-        seams
-            .disk
-            .check_folder(&config.data)
-            .map_err(|error| lsm::Error::io("use", &config.data, error))?;
         let mut fence = ForgetFile::load(&*seams.disk, &config.data)?.bounds.fence;
         if drop_above.is_some() {
             fence = fence.min(present());

@@ -2,7 +2,7 @@
 
 use crate::support::{Client, begin_shutdown, config, gated_disk, seams, start, wait_for_metric};
 use cluster::NodeUrl;
-use lsm::{Disk, MemoryDisk};
+use lsm::{Disk, MemoryDisk, RealDisk};
 use node::OpenError;
 use server::{Server, ServerConfig, StartError};
 use std::net::TcpStream;
@@ -223,4 +223,19 @@ fn a_folder_without_a_store_is_refused_where_data_is_expected() {
     drop(node);
     let node = start(true).unwrap();
     assert_eq!(created(&node), first);
+}
+
+/// What is wrong with a folder is not said of what it lacks.
+#[test]
+fn a_folder_that_others_may_write_to_is_refused_before_anything_in_it_is_read() {
+    use std::os::unix::fs::PermissionsExt;
+    let temporary = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(temporary.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+    let mut config = config();
+    config.node.data = temporary.path().to_owned();
+    config.node.expect_data = true;
+    let Err(error) = Server::start_with(config, seams(Arc::new(RealDisk::default()))) else {
+        panic!("started in a folder that others may write to");
+    };
+    assert!(error.to_string().contains("chmod 700"), "{error}");
 }

@@ -103,7 +103,7 @@ impl SegmentWriter {
     pub(crate) fn create_in_place(place: SegmentPlace<'_>, bytes: u64) -> Result<Self, Error> {
         let SegmentPlace { disk, folder, .. } = place;
         let path = place.path();
-        let file = match reopen_begun(place)? {
+        let file = match reopen_begun(place, bytes)? {
             Some(file) => file,
             // A file of this name is emptied.
             None => disk
@@ -113,8 +113,7 @@ impl SegmentWriter {
         let background_file = disk
             .open(&path)
             .map_err(|error| Error::io("open", &path, error))?;
-        let allocated = bytes.max(SEGMENT_HEADER_BYTES as u64);
-        file.allocate(0, allocated)
+        let allocated = grow(&*file, bytes.max(SEGMENT_HEADER_BYTES as u64))
             .map_err(|error| Error::io("allocate", &path, error))?;
         let cleared = begin_segment(&*file, &path, place.tag(), allocated)?;
         disk.sync_folder(folder)
@@ -511,9 +510,23 @@ fn write_zeros(file: &dyn DiskFile, range: Range<u64>) -> io::Result<()> {
     Ok(())
 }
 
-/// The file of a segment whose header is whole, emptied behind its header: it may hold torn
-/// groups of the same tag. [`None`] if there is no such file.
-fn reopen_begun(place: SegmentPlace<'_>) -> Result<Option<Arc<dyn DiskFile>>, Error> {
+/// Gives a file room for at least `bytes` bytes, and returns for how many it has. If this fails,
+/// it has what it had: a part of the room would be missing elsewhere.
+fn grow(file: &dyn DiskFile, bytes: u64) -> io::Result<u64> {
+    let length = file.len()?;
+    if bytes <= length {
+        return Ok(length);
+    }
+    let grown = file.allocate(length, bytes - length);
+    grown.map(|()| bytes).inspect_err(|_| {
+        let _ = file.set_len(length);
+    })
+}
+
+/// The file of a segment whose header is whole, cleared behind its header: it may hold torn
+/// groups of the same tag. It keeps its room, which a full disk would not give back, unless that is
+/// more than `bytes` bytes, if any are asked for. [`None`] if there is no such file.
+fn reopen_begun(place: SegmentPlace<'_>, bytes: u64) -> Result<Option<Arc<dyn DiskFile>>, Error> {
     let path = place.path();
     let file = match place.disk.open(&path) {
         Ok(file) => file,
@@ -532,9 +545,22 @@ fn reopen_begun(place: SegmentPlace<'_>) -> Result<Option<Arc<dyn DiskFile>>, Er
     ) {
         return Ok(None);
     }
-    file.set_len(SEGMENT_HEADER_BYTES as u64)
-        .map_err(|error| Error::io("truncate", &path, error))?;
+    clear(&*file, bytes).map_err(|error| Error::io("clear", &path, error))?;
     Ok(Some(file))
+}
+
+/// Writes zeros to what is behind the header of a segment, after cutting it to `bytes` bytes, if any
+/// are asked for. If the file system needs room for that, the file's own is of no use.
+fn clear(file: &dyn DiskFile, bytes: u64) -> io::Result<()> {
+    let from = SEGMENT_HEADER_BYTES as u64;
+    if bytes > 0 && file.len()? > bytes {
+        file.set_len(bytes.max(from))?;
+    }
+    let to = file.written_end()?.max(from);
+    match write_zeros(file, from..to) {
+        Err(error) if error.kind() == io::ErrorKind::StorageFull => file.set_len(from),
+        cleared => cleared,
+    }
 }
 
 /// Writes the header of a segment with this tag to a file with `allocated` bytes, clears the

@@ -372,6 +372,41 @@ fn a_segment_of_version_1_is_sealed() {
     assert!(segment.sealed);
 }
 
+/// On a full disk the room that the file has is all that there is for deletes.
+#[test]
+fn a_segment_that_begins_again_keeps_its_room_and_none_of_its_torn_groups() {
+    let disk = MemoryDisk::new();
+    let folder = folder();
+    disk.create_folder(&folder).unwrap();
+    let place = SegmentPlace {
+        disk: &disk,
+        folder: &folder,
+        secret: SECRET,
+        segment: 1,
+    };
+    let mut torn = SegmentWriter::create(place, 8192).unwrap();
+    for entry in &entries() {
+        torn.append([entry]).unwrap();
+    }
+    let first = (SEGMENT_HEADER_BYTES + group_header_bytes()) as u64;
+    disk.corrupt(&folder.join(segment_file_name(1)), first, 1)
+        .unwrap();
+    assert!(read(&read_file(&disk, 1)).unwrap().torn_bytes > 0);
+    disk.set_capacity(disk.used_bytes());
+    let full = SegmentWriter::create_in_place(place, 64 << 10).map(drop);
+    assert!(matches!(full, Err(Error::DiskFull)), "{full:?}");
+    let mut writer = SegmentWriter::create_in_place(place, 0).unwrap();
+    assert_eq!(writer.allocated_bytes(), 8192);
+    let begun = read(&read_file(&disk, 1)).unwrap();
+    assert!(begun.is_empty() && begun.torn_bytes == 0, "{begun:?}");
+    let entry = put("f", 6, &[7; 6000]);
+    writer.append([&entry]).unwrap();
+    assert_eq!(read(&read_file(&disk, 1)).unwrap().entries, [entry]);
+    // More than was asked for is given back: a long group may have been torn.
+    let shorter = SegmentWriter::create_in_place(place, 4096).unwrap();
+    assert_eq!(shorter.allocated_bytes(), 4096);
+}
+
 /// A restored copy of a store took the place of the folder, and another process runs on it.
 #[test]
 #[expect(

@@ -3,6 +3,12 @@
 //! The new content is written to a file beside, and then the two exchange their names. So the
 //! file before stays, under the temporary name, and its room is there for the next content: a
 //! store on a full disk can change its small files, and start.
+//!
+//! A process that is killed between the exchange and the sync of the folder leaves under the
+//! temporary name a file that the disk may still hold under the other one, and that a crash brings
+//! back. So nothing is replaced in a folder that this process has not synced since it started: an
+//! engine does that before all else when it opens a store, and whoever has files in its folder
+//! replaces them afterwards.
 
 use super::{Disk, DiskFile};
 use crate::Error;
@@ -24,7 +30,8 @@ pub fn temporary_name(name: &str) -> String {
 }
 
 /// Makes `bytes` the content of the file `name` in `folder`, durably. After a crash
-/// the file has all of the old content or all of the new one.
+/// the file has all of the old content or all of the new one, if this process has synced the folder
+/// before: see the module.
 ///
 /// # Errors
 /// [`Error::DiskFull`] and [`Error::Io`]: the old content stays.

@@ -297,7 +297,9 @@ fn load_manifest(environment: &Environment) -> Result<Manifest, Error> {
     } = environment;
     if let Some(manifest) = Manifest::load(&**disk, folder)? {
         // The manifest may have got its name just before a crash of the process or a
-        // failed sync. Only a durable manifest decides which files may be removed.
+        // failed sync. Only a durable manifest decides which files may be removed. And the
+        // file under its temporary name may be written over only once it is not the durable
+        // one any more, which holds for the other files that are replaced in this folder too.
         disk.sync_folder(folder)
             .map_err(|error| Error::sync(folder, error))?;
         return Ok(manifest);
@@ -360,6 +362,7 @@ fn list(disk: &dyn Disk, folder: &Path) -> Result<Vec<String>, Error> {
 mod tests {
     use super::*;
     use crate::disk::{Call, Fault, FaultyDisk};
+    use crate::manifest::LiveTable;
     use crate::table_id::table_file_name;
     use crate::testing::{BlockingWrite, environment};
     use crate::{Engine, MemoryDisk};
@@ -465,6 +468,59 @@ mod tests {
             for key in ["a", "c", "d", "e", &key] {
                 assert!(engine.get(key.as_bytes()).unwrap().is_some(), "{key}");
             }
+        }
+    }
+
+    /// The process was killed between the exchange of two manifests and the sync of the folder, and
+    /// the power fails while the next process writes its manifest.
+    #[test]
+    fn a_start_does_not_write_over_a_manifest_that_may_still_be_the_durable_one() {
+        // Longer than a page.
+        let table = |number| LiveTable {
+            level: 0,
+            id: TableId(number),
+            bytes: number,
+        };
+        let manifest = |number: u64| Manifest {
+            store_id: 1,
+            next_table: TableId(2000),
+            least_log_segment: number,
+            log_claim: LogClaim {
+                segment: number,
+                bytes: 0,
+            },
+            greatest_timestamp: Timestamp::ZERO,
+            records_before: 0,
+            tables: (number..number + 600).map(table).collect(),
+            damaged: Vec::new(),
+        };
+        for seed in 0..32 {
+            let memory = Arc::new(MemoryDisk::new());
+            let disk = Arc::new(FaultyDisk::new(Arc::clone(&memory) as _));
+            let (environment, _executor) = environment(Arc::clone(&disk) as _);
+            let folder = &environment.folder;
+            disk.create_folder(folder).unwrap();
+            for number in 1..=2 {
+                manifest(number).store(&*disk, folder).unwrap();
+            }
+            let is_after_exchange =
+                |call, _: &Path| matches!(call, Call::SyncFolder | Call::Remove);
+            disk.arm(
+                Fault::at(0, io::ErrorKind::Other)
+                    .only(is_after_exchange)
+                    .lasting(),
+            );
+            manifest(3).store(&*disk, folder).unwrap_err();
+            disk.heal();
+            let found = load_manifest(&environment).unwrap();
+            assert_eq!(found.least_log_segment, 3);
+            let is_sync = |call, _: &Path| call == Call::Sync;
+            disk.arm(Fault::at(0, io::ErrorKind::Other).only(is_sync));
+            manifest(4).store(&*disk, folder).unwrap_err();
+            let mut rng = fastrand::Rng::with_seed(seed);
+            let after = memory.crash_clone(&mut |_| rng.bool());
+            let after = Manifest::load(&after, folder).unwrap().unwrap();
+            assert_eq!(after.least_log_segment, 3, "seed {seed}");
         }
     }
 }

@@ -10,7 +10,7 @@
 //! answers to them.
 
 use super::{ForgetFile, Forgetting, Heard};
-use base::Timestamp;
+use base::{LogLimiter, LogRate, Timestamp};
 use cluster::Standing;
 use profile::lock;
 use std::collections::BTreeMap;
@@ -19,11 +19,14 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// How often it is logged that a member names bounds from the future.
-const REFUSED_LOG_PERIOD: Duration = Duration::from_secs(600);
+const REFUSED: LogRate = LogRate {
+    burst: 1,
+    period: Duration::from_secs(600),
+};
 
-/// When a bound of a member was last logged that is not believed, on the monotonic clock. There
-/// are no more members than the list has.
-pub(super) type RefusedBounds = BTreeMap<String, Duration>;
+/// The lines about bounds that are not believed, by the member that names them. There are no more
+/// members than the list has.
+pub(super) type RefusedBounds = BTreeMap<String, LogLimiter>;
 
 impl Forgetting {
     /// Whether to believe a fence or a forget bound that the member `name` names. It is logged if
@@ -36,9 +39,11 @@ impl Forgetting {
         }
         let now = self.environment.clock.monotonic();
         let mut refused = lock(&self.refused);
-        let is_due = |logged: &Duration| now.saturating_sub(*logged) >= REFUSED_LOG_PERIOD;
-        if refused.get(name).is_none_or(is_due) {
-            refused.insert(name.to_owned(), now);
+        let limiter = refused.entry(name.to_owned());
+        if limiter
+            .or_insert_with(|| LogLimiter::new(REFUSED))
+            .admits(now)
+        {
             tracing::error!(
                 node = name,
                 %named,

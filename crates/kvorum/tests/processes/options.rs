@@ -1,6 +1,10 @@
 //! A wrong command line ends with exit code 2 and one line that says why.
 
-use crate::support::{PROGRAM, Process, free_port, kvorum, kvorum_by, run_to_end};
+use crate::support::{
+    HttpConnection, PROGRAM, Process, free_port, kvorum, kvorum_by, local, run_to_end, started,
+};
+use rustix::process::Signal;
+use std::path::Path;
 use std::process::Command;
 
 fn line_of(arguments: &[&str], variable: Option<(&str, &str)>) -> String {
@@ -279,26 +283,40 @@ fn every_command_shows_the_version() {
     }
 }
 
-/// A process with limits of the system, which a shell sets.
+/// `serve` by a shell that sets a limit of the system.
+fn serve_within(limit: &str, port: u16, data: &Path) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("{limit} && exec \"$@\""), "sh", PROGRAM]);
+    let url = format!("http://127.0.0.1:{port}");
+    let mut command = kvorum_by(shell, &["serve", "--memory", "128MiB", "--log", "warn"]);
+    command.args(["--url", &url, "--data"]).arg(data);
+    command
+}
+
 #[test]
-fn a_limit_of_the_system_that_leaves_no_room_ends_a_start_in_one_line() {
+fn a_limit_of_open_files_that_leaves_no_room_ends_a_start_in_one_line() {
     let folder = tempfile::tempdir().unwrap();
-    let port = free_port();
-    for (limit, words) in [
-        ("ulimit -n 40", ["limit of open files is 40", "ulimit -n"]),
-        ("ulimit -f 64", ["File too large", "ulimit -f"]),
-    ] {
-        let mut shell = Command::new("sh");
-        shell.args(["-c", &format!("{limit} && exec \"$@\""), "sh", PROGRAM]);
-        let url = format!("http://127.0.0.1:{port}");
-        let mut command = kvorum_by(shell, &["serve", "--memory", "128MiB", "--log", "error"]);
-        command
-            .args(["--url", &url, "--data"])
-            .arg(folder.path().join("data"));
-        let end = Process::spawn(&mut command).end();
-        assert_eq!(end.code, Some(1), "{limit}: {end:?}");
-        for word in words {
-            assert!(end.line().contains(word), "{limit}: {end:?}");
-        }
+    let mut command = serve_within("ulimit -n 40", free_port(), &folder.path().join("data"));
+    let end = Process::spawn(&mut command).end();
+    assert_eq!(end.code, Some(1), "{end:?}");
+    for word in ["limit of open files is 40", "ulimit -n"] {
+        assert!(end.line().contains(word), "{end:?}");
     }
+}
+
+/// The system would end a process that writes beyond it.
+#[test]
+fn a_node_whose_files_may_not_grow_serves_and_refuses_puts() {
+    let (folder, port) = (tempfile::tempdir().unwrap(), free_port());
+    let mut command = serve_within("ulimit -f 64", port, &folder.path().join("data"));
+    let mut node = started(&mut command, port);
+    let mut connection = HttpConnection::open(local(port)).unwrap();
+    for (method, status) in [("PUT", 507), ("GET", 404)] {
+        let answer = connection.exchange(method, "/v0/entity?id=k", b"v");
+        assert_eq!(answer.unwrap().status, status, "{method}");
+    }
+    node.signal(Signal::TERM);
+    let end = node.end();
+    assert_eq!(end.code, Some(0), "{end:?}");
+    assert!(end.stderr.contains("LimitFSIZE"), "{end:?}");
 }

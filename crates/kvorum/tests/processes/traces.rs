@@ -8,7 +8,7 @@ const OF_PUT: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const OF_BATCH: &str = "00000000000000000000000000abcdef";
 
 /// So long that a node with `--slow-request 1ms` takes long to store it.
-const VALUE_BYTES: usize = 8 << 20;
+const VALUE_BYTES: usize = 4 << 20;
 
 /// Sends a request that is part of a trace, and returns its answer.
 fn send(node: SocketAddr, request: &str, trace: &str, body: &[u8]) -> String {

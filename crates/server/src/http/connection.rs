@@ -174,10 +174,27 @@ fn too_long(door: &Door, answered: Option<StatusCode>, is_head: bool) -> Problem
 }
 
 /// Whether hyper has not taken a head as a whole, because of its length: it leaves such a head
-/// in its buffer, and takes it out before it looks at the fields.
+/// in its buffer, and takes it out before it looks at the fields. Then the buffer begins with
+/// the body, which has no bound but the buffer's.
 fn is_long_head(buffer: &[u8]) -> bool {
-    let fields = memchr::memchr_iter(b'\n', buffer).count();
-    buffer.len() >= HEAD_BYTES_MAX || fields >= HEAD_FIELDS_MAX
+    let lines = buffer.trim_ascii_start();
+    let mut lines = lines.split_inclusive(|byte| *byte == b'\n');
+    let is_request = lines.next().is_some_and(|line| {
+        let method = memchr::memchr(b' ', line).and_then(|end| line.get(..end));
+        let has_method = method.is_some_and(|method| method.iter().all(u8::is_ascii_uppercase));
+        let has_version =
+            |line: &[u8]| line.ends_with(b" HTTP/1.1") || line.ends_with(b" HTTP/1.0");
+        has_method && whole_line(line).is_none_or(has_version)
+    });
+    let fields = lines
+        .take_while(|line| whole_line(line) != Some(b""))
+        .count();
+    is_request && (buffer.len() >= HEAD_BYTES_MAX || fields >= HEAD_FIELDS_MAX)
+}
+
+/// A line without its end; `None` if that is not here.
+fn whole_line(line: &[u8]) -> Option<&[u8]> {
+    line.strip_suffix(b"\n").map(<[u8]>::trim_ascii_end)
 }
 
 async fn drive(door: &Rc<Door>, channel: &Rc<Channel>) -> End {
@@ -284,4 +301,31 @@ async fn linger(channel: &Channel) {
         Poll::Pending
     })
     .await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_of_a_refused_request_is_its_head_only_if_it_was_too_long() {
+        let fields = "a: b\r\n".repeat(HEAD_FIELDS_MAX);
+        let long = "a".repeat(HEAD_BYTES_MAX);
+        for (buffer, expected) in [
+            (format!("GET / HTTP/1.1\r\n{fields}\r\n"), true),
+            (format!("GET / HTTP/1.0\n{fields}a: b\r\n"), true),
+            (format!("GET / HTTP/1.1\r\na: {long}"), true),
+            (format!("\r\nGET /{long}"), true),
+            (String::new(), false),
+            ("\n".repeat(HEAD_BYTES_MAX), false),
+            ("a line\n".repeat(HEAD_BYTES_MAX), false),
+            ("GET a line\n".repeat(HEAD_BYTES_MAX), false),
+            (format!("{fields}\r\n"), false),
+            (format!("{long}\n"), false),
+            (format!("GET / HTTP/1.1\r\n\r\n{fields}"), false),
+        ] {
+            let begin = &buffer[..buffer.len().min(30)];
+            assert_eq!(is_long_head(buffer.as_bytes()), expected, "{begin}");
+        }
+    }
 }

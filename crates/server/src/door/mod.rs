@@ -23,6 +23,7 @@ pub(crate) mod batch_places;
 pub(crate) mod channel;
 pub(crate) mod connection_slots;
 pub(crate) mod cors_origins;
+mod counted_since;
 mod fair_room;
 mod holdings;
 mod owners;

@@ -2,6 +2,7 @@
 
 use super::Uploads;
 use super::batch_places::BatchPlaces;
+use super::counted_since::CountedSince;
 use super::places::Places;
 use super::start_hold::StartHold;
 use super::tls::DoorTls;
@@ -48,6 +49,8 @@ pub(crate) struct DoorShared {
     pub(crate) log: Option<Arc<LineWriter>>,
     /// Holds the first status.
     pub(crate) start_hold: StartHold,
+    /// For how long the store has counted.
+    pub(crate) counted_since: CountedSince,
 }
 
 impl DoorShared {
@@ -93,6 +96,7 @@ impl DoorShared {
             trust,
             history,
             start_hold: StartHold::new(clock.monotonic()),
+            counted_since: CountedSince::default(),
             slow_requests,
             log,
             metrics,

@@ -55,6 +55,9 @@ struct NodeHealth {
     awaited: Vec<String>,
     /// The peers that are up and have not come to do so.
     unreaching: Vec<String>,
+    /// The peers that are up and have not come to serve this node, which they do once they have
+    /// durably recorded its store.
+    unserving: Vec<String>,
     /// How many nodes must answer a request that names no pair.
     ack: u8,
     is_disk_full: bool,
@@ -73,19 +76,24 @@ enum PeerContact {
     Awaited,
     /// It is up, and not all of its links come through.
     OneWay,
+    /// It is up, and does not serve this node.
+    Unserving,
 }
 
 impl PeerContact {
-    fn of(link: &LinkStatus) -> Self {
+    /// Given for how long the store of this node has counted.
+    fn of(link: &LinkStatus, counted_for: Duration) -> Self {
         let contact = link.contact.unwrap_or_default();
         let is_recent = |duration: Option<Duration>| duration.is_some_and(|it| it < CONTACT_MAX);
         match link.state {
             LinkState::Connecting if is_recent(link.down_for) => Self::Awaited,
             LinkState::Connecting | LinkState::Suspected | LinkState::Down => Self::Away,
-            LinkState::Up if !contact.serves => Self::Awaited,
-            LinkState::Up if contact.reaches => Self::Takes,
+            LinkState::Up if contact.serves && contact.reaches => Self::Takes,
             LinkState::Up if is_recent(link.up_for) => Self::Awaited,
-            LinkState::Up => Self::OneWay,
+            LinkState::Up if contact.serves => Self::OneWay,
+            // It may have been up all the time that the store was being filled.
+            LinkState::Up if counted_for < CONTACT_MAX => Self::Awaited,
+            LinkState::Up => Self::Unserving,
         }
     }
 }
@@ -118,8 +126,12 @@ impl NodeHealth {
         let node = door.worker.node();
         let members = &door.shared().config().node.members;
         let counts = |standing: Option<Standing>| standing.is_some_and(Standing::is_witness);
-        let mut witnesses = usize::from(counts(Some(node.standing())));
+        let is_witness = counts(Some(node.standing()));
+        let counted_since = &door.shared().counted_since;
+        let counted_for = counted_since.lasts(is_witness, door.clock().monotonic());
+        let mut witnesses = usize::from(is_witness);
         let (mut awaited, mut unreaching) = (Vec::new(), Vec::new());
+        let mut unserving = Vec::new();
         for peer in members.peers() {
             let Some(link) = door.worker.link_status(peer) else {
                 continue;
@@ -127,10 +139,11 @@ impl NodeHealth {
             let serves = link.contact.is_some_and(|contact| contact.serves);
             witnesses +=
                 usize::from(link.state == LinkState::Up && serves && counts(link.standing));
-            match PeerContact::of(&link) {
+            match PeerContact::of(&link, counted_for) {
                 PeerContact::Takes | PeerContact::Away => {}
                 PeerContact::Awaited => awaited.push(members.name(peer).to_owned()),
                 PeerContact::OneWay => unreaching.push(members.name(peer).to_owned()),
+                PeerContact::Unserving => unserving.push(members.name(peer).to_owned()),
             }
         }
         let statistics = node.statistics();
@@ -142,6 +155,7 @@ impl NodeHealth {
             witnesses,
             awaited,
             unreaching,
+            unserving,
             ack,
             is_disk_full: statistics.disk_full,
             refuses_writes: node.stamping_status().refusal.map(|why| why.to_string()),
@@ -170,13 +184,15 @@ impl NodeHealth {
                 self.standing.word()
             ));
         }
-        if self.witnesses < usize::from(self.ack) {
+        let is_short = self.witnesses < usize::from(self.ack);
+        if is_short {
             reasons.push(format!(
                 "{} of the nodes with a store that counts can be reached, and {} must answer a \
                  request: start the others, or look at the network",
                 self.witnesses, self.ack
             ));
         }
+        reasons.extend(self.unserved().filter(|_| is_short));
         if !self.awaited.is_empty() {
             reasons.push(format!(
                 "{} may be up and do not take this node's answers yet: this ends by itself within \
@@ -185,6 +201,17 @@ impl NodeHealth {
             ));
         }
         reasons
+    }
+
+    /// What to do about the peers that do not serve this node.
+    fn unserved(&self) -> Option<String> {
+        let peers = self.unserving.join(", ");
+        (!peers.is_empty()).then(|| {
+            format!(
+                "{peers} can be reached and does not serve this node, whose store it could not \
+                 record: look at the log and at the data folder of {peers}"
+            )
+        })
     }
 
     fn warnings(&self) -> Vec<String> {
@@ -197,6 +224,8 @@ impl NodeHealth {
         if let Some(why) = &self.refuses_writes {
             warnings.push(format!("the node refuses writes: {why}"));
         }
+        // Too few witnesses are a reason, and this is one of theirs.
+        warnings.extend(self.unserved());
         if !self.unreaching.is_empty() {
             warnings.push(format!(
                 "{} can be reached and cannot reach this node: look at the network and at their logs",
@@ -221,6 +250,7 @@ mod tests {
             witnesses: 2,
             awaited: Vec::new(),
             unreaching: Vec::new(),
+            unserving: Vec::new(),
             ack: 2,
             is_disk_full: false,
             refuses_writes: None,
@@ -299,37 +329,56 @@ mod tests {
             is_disk_full: true,
             refuses_writes: Some("its clock is far off".to_owned()),
             unreaching: vec!["b".to_owned()],
+            unserving: vec!["c".to_owned()],
             ..healthy()
         };
         assert_eq!(health.reasons(), [""; 0]);
         let warnings = health.warnings();
         assert!(warnings[0].contains("disk is full"), "{warnings:?}");
         assert!(warnings[1].contains("clock is far off"), "{warnings:?}");
-        assert!(warnings[2].starts_with("b can be reached"), "{warnings:?}");
+        let says = |warning: usize, words: &str| {
+            assert!(warnings[warning].contains(words), "{warnings:?}");
+        };
+        says(2, "the log and at the data folder of c");
+        says(3, "b can be reached");
+    }
+
+    #[test]
+    fn a_peer_that_does_not_serve_the_node_is_named_where_it_would_have_to_answer() {
+        let health = NodeHealth {
+            witnesses: 1,
+            unserving: vec!["c".to_owned()],
+            ..healthy()
+        };
+        let reasons = health.reasons();
+        assert_eq!(reasons.len(), 2, "{reasons:?}");
+        assert!(reasons[1].contains("data folder of c"), "{reasons:?}");
     }
 
     #[test]
     fn a_peer_that_is_up_is_awaited_until_it_takes_the_answers_of_the_node() {
         use LinkState::{Connecting, Down, Suspected, Up};
-        use PeerContact::{Awaited, Away, OneWay, Takes};
+        use PeerContact::{Awaited, Away, OneWay, Takes, Unserving};
         let [soon, late] = [CONTACT_MAX / 2, CONTACT_MAX];
         let [full, none] = [Contact::FULL, Contact::default()];
         let one_way = Contact {
             reaches: false,
             ..full
         };
-        for (state, since, contact, expected) in [
-            (Connecting, soon, none, Awaited),
-            (Connecting, late, none, Away),
-            (Down, soon, none, Away),
-            (Suspected, soon, full, Away),
-            (Up, soon, none, Awaited),
-            (Up, soon, one_way, Awaited),
-            (Up, late, one_way, OneWay),
-            // Its answers cannot count, however long that takes.
-            (Up, late, none, Awaited),
-            (Up, soon, full, Takes),
-            (Up, late, full, Takes),
+        for (state, since, counted_for, contact, expected) in [
+            (Connecting, soon, late, none, Awaited),
+            (Connecting, late, late, none, Away),
+            (Down, soon, late, none, Away),
+            (Suspected, soon, late, full, Away),
+            (Up, soon, late, none, Awaited),
+            (Up, soon, late, one_way, Awaited),
+            (Up, late, late, one_way, OneWay),
+            // The store was filled just now.
+            (Up, late, soon, none, Awaited),
+            (Up, late, soon, one_way, OneWay),
+            (Up, late, late, none, Unserving),
+            (Up, soon, soon, full, Takes),
+            (Up, late, late, full, Takes),
         ] {
             let has_connection = matches!(state, Up | Suspected);
             let link = LinkStatus {
@@ -339,7 +388,7 @@ mod tests {
                 contact: has_connection.then_some(contact),
                 ..LinkStatus::default()
             };
-            assert_eq!(PeerContact::of(&link), expected, "{link:?}");
+            assert_eq!(PeerContact::of(&link, counted_for), expected, "{link:?}");
         }
     }
 }

@@ -58,12 +58,12 @@ use places::Place;
 use slab::Slab;
 use slow_clients::{Progress, SlowClientTimeouts};
 use std::cell::{Cell, RefCell};
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 use tls::{Entered, TlsRooms};
 use tokio::net::TcpStream;
@@ -251,20 +251,23 @@ impl Door {
         match &self.shared.tls {
             None => Entered::Wire(Wire::Plain(stream)),
             Some(tls) => {
-                let mut entering = pin!(tls.enter(
-                    stream,
-                    progress,
-                    &self.tls_rooms,
-                    &self.metrics.tls,
-                    &self.now,
-                ));
+                let rooms = &self.tls_rooms;
+                let entering = tls.enter(stream, progress, rooms, &self.metrics.tls, &self.now);
+                // As without TLS, one that comes while the node stops has some time.
+                let fresh = self
+                    .is_stopping()
+                    .then(|| tokio::time::sleep(LAST_REQUESTS));
+                let mut fresh = pin!(fresh);
                 // A node that stops does not wait for long for the first byte of a client, which
                 // may never come, but it completes a handshake, behind which a request follows.
-                poll_fn(|cx| match self.is_closing() && progress.is_idle() {
-                    true => Poll::Ready(Entered::Ended),
-                    false => entering.as_mut().poll(cx),
-                })
-                .await
+                let is_over = |cx: &mut Context<'_>| match self.is_closing() && progress.is_idle() {
+                    false => Poll::Pending,
+                    true => match fresh.as_mut().as_pin_mut() {
+                        Some(fresh) => fresh.poll(cx),
+                        None => Poll::Ready(()),
+                    },
+                };
+                tls::unless_over(entering, is_over).await
             }
         }
     }

@@ -24,6 +24,7 @@ use crate::config::{ServerConfig, TlsConfig};
 use crate::metrics::TlsMetrics;
 use base::{LogLimiter, LogRate};
 use profile::lock;
+use rustix::net::{RecvFlags, recv};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -280,11 +281,36 @@ impl DoorTls {
     }
 }
 
-/// The first byte of a connection, which stays unread; `None` if the connection ends.
+/// The first byte of a connection, which stays unread; `None` if the connection ends. What the
+/// kernel holds is there, whatever the events of the runtime have said so far.
 async fn first_byte(stream: &TcpStream) -> io::Result<Option<u8>> {
     let mut first = [0];
-    let bytes = poll_fn(|cx| stream.poll_peek(cx, &mut ReadBuf::new(&mut first))).await?;
+    let bytes = poll_fn(|cx| {
+        if let Poll::Ready(peeked) = stream.poll_peek(cx, &mut ReadBuf::new(&mut first)) {
+            return Poll::Ready(peeked);
+        }
+        match recv(stream, &mut first, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+            Ok((_, bytes)) => Poll::Ready(Ok(bytes)),
+            // An error comes with the next event.
+            Err(_) => Poll::Pending,
+        }
+    })
+    .await?;
     Ok((bytes > 0).then_some(first[0]))
+}
+
+/// Begins a connection, unless it is over before anything of it is there: what has arrived
+/// comes first.
+pub(super) async fn unless_over(
+    entering: impl Future<Output = Entered>,
+    mut is_over: impl FnMut(&mut Context<'_>) -> Poll<()>,
+) -> Entered {
+    let mut entering = pin!(entering);
+    poll_fn(|cx| match entering.as_mut().poll(cx) {
+        Poll::Ready(entered) => Poll::Ready(entered),
+        Poll::Pending => is_over(cx).map(|()| Entered::Ended),
+    })
+    .await
 }
 
 /// Reads and discards what a client still sends after its handshake has failed. Closing at
@@ -371,6 +397,33 @@ mod tests {
     use super::*;
     use cluster::{Member, Members, NodeUrl};
     use tls::TlsFiles;
+
+    /// The runtime has had no events of such a connection when a node that stops looks at it.
+    #[tokio::test]
+    async fn what_has_arrived_of_a_connection_is_seen_before_it_is_over() {
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        for has_begun in [true, false] {
+            let mut client = std::net::TcpStream::connect(address).unwrap();
+            if has_begun {
+                // A local connection has it at once.
+                io::Write::write_all(&mut client, &[TLS_FIRST_BYTE]).unwrap();
+            }
+            let (stream, _) = listener.accept().unwrap();
+            stream.set_nonblocking(true).unwrap();
+            let stream = TcpStream::from_std(stream).unwrap();
+            let entering = async {
+                match first_byte(&stream).await {
+                    Ok(Some(TLS_FIRST_BYTE)) => {}
+                    other => panic!("{other:?}"),
+                }
+                Entered::Wire(Wire::Plain(stream))
+            };
+            let entered = unless_over(entering, |_| Poll::Ready(())).await;
+            assert_eq!(matches!(entered, Entered::Wire(_)), has_begun);
+            drop(client);
+        }
+    }
 
     #[test]
     fn a_handshake_that_gives_way_holds_nothing_from_then_on() {

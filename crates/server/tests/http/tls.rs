@@ -155,6 +155,35 @@ fn a_stop_does_not_wait_for_the_first_byte_of_a_client() {
     stopping.join().unwrap().unwrap();
 }
 
+/// A handshake that has arrived is completed although the node has not read any of it yet.
+#[test]
+fn a_stop_answers_the_requests_behind_handshakes_that_have_begun() {
+    let authority = Authority::new();
+    for round in 0..4 {
+        let mut config = with_tls(&authority, false);
+        // So that no handshake gives way to another.
+        config.set_memory_bytes(4 << 30);
+        let node = Arc::new(start_with(config));
+        let client = authority.client(None);
+        let begun: Vec<_> = (0..100)
+            .map(|_| {
+                let mut stream = tls_stream(&node, Arc::clone(&client));
+                // It follows in the same bytes as the end of the handshake.
+                let request = b"GET /v0/entity?id=b HTTP/1.1\r\nhost: localhost\r\n\r\n";
+                stream.conn.writer().write_all(request).unwrap();
+                stream.conn.write_tls(&mut stream.sock).unwrap();
+                stream
+            })
+            .collect();
+        let stopping = begin_shutdown(&node);
+        for stream in begun {
+            let mut client = Client::over_any(Box::new(stream));
+            assert_eq!(client.reply_to("GET").status, 404, "{round}");
+        }
+        stopping.join().unwrap().unwrap();
+    }
+}
+
 #[test]
 fn http_1_1_over_the_newest_tls_is_negotiated_and_nothing_else_is() {
     let authority = Authority::new();

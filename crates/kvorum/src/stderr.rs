@@ -3,7 +3,7 @@
 //! panics. Other commands write themselves.
 
 use base::SystemClock;
-use server::{FLUSH_MAX, LineWriter, Output};
+use server::{FLUSH_MAX, LeftOut, LineWriter, Output};
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -80,7 +80,8 @@ impl Output for Stderr {
         io::stderr().write(bytes)
     }
 
-    fn left_out(&mut self, count: u64) -> Vec<u8> {
+    fn left_out(&mut self, by_writer: LeftOut) -> Vec<u8> {
+        let count = by_writer.refused + by_writer.failed;
         if count > 0 {
             tracing::warn!(
                 left_out = count,

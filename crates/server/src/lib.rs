@@ -40,7 +40,7 @@ pub use config::{
     AuditTarget, LogKeys, MEMORY_BYTES_MIN, MemorySplit, ServerConfig, TlsConfig, TlsSplit,
     TrustConfig, bounds,
 };
-pub use line_writer::{FLUSH_MAX, LineWriter, Output};
+pub use line_writer::{FLUSH_MAX, LeftOut, LineWriter, Output};
 pub use node::{ConfigError, NodeConfig, Seams, Secret, Secrets, before_abort};
 pub use peer::LinkFaults;
 pub use server::{Extras, Server, StartError};

@@ -4,7 +4,7 @@
 //! writes to them waits. So no thread that serves does. It leaves its lines in a queue of
 //! bounded size, and one thread writes them. A line that does not fit is counted, and so is
 //! one that cannot be written; the count is told once lines can be written again, at most
-//! once a [`PERIOD`]. What still waits at the end is written within [`FLUSH_MAX`] or lost.
+//! once a [`PERIOD`]. A line of which only a part could be written is ended then. What still waits at the end is written within [`FLUSH_MAX`] or lost.
 
 use base::Clock;
 use profile::lock;
@@ -38,12 +38,27 @@ pub trait Output: Send + 'static {
     /// It cannot write now. The lines are lost.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
 
-    /// Begins anew: what it writes to may have been renamed.
-    fn reopen(&mut self) {}
+    /// Begins anew: what it writes to may have been renamed. Returns whether it writes to
+    /// something else from now on.
+    fn reopen(&mut self) -> bool {
+        false
+    }
 
-    /// Lines about those that were left out since the last call, of which the writer itself
-    /// left out `count`.
-    fn left_out(&mut self, count: u64) -> Vec<u8>;
+    /// Lines about those that were left out since [`Output::told`], of which the writer itself
+    /// left out so many.
+    fn left_out(&mut self, by_writer: LeftOut) -> Vec<u8>;
+
+    /// What the last lines about those that were left out say is written.
+    fn told(&mut self) {}
+}
+
+/// How many lines a writer has left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Those that did not fit.
+    pub refused: u64,
+    /// Those that could not be written.
+    pub failed: u64,
 }
 
 /// Writes lines on a thread of its own. The thread ends when this is dropped.
@@ -107,8 +122,9 @@ impl LineWriter {
                 output,
                 clock,
                 next_report,
-                told: 0,
+                told: LeftOut::default(),
                 is_failing: false,
+                is_torn: false,
                 flushes_seen: 0,
             };
             writing.run();
@@ -184,9 +200,11 @@ struct Writing<O> {
     /// When it may next be told what was left out, on the monotonic clock.
     next_report: Duration,
     /// How many lines were told to be left out.
-    told: u64,
+    told: LeftOut,
     /// Whether the last write failed.
     is_failing: bool,
+    /// Whether what is written so far ends within a line, the rest of which is lost.
+    is_torn: bool,
     /// How many flushes were asked for before the last lines were taken.
     flushes_seen: u64,
 }
@@ -197,8 +215,8 @@ impl<O: Output> Writing<O> {
             let taken = self.take();
             let (before, behind) = taken.lines.split_at(taken.reopen_at.unwrap_or(0));
             self.write(before);
-            if taken.reopen_at.is_some() {
-                self.output.reopen();
+            if taken.reopen_at.is_some() && self.output.reopen() {
+                self.is_torn = false;
             }
             self.write(behind);
             let is_flush = taken.flushes_wanted > taken.flushes_done;
@@ -245,17 +263,24 @@ impl<O: Output> Writing<O> {
         }
     }
 
-    /// Tells how many lines were left out, if lines can be written.
+    /// Tells how many lines were left out, if lines can be written. What cannot be told is told
+    /// with the next report.
     fn report(&mut self) {
         if self.is_failing {
             return;
         }
-        let shared = &self.shared;
-        let left_out =
-            shared.refused.load(Ordering::Relaxed) + shared.failed.load(Ordering::Relaxed);
-        let lines = self.output.left_out(left_out - self.told);
-        self.told = left_out;
-        self.write(&lines);
+        let left_out = LeftOut {
+            refused: self.shared.refused.load(Ordering::Relaxed),
+            failed: self.shared.failed.load(Ordering::Relaxed),
+        };
+        let lines = self.output.left_out(LeftOut {
+            refused: left_out.refused - self.told.refused,
+            failed: left_out.failed - self.told.failed,
+        });
+        if self.write_piece(&lines).is_ok() {
+            self.told = left_out;
+            self.output.told();
+        }
     }
 
     /// Writes lines, as many at a time as a pipe takes as a whole.
@@ -264,10 +289,8 @@ impl<O: Output> Writing<O> {
         while !rest.is_empty() {
             let (piece, behind) = rest.split_at(piece_end(rest));
             rest = behind;
-            let written = self.write_piece(piece);
-            self.is_failing = written.is_err();
-            if self.is_failing {
-                let count = piece.split_inclusive(|byte| *byte == b'\n').count();
+            if let Err(lost) = self.write_piece(piece) {
+                let count = lost.split_inclusive(|byte| *byte == b'\n').count();
                 self.shared
                     .failed
                     .fetch_add(count as u64, Ordering::Relaxed);
@@ -275,12 +298,41 @@ impl<O: Output> Writing<O> {
         }
     }
 
-    fn write_piece(&mut self, piece: &[u8]) -> io::Result<()> {
-        let mut rest = piece;
-        while !rest.is_empty() {
+    /// Writes whole lines. If that fails, returns what is lost, from the beginning of a line
+    /// that was cut.
+    fn write_piece<'a>(&mut self, piece: &'a [u8]) -> Result<(), &'a [u8]> {
+        if piece.is_empty() {
+            return Ok(());
+        }
+        // With the lines, so that a pipe still takes them as a whole.
+        let ended: Vec<u8>;
+        let (bytes, before) = match self.is_torn {
+            true => {
+                ended = [b"\n", piece].concat();
+                (&ended[..], 1)
+            }
+            false => (piece, 0),
+        };
+        let mut written = 0;
+        self.is_failing = self.write_all(bytes, &mut written).is_err();
+        if let Some(last) = written.checked_sub(1).and_then(|last| bytes.get(last)) {
+            self.is_torn = *last != b'\n';
+        }
+        if !self.is_failing {
+            return Ok(());
+        }
+        let whole = piece.get(..written.saturating_sub(before));
+        let whole = whole.and_then(|whole| whole.iter().rposition(|byte| *byte == b'\n'));
+        Err(piece
+            .get(whole.map_or(0, |end| end + 1)..)
+            .unwrap_or_default())
+    }
+
+    fn write_all(&mut self, bytes: &[u8], written: &mut usize) -> io::Result<()> {
+        while let Some(rest) = bytes.get(*written..).filter(|rest| !rest.is_empty()) {
             match self.output.write(rest) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(count) => rest = rest.get(count..).unwrap_or_default(),
+                Ok(count) => *written += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // A program that shares the pipe may have set it so.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => pause(),

@@ -14,13 +14,13 @@ impl Output for Pipe {
         self.0.write(bytes)
     }
 
-    fn left_out(&mut self, count: u64) -> Vec<u8> {
-        told(count)
+    fn left_out(&mut self, by_writer: LeftOut) -> Vec<u8> {
+        told(by_writer)
     }
 }
 
-fn told(count: u64) -> Vec<u8> {
-    match count {
+fn told(by_writer: LeftOut) -> Vec<u8> {
+    match by_writer.refused + by_writer.failed {
         0 => Vec::new(),
         count => format!("left out {count}\n").into_bytes(),
     }
@@ -43,12 +43,12 @@ impl Output for Scripted {
         Ok(count)
     }
 
-    fn reopen(&mut self) {
-        let _ = self.writes.send("reopened".to_owned());
+    fn reopen(&mut self) -> bool {
+        self.writes.send("reopened".to_owned()).is_ok()
     }
 
-    fn left_out(&mut self, count: u64) -> Vec<u8> {
-        told(count)
+    fn left_out(&mut self, by_writer: LeftOut) -> Vec<u8> {
+        told(by_writer)
     }
 }
 
@@ -168,6 +168,89 @@ fn what_cannot_be_written_is_counted_and_told_once_it_can_be_again() {
     let seen: String = written.try_iter().collect();
     assert_eq!(seen, "three\nleft out 2\n");
     assert_eq!((lines.failed(), lines.refused()), (2, 0));
+}
+
+/// Writes with what a disk has room for: a full one takes a part, and then nothing.
+fn with_room(rooms: &[usize]) -> (LineWriter, Receiver<String>) {
+    let mut rooms = Vec::from(rooms).into_iter();
+    let mut is_full = false;
+    scripted(&clock(), move |bytes| {
+        if std::mem::take(&mut is_full) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let room = rooms.next().unwrap_or(usize::MAX);
+        is_full = room > 0 && room < bytes.len();
+        match room {
+            0 => Err(io::ErrorKind::StorageFull.into()),
+            room => Ok(bytes.len().min(room)),
+        }
+    })
+}
+
+#[test]
+fn a_line_that_was_cut_is_ended_and_only_what_is_lost_of_a_piece_counts() {
+    for (rooms, failed, expected) in [
+        // A line is whole, one is cut.
+        (&[6][..], 2, "one\ntw\nfour\nleft out 2\n"),
+        // Nothing of the next piece is written, and then a part of it.
+        (&[6, 0], 3, "one\ntw"),
+        (&[6, 3], 3, "one\ntw\nfo"),
+        // It ends with a line.
+        (&[8], 1, "one\ntwo\nfour\nleft out 1\n"),
+        // Only the end of the cut line.
+        (&[6, 1], 3, "one\ntw\n"),
+    ] {
+        let (lines, written) = with_room(rooms);
+        assert!(lines.push(b"one\ntwo\nthree\n"));
+        assert!(lines.flush(PATIENCE));
+        assert!(lines.push(b"four\n"));
+        assert!(lines.flush(PATIENCE));
+        let mut seen: String = written.try_iter().collect();
+        assert_eq!(
+            (seen.as_str(), lines.failed()),
+            (expected, failed),
+            "{rooms:?}"
+        );
+        assert!(lines.push(b"five\n"));
+        assert!(lines.flush(PATIENCE));
+        seen.extend(written.try_iter());
+        for line in seen.lines() {
+            let is_whole = ["one", "two", "four", "five"].contains(&line);
+            let is_part = ["tw", "fo"].contains(&line);
+            assert!(
+                is_whole || is_part || line.starts_with("left out "),
+                "{seen:?}"
+            );
+        }
+        assert!(seen.contains("\nfive\n"), "{seen:?}");
+    }
+}
+
+#[test]
+fn what_could_not_be_told_is_told_later() {
+    // The line is lost, the next one is written, and then there is no room for the report.
+    let (lines, written) = with_room(&[0, 4, 5]);
+    for line in ["one\n", "two\n"] {
+        assert!(lines.push(line.as_bytes()));
+        assert!(lines.flush(PATIENCE));
+    }
+    assert!(lines.push(b"six\n"));
+    assert!(lines.flush(PATIENCE));
+    let seen: String = written.try_iter().collect();
+    assert_eq!(seen, "two\nleft \nsix\nleft out 1\n");
+    assert_eq!(lines.failed(), 1, "a report is no line");
+}
+
+#[test]
+fn a_new_file_does_not_begin_with_the_end_of_a_line_of_the_old_one() {
+    let (lines, written) = with_room(&[2]);
+    assert!(lines.push(b"one\n"));
+    assert!(lines.flush(PATIENCE));
+    lines.reopen();
+    assert!(lines.push(b"two\n"));
+    assert!(lines.flush(PATIENCE));
+    let seen: String = written.try_iter().collect();
+    assert_eq!(seen, "onreopenedtwo\nleft out 1\n");
 }
 
 #[test]

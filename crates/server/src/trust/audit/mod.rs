@@ -8,7 +8,8 @@
 //!
 //! A line never has a token, and a key only as `--log-keys` says. Requests leave their lines
 //! to a thread (`line_writer`) and never wait for it. Each kind of event may have so many
-//! lines a second; how many more there were is written once a second.
+//! lines a second; how many more there were is written once a second, and how many could not
+//! be written once they can be again.
 
 mod target;
 
@@ -51,6 +52,12 @@ const KINDS: [(EventKind, &str); 6] = [
     (EventKind::OtherOrigin, "other-origin"),
     (EventKind::NoPeer, "no-peer"),
 ];
+
+/// The event of lines that could not be written, whatever they were about.
+const LOST: &str = "lost";
+
+/// How many lines of each kind were left out.
+type LeftOutByKind = [u64; KINDS.len()];
 
 impl EventKind {
     fn row(self) -> usize {
@@ -134,7 +141,7 @@ impl Audit {
         if !lock(&shared.limiters)[row].admits(now) {
             return;
         }
-        let line = shared.line(row, Some(event), None);
+        let line = shared.line(KINDS[row].1, Some(event), None);
         if !self.lines.push(&line) {
             lock(&shared.limiters)[row].leave_out();
         }
@@ -168,12 +175,17 @@ pub(super) fn families(audit: Option<&Audit>) -> Vec<Family> {
 }
 
 impl Shared {
-    fn line(&self, row: usize, told: Option<&Event<'_>>, left_out: Option<u64>) -> Vec<u8> {
+    fn line(
+        &self,
+        event: &'static str,
+        told: Option<&Event<'_>>,
+        left_out: Option<u64>,
+    ) -> Vec<u8> {
         let unix_ms = i64::try_from(self.clock.unix_ms()).unwrap_or(i64::MAX);
         let time = jiff::Timestamp::from_millisecond(unix_ms).unwrap_or_default();
         let line = Line {
             time: time.to_string(),
-            event: KINDS[row].1,
+            event,
             told,
             left_out,
         };
@@ -183,18 +195,22 @@ impl Shared {
         line
     }
 
-    /// A line for each kind of which some were left out.
-    fn left_out_lines(&self) -> Vec<u8> {
-        let left_out = {
-            let mut limiters = lock(&self.limiters);
-            limiters.each_mut().map(LogLimiter::take_left_out)
-        };
-        let all = left_out.into_iter().enumerate();
+    /// Adds how many lines of each kind were left out since the last call.
+    fn take_left_out(&self, untold: &mut LeftOutByKind) {
+        let mut limiters = lock(&self.limiters);
+        for (limiter, untold) in limiters.iter_mut().zip(untold) {
+            let count = limiter.take_left_out();
+            self.left_out.fetch_add(count, Ordering::Relaxed);
+            *untold += count;
+        }
+    }
+
+    /// A line for each kind of which some were left out, and one for those that were lost.
+    fn left_out_lines(&self, by_kind: &LeftOutByKind, lost: u64) -> Vec<u8> {
+        let kinds = KINDS.iter().map(|(_, word)| *word);
+        let all = kinds.zip(by_kind.iter().copied()).chain([(LOST, lost)]);
         all.filter(|(_, count)| *count > 0)
-            .flat_map(|(row, count)| {
-                self.left_out.fetch_add(count, Ordering::Relaxed);
-                self.line(row, None, Some(count))
-            })
+            .flat_map(|(word, count)| self.line(word, None, Some(count)))
             .collect()
     }
 }

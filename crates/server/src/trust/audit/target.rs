@@ -1,11 +1,11 @@
 //! Where the audit log goes.
 
-use super::Shared;
+use super::{LeftOutByKind, Shared};
 use crate::config::AuditTarget;
-use crate::line_writer::Output;
+use crate::line_writer::{LeftOut, Output};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -16,6 +16,8 @@ pub(super) struct OpenTarget {
     file: Option<File>,
     /// Whether the last attempt failed, which is logged once.
     is_failing: bool,
+    /// What was left out and is not written.
+    untold: LeftOutByKind,
     audit: Arc<Shared>,
 }
 
@@ -33,6 +35,7 @@ impl OpenTarget {
             target,
             file,
             is_failing: false,
+            untold: LeftOutByKind::default(),
             audit,
         })
     }
@@ -60,20 +63,42 @@ impl Output for OpenTarget {
         written
     }
 
-    fn reopen(&mut self) {
-        if let AuditTarget::File(file) = &self.target {
-            match open(file) {
-                Ok(opened) => self.file = Some(opened),
-                // The old file goes on: it may have been renamed, and is not lost.
-                Err(error) => self.report(&error),
+    fn reopen(&mut self) -> bool {
+        let AuditTarget::File(file) = &self.target else {
+            return false;
+        };
+        match open(file) {
+            Ok(opened) => {
+                let before = self.file.replace(opened);
+                !is_same(before.as_ref(), self.file.as_ref())
+            }
+            // The old file goes on: it may have been renamed, and is not lost.
+            Err(error) => {
+                self.report(&error);
+                false
             }
         }
     }
 
-    /// The audit log counts by kind of event, also what the writer could not take.
-    fn left_out(&mut self, _count: u64) -> Vec<u8> {
-        self.audit.left_out_lines()
+    /// The audit log counts by kind of event, also what the writer could not take. Which kinds
+    /// of lines could not be written is not known.
+    fn left_out(&mut self, by_writer: LeftOut) -> Vec<u8> {
+        self.audit.take_left_out(&mut self.untold);
+        self.audit.left_out_lines(&self.untold, by_writer.failed)
     }
+
+    fn told(&mut self) {
+        self.untold = LeftOutByKind::default();
+    }
+}
+
+/// Whether these are one file.
+fn is_same(one: Option<&File>, other: Option<&File>) -> bool {
+    let identity = |file: Option<&File>| {
+        let metadata = file?.metadata().ok()?;
+        Some((metadata.dev(), metadata.ino()))
+    };
+    identity(one).is_some_and(|one| identity(other) == Some(one))
 }
 
 #[expect(

@@ -1,4 +1,5 @@
 use super::*;
+use crate::line_writer::{LeftOut, Output};
 use base::ManualClock;
 use serde_json::Value;
 use std::path::Path;
@@ -116,4 +117,50 @@ fn what_was_left_out_is_written_while_events_go_on() {
         }
     }
     panic!("a flood hides how much of it was left out");
+}
+
+#[test]
+fn what_could_not_be_written_is_told_in_the_file_until_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("audit");
+    let audit = started(&file);
+    audit.note(EventKind::NoToken, &Event::default());
+    let target = AuditTarget::File(file);
+    let mut output = OpenTarget::open(target, Arc::clone(&audit.shared)).unwrap();
+    let told = |lines: Vec<u8>| -> Vec<(String, u64)> {
+        let lines = String::from_utf8(lines).unwrap();
+        let lines = lines
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap());
+        let told = |line: Value| {
+            let event = line["event"].as_str().unwrap().to_owned();
+            (event, line["left_out"].as_u64().unwrap())
+        };
+        lines.map(told).collect()
+    };
+    let leave_out = |kind: EventKind| lock(&audit.shared.limiters)[kind.row()].leave_out();
+    let lost = |failed| LeftOut { refused: 0, failed };
+    leave_out(EventKind::NoToken);
+    let first = [("no-token".to_owned(), 1), ("lost".to_owned(), 3)];
+    assert_eq!(told(output.left_out(lost(3))), first);
+    // Not written: it is told with what has come since.
+    leave_out(EventKind::NoToken);
+    leave_out(EventKind::Admin);
+    let second = [
+        ("admin".to_owned(), 1),
+        ("no-token".to_owned(), 2),
+        ("lost".to_owned(), 4),
+    ];
+    assert_eq!(told(output.left_out(lost(4))), second);
+    output.told();
+    assert_eq!(told(output.left_out(lost(0))), []);
+    let refused = LeftOut {
+        refused: 5,
+        failed: 0,
+    };
+    assert_eq!(
+        told(output.left_out(refused)),
+        [],
+        "they are counted by kind"
+    );
 }

@@ -37,6 +37,7 @@ use crate::failure::Failure;
 use crate::layers::EarlyExit;
 use crate::signals::{StopSignal, StopSignals};
 use crate::stderr;
+use crate::threads::on_thread;
 use console::DevConsole;
 use control::ClusterFolderLock;
 use layout::ClusterLayout;
@@ -47,7 +48,6 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 use supervised_node::SupervisedNode;
-use tokio::task::spawn_blocking;
 
 /// How long a node may take to stop before it is killed. With its own defaults
 /// it needs at most 10 s.
@@ -143,11 +143,17 @@ async fn up(layout: &ClusterLayout, console: &str, probe: &Probe) {
     }
     let welcome = welcome::text(layout, console);
     // Neither a closed stdout nor one that nobody reads is a reason to stop the cluster.
-    let _written = spawn_blocking(move || {
+    let written = on_thread("welcome", move || {
         let mut stdout = io::stdout().lock();
         let _ = stdout.write_all(welcome.as_bytes());
         let _ = stdout.flush();
     });
+    if let Err(failure) = written {
+        stderr::say(&format!(
+            "kvorum: the cluster is up, at {console}; no more is said of it: {}\n",
+            failure.line()
+        ));
+    }
 }
 
 /// The output of the first of these futures that completes.

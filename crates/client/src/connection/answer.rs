@@ -78,9 +78,12 @@ impl Answer {
     /// # Errors
     /// [`Error::OtherServer`].
     pub(crate) fn expect_lines(self) -> Result<Self, Error> {
-        match self.header(CONTENT_TYPE.as_str()) {
-            Some(LINES_TYPE) => Ok(self),
-            _ => Err(self.other("these are no lines of JSON")),
+        // A proxy may have added parameters.
+        let media_type = self.header(CONTENT_TYPE.as_str()).unwrap_or_default();
+        let media_type = media_type.split(';').next().unwrap_or_default().trim();
+        match media_type.eq_ignore_ascii_case(LINES_TYPE) {
+            true => Ok(self),
+            false => Err(self.other("these are no lines of JSON")),
         }
     }
 

@@ -51,6 +51,30 @@ async fn a_stream_that_is_cut_anywhere_goes_on_at_another_node() {
 }
 
 #[tokio::test]
+async fn the_type_of_lines_may_have_parameters_and_another_type_is_another_server() {
+    let (store, all) = sample(3);
+    let whole = String::from_utf8(whole(&store)).unwrap();
+    for (media_type, is_right) in [
+        ("application/x-ndjson; charset=utf-8", true),
+        ("Application/X-NDJSON ;charset=utf-8", true),
+        ("application/x-ndjson-seq", false),
+        ("application/json; charset=utf-8", false),
+        ("", false),
+    ] {
+        let answer = whole.replacen("application/x-ndjson", media_type, 1);
+        let node = TestNode::new(vec![Script::Cut(answer.into_bytes())]);
+        let read = read(&client(&[&node.node]), RangeRequest::all(Scope::Cluster)).await;
+        match is_right {
+            true => assert_eq!(read.unwrap(), all, "{media_type}"),
+            false => assert!(
+                matches!(read, Err(Error::OtherServer { .. })),
+                "{media_type}: {read:?}"
+            ),
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_whole_stream_must_agree_with_its_trailers() {
     let (store, all) = sample(3);
     let lines = |edit: &dyn Fn(&mut Vec<String>)| {

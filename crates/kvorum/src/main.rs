@@ -44,6 +44,7 @@ static ALLOCATOR: profile::Allocator<mimalloc::MiMalloc> =
     profile::Allocator::new(mimalloc::MiMalloc);
 
 fn main() -> ExitCode {
+    let _last_words = stderr::LastWords;
     resources::use_small_pages();
     profile::survive_file_size_limit();
     let arguments: Vec<OsString> = std::env::args_os().collect();
@@ -58,7 +59,7 @@ fn main() -> ExitCode {
         Command::Profile(options) => Ok(profiling::run(options)?),
         Command::Load(options) => Ok(load::run(options)?),
     });
-    let code = match ended {
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(EarlyExit::Show(page)) => {
             // A closed output is no reason to fail.
@@ -66,7 +67,5 @@ fn main() -> ExitCode {
             ExitCode::from(u8::try_from(page.exit_code()).unwrap_or(2))
         }
         Err(EarlyExit::Refuse(failure)) => failure.report(),
-    };
-    stderr::flush();
-    code
+    }
 }

@@ -29,11 +29,19 @@ pub(crate) fn write_on_a_thread() -> io::Result<Arc<LineWriter>> {
     std::panic::set_hook(Box::new(|panic| {
         let thread = std::thread::current();
         let backtrace = Backtrace::capture();
+        // No wait: the thread may serve, and go on. A process that ends of it flushes.
         say(&panic_text(thread.name(), panic, &backtrace));
-        // The process may end at once.
-        flush();
     }));
     Ok(writer)
+}
+
+/// Writes what was said when it is dropped, however `main` ends.
+pub(crate) struct LastWords;
+
+impl Drop for LastWords {
+    fn drop(&mut self) {
+        flush();
+    }
 }
 
 /// Says whole lines on stderr, without waiting for whoever reads it where this process
@@ -90,5 +98,94 @@ impl Output for Stderr {
         }
         // The line has come to the queue.
         Vec::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::io::ioctl_fionbio;
+    use std::panic::catch_unwind;
+    use std::process::{Command, ExitStatus, Stdio};
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    /// Says to a process which of the tests it is the child of.
+    const CHILD_OF: &str = "KVORUM_TEST_OF_STDERR";
+
+    /// How long a test waits for what must come.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// The exit code of a child that came to its end.
+    const DONE: i32 = 42;
+
+    fn is_child_of(test: &str) -> bool {
+        std::env::var_os(CHILD_OF).is_some_and(|of| of == test)
+    }
+
+    fn child_of(test: &str) -> Command {
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child
+            .args(["--exact", &format!("stderr::tests::{test}"), "--nocapture"])
+            .env(CHILD_OF, test)
+            .env("RUST_BACKTRACE", "0")
+            .stdout(Stdio::null());
+        child
+    }
+
+    #[test]
+    fn a_panic_waits_for_nobody_who_does_not_read() {
+        const NAME: &str = "a_panic_waits_for_nobody_who_does_not_read";
+        if is_child_of(NAME) {
+            write_on_a_thread().unwrap();
+            // Each would wait for as long as a flush does.
+            for _ in 0..PATIENCE.as_secs() * 2 {
+                assert!(catch_unwind(|| panic!("of a request")).is_err());
+            }
+            std::process::exit(DONE);
+        }
+        let (reader, mut full) = io::pipe().unwrap();
+        ioctl_fionbio(&full, true).unwrap();
+        while full.write(b"\n").is_ok() {}
+        ioctl_fionbio(&full, false).unwrap();
+        let mut child = child_of(NAME).stderr(full).spawn().unwrap();
+        let (ended, end) = channel();
+        let pid = rustix::process::Pid::from_child(&child);
+        let waiting = std::thread::Builder::new();
+        let waiting = waiting.spawn(move || {
+            let _ = ended.send(child.wait().unwrap());
+        });
+        let status = end.recv_timeout(PATIENCE);
+        if status.is_err() {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+        waiting.unwrap().join().unwrap();
+        drop(reader);
+        assert_eq!(status.ok().as_ref().and_then(ExitStatus::code), Some(DONE));
+    }
+
+    #[test]
+    fn the_last_words_of_a_process_that_panics_in_main_are_written() {
+        const NAME: &str = "the_last_words_of_a_process_that_panics_in_main_are_written";
+        if is_child_of(NAME) {
+            let ended = catch_unwind(|| {
+                let _last_words = LastWords;
+                write_on_a_thread().unwrap();
+                // They wait behind much else.
+                for line in 0..1000 {
+                    say(&format!("line {line} {}\n", "x".repeat(100)));
+                }
+                panic!("in main");
+            });
+            assert!(ended.is_err());
+            std::process::abort();
+        }
+        let output = child_of(NAME).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success());
+        assert!(
+            stderr.contains("' panicked at ") && stderr.contains("in main"),
+            "{stderr}"
+        );
     }
 }

@@ -2,6 +2,7 @@
 //! in a panic where the system refuses them.
 
 use crate::failure::Failure;
+use std::io;
 use std::thread::Builder;
 use tokio::sync::oneshot;
 
@@ -21,11 +22,16 @@ pub(crate) fn on_thread<T: Send + 'static>(
     });
     match thread {
         Ok(_detached) => Ok(done),
-        Err(error) => Err(Failure::failed(format!(
-            "cannot start a thread: {error}; raise the limit of processes (TasksMax= of a \
-             service, ulimit -u, pids.max of the control group)"
-        ))),
+        Err(error) => Err(Failure::failed(refusal_of(&error))),
     }
+}
+
+/// What is said where the system refuses a thread.
+pub(crate) fn refusal_of(error: &io::Error) -> String {
+    format!(
+        "cannot start a thread: {error}; raise the limit of processes (TasksMax= of a service, \
+         ulimit -u, pids.max of the control group)"
+    )
 }
 
 #[cfg(test)]

@@ -43,6 +43,7 @@ mod serve;
 mod starts;
 mod steady_load;
 mod support;
+mod thread_limits;
 mod tls;
 mod tls_certificates;
 mod tls_changes;

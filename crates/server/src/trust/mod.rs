@@ -15,6 +15,7 @@ pub(crate) mod reloading;
 pub(crate) mod tokens_in_force;
 
 use crate::config::{LogKeys, TrustConfig};
+use crate::server::StartError;
 use audit::Audit;
 use base::Clock;
 use hyper::HeaderMap;
@@ -55,16 +56,14 @@ impl Trust {
     /// Reads the tokens file and begins the audit log, if there are such.
     ///
     /// # Errors
-    /// One of the files cannot be used.
-    pub(crate) fn new(config: &TrustConfig, clock: &Arc<dyn Clock>) -> Result<Self, ConfigError> {
+    /// One of the files cannot be used, or the system starts no thread.
+    pub(crate) fn new(config: &TrustConfig, clock: &Arc<dyn Clock>) -> Result<Self, StartError> {
         let tokens = config.tokens_file.as_deref().map(TokensInForce::read);
         let tokens = tokens
             .transpose()
             .map_err(|problem| ConfigError::new("tokens_file", problem))?;
-        let audit = config.audit_log.as_ref().map(|target| {
-            Audit::start(target, clock)
-                .map_err(|error| ConfigError::new("audit_log", format!("cannot write it: {error}")))
-        });
+        let audit = config.audit_log.as_ref();
+        let audit = audit.map(|target| Audit::start(target, clock));
         Ok(Self {
             tokens: tokens.map(Arc::new),
             audit: audit.transpose()?.map(Arc::new),

@@ -15,12 +15,13 @@ mod target;
 
 use crate::config::AuditTarget;
 use crate::line_writer::LineWriter;
+use crate::server::StartError;
 use crate::trust::reloading::Reload;
 use base::{Clock, LogLimiter};
+use node::ConfigError;
 use node::metrics::Family;
 use profile::lock;
 use serde::Serialize;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -120,14 +121,15 @@ impl Audit {
     ///
     /// # Errors
     /// The file cannot be opened, or the system starts no thread.
-    pub(crate) fn start(target: &AuditTarget, clock: &Arc<dyn Clock>) -> io::Result<Self> {
+    pub(crate) fn start(target: &AuditTarget, clock: &Arc<dyn Clock>) -> Result<Self, StartError> {
         let shared = Arc::new(Shared {
             clock: Arc::clone(clock),
             limiters: Mutex::default(),
             events: Default::default(),
             left_out: AtomicU64::new(0),
         });
-        let target = OpenTarget::open(target.clone(), Arc::clone(&shared))?;
+        let target = OpenTarget::open(target.clone(), Arc::clone(&shared))
+            .map_err(|error| ConfigError::new("audit_log", format!("cannot write it: {error}")))?;
         let lines = LineWriter::start("audit", target, Arc::clone(clock))?;
         Ok(Self { shared, lines })
     }

@@ -79,7 +79,7 @@ impl Uploads {
         if room.is_free(announced_bytes) {
             return Ok(());
         }
-        let until = Instant::now() + self.wait_max;
+        let until = self.deadline();
         let place = room.line.take(self.wait_max).await?;
         let mut wait = RoomWait::new(room, place, until);
         poll_fn(|cx| wait.poll(announced_bytes, cx)).await
@@ -123,7 +123,7 @@ impl Uploads {
         if self.cover(share, bytes, bytes_max).is_ok() {
             return Ok(());
         }
-        let mut wait = self.begin_wait(bytes)?;
+        let mut wait = self.begin_wait(bytes, self.deadline())?;
         loop {
             let more = self.lacking(share.as_ref(), bytes, bytes_max);
             poll_fn(|cx| wait.poll(more, cx)).await?;
@@ -133,14 +133,19 @@ impl Uploads {
         }
     }
 
+    /// Until when a body waits that begins to wait now.
+    pub(crate) fn deadline(&self) -> Instant {
+        Instant::now() + self.wait_max
+    }
+
     /// Begins to wait for room for a body of which so many bytes were received.
     ///
     /// # Errors
     /// [`Refused`] if anybody else waits.
-    pub(crate) fn begin_wait(&self, bytes: usize) -> Result<RoomWait, Refused> {
+    pub(crate) fn begin_wait(&self, bytes: usize, until: Instant) -> Result<RoomWait, Refused> {
         let room = self.room(bytes);
         let place = room.line.take_at_once()?;
-        Ok(RoomWait::new(room, place, Instant::now() + self.wait_max))
+        Ok(RoomWait::new(room, place, until))
     }
 
     /// How much more a share takes to cover so many bytes.
@@ -196,8 +201,11 @@ impl RoomWait {
     /// Waits until so much is free.
     ///
     /// # Errors
-    /// [`Refused`] when it is not in time.
+    /// [`Refused`] when it is not in time, or never can be.
     pub(crate) fn poll(&mut self, bytes: usize, cx: &mut Context<'_>) -> Poll<Result<(), Refused>> {
+        if bytes > self.budget.max() {
+            return Poll::Ready(Err(Refused));
+        }
         if self.budget.poll_free(bytes, cx).is_ready() {
             return Poll::Ready(Ok(()));
         }

@@ -84,6 +84,11 @@ impl Lines {
         self.unroomed
     }
 
+    /// How many lines have ended: what tells the present line from others.
+    pub(super) fn ended(&self) -> u64 {
+        self.number
+    }
+
     /// How much the line lacks for which there is no room.
     pub(super) fn lacking(&self, uploads: &Uploads) -> usize {
         let bytes = self.unroomed.unwrap_or_default();

@@ -7,7 +7,8 @@
 //! body --lines--> operations --window--> answers --output--> connection
 //! ```
 //!
-//! - `input` is the body, `lines` splits it, `operation` reads a line.
+//! - `input` is the body, `lines` splits it, `line_room` waits for the memory of a line,
+//!   `operation` reads it.
 //! - `window` holds the operations until they are answered, within bounds.
 //! - `key_order` has operations on one key run one after another.
 //! - `answer` is an answer, `answer_writer` writes them, `output` hands them to the
@@ -27,6 +28,7 @@ mod answer_writer;
 mod fuzzing;
 mod input;
 mod key_order;
+mod line_room;
 mod lines;
 mod operation;
 mod output;

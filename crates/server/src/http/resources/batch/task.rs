@@ -19,18 +19,19 @@ use super::answer::OperationAnswer;
 use super::answer_writer::AnswerWriter;
 use super::input::Input;
 use super::key_order::{KeyHash, KeyOrder};
+use super::line_room::LineRoom;
 use super::lines::{Line, LineText, Lines};
 use super::operation::{Action, LineError, Operation, TextMemory};
 use super::output::{End, Output};
 use super::window::{Repeat, Slot, Window};
 use crate::config::bounds::{BATCH_BODY_BYTES_MAX, line_bytes_max};
 use crate::door::slow_clients::{Phase, Progress};
-use crate::door::{BatchPermits, Door, RoomWait};
+use crate::door::{BatchPermits, Door};
 use crate::http::lasting_caller::LastingCaller;
 use crate::http::problem::Problem;
 use crate::metrics::OperationKind;
 use crate::slow_requests::{EndedOperation, OperationTimes};
-use base::{LONG_VALUE_BYTES, Refused, Share};
+use base::{LONG_VALUE_BYTES, Share};
 use cluster::Replicas;
 use hyper::StatusCode;
 use node::{Change, Ended, Operations, Terms};
@@ -66,7 +67,7 @@ pub(super) struct Batch {
     operations: Operations,
     reads: usize,
     /// Waits for memory for the line that is arriving, if there is too little.
-    room_wait: Option<RoomWait>,
+    line_room: LineRoom,
     /// The pause before the oldest operation, a read, asks again for memory that others hold.
     pause: Option<Pin<Box<Sleep>>>,
     answers: AnswerWriter,
@@ -110,7 +111,7 @@ impl Batch {
             permits: BatchPermits::new(&door.gate),
             operations: Operations::new(door.worker.coordinator()),
             reads: 0,
-            room_wait: None,
+            line_room: LineRoom::default(),
             pause: None,
             answers: AnswerWriter::new(output, &door.metrics, answer_bytes_max, trace),
             end: End::Whole,
@@ -177,8 +178,11 @@ impl Batch {
                 self.take_line(line);
                 continue;
             }
-            if let Some(bytes) = self.lines.unroomed_bytes() {
-                match self.poll_room(bytes, cx) {
+            if self.lines.unroomed_bytes().is_some() {
+                match self
+                    .line_room
+                    .poll(&mut self.lines, self.door.uploads(), cx)
+                {
                     Poll::Ready(()) => continue,
                     // The client need not send more.
                     Poll::Pending => return false,
@@ -195,29 +199,12 @@ impl Batch {
                 Poll::Ready(Err(_)) => self.end = End::Cut,
             }
         }
+        self.line_room.leave();
         false
-    }
-
-    /// Waits for room for a line of so many bytes so far, or has it refused.
-    fn poll_room(&mut self, bytes: usize, cx: &mut Context<'_>) -> Poll<()> {
-        let uploads = self.door.uploads();
-        if self.room_wait.is_none() {
-            self.room_wait = uploads.begin_wait(bytes).ok();
-        }
-        let has_room = match &mut self.room_wait {
-            Some(wait) => std::task::ready!(wait.poll(self.lines.lacking(uploads), cx)),
-            None => Err(Refused),
-        };
-        if has_room.is_err() {
-            self.lines.refuse();
-        }
-        Poll::Ready(())
     }
 
     /// Adds a line to the window.
     fn take_line(&mut self, line: Line) {
-        // Each line has a time of its own to wait.
-        self.room_wait = None;
         let (text, share) = match line.text {
             LineText::Whole(text, share) => (text, share),
             LineText::TooLong => {

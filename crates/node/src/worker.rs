@@ -128,7 +128,6 @@ impl Worker {
             requests: RunningRequests::new(requests_max.saturating_mul(BACKGROUND_A_REQUEST)),
             answers: Arc::clone(&node.answers),
             ranges: Arc::clone(&node.ranges),
-            value_bytes_max: config.value_bytes_max,
             range_batch_bytes: config.range_batch_bytes(),
             windows: Arc::clone(&node.windows),
             placement: Arc::clone(&node.placement),

@@ -160,8 +160,6 @@ pub struct Coordinator {
     pub(crate) requests: RunningRequests,
     /// Long values on their way out.
     pub(crate) answers: Arc<Budget>,
-    /// The longest value that clients may send, in bytes.
-    pub(crate) value_bytes_max: usize,
     /// Batches of ranges on their way out.
     pub(crate) ranges: Arc<TurnBudget>,
     /// The memory that a batch may take while it is read, before its size is known.

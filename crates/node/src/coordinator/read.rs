@@ -6,8 +6,8 @@ use super::{Coordinator, Failure, Found, ReplicaTimes, Terms};
 use crate::completion_queue::Completion;
 use crate::pending::{AnswerKind, AnswerTag, Ticket};
 use crate::replicas::{Asked, ReplicaRequest};
+use base::{Budget, LONG_VALUE_BYTES, Refused, Share};
 use base::{Entry, Timestamp, TraceId};
-use base::{LONG_VALUE_BYTES, Refused, Share};
 use bytes::Bytes;
 use cluster::forgetting::{Answerer, NamedBounds};
 use cluster::{
@@ -16,6 +16,7 @@ use cluster::{
 use peer::{PeerAnswer, SAME_BYTES_MIN};
 use smallvec::SmallVec;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -224,25 +225,34 @@ impl Request for Reading {
     }
 
     /// Without room, or without memory for a long value, the repairs are left to a
-    /// later read; so are those of a read that failed. They leave memory for the longest
-    /// value: a client that reads on is not refused because of a read that was answered.
+    /// later read; so are those of a read that failed.
     fn go_on(&mut self, has_room: bool) -> bool {
         if !has_room || !matches!(self.decision, Some(Decision::Enough { .. })) {
             return false;
         }
-        // The client's reply counts for itself, and so does the entry that is kept.
         let freshest = self.machine.freshest();
         let value_bytes = freshest.map_or(0, |entry| entry.value_bytes().len());
-        let answers = &self.coordinator.answers;
-        match answers.take_for_value(value_bytes) {
+        match share_for_repairs(&self.coordinator.answers, value_bytes) {
             Ok(share) => self.share = share,
             Err(Refused) => return false,
         }
-        let left = answers.max().saturating_sub(answers.used());
-        if self.share.is_some() && left < self.coordinator.value_bytes_max {
-            self.share = None;
-        }
-        self.share.is_some() || value_bytes <= LONG_VALUE_BYTES
+        true
+    }
+}
+
+/// The share of a value that is kept for repairs after the reply, which counts for itself; a
+/// short one has none. As much again is left: a client that reads on, values like this one, is
+/// not refused because of a read that was answered. It need not be the memory for the longest
+/// value: where that is all there is, no long value would ever be repaired then.
+///
+/// # Errors
+/// [`Refused`] if less is left.
+fn share_for_repairs(answers: &Arc<Budget>, value_bytes: usize) -> Result<Option<Share>, Refused> {
+    let share = answers.take_for_value(value_bytes)?;
+    let left = answers.max().saturating_sub(answers.used());
+    match share.is_some() && left < value_bytes {
+        true => Err(Refused),
+        false => Ok(share),
     }
 }
 
@@ -470,5 +480,40 @@ fn repaired(replica: ReplicaIndex, answer: &PeerAnswer) -> ReadEvent {
             replica,
             why: Miss::Failed,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a node with 256 MiB has for long answers: as much as one longest value takes.
+    const ANSWERS_BYTES: usize = 16 << 20;
+
+    #[test]
+    fn long_values_are_kept_for_repairs_where_as_much_again_is_left() {
+        let answers = Budget::new(ANSWERS_BYTES);
+        for (value_bytes, is_kept) in [
+            (LONG_VALUE_BYTES + 1, true),
+            (5 << 20, true),
+            (6 << 20, false),
+        ] {
+            let reply = answers.take_for_value(value_bytes).unwrap();
+            let kept = share_for_repairs(&answers, value_bytes);
+            assert_eq!(kept.is_ok(), is_kept, "{value_bytes}");
+            let next = answers.take_for_value(value_bytes);
+            assert!(next.is_ok(), "{value_bytes}: the client reads on");
+            drop((reply, kept, next));
+            assert_eq!(answers.used(), 0);
+        }
+        // One that is longer than all of it has the place beside it, and leaves nothing.
+        assert!(share_for_repairs(&answers, ANSWERS_BYTES + 1).is_err());
+        // A short one takes none.
+        let all = answers.take(ANSWERS_BYTES).unwrap();
+        assert!(matches!(
+            share_for_repairs(&answers, LONG_VALUE_BYTES),
+            Ok(None)
+        ));
+        drop(all);
     }
 }

@@ -136,6 +136,9 @@ fn the_longest_value_follows_from_the_memory_unless_it_is_given() {
         let mut config = alone();
         config.set_memory_bytes(memory_mib << 20);
         assert_eq!(config.node.value_bytes_max, value_mib << 20, "{memory_mib}");
+        // Repairs of long values in the background rest on what is left beside one.
+        let least = config.memory_split().node.answers_bytes;
+        assert!(least >= config.node.value_bytes_max, "{memory_mib}");
     }
 }
 

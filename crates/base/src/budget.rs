@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::Waker;
 
 /// Values longer than this count against the budgets for long values while they are
 /// sent or received.
@@ -96,23 +96,16 @@ impl Budget {
         })
     }
 
-    /// Waits until at least so much is free, or all of it if that is less. Only one may wait at a
-    /// time: another one takes its place.
-    pub fn poll_free(&self, amount: usize, cx: &mut Context<'_>) -> Poll<()> {
-        let is_free = || {
-            let used = self.used.load(Ordering::SeqCst);
-            self.max.saturating_sub(used) >= amount.min(self.max)
-        };
-        if is_free() {
-            return Poll::Ready(());
-        }
-        *self.waker() = Some(cx.waker().clone());
+    /// How much of it is free, for one who waits: after [`Budget::wake_when_freed`], either this
+    /// counts a part that is freed, or that wakes.
+    pub fn left(&self) -> usize {
+        self.max.saturating_sub(self.used.load(Ordering::SeqCst))
+    }
+
+    /// Wakes so when a part is freed next. Only one is woken: another one takes its place.
+    pub fn wake_when_freed(&self, waker: Waker) {
+        *self.waker() = Some(waker);
         self.is_awaited.store(true, Ordering::SeqCst);
-        // What was freed before the waker was there has woken nobody.
-        match is_free() {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
-        }
     }
 
     fn waker(&self) -> MutexGuard<'_, Option<Waker>> {
@@ -123,7 +116,9 @@ impl Budget {
         self.used.fetch_sub(amount, Ordering::SeqCst);
         if self.is_awaited.load(Ordering::SeqCst) {
             self.is_awaited.store(false, Ordering::SeqCst);
-            if let Some(waker) = self.waker().take() {
+            // The waker may come back here.
+            let waker = self.waker().take();
+            if let Some(waker) = waker {
                 waker.wake();
             }
         }
@@ -269,19 +264,14 @@ mod tests {
             }
         }
         let woken = Arc::new(Woken(AtomicUsize::new(0)));
-        let waker = Waker::from(Arc::clone(&woken));
-        let mut cx = Context::from_waker(&waker);
         let budget = Budget::new(10);
         let (first, second) = (budget.take(6).unwrap(), budget.take(4).unwrap());
-        assert!(budget.poll_free(5, &mut cx).is_pending());
+        assert_eq!(budget.left(), 0);
+        budget.wake_when_freed(Waker::from(Arc::clone(&woken)));
         drop(second);
-        assert_eq!(woken.0.load(Ordering::SeqCst), 1);
-        assert!(budget.poll_free(5, &mut cx).is_pending(), "4 are free");
-        assert!(budget.poll_free(4, &mut cx).is_ready());
+        assert_eq!((woken.0.load(Ordering::SeqCst), budget.left()), (1, 4));
         drop(first);
-        assert!(
-            budget.poll_free(usize::MAX, &mut cx).is_ready(),
-            "all of it"
-        );
+        assert_eq!(woken.0.load(Ordering::SeqCst), 1, "once");
+        assert_eq!(budget.left(), 10);
     }
 }

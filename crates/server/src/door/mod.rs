@@ -38,12 +38,14 @@ mod start_hold;
 pub(crate) mod tls;
 pub(crate) mod unsent_answers;
 mod upload_budgets;
+mod upload_room;
 pub(crate) mod web_pages;
 pub(crate) mod wire;
 
 pub(crate) use request_gate::{Admission, BatchPermits, Gate, Permit};
 pub(crate) use shared::DoorShared;
-pub(crate) use upload_budgets::{RoomWait, Uploads};
+pub(crate) use upload_budgets::Uploads;
+pub(crate) use upload_room::{Promise, RoomWait};
 
 use crate::metrics::DoorMetrics;
 use crate::trust::Trust;

@@ -1,5 +1,4 @@
-//! Places for which one waits in line: those of ranges, and the heads of the lines for the memory
-//! of bodies (`upload_budgets`).
+//! Places for which one waits in line: those of ranges.
 //!
 //! A range holds memory that no budget counts, so the number of ranges is bounded, and they last
 //! as long as their clients read. Most ranges are short, so one that finds no place waits in line

@@ -1,17 +1,16 @@
 //! Budgets for the bodies of requests that are being received.
 
-use super::places::{Place, Places};
+use super::upload_room::{Promise, Room, RoomWait};
 use crate::wait_sites;
-use base::{Budget, LONG_VALUE_BYTES, Refused, Share};
+use base::{LONG_VALUE_BYTES, Refused, Share};
+use profile::Stopwatch;
 use std::future::poll_fn;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::time::{Instant, Sleep};
+use tokio::time::Instant;
 
 /// By how many bytes at a time the share of a long body grows.
-const UPLOAD_STEP_BYTES: usize = 256 << 10;
+pub(super) const UPLOAD_STEP_BYTES: usize = 256 << 10;
 
 /// Budgets for the bodies of requests that are being received, in bytes.
 ///
@@ -21,28 +20,19 @@ const UPLOAD_STEP_BYTES: usize = 256 << 10;
 ///
 /// A write keeps its body until the last replica has it or a hint is kept for it, which may be
 /// `--timeout` after its client has the answer. A client that sends the next body at once must
-/// not be refused because of that. So a body that finds no room waits that long for some: in
-/// line, before any of it is read. A body of which a part is here waits only if nobody else
-/// does, so two that lack memory do not wait for each other's.
+/// not be refused because of that. So a body whose length is announced and finds no room waits
+/// that long for some, in line, before any of it is read ([`Room`]). Once it is let in, others
+/// are let in for a second only beside all of it.
+///
+/// Nothing is reserved for longer, so a slow body, or one of unknown length, may still find no
+/// room when a part of it is here. It waits then only if no other such body does, so two that
+/// lack memory do not wait for each other's. What has no announced length takes what is free,
+/// whoever waits.
 pub(crate) struct Uploads {
-    short: Room,
-    long: Room,
+    short: Arc<Room>,
+    long: Arc<Room>,
     /// How long a body waits.
     wait_max: Duration,
-}
-
-/// A budget, and the line of those who wait for a part of it.
-struct Room {
-    budget: Arc<Budget>,
-    /// One place: its owner is woken when a part of the budget is freed.
-    line: Places,
-}
-
-/// Who waits for room, at the head of the line.
-pub(crate) struct RoomWait {
-    budget: Arc<Budget>,
-    ends: Pin<Box<Sleep>>,
-    _place: Place,
 }
 
 impl Uploads {
@@ -65,24 +55,36 @@ impl Uploads {
         self.short.budget.used() + self.long.budget.used()
     }
 
-    /// Waits until a body of this length would fit. This reserves nothing, so the body may be
-    /// refused later all the same.
+    /// Waits until a body of this length fits, and promises it that much, if it is long or had to
+    /// wait.
     ///
     /// # Errors
     /// [`Refused`] when it does not fit in time, or too many wait, so that the client need not
     /// send it.
-    pub(crate) async fn wait_for_room(&self, announced_bytes: usize) -> Result<(), Refused> {
+    pub(crate) async fn wait_for_room(
+        &self,
+        announced_bytes: usize,
+    ) -> Result<Option<Promise>, Refused> {
         let room = self.room(announced_bytes);
-        if announced_bytes > room.budget.max() {
-            return Err(Refused);
+        // A short body is about to be here, and most are short.
+        let is_short = announced_bytes <= LONG_VALUE_BYTES;
+        if announced_bytes == 0 || (is_short && room.is_free(announced_bytes)) {
+            return Ok(None);
         }
-        if room.is_free(announced_bytes) {
-            return Ok(());
+        let mut wait = room.join(false, self.deadline())?;
+        let mut stopwatch = None;
+        let has_room = poll_fn(|cx| {
+            let polled = wait.poll(announced_bytes, cx);
+            if polled.is_pending() && stopwatch.is_none() {
+                stopwatch = Some(Stopwatch::start());
+            }
+            polled
+        });
+        let has_room = has_room.await;
+        if let Some(stopwatch) = stopwatch {
+            stopwatch.stop(&wait_sites::UPLOAD_ROOM);
         }
-        let until = self.deadline();
-        let place = room.line.take(self.wait_max).await?;
-        let mut wait = RoomWait::new(room, place, until);
-        poll_fn(|cx| wait.poll(announced_bytes, cx)).await
+        has_room.map(|()| Some(wait.into_promise(announced_bytes)))
     }
 
     /// Makes `share` cover the `bytes` that were received of a body that has at most
@@ -141,11 +143,9 @@ impl Uploads {
     /// Begins to wait for room for a body of which so many bytes were received.
     ///
     /// # Errors
-    /// [`Refused`] if anybody else waits.
+    /// [`Refused`] if another such body waits.
     pub(crate) fn begin_wait(&self, bytes: usize, until: Instant) -> Result<RoomWait, Refused> {
-        let room = self.room(bytes);
-        let place = room.line.take_at_once()?;
-        Ok(RoomWait::new(room, place, until))
+        self.room(bytes).join(true, until)
     }
 
     /// How much more a share takes to cover so many bytes.
@@ -166,7 +166,7 @@ impl Uploads {
         wanted - covered.map_or(0, Share::amount)
     }
 
-    fn room(&self, bytes: usize) -> &Room {
+    fn room(&self, bytes: usize) -> &Arc<Room> {
         match bytes <= LONG_VALUE_BYTES {
             true => &self.short,
             false => &self.long,
@@ -174,106 +174,11 @@ impl Uploads {
     }
 }
 
-impl Room {
-    fn new(bytes: usize, waiting_max: usize) -> Self {
-        Self {
-            budget: Budget::new(bytes),
-            line: Places::new(1, waiting_max, &wait_sites::UPLOAD_ROOM),
-        }
-    }
-
-    /// Whether so much is free, and nobody waits.
-    fn is_free(&self, bytes: usize) -> bool {
-        let free = self.budget.max().saturating_sub(self.budget.used());
-        bytes <= free && self.line.used() == 0
-    }
-}
-
-impl RoomWait {
-    fn new(room: &Room, place: Place, until: Instant) -> Self {
-        Self {
-            budget: Arc::clone(&room.budget),
-            ends: Box::pin(tokio::time::sleep_until(until)),
-            _place: place,
-        }
-    }
-
-    /// Waits until so much is free.
-    ///
-    /// # Errors
-    /// [`Refused`] when it is not in time, or never can be.
-    pub(crate) fn poll(&mut self, bytes: usize, cx: &mut Context<'_>) -> Poll<Result<(), Refused>> {
-        if bytes > self.budget.max() {
-            return Poll::Ready(Err(Refused));
-        }
-        if self.budget.poll_free(bytes, cx).is_ready() {
-            return Poll::Ready(Ok(()));
-        }
-        ready!(self.ends.as_mut().poll(cx));
-        Poll::Ready(Err(Refused))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::pin::pin;
-    use std::task::Waker;
 
     const STEP: usize = UPLOAD_STEP_BYTES;
-
-    /// Room for four steps, for which `waiting_max` wait for an hour.
-    fn four_steps(waiting_max: usize) -> Uploads {
-        let bytes = (LONG_VALUE_BYTES, 4 * STEP);
-        Uploads::new(bytes, waiting_max, Duration::from_secs(3600))
-    }
-
-    fn poll<T>(future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
-        future.poll(&mut Context::from_waker(Waker::noop()))
-    }
-
-    #[tokio::test]
-    async fn a_body_waits_in_line_for_what_those_before_it_hold() {
-        let uploads = four_steps(1);
-        let mut answered = None;
-        uploads.cover(&mut answered, 3 * STEP, usize::MAX).unwrap();
-        let mut next = pin!(uploads.wait_for_room(2 * STEP));
-        assert!(poll(next.as_mut()).is_pending());
-        // Its turn comes later, although it would fit.
-        let mut behind = pin!(uploads.wait_for_room(STEP));
-        assert!(poll(behind.as_mut()).is_pending());
-        assert_eq!(uploads.wait_for_room(STEP).await, Err(Refused), "too many");
-        assert_eq!(uploads.wait_for_room(5 * STEP).await, Err(Refused), "never");
-        assert_eq!(uploads.wait_for_room(LONG_VALUE_BYTES).await, Ok(()));
-        drop(answered);
-        assert_eq!(next.await, Ok(()));
-        assert_eq!(behind.await, Ok(()));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_body_waits_for_so_long_and_no_longer() {
-        let uploads = four_steps(1);
-        let mut answered = None;
-        uploads.cover(&mut answered, 3 * STEP, usize::MAX).unwrap();
-        let began = Instant::now();
-        assert_eq!(uploads.wait_for_room(2 * STEP).await, Err(Refused));
-        assert_eq!(began.elapsed(), Duration::from_secs(3600));
-    }
-
-    #[tokio::test]
-    async fn of_bodies_that_are_partly_here_one_waits_and_the_others_give_way() {
-        let uploads = four_steps(1);
-        let [mut first, mut second] = [None, None];
-        uploads.cover(&mut first, 2 * STEP, usize::MAX).unwrap();
-        uploads.cover(&mut second, 2 * STEP, usize::MAX).unwrap();
-        let mut growing = pin!(uploads.cover_patiently(&mut first, 3 * STEP, usize::MAX));
-        assert!(poll(growing.as_mut()).is_pending());
-        let refused = uploads.cover_patiently(&mut second, 3 * STEP, usize::MAX);
-        assert_eq!(refused.await, Err(Refused));
-        drop(second);
-        assert_eq!(growing.await, Ok(()));
-        assert_eq!(uploads.used(), 3 * STEP);
-    }
 
     #[tokio::test]
     async fn a_body_counts_by_its_received_bytes_and_a_long_one_leaves_room_for_short_ones() {
@@ -291,7 +196,7 @@ mod tests {
             (0, UPLOAD_STEP_BYTES)
         );
         assert!(uploads.wait_for_room(long).await.is_err());
-        assert_eq!(uploads.wait_for_room(long - STEP).await, Ok(()));
+        assert!(uploads.wait_for_room(long - STEP).await.is_ok());
         uploads.cover(&mut slow, long, bytes_max).unwrap();
         assert_eq!(uploads.used(), long);
         let mut other = None;
@@ -303,7 +208,7 @@ mod tests {
         uploads
             .cover(&mut other, LONG_VALUE_BYTES, bytes_max)
             .unwrap();
-        assert_eq!(uploads.wait_for_room(LONG_VALUE_BYTES).await, Ok(()));
+        assert!(uploads.wait_for_room(LONG_VALUE_BYTES).await.is_ok());
         drop((slow, other));
         assert_eq!(uploads.used(), 0);
     }

@@ -1,7 +1,7 @@
 //! The bodies of requests, which handlers may leave unread.
 
-use crate::door::Uploads;
 use crate::door::slow_clients::Progress;
+use crate::door::{Promise, Uploads};
 use crate::http::problem::Problem;
 use base::{LONG_VALUE_BYTES, Refused, Share};
 use bytes::{Bytes, BytesMut};
@@ -46,24 +46,51 @@ pub(crate) struct Upload {
     pub(crate) share: Option<Share>,
 }
 
-/// Makes `share` cover what was received of a body, and its greatest length. While it waits for
-/// room the client is not late: the node does not read.
-///
-/// # Errors
-/// The budget is used up.
-async fn cover(
-    share: &mut Option<Share>,
-    (bytes, bytes_max): (usize, usize),
-    uploads: &Uploads,
-    progress: &Progress,
-) -> Result<(), Refused> {
-    if uploads.cover(share, bytes, bytes_max).is_ok() {
-        return Ok(());
+/// The memory of a body that is being received.
+struct Memory<'a> {
+    uploads: &'a Uploads,
+    promise: Option<Promise>,
+    share: Option<Share>,
+    bytes_max: usize,
+}
+
+impl<'a> Memory<'a> {
+    /// Waits for room for a body of which so many bytes are announced, and which may have so many.
+    ///
+    /// # Errors
+    /// There is none in time.
+    async fn admit(
+        uploads: &'a Uploads,
+        announced_bytes: usize,
+        bytes_max: usize,
+    ) -> Result<Self, Refused> {
+        Ok(Self {
+            promise: uploads.wait_for_room(announced_bytes).await?,
+            uploads,
+            share: None,
+            bytes_max,
+        })
     }
-    progress.body_ends();
-    uploads.cover_patiently(share, bytes, bytes_max).await?;
-    progress.body_begins();
-    Ok(())
+
+    /// Covers so many bytes that were received. While it waits for room the client is not late:
+    /// the node does not read.
+    ///
+    /// # Errors
+    /// The budget is used up.
+    async fn cover(&mut self, bytes: usize, progress: &Progress) -> Result<(), Refused> {
+        let (uploads, share) = (self.uploads, &mut self.share);
+        if uploads.cover(share, bytes, self.bytes_max).is_err() {
+            progress.body_ends();
+            uploads
+                .cover_patiently(share, bytes, self.bytes_max)
+                .await?;
+            progress.body_begins();
+        }
+        if let (Some(promise), Some(share)) = (&mut self.promise, share) {
+            promise.keep(share.amount());
+        }
+        Ok(())
+    }
 }
 
 impl RequestBody {
@@ -140,20 +167,21 @@ impl RequestBody {
         if announced > bytes_max {
             return Err(Problem::value_too_long(bytes_max));
         }
-        uploads.wait_for_room(announced).await?;
+        // One whose length is known takes no more than that.
+        let counted_max = if announced > 0 { announced } else { bytes_max };
+        let mut memory = Memory::admit(uploads, announced, counted_max).await?;
         progress.body_begins();
         let first = self.next(progress).await?.unwrap_or_default();
         if first.len() > bytes_max {
             return Err(Problem::value_too_long(bytes_max));
         }
-        let mut share = None;
-        cover(&mut share, (first.len(), bytes_max), uploads, progress).await?;
+        memory.cover(first.len(), progress).await?;
         if self.ended {
             // Short bodies arrive in one piece, which need not be copied.
             progress.body_ends();
             return Ok(Upload {
                 bytes: first,
-                share,
+                share: memory.share,
             });
         }
         // The system provides memory for this buffer only as it is written to.
@@ -164,7 +192,7 @@ impl RequestBody {
             if sum > bytes_max {
                 return Err(Problem::value_too_long(bytes_max));
             }
-            cover(&mut share, (sum, bytes_max), uploads, progress).await?;
+            memory.cover(sum, progress).await?;
             if sum > bytes.capacity() {
                 let doubled = bytes.capacity().saturating_mul(2);
                 bytes.reserve_exact(sum.max(doubled.min(bytes_max)) - bytes.len());
@@ -176,7 +204,7 @@ impl RequestBody {
         progress.body_ends();
         Ok(Upload {
             bytes: Bytes::from(bytes),
-            share,
+            share: memory.share,
         })
     }
 
@@ -196,8 +224,8 @@ impl RequestBody {
         progress: &Progress,
     ) -> Result<(VecDeque<Bytes>, Option<Share>), Problem> {
         let announced = self.announced_bytes();
-        uploads.wait_for_room(announced).await?;
-        let (mut blocks, mut share) = (VecDeque::new(), None);
+        let mut memory = Memory::admit(uploads, announced, announced).await?;
+        let mut blocks = VecDeque::new();
         let mut block = BytesMut::new();
         let mut bytes = 0;
         if !self.ended {
@@ -205,11 +233,11 @@ impl RequestBody {
         }
         while let Some(mut piece) = self.next(progress).await? {
             bytes += piece.len();
-            cover(&mut share, (bytes, announced), uploads, progress).await?;
+            memory.cover(bytes, progress).await?;
             if self.ended && blocks.is_empty() && block.is_empty() {
                 // Short bodies arrive in one piece, which need not be copied.
                 progress.body_ends();
-                return Ok((VecDeque::from([piece]), share));
+                return Ok((VecDeque::from([piece]), memory.share));
             }
             while !piece.is_empty() {
                 if block.capacity() == 0 {
@@ -228,7 +256,7 @@ impl RequestBody {
         if bytes > 0 {
             progress.body_ends();
         }
-        Ok((blocks, share))
+        Ok((blocks, memory.share))
     }
 
     /// Reads and discards the rest of the body if it is short and comes at once. Returns

@@ -2,6 +2,7 @@
 //! allows by now.
 
 use crate::support::{Cluster, OpenOnDrop, until};
+use crate::wire::lines::{BatchStream, put, statuses};
 use crate::wire::{Client, gated_disk};
 use lsm::{Disk, MemoryDisk};
 use std::sync::Arc;
@@ -161,4 +162,27 @@ fn hints_and_writes_with_longer_values_than_a_node_takes_reach_it() {
             .put(&target("long-3", "3/3"), &value(b'3'));
         put.status == 201
     });
+}
+
+/// An import sends lines as long as a node takes them, one after another over one body.
+#[test]
+fn the_longest_lines_are_imported_into_small_nodes() {
+    let cluster = Cluster::start_with(3, |config| config.set_memory_bytes(128 << 20));
+    let value_bytes_max = cluster.config(0).node.value_bytes_max;
+    let line_bytes_max = value_bytes_max.div_ceil(3) * 4 + (32 << 10);
+    let value = "v".repeat(value_bytes_max);
+    let keys = ["a", "b", "c", "d"];
+    let mut stream = BatchStream::open_over(cluster.client(0));
+    for key in keys {
+        let line = put(key, &value);
+        stream.send(&" ".repeat(line_bytes_max + 1 - line.len()));
+        stream.send(&line);
+    }
+    stream.finish();
+    assert_eq!(statuses(&stream.take(keys.len())), [201; 4]);
+    assert_eq!(stream.next(), None);
+    for key in keys {
+        let got = read(&mut cluster.client(1), &target(key, "2/3"));
+        assert!(got == value.as_bytes(), "{key}: {} bytes", got.len());
+    }
 }

@@ -5,6 +5,7 @@
 //! limit is in the files of its control group. A group is also bound by the
 //! groups above it, so the smallest limit on the way up counts.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// The least memory of a node by default, in bytes.
@@ -111,6 +112,14 @@ fn group_limit_bytes(read: ReadSystemFile<'_>) -> Option<u64> {
         }
     }
     least
+}
+
+/// What is said where the system refuses a thread.
+pub(crate) fn refusal_of_thread(error: &io::Error) -> String {
+    format!(
+        "cannot start a thread: {error}; raise the limit of processes (TasksMax= of a service, \
+         ulimit -u, pids.max of the control group)"
+    )
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! in a panic where the system refuses them.
 
 use crate::failure::Failure;
-use std::io;
+use crate::resources::refusal_of_thread;
 use std::thread::Builder;
 use tokio::sync::oneshot;
 
@@ -22,16 +22,8 @@ pub(crate) fn on_thread<T: Send + 'static>(
     });
     match thread {
         Ok(_detached) => Ok(done),
-        Err(error) => Err(Failure::failed(refusal_of(&error))),
+        Err(error) => Err(Failure::failed(refusal_of_thread(&error))),
     }
-}
-
-/// What is said where the system refuses a thread.
-pub(crate) fn refusal_of(error: &io::Error) -> String {
-    format!(
-        "cannot start a thread: {error}; raise the limit of processes (TasksMax= of a service, \
-         ulimit -u, pids.max of the control group)"
-    )
 }
 
 #[cfg(test)]

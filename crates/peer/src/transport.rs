@@ -8,7 +8,7 @@
 use bytes::{Buf, Bytes};
 use cluster::NodeUrl;
 use dial::Resolver;
-use rustix::net::sockopt;
+use socket2::SockRef;
 use std::future::Future;
 use std::io;
 use std::net::IpAddr;
@@ -117,8 +117,7 @@ impl Transport for TcpTransport {
 /// Sets what a connection to a peer needs.
 fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    let millis = u32::try_from(UNACKNOWLEDGED_MAX.as_millis()).unwrap_or(u32::MAX);
-    Ok(sockopt::set_tcp_user_timeout(stream, millis)?)
+    SockRef::from(stream).set_tcp_user_timeout(Some(UNACKNOWLEDGED_MAX))
 }
 
 /// Does the handshake of TLS, and upgrades to the peer protocol.
@@ -262,7 +261,8 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let stream = TcpStream::connect(address).await.unwrap();
         prepare(&stream).unwrap();
-        assert_eq!(sockopt::tcp_user_timeout(&stream).unwrap(), 2_000);
+        let timeout = SockRef::from(&stream).tcp_user_timeout().unwrap();
+        assert_eq!(timeout, Some(UNACKNOWLEDGED_MAX));
         assert!(stream.nodelay().unwrap());
     }
 

@@ -32,6 +32,7 @@ mod read_threads;
 mod runtime;
 mod server;
 mod slow_requests;
+mod start_error;
 mod tls_files;
 mod trust;
 mod wait_sites;
@@ -43,6 +44,7 @@ pub use config::{
 pub use line_writer::{FLUSH_MAX, LeftOut, LineWriter, Output};
 pub use node::{ConfigError, NodeConfig, Seams, Secret, Secrets, before_abort};
 pub use peer::LinkFaults;
-pub use server::{Extras, Server, StartError};
+pub use server::{Extras, Server};
+pub use start_error::StartError;
 pub use tls::TlsFiles;
 pub use trust::reloading::Reload;

@@ -6,6 +6,7 @@
 
 use crate::config::ServerConfig;
 use crate::door::connection_slots::{PEER_CONNECTIONS, UNAUTHENTICATED_MAX};
+use crate::start_error::FewOpenFiles;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// What a node opens once: listeners, its log, the files beside its store, and those that it
@@ -31,19 +32,6 @@ pub(crate) struct ConnectionBounds {
     pub(crate) clients: usize,
     /// Unauthenticated ones, beyond those of clients.
     pub(crate) unauthenticated: usize,
-}
-
-/// The limit of open files is too low for a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the limit of open files is {limit}, and the node needs at least {least}: raise it \
-     (LimitNOFILE= of a service, ulimit -n)"
-)]
-pub struct FewOpenFiles {
-    /// What the system allows.
-    pub limit: u64,
-    /// What the node needs.
-    pub least: u64,
 }
 
 /// Asks for as many open files as the system allows, and returns how many that is; `None`

@@ -12,17 +12,17 @@ use crate::config::ServerConfig;
 use crate::door::DoorShared;
 use crate::executor::ThreadExecutor;
 use crate::line_writer::LineWriter;
-use crate::open_files::{self, ConnectionBounds, FewOpenFiles};
+use crate::open_files::{self, ConnectionBounds};
 use crate::read_threads::ReadThreads;
 use crate::runtime;
+use crate::start_error::{FewOpenFiles, StartError, is_no_such_address};
 use crate::tls_files::{self, TlsReload};
 use crate::trust::Trust;
 use crate::trust::reloading::{Reload, Reloader};
 use cluster::NodeUrl;
-use node::{ConfigError, Node, OpenError, Seams};
+use node::{ConfigError, Node, Seams};
 use peer::LinkFaults;
 use profile::lock;
-use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use std::io;
 use std::net::SocketAddr;
@@ -30,7 +30,6 @@ use std::sync::mpsc;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tls::MaterialError;
 use tokio::net::TcpSocket;
 use tokio::sync::watch;
 
@@ -40,63 +39,6 @@ const CLOSE_MAX: Duration = Duration::from_secs(2);
 
 /// How many ports are tried when several addresses need the same free port.
 const PORT_ATTEMPTS: usize = 16;
-
-/// Why a server did not start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The configuration is not valid.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// The node cannot listen on an address.
-    #[error("cannot listen on {address}: {source}; {}", what_to_do(source))]
-    Address {
-        /// The address.
-        address: SocketAddr,
-        /// The error of the system.
-        source: io::Error,
-    },
-    /// A file of TLS cannot be used.
-    #[error("cannot speak TLS: {0}")]
-    Tls(#[from] MaterialError),
-    /// The node cannot be opened.
-    #[error(transparent)]
-    Node(#[from] OpenError),
-    /// The system lets the node open too few files.
-    #[error("cannot start: {0}")]
-    OpenFiles(#[from] FewOpenFiles),
-    /// The system refused a thread or a socket.
-    #[error("cannot start: {source}{}", limit_of(source))]
-    System {
-        /// The error of the system.
-        #[from]
-        source: io::Error,
-    },
-}
-
-/// What an operator does when the node cannot listen on an address.
-fn what_to_do(error: &io::Error) -> &'static str {
-    if is_no_such_address(error) {
-        "choose an address of this machine with --listen"
-    } else if error.kind() == io::ErrorKind::PermissionDenied {
-        "choose a port from 1024 on"
-    } else {
-        "is another node running there?"
-    }
-}
-
-/// Which limit the system refuses a thread or a socket for, and what to do.
-fn limit_of(error: &io::Error) -> &'static str {
-    match Errno::from_io_error(error) {
-        Some(Errno::AGAIN) => {
-            "; the system refuses threads: raise the limit of processes (TasksMax= of a service, \
-             ulimit -u, pids.max of the control group), or give fewer --threads and --read-threads"
-        }
-        Some(Errno::MFILE | Errno::NFILE) => {
-            "; raise the limit of open files (LimitNOFILE= of a service, ulimit -n)"
-        }
-        _ => "",
-    }
-}
 
 /// What a node has that its configuration does not know.
 #[derive(Default)]
@@ -378,11 +320,6 @@ fn bind_once(
         return Err(ConfigError::new("url", "no address of its host is this machine's").into());
     }
     Ok(sockets)
-}
-
-fn is_no_such_address(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::AddrNotAvailable
-        || error.raw_os_error() == Some(Errno::AFNOSUPPORT.raw_os_error())
 }
 
 /// How many connections the limit of open files allows, which `config` has from then on.

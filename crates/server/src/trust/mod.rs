@@ -15,7 +15,7 @@ pub(crate) mod reloading;
 pub(crate) mod tokens_in_force;
 
 use crate::config::{LogKeys, TrustConfig};
-use crate::server::StartError;
+use crate::start_error::StartError;
 use audit::Audit;
 use base::Clock;
 use hyper::HeaderMap;

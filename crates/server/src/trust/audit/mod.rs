@@ -15,7 +15,7 @@ mod target;
 
 use crate::config::AuditTarget;
 use crate::line_writer::LineWriter;
-use crate::server::StartError;
+use crate::start_error::StartError;
 use crate::trust::reloading::Reload;
 use base::{Clock, LogLimiter};
 use node::ConfigError;

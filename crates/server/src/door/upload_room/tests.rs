@@ -22,7 +22,7 @@ fn poll<T>(future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_body_waits_in_line_for_what_those_before_it_hold() {
     let uploads = four_steps(1);
     let answered = held(&uploads, 3 * STEP);
@@ -76,7 +76,7 @@ async fn who_waits_is_woken_when_memory_is_freed_and_when_a_promise_ends() {
 }
 
 /// Those that are let in have room for all that they announced.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_a_body_was_promised_is_for_nobody_else_until_it_has_arrived() {
     let uploads = four_steps(8);
     let mut promise = uploads.wait_for_room(3 * STEP).await.unwrap().unwrap();
@@ -107,7 +107,7 @@ async fn a_promise_binds_others_for_a_second() {
     assert_eq!(began.elapsed(), PROMISE_WAIT_MAX);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn those_that_fit_pass_one_that_does_not_so_many_times() {
     let uploads = four_steps(8);
     let mut slow = held(&uploads, 4 * STEP);
@@ -129,7 +129,7 @@ async fn those_that_fit_pass_one_that_does_not_so_many_times() {
     assert!(small.await.is_ok());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn of_bodies_that_are_partly_here_one_waits_and_the_others_give_way() {
     let uploads = four_steps(1);
     let [mut first, mut second] = [held(&uploads, 2 * STEP), held(&uploads, 2 * STEP)];

@@ -244,6 +244,9 @@ impl Server {
                 drop(read_threads);
                 let result = shared.node.close();
                 executor.stop();
+                // Before it is told: the last owner writes the end of the audit log, and the
+                // process may end as soon as this one knows.
+                drop(shared);
                 // Fails when closing took too long and the receiver is gone.
                 let _sent = sender.send(result).is_ok();
             });

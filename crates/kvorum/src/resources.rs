@@ -114,12 +114,13 @@ fn group_limit_bytes(read: ReadSystemFile<'_>) -> Option<u64> {
     least
 }
 
+/// What to do where the system refuses a thread or a process.
+pub(crate) const RAISE_LIMIT: &str = "raise the limit of processes (TasksMax= of a service, ulimit -u, \
+     pids.max of the control group)";
+
 /// What is said where the system refuses a thread.
 pub(crate) fn refusal_of_thread(error: &io::Error) -> String {
-    format!(
-        "cannot start a thread: {error}; raise the limit of processes (TasksMax= of a service, \
-         ulimit -u, pids.max of the control group)"
-    )
+    format!("cannot start a thread: {error}; {RAISE_LIMIT}")
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use super::layout::{ClusterLayout, NodeLayout, VARIABLES_REMOVED};
 use super::node_fault::NodeFault;
 use super::probe::Probe;
 use crate::failure::Failure;
+use crate::resources::RAISE_LIMIT;
 use crate::text;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io;
@@ -96,8 +97,13 @@ struct NodeProcess {
 
 impl NodeProcess {
     fn spawn(cluster: &ClusterLayout, layout: &NodeLayout) -> Result<Self, Failure> {
-        let failed =
-            |error: io::Error| Failure::failed(format!("cannot start {}: {error}", layout.name));
+        let failed = |error: io::Error| {
+            let advice = match error.kind() {
+                io::ErrorKind::WouldBlock => format!("; {RAISE_LIMIT}"),
+                _ => String::new(),
+            };
+            Failure::failed(format!("cannot start {}: {error}{advice}", layout.name))
+        };
         let program = std::env::current_exe().map_err(failed)?;
         let mut command = Command::new(program);
         command

@@ -6,11 +6,16 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
+/// The users of the tests begin at these numbers: one for each process of tests.
+const SERVE_USERS: u32 = 50_000;
+const DEV_USERS: u32 = SERVE_USERS + USERS;
+const USERS: u32 = 5_000;
+
 /// The program as a user of its own, who may have so many threads; `None` where that cannot be
 /// done. Only a limit for such a user is the same each time, and only root may become one.
 #[expect(clippy::print_stderr, reason = "a test that cannot run here says so")]
-fn as_user_with(limit: usize) -> Option<Command> {
-    let user = (60_000 + std::process::id() % 5_000).to_string();
+fn as_user_with(users: u32, limit: usize) -> Option<Command> {
+    let user = (users + std::process::id() % USERS).to_string();
     let as_user = |what: &[&str]| {
         let mut as_user = Command::new("setpriv");
         as_user
@@ -48,7 +53,7 @@ fn a_limit_of_threads_ends_a_start_in_one_line_wherever_it_is_reached() {
     let url = format!("http://127.0.0.1:{port}");
     // Each start but the last reaches the limit one thread later.
     for limit in 1..100 {
-        let Some(as_user) = as_user_with(limit) else {
+        let Some(as_user) = as_user_with(SERVE_USERS, limit) else {
             return;
         };
         let mut command = kvorum_by(as_user, &["serve", "--memory", "128MiB"]);
@@ -81,7 +86,7 @@ fn a_limit_of_threads_ends_dev_in_one_line() {
     let folder = folder();
     // There is no thread for its log, or no process for its node.
     for limit in [1, 2] {
-        let Some(as_user) = as_user_with(limit) else {
+        let Some(as_user) = as_user_with(DEV_USERS, limit) else {
             return;
         };
         let port = free_port().to_string();

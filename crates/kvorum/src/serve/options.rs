@@ -185,7 +185,7 @@ pub(crate) struct ServeOptions {
     /// Requests that may wait to be processed; further ones are answered 503
     #[arg(long, value_parser = count(bounds::REQUESTS_QUEUED), value_name = "COUNT", help_heading = "Limits", default_value_t = defaults().requests_queued_max)]
     pub(crate) requests_queued_max: usize,
-    /// Open connections of clients, fewer if the limit of open files is low; further ones are answered 503, but for /health/live and /health/ready [default: one per 256KiB of --memory, from 256 to 16384]
+    /// Open connections of clients, fewer if the limit of open files is low; further ones are answered 503, but for /health/live and /health/ready [default: one per 128KiB of --memory, from 256 to 16384]
     #[arg(long, value_parser = count(bounds::COUNTS), value_name = "COUNT", help_heading = "Limits")]
     pub(crate) connections_max: Option<usize>,
     /// Ranges that are streamed at a time; as many as --requests-queued-max more wait for --timeout, and further ones are answered 503 [default: one per 2MiB of --memory, from 4 to 1024]

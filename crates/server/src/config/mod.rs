@@ -62,7 +62,7 @@ pub struct ServerConfig {
     pub requests_queued_max: usize,
     /// How many connections of clients and peers may be open. A node accepts more as
     /// unauthenticated connections, on which it serves peers and requests for health, and
-    /// answers `503` to all others. Default: one for each 256 KiB of memory, between 256
+    /// answers `503` to all others. Default: one for each 128 KiB of memory, between 256
     /// and 16,384.
     pub connections_max: usize,
     /// How many ranges are streamed at a time; more wait. `None`: that of
@@ -144,7 +144,7 @@ impl ServerConfig {
     pub fn set_memory_bytes(&mut self, memory_bytes: u64) {
         self.memory_bytes = memory_bytes;
         self.node.value_bytes_max = MemorySplit::value_bytes_default(memory_bytes);
-        self.connections_max = usize::try_from(memory_bytes >> 18)
+        self.connections_max = usize::try_from(memory_bytes >> 17)
             .unwrap_or(usize::MAX)
             .clamp(256, 16_384);
     }

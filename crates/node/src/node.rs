@@ -120,11 +120,19 @@ fn check_data(config: &NodeConfig, disk: &dyn Disk) -> Result<(), OpenError> {
     if config.expect_data {
         return Err(OpenError::NoStore(config.data.clone()));
     }
-    tracing::warn!(
-        folder = %config.data.display(),
-        "the data folder holds no store: this node begins with an empty one. If it had data, stop \
-         it: its disk may not be mounted. With --expect-data it does not start like this"
-    );
+    // The other nodes of a cluster would notice that it lost its data.
+    if config.members.count() == 1 {
+        tracing::warn!(
+            folder = %config.data.display(),
+            "the data folder holds no store: this node begins with an empty one. If it had data, \
+             stop it: its disk may not be mounted. With --expect-data it does not start like this"
+        );
+    } else {
+        tracing::info!(
+            folder = %config.data.display(),
+            "the data folder holds no store: this node begins with an empty one"
+        );
+    }
     Ok(())
 }
 

@@ -13,7 +13,7 @@ COUNTED = {"raw_syscalls:sys_enter": "system calls", "context-switches": "switch
 # A symbol belongs to the first part that matches it. Inlined code belongs to the part of its caller.
 PARTS = (
     ("HTTP", r"hyper|httparse|http_body|server::(http|door)|http::"),
-    ("peers and coordination", r"peer::|node::(peers|coordinator|replica|hints|stamping)|cluster::"),
+    ("peers and coordination", r"peer::|node::(peers|coordinator|replica|hints|timestamps)|cluster::"),
     ("engine", r"lsm::|quick_cache|xxh|crc32|lz4"),
     ("scheduling", r"tokio|mio::|std::thread|parking|futures|park"),
     ("memory", r"mi_|malloc|free|memcpy|memmove|memset|memcmp|alloc|bytes::|smallvec|triomphe"),

@@ -270,7 +270,7 @@ impl Entry {
 
     /// The same with another timestamp; a long one shares the memory of key and value.
     #[must_use]
-    pub fn restamped(&self, timestamp: Timestamp) -> Self {
+    pub fn pushed(&self, timestamp: Timestamp) -> Self {
         let head = self.head();
         let head = Head {
             timestamp,
@@ -368,7 +368,7 @@ mod tests {
             let handle = entry.value_handle();
             assert_eq!(handle, value);
             assert_eq!(handle.as_ptr(), entry.value_bytes().as_ptr());
-            let later = entry.restamped(Timestamp::from_u64(6));
+            let later = entry.pushed(Timestamp::from_u64(6));
             assert_eq!(
                 later,
                 Entry::value(b"key", Timestamp::from_u64(6), &value, expiry, 2)

@@ -7,7 +7,7 @@
 //! +----------------------------------+-------------+----------+
 //! ```
 //!
-//! The milliseconds last until the year 2577. A node issues no timestamp twice and puts
+//! The milliseconds last until the year 2577. A node allocates no timestamp twice and puts
 //! its own number into each, so all writes of a cluster have different timestamps. Only
 //! this module knows where the fields are.
 

@@ -82,8 +82,8 @@ pub enum Outcome {
     },
     /// Too few replicas answered in time.
     NotEnough {
-        /// The last stamp of a write.
-        stamp: Option<Timestamp>,
+        /// The last timestamp of a write.
+        timestamp: Option<Timestamp>,
     },
     /// The node did not accept the request, so nothing has changed.
     Refused,
@@ -290,10 +290,15 @@ impl fmt::Display for Outcome {
                     None => write!(formatter, ", {acks} acks"),
                 }
             }
-            Self::NotEnough { stamp: Some(stamp) } => {
-                write!(formatter, "not enough replicas, stamped {stamp}")
+            Self::NotEnough {
+                timestamp: Some(timestamp),
+            } => {
+                write!(
+                    formatter,
+                    "not enough replicas, given a timestamp {timestamp}"
+                )
             }
-            Self::NotEnough { stamp: None } => write!(formatter, "not enough replicas"),
+            Self::NotEnough { timestamp: None } => write!(formatter, "not enough replicas"),
             Self::Refused => write!(formatter, "refused"),
             Self::Lost => write!(formatter, "lost"),
         }

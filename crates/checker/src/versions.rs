@@ -277,7 +277,7 @@ fn is_replaced_by_fewer_copies(
 }
 
 /// The greatest version that a read may have missed because it is forgotten, if it found
-/// none at all: it was dead when the read ended, and below the forget bound. A stamp is no
+/// none at all: it was dead when the read ended, and below the forget bound. A timestamp is no
 /// less than its coordinator's clock, so a write that began above the bound excuses nothing.
 fn forgotten_by(read: &Operation, operations: &[(OperationId, &Operation)]) -> Option<Timestamp> {
     let Some(Outcome::Found { version: None, .. }) = read.outcome() else {
@@ -299,9 +299,11 @@ fn forgotten_by(read: &Operation, operations: &[(OperationId, &Operation)]) -> O
         }
         match write.outcome() {
             Some(Outcome::Written { version, .. }) => Some(version),
-            Some(Outcome::NotEnough { stamp: Some(stamp) }) => Some(stamp.min(forgotten)),
+            Some(Outcome::NotEnough {
+                timestamp: Some(timestamp),
+            }) => Some(timestamp.min(forgotten)),
             Some(Outcome::Refused | Outcome::Found { .. }) => None,
-            Some(Outcome::NotEnough { stamp: None } | Outcome::Lost) | None => Some(forgotten),
+            Some(Outcome::NotEnough { timestamp: None } | Outcome::Lost) | None => Some(forgotten),
         }
     });
     dead.filter(|version| *version <= forgotten).max()
@@ -332,16 +334,16 @@ fn counts(operation: &Operation, acks: u8) -> bool {
 }
 
 /// Whether `read` can have found `write` under a version: the write had begun, and
-/// its last stamp, where that is known, is not below the version. A write that was
-/// stamped twice may appear under its first stamp.
+/// its last timestamp, where that is known, is not below the version. A write that was
+/// given a timestamp twice may appear under its first timestamp.
 fn can_be_at(write: &Operation, read: &Operation, version: Option<Timestamp>) -> bool {
-    let stamp = match write.outcome() {
+    let timestamp = match write.outcome() {
         Some(Outcome::Written { version, .. }) => Some(version),
-        Some(Outcome::NotEnough { stamp }) => stamp,
+        Some(Outcome::NotEnough { timestamp }) => timestamp,
         _ => None,
     };
     has_begun_by(write, read)
-        && version.is_some_and(|version| stamp.is_none_or(|stamp| version <= stamp))
+        && version.is_some_and(|version| timestamp.is_none_or(|timestamp| version <= timestamp))
 }
 
 /// Whether a write had begun before a read ended.
@@ -351,7 +353,7 @@ fn has_begun_by(write: &Operation, read: &Operation) -> bool {
 }
 
 /// The range of wall clock times in which a value expires, in milliseconds since
-/// the Unix epoch. The coordinator fixes the expiry when it first stamps the
+/// the Unix epoch. The coordinator fixes the expiry when it first timestamps the
 /// write; the client knows only that this happened before the answer.
 struct ExpiryWindow {
     earliest_unix_ms: u64,
@@ -376,7 +378,7 @@ impl ExpiryWindow {
                 earliest_unix_ms: put.clock.earliest_unix_ms + ttl_ms,
                 latest_unix_ms: put.clock.latest_unix_ms + ttl_ms,
             },
-            // The node may have stamped the write at any time, and its clock
+            // The node may have given a timestamp the write at any time, and its clock
             // may have been set back since.
             false => Self {
                 earliest_unix_ms: 0,

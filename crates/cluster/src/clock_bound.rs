@@ -1,8 +1,8 @@
 //! How far clocks may be apart.
 //!
 //! While clocks are within the bound, a later write wins although clocks differ. A
-//! node whose clock is beyond the bound stops stamping, and replicas refuse versions
-//! that are stamped too far ahead of them. So one broken clock cannot write keys with
+//! node whose clock is beyond the bound stops allocating timestamps, and replicas refuse versions
+//! that are given a timestamp too far ahead of them. So one broken clock cannot write keys with
 //! timestamps that nobody can overwrite.
 
 use base::Timestamp;
@@ -57,15 +57,18 @@ impl ClockBound {
         near > nodes / 2
     }
 
-    /// Whether a node may stamp writes. `peers_ahead_ms` has for each peer how many
+    /// Whether a node may allocate timestamps writes. `peers_ahead_ms` has for each peer how many
     /// milliseconds its clock is ahead, or [`None`] if it is not known.
     ///
-    /// A node may not stamp while its clock is beyond the bound from the clocks of
+    /// A node may not allocate timestamps while its clock is beyond the bound from the clocks of
     /// a majority of all its peers. Unknown clocks do not count against it. If they
     /// did, one broken clock among three nodes would also stop the other node that
     /// is up.
     #[must_use]
-    pub fn may_stamp(self, peers_ahead_ms: impl IntoIterator<Item = Option<i64>>) -> bool {
+    pub fn may_allocate_timestamps(
+        self,
+        peers_ahead_ms: impl IntoIterator<Item = Option<i64>>,
+    ) -> bool {
         let (mut peers, mut far) = (0, 0);
         for ahead_ms in peers_ahead_ms {
             peers += 1;
@@ -74,17 +77,17 @@ impl ClockBound {
         far <= peers / 2
     }
 
-    /// Whether a node accepts a stamp, issued by another node or by itself.
+    /// Whether a node accepts a timestamp, issued by another node or by itself.
     /// `now_unix_ms` is its wall clock in milliseconds since the Unix epoch.
     ///
-    /// A node refuses stamps that are more than twice the bound ahead. Two nodes
+    /// A node refuses timestamps that are more than twice the bound ahead. Two nodes
     /// within the bound from their majority are at most that far apart, so a hybrid
-    /// clock that follows the other one is at most that far ahead. Old stamps are
+    /// clock that follows the other one is at most that far ahead. Old timestamps are
     /// always accepted, because hints and repairs carry them.
     #[must_use]
-    pub fn accepts(self, stamp: Timestamp, now_unix_ms: u64) -> bool {
+    pub fn accepts(self, timestamp: Timestamp, now_unix_ms: u64) -> bool {
         let ahead_ms_max = self.drift_max_ms.saturating_mul(2);
-        stamp.unix_ms() <= now_unix_ms.saturating_add(ahead_ms_max)
+        timestamp.unix_ms() <= now_unix_ms.saturating_add(ahead_ms_max)
     }
 }
 
@@ -150,9 +153,13 @@ mod tests {
             (&[far_ahead, far_behind, far_ahead, near], false),
             (&[far_ahead, far_behind, unknown, unknown], true),
         ];
-        for (peers, may_stamp) in cases {
+        for (peers, may_allocate_timestamps) in cases {
             let peers_ahead_ms = peers.iter().copied();
-            assert_eq!(BOUND.may_stamp(peers_ahead_ms), may_stamp, "{peers:?}");
+            assert_eq!(
+                BOUND.may_allocate_timestamps(peers_ahead_ms),
+                may_allocate_timestamps,
+                "{peers:?}"
+            );
         }
     }
 
@@ -237,13 +244,13 @@ mod tests {
         assert!(at(now_unix_ms + 2_000));
         assert!(!at(now_unix_ms + 2_001));
         assert!(!BOUND.accepts(Timestamp::MAX, now_unix_ms));
-        assert!(at(0), "old stamps come with hints and repairs");
+        assert!(at(0), "old timestamps come with hints and repairs");
     }
 
     #[test]
     fn a_bound_without_end_bounds_nothing() {
         let boundless = ClockBound::new(Duration::MAX);
-        assert!(boundless.may_stamp([Some(i64::MIN)]));
+        assert!(boundless.may_allocate_timestamps([Some(i64::MIN)]));
         assert!(boundless.accepts(Timestamp::MAX, u64::MAX));
         assert_eq!(ClockBound::new(Duration::from_secs(1)), BOUND);
     }

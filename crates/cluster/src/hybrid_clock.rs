@@ -1,15 +1,15 @@
-//! The hybrid logical clock that stamps writes.
+//! The hybrid logical clock that timestamps writes.
 
 use crate::clock_bound::ClockBound;
 use base::Timestamp;
 
 /// A hybrid logical clock (Kulkarni et al., "Logical Physical Clocks", 2014):
-/// as near to the wall clock as possible while every stamp is above all stamps
-/// issued or seen before. Each stamp carries the node's number, so no two nodes
-/// issue the same stamp.
+/// as near to the wall clock as possible while every timestamp is above all timestamps
+/// issued or seen before. Each timestamp carries the node's number, so no two nodes
+/// issue the same timestamp.
 ///
 /// A counter that overflows carries into the milliseconds, so a clock that issues
-/// more than 4,096 stamps in a millisecond is ahead of the wall clock for a moment.
+/// more than 4,096 timestamps in a millisecond is ahead of the wall clock for a moment.
 #[derive(Clone, Debug)]
 pub struct HybridClock {
     node: u8,
@@ -17,11 +17,11 @@ pub struct HybridClock {
 }
 
 impl HybridClock {
-    /// The clock of the node with this number ([`Members::stamp_number`]),
-    /// whose stamps are all above `greatest_seen`: the greatest timestamp
+    /// The clock of the node with this number ([`Members::timestamp_of_number`]),
+    /// whose timestamps are all above `greatest_seen`: the greatest timestamp
     /// that the node has stored.
     ///
-    /// [`Members::stamp_number`]: crate::Members::stamp_number
+    /// [`Members::timestamp_of_number`]: crate::Members::stamp_number
     #[must_use]
     pub fn new(node: u8, greatest_seen: Timestamp) -> Self {
         Self {
@@ -30,26 +30,26 @@ impl HybridClock {
         }
     }
 
-    /// The next stamp, without issuing it. `now_unix_ms` is the wall clock in
+    /// The next timestamp, without issuing it. `now_unix_ms` is the wall clock in
     /// milliseconds since the Unix epoch. [`None`] once the clock has seen the last
-    /// timestamp, because no stamp can be above it.
+    /// timestamp, because no timestamp can be above it.
     #[must_use]
     pub fn next(&self, now_unix_ms: u64) -> Option<Timestamp> {
         let after = self.greatest.next_of(self.node)?;
         Some(after.max(Timestamp::new(now_unix_ms, 0, self.node)))
     }
 
-    /// Issues the next stamp: see [`HybridClock::next`].
-    #[must_use = "the clock issues each stamp once"]
-    pub fn stamp(&mut self, now_unix_ms: u64) -> Option<Timestamp> {
-        let stamp = self.next(now_unix_ms)?;
-        self.greatest = stamp;
-        Some(stamp)
+    /// Issues the next timestamp: see [`HybridClock::next`].
+    #[must_use = "the clock issues each timestamp once"]
+    pub fn timestamp(&mut self, now_unix_ms: u64) -> Option<Timestamp> {
+        let timestamp = self.next(now_unix_ms)?;
+        self.greatest = timestamp;
+        Some(timestamp)
     }
 
     /// Observes a timestamp that a peer sent, if the bound accepts it by the wall
     /// clock, and returns whether it does. A timestamp beyond the bound would drag
-    /// along this clock and all clocks that observe its stamps.
+    /// along this clock and all clocks that observe its timestamps.
     pub fn observe_within(&mut self, seen: Timestamp, bound: ClockBound, now_unix_ms: u64) -> bool {
         let is_accepted = bound.accepts(seen, now_unix_ms);
         if is_accepted {
@@ -58,12 +58,12 @@ impl HybridClock {
         is_accepted
     }
 
-    /// Observes a timestamp: all later stamps are above it.
+    /// Observes a timestamp: all later timestamps are above it.
     pub fn observe(&mut self, seen: Timestamp) {
         self.greatest = self.greatest.max(seen);
     }
 
-    /// The greatest stamp issued or seen.
+    /// The greatest timestamp issued or seen.
     #[must_use]
     pub fn greatest(&self) -> Timestamp {
         self.greatest
@@ -91,40 +91,40 @@ mod tests {
     }
 
     #[test]
-    fn stamps_follow_the_wall_clock_and_never_go_back() {
+    fn timestamps_follow_the_wall_clock_and_never_go_back() {
         let mut clock = clock(Timestamp::ZERO);
-        let first = clock.stamp(at(1_000)).unwrap();
+        let first = clock.timestamp(at(1_000)).unwrap();
         assert_eq!(first, Timestamp::new(at(1_000), 0, NODE));
-        let second = clock.stamp(at(1_000)).unwrap();
+        let second = clock.timestamp(at(1_000)).unwrap();
         assert_eq!(second, Timestamp::new(at(1_000), 1, NODE));
-        let after_a_step_back = clock.stamp(at(10)).unwrap();
+        let after_a_step_back = clock.timestamp(at(10)).unwrap();
         assert!(after_a_step_back > second);
         assert_eq!(after_a_step_back.node(), NODE);
         let later = Timestamp::new(at(2_000), 0, NODE);
-        assert_eq!(clock.stamp(at(2_000)), Some(later));
+        assert_eq!(clock.timestamp(at(2_000)), Some(later));
     }
 
     #[test]
-    fn stamps_are_above_what_was_seen() {
+    fn timestamps_are_above_what_was_seen() {
         let mut clock = clock(seen(5_000));
-        assert!(clock.stamp(at(1)).unwrap() > seen(5_000));
+        assert!(clock.timestamp(at(1)).unwrap() > seen(5_000));
         clock.observe(seen(9_000));
-        assert!(clock.stamp(at(1)).unwrap() > seen(9_000));
+        assert!(clock.timestamp(at(1)).unwrap() > seen(9_000));
         clock.observe(Timestamp::ZERO);
-        assert!(clock.stamp(at(1)).unwrap() > seen(9_000));
+        assert!(clock.timestamp(at(1)).unwrap() > seen(9_000));
     }
 
     #[test]
-    fn no_two_nodes_issue_the_same_stamp() {
+    fn no_two_nodes_issue_the_same_timestamp() {
         let mut clocks: Vec<_> = (1..=3)
             .map(|node| HybridClock::new(node, seen(7)))
             .collect();
         let mut issued = std::collections::BTreeSet::new();
         for round in 0..50 {
             for number in 0..clocks.len() {
-                let stamp = clocks[number].stamp(at(7)).unwrap();
-                assert!(issued.insert(stamp), "{stamp}");
-                clocks[(number + round) % 3].observe(stamp);
+                let timestamp = clocks[number].timestamp(at(7)).unwrap();
+                assert!(issued.insert(timestamp), "{timestamp}");
+                clocks[(number + round) % 3].observe(timestamp);
             }
         }
     }
@@ -134,7 +134,7 @@ mod tests {
         let bound = ClockBound::new(Duration::from_millis(100));
         let mut clock = clock(Timestamp::ZERO);
         assert!(clock.observe_within(seen(1_200), bound, at(1_000)));
-        assert!(clock.stamp(at(1_000)).unwrap() > seen(1_200));
+        assert!(clock.timestamp(at(1_000)).unwrap() > seen(1_200));
         let greatest = clock.greatest();
         assert!(!clock.observe_within(seen(1_201), bound, at(1_000)));
         assert!(!clock.observe_within(Timestamp::MAX, bound, at(1_000)));
@@ -145,11 +145,11 @@ mod tests {
     fn a_full_counter_carries_into_the_milliseconds() {
         let last = Timestamp::new(at(7), Timestamp::COUNTER_MAX, NODE);
         let first = Timestamp::new(at(8), 0, NODE);
-        assert_eq!(clock(last).stamp(at(7)), Some(first));
+        assert_eq!(clock(last).timestamp(at(7)), Some(first));
     }
 
     #[test]
-    fn after_the_last_timestamp_there_is_no_stamp() {
-        assert_eq!(clock(Timestamp::MAX).stamp(1), None);
+    fn after_the_last_timestamp_there_is_no_timestamp() {
+        assert_eq!(clock(Timestamp::MAX).timestamp(1), None);
     }
 }

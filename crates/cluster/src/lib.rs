@@ -4,8 +4,8 @@
 //! - [`Placement`] chooses the replicas of a key.
 //! - [`coordinator`] decides the next steps of a write or a read after each answer.
 //! - [`pages`] merge a range of the whole cluster.
-//! - [`HybridClock`] issues the timestamps that order versions, [`ClockBound`] says
-//!   which clocks to trust, [`TimestampReservation`] how far ahead to reserve stamps.
+//! - [`HybridClock`] allocates the timestamps that order versions, [`ClockBound`] says
+//!   which clocks to trust, [`TimestampReservation`] how far ahead to reserve timestamps.
 //! - [`Confirmation`] says whether a store is a witness, [`PossibleLoss`] what a lost one
 //!   may have taken with it.
 //! - [`forgetting`] says when tombstones may go.

@@ -238,7 +238,7 @@ impl Members {
     /// peers, and from 1 in a cluster, in the order of names. It fits, because a
     /// cluster has at most [`NODES_MAX`] nodes.
     #[must_use]
-    pub fn stamp_number(&self) -> u8 {
+    pub fn timestamp_of_number(&self) -> u8 {
         if self.is_single_node() {
             return 0;
         }

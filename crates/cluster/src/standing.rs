@@ -57,8 +57,8 @@
 //!
 //! If a peer remembers a start of the store that the store does not have, or more
 //! acknowledged writes, the store is **outdated** to that peer: it is an older state,
-//! or a copy. It may issue the timestamps that the store has issued since then, or
-//! that another process still issues. So this node stamps no writes until the store is
+//! or a copy. It may allocate the timestamps that the store has issued since then, or
+//! that another process still issues. So this node accepts no writes of its own until the store is
 //! filled, and the peer serves it nothing but what fills it. While the later start is
 //! connected, the peer refuses the store altogether: of a store and its running copy,
 //! only one counts.
@@ -171,7 +171,7 @@ pub enum Judgement {
     /// The store has the start, and the acknowledged writes.
     Same,
     /// It is the same store without the start, or without acknowledged writes: an
-    /// older state or a copy. It may issue timestamps that the store has issued since
+    /// older state or a copy. It may allocate timestamps that the store has issued since
     /// then, or still issues.
     Outdated,
     /// It is another store.
@@ -249,7 +249,7 @@ pub enum Confirmation {
     /// The store lacks writes that it has acknowledged.
     Unfilled {
         /// Whether a peer takes it for an older state of a store, or a copy. Then
-        /// this node must issue no timestamps, because the store may have issued
+        /// this node must allocate no timestamps, because the store may have issued
         /// the same ones.
         is_outdated: bool,
     },

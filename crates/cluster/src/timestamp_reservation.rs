@@ -1,12 +1,12 @@
-//! How far ahead a node reserves stamps.
+//! How far ahead a node reserves timestamps.
 //!
-//! A node issues stamps only up to a durable ceiling, and after a start only above
-//! the ceiling that it finds. So it issues no stamp twice, whatever it forgets in a
+//! A node allocates timestamps only up to a durable timestamp bound, and after a start only above
+//! the timestamp bound that it finds. So it allocates no timestamp twice, whatever it forgets in a
 //! crash and wherever its clock steps.
 //!
-//! The ceiling is some seconds ahead and is raised before stamps reach it. More
-//! seconds mean fewer syncs. But the stamps between the last one issued and the
-//! ceiling are skipped after a crash, so the stamps of the next start are ahead of
+//! The timestamp bound is some seconds ahead and is raised before timestamps reach it. More
+//! seconds mean fewer syncs. But the timestamps between the last one issued and the
+//! timestamp bound are skipped after a crash, so the timestamps of the next start are ahead of
 //! its clock. A node that crashes again and again must not get further and further
 //! ahead. Therefore a full step is measured from the wall clock. From a hybrid clock
 //! that is ahead of the wall clock, as after a crash, the first step is short, and
@@ -18,19 +18,19 @@ use std::time::Duration;
 /// The first step from a hybrid clock that is ahead of the wall clock, in milliseconds.
 const STEP_FIRST_MS: u64 = 100;
 
-/// The ceiling in force, and how far ahead the next one is.
+/// The timestamp bound in force, and how far ahead the next one is.
 #[derive(Clone, Debug)]
 pub struct TimestampReservation {
     step_ms_max: u64,
     /// The next step from a hybrid clock that is ahead of the wall clock.
     step_ms: u64,
-    ceiling: Timestamp,
-    /// How far ahead this ceiling was when it was raised.
+    bound: Timestamp,
+    /// How far ahead this timestamp bound was when it was raised.
     reserved_ms: u64,
 }
 
 impl TimestampReservation {
-    /// Steps of at most `step_max`, above the ceiling that a start has found.
+    /// Steps of at most `step_max`, above the timestamp bound that a start has found.
     #[must_use]
     pub fn new(step_max: Duration, found: Timestamp) -> Self {
         let step_ms_max = u64::try_from(step_max.as_millis()).unwrap_or(u64::MAX);
@@ -38,26 +38,26 @@ impl TimestampReservation {
         Self {
             step_ms_max,
             step_ms: STEP_FIRST_MS.min(step_ms_max),
-            ceiling: found,
+            bound: found,
             reserved_ms: 0,
         }
     }
 
-    /// The ceiling in force: no stamp may be above it.
+    /// The timestamp bound in force: no timestamp may be above it.
     #[must_use]
-    pub fn ceiling(&self) -> Timestamp {
-        self.ceiling
+    pub fn bound(&self) -> Timestamp {
+        self.bound
     }
 
-    /// Whether the ceiling should be raised for the stamps after this one, because
+    /// Whether the timestamp bound should be raised for the timestamps after this one, because
     /// half of the reservation is used up.
     #[must_use]
-    pub fn is_low(&self, stamp: Timestamp) -> bool {
-        let left_ms = self.ceiling.unix_ms().saturating_sub(stamp.unix_ms());
-        stamp > self.ceiling || left_ms < self.reserved_ms / 2
+    pub fn is_low(&self, timestamp: Timestamp) -> bool {
+        let left_ms = self.bound.unix_ms().saturating_sub(timestamp.unix_ms());
+        timestamp > self.bound || left_ms < self.reserved_ms / 2
     }
 
-    /// The next ceiling. `greatest` is the greatest stamp issued or seen, `now_unix_ms`
+    /// The next timestamp bound. `greatest` is the greatest timestamp issued or seen, `now_unix_ms`
     /// the wall clock in milliseconds since the Unix epoch.
     #[must_use]
     pub fn next(&self, greatest: Timestamp, now_unix_ms: u64) -> Timestamp {
@@ -65,15 +65,15 @@ impl TimestampReservation {
         let from_greatest_ms = greatest.unix_ms().saturating_add(self.step_ms);
         let next = Timestamp::from_unix_ms(from_now_ms.max(from_greatest_ms));
         // There is no step above the last timestamp.
-        next.max(greatest).max(self.ceiling)
+        next.max(greatest).max(self.bound)
     }
 
-    /// Records that the ceiling is durable which [`TimestampReservation::next`]
+    /// Records that the timestamp bound is durable which [`TimestampReservation::next`]
     /// returned for `greatest` and `now_unix_ms`.
-    pub fn raised(&mut self, ceiling: Timestamp, greatest: Timestamp, now_unix_ms: u64) {
+    pub fn raised(&mut self, bound: Timestamp, greatest: Timestamp, now_unix_ms: u64) {
         let from_ms = greatest.unix_ms().max(now_unix_ms);
-        self.ceiling = ceiling;
-        self.reserved_ms = ceiling.unix_ms().saturating_sub(from_ms);
+        self.bound = bound;
+        self.reserved_ms = bound.unix_ms().saturating_sub(from_ms);
         if greatest.unix_ms() > now_unix_ms {
             self.step_ms = self.step_ms.saturating_mul(2).min(self.step_ms_max);
         }
@@ -96,16 +96,16 @@ mod tests {
     }
 
     fn raise(reservation: &mut TimestampReservation, greatest: Timestamp, now_unix_ms: u64) {
-        let ceiling = reservation.next(greatest, now_unix_ms);
-        reservation.raised(ceiling, greatest, now_unix_ms);
+        let bound = reservation.next(greatest, now_unix_ms);
+        reservation.raised(bound, greatest, now_unix_ms);
     }
 
     #[test]
-    fn the_ceiling_is_a_long_step_ahead_and_raised_at_half_of_it() {
+    fn the_bound_is_a_long_step_ahead_and_raised_at_half_of_it() {
         let mut reservation = reservation(Timestamp::ZERO);
         assert!(reservation.is_low(at(NOW)));
         raise(&mut reservation, at(NOW - 5), NOW);
-        assert_eq!(reservation.ceiling(), at(NOW + STEP_MS));
+        assert_eq!(reservation.bound(), at(NOW + STEP_MS));
         assert!(!reservation.is_low(at(NOW + STEP_MS / 2)));
         assert!(reservation.is_low(at(NOW + STEP_MS / 2 + 1)));
         assert!(reservation.is_low(at(NOW + 5 * STEP_MS)));
@@ -116,10 +116,10 @@ mod tests {
         let ahead = at(NOW + 1_000_000);
         let mut reservation = reservation(Timestamp::ZERO);
         for step_ms in [100, 200, 400, 800, 1_600, 3_200, 6_400, STEP_MS, STEP_MS] {
-            // The ceiling before is used up.
-            let greatest = reservation.ceiling().max(ahead);
+            // The timestamp bound before is used up.
+            let greatest = reservation.bound().max(ahead);
             raise(&mut reservation, greatest, NOW);
-            assert_eq!(reservation.ceiling(), at(greatest.unix_ms() + step_ms));
+            assert_eq!(reservation.bound(), at(greatest.unix_ms() + step_ms));
             assert!(!reservation.is_low(at(greatest.unix_ms() + step_ms / 2)));
         }
     }
@@ -130,16 +130,16 @@ mod tests {
         for start in 0..50 {
             let mut reservation = reservation(found);
             raise(&mut reservation, found, NOW);
-            found = reservation.ceiling();
+            found = reservation.bound();
             assert_eq!(found, at(NOW + STEP_MS + start * 100));
         }
     }
 
     #[test]
-    fn the_ceiling_is_never_lowered() {
+    fn the_bound_is_never_lowered() {
         let mut reservation = reservation(at(NOW));
         raise(&mut reservation, Timestamp::ZERO, NOW - 100_000);
-        assert_eq!(reservation.ceiling(), at(NOW));
+        assert_eq!(reservation.bound(), at(NOW));
     }
 
     #[test]

@@ -20,7 +20,7 @@ fn the_ranking_of_a_key_allocates_nothing() {
 
 #[test]
 fn a_write_with_two_rounds_and_hints_allocates_nothing() {
-    let stamp = Timestamp::from_u64;
+    let timestamp = Timestamp::from_u64;
     let stored = |round, replica, verdict| WriteEvent::Stored {
         round,
         replica,
@@ -29,18 +29,18 @@ fn a_write_with_two_rounds_and_hints_allocates_nothing() {
     allocates_nothing(|| {
         let mut actions = WriteActions::new();
         let replicas = Replicas::quorum(8);
-        let mut write = Write::start(replicas, stamp(1), |_| None, &mut actions);
+        let mut write = Write::start(replicas, timestamp(1), |_| None, &mut actions);
         for replica in replicas.indexes().take(5) {
             actions.clear();
             write.step(
-                stored(Round::First, replica, Verdict::Newer(stamp(9))),
+                stored(Round::First, replica, Verdict::Newer(timestamp(9))),
                 &mut actions,
             );
         }
         assert_eq!(actions.len(), 1);
         actions.clear();
-        write.restamped(
-            stamp(10),
+        write.pushed(
+            timestamp(10),
             |replica| (replica.as_u8() > 5).then_some(Miss::Refused),
             &mut actions,
         );

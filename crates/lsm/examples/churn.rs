@@ -143,7 +143,7 @@ fn run(churn: Churn, step: Option<Duration>) -> Result<Figures, Error> {
             pass();
         }
         let unix_ms = clock.unix_ms();
-        // Stamps of a millisecond differ in their counter.
+        // Timestamps of a millisecond differ in their counter.
         let timestamp = Timestamp::from_u64(
             Timestamp::from_unix_ms(unix_ms).as_u64() + ((number % 4_000) << 8),
         );

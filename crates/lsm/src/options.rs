@@ -80,7 +80,7 @@ pub struct Options {
     /// long as a request may wait for its answer.
     pub verdicts_kept: Duration,
     /// Versions above this timestamp are dropped for good when the store is opened.
-    /// An operator sets it to get rid of versions that a wrong clock has stamped.
+    /// An operator sets it to get rid of versions that a wrong clock has given a timestamp.
     pub drop_versions_above: Option<Timestamp>,
     /// The fence that was raised last: ordinary writes below it are refused (see
     /// [`Engine::fence`](crate::Engine::fence)). [`Timestamp::ZERO`] for none.

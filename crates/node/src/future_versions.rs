@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// The last timestamp that is not from the future: as far ahead of the clock as stores
 /// take versions of other nodes. A lower end would drop versions that two nodes within
-/// the bound have stamped and acknowledged.
+/// the bound have given a timestamp and acknowledged.
 ///
 /// # Errors
 /// The clock was never set: by such a clock all versions are from the future.

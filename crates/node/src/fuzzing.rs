@@ -2,6 +2,6 @@
 
 pub use crate::forgetting::fuzz_forget as forget;
 pub use crate::membership::fuzz_cluster as cluster;
-pub use crate::stamping::fuzz_ceiling as ceiling;
 pub use crate::sweep::fuzz_sweep as sweep;
+pub use crate::timestamps::fuzz_timestamp_bound as timestamp_bound;
 pub use peer::fuzz_frames as frames;

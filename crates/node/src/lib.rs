@@ -8,7 +8,7 @@
 //!   other nodes (`peers`), its way to this node's own store, and their upkeep.
 //!   `dialled_peers` tells all workers which peers have come up.
 //! - `coordinator` asks the replicas of a key (`replicas`) and counts answers; a request
-//!   waits for them in `pending`. `stamping` issues the timestamps that order writes.
+//!   waits for them in `pending`. `timestamps` allocates the timestamps that order writes.
 //! - `completion_queue` brings answers of other threads back to the pending request:
 //!   those of group commits, and of `read_pool`, where reads may block.
 //! - `membership` remembers which node of which cluster this is.
@@ -49,12 +49,12 @@ mod replicas;
 mod seams;
 #[doc(hidden)]
 pub mod simulation;
-mod stamping;
 mod submissions;
 mod surplus;
 mod sweep;
 #[cfg(test)]
 mod testing;
+mod timestamps;
 mod traced_requests;
 mod turn_budget;
 mod vital_signs;
@@ -80,12 +80,12 @@ pub use node::{Load, Node};
 pub use or_abort::{before_abort, or_abort};
 pub use range_digest::RangeDigest;
 pub use seams::{OpenError, Seams};
-pub use stamping::{NoStamp, StampingStatus};
 pub use surplus::SurplusStatus;
 pub use sweep::{
     EndedPasses, LastClean, OrderedSweep, PassReport, RefillProgress, RunningPass, SweepCounts,
     SweepStatus,
 };
+pub use timestamps::{NoTimestamp, TimestampStatus};
 pub use traced_requests::{SeeTraced, TracedRequest};
 pub use turn_budget::Allotment;
 pub use vital_signs::{ClientActivity, ExaminedNode, SeeActivity};

@@ -15,9 +15,9 @@ use crate::metrics::Metrics;
 use crate::range_memory::RangeMemory;
 use crate::read_pool::{ReadPool, ReadsRun};
 use crate::seams::{OpenError, Seams};
-use crate::stamping::{Stamping, StampingStatus};
 use crate::surplus::{SurplusRule, SurplusStatus};
 use crate::sweep::{JournalEnvironment, OrderedSweep, SweepEnvironment, SweepStatus, Sweeps};
+use crate::timestamps::{TimestampAllocator, TimestampStatus};
 use crate::traced_requests::{SeeTraced, TracedRequests};
 use crate::turn_budget::TurnBudget;
 use crate::vital_signs::{Examiner, OwnEnvironment, OwnVitalSigns, SeeActivity};
@@ -50,8 +50,8 @@ pub struct Node {
     pub(crate) random: Arc<dyn Random>,
     /// When the node started, on the monotonic clock.
     pub(crate) started: Duration,
-    /// Stamps writes.
-    pub(crate) stamping: Arc<Stamping>,
+    /// Timestamps writes.
+    pub(crate) timestamps: Arc<TimestampAllocator>,
     /// Which node this is, and whether its store counts.
     pub(crate) membership: Membership,
     /// Below which bound the dead are dropped.
@@ -168,13 +168,13 @@ impl Node {
         let memory = resources.memory;
         let clock = seams.clock;
         let started = clock.monotonic();
-        let stamping = Stamping::new(
+        let timestamps = TimestampAllocator::new(
             Arc::clone(&clock),
             Arc::clone(executor),
             &config.members,
             config.clock_drift_max,
         );
-        let (own_drop_bound, bounds) = (Arc::clone(&stamping), Arc::<SharedBounds>::default());
+        let (own_drop_bound, bounds) = (Arc::clone(&timestamps), Arc::<SharedBounds>::default());
         let forgotten = Arc::clone(&bounds);
         let is_single_node = config.members.is_single_node();
         let placement = Arc::new(Placement::new(config.members.names()));
@@ -189,7 +189,7 @@ impl Node {
         let surplus_bound = surplus
             .as_ref()
             .map(|surplus| Arc::clone(&surplus.drop_bound));
-        let proven = Arc::clone(&stamping);
+        let proven = Arc::clone(&timestamps);
         let own_clock = match is_single_node {
             true => OwnClock::alone(Arc::clone(&clock)),
             false => OwnClock::ByPeers(Box::new(move || proven.proven_unix_ms())),
@@ -247,15 +247,15 @@ impl Node {
             );
         }
         let greatest_stored = engine.greatest_timestamp();
-        stamping.open(
+        timestamps.open(
             &*seams.disk,
             &config.data,
             greatest_stored,
             drop_above,
             config.accept_empty,
         )?;
-        let (trusted, trusted_clock) = (Arc::clone(&stamping), Arc::clone(&clock));
-        let cluster_time = Arc::clone(&stamping);
+        let (trusted, trusted_clock) = (Arc::clone(&timestamps), Arc::clone(&clock));
+        let cluster_time = Arc::clone(&timestamps);
         let named_age_ms = config.named_bound_age().as_millis();
         let named_age_ms = u64::try_from(named_age_ms).unwrap_or(u64::MAX);
         let forgetting = Forgetting::open(
@@ -294,7 +294,7 @@ impl Node {
                     at_open: engine.acknowledged().total,
                     now: Box::new(move || counted.acknowledged().durable),
                 },
-                is_outdated: stamping.outdated_flag(),
+                is_outdated: timestamps.outdated_flag(),
                 are_all_whole,
             },
             config.members.clone(),
@@ -333,7 +333,7 @@ impl Node {
             clock: Arc::clone(&clock),
             random: Arc::clone(&seams.random),
             executor: Arc::clone(executor),
-            stamping: Arc::clone(&stamping),
+            timestamps: Arc::clone(&timestamps),
             membership: membership.clone(),
             forgetting: Arc::clone(&forgetting),
             background: Arc::clone(&background),
@@ -373,7 +373,7 @@ impl Node {
             clock,
             random: seams.random,
             started,
-            stamping,
+            timestamps,
             membership,
             dialled: Arc::new(dialled),
             peer_log: Arc::default(),
@@ -441,10 +441,10 @@ impl Node {
         self.membership.loss_report()
     }
 
-    /// Whether the node may stamp writes, and why not.
+    /// Whether the node may allocate timestamps writes, and why not.
     #[must_use]
-    pub fn stamping_status(&self) -> StampingStatus {
-        self.stamping.status()
+    pub fn timestamp_status(&self) -> TimestampStatus {
+        self.timestamps.status()
     }
 
     /// The hints that wait for a node.
@@ -557,7 +557,7 @@ impl Node {
     }
 
     /// Closes the store and all that is kept beside it: hints, membership, sweeps,
-    /// forgetting, the ceiling of stamps. Blocks.
+    /// forgetting, the timestamp bound. Blocks.
     ///
     /// # Errors
     /// Those of closing the store.
@@ -567,7 +567,7 @@ impl Node {
         let is_first_close = self.membership.close();
         self.sweeps.close();
         self.forgetting.close();
-        self.stamping.close();
+        self.timestamps.close();
         self.engine.close()?;
         // The store closes only once: a second attempt does not tell how the first ended.
         if is_first_close && let Err(error) = self.membership.mark_closed() {

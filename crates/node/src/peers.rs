@@ -1,6 +1,6 @@
 //! The nodes of the cluster, as one runtime sees and reaches them.
 
-use crate::stamping::Stamping;
+use crate::timestamps::TimestampAllocator;
 use cluster::{Members, NodeNumber, NodeUrl, Placement, Ranking};
 use peer::{Link, LinkStatus};
 use std::cell::RefCell;
@@ -12,7 +12,7 @@ use std::time::Duration;
 pub(crate) struct Peers {
     members: Members,
     placement: Arc<Placement>,
-    stamping: Arc<Stamping>,
+    timestamps: Arc<TimestampAllocator>,
     /// By node; none for this node.
     links: Vec<Option<Rc<Link>>>,
     /// By node: whether its link was down at the last check.
@@ -24,7 +24,7 @@ impl Peers {
     pub(crate) fn new(
         members: Members,
         placement: Arc<Placement>,
-        stamping: Arc<Stamping>,
+        timestamps: Arc<TimestampAllocator>,
         link: impl Fn(NodeNumber) -> Rc<Link>,
     ) -> Rc<Self> {
         let nodes = members.names().len();
@@ -36,7 +36,7 @@ impl Peers {
             were_down: RefCell::new(vec![true; nodes]),
             members,
             placement,
-            stamping,
+            timestamps,
             links,
         })
     }
@@ -103,16 +103,16 @@ impl Peers {
             .collect()
     }
 
-    /// Reports to `stamping` what the links know about the other nodes' clocks.
+    /// Reports to `timestamps` what the links know about the other nodes' clocks.
     fn report_clocks(&self) {
-        let stamping = &self.stamping;
+        let timestamps = &self.timestamps;
         for node in self.members.peers() {
             let link = self.link(node);
             if let Some(ahead_ms) = link.and_then(|link| link.ahead_of_monotonic_ms()) {
-                stamping.record_clock(node, ahead_ms);
+                timestamps.record_clock(node, ahead_ms);
             }
         }
-        stamping.upkeep();
+        timestamps.upkeep();
     }
 
     /// The links to all other nodes.

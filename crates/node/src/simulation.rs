@@ -50,8 +50,8 @@ pub struct Found {
 pub enum Refusal {
     /// Nothing was done: the node has too much to do.
     Overloaded,
-    /// Nothing was done: the node may not stamp writes.
-    NoStamp,
+    /// Nothing was done: the node may not timestamp writes.
+    NoTimestamp,
     /// Nothing was done: the only node's disk is full.
     DiskFull,
     /// Nothing was done: the only node's store takes no writes.
@@ -443,7 +443,7 @@ fn found_of(found: Result<coordinator::Found, Failure>) -> Result<Found, Refusal
 fn refusal_of(failure: Failure) -> Refusal {
     match failure {
         Failure::Overloaded => Refusal::Overloaded,
-        Failure::NoStamp(_) => Refusal::NoStamp,
+        Failure::NoTimestamp(_) => Refusal::NoTimestamp,
         Failure::DiskFull(_) => Refusal::DiskFull,
         Failure::StoreFailed(_) => Refusal::StoreFailed,
         Failure::NotEnoughReplicas(receipt) => Refusal::NotEnoughReplicas {

@@ -8,7 +8,7 @@
 //! cost fewer syncs and wakes, and a single write waits for one poll.
 
 use crate::or_abort::or_abort;
-use crate::stamping::Stamp;
+use crate::timestamps::AllocatedTimestamp;
 use crate::wait_sites;
 use base::Entry;
 use lsm::{Admission, Engine, Outbox};
@@ -31,9 +31,9 @@ pub(crate) struct Submissions {
 struct Submission {
     entry: Entry,
     ticket: u64,
-    /// Pending until the engine has the write: see `stamping`. `None` for a write that
-    /// another node stamped.
-    stamp: Option<Stamp>,
+    /// Pending until the engine has the write: see `timestamps`. `None` for a write that
+    /// another node given a timestamp.
+    allocated: Option<AllocatedTimestamp>,
     admission: Admission,
     stopwatch: Stopwatch,
 }
@@ -54,7 +54,7 @@ impl Submissions {
     pub(crate) fn push(
         &self,
         entry: Entry,
-        stamp: Option<Stamp>,
+        allocated: Option<AllocatedTimestamp>,
         admission: Admission,
         ticket: u64,
     ) {
@@ -62,7 +62,7 @@ impl Submissions {
         noted.push(Submission {
             entry,
             ticket,
-            stamp,
+            allocated,
             admission,
             stopwatch: Stopwatch::start(),
         });
@@ -74,7 +74,7 @@ impl Submissions {
     /// Hands the noted writes to the engine, until the runtime ends.
     pub(crate) async fn submit_forever(self: Rc<Self>) {
         let mut noted = Vec::new();
-        let mut stamps = Vec::new();
+        let mut allocated = Vec::new();
         loop {
             self.arrived.notified().await;
             // The runtime polls for events before it wakes a task that has yielded.
@@ -82,13 +82,13 @@ impl Submissions {
             std::mem::swap(&mut noted, &mut *self.noted.borrow_mut());
             let batch = noted.drain(..).map(|submission| {
                 submission.stopwatch.stop(&wait_sites::TURN);
-                stamps.extend(submission.stamp);
+                allocated.extend(submission.allocated);
                 (submission.entry, submission.admission, submission.ticket)
             });
             // A panic would end this task but not the runtime, which would store nothing.
             or_abort(|| self.engine.submit_batch(batch, &self.outbox));
-            // Only the engine knows these writes, so their stamps were pending until here.
-            Stamp::end_all(stamps.drain(..));
+            // Only the engine knows these writes, so their timestamps were pending until here.
+            AllocatedTimestamp::end_all(allocated.drain(..));
         }
     }
 }

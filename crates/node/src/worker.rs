@@ -57,7 +57,7 @@ impl Worker {
         ));
         let handshakes = NodeHandshakes::new(
             node.membership.clone(),
-            Arc::clone(&node.stamping),
+            Arc::clone(&node.timestamps),
             Arc::clone(&node.forgetting),
             Arc::clone(&node.dialled),
             config.protocol,
@@ -83,12 +83,12 @@ impl Worker {
         let peers = Peers::new(
             config.members.clone(),
             Arc::clone(&node.placement),
-            Arc::clone(&node.stamping),
+            Arc::clone(&node.timestamps),
             link_to,
         );
         let replica = Rc::new(LocalReplica {
             engine: node.engine.clone(),
-            stamping: Arc::clone(&node.stamping),
+            timestamps: Arc::clone(&node.timestamps),
             membership: node.membership.clone(),
             read_pool: Arc::clone(&node.read_pool),
             answers: Arc::clone(&node.answers),
@@ -120,7 +120,7 @@ impl Worker {
         let requests_max = resources.requests_max.div_ceil(resources.runtimes);
         let coordinator = Rc::new(Coordinator {
             clock: Arc::clone(&node.clock),
-            stamping: Arc::clone(&node.stamping),
+            timestamps: Arc::clone(&node.timestamps),
             replicas: Rc::clone(&replicas),
             peers: Rc::clone(&peers),
             hints: node.hints.clone(),

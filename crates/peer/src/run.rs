@@ -132,13 +132,13 @@ mod tests {
     use base::{Expiry, Timestamp};
 
     fn entries() -> Vec<Entry> {
-        let stamp = Timestamp::from_u64;
+        let timestamp = Timestamp::from_u64;
         let long = vec![b'v'; RUN_ENTRY_BYTES_MAX - 1];
         vec![
-            Entry::value(b"a", stamp(1), b"", Expiry::NEVER, 3),
-            Entry::tombstone(b"b", stamp(u64::MAX), 2),
-            Entry::value(b"c", stamp(3), b"value", Expiry::at_unix_ms(7), 1),
-            Entry::value(b"d", stamp(4), &long, Expiry::at_unix_ms(7), 1),
+            Entry::value(b"a", timestamp(1), b"", Expiry::NEVER, 3),
+            Entry::tombstone(b"b", timestamp(u64::MAX), 2),
+            Entry::value(b"c", timestamp(3), b"value", Expiry::at_unix_ms(7), 1),
+            Entry::value(b"d", timestamp(4), &long, Expiry::at_unix_ms(7), 1),
         ]
     }
 

@@ -141,7 +141,7 @@ fn concurrent_operations_take_effect_in_any_order() {
     breaks(&["A 1 20", "B 2 19", "a 3 4", "b 5 6", "a 7 8"], 4);
 }
 
-/// The history that two stamps of one write can cause: by version, each read
+/// The history that two timestamps of one write can cause: by version, each read
 /// returns something newer than the read before it.
 #[test]
 fn a_write_takes_effect_once() {

@@ -85,8 +85,8 @@ fn a_range_leaves_out_what_was_deleted_and_nothing_else() {
     };
     breaks(&delete(written(20)), None);
     breaks(&delete(Outcome::Lost), None);
-    let stamp = Some(Timestamp::from_u64(20));
-    breaks(&delete(Outcome::NotEnough { stamp }), None);
+    let timestamp = Some(Timestamp::from_u64(20));
+    breaks(&delete(Outcome::NotEnough { timestamp }), None);
     let refused = delete(Outcome::Refused);
     breaks(&refused, Some(Promise::AcknowledgedIsVisible));
     // A put that was acknowledged after the delete is there.

@@ -59,10 +59,10 @@ impl Story {
     }
 
     /// A write that too few replicas answer.
-    fn fail(&mut self, action: Action, ack: u8, from: u8, stamp: u64) -> OperationId {
+    fn fail(&mut self, action: Action, ack: u8, from: u8, timestamp: u64) -> OperationId {
         let id = self.invoke(action, ack, from);
-        let stamp = Some(at(stamp));
-        self.complete(id, Outcome::NotEnough { stamp });
+        let timestamp = Some(at(timestamp));
+        self.complete(id, Outcome::NotEnough { timestamp });
         id
     }
 
@@ -334,7 +334,7 @@ fn no_read_returns_what_was_never_written() {
 
 #[test]
 fn a_version_is_one_that_its_write_was_stamped_with() {
-    // A write that was stamped twice may appear under its first stamp.
+    // A write that was given a timestamp twice may appear under its first timestamp.
     let mut story = Story::default();
     let put = story.invoke(PUT, 2, 3);
     story.read(2, 3, 8, Content::Value(put));

@@ -19,7 +19,7 @@
 //! - For up to eight replicas nothing is allocated.
 //!
 //! Two rules carry what a client may rely on. A **write** is acknowledged by replicas
-//! that held nothing newer, or is stamped once more. A **read** whose answers differ
+//! that held nothing newer, or is given a timestamp once more. A **read** whose answers differ
 //! repairs the stale replicas before it replies, and a repair counts only at a replica
 //! that holds nothing newer.
 

@@ -15,7 +15,7 @@
 //! and that write counts it (see [`Write`](super::Write)). A replica that held something
 //! newer, or does not know, is asked once more, and the read goes on with its new answer.
 //! So a read never returns a version of its pair of which fewer than `ack` replicas are
-//! clean, and the write of such a version is free to take a second stamp.
+//! clean, and the write of such a version is free to take a second timestamp.
 //!
 //! **Copies.** A version that was written for `c` copies belongs on the first `c`
 //! replicas of the ranking. Answers of the other replicas count as they are, and those

@@ -7,9 +7,9 @@
 //!    |   ^  |                                               ^
 //!    |   |  +--- too few left, or the deadline: NotEnough --+
 //!    |   |
-//!    |   +--- second stamp, to all replicas
+//!    |   +--- second timestamp, to all replicas
 //!    v   |
-//!   Restamping    `ack` replicas have stored it, but too few of them are clean, and
+//!   TimestampPush    `ack` replicas have stored it, but too few of them are clean, and
 //!                 no other can make up for that, or half of the time is over
 //! ```
 //!
@@ -17,18 +17,18 @@
 //! held nothing newer when the write first arrived there; such a replica is *clean*. When
 //! the acks overlap, at least one of any `ack` replicas has what was acknowledged before
 //! this write began. If that was newer than this write, the replica is not clean. So
-//! `ack` clean replicas prove that the stamp is above all that was acknowledged.
+//! `ack` clean replicas prove that the timestamp is above all that was acknowledged.
 //!
-//! **The second stamp.** If too few replicas can be clean, the write is stamped once more:
+//! **The second timestamp.** If too few replicas can be clean, the write is given a timestamp once more:
 //! above every version that at least `ack` replicas named, and so above all that was
-//! acknowledged. A version above the second stamp came while the write ran and is
+//! acknowledged. A version above the second timestamp came while the write ran and is
 //! concurrent with it, so in the second round every replica that has stored the write
-//! acks. Acks and hints of the first stamp no longer count.
+//! acks. Acks and hints of the first timestamp no longer count.
 //!
-//! **Why no read returns both stamps.** A replica that is not clean never becomes clean.
-//! The second stamp is issued when fewer than `ack` replicas are clean, so at least
+//! **Why no read returns both timestamps.** A replica that is not clean never becomes clean.
+//! The second timestamp is issued when fewer than `ack` replicas are clean, so at least
 //! `from - ack + 1` are not, if all have answered. A read of this pair needs `ack` clean
-//! replicas to return the first stamp: see [`Read`](super::Read). Before a replica has
+//! replicas to return the first timestamp: see [`Read`](super::Read). Before a replica has
 //! answered this is not certain. So when a replica is not clean, the write first waits for
 //! the others, as long as they may answer and half of the time is left. If a replica is
 //! silent after that, a running write may change its position among the writes that run
@@ -43,9 +43,9 @@
 //! **Below a fence** a replica refuses the write for good ([`Miss::Obsolete`]), so it is
 //! owed no hint, which it would refuse as well. The coordinator's clock was slow, or the
 //! request was under way for longer than the grace. If all replicas have refused the
-//! first stamp, the write is stamped once more, above the fences. If a replica may have
+//! first timestamp, the write is given a timestamp once more, above the fences. If a replica may have
 //! stored it, or is down and may get it as a hint before it has the fence, the write
-//! fails: a pass or a repair may bring the first stamp to the other replicas, and with a
+//! fails: a pass or a repair may bring the first timestamp to the other replicas, and with a
 //! second one the write might be read twice, with another write between.
 
 use super::Decision;
@@ -54,12 +54,12 @@ use crate::replicas::{Fate, Miss, ReplicaIndex, Replicas};
 use base::{Timestamp, Verdict};
 use smallvec::SmallVec;
 
-/// Which stamp of a write is meant: there are at most two.
+/// Which timestamp of a write is meant: there are at most two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Round {
-    /// The stamp that the write began with.
+    /// The timestamp that the write began with.
     First,
-    /// The stamp above the newer versions that the replicas held.
+    /// The timestamp above the newer versions that the replicas held.
     Second,
 }
 
@@ -68,16 +68,16 @@ pub enum Round {
 pub enum WriteEvent {
     /// A replica has stored it.
     Stored {
-        /// Of which stamp.
+        /// Of which timestamp.
         round: Round,
         /// Which replica.
         replica: ReplicaIndex,
-        /// What newer versions it held when this stamp first arrived there.
+        /// What newer versions it held when this timestamp first arrived there.
         verdict: Verdict,
     },
     /// A replica has not stored it, or its answer was lost.
     Missed {
-        /// Of which stamp.
+        /// Of which timestamp.
         round: Round,
         /// Which replica.
         replica: ReplicaIndex,
@@ -86,13 +86,13 @@ pub enum WriteEvent {
     },
     /// A hint is kept, or could not be: hints are best effort.
     HintKept {
-        /// Of which stamp.
+        /// Of which timestamp.
         round: Round,
         /// For which replica.
         replica: ReplicaIndex,
     },
-    /// The clock issues no stamp above what the replicas hold.
-    NoStamp,
+    /// The clock allocates no timestamp above what the replicas hold.
+    NoTimestamp,
     /// Half of the request's time is over: see [`Write::awaits_half_time`].
     HalfTime,
     /// The request's time is over.
@@ -104,21 +104,21 @@ pub enum WriteEvent {
 pub enum WriteAction {
     /// Send it to a replica; `Stored` or `Missed` is to follow.
     Send {
-        /// Of which stamp.
+        /// Of which timestamp.
         round: Round,
         /// Which replica.
         replica: ReplicaIndex,
     },
     /// Keep a hint for a replica; `HintKept` is to follow.
     Hint {
-        /// Of which stamp.
+        /// Of which timestamp.
         round: Round,
         /// For which replica.
         replica: ReplicaIndex,
     },
-    /// Stamp it once more, and call [`Write::restamped`].
-    Restamp {
-        /// What the new stamp must be above.
+    /// Timestamp it once more, and call [`Write::pushed`].
+    Push {
+        /// What the new timestamp must be above.
         above: Timestamp,
     },
     /// Answer the client.
@@ -135,7 +135,7 @@ pub type WriteActions = SmallVec<[WriteAction; REPLICAS_INLINE + 2]>;
 pub struct Write {
     replicas: Replicas,
     round: Round,
-    stamp: Timestamp,
+    timestamp: Timestamp,
     stage: Stage,
     /// Whether others may still make up for a replica that is not clean.
     is_patient: bool,
@@ -148,8 +148,8 @@ pub struct Write {
 enum Stage {
     /// Fewer than `ack` replicas have stored it.
     Gathering,
-    /// It waits for its second stamp.
-    Restamping,
+    /// It waits for its second timestamp.
+    TimestampPush,
     /// Enough have stored it; the reply waits for hints.
     Keeping,
     /// The client has its answer.
@@ -181,19 +181,19 @@ enum Hint {
 }
 
 impl Write {
-    /// Begins a write with this stamp. `why_down` says which replicas are
+    /// Begins a write with this timestamp. `why_down` says which replicas are
     /// known not to answer, and why.
     #[must_use]
     pub fn start(
         replicas: Replicas,
-        stamp: Timestamp,
+        timestamp: Timestamp,
         why_down: impl Fn(ReplicaIndex) -> Option<Miss>,
         actions: &mut WriteActions,
     ) -> Self {
         let mut write = Self {
             replicas,
             round: Round::First,
-            stamp,
+            timestamp,
             stage: Stage::Gathering,
             is_patient: true,
             progress: SmallVec::new(),
@@ -202,19 +202,19 @@ impl Write {
         write
     }
 
-    /// Goes on with the second stamp, which [`WriteAction::Restamp`] asked for.
-    pub fn restamped(
+    /// Goes on with the second timestamp, which [`WriteAction::Push`] asked for.
+    pub fn pushed(
         &mut self,
-        stamp: Timestamp,
+        timestamp: Timestamp,
         why_down: impl Fn(ReplicaIndex) -> Option<Miss>,
         actions: &mut WriteActions,
     ) {
-        if self.stage != Stage::Restamping {
-            // The deadline came before the stamp.
+        if self.stage != Stage::TimestampPush {
+            // The deadline came before the timestamp.
             return;
         }
         self.round = Round::Second;
-        self.stamp = stamp;
+        self.timestamp = timestamp;
         self.stage = Stage::Gathering;
         self.send(why_down, actions);
     }
@@ -241,8 +241,8 @@ impl Write {
                 self.settle(round, replica, WriteProgress::Missed { why, hint });
             }
             WriteEvent::HintKept { round, replica } => self.hint_kept(round, replica),
-            WriteEvent::NoStamp => {
-                if self.stage == Stage::Restamping {
+            WriteEvent::NoTimestamp => {
+                if self.stage == Stage::TimestampPush {
                     self.reply(Decision::NotEnough { acks: 0 }, actions);
                 }
             }
@@ -262,10 +262,10 @@ impl Write {
             && self.stored() > self.acks()
     }
 
-    /// The stamp of the round that the write is in.
+    /// The timestamp of the round that the write is in.
     #[must_use]
-    pub fn stamp(&self) -> Timestamp {
-        self.stamp
+    pub fn timestamp(&self) -> Timestamp {
+        self.timestamp
     }
 
     /// What became of it at each replica, in the order of the ranking.
@@ -330,7 +330,7 @@ impl Write {
         match self.stage {
             Stage::Keeping => self.reply(Decision::Enough { acks: self.acks() }, actions),
             Stage::Gathering => self.reply(Decision::NotEnough { acks: self.acks() }, actions),
-            Stage::Restamping => self.reply(Decision::NotEnough { acks: 0 }, actions),
+            Stage::TimestampPush => self.reply(Decision::NotEnough { acks: 0 }, actions),
             Stage::Replied | Stage::Done => {}
         }
     }
@@ -356,28 +356,28 @@ impl Write {
     }
 
     /// Decides whether the acks are enough, may still become enough, or need a second
-    /// stamp.
+    /// timestamp.
     fn gather(&mut self, acks: u8, actions: &mut WriteActions) {
         let (ack, awaited, stored) = (self.replicas.ack, self.awaited(), self.stored());
         if acks >= ack {
             self.stage = Stage::Keeping;
         } else if let Some(fence) = self.fence_to_pass() {
-            // The replicas that have not answered may still store the first stamp.
+            // The replicas that have not answered may still store the first timestamp.
             if awaited == 0 {
-                self.stage = Stage::Restamping;
-                actions.push(WriteAction::Restamp { above: fence });
+                self.stage = Stage::TimestampPush;
+                actions.push(WriteAction::Push { above: fence });
             }
         } else if stored + awaited < ack {
             self.reply(Decision::NotEnough { acks }, actions);
         } else if stored >= ack && (acks + awaited < ack || !self.is_patient) {
             // In the second round every replica that has stored the write acks.
-            let above = self.newest_named().unwrap_or(self.stamp);
-            self.stage = Stage::Restamping;
-            actions.push(WriteAction::Restamp { above });
+            let above = self.newest_named().unwrap_or(self.timestamp);
+            self.stage = Stage::TimestampPush;
+            actions.push(WriteAction::Push { above });
         }
     }
 
-    /// The greatest fence that the first stamp was below, if a second one may be stored
+    /// The greatest fence that the first timestamp was below, if a second one may be stored
     /// by enough replicas: no replica has the first, nor may any get it.
     fn fence_to_pass(&self) -> Option<Timestamp> {
         let refused = self.count(|progress| progress.fence().is_some());
@@ -417,12 +417,12 @@ impl Write {
         self.count(|progress| matches!(progress, WriteProgress::Stored(_)))
     }
 
-    /// What the second stamp must be above: the newest version that a replica held,
+    /// What the second timestamp must be above: the newest version that a replica held,
     /// among the replicas that have stored the write.
     ///
     /// One of any `ack` replicas has what was acknowledged before. So if `ack` replicas
     /// know what they held, the bounds of the others are left out, because they may be
-    /// so high that peers would refuse a stamp above them.
+    /// so high that peers would refuse a timestamp above them.
     fn newest_named(&self) -> Option<Timestamp> {
         let is_certain = |progress: &WriteProgress| {
             matches!(

@@ -191,32 +191,34 @@ impl KeyBounds {
 mod tests {
     use super::*;
 
-    fn stamp(number: u64) -> Timestamp {
+    fn timestamp(number: u64) -> Timestamp {
         Timestamp::from_u64(number)
     }
 
     fn function(steps: &[(&str, u64)]) -> KeyBounds {
         let steps = steps.iter();
-        KeyBounds::from_steps(steps.map(|(key, bound)| (key.as_bytes().to_vec(), stamp(*bound))))
+        KeyBounds::from_steps(
+            steps.map(|(key, bound)| (key.as_bytes().to_vec(), timestamp(*bound))),
+        )
     }
 
     #[test]
     fn a_key_has_the_bound_of_its_step() {
         let bounds = function(&[("", 5), ("b", 2), ("d", 9)]);
         for (key, bound) in [("", 5), ("a", 5), ("b", 2), ("c", 2), ("d", 9), ("z", 9)] {
-            assert_eq!(bounds.of(key.as_bytes()), stamp(bound), "{key}");
+            assert_eq!(bounds.of(key.as_bytes()), timestamp(bound), "{key}");
         }
-        assert_eq!(bounds.least_in(b"a", Some(b"b")), stamp(5));
-        assert_eq!(bounds.least_in(b"a", Some(b"ba")), stamp(2));
-        assert_eq!(bounds.least_in(b"d", None), stamp(9));
-        assert_eq!(bounds.least_in(b"", None), stamp(2));
+        assert_eq!(bounds.least_in(b"a", Some(b"b")), timestamp(5));
+        assert_eq!(bounds.least_in(b"a", Some(b"ba")), timestamp(2));
+        assert_eq!(bounds.least_in(b"d", None), timestamp(9));
+        assert_eq!(bounds.least_in(b"", None), timestamp(2));
     }
 
     #[test]
     fn nothing_is_passed_over_before_the_first_step() {
         assert_eq!(function(&[]), KeyBounds::everything());
         assert_eq!(function(&[("m", 7)]).of(b"a"), Timestamp::ZERO);
-        assert_eq!(function(&[("m", 7)]).of(b"n"), stamp(7));
+        assert_eq!(function(&[("m", 7)]).of(b"n"), timestamp(7));
     }
 
     #[test]
@@ -225,10 +227,10 @@ mod tests {
         let mut any = |steps: usize| {
             let mut keys: Vec<u8> = (0..steps).map(|_| random.u8(..)).collect();
             keys.sort_unstable();
-            let first = (Vec::new(), stamp(random.u64(0..1000)));
+            let first = (Vec::new(), timestamp(random.u64(0..1000)));
             let others = keys
                 .iter()
-                .map(|key| (vec![*key], stamp(random.u64(0..1000))));
+                .map(|key| (vec![*key], timestamp(random.u64(0..1000))));
             KeyBounds::from_steps(std::iter::once(first).chain(others.collect::<Vec<_>>()))
         };
         for _ in 0..200 {

@@ -138,12 +138,15 @@ mod tests {
         Timestamp::from_unix_ms(CUT_MS)
     }
 
-    fn stamp(ms: u64) -> Timestamp {
+    fn timestamp(ms: u64) -> Timestamp {
         Timestamp::from_unix_ms(CUT_MS - 1000 + ms)
     }
 
     fn put(key: &[u8], ms: u64, value: &[u8], expiry: Expiry) -> Item {
-        Item::of(Entry::value(key, stamp(ms), value, expiry, 3).lend(), cut())
+        Item::of(
+            Entry::value(key, timestamp(ms), value, expiry, 3).lend(),
+            cut(),
+        )
     }
 
     #[test]
@@ -153,14 +156,14 @@ mod tests {
         assert_ne!(item, put(b"l", 1, b"v", Expiry::NEVER));
         assert_ne!(item, put(b"k", 2, b"v", Expiry::NEVER));
         assert_ne!(item, put(b"k", 1, b"w", Expiry::NEVER));
-        let tombstone = Item::of(Entry::tombstone(b"k", stamp(1), 3).lend(), cut());
+        let tombstone = Item::of(Entry::tombstone(b"k", timestamp(1), 3).lend(), cut());
         assert_ne!(item, tombstone);
         assert_ne!(put(b"k", 1, b"", Expiry::NEVER), tombstone);
     }
 
     #[test]
     fn a_version_that_expired_before_the_cut_equals_its_tombstone() {
-        let tombstone = Item::of(Entry::tombstone(b"k", stamp(1), 3).lend(), cut());
+        let tombstone = Item::of(Entry::tombstone(b"k", timestamp(1), 3).lend(), cut());
         assert_eq!(put(b"k", 1, b"v", Expiry::at_unix_ms(CUT_MS)), tombstone);
         assert_ne!(
             put(b"k", 1, b"v", Expiry::at_unix_ms(CUT_MS + 1)),

@@ -71,7 +71,7 @@ mod tests {
 
     const CUT_MS: u64 = 1_700_000_000_000;
 
-    fn stamp(ms: u64) -> Timestamp {
+    fn timestamp(ms: u64) -> Timestamp {
         Timestamp::from_unix_ms(CUT_MS - 1000 + ms)
     }
 
@@ -93,7 +93,7 @@ mod tests {
     }
 
     fn put(key: &str, ms: u64, value: &[u8]) -> Entry {
-        Entry::value(key.as_bytes(), stamp(ms), value, Expiry::NEVER, 3)
+        Entry::value(key.as_bytes(), timestamp(ms), value, Expiry::NEVER, 3)
     }
 
     #[test]
@@ -108,7 +108,7 @@ mod tests {
             put("b", 2, b"TWO"),
             put("b", 3, b"two"),
             put("c", 2, b"two"),
-            Entry::tombstone(b"b", stamp(2), 3),
+            Entry::tombstone(b"b", timestamp(2), 3),
         ] {
             let other = kept(&[put("a", 1, b"one"), other], &scope());
             assert_ne!(same.digest, other.digest);
@@ -118,8 +118,8 @@ mod tests {
     #[test]
     fn an_expired_value_counts_as_the_tombstone_that_it_becomes() {
         let expiry = Expiry::at_unix_ms(CUT_MS);
-        let expired = Entry::value(b"k", stamp(1), b"value", expiry, 3);
-        let tombstone = Entry::tombstone(b"k", stamp(1), 3);
+        let expired = Entry::value(b"k", timestamp(1), b"value", expiry, 3);
+        let tombstone = Entry::tombstone(b"k", timestamp(1), 3);
         let scope = scope();
         assert_eq!(
             kept(std::slice::from_ref(&expired), &scope),
@@ -137,13 +137,13 @@ mod tests {
         let entries = [
             put("a", 1, b"v"),
             put("b", 5, b"v"),
-            Entry::tombstone(b"c", stamp(1), 3),
-            Entry::tombstone(b"d", stamp(4), 3),
+            Entry::tombstone(b"c", timestamp(1), 3),
+            Entry::tombstone(b"d", timestamp(4), 3),
         ];
         let items = |cut: u64, forgotten: u64| {
             let scope = KeptScope {
-                cut: stamp(cut),
-                forgotten: stamp(forgotten),
+                cut: timestamp(cut),
+                forgotten: timestamp(forgotten),
                 ..scope()
             };
             kept(&entries, &scope).digest.items
@@ -162,7 +162,7 @@ mod tests {
         let entries: Vec<Entry> = (0..100)
             .map(|number| {
                 let key = format!("key-{number}");
-                Entry::value(key.as_bytes(), stamp(1), b"v", Expiry::NEVER, 2)
+                Entry::value(key.as_bytes(), timestamp(1), b"v", Expiry::NEVER, 2)
             })
             .collect();
         let of_pair = |one: u8, other: u8| {

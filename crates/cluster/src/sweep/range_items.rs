@@ -296,7 +296,7 @@ mod tests {
         Placement::new(["a", "b", "c", "d", "e"])
     }
 
-    fn stamp(ms: u64) -> Timestamp {
+    fn timestamp(ms: u64) -> Timestamp {
         Timestamp::from_unix_ms(1_700_000_000_000 + ms)
     }
 
@@ -305,8 +305,8 @@ mod tests {
         let mut items = RangeItems::default();
         for number in 0..100 {
             let key = format!("key-{number:02}");
-            let entry = Entry::value(key.as_bytes(), stamp(number), b"v", Expiry::NEVER, 3);
-            items.push(entry.lend(), stamp(200));
+            let entry = Entry::value(key.as_bytes(), timestamp(number), b"v", Expiry::NEVER, 3);
+            items.push(entry.lend(), timestamp(200));
         }
         items
     }
@@ -356,7 +356,10 @@ mod tests {
     #[test]
     fn what_is_below_its_bound_is_passed_over() {
         let (items, placement) = (items(), placement());
-        let steps = [(Vec::new(), stamp(30)), (b"key-50".to_vec(), stamp(90))];
+        let steps = [
+            (Vec::new(), timestamp(30)),
+            (b"key-50".to_vec(), timestamp(90)),
+        ];
         let bounds = vec![KeyBounds::from_steps(steps); 5];
         // The keys 30 to 49, and 90 to 99, at each of their replicas.
         let shared_at = |own| {
@@ -390,8 +393,8 @@ mod tests {
         let (placement, bounds) = (placement(), everything());
         let ranking = placement.ranking(b"k", 5);
         let mut items = RangeItems::default();
-        let entry = Entry::value(b"k", stamp(1), b"v", Expiry::NEVER, 1);
-        items.push(entry.lend(), stamp(200));
+        let entry = Entry::value(b"k", timestamp(1), b"v", Expiry::NEVER, 1);
+        items.push(entry.lend(), timestamp(200));
         let told = |kind, reaches: &[u8]| {
             let comparison = Comparison {
                 placement: &placement,
@@ -446,12 +449,12 @@ mod tests {
     fn what_is_taken_in_replaces_only_what_is_older() {
         let entry = |number: u64, ms: u64| {
             let key = format!("key-{number:02}");
-            Entry::value(key.as_bytes(), stamp(ms), b"w", Expiry::NEVER, 3)
+            Entry::value(key.as_bytes(), timestamp(ms), b"w", Expiry::NEVER, 3)
         };
         let mut expected = RangeItems::default();
         let mut items = RangeItems::default();
         for number in [10, 20, 30] {
-            items.push(entry(number, 50).lend(), stamp(200));
+            items.push(entry(number, 50).lend(), timestamp(200));
         }
         let arrived = vec![
             entry(5, 1),
@@ -461,13 +464,13 @@ mod tests {
             entry(30, 40),
             entry(40, 1),
         ];
-        let taken = items.take_in(arrived, stamp(200));
+        let taken = items.take_in(arrived, timestamp(200));
         assert_eq!(
             taken,
             [entry(5, 1), entry(10, 60), entry(15, 1), entry(40, 1)]
         );
         for (number, ms) in [(5, 1), (10, 60), (15, 1), (20, 50), (30, 50), (40, 1)] {
-            expected.push(entry(number, ms).lend(), stamp(200));
+            expected.push(entry(number, ms).lend(), timestamp(200));
         }
         let (placement, bounds) = (placement(), everything());
         let own = placement.ranking(b"key-05", 1)[0];
@@ -480,7 +483,7 @@ mod tests {
             };
             assert_eq!(keys(&items), keys(&expected));
         }
-        assert_eq!(items.take_in(Vec::new(), stamp(200)), []);
+        assert_eq!(items.take_in(Vec::new(), timestamp(200)), []);
         assert_eq!(items.len(), 6);
     }
 
@@ -489,12 +492,12 @@ mod tests {
         let (mut items, mut expected) = (items(), items());
         let later = |number: u64| {
             let key = format!("later-{number:02}");
-            Entry::value(key.as_bytes(), stamp(number), b"w", Expiry::NEVER, 3)
+            Entry::value(key.as_bytes(), timestamp(number), b"w", Expiry::NEVER, 3)
         };
         let arrived: Vec<Entry> = (0..3).map(later).collect();
-        assert_eq!(items.take_in(arrived.clone(), stamp(200)), arrived);
+        assert_eq!(items.take_in(arrived.clone(), timestamp(200)), arrived);
         for entry in &arrived {
-            expected.push(entry.lend(), stamp(200));
+            expected.push(entry.lend(), timestamp(200));
         }
         let (placement, bounds) = (placement(), everything());
         for own in (0..5).map(NodeNumber::new) {
@@ -506,7 +509,10 @@ mod tests {
     #[test]
     fn what_is_shared_is_given_from_a_key_on() {
         let (items, placement) = (items(), placement());
-        let steps = [(Vec::new(), stamp(30)), (b"key-50".to_vec(), stamp(90))];
+        let steps = [
+            (Vec::new(), timestamp(30)),
+            (b"key-50".to_vec(), timestamp(90)),
+        ];
         for bounds in [everything(), vec![KeyBounds::from_steps(steps); 5]] {
             let (own, peer) = (NodeNumber::new(0), NodeNumber::new(1));
             let comparison = full(&placement, own, &bounds);

@@ -347,7 +347,7 @@ mod tests {
             content_hash,
         };
         let difference = Difference {
-            // Absent there; newer here; older here; another content of one stamp.
+            // Absent there; newer here; older here; another content of one timestamp.
             only_mine: vec![item(1, 5, 1), item(2, 7, 1), item(3, 5, 1), item(4, 5, 1)],
             // 5 is absent here; of 6 this node keeps a newer version of fewer copies.
             only_theirs: vec![

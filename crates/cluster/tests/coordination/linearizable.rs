@@ -120,21 +120,21 @@ fn bugs_of_the_rule_are_caught() {
     }
 }
 
-/// How many second stamps the same requests of a hot key take, where the nodes
-/// see each other's stamps: fewer than by the former rule.
+/// How many second timestamps the same requests of a hot key take, where the nodes
+/// see each other's timestamps: fewer than by the former rule.
 #[test]
-fn second_stamps_are_fewer_than_by_the_former_rule() {
-    let second_stamps = |bug| -> usize {
+fn second_timestamps_are_fewer_than_by_the_former_rule() {
+    let second_timestamps = |bug| -> usize {
         let of = |seed| {
             let world = run_with(seed, |world, _| world.bug = bug);
-            let stamps = |operation: &Operation| operation.written.len().saturating_sub(1);
-            world.operations.iter().map(stamps).sum::<usize>()
+            let timestamps = |operation: &Operation| operation.written.len().saturating_sub(1);
+            world.operations.iter().map(timestamps).sum::<usize>()
         };
         (0..2_000).map(of).sum()
     };
     let (before, after) = (
-        second_stamps(Some(Bug::FirstAnswersDecide)),
-        second_stamps(None),
+        second_timestamps(Some(Bug::FirstAnswersDecide)),
+        second_timestamps(None),
     );
     assert!(after * 10 < before * 9, "{before} before, {after} now");
 }

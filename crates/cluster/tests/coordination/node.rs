@@ -6,7 +6,7 @@ use cluster::HybridClock;
 /// A bug to plant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bug {
-    /// A former rule: a write is stamped again when one of the first `ack` answers names
+    /// A former rule: a write is given a timestamp again when one of the first `ack` answers names
     /// something newer at its own arrival, and every repair counts.
     FirstAnswersDecide,
     /// A write does not wait for further replicas.
@@ -44,9 +44,9 @@ impl Node {
 
     /// Stores a version; returns what newer versions were there when it first arrived.
     pub(crate) fn store(&mut self, entry: &Entry, bug: Option<Bug>) -> Verdict {
-        let stamp = entry.timestamp();
-        let stamps = self.versions.iter().map(|(held, _)| held.timestamp());
-        let newest = stamps.max().filter(|newest| *newest > stamp);
+        let timestamp = entry.timestamp();
+        let timestamps = self.versions.iter().map(|(held, _)| held.timestamp());
+        let newest = timestamps.max().filter(|newest| *newest > timestamp);
         let now = newest.map_or(Verdict::Clean, Verdict::Newer);
         let known = self.versions.iter().find(|(held, _)| held == entry);
         let first = known.map_or(now, |(_, first)| *first);

@@ -22,7 +22,7 @@ fn step(world: &mut Option<World>, event: &str) -> String {
     let words: Vec<&str> = event.split(' ').collect();
     if let ["cluster", nodes] = words[..] {
         let mut new = World::new(nodes.parse().unwrap());
-        // No node sees the stamps of others, so only the restamp helps.
+        // No node sees the timestamps of others, so only the push helps.
         new.merges_clocks = false;
         *world = Some(new);
         return "ready".to_owned();

@@ -19,7 +19,7 @@ const BEGIN_UNIX_MS: u64 = Timestamp::EPOCH_UNIX_MS + 1_000_000_000;
 
 pub(crate) struct World {
     pub(crate) nodes: Vec<Node>,
-    /// Whether nodes merge the stamps that they are sent into their clocks.
+    /// Whether nodes merge the timestamps that they are sent into their clocks.
     pub(crate) merges_clocks: bool,
     /// Whether coordinators know which nodes are down.
     pub(crate) knows_who_is_down: bool,
@@ -50,7 +50,7 @@ pub(crate) struct Operation {
     coordinator: u8,
     /// The answer, once there is one.
     pub(crate) answer: Option<Answer>,
-    /// The versions that the coordinator has sent out, one for each stamp.
+    /// The versions that the coordinator has sent out, one for each timestamp.
     pub(crate) written: Vec<Entry>,
 }
 
@@ -235,7 +235,7 @@ impl World {
         self.nodes.iter().map(is_down).collect()
     }
 
-    /// The entry of a write with its coordinator's next stamp.
+    /// The entry of a write with its coordinator's next timestamp.
     fn stamped(&mut self, operation: usize) -> Entry {
         let Operation {
             coordinator,
@@ -244,20 +244,20 @@ impl World {
             ..
         } = self.operations[operation];
         let now_unix_ms = self.unix_ms(coordinator);
-        let stamp = self
+        let timestamp = self
             .node(ReplicaIndex::new(coordinator))
             .clock
-            .stamp(now_unix_ms)
+            .timestamp(now_unix_ms)
             .unwrap();
         let entry = match asked {
             Asked::Put(letter) => Entry::value(
                 KEY,
-                stamp,
+                timestamp,
                 letter.to_string().as_bytes(),
                 Expiry::NEVER,
                 from,
             ),
-            Asked::Delete | Asked::Get => Entry::tombstone(KEY, stamp, from),
+            Asked::Delete | Asked::Get => Entry::tombstone(KEY, timestamp, from),
         };
         self.operations[operation].written.push(entry.clone());
         entry
@@ -347,7 +347,7 @@ impl World {
                 WriteAction::Hint { round, replica } => {
                     self.send(operation, replica, Request::KeepHint { round, entry });
                 }
-                WriteAction::Restamp { above } => self.restamp(operation, above),
+                WriteAction::Push { above } => self.push(operation, above),
                 WriteAction::Reply(Decision::Enough { acks }) => {
                     self.reply(operation, Answer::Written { entry, acks });
                 }
@@ -359,7 +359,7 @@ impl World {
         }
     }
 
-    fn restamp(&mut self, operation: usize, above: Timestamp) {
+    fn push(&mut self, operation: usize, above: Timestamp) {
         let coordinator = self.operations[operation].coordinator;
         self.node(ReplicaIndex::new(coordinator))
             .clock
@@ -370,7 +370,7 @@ impl World {
         if let Machine::Write { write, entry } = &mut self.machines[operation] {
             let why_down =
                 |replica: ReplicaIndex| down[replica.as_usize()].then_some(Miss::Refused);
-            write.restamped(stamped.timestamp(), why_down, &mut actions);
+            write.pushed(stamped.timestamp(), why_down, &mut actions);
             *entry = stamped;
         }
         self.carry_out_write(operation, &actions);
@@ -449,7 +449,7 @@ impl World {
                 acks: *acks,
             },
             Answer::NotEnough { .. } => Outcome::NotEnough {
-                stamp: self.operations[operation]
+                timestamp: self.operations[operation]
                     .written
                     .last()
                     .map(Entry::timestamp),

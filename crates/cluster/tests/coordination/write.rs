@@ -1,7 +1,7 @@
 //! Golden cases of the coordination of writes.
 //!
-//! Events: `write A/F stamp T [down R..]` begins; `R stored [newer T|unknown T]`,
-//! `R missed WHY`, `R hint kept`, `restamped T [down R..]`, `no stamp`, `half
+//! Events: `write A/F timestamp T [down R..]` begins; `R stored [newer T|unknown T]`,
+//! `R missed WHY`, `R hint kept`, `pushed T [down R..]`, `no timestamp`, `half
 //! time` and `deadline` go on; `first: EVENT` is one of the first round that
 //! comes in the second; `receipt` tells what became of it. `half time?` asks
 //! whether half time would change anything.
@@ -23,9 +23,9 @@ fn writes_go_as_told() {
 fn step(machine: &mut Option<Machine>, event: &str) -> String {
     let mut actions = WriteActions::new();
     let words: Vec<&str> = event.split(' ').collect();
-    if let ["write", replicas, "stamp", stamp, ref down @ ..] = words[..] {
+    if let ["write", replicas, "timestamp", at, ref down @ ..] = words[..] {
         let replicas = script::replicas(replicas);
-        let write = Write::start(replicas, timestamp(stamp), why_down(down), &mut actions);
+        let write = Write::start(replicas, timestamp(at), why_down(down), &mut actions);
         let round = Round::First;
         *machine = Some(Machine { write, round });
         return tell(&actions, round);
@@ -39,10 +39,10 @@ fn step(machine: &mut Option<Machine>, event: &str) -> String {
                 false => "no".to_owned(),
             };
         }
-        ["restamped", stamp, ref down @ ..] => {
+        ["pushed", at, ref down @ ..] => {
             machine.round = Round::Second;
             let write = &mut machine.write;
-            write.restamped(timestamp(stamp), why_down(down), &mut actions);
+            write.pushed(timestamp(at), why_down(down), &mut actions);
         }
         ["first:", ref rest @ ..] => {
             let event = read_event(rest, Round::First);
@@ -70,7 +70,7 @@ fn read_event(words: &[&str], round: Round) -> WriteEvent {
             why: script::miss(why),
         },
         ["hint", "kept"] => WriteEvent::HintKept { round, replica },
-        ["stamp"] => WriteEvent::NoStamp,
+        ["timestamp"] => WriteEvent::NoTimestamp,
         ["time"] => WriteEvent::HalfTime,
         [] if words == ["deadline"] => WriteEvent::Deadline,
         _ => panic!("unknown event: {words:?}"),
@@ -99,7 +99,7 @@ fn tell(actions: &WriteActions, current: Round) -> String {
     script::tell(actions.iter().map(|action| match *action {
         WriteAction::Send { round, replica } => ("send", of_round(round, replica)),
         WriteAction::Hint { round, replica } => ("hint", of_round(round, replica)),
-        WriteAction::Restamp { above } => ("restamp above", above.to_string()),
+        WriteAction::Push { above } => ("push above", above.to_string()),
         WriteAction::Reply(decision) => ("reply", script::decision(decision)),
         WriteAction::Done => ("done", String::new()),
     }))

@@ -107,13 +107,13 @@ function keyView(detail, named, state, changed) {
   function drawValue() {
     const { headers, length, data } = read;
     const version = headers.get("Kvorum-Version");
-    const stamp = stampOf(version);
+    const timestamp = timestampOf(version);
     const expires = headers.get("Kvorum-Expires");
     replace(
       value,
       facts(
         ["Length", bytes(length)],
-        ["Written", `${moment(stamp.unixMs)}, ${ago(stamp.unixMs, nodeNow())}`],
+        ["Written", `${moment(timestamp.unixMs)}, ${ago(timestamp.unixMs, nodeNow())}`],
         ["Version", h("code", {}, version)],
         ["Answers", headers.get("Kvorum-Acks").replace("/", " of ")],
         expires && ["Expiry", countdown(expires)],
@@ -295,12 +295,12 @@ function replicaTable(replicas) {
   ];
   const rows = replicas.map((replica, index) => {
     const held = heldBy(replica);
-    const stamp = replica.version ? stampOf(replica.version) : null;
+    const timestamp = replica.version ? timestampOf(replica.version) : null;
     return [
       String(index + 1),
       replica.name,
       [held, replica.expires ? [" ", countdown(replica.expires)] : null],
-      stamp ? moment(stamp.unixMs) : "–",
+      timestamp ? moment(timestamp.unixMs) : "–",
       replica.version ? h("code", {}, replica.version) : "–",
       replica.copies === undefined ? "–" : String(replica.copies),
     ];
@@ -328,7 +328,7 @@ function absent(problem) {
     "p",
     { class: "empty" },
     version
-      ? `There is no such key: it was deleted, or has expired (written ${moment(stampOf(version).unixMs)}).`
+      ? `There is no such key: it was deleted, or has expired (written ${moment(timestampOf(version).unixMs)}).`
       : "There is no such key.",
     acks && ` ${acks.replace("/", " of ")} replicas answered.`,
   );

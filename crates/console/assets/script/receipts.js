@@ -57,7 +57,7 @@ function pairPicture({ ack, from }) {
 function successReceipt(what, headers) {
   const [acks, from] = (headers.get("Kvorum-Acks") ?? "1/1").split("/").map(Number);
   const version = headers.get("Kvorum-Version");
-  const stamp = version ? stampOf(version) : null;
+  const timestamp = version ? timestampOf(version) : null;
   return h(
     "div",
     { class: "receipt good", role: "status" },
@@ -65,8 +65,8 @@ function successReceipt(what, headers) {
     h(
       "ol",
       {},
-      stamp &&
-        h("li", {}, `It was stamped ${moment(stamp.unixMs)}, as version `, h("code", {}, version), "."),
+      timestamp &&
+        h("li", {}, `It was given a timestamp ${moment(timestamp.unixMs)}, as version `, h("code", {}, version), "."),
       h(
         "li",
         {},

@@ -174,7 +174,7 @@ const TOUR = [
   {
     title: "A wrong clock",
     lesson:
-      "Of two values for one key, which is newer? Each write gets a stamp with the time from the node that takes it, and the later stamp wins. So a clock that runs far ahead would beat everyone else until the others catch up. The nodes compare their clocks all the time.",
+      "Of two values for one key, which is newer? Each write gets a timestamp with the time from the node that takes it, and the later timestamp wins. So a clock that runs far ahead would beat everyone else until the others catch up. The nodes compare their clocks all the time.",
     question:
       "The clock of node-3 jumps 90 minutes ahead. You store “late” through node-3, and then “right” through node-1, with 3/3. What happens?",
     answers: [
@@ -192,11 +192,11 @@ const TOUR = [
       const right = await cast.put(first, "tour/clock", "right", THREE_OF_THREE);
       await cast.look("tour/clock");
       await cast.act(third, "unskew");
-      await cast.until(`${third} stamps again`, async () => !(await cast.status(third)).clock.refuses_writes);
+      await cast.until(`${third} timestamps again`, async () => !(await cast.status(third)).clock.refuses_writes);
       if (ahead.ok) return 0;
       return right.ok ? 2 : 1;
     },
-    seen: "node-3 saw that its clock was more than an hour off, the bound of this cluster, and gave out no stamps. What node-1 had stamped it kept, so all three answered. Small differences do no harm: a write then gets a stamp above whatever its copies have seen.",
+    seen: "node-3 saw that its clock was more than an hour off, the bound of this cluster, and gave out no timestamps. What node-1 had given a timestamp it kept, so all three answered. Small differences do no harm: a write then gets a timestamp above whatever its copies have seen.",
   },
   {
     title: "Overload",

@@ -76,17 +76,17 @@ function moment(unixMs) {
 }
 
 /**
- * What a version says: when it was stamped, its place within that millisecond, and the
- * number of the node that stamped it.
+ * What a version says: when it was given a timestamp, its place within that millisecond, and the
+ * number of the node that given a timestamp it.
  *
  * @param {string} version a decimal number, too long for a JavaScript number
  */
-function stampOf(version) {
-  const stamp = BigInt(version);
+function timestampOf(version) {
+  const timestamp = BigInt(version);
   return {
-    unixMs: Number(stamp >> 20n) + VERSION_EPOCH_UNIX_MS,
-    counter: Number((stamp >> 8n) & 0xfffn),
-    node: Number(stamp & 0xffn),
+    unixMs: Number(timestamp >> 20n) + VERSION_EPOCH_UNIX_MS,
+    counter: Number((timestamp >> 8n) & 0xfffn),
+    node: Number(timestamp & 0xffn),
   };
 }
 

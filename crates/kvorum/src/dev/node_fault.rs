@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 /// How far ahead a node's clock is set: beyond the bound of an hour, at which the node
-/// stamps no writes any more, and below twice the bound, at which it would take none.
+/// accepts no writes of its own any more, and below twice the bound, at which it would take none.
 const CLOCK_AHEAD: Duration = Duration::from_secs(90 * 60);
 
 /// How late what its peers send reaches a slow node. It is long enough to be felt, and short

@@ -190,7 +190,7 @@ fn a_node_restored_from_a_copy_does_not_bring_back_overwritten_values() {
     cluster[2].wait_until_standing("unfilled");
     check_unfilled(&cluster, &[0, 1], 2, b"new");
     // It might issue a version twice, as might the store that it is a copy of.
-    // So it stamps nothing, and its peers do not serve it.
+    // So it allocates no timestamps, and its peers do not serve it.
     let put = connection.exchange("PUT", &target(KEYS, "1/3"), b"more");
     assert_eq!(put.unwrap().status, 503);
     get(&mut connection, 0, b"new", "2/3").unwrap_err();

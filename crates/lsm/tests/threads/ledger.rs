@@ -166,7 +166,7 @@ impl Ledger {
         }
     }
 
-    pub(crate) fn ceiling(&self) -> Ceiling {
+    pub(crate) fn bound(&self) -> Ceiling {
         Ceiling {
             timestamp: self.next_timestamp.load(SeqCst),
             marched: self.marched_to.each_ref().map(|number| number.load(SeqCst)),
@@ -199,8 +199,8 @@ impl Ledger {
         }
     }
 
-    /// Checks all entries that a store held at one moment between `floor` and `ceiling`.
-    pub(crate) fn check_all(&self, entries: &[Entry], floor: &Floor, ceiling: &Ceiling) {
+    /// Checks all entries that a store held at one moment between `floor` and `timestamp_bound`.
+    pub(crate) fn check_all(&self, entries: &[Entry], floor: &Floor, bound: &Ceiling) {
         assert!(
             entries.is_sorted_by(|left, right| left.key() < right.key()),
             "the keys do not ascend"
@@ -209,18 +209,18 @@ impl Ledger {
             entries.iter().map(|entry| (entry.key(), entry)).collect();
         for entry in entries {
             let timestamp = entry.timestamp().as_u64();
-            assert!(timestamp < ceiling.timestamp, "{timestamp} came later");
+            assert!(timestamp < bound.timestamp, "{timestamp} came later");
         }
         for (number, floor) in floor.scattered.iter().enumerate() {
             let found = by_key.get(format!("s{number:03}").as_bytes());
             self.check(number, *floor, found.copied());
         }
-        self.check_rings(entries, floor, ceiling);
+        self.check_rings(entries, floor, bound);
     }
 
     /// Checks the marchers' rings that a store held at one moment between `floor` and
-    /// `ceiling`.
-    pub(crate) fn check_rings(&self, entries: &[Entry], floor: &Floor, ceiling: &Ceiling) {
+    /// `timestamp_bound`.
+    pub(crate) fn check_rings(&self, entries: &[Entry], floor: &Floor, bound: &Ceiling) {
         let by_key: BTreeMap<&[u8], &Entry> =
             entries.iter().map(|entry| (entry.key(), entry)).collect();
         for (marcher, least) in floor.marched.iter().enumerate() {
@@ -233,7 +233,7 @@ impl Ledger {
             let last = ring.iter().copied().max().unwrap_or(0);
             let expected: Vec<u64> = (0..RING).map(|place| last_on_ring(place, last)).collect();
             assert_eq!(ring, expected, "the ring was never like this");
-            let possible = *least..=ceiling.marched[marcher];
+            let possible = *least..=bound.marched[marcher];
             assert!(possible.contains(&last), "{last} is not in {possible:?}");
         }
     }

@@ -78,11 +78,11 @@ fn open(
 
 /// Opens a store without any other thread, and checks everything it holds.
 fn check_reopened(disk: &Arc<dyn Disk>, folder: &Path, ledger: &Arc<Ledger>, floor: &Floor) {
-    let ceiling = ledger.ceiling();
+    let bound = ledger.bound();
     let idle = Arc::new(Lanes::default());
     let engine = open(disk, folder, &idle, ledger, Durability::Sync);
     let all = read_out(engine.scan(b"", None), || 1_000);
-    ledger.check_all(&all, floor, &ceiling);
+    ledger.check_all(&all, floor, &bound);
     for entry in &all {
         assert_eq!(engine.get(entry.key()).unwrap().as_ref(), Some(entry));
     }
@@ -249,9 +249,9 @@ impl Run {
         while !self.written.load(SeqCst) {
             let floor = self.ledger.floor();
             let scan = self.engine.scan(b"m", Some(b"n"));
-            let ceiling = self.ledger.ceiling();
+            let bound = self.ledger.bound();
             let rings = read_out(scan, || 1);
-            self.ledger.check_rings(&rings, &floor, &ceiling);
+            self.ledger.check_rings(&rings, &floor, &bound);
         }
     }
 
@@ -260,9 +260,9 @@ impl Run {
         while !self.written.load(SeqCst) {
             let floor = self.ledger.floor();
             let scan = self.engine.scan(b"", None);
-            let ceiling = self.ledger.ceiling();
+            let bound = self.ledger.bound();
             self.ledger
-                .check_all(&read_out(scan, || random.usize(1..4_000)), &floor, &ceiling);
+                .check_all(&read_out(scan, || random.usize(1..4_000)), &floor, &bound);
         }
     }
 

@@ -62,10 +62,10 @@ pub struct NodeConfig {
     /// the peers knew, or an older state of it, so that acknowledged writes may be
     /// missing in it. Default: no.
     pub accept_empty: bool,
-    /// Whether this start permanently drops versions and hints that are stamped further
+    /// Whether this start permanently drops versions and hints that are given a timestamp further
     /// ahead of the clock than twice [`NodeConfig::clock_drift_max`]. Default: no.
     pub drop_future_versions: bool,
-    /// How far the clock may be from the clocks of most peers. Beyond that the node stamps
+    /// How far the clock may be from the clocks of most peers. Beyond that the node timestamps
     /// no writes. Default: 1 h.
     pub clock_drift_max: Duration,
     /// How many bytes the hints for all peers may take on the disk. The oldest are

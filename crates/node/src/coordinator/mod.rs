@@ -3,7 +3,7 @@
 //!
 //! The state machines of [`cluster::coordinator`] decide what to do after each
 //! answer; the code here does it: it asks the replicas (`crate::replicas`), keeps hints,
-//! issues stamps, and watches the deadline. `write` and `read` are the two requests, `own_read`
+//! allocates timestamps, and watches the deadline. `write` and `read` are the two requests, `own_read`
 //! reads of this node's own store alone,
 //! `request_life` is the life that both share, `hedging` says when a read asks one replica
 //! more, `terms` what a client wants of either; `ranges` reads this node's own keys, `cluster_range` those of the whole cluster;
@@ -38,7 +38,7 @@ use crate::metrics::WorkerMetrics;
 use crate::peers::Peers;
 use crate::pending::PendingRequests;
 use crate::replicas::ReplicaSet;
-use crate::stamping::{NoStamp, Stamping};
+use crate::timestamps::{NoTimestamp, TimestampAllocator};
 use crate::turn_budget::TurnBudget;
 use base::{Budget, Clock, Entry, Expiry, Kind, Share, Timestamp};
 use bytes::Bytes;
@@ -119,8 +119,8 @@ pub struct Receipt {
 pub enum Failure {
     /// This node has too much to do, and no other can help.
     Overloaded,
-    /// This node issues no stamp for the write.
-    NoStamp(NoStamp),
+    /// This node allocates no timestamp for the write.
+    NoTimestamp(NoTimestamp),
     /// The disk of the only replica is full.
     DiskFull(Receipt),
     /// The store of the only replica takes no writes, for this reason, so nothing was done.
@@ -137,7 +137,7 @@ impl Failure {
         match self {
             Self::Overloaded => true,
             Self::NotEnoughReplicas(receipt) => receipt.replicas.iter().any(lacks_memory),
-            Self::NoStamp(_) | Self::DiskFull(_) | Self::StoreFailed(_) => false,
+            Self::NoTimestamp(_) | Self::DiskFull(_) | Self::StoreFailed(_) => false,
         }
     }
 }
@@ -146,8 +146,8 @@ impl Failure {
 pub struct Coordinator {
     /// The time.
     pub(crate) clock: Arc<dyn Clock>,
-    /// Stamps writes.
-    pub(crate) stamping: Arc<Stamping>,
+    /// Timestamps writes.
+    pub(crate) timestamps: Arc<TimestampAllocator>,
     /// The replicas to ask.
     pub(crate) replicas: Rc<ReplicaSet>,
     /// The nodes of the cluster.

@@ -3,7 +3,7 @@
 //! A future for each of them would cost a task and two wakes. So a write hands its reply
 //! to the client directly ([`ReplyReceiver`]), and all replies of a turn wake the client
 //! once. Only an operation that waits for more than answers gets a task of its own: a
-//! write that cannot be stamped yet or that waits for its half time, and a read that asks
+//! write that cannot be given a timestamp yet or that waits for its half time, and a read that asks
 //! peers, because it may hedge.
 
 use super::request_life::{PendingReply, ReplyReceiver};
@@ -93,8 +93,11 @@ impl Operations {
         terms: Terms,
     ) {
         let coordinator = &self.coordinator;
-        let stamp = coordinator.replicas.own().is_settled();
-        let Some(stamp) = stamp.then(|| coordinator.stamping.stamp().ok()).flatten() else {
+        let allocated = coordinator.replicas.own().is_settled();
+        let Some(allocated) = allocated
+            .then(|| coordinator.timestamps.allocate().ok())
+            .flatten()
+        else {
             let coordinator = Rc::clone(coordinator);
             self.tasks.spawn_local(async move {
                 let written = coordinator.write(&key, change, share, terms);
@@ -102,7 +105,7 @@ impl Operations {
             });
             return;
         };
-        match coordinator.begin_write(&key, change, share, terms, stamp) {
+        match coordinator.begin_write(&key, change, share, terms, allocated) {
             Ok(reply) => self.ended.push_back((number, Ended::Write(reply))),
             Err(pending) => {
                 let entry = self.writes.vacant_entry();
@@ -159,7 +162,7 @@ impl Operations {
         pending.keep_reply();
         let coordinator = Rc::clone(&self.coordinator);
         self.tasks.spawn_local(async move {
-            let written = pending.decided(&coordinator.stamping).await;
+            let written = pending.decided(&coordinator.timestamps).await;
             (number, Ended::Write(written))
         });
     }

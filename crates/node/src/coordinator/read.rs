@@ -146,7 +146,7 @@ impl Coordinator {
                 if let Some(times) = terms.watch {
                     pending.watch(times);
                 }
-                pending.decided(&self.stamping).await
+                pending.decided(&self.timestamps).await
             }
         }
     }

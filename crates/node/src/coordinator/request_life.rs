@@ -26,7 +26,7 @@
 use super::ReplicaTimes;
 use crate::completion_queue::Completion;
 use crate::pending::{AnswerReceiver, AnswerTag, Awaits, Registration};
-use crate::stamping::Stamping;
+use crate::timestamps::TimestampAllocator;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::rc::{Rc, Weak};
@@ -67,7 +67,7 @@ pub(super) enum Trigger {
     /// A time.
     At(Instant),
     /// A change after which the hybrid clock may issue a timestamp.
-    Stamping,
+    TimestampAllocator,
 }
 
 /// How many requests may go on in the background, after their reply.
@@ -375,7 +375,7 @@ impl<R: Request> PendingReply<R> {
     }
 
     /// Watches the clock for the request until it is decided.
-    pub(super) async fn decided(self, stamping: &Stamping) -> R::Reply {
+    pub(super) async fn decided(self, timestamps: &TimestampAllocator) -> R::Reply {
         let cell = &*self.cell;
         loop {
             let trigger = cell.trigger();
@@ -393,9 +393,9 @@ impl<R: Request> PendingReply<R> {
                     },
                     () = tokio::time::sleep_until(at) => cell.fire(),
                 },
-                Some(Trigger::Stamping) => {
+                Some(Trigger::TimestampAllocator) => {
                     // Before the attempt, so that no change between the two is missed.
-                    let changed = stamping.changed();
+                    let changed = timestamps.changed();
                     cell.fire();
                     tokio::select! {
                         biased;

@@ -122,7 +122,7 @@ impl Coordinator {
         let reply = look.go_on_asking();
         match self.requests.looks.enter(look, reply, registration) {
             Ok(reply) => reply,
-            Err(pending) => pending.decided(&self.stamping).await,
+            Err(pending) => pending.decided(&self.timestamps).await,
         }
     }
 }

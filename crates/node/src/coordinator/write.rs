@@ -6,7 +6,7 @@ use super::{Change, Coordinator, Expires, Failure, ReplicaTimes, Terms, Written}
 use crate::completion_queue::Completion;
 use crate::pending::{AnswerKind, AnswerTag, Ticket};
 use crate::replicas::{Asked, ReplicaRequest};
-use crate::stamping::{NoStamp, Stamp};
+use crate::timestamps::{AllocatedTimestamp, NoTimestamp};
 use base::Share;
 use base::{Entry, Expiry, Timestamp, TraceId};
 use cluster::{
@@ -23,12 +23,12 @@ pub(super) struct Writing {
     coordinator: Rc<Coordinator>,
     machine: Write,
     ranking: Ranking,
-    /// The write with the stamp of its present round.
+    /// The write with the timestamp of its present round.
     entry: Entry,
-    /// Pending until this node's own store takes it with the entry: see `stamping`.
-    stamp: Option<Stamp>,
-    /// What the second stamp must be above, while no stamp can be issued.
-    restamps_above: Option<Timestamp>,
+    /// Pending until this node's own store takes it with the entry: see `timestamps`.
+    allocated: Option<AllocatedTimestamp>,
+    /// What the second timestamp must be above, while no timestamp can be issued.
+    pushes_timestamp_above: Option<Timestamp>,
     ticket: Ticket,
     deadline: Duration,
     /// When the write stops waiting for others to make up for a replica that is
@@ -59,15 +59,15 @@ impl Coordinator {
     ) -> Result<Written, Failure> {
         let (from, deadline) = (terms.replicas.from, terms.deadline);
         self.settled(key, from, deadline).await;
-        let stamp = self.stamping.stamp_by(deadline).await;
-        let stamp = stamp.map_err(Failure::NoStamp)?;
-        match self.begin_write(key, change, share, terms, stamp) {
+        let allocated = self.timestamps.allocate_by(deadline).await;
+        let allocated = allocated.map_err(Failure::NoTimestamp)?;
+        match self.begin_write(key, change, share, terms, allocated) {
             Ok(reply) => reply,
-            Err(pending) => pending.decided(&self.stamping).await,
+            Err(pending) => pending.decided(&self.timestamps).await,
         }
     }
 
-    /// Begins a write with this stamp: asks the replicas. The entry has a copy of the value, so
+    /// Begins a write with this timestamp: asks the replicas. The entry has a copy of the value, so
     /// the value that came is given up here, however long the write takes.
     ///
     /// # Errors
@@ -78,7 +78,7 @@ impl Coordinator {
         change: Change,
         share: Option<Share>,
         terms: Terms,
-        stamp: Stamp,
+        allocated: AllocatedTimestamp,
     ) -> Result<Result<Written, Failure>, PendingReply<Writing>> {
         // With peers that is a line of the receipt, because the others may be enough.
         if self.peers.is_single_node()
@@ -88,7 +88,7 @@ impl Coordinator {
         }
         let (replicas, deadline) = (terms.replicas, terms.deadline);
         let registration = self.pending.reserve(deadline);
-        let timestamp = stamp.timestamp();
+        let timestamp = allocated.timestamp();
         let expiry = self.expiry_of(&change);
         let entry = match change {
             Change::Put { value, .. } => {
@@ -105,8 +105,8 @@ impl Coordinator {
             machine,
             ranking,
             entry,
-            stamp: Some(stamp),
-            restamps_above: None,
+            allocated: Some(allocated),
+            pushes_timestamp_above: None,
             ticket: registration.ticket(),
             deadline,
             half_time: None,
@@ -123,7 +123,7 @@ impl Coordinator {
         entered
     }
 
-    /// One expiry for all stamps of a write.
+    /// One expiry for all timestamps of a write.
     fn expiry_of(&self, change: &Change) -> Expiry {
         match change {
             Change::Put { expires, .. } => match *expires {
@@ -168,19 +168,19 @@ impl Request for Writing {
     }
 
     fn trigger(&self) -> Option<Trigger> {
-        if self.restamps_above.is_some() {
-            return Some(Trigger::Stamping);
+        if self.pushes_timestamp_above.is_some() {
+            return Some(Trigger::TimestampAllocator);
         }
         let half_time = self.half_time.filter(|_| self.machine.awaits_half_time());
         half_time.map(Trigger::At)
     }
 
     fn fire(&mut self) -> Option<Self::Reply> {
-        let Some(above) = self.restamps_above.take() else {
+        let Some(above) = self.pushes_timestamp_above.take() else {
             return self.step(WriteEvent::HalfTime);
         };
         let mut actions = WriteActions::new();
-        self.restamp(above, &mut actions);
+        self.push(above, &mut actions);
         self.act(&mut actions)
     }
 
@@ -222,7 +222,7 @@ impl Writing {
                     }
                 }
                 WriteAction::Hint { round, replica } => self.keep_hint(round, replica),
-                WriteAction::Restamp { above } => self.restamp(above, actions),
+                WriteAction::Push { above } => self.push(above, actions),
                 WriteAction::Reply(reply) => decision = Some(reply),
                 WriteAction::Done => self.is_done = true,
             }
@@ -238,7 +238,7 @@ impl Writing {
     /// What the client gets.
     fn reply(&mut self, decision: Decision) -> Result<Written, Failure> {
         self.watch = None;
-        let timestamp = self.machine.stamp();
+        let timestamp = self.machine.timestamp();
         match decision {
             Decision::Enough { acks } => Ok(Written { timestamp, acks }),
             Decision::NotEnough { acks } => {
@@ -265,7 +265,7 @@ impl Writing {
         let address = self.ticket.with(AnswerTag { kind, replica });
         let request = ReplicaRequest::Write {
             entry: &self.entry,
-            stamp: &mut self.stamp,
+            allocated: &mut self.allocated,
         };
         let replicas = &self.coordinator.replicas;
         match replicas.ask(node, request, self.deadline, address, self.trace) {
@@ -290,36 +290,36 @@ impl Writing {
         }
     }
 
-    /// Stamps the write once more, above what the replicas held. What was
-    /// acknowledged before the write began lies below the second stamp; what lies
-    /// above it is concurrent with the write. Where the stamp has to wait, the
+    /// Timestamps the write once more, above what the replicas held. What was
+    /// acknowledged before the write began lies below the second timestamp; what lies
+    /// above it is concurrent with the write. Where the timestamp has to wait, the
     /// trigger says so.
-    fn restamp(&mut self, above: Timestamp, actions: &mut WriteActions) {
+    fn push(&mut self, above: Timestamp, actions: &mut WriteActions) {
         let coordinator = &self.coordinator;
-        let stamp = match coordinator.stamping.observe(above) {
-            true => coordinator.stamping.stamp(),
-            false => Err(NoStamp::Far),
+        let allocated = match coordinator.timestamps.observe(above) {
+            true => coordinator.timestamps.allocate(),
+            false => Err(NoTimestamp::Far),
         };
-        let stamp = match stamp {
-            Ok(stamp) => stamp,
-            Err(NoStamp::Ceiling) => {
-                self.restamps_above = Some(above);
+        let allocated = match allocated {
+            Ok(allocated) => allocated,
+            Err(NoTimestamp::Bound) => {
+                self.pushes_timestamp_above = Some(above);
                 return;
             }
             Err(_) => {
-                // Some replicas may have stored the first stamp, so this is no
+                // Some replicas may have stored the first timestamp, so this is no
                 // refusal: the write may still appear.
-                self.machine.step(WriteEvent::NoStamp, actions);
+                self.machine.step(WriteEvent::NoTimestamp, actions);
                 return;
             }
         };
-        let timestamp = stamp.timestamp();
-        self.entry = self.entry.restamped(timestamp);
-        self.stamp = Some(stamp);
-        coordinator.metrics.coordination.restamps.add(1);
+        let timestamp = allocated.timestamp();
+        self.entry = self.entry.pushed(timestamp);
+        self.allocated = Some(allocated);
+        coordinator.metrics.coordination.pushes.add(1);
         let ranking = &self.ranking;
         let why_down = |replica| coordinator.why_down(ranking, replica);
-        self.machine.restamped(timestamp, why_down, actions);
+        self.machine.pushed(timestamp, why_down, actions);
     }
 
     /// What an answer says; nothing if a write does not ask for such an answer.

@@ -29,9 +29,9 @@ fn coordination(metrics: &Metrics) -> Vec<Family> {
     });
     vec![
         Family::counter(
-            "kvorum_restamps",
-            "Writes that were stamped a second time",
-            sum(|counts| &counts.restamps),
+            "kvorum_timestamp_pushes",
+            "Writes that got a second timestamp",
+            sum(|counts| &counts.pushes),
         ),
         Family::counter(
             "kvorum_repairs",
@@ -111,15 +111,15 @@ fn own(node: &Node) -> Vec<Family> {
     ]
 }
 
-/// This node's clock, and whether it issues stamps.
+/// This node's clock, and whether it allocates timestamps.
 fn clock(node: &Node) -> [Family; 5] {
-    let stamping = node.stamping.status();
+    let timestamps = node.timestamps.status();
     let seconds = |ms: i64| ms as f64 / 1e3;
     [
         Family::gauge(
             "kvorum_clock_behind_seconds",
             "How far the clock is behind the clocks of the other nodes, at the median; 0 while none is known",
-            stamping.peers_ahead_ms.map_or(0.0, seconds),
+            timestamps.peers_ahead_ms.map_or(0.0, seconds),
         ),
         Family::gauge(
             "kvorum_clock_drift_max_seconds",
@@ -129,17 +129,17 @@ fn clock(node: &Node) -> [Family; 5] {
         Family::gauge(
             "kvorum_clock_proven",
             "Whether the clock is near the clocks of a majority of the other nodes",
-            f64::from(u8::from(stamping.is_proven)),
+            f64::from(u8::from(timestamps.is_proven)),
         ),
         Family::gauge(
-            "kvorum_stamps_refused",
-            "Whether writes are refused because the node issues no timestamps",
-            f64::from(u8::from(stamping.refusal.is_some())),
+            "kvorum_timestamps_refused",
+            "Whether writes are refused because the node allocates no timestamps",
+            f64::from(u8::from(timestamps.refusal.is_some())),
         ),
         Family::gauge(
-            "kvorum_stamp_ahead_seconds",
+            "kvorum_timestamp_ahead_seconds",
             "How far the greatest timestamp issued or seen is ahead of the clock",
-            seconds(i64::try_from(stamping.stamp_ahead_ms).unwrap_or(i64::MAX)),
+            seconds(i64::try_from(timestamps.timestamp_ahead_ms).unwrap_or(i64::MAX)),
         ),
     ]
 }

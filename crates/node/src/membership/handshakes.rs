@@ -4,7 +4,7 @@ use super::Membership;
 use crate::config::{Secret, Secrets};
 use crate::dialled_peers::DialledPeers;
 use crate::forgetting::{Forgetting, Heard};
-use crate::stamping::Stamping;
+use crate::timestamps::TimestampAllocator;
 use base::Timestamp;
 use cluster::{NodeNumber, Standing};
 use peer::{HandshakePolicy, Hello, NodeReport, Protocol, StartWatch};
@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 /// The handshakes of one runtime.
 pub(crate) struct NodeHandshakes {
     membership: Membership,
-    stamping: Arc<Stamping>,
+    timestamps: Arc<TimestampAllocator>,
     forgetting: Arc<Forgetting>,
     protocol: Protocol,
     secrets: Option<Secrets>,
@@ -28,7 +28,7 @@ impl NodeHandshakes {
     /// The handshakes of a node that supports `protocol`.
     pub(crate) fn new(
         membership: Membership,
-        stamping: Arc<Stamping>,
+        timestamps: Arc<TimestampAllocator>,
         forgetting: Arc<Forgetting>,
         dialled: Arc<DialledPeers>,
         protocol: Protocol,
@@ -36,7 +36,7 @@ impl NodeHandshakes {
     ) -> Rc<Self> {
         Rc::new(Self {
             membership,
-            stamping,
+            timestamps,
             forgetting,
             dialled,
             protocol,
@@ -80,7 +80,7 @@ impl HandshakePolicy for NodeHandshakes {
                 .map(|peer| membership.starts_of(peer))
                 .unwrap_or_default(),
             acknowledged: Some(membership.acknowledged()),
-            greatest_seen: self.stamping.greatest(),
+            greatest_seen: self.timestamps.greatest(),
             unix_ms,
             forgotten: self.forgetting.greatest(),
             fence: self.forgetting.shared().bounds().fence,
@@ -139,9 +139,9 @@ impl HandshakePolicy for NodeHandshakes {
             .record_peer(peer, theirs, ours.remembered, on_durable);
         // After that, because the first timestamp may be waiting for this peer's clock, and
         // an outdated store issues none.
-        self.stamping
+        self.timestamps
             .record_hello(peer, theirs.unix_ms, theirs.greatest_seen);
-        if self.stamping.has_observed(peer) {
+        if self.timestamps.has_observed(peer) {
             self.membership.observed(peer);
         }
         let heard = Heard {

@@ -247,7 +247,7 @@ impl Membership {
     }
 
     /// Whether a peer takes the store for an older state of a store that it
-    /// remembers, or for a copy. Then this node must issue no timestamps.
+    /// remembers, or for a copy. Then this node must allocate no timestamps.
     #[cfg(test)]
     fn is_outdated(&self) -> bool {
         self.inner.environment.is_outdated.load(Ordering::Acquire)
@@ -413,7 +413,7 @@ impl Membership {
         });
     }
 
-    /// Notes that this node has observed the stamps that a peer has seen.
+    /// Notes that this node has observed the timestamps that a peer has seen.
     pub(crate) fn observed(&self, peer: NodeNumber) {
         lock(&self.inner.state).observed(peer);
     }

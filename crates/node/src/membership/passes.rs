@@ -157,7 +157,7 @@ impl MembershipState {
             }
         }
         let peers = || own.members.peers();
-        // Without its stamps this node could give one a second time.
+        // Without its timestamps this node could give one a second time.
         let is_heard = |peer: &NodeNumber| {
             let known = self.peers.get(peer.index());
             known.is_some_and(|known| known.is_observed)

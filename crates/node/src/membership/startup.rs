@@ -91,7 +91,7 @@ pub(super) fn log_standing(confirmation: &Confirmation) {
         ),
         Standing::Unfilled if confirmation.is_outdated() => tracing::error!(
             "the store is older than what the peers remember, or a copy: its reads and acks do \
-             not count, and this node stamps no writes, until a full sweep has filled the store, \
+             not count, and this node accepts no writes of its own, until a full sweep has filled the store, \
              which begins by itself once all nodes are up"
         ),
         Standing::Unfilled => tracing::error!(

@@ -85,7 +85,7 @@ pub(super) struct PeerRecord {
     pub(super) says_starts: Arc<[u64]>,
     /// The id of the store in its last hello, whether that is remembered or not.
     store_id: Option<u64>,
-    /// Whether this node has observed the stamps that the peer has seen.
+    /// Whether this node has observed the timestamps that the peer has seen.
     pub(super) is_observed: bool,
     /// What its store has lost, until it is filled.
     pub(super) lost: Option<Lost>,
@@ -276,7 +276,7 @@ impl MembershipState {
                 peer,
                 "a peer remembers a later start of this node's store, or more acknowledged writes: \
                  the folder was restored from a copy, or a copy of it was started. The store's \
-                 reads and acks do not count, and this node stamps no writes, until a full sweep \
+                 reads and acks do not count, and this node accepts no writes of its own, until a full sweep \
                  has filled the store, which begins by itself once all nodes are up. If another \
                  process has the other folder, stop one of the two"
             ),
@@ -412,7 +412,7 @@ impl MembershipState {
         }
     }
 
-    /// Notes that the stamps that a peer has seen are observed.
+    /// Notes that the timestamps that a peer has seen are observed.
     pub(super) fn observed(&mut self, peer: NodeNumber) {
         if let Some(known) = self.peers.get_mut(peer.index()) {
             known.is_observed = true;

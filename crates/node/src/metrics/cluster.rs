@@ -23,8 +23,8 @@ pub(crate) const MISSES: [Miss; 9] = [
 /// The counters of one runtime about the requests that it coordinates.
 #[derive(Default)]
 pub(crate) struct CoordinationMetrics {
-    /// Writes that were stamped a second time.
-    pub(crate) restamps: Cell,
+    /// Writes that got a second timestamp.
+    pub(crate) pushes: Cell,
     /// Versions that reads wrote to stale replicas.
     pub(crate) repairs: Cell,
     /// Reads that asked one more replica because one was slow.

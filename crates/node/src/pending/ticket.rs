@@ -4,8 +4,8 @@
 //!
 //! ```text
 //! ticket = generation: 29 bits | kind: 3 bits | replica: 8 bits | slot: 24 bits
-//! kind   = 0 read | 1 repair | 2 write, first stamp  | 3 write, second stamp
-//!                            | 4 hint, first stamp   | 5 hint, second stamp
+//! kind   = 0 read | 1 repair | 2 write, first timestamp  | 3 write, second timestamp
+//!                            | 4 hint, first timestamp   | 5 hint, second timestamp
 //! ```
 //!
 //! The generation counts requests. A slot is used again with another generation,
@@ -30,9 +30,9 @@ pub(crate) enum AnswerKind {
     Read,
     /// The repair of a replica that a read found stale.
     Repair,
-    /// A write with the stamp of this round.
+    /// A write with the timestamp of this round.
     Write(Round),
-    /// The keeping of a hint for a replica, with the stamp of this round.
+    /// The keeping of a hint for a replica, with the timestamp of this round.
     Hint(Round),
 }
 

@@ -41,7 +41,7 @@ impl HintReceiver for ReplicaHints {
         let wait = self.pending.wait(deadline);
         let request = ReplicaRequest::Write {
             entry: &hint,
-            stamp: &mut None,
+            allocated: &mut None,
         };
         let asked = self
             .replicas

@@ -7,8 +7,8 @@ use crate::membership::Membership;
 use crate::peers::Peers;
 use crate::pending::PendingRequests;
 use crate::read_pool::{PoolFull, Read, ReadJob, ReadPool};
-use crate::stamping::{Stamp, Stamping};
 use crate::submissions::Submissions;
+use crate::timestamps::{AllocatedTimestamp, TimestampAllocator};
 use base::{Budget, Clock, Entry, Kind, LimitedLog, Share};
 use cluster::Miss;
 use cluster::forgetting::{NamedBounds, StoreStart};
@@ -24,7 +24,7 @@ pub(crate) struct LocalReplica {
     /// The store.
     pub(crate) engine: Engine,
     /// Checks the timestamps of other nodes against the clock bound.
-    pub(crate) stamping: Arc<Stamping>,
+    pub(crate) timestamps: Arc<TimestampAllocator>,
     /// Whether the store is a witness.
     pub(crate) membership: Membership,
     /// For reads that may block.
@@ -55,9 +55,12 @@ impl LocalReplica {
     /// Asks the store. An answer that is not here at once comes to `address`.
     pub(super) fn ask(self: &Rc<Self>, request: ReplicaRequest<'_>, address: u64) -> Asked {
         let asked = match request {
-            ReplicaRequest::Write { entry, stamp } => {
-                self.write(entry.clone(), stamp.take(), Admission::Ordinary, address)
-            }
+            ReplicaRequest::Write { entry, allocated } => self.write(
+                entry.clone(),
+                allocated.take(),
+                Admission::Ordinary,
+                address,
+            ),
             ReplicaRequest::Repair { entry, by } => self.repair(entry.clone(), by, address),
             ReplicaRequest::Read(key) | ReplicaRequest::ReadUnlessSame(key, _) => {
                 match self.read_cached(key) {
@@ -74,7 +77,7 @@ impl LocalReplica {
 
     /// Writes an entry; the outcome comes to `address`, as [`Completion::Written`].
     /// The entry of any write, repair or hint comes this way. An entry that this
-    /// node stamped comes with its stamp; the clock observes the timestamp of any other.
+    /// node given a timestamp comes with its timestamp; the clock observes the timestamp of any other.
     /// Below the store's fence only mends are taken.
     ///
     /// # Errors
@@ -83,19 +86,19 @@ impl LocalReplica {
     pub(super) fn write(
         &self,
         entry: Entry,
-        stamp: Option<Stamp>,
+        allocated: Option<AllocatedTimestamp>,
         admission: Admission,
         address: u64,
     ) -> Result<(), Miss> {
-        if stamp.is_none() {
+        if allocated.is_none() {
             self.observe(&entry)?;
         }
-        self.submissions.push(entry, stamp, admission, address);
+        self.submissions.push(entry, allocated, admission, address);
         Ok(())
     }
 
     fn observe(&self, entry: &Entry) -> Result<(), Miss> {
-        if self.stamping.observe(entry.timestamp()) {
+        if self.timestamps.observe(entry.timestamp()) {
             return Ok(());
         }
         self.log.line("version from the future", |left_out| {

@@ -26,7 +26,7 @@ pub(crate) use pages::PageTelling;
 
 use crate::completion_queue::Completion;
 use crate::peers::Peers;
-use crate::stamping::Stamp;
+use crate::timestamps::AllocatedTimestamp;
 use base::{Entry, Share, TraceId};
 use bytes::Bytes;
 use cluster::forgetting::Answerer;
@@ -41,8 +41,8 @@ pub(crate) enum ReplicaRequest<'a> {
     Write {
         /// The version.
         entry: &'a Entry,
-        /// Its stamp, if this node stamped it: this node's own store takes it.
-        stamp: &'a mut Option<Stamp>,
+        /// Its timestamp, if this node given a timestamp it: this node's own store takes it.
+        allocated: &'a mut Option<AllocatedTimestamp>,
     },
     /// To store a version, with which a store has answered a read.
     Repair {

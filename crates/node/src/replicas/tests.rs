@@ -102,8 +102,8 @@ async fn a_lone_node_whose_store_takes_no_writes_says_why_and_does_nothing() {
     );
     let value = vec![0; 64 << 10];
     let written = (1..1000).find(|ms| {
-        let stamp = Timestamp::from_unix_ms(START_MS + ms);
-        let entry = Entry::value(&ms.to_be_bytes(), stamp, &value, Expiry::NEVER, 1);
+        let allocated = Timestamp::from_unix_ms(START_MS + ms);
+        let entry = Entry::value(&ms.to_be_bytes(), allocated, &value, Expiry::NEVER, 1);
         node.engine.write(entry).is_err()
     });
     assert!(written.is_some() && node.engine.refuses_writes().is_some());
@@ -123,8 +123,8 @@ async fn a_lone_node_whose_store_takes_no_writes_says_why_and_does_nothing() {
 pub(super) const START_MS: u64 = 1_700_000_000_000;
 
 pub(super) fn version(ms: u64) -> Entry {
-    let stamp = Timestamp::from_unix_ms(START_MS + ms);
-    Entry::value(b"k", stamp, b"v", Expiry::NEVER, 1)
+    let allocated = Timestamp::from_unix_ms(START_MS + ms);
+    Entry::value(b"k", allocated, b"v", Expiry::NEVER, 1)
 }
 
 /// A start of a node without peers.
@@ -149,7 +149,7 @@ pub(super) fn replica(node: &Node) -> Rc<LocalReplica> {
     let writes = Arc::clone(pending.outbox());
     Rc::new(LocalReplica {
         engine: node.engine.clone(),
-        stamping: Arc::clone(&node.stamping),
+        timestamps: Arc::clone(&node.timestamps),
         membership: node.membership.clone(),
         read_pool: Arc::clone(&node.read_pool),
         answers: Arc::clone(&node.answers),
@@ -168,7 +168,7 @@ pub(super) fn replica(node: &Node) -> Rc<LocalReplica> {
         peers: Peers::new(
             node.config.members.clone(),
             Arc::clone(&node.placement),
-            Arc::clone(&node.stamping),
+            Arc::clone(&node.timestamps),
             |_| unreachable!("it has no peers"),
         ),
         comparing: Cell::default(),
@@ -299,7 +299,7 @@ async fn no_version_from_beyond_the_clock_bound_gets_into_the_store() {
                 }
                 let request = ReplicaRequest::Write {
                     entry: &entry,
-                    stamp: &mut None,
+                    allocated: &mut None,
                 };
                 match asked_own(&worker, request).await {
                     PeerAnswer::Missed(Miss::Refused) => Err(Miss::Refused),
@@ -331,7 +331,7 @@ async fn neither_acks_nor_reads_of_a_store_that_is_no_witness_count() {
     let answers = tasks.run_until(async {
         let write = ReplicaRequest::Write {
             entry: &entry,
-            stamp: &mut None,
+            allocated: &mut None,
         };
         let written = asked_own(&worker, write).await;
         let read = asked_own(&worker, ReplicaRequest::Read(&key)).await;

@@ -89,10 +89,10 @@ async fn a_write_below_the_fence_is_obsolete_and_one_at_it_is_taken() {
     let obsolete = PeerAnswer::Missed(Miss::Obsolete { below: at(100) });
     for (ms, expected) in [(99, &obsolete), (100, &CLEAN)] {
         let entry = version(ms);
-        let stamp = &mut None;
+        let allocated = &mut None;
         let write = ReplicaRequest::Write {
             entry: &entry,
-            stamp,
+            allocated,
         };
         assert_eq!(asked(&replica, write).await, *expected, "{ms}");
     }

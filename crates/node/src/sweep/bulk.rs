@@ -130,7 +130,7 @@ impl Sweeper {
         mut entries: Vec<Entry>,
     ) -> Result<TakenRun, RunRefusal> {
         let environment = &self.sweeps.environment;
-        let stamping = Arc::clone(&environment.stamping);
+        let timestamps = Arc::clone(&environment.timestamps);
         let forgetting = Arc::clone(&environment.forgetting);
         let standing = environment.membership.standing();
         let rules = forgetting.mend_rules(range.0, standing);
@@ -142,10 +142,10 @@ impl Sweeper {
         }
         let job = self.in_background(move |own| {
             let greatest = entries.iter().map(Entry::timestamp).max();
-            if greatest.is_some_and(|greatest| !stamping.observe(greatest)) {
+            if greatest.is_some_and(|greatest| !timestamps.observe(greatest)) {
                 // The version of a broken clock does not reach the store. The two
                 // differ in it, and the other node is told so when it sends a mend.
-                entries.retain(|entry| stamping.observe(entry.timestamp()));
+                entries.retain(|entry| timestamps.observe(entry.timestamp()));
             }
             // What others should have forgotten does not come back. The two differ in it, and
             // what is to be compared with all others comes as a mend.

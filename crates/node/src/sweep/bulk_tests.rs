@@ -128,7 +128,7 @@ fn pull(from: &mut TestNode, to: &mut TestNode, range: RangeId, theirs: Digest) 
     }
 }
 
-fn stamp(number: u64) -> Timestamp {
+fn timestamp_of(number: u64) -> Timestamp {
     Timestamp::from_u64(number)
 }
 
@@ -137,7 +137,7 @@ fn put(key: &str, timestamp: u64, copies: u8) -> Entry {
     let value = value.as_bytes();
     Entry::value(
         key.as_bytes(),
-        stamp(timestamp),
+        timestamp_of(timestamp),
         value,
         Expiry::NEVER,
         copies,
@@ -149,7 +149,7 @@ fn mixed() -> Vec<Entry> {
     let mut random = fastrand::Rng::with_seed(3);
     let entry = |number: u64| {
         let key = format!("{number:05}");
-        let (key, timestamp) = (key.as_bytes(), stamp(1 + random.u64(0..1000)));
+        let (key, timestamp) = (key.as_bytes(), timestamp_of(1 + random.u64(0..1000)));
         let value = vec![b'v'; [0, 10, 1_000, 90_000][random.usize(0..100).saturating_sub(96)]];
         match number % 10 {
             0 => Entry::tombstone(key, timestamp, 3),
@@ -189,7 +189,7 @@ fn a_store_that_is_empty_pulls_everything_once() {
 fn what_is_pulled_of_a_range_is_bounded() {
     let entry = |number: u64| {
         let (key, value) = (format!("{number:02}"), [b'v'; 998]);
-        Entry::value(key.as_bytes(), stamp(5), &value, Expiry::NEVER, 3)
+        Entry::value(key.as_bytes(), timestamp_of(5), &value, Expiry::NEVER, 3)
     };
     let all: Vec<Entry> = (0..40).map(entry).collect();
     let mut full = TestNode::with(0, &all);
@@ -352,7 +352,7 @@ fn a_run_that_was_not_asked_for_is_refused_and_nothing_of_it_is_taken() {
 fn a_version_that_is_too_long_for_a_run_is_left_to_mends() {
     let long = vec![b'v'; peer::RUN_ENTRY_BYTES_MAX];
     let mut entries: Vec<Entry> = (0..50).map(|n| put(&format!("{n:03}"), 5, 3)).collect();
-    entries[20] = Entry::value(b"020", stamp(5), &long, Expiry::NEVER, 3);
+    entries[20] = Entry::value(b"020", timestamp_of(5), &long, Expiry::NEVER, 3);
     let mut full = TestNode::with(0, &entries);
     let mut lost = TestNode::new(1);
     let nodes = &mut [&mut full, &mut lost];

@@ -210,7 +210,7 @@ impl Drive {
             // Beside one wrong clock, right ones are not trusted either, for which all have to
             // agree. The wrong one is to blame.
             let environment = &self.sweeper.sweeps.environment;
-            let wrong = environment.stamping.wrong_clocks(&environment.members);
+            let wrong = environment.timestamps.wrong_clocks(&environment.members);
             let to_blame = match wrong.is_empty() {
                 true => untrusted,
                 false => wrong,

@@ -182,7 +182,7 @@ impl Sweeper {
         let store = PresentStore {
             incarnation: self.incarnation(),
             start: environment.membership.own_start().start,
-            greatest_seen: environment.stamping.greatest(),
+            greatest_seen: environment.timestamps.greatest(),
             latest_fence: latest_fence.unwrap_or(Timestamp::ZERO),
         };
         let begin = self.background(move |own| own.begin((pass, kind), is_resumed, store));

@@ -85,7 +85,7 @@ use crate::membership::Membership;
 use crate::peers::Peers;
 use crate::pending::PendingRequests;
 use crate::replicas::ReplicaSet;
-use crate::stamping::Stamping;
+use crate::timestamps::TimestampAllocator;
 use crate::vital_signs::OwnVitalSigns;
 use base::{Clock, Random};
 use cluster::sweep::{Incarnation, PassId, PassKind};
@@ -119,8 +119,8 @@ pub(crate) struct SweepEnvironment {
     pub(crate) random: Arc<dyn Random>,
     /// Runs the jobs.
     pub(crate) executor: Arc<dyn Executor>,
-    /// What this node has stamped and seen.
-    pub(crate) stamping: Arc<Stamping>,
+    /// What this node has given a timestamp and seen.
+    pub(crate) timestamps: Arc<TimestampAllocator>,
     /// How the store stands.
     pub(crate) membership: Membership,
     /// Below which bound the dead are dropped.
@@ -303,7 +303,7 @@ impl Sweeper {
             let membership = &environment.membership;
             let peers = environment.members.peers();
             // A clock that was far at the handshake may have come near since.
-            for peer in peers.filter(|peer| environment.stamping.has_observed(*peer)) {
+            for peer in peers.filter(|peer| environment.timestamps.has_observed(*peer)) {
                 membership.observed(peer);
             }
             let forgetting = &environment.forgetting;

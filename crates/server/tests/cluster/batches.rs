@@ -25,7 +25,7 @@ fn a_batch_writes_all_replicas_and_any_node_reads_it() {
             }
         }
     }
-    // Versions are in the order of the lines, as far as no write was stamped again.
+    // Versions are in the order of the lines, as far as no write was given a timestamp again.
     let mut last = 0;
     for answer in &written {
         let version: u64 = answer["version"].as_str().unwrap().parse().unwrap();

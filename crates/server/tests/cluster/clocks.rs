@@ -46,12 +46,12 @@ fn a_later_write_wins_whatever_the_clocks_say() {
             }
         }
     }
-    let restamps: f64 = (0..3)
-        .map(|node| cluster.metric(node, "kvorum_restamps_total "))
+    let pushes: f64 = (0..3)
+        .map(|node| cluster.metric(node, "kvorum_timestamp_pushes_total "))
         .sum();
     assert!(
-        restamps > 0.0,
-        "no write was restamped although the clocks were apart"
+        pushes > 0.0,
+        "no write was pushed although the clocks were apart"
     );
 }
 
@@ -72,7 +72,7 @@ fn a_write_with_a_ttl_wins_over_the_past_of_a_fast_clock() {
 }
 
 #[test]
-fn a_node_whose_clock_is_out_of_bounds_stamps_no_writes() {
+fn a_node_whose_clock_is_out_of_bounds_timestamps_no_writes() {
     let cluster = Cluster::start(3);
     let target = "/v0/entity?id=k";
     let put = cluster.client(0).put(target, b"v");
@@ -92,7 +92,7 @@ fn a_node_whose_clock_is_out_of_bounds_stamps_no_writes() {
         );
         assert_eq!(reply.header("retry-after"), Some("1"));
     }
-    // The node still reads, and stores writes that others stamp.
+    // The node still reads, and stores writes that others timestamp.
     assert_eq!(client.get(target).version(), put.version());
     for node in [0, 2] {
         let reply = cluster
@@ -112,7 +112,7 @@ fn a_node_whose_clock_is_out_of_bounds_stamps_no_writes() {
         (-7_400_000..-7_000_000).contains(&ahead_ms)
     });
     cluster.clock(1).set_ahead_seconds(0);
-    until("the node stamps again", || {
+    until("the node timestamps again", || {
         client.put(target, b"x").status == 201
     });
 }
@@ -124,9 +124,9 @@ fn refused_for_the_clock(reply: &crate::wire::Reply) -> bool {
     reply.status == 503 && reply.json()["type"].as_str().unwrap().ends_with(":clock")
 }
 
-/// No node could overwrite for hours what such a node would stamp.
+/// No node could overwrite for hours what such a node would allocate timestamps.
 #[test]
-fn a_node_that_starts_with_a_wrong_clock_stamps_nothing() {
+fn a_node_that_starts_with_a_wrong_clock_timestamps_nothing() {
     let mut cluster = Cluster::start(3);
     let target = "/v0/entity?id=k";
     cluster.stop_node(1);
@@ -143,11 +143,13 @@ fn a_node_that_starts_with_a_wrong_clock_stamps_nothing() {
     assert!(why.as_str().unwrap().contains("clock"), "{why}");
     assert_eq!(cluster.client(0).put(target, b"v").status, 201);
     cluster.clock(1).set_ahead_seconds(0);
-    until("the node stamps", || client.put(target, b"w").status == 201);
+    until("the node timestamps", || {
+        client.put(target, b"w").status == 201
+    });
     let status = cluster.status(1)["clock"].clone();
     assert!(status["refuses_writes"].is_null(), "{status}");
     assert!(
-        status["stamp_ahead_ms"].as_u64().unwrap() < 60_000,
+        status["timestamp_ahead_ms"].as_u64().unwrap() < 60_000,
         "{status}"
     );
     for (number, node) in [0, 1, 2, 1].into_iter().enumerate() {
@@ -161,7 +163,7 @@ fn a_node_that_starts_with_a_wrong_clock_stamps_nothing() {
 }
 
 #[test]
-fn a_start_alone_among_peers_that_are_down_stamps_nothing_until_one_is_up() {
+fn a_start_alone_among_peers_that_are_down_timestamps_nothing_until_one_is_up() {
     let mut cluster = Cluster::start(3);
     let target = "/v0/entity?id=k&replicas=1/1";
     for node in [0, 1, 2] {
@@ -198,7 +200,7 @@ fn a_start_can_drop_versions_from_the_future() {
     for node in [0, 1, 2] {
         cluster.clock(node).set_ahead_seconds(0);
     }
-    until("no node stamps", || {
+    until("no node timestamps", || {
         let refused = |node| refused_for_the_clock(&cluster.client(node).put(&target("k"), b"v"));
         (0..3).all(refused)
     });

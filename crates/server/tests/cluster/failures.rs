@@ -87,11 +87,11 @@ fn two_nodes_of_three_serve_quorums_and_one_serves_requests_of_one_ack() {
         &reply,
         &[(2, "refused"), (0, "stored"), (1, "stored")],
     );
-    let stamp: u64 = reply.json()["timestamp"].as_str().unwrap().parse().unwrap();
+    let timestamp: u64 = reply.json()["timestamp"].as_str().unwrap().parse().unwrap();
     // The write counts as still running, and here it becomes visible.
     until("reads see the deletion", || {
         let reply = client.get(&target("2/3"));
-        reply.status == 404 && reply.version() == stamp
+        reply.status == 404 && reply.version() == timestamp
     });
 
     cluster.stop_node(1);

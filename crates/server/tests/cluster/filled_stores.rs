@@ -150,7 +150,7 @@ fn folders_restored_from_copies_of_different_times_come_back_by_themselves() {
             "{value}"
         );
     }
-    // All of them stamp again, above everything that came before.
+    // All of them timestamp again, above everything that came before.
     until("the nodes take writes", || {
         ALL.iter().all(|node| {
             let put = cluster.client(*node).put(&target("probe"), b"probe");

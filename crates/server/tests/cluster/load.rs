@@ -187,7 +187,7 @@ fn all_nodes_agree_after_writes_of_many_clients() {
             assert_eq!(held, expected, "k{key} on {node}");
         }
     }
-    assert!(cluster.metric(0, "kvorum_restamps_total ") > 0.0);
+    assert!(cluster.metric(0, "kvorum_timestamp_pushes_total ") > 0.0);
 }
 
 #[test]

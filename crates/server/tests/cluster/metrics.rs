@@ -270,7 +270,7 @@ fn a_wrong_clock_shows_in_the_metrics_of_all_nodes() {
     until("the clocks are compared", || {
         cluster.metric(0, "kvorum_clock_proven") == 1.0
     });
-    assert_eq!(cluster.metric(0, "kvorum_stamps_refused"), 0.0);
+    assert_eq!(cluster.metric(0, "kvorum_timestamps_refused"), 0.0);
     // Twice the bound.
     cluster.clock(0).set_ahead_seconds(2 * 3600);
     until("the metrics of both nodes show the wrong clock", || {
@@ -278,8 +278,8 @@ fn a_wrong_clock_shows_in_the_metrics_of_all_nodes() {
             && cluster.metric(1, "kvorum_peer_clock_ahead_seconds{peer=\"a\"}") > 7_000.0
     });
     assert_eq!(cluster.metric(0, "kvorum_clock_proven"), 0.0);
-    assert_eq!(cluster.metric(0, "kvorum_stamps_refused"), 1.0);
-    assert_eq!(cluster.metric(1, "kvorum_stamps_refused"), 0.0);
+    assert_eq!(cluster.metric(0, "kvorum_timestamps_refused"), 1.0);
+    assert_eq!(cluster.metric(1, "kvorum_timestamps_refused"), 0.0);
     assert_eq!(cluster.metric(1, "kvorum_clock_drift_max_seconds"), 3_600.0);
 }
 

@@ -60,7 +60,7 @@ fn the_metrics_show_peers_hints_and_repairs() {
     let page = cluster.client(0).get("/metrics");
     let page = page.text();
     for line in [
-        "kvorum_restamps_total 0",
+        "kvorum_timestamp_pushes_total 0",
         "kvorum_repairs_total 0",
         "kvorum_hedges_total 0",
         "kvorum_hints_kept_total 1",

@@ -54,7 +54,7 @@ fn nothing_is_acknowledged_before_all_nodes_have_met() {
     for node in [0, 1] {
         for pair in ["1/3", "2/3", "1/1"] {
             let target = target(&key, pair);
-            // The third node may have seen stamps of stores that were lost.
+            // The third node may have seen timestamps of stores that were lost.
             let put = cluster.client(node).put(&target, b"v");
             assert_eq!(put.status, 503, "{pair} at {node}");
             assert!(put.text().contains("problem:new-store"), "{}", put.text());
@@ -78,7 +78,7 @@ fn the_ack_of_a_store_that_lost_its_folder_does_not_count() {
     let key = cluster.key_on(&[0, 1, 2]);
     let (quorum, all) = (target(&key, "2/3"), target(&key, "3/3"));
     assert_eq!(cluster.client(0).put(&all, b"0").status, 201);
-    // The first write is stamped far ahead of the time, and only two nodes have it.
+    // The first write is given a timestamp far ahead of the time, and only two nodes have it.
     cluster.clock(0).set_ahead_seconds(1_800);
     cluster.stop_node(2);
     assert_eq!(cluster.client(0).put(&quorum, b"1").status, 201);
@@ -171,10 +171,10 @@ fn restore_a_folder(accepts: bool) {
     until("the node hears that its store is unfilled", || {
         cluster.standing(0) == "unfilled"
     });
-    // The other nodes answer no reads of this coordinator. It might issue timestamps
+    // The other nodes answer no reads of this coordinator. It might allocate timestamps
     // that were issued before, so it issues none and refuses writes.
     assert_eq!(read(&cluster, 0, "1/3"), 504);
-    let put = cluster.client(0).put(&quorum, b"stamped twice");
+    let put = cluster.client(0).put(&quorum, b"given a timestamp twice");
     assert_eq!(put.status, 503, "{}", put.text());
     assert!(put.text().contains("full sweep"), "{}", put.text());
     assert_eq!(put.json()["type"], "urn:kvorum:problem:restored-store");
@@ -212,7 +212,7 @@ fn restore_a_folder(accepts: bool) {
     until("the others serve the node again", || {
         cluster.client(0).get(&quorum).text() == "new"
     });
-    until("the node stamps writes again", || {
+    until("the node timestamps writes again", || {
         cluster.client(0).put(&quorum, b"newer").status == 201
     });
 }

@@ -48,7 +48,7 @@ fn a_value_that_was_forgotten_with_its_tombstone_does_not_come_back() {
 fn a_delete_of_unknown_outcome_excuses_only_what_it_may_have_been_stamped_below() {
     const BOUND_MS: u64 = 1_700_000_000_000;
     for (began_ms, is_excused) in [(BOUND_MS - 1, true), (BOUND_MS + 1, false)] {
-        for outcome in [Outcome::Lost, Outcome::NotEnough { stamp: None }] {
+        for outcome in [Outcome::Lost, Outcome::NotEnough { timestamp: None }] {
             let mut story = Story::default();
             let put = story.write(PUT, 2, 3, 5);
             story.unix_ms = began_ms;

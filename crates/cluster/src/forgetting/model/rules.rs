@@ -99,11 +99,11 @@ impl Rules {
 
     pub(super) fn may_fence(self, state: &State, store: usize, fence: u64) -> bool {
         const GRACE: Duration = Duration::from_millis(5);
-        let (now, may_stamp) = match state.stores[store].has_jumped {
+        let (now, may_allocate_timestamps) = match state.stores[store].has_jumped {
             true => (1_000, self.has(Bug::ClocksTrusted)),
             false => (FENCE + 5, true),
         };
-        let now_unix_ms = may_stamp.then_some(Timestamp::EPOCH_UNIX_MS + now);
+        let now_unix_ms = may_allocate_timestamps.then_some(Timestamp::EPOCH_UNIX_MS + now);
         latest_fence(now_unix_ms, GRACE).is_some_and(|latest| at(fence) <= latest)
     }
 

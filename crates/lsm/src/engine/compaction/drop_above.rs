@@ -1,6 +1,6 @@
 //! Dropping versions above a timestamp when a store is opened.
 //!
-//! A clock that was wrong stamps versions that no write can replace until their
+//! A clock that was wrong timestamps versions that no write can replace until their
 //! time has come. An operator can set a limit above which every version is dropped:
 //! the memtables that the log has filled are flushed without such versions, and the
 //! tables that hold any are rewritten without them. A version that such a version

@@ -24,7 +24,7 @@
 //! A [`whole`] compaction, which an operator orders, takes turns with what is due.
 //!
 //! `drop_above` is apart: it rewrites tables when a store is opened, to drop
-//! versions that a wrong clock has stamped.
+//! versions that a wrong clock has given a timestamp.
 
 mod aside;
 mod begin;

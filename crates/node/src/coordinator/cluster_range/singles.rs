@@ -111,7 +111,9 @@ impl From<Failure> for BatchFailure {
             Failure::NotEnoughReplicas(receipt) | Failure::DiskFull(receipt) => {
                 Self::TooFewNodes(Box::new(receipt))
             }
-            Failure::Overloaded | Failure::NoStamp(_) | Failure::StoreFailed(_) => Self::Overloaded,
+            Failure::Overloaded | Failure::NoTimestamp(_) | Failure::StoreFailed(_) => {
+                Self::Overloaded
+            }
         }
     }
 }

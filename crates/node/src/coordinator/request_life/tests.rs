@@ -66,7 +66,7 @@ impl Drop for Fake {
 struct World {
     pending: Rc<PendingRequests>,
     requests: Requests<Fake>,
-    stamping: Arc<Stamping>,
+    timestamps: Arc<TimestampAllocator>,
     notes: Rc<RefCell<Vec<&'static str>>>,
 }
 
@@ -87,7 +87,7 @@ impl World {
         Self {
             pending: PendingRequests::new(),
             requests: Requests::new(&BackgroundLimit::new(background_max)),
-            stamping: Stamping::new(
+            timestamps: TimestampAllocator::new(
                 Arc::clone(&clock) as Arc<dyn Clock>,
                 Arc::new(StepExecutor::new(clock)),
                 &Members::from(url),
@@ -142,7 +142,7 @@ fn only_the_deciding_answer_wakes_the_client_and_the_request_goes_on() {
     let (reply, address) = world.enter(2, 3);
     let wakes = Arc::default();
     {
-        let mut decided = pin!(reply.decided(&world.stamping));
+        let mut decided = pin!(reply.decided(&world.timestamps));
         assert!(poll(decided.as_mut(), &wakes).is_pending());
         world.answer(address);
         assert_eq!(wakes.0.load(Ordering::Relaxed), 0);
@@ -187,7 +187,7 @@ fn the_deadline_decides_a_request_and_ends_one_that_goes_on() {
     let wakes = Arc::default();
     let (reply, _) = world.enter(2, 3);
     world.pending.expire(TIMEOUT);
-    let decided = pin!(reply.decided(&world.stamping));
+    let decided = pin!(reply.decided(&world.timestamps));
     assert_eq!(poll(decided, &wakes), Poll::Ready(u8::MAX));
     assert_eq!(world.notes(), ["deadline", "goes on", "ends"]);
     let (reply, address) = world.enter(1, 3);
@@ -237,7 +237,7 @@ async fn a_clients_future_fires_the_trigger_in_time() {
     if let Some(running) = &mut *reply.cell.running.borrow_mut() {
         running.request.trigger = Some(Trigger::At(at));
     }
-    let mut decided = pin!(reply.decided(&world.stamping));
+    let mut decided = pin!(reply.decided(&world.timestamps));
     assert!(
         tokio::time::timeout(TIMEOUT / 4, &mut decided)
             .await

@@ -335,8 +335,8 @@ impl Segment {
 
 /// When the newest of some hints was kept, in milliseconds since the Unix epoch. The
 /// timestamp of its write stands for that, because a hint is kept when its write is
-/// stamped. A timestamp from the future does not make the hint newer than now.
+/// given a timestamp. A timestamp from the future does not make the hint newer than now.
 fn newest_unix_ms<'a>(hints: impl IntoIterator<Item = &'a Entry>, now_unix_ms: u64) -> Option<u64> {
-    let stamps = hints.into_iter().map(|hint| hint.timestamp().unix_ms());
-    stamps.max().map(|newest| newest.min(now_unix_ms))
+    let timestamps = hints.into_iter().map(|hint| hint.timestamp().unix_ms());
+    timestamps.max().map(|newest| newest.min(now_unix_ms))
 }

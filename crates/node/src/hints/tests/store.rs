@@ -164,8 +164,8 @@ fn a_start_drops_hints_from_the_future() {
     let machine = Machine::new();
     let store = machine.open();
     let hint = |key: &str, ahead_ms| {
-        let stamp = Timestamp::from_unix_ms(START_MS + ahead_ms);
-        Entry::tombstone(key.as_bytes(), stamp, 3)
+        let timestamp = Timestamp::from_unix_ms(START_MS + ahead_ms);
+        Entry::tombstone(key.as_bytes(), timestamp, 3)
     };
     machine.keep(
         &store,

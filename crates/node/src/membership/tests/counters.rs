@@ -156,8 +156,8 @@ fn what_is_told_is_durable() {
     let (mut told_at_most, mut lost_at_most) = (0, 0);
     for number in 0..400_u64 {
         let key = format!("k{}", number % 40);
-        let stamp = Timestamp::from_unix_ms(1_700_000_000_000 + number);
-        let entry = Entry::value(key.as_bytes(), stamp, &[7; 100], Expiry::NEVER, 1);
+        let timestamp = Timestamp::from_unix_ms(1_700_000_000_000 + number);
+        let entry = Entry::value(key.as_bytes(), timestamp, &[7; 100], Expiry::NEVER, 1);
         node.engine.write(entry).unwrap();
         if number % 7 == 0 {
             executor.run_all_due();

@@ -37,7 +37,7 @@ fn a_lost_store_counts_once_a_full_pass_has_filled_it_and_that_is_durable() {
 }
 
 #[test]
-fn an_outdated_store_is_filled_too_and_may_stamp_again() {
+fn an_outdated_store_is_filled_too_and_may_timestamp_again() {
     let [a, b, c] = witnesses();
     let (node_b, node_c) = (start("b", &b, 2), start("c", &c, 3));
     let yesterday = a.copy();
@@ -142,7 +142,7 @@ fn a_pass_does_not_fill_a_store_that_has_lost_something_since_it_began() {
 }
 
 #[test]
-fn a_pass_does_not_fill_a_store_before_it_has_observed_the_stamps_of_all_peers() {
+fn a_pass_does_not_fill_a_store_before_it_has_observed_the_timestamps_of_all_peers() {
     let [_lost, b, c] = witnesses();
     let (node_b, node_c) = (start("b", &b, 2), start("c", &c, 3));
     let a = Folder::new();

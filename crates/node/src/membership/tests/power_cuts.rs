@@ -70,7 +70,7 @@ fn the_mark_of_a_store_that_is_closed_is_gone_before_it_takes_a_write() {
 }
 
 #[test]
-fn a_store_that_lost_the_power_may_stamp_because_its_ceiling_is_durable() {
+fn a_store_that_lost_the_power_may_timestamp_because_its_bound_is_durable() {
     let [a, _b, _c] = witnesses();
     a.syncs_commits.set(false);
     drop(a.open(1));

@@ -138,7 +138,7 @@ fn a_restored_store_is_outdated_and_a_new_one_is_not() {
     assert!(!accepted.membership.is_outdated());
     assert!(shake_hands(&accepted, &node_b) && shake_hands(&accepted, &node_c));
     assert!(!accepted.membership.is_outdated());
-    // A new store issues no timestamp that another has issued.
+    // A new store allocates no timestamp that another has issued.
     let empty = Folder::new();
     let empty = start("a", &empty, 9);
     assert!(shake_hands(&empty, &node_b));

@@ -27,7 +27,7 @@ fn it_ends_only_once_the_store_refuses_what_is_below_the_bound() {
     let node = open_node(config, 1 << 20, disk, &clock, &executor);
     let handshakes = NodeHandshakes::new(
         node.membership.clone(),
-        Arc::clone(&node.stamping),
+        Arc::clone(&node.timestamps),
         Arc::clone(&node.forgetting),
         Arc::clone(&node.dialled),
         Protocol::OWN,

@@ -126,7 +126,7 @@ pub(super) async fn strike(world: &World, fault: Fault, lasting: Duration, dice:
             struck.crash(Crash::Kill);
             let bound_ms = bound_ms(world) / 2;
             // The step is often so small that times come again at which the node has
-            // issued stamps.
+            // issued timestamps.
             let skew_ms = match dice.percent(50) {
                 true => struck.clock.skew_ms() - dice.within(&SMALL_STEP_MS) as i64,
                 false => -(dice.within(&(0..=bound_ms)) as i64),

@@ -140,8 +140,8 @@ pub(super) async fn tell(node: &SimulatedNode, start: u64, replicas: Replicas) -
 
 fn failed(refusal: &Refusal) -> Outcome {
     match *refusal {
-        Refusal::NotEnoughReplicas { timestamp } => Outcome::NotEnough { stamp: timestamp },
-        Refusal::Overloaded | Refusal::NoStamp | Refusal::DiskFull | Refusal::StoreFailed => {
+        Refusal::NotEnoughReplicas { timestamp } => Outcome::NotEnough { timestamp },
+        Refusal::Overloaded | Refusal::NoTimestamp | Refusal::DiskFull | Refusal::StoreFailed => {
             Outcome::Refused
         }
     }

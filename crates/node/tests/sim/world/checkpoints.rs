@@ -22,9 +22,9 @@ const LACKING: HostNumber = 1;
 const KEYS: u64 = 200;
 
 fn old_value(key: u64) -> Entry {
-    let stamp = Timestamp::from_unix_ms(BEGIN_UNIX_MS - 10_000 + key);
+    let timestamp = Timestamp::from_unix_ms(BEGIN_UNIX_MS - 10_000 + key);
     let value = value::of(OperationId(0), 30);
-    Entry::value(&key_bytes(key), stamp, &value, Expiry::NEVER, 3)
+    Entry::value(&key_bytes(key), timestamp, &value, Expiry::NEVER, 3)
 }
 
 /// What a node gets in bulk is in no table before the next checkpoint. So the checkpoint must
@@ -132,8 +132,8 @@ fn late_mends(when: LateMend) -> (u32, u32) {
         run(scenario.clone(), async |world| {
             let ranking = world.placement.ranking(&key_bytes(FIRST), 3);
             let [own, driver, lacking] = [0, 1, 2].map(|place| ranking[place].index());
-            let stamp = Timestamp::from_unix_ms(BEGIN_UNIX_MS - 5_000);
-            let tombstone = Entry::tombstone(&key_bytes(FIRST), stamp, 1);
+            let timestamp = Timestamp::from_unix_ms(BEGIN_UNIX_MS - 5_000);
+            let tombstone = Entry::tombstone(&key_bytes(FIRST), timestamp, 1);
             world.hosts[own].store(tombstone).unwrap();
             for host in &world.hosts {
                 for key in 1..KEYS {
@@ -179,7 +179,7 @@ fn late_mends(when: LateMend) -> (u32, u32) {
             }
             let has_ended = began.elapsed() < LONG;
             gone_on.set(gone_on.get() + u32::from(is_taken && has_ended));
-            all_forget(&world, stamp).await;
+            all_forget(&world, timestamp).await;
             for _ in 0..4 {
                 world.hosts.iter().for_each(|host| host.compact());
                 host.order_sweep(PassKind::Full);

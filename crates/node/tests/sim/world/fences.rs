@@ -46,15 +46,15 @@ pub(super) fn places(world: &World) -> Vec<HostNumber> {
 
 /// A value from before the world began.
 pub(super) fn old_value(copies: u8) -> Entry {
-    let stamp = Timestamp::from_unix_ms(BEGIN_UNIX_MS - 10_000);
+    let timestamp = Timestamp::from_unix_ms(BEGIN_UNIX_MS - 10_000);
     let value = value::of(OperationId(0), 30);
-    Entry::value(&key_bytes(KEY), stamp, &value, Expiry::NEVER, copies)
+    Entry::value(&key_bytes(KEY), timestamp, &value, Expiry::NEVER, copies)
 }
 
 /// A tombstone that hides it.
 pub(super) fn its_tombstone(copies: u8) -> Entry {
-    let stamp = Timestamp::from_unix_ms(BEGIN_UNIX_MS - 5_000);
-    Entry::tombstone(&key_bytes(KEY), stamp, copies)
+    let timestamp = Timestamp::from_unix_ms(BEGIN_UNIX_MS - 5_000);
+    Entry::tombstone(&key_bytes(KEY), timestamp, copies)
 }
 
 pub(super) fn delete(node: HostNumber, ack: u8, from: u8) -> Request {
@@ -86,11 +86,11 @@ pub(super) async fn store(host: &Host, entry: &Entry) {
     sleep(Duration::from_millis(50)).await;
 }
 
-/// Has full sweeps driven until all nodes forget what is dead below `stamp`.
-pub(super) async fn all_forget(world: &World, stamp: Timestamp) {
+/// Has full sweeps driven until all nodes forget what is dead below `timestamp`.
+pub(super) async fn all_forget(world: &World, timestamp: Timestamp) {
     until("the forget bound rises", || {
         world.hosts[0].order_sweep(PassKind::Full);
-        world.hosts.iter().all(|host| forgotten(host) > stamp)
+        world.hosts.iter().all(|host| forgotten(host) > timestamp)
     })
     .await;
 }
@@ -292,9 +292,9 @@ fn a_value_that_a_damaged_tombstone_hid_does_not_come_back_below_the_bound() {
             store(host, &its_tombstone(3)).await;
             // A table that is mostly dead would go as soon as the bound has risen.
             for other in KEY + 1..KEY + 20 {
-                let stamp = its_tombstone(3).timestamp();
+                let timestamp = its_tombstone(3).timestamp();
                 let value = value::of(OperationId(0), 30);
-                let living = Entry::value(&key_bytes(other), stamp, &value, Expiry::NEVER, 3);
+                let living = Entry::value(&key_bytes(other), timestamp, &value, Expiry::NEVER, 3);
                 host.store(living).unwrap();
             }
         }

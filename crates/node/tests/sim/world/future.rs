@@ -20,9 +20,9 @@ const YEAR_MS: i64 = 365 * 24 * 3600 * 1000;
 const LIVING: u64 = super::fences::KEY + 1;
 
 fn living() -> Entry {
-    let stamp = Timestamp::from_unix_ms(BEGIN_UNIX_MS - 9_000);
+    let timestamp = Timestamp::from_unix_ms(BEGIN_UNIX_MS - 9_000);
     let value = value::of(OperationId(0), 30);
-    Entry::value(&key_bytes(LIVING), stamp, &value, Expiry::NEVER, 3)
+    Entry::value(&key_bytes(LIVING), timestamp, &value, Expiry::NEVER, 3)
 }
 
 async fn written(world: &World, request: Request) -> Timestamp {

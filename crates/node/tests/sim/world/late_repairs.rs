@@ -52,8 +52,8 @@ fn a_late_repair_does_not_outlive_a_tombstone_of_fewer_copies() {
             let _outcome = asking.await.unwrap();
             until("all forget the tombstone", || {
                 hosts[1].order_sweep(PassKind::Full);
-                let stamp = its_tombstone(2).timestamp();
-                hosts.iter().all(|host| forgotten(host) > stamp)
+                let timestamp = its_tombstone(2).timestamp();
+                hosts.iter().all(|host| forgotten(host) > timestamp)
             })
             .await;
             hosts.iter().for_each(|host| host.compact());

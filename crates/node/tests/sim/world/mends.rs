@@ -31,9 +31,9 @@ fn three() -> Scenario {
 }
 
 fn entry(key: u64, unix_ms: u64) -> Entry {
-    let stamp = Timestamp::from_unix_ms(unix_ms);
+    let timestamp = Timestamp::from_unix_ms(unix_ms);
     let value = value::of(OperationId(0), 30);
-    Entry::value(&key_bytes(key), stamp, &value, Expiry::NEVER, 3)
+    Entry::value(&key_bytes(key), timestamp, &value, Expiry::NEVER, 3)
 }
 
 #[test]

@@ -386,8 +386,8 @@ impl World {
     }
 
     /// Whether nothing may be left of a write: its coordinator has lost its folder since,
-    /// and with it what it had stamped, and no replica has acknowledged the write to a
-    /// client. Peers know a stamp that they have seen, and nobody has seen this one.
+    /// and with it what it had given a timestamp, and no replica has acknowledged the write to a
+    /// client. Peers know a timestamp that they have seen, and nobody has seen this one.
     fn may_be_unseen(&self, history: &History, id: OperationId) -> bool {
         let operation = history.get(id);
         operation.is_some_and(|operation| {

@@ -20,9 +20,9 @@ const KEYS: u64 = 200;
 const LAST: u64 = 99;
 
 fn old_value(key: u64) -> Entry {
-    let stamp = Timestamp::from_unix_ms(BEGIN_UNIX_MS - 10_000 + key);
+    let timestamp = Timestamp::from_unix_ms(BEGIN_UNIX_MS - 10_000 + key);
     let value = value::of(OperationId(0), 30);
-    Entry::value(&key_bytes(key), stamp, &value, Expiry::NEVER, 3)
+    Entry::value(&key_bytes(key), timestamp, &value, Expiry::NEVER, 3)
 }
 
 /// A sweep sends a version to a node and loses its sender before the version arrives. Its driver
@@ -41,8 +41,8 @@ fn a_mend_from_before_a_sweep_went_back_does_not_outlive_its_tombstone() {
         run(scenario.clone(), async |world| {
             let ranking = world.placement.ranking(&key_bytes(LAST), 3);
             let [own, driver, lacking] = [0, 1, 2].map(|place| ranking[place].index());
-            let stamp = Timestamp::from_unix_ms(BEGIN_UNIX_MS - 5_000);
-            let tombstone = Entry::tombstone(&key_bytes(LAST), stamp, 1);
+            let timestamp = Timestamp::from_unix_ms(BEGIN_UNIX_MS - 5_000);
+            let tombstone = Entry::tombstone(&key_bytes(LAST), timestamp, 1);
             world.hosts[own].store(tombstone).unwrap();
             for host in &world.hosts {
                 for key in (0..KEYS).filter(|key| *key != LAST) {
@@ -79,8 +79,8 @@ fn a_mend_from_before_a_sweep_went_back_does_not_outlive_its_tombstone() {
             late.unwrap().answer.await.unwrap();
             gone_on.set(gone_on.get() + u32::from(goes_on));
             sleep(GRACE).await;
-            risen.set(risen.get() + u32::from(goes_on && forgotten(driving) > stamp));
-            all_forget(&world, stamp).await;
+            risen.set(risen.get() + u32::from(goes_on && forgotten(driving) > timestamp));
+            all_forget(&world, timestamp).await;
             for _ in 0..4 {
                 world.hosts.iter().for_each(|host| host.compact());
                 driving.order_sweep(PassKind::Full);

@@ -132,10 +132,10 @@ fn an_ack_of_a_lost_store_does_not_count_beside_an_ack_after_the_store_was_fille
 fn copies_of_one_version_with_different_values_become_equal() {
     run(calm(), async |world| {
         const KEY: u64 = 3;
-        let stamp = Timestamp::from_unix_ms(1_799_999_000_000);
+        let timestamp = Timestamp::from_unix_ms(1_799_999_000_000);
         let replicas = world.placement.ranking(&key_bytes(KEY), 3);
         for (node, value) in replicas.iter().zip([&b"whole"[..], b"whole", b"who"]) {
-            let entry = Entry::value(&key_bytes(KEY), stamp, value, Expiry::NEVER, 3);
+            let entry = Entry::value(&key_bytes(KEY), timestamp, value, Expiry::NEVER, 3);
             world.hosts[node.index()].store(entry).unwrap();
         }
         let are_equal = || {

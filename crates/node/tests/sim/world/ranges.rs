@@ -92,7 +92,7 @@ fn outcome_of(key: u64, told: Option<&RangeTold>, acks: u8) -> Outcome {
         None if told.is_whole || last.is_some_and(|last| key_bytes(key) < last) => {
             (None, Content::Absent)
         }
-        None => return Outcome::NotEnough { stamp: None },
+        None => return Outcome::NotEnough { timestamp: None },
     };
     Outcome::Found {
         version,

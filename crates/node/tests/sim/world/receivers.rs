@@ -259,6 +259,6 @@ const LIVING: u64 = KEY + 1;
 
 fn living() -> Entry {
     let value = value::of(OperationId(0), 30);
-    let stamp = old_value(3).timestamp();
-    Entry::value(&key_bytes(LIVING), stamp, &value, Expiry::NEVER, 3)
+    let timestamp = old_value(3).timestamp();
+    Entry::value(&key_bytes(LIVING), timestamp, &value, Expiry::NEVER, 3)
 }

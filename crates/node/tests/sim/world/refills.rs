@@ -55,9 +55,9 @@ fn put(node: HostNumber, key: u64) -> Request {
 
 /// A value that all three keep, of the time when the world began.
 fn old_value(key: u64) -> Entry {
-    let stamp = Timestamp::from_unix_ms(BEGIN_UNIX_MS - 1_000 + key);
+    let timestamp = Timestamp::from_unix_ms(BEGIN_UNIX_MS - 1_000 + key);
     let value = value::of(OperationId(0), 30);
-    Entry::value(&key_bytes(key), stamp, &value, Expiry::NEVER, 3)
+    Entry::value(&key_bytes(key), timestamp, &value, Expiry::NEVER, 3)
 }
 
 /// Puts a key, and gives its version.

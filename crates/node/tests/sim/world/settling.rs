@@ -49,9 +49,9 @@ fn a_full_sweep_does_not_wait_until_writes_have_arrived_for_a_recent_one() {
 #[test]
 fn a_node_that_was_restarted_while_writes_arrive_takes_part_in_the_sweep() {
     run(three(), async |world| {
-        let stamp = Timestamp::from_unix_ms(BEGIN_UNIX_MS - 1_000);
+        let timestamp = Timestamp::from_unix_ms(BEGIN_UNIX_MS - 1_000);
         let value = value::of(OperationId(0), 30);
-        let entry = Entry::value(&key_bytes(KEY), stamp, &value, Expiry::NEVER, 3);
+        let entry = Entry::value(&key_bytes(KEY), timestamp, &value, Expiry::NEVER, 3);
         world.hosts[DRIVER].store(entry).unwrap();
         sleep(BEGUN).await;
         let began = Instant::now();

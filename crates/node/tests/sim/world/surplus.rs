@@ -56,12 +56,12 @@ fn surplus_below(host: &Host) -> Timestamp {
     known.map_or(Timestamp::ZERO, |known| known.surplus_below)
 }
 
-/// Waits until all nodes may drop the surplus copies up to a stamp.
-async fn may_go(world: &World, stamp: Timestamp) {
-    all_forget(world, stamp).await;
+/// Waits until all nodes may drop the surplus copies up to a timestamp.
+async fn may_go(world: &World, timestamp: Timestamp) {
+    all_forget(world, timestamp).await;
     until("surplus copies may go", || {
         let mut hosts = world.hosts.iter();
-        hosts.all(|host| surplus_below(host) > stamp)
+        hosts.all(|host| surplus_below(host) > timestamp)
     })
     .await;
 }

@@ -203,7 +203,7 @@ mod tests {
         version: Timestamp::ZERO,
         acks: 2,
     };
-    const NOT_ENOUGH: Outcome = Outcome::NotEnough { stamp: None };
+    const NOT_ENOUGH: Outcome = Outcome::NotEnough { timestamp: None };
 
     #[tokio::test(start_paused = true)]
     async fn requests_to_available_hosts_must_succeed() {

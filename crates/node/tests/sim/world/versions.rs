@@ -70,7 +70,7 @@ impl Versions {
     }
 
     /// Adds what clients saw, and returns the versions that have several contents or that
-    /// several writes were stamped with. An operation of which all trace is gone does not
+    /// several writes were given the timestamp. An operation of which all trace is gone does not
     /// count, nor does a copy on a disk that was lost since: such versions may be issued
     /// again. What a store kept of the dead below `forgotten` is buried under a tombstone of
     /// its own version.
@@ -102,7 +102,7 @@ impl Versions {
                 Some(
                     Outcome::Written { version, .. }
                     | Outcome::NotEnough {
-                        stamp: Some(version),
+                        timestamp: Some(version),
                     },
                 ) => {
                     self.note_what(version, key, what, format_args!("#{} {operation}", id.0));

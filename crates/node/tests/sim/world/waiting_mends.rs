@@ -34,8 +34,8 @@ fn a_mend_that_waits_when_the_fence_rises_does_not_outlive_its_tombstone() {
         }
         store(hosts[0], &its_tombstone(1)).await;
         let began = Instant::now();
-        let stamp = its_tombstone(1).timestamp();
-        let do_all_forget = || hosts.iter().all(|host| forgotten(host) > stamp);
+        let timestamp = its_tombstone(1).timestamp();
+        let do_all_forget = || hosts.iter().all(|host| forgotten(host) > timestamp);
         while !do_all_forget() && began.elapsed() < LONG / 2 {
             hosts[1].order_sweep(PassKind::Full);
             sleep(Duration::from_millis(50)).await;
@@ -43,7 +43,7 @@ fn a_mend_that_waits_when_the_fence_rises_does_not_outlive_its_tombstone() {
         assert!(do_all_forget() && !is_value(hosts[2]), "the mend waits");
         late.answer.await.unwrap();
         sleep(LONG).await;
-        all_forget(&world, stamp).await;
+        all_forget(&world, timestamp).await;
         for _ in 0..4 {
             hosts.iter().for_each(|host| host.compact());
             hosts[1].order_sweep(PassKind::Full);

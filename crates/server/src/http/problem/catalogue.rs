@@ -70,7 +70,7 @@ problem_types! {
     NO_SUCH_ENTITY = NOT_FOUND, "no-such-entity", "No Such Entity";
     OTHER_VERSION = PRECONDITION_FAILED, "other-version", "Other Version";
     CLOCK = SERVICE_UNAVAILABLE, "clock", "Clock Out Of Bounds";
-    CEILING_NOT_STORED = SERVICE_UNAVAILABLE, "ceiling-not-stored", "Timestamp Ceiling Not Stored";
+    TIMESTAMP_BOUND_NOT_STORED = SERVICE_UNAVAILABLE, "timestamp-bound-not-stored", "Timestamp Bound Not Stored";
     RESTORED_STORE = SERVICE_UNAVAILABLE, "restored-store", "Store Restored From A Copy";
     NEW_STORE = SERVICE_UNAVAILABLE, "new-store", "New Store";
     STORE_FAILED = SERVICE_UNAVAILABLE, "store-failed", "Store Failed";

@@ -6,7 +6,7 @@ use crate::http::query::ParameterError;
 use crate::trust::Unknown;
 use base::Refused;
 use cluster::Replicas;
-use node::{BatchFailure, Failure, NoStamp};
+use node::{BatchFailure, Failure, NoTimestamp};
 use profile::RecordingError;
 
 impl Problem {
@@ -14,7 +14,7 @@ impl Problem {
     pub(crate) fn of_failure(failure: Failure, replicas: Replicas) -> Self {
         match failure {
             Failure::Overloaded => Self::overloaded(),
-            Failure::NoStamp(why) => why.into(),
+            Failure::NoTimestamp(why) => why.into(),
             Failure::DiskFull(receipt) => Self::disk_full(receipt, replicas),
             Failure::StoreFailed(why) => Self::store_failed(&why),
             Failure::NotEnoughReplicas(receipt) => Self::not_enough_replicas(receipt, replicas),
@@ -40,20 +40,21 @@ impl Problem {
     }
 }
 
-impl From<NoStamp> for Problem {
+impl From<NoTimestamp> for Problem {
     /// Why a write got no timestamp. The type says what an operator has to look after:
     /// the node's clock, its disk, or its store.
-    fn from(why: NoStamp) -> Self {
+    fn from(why: NoTimestamp) -> Self {
         let detail = why.to_string();
         match why {
-            NoStamp::Far | NoStamp::Unmet | NoStamp::NoTime | NoStamp::Ahead { .. } => {
-                Self::clock(detail)
-            }
-            NoStamp::Ceiling => Self::ceiling_not_stored(detail),
-            NoStamp::Outdated => Self::restored_store(detail),
-            NoStamp::Unheard { .. } => Self::new_store(detail),
-            NoStamp::Closed => Self::store_not_open(detail),
-            NoStamp::End => Self::no_timestamps_left(detail),
+            NoTimestamp::Far
+            | NoTimestamp::Unmet
+            | NoTimestamp::NoTime
+            | NoTimestamp::Ahead { .. } => Self::clock(detail),
+            NoTimestamp::Bound => Self::timestamp_bound_not_stored(detail),
+            NoTimestamp::Outdated => Self::restored_store(detail),
+            NoTimestamp::Unheard { .. } => Self::new_store(detail),
+            NoTimestamp::Closed => Self::store_not_open(detail),
+            NoTimestamp::End => Self::no_timestamps_left(detail),
         }
     }
 }

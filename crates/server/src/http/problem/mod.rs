@@ -2,7 +2,7 @@
 //! `application/problem+json` (RFC 9457).
 //!
 //! - `catalogue`: each type of problem, with its status and its title.
-//! - `request`, `trust`, `entity`, `stamp`, `range`, `batch`, `operator`: the problems with
+//! - `request`, `trust`, `entity`, `timestamp`, `range`, `batch`, `operator`: the problems with
 //!   their texts, by what they are about.
 //! - `failures`: which problem each failure of the node becomes.
 //! - `receipt`: what became of a request at each replica, as JSON.
@@ -15,7 +15,7 @@ mod operator;
 mod range;
 mod receipt;
 mod request;
-mod stamp;
+mod timestamp;
 mod trust;
 
 #[cfg(test)]

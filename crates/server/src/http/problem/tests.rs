@@ -4,7 +4,7 @@ use super::catalogue::ALL;
 use super::*;
 use base::Timestamp;
 use cluster::{Fate, Miss};
-use node::{Failure, NoStamp, ReplicaLine};
+use node::{Failure, NoTimestamp, ReplicaLine};
 use std::time::Duration;
 
 const REPLICAS: Replicas = Replicas { ack: 1, from: 1 };
@@ -24,7 +24,7 @@ fn receipt() -> Receipt {
 fn each_failure_has_its_status() {
     for (failure, status) in [
         (Failure::Overloaded, 503),
-        (Failure::NoStamp(NoStamp::Far), 503),
+        (Failure::NoTimestamp(NoTimestamp::Far), 503),
         (Failure::DiskFull(receipt()), 507),
         (Failure::StoreFailed("a sync failed".into()), 503),
         (Failure::NotEnoughReplicas(receipt()), 504),
@@ -69,27 +69,27 @@ fn a_read_that_failed_does_not_speak_of_a_write() {
 #[test]
 fn the_type_of_a_write_without_a_timestamp_names_the_cause() {
     for (why, kind) in [
-        (NoStamp::Outdated, "restored-store"),
-        (NoStamp::Ceiling, "ceiling-not-stored"),
+        (NoTimestamp::Outdated, "restored-store"),
+        (NoTimestamp::Bound, "timestamp-bound-not-stored"),
         (
-            NoStamp::Unheard {
+            NoTimestamp::Unheard {
                 all_after: Duration::from_secs(7200),
             },
             "new-store",
         ),
-        (NoStamp::Closed, "store-not-open"),
-        (NoStamp::End, "no-timestamps-left"),
-        (NoStamp::Far, "clock"),
-        (NoStamp::Unmet, "clock"),
-        (NoStamp::NoTime, "clock"),
-        (NoStamp::Ahead { ahead_ms: 9_000 }, "clock"),
+        (NoTimestamp::Closed, "store-not-open"),
+        (NoTimestamp::End, "no-timestamps-left"),
+        (NoTimestamp::Far, "clock"),
+        (NoTimestamp::Unmet, "clock"),
+        (NoTimestamp::NoTime, "clock"),
+        (NoTimestamp::Ahead { ahead_ms: 9_000 }, "clock"),
     ] {
-        let problem = Problem::of_failure(Failure::NoStamp(why), REPLICAS);
+        let problem = Problem::of_failure(Failure::NoTimestamp(why), REPLICAS);
         let document: serde_json::Value = serde_json::from_slice(&problem.document()).unwrap();
         assert_eq!(document["type"], format!("urn:kvorum:problem:{kind}"));
         assert_eq!(document["status"], 503);
         let names_the_sweep = document["detail"].as_str().unwrap().contains("full sweep");
-        assert_eq!(names_the_sweep, why == NoStamp::Outdated, "{document}");
+        assert_eq!(names_the_sweep, why == NoTimestamp::Outdated, "{document}");
     }
 }
 

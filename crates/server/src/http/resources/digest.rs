@@ -153,7 +153,7 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
 /// A timestamp that is below none that this node keeps, and not before the present.
 fn greatest(door: &Door) -> Timestamp {
     let now = Timestamp::from_unix_ms(door.clock().unix_ms());
-    now.max(door.worker.node().stamping_status().greatest)
+    now.max(door.worker.node().timestamp_status().greatest)
 }
 
 async fn sum_up(

@@ -61,7 +61,7 @@ struct NodeHealth {
     /// How many nodes must answer a request that names no pair.
     ack: u8,
     is_disk_full: bool,
-    /// Why the node issues no timestamps.
+    /// Why the node allocates no timestamps.
     refuses_writes: Option<String>,
 }
 
@@ -158,7 +158,7 @@ impl NodeHealth {
             unserving,
             ack,
             is_disk_full: statistics.disk_full,
-            refuses_writes: node.stamping_status().refusal.map(|why| why.to_string()),
+            refuses_writes: node.timestamp_status().refusal.map(|why| why.to_string()),
         }
     }
 

@@ -195,15 +195,15 @@ struct Clock {
     /// long numbers.
     greatest_timestamp: String,
     /// How far the greatest timestamp that was issued or seen is ahead of the clock.
-    stamp_ahead_ms: u64,
+    timestamp_ahead_ms: u64,
     /// This node has issued no timestamp above it.
-    ceiling: String,
+    timestamp_bound: String,
     /// How far the other nodes' clocks are ahead: the median of the known ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     others_ahead_ms: Option<i64>,
     /// Whether the clock is near those of a majority of the other nodes.
     proven: bool,
-    /// Why this node refuses writes, if it issues no timestamps.
+    /// Why this node refuses writes, if it allocates no timestamps.
     #[serde(skip_serializing_if = "Option::is_none")]
     refuses_writes: Option<String>,
 }
@@ -278,7 +278,7 @@ fn status(door: &Door) -> Status<'_> {
     let node = door.worker.node();
     let config = door.shared().config();
     let statistics = node.statistics();
-    let stamping = node.stamping_status();
+    let timestamps = node.timestamp_status();
     let sweep_status = node.sweep_status();
     let state = if door.is_stopping() {
         "stopping"
@@ -317,12 +317,12 @@ fn status(door: &Door) -> Status<'_> {
         },
         clock: Clock {
             unix_ms: door.clock().unix_ms(),
-            greatest_timestamp: stamping.greatest.to_string(),
-            stamp_ahead_ms: stamping.stamp_ahead_ms,
-            ceiling: stamping.ceiling.to_string(),
-            others_ahead_ms: stamping.peers_ahead_ms,
-            proven: stamping.is_proven,
-            refuses_writes: stamping.refusal.map(|why| why.to_string()),
+            greatest_timestamp: timestamps.greatest.to_string(),
+            timestamp_ahead_ms: timestamps.timestamp_ahead_ms,
+            timestamp_bound: timestamps.bound.to_string(),
+            others_ahead_ms: timestamps.peers_ahead_ms,
+            proven: timestamps.is_proven,
+            refuses_writes: timestamps.refusal.map(|why| why.to_string()),
         },
         store: Store {
             id: format!("{:032x}", node.store_id()),

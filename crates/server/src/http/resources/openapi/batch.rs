@@ -1,7 +1,7 @@
 //! The operation of `/v0/batch`, and its lines.
 
 use super::Schemas;
-use super::entity::UNSTAMPED;
+use super::entity::NO_TIMESTAMP;
 use super::headers::{Header, SANDBOX};
 use super::operation::{Operation, Success, json_bytes};
 use super::parameters;
@@ -91,7 +91,7 @@ fn answer_line(schemas: &mut Schemas) -> Value {
         &catalogue::DISK_FULL,
         &catalogue::STORE_FAILED,
     ];
-    for known in types.iter().chain(&UNSTAMPED) {
+    for known in types.iter().chain(&NO_TIMESTAMP) {
         let names = by_status.entry(known.status.as_u16()).or_default();
         names.push(known.urn());
     }

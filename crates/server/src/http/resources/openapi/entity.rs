@@ -13,9 +13,9 @@ const PATH: &str = "/v0/entity";
 const TAG: &str = "entities";
 
 /// Why a write gets no timestamp.
-pub(super) const UNSTAMPED: [&ProblemType; 6] = [
+pub(super) const NO_TIMESTAMP: [&ProblemType; 6] = [
     &catalogue::CLOCK,
-    &catalogue::CEILING_NOT_STORED,
+    &catalogue::TIMESTAMP_BOUND_NOT_STORED,
     &catalogue::RESTORED_STORE,
     &catalogue::NEW_STORE,
     &catalogue::STORE_NOT_OPEN,
@@ -156,7 +156,7 @@ fn of_writes<const COUNT: usize>(
         &catalogue::DISK_FULL,
         &catalogue::STORE_FAILED,
     ];
-    all.extend(UNSTAMPED);
+    all.extend(NO_TIMESTAMP);
     all.extend(further);
     all
 }

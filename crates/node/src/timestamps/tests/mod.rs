@@ -1,4 +1,4 @@
-//! Stamping with a disk in memory and with a clock and an executor that the tests
+//! TimestampAllocator with a disk in memory and with a clock and an executor that the tests
 //! control. This module has the [`Machine`] that they run on.
 
 mod near_the_time;
@@ -95,8 +95,8 @@ impl Machine {
         self.clock.unix_ms()
     }
 
-    fn closed(&self) -> Arc<Stamping> {
-        Stamping::new(
+    fn closed(&self) -> Arc<TimestampAllocator> {
+        TimestampAllocator::new(
             Arc::clone(&self.clock) as Arc<dyn Clock>,
             Arc::clone(&self.executor) as Arc<dyn Executor>,
             &self.members,
@@ -105,39 +105,42 @@ impl Machine {
     }
 
     /// A start before any peer has said hello.
-    fn open(&self, greatest_stored: Timestamp) -> Arc<Stamping> {
-        let stamping = self.closed();
-        stamping
+    fn open(&self, greatest_stored: Timestamp) -> Arc<TimestampAllocator> {
+        let timestamps = self.closed();
+        timestamps
             .open(&*self.disk, Path::new(FOLDER), greatest_stored, None, true)
             .unwrap();
-        stamping
+        timestamps
     }
 
     /// As [`Machine::open`], without an operator who answers for a store that was lost.
-    fn open_unaccepted(&self) -> Arc<Stamping> {
-        let stamping = self.closed();
+    fn open_unaccepted(&self) -> Arc<TimestampAllocator> {
+        let timestamps = self.closed();
         let (disk, folder) = (&*self.disk, Path::new(FOLDER));
-        stamping
+        timestamps
             .open(disk, folder, Timestamp::ZERO, None, false)
             .unwrap();
-        stamping
+        timestamps
     }
 
     /// A start that a peer has vouched for.
-    fn open_near(&self) -> Arc<Stamping> {
-        let stamping = self.open(Timestamp::ZERO);
-        stamping.record_hello(PEER, self.now(), Timestamp::ZERO);
-        stamping
+    fn open_near(&self) -> Arc<TimestampAllocator> {
+        let timestamps = self.open(Timestamp::ZERO);
+        timestamps.record_hello(PEER, self.now(), Timestamp::ZERO);
+        timestamps
     }
 
-    /// A stamp, after the ceiling is raised if necessary.
-    fn stamp(&self, stamping: &Arc<Stamping>) -> Timestamp {
-        match stamping.stamp() {
-            Err(NoStamp::Ceiling) => {
+    /// A timestamp, after the timestamp bound is raised if necessary.
+    fn allocated(&self, timestamps: &Arc<TimestampAllocator>) -> Timestamp {
+        match timestamps.allocate() {
+            Err(NoTimestamp::Bound) => {
                 self.executor.run_all_due();
-                stamping.stamp().map(|stamp| stamp.timestamp()).unwrap()
+                timestamps
+                    .allocate()
+                    .map(|allocated| allocated.timestamp())
+                    .unwrap()
             }
-            stamp => stamp.unwrap().timestamp(),
+            allocated => allocated.unwrap().timestamp(),
         }
     }
 
@@ -154,8 +157,8 @@ fn at(unix_ms: u64) -> Timestamp {
     Timestamp::from_unix_ms(unix_ms)
 }
 
-fn refusal(stamping: &Arc<Stamping>) -> NoStamp {
-    stamping.stamp().err().unwrap()
+fn refusal(timestamps: &Arc<TimestampAllocator>) -> NoTimestamp {
+    timestamps.allocate().err().unwrap()
 }
 
 const HOUR: Duration = Duration::from_secs(3600);

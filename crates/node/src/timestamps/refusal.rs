@@ -1,10 +1,10 @@
-//! Why a node issues no stamp, in words for clients and operators.
+//! Why a node allocates no timestamp, in words for clients and operators.
 
 use std::time::Duration;
 
-/// Why no stamp is issued.
+/// Why no timestamp is issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoStamp {
+pub enum NoTimestamp {
     /// The store is not open yet, or is closed already.
     #[error("the node is starting or stopping: use another node")]
     Closed,
@@ -21,21 +21,21 @@ pub enum NoStamp {
          between them"
     )]
     Unmet,
-    /// The store has issued no stamp yet, so an earlier one under this node's name may have, and
-    /// peers that may have seen those stamps are not heard yet.
+    /// The store has issued no timestamp yet, so an earlier one under this node's name may have, and
+    /// peers that may have seen those timestamps are not heard yet.
     #[error(
-        "this node's store is new, and a store that was lost may have given stamps that this node \
+        "this node's store is new, and a store that was lost may have given timestamps that this node \
          would give again: start all nodes, so that each says what it has seen, or use another \
          node; it ends by itself {} s after the start", all_after.as_secs()
     )]
     Unheard {
-        /// How long after the start no such stamp can be given again.
+        /// How long after the start no such timestamp can be given again.
         all_after: Duration,
     },
-    /// Earlier stamps are too far ahead of the node's clock.
+    /// Earlier timestamps are too far ahead of the node's clock.
     #[error(
-        "this node's next stamp would be {} s ahead of its clock, and other nodes would refuse it: \
-         stamps that this node issued or received before came from a wrong clock. Use another node \
+        "this node's next timestamp would be {} s ahead of its clock, and other nodes would refuse it: \
+         timestamps that this node issued or received before came from a wrong clock. Use another node \
          until this node's clock has caught up, or start it with --drop-future-versions",
         ahead_ms / 1000
     )]
@@ -43,16 +43,16 @@ pub enum NoStamp {
         /// By how many milliseconds.
         ahead_ms: u64,
     },
-    /// The next stamp would be above the durable ceiling.
+    /// The next timestamp would be above the durable timestamp bound.
     #[error(
-        "this node's disk refuses to store the ceiling of the node's stamps, or is too slow: look \
+        "this node's disk refuses to store the timestamp bound, or is too slow: look \
          for errors of the disk in the node's log; try again, or use another node"
     )]
-    Ceiling,
+    Bound,
     /// The store is an older state of a store that peers know, or a copy of it.
     #[error(
         "this node's store was restored from a copy, or a copy of it was started, so another \
-         process may have issued the same stamps: use another node until a full sweep has filled \
+         process may have issued the same timestamps: use another node until a full sweep has filled \
          this node's store, which begins by itself once all nodes are up"
     )]
     Outdated,

@@ -1,22 +1,22 @@
 //! What other parts of the node, and operators, learn about its clock.
 
 use super::peer_clocks::ClockReading;
-use super::{NoStamp, Stamping};
+use super::{NoTimestamp, TimestampAllocator};
 use base::Timestamp;
 use cluster::{HybridClock, MedianAhead, Members, NodeNumber};
 use profile::lock;
 
-/// The state of a node's stamping, for the status page and the metrics.
+/// The state of a node's allocating timestamps, for the status page and the metrics.
 #[derive(Clone, Copy, Debug)]
-pub struct StampingStatus {
-    /// Why no stamp is issued, if none is.
-    pub refusal: Option<NoStamp>,
-    /// The greatest stamp issued or seen.
+pub struct TimestampStatus {
+    /// Why no timestamp is issued, if none is.
+    pub refusal: Option<NoTimestamp>,
+    /// The greatest timestamp issued or seen.
     pub greatest: Timestamp,
-    /// How far the greatest stamp is ahead of the wall clock, in milliseconds.
-    pub stamp_ahead_ms: u64,
-    /// The durable ceiling of stamps.
-    pub ceiling: Timestamp,
+    /// How far the greatest timestamp is ahead of the wall clock, in milliseconds.
+    pub timestamp_ahead_ms: u64,
+    /// The durable timestamp bound.
+    pub bound: Timestamp,
     /// How far the time that most nodes have is ahead of this node's clock, in milliseconds:
     /// the median of the clocks that are known, with this one. If they are split in halves, it
     /// is that of the other half. `None` if no peer's is known.
@@ -25,9 +25,9 @@ pub struct StampingStatus {
     pub is_proven: bool,
 }
 
-impl Stamping {
-    /// The state of stamping.
-    pub(crate) fn status(&self) -> StampingStatus {
+impl TimestampAllocator {
+    /// The state of allocating timestamps.
+    pub(crate) fn status(&self) -> TimestampStatus {
         let now = ClockReading::now(&*self.clock);
         let peers = || self.peer_clocks.all_ahead_ms(now);
         let is_any_known = peers().flatten().next().is_some();
@@ -35,11 +35,11 @@ impl Stamping {
         let state = lock(&self.state);
         let hybrid = state.hybrid.as_ref();
         let greatest = hybrid.map_or(Timestamp::ZERO, HybridClock::greatest);
-        StampingStatus {
+        TimestampStatus {
             refusal: self.next(&state, now).err(),
             greatest,
-            stamp_ahead_ms: greatest.unix_ms().saturating_sub(now.unix_ms),
-            ceiling: state.reservation.ceiling(),
+            timestamp_ahead_ms: greatest.unix_ms().saturating_sub(now.unix_ms),
+            bound: state.reservation.bound(),
             peers_ahead_ms: is_any_known.then_some(median.further_ms),
             is_proven: self.bound.is_proven(peers()),
         }
@@ -75,7 +75,7 @@ impl Stamping {
         }
     }
 
-    /// The greatest stamp issued or observed, for this node's hello.
+    /// The greatest timestamp issued or observed, for this node's hello.
     pub(crate) fn greatest(&self) -> Timestamp {
         lock(&self.state)
             .hybrid
@@ -93,7 +93,7 @@ impl Stamping {
 
     /// The bound below which the engine may drop tombstones: no write with a lower
     /// timestamp will arrive that the engine does not have yet.
-    /// [`Timestamp::ZERO`] before [`Stamping::open`].
+    /// [`Timestamp::ZERO`] before [`TimestampAllocator::open`].
     pub(crate) fn drop_bound(&self) -> Timestamp {
         let state = lock(&self.state);
         match (&state.hybrid, state.pending.least()) {

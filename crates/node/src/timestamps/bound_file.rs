@@ -1,18 +1,18 @@
-//! The file `CEILING`: the node has issued no stamp above the timestamp in it.
+//! The file `TIMESTAMP_BOUND`: the node has issued no timestamp above the timestamp in it.
 //!
 //! The file has two slots, which are written in turn and in place. The valid slot
 //! with the greater sequence number counts:
 //!
 //! ```text
 //! file = slot | zeros to 4096 bytes | slot | zeros to 4096 bytes
-//! slot = magic [u8; 8] | version u32 | sequence u64 | ceiling u64
+//! slot = magic [u8; 8] | version u32 | sequence u64 | timestamp bound u64
 //!      | crc32c u32 of the rest
 //! ```
 //!
-//! Integers are little endian. The file never grows, so the ceiling can be raised on a
-//! full disk, where deletes still need stamps. Each slot has a page of its own. If a
-//! write is cut short, the other slot is intact and holds the previous ceiling, above
-//! which no stamp has been issued yet. Magic, version and checksum stay where they are
+//! Integers are little endian. The file never grows, so the timestamp bound can be raised on a
+//! full disk, where deletes still need timestamps. Each slot has a page of its own. If a
+//! write is cut short, the other slot is intact and holds the previous timestamp bound, above
+//! which no timestamp has been issued yet. Magic, version and checksum stay where they are
 //! in every version of the format.
 
 use base::{ByteReader, Timestamp};
@@ -22,7 +22,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-const FILE: &str = "CEILING";
+const FILE: &str = "TIMESTAMP_BOUND";
 const MAGIC: [u8; 8] = *b"kvorumts";
 const VERSION: u32 = 1;
 
@@ -37,7 +37,7 @@ const CHECKSUM_BYTES: usize = 4;
 const REMEDY: &str = "check the disk and the clock, then move the file away and start again";
 
 /// The open file.
-pub(super) struct CeilingFile {
+pub(super) struct TimestampBoundFile {
     file: Arc<dyn DiskFile>,
     path: PathBuf,
     /// The slot to write next, which is not the one that counts.
@@ -50,11 +50,11 @@ pub(super) struct CeilingFile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Slot {
     sequence: u64,
-    ceiling: Timestamp,
+    bound: Timestamp,
 }
 
-impl CeilingFile {
-    /// Opens the file in `folder` and returns it with the ceiling that it holds. If
+impl TimestampBoundFile {
+    /// Opens the file in `folder` and returns it with the timestamp bound that it holds. If
     /// there is no file, creates one with [`Timestamp::ZERO`]. Blocks.
     ///
     /// # Errors
@@ -90,17 +90,17 @@ impl CeilingFile {
             slot: (index + 1) % SLOTS,
             sequence: slot.sequence,
         };
-        Ok((opened, slot.ceiling))
+        Ok((opened, slot.bound))
     }
 
-    /// Makes `ceiling` the durable ceiling. Blocks.
+    /// Makes `timestamp_bound` the durable timestamp bound. Blocks.
     ///
     /// # Errors
-    /// Errors of the disk. Either ceiling may be durable then. The caller may try
+    /// Errors of the disk. Either timestamp bound may be durable then. The caller may try
     /// again: that writes the whole slot again, so a later successful sync covers it.
-    pub(super) fn set(&mut self, ceiling: Timestamp) -> Result<(), Error> {
+    pub(super) fn set(&mut self, bound: Timestamp) -> Result<(), Error> {
         let sequence = self.sequence.wrapping_add(1);
-        let bytes = encode(Slot { sequence, ceiling });
+        let bytes = encode(Slot { sequence, bound });
         self.file
             .write_all_at(&bytes, (self.slot * PAGE_BYTES) as u64)
             .map_err(|error| Error::io("write", &self.path, error))?;
@@ -120,7 +120,7 @@ fn new_file() -> Vec<u8> {
         let at = (1 - sequence) * PAGE_BYTES;
         let slot = Slot {
             sequence: sequence as u64,
-            ceiling: Timestamp::ZERO,
+            bound: Timestamp::ZERO,
         };
         bytes[at..at + SLOT_BYTES].copy_from_slice(&encode(slot));
     }
@@ -132,7 +132,7 @@ fn encode(slot: Slot) -> [u8; SLOT_BYTES] {
     bytes[..8].copy_from_slice(&MAGIC);
     bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
     bytes[12..20].copy_from_slice(&slot.sequence.to_le_bytes());
-    bytes[20..28].copy_from_slice(&slot.ceiling.as_u64().to_le_bytes());
+    bytes[20..28].copy_from_slice(&slot.bound.as_u64().to_le_bytes());
     let checksum = base::crc32c(&bytes[..SLOT_BYTES - CHECKSUM_BYTES]);
     bytes[SLOT_BYTES - CHECKSUM_BYTES..].copy_from_slice(&checksum.to_le_bytes());
     bytes
@@ -145,7 +145,7 @@ fn decode(path: &Path, bytes: &[u8]) -> Result<(usize, Slot), Error> {
     for index in 0..SLOTS {
         match decode_slot(path, bytes.get(index * PAGE_BYTES..).unwrap_or_default())? {
             Some(slot) => {
-                let order = |slot: Slot| (slot.sequence, slot.ceiling);
+                let order = |slot: Slot| (slot.sequence, slot.bound);
                 if newest.is_none_or(|(_, newest)| order(newest) < order(slot)) {
                     newest = Some((index, slot));
                 }
@@ -159,8 +159,8 @@ fn decode(path: &Path, bytes: &[u8]) -> Result<(usize, Slot), Error> {
         // A crash in the middle of a write leaves such a slot.
         tracing::warn!(
             file = %path.display(),
-            ceiling = %newest.1.ceiling,
-            "one of the two slots of the ceiling is damaged, as after a crash during a write: the other one counts"
+            bound = %newest.1.bound,
+            "one of the two slots of the timestamp bound is damaged, as after a crash during a write: the other one counts"
         );
     }
     Ok(newest)
@@ -180,7 +180,7 @@ fn decode_slot(path: &Path, bytes: &[u8]) -> Result<Option<Slot>, Error> {
         reader.u64(),
         reader.u32(),
     );
-    let (Some(magic), Some(version), Some(sequence), Some(ceiling), Some(checksum)) = fields else {
+    let (Some(magic), Some(version), Some(sequence), Some(bound), Some(checksum)) = fields else {
         return Ok(None);
     };
     if magic != MAGIC || checksum != base::crc32c(content) {
@@ -194,7 +194,7 @@ fn decode_slot(path: &Path, bytes: &[u8]) -> Result<Option<Slot>, Error> {
     }
     Ok(Some(Slot {
         sequence,
-        ceiling: Timestamp::from_u64(ceiling),
+        bound: Timestamp::from_u64(bound),
     }))
 }
 
@@ -207,8 +207,8 @@ fn corrupt(path: &Path, offset: u64, what: &str) -> Error {
 }
 
 /// Decodes any bytes as a file, and once more with checksums that match.
-pub fn fuzz_ceiling(bytes: &[u8]) {
-    let path = Path::new("CEILING");
+pub fn fuzz_timestamp_bound(bytes: &[u8]) {
+    let path = Path::new("TIMESTAMP_BOUND");
     let _ = decode(path, bytes);
     let mut bytes = bytes.to_vec();
     for slot in bytes.chunks_mut(PAGE_BYTES) {
@@ -242,8 +242,8 @@ mod tests {
         disk
     }
 
-    fn open(disk: &dyn Disk) -> (CeilingFile, Timestamp) {
-        CeilingFile::open(disk, Path::new(FOLDER)).unwrap()
+    fn open(disk: &dyn Disk) -> (TimestampBoundFile, Timestamp) {
+        TimestampBoundFile::open(disk, Path::new(FOLDER)).unwrap()
     }
 
     fn path() -> PathBuf {
@@ -256,31 +256,31 @@ mod tests {
         let disk = disk();
         let (mut file, found) = open(&disk);
         assert_eq!(found, Timestamp::ZERO);
-        for ceiling in [5, 0x0102_0304_0506_0708] {
-            file.set(at(ceiling)).unwrap();
+        for bound in [5, 0x0102_0304_0506_0708] {
+            file.set(at(bound)).unwrap();
         }
         let mut bytes = vec![0; FILE_BYTES];
         file.file.read_exact_at(&mut bytes, 0).unwrap();
         assert_eq!(bytes, fixture);
         let slot = Slot {
             sequence: 3,
-            ceiling: at(0x0102_0304_0506_0708),
+            bound: at(0x0102_0304_0506_0708),
         };
         assert_eq!(decode(&path(), fixture).unwrap(), (0, slot));
     }
 
     #[test]
-    fn the_last_ceiling_is_found() {
+    fn the_last_bound_is_found() {
         let disk = disk();
-        for ceiling in [7, 9, 8, 12, 3] {
+        for bound in [7, 9, 8, 12, 3] {
             let (mut file, _) = open(&disk);
-            file.set(at(ceiling)).unwrap();
-            assert_eq!(open(&disk.clone_synced()).1, at(ceiling));
+            file.set(at(bound)).unwrap();
+            assert_eq!(open(&disk.clone_synced()).1, at(bound));
         }
     }
 
     #[test]
-    fn a_crash_leaves_the_ceiling_before_or_the_new_one() {
+    fn a_crash_leaves_the_bound_before_or_the_new_one() {
         for call in 0.. {
             let memory = Arc::new(disk());
             let disk = FaultyDisk::new(Arc::clone(&memory) as Arc<dyn Disk>);
@@ -302,7 +302,7 @@ mod tests {
                 };
                 assert!(may_be.contains(&found), "{found} at call {call}");
             }
-            // The ceiling was not used; the caller tries again.
+            // The timestamp bound was not used; the caller tries again.
             disk.heal();
             file.set(at(40)).unwrap();
             assert_eq!(open(&memory.clone_synced()).1, at(40));
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ceiling_is_raised_on_a_full_disk() {
+    fn the_bound_is_raised_on_a_full_disk() {
         let disk = disk();
         let (mut file, _) = open(&disk);
         disk.set_capacity(0);
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn each_ceiling_is_synced() {
+    fn each_bound_is_synced() {
         let memory: Arc<dyn Disk> = Arc::new(disk());
         let disk = FaultyDisk::new(memory);
         let (mut file, _) = open(&disk);
@@ -348,7 +348,7 @@ mod tests {
         }
         disk.corrupt(&path(), 3, 1).unwrap();
         disk.corrupt(&path(), PAGE_BYTES as u64 + 30, 1).unwrap();
-        let error = CeilingFile::open(&disk, Path::new(FOLDER)).err();
+        let error = TimestampBoundFile::open(&disk, Path::new(FOLDER)).err();
         assert!(matches!(error, Some(Error::Corrupt { .. })), "{error:?}");
     }
 
@@ -359,17 +359,19 @@ mod tests {
         let file = disk.open(&path()).unwrap();
         let mut slot = encode(Slot {
             sequence: 9,
-            ceiling: at(1),
+            bound: at(1),
         });
         slot[8] = 2;
         let checksum = base::crc32c(&slot[..28]);
         slot[28..].copy_from_slice(&checksum.to_le_bytes());
         file.write_all_at(&slot, 0).unwrap();
-        let error = CeilingFile::open(&disk, Path::new(FOLDER)).err().unwrap();
+        let error = TimestampBoundFile::open(&disk, Path::new(FOLDER))
+            .err()
+            .unwrap();
         assert!(error.to_string().contains("version 2"), "{error}");
         for length in [0, 31, 4096, 9000] {
             file.set_len(length).unwrap();
-            let error = CeilingFile::open(&disk, Path::new(FOLDER)).err();
+            let error = TimestampBoundFile::open(&disk, Path::new(FOLDER)).err();
             assert!(matches!(error, Some(Error::Corrupt { .. })), "{length}");
         }
     }
@@ -389,7 +391,7 @@ mod tests {
                     bytes.truncate(random.usize(0..=bytes.len()));
                 }
             }
-            fuzz_ceiling(&bytes);
+            fuzz_timestamp_bound(&bytes);
         }
     }
 }

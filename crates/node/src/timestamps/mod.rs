@@ -1,34 +1,34 @@
-//! The node's hybrid logical clock: it issues the timestamps of writes, and
+//! The node's hybrid logical clock: it allocates the timestamps of writes, and
 //! refuses to while its clock cannot be trusted.
 //!
-//! # What a stamp must be
+//! # What a timestamp must be
 //!
-//! - **Unique.** A stamp is above all stamps that the node issued before, also
-//!   before a crash or a step of its clock. Therefore the node issues stamps only
-//!   up to a durable *ceiling* ([`ceiling`]), and after a start only above the
-//!   ceiling that it finds. A job raises the ceiling before stamps reach it
-//!   (`raising`). A store without a ceiling may replace one that was lost, so it first
+//! - **Unique.** A timestamp is above all timestamps that the node issued before, also
+//!   before a crash or a step of its clock. Therefore the node allocates timestamps only
+//!   up to a durable *timestamp bound* ([`timestamp_bound`]), and after a start only above the
+//!   timestamp bound that it finds. A job raises the timestamp bound before timestamps reach it
+//!   (`raising`). A store without a timestamp bound may replace one that was lost, so it first
 //!   hears from all peers what they have seen. A request waits for that job only if the
-//!   clock has leapt beyond the ceiling, for example after a pause of the process.
-//! - **Near the time.** A wrong clock would stamp versions that nobody can
-//!   overwrite until their time comes. Therefore a node with peers issues no stamp
+//!   clock has leapt beyond the timestamp bound, for example after a pause of the process.
+//! - **Near the time.** A wrong clock would timestamp versions that nobody can
+//!   overwrite until their time comes. Therefore a node with peers allocates no timestamp
 //!   after a start until a peer whose clock is near has vouched for this node's
-//!   clock and has said what stamps it has seen (`vouching`). The same holds after
-//!   its clock was set by more than the bound. It issues no stamp while its clock is
-//!   far from the clocks of most peers ([`ClockBound::may_stamp`]), and no stamp
+//!   clock and has said what timestamps it has seen (`vouching`). The same holds after
+//!   its clock was set by more than the bound. It allocates no timestamp while its clock is
+//!   far from the clocks of most peers ([`ClockBound::may_allocate_timestamps`]), and no timestamp
 //!   that a peer would refuse ([`ClockBound::accepts`]). A node alone has no peers
 //!   to ask and none to mislead.
 //!
 //! # The bound for tombstones
 //!
-//! A stamp is *pending* from when it is issued until its write is in the engine
-//! (`pending`). The engine may drop tombstones below the least pending stamp, or
-//! below the greatest stamp if none is pending: later writes are stamped above
+//! A timestamp is *pending* from when it is issued until its write is in the engine
+//! (`pending`). The engine may drop tombstones below the least pending timestamp, or
+//! below the greatest timestamp if none is pending: later writes are given a timestamp above
 //! that bound, and the engine already has all writes below it. A node without peers
 //! needs no other bound.
 
-mod ceiling;
-mod issue;
+mod allocate;
+mod bound_file;
 mod peer_clocks;
 mod pending;
 mod raising;
@@ -39,17 +39,17 @@ mod vouching;
 #[cfg(test)]
 mod tests;
 
-pub use ceiling::fuzz_ceiling;
-pub(crate) use pending::Stamp;
-pub use refusal::NoStamp;
-pub use status::StampingStatus;
+pub use bound_file::fuzz_timestamp_bound;
+pub(crate) use pending::AllocatedTimestamp;
+pub use refusal::NoTimestamp;
+pub use status::TimestampStatus;
 
 use base::{Clock, Timestamp};
-use ceiling::CeilingFile;
+use bound_file::TimestampBoundFile;
 use cluster::{ClockBound, HybridClock, Members, NodeNumber, TimestampReservation};
 use lsm::{Disk, Error, Executor};
 use peer_clocks::{ClockReading, PeerClocks};
-use pending::PendingStamps;
+use pending::PendingTimestamps;
 use profile::lock;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -58,23 +58,23 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// The farthest that the ceiling is ahead. A crash skips the stamps up to it.
+/// The farthest that the timestamp bound is ahead. A crash skips the timestamps up to it.
 const RESERVATION_MAX: Duration = Duration::from_secs(10);
 
 /// The reservation is at most the bound on clocks divided by this, because a start
-/// after a crash must not find its stamps beyond the bound.
+/// after a crash must not find its timestamps beyond the bound.
 const RESERVATION_PART: u32 = 4;
 
 /// How long after a start writes wait for a first peer. Later they are refused at
 /// once, because a peer may take hours to come back.
 const FIRST_MEETING_MAX: Duration = Duration::from_secs(2);
 
-/// Issues the stamps of a node.
-pub(crate) struct Stamping {
+/// Issues the timestamps of a node.
+pub(crate) struct TimestampAllocator {
     clock: Arc<dyn Clock>,
     executor: Arc<dyn Executor>,
     bound: ClockBound,
-    /// This node's number, which all its stamps carry.
+    /// This node's number, which all its timestamps carry.
     number: u8,
     is_single_node: bool,
     /// How many nodes the cluster has.
@@ -83,48 +83,48 @@ pub(crate) struct Stamping {
     drift_max: Duration,
     reservation_max: Duration,
     peer_clocks: PeerClocks,
-    /// Whether another process may issue the same stamps.
+    /// Whether another process may issue the same timestamps.
     is_outdated: Arc<AtomicBool>,
-    state: Mutex<StampingState>,
+    state: Mutex<AllocatorState>,
     /// `None` until the store is open, and after it was closed.
-    ceiling_file: Mutex<Option<CeilingFile>>,
-    /// Notified when a stamp that was refused may be issued.
+    bound_file: Mutex<Option<TimestampBoundFile>>,
+    /// Notified when a timestamp that was refused may be issued.
     changed: Notify,
     own: Weak<Self>,
 }
 
-struct StampingState {
+struct AllocatorState {
     /// `None` until the store is open, because before that nobody knows which
-    /// stamps it holds.
+    /// timestamps it holds.
     hybrid: Option<HybridClock>,
-    pending: PendingStamps,
-    /// The last stamp issued; before the first one the ceiling that the start found.
+    pending: PendingTimestamps,
+    /// The last timestamp issued; before the first one the timestamp bound that the start found.
     last_issued: Timestamp,
-    /// When the last stamp was issued, on the monotonic clock.
+    /// When the last timestamp was issued, on the monotonic clock.
     last_issued_at: Duration,
-    /// Has the durable ceiling.
+    /// Has the durable timestamp bound.
     reservation: TimestampReservation,
-    /// Whether a job raises the ceiling or is about to.
+    /// Whether a job raises the timestamp bound or is about to.
     is_raising: bool,
     /// Until when writes wait for a first peer, on the monotonic clock.
     first_peer_deadline: Duration,
     /// How far the wall clock was ahead of the monotonic clock when a peer last
     /// vouched for it, in milliseconds.
     vouched_ahead_ms: Option<i64>,
-    /// The greatest stamps that peers have issued or seen. A peer's stamp waits here
+    /// The greatest timestamps that peers have issued or seen. A peer's timestamp waits here
     /// until this clock can judge it, and is observed then.
     greatest_seen_by_peers: BTreeMap<NodeNumber, Timestamp>,
-    /// The peers of which such a stamp was observed.
+    /// The peers of which such a timestamp was observed.
     observed_peers: BTreeSet<NodeNumber>,
-    /// When this store was opened, on the monotonic clock, if it has never issued a stamp: a
+    /// When this store was opened, on the monotonic clock, if it has never issued a timestamp: a
     /// store that was lost may have.
     new_since: Option<Duration>,
     /// The refusal that was logged last, if the node has not recovered from it.
-    logged: Option<NoStamp>,
+    logged: Option<NoTimestamp>,
 }
 
-impl Stamping {
-    /// The clock of this node. It issues no stamps before [`Stamping::open`].
+impl TimestampAllocator {
+    /// The clock of this node. It allocates no timestamps before [`TimestampAllocator::open`].
     pub(crate) fn new(
         clock: Arc<dyn Clock>,
         executor: Arc<dyn Executor>,
@@ -140,16 +140,16 @@ impl Stamping {
             clock,
             executor,
             bound: ClockBound::new(clock_drift_max),
-            number: members.stamp_number(),
+            number: members.timestamp_of_number(),
             is_single_node,
             nodes: members.count().into(),
             drift_max: clock_drift_max,
             reservation_max,
             peer_clocks: PeerClocks::new(members.count(), members.own()),
             is_outdated: Arc::default(),
-            state: Mutex::new(StampingState {
+            state: Mutex::new(AllocatorState {
                 hybrid: None,
-                pending: PendingStamps::default(),
+                pending: PendingTimestamps::default(),
                 last_issued: Timestamp::ZERO,
                 last_issued_at: Duration::ZERO,
                 reservation: TimestampReservation::new(reservation_max, Timestamp::ZERO),
@@ -161,21 +161,21 @@ impl Stamping {
                 new_since: None,
                 logged: None,
             }),
-            ceiling_file: Mutex::new(None),
+            bound_file: Mutex::new(None),
             changed: Notify::new(),
             own: Weak::clone(own),
         })
     }
 
-    /// Begins to issue stamps, above the ceiling in the store's folder and above
+    /// Begins to allocate timestamps, above the timestamp bound in the store's folder and above
     /// `greatest_stored`. If `greatest_stored` is further ahead than a peer would
     /// accept, it is ignored, because this clock must not follow it. `drop_above`:
-    /// the engine has dropped all versions above this timestamp, so a higher ceiling
-    /// is lowered to it. `accept_empty`: an operator answers for stamps that a lost store
+    /// the engine has dropped all versions above this timestamp, so a higher timestamp bound
+    /// is lowered to it. `accept_empty`: an operator answers for timestamps that a lost store
     /// has given. Blocks.
     ///
     /// # Errors
-    /// The ceiling cannot be read, or a first one cannot be written.
+    /// The timestamp bound cannot be read, or a first one cannot be written.
     pub(crate) fn open(
         &self,
         disk: &dyn Disk,
@@ -184,7 +184,7 @@ impl Stamping {
         drop_above: Option<Timestamp>,
         accept_empty: bool,
     ) -> Result<(), Error> {
-        let (mut file, mut found) = CeilingFile::open(disk, folder)?;
+        let (mut file, mut found) = TimestampBoundFile::open(disk, folder)?;
         let is_new = found == Timestamp::ZERO && !accept_empty;
         if let Some(limit) = drop_above.filter(|limit| *limit < found) {
             file.set(limit)?;
@@ -212,17 +212,17 @@ impl Stamping {
             state.first_peer_deadline = now.saturating_add(FIRST_MEETING_MAX);
             state.is_raising = true;
         }
-        *lock(&self.ceiling_file) = Some(file);
+        *lock(&self.bound_file) = Some(file);
         // So that the first write of a node alone need not wait. A node with peers
         // has to meet one of them first.
         self.raise();
         Ok(())
     }
 
-    /// Stops issuing stamps and lowers the ceiling to the last one issued, so that
+    /// Stops issuing timestamps and lowers the timestamp bound to the last one issued, so that
     /// the next start skips none. Blocks.
     pub(crate) fn close(&self) {
-        let Some(mut file) = lock(&self.ceiling_file).take() else {
+        let Some(mut file) = lock(&self.bound_file).take() else {
             return;
         };
         let last_issued = {
@@ -238,16 +238,16 @@ impl Stamping {
         if let Err(error) = file.set(last_issued) {
             tracing::warn!(
                 %error,
-                "the ceiling of stamps could not be lowered: the next start skips the stamps \
+                "the timestamp bound could not be lowered: the next start skips the timestamps \
                  that were reserved"
             );
         }
         self.changed.notify_waiters();
     }
 
-    /// While it is set, no stamps are issued: the store is an older state of a store
+    /// While it is set, no timestamps are issued: the store is an older state of a store
     /// that a peer knows, or a copy of it, so another process may have issued the same
-    /// stamps, or may still issue them.
+    /// timestamps, or may still issue them.
     pub(crate) fn outdated_flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.is_outdated)
     }
@@ -257,9 +257,9 @@ impl Stamping {
         self.is_single_node || self.bound.accepts(timestamp, self.clock.unix_ms())
     }
 
-    /// Observes a timestamp that another node issued, so that the next stamp is above
+    /// Observes a timestamp that another node issued, so that the next timestamp is above
     /// it. Returns `false` if this node does not accept it, and before
-    /// [`Stamping::open`].
+    /// [`TimestampAllocator::open`].
     pub(crate) fn observe(&self, seen: Timestamp) -> bool {
         if !self.accepts(seen) {
             return false;

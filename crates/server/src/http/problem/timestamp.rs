@@ -2,18 +2,19 @@
 
 use super::Problem;
 use super::catalogue::{
-    CEILING_NOT_STORED, CLOCK, NEW_STORE, NO_TIMESTAMPS_LEFT, RESTORED_STORE, STORE_NOT_OPEN,
+    CLOCK, NEW_STORE, NO_TIMESTAMPS_LEFT, RESTORED_STORE, STORE_NOT_OPEN,
+    TIMESTAMP_BOUND_NOT_STORED,
 };
 
 impl Problem {
-    /// The node's clock is not near enough to those of its peers to stamp a write.
+    /// The node's clock is not near enough to those of its peers to timestamp a write.
     pub(super) fn clock(detail: String) -> Self {
         Self::new(&CLOCK, detail)
     }
 
-    /// The node's disk refuses to raise the ceiling of its timestamps.
-    pub(super) fn ceiling_not_stored(detail: String) -> Self {
-        Self::new(&CEILING_NOT_STORED, detail)
+    /// The node's disk refuses to raise the timestamp bound.
+    pub(super) fn timestamp_bound_not_stored(detail: String) -> Self {
+        Self::new(&TIMESTAMP_BOUND_NOT_STORED, detail)
     }
 
     /// Another process may have issued the timestamps that the node would issue.

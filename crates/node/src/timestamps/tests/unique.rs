@@ -1,22 +1,22 @@
-//! Stamps are unique: the ceiling, crashes and steps of the clock.
+//! Timestamps are unique: the timestamp bound, crashes and steps of the clock.
 
 use super::*;
-use crate::stamping::raising::RETRY_DELAY;
-use crate::stamping::vouching::KEPT_WARM;
+use crate::timestamps::raising::RETRY_DELAY;
+use crate::timestamps::vouching::KEPT_WARM;
 
 #[test]
-fn stamps_are_above_what_the_store_holds_and_carry_the_number() {
+fn timestamps_are_above_what_the_store_holds_and_carry_the_number() {
     let machine = Machine::of_three();
     let stored = at(START_MS + 2_000);
-    let stamping = machine.open(stored);
-    stamping.record_hello(PEER, START_MS, Timestamp::ZERO);
-    let stamp = machine.stamp(&stamping);
-    assert!(stamp > stored);
-    assert_eq!(stamp.node(), 2);
+    let timestamps = machine.open(stored);
+    timestamps.record_hello(PEER, START_MS, Timestamp::ZERO);
+    let allocated = machine.allocated(&timestamps);
+    assert!(allocated > stored);
+    assert_eq!(allocated.node(), 2);
 }
 
 #[test]
-fn no_stamp_is_issued_twice_whatever_crashes_and_wherever_the_clock_steps() {
+fn no_timestamp_is_issued_twice_whatever_crashes_and_wherever_the_clock_steps() {
     for alone in [true, false] {
         let mut random = fastrand::Rng::with_seed(11);
         let mut issued = BTreeSet::new();
@@ -26,20 +26,20 @@ fn no_stamp_is_issued_twice_whatever_crashes_and_wherever_the_clock_steps() {
             Machine::of_three()
         };
         for _ in 0..60 {
-            // Its store is empty, because it keeps no copy of what it stamps.
-            let stamping = machine.open(Timestamp::ZERO);
+            // Its store is empty, because it keeps no copy of what it timestamps.
+            let timestamps = machine.open(Timestamp::ZERO);
             for _ in 0..20 {
                 machine.set_ahead_ms(random.i64(-3_000..3_000));
-                stamping.record_hello(PEER, machine.now(), Timestamp::ZERO);
+                timestamps.record_hello(PEER, machine.now(), Timestamp::ZERO);
                 for _ in 0..random.usize(0..4) {
-                    if let Ok(stamp) = stamping.stamp() {
-                        assert!(issued.insert(stamp.timestamp()), "issued twice");
+                    if let Ok(allocated) = timestamps.allocate() {
+                        assert!(issued.insert(allocated.timestamp()), "issued twice");
                     }
                 }
                 machine.pass(Duration::from_millis(random.u64(0..40)));
             }
             if random.bool() {
-                stamping.close();
+                timestamps.close();
             }
             machine = machine.after_crash();
         }
@@ -48,49 +48,56 @@ fn no_stamp_is_issued_twice_whatever_crashes_and_wherever_the_clock_steps() {
 }
 
 #[test]
-fn a_stamp_above_the_ceiling_waits_until_a_higher_one_is_durable() {
+fn a_timestamp_above_the_bound_waits_until_a_higher_one_is_durable() {
     let machine = Machine::alone();
-    let stamping = machine.open(Timestamp::ZERO);
+    let timestamps = machine.open(Timestamp::ZERO);
     machine
         .disk
         .arm(Fault::at(0, std::io::ErrorKind::Other).lasting());
-    assert!(stamping.stamp().is_ok(), "the start has reserved stamps");
+    assert!(
+        timestamps.allocate().is_ok(),
+        "the start has reserved timestamps"
+    );
     machine.pass(RESERVATION_MAX + MS);
-    assert_eq!(refusal(&stamping), NoStamp::Ceiling);
+    assert_eq!(refusal(&timestamps), NoTimestamp::Bound);
     machine.executor.run_all_due();
-    assert_eq!(refusal(&stamping), NoStamp::Ceiling, "it is not durable");
+    assert_eq!(
+        refusal(&timestamps),
+        NoTimestamp::Bound,
+        "it is not durable"
+    );
     machine.disk.heal();
     machine.pass(RETRY_DELAY);
-    let stamp = stamping.stamp().ok().unwrap();
-    assert!(stamp.timestamp() <= stamping.status().ceiling);
+    let allocated = timestamps.allocate().ok().unwrap();
+    assert!(allocated.timestamp() <= timestamps.status().bound);
     let found = machine.after_crash().open(Timestamp::ZERO).greatest();
-    assert!(stamp.timestamp() <= found, "what is durable covers it");
+    assert!(allocated.timestamp() <= found, "what is durable covers it");
 }
 
 #[test]
-fn in_the_steady_state_no_stamp_waits() {
+fn in_the_steady_state_no_timestamp_waits() {
     let machine = Machine::alone();
-    let stamping = machine.open(Timestamp::ZERO);
-    machine.stamp(&stamping);
+    let timestamps = machine.open(Timestamp::ZERO);
+    machine.allocated(&timestamps);
     machine.disk.heal();
     for step_ms in 0..60_000 {
-        assert!(stamping.stamp().is_ok(), "after {step_ms} ms");
+        assert!(timestamps.allocate().is_ok(), "after {step_ms} ms");
         machine.pass(MS);
     }
-    // A stamp now and then, while the ceiling is kept ahead.
+    // A timestamp now and then, while the timestamp bound is kept ahead.
     for _ in 0..10 {
         for _ in 0..80 {
             machine.pass(Duration::from_millis(250));
-            stamping.upkeep();
+            timestamps.upkeep();
         }
-        assert!(stamping.stamp().is_ok());
+        assert!(timestamps.allocate().is_ok());
     }
     let calls = machine.disk.calls();
     assert!(calls < 150, "{calls} calls of the disk in four minutes");
     machine.pass(KEPT_WARM);
     machine.disk.heal();
     for _ in 0..1_000 {
-        stamping.upkeep();
+        timestamps.upkeep();
         machine.pass(Duration::from_millis(250));
     }
     assert_eq!(
@@ -101,14 +108,14 @@ fn in_the_steady_state_no_stamp_waits() {
 }
 
 #[test]
-fn a_clean_stop_skips_no_stamps_and_a_crash_only_those_reserved() {
+fn a_clean_stop_skips_no_timestamps_and_a_crash_only_those_reserved() {
     let machine = Machine::alone();
-    let stamping = machine.open(Timestamp::ZERO);
+    let timestamps = machine.open(Timestamp::ZERO);
     for _ in 0..3_000 {
-        machine.stamp(&stamping);
+        machine.allocated(&timestamps);
         machine.pass(MS * 10);
     }
-    let last = machine.stamp(&stamping);
+    let last = machine.allocated(&timestamps);
     let after_crash = machine.after_crash().open(Timestamp::ZERO).greatest();
     assert!(after_crash > last);
     let skipped_ms = after_crash.unix_ms() - last.unix_ms();
@@ -116,40 +123,40 @@ fn a_clean_stop_skips_no_stamps_and_a_crash_only_those_reserved() {
         skipped_ms <= RESERVATION_MAX.as_millis() as u64,
         "{skipped_ms}"
     );
-    stamping.close();
-    assert_eq!(refusal(&stamping), NoStamp::Closed);
+    timestamps.close();
+    assert_eq!(refusal(&timestamps), NoTimestamp::Closed);
     machine.executor.run_all_due();
     let after_stop = machine.after_crash().open(Timestamp::ZERO).greatest();
     assert_eq!(after_stop, last);
 }
 
 #[test]
-fn stamps_are_issued_on_a_full_disk() {
+fn timestamps_are_issued_on_a_full_disk() {
     let machine = Machine::alone();
-    let stamping = machine.open(Timestamp::ZERO);
+    let timestamps = machine.open(Timestamp::ZERO);
     machine.memory.set_capacity(0);
     for _ in 0..100 {
-        machine.stamp(&stamping);
+        machine.allocated(&timestamps);
         machine.pass(Duration::from_secs(1));
     }
 }
 
 #[test]
-fn a_start_that_drops_the_future_lowers_the_ceiling() {
+fn a_start_that_drops_the_future_lowers_the_bound() {
     let machine = Machine::of_three();
     machine.set_ahead_ms(10 * BOUND_MS as i64);
-    let stamping = machine.open_near();
-    machine.stamp(&stamping);
+    let timestamps = machine.open_near();
+    machine.allocated(&timestamps);
     machine.set_ahead_ms(0);
     let machine = machine.after_crash();
-    let stamping = machine.open_near();
-    let why = refusal(&stamping);
-    assert!(matches!(why, NoStamp::Ahead { .. }), "{why}");
-    drop(stamping);
+    let timestamps = machine.open_near();
+    let why = refusal(&timestamps);
+    assert!(matches!(why, NoTimestamp::Ahead { .. }), "{why}");
+    drop(timestamps);
     let limit = at(START_MS + BOUND_MS);
     for drop_above in [Some(limit), None] {
-        let stamping = machine.closed();
-        stamping
+        let timestamps = machine.closed();
+        timestamps
             .open(
                 &*machine.disk,
                 Path::new(FOLDER),
@@ -158,75 +165,75 @@ fn a_start_that_drops_the_future_lowers_the_ceiling() {
                 true,
             )
             .unwrap();
-        stamping.record_hello(PEER, machine.now(), Timestamp::ZERO);
+        timestamps.record_hello(PEER, machine.now(), Timestamp::ZERO);
         assert!(
-            machine.stamp(&stamping) > limit,
-            "stamps are above all that may have been issued"
+            machine.allocated(&timestamps) > limit,
+            "timestamps are above all that may have been issued"
         );
-        stamping.close();
+        timestamps.close();
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_waits_for_the_ceiling_and_for_a_first_peer_but_not_forever() {
+async fn a_write_waits_for_the_bound_and_for_a_first_peer_but_not_forever() {
     let machine = Machine::of_three();
-    let stamping = machine.open(Timestamp::ZERO);
+    let timestamps = machine.open(Timestamp::ZERO);
     let deadline = HOUR;
     let waiting = tokio::spawn({
-        let stamping = Arc::clone(&stamping);
+        let timestamps = Arc::clone(&timestamps);
         async move {
-            stamping
-                .stamp_by(deadline)
+            timestamps
+                .allocate_by(deadline)
                 .await
-                .map(|stamp| stamp.timestamp())
+                .map(|allocated| allocated.timestamp())
         }
     });
     tokio::task::yield_now().await;
-    stamping.record_hello(PEER, machine.now(), Timestamp::ZERO);
+    timestamps.record_hello(PEER, machine.now(), Timestamp::ZERO);
     tokio::task::yield_now().await;
     machine.executor.run_all_due();
     waiting.await.unwrap().unwrap();
 
     let without_peers = Machine::of_three().open(Timestamp::ZERO);
     let began = tokio::time::Instant::now();
-    let refused = without_peers.stamp_by(deadline).await.err();
-    assert_eq!(refused, Some(NoStamp::Unmet));
+    let refused = without_peers.allocate_by(deadline).await.err();
+    assert_eq!(refused, Some(NoTimestamp::Unmet));
     assert_eq!(began.elapsed(), FIRST_MEETING_MAX);
 }
 
 #[test]
-fn a_new_store_stamps_above_what_each_peer_has_seen_of_the_one_that_was_lost() {
+fn a_new_store_timestamps_above_what_each_peer_has_seen_of_the_one_that_was_lost() {
     let machine = Machine::of_three();
-    let stamping = machine.open_unaccepted();
-    stamping.record_hello(PEER, machine.now(), Timestamp::ZERO);
-    assert!(matches!(refusal(&stamping), NoStamp::Unheard { .. }));
+    let timestamps = machine.open_unaccepted();
+    timestamps.record_hello(PEER, machine.now(), Timestamp::ZERO);
+    assert!(matches!(refusal(&timestamps), NoTimestamp::Unheard { .. }));
     let given = Timestamp::new(START_MS + 60_000, 7, 2);
-    stamping.record_hello(OTHER, machine.now(), given);
-    assert!(machine.stamp(&stamping) > given);
+    timestamps.record_hello(OTHER, machine.now(), given);
+    assert!(machine.allocated(&timestamps) > given);
 }
 
 #[test]
 fn a_new_store_waits_for_a_peer_no_longer_than_clocks_may_differ() {
     let machine = Machine::of_three();
-    let stamping = machine.open_unaccepted();
+    let timestamps = machine.open_unaccepted();
     // By a clock that was ahead by the bound, while this one is behind by the bound.
     let given = at(machine.now() + 2 * BOUND_MS);
     machine.pass(2 * BOUND - Duration::from_millis(1));
-    stamping.record_hello(PEER, machine.now(), Timestamp::ZERO);
-    assert!(matches!(refusal(&stamping), NoStamp::Unheard { .. }));
+    timestamps.record_hello(PEER, machine.now(), Timestamp::ZERO);
+    assert!(matches!(refusal(&timestamps), NoTimestamp::Unheard { .. }));
     machine.pass(Duration::from_millis(1));
-    assert!(machine.stamp(&stamping) >= given);
+    assert!(machine.allocated(&timestamps) >= given);
 }
 
 #[test]
 fn a_store_that_has_stamped_needs_one_peer_at_its_next_start() {
     let machine = Machine::of_three();
     let first = machine.open_near();
-    let given = machine.stamp(&first);
+    let given = machine.allocated(&first);
     let machine = machine.after_crash();
     let next = machine.open_unaccepted();
     next.record_hello(PEER, machine.now(), Timestamp::ZERO);
-    assert!(machine.stamp(&next) > given);
+    assert!(machine.allocated(&next) > given);
 }
 
 #[test]
@@ -237,13 +244,13 @@ fn a_store_that_was_closed_after_it_has_heard_of_all_is_not_new() {
         (&[PEER, OTHER], true),
         (&[PEER], false),
     ] {
-        let stamping = machine.open_unaccepted();
-        stamping.record_hello(PEER, machine.now(), Timestamp::ZERO);
-        let refused = stamping.stamp().err();
-        assert_eq!(matches!(refused, Some(NoStamp::Unheard { .. })), is_new);
+        let timestamps = machine.open_unaccepted();
+        timestamps.record_hello(PEER, machine.now(), Timestamp::ZERO);
+        let refused = timestamps.allocate().err();
+        assert_eq!(matches!(refused, Some(NoTimestamp::Unheard { .. })), is_new);
         for peer in peers {
-            stamping.record_hello(*peer, machine.now(), Timestamp::ZERO);
+            timestamps.record_hello(*peer, machine.now(), Timestamp::ZERO);
         }
-        stamping.close();
+        timestamps.close();
     }
 }

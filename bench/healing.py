@@ -241,7 +241,7 @@ def away_until(server, ended, times):
 
 def wait_until_filled(server):
     deadline = time.monotonic() + 600
-    while status_page(server.all_ports[2])["standing"] != "witness":
+    while status_page(server.all_ports[2])["replica_state"] != "voter":
         if time.monotonic() > deadline:
             sys.exit("the node is not filled after 600 s")
         time.sleep(0.1)

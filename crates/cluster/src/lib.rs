@@ -6,7 +6,7 @@
 //! - [`pages`] merge a range of the whole cluster.
 //! - [`HybridClock`] allocates the timestamps that order versions, [`ClockBound`] says
 //!   which clocks to trust, [`TimestampReservation`] how far ahead to reserve timestamps.
-//! - [`Confirmation`] says whether a store is a witness, [`PossibleLoss`] what a lost one
+//! - [`Confirmation`] says whether a store is a voter, [`PossibleLoss`] what a lost one
 //!   may have taken with it.
 //! - [`forgetting`] says when tombstones may go.
 //! - [`HintLimits`] says which hints to drop.
@@ -24,8 +24,8 @@ mod node_url;
 pub mod pages;
 mod placement;
 mod possible_loss;
+mod replica_state;
 mod replicas;
-mod standing;
 pub mod sweep;
 mod timestamp_reservation;
 
@@ -41,9 +41,9 @@ pub use node_number::{NODES_MAX, NodeNumber};
 pub use node_url::{NodeUrl, NodeUrlError};
 pub use placement::{Placement, Ranking};
 pub use possible_loss::{LostStore, PossibleLoss};
-pub use replicas::{Fate, Miss, ReplicaIndex, Replicas};
-pub use standing::{
-    Confirmation, Judgement, PEER_STARTS_MAX, Remembered, STARTS_MAX, Standing, StoreClaim,
+pub use replica_state::{
+    Confirmation, Judgement, PEER_STARTS_MAX, Remembered, ReplicaState, STARTS_MAX, StoreClaim,
     is_bygone, judge,
 };
+pub use replicas::{Fate, Miss, ReplicaIndex, Replicas};
 pub use timestamp_reservation::TimestampReservation;

@@ -1,4 +1,4 @@
-//! How many acknowledged writes may be lost with the stores that are unfilled now.
+//! How many acknowledged writes may be lost with the stores that are learners now.
 //!
 //! A write that several stores had acknowledged is lost only if all of them are. So of
 //! a single lost store only the versions are gone that no other store was to keep. If
@@ -6,7 +6,7 @@
 //! acknowledged and no other: at most as many as they have acknowledged since a full
 //! pass last made them equal with a store that is left.
 
-/// A store that is unfilled.
+/// A store that is a learner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LostStore {
     /// The versions of which it was to keep the only copy, as of its last full pass;
@@ -29,7 +29,7 @@ pub struct PossibleLoss {
 }
 
 impl PossibleLoss {
-    /// What may be lost with these stores, which are unfilled at one time.
+    /// What may be lost with these stores, which are learners at one time.
     pub fn of(lost: &[LostStore]) -> Self {
         let mut loss = Self::default();
         for store in lost {

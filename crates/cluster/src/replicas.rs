@@ -85,9 +85,9 @@ pub enum Miss {
     Full,
     /// Its store cannot.
     Failed,
-    /// Its store is no witness, because what it once acknowledged may be missing from it.
+    /// Its store is no voter, because what it once acknowledged may be missing from it.
     /// It has stored what it was sent, but neither its acks nor its reads count.
-    Unfilled,
+    Learner,
     /// The version is older than what its store still takes, and will never be stored
     /// there: see [`forgetting`](crate::forgetting).
     Obsolete {
@@ -130,7 +130,7 @@ impl Fate {
             Self::Missed(Miss::Overloaded) => "overloaded",
             Self::Missed(Miss::Full) => "full",
             Self::Missed(Miss::Failed) => "failed",
-            Self::Missed(Miss::Unfilled) => "unfilled",
+            Self::Missed(Miss::Learner) => "learner",
             Self::Missed(Miss::Obsolete { .. }) => "obsolete",
         }
     }

@@ -136,7 +136,7 @@ impl LayeredOption {
 }
 
 /// Options that only the command line sets.
-const FOR_ONE_START: [&str; 2] = ["accept-empty", "drop-future-versions"];
+const FOR_ONE_START: [&str; 2] = ["accept-data-loss", "drop-future-versions"];
 
 const SERVE: &str = "serve";
 const CONFIG: &str = "config";

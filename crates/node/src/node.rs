@@ -23,7 +23,7 @@ use crate::turn_budget::TurnBudget;
 use crate::vital_signs::{Examiner, OwnEnvironment, OwnVitalSigns, SeeActivity};
 use base::{Budget, Clock, LimitedLog, Random, Timestamp};
 use cluster::sweep::PassKind;
-use cluster::{NodeNumber, Placement, Standing};
+use cluster::{NodeNumber, Placement, ReplicaState};
 use lsm::{Disk, DropBound, Engine, Executor};
 use peer::PeerLog;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ use std::time::Duration;
 /// Hints that wait to be written, in bytes.
 const HINT_QUEUE_BYTES_MAX: usize = 4 << 20;
 
-/// A node: its store and the files beside it, its standing, its clock, its hints, and its
+/// A node: its store and the files beside it, its replica state, its clock, its hints, and its
 /// budgets of memory. All runtimes share it; each has a [`Worker`](crate::Worker).
 pub struct Node {
     /// The node's configuration.
@@ -252,7 +252,7 @@ impl Node {
             &config.data,
             greatest_stored,
             drop_above,
-            config.accept_empty,
+            config.accept_data_loss,
         )?;
         let (trusted, trusted_clock) = (Arc::clone(&timestamps), Arc::clone(&clock));
         let cluster_time = Arc::clone(&timestamps);
@@ -299,9 +299,9 @@ impl Node {
             },
             config.members.clone(),
             engine.store_id(),
-            config.accept_empty,
+            config.accept_data_loss,
         )?;
-        forgetting.stands(membership.standing())?;
+        forgetting.set_replica_state(membership.replica_state())?;
         let hints = HintStore::open(
             HintEnvironment {
                 folder: config.data.join("hints"),
@@ -424,18 +424,18 @@ impl Node {
 
     /// How the store stands with the node's peers.
     #[must_use]
-    pub fn standing(&self) -> Standing {
-        self.membership.standing()
+    pub fn replica_state(&self) -> ReplicaState {
+        self.membership.replica_state()
     }
 
     /// Why the last full sweep has not filled the store, if one has ended and the store is still
-    /// unfilled.
+    /// learner.
     #[must_use]
-    pub fn unfilled_because(&self) -> Option<String> {
-        self.membership.unfilled_because()
+    pub fn learner_because(&self) -> Option<String> {
+        self.membership.learner_because()
     }
 
-    /// What may be lost, if stores were unfilled since the node was started.
+    /// What may be lost, if stores were learners since the node was started.
     #[must_use]
     pub fn loss_report(&self) -> Option<LossReport> {
         self.membership.loss_report()

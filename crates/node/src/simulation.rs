@@ -2,7 +2,7 @@
 //! one seed. Its runtimes take turns on that thread.
 //!
 //! It is a [`crate::Node`] with its workers, as a server runs them: coordinator, peer
-//! protocol, hints, standing, store. The simulation provides clock, randomness, disk,
+//! protocol, hints, replica state, store. The simulation provides clock, randomness, disk,
 //! executor and transport. Timers are tokio's, whose clock can be paused.
 
 use crate::config::{NodeConfig, Resources};
@@ -322,10 +322,10 @@ impl SimulatedNode {
         self.node.hints.all()
     }
 
-    /// Whether the store is a witness: its reads and acks count.
+    /// Whether the store is a voter: its reads and acks count.
     #[must_use]
-    pub fn is_witness(&self) -> bool {
-        self.node.membership.is_witness()
+    pub fn is_voter(&self) -> bool {
+        self.node.membership.is_voter()
     }
 
     /// How many requests of sweeps it has answered since its start.

@@ -41,7 +41,7 @@ pub(crate) struct SurplusRule {
     pub(crate) own: NodeNumber,
     /// The bound below which surplus copies may go.
     pub(crate) bounds: Arc<SharedBounds>,
-    /// Whether the data folder is one of a cluster of these nodes, this store is a witness, and
+    /// Whether the data folder is one of a cluster of these nodes, this store is a voter, and
     /// no other one is known to lack something.
     pub(crate) are_all_whole: Arc<AtomicBool>,
 }

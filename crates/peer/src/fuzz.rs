@@ -106,7 +106,7 @@ mod tests {
     use super::*;
     use base::{Entry, Expiry, Timestamp, TraceId};
     use cluster::Miss;
-    use cluster::Standing;
+    use cluster::ReplicaState;
     use std::time::Duration;
 
     /// One message of each kind, and a long value.
@@ -135,7 +135,7 @@ mod tests {
         message::put_missed(&mut out, 7, Miss::Full);
         message::put_ping(&mut out, 8);
         message::put_pong(&mut out, 8, 9);
-        message::put_standing(&mut out, Standing::Witness);
+        message::put_replica_state(&mut out, ReplicaState::Voter);
         message::put_contact(&mut out, crate::Contact::FULL);
         let writes = out.len();
         message::begin_writes(&mut out, 9);

@@ -86,7 +86,7 @@ pub use page::{EncodedPage, PAGE_BYTES_MAX, PAGE_ITEM_BYTES};
 pub use protocol::Protocol;
 pub use protocol::{
     BULK, CONTACT, EXAMINATION, FILLS_OUTDATED, FORGETTING, LOOK, MANY, NegotiatedProtocol, PAGES,
-    REPORT, SAME, STANDING, SWEEP, TRACES,
+    REPLICA_STATE, REPORT, SAME, SWEEP, TRACES,
 };
 pub use reply::Reply;
 pub use report::NodeReport;

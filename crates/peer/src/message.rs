@@ -8,13 +8,13 @@
 //!                                    | 2 unknown, bound on timestamps u64
 //!    4  found    entry
 //!    5  absent
-//!    6  missed   reason u8: 1 timeout, 2 refused, 3 overloaded, 4 full, 5 failed, 6 unfilled
+//!    6  missed   reason u8: 1 timeout, 2 refused, 3 overloaded, 4 full, 5 failed, 6 learner
 //!                                    | 7 obsolete, fence or forget bound u64
 //!                                          (7 only with the feature `FORGETTING`)
 //!    7  ping                                (call: any number, which the pong repeats)
 //!    8  pong     wall clock in ms u64
 //!    9  piece    the next bytes of the value of this call
-//!   10  standing code u8, as in hellos     (only with the feature `STANDING`)
+//!   10  replica state code u8, as in hellos     (only with the feature `REPLICA_STATE`)
 //!   11  sweep    remaining ms u32 | request, as drawn in `sweep_message/`
 //!   12  swept    answer, as drawn there
 //!   13  mend     remaining ms u32 | pass u64 | entry
@@ -75,7 +75,7 @@ pub(super) use encode::{
     ALL_LATER, begin_verdicts, begin_writes, is_long, put_absent, put_contact, put_entry_head,
     put_examine, put_examined, put_forgets, put_found, put_look, put_mend, put_missed, put_page,
     put_paged, put_piece, put_ping, put_pong, put_read, put_read_unless_same, put_repair,
-    put_report, put_run, put_same, put_standing, put_stored, put_sweep, put_swept, put_trace,
+    put_replica_state, put_report, put_run, put_same, put_stored, put_sweep, put_swept, put_trace,
     put_verdict_item, put_write, put_write_item, remaining_ms,
 };
 
@@ -91,7 +91,7 @@ use crate::same::{HeldVersion, ValueHash};
 use crate::vital_signs::VitalSigns;
 use base::{Entry, Expiry, Kind, Timestamp, TraceId, Verdict};
 use cluster::Miss;
-use cluster::Standing;
+use cluster::ReplicaState;
 use cluster::forgetting::{Answerer, NamedBounds};
 use cluster::sweep::PassId;
 use std::time::Duration;
@@ -105,7 +105,7 @@ const MISSED: u8 = 6;
 const PING: u8 = 7;
 const PONG: u8 = 8;
 const PIECE: u8 = 9;
-const STANDING: u8 = 10;
+const REPLICA_STATE: u8 = 10;
 const SWEEP: u8 = 11;
 const SWEPT: u8 = 12;
 const MEND: u8 = 13;
@@ -196,7 +196,7 @@ pub(super) enum Message<'a> {
     /// The next piece of a long value.
     Piece(&'a [u8]),
     /// How the acceptor's store stands.
-    Standing(Standing),
+    ReplicaState(ReplicaState),
     /// What the acceptor has.
     Report(NodeReport),
     /// A request of a sweep.
@@ -382,9 +382,9 @@ impl<'a> Message<'a> {
                 unix_ms: fields.u64()?,
             },
             PIECE => Self::Piece(fields.bytes(frame.payload.len())?),
-            STANDING => {
+            REPLICA_STATE => {
                 let [code] = fields.array()?;
-                Self::Standing(Standing::from_code(code))
+                Self::ReplicaState(ReplicaState::from_code(code))
             }
             REPORT => {
                 let (acknowledged, forgotten) = (fields.u64()?, fields.u64()?);

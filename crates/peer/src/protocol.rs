@@ -12,9 +12,9 @@
 
 use std::fmt;
 
-/// The feature of frames of the kind `standing`: the acceptor reports how its
+/// The feature of frames of the kind `replica_state`: the acceptor reports how its
 /// store stands whenever that changes.
-pub const STANDING: u64 = 1;
+pub const REPLICA_STATE: u64 = 1;
 
 /// The dialled side takes part in sweeps: frames of the kinds `sweep`, `swept`
 /// and `mend`. The features 2 and 32 were earlier forms of these frames.
@@ -85,7 +85,7 @@ impl Protocol {
     pub const OWN: Self = Self {
         least: 1,
         greatest: 1,
-        features: STANDING
+        features: REPLICA_STATE
             | SWEEP
             | BULK
             | REPORT

@@ -20,13 +20,13 @@ use crate::same::HeldVersion;
 use crate::sweep_message::SweepRequest;
 use crate::{
     CONTACT, FORGETTING, LiveLink, MANY, NegotiatedProtocol, NodeReport, PeerEnvironment,
-    PeerRequest, REPORT, STANDING, StartWatch, Stream,
+    PeerRequest, REPLICA_STATE, REPORT, StartWatch, Stream,
 };
 use base::{Entry, Share, TraceId};
 use bytes::Bytes;
 use cluster::forgetting::Answerer;
 use cluster::sweep::PassId;
-use cluster::{Miss, Standing};
+use cluster::{Miss, ReplicaState};
 use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
@@ -185,7 +185,7 @@ struct AcceptorSide<R> {
     /// What the two sides have negotiated.
     negotiated: NegotiatedProtocol,
     /// How this node's store stands, as last sent on this connection.
-    sent_standing: Option<Standing>,
+    sent_replica_state: Option<ReplicaState>,
     /// What this node reports of itself, as last sent on this connection.
     sent_report: Option<NodeReport>,
     /// How this node deals with the peer, as last sent on this connection.
@@ -220,7 +220,7 @@ impl<R: RequestHandler> AcceptorSide<R> {
             environment: environment.clone(),
             trace: Cell::new(None),
             negotiated,
-            sent_standing: None,
+            sent_replica_state: None,
             sent_report: None,
             sent_contact: None,
             live: Some(start.mark_heard()),
@@ -302,15 +302,17 @@ impl<R: RequestHandler> AcceptorSide<R> {
     fn send_pong(&mut self, token: u64) {
         let environment = &self.environment;
         let unix_ms = environment.clock.unix_ms();
-        let standing = Some(environment.policy.standing());
+        let replica_state = Some(environment.policy.replica_state());
         let report = Some(environment.policy.report());
         let contact = Some(self.contact());
-        let standing = standing.filter(|_| self.negotiated.has(STANDING));
+        let replica_state = replica_state.filter(|_| self.negotiated.has(REPLICA_STATE));
         let report = report.filter(|_| self.negotiated.has(REPORT));
         let contact = contact.filter(|_| self.negotiated.has(CONTACT));
         let is_sent = self.replies.outgoing.push_urgent(|out| {
-            if let Some(standing) = standing.filter(|now| self.sent_standing != Some(*now)) {
-                message::put_standing(out, standing);
+            if let Some(replica_state) =
+                replica_state.filter(|now| self.sent_replica_state != Some(*now))
+            {
+                message::put_replica_state(out, replica_state);
             }
             if let Some(report) = report.filter(|now| self.sent_report != Some(*now)) {
                 message::put_report(out, report);
@@ -321,7 +323,7 @@ impl<R: RequestHandler> AcceptorSide<R> {
             message::put_pong(out, token, unix_ms);
         });
         if is_sent {
-            (self.sent_standing, self.sent_report) = (standing, report);
+            (self.sent_replica_state, self.sent_report) = (replica_state, report);
             self.sent_contact = contact;
         }
     }
@@ -447,7 +449,7 @@ impl<R: RequestHandler> Side for AcceptorSide<R> {
             | Message::Run(_)
             | Message::Paged(_)
             | Message::Examined(_)
-            | Message::Standing(_)
+            | Message::ReplicaState(_)
             | Message::Report(_)
             | Message::Contact(_)
             | Message::Forgets(_)

@@ -37,8 +37,8 @@
 //! **Hints** are owed to the replicas that missed the write. A replica that is known to be
 //! down is not sent the write, and its hint is kept before the reply, because nothing else
 //! will bring it the write. The others get their hints after the reply, once any replica
-//! has the write. A hint is never an ack. A store that is no witness
-//! ([`Miss::Unfilled`]) keeps the write, but does not ack it, and is owed no hint.
+//! has the write. A hint is never an ack. A store that is no voter
+//! ([`Miss::Learner`]) keeps the write, but does not ack it, and is owed no hint.
 //!
 //! **Below a fence** a replica refuses the write for good ([`Miss::Obsolete`]), so it is
 //! owed no hint, which it would refuse as well. The coordinator's clock was slow, or the
@@ -235,7 +235,7 @@ impl Write {
                 why,
             } => {
                 let hint = match why {
-                    Miss::Unfilled | Miss::Obsolete { .. } => Hint::Kept,
+                    Miss::Learner | Miss::Obsolete { .. } => Hint::Kept,
                     _ => Hint::Owed,
                 };
                 self.settle(round, replica, WriteProgress::Missed { why, hint });

@@ -2,7 +2,7 @@
 //! from them.
 
 use super::StoreStart;
-use crate::standing::Standing;
+use crate::replica_state::ReplicaState;
 use crate::sweep::PassId;
 use base::Timestamp;
 use std::time::Duration;
@@ -41,7 +41,7 @@ pub struct Receiving {
     /// The greatest F that the store has heard of.
     pub greatest: Timestamp,
     /// How the store stands.
-    pub standing: Standing,
+    pub replica_state: ReplicaState,
     /// Whether the store takes part in the pass of the mend, and has since the
     /// pass began on it.
     pub takes_part: bool,
@@ -58,26 +58,28 @@ pub struct Obsolete {
 
 impl Bounds {
     /// Whether the store only receives below the greatest F that it has heard of: it
-    /// may hold versions whose tombstones are forgotten. It is then no witness.
+    /// may hold versions whose tombstones are forgotten. It is then no voter.
     ///
-    /// A witness that was fenced at F or above has taken part in the pass that F
+    /// A voter that was fenced at F or above has taken part in the pass that F
     /// rests on, even if it hears of F for the first time. A folder that was restored
     /// from before its fence has a lower one.
     #[must_use]
-    pub fn is_receiver(self, standing: Standing, greatest: Timestamp) -> bool {
-        match standing {
-            Standing::Witness | Standing::Unconfirmed => self.fence.max(self.forgotten) < greatest,
+    pub fn is_receiver(self, replica_state: ReplicaState, greatest: Timestamp) -> bool {
+        match replica_state {
+            ReplicaState::Voter | ReplicaState::Starting => {
+                self.fence.max(self.forgotten) < greatest
+            }
             // Whatever it remembers itself: what it lost may be a tombstone.
-            Standing::Accepted | Standing::Unfilled => Timestamp::ZERO < greatest,
+            ReplicaState::ForcedVoter | ReplicaState::Learner => Timestamp::ZERO < greatest,
         }
     }
 
     /// Takes note of an F that another member names. A receiver keeps its own until
     /// it is filled.
     #[must_use]
-    pub fn hear(self, greatest: Timestamp, standing: Standing) -> Self {
-        match standing {
-            Standing::Witness if !self.is_receiver(standing, greatest) => Self {
+    pub fn hear(self, greatest: Timestamp, replica_state: ReplicaState) -> Self {
+        match replica_state {
+            ReplicaState::Voter if !self.is_receiver(replica_state, greatest) => Self {
                 forgotten: self.forgotten.max(greatest),
                 ..self
             },
@@ -117,14 +119,16 @@ impl Bounds {
         receiving: Receiving,
     ) -> Result<(), Obsolete> {
         let Receiving {
-            greatest, standing, ..
+            greatest,
+            replica_state,
+            ..
         } = receiving;
         let obsolete_below = |below| match timestamp < below {
             true => Err(Obsolete { below }),
             false => Ok(()),
         };
         let is_by_present = |by| receiving.answering == Some(by);
-        if self.is_receiver(standing, greatest) {
+        if self.is_receiver(replica_state, greatest) {
             let is_of_pass = match arrival {
                 Arrival::Mend(_) => receiving.takes_part && !is_dead,
                 Arrival::Ordinary | Arrival::Answered { .. } => false,

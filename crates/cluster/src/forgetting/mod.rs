@@ -34,7 +34,7 @@
 //! is needed about it, and it does not matter who drove the pass.
 //!
 //! A store that has not taken part in that is a **receiver**
-//! ([`Bounds::is_receiver`]): it was unfilled or accepted, or restored from before
+//! ([`Bounds::is_receiver`]): it was a learner or accepted, or restored from before
 //! its fence. It may hold versions whose tombstones are forgotten. So below the
 //! greatest F that it has heard of, it only receives, until it was compared with all
 //! other members; then it buries what nobody else has ([`is_leftover`]).
@@ -45,7 +45,7 @@
 //! A receiver does not count. It must know F for that, so each handshake names the
 //! greatest F that a node has heard of, before the first request. An F of which the node
 //! hears later, while the connection lasts, rests on a pass that the receiver has been
-//! fenced for, or the peers remember that it was, and its store is unfilled. So
+//! fenced for, or the peers remember that it was, and its store is a learner. So
 //! requests need not carry F.
 //!
 //! `model` explores all interleavings of these rules for three stores and one key,

@@ -14,7 +14,7 @@
 //!   `from - ack` nodes may be missing, whichever they are. So of every key at least `ack` of
 //!   its replicas have answered, as for a read; if more nodes are missing, the range ends.
 //!   A node is missing while it does not answer, and where its answer does not count: it is no
-//!   witness, or a damaged block may have held keys there.
+//!   voter, or a damaged block may have held keys there.
 //! - **Where the replicas agree**, the newest version is told. Replicas beyond the copies that
 //!   it was written for may hold an older version or none.
 //! - **Where they do not**, the key is read once more, as any read of this pair that asks all
@@ -111,7 +111,7 @@ impl RangeMerge {
         numbered(&self.nodes).filter_map(|(node, pages)| match pages {
             NodePages::Missing(why) => Some((node, *why)),
             // Its word does not count here, because it may have lost something.
-            NodePages::Loaded(Loaded { counts: false, .. }) => Some((node, Miss::Unfilled)),
+            NodePages::Loaded(Loaded { counts: false, .. }) => Some((node, Miss::Learner)),
             NodePages::Loaded(_) | NodePages::Awaited => None,
         })
     }

@@ -103,7 +103,7 @@ pub(crate) fn miss(word: &str) -> cluster::Miss {
         Miss::Overloaded,
         Miss::Full,
         Miss::Failed,
-        Miss::Unfilled,
+        Miss::Learner,
     ]
     .into_iter()
     .find(|miss| Fate::Missed(*miss).word() == word)

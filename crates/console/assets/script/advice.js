@@ -19,7 +19,7 @@ const BACKGROUND_SHARE_LOW = 0.05;
 function adviceOf(status) {
   return [
     ...adviceOnNodes(status),
-    ...adviceOnStanding(status),
+    ...adviceOnReplicaState(status),
     ...adviceOnClock(status),
     ...adviceOnStore(status),
     ...adviceOnHints(status),
@@ -48,7 +48,7 @@ function* adviceOnNodes(status) {
         runbook: "A node is down or silent",
       };
     }
-    if (member.standing === "unfilled") {
+    if (member.replica_state === "learner") {
       yield {
         level: "bad",
         text: `The store of ${member.name} has lost data and does not count. It fills itself while all nodes are up.`,
@@ -58,28 +58,28 @@ function* adviceOnNodes(status) {
   }
 }
 
-function* adviceOnStanding(status) {
+function* adviceOnReplicaState(status) {
   const runbook = "A store that does not count";
   const missing = othersOf(status)
     .filter((member) => member.state !== "up")
     .map((member) => member.name);
   const start = missing.length > 0 ? ` Start ${listed(missing)}.` : "";
-  if (status.standing === "unfilled") {
+  if (status.replica_state === "learner") {
     yield {
       level: "bad",
       text: `The store of this node has lost data and does not count, until the other nodes have filled it.${start}`,
       runbook,
     };
-  } else if (status.standing === "unconfirmed") {
+  } else if (status.replica_state === "starting") {
     yield {
       level: "bad",
       text: `The store of this node does not count before all nodes have met once.${start}`,
       runbook,
     };
-  } else if (status.standing === "accepted") {
+  } else if (status.replica_state === "forced_voter") {
     yield {
       level: "warn",
-      text: "This node was started with --accept-empty and may lack data until a full sweep with all nodes is clean.",
+      text: "This node was started with --accept-data-loss and may lack data until a full sweep with all nodes is clean.",
       runbook,
     };
   }
@@ -95,7 +95,7 @@ function* adviceOnStanding(status) {
 
 function* adviceOnClock(status) {
   const ahead = status.clock.others_ahead_ms ?? 0;
-  if (status.clock.refuses_writes && status.standing === "witness") {
+  if (status.clock.refuses_writes && status.replica_state === "voter") {
     yield {
       level: "bad",
       text: `This node refuses writes: ${status.clock.refuses_writes}.`,

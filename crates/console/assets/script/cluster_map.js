@@ -47,7 +47,7 @@ function clusterMap() {
       for (const member of status.cluster) {
         const isAway = Object.hasOwn(MAP_STATES, member.state);
         if (isAway) stage.be(member.name, MAP_STATES[member.state], member.state);
-        else stage.be(member.name, member.standing === "unfilled" ? "unfilled" : "up");
+        else stage.be(member.name, member.replica_state === "learner" ? "learner" : "up");
         const signs = vitals.get(member.name);
         stage.keep(member.name, signs?.hints ?? 0);
         stage.hold(member.name, signs ? `${short(signs.requests_a_second)}/s` : "", "idle");

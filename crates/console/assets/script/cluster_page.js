@@ -3,8 +3,8 @@
 /** What a state of a node means, as a level of `mark`. */
 const STATE_LEVELS = { "this node": "good", up: "good", connecting: "warn", suspected: "warn", down: "bad" };
 
-/** What a standing of a store means, as a level of `mark`. */
-const STANDING_LEVELS = { witness: "good", accepted: "warn", unconfirmed: "warn", unfilled: "bad" };
+/** What a replica_state of a store means, as a level of `mark`. */
+const REPLICA_STATE_LEVELS = { voter: "good", forced_voter: "warn", starting: "warn", learner: "bad" };
 
 /** The shares of requests whose times are shown, and where nodes tell them. */
 const QUANTILES = [
@@ -51,7 +51,7 @@ function leadOf(status) {
   if (all === 1)
     return h("p", { class: "lead" }, `${status.name} is alone: it is the only replica of its keys.`);
   const up = status.cluster.filter((member) => ["this node", "up"].includes(member.state));
-  const counting = up.filter((member) => ["witness", "accepted"].includes(member.standing)).length;
+  const counting = up.filter((member) => ["voter", "forced_voter"].includes(member.replica_state)).length;
   const majority = Math.floor(all / 2) + 1;
   const isEnough = counting >= majority;
   const more = counting < all ? "more " : "";
@@ -101,7 +101,7 @@ function nodesTable({ status, metrics, vitals }) {
     return [
       h("a", { ...consoleOf(member, isOwn), "data-focus": member.name }, member.name),
       mark(STATE_LEVELS[member.state] ?? "idle", (isOwn ? status.state : member.state) + down),
-      member.standing ? mark(STANDING_LEVELS[member.standing] ?? "idle", member.standing) : "–",
+      member.replica_state ? mark(REPLICA_STATE_LEVELS[member.replica_state] ?? "idle", member.replica_state) : "–",
       isOwn ? "0 ms" : ahead === undefined ? "–" : `${ahead > 0 ? "+" : ""}${count(ahead)} ms`,
       !isAlone && (isOwn ? "–" : answersOf(member.name, metrics)),
       !isAlone &&

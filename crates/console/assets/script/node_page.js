@@ -32,7 +32,7 @@ function nodeFacts(status, metrics) {
         "State",
         mark(status.state === "serving" ? "good" : "warn", status.state),
         ", ",
-        mark(STANDING_LEVELS[status.standing] ?? "idle", status.standing),
+        mark(REPLICA_STATE_LEVELS[status.replica_state] ?? "idle", status.replica_state),
       ],
       [
         "Clock",

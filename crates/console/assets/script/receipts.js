@@ -17,7 +17,7 @@ const OUTCOMES = {
   overloaded: ["warn", "has too much to do: try again later"],
   full: ["bad", "has a full disk"],
   failed: ["bad", "has a store that is read-only or damaged: see its log"],
-  unfilled: [
+  learner: [
     "warn",
     "has a store that does not count, because it may have lost what it acknowledged, or is new",
   ],

@@ -28,7 +28,7 @@ const NODE_STATES = {
   frozen: "frozen",
   cut: "cut off",
   slow: "slow network",
-  unfilled: "being filled",
+  learner: "being filled",
   skewed: "clock 90 min ahead",
 };
 

@@ -13,7 +13,7 @@ const BECOMES = {
   freeze: "frozen",
   start: "up",
   thaw: "up",
-  wipe: "unfilled",
+  wipe: "learner",
   skew: "skewed",
   unskew: "up",
   cut: "cut",
@@ -114,7 +114,7 @@ function castOf(names, stage, say) {
           status.cluster.every(
             (member) =>
               ["this node", "up"].includes(member.state) &&
-              member.standing === "witness" &&
+              member.replica_state === "voter" &&
               member.hints === 0,
           ),
         );

@@ -155,13 +155,13 @@ const TOUR = [
       await cast.look(key);
       await cast.act(second, "wipe");
       cast.stage.hold(second, "", "idle");
-      let wasUnfilled = false;
+      let wasLearner = false;
       await cast.until(`${second} has everything again`, async () => {
-        const { standing } = await cast.status(second);
-        wasUnfilled ||= standing === "unfilled";
-        return standing === "witness";
+        const { replica_state } = await cast.status(second);
+        wasLearner ||= replica_state === "learner";
+        return replica_state === "voter";
       });
-      if (wasUnfilled) cast.say(`Until then ${second} was “unfilled”: its answers did not count.`, "warn");
+      if (wasLearner) cast.say(`Until then ${second} was “learner”: its answers did not count.`, "warn");
       cast.stage.be(second, "up");
       await cast.stage.send(first, second, "hint", "everything");
       const held = await cast.look(key);

@@ -115,9 +115,9 @@ fn of_absence(asked: &[Asked], name: &str) -> String {
 pub(super) fn of_node(status: &NodeStatus, unreachable: &[&str]) -> Vec<String> {
     let mut lines = Vec::new();
     let mut say = |text: String| lines.push(format!("{}: {text}", status.name));
-    if let Some(problem) = of_standing(status, unreachable) {
+    if let Some(problem) = of_replica_state(status, unreachable) {
         say(problem);
-    } else if status.standing != "unfilled"
+    } else if status.replica_state != "learner"
         && let Some(why) = &status.clock.refuses_writes
     {
         say(format!("it refuses writes: {why}"));
@@ -246,17 +246,17 @@ fn of_sweeps(status: &NodeStatus, unreachable: &[&str]) -> Option<String> {
 }
 
 /// What to do about a store that does not count, or has been accepted.
-fn of_standing(status: &NodeStatus, unreachable: &[&str]) -> Option<String> {
+fn of_replica_state(status: &NodeStatus, unreachable: &[&str]) -> Option<String> {
     let has_all = unreachable.is_empty();
     let missing = unreachable.join(" and ");
-    match status.standing.as_str() {
-        "witness" => None,
-        "unfilled" if has_all && status.unfilled_because.is_some() => {
-            let why = status.unfilled_because.as_deref().unwrap_or_default();
+    match status.replica_state.as_str() {
+        "voter" => None,
+        "learner" if has_all && status.learner_because.is_some() => {
+            let why = status.learner_because.as_deref().unwrap_or_default();
             let runs = !status.sweeps.running.is_empty();
             (!runs).then(|| format!("its store does not count: {why}"))
         }
-        "unfilled" if has_all => {
+        "learner" if has_all => {
             let failed = status.sweeps.full.incomplete;
             let (sweeps, have) = match failed {
                 1 => ("full sweep", "has"),
@@ -270,17 +270,17 @@ fn of_standing(status: &NodeStatus, unreachable: &[&str]) -> Option<String> {
                 )
             })
         }
-        "unfilled" => Some(format!(
+        "learner" => Some(format!(
             "its store has lost data and does not count. It is filled by itself once all nodes \
              are up: start {missing}"
         )),
-        "unconfirmed" if has_all => None,
-        "unconfirmed" => Some(format!(
+        "starting" if has_all => None,
+        "starting" => Some(format!(
             "its store does not count before all nodes have met once: start {missing}"
         )),
         // A full sweep has filled it since it started. What came before says nothing: a store
         // that was restored from a copy brings its old times with it.
-        "accepted"
+        "forced_voter"
             if status.others().all(|member| {
                 let seconds = status.seconds_since(member.last_full_clean_unix_ms);
                 seconds.is_some_and(|seconds| seconds < status.uptime_seconds)
@@ -288,13 +288,13 @@ fn of_standing(status: &NodeStatus, unreachable: &[&str]) -> Option<String> {
         {
             None
         }
-        "accepted" => Some(
-            "it was started with --accept-empty and may lack data: run 'kvorum admin sweep \
+        "forced_voter" => Some(
+            "it was started with --accept-data-loss and may lack data: run 'kvorum admin sweep \
              --full --wait' once all nodes are up"
                 .to_owned(),
         ),
         other => Some(format!(
-            "its standing is {other}, which this program does not know"
+            "its replica state is {other}, which this program does not know"
         )),
     }
 }

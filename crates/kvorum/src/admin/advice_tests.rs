@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 /// What a node says that is well.
 pub(super) fn status() -> Value {
     json!({
-        "name": "a", "uptime_seconds": 7200, "state": "serving", "standing": "witness",
+        "name": "a", "uptime_seconds": 7200, "state": "serving", "replica_state": "voter",
         "cluster": [
             {
                 "name": "a", "url": "http://h:1", "state": "this node",
@@ -69,20 +69,20 @@ fn advice_with(pointer: &str, value: Value, others: &[&str]) -> String {
 
 #[test]
 fn a_node_that_is_well_needs_nobody() {
-    assert_eq!(advice_with("/standing", json!("witness"), &[]), "");
+    assert_eq!(advice_with("/replica_state", json!("voter"), &[]), "");
     // It is filled, or confirmed, by itself.
-    assert_eq!(advice_with("/standing", json!("unfilled"), &[]), "");
-    assert_eq!(advice_with("/standing", json!("unconfirmed"), &[]), "");
+    assert_eq!(advice_with("/replica_state", json!("learner"), &[]), "");
+    assert_eq!(advice_with("/replica_state", json!("starting"), &[]), "");
     assert_eq!(advice_with("/cluster/0/hints", json!(99), &[]), "");
 }
 
 #[test]
 fn each_state_that_needs_an_operator_has_a_line() {
     for (pointer, value, others, word) in [
-        ("/standing", json!("unfilled"), &["b"][..], "start b"),
+        ("/replica_state", json!("learner"), &["b"][..], "start b"),
         (
-            "/standing",
-            json!("unconfirmed"),
+            "/replica_state",
+            json!("starting"),
             &["b", "c"],
             "start b and c",
         ),
@@ -209,9 +209,9 @@ fn sweeps_that_clients_leave_no_time_have_a_line() {
 }
 
 #[test]
-fn an_accepted_store_needs_a_full_sweep() {
+fn a_forced_voter_needs_a_full_sweep() {
     let mut status = status();
-    status["standing"] = json!("accepted");
+    status["replica_state"] = json!("forced_voter");
     // Never, and before it was started: it may have been restored from a copy since.
     for last_full_clean in [json!(null), json!(10_000_000 - 8_000_000)] {
         status["cluster"][1]["last_full_clean_unix_ms"] = last_full_clean;
@@ -225,7 +225,7 @@ fn an_accepted_store_needs_a_full_sweep() {
 #[test]
 fn a_store_that_full_sweeps_have_not_filled_has_a_line() {
     let mut status = status();
-    status["standing"] = json!("unfilled");
+    status["replica_state"] = json!("learner");
     status["sweeps"]["full"]["incomplete"] = json!(3);
     let advice = |status: &Value| {
         let status: NodeStatus = serde_json::from_value(status.clone()).unwrap();
@@ -235,7 +235,7 @@ fn a_store_that_full_sweeps_have_not_filled_has_a_line() {
     assert!(failed.contains("3 full sweeps have not filled"), "{failed}");
     // It may be equal with all, and not count for another reason.
     let mut held_back = status.clone();
-    held_back["unfilled_because"] = json!("the clock of c is wrong");
+    held_back["learner_because"] = json!("the clock of c is wrong");
     held_back["sweeps"]["full"]["incomplete"] = json!(0);
     let held_back = advice(&held_back);
     assert!(
@@ -265,7 +265,7 @@ fn nobody_mends_a_damaged_table_of_a_lone_node() {
 #[test]
 fn only_a_node_that_does_not_answer_is_to_be_started() {
     let mut status = status();
-    status["standing"] = json!("unfilled");
+    status["replica_state"] = json!("learner");
     let asked = |no_status: NoStatus| {
         let asked = [
             Asked {
@@ -321,7 +321,7 @@ fn a_node_that_is_away_longer_than_hints_are_kept_is_told_apart() {
 #[test]
 fn a_restored_store_needs_nobody_but_all_nodes() {
     let mut status = status();
-    status["standing"] = json!("unfilled");
+    status["replica_state"] = json!("learner");
     status["clock"]["refuses_writes"] = json!("restored");
     let status: NodeStatus = serde_json::from_value(status).unwrap();
     let advice = |unreachable: &[&str]| of_node(&status, unreachable).join("\n");
@@ -332,7 +332,7 @@ fn a_restored_store_needs_nobody_but_all_nodes() {
 #[test]
 fn a_store_that_a_full_sweep_has_filled_needs_nobody() {
     let mut status = status();
-    status["standing"] = json!("accepted");
+    status["replica_state"] = json!("forced_voter");
     let status: NodeStatus = serde_json::from_value(status).unwrap();
     assert!(of_node(&status, &[]).is_empty());
 }

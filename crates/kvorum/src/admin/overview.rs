@@ -12,9 +12,9 @@ pub(super) struct NodeStatus {
     pub(super) uptime_seconds: u64,
     pub(super) value_bytes_max: Option<u64>,
     pub(super) state: String,
-    pub(super) standing: String,
+    pub(super) replica_state: String,
     /// Why the last full sweep has not filled its store.
-    pub(super) unfilled_because: Option<String>,
+    pub(super) learner_because: Option<String>,
     pub(super) cluster: Vec<Member>,
     pub(super) clock: ClockStatus,
     pub(super) hints: HintLimits,
@@ -26,7 +26,7 @@ pub(super) struct NodeStatus {
     pub(super) may_be_lost: Option<LossStatus>,
 }
 
-/// What may be lost with stores that were unfilled.
+/// What may be lost with stores that were learners.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct LossStatus {
     /// The names of the nodes of these stores.
@@ -187,7 +187,7 @@ pub(super) struct NodeOverview {
     /// `serving`, `stopping`, `unreachable`; `unknown` if it answers without a status.
     pub(super) state: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) standing: Option<String>,
+    pub(super) replica_state: Option<String>,
     /// The writes that it missed and that the other nodes keep for it.
     pub(super) hints_waiting: u64,
     /// The share of its time that background work may use: below 1 while clients feel it.
@@ -248,7 +248,7 @@ impl Overview {
                 state: status
                     .map_or_else(|no_status| no_status.word(), |status| &status.state)
                     .to_owned(),
-                standing: status.ok().map(|status| status.standing.clone()),
+                replica_state: status.ok().map(|status| status.replica_state.clone()),
                 hints_waiting: hints_for(&asked.name),
                 background_share: status.ok().map(|status| status.background.share),
                 refill: status.ok().and_then(|status| status.sweeps.refill.clone()),

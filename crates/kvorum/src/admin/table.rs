@@ -3,7 +3,13 @@
 use super::overview::{NodeOverview, Overview};
 use crate::text;
 
-const HEAD: [&str; 5] = ["node", "state", "standing", "hints", "last clean sweep"];
+const HEAD: [&str; 5] = [
+    "node",
+    "state",
+    "replica_state",
+    "hints",
+    "last clean sweep",
+];
 
 /// The overview as the lines of a table, with the running sweeps and the advice below it.
 pub(super) fn lines(overview: &Overview) -> Vec<String> {
@@ -93,7 +99,7 @@ fn row(node: &NodeOverview) -> [String; HEAD.len()] {
     [
         node.name.clone(),
         node.state.clone(),
-        node.standing.clone().unwrap_or_else(|| "-".to_owned()),
+        node.replica_state.clone().unwrap_or_else(|| "-".to_owned()),
         node.hints_waiting.to_string(),
         clean.collect::<Vec<_>>().join(", "),
     ]
@@ -141,11 +147,11 @@ mod tests {
 
     #[test]
     fn each_node_has_a_row_and_each_advice_a_line() {
-        let node = |name: &str, state: &str, standing: Option<&str>, clean| NodeOverview {
+        let node = |name: &str, state: &str, replica_state: Option<&str>, clean| NodeOverview {
             name: name.to_owned(),
             url: "http://h:1".to_owned(),
             state: state.to_owned(),
-            standing: standing.map(str::to_owned),
+            replica_state: replica_state.map(str::to_owned),
             hints_waiting: 12,
             background_share: Some(1.0),
             refill: (name == "a").then_some(RefillStatus {
@@ -172,7 +178,7 @@ mod tests {
                 node(
                     "a",
                     "serving",
-                    Some("witness"),
+                    Some("voter"),
                     vec![clean("b", Some(180)), clean("c", None)],
                 ),
                 node("north-2", "unreachable", None, Vec::new()),
@@ -190,8 +196,8 @@ mod tests {
             advice: vec!["north-2: start it".to_owned()],
         };
         let expected = "\
-node     state        standing  hints  last clean sweep
-a        serving      witness   12     b: 3m ago, c: never
+node     state        replica state  hints  last clean sweep
+a        serving      voter   12     b: 3m ago, c: never
 north-2  unreachable  -         12
 
 a is being filled: 25%, 300 MiB received, about 10m left

@@ -287,7 +287,7 @@ fn a_contradiction_between_options_is_refused_with_its_origin() {
 
 #[test]
 fn an_option_for_one_start_is_refused_where_every_start_finds_it() {
-    for name in ["accept-empty", "drop-future-versions"] {
+    for name in ["accept-data-loss", "drop-future-versions"] {
         let variable = format!("KVORUM_{}", name.replace('-', "_").to_ascii_uppercase());
         let file = format!("{name} = true");
         for (written, origin) in [

@@ -47,7 +47,7 @@ TIME is a whole number with the unit ms, s, m, h or d: 500ms.
 Every option can also be set in the environment, in capitals (KVORUM_READ_THREADS=8),
 and every option but --config in the file that --config names, without the dashes
 (read-threads = 8). The command line overrides the environment, and the environment
-overrides the file. --accept-empty and --drop-future-versions are for one start, so only
+overrides the file. --accept-data-loss and --drop-future-versions are for one start, so only
 the command line sets them.";
 
 /// The options of `serve`. An option without a value is set in no layer.
@@ -88,8 +88,8 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "FILE", help_heading = "Cluster")]
     pub(crate) cluster_secret_file: Option<PathBuf>,
     /// Count the reads and acks of the node's store although the store has lost data
-    #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Cluster", num_args = 0..=1, require_equals = true, default_missing_value = "on", default_value_t = Switch::from_bool(defaults().node.accept_empty))]
-    pub(crate) accept_empty: Switch,
+    #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Cluster", num_args = 0..=1, require_equals = true, default_missing_value = "on", default_value_t = Switch::from_bool(defaults().node.accept_data_loss))]
+    pub(crate) accept_data_loss: Switch,
     /// At this start, permanently drop versions whose timestamp is further ahead of the clock than twice --clock-drift-max
     #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Cluster", num_args = 0..=1, require_equals = true, default_missing_value = "on", default_value_t = Switch::from_bool(defaults().node.drop_future_versions))]
     pub(crate) drop_future_versions: Switch,
@@ -267,7 +267,7 @@ impl ServeOptions {
             let refuse = |problem| OptionError::new(CLUSTER_SECRET_FILE, problem);
             config.node.cluster_secret = Some(secret.map_err(refuse)?);
         }
-        config.node.accept_empty = self.accept_empty == Switch::On;
+        config.node.accept_data_loss = self.accept_data_loss == Switch::On;
         config.node.drop_future_versions = self.drop_future_versions == Switch::On;
         config.node.clock_drift_max = self.clock_drift_max.0;
         config.node.hint_bytes_max = self.hint_bytes_max.0;

@@ -124,7 +124,8 @@ impl TestCluster {
                 let status = node.status().map_err(|error| error.to_string())?;
                 let states = NAMES.iter().map(|name| state_of(&status, name));
                 let is_joined = states.filter(|state| *state == "up").count() == 2
-                    && ["witness", "accepted"].contains(&status["standing"].as_str().unwrap());
+                    && ["voter", "forced_voter"]
+                        .contains(&status["replica_state"].as_str().unwrap());
                 if is_joined {
                     Ok(())
                 } else {
@@ -259,11 +260,11 @@ impl ClusterNode {
         Ok(serde_json::from_slice(&answer.body).unwrap())
     }
 
-    /// Waits until the node's store has a standing.
-    pub(crate) fn wait_until_standing(&self, standing: &str) {
-        wait_until_ok(&format!("{} to be {standing}", self.name), || {
+    /// Waits until the node's store has a replica state.
+    pub(crate) fn wait_until_replica_state(&self, replica_state: &str) {
+        wait_until_ok(&format!("{} to be {replica_state}", self.name), || {
             let status = self.status().unwrap();
-            if status["standing"] == standing {
+            if status["replica_state"] == replica_state {
                 Ok(())
             } else {
                 Err(status)

@@ -179,7 +179,7 @@ fn a_day_of_deletes_ends_small_and_brings_nothing_back() {
     std::fs::remove_dir_all(&cluster[2].data).unwrap();
     copy_folder(&copy, &cluster[2].data);
     cluster[2].start(&[]);
-    cluster[2].wait_until_standing("witness");
+    cluster[2].wait_until_replica_state("voter");
     write_round(&cluster[0], 4);
     let written_unix_ms = now_unix_ms(&cluster);
 

@@ -196,12 +196,12 @@ fn stores_become_equal_after_a_long_absence_and_after_a_lost_disk() {
     cluster[1].kill();
     std::fs::remove_dir_all(&cluster[1].data).unwrap();
     cluster[1].start(&[]);
-    cluster[1].wait_until_standing("unfilled");
+    cluster[1].wait_until_replica_state("learner");
     wait_until_swept(&cluster, 1);
     load.fault();
     cluster[1].kill();
     cluster[1].start(&[]);
-    cluster[1].wait_until_standing("witness");
+    cluster[1].wait_until_replica_state("voter");
     load.end();
     wait_until_equal(&cluster);
 }

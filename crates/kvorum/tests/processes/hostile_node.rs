@@ -19,7 +19,7 @@ fn status(url: &str) -> Value {
         })
     };
     json!({
-        "name": format!("a{HOSTILE}"), "uptime_seconds": 1, "state": HOSTILE, "standing": HOSTILE,
+        "name": format!("a{HOSTILE}"), "uptime_seconds": 1, "state": HOSTILE, "replica_state": HOSTILE,
         "cluster": [member("a"), member(&"long".repeat(30_000))],
         "clock": {"unix_ms": 1, "refuses_writes": HOSTILE},
         "hints": {"age_max_seconds": 1, "bytes_max": 1},

@@ -51,10 +51,10 @@ fn outcome<'a>(receipt: &'a Value, url: &str) -> &'a Value {
     &lines.iter().find(|line| line["url"] == url).unwrap()["outcome"]
 }
 
-/// Checks that a node is not a witness, whichever of the `asked` nodes gets the
+/// Checks that a node is not a voter, whichever of the `asked` nodes gets the
 /// request, and that the others still serve.
-fn check_unfilled(cluster: &TestCluster, asked: &[usize], unfilled: usize, value: &[u8]) {
-    let url = format!("http://{}", cluster[unfilled].location.address);
+fn check_learner(cluster: &TestCluster, asked: &[usize], learner: usize, value: &[u8]) {
+    let url = format!("http://{}", cluster[learner].location.address);
     for number in asked {
         let mut connection = cluster[*number].connect().unwrap();
         for key in 0..KEYS {
@@ -64,7 +64,7 @@ fn check_unfilled(cluster: &TestCluster, asked: &[usize], unfilled: usize, value
             });
             wait_until_ok("a receipt that names the node", || {
                 let receipt = get(&mut connection, key, value, "3/3").unwrap_err();
-                let is_named = outcome(&receipt, &url) == "unfilled";
+                let is_named = outcome(&receipt, &url) == "learner";
                 if is_named { Ok(()) } else { Err(receipt) }
             });
         }
@@ -73,16 +73,16 @@ fn check_unfilled(cluster: &TestCluster, asked: &[usize], unfilled: usize, value
         let answer = answer.unwrap();
         assert_eq!(answer.status, 504);
         let receipt: Value = serde_json::from_slice(&answer.body).unwrap();
-        assert_eq!(outcome(&receipt, &url), "unfilled", "{receipt}");
+        assert_eq!(outcome(&receipt, &url), "learner", "{receipt}");
         let answer = connection.exchange("PUT", &target(KEYS, "2/3"), b"more");
         assert_eq!(answer.unwrap().status, 201);
     }
 }
 
-/// Restarts a node with `--accept-empty`; then all replicas answer.
+/// Restarts a node with `--accept-data-loss`; then all replicas answer.
 fn accept(cluster: &mut TestCluster, accepted: usize, value: &[u8]) {
     cluster[accepted].stop();
-    cluster[accepted].start(&["--accept-empty"]);
+    cluster[accepted].start(&["--accept-data-loss"]);
     cluster.wait_until_joined();
     for node in &cluster.nodes {
         let mut connection = node.connect().unwrap();
@@ -104,13 +104,13 @@ fn a_node_without_its_folder_is_filled_once_all_nodes_are_up() {
     cluster[1].stop();
     std::fs::remove_dir_all(&cluster[2].data).unwrap();
     cluster[2].start(&[]);
-    cluster[2].wait_until_standing("unfilled");
+    cluster[2].wait_until_replica_state("learner");
     cluster[2].wait_until_logged(&["ERROR", "another store", "full sweep"]);
     cluster[0].wait_until_logged(&["WARN", "another store", "full sweep", "peer=\"c\""]);
     // It does not count while a node is away, and a restart does not change that.
     cluster[2].stop();
     cluster[2].start(&[]);
-    cluster[2].wait_until_standing("unfilled");
+    cluster[2].wait_until_replica_state("learner");
     let status = status_with_advice(&cluster[0], &[]);
     assert!(status.contains("! b: "), "{status}");
     assert!(status.contains("! c: its store has lost data"), "{status}");
@@ -145,7 +145,7 @@ fn a_node_without_its_folder_is_filled_once_all_nodes_are_up() {
     let json = status_with_advice(&cluster[0], &["--json"]);
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["nodes"].as_array().unwrap().len(), 3);
-    assert_eq!(json["nodes"][1]["standing"], "witness");
+    assert_eq!(json["nodes"][1]["replica_state"], "voter");
     assert_eq!(json["advice"].as_array().unwrap().len(), 1, "{json}");
 }
 
@@ -187,8 +187,8 @@ fn a_node_restored_from_a_copy_does_not_bring_back_overwritten_values() {
     for key in 0..KEYS {
         let _receipt = get(&mut connection, key, b"new", "1/3").err();
     }
-    cluster[2].wait_until_standing("unfilled");
-    check_unfilled(&cluster, &[0, 1], 2, b"new");
+    cluster[2].wait_until_replica_state("learner");
+    check_learner(&cluster, &[0, 1], 2, b"new");
     // It might issue a version twice, as might the store that it is a copy of.
     // So it allocates no timestamps, and its peers do not serve it.
     let put = connection.exchange("PUT", &target(KEYS, "1/3"), b"more");

@@ -135,8 +135,8 @@ fn wrong_options_are_reported_in_one_line() {
             &["--cluster-secret-file", "cannot read no-such-file"],
         ),
         (
-            with(&["--accept-empty=maybe"]),
-            &["--accept-empty", "on", "off"],
+            with(&["--accept-data-loss=maybe"]),
+            &["--accept-data-loss", "on", "off"],
         ),
         (with(&["--name", "a b"]), &["--name", "a b", "no space"]),
         (with(&["--log", "verbose"]), &["--log", "info", "debug"]),

@@ -35,7 +35,7 @@ fn another_list_of_nodes_is_refused_and_the_line_says_what_to_do() {
     let alone = list.split(',').next().unwrap().to_owned();
     for other in [list.replace("c=", "d="), without_c, alone] {
         node.list = other;
-        for more in [&[][..], &["--accept-empty"]] {
+        for more in [&[][..], &["--accept-data-loss"]] {
             let (code, line) = refusal(node, more);
             assert_eq!(code, Some(1), "{line}");
             for word in ["a, b, c", "cannot join or leave", "--data"] {

@@ -149,7 +149,7 @@ fn only_replicas_that_were_silent_excuse_a_write_that_fails() {
         (["stored", "timeout", "suspected"], &[][..], true),
         (["stored", "unanswered", "suspected"], &[], true),
         (["stored", "refused", "suspected"], &[], false),
-        (["unfilled", "stored", "timeout"], &[], false),
+        (["learner", "stored", "timeout"], &[], false),
         (["refused", "stored", "suspected"], &away, true),
         (["refused", "refused", "stored"], &away, false),
         (["stored", "failed", "stored"], &[], false),

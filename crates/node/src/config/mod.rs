@@ -61,7 +61,7 @@ pub struct NodeConfig {
     /// Whether the reads and acks of this store count although it is not the store that
     /// the peers knew, or an older state of it, so that acknowledged writes may be
     /// missing in it. Default: no.
-    pub accept_empty: bool,
+    pub accept_data_loss: bool,
     /// Whether this start permanently drops versions and hints that are given a timestamp further
     /// ahead of the clock than twice [`NodeConfig::clock_drift_max`]. Default: no.
     pub drop_future_versions: bool,
@@ -137,7 +137,7 @@ impl NodeConfig {
             compaction_bytes_per_second: 64 << 20,
             disk_reserve_bytes: 64 << 20,
             cluster_secret: None,
-            accept_empty: false,
+            accept_data_loss: false,
             drop_future_versions: false,
             clock_drift_max: Duration::from_secs(3600),
             hint_bytes_max: 1 << 30,

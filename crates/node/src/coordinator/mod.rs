@@ -200,8 +200,8 @@ impl RunningRequests {
 }
 
 impl Coordinator {
-    /// Waits until the standing of this node's own store is settled, if this node is one
-    /// of the replicas of the key. The standing is settled except for a moment after a
+    /// Waits until the replica state of this node's own store is settled, if this node is one
+    /// of the replicas of the key. The replica state is settled except for a moment after a
     /// start.
     async fn settled(&self, key: &[u8], from: u8, deadline: Duration) {
         let own = self.replicas.own();

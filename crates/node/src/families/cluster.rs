@@ -2,7 +2,7 @@
 
 use crate::metrics::{Cell, CoordinationMetrics, Family, Labels, LinkMetrics, MISSES, Metrics};
 use crate::node::Node;
-use cluster::{NodeNumber, Standing};
+use cluster::{NodeNumber, ReplicaState};
 use peer::CALLS_MAX;
 
 /// Selects one of the numbers of a link.
@@ -83,24 +83,24 @@ fn hints(node: &Node) -> Vec<Family> {
     ]
 }
 
-/// The standing of this node's store, and what may be lost with stores that were unfilled.
+/// The replica state of this node's store, and what may be lost with stores that were learners.
 fn own(node: &Node) -> Vec<Family> {
     let loss = node.membership.loss_report().map(|report| report.loss);
     let loss = loss.unwrap_or_default();
-    let standing = node.membership.standing();
-    let standings = Standing::ALL.map(|each| {
-        let holds = f64::from(u8::from(each == standing));
-        (vec![("standing", each.word().to_owned())], holds)
+    let replica_state = node.membership.replica_state();
+    let replica_states = ReplicaState::ALL.map(|each| {
+        let holds = f64::from(u8::from(each == replica_state));
+        (vec![("state", each.word().to_owned())], holds)
     });
     vec![
         Family::gauges(
-            "kvorum_standing",
-            "Standing of the node's store with its peers: 1 for the standing that it has",
-            standings,
+            "kvorum_replica_state",
+            "ReplicaState of the node's store with its peers: 1 for the replica state that it has",
+            replica_states,
         ),
         Family::gauge(
             "kvorum_writes_possibly_lost",
-            "Acknowledged writes that may be lost with stores that were unfilled since the node started, at most, as far as it knows",
+            "Acknowledged writes that may be lost with stores that were learners since the node started, at most, as far as it knows",
             loss.writes_max() as f64,
         ),
         Family::gauge(
@@ -182,15 +182,15 @@ fn peers(metrics: &Metrics, node: &Node) -> Vec<Family> {
         ];
         directions.map(|(direction, of)| (and(labels(peer), "direction", direction), sum(peer, of)))
     });
-    // Each runtime has its own link. A link that is connected knows the standing.
-    let standings = members.peers().flat_map(|peer| {
+    // Each runtime has its own link. A link that is connected knows the replica state.
+    let replica_states = members.peers().flat_map(|peer| {
         let links = metrics.workers.iter();
         let known =
-            links.filter_map(|runtime| Some(runtime.links.get(peer.index())?.standing.get()));
+            links.filter_map(|runtime| Some(runtime.links.get(peer.index())?.replica_state.get()));
         let known = known.max().unwrap_or(0);
-        Standing::ALL.map(|standing| {
-            let holds = f64::from(u8::from(known == 1 + standing as u64));
-            (and(labels(peer), "standing", standing.word()), holds)
+        ReplicaState::ALL.map(|replica_state| {
+            let holds = f64::from(u8::from(known == 1 + replica_state as u64));
+            (and(labels(peer), "state", replica_state.word()), holds)
         })
     });
     let latencies = members.peers().flat_map(|peer| {
@@ -221,9 +221,9 @@ fn peers(metrics: &Metrics, node: &Node) -> Vec<Family> {
             gauges(&|peer| sum(peer, |link| &link.is_up) as f64 / runtimes),
         ),
         Family::gauges(
-            "kvorum_peer_standing",
-            "Standing of a peer's store as the peer reports it: 1 for the standing that it has, all 0 while it is not connected",
-            standings,
+            "kvorum_peer_replica_state",
+            "ReplicaState of a peer's store as the peer reports it: 1 for the replica state that it has, all 0 while it is not connected",
+            replica_states,
         ),
         Family::gauges(
             "kvorum_peer_clock_ahead_seconds",

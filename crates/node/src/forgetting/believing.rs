@@ -11,7 +11,7 @@
 
 use super::{ForgetFile, Forgetting, Heard};
 use base::{LogLimiter, LogRate, Timestamp};
-use cluster::Standing;
+use cluster::ReplicaState;
 use profile::lock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -61,7 +61,7 @@ impl Forgetting {
         self: &Arc<Self>,
         name: &str,
         heard: Heard,
-        standing: Standing,
+        replica_state: ReplicaState,
     ) -> Option<oneshot::Receiver<()>> {
         let believed = |named| match self.believes(name, named) {
             true => named,
@@ -71,7 +71,7 @@ impl Forgetting {
             forgotten: believed(heard.forgotten),
             fence: believed(heard.fence),
         };
-        self.hear(heard, standing)
+        self.hear(heard, replica_state)
     }
 }
 

@@ -16,7 +16,7 @@
 
 use crate::checked_file::{self, FileKind};
 use base::{ByteReader, Timestamp};
-use cluster::Standing;
+use cluster::ReplicaState;
 use cluster::forgetting::Bounds;
 use lsm::disk::{read_small_file, replace_file};
 use lsm::{Disk, Error};
@@ -86,7 +86,7 @@ impl ForgetFile {
     /// greatest forget bound that its node has heard of. Such a store keeps its fence until it
     /// is filled, so that a restart finds it out again.
     pub(super) fn is_from_before_fence(&self, greatest: Timestamp) -> bool {
-        self.bounds.is_receiver(Standing::Witness, greatest)
+        self.bounds.is_receiver(ReplicaState::Voter, greatest)
     }
 
     /// Below which timestamp the store refuses ordinary writes: below its fence, and while it

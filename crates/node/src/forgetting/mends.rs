@@ -3,7 +3,7 @@
 use super::state::State;
 use super::{ForgetFile, Forgetting};
 use base::{Entry, Kind, Timestamp};
-use cluster::Standing;
+use cluster::ReplicaState;
 use cluster::forgetting::{Arrival, Bounds, Obsolete, Receiving};
 use cluster::sweep::{PassId, PassKind};
 use lsm::{Admission, Barrier, Error, Lane};
@@ -41,7 +41,7 @@ pub(crate) struct MendRules {
     barrier: Barrier,
     bounds: Bounds,
     greatest: Timestamp,
-    standing: Standing,
+    replica_state: ReplicaState,
     takes_part: bool,
     /// Whether the node takes part in no other full pass.
     is_only: bool,
@@ -55,7 +55,7 @@ pub(crate) struct MendRules {
 
 impl Forgetting {
     /// What decides now about the mends of a pass.
-    pub(crate) fn mend_rules(&self, pass: PassId, standing: Standing) -> MendRules {
+    pub(crate) fn mend_rules(&self, pass: PassId, replica_state: ReplicaState) -> MendRules {
         // Before what the admissions rest on.
         let barrier = self.environment.engine.barrier();
         let state = lock(&self.state);
@@ -67,7 +67,7 @@ impl Forgetting {
             barrier,
             bounds: state.stored.bounds,
             greatest: state.greatest,
-            standing: self.shared.standing_of(standing),
+            replica_state: self.shared.replica_state_of(replica_state),
             takes_part: state.passes.iter().any(|(known, _)| *known == pass),
             is_only: !passes.any(is_other),
             disturbed: state.stored.disturbed,
@@ -159,17 +159,17 @@ impl MendRules {
     /// the fence. A store that lacks it, as `is_damaged` may say of its key, takes it below F, too,
     /// where a tombstone from above F may hide it.
     pub(crate) fn is_old(&self, entry: &Entry, is_damaged: bool) -> bool {
-        let (timestamp, standing) = (entry.timestamp(), self.standing_of_key(is_damaged));
+        let (timestamp, replica_state) = (entry.timestamp(), self.replica_state_of_key(is_damaged));
         let is_taken = timestamp >= self.greatest
-            || self.takes_part && self.bounds.is_receiver(standing, self.greatest);
+            || self.takes_part && self.bounds.is_receiver(replica_state, self.greatest);
         is_taken && timestamp < self.bounds.fence && entry.kind() == Kind::Value
     }
 
     /// How the store stands to a key that a damaged block may have held, or not.
-    fn standing_of_key(&self, is_damaged: bool) -> Standing {
-        match (self.standing, is_damaged) {
-            (Standing::Witness | Standing::Unconfirmed, true) => Standing::Unfilled,
-            (standing, _) => standing,
+    fn replica_state_of_key(&self, is_damaged: bool) -> ReplicaState {
+        match (self.replica_state, is_damaged) {
+            (ReplicaState::Voter | ReplicaState::Starting, true) => ReplicaState::Learner,
+            (replica_state, _) => replica_state,
         }
     }
 
@@ -186,7 +186,7 @@ impl MendRules {
 
     /// Whether a version that the pass brings is stored, although it may be below the fence, and
     /// how. `is_damaged` says that a damaged block may have held its key: then the store lacks
-    /// it like one that is unfilled. The store compares the version with its drop bound once
+    /// it like one that is a learner. The store compares the version with its drop bound once
     /// more when it commits it.
     ///
     /// A store that is sealed takes a live version from below that fence only once it was compared
@@ -201,10 +201,10 @@ impl MendRules {
     /// # Errors
     /// [`Obsolete`].
     pub(crate) fn admit(&self, entry: &Entry, is_damaged: bool) -> Result<Taken, Obsolete> {
-        let standing = self.standing_of_key(is_damaged);
+        let replica_state = self.replica_state_of_key(is_damaged);
         let receiving = Receiving {
             greatest: self.greatest,
-            standing,
+            replica_state,
             takes_part: self.takes_part,
             answering: None,
         };
@@ -216,7 +216,7 @@ impl MendRules {
             drop_bound: self.bounds.forgotten,
             barrier: self.barrier,
         };
-        let do_reads_count = standing != Standing::Unfilled;
+        let do_reads_count = replica_state != ReplicaState::Learner;
         let is_old = self.is_old(entry, is_damaged);
         let is_sealed = is_old && timestamp < self.sealed;
         let is_met = do_reads_count && timestamp >= self.greatest;

@@ -37,7 +37,7 @@ pub use status::{ForgettingStatus, HeldBack};
 
 use base::{Clock, Timestamp};
 use believing::RefusedBounds;
-use cluster::Standing;
+use cluster::ReplicaState;
 use cluster::forgetting::{Bounds, latest_fence};
 use cluster::sweep::{PassId, PassKind};
 use lsm::{Disk, Engine, Error, Executor, Lane};
@@ -143,7 +143,7 @@ impl Forgetting {
             refused_below,
             greatest,
             greatest_fence: Timestamp::ZERO,
-            standing: Standing::Unconfirmed,
+            replica_state: ReplicaState::Starting,
             is_write_due: false,
             ended_pass: None,
             shown: Timestamp::ZERO,
@@ -249,7 +249,7 @@ impl Forgetting {
     pub(crate) fn hear(
         self: &Arc<Self>,
         heard: Heard,
-        standing: Standing,
+        replica_state: ReplicaState,
     ) -> Option<oneshot::Receiver<()>> {
         let heard = self.without_future(heard);
         let (is_due, fenced) = {
@@ -257,7 +257,7 @@ impl Forgetting {
             state.greatest = state.greatest.max(heard.forgotten);
             self.shared.hear(state.greatest);
             state.greatest_fence = state.greatest_fence.max(heard.fence);
-            self.stand(&mut state, standing);
+            self.apply_replica_state(&mut state, replica_state);
             let next = self.next(&state);
             if next == state.stored {
                 return None;
@@ -345,8 +345,8 @@ impl Forgetting {
     ///
     /// # Errors
     /// As those of writing the file.
-    pub(crate) fn stands(&self, standing: Standing) -> Result<(), Error> {
-        self.stand(&mut lock(&self.state), standing);
+    pub(crate) fn set_replica_state(&self, replica_state: ReplicaState) -> Result<(), Error> {
+        self.apply_replica_state(&mut lock(&self.state), replica_state);
         self.change_by(|state| self.next(state))
     }
 
@@ -355,7 +355,7 @@ impl Forgetting {
     pub(crate) fn fill(self: &Arc<Self>) -> oneshot::Receiver<()> {
         let (sender, filled) = oneshot::channel();
         // What was heard while it lacked something may still wait to be written.
-        lock(&self.state).standing = Standing::Unconfirmed;
+        lock(&self.state).replica_state = ReplicaState::Starting;
         let forgetting = Arc::clone(self);
         let job = Box::new(move || {
             let fill = |state: &State| ForgetFile {
@@ -367,7 +367,7 @@ impl Forgetting {
             match forgetting.change_by(fill) {
                 Ok(()) => {
                     let state = lock(&forgetting.state);
-                    let is_filled = state.standing != Standing::Unfilled;
+                    let is_filled = state.replica_state != ReplicaState::Learner;
                     forgetting.shared.set_filled(is_filled);
                     drop(state);
                     // Whoever asked may have given up.
@@ -442,22 +442,25 @@ impl Forgetting {
     }
 
     /// Whether the store only receives below the greatest F, if it stands so with its peers.
-    pub(crate) fn is_receiver(&self, standing: Standing) -> bool {
+    pub(crate) fn is_receiver(&self, replica_state: ReplicaState) -> bool {
         let state = lock(&self.state);
-        let standing = self.shared.standing_of(standing);
-        state.stored.bounds.is_receiver(standing, state.greatest)
+        let replica_state = self.shared.replica_state_of(replica_state);
+        state
+            .stored
+            .bounds
+            .is_receiver(replica_state, state.greatest)
     }
 
     /// Whether nothing is missing from the store below F, if it stands so with its peers and
     /// has no damage.
-    pub(crate) fn lacks_nothing(&self, standing: Standing) -> bool {
-        let is_witness = self.shared.standing_of(standing) == Standing::Witness;
-        is_witness && !self.is_receiver(standing)
+    pub(crate) fn lacks_nothing(&self, replica_state: ReplicaState) -> bool {
+        let is_voter = self.shared.replica_state_of(replica_state) == ReplicaState::Voter;
+        is_voter && !self.is_receiver(replica_state)
     }
 
-    fn stand(&self, state: &mut State, standing: Standing) {
-        state.standing = standing;
-        if standing == Standing::Unfilled {
+    fn apply_replica_state(&self, state: &mut State, replica_state: ReplicaState) {
+        state.replica_state = replica_state;
+        if replica_state == ReplicaState::Learner {
             self.shared.set_filled(false);
         }
     }
@@ -469,9 +472,9 @@ impl Forgetting {
             ..state.stored
         };
         let fence = known.bounds.fence.max(state.greatest_fence);
-        let next = match self.shared.standing_of(state.standing) {
+        let next = match self.shared.replica_state_of(state.replica_state) {
             // The store may have been fenced before it lost something.
-            Standing::Unfilled | Standing::Accepted => ForgetFile {
+            ReplicaState::Learner | ReplicaState::ForcedVoter => ForgetFile {
                 bounds: Bounds {
                     fence: fence.max(state.greatest),
                     ..known.bounds
@@ -479,8 +482,8 @@ impl Forgetting {
                 receives_below: state.greatest,
                 ..known
             },
-            standing @ (Standing::Witness | Standing::Unconfirmed) => ForgetFile {
-                bounds: known.bounds.hear(state.greatest, standing),
+            replica_state @ (ReplicaState::Voter | ReplicaState::Starting) => ForgetFile {
+                bounds: known.bounds.hear(state.greatest, replica_state),
                 ..known
             },
         };

@@ -2,7 +2,7 @@
 
 use super::ForgetFile;
 use base::Timestamp;
-use cluster::Standing;
+use cluster::ReplicaState;
 use cluster::forgetting::Bounds;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Release};
 
@@ -41,12 +41,14 @@ impl SharedBounds {
     /// accepted a store, the peers believe it at its next start; but nobody has compared it.
     /// Once all have, it is as good as any other, though the operator's word lasts as long as
     /// the process.
-    pub(crate) fn standing_of(&self, standing: Standing) -> Standing {
-        match standing {
-            Standing::Unfilled => standing,
-            _ if self.receives_below() > Timestamp::ZERO => Standing::Accepted,
-            Standing::Accepted if self.is_filled.load(Acquire) => Standing::Witness,
-            Standing::Witness | Standing::Unconfirmed | Standing::Accepted => standing,
+    pub(crate) fn replica_state_of(&self, replica_state: ReplicaState) -> ReplicaState {
+        match replica_state {
+            ReplicaState::Learner => replica_state,
+            _ if self.receives_below() > Timestamp::ZERO => ReplicaState::ForcedVoter,
+            ReplicaState::ForcedVoter if self.is_filled.load(Acquire) => ReplicaState::Voter,
+            ReplicaState::Voter | ReplicaState::Starting | ReplicaState::ForcedVoter => {
+                replica_state
+            }
         }
     }
 
@@ -84,7 +86,7 @@ impl SharedBounds {
     pub(crate) fn is_from_before_fence(&self) -> bool {
         // The fence rises before any F that rests on it, so it is read afterwards.
         let greatest = self.greatest();
-        self.bounds().is_receiver(Standing::Witness, greatest)
+        self.bounds().is_receiver(ReplicaState::Voter, greatest)
     }
 
     /// Notes whether the store was filled since it last lacked something.

@@ -2,7 +2,7 @@
 
 use super::{ForgetFile, HeldBack};
 use base::Timestamp;
-use cluster::Standing;
+use cluster::ReplicaState;
 use cluster::sweep::{PassId, PassKind};
 use tokio::sync::oneshot;
 
@@ -17,7 +17,7 @@ pub(super) struct State {
     /// The greatest fence of a peer that this node has heard of.
     pub(super) greatest_fence: Timestamp,
     /// How the store stood when something was last heard.
-    pub(super) standing: Standing,
+    pub(super) replica_state: ReplicaState,
     /// Whether a job will write what was heard.
     pub(super) is_write_due: bool,
     /// The last full pass that has ended in this node, which took part in it from its begin.

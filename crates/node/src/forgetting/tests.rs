@@ -100,12 +100,12 @@ impl Opened {
         raised.try_recv().unwrap()
     }
 
-    fn hear(&self, bound: Timestamp, standing: Standing) -> Option<oneshot::Receiver<()>> {
+    fn hear(&self, bound: Timestamp, replica_state: ReplicaState) -> Option<oneshot::Receiver<()>> {
         let heard = Heard {
             forgotten: bound,
             fence: bound,
         };
-        self.forgetting.hear(heard, standing)
+        self.forgetting.hear(heard, replica_state)
     }
 
     fn refuses(&self, timestamp: Timestamp) -> bool {
@@ -161,9 +161,11 @@ fn a_bound_from_the_future_is_not_believed_and_stops_no_write() {
         fence: bound,
     };
     let future = [at(LATEST_NAMED - 1), at(0), Timestamp::MAX];
-    for standing in Standing::ALL {
+    for replica_state in ReplicaState::ALL {
         for bound in future {
-            let hear = opened.forgetting.hear_from("c", heard(bound), standing);
+            let hear = opened
+                .forgetting
+                .hear_from("c", heard(bound), replica_state);
             assert!(hear.is_none());
         }
         (opened.run_jobs)();
@@ -171,10 +173,12 @@ fn a_bound_from_the_future_is_not_believed_and_stops_no_write() {
         assert_eq!(opened.forgetting.bounds(), Bounds::default());
         assert!(!opened.refuses(at(60_000)));
     }
-    let standing = Standing::Witness;
+    let replica_state = ReplicaState::Voter;
     opened.raise(at(GRACE_MS));
     for bound in [at(GRACE_MS), at(LATEST_NAMED)] {
-        let _fenced = opened.forgetting.hear_from("c", heard(bound), standing);
+        let _fenced = opened
+            .forgetting
+            .hear_from("c", heard(bound), replica_state);
         assert_eq!(opened.forgetting.greatest(), bound);
     }
     for bound in future {
@@ -188,7 +192,7 @@ fn nothing_is_dropped_before_the_forget_bound_is_durable() {
     let opened = node.open();
     let bound = at(GRACE_MS);
     opened.raise(bound);
-    opened.hear(bound, Standing::Witness);
+    opened.hear(bound, ReplicaState::Voter);
     assert_eq!(opened.forgetting.greatest(), bound);
     assert_eq!(opened.shared.forgotten(), Timestamp::ZERO);
     (opened.run_jobs)();
@@ -208,7 +212,7 @@ fn surplus_goes_below_the_bound_of_a_pass_that_has_ended_here_with_the_same_list
     let hear_of = |opened: &Opened, pass: PassId, bound| {
         opened.raise(bound);
         opened.forgetting.shown(pass, bound);
-        opened.hear(bound, Standing::Witness);
+        opened.hear(bound, ReplicaState::Voter);
         (opened.run_jobs)();
         opened.shared.surplus_below()
     };
@@ -223,7 +227,7 @@ fn surplus_goes_below_the_bound_of_a_pass_that_has_ended_here_with_the_same_list
     // It is durable before compaction goes by it.
     opened.raise(bound);
     forgetting.shown(PASS, bound);
-    opened.hear(bound, Standing::Witness);
+    opened.hear(bound, ReplicaState::Voter);
     assert_eq!(opened.shared.surplus_below(), Timestamp::ZERO);
     (opened.run_jobs)();
     assert_eq!(opened.shared.surplus_below(), bound);
@@ -238,7 +242,7 @@ fn surplus_goes_below_the_bound_of_a_pass_that_has_ended_here_with_the_same_list
     assert_eq!(opened.shared.surplus_below(), Timestamp::ZERO);
     let later = at(GRACE_MS);
     opened.raise(later);
-    opened.hear(later, Standing::Witness);
+    opened.hear(later, ReplicaState::Voter);
     (opened.run_jobs)();
     assert_eq!(opened.shared.forgotten(), later);
     assert_eq!(opened.shared.surplus_below(), Timestamp::ZERO);
@@ -253,7 +257,7 @@ fn what_held_the_bound_back_is_forgotten_once_it_rises() {
     forgetting.set_held_back(Some(HeldBack::Interrupted));
     opened.raise(at(GRACE_MS));
     assert_eq!(forgetting.status().held_back, Some(HeldBack::Interrupted));
-    opened.hear(at(GRACE_MS), Standing::Witness);
+    opened.hear(at(GRACE_MS), ReplicaState::Voter);
     (opened.run_jobs)();
     assert_eq!(forgetting.status().forgotten, at(GRACE_MS));
     assert_eq!(forgetting.status().held_back, None);
@@ -264,7 +268,7 @@ fn a_store_that_was_not_fenced_keeps_its_bound() {
     let node = TestNode::new();
     let opened = node.open();
     opened.raise(at(GRACE_MS + 5));
-    opened.hear(at(GRACE_MS), Standing::Witness);
+    opened.hear(at(GRACE_MS), ReplicaState::Voter);
     (opened.run_jobs)();
     let status = opened.forgetting.status();
     assert_eq!(status.forgotten, Timestamp::ZERO);
@@ -277,26 +281,26 @@ fn a_store_that_lacks_data_takes_over_the_fence_and_forgets_once_it_is_filled() 
     let node = TestNode::new();
     let opened = node.open();
     let bound = at(GRACE_MS);
-    let mut fenced = opened.hear(bound, Standing::Unfilled).unwrap();
+    let mut fenced = opened.hear(bound, ReplicaState::Learner).unwrap();
     // A handshake waits until the fence is durable.
     assert!(fenced.try_recv().is_err());
     (opened.run_jobs)();
     fenced.try_recv().unwrap();
     assert_eq!(opened.forgetting.bounds().fence, bound);
     assert!(opened.refuses(at(GRACE_MS + 1)));
-    assert!(opened.hear(bound, Standing::Unfilled).is_none());
+    assert!(opened.hear(bound, ReplicaState::Learner).is_none());
     // Even if the peers believe the store, it was not compared with all of them.
-    opened.hear(bound, Standing::Witness);
+    opened.hear(bound, ReplicaState::Voter);
     (opened.run_jobs)();
     assert_eq!(opened.shared.forgotten(), Timestamp::ZERO);
     assert_eq!(opened.shared.receives_below(), bound);
-    assert!(opened.forgetting.is_receiver(Standing::Witness));
+    assert!(opened.forgetting.is_receiver(ReplicaState::Voter));
     let mut filled = opened.forgetting.fill();
     (opened.run_jobs)();
     filled.try_recv().unwrap();
     assert_eq!(opened.shared.forgotten(), bound);
     assert_eq!(opened.shared.receives_below(), Timestamp::ZERO);
-    assert!(!opened.forgetting.is_receiver(Standing::Witness));
+    assert!(!opened.forgetting.is_receiver(ReplicaState::Voter));
 }
 
 #[test]
@@ -305,49 +309,54 @@ fn a_store_that_an_operator_has_accepted_only_receives_until_it_is_filled() {
     let bound = at(GRACE_MS);
     {
         let opened = node.open();
-        opened.hear(bound, Standing::Accepted);
+        opened.hear(bound, ReplicaState::ForcedVoter);
         (opened.run_jobs)();
         opened.engine.close().unwrap();
     }
     // From its next start on the peers believe it.
     let opened = node.open();
-    opened.forgetting.stands(Standing::Witness).unwrap();
+    opened
+        .forgetting
+        .set_replica_state(ReplicaState::Voter)
+        .unwrap();
     assert_eq!(opened.shared.receives_below(), bound);
     assert_eq!(opened.shared.forgotten(), Timestamp::ZERO);
-    assert!(opened.forgetting.is_receiver(Standing::Witness));
+    assert!(opened.forgetting.is_receiver(ReplicaState::Voter));
 }
 
 #[test]
 fn a_store_that_was_accepted_counts_as_any_other_once_it_is_filled() {
     let opened = TestNode::new().open();
     let (bound, later) = (at(GRACE_MS + 9), at(GRACE_MS));
-    opened.hear(bound, Standing::Accepted);
+    opened.hear(bound, ReplicaState::ForcedVoter);
     (opened.run_jobs)();
-    assert!(opened.forgetting.is_receiver(Standing::Accepted));
+    assert!(opened.forgetting.is_receiver(ReplicaState::ForcedVoter));
     let mut filled = opened.forgetting.fill();
     (opened.run_jobs)();
     filled.try_recv().unwrap();
     // The operator's word lasts as long as the process.
-    opened.forgetting.hear(Heard::default(), Standing::Accepted);
+    opened
+        .forgetting
+        .hear(Heard::default(), ReplicaState::ForcedVoter);
     (opened.run_jobs)();
     assert_eq!(opened.shared.receives_below(), Timestamp::ZERO);
-    assert!(!opened.forgetting.is_receiver(Standing::Accepted));
-    assert!(opened.forgetting.lacks_nothing(Standing::Accepted));
+    assert!(!opened.forgetting.is_receiver(ReplicaState::ForcedVoter));
+    assert!(opened.forgetting.lacks_nothing(ReplicaState::ForcedVoter));
     // So do requests see it, which decide about repairs.
-    let standing = || opened.shared.standing_of(Standing::Accepted);
-    assert_eq!(standing(), Standing::Witness);
+    let replica_state = || opened.shared.replica_state_of(ReplicaState::ForcedVoter);
+    assert_eq!(replica_state(), ReplicaState::Voter);
     // It takes part when F rises.
     opened.raise(later);
-    opened.hear(later, Standing::Accepted);
+    opened.hear(later, ReplicaState::ForcedVoter);
     (opened.run_jobs)();
     assert_eq!(opened.shared.forgotten(), later);
     // What it loses now it lacks again.
-    opened.hear(later, Standing::Unfilled);
-    opened.hear(later, Standing::Accepted);
+    opened.hear(later, ReplicaState::Learner);
+    opened.hear(later, ReplicaState::ForcedVoter);
     (opened.run_jobs)();
     assert_eq!(opened.shared.receives_below(), later);
-    assert!(opened.forgetting.is_receiver(Standing::Accepted));
-    assert_eq!(standing(), Standing::Accepted);
+    assert!(opened.forgetting.is_receiver(ReplicaState::ForcedVoter));
+    assert_eq!(replica_state(), ReplicaState::ForcedVoter);
 }
 
 #[test]
@@ -356,8 +365,8 @@ fn a_store_from_before_its_fence_is_found_out_until_it_is_filled() {
     let (fence, bound) = (at(GRACE_MS + 9), at(GRACE_MS + 5));
     let is_found_out = |opened: &Opened| {
         assert!(opened.shared.is_from_before_fence());
-        assert!(opened.forgetting.is_receiver(Standing::Witness));
-        assert!(!opened.forgetting.lacks_nothing(Standing::Witness));
+        assert!(opened.forgetting.is_receiver(ReplicaState::Voter));
+        assert!(!opened.forgetting.lacks_nothing(ReplicaState::Voter));
         assert_eq!(opened.shared.forgotten(), Timestamp::ZERO);
         // What is late must not come in behind the next pass.
         assert!(opened.refuses(at(GRACE_MS + 6)));
@@ -366,7 +375,7 @@ fn a_store_from_before_its_fence_is_found_out_until_it_is_filled() {
     {
         let opened = node.open();
         opened.raise(fence);
-        let mut fenced = opened.hear(bound, Standing::Witness).unwrap();
+        let mut fenced = opened.hear(bound, ReplicaState::Voter).unwrap();
         assert!(fenced.try_recv().is_err(), "a handshake waits until then");
         (opened.run_jobs)();
         fenced.try_recv().unwrap();
@@ -377,13 +386,16 @@ fn a_store_from_before_its_fence_is_found_out_until_it_is_filled() {
         opened.engine.close().unwrap();
     }
     let opened = node.open();
-    opened.forgetting.stands(Standing::Witness).unwrap();
+    opened
+        .forgetting
+        .set_replica_state(ReplicaState::Voter)
+        .unwrap();
     is_found_out(&opened);
     let mut filled = opened.forgetting.fill();
     (opened.run_jobs)();
     filled.try_recv().unwrap();
     assert!(!opened.shared.is_from_before_fence());
-    assert!(opened.forgetting.lacks_nothing(Standing::Witness));
+    assert!(opened.forgetting.lacks_nothing(ReplicaState::Voter));
     assert_eq!(opened.shared.forgotten(), bound);
     assert_eq!(opened.raise(at(GRACE_MS)).fence, at(GRACE_MS));
 }
@@ -396,11 +408,11 @@ fn a_fence_that_cannot_be_written_is_written_later() {
     let bound = at(GRACE_MS);
     opened.raise(bound);
     faulty.arm(Fault::at(0, std::io::ErrorKind::StorageFull));
-    opened.hear(bound, Standing::Witness);
+    opened.hear(bound, ReplicaState::Voter);
     (opened.run_jobs)();
     assert_eq!(opened.shared.forgotten(), Timestamp::ZERO);
     // What is heard meanwhile writes nothing.
-    opened.hear(bound, Standing::Witness);
+    opened.hear(bound, ReplicaState::Voter);
     (opened.run_jobs)();
     assert_eq!(opened.shared.forgotten(), Timestamp::ZERO);
     (opened.run_for)(RETRY_DELAY);
@@ -431,11 +443,11 @@ fn bounds_from_the_future_go_with_the_versions_from_there() {
         forgotten: future,
         fence: future,
     };
-    opened.forgetting.hear(heard, Standing::Witness);
+    opened.forgetting.hear(heard, ReplicaState::Voter);
     (opened.run_jobs)();
     assert_eq!(opened.forgetting.status(), status);
     // What other nodes have shown since is believed.
-    opened.hear(at(GRACE_MS - 1), Standing::Witness);
+    opened.hear(at(GRACE_MS - 1), ReplicaState::Voter);
     (opened.run_jobs)();
     assert_eq!(opened.forgetting.status().forgotten, at(GRACE_MS - 1));
     opened.engine.close().unwrap();

@@ -6,7 +6,7 @@
 //! restarted peers on a full disk. Integers are little-endian:
 //!
 //! ```text
-//! file       = magic [u8; 8] | version u32 | store id u64 | standing u8 | file flags u8
+//! file       = magic [u8; 8] | version u32 | store id u64 | replica state u8 | file flags u8
 //!            | last loss u64 | taken over u64 | created u64 | boot id u128, if known
 //!            | own name | start count u16 | start u64*
 //!            | node count u8 | node*                     | crc32c u32 of the rest
@@ -26,7 +26,7 @@
 //! the start. It is read as the file of a run that was closed.
 //!
 //! The starts are the most recent ones of the store, in order; the present one is the
-//! last. The standings have the same codes as in hellos. The nodes are all nodes of
+//! last. The replica states have the same codes as in hellos. The nodes are all nodes of
 //! the cluster, with this one, in ascending order of their names. An unaware node has
 //! yet to learn that an operator has accepted this store. Magic, version and checksum
 //! keep their positions in every version, so that a newer file is not taken for a
@@ -34,7 +34,7 @@
 
 use crate::checked_file::{self, FileKind};
 use base::{BootId, ByteReader};
-use cluster::{PEER_STARTS_MAX, Remembered, STARTS_MAX, Standing};
+use cluster::{PEER_STARTS_MAX, Remembered, ReplicaState, STARTS_MAX};
 use lsm::disk::{read_small_file, replace_file};
 use lsm::{Disk, Error};
 use std::collections::BTreeMap;
@@ -69,10 +69,10 @@ const FLAG_STARTS: u8 = 16;
 pub(crate) struct ClusterFile {
     /// The name of the node whose folder this is.
     pub(crate) own_name: String,
-    /// The id of the store to which `standing` and `starts` belong.
+    /// The id of the store to which `replica_state` and `starts` belong.
     pub(crate) store_id: u64,
     /// How that store stands with its peers.
-    pub(crate) standing: Standing,
+    pub(crate) replica_state: ReplicaState,
     /// Whether a peer takes it for an older state of a store, or a copy.
     pub(crate) is_outdated: bool,
     /// See [`cluster::sweep::Incarnation::last_loss`].
@@ -124,7 +124,7 @@ impl ClusterFile {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = KIND.begin();
         bytes.extend_from_slice(&self.store_id.to_le_bytes());
-        bytes.push(self.standing as u8);
+        bytes.push(self.replica_state as u8);
         let flag = |is_set, flag| if is_set { flag } else { 0 };
         bytes.push(
             flag(self.is_outdated, FLAG_OUTDATED)
@@ -186,12 +186,12 @@ impl ClusterFile {
         let has_counts = version > VERSION_WITHOUT_COUNTS;
         let has_starts = version > VERSION_WITHOUT_STARTS;
         let store_id = reader.u64()?;
-        let [standing, flags] = reader.array()?;
+        let [replica_state, flags] = reader.array()?;
         let known_flags = match has_counts {
             true => FLAG_OUTDATED | FLAG_BOOT_ID | FLAG_SYNCED | FLAG_CLOSED,
             false => FLAG_OUTDATED,
         };
-        if standing > Standing::Unfilled as u8 || flags & !known_flags != 0 {
+        if replica_state > ReplicaState::Learner as u8 || flags & !known_flags != 0 {
             return None;
         }
         let (last_loss, taken_over) = match has_counts {
@@ -260,7 +260,7 @@ impl ClusterFile {
         nodes.contains_key(&own_name).then_some(Self {
             own_name,
             store_id,
-            standing: Standing::from_code(standing),
+            replica_state: ReplicaState::from_code(replica_state),
             is_outdated: flags & FLAG_OUTDATED != 0,
             last_loss,
             taken_over,

@@ -6,7 +6,7 @@ use crate::dialled_peers::DialledPeers;
 use crate::forgetting::{Forgetting, Heard};
 use crate::timestamps::TimestampAllocator;
 use base::Timestamp;
-use cluster::{NodeNumber, Standing};
+use cluster::{NodeNumber, ReplicaState};
 use peer::{HandshakePolicy, Hello, NodeReport, Protocol, StartWatch};
 use std::future::{Future, ready};
 use std::pin::Pin;
@@ -73,8 +73,8 @@ impl HandshakePolicy for NodeHandshakes {
             members_hash: own.members.names_hash(),
             store_id: own.store_id,
             starts: membership.starts(),
-            is_accepted: peer.is_some_and(|peer| membership.is_accepted_towards(peer)),
-            standing: membership.standing(),
+            is_accepted: peer.is_some_and(|peer| membership.is_forced_towards(peer)),
+            replica_state: membership.replica_state(),
             remembered: peer.and_then(|peer| membership.durably_remembered(peer)),
             remembered_starts: peer
                 .map(|peer| membership.starts_of(peer))
@@ -87,8 +87,8 @@ impl HandshakePolicy for NodeHandshakes {
         }
     }
 
-    fn standing(&self) -> Standing {
-        self.membership.standing()
+    fn replica_state(&self) -> ReplicaState {
+        self.membership.replica_state()
     }
 
     fn report(&self) -> NodeReport {
@@ -106,9 +106,9 @@ impl HandshakePolicy for NodeHandshakes {
                 forgotten: report.forgotten,
                 fence: report.fence,
             };
-            let standing = self.membership.standing();
+            let replica_state = self.membership.replica_state();
             // What the peer sends meanwhile, the store takes by what the handshake has told.
-            let _fenced = self.forgetting.hear_from(name, heard, standing);
+            let _fenced = self.forgetting.hear_from(name, heard, replica_state);
         }
     }
 
@@ -149,8 +149,10 @@ impl HandshakePolicy for NodeHandshakes {
             fence: theirs.fence,
         };
         // By now the store knows whether it lacks something, as far as this peer can tell.
-        let standing = self.membership.standing();
-        let fenced = self.forgetting.hear_from(&theirs.name, heard, standing);
+        let replica_state = self.membership.replica_state();
+        let fenced = self
+            .forgetting
+            .hear_from(&theirs.name, heard, replica_state);
         Box::pin(async {
             if let Some(fenced) = fenced {
                 fenced.await.ok()?;

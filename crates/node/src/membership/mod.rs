@@ -13,7 +13,7 @@
 //! - `startup`: what a start takes from the file, and when it refuses the folder.
 //! - `state`: what is known, and how a peer's hello changes it. Pure.
 //! - `passes`: what the passes of sweeps change in it. Pure.
-//! - `losses`: what may be lost with the stores that are unfilled. Pure.
+//! - `losses`: what may be lost with the stores that are learners. Pure.
 //! - `cluster_file`, `file_versions`, `writer`: how that becomes durable.
 //! - `handshakes`: fills this node's hellos, and reads those of peers.
 //! - This file: what the rest of the node asks and reports.
@@ -26,9 +26,9 @@
 //!   it; [`Membership::record_peer`] reports when. If the acks of two stores count
 //!   for one write, each of their nodes durably remembers the other's store. So
 //!   even if all nodes crash together, a lost disk does not look like a new one.
-//! - **That the store is a witness** is durable before its reads and acks count.
+//! - **That the store is a voter** is durable before its reads and acks count.
 //!   Otherwise it would wait for all peers again after a crash.
-//! - **That the store is unfilled** becomes durable afterwards. If a crash
+//! - **That the store is a learner** becomes durable afterwards. If a crash
 //!   forgets it, the peers say it again.
 //! - **What the store has acknowledged** is durable before a peer hears of it. What a
 //!   peer has acknowledged is remembered at once, and is durable some seconds later.
@@ -59,7 +59,7 @@
 //! # Locks
 //!
 //! The state has a lock, which is held for moments and never while the disk is
-//! used. Whether the store is a witness is one atomic load. The file is written
+//! used. Whether the store is a voter is one atomic load. The file is written
 //! by a job of [`Lane::Owner`](lsm::Lane::Owner).
 
 mod cluster_file;
@@ -77,7 +77,7 @@ mod tests;
 use base::{BootId, Random};
 use cluster::forgetting::StoreStart;
 use cluster::{
-    Confirmation, Judgement, Members, NodeNumber, Remembered, Standing, is_bygone, judge,
+    Confirmation, Judgement, Members, NodeNumber, Remembered, ReplicaState, is_bygone, judge,
 };
 pub use cluster_file::fuzz_cluster;
 use cluster_file::{ClusterFile, Run};
@@ -85,7 +85,7 @@ use file_versions::OnDurable;
 use lsm::{Disk, Executor};
 use peer::{Hello, NodeReport, StartWatch};
 use profile::lock;
-use startup::{check_unchanged, log_standing, opening};
+use startup::{check_unchanged, log_replica_state, opening};
 use state::{MembershipState, OwnStore, Recorded};
 use std::path::PathBuf;
 use std::pin::pin;
@@ -118,7 +118,7 @@ pub(crate) struct MembershipEnvironment {
     pub(crate) acknowledged: StoreCount,
     /// Set while a peer takes the store for an older state of a store, or a copy.
     pub(crate) is_outdated: Arc<AtomicBool>,
-    /// Set while the store is a witness, and no other one is known to lack something.
+    /// Set while the store is a voter, and no other one is known to lack something.
     pub(crate) are_all_whole: Arc<AtomicBool>,
 }
 
@@ -147,8 +147,8 @@ struct MembershipInner {
     environment: MembershipEnvironment,
     own: OwnStore,
     state: Mutex<MembershipState>,
-    /// The code of the standing, for requests.
-    standing: AtomicU8,
+    /// The code of the replica state, for requests.
+    replica_state: AtomicU8,
     /// Notified when the peers have confirmed or rejected the store.
     settled: Notify,
     /// Held while the file is written; true once it must not be written any more.
@@ -157,7 +157,7 @@ struct MembershipInner {
 
 impl Membership {
     /// Opens the file in a data folder whose store has `store_id`, or begins one,
-    /// and draws the number of this start. With `accept_empty`, an operator accepts
+    /// and draws the number of this start. With `accept_data_loss`, an operator accepts
     /// the store as it is. Blocks.
     ///
     /// # Errors
@@ -166,7 +166,7 @@ impl Membership {
         environment: MembershipEnvironment,
         members: Members,
         store_id: u64,
-        accept_empty: bool,
+        accept_data_loss: bool,
     ) -> Result<Self, MembershipError> {
         let loaded = ClusterFile::load(&*environment.disk, &environment.folder)?;
         if let Some(loaded) = &loaded {
@@ -192,10 +192,10 @@ impl Membership {
                 environment.acknowledged.at_open,
                 environment.now_unix_ms,
             ),
-            accept_empty,
+            accept_data_loss,
             &*environment.random,
         );
-        log_standing(&opening.confirmation);
+        log_replica_state(&opening.confirmation);
         let own = OwnStore {
             members,
             store_id,
@@ -207,7 +207,7 @@ impl Membership {
             state: Mutex::new(state),
             environment,
             own,
-            standing: AtomicU8::new(Standing::Unconfirmed as u8),
+            replica_state: AtomicU8::new(ReplicaState::Starting as u8),
             settled: Notify::new(),
             is_file_closed: Mutex::new(false),
         };
@@ -229,11 +229,11 @@ impl Membership {
         self.inner.own.created_unix_ms
     }
 
-    /// Whether this node's store is a witness, so that its reads and acks count,
+    /// Whether this node's store is a voter, so that its reads and acks count,
     /// for this node's own coordinator too. The store keeps what it is sent in
     /// any case.
-    pub(crate) fn is_witness(&self) -> bool {
-        self.standing().is_witness()
+    pub(crate) fn is_voter(&self) -> bool {
+        self.replica_state().is_voter()
     }
 
     /// Whether this node has no peers.
@@ -242,8 +242,8 @@ impl Membership {
     }
 
     /// How this node's store stands with its peers.
-    pub(crate) fn standing(&self) -> Standing {
-        Standing::from_code(self.inner.standing.load(Ordering::Acquire))
+    pub(crate) fn replica_state(&self) -> ReplicaState {
+        ReplicaState::from_code(self.inner.replica_state.load(Ordering::Acquire))
     }
 
     /// Whether a peer takes the store for an older state of a store that it
@@ -256,7 +256,7 @@ impl Membership {
     /// Whether the peers have confirmed or rejected the store. While a peer is
     /// unavailable that can take arbitrarily long, so wait with a deadline.
     pub(crate) fn is_settled(&self) -> bool {
-        self.standing() != Standing::Unconfirmed
+        self.replica_state() != ReplicaState::Starting
     }
 
     /// Waits until [`Membership::is_settled`].
@@ -280,7 +280,7 @@ impl Membership {
     }
 
     /// Whether to tell a peer that an operator has accepted the store.
-    fn is_accepted_towards(&self, peer: NodeNumber) -> bool {
+    fn is_forced_towards(&self, peer: NodeNumber) -> bool {
         lock(&self.inner.state).confirmation.is_unaware(peer)
     }
 
@@ -475,18 +475,20 @@ impl MembershipInner {
 
     /// Publishes how the store stands to those who ask without the lock.
     fn publish(&self, state: &MembershipState) {
-        let standing = state.standing();
+        let replica_state = state.replica_state();
         let is_outdated = state.confirmation.is_outdated();
         let flag = &self.environment.is_outdated;
         flag.store(is_outdated, Ordering::Release);
         let are_all_whole = state.are_all_whole();
         let flag = &self.environment.are_all_whole;
         flag.store(are_all_whole, Ordering::Release);
-        let before = self.standing.swap(standing as u8, Ordering::AcqRel);
-        if standing == Standing::Witness && before == Standing::Unconfirmed as u8 {
-            tracing::info!("the store is a witness: its reads and acks count");
+        let before = self
+            .replica_state
+            .swap(replica_state as u8, Ordering::AcqRel);
+        if replica_state == ReplicaState::Voter && before == ReplicaState::Starting as u8 {
+            tracing::info!("the store is a voter: its reads and acks count");
         }
-        if standing != Standing::Unconfirmed {
+        if replica_state != ReplicaState::Starting {
             self.settled.notify_waiters();
         }
     }

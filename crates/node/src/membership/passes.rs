@@ -4,7 +4,7 @@
 use super::Membership;
 use super::state::{MembershipState, OwnStore};
 use cluster::sweep::{Incarnation, PassId};
-use cluster::{NodeNumber, Standing};
+use cluster::{NodeNumber, ReplicaState};
 use profile::lock;
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,11 +53,11 @@ impl NotFilled {
 
 impl Membership {
     /// Why the last full pass has not filled this node's store, if one has ended and the store is
-    /// still unfilled.
-    pub(crate) fn unfilled_because(&self) -> Option<String> {
+    /// still a learner.
+    pub(crate) fn learner_because(&self) -> Option<String> {
         let state = lock(&self.inner.state);
-        let is_unfilled = state.confirmation.standing() == Standing::Unfilled;
-        let why = state.not_filled.as_ref().filter(|_| is_unfilled);
+        let is_learner = state.confirmation.replica_state() == ReplicaState::Learner;
+        let why = state.not_filled.as_ref().filter(|_| is_learner);
         why.map(|why| why.text(&self.inner.own))
     }
 
@@ -75,7 +75,7 @@ impl Membership {
     /// Notes that a full pass has ended, which found this node's store, or made it, equal
     /// with the present stores of the nodes in `clean_with`. If those are all peers, and
     /// the store has lost nothing since the pass began, it has what all of them have: an
-    /// unfilled store counts from now on, once that is durable.
+    /// learner counts from now on, once that is durable.
     /// `single_copies`, by node number, are the versions of which a store is to keep the
     /// only copy.
     pub(crate) fn full_pass_ended(

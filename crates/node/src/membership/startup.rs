@@ -3,7 +3,7 @@
 use super::cluster_file::{ClusterFile, Run};
 use super::state::{Opening, draw_loss};
 use base::{BootId, Random};
-use cluster::{Confirmation, Members, NodeNumber, STARTS_MAX, Standing};
+use cluster::{Confirmation, Members, NodeNumber, ReplicaState, STARTS_MAX};
 use lsm::Error;
 
 /// Why a node does not start.
@@ -47,25 +47,26 @@ pub(crate) enum MembershipError {
 }
 
 /// How a store is opened now that has `store_id` and has acknowledged so many writes, as
-/// far as the file says. With `accept_empty`, an operator accepts it as it is.
+/// far as the file says. With `accept_data_loss`, an operator accepts it as it is.
 pub(super) fn opening(
     loaded: Option<&ClusterFile>,
     members: &Members,
     run: Run,
     (store_id, acknowledged, now_unix_ms): (u64, u64, u64),
-    accept_empty: bool,
+    accept_data_loss: bool,
     random: &dyn Random,
 ) -> Opening {
     let starts = starts_with_another(loaded, store_id, random);
     let same_store = loaded.filter(|loaded| loaded.store_id == store_id);
     let mut confirmation = initial_confirmation(loaded, members, store_id, run.boot_id);
-    let was_unfilled = same_store.is_some_and(|loaded| loaded.standing == Standing::Unfilled);
-    let is_unfilled = confirmation.standing() == Standing::Unfilled;
-    let last_loss = match is_unfilled && !was_unfilled {
+    let was_learner =
+        same_store.is_some_and(|loaded| loaded.replica_state == ReplicaState::Learner);
+    let is_learner = confirmation.replica_state() == ReplicaState::Learner;
+    let last_loss = match is_learner && !was_learner {
         true => draw_loss(random),
         false => same_store.map_or(0, |loaded| loaded.last_loss),
     };
-    if accept_empty && !members.is_single_node() {
+    if accept_data_loss && !members.is_single_node() {
         tracing::warn!("the store is accepted as it is, although it may have lost data");
         confirmation = Confirmation::accepted(members.peers().collect());
     }
@@ -83,18 +84,18 @@ pub(super) fn opening(
 }
 
 /// Logs how a store stands when it is opened.
-pub(super) fn log_standing(confirmation: &Confirmation) {
-    match confirmation.standing() {
-        Standing::Witness | Standing::Accepted => {}
-        Standing::Unconfirmed => tracing::info!(
+pub(super) fn log_replica_state(confirmation: &Confirmation) {
+    match confirmation.replica_state() {
+        ReplicaState::Voter | ReplicaState::ForcedVoter => {}
+        ReplicaState::Starting => tracing::info!(
             "the store's reads and acks count once its peers have said what they remember of it"
         ),
-        Standing::Unfilled if confirmation.is_outdated() => tracing::error!(
+        ReplicaState::Learner if confirmation.is_outdated() => tracing::error!(
             "the store is older than what the peers remember, or a copy: its reads and acks do \
              not count, and this node accepts no writes of its own, until a full sweep has filled the store, \
              which begins by itself once all nodes are up"
         ),
-        Standing::Unfilled => tracing::error!(
+        ReplicaState::Learner => tracing::error!(
             "the store lost data that it had acknowledged: its reads and acks do not count \
              until a full sweep has filled it, which begins by itself once all nodes are up"
         ),
@@ -119,10 +120,13 @@ fn initial_confirmation(
         return Confirmation::new(nodes);
     };
     if loaded.store_id != store_id {
-        return Confirmation::Unfilled { is_outdated: false };
+        return Confirmation::Learner { is_outdated: false };
     }
     // A store that never counted has acknowledged nothing that could be lost.
-    let has_counted = matches!(loaded.standing, Standing::Witness | Standing::Accepted);
+    let has_counted = matches!(
+        loaded.replica_state,
+        ReplicaState::Voter | ReplicaState::ForcedVoter
+    );
     if has_counted && may_have_lost_power(loaded.run, boot_id) {
         tracing::error!(
             before = ?loaded.run.boot_id,
@@ -131,17 +135,19 @@ fn initial_confirmation(
              cannot be told: with this --durability the power cut may have taken the last \
              writes that this store had acknowledged"
         );
-        return Confirmation::Unfilled { is_outdated: false };
+        return Confirmation::Learner { is_outdated: false };
     }
     let is_unaware = |peer: &NodeNumber| {
         let node = loaded.nodes.get(members.name(*peer));
         node.is_some_and(|node| node.is_unaware)
     };
-    match loaded.standing {
-        Standing::Unconfirmed => Confirmation::new(nodes),
-        Standing::Witness => Confirmation::returning(nodes),
-        Standing::Accepted => Confirmation::accepted(members.peers().filter(is_unaware).collect()),
-        Standing::Unfilled => Confirmation::Unfilled {
+    match loaded.replica_state {
+        ReplicaState::Starting => Confirmation::new(nodes),
+        ReplicaState::Voter => Confirmation::returning(nodes),
+        ReplicaState::ForcedVoter => {
+            Confirmation::accepted(members.peers().filter(is_unaware).collect())
+        }
+        ReplicaState::Learner => Confirmation::Learner {
             is_outdated: loaded.is_outdated,
         },
     }

@@ -11,7 +11,7 @@ use super::passes::{BegunPass, NotFilled};
 use base::Random;
 use cluster::forgetting::StoreStart;
 use cluster::{
-    Confirmation, Judgement, Members, NodeNumber, PEER_STARTS_MAX, Remembered, Standing,
+    Confirmation, Judgement, Members, NodeNumber, PEER_STARTS_MAX, Remembered, ReplicaState,
     StoreClaim, is_bygone, judge,
 };
 use peer::{Hello, NodeReport, PeerStart, StartWatch};
@@ -35,8 +35,8 @@ pub(super) struct MembershipState {
     /// How this node's store stands, and which peers have yet to say what they
     /// remember.
     pub(super) confirmation: Confirmation,
-    /// What the durable file says of the store's standing.
-    durable_standing: Standing,
+    /// What the durable file says of the store's replica state.
+    durable_replica_state: ReplicaState,
     /// The starts that the store includes; the present one is the last.
     pub(super) starts: Arc<[u64]>,
     /// The writes that the store had acknowledged when it was opened, or filled since.
@@ -171,7 +171,7 @@ impl MembershipState {
             acknowledged,
         } = opening;
         let mut state = Self {
-            durable_standing: confirmation.stored(),
+            durable_replica_state: confirmation.stored(),
             confirmation,
             starts: starts.into(),
             acknowledged: taken_over.saturating_add(acknowledged),
@@ -199,13 +199,13 @@ impl MembershipState {
         }
     }
 
-    /// How the store stands. That it is a witness counts only once it is durable.
-    pub(super) fn standing(&self) -> Standing {
-        match self.confirmation.standing() {
-            standing if standing.is_witness() && !self.durable_standing.is_witness() => {
-                Standing::Unconfirmed
+    /// How the store stands. That it is a voter counts only once it is durable.
+    pub(super) fn replica_state(&self) -> ReplicaState {
+        match self.confirmation.replica_state() {
+            replica_state if replica_state.is_voter() && !self.durable_replica_state.is_voter() => {
+                ReplicaState::Starting
             }
-            standing => standing,
+            replica_state => replica_state,
         }
     }
 
@@ -261,18 +261,18 @@ impl MembershipState {
             return false;
         }
         let in_file = |of: &Confirmation| (of.stored(), of.unaware().cloned(), of.is_outdated());
-        if self.confirmation.standing() == Standing::Unfilled {
+        if self.confirmation.replica_state() == ReplicaState::Learner {
             self.last_loss = draw_loss(random);
         }
         if in_file(&self.confirmation) != in_file(&before)
-            || self.confirmation.standing() == Standing::Unfilled
+            || self.confirmation.replica_state() == ReplicaState::Learner
         {
             self.versions.change();
         }
         self.note_losses(own);
         let peer = own.members.name(peer);
         match self.confirmation {
-            Confirmation::Unfilled { is_outdated: true } => tracing::error!(
+            Confirmation::Learner { is_outdated: true } => tracing::error!(
                 peer,
                 "a peer remembers a later start of this node's store, or more acknowledged writes: \
                  the folder was restored from a copy, or a copy of it was started. The store's \
@@ -280,7 +280,7 @@ impl MembershipState {
                  has filled the store, which begins by itself once all nodes are up. If another \
                  process has the other folder, stop one of the two"
             ),
-            Confirmation::Unfilled { is_outdated: false } => tracing::error!(
+            Confirmation::Learner { is_outdated: false } => tracing::error!(
                 peer,
                 "a peer remembers another store of this node: the folder was lost. The store's \
                  reads and acks do not count until a full sweep has filled it, which begins by \
@@ -310,9 +310,9 @@ impl MembershipState {
         let judgement = judge(known.remembered, hello.claim());
         let is_kept_out = judgement.is_against() && !is_bygone(own_judgement, judgement);
         let is_refused = is_kept_out && !hello.is_accepted;
-        known.lost = match hello.standing {
+        known.lost = match hello.replica_state {
             _ if is_refused => Some(Lost::State),
-            Standing::Unfilled => Some(Lost::Unknown),
+            ReplicaState::Learner => Some(Lost::Unknown),
             _ => None,
         };
         if is_refused {
@@ -460,7 +460,7 @@ impl MembershipState {
         ClusterFile {
             own_name: own.members.own_name().to_owned(),
             store_id: own.store_id,
-            standing: self.confirmation.stored(),
+            replica_state: self.confirmation.stored(),
             is_outdated: self.confirmation.is_outdated(),
             last_loss: self.last_loss,
             taken_over: self.taken_over,
@@ -476,7 +476,7 @@ impl MembershipState {
 
     /// Notes that the file is durable in this version.
     pub(super) fn became_durable(&mut self, version: u64, file: &ClusterFile) {
-        self.durable_standing = file.standing;
+        self.durable_replica_state = file.replica_state;
         self.durable_taken_over = file.taken_over;
         for peer in &mut self.peers {
             if peer.since <= version {

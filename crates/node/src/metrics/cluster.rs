@@ -14,7 +14,7 @@ pub(crate) const MISSES: [Miss; 9] = [
     Miss::Overloaded,
     Miss::Full,
     Miss::Failed,
-    Miss::Unfilled,
+    Miss::Learner,
     Miss::Obsolete {
         below: Timestamp::ZERO,
     },
@@ -75,9 +75,9 @@ pub(crate) struct LinkMetrics {
     pub(crate) sweep_sent_bytes: Cell,
     /// Bytes of the answers to them.
     pub(crate) sweep_received_bytes: Cell,
-    /// One more than the code of the standing that the peer reports; 0 while it is not
+    /// One more than the code of the replica state that the peer reports; 0 while it is not
     /// connected.
-    pub(crate) standing: Cell,
+    pub(crate) replica_state: Cell,
     /// The smoothed latency of reads.
     pub(crate) read_us: Cell,
     /// The smoothed latency of writes.
@@ -109,8 +109,10 @@ impl LinkMetrics {
             let micros = latency.unwrap_or_default().as_micros();
             cell.set(u64::try_from(micros).unwrap_or(u64::MAX));
         }
-        let standing = status.standing.map_or(0, |standing| 1 + standing as u64);
-        self.standing.set(standing);
+        let replica_state = status
+            .replica_state
+            .map_or(0, |replica_state| 1 + replica_state as u64);
+        self.replica_state.set(replica_state);
         let ahead_ms = status.drift_ms.unwrap_or_default();
         self.clock_ahead_ms.set(ahead_ms.cast_unsigned());
     }

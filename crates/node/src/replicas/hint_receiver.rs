@@ -51,8 +51,8 @@ impl HintReceiver for ReplicaHints {
             Asked::Later => self.replicas.answer_of(hint.key(), wait.only().await).0,
         };
         match answer {
-            // A store that is no witness has stored it nevertheless.
-            PeerAnswer::Stored { .. } | PeerAnswer::Missed(Miss::Unfilled) => Ok(()),
+            // A store that is no voter has stored it nevertheless.
+            PeerAnswer::Stored { .. } | PeerAnswer::Missed(Miss::Learner) => Ok(()),
             PeerAnswer::Missed(why) => Err(why),
             PeerAnswer::Found(_)
             | PeerAnswer::FoundBehind { .. }

@@ -25,7 +25,7 @@ pub(crate) struct LocalReplica {
     pub(crate) engine: Engine,
     /// Checks the timestamps of other nodes against the clock bound.
     pub(crate) timestamps: Arc<TimestampAllocator>,
-    /// Whether the store is a witness.
+    /// Whether the store is a voter.
     pub(crate) membership: Membership,
     /// For reads that may block.
     pub(crate) read_pool: Arc<ReadPool>,
@@ -121,7 +121,7 @@ impl LocalReplica {
         let receives_below = self.bounds.receives_below().max(before.receives_below);
         let forgotten = match &entry {
             Some(held) if held.timestamp() < receives_below => {
-                return PeerAnswer::Missed(Miss::Unfilled);
+                return PeerAnswer::Missed(Miss::Learner);
             }
             // Others take it below the bound that is named, which must have held for the
             // store when it was read: a pass may have replaced it since.
@@ -137,7 +137,7 @@ impl LocalReplica {
     /// The newest version of a key, if no disk has to be read for it: a tombstone
     /// and an expired value are versions, too.
     pub(crate) fn read_cached(&self, key: &[u8]) -> Option<PeerAnswer> {
-        if let Err(why) = self.check_standing(key) {
+        if let Err(why) = self.check_replica_state(key) {
             return Some(PeerAnswer::Missed(why));
         }
         let before = self.bounds.before_read();
@@ -173,12 +173,12 @@ impl LocalReplica {
         self.engine.refuses_writes()
     }
 
-    /// Whether the peers have said if the store is a witness.
+    /// Whether the peers have said if the store is a voter.
     pub(crate) fn is_settled(&self) -> bool {
         self.membership.is_settled()
     }
 
-    /// Waits until the peers have said whether the store is a witness: at a first
+    /// Waits until the peers have said whether the store is a voter: at a first
     /// start, and for a moment at each start. An eighth of the time until the
     /// deadline is left, to answer without them.
     pub(crate) async fn settled(&self, deadline: Duration) {
@@ -205,7 +205,7 @@ impl LocalReplica {
 
     /// What a completion is to the request that asked for `key`, and the share of
     /// memory that a long value came with; `None` is the deadline. Where the store is no
-    /// witness its acks and its reads are misses, because it may have lost what it once
+    /// voter its acks and its reads are misses, because it may have lost what it once
     /// acknowledged.
     pub(super) fn answer_of(
         &self,
@@ -220,11 +220,11 @@ impl LocalReplica {
                     // `finish_verdict` leaves none of these.
                     Applied::Pending(pending) => pending.give_up(),
                 };
-                self.check_standing(key)
+                self.check_replica_state(key)
                     .map(|()| (PeerAnswer::Stored { verdict }, None))
             }
             Some(Completion::Read(Ok(read))) => self
-                .check_standing(key)
+                .check_replica_state(key)
                 .map(|()| (self.found(read.entry, read.before), read.share)),
             Some(Completion::Written(Err(error)) | Completion::Read(Err(error))) => {
                 Err(self.miss_of(&error))
@@ -240,21 +240,21 @@ impl LocalReplica {
         answer.unwrap_or_else(|why| (PeerAnswer::Missed(why), None))
     }
 
-    /// Whether what the store says of a key counts: only that of a witness does, and
+    /// Whether what the store says of a key counts: only that of a voter does, and
     /// not if a damaged block may have held the key, or if the store is older than the fence
     /// of a pass that has ended.
-    fn check_standing(&self, key: &[u8]) -> Result<(), Miss> {
+    fn check_replica_state(&self, key: &[u8]) -> Result<(), Miss> {
         match self.is_damaged(key) {
-            true => Err(Miss::Unfilled),
+            true => Err(Miss::Learner),
             false => self.check_whole(),
         }
     }
 
     /// Whether what the store says counts, damaged parts aside.
     pub(super) fn check_whole(&self) -> Result<(), Miss> {
-        match self.membership.is_witness() && !self.bounds.is_from_before_fence() {
+        match self.membership.is_voter() && !self.bounds.is_from_before_fence() {
             true => Ok(()),
-            false => Err(Miss::Unfilled),
+            false => Err(Miss::Learner),
         }
     }
 

@@ -6,7 +6,7 @@
 //! (`pages`) come to the own store only. `repairs` says which repairs the own store takes.
 //! Two checks protect what is acknowledged, each in one place of `local`:
 //! this node's own store takes no version from beyond the clock bound, by whatever way
-//! it comes, and neither its acks nor its reads count while it is no witness, or of keys
+//! it comes, and neither its acks nor its reads count while it is no voter, or of keys
 //! that a damaged block may have held.
 
 mod hint_receiver;

@@ -30,7 +30,7 @@ impl LocalReplica {
     /// Tells a page for a coordinator, once it is its turn.
     ///
     /// # Errors
-    /// Why the store does not tell it; [`Miss::Unfilled`] if its word does not count.
+    /// Why the store does not tell it; [`Miss::Learner`] if its word does not count.
     pub(crate) async fn page(
         &self,
         request: PageRequest,

@@ -21,7 +21,7 @@ impl LocalReplica {
         by: Option<Answerer>,
         reply: Reply,
     ) {
-        // The entry is stored at once; only the answer waits for the standing.
+        // The entry is stored at once; only the answer waits for the replica state.
         let (replica, version) = (Rc::clone(self), entry.clone());
         let address = self.pending.handle(reply.deadline(), move |completion| {
             replica.when_settled(reply, move |replica, reply| {
@@ -35,7 +35,7 @@ impl LocalReplica {
     }
 
     /// Stores a version that a sweep brings. The answer is no ack, so it does not
-    /// depend on the standing. `taken` says whether it is stored, and how. If it cannot be compared
+    /// depend on the replica state. `taken` says whether it is stored, and how. If it cannot be compared
     /// with all other nodes it is refused, and its sender goes on with others.
     pub(crate) fn mend_for_peer(
         self: &Rc<Self>,
@@ -141,7 +141,7 @@ impl LocalReplica {
         }
     }
 
-    /// Does `work` once the store's standing is settled, or when time is short.
+    /// Does `work` once the store's replica state is settled, or when time is short.
     /// What waits here is bounded: each is a call of a peer in flight.
     fn when_settled(self: &Rc<Self>, reply: Reply, work: impl FnOnce(&Rc<Self>, Reply) + 'static) {
         if self.is_settled() {

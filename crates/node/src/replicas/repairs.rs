@@ -166,7 +166,9 @@ impl LocalReplica {
         let greatest = self.bounds.greatest();
         let receiving = Receiving {
             greatest,
-            standing: self.bounds.standing_of(self.membership.standing()),
+            replica_state: self
+                .bounds
+                .replica_state_of(self.membership.replica_state()),
             takes_part: false,
             answering: self.membership.present_start(by.node),
         };
@@ -258,7 +260,7 @@ impl LocalReplica {
     ) -> (PeerAnswer, Option<Share>) {
         match completion {
             Some(Completion::Read(_)) if self.is_damaged(key) => {
-                (PeerAnswer::Missed(Miss::Unfilled), None)
+                (PeerAnswer::Missed(Miss::Learner), None)
             }
             Some(Completion::Read(Ok(read))) => {
                 let named = NamedBounds {

@@ -303,8 +303,8 @@ async fn no_version_from_beyond_the_clock_bound_gets_into_the_store() {
                 };
                 match asked_own(&worker, request).await {
                     PeerAnswer::Missed(Miss::Refused) => Err(Miss::Refused),
-                    // It is no witness, but it keeps what it is sent.
-                    PeerAnswer::Missed(Miss::Unfilled) => Ok(()),
+                    // It is no voter, but it keeps what it is sent.
+                    PeerAnswer::Missed(Miss::Learner) => Ok(()),
                     answer => panic!("{label}: {answer:?}"),
                 }
             });
@@ -321,12 +321,12 @@ async fn no_version_from_beyond_the_clock_bound_gets_into_the_store() {
 }
 
 #[tokio::test]
-async fn neither_acks_nor_reads_of_a_store_that_is_no_witness_count() {
+async fn neither_acks_nor_reads_of_a_store_that_is_no_voter_count() {
     let clock = Arc::new(ManualClock::new(START_MS));
     let (worker, tasks) = worker_of_three(&clock);
     let own = Rc::clone(worker.coordinator().replicas.own());
-    assert!(!own.membership.is_witness());
-    let unfilled = PeerAnswer::Missed(Miss::Unfilled);
+    assert!(!own.membership.is_voter());
+    let learner = PeerAnswer::Missed(Miss::Learner);
     let (entry, key) = (version(0), Bytes::from_static(b"k"));
     let answers = tasks.run_until(async {
         let write = ReplicaRequest::Write {
@@ -339,16 +339,16 @@ async fn neither_acks_nor_reads_of_a_store_that_is_no_witness_count() {
         (written, read, delivered)
     });
     let (written, read, delivered) = answers.await;
-    assert_eq!((written, read), (unfilled.clone(), unfilled.clone()));
+    assert_eq!((written, read), (learner.clone(), learner.clone()));
     assert_eq!(delivered, Ok(()), "the store keeps what it is sent");
     assert!(own.engine.get(b"k").unwrap().is_some());
-    // A read that was under way when the store lost its standing.
+    // A read that was under way when the store lost its replica state.
     let found = Completion::Read(Ok(KeyRead {
         entry: Some(entry),
         share: None,
         before: BeforeRead::default(),
     }));
-    assert_eq!(own.answer_of(b"k", Some(found)).0, unfilled);
+    assert_eq!(own.answer_of(b"k", Some(found)).0, learner);
 }
 
 #[tokio::test]

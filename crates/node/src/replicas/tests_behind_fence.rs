@@ -244,13 +244,13 @@ async fn below_the_forget_bound_what_a_store_holds_that_only_receives_does_not_c
     };
     let (node, replica) = with_bounds(SharedBounds::of_receiver(bounds, at(80)));
     let key = Bytes::from_static(b"k");
-    let unfilled = PeerAnswer::Missed(Miss::Unfilled);
+    let learner = PeerAnswer::Missed(Miss::Learner);
     for (ms, counts) in [(79, false), (80, true)] {
         let mut ingest = node.engine.begin_ingest(mend(Timestamp::ZERO)).unwrap();
         ingest.push(&version(ms)).unwrap();
         ingest.commit().unwrap();
         let answer = asked(&replica, ReplicaRequest::Read(&key)).await;
-        assert_eq!(answer != unfilled, counts, "{ms}: {answer:?}");
+        assert_eq!(answer != learner, counts, "{ms}: {answer:?}");
     }
 }
 
@@ -268,8 +268,8 @@ async fn what_was_read_before_a_store_was_filled_does_not_count_afterwards() {
             },
         };
         let answer = replica.answer_of(b"k", Some(Completion::Read(Ok(read)))).0;
-        let unfilled = PeerAnswer::Missed(Miss::Unfilled);
-        assert_eq!(answer != unfilled, counts, "{ms}: {answer:?}");
+        let learner = PeerAnswer::Missed(Miss::Learner);
+        assert_eq!(answer != learner, counts, "{ms}: {answer:?}");
     }
 }
 
@@ -285,8 +285,8 @@ async fn a_store_that_was_fenced_below_the_forget_bound_does_not_count() {
         let (_node, replica) = with_bounds(shared);
         let key = Bytes::from_static(b"k");
         let answer = asked(&replica, ReplicaRequest::Read(&key)).await;
-        let unfilled = PeerAnswer::Missed(Miss::Unfilled);
-        assert_eq!(answer != unfilled, counts, "{fence_ms}: {answer:?}");
+        let learner = PeerAnswer::Missed(Miss::Learner);
+        assert_eq!(answer != learner, counts, "{fence_ms}: {answer:?}");
     }
 }
 

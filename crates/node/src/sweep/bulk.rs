@@ -132,8 +132,8 @@ impl Sweeper {
         let environment = &self.sweeps.environment;
         let timestamps = Arc::clone(&environment.timestamps);
         let forgetting = Arc::clone(&environment.forgetting);
-        let standing = environment.membership.standing();
-        let rules = forgetting.mend_rules(range.0, standing);
+        let replica_state = environment.membership.replica_state();
+        let rules = forgetting.mend_rules(range.0, replica_state);
         let engine = environment.engine.clone();
         let disturbs = |entry: &Entry| self.disturbs(&rules, entry, engine.is_damaged(entry.key()));
         if entries.iter().any(disturbs) {
@@ -149,7 +149,7 @@ impl Sweeper {
             }
             // What others should have forgotten does not come back. The two differ in it, and
             // what is to be compared with all others comes as a mend.
-            let rules = forgetting.mend_rules(range.0, standing).for_answers();
+            let rules = forgetting.mend_rules(range.0, replica_state).for_answers();
             entries.retain(|entry| {
                 let is_damaged = engine.is_damaged(entry.key());
                 let is_taken = matches!(rules.admit(entry, is_damaged), Ok(Taken::AtOnce(_)));

@@ -42,7 +42,7 @@ impl PeerCall {
         }
     }
 
-    /// Waits until a version is stored, by a witness or not. Returns whether the peer
+    /// Waits until a version is stored, by a voter or not. Returns whether the peer
     /// may hold a newer one.
     pub(super) async fn stored(self) -> Result<bool, Miss> {
         match self.answer().await {

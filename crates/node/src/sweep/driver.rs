@@ -162,7 +162,7 @@ impl Drive {
                     Settled::Outdone(begun) => return Some(begun),
                 };
             }
-            (PassKind::Full, _) if !self.sweeper.are_all_witnesses() => {
+            (PassKind::Full, _) if !self.sweeper.are_all_voters() => {
                 begun = self.outlast_writes(begun).await;
             }
             _ => {}

@@ -144,11 +144,11 @@ impl Sweeper {
         // higher fence is that of a pass that began later, which may have brought something, too.
         let was_undisturbed = forgetting.disturbed() < fence && raised.before <= fence;
         let may_raise = is_from_begin || was_undisturbed;
-        let standing = environment.membership.standing();
+        let replica_state = environment.membership.replica_state();
         let has_damage = environment.engine.has_damage_to_compare();
         // Those that lack something besides what damaged blocks have held take whatever they
         // are offered, so they cannot be asked whether a damaged block has held a version.
-        let can_say_nothing = has_damage && forgetting.is_receiver(standing);
+        let can_say_nothing = has_damage && forgetting.is_receiver(replica_state);
         let forgotten = match can_say_nothing {
             true => Timestamp::ZERO,
             false => forgetting.bounds().forgotten,
@@ -162,7 +162,7 @@ impl Sweeper {
             fence: raised.fence,
             forgotten,
             greatest: forgetting.greatest(),
-            lacks_nothing: forgetting.lacks_nothing(standing) && !has_damage,
+            lacks_nothing: forgetting.lacks_nothing(replica_state) && !has_damage,
         })
     }
 
@@ -173,9 +173,9 @@ impl Sweeper {
             forgotten,
             fence: Timestamp::ZERO,
         };
-        let standing = environment.membership.standing();
+        let replica_state = environment.membership.replica_state();
         // The pass has fenced the store, whatever it lacks.
-        let _fenced = environment.forgetting.hear(heard, standing);
+        let _fenced = environment.forgetting.hear(heard, replica_state);
         SweepAnswer::Done
     }
 }

@@ -15,7 +15,7 @@
 //!    compaction drops. It becomes part of the store before the pass is clean.
 //!
 //! If vouchers disagree, or one has changed, this node gives the pass up, and so remains
-//! unfilled until the next one. They do not disagree about a version that has expired by all
+//! learner until the next one. They do not disagree about a version that has expired by all
 //! clocks, which some may have freed already, nor about one below a newer version that the pass
 //! has brought: a voucher that has that one lacks the version, too.
 //!
@@ -32,7 +32,7 @@ use base::{Entry, EntryRef, Kind, Timestamp};
 use bytes::Bytes;
 use cluster::forgetting::{Vouching, is_leftover, vouchers, withholds};
 use cluster::sweep::PassId;
-use cluster::{Miss, NodeNumber, Placement, Standing};
+use cluster::{Miss, NodeNumber, Placement, ReplicaState};
 use lsm::Error;
 use peer::{PeerAnswer, PeerRequest, SweepAnswer, SweepRequest};
 use std::collections::{BTreeMap, BTreeSet};
@@ -374,18 +374,18 @@ impl Sweeper {
         doubtful: Vec<(NodeNumber, Bytes)>,
     ) -> bool {
         for (voucher, key) in doubtful {
-            match self.standing_of(voucher) {
-                None | Some(Standing::Witness) => {}
-                // Once it was compared with all others it is as good as a witness, which no peer
+            match self.replica_state_of(voucher) {
+                None | Some(ReplicaState::Voter) => {}
+                // Once it was compared with all others it is as good as a voter, which no peer
                 // can see before its next start.
-                Some(Standing::Accepted) => match self.may_have_lost(voucher, &key).await {
+                Some(ReplicaState::ForcedVoter) => match self.may_have_lost(voucher, &key).await {
                     Ok(true) => {}
                     Ok(false) => continue,
                     Err(_) => return false,
                 },
                 // It only receives, so that it would take anything. Without damage, as a store
                 // that can say something has it, it has lost nothing of this.
-                Some(Standing::Unconfirmed | Standing::Unfilled) => continue,
+                Some(ReplicaState::Starting | ReplicaState::Learner) => continue,
             }
             let Some(leftover) = bury.iter().find(|(of, _)| *of == key).cloned() else {
                 continue;
@@ -412,7 +412,7 @@ impl Sweeper {
     async fn may_have_lost(&self, node: NodeNumber, key: &Bytes) -> Result<bool, Miss> {
         match self.call(node, PeerRequest::Look(key.clone())).await {
             PeerAnswer::Found(_) | PeerAnswer::FoundBehind { .. } => Ok(false),
-            PeerAnswer::Missed(Miss::Unfilled) => Ok(true),
+            PeerAnswer::Missed(Miss::Learner) => Ok(true),
             PeerAnswer::Missed(why) => Err(why),
             PeerAnswer::Stored { .. }
             | PeerAnswer::Swept(_)

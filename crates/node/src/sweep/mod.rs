@@ -184,7 +184,7 @@ impl Sweeps {
             is_receiver: {
                 let forgetting = Arc::clone(&environment.forgetting);
                 let membership = environment.membership.clone();
-                Box::new(move || forgetting.is_receiver(membership.standing()))
+                Box::new(move || forgetting.is_receiver(membership.replica_state()))
             },
             expiry: Arc::clone(&environment.expiry),
             sizes: environment.sizes,
@@ -307,7 +307,7 @@ impl Sweeper {
                 membership.observed(peer);
             }
             let forgetting = &environment.forgetting;
-            let is_receiver = forgetting.is_receiver(membership.standing());
+            let is_receiver = forgetting.is_receiver(membership.replica_state());
             membership.full_pass_ended(pass, &clean_with, single_copies);
             let mut peers = environment.members.peers();
             let is_clean = peers.all(|peer| clean_with.contains(&peer));

@@ -6,7 +6,7 @@ use super::participant::Participant;
 use super::{PASS_IDLE_MAX, Sweeper};
 use crate::forgetting::Heard;
 use cluster::sweep::PassKind;
-use cluster::{NodeNumber, Standing};
+use cluster::{NodeNumber, ReplicaState};
 use profile::lock;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -228,7 +228,7 @@ impl Sweeper {
         loop {
             // Either way there may be something to do.
             let _woken = tokio::time::timeout(LOOK_PERIOD, orders.ordered.notified()).await;
-            self.hear_standing();
+            self.hear_replica_state();
             let are_all_up = self.are_all_up();
             retry.looked(are_all_up);
             if are_all_up {
@@ -327,7 +327,7 @@ impl Sweeper {
             lacking.insert(own);
         }
         if self.is_first_up() {
-            lacking.extend(self.unfilled());
+            lacking.extend(self.learner());
         }
         let store_of = |node| (node, environment.membership.store_of(node));
         lacking.into_iter().map(store_of).collect()
@@ -342,11 +342,11 @@ impl Sweeper {
     }
 
     /// Has forgetting hear how the store stands by now: what it may forget depends on that.
-    fn hear_standing(&self) {
+    fn hear_replica_state(&self) {
         let environment = &self.sweeps.environment;
-        let standing = environment.membership.standing();
+        let replica_state = environment.membership.replica_state();
         // Whatever the store takes over was named by a peer, whose handshake has waited.
-        let _fenced = environment.forgetting.hear(Heard::default(), standing);
+        let _fenced = environment.forgetting.hear(Heard::default(), replica_state);
     }
 
     /// Whether all nodes are up and this node's store has to be compared with all others,
@@ -354,9 +354,10 @@ impl Sweeper {
     /// accepted it, and it may hold what the others have forgotten.
     fn is_damaged(&self) -> bool {
         let environment = &self.sweeps.environment;
-        let standing = environment.membership.standing();
-        // The others know of a store that is unfilled.
-        let is_accepted = standing.is_witness() && environment.forgetting.is_receiver(standing);
+        let replica_state = environment.membership.replica_state();
+        // The others know of a store that is a learner.
+        let is_accepted =
+            replica_state.is_voter() && environment.forgetting.is_receiver(replica_state);
         let must_compare = environment.engine.has_damage_to_compare() || is_accepted;
         must_compare && self.are_all_up()
     }
@@ -366,34 +367,40 @@ impl Sweeper {
         nodes.all(|node| self.is_up(node))
     }
 
-    /// The nodes whose stores have to be filled. None unless all nodes are up and all standings
+    /// The nodes whose stores have to be filled. None unless all nodes are up and all replica states
     /// are known: that takes a comparison with all the others.
-    fn unfilled(&self) -> Vec<NodeNumber> {
-        // A peer that is suspected keeps its standing.
+    fn learner(&self) -> Vec<NodeNumber> {
+        // A peer that is suspected keeps its replica state.
         if !self.are_all_up() {
             return Vec::new();
         }
         let members = &self.sweeps.environment.members;
-        let standings: Option<Vec<(NodeNumber, Standing)>> = members
+        let replica_states: Option<Vec<(NodeNumber, ReplicaState)>> = members
             .numbers()
-            .map(|node| Some((node, self.standing_of(node)?)))
+            .map(|node| Some((node, self.replica_state_of(node)?)))
             .collect();
-        let unfilled = standings.unwrap_or_default().into_iter();
-        let unfilled = unfilled.filter(|(_, standing)| *standing == Standing::Unfilled);
-        unfilled.map(|(node, _)| node).collect()
+        let learner = replica_states.unwrap_or_default().into_iter();
+        let learner = learner.filter(|(_, replica_state)| *replica_state == ReplicaState::Learner);
+        learner.map(|(node, _)| node).collect()
     }
 
     /// Whether the stores of all nodes are known to count.
-    pub(super) fn are_all_witnesses(&self) -> bool {
+    pub(super) fn are_all_voters(&self) -> bool {
         let mut nodes = self.sweeps.environment.members.numbers();
-        nodes.all(|node| self.standing_of(node).is_some_and(Standing::is_witness))
+        nodes.all(|node| {
+            self.replica_state_of(node)
+                .is_some_and(ReplicaState::is_voter)
+        })
     }
 
     /// How the store of a node stands, if that is known.
-    pub(super) fn standing_of(&self, node: NodeNumber) -> Option<Standing> {
+    pub(super) fn replica_state_of(&self, node: NodeNumber) -> Option<ReplicaState> {
         match self.peers.is_own(node) {
-            true => Some(self.sweeps.environment.membership.standing()),
-            false => self.peers.status(node).and_then(|status| status.standing),
+            true => Some(self.sweeps.environment.membership.replica_state()),
+            false => self
+                .peers
+                .status(node)
+                .and_then(|status| status.replica_state),
         }
     }
 

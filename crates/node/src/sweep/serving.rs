@@ -68,8 +68,8 @@ impl Sweeper {
             mended,
             ..
         } = &*self.sweeps;
-        let standing = environment.membership.standing();
-        let rules = environment.forgetting.mend_rules(pass, standing);
+        let replica_state = environment.membership.replica_state();
+        let rules = environment.forgetting.mend_rules(pass, replica_state);
         let barrier = rules.barrier();
         let own = self.replicas.own();
         let is_damaged = own.is_damaged(entry.key());
@@ -80,7 +80,7 @@ impl Sweeper {
             }
             mended.old_version_came(pass, entry.key());
             // The store may have been sealed in between: then nobody asks for that count any more.
-            let rules = environment.forgetting.mend_rules(pass, standing);
+            let rules = environment.forgetting.mend_rules(pass, replica_state);
             if rules.barrier() > barrier {
                 // The pass that has raised it may have begun before that count.
                 return self.take_mend(pass, entry, reply);

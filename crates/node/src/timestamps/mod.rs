@@ -171,7 +171,7 @@ impl TimestampAllocator {
     /// `greatest_stored`. If `greatest_stored` is further ahead than a peer would
     /// accept, it is ignored, because this clock must not follow it. `drop_above`:
     /// the engine has dropped all versions above this timestamp, so a higher timestamp bound
-    /// is lowered to it. `accept_empty`: an operator answers for timestamps that a lost store
+    /// is lowered to it. `accept_data_loss`: an operator answers for timestamps that a lost store
     /// has given. Blocks.
     ///
     /// # Errors
@@ -182,10 +182,10 @@ impl TimestampAllocator {
         folder: &Path,
         greatest_stored: Timestamp,
         drop_above: Option<Timestamp>,
-        accept_empty: bool,
+        accept_data_loss: bool,
     ) -> Result<(), Error> {
         let (mut file, mut found) = TimestampBoundFile::open(disk, folder)?;
-        let is_new = found == Timestamp::ZERO && !accept_empty;
+        let is_new = found == Timestamp::ZERO && !accept_data_loss;
         if let Some(limit) = drop_above.filter(|limit| *limit < found) {
             file.set(limit)?;
             found = limit;

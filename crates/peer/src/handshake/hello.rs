@@ -7,7 +7,7 @@
 //! ```text
 //! kind  message  payload
 //!   32  hello    least version u16 | greatest version u16 | features u64
-//!                | flags u8 | standing u8 | members hash u64 | store id u64
+//!                | flags u8 | replica state u8 | members hash u64 | store id u64
 //!                | remembered store id u64 | remembered start u64
 //!                | wall clock in ms u64 | greatest timestamp seen u64
 //!                | nonce, 32 bytes | name bytes u16 | name
@@ -18,13 +18,13 @@
 //!                | whatever later releases add
 //!
 //! flags    = 1 accepted | 2 remembers
-//! standing = 0 unconfirmed | 1 witness | 2 accepted | 3 unfilled
+//! replica state = 0 starting | 1 voter | 2 accepted | 3 learner
 //! ```
 //!
 //! The versions come first in every version of the protocol, because the two
 //! sides must agree on a version before either can read the rest. Within a
 //! version, fields are only added, and only at the end. A node ignores flags and
-//! features that it does not know, and reads an unknown standing as unconfirmed.
+//! features that it does not know, and reads an unknown replica state as starting.
 //! The starts are those that the store keeps; the present one is the last.
 //! (*) The first release of version 1 ends before these two. Without them nothing was
 //! heard of the peer's count, and the own one is not known.
@@ -36,7 +36,7 @@ use super::refusal::Refusal;
 use crate::frame::put_frame;
 use crate::protocol::{NegotiatedProtocol, Protocol};
 use base::{ByteReader, Timestamp};
-use cluster::{PEER_STARTS_MAX, Remembered, STARTS_MAX, Standing, StoreClaim};
+use cluster::{PEER_STARTS_MAX, Remembered, ReplicaState, STARTS_MAX, StoreClaim};
 use std::sync::Arc;
 
 /// The kind of the frame that carries a hello.
@@ -77,7 +77,7 @@ pub struct Hello {
     /// not know that yet.
     pub is_accepted: bool,
     /// How its store stands.
-    pub standing: Standing,
+    pub replica_state: ReplicaState,
     /// What it durably remembers of this peer; the count may be newer than what is
     /// durable.
     pub remembered: Option<Remembered>,
@@ -118,7 +118,7 @@ impl Hello {
             store_id,
             starts,
             is_accepted,
-            standing,
+            replica_state,
             remembered,
             remembered_starts,
             acknowledged,
@@ -146,7 +146,7 @@ impl Hello {
             out.extend_from_slice(&protocol.greatest.to_le_bytes());
             out.extend_from_slice(&protocol.features.to_le_bytes());
             out.push(accepted | remembers);
-            out.push(*standing as u8);
+            out.push(*replica_state as u8);
             for number in [
                 *members_hash,
                 *store_id,
@@ -222,7 +222,7 @@ fn decode_protocol(fields: &mut ByteReader<'_>) -> Option<Protocol> {
 
 /// Reads the fields that follow the protocol.
 fn decode_rest(protocol: Protocol, fields: &mut ByteReader<'_>) -> Option<Hello> {
-    let [flags, standing] = fields.array()?;
+    let [flags, replica_state] = fields.array()?;
     let [members_hash, store_id] = [fields.u64()?, fields.u64()?];
     let mut remembered = Remembered {
         store_id: fields.u64()?,
@@ -255,7 +255,7 @@ fn decode_rest(protocol: Protocol, fields: &mut ByteReader<'_>) -> Option<Hello>
         store_id,
         starts,
         is_accepted: flags & FLAG_ACCEPTED != 0,
-        standing: Standing::from_code(standing),
+        replica_state: ReplicaState::from_code(replica_state),
         remembered: (flags & FLAG_REMEMBERS != 0).then_some(remembered),
         remembered_starts,
         acknowledged,

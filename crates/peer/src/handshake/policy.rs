@@ -5,7 +5,7 @@ use crate::protocol::Protocol;
 use crate::report::NodeReport;
 use crate::start_watch::StartWatch;
 use base::{Clock, Random, Timestamp};
-use cluster::Standing;
+use cluster::ReplicaState;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub trait HandshakePolicy {
     fn hello_to(&self, name: Option<&str>, unix_ms: u64) -> Hello;
 
     /// How this node's store stands now.
-    fn standing(&self) -> Standing;
+    fn replica_state(&self) -> ReplicaState;
 
     /// What this node reports with its heartbeats.
     fn report(&self) -> NodeReport;

@@ -13,12 +13,13 @@ use crate::page::EncodedPage;
 use crate::run::Run;
 use crate::sweep_message::SweepAnswer;
 use crate::{
-    CONTACT, FORGETTING, LiveLink, NegotiatedProtocol, PeerAnswer, REPORT, STANDING, StartWatch,
+    CONTACT, FORGETTING, LiveLink, NegotiatedProtocol, PeerAnswer, REPLICA_STATE, REPORT,
+    StartWatch,
 };
 use base::{Entry, Timestamp, Verdict};
 use bytes::Bytes;
 use cluster::forgetting::NamedBounds;
-use cluster::{Miss, Standing};
+use cluster::{Miss, ReplicaState};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Interval, MissedTickBehavior};
@@ -30,8 +31,8 @@ pub(super) struct DiallerSide<'a> {
     start: StartWatch,
     /// Kept while the peer is not suspected.
     live_link: Option<LiveLink>,
-    /// Whether the peer's store was unfilled on this connection.
-    was_unfilled: bool,
+    /// Whether the peer's store was a learner on this connection.
+    was_learner: bool,
     /// Whether the peer's store was filled since.
     is_filled: bool,
     heartbeat: Interval,
@@ -119,7 +120,7 @@ impl<'a> DiallerSide<'a> {
             link,
             failure_detector: FailureDetector::new(environment.clock.monotonic()),
             live_link: Some(start.mark_live()),
-            was_unfilled: link.standing.get() == Some(Standing::Unfilled),
+            was_learner: link.replica_state.get() == Some(ReplicaState::Learner),
             is_filled: false,
             start,
             heartbeat,
@@ -290,10 +291,10 @@ impl Side for DiallerSide<'_> {
                     self.answer(frame, kind, answer, now)?;
                 }
             }
-            Message::Standing(standing) if self.negotiated.has(STANDING) => {
-                self.link.standing.set(Some(standing));
-                self.was_unfilled |= standing == Standing::Unfilled;
-                self.is_filled = self.was_unfilled && standing.is_witness();
+            Message::ReplicaState(replica_state) if self.negotiated.has(REPLICA_STATE) => {
+                self.link.replica_state.set(Some(replica_state));
+                self.was_learner |= replica_state == ReplicaState::Learner;
+                self.is_filled = self.was_learner && replica_state.is_voter();
             }
             Message::Report(report) if self.negotiated.has(REPORT) => {
                 let policy = &self.link.environment.policy;
@@ -349,7 +350,7 @@ impl Side for DiallerSide<'_> {
             | Message::Page { .. }
             | Message::Examine { .. }
             | Message::Ping
-            | Message::Standing(_)
+            | Message::ReplicaState(_)
             | Message::Report(_)
             | Message::Contact(_) => {
                 return Err(frame.malformed("a message that only the dialler sends"));

@@ -41,7 +41,7 @@ use crate::{
     PeerRequest, SAME, TRACES, Transport,
 };
 use base::{Entry, TraceId};
-use cluster::{Miss, NodeUrl, Standing};
+use cluster::{Miss, NodeUrl, ReplicaState};
 use profile::WaitSite;
 use status::LinkCounts;
 use std::cell::{Cell, RefCell};
@@ -88,7 +88,7 @@ pub struct Link {
     ahead_of_monotonic_ms: Cell<Option<i64>>,
     /// How the peer's store stands, as the peer says; `None` while there is no
     /// connection.
-    standing: Cell<Option<Standing>>,
+    replica_state: Cell<Option<ReplicaState>>,
     /// How the peer deals with this node, as the peer says; `None` while there is no
     /// connection.
     contact: Cell<Option<Contact>>,
@@ -142,7 +142,7 @@ impl Link {
             read_latency: Cell::default(),
             write_latency: Cell::default(),
             ahead_of_monotonic_ms: Cell::new(None),
-            standing: Cell::new(None),
+            replica_state: Cell::new(None),
             contact: Cell::new(None),
             seed: Cell::new(0),
             negotiated: Cell::new(None),
@@ -395,7 +395,7 @@ impl Link {
             up_for: self.up_since.get().map(|since| now.saturating_sub(since)),
             contact: self.contact.get(),
             in_flight: self.calls.borrow().len(),
-            standing: self.standing.get(),
+            replica_state: self.replica_state.get(),
             drift_ms: self.drift_ms(own_ahead_ms(&*self.environment.clock)),
             read_latency: self.read_latency.get().mean(),
             write_latency: self.write_latency.get().mean(),

@@ -1,7 +1,7 @@
 //! The state of a link, and what can be seen of it from outside.
 
 use crate::contact::Contact;
-use cluster::Standing;
+use cluster::ReplicaState;
 use std::time::Duration;
 
 /// The state of a link.
@@ -74,7 +74,7 @@ pub struct LinkStatus {
     pub in_flight: usize,
     /// How the peer's store stands, as the peer says; `None` while there is no
     /// connection.
-    pub standing: Option<Standing>,
+    pub replica_state: Option<ReplicaState>,
     /// How far the peer's clock is ahead of this node's, in milliseconds.
     pub drift_ms: Option<i64>,
     /// How long reads take, smoothed.

@@ -145,7 +145,7 @@ impl Link {
             let ahead_ms = clock_offset::peer_ahead_ms(peer.unix_ms, now, Duration::ZERO);
             self.ahead_of_monotonic_ms.set(ahead_ms);
         }
-        self.standing.set(Some(peer.standing));
+        self.replica_state.set(Some(peer.replica_state));
         decoder.allow(PAYLOAD_BYTES_MAX);
         let connection = Connection {
             stream,
@@ -204,7 +204,7 @@ impl Link {
             self.down_since.set(Some(now));
         }
         self.up_since.set(None);
-        self.standing.set(None);
+        self.replica_state.set(None);
         self.contact.set(None);
         self.negotiated.set(None);
         self.refuse_calls();

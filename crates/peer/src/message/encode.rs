@@ -2,8 +2,8 @@
 
 use super::{
     ABSENT, CLEAN, CONTACT, EXAMINE, EXAMINED, FORGETS, FOUND, LOOK, MEND, MISSED, NEWER, OBSOLETE,
-    PAGE, PAGED, PIECE, PING, PONG, READ, READ_UNLESS_SAME, REPAIR, REPORT, RUN, SAME, STANDING,
-    STORED, SWEEP, SWEPT, TRACE, UNKNOWN, VERDICTS, WRITE, WRITES,
+    PAGE, PAGED, PIECE, PING, PONG, READ, READ_UNLESS_SAME, REPAIR, REPLICA_STATE, REPORT, RUN,
+    SAME, STORED, SWEEP, SWEPT, TRACE, UNKNOWN, VERDICTS, WRITE, WRITES,
 };
 use crate::contact::Contact;
 use crate::entry_fields::{FLAG_EXPIRES, FLAG_TOMBSTONE};
@@ -17,7 +17,7 @@ use base::{Entry, EntryRef, Expiry, Kind, TraceId, Verdict};
 use cluster::forgetting::{Answerer, NamedBounds, StoreStart};
 use cluster::pages::PageRequest;
 use cluster::sweep::PassId;
-use cluster::{Miss, Standing};
+use cluster::{Miss, ReplicaState};
 use std::time::Duration;
 
 /// Whether the value of an entry travels in pieces.
@@ -208,8 +208,8 @@ pub(crate) fn put_pong(out: &mut Vec<u8>, token: u64, unix_ms: u64) {
 }
 
 /// Appends how this side's store stands.
-pub(crate) fn put_standing(out: &mut Vec<u8>, standing: Standing) {
-    put_frame(out, STANDING, 0, |out| out.push(standing as u8));
+pub(crate) fn put_replica_state(out: &mut Vec<u8>, replica_state: ReplicaState) {
+    put_frame(out, REPLICA_STATE, 0, |out| out.push(replica_state as u8));
 }
 
 /// Appends how this side deals with the other.
@@ -316,7 +316,7 @@ fn code_of_miss(miss: Miss) -> u8 {
         Miss::Overloaded => 3,
         Miss::Full => 4,
         Miss::Failed => 5,
-        Miss::Unfilled => 6,
+        Miss::Learner => 6,
         Miss::Obsolete { .. } => OBSOLETE,
     }
 }

@@ -160,7 +160,7 @@ pub(super) fn miss_of_code(code: u8) -> Option<Miss> {
         3 => Miss::Overloaded,
         4 => Miss::Full,
         5 => Miss::Failed,
-        6 => Miss::Unfilled,
+        6 => Miss::Learner,
         _ => return None,
     })
 }

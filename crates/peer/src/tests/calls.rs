@@ -33,7 +33,7 @@ async fn requests_and_answers_arrive_as_they_were_sent() {
             (read_of("key"), PeerAnswer::Missed(Miss::Timeout)),
             (read_of("key"), PeerAnswer::Missed(Miss::Refused)),
             (read_of("key"), PeerAnswer::Missed(Miss::Overloaded)),
-            (read_of("key"), PeerAnswer::Missed(Miss::Unfilled)),
+            (read_of("key"), PeerAnswer::Missed(Miss::Learner)),
             (
                 write(&short),
                 PeerAnswer::Missed(Miss::Obsolete {

@@ -98,19 +98,19 @@ async fn a_store_that_is_remembered_by_now_is_served_everything() {
 async fn a_peer_whose_store_was_filled_is_dialled_again_at_once() {
     run(async {
         let replica = TestNode::named("replica");
-        let standing = Rc::clone(&replica.standing);
-        standing.set(Standing::Unconfirmed);
+        let replica_state = Rc::clone(&replica.replica_state);
+        replica_state.set(ReplicaState::Starting);
         let mut asker = Asker::new(TestNode::named("asker").environment(50_000));
         asker.start();
         let (requests, freeze) = (Rc::<TestReplica>::default(), FreezeSwitch::default());
         let _serving = asker.accept_as(replica.clone(), &requests, &freeze).await;
         asker.until(LinkState::Up).await;
-        for not_filled in [Standing::Unfilled, Standing::Unconfirmed] {
-            standing.set(not_filled);
+        for not_filled in [ReplicaState::Learner, ReplicaState::Starting] {
+            replica_state.set(not_filled);
             tokio::time::sleep(3 * HEARTBEAT).await;
             assert_eq!(asker.link.status().counts.connects, 1);
         }
-        standing.set(Standing::Witness);
+        replica_state.set(ReplicaState::Voter);
         let _again = asker.accept_as(replica, &requests, &freeze).await;
         assert!(
             asker

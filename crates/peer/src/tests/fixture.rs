@@ -31,14 +31,14 @@ fn messages() -> Vec<u8> {
         Miss::Overloaded,
         Miss::Full,
         Miss::Failed,
-        Miss::Unfilled,
+        Miss::Learner,
         Miss::Obsolete { below: at },
     ] {
         put_missed(&mut out, 9, miss);
     }
     put_ping(&mut out, u64::MAX);
     put_pong(&mut out, u64::MAX, 1_700_000_000_000);
-    put_standing(&mut out, Standing::Unfilled);
+    put_replica_state(&mut out, ReplicaState::Learner);
     put_report(
         &mut out,
         NodeReport {

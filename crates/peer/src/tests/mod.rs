@@ -24,7 +24,7 @@ use super::failure_detector::HEARTBEAT;
 use super::*;
 use base::Budget;
 use base::{Expiry, SeededRandom, Timestamp};
-use cluster::{NodeUrl, Standing};
+use cluster::{NodeUrl, ReplicaState};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::{Future, ready};

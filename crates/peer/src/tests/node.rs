@@ -5,11 +5,11 @@ use super::*;
 /// A node, as handshakes see it.
 #[derive(Clone)]
 pub(crate) struct TestNode {
-    /// What it says of itself; the standing and the times are filled in.
+    /// What it says of itself; the replica state and the times are filled in.
     pub(crate) hello: Hello,
     pub(crate) secrets: Vec<&'static [u8]>,
     pub(crate) members: Vec<&'static str>,
-    pub(crate) standing: Rc<Cell<Standing>>,
+    pub(crate) replica_state: Rc<Cell<ReplicaState>>,
     /// What it reports of itself, and what was reported to it.
     pub(crate) report: Rc<Cell<NodeReport>>,
     pub(crate) reports: Rc<RefCell<Vec<NodeReport>>>,
@@ -39,7 +39,7 @@ impl TestNode {
                 store_id: 1_000 + name.len() as u64,
                 starts: [1, 2, 3].into(),
                 is_accepted: false,
-                standing: Standing::Witness,
+                replica_state: ReplicaState::Voter,
                 remembered: None,
                 remembered_starts: [].into(),
                 acknowledged: Some(0),
@@ -51,7 +51,7 @@ impl TestNode {
             believed_max: Timestamp::MAX,
             secrets: vec![b"secret"],
             members: vec!["asker", "replica", "third"],
-            standing: Rc::new(Cell::new(Standing::Witness)),
+            replica_state: Rc::new(Cell::new(ReplicaState::Voter)),
             report: Rc::new(Cell::new(NodeReport {
                 acknowledged: 0,
                 forgotten: Timestamp::ZERO,
@@ -102,15 +102,15 @@ impl HandshakePolicy for TestNode {
 
     fn hello_to(&self, _name: Option<&str>, unix_ms: u64) -> Hello {
         Hello {
-            standing: self.standing.get(),
+            replica_state: self.replica_state.get(),
             greatest_seen: Timestamp::from_u64(unix_ms + 1),
             unix_ms,
             ..self.hello.clone()
         }
     }
 
-    fn standing(&self) -> Standing {
-        self.standing.get()
+    fn replica_state(&self) -> ReplicaState {
+        self.replica_state.get()
     }
 
     fn report(&self) -> NodeReport {

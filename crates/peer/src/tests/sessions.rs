@@ -193,16 +193,16 @@ async fn a_node_that_is_refused_for_now_dials_again_soon_and_reports_no_peer_unr
 async fn the_acceptor_reports_how_its_store_stands() {
     run(async {
         let replica = TestNode::named("replica");
-        let standing = Rc::clone(&replica.standing);
+        let replica_state = Rc::clone(&replica.replica_state);
         let mut pair = Pair::new(TestNode::named("asker"), replica);
-        assert_eq!(pair.asker.link.status().standing, None);
+        assert_eq!(pair.asker.link.status().replica_state, None);
         pair.asker.start();
         let serving = pair.accept().await;
         pair.asker.until(LinkState::Up).await;
-        let reported = |pair: &Pair| pair.asker.link.status().standing;
-        assert_eq!(reported(&pair), Some(Standing::Witness));
-        for changed in [Standing::Unconfirmed, Standing::Unfilled] {
-            standing.set(changed);
+        let reported = |pair: &Pair| pair.asker.link.status().replica_state;
+        assert_eq!(reported(&pair), Some(ReplicaState::Voter));
+        for changed in [ReplicaState::Starting, ReplicaState::Learner] {
+            replica_state.set(changed);
             tokio::time::sleep(2 * HEARTBEAT).await;
             assert_eq!(reported(&pair), Some(changed));
         }
@@ -231,18 +231,18 @@ async fn frames_of_a_feature_are_sent_only_if_both_sides_have_it() {
             ),
         ];
         for (asker, replica) in pairs {
-            let standing = Rc::clone(&replica.standing);
+            let replica_state = Rc::clone(&replica.replica_state);
             let mut pair = Pair::new(asker, replica);
             pair.asker.start();
             let _serving = pair.accept().await;
             pair.asker.until(LinkState::Up).await;
-            standing.set(Standing::Unfilled);
+            replica_state.set(ReplicaState::Learner);
             tokio::time::sleep(5 * HEARTBEAT).await;
             let status = pair.asker.link.status();
             assert_eq!(status.state, LinkState::Up);
             assert_eq!(
-                status.standing,
-                Some(Standing::Witness),
+                status.replica_state,
+                Some(ReplicaState::Voter),
                 "as the hello says"
             );
             assert_eq!(status.counts.connects, 1);

@@ -54,7 +54,7 @@ async fn mends_carry_their_pass_however_long_their_values_are() {
 async fn a_peer_that_does_not_know_sweeps_is_not_asked() {
     run(async {
         let mut older = TestNode::named("asker");
-        older.hello.protocol.features = STANDING;
+        older.hello.protocol.features = REPLICA_STATE;
         let mut asker = Asker::new(older.environment(50_000));
         asker.start();
         let (replica, freeze) = (Rc::<TestReplica>::default(), FreezeSwitch::default());
@@ -110,7 +110,7 @@ async fn a_run_arrives_whole_however_long_it_is() {
 async fn a_peer_that_knows_neither_runs_nor_forgetting_is_asked_for_none() {
     run(async {
         let mut older = TestNode::named("asker");
-        older.hello.protocol.features = STANDING | SWEEP;
+        older.hello.protocol.features = REPLICA_STATE | SWEEP;
         let mut asker = Asker::new(older.environment(50_000));
         asker.start();
         let (replica, freeze) = (Rc::<TestReplica>::default(), FreezeSwitch::default());

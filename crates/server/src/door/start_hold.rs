@@ -5,7 +5,7 @@
 //! peers that can be reached have met this node, and it them: from then on its store counts
 //! as far as it can, its clock is vouched for, and the others have links to it.
 
-use cluster::Standing;
+use cluster::ReplicaState;
 use peer::{Contact, LinkState, LinkStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -30,12 +30,12 @@ impl StartHold {
         }
     }
 
-    /// Whether the node has started for all those who wait for it, given the standing of its
+    /// Whether the node has started for all those who wait for it, given the replica state of its
     /// store and its links to the other nodes. Once it has, it stays so.
     pub(crate) fn is_over(
         &self,
         now: Duration,
-        own: Standing,
+        own: ReplicaState,
         links: impl Iterator<Item = LinkStatus>,
     ) -> bool {
         if self.is_over.load(Ordering::Relaxed) {
@@ -51,14 +51,14 @@ impl StartHold {
 
 /// Whether the node and the peers that can be reached have met, and, if that is all of them,
 /// each knows whether its store counts: a new store waits for all peers.
-fn have_met(own: Standing, links: impl Iterator<Item = LinkStatus>) -> bool {
-    let is_settled = |standing: Standing| standing != Standing::Unconfirmed;
+fn have_met(own: ReplicaState, links: impl Iterator<Item = LinkStatus>) -> bool {
+    let is_settled = |replica_state: ReplicaState| replica_state != ReplicaState::Starting;
     let (mut are_all_up, mut are_settled) = (true, is_settled(own));
     for link in links {
         match link.state {
             LinkState::Connecting => return false,
             LinkState::Up if link.contact != Some(Contact::FULL) => return false,
-            LinkState::Up => are_settled &= link.standing.is_some_and(is_settled),
+            LinkState::Up => are_settled &= link.replica_state.is_some_and(is_settled),
             LinkState::Suspected | LinkState::Down => are_all_up = false,
         }
     }
@@ -69,12 +69,12 @@ fn have_met(own: Standing, links: impl Iterator<Item = LinkStatus>) -> bool {
 mod tests {
     use super::*;
     use LinkState::{Connecting, Down, Suspected, Up};
-    use Standing::{Unconfirmed, Unfilled, Witness};
+    use ReplicaState::{Learner, Starting, Voter};
 
-    fn link(state: LinkState, standing: Option<Standing>, contact: Contact) -> LinkStatus {
+    fn link(state: LinkState, replica_state: Option<ReplicaState>, contact: Contact) -> LinkStatus {
         LinkStatus {
             state,
-            standing,
+            replica_state,
             contact: (state == Up).then_some(contact),
             ..LinkStatus::default()
         }
@@ -82,11 +82,11 @@ mod tests {
 
     #[test]
     fn a_node_has_started_once_the_peers_that_can_be_reached_have_met_it() {
-        let met = link(Up, Some(Witness), Contact::FULL);
-        let unsettled = link(Up, Some(Unconfirmed), Contact::FULL);
+        let met = link(Up, Some(Voter), Contact::FULL);
+        let unsettled = link(Up, Some(Starting), Contact::FULL);
         let unreached = link(
             Up,
-            Some(Witness),
+            Some(Voter),
             Contact {
                 reaches: false,
                 ..Contact::FULL
@@ -94,7 +94,7 @@ mod tests {
         );
         let unserved = link(
             Up,
-            Some(Witness),
+            Some(Voter),
             Contact {
                 serves: false,
                 ..Contact::FULL
@@ -105,20 +105,20 @@ mod tests {
         let connecting = link(Connecting, None, Contact::default());
         for (own, links, expected) in [
             // Alone, or the first one to be started.
-            (Witness, &[][..], true),
-            (Unconfirmed, &[away, away], true),
-            (Unconfirmed, &[away, connecting], false),
-            (Unconfirmed, &[away, unreached], false),
-            (Unconfirmed, &[away, unserved], false),
+            (Voter, &[][..], true),
+            (Starting, &[away, away], true),
+            (Starting, &[away, connecting], false),
+            (Starting, &[away, unreached], false),
+            (Starting, &[away, unserved], false),
             // Neither can count before the last one is there.
-            (Unconfirmed, &[away, unsettled], true),
-            (Unconfirmed, &[silent, unsettled], true),
+            (Starting, &[away, unsettled], true),
+            (Starting, &[silent, unsettled], true),
             // The last one.
-            (Unconfirmed, &[met, met], false),
-            (Witness, &[met, unsettled], false),
-            (Witness, &[met, unreached], false),
-            (Witness, &[met, met], true),
-            (Unfilled, &[met, met], true),
+            (Starting, &[met, met], false),
+            (Voter, &[met, unsettled], false),
+            (Voter, &[met, unreached], false),
+            (Voter, &[met, met], true),
+            (Learner, &[met, met], true),
         ] {
             assert_eq!(
                 have_met(own, links.iter().copied()),
@@ -134,15 +134,12 @@ mod tests {
         let begin = Duration::from_secs(7);
         let hold = StartHold::new(begin);
         let late = begin + HOLD_MAX;
-        assert!(!hold.is_over(late - Duration::from_millis(1), Unconfirmed, awaited()));
-        assert!(hold.is_over(late, Unconfirmed, awaited()));
+        assert!(!hold.is_over(late - Duration::from_millis(1), Starting, awaited()));
+        assert!(hold.is_over(late, Starting, awaited()));
         let hold = StartHold::new(begin);
-        let met = || [link(Up, Some(Witness), Contact::FULL)].into_iter();
-        assert!(!hold.is_over(begin, Witness, awaited()));
-        assert!(hold.is_over(begin, Witness, met()));
-        assert!(
-            hold.is_over(begin, Witness, awaited()),
-            "a peer is restarted"
-        );
+        let met = || [link(Up, Some(Voter), Contact::FULL)].into_iter();
+        assert!(!hold.is_over(begin, Voter, awaited()));
+        assert!(hold.is_over(begin, Voter, met()));
+        assert!(hold.is_over(begin, Voter, awaited()), "a peer is restarted");
     }
 }

@@ -104,7 +104,7 @@ fn a_damaged_block_is_never_read_wrong_and_the_other_nodes_mend_it() {
         let is_mended = || cluster.metric(2, "kvorum_store_damaged_ranges ") == 0.0;
         assert!(refused.status == 504 || is_mended(), "{}", refused.text());
         if refused.status == 504 {
-            assert!(refused.text().contains("unfilled"), "{}", refused.text());
+            assert!(refused.text().contains("learner"), "{}", refused.text());
         }
     }
     until("the other nodes have mended the damage", || {

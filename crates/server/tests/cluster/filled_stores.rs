@@ -32,10 +32,10 @@ fn write(cluster: &Cluster, round: &str, keys: std::ops::Range<u32>) {
     }
 }
 
-fn until_all_are_witnesses(cluster: &Cluster) {
+fn until_all_are_voters(cluster: &Cluster) {
     for node in ALL {
         until("all stores are filled", || {
-            cluster.standing(node) == "witness"
+            cluster.replica_state(node) == "voter"
         });
     }
     // The nodes shake hands again with those whose store was filled. A call that is under way
@@ -43,7 +43,7 @@ fn until_all_are_witnesses(cluster: &Cluster) {
     for node in ALL {
         for other in ALL {
             until("the nodes know that all stores are filled", || {
-                node == other || cluster.standing_at(node, other).as_deref() == Some("witness")
+                node == other || cluster.replica_state_at(node, other).as_deref() == Some("voter")
             });
         }
         until("the node is served by the others", || {
@@ -85,7 +85,7 @@ fn two_lost_disks_of_three_come_back_by_themselves() {
         let said = &cluster.status(0)["may_be_lost"];
         said["nodes"] == serde_json::json!(["b", "c"])
     });
-    until_all_are_witnesses(&cluster);
+    until_all_are_voters(&cluster);
     for key in 0..30 {
         let key = format!("k{key}");
         // The only store that is left had each of them, if it was one of the two.
@@ -126,7 +126,7 @@ fn folders_restored_from_copies_of_different_times_come_back_by_themselves() {
         cluster.stop_node(node);
         cluster.start_node(node);
         cluster.wait_until_joined();
-        until("the node counts", || cluster.standing(node) == "witness");
+        until("the node counts", || cluster.replica_state(node) == "voter");
         write(&cluster, round, 0..20);
         copies.push(disks.copy(node + 1));
     }
@@ -142,7 +142,7 @@ fn folders_restored_from_copies_of_different_times_come_back_by_themselves() {
         cluster.start_node(node);
     }
     cluster.wait_until_joined();
-    until_all_are_witnesses(&cluster);
+    until_all_are_voters(&cluster);
     for key in 0..20 {
         let value = value_everywhere(&cluster, &format!("k{key}"));
         assert!(
@@ -180,11 +180,11 @@ fn a_power_cut_of_the_whole_cluster_needs_no_operator() {
     }
     cluster.wait_until_joined();
     for node in ALL {
-        assert_ne!(cluster.standing(node), "accepted");
+        assert_ne!(cluster.replica_state(node), "forced_voter");
         let said = &cluster.status(node)["may_be_lost"];
         assert_eq!(said["incomplete"], true, "{said}");
     }
-    until_all_are_witnesses(&cluster);
+    until_all_are_voters(&cluster);
     write(&cluster, "after", 0..20);
     for key in 0..20 {
         let got = cluster.client(key % 3).get(&target(&format!("k{key}")));
@@ -193,7 +193,7 @@ fn a_power_cut_of_the_whole_cluster_needs_no_operator() {
 }
 
 /// How the store of a node stands that comes back alone, with this disk.
-fn standing_alone(
+fn replica_state_alone(
     durability: Durability,
     is_stopped_in_order: bool,
     is_another_boot: bool,
@@ -205,7 +205,7 @@ fn standing_alone(
     };
     let mut cluster = Cluster::start_on(3, change, |node| disks.add(node));
     for node in ALL {
-        until("the nodes count", || cluster.standing(node) == "witness");
+        until("the nodes count", || cluster.replica_state(node) == "voter");
     }
     write(&cluster, "first", 0..3);
     let as_killed = disks.copy(0);
@@ -220,10 +220,10 @@ fn standing_alone(
     }
     cluster.start_node(0);
     // No other node is there to fill it, or to say anything.
-    until("the standing is clear", || {
-        cluster.standing(0) != "unconfirmed"
+    until("the replica state is clear", || {
+        cluster.replica_state(0) != "starting"
     });
-    cluster.standing(0)
+    cluster.replica_state(0)
 }
 
 #[test]
@@ -231,17 +231,17 @@ fn only_a_power_cut_that_may_have_taken_writes_unfills_a_store() {
     let interval = Durability::Interval(Duration::from_millis(100));
     let cases = [
         // Killed, and started again under the same boot.
-        (Durability::Os, false, false, "witness"),
-        (Durability::Os, false, true, "unfilled"),
-        (interval, false, true, "unfilled"),
+        (Durability::Os, false, false, "voter"),
+        (Durability::Os, false, true, "learner"),
+        (interval, false, true, "learner"),
         // Stopped, and the machine with it.
-        (Durability::Os, true, true, "witness"),
-        (Durability::Sync, false, true, "witness"),
+        (Durability::Os, true, true, "voter"),
+        (Durability::Sync, false, true, "voter"),
     ];
-    for (durability, is_stopped, is_another_boot, standing) in cases {
+    for (durability, is_stopped, is_another_boot, replica_state) in cases {
         assert_eq!(
-            standing_alone(durability, is_stopped, is_another_boot),
-            standing,
+            replica_state_alone(durability, is_stopped, is_another_boot),
+            replica_state,
             "{durability:?}, stopped {is_stopped}, rebooted {is_another_boot}"
         );
     }

@@ -58,9 +58,11 @@ fn a_store_that_does_not_count_is_not_ready() {
     cluster.stop_node(1);
     cluster.replace_disk(1, Arc::new(MemoryDisk::new()));
     cluster.start_node(1);
-    until("the loss is noticed", || cluster.standing(1) == "unfilled");
+    until("the loss is noticed", || {
+        cluster.replica_state(1) == "learner"
+    });
     assert!(
-        reasons(&cluster, 1).contains("unfilled"),
+        reasons(&cluster, 1).contains("learner"),
         "{}",
         reasons(&cluster, 1)
     );

@@ -50,8 +50,8 @@ mod unauthenticated_peers;
 #[cfg(test)]
 mod vital_signs;
 #[cfg(test)]
+mod voter;
+#[cfg(test)]
 #[path = "../http/support.rs"]
 #[expect(dead_code, reason = "the tests of one node use the rest of it")]
 mod wire;
-#[cfg(test)]
-mod witness;

@@ -240,27 +240,28 @@ fn requests_of_other_nodes_do_not_count_as_requests_of_clients() {
 }
 
 #[test]
-fn a_peer_that_lost_its_disk_is_up_and_no_witness() {
+fn a_peer_that_lost_its_disk_is_up_and_no_voter() {
     let mut cluster = Cluster::start(3);
-    let standing = |word: &str| format!("kvorum_peer_standing{{peer=\"c\",standing=\"{word}\"}}");
-    let own = |word: &str| format!("kvorum_standing{{standing=\"{word}\"}}");
-    until("all nodes are witnesses", || {
-        cluster.metric(0, &standing("witness")) == 1.0 && cluster.metric(2, &own("witness")) == 1.0
+    let replica_state =
+        |word: &str| format!("kvorum_peer_replica_state{{peer=\"c\",state=\"{word}\"}}");
+    let own = |word: &str| format!("kvorum_replica_state{{state=\"{word}\"}}");
+    until("all nodes are voters", || {
+        cluster.metric(0, &replica_state("voter")) == 1.0 && cluster.metric(2, &own("voter")) == 1.0
     });
-    assert_eq!(cluster.metric(0, &standing("unfilled")), 0.0);
+    assert_eq!(cluster.metric(0, &replica_state("learner")), 0.0);
     cluster.stop_node(2);
-    until("the standing of the stopped node is unknown", || {
-        cluster.metric(0, &standing("witness")) == 0.0
+    until("the replica state of the stopped node is unknown", || {
+        cluster.metric(0, &replica_state("voter")) == 0.0
     });
     cluster.replace_disk(2, Arc::new(MemoryDisk::default()));
     cluster.start_node(2);
-    until("the node reports that its store is unfilled", || {
-        cluster.metric(0, &standing("unfilled")) == 1.0
+    until("the node reports that its store is a learner", || {
+        cluster.metric(0, &replica_state("learner")) == 1.0
             && cluster.metric(0, "kvorum_peer_up{peer=\"c\"}") == 1.0
     });
-    assert_eq!(cluster.metric(0, &standing("witness")), 0.0);
+    assert_eq!(cluster.metric(0, &replica_state("voter")), 0.0);
     until("the node's own metrics show it", || {
-        cluster.metric(2, &own("unfilled")) == 1.0 && cluster.metric(2, &own("witness")) == 0.0
+        cluster.metric(2, &own("learner")) == 1.0 && cluster.metric(2, &own("voter")) == 0.0
     });
 }
 

@@ -101,10 +101,12 @@ fn a_store_that_lost_its_folder_tells_nothing_until_it_is_filled() {
     cluster.stop_node(2);
     cluster.start_node(1);
     cluster.wait_until_joined();
-    until("its loss is known", || cluster.standing(1) == "unfilled");
+    until("its loss is known", || {
+        cluster.replica_state(1) == "learner"
+    });
     for node in [0, 1] {
-        until("the nodes know its standing", || {
-            outcomes(&range(&cluster, node, "2/3")) == ["answered", "unfilled", "refused"]
+        until("the nodes know its replica state", || {
+            outcomes(&range(&cluster, node, "2/3")) == ["answered", "learner", "refused"]
         });
         let count = "/v0/entities?scope=cluster&start=k&count=only&replicas=2/3";
         assert_eq!(cluster.client(node).get(count).status, 504);

@@ -174,7 +174,7 @@ fn a_refill_goes_on_where_it_was_although_the_driver_and_then_the_node_are_kille
             },
         );
         assert!(cluster.held_by(2, &last).is_none(), "too late to kill");
-        assert_eq!(cluster.standing(2), "unfilled");
+        assert_eq!(cluster.replica_state(2), "learner");
         disks.kill(&mut cluster, killed);
         cluster.start_node(killed);
     }

@@ -247,15 +247,18 @@ impl Cluster {
         self.status(at)["cluster"][of].clone()
     }
 
-    /// The standing of a node's store.
-    pub(crate) fn standing(&self, node: usize) -> String {
-        self.status(node)["standing"].as_str().unwrap().to_owned()
+    /// The replica state of a node's store.
+    pub(crate) fn replica_state(&self, node: usize) -> String {
+        self.status(node)["replica_state"]
+            .as_str()
+            .unwrap()
+            .to_owned()
     }
 
-    /// The standing of a node's store that another node shows.
-    pub(crate) fn standing_at(&self, at: usize, of: usize) -> Option<String> {
+    /// The replica state of a node's store that another node shows.
+    pub(crate) fn replica_state_at(&self, at: usize, of: usize) -> Option<String> {
         let member = self.member_at(at, of);
-        member["standing"].as_str().map(str::to_owned)
+        member["replica_state"].as_str().map(str::to_owned)
     }
 
     fn state_at(&self, at: usize, of: usize) -> String {

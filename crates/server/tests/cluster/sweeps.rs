@@ -40,7 +40,7 @@ pub(crate) fn wait_until_equal(cluster: &Cluster) -> Vec<String> {
 
 pub(crate) fn wait_until_filled(cluster: &Cluster, node: usize) {
     until("the lost store counts again", || {
-        cluster.standing(node) == "witness"
+        cluster.replica_state(node) == "voter"
     });
     let key = cluster.key_on(&[node]);
     until("an ack of all replicas succeeds", || {
@@ -158,7 +158,7 @@ fn what_a_refill_has_brought_outlives_a_power_cut() {
     disks.replace(&mut cluster, 2, Arc::new(MemoryDisk::new()));
     cluster.start_node(2);
     until("the lost store counts again", || {
-        cluster.standing(2) == "witness"
+        cluster.replica_state(2) == "voter"
     });
     // Nothing that was not synced is left, and nobody fills the store again.
     let left = disks.disk(2).crash_clone(&mut |_| false);
@@ -195,7 +195,7 @@ fn a_lost_store_does_not_count_before_it_was_compared_with_every_peer() {
         !cluster.member_at(2, 0)["last_full_clean_unix_ms"].is_null()
     });
     assert!(cluster.held_by(2, "k0").is_some());
-    assert_eq!(cluster.standing(2), "unfilled");
+    assert_eq!(cluster.replica_state(2), "learner");
     assert_eq!(cluster.client(0).get(&target("k0", "2/3")).status, 504);
     cluster.start_node(1);
     cluster.wait_until_joined();

@@ -139,7 +139,7 @@ fn a_node_that_stops_answering_is_said_to_be_silent() {
     cluster.stop_node(0);
     browser.wait_for_text(".served.bad", "does not answer");
     // What was known stays on the page.
-    browser.wait_for_text(".part-nodes", "witness");
+    browser.wait_for_text(".part-nodes", "voter");
     cluster.start_node(0);
     browser.wait_for("document.querySelector('.served.good') !== null");
     browser.assert_calm(&origin);

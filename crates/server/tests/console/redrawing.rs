@@ -46,7 +46,7 @@ fn text_stays_marked() {
     let other = "document.querySelector('.part-clients .scroll')";
     outlive(&mut browser, other, "");
     let marked = browser.evaluate("String(getSelection())");
-    assert!(marked.as_str().unwrap().contains("witness"), "{marked}");
+    assert!(marked.as_str().unwrap().contains("voter"), "{marked}");
     browser.assert_calm(&origin);
 }
 

@@ -373,7 +373,7 @@ fn every_broken_rule_is_found() {
         (Bug::PassesMixed, DRIVERS),
         (Bug::ClocksTrusted, CLOCK),
         (Bug::LowerBoundBelieved, RESTORED),
-        (Bug::UnfilledCounts, SLOW),
+        (Bug::LearnerCounts, SLOW),
         (Bug::RepairsPassTheFence, LOST),
         (Bug::RepairsOfReplacedStorePass, LOST),
         (Bug::RepairsPassTheForgetBound, LATE),

@@ -11,8 +11,8 @@ impl Steps<'_> {
         let fence = self.scenario.fences[pass];
         // A pass without a fence fills stores, and only that.
         let is_raised = state.stores.iter().any(|store| store.forgotten > 0);
-        let is_one_unfilled = state.stores.iter().any(|store| store.is_unfilled);
-        if fence == 0 && !(is_raised && is_one_unfilled) {
+        let is_one_learner = state.stores.iter().any(|store| store.is_learner);
+        if fence == 0 && !(is_raised && is_one_learner) {
             return;
         }
         let has_begun = state.begun & bit != 0;
@@ -161,7 +161,7 @@ impl Steps<'_> {
     fn fill(&mut self, state: &State, pass: usize, store: usize) {
         let bit = 1 << pass;
         let is_clean = |other: &usize| state.stores[*other].others_clean & bit != 0;
-        let is_receiver = state.stores[store].is_unfilled || self.rules.is_receiver(state, store);
+        let is_receiver = state.stores[store].is_learner || self.rules.is_receiver(state, store);
         if !is_receiver
             || state.stores[store].takes_part & bit == 0
             || !others(store).iter().all(is_clean)
@@ -172,7 +172,7 @@ impl Steps<'_> {
         if self.rules.deletes(state, store) {
             (next.stores[store].held, next.stores[store].durable) = (NONE, NONE);
         }
-        next.stores[store].is_unfilled = false;
+        next.stores[store].is_learner = false;
         self.rules.filled(&mut next, store);
         self.push(Step::Fill { pass, store }, next);
     }

@@ -7,7 +7,7 @@ use crate::forgetting::{
     Arrival, Bounds, FencedPass, Receiving, StoreStart, Vouching, is_absent, is_leftover,
     latest_fence, vouchers, withholds,
 };
-use crate::standing::Standing;
+use crate::replica_state::ReplicaState;
 use crate::sweep::{Incarnation, Pair, PassId};
 use base::Timestamp;
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub(super) enum Bug {
     PassesMixed,
     ClocksTrusted,
     LowerBoundBelieved,
-    UnfilledCounts,
+    LearnerCounts,
     RepairsPassTheFence,
     RepairsOfReplacedStorePass,
     RepairsPassTheForgetBound,
@@ -90,10 +90,10 @@ impl Rules {
         }
     }
 
-    fn standing(self, state: &State, store: usize) -> Standing {
-        match state.stores[store].is_unfilled && !self.has(Bug::UnfilledCounts) {
-            true => Standing::Unfilled,
-            false => Standing::Witness,
+    fn replica_state(self, state: &State, store: usize) -> ReplicaState {
+        match state.stores[store].is_learner && !self.has(Bug::LearnerCounts) {
+            true => ReplicaState::Learner,
+            false => ReplicaState::Voter,
         }
     }
 
@@ -109,7 +109,7 @@ impl Rules {
 
     pub(super) fn is_receiver(self, state: &State, store: usize) -> bool {
         let is_receiver = self.bounds(state, store).is_receiver(
-            self.standing(state, store),
+            self.replica_state(state, store),
             at(state.stores[store].heard.into()),
         );
         is_receiver && !self.has(Bug::LowerBoundBelieved)
@@ -118,14 +118,16 @@ impl Rules {
     /// Whether the reads and acks of a store count that has heard of all that its
     /// coordinator has.
     pub(super) fn counts(self, state: &State, store: usize) -> bool {
-        self.standing(state, store) == Standing::Witness && !self.is_receiver(state, store)
+        self.replica_state(state, store) == ReplicaState::Voter && !self.is_receiver(state, store)
     }
 
     /// Lets a store take note of an F.
     pub(super) fn hear(self, state: &mut State, store: usize, greatest: u8) {
-        let standing = self.standing(state, store);
+        let replica_state = self.replica_state(state, store);
         let heard = state.stores[store].heard.max(greatest);
-        let mut bounds = self.bounds(state, store).hear(at(heard.into()), standing);
+        let mut bounds = self
+            .bounds(state, store)
+            .hear(at(heard.into()), replica_state);
         if self.has(Bug::LowerBoundBelieved) {
             bounds.forgotten = bounds.forgotten.max(at(heard.into()));
         }
@@ -149,9 +151,9 @@ impl Rules {
     fn receiving(self, state: &State, to: usize) -> Receiving {
         Receiving {
             greatest: at(state.stores[to].heard.into()),
-            standing: match self.has(Bug::LowerBoundBelieved) {
-                true => Standing::Witness,
-                false => self.standing(state, to),
+            replica_state: match self.has(Bug::LowerBoundBelieved) {
+                true => ReplicaState::Voter,
+                false => self.replica_state(state, to),
             },
             takes_part: false,
             answering: None,
@@ -283,7 +285,7 @@ impl Rules {
         let number = number.index();
         let store = &state.stores[number];
         let heard = state.stores.iter().map(|store| store.heard).max();
-        let lacks_nothing = !store.is_unfilled && !self.is_receiver(state, number);
+        let lacks_nothing = !store.is_learner && !self.is_receiver(state, number);
         let greatest = at(heard.unwrap_or(0).into());
         Vouching::of(lacks_nothing, at(store.forgotten.into()), greatest)
     }

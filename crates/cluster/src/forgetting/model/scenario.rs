@@ -110,7 +110,7 @@ impl Scenario {
                 store.forgotten > 0
                     && !is_dead(store.held)
                     && store.held != VALUE
-                    && !store.is_unfilled
+                    && !store.is_learner
             })
     }
 }

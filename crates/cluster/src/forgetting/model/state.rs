@@ -36,7 +36,7 @@ pub(super) struct Store {
     pub(super) forgotten: u8,
     /// The greatest F that it has heard of.
     pub(super) heard: u8,
-    pub(super) is_unfilled: bool,
+    pub(super) is_learner: bool,
     /// How often it has lost something.
     pub(super) incarnation: u8,
     /// Whether it knows that a folder was lost.
@@ -136,7 +136,7 @@ impl Store {
             (self.fence, 4),
             (self.forgotten, 4),
             (self.heard, 4),
-            (self.is_unfilled.into(), 1),
+            (self.is_learner.into(), 1),
             (self.incarnation, 2),
             (self.knows_of_loss.into(), 1),
             (self.has_jumped.into(), 1),
@@ -294,7 +294,7 @@ impl fmt::Display for Violation {
             Self::DeletedValueRead => "a deleted value was read again",
             Self::AcknowledgedWriteLost => "an acknowledged write was lost",
             Self::AcknowledgedBelowEarlierWrite => "a write was acknowledged below an earlier one",
-            Self::ReadNotAnswered => "a read of two witnesses could not be answered",
+            Self::ReadNotAnswered => "a read of two voters could not be answered",
             Self::RecentWriteRefused => "a write within the grace was refused as obsolete",
             Self::ForgottenTombstoneBack => "a forgotten tombstone came back",
         })

@@ -244,7 +244,7 @@ impl Steps<'_> {
         };
         let have_all = others(number).iter().all(has_all);
         let has_one_all = others(number).iter().any(|other| {
-            let is_filled = !state.stores[*other].is_unfilled;
+            let is_filled = !state.stores[*other].is_learner;
             is_filled && has_all(other) && state.stores[*other].forgotten > 0
         });
         let is_raised = state.stores.iter().any(|store| store.forgotten > 0);
@@ -256,7 +256,7 @@ impl Steps<'_> {
             // Another boot of the machine, after which a store that does not sync its
             // writes may lack some.
             if !self.scenario.has_synced_writes {
-                (cut.is_unfilled, cut.knows_of_loss) = (true, true);
+                (cut.is_learner, cut.knows_of_loss) = (true, true);
                 cut.incarnation += 1;
             }
             leave_passes(&mut next, number, self.rules);
@@ -270,7 +270,7 @@ impl Steps<'_> {
             (lost.fence, lost.forgotten, lost.heard) = (0, 0, 0);
             lost.surplus_below = 0;
             lost.fence = fence_of_others(state, number, self.rules);
-            (lost.is_unfilled, lost.knows_of_loss) = (true, true);
+            (lost.is_learner, lost.knows_of_loss) = (true, true);
             lost.incarnation += 1;
             leave_passes(&mut next, number, self.rules);
             self.push(Step::LoseFolder { store: number }, next);
@@ -285,7 +285,7 @@ impl Steps<'_> {
             // Its peers remember that it was fenced, and so they notice. Before it
             // has ever been fenced there is nothing that the copy has missed.
             if store.fence > 0 && !self.rules.has(Bug::LowerBoundBelieved) {
-                (restored.is_unfilled, restored.knows_of_loss) = (true, true);
+                (restored.is_learner, restored.knows_of_loss) = (true, true);
                 restored.incarnation += 1;
                 restored.fence = fence_of_others(state, number, self.rules);
             }

@@ -46,7 +46,7 @@ fn every_option_reaches_the_node() {
         ("--cluster", "n=http://localhost:8080"),
         ("--name", "n"),
         ("--cluster-secret-file", "secret.txt"),
-        ("--accept-empty", "on"),
+        ("--accept-data-loss", "on"),
         ("--drop-future-versions", "on"),
         ("--clock-drift-max", "7m"),
         ("--hint-bytes-max", "777MiB"),
@@ -175,13 +175,13 @@ fn a_cluster_is_a_list_that_holds_the_node() {
 fn a_switch_needs_no_value() {
     for (words, expected) in [
         (&[][..], false),
-        (&["--accept-empty"], true),
-        (&["--accept-empty=on"], true),
-        (&["--accept-empty=off"], false),
-        (&["--accept-empty", "--name", "n"], true),
+        (&["--accept-data-loss"], true),
+        (&["--accept-data-loss=on"], true),
+        (&["--accept-data-loss=off"], false),
+        (&["--accept-data-loss", "--name", "n"], true),
     ] {
         let config = node(&[&LEAST[..], words].concat()).unwrap();
-        assert_eq!(config.node.accept_empty, expected, "{words:?}");
+        assert_eq!(config.node.accept_data_loss, expected, "{words:?}");
     }
 }
 

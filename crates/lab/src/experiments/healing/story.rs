@@ -76,8 +76,8 @@ impl Story {
             Self::LongAbsence => Ok(true),
             Self::LostDisk => {
                 let status = cluster.nodes[2].status()?;
-                let standing = status["standing"].as_str();
-                Ok(standing == Some("witness"))
+                let replica_state = status["replica_state"].as_str();
+                Ok(replica_state == Some("voter"))
             }
             Self::FullSweep => {
                 let status = cluster.nodes[0].status()?;

@@ -8,7 +8,7 @@ fn that_an_old_version_came_in_behind_a_scan_is_known_after_a_restart() {
     let opened = node.open();
     let (fence, later) = (at(GRACE_MS + 5), at(GRACE_MS));
     let is_noted = |opened: &Opened| {
-        let rules = opened.forgetting.mend_rules(PASS, Standing::Witness);
+        let rules = opened.forgetting.mend_rules(PASS, ReplicaState::Voter);
         rules.is_noted_as_disturbed()
     };
     opened.raise(fence);
@@ -40,7 +40,7 @@ fn another_full_pass_does_not_expect_what_a_pass_brings() {
     let other = PassId(8);
     let is_only = |passes: &[(PassId, PassKind)]| {
         opened.forgetting.set_passes(passes.iter().copied());
-        let rules = opened.forgetting.mend_rules(PASS, Standing::Witness);
+        let rules = opened.forgetting.mend_rules(PASS, ReplicaState::Voter);
         rules.is_only_full_pass()
     };
     assert!(is_only(&[(PASS, FULL)]));
@@ -57,34 +57,34 @@ fn only_mends_of_a_present_pass_come_in_below_the_fence() {
     let forgetting = &opened.forgetting;
     opened.raise(at(GRACE_MS));
     let old = value(at(GRACE_MS + 1));
-    let admit = |standing, is_damaged| {
-        let rules = forgetting.mend_rules(PASS, standing);
+    let admit = |replica_state, is_damaged| {
+        let rules = forgetting.mend_rules(PASS, replica_state);
         rules.admit(&old, is_damaged).is_ok()
     };
-    assert!(!admit(Standing::Witness, false));
+    assert!(!admit(ReplicaState::Voter, false));
     forgetting.set_passes([(PASS, PassKind::Full)].into_iter());
-    assert!(admit(Standing::Witness, false));
+    assert!(admit(ReplicaState::Voter, false));
     // Below F all replicas are equal, so only a store that lacks something takes it, from when
     // the node hears of F: the store has it a moment later.
-    opened.hear(at(GRACE_MS), Standing::Witness);
-    assert!(!admit(Standing::Witness, false));
-    assert!(admit(Standing::Witness, true));
+    opened.hear(at(GRACE_MS), ReplicaState::Voter);
+    assert!(!admit(ReplicaState::Voter, false));
+    assert!(admit(ReplicaState::Voter, true));
     (opened.run_jobs)();
-    assert!(!admit(Standing::Witness, false));
-    assert!(admit(Standing::Witness, true));
-    assert!(admit(Standing::Unfilled, false));
+    assert!(!admit(ReplicaState::Voter, false));
+    assert!(admit(ReplicaState::Voter, true));
+    assert!(admit(ReplicaState::Learner, false));
     // The store takes it only while F stays where it is.
-    let rules = forgetting.mend_rules(PASS, Standing::Unfilled);
+    let rules = forgetting.mend_rules(PASS, ReplicaState::Learner);
     let mend = Admission::Mend {
         drop_bound: at(GRACE_MS),
         barrier: lsm::Barrier::FIRST,
     };
     assert_eq!(rules.admit(&old, false), Ok(Taken::AtOnce(mend)));
     let dead = Entry::tombstone(b"key", at(GRACE_MS + 1), 3);
-    let rules = forgetting.mend_rules(PASS, Standing::Unfilled);
+    let rules = forgetting.mend_rules(PASS, ReplicaState::Learner);
     assert!(rules.admit(&dead, false).is_err());
     forgetting.set_passes(std::iter::empty());
-    assert!(!admit(Standing::Unfilled, false));
+    assert!(!admit(ReplicaState::Learner, false));
 }
 
 /// What hides such a version may be from above F.
@@ -95,40 +95,44 @@ fn what_a_store_takes_below_the_bound_counts_as_old_and_waits_once_it_is_sealed(
     let forgetting = &opened.forgetting;
     let (bound, fence) = (at(GRACE_MS + 5), at(GRACE_MS + 2));
     opened.raise(bound);
-    opened.hear(bound, Standing::Witness);
+    opened.hear(bound, ReplicaState::Voter);
     (opened.run_jobs)();
     opened.raise(fence);
     let old = value(at(GRACE_MS + 6));
     let lacking = [
-        (Standing::Unfilled, false, true),
-        (Standing::Accepted, false, true),
-        (Standing::Witness, true, true),
-        (Standing::Witness, false, false),
+        (ReplicaState::Learner, false, true),
+        (ReplicaState::ForcedVoter, false, true),
+        (ReplicaState::Voter, true, true),
+        (ReplicaState::Voter, false, false),
     ];
     for pass in [PASS, LATER] {
         forgetting.set_passes([(pass, PassKind::Recent)].into_iter());
-        for (standing, is_damaged, is_taken) in lacking {
-            let rules = forgetting.mend_rules(pass, standing);
+        for (replica_state, is_damaged, is_taken) in lacking {
+            let rules = forgetting.mend_rules(pass, replica_state);
             let taken = rules.admit(&old, is_damaged);
-            assert_eq!(rules.is_old(&old, is_damaged), is_taken, "{standing:?}");
-            assert_eq!(taken.is_ok(), is_taken, "{standing:?}");
+            assert_eq!(
+                rules.is_old(&old, is_damaged),
+                is_taken,
+                "{replica_state:?}"
+            );
+            assert_eq!(taken.is_ok(), is_taken, "{replica_state:?}");
             assert!(!matches!(taken, Ok(Taken::OnceCompared { .. })));
         }
         let _sealed = forgetting.seal(fence);
         (opened.run_jobs)();
-        for (standing, is_damaged, _) in lacking.into_iter().filter(|(_, _, it)| *it) {
+        for (replica_state, is_damaged, _) in lacking.into_iter().filter(|(_, _, it)| *it) {
             let taken = forgetting
-                .mend_rules(pass, standing)
+                .mend_rules(pass, replica_state)
                 .admit(&old, is_damaged);
             assert!(
                 matches!(taken, Ok(Taken::OnceCompared { .. })),
-                "{standing:?}"
+                "{replica_state:?}"
             );
         }
     }
     forgetting.set_passes([(PassId(10), PassKind::Recent)].into_iter());
     let taken = forgetting
-        .mend_rules(PassId(10), Standing::Unfilled)
+        .mend_rules(PassId(10), ReplicaState::Learner)
         .admit(&old, false);
     assert!(matches!(taken, Ok(Taken::AtOnce(_))));
 }
@@ -139,13 +143,14 @@ fn a_sealed_store_compares_what_is_from_before_its_fence_before_it_takes_it() {
     let opened = node.open();
     let (fence, later) = (at(GRACE_MS + 5), at(GRACE_MS));
     let (old, new) = (at(GRACE_MS + 6), at(GRACE_MS + 4));
-    let taken_by = |opened: &Opened, standing, timestamp, is_damaged| {
+    let taken_by = |opened: &Opened, replica_state, timestamp, is_damaged| {
         let passes = [(PASS, PassKind::Full)];
         opened.forgetting.set_passes(passes.into_iter());
-        let rules = opened.forgetting.mend_rules(PASS, standing);
+        let rules = opened.forgetting.mend_rules(PASS, replica_state);
         rules.admit(&value(timestamp), is_damaged)
     };
-    let taken = |opened: &Opened, timestamp| taken_by(opened, Standing::Witness, timestamp, false);
+    let taken =
+        |opened: &Opened, timestamp| taken_by(opened, ReplicaState::Voter, timestamp, false);
     let admission = Admission::Mend {
         drop_bound: Timestamp::ZERO,
         barrier: lsm::Barrier::FIRST,
@@ -177,13 +182,16 @@ fn a_sealed_store_compares_what_is_from_before_its_fence_before_it_takes_it() {
     let opened = node.open();
     assert_eq!(taken(&opened, old), once_compared);
     // These reads do not count yet, and an operator's word is no comparison.
-    assert_eq!(taken_by(&opened, Standing::Unfilled, old, false), at_once);
-    assert_eq!(taken_by(&opened, Standing::Witness, old, true), at_once);
     assert_eq!(
-        taken_by(&opened, Standing::Accepted, old, false),
+        taken_by(&opened, ReplicaState::Learner, old, false),
+        at_once
+    );
+    assert_eq!(taken_by(&opened, ReplicaState::Voter, old, true), at_once);
+    assert_eq!(
+        taken_by(&opened, ReplicaState::ForcedVoter, old, false),
         once_compared
     );
-    opened.hear(fence, Standing::Witness);
+    opened.hear(fence, ReplicaState::Voter);
     assert!(taken(&opened, old).is_err());
     assert_eq!(taken(&opened, new), at_once);
     // An answer that cannot be kept must not be given.
@@ -200,7 +208,7 @@ fn a_store_compares_what_a_pass_that_has_gone_back_brings_from_before_its_fence(
     opened.raise(at(GRACE_MS + 5));
     let forgetting = &opened.forgetting;
     let is_compared = |pass, timestamp| {
-        let rules = forgetting.mend_rules(pass, Standing::Witness);
+        let rules = forgetting.mend_rules(pass, ReplicaState::Voter);
         let taken = |rules: MendRules| rules.admit(&value(timestamp), false).unwrap();
         // What the store has asked for itself is of the pass since it has gone back.
         assert!(matches!(taken(rules.for_answers()), Taken::AtOnce(_)));

@@ -33,7 +33,7 @@ fn example_file() -> ClusterFile {
     ClusterFile {
         own_name: "b".to_owned(),
         store_id: 0x0102_0304_0506_0708,
-        standing: Standing::Accepted,
+        replica_state: ReplicaState::ForcedVoter,
         is_outdated: true,
         last_loss: 3,
         taken_over: 0x10,

@@ -4,11 +4,11 @@ use super::*;
 
 #[test]
 fn only_one_of_a_store_and_its_running_copy_counts() {
-    let [a, b, c] = witnesses();
+    let [a, b, c] = voters();
     let (node_b, node_c) = (start("b", &b, 2), start("c", &c, 3));
     let original = start("a", &a, 1);
     assert!(shake_hands(&original, &node_b) && shake_hands(&original, &node_c));
-    assert!(original.membership.is_witness());
+    assert!(original.membership.is_voter());
     let watches = [&node_b, &node_c].map(|peer| peer.connect(&original));
     let links = watches.each_ref().map(StartWatch::mark_live);
 
@@ -21,30 +21,30 @@ fn only_one_of_a_store_and_its_running_copy_counts() {
         assert!(shake_hands(&original, peer));
     }
     assert!(watches.iter().all(|watch| !watch.is_superseded()));
-    assert_eq!(clone.word(), "unconfirmed");
-    assert_eq!(original.word(), "witness");
+    assert_eq!(clone.word(), "starting");
+    assert_eq!(original.word(), "voter");
 
     // An operator cannot accept it while the original is running.
     let accepted = start_accepting("a", &folder, 1);
     assert!(!shake_hands(&accepted, &node_b));
-    assert_eq!(original.word(), "witness");
+    assert_eq!(original.word(), "voter");
 
     // Once the original is gone, the first copy that connects takes its place.
     drop(links);
     let folder = a.copy();
     let first = start("a", &folder, 1);
     assert!(shake_hands(&first, &node_b) && shake_hands(&first, &node_c));
-    assert_eq!(first.word(), "witness");
+    assert_eq!(first.word(), "voter");
     assert!(watches.iter().all(StartWatch::is_superseded));
     for late in [&original, &clone] {
         assert!(shake_hands(late, &node_c), "it keeps what it is sent");
-        assert_eq!(late.word(), "unfilled");
+        assert_eq!(late.word(), "learner");
     }
 }
 
 #[test]
 fn a_restart_waits_only_for_live_links_of_the_previous_start() {
-    let [a, b, _c] = witnesses();
+    let [a, b, _c] = voters();
     let node_b = start("b", &b, 2);
     let before = start("a", &a, 1);
     assert!(shake_hands(&before, &node_b));
@@ -70,7 +70,7 @@ fn a_restart_waits_only_for_live_links_of_the_previous_start() {
 
 #[test]
 fn a_connection_is_not_used_if_a_hello_of_its_handshake_is_out_of_date() {
-    let [a, b, _c] = witnesses();
+    let [a, b, _c] = voters();
     let node_b = start("b", &b, 2);
     let original = start("a", &a, 1);
     // `b` has told the original that it remembers an earlier start …
@@ -85,5 +85,5 @@ fn a_connection_is_not_used_if_a_hello_of_its_handshake_is_out_of_date() {
         shake_hands(&original, &node_b),
         "with a hello that is up to date"
     );
-    assert_eq!(original.word(), "unfilled");
+    assert_eq!(original.word(), "learner");
 }

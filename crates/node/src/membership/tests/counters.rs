@@ -10,7 +10,7 @@ use lsm::testing::BlockingWrite;
 
 #[test]
 fn a_store_that_comes_back_with_fewer_writes_than_a_peer_has_heard_of_is_outdated() {
-    let [a, b, c] = witnesses();
+    let [a, b, c] = voters();
     let (node_b, node_c) = (start("b", &b, 2), start("c", &c, 3));
     let running = start("a", &a, 1);
     assert!(shake_hands(&running, &node_b) && shake_hands(&running, &node_c));
@@ -22,45 +22,45 @@ fn a_store_that_comes_back_with_fewer_writes_than_a_peer_has_heard_of_is_outdate
     drop(running);
 
     // The copy has the very start that the peers remember.
-    for before in ["unconfirmed", "unfilled"] {
+    for before in ["starting", "learner"] {
         let restored = start("a", &copy, 1);
         assert!(shake_hands(&restored, &node_c));
         assert_eq!(restored.word(), before, "`c` has heard of nothing");
         // What it stores now does not make up for what it lacks.
         copy.acknowledge(100);
         assert!(shake_hands(&restored, &node_b));
-        assert_eq!(restored.word(), "unfilled");
+        assert_eq!(restored.word(), "learner");
         assert!(restored.membership.is_outdated());
         copy.acknowledged.store(4, Ordering::SeqCst);
     }
     // The original has all of them.
     let original = start("a", &a, 1);
     assert!(shake_hands(&original, &node_b) && shake_hands(&original, &node_c));
-    assert_eq!(original.word(), "unfilled", "`c` has met the copy since");
+    assert_eq!(original.word(), "learner", "`c` has met the copy since");
 }
 
 #[test]
 fn what_a_peer_has_heard_in_this_start_does_not_speak_against_the_store() {
-    let [a, b, c] = witnesses();
+    let [a, b, c] = voters();
     let (node_b, node_c) = (start("b", &b, 2), start("c", &c, 3));
     let node = start("a", &a, 1);
     assert!(shake_hands(&node, &node_b) && shake_hands(&node, &node_c));
     a.acknowledge(10);
     node_b.hear(&node, &node_b.connect(&node));
     assert!(shake_hands(&node, &node_b));
-    assert_eq!(node.word(), "witness");
+    assert_eq!(node.word(), "voter");
     assert_eq!(node_b.remembered("a").unwrap().acknowledged, 10);
     // A restart that lost nothing has them all.
     drop(node);
     let node = start("a", &a, 1);
     assert!(shake_hands(&node, &node_b) && shake_hands(&node, &node_c));
-    assert_eq!(node.word(), "witness");
+    assert_eq!(node.word(), "voter");
     assert_eq!(node_b.remembered("a").unwrap().acknowledged, 10);
 }
 
 #[test]
 fn a_handshake_that_the_store_does_not_finish_does_not_hide_what_it_lacks() {
-    let [a, b, _c] = witnesses();
+    let [a, b, _c] = voters();
     let node_b = start("b", &b, 2);
     let running = start("a", &a, 1);
     assert!(shake_hands(&running, &node_b));
@@ -79,12 +79,12 @@ fn a_handshake_that_the_store_does_not_finish_does_not_hide_what_it_lacks() {
         "the peer remembers what it did"
     );
     assert!(shake_hands(&restored, &node_b));
-    assert_eq!(restored.word(), "unfilled");
+    assert_eq!(restored.word(), "learner");
 }
 
 #[test]
 fn what_peers_acknowledge_is_written_from_time_to_time_and_at_the_end() {
-    let [a, b, _c] = witnesses();
+    let [a, b, _c] = voters();
     let node_a = start("a", &a, 1);
     let node_b = start("b", &b, 2);
     assert!(shake_hands(&node_a, &node_b));
@@ -112,7 +112,7 @@ fn what_peers_acknowledge_is_written_from_time_to_time_and_at_the_end() {
 
 #[test]
 fn a_release_that_does_not_count_is_not_judged_by_its_count() {
-    let [_, b, _] = witnesses();
+    let [_, b, _] = voters();
     let node_b = start("b", &b, 2);
     let known = node_b.remembered("a").unwrap();
     let counting = Hello {

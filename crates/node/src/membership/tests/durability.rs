@@ -63,7 +63,7 @@ fn a_connection_is_not_used_if_the_write_fails_and_the_write_is_retried() {
 
 #[test]
 fn nodes_start_and_meet_on_full_disks() {
-    let [a, b, c] = witnesses();
+    let [a, b, c] = voters();
     for folder in [&a, &b, &c] {
         folder.memory.set_capacity(folder.memory.used_bytes());
         let full = folder.memory.create(Path::new("/data/more")).unwrap();
@@ -74,7 +74,7 @@ fn nodes_start_and_meet_on_full_disks() {
         for (one, other) in [(&a, &b), (&a, &c), (&b, &c)] {
             assert!(shake_hands(one, other));
         }
-        assert_eq!(a.word(), "witness");
+        assert_eq!(a.word(), "voter");
     }
 }
 

@@ -34,7 +34,7 @@ fn hear(node_c: &Started<'_>, other: &Started<'_>, writes: u64) {
 
 #[test]
 fn of_several_lost_stores_the_writes_since_the_last_full_pass_may_be_lost() {
-    let [a, b, c] = witnesses();
+    let [a, b, c] = voters();
     {
         let (node_a, node_b, node_c) = (start("a", &a, 1), start("b", &b, 2), start("c", &c, 3));
         for other in [&node_a, &node_b] {
@@ -81,7 +81,7 @@ fn of_several_lost_stores_the_writes_since_the_last_full_pass_may_be_lost() {
         assert!(shake_hands(node, &node_c));
         let is_over = node.name == "b";
         assert_eq!(told(&node_c), some(&["a", "b"], 17, false, is_over));
-        assert!(node_c.membership.is_witness());
+        assert!(node_c.membership.is_voter());
         assert_eq!(c.are_all_whole.load(Ordering::SeqCst), is_over);
     }
 }
@@ -119,7 +119,7 @@ fn a_report_claims_no_more_than_is_known() {
 
 #[test]
 fn a_pass_that_went_on_after_a_restart_leaves_the_earlier_count() {
-    let [a, b, c] = witnesses();
+    let [a, b, c] = voters();
     {
         let (node_a, node_b, node_c) = (start("a", &a, 1), start("b", &b, 2), start("c", &c, 3));
         for other in [&node_a, &node_b] {
@@ -148,7 +148,7 @@ fn a_pass_that_went_on_after_a_restart_leaves_the_earlier_count() {
 
 #[test]
 fn a_store_that_lost_the_power_does_not_say_how_much() {
-    let [a, b, _c] = witnesses();
+    let [a, b, _c] = voters();
     a.syncs_commits.set(false);
     drop(a.open(1));
     a.boot_id.set(Some(BootId(2)));

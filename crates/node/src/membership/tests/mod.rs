@@ -4,14 +4,14 @@ mod cluster_file;
 mod concurrent_starts;
 mod counters;
 mod durability;
-mod filling;
 mod losses;
 mod power_cuts;
+mod rebuild;
 mod replaced_stores;
 mod restored_copies;
 mod startup;
 mod takeover;
-mod witness;
+mod voter;
 
 use super::*;
 use base::{ManualClock, SeededRandom, Timestamp};
@@ -54,7 +54,7 @@ struct Folder {
     syncs_commits: Cell<bool>,
     /// What the store has acknowledged, durably.
     acknowledged: Arc<AtomicU64>,
-    /// Whether the store is a witness and knows of no other one that lacks something.
+    /// Whether the store is a voter and knows of no other one that lacks something.
     are_all_whole: Arc<AtomicBool>,
 }
 
@@ -125,11 +125,11 @@ impl Folder {
         &self,
         members: Members,
         store_id: u64,
-        accept_empty: bool,
+        accept_data_loss: bool,
     ) -> Result<Membership, MembershipError> {
         static STARTS: AtomicU64 = AtomicU64::new(0);
         let environment = self.environment(STARTS.fetch_add(1, Ordering::SeqCst));
-        Membership::open(environment, members, store_id, accept_empty)
+        Membership::open(environment, members, store_id, accept_data_loss)
     }
 
     /// Opens it as node `a` of three.
@@ -178,7 +178,7 @@ fn hello(store_id: u64) -> Hello {
         store_id,
         starts: [store_id].into(),
         is_accepted: false,
-        standing: Standing::Unconfirmed,
+        replica_state: ReplicaState::Starting,
         remembered: None,
         remembered_starts: [].into(),
         acknowledged: Some(0),
@@ -221,8 +221,8 @@ impl Started<'_> {
         Hello {
             starts: self.membership.starts(),
             acknowledged: Some(self.membership.acknowledged()),
-            is_accepted: self.membership.is_accepted_towards(peer),
-            standing: self.membership.standing(),
+            is_accepted: self.membership.is_forced_towards(peer),
+            replica_state: self.membership.replica_state(),
             remembered: self.membership.durably_remembered(peer),
             remembered_starts: self.membership.starts_of(peer),
             ..hello(self.membership.inner.own.store_id)
@@ -273,7 +273,7 @@ impl Started<'_> {
 
     /// The word for how its store stands.
     fn word(&self) -> &'static str {
-        self.membership.standing().word()
+        self.membership.replica_state().word()
     }
 }
 
@@ -308,8 +308,8 @@ fn connect(nodes: [&Started<'_>; 3]) {
     }
 }
 
-/// The folders of three nodes that are witnesses because all of them have met.
-fn witnesses() -> [Folder; 3] {
+/// The folders of three nodes that are voters because all of them have met.
+fn voters() -> [Folder; 3] {
     let folders = [(); 3].map(|()| Folder::new());
     let [a, b, c] = &folders;
     let (a, b, c) = (start("a", a, 1), start("b", b, 2), start("c", c, 3));
@@ -317,7 +317,7 @@ fn witnesses() -> [Folder; 3] {
         assert!(shake_hands(one, other));
     }
     for node in [a, b, c] {
-        assert_eq!(node.word(), "witness", "{}", node.name);
+        assert_eq!(node.word(), "voter", "{}", node.name);
     }
     folders
 }

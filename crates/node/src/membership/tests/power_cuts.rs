@@ -5,11 +5,11 @@ use super::*;
 /// How the store of `a` stands after a run with `syncs_commits`, which was closed or not,
 /// and a start under this boot.
 fn after_run(syncs_commits: bool, is_closed: bool, boot_id: Option<BootId>) -> &'static str {
-    let [a, b, c] = witnesses();
+    let [a, b, c] = voters();
     a.syncs_commits.set(syncs_commits);
     let node_a = start("a", &a, 1);
     assert!(shake_hands(&node_a, &start("b", &b, 2)) && shake_hands(&node_a, &start("c", &c, 3)));
-    assert_eq!(node_a.word(), "witness");
+    assert_eq!(node_a.word(), "voter");
     if is_closed {
         assert!(node_a.membership.close());
         node_a.membership.mark_closed().unwrap();
@@ -26,18 +26,18 @@ fn a_power_cut_unfills_a_store_whose_commits_are_not_synced() {
     let (same, another) = (Some(BootId(1)), Some(BootId(2)));
     let cases = [
         // `os` or `interval`: the process was killed, the power failed, nobody knows.
-        (false, false, same, "unconfirmed"),
-        (false, false, another, "unfilled"),
-        (false, false, None, "unfilled"),
+        (false, false, same, "starting"),
+        (false, false, another, "learner"),
+        (false, false, None, "learner"),
         // The node was stopped before.
-        (false, true, same, "unconfirmed"),
-        (false, true, another, "unconfirmed"),
-        (false, true, None, "unconfirmed"),
+        (false, true, same, "starting"),
+        (false, true, another, "starting"),
+        (false, true, None, "starting"),
         // `sync`.
-        (true, false, same, "unconfirmed"),
-        (true, false, another, "unconfirmed"),
-        (true, false, None, "unconfirmed"),
-        (true, true, another, "unconfirmed"),
+        (true, false, same, "starting"),
+        (true, false, another, "starting"),
+        (true, false, None, "starting"),
+        (true, true, another, "starting"),
     ];
     for (syncs_commits, is_closed, boot_id, word) in cases {
         assert_eq!(
@@ -50,7 +50,7 @@ fn a_power_cut_unfills_a_store_whose_commits_are_not_synced() {
 
 #[test]
 fn the_mark_of_a_store_that_is_closed_is_gone_before_it_takes_a_write() {
-    let [a, _b, _c] = witnesses();
+    let [a, _b, _c] = voters();
     a.syncs_commits.set(false);
     let node = a.open(1);
     assert!(node.close());
@@ -60,24 +60,24 @@ fn the_mark_of_a_store_that_is_closed_is_gone_before_it_takes_a_write() {
     drop(a.open(1));
     let a = a.after_crash();
     a.boot_id.set(Some(BootId(2)));
-    assert_eq!(a.open(1).standing().word(), "unfilled");
-    // The store is still unfilled after it was stopped in good order.
+    assert_eq!(a.open(1).replica_state().word(), "learner");
+    // The store is still a learner after it was stopped in good order.
     let node = a.open(1);
     assert!(node.close());
     node.mark_closed().unwrap();
     let a = a.after_crash();
-    assert_eq!(a.open(1).standing().word(), "unfilled");
+    assert_eq!(a.open(1).replica_state().word(), "learner");
 }
 
 #[test]
 fn a_store_that_lost_the_power_may_timestamp_because_its_bound_is_durable() {
-    let [a, _b, _c] = witnesses();
+    let [a, _b, _c] = voters();
     a.syncs_commits.set(false);
     drop(a.open(1));
     let a = a.after_crash();
     a.boot_id.set(Some(BootId(2)));
     let node = a.open(1);
-    assert_eq!(node.standing().word(), "unfilled");
+    assert_eq!(node.replica_state().word(), "learner");
     assert!(!node.is_outdated());
 }
 
@@ -89,17 +89,17 @@ fn a_power_cut_does_not_unfill_a_node_alone_or_a_store_that_never_counted() {
     folder.syncs_commits.set(false);
     drop(folder.open_as(alone(), 1, false).unwrap());
     folder.boot_id.set(Some(BootId(2)));
-    assert!(folder.open_as(alone(), 1, false).unwrap().is_witness());
+    assert!(folder.open_as(alone(), 1, false).unwrap().is_voter());
     let folder = Folder::new();
     folder.syncs_commits.set(false);
     drop(folder.open(1));
     folder.boot_id.set(Some(BootId(2)));
-    assert_eq!(folder.open(1).standing().word(), "unconfirmed");
+    assert_eq!(folder.open(1).replica_state().word(), "starting");
 }
 
 #[test]
 fn each_loss_makes_another_incarnation() {
-    let [a, b, _c] = witnesses();
+    let [a, b, _c] = voters();
     a.syncs_commits.set(false);
     let before = a.open(1).incarnation();
     assert_eq!((before.store_id, before.last_loss), (1, 0));
@@ -119,7 +119,7 @@ fn each_loss_makes_another_incarnation() {
 
 #[test]
 fn stores_that_are_restored_twice_from_one_copy_are_two_incarnations() {
-    let [a, b, _c] = witnesses();
+    let [a, b, _c] = voters();
     let copy = a.copy();
     let b = start("b", &b, 2);
     assert!(shake_hands(&start("a", &a, 1), &b));
@@ -127,7 +127,7 @@ fn stores_that_are_restored_twice_from_one_copy_are_two_incarnations() {
         let folder = copy.copy();
         let node = start("a", &folder, 1);
         assert!(shake_hands(&node, &b));
-        assert_eq!(node.word(), "unfilled");
+        assert_eq!(node.word(), "learner");
         node.membership.incarnation()
     };
     assert_ne!(restored(), restored());

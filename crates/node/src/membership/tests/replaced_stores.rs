@@ -4,15 +4,15 @@ use super::*;
 use cluster::forgetting::StoreStart;
 
 #[test]
-fn a_store_that_replaces_a_lost_one_is_no_witness_until_it_is_accepted() {
-    let [_lost, b, c] = witnesses();
+fn a_store_that_replaces_a_lost_one_is_no_voter_until_it_is_accepted() {
+    let [_lost, b, c] = voters();
     let (node_b, node_c) = (start("b", &b, 2), start("c", &c, 3));
     let lost = node_b.remembered("a");
 
     let a = Folder::new();
     let node_a = start("a", &a, 9);
     assert!(shake_hands(&node_a, &node_b), "it keeps what it is sent");
-    assert_eq!(node_a.word(), "unfilled");
+    assert_eq!(node_a.word(), "learner");
     assert_eq!(
         node_b.remembered("a"),
         lost,
@@ -20,12 +20,12 @@ fn a_store_that_replaces_a_lost_one_is_no_witness_until_it_is_accepted() {
     );
     // A peer that remembers nothing does not outweigh one that does.
     a.record(&node_a.membership, "c", &hello(3), None);
-    assert!(!node_a.membership.is_witness());
+    assert!(!node_a.membership.is_voter());
     let a = a.after_crash();
     let node_a = start("a", &a, 9);
     assert_eq!(
         node_a.word(),
-        "unfilled",
+        "learner",
         "the next start knows it from the file"
     );
     drop(node_a);
@@ -34,8 +34,8 @@ fn a_store_that_replaces_a_lost_one_is_no_witness_until_it_is_accepted() {
     drop(start_accepting("a", &a, 9));
     let a = a.after_crash();
     let node_a = start("a", &a, 9);
-    assert_eq!(node_a.word(), "accepted");
-    assert!(node_a.membership.is_witness());
+    assert_eq!(node_a.word(), "forced_voter");
+    assert!(node_a.membership.is_voter());
     assert!(shake_hands(&node_a, &node_b));
     let known = node_b.remembered("a").unwrap();
     assert_eq!(known.store_id, 9);
@@ -45,7 +45,7 @@ fn a_store_that_replaces_a_lost_one_is_no_witness_until_it_is_accepted() {
     };
     a.record(&node_a.membership, "b", &late_hello, None);
     assert!(
-        node_a.membership.is_witness(),
+        node_a.membership.is_voter(),
         "the peer may have sent it before it learned that the store is accepted"
     );
     assert!(shake_hands(&node_a, &node_c));
@@ -53,16 +53,16 @@ fn a_store_that_replaces_a_lost_one_is_no_witness_until_it_is_accepted() {
     // After that it is a store like any other.
     let a = a.after_crash();
     let node_a = start("a", &a, 9);
-    assert_eq!(node_a.word(), "unconfirmed");
+    assert_eq!(node_a.word(), "starting");
     assert!(shake_hands(&node_a, &node_b) && shake_hands(&node_a, &node_c));
-    assert_eq!(node_a.word(), "witness");
+    assert_eq!(node_a.word(), "voter");
     a.record(&node_a.membership, "b", &late_hello, None);
-    assert_eq!(node_a.word(), "unfilled");
+    assert_eq!(node_a.word(), "learner");
 }
 
 #[test]
 fn both_sides_notice_a_restored_folder_at_each_of_its_starts() {
-    let [a, b, c] = witnesses();
+    let [a, b, c] = voters();
     let yesterday = a.copy();
     let (node_b, node_c) = (start("b", &b, 2), start("c", &c, 3));
     // The store starts once more, and then the copy replaces its folder.
@@ -73,7 +73,7 @@ fn both_sides_notice_a_restored_folder_at_each_of_its_starts() {
     for _ in 0..2 {
         let restored = start("a", &yesterday, 1);
         assert!(shake_hands(&restored, &node_b));
-        assert_eq!(restored.word(), "unfilled");
+        assert_eq!(restored.word(), "learner");
         assert_eq!(node_b.remembered("a"), known);
     }
     // The peer still remembers it after a crash.
@@ -84,16 +84,16 @@ fn both_sides_notice_a_restored_folder_at_each_of_its_starts() {
     // An operator accepts the restored folder.
     let accepted = start_accepting("a", &yesterday, 1);
     assert!(shake_hands(&accepted, &node_b) && shake_hands(&accepted, &node_c));
-    assert_eq!(accepted.word(), "accepted");
+    assert_eq!(accepted.word(), "forced_voter");
     // Now the original folder is the one that lacks a start.
     let today = start("a", &a, 1);
     assert!(shake_hands(&today, &node_c));
-    assert_eq!(today.word(), "unfilled");
+    assert_eq!(today.word(), "learner");
 }
 
 #[test]
 fn a_peer_that_missed_a_start_does_not_outweigh_one_that_remembers_it() {
-    let [a, b, c] = witnesses();
+    let [a, b, c] = voters();
     let yesterday = a.copy();
     let (node_b, node_c) = (start("b", &b, 2), start("c", &c, 3));
     assert!(
@@ -103,11 +103,11 @@ fn a_peer_that_missed_a_start_does_not_outweigh_one_that_remembers_it() {
     let restored = start("a", &yesterday, 1);
     assert!(shake_hands(&restored, &node_c));
     assert!(
-        !restored.membership.is_witness(),
+        !restored.membership.is_voter(),
         "`b` has yet to say what it remembers"
     );
     assert!(shake_hands(&restored, &node_b));
-    assert_eq!(restored.word(), "unfilled");
+    assert_eq!(restored.word(), "learner");
     // The same if `b` can be reached only later.
     let restored = start("a", &yesterday.copy(), 1).membership;
     drop(restored);
@@ -115,12 +115,12 @@ fn a_peer_that_missed_a_start_does_not_outweigh_one_that_remembers_it() {
     let late = start("a", &late, 1);
     late.membership.unreachable(number("b"));
     assert!(shake_hands(&late, &node_b));
-    assert_eq!(late.word(), "unfilled");
+    assert_eq!(late.word(), "learner");
 }
 
 #[test]
 fn a_restored_store_is_outdated_and_a_new_one_is_not() {
-    let [a, b, c] = witnesses();
+    let [a, b, c] = voters();
     let yesterday = a.copy();
     let (node_b, node_c) = (start("b", &b, 2), start("c", &c, 3));
     assert!(shake_hands(&start("a", &a, 1), &node_b));
@@ -142,13 +142,13 @@ fn a_restored_store_is_outdated_and_a_new_one_is_not() {
     let empty = Folder::new();
     let empty = start("a", &empty, 9);
     assert!(shake_hands(&empty, &node_b));
-    assert_eq!(empty.word(), "unfilled");
+    assert_eq!(empty.word(), "learner");
     assert!(!empty.membership.is_outdated());
 }
 
 #[test]
 fn peers_that_know_of_an_acceptance_notice_a_later_rollback() {
-    let [a, b, c] = witnesses();
+    let [a, b, c] = voters();
     let (node_b, node_c) = (start("b", &b, 2), start("c", &c, 3));
     drop(a);
     let a = Folder::new();
@@ -160,22 +160,22 @@ fn peers_that_know_of_an_acceptance_notice_a_later_rollback() {
     drop(accepted);
     let copy = a.copy();
     let next = start("a", &a, 9);
-    assert_eq!(next.word(), "accepted");
+    assert_eq!(next.word(), "forced_voter");
     assert!(shake_hands(&next, &node_b));
     let restored = start("a", &copy, 9);
     assert!(shake_hands(&restored, &node_b));
-    assert_eq!(restored.word(), "unfilled");
+    assert_eq!(restored.word(), "learner");
     drop(restored);
     assert!(
         shake_hands(&next, &node_c),
         "a peer that had yet to learn of it takes the accepted store"
     );
-    assert_eq!(next.word(), "accepted");
+    assert_eq!(next.word(), "forced_voter");
 }
 
 #[test]
 fn a_store_that_a_pass_names_takes_the_place_of_the_one_before_at_once() {
-    let [a, b, _c] = witnesses();
+    let [a, b, _c] = voters();
     let (node_a, node_b) = (start("a", &a, 1), start("b", &b, 2));
     assert!(shake_hands(&node_a, &node_b));
     let number_of_a = number("a");

@@ -5,7 +5,7 @@ use super::*;
 /// Node `b` loses its disk after `c` was copied, and is filled by the others.
 #[test]
 fn a_store_that_was_filled_has_all_starts_that_its_peers_have_heard_of() {
-    let [a, b, c] = witnesses();
+    let [a, b, c] = voters();
     let (node_a, node_c) = (start("a", &a, 1), start("c", &c, 3));
     // It remembers the first start of `b`. As `c` is not started again, it is no older state.
     let copy = c.copy();
@@ -18,21 +18,21 @@ fn a_store_that_was_filled_has_all_starts_that_its_peers_have_heard_of() {
     assert_eq!(starts_of_b.len(), 2, "from the file");
     let node_b = start("b", &lost, 9);
     connect([&node_a, &node_b, &node_c]);
-    assert_eq!(node_b.word(), "unfilled");
+    assert_eq!(node_b.word(), "learner");
     node_b.full_pass(1, &["a", "c"]);
     connect([&node_a, &node_b, &node_c]);
-    assert_eq!(node_b.word(), "witness");
+    assert_eq!(node_b.word(), "voter");
     drop(node_c);
     let node_c = start("c", &copy, 3);
     connect([&node_a, &node_b, &node_c]);
     let words = [&node_a, &node_b, &node_c].map(Started::word);
-    assert_eq!(words, ["witness"; 3]);
+    assert_eq!(words, ["voter"; 3]);
 }
 
 /// Nobody knows of a store that an operator has accepted that it includes another one.
 #[test]
 fn an_older_state_does_not_speak_against_a_store_that_replaced_another_since() {
-    let [a, _lost, c] = witnesses();
+    let [a, _lost, c] = voters();
     let copy = c.copy();
     let (node_a, node_c) = (start("a", &a, 1), start("c", &c, 3));
     let b = Folder::new();
@@ -41,12 +41,12 @@ fn an_older_state_does_not_speak_against_a_store_that_replaced_another_since() {
     drop(node_b);
     let node_b = start("b", &b, 9);
     connect([&node_a, &node_b, &node_c]);
-    assert_eq!(node_b.word(), "witness");
+    assert_eq!(node_b.word(), "voter");
     drop(node_c);
     for _ in 0..2 {
         let node_c = start("c", &copy, 3);
         assert!(shake_hands(&node_b, &node_c));
-        assert_eq!([node_b.word(), node_c.word()], ["witness", "unfilled"]);
+        assert_eq!([node_b.word(), node_c.word()], ["voter", "learner"]);
         assert_eq!(node_c.remembered("b").unwrap().store_id, 9);
         assert!(node_c.membership.present_start(number("b")).is_some());
         connect([&node_a, &node_b, &node_c]);
@@ -57,13 +57,13 @@ fn an_older_state_does_not_speak_against_a_store_that_replaced_another_since() {
     node_c.full_pass(1, &["a", "b"]);
     connect([&node_a, &node_b, &node_c]);
     let words = [&node_a, &node_b, &node_c].map(Started::word);
-    assert_eq!(words, ["witness"; 3]);
+    assert_eq!(words, ["voter"; 3]);
 }
 
 /// The peer may be the only one that has met the start that is gone.
 #[test]
 fn an_older_state_that_names_a_later_start_of_the_same_store_is_believed() {
-    let [_a, b, c] = witnesses();
+    let [_a, b, c] = voters();
     let restored = c.copy();
     let (node_b, node_c) = (start("b", &b, 2), start("c", &c, 3));
     assert!(shake_hands(&node_b, &node_c));
@@ -71,17 +71,17 @@ fn an_older_state_that_names_a_later_start_of_the_same_store_is_believed() {
     let before = b.copy();
     let (node_b, node_c) = (start("b", &b, 2), start("c", &restored, 3));
     assert!(shake_hands(&node_b, &node_c));
-    assert_eq!([node_b.word(), node_c.word()], ["unconfirmed", "unfilled"]);
+    assert_eq!([node_b.word(), node_c.word()], ["starting", "learner"]);
     drop(node_b);
     let node_b = start("b", &before, 2);
     assert!(shake_hands(&node_b, &node_c));
-    assert_eq!(node_b.word(), "unfilled");
+    assert_eq!(node_b.word(), "learner");
 }
 
 /// It connects again and again, if its own handshakes fail.
 #[test]
 fn an_older_state_that_is_not_believed_is_told_of_once_for_each_start() {
-    let [_a, _lost, c] = witnesses();
+    let [_a, _lost, c] = voters();
     let copy = c.copy();
     let (b, node_c) = (Folder::new(), start("c", &c, 3));
     let node_b = start_accepting("b", &b, 9);

@@ -23,7 +23,7 @@ fn each_start_has_another_number_even_if_the_same_one_is_drawn() {
 
 #[test]
 fn a_folder_of_another_node_or_cluster_is_refused() {
-    let [a, _b, _c] = witnesses();
+    let [a, _b, _c] = voters();
     let before = ClusterFile::load(&*a.disk, Path::new("/data")).unwrap();
     let refused = |members: Members| {
         let refused = a.open_as(members.clone(), 1, false).err().unwrap();
@@ -85,7 +85,7 @@ fn a_folder_with_urls_as_names_says_how_to_keep_them() {
 
 #[test]
 fn a_node_may_move_to_another_address() {
-    let [a, _b, _c] = witnesses();
+    let [a, _b, _c] = voters();
     let at = |port: u16| -> NodeUrl { format!("http://10.0.0.1:{port}").parse().unwrap() };
     let nodes = NODES.iter().zip(1..);
     let nodes = nodes.map(|(name, port)| Member::named(name, at(port)).unwrap());

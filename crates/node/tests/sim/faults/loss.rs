@@ -43,7 +43,7 @@ const ROT_AGAIN_MS: RangeInclusive<u64> = 50..=1_500;
 /// How many bits of a disk change.
 const FLIPS: RangeInclusive<u64> = 1..=4;
 
-/// How long an unfilled store is with only some of its peers, in milliseconds, in most
+/// How long a learner is with only some of its peers, in milliseconds, in most
 /// worlds: long enough for a full sweep of those.
 const PARTED_MS: RangeInclusive<u64> = 2_000..=9_000;
 const PARTED_PERCENT: u64 = 60;
@@ -261,7 +261,7 @@ async fn rot(world: &World, [loser, one, other]: [HostNumber; 3], dice: &Dice, e
 /// Loses each folder in turn, once all stores count.
 async fn lose_each(world: &World, dice: &Dice) {
     for (number, host) in world.hosts.iter().enumerate() {
-        if !are_witnesses(world).await {
+        if !are_voters(world).await {
             return;
         }
         host.crash(Crash::PowerCut);
@@ -273,21 +273,21 @@ async fn lose_each(world: &World, dice: &Dice) {
         sleep(Duration::from_millis(dice.within(&DOWN_MS))).await;
         world.start(number);
     }
-    if are_witnesses(world).await {
+    if are_voters(world).await {
         world.lost.set(None);
     }
 }
 
 /// Waits until all stores count, and returns whether they do.
-async fn are_witnesses(world: &World) -> bool {
+async fn are_voters(world: &World) -> bool {
     loop {
         for host in 0..world.hosts.len() {
             if !super::counts(world, host).await {
                 return false;
             }
         }
-        let is_witness = |host: &Rc<Host>| host.is_witness() == Some(true);
-        if world.hosts.iter().all(is_witness) {
+        let is_voter = |host: &Rc<Host>| host.is_voter() == Some(true);
+        if world.hosts.iter().all(is_voter) {
             return true;
         }
     }

@@ -116,7 +116,7 @@ async fn forget_now_and_then(world: &World, dice: &Dice, end: Instant) {
 /// Waits until the store of a host counts, and returns whether it does in time.
 async fn counts(world: &World, host: HostNumber) -> bool {
     let began = Instant::now();
-    while world.hosts[host].is_witness() != Some(true) {
+    while world.hosts[host].is_voter() != Some(true) {
         if began.elapsed() > FILLED {
             return false;
         }

@@ -7,10 +7,10 @@ use cluster::sweep::PassKind;
 use node::ForgettingStatus;
 
 impl Host {
-    /// Whether the store here is a witness; `None` if no process runs.
-    pub(crate) fn is_witness(&self) -> Option<bool> {
+    /// Whether the store here is a voter; `None` if no process runs.
+    pub(crate) fn is_voter(&self) -> Option<bool> {
         let state = self.state.borrow();
-        Some(state.process.as_ref()?.node.is_witness())
+        Some(state.process.as_ref()?.node.is_voter())
     }
 
     /// How many hints wait here; `None` if no process runs.

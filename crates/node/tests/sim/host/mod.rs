@@ -233,7 +233,7 @@ impl Host {
             own: self.number,
         });
         let mut config = self.config.clone();
-        config.accept_empty = acceptance == Acceptance::Empty;
+        config.accept_data_loss = acceptance == Acceptance::Empty;
         config.drop_future_versions = acceptance == Acceptance::DropFuture;
         let _attribution = log::attribute_to(self.number);
         let tasks = LocalSet::new();

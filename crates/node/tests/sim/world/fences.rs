@@ -337,8 +337,8 @@ fn a_folder_from_before_the_bound_brings_nothing_back() {
         host.replace_disk(copy);
         world.start(2);
         stays_deleted(&world, 5 * LONG, |_| 1).await;
-        let is_witness = |host: &Rc<Host>| host.is_witness() == Some(true);
-        assert!(world.hosts.iter().all(is_witness));
+        let is_voter = |host: &Rc<Host>| host.is_voter() == Some(true);
+        assert!(world.hosts.iter().all(is_voter));
         assert!(!world.hosts.iter().any(|host| is_value(host)));
     });
 }
@@ -354,7 +354,7 @@ fn an_empty_folder_after_the_bound_is_filled_and_forgets_as_the_others() {
         assert!(bound > Timestamp::ZERO);
         until("the store is filled, and has the bound", || {
             world.hosts[1].order_sweep(PassKind::Full);
-            world.hosts[0].is_witness() == Some(true) && forgotten(&world.hosts[0]) >= bound
+            world.hosts[0].is_voter() == Some(true) && forgotten(&world.hosts[0]) >= bound
         })
         .await;
         let _refused = world.hosts[0].store(old_value(3));

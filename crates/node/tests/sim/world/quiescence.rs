@@ -128,7 +128,7 @@ impl World {
     /// a store had acknowledged, so a full pass fills it.
     async fn fill_after_power_cuts(&self) -> Result<(), String> {
         let began = Instant::now();
-        let counts = |host: HostNumber| self.hosts[host].is_witness() == Some(true);
+        let counts = |host: HostNumber| self.hosts[host].is_voter() == Some(true);
         let waits_for = |host: &HostNumber| self.lost.get() != Some(*host) && !counts(*host);
         while let Some(host) = (0..self.hosts.len()).find(waits_for) {
             if began.elapsed() > FILLING {
@@ -144,7 +144,7 @@ impl World {
     /// Waits until a store whose folder was lost is filled again by itself.
     async fn refill(&self, lost: HostNumber) -> Result<(), String> {
         let began = Instant::now();
-        while self.hosts[lost].is_witness() != Some(true) {
+        while self.hosts[lost].is_voter() != Some(true) {
             if began.elapsed() > FILLING {
                 return Err(format!("the store of node {lost} was not filled"));
             }

@@ -54,8 +54,8 @@ pub(super) fn run<Story: Future<Output = ()>>(
             spawn_local(Rc::clone(host).drive());
             world.start(number);
         }
-        let is_witness = |host: &Rc<Host>| host.is_witness() == Some(true);
-        until("all stores count", || world.hosts.iter().all(is_witness)).await;
+        let is_voter = |host: &Rc<Host>| host.is_voter() == Some(true);
+        until("all stores count", || world.hosts.iter().all(is_voter)).await;
         story(world).await;
     });
 }
@@ -108,7 +108,7 @@ fn an_ack_of_a_lost_store_does_not_count_beside_an_ack_after_the_store_was_fille
         host.replace_disk(Copy::empty());
         world.start(lost);
         until("the lost store is filled", || {
-            let is_filled = host.is_witness() == Some(true);
+            let is_filled = host.is_voter() == Some(true);
             if !is_filled {
                 host.order_sweep(PassKind::Full);
             }

@@ -18,8 +18,8 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-fn is_witness(host: &Rc<Host>) -> bool {
-    host.is_witness() == Some(true)
+fn is_voter(host: &Rc<Host>) -> bool {
+    host.is_voter() == Some(true)
 }
 
 /// What a read of all three replicas finds, once it is answered.
@@ -84,7 +84,7 @@ fn stores_that_lack_something_do_not_bring_back_to_each_other_what_was_deleted()
             world.start(2);
             until("all stores count", || {
                 remembering.order_sweep(PassKind::Full);
-                world.hosts.iter().all(is_witness)
+                world.hosts.iter().all(is_voter)
             })
             .await;
             assert!(!is_value(away) && !is_value(remembering), "{kind:?}");
@@ -192,7 +192,7 @@ fn last_copy_of_what_a_damaged_block_held(past: Past) {
         world.start(places[1]);
         until("all stores count", || {
             world.hosts[places[2]].order_sweep(PassKind::Full);
-            world.hosts.iter().all(is_witness) && is_readable(damaged)
+            world.hosts.iter().all(is_voter) && is_readable(damaged)
         })
         .await;
         sweep_for_long(&world, || {}).await;
@@ -214,7 +214,7 @@ fn is_readable(host: &Host) -> bool {
 /// What is below the forget bound was durable in both when it rose, and nothing that they
 /// lacked comes to them below it but from stores that count. So they can tell a third one.
 #[test]
-fn stores_that_a_power_cut_unfilled_tell_a_third_one_what_was_deleted() {
+fn stores_that_a_power_cut_made_learners_tell_a_third_one_what_was_deleted() {
     let scenario = Scenario {
         durability: Durability::Os,
         ..three()
@@ -239,7 +239,7 @@ fn stores_that_a_power_cut_unfilled_tell_a_third_one_what_was_deleted() {
             (0..3).for_each(|number| world.start(number));
             until("all stores count", || {
                 world.hosts[0].order_sweep(PassKind::Full);
-                world.hosts.iter().all(is_witness)
+                world.hosts.iter().all(is_voter)
             })
             .await;
             for host in &world.hosts {

@@ -82,7 +82,7 @@ fn lose(world: &World, host: HostNumber) {
 /// Waits until a store counts, while full sweeps are ordered.
 async fn filled(world: &World, number: HostNumber) {
     let began = Instant::now();
-    while world.hosts[number].is_witness() != Some(true) {
+    while world.hosts[number].is_voter() != Some(true) {
         assert!(began.elapsed() < 5 * LONG, "the store is not filled");
         world.hosts[DRIVER].order_sweep(PassKind::Full);
         sleep(Duration::from_millis(500)).await;
@@ -165,7 +165,7 @@ fn a_store_does_not_count_before_it_was_compared_with_every_other() {
         while began.elapsed() < LONG {
             world.hosts[DRIVER].order_sweep(PassKind::Full);
             sleep(Duration::from_millis(500)).await;
-            assert_ne!(world.hosts[LOST].is_witness(), Some(true));
+            assert_ne!(world.hosts[LOST].is_voter(), Some(true));
         }
         world.network.heal(OTHER, DRIVER);
         world.network.heal(DRIVER, OTHER);

@@ -186,10 +186,10 @@ fn while_a_store_lacks_something_a_surplus_copy_stays_and_fills_it() {
         own.replace_disk(Copy::empty());
         world.start(places[0]);
         sleep(Duration::from_secs(1)).await;
-        assert_eq!(own.is_witness(), Some(false), "it is not filled yet");
+        assert_eq!(own.is_voter(), Some(false), "it is not filled yet");
         stray.compact();
         assert_eq!(held(stray), Some(old_value(1)), "it is the last copy");
-        let is_filled = |host: &Rc<Host>| host.is_witness() == Some(true);
+        let is_filled = |host: &Rc<Host>| host.is_voter() == Some(true);
         until("the store is filled", || {
             other.order_sweep(cluster::sweep::PassKind::Full);
             is_filled(own)
@@ -219,10 +219,7 @@ fn what_may_go_outlives_a_restart() {
         stray.compact();
         assert!(held(stray).is_some());
         until("all stores count", || {
-            world
-                .hosts
-                .iter()
-                .all(|host| host.is_witness() == Some(true))
+            world.hosts.iter().all(|host| host.is_voter() == Some(true))
         })
         .await;
         stray.compact();

@@ -1,7 +1,7 @@
 //! Which nodes take each other for peers, and what they learn.
 
 use super::*;
-use crate::STANDING;
+use crate::REPLICA_STATE;
 use crate::tests::{TestReplica, run};
 use std::rc::Rc;
 
@@ -14,14 +14,14 @@ async fn each_side_learns_what_the_other_says() {
         acknowledged: 7,
     });
     replica.hello.is_accepted = true;
-    replica.standing.set(Standing::Unfilled);
+    replica.replica_state.set(ReplicaState::Learner);
     let expected_of_asker = Hello {
         greatest_seen: Timestamp::from_u64(8),
         unix_ms: 7,
         ..asker.hello.clone()
     };
     let expected_of_replica = Hello {
-        standing: Standing::Unfilled,
+        replica_state: ReplicaState::Learner,
         greatest_seen: Timestamp::from_u64(10),
         unix_ms: 9,
         ..replica.hello.clone()
@@ -149,7 +149,7 @@ async fn a_start_whose_previous_start_is_live_is_refused_for_now_and_not_recorde
 async fn a_build_that_cannot_fill_an_outdated_store_does_not_serve_it_but_can_be_dialled_by() {
     let mut asker = TestNode::named("asker");
     let mut replica = TestNode::named("replica");
-    replica.hello.protocol.features = STANDING;
+    replica.hello.protocol.features = REPLICA_STATE;
     let start_of_asker = |start| {
         let store_id = TestNode::named("asker").hello.store_id;
         let acknowledged = 0;
@@ -180,7 +180,7 @@ async fn a_build_that_cannot_fill_an_outdated_store_does_not_serve_it_but_can_be
     asker.hello.name = "asker".to_owned();
     asker.hello.is_accepted = true;
     let mut replica = TestNode::named("replica");
-    replica.hello.protocol.features = STANDING;
+    replica.hello.protocol.features = REPLICA_STATE;
     replica.hello.remembered = start_of_asker(4);
     let (own, other) = (asker.clone().environment(7), replica.clone().environment(9));
     let (dialled, accepted) = shake_hands(&own, &other).await;
@@ -221,9 +221,12 @@ fn build(name: &str, least: u16, greatest: u16, features: u64) -> TestNode {
 #[tokio::test(start_paused = true)]
 async fn builds_that_share_a_version_negotiate_it_and_the_features_that_both_have() {
     for (asker, replica) in [
-        (build("asker", 1, 1, 0), build("replica", 1, 2, STANDING)),
         (
-            build("asker", 0, 4, STANDING | 2),
+            build("asker", 1, 1, 0),
+            build("replica", 1, 2, REPLICA_STATE),
+        ),
+        (
+            build("asker", 0, 4, REPLICA_STATE | 2),
             build("replica", 1, 1, 4),
         ),
     ] {
@@ -232,14 +235,14 @@ async fn builds_that_share_a_version_negotiate_it_and_the_features_that_both_hav
         let (dialled, accepted) = (dialled.unwrap().negotiated, accepted.unwrap().negotiated);
         assert_eq!(dialled, accepted);
         assert_eq!(dialled.version, 1);
-        assert!(!dialled.has(STANDING));
+        assert!(!dialled.has(REPLICA_STATE));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn builds_that_share_no_version_refuse_each_other_and_name_both_ranges() {
-    let asker = build("asker", 2, 3, STANDING).environment(7);
-    let replica = build("replica", 1, 1, STANDING).environment(9);
+    let asker = build("asker", 2, 3, REPLICA_STATE).environment(7);
+    let replica = build("replica", 1, 1, REPLICA_STATE).environment(9);
     let (dialled, accepted) = shake_hands(&asker, &replica).await;
     let reason = "the nodes share no version of the peer protocol: one supports 1 to 1, the other \
                   2 to 3; update the older one";

@@ -71,9 +71,12 @@ fn additions_of_later_releases_are_ignored() {
     let mut flags = hello.clone();
     flags[12] |= 0b1111_1100;
     assert_eq!(decoded(&flags), Ok(example_hello()));
-    let mut standing = hello;
-    standing[13] = 200;
-    assert_eq!(decoded(&standing).unwrap().standing, Standing::Unconfirmed);
+    let mut replica_state = hello;
+    replica_state[13] = 200;
+    assert_eq!(
+        decoded(&replica_state).unwrap().replica_state,
+        ReplicaState::Starting
+    );
 }
 
 /// Older releases read no longer one, and say more starts of their own than are remembered.

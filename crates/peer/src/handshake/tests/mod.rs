@@ -8,7 +8,7 @@ use super::*;
 use crate::PeerEnvironment;
 use crate::tests::TestNode;
 use base::Timestamp;
-use cluster::Standing;
+use cluster::ReplicaState;
 use std::sync::Arc;
 
 type HandshakeResult = Result<Session, HandshakeError>;
@@ -62,7 +62,7 @@ fn example_hello() -> Hello {
         store_id: 2,
         starts: [0, u64::MAX].into(),
         is_accepted: true,
-        standing: Standing::Accepted,
+        replica_state: ReplicaState::ForcedVoter,
         remembered: Some(Remembered {
             store_id: 0,
             start: 3,

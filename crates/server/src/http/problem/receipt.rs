@@ -23,7 +23,7 @@ struct ReplicaDocument<'a> {
     url: &'a str,
     #[schemars(extend("enum" = [
         "stored", "value", "absent", "answered", "unanswered", "timeout", "suspected", "refused",
-        "unsupported", "overloaded", "full", "failed", "unfilled", "obsolete",
+        "unsupported", "overloaded", "full", "failed", "learner", "obsolete",
     ]))]
     outcome: &'static str,
 }

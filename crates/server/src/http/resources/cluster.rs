@@ -123,7 +123,7 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
 /// Why a node says nothing. Some reasons are those of requests for keys only.
 fn word(why: Miss) -> &'static str {
     match why {
-        Miss::Full | Miss::Unfilled | Miss::Obsolete { .. } => word(Miss::Failed),
+        Miss::Full | Miss::Learner | Miss::Obsolete { .. } => word(Miss::Failed),
         why => Fate::Missed(why).word(),
     }
 }

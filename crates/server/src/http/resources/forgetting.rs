@@ -90,7 +90,7 @@ impl HeldBackBy {
                     nodes: nodes.into_iter().map(name).collect(),
                     text: format!(
                         "these nodes could not be made equal: {}; look for errors of sweeps in \
-                         their logs, and for damaged, full or unfilled nodes in the status",
+                         their logs, and for damaged, full or learners in the status",
                         texts.join(", ")
                     ),
                 }

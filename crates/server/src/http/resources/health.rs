@@ -13,7 +13,7 @@ use crate::http::page;
 use crate::http::problem::Problem;
 use crate::http::query;
 use crate::http::query::replicas::replicas_of;
-use cluster::Standing;
+use cluster::ReplicaState;
 use peer::{LinkState, LinkStatus};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -48,9 +48,9 @@ struct NodeHealth {
     poisoned: Option<String>,
     /// Why the store cannot write files.
     failing: Option<String>,
-    standing: Standing,
+    replica_state: ReplicaState,
     /// The nodes with a store that counts and that this node can reach, itself included.
-    witnesses: usize,
+    voters: usize,
     /// The peers that are up, or may be, and do not take the answers of this node yet.
     awaited: Vec<String>,
     /// The peers that are up and have not come to do so.
@@ -125,11 +125,12 @@ impl NodeHealth {
     fn of(door: &Door, ack: u8) -> Self {
         let node = door.worker.node();
         let members = &door.shared().config().node.members;
-        let counts = |standing: Option<Standing>| standing.is_some_and(Standing::is_witness);
-        let is_witness = counts(Some(node.standing()));
+        let counts =
+            |replica_state: Option<ReplicaState>| replica_state.is_some_and(ReplicaState::is_voter);
+        let is_voter = counts(Some(node.replica_state()));
         let counted_since = &door.shared().counted_since;
-        let counted_for = counted_since.lasts(is_witness, door.clock().monotonic());
-        let mut witnesses = usize::from(is_witness);
+        let counted_for = counted_since.lasts(is_voter, door.clock().monotonic());
+        let mut voters = usize::from(is_voter);
         let (mut awaited, mut unreaching) = (Vec::new(), Vec::new());
         let mut unserving = Vec::new();
         for peer in members.peers() {
@@ -137,8 +138,8 @@ impl NodeHealth {
                 continue;
             };
             let serves = link.contact.is_some_and(|contact| contact.serves);
-            witnesses +=
-                usize::from(link.state == LinkState::Up && serves && counts(link.standing));
+            voters +=
+                usize::from(link.state == LinkState::Up && serves && counts(link.replica_state));
             match PeerContact::of(&link, counted_for) {
                 PeerContact::Takes | PeerContact::Away => {}
                 PeerContact::Awaited => awaited.push(members.name(peer).to_owned()),
@@ -151,8 +152,8 @@ impl NodeHealth {
             is_stopping: door.is_stopping(),
             poisoned: statistics.poisoned,
             failing: statistics.failing,
-            standing: node.standing(),
-            witnesses,
+            replica_state: node.replica_state(),
+            voters,
             awaited,
             unreaching,
             unserving,
@@ -178,18 +179,18 @@ impl NodeHealth {
                 "the store cannot write files, and tries again each second: {why}"
             ));
         }
-        if !self.standing.is_witness() {
+        if !self.replica_state.is_voter() {
             reasons.push(format!(
                 "the store is {} and does not count: /v0/status says more",
-                self.standing.word()
+                self.replica_state.word()
             ));
         }
-        let is_short = self.witnesses < usize::from(self.ack);
+        let is_short = self.voters < usize::from(self.ack);
         if is_short {
             reasons.push(format!(
                 "{} of the nodes with a store that counts can be reached, and {} must answer a \
                  request: start the others, or look at the network",
-                self.witnesses, self.ack
+                self.voters, self.ack
             ));
         }
         reasons.extend(self.unserved().filter(|_| is_short));
@@ -224,7 +225,7 @@ impl NodeHealth {
         if let Some(why) = &self.refuses_writes {
             warnings.push(format!("the node refuses writes: {why}"));
         }
-        // Too few witnesses are a reason, and this is one of theirs.
+        // Too few voters are a reason, and this is one of theirs.
         warnings.extend(self.unserved());
         if !self.unreaching.is_empty() {
             warnings.push(format!(
@@ -246,8 +247,8 @@ mod tests {
             is_stopping: false,
             poisoned: None,
             failing: None,
-            standing: Standing::Witness,
-            witnesses: 2,
+            replica_state: ReplicaState::Voter,
+            voters: 2,
             awaited: Vec::new(),
             unreaching: Vec::new(),
             unserving: Vec::new(),
@@ -261,7 +262,7 @@ mod tests {
     fn each_reason_alone_makes_a_node_unready() {
         assert_eq!(healthy().reasons(), [""; 0]);
         let accepted = NodeHealth {
-            standing: Standing::Accepted,
+            replica_state: ReplicaState::ForcedVoter,
             ..healthy()
         };
         assert_eq!(accepted.reasons(), [""; 0]);
@@ -289,21 +290,21 @@ mod tests {
             ),
             (
                 NodeHealth {
-                    standing: Standing::Unfilled,
+                    replica_state: ReplicaState::Learner,
                     ..healthy()
                 },
-                "unfilled",
+                "learner",
             ),
             (
                 NodeHealth {
-                    standing: Standing::Unconfirmed,
+                    replica_state: ReplicaState::Starting,
                     ..healthy()
                 },
-                "unconfirmed",
+                "starting",
             ),
             (
                 NodeHealth {
-                    witnesses: 1,
+                    voters: 1,
                     ..healthy()
                 },
                 "1 of the nodes",
@@ -346,7 +347,7 @@ mod tests {
     #[test]
     fn a_peer_that_does_not_serve_the_node_is_named_where_it_would_have_to_answer() {
         let health = NodeHealth {
-            witnesses: 1,
+            voters: 1,
             unserving: vec!["c".to_owned()],
             ..healthy()
         };

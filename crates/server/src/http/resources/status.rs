@@ -8,7 +8,7 @@ use crate::http::exchange::{Answer, Exchange};
 use crate::http::page;
 use crate::http::query;
 use cluster::sweep::PassKind;
-use cluster::{NodeNumber, Standing};
+use cluster::{NodeNumber, ReplicaState};
 use node::SweepStatus;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -28,14 +28,14 @@ pub(super) struct Status<'a> {
     uptime_seconds: u64,
     #[schemars(extend("enum" = ["serving", "stopping"]))]
     state: &'static str,
-    /// The standing of this node's store.
-    #[schemars(extend("enum" = ["unconfirmed", "witness", "accepted", "unfilled"]))]
-    standing: &'static str,
+    /// The replica state of this node's store.
+    #[schemars(extend("enum" = ["starting", "voter", "forced_voter", "learner"]))]
+    replica_state: &'static str,
     /// Why the last full sweep has not filled this node's store; left out unless one has ended
-    /// and the store is still unfilled.
+    /// and the store is still a learner.
     #[serde(skip_serializing_if = "Option::is_none")]
-    unfilled_because: Option<String>,
-    /// What may be lost, if stores were unfilled since this node was started; left out if
+    learner_because: Option<String>,
+    /// What may be lost, if stores were learners since this node was started; left out if
     /// none was.
     #[serde(skip_serializing_if = "Option::is_none")]
     may_be_lost: Option<MayBeLost>,
@@ -56,7 +56,7 @@ pub(super) struct Status<'a> {
     store: Store,
 }
 
-/// What may be lost with stores that were unfilled at one time.
+/// What may be lost with stores that were learners at one time.
 #[derive(Serialize, JsonSchema)]
 struct MayBeLost {
     /// The names of their nodes.
@@ -82,9 +82,9 @@ struct Member<'a> {
     url: String,
     #[schemars(extend("enum" = ["this node", "connecting", "up", "suspected", "down"]))]
     state: &'static str,
-    /// The standing that its store reports; left out while there is no connection.
+    /// The replica state that its store reports; left out while there is no connection.
     #[serde(skip_serializing_if = "Option::is_none")]
-    standing: Option<&'static str>,
+    replica_state: Option<&'static str>,
     /// How far its clock is ahead of this node's; left out while that is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     clock_ahead_ms: Option<i64>,
@@ -270,7 +270,7 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
 fn has_started(door: &Door) -> bool {
     let peers = door.shared().config().node.members.peers();
     let links = peers.filter_map(|node| door.worker.link_status(node));
-    let (now, own) = (door.clock().monotonic(), door.worker.node().standing());
+    let (now, own) = (door.clock().monotonic(), door.worker.node().replica_state());
     door.is_stopping() || door.shared().start_hold.is_over(now, own, links)
 }
 
@@ -291,8 +291,8 @@ fn status(door: &Door) -> Status<'_> {
         version: &config.version,
         uptime_seconds: node.uptime().as_secs(),
         state,
-        standing: node.standing().word(),
-        unfilled_because: node.unfilled_because(),
+        replica_state: node.replica_state().word(),
+        learner_because: node.learner_because(),
         may_be_lost: node.loss_report().map(|report| MayBeLost {
             text: report.to_string(),
             writes_max: report.loss.writes_max(),
@@ -389,11 +389,11 @@ fn members<'a>(door: &'a Door, sweeps: &SweepStatus) -> Vec<Member<'a>> {
                     None => "this node",
                     Some(link) => link.state.word(),
                 },
-                standing: match &link {
-                    None => Some(own.standing()),
-                    Some(link) => link.standing,
+                replica_state: match &link {
+                    None => Some(own.replica_state()),
+                    Some(link) => link.replica_state,
                 }
-                .map(Standing::word),
+                .map(ReplicaState::word),
                 clock_ahead_ms: link.and_then(|link| link.drift_ms),
                 down_seconds: link
                     .and_then(|link| link.down_for)

@@ -206,7 +206,7 @@ fn outcomes_are_those_of_receipts() {
         Fate::Missed(Miss::Overloaded),
         Fate::Missed(Miss::Full),
         Fate::Missed(Miss::Failed),
-        Fate::Missed(Miss::Unfilled),
+        Fate::Missed(Miss::Learner),
     ]
     .map(Fate::word)
     .into_iter()

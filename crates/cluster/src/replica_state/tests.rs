@@ -59,19 +59,19 @@ fn only_an_older_state_that_names_another_store_speaks_of_bygone_times() {
 }
 
 #[test]
-fn every_unfilled_store_is_a_witness_once_it_is_filled_and_no_other_one_changes() {
+fn every_learner_is_a_voter_once_it_is_rebuilt_and_no_other_one_changes() {
     for is_outdated in [false, true] {
-        let mut store = Confirmation::Unfilled { is_outdated };
-        assert_eq!(store.stored(), Standing::Unfilled);
+        let mut store = Confirmation::Learner { is_outdated };
+        assert_eq!(store.stored(), ReplicaState::Learner);
         assert!(store.refilled());
-        assert_eq!(store, Confirmation::Witness);
+        assert_eq!(store, Confirmation::Voter);
         assert!(!store.is_outdated());
     }
     let unaware = BTreeSet::from([node(1)]);
     for store in [
         Confirmation::new(3),
         Confirmation::returning(3),
-        Confirmation::Witness,
+        Confirmation::Voter,
         Confirmation::accepted(unaware),
     ] {
         let mut filled = store.clone();
@@ -85,11 +85,11 @@ fn one_peer_that_speaks_against_a_store_outweighs_all_others() {
     for mut store in [
         Confirmation::new(3),
         Confirmation::returning(3),
-        Confirmation::Witness,
+        Confirmation::Voter,
     ] {
         store.hear(node(1), Judgement::Same, PEERS);
         store.hear(node(2), Judgement::Another, PEERS);
-        assert_eq!(store.standing(), Standing::Unfilled);
+        assert_eq!(store.replica_state(), ReplicaState::Learner);
         assert!(!store.is_outdated());
         store.hear(node(1), Judgement::Outdated, PEERS);
         assert!(store.is_outdated());

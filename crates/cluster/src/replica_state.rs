@@ -1,13 +1,13 @@
-//! Whether this node's store is a witness: whether it still has everything that
+//! Whether this node's store is a voter: whether it still has everything that
 //! it has acknowledged, as far as its peers can tell.
 //!
 //! A node whose disk was lost comes back with an empty store, and one whose folder
 //! was restored from a copy comes back with an old store. If its reads counted, a
 //! quorum with it could miss acknowledged writes. If its acks counted, a write
 //! could be acknowledged with a lower timestamp than a write that only the lost
-//! disk had. Such a store is **unfilled**.
+//! disk had. Such a store is **learner**.
 //!
-//! An unfilled store cannot know by itself that it lacks anything. Three rules find
+//! A learner cannot know by itself that it lacks anything. Three rules find
 //! it:
 //!
 //! - **Starts.** Each start of a store draws a random number, and the store keeps
@@ -18,21 +18,21 @@
 //!   store that opens with a lower count has lost durable writes ([`judge`]).
 //! - **Power cuts.** If the last run did not sync its commits, a power cut loses the
 //!   last of them, which no peer can notice. So a store that was not closed and
-//!   opens under another boot of the kernel is unfilled. The node decides that.
+//!   opens under another boot of the kernel is a learner. The node decides that.
 //!
 //! ```text
 //!      all peers remember this store         all peers were heard, or are unreachable
-//!   Unconfirmed ------------------> Witness <---------------------- Returning
+//!   Starting ------------------> Voter <---------------------- Returning
 //!        |                          |    ^                              |
 //!        |     a peer remembers a start, or acknowledged writes,        |
 //!        |     that this store has not                                  |
 //!        '--------------------.     |    |     .------------------------'
 //!                             v     v    |     v
-//!                                Unfilled ----.
+//!                                Learner ----.
 //!                                   |    ^    | a full pass has made it equal with
 //!         an operator accepts       |    |    | the present stores of all peers
 //!         (at a start)              v    |    v
-//!                                Accepted     Witness
+//!                                Accepted     Voter
 //!                                   |
 //!                                   '--> Returning, at the start after all peers know of it
 //! ```
@@ -40,14 +40,14 @@
 //! - A new store waits for **all** peers, once. If a majority were enough, a peer
 //!   outside that majority would not know if one of its members lost its disk
 //!   later, and the two could form a majority.
-//! - A store that was a witness before waits at each start until each peer was
+//! - A store that was a voter before waits at each start until each peer was
 //!   heard or found unreachable, so that a reachable peer that remembers a later
 //!   start can say so first.
 //! - One peer that speaks against the store outweighs all others, even later,
 //!   because it may be the only one that remembers.
-//! - A full pass compares an unfilled store with the **present** store of every
-//!   peer, whatever the standing of that store. So stores that are all unfilled
-//!   become witnesses together, without an operator: what none of them has is gone
+//! - A full pass compares a learner with the **present** store of every
+//!   peer, whatever the replica state of that store. So stores that are all learners
+//!   become voters together, without an operator: what none of them has is gone
 //!   in any case. The filled store takes all starts that its peers have heard of
 //!   over into its own, because it includes what is left of them. So a peer that is
 //!   itself put back to an older state, and remembers an earlier one of these starts,
@@ -85,51 +85,51 @@ pub const PEER_STARTS_MAX: usize = 256;
 
 /// How a store stands with its peers, as peers and operators see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum ReplicaState {
     /// Its peers have yet to say what they remember of it.
-    Unconfirmed = 0,
+    Starting = 0,
     /// Its reads and acks count.
-    Witness = 1,
+    Voter = 1,
     /// Its reads and acks count because an operator said so, although the store
     /// lost data.
-    Accepted = 2,
+    ForcedVoter = 2,
     /// It lacks data that it once acknowledged, so its reads and acks do not count.
-    Unfilled = 3,
+    Learner = 3,
 }
 
-impl Standing {
-    /// All standings.
+impl ReplicaState {
+    /// All replica states.
     pub const ALL: [Self; 4] = [
-        Self::Unconfirmed,
-        Self::Witness,
-        Self::Accepted,
-        Self::Unfilled,
+        Self::Starting,
+        Self::Voter,
+        Self::ForcedVoter,
+        Self::Learner,
     ];
 
-    /// The standing with a code. A code that this release does not know reads as
-    /// unconfirmed; a peer's standing is only shown, so nothing else depends on it.
+    /// The replica state with a code. A code that this release does not know reads as
+    /// starting; a peer's replica state is only shown, so nothing else depends on it.
     pub fn from_code(code: u8) -> Self {
         match code {
-            1 => Self::Witness,
-            2 => Self::Accepted,
-            3 => Self::Unfilled,
-            _ => Self::Unconfirmed,
+            1 => Self::Voter,
+            2 => Self::ForcedVoter,
+            3 => Self::Learner,
+            _ => Self::Starting,
         }
     }
 
     /// The word for it on the status page.
     pub fn word(self) -> &'static str {
         match self {
-            Self::Unconfirmed => "unconfirmed",
-            Self::Witness => "witness",
-            Self::Accepted => "accepted",
-            Self::Unfilled => "unfilled",
+            Self::Starting => "starting",
+            Self::Voter => "voter",
+            Self::ForcedVoter => "forced_voter",
+            Self::Learner => "learner",
         }
     }
 
     /// Whether the store's reads and acks count.
-    pub fn is_witness(self) -> bool {
-        matches!(self, Self::Witness | Self::Accepted)
+    pub fn is_voter(self) -> bool {
+        matches!(self, Self::Voter | Self::ForcedVoter)
     }
 }
 
@@ -226,19 +226,19 @@ pub fn is_bygone(speaker: Judgement, listener: Judgement) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Confirmation {
     /// The store is new.
-    Unconfirmed {
+    Starting {
         /// The peers that durably remember it.
         remembered_by: BTreeSet<NodeNumber>,
     },
-    /// The store was a witness before this start.
+    /// The store was a voter before this start.
     Returning {
         /// The peers that were heard in this start, or found unreachable.
         consulted: BTreeSet<NodeNumber>,
     },
     /// No peer speaks against the store.
-    Witness,
+    Voter,
     /// An operator has accepted the store as it is.
-    Accepted {
+    ForcedVoter {
         /// The peers that have yet to learn of it.
         unaware: BTreeSet<NodeNumber>,
         /// The peers that had yet to learn of it when this start began. What they
@@ -247,7 +247,7 @@ pub enum Confirmation {
         were_unaware: BTreeSet<NodeNumber>,
     },
     /// The store lacks writes that it has acknowledged.
-    Unfilled {
+    Learner {
         /// Whether a peer takes it for an older state of a store, or a copy. Then
         /// this node must allocate no timestamps, because the store may have issued
         /// the same ones.
@@ -256,21 +256,21 @@ pub enum Confirmation {
 }
 
 impl Confirmation {
-    /// The confirmation of a store that was never a witness, in a cluster of
+    /// The confirmation of a store that was never a voter, in a cluster of
     /// `nodes`. A node without peers has none to ask, and none to mislead.
     pub fn new(nodes: u8) -> Self {
         match nodes {
-            1 => Self::Witness,
-            _ => Self::Unconfirmed {
+            1 => Self::Voter,
+            _ => Self::Starting {
                 remembered_by: BTreeSet::new(),
             },
         }
     }
 
-    /// The confirmation of a store that was a witness when it was last open.
+    /// The confirmation of a store that was a voter when it was last open.
     pub fn returning(nodes: u8) -> Self {
         match nodes {
-            1 => Self::Witness,
+            1 => Self::Voter,
             _ => Self::Returning {
                 consulted: BTreeSet::new(),
             },
@@ -280,7 +280,7 @@ impl Confirmation {
     /// The confirmation of a store that an operator has accepted; `unaware` are
     /// the peers that have yet to learn of it.
     pub fn accepted(unaware: BTreeSet<NodeNumber>) -> Self {
-        Self::Accepted {
+        Self::ForcedVoter {
             were_unaware: unaware.clone(),
             unaware,
         }
@@ -289,13 +289,13 @@ impl Confirmation {
     /// Takes what a peer remembers of the store; there are `peers` peers in all.
     pub fn hear(&mut self, peer: NodeNumber, judgement: Judgement, peers: usize) {
         match (&mut *self, judgement) {
-            (Self::Accepted { were_unaware, .. }, Judgement::Outdated | Judgement::Another)
+            (Self::ForcedVoter { were_unaware, .. }, Judgement::Outdated | Judgement::Another)
                 if were_unaware.contains(&peer) => {}
-            (_, Judgement::Outdated) => *self = Self::Unfilled { is_outdated: true },
-            (Self::Unfilled { .. }, Judgement::Another) => {}
-            (_, Judgement::Another) => *self = Self::Unfilled { is_outdated: false },
+            (_, Judgement::Outdated) => *self = Self::Learner { is_outdated: true },
+            (Self::Learner { .. }, Judgement::Another) => {}
+            (_, Judgement::Another) => *self = Self::Learner { is_outdated: false },
             // What a peer's hello says, the peer durably remembers.
-            (Self::Unconfirmed { .. }, Judgement::Same) => self.remembered_by(peer, peers),
+            (Self::Starting { .. }, Judgement::Same) => self.remembered_by(peer, peers),
             (Self::Returning { .. }, _) => self.consulted(peer, peers),
             (_, Judgement::New | Judgement::Same) => {}
         }
@@ -304,26 +304,26 @@ impl Confirmation {
     /// Notes that a peer durably remembers the present start.
     pub fn remembered_by(&mut self, peer: NodeNumber, peers: usize) {
         match self {
-            Self::Unconfirmed { remembered_by } => {
+            Self::Starting { remembered_by } => {
                 remembered_by.insert(peer);
                 if remembered_by.len() == peers {
-                    *self = Self::Witness;
+                    *self = Self::Voter;
                 }
             }
-            Self::Accepted { unaware, .. } => {
+            Self::ForcedVoter { unaware, .. } => {
                 unaware.remove(&peer);
             }
-            Self::Returning { .. } | Self::Witness | Self::Unfilled { .. } => {}
+            Self::Returning { .. } | Self::Voter | Self::Learner { .. } => {}
         }
     }
 
     /// Notes that the store was found, or made, equal with the present stores of all
-    /// peers: what any of them has it has, too. Returns whether it was unfilled; then it
+    /// peers: what any of them has it has, too. Returns whether it was a learner; then it
     /// counts from now on.
     pub fn refilled(&mut self) -> bool {
-        let is_refilled = matches!(self, Self::Unfilled { .. });
+        let is_refilled = matches!(self, Self::Learner { .. });
         if is_refilled {
-            *self = Self::Witness;
+            *self = Self::Voter;
         }
         is_refilled
     }
@@ -333,39 +333,39 @@ impl Confirmation {
         if let Self::Returning { consulted } = self {
             consulted.insert(peer);
             if consulted.len() == peers {
-                *self = Self::Witness;
+                *self = Self::Voter;
             }
         }
     }
 
     /// Whether a peer takes the store for an older state of a store, or a copy.
     pub fn is_outdated(&self) -> bool {
-        matches!(self, Self::Unfilled { is_outdated: true })
+        matches!(self, Self::Learner { is_outdated: true })
     }
 
     /// How the store stands now.
-    pub fn standing(&self) -> Standing {
+    pub fn replica_state(&self) -> ReplicaState {
         match self {
-            Self::Unconfirmed { .. } | Self::Returning { .. } => Standing::Unconfirmed,
-            Self::Witness => Standing::Witness,
-            Self::Accepted { .. } => Standing::Accepted,
-            Self::Unfilled { .. } => Standing::Unfilled,
+            Self::Starting { .. } | Self::Returning { .. } => ReplicaState::Starting,
+            Self::Voter => ReplicaState::Voter,
+            Self::ForcedVoter { .. } => ReplicaState::ForcedVoter,
+            Self::Learner { .. } => ReplicaState::Learner,
         }
     }
 
     /// How the store stands for the next start, which is what the file says.
-    pub fn stored(&self) -> Standing {
+    pub fn stored(&self) -> ReplicaState {
         match self {
-            Self::Returning { .. } => Standing::Witness,
-            Self::Accepted { unaware, .. } if unaware.is_empty() => Standing::Witness,
-            _ => self.standing(),
+            Self::Returning { .. } => ReplicaState::Voter,
+            Self::ForcedVoter { unaware, .. } if unaware.is_empty() => ReplicaState::Voter,
+            _ => self.replica_state(),
         }
     }
 
     /// The peers that have yet to learn that an operator has accepted the store.
     pub fn unaware(&self) -> Option<&BTreeSet<NodeNumber>> {
         match self {
-            Self::Accepted { unaware, .. } => Some(unaware),
+            Self::ForcedVoter { unaware, .. } => Some(unaware),
             _ => None,
         }
     }

@@ -62,8 +62,8 @@ fn nothing_is_acknowledged_before_all_nodes_have_met() {
             assert_eq!(got.status, 504, "{pair} at {node}");
         }
         let got = cluster.client(node).get(&target(&key, "1/1"));
-        assert_eq!(outcome(&cluster, &got, 0), "unfilled");
-        assert_eq!(cluster.standing(node), "unconfirmed");
+        assert_eq!(outcome(&cluster, &got, 0), "learner");
+        assert_eq!(cluster.replica_state(node), "starting");
     }
     cluster.start_node(2);
     until("all nodes have met", || {
@@ -90,12 +90,12 @@ fn the_ack_of_a_store_that_lost_its_folder_does_not_count() {
     cluster.start_node(2);
     cluster.wait_until_joined();
     let put = cluster.client(2).put(&quorum, b"2");
-    assert_eq!(outcome(&cluster, &put, 1), "unfilled");
+    assert_eq!(outcome(&cluster, &put, 1), "learner");
     // The outcome may be clear before the node's own store has answered.
     let own = outcome(&cluster, &put, 2);
     assert!(["stored", "unanswered"].contains(&&*own), "{own}");
     let got = cluster.client(2).get(&quorum);
-    assert_eq!(outcome(&cluster, &got, 1), "unfilled");
+    assert_eq!(outcome(&cluster, &got, 1), "learner");
     // The store keeps the write all the same, and needs no hint for it.
     assert_eq!(cluster.held_by(1, &key).unwrap().0, "2");
     assert_eq!(cluster.hints_at(2, 1), 0);
@@ -121,12 +121,12 @@ fn a_restarted_node_asks_the_nodes_that_are_up_and_waits_for_no_other() {
     cluster.stop_node(0);
     cluster.start_node(0);
     assert_eq!(cluster.client(0).get(&target(&key, "2/3")).text(), "v");
-    // Also when it is alone: it was a witness, and no node that is up contradicts.
+    // Also when it is alone: it was a voter, and no node that is up contradicts.
     cluster.stop_node(2);
     cluster.stop_node(0);
     cluster.start_node(0);
     assert_eq!(cluster.client(0).get(&target(&key, "1/3")).text(), "v");
-    assert_eq!(cluster.standing(0), "witness");
+    assert_eq!(cluster.replica_state(0), "voter");
 }
 
 #[test]
@@ -168,8 +168,8 @@ fn restore_a_folder(accepts: bool) {
     };
     // It answers no reads from its start on.
     assert_eq!(read(&cluster, 0, "1/1"), 504);
-    until("the node hears that its store is unfilled", || {
-        cluster.standing(0) == "unfilled"
+    until("the node hears that its store is a learner", || {
+        cluster.replica_state(0) == "learner"
     });
     // The other nodes answer no reads of this coordinator. It might allocate timestamps
     // that were issued before, so it issues none and refuses writes.
@@ -178,8 +178,8 @@ fn restore_a_folder(accepts: bool) {
     assert_eq!(put.status, 503, "{}", put.text());
     assert!(put.text().contains("full sweep"), "{}", put.text());
     assert_eq!(put.json()["type"], "urn:kvorum:problem:restored-store");
-    until("a peer shows the store as unfilled", || {
-        cluster.standing_at(1, 0).as_deref() == Some("unfilled")
+    until("a peer shows the store as a learner", || {
+        cluster.replica_state_at(1, 0).as_deref() == Some("learner")
     });
     assert_eq!(read(&cluster, 1, "1/3"), 200);
     assert_eq!(read(&cluster, 1, "2/3"), 504);
@@ -196,16 +196,16 @@ fn restore_a_folder(accepts: bool) {
     if accepts {
         // An operator accepts the store, and the others repair it.
         cluster.stop_node(0);
-        cluster.change_config(0, |config| config.node.accept_empty = true);
+        cluster.change_config(0, |config| config.node.accept_data_loss = true);
         cluster.start_node(0);
         cluster.start_node(2);
         cluster.wait_until_joined();
-        assert_eq!(cluster.standing(0), "accepted");
+        assert_eq!(cluster.replica_state(0), "forced_voter");
     } else {
         cluster.start_node(2);
         cluster.wait_until_joined();
         until("a full sweep has filled the store", || {
-            cluster.standing(0) == "witness"
+            cluster.replica_state(0) == "voter"
         });
     }
     until("all replicas answer", || read(&cluster, 1, "3/3") == 200);
@@ -221,8 +221,8 @@ fn restore_a_folder(accepts: bool) {
 fn a_clone_beside_the_original_never_counts_and_the_original_comes_back() {
     let disks = Disks::new();
     let mut cluster = Cluster::start_on(3, with_short_timeout, |node| disks.add(node));
-    until("the original is a witness", || {
-        cluster.standing(0) == "witness"
+    until("the original is a voter", || {
+        cluster.replica_state(0) == "voter"
     });
     let target = target(&cluster.key_on(&[0, 1, 2]), "2/3");
     let mut config = cluster.config(0);
@@ -230,7 +230,7 @@ fn a_clone_beside_the_original_never_counts_and_the_original_comes_back() {
     let clone = Server::start_with(config, seams(disks.copy(0))).unwrap();
     let status = |node: &Server| {
         let status = Client::connect(node).get("/v0/status").json();
-        status["standing"].as_str().unwrap().to_owned()
+        status["replica_state"].as_str().unwrap().to_owned()
     };
     // The clone dials again and again, and the others do not accept it as a peer.
     for value in 0..50 {
@@ -241,19 +241,21 @@ fn a_clone_beside_the_original_never_counts_and_the_original_comes_back() {
     }
     let put = Client::connect(&clone).put(&target, b"the clone's");
     assert!(matches!(put.status, 503 | 504), "{}", put.text());
-    assert_eq!(status(&clone), "unconfirmed");
-    assert_eq!(cluster.standing(0), "witness");
+    assert_eq!(status(&clone), "starting");
+    assert_eq!(cluster.replica_state(0), "voter");
     assert_eq!(cluster.client(1).get(&target).text(), "49");
     // After the original has ended, the clone is heard. It lacks what the original has
     // acknowledged since.
     cluster.stop_node(0);
     until("the clone hears that it lacks writes", || {
-        status(&clone) == "unfilled"
+        status(&clone) == "learner"
     });
     cluster.start_node(0);
-    until("the original counts", || cluster.standing(0) == "witness");
+    until("the original counts", || {
+        cluster.replica_state(0) == "voter"
+    });
     assert_eq!(cluster.client(0).get(&target).text(), "49");
-    assert_ne!(status(&clone), "witness");
+    assert_ne!(status(&clone), "voter");
     clone.shutdown().unwrap();
 }
 
@@ -298,9 +300,9 @@ fn builds_that_differ_in_versions_and_features_work_together() {
             assert_eq!(cluster.client(at).get(&target(&key, "3/3")).text(), "v");
         }
     }
-    // The standing of the older one's store is known from its hello alone.
-    until("the newer build is known to be a witness", || {
-        cluster.standing_at(0, 2).as_deref() == Some("witness")
+    // The replica state of the older one's store is known from its hello alone.
+    until("the newer build is known to be a voter", || {
+        cluster.replica_state_at(0, 2).as_deref() == Some("voter")
     });
     // One node is updated while the others run.
     cluster.stop_node(1);
@@ -308,8 +310,8 @@ fn builds_that_differ_in_versions_and_features_work_together() {
     cluster.change_config(1, build(least, greatest, features));
     cluster.start_node(1);
     cluster.wait_until_joined();
-    until("the updated node is known to be a witness", || {
-        cluster.standing_at(0, 1).as_deref() == Some("witness")
+    until("the updated node is known to be a voter", || {
+        cluster.replica_state_at(0, 1).as_deref() == Some("voter")
     });
     assert_eq!(cluster.client(0).get(&target("k0", "3/3")).text(), "v");
 }

@@ -4,16 +4,16 @@ use super::*;
 
 #[test]
 fn a_lost_store_counts_once_a_full_pass_has_filled_it_and_that_is_durable() {
-    let [_lost, b, c] = witnesses();
+    let [_lost, b, c] = voters();
     let (node_b, node_c) = (start("b", &b, 2), start("c", &c, 3));
     let a = Folder::new();
     let node_a = start("a", &a, 9);
     connect([&node_a, &node_b, &node_c]);
-    assert_eq!(node_a.word(), "unfilled");
+    assert_eq!(node_a.word(), "learner");
     node_a.full_pass(1, &["b"]);
     assert_eq!(
         node_a.word(),
-        "unfilled",
+        "learner",
         "`c` may have what only it and the lost one had"
     );
     let pass = PassId(2);
@@ -21,9 +21,9 @@ fn a_lost_store_counts_once_a_full_pass_has_filled_it_and_that_is_durable() {
     node_a
         .membership
         .full_pass_ended(pass, &[number("b"), number("c")], &[]);
-    assert!(!node_a.membership.is_witness(), "a crash would forget it");
+    assert!(!node_a.membership.is_voter(), "a crash would forget it");
     a.executor.run_all_due();
-    assert_eq!(node_a.word(), "witness");
+    assert_eq!(node_a.word(), "voter");
     // Its peers learn of it by the next handshake.
     assert_ne!(node_b.remembered("a").unwrap().store_id, 9);
     assert!(shake_hands(&node_a, &node_b));
@@ -31,14 +31,14 @@ fn a_lost_store_counts_once_a_full_pass_has_filled_it_and_that_is_durable() {
     drop(node_a);
     let a = a.after_crash();
     let node_a = start("a", &a, 9);
-    assert_eq!(node_a.word(), "unconfirmed");
+    assert_eq!(node_a.word(), "starting");
     connect([&node_a, &node_b, &node_c]);
-    assert_eq!(node_a.word(), "witness");
+    assert_eq!(node_a.word(), "voter");
 }
 
 #[test]
 fn an_outdated_store_is_filled_too_and_may_timestamp_again() {
-    let [a, b, c] = witnesses();
+    let [a, b, c] = voters();
     let (node_b, node_c) = (start("b", &b, 2), start("c", &c, 3));
     let yesterday = a.copy();
     let today = start("a", &a, 1);
@@ -50,28 +50,24 @@ fn an_outdated_store_is_filled_too_and_may_timestamp_again() {
     connect([&node_a, &node_b, &node_c]);
     assert!(node_a.membership.is_outdated());
     node_a.full_pass(1, &["b", "c"]);
-    assert_eq!(node_a.word(), "witness");
+    assert_eq!(node_a.word(), "voter");
     assert!(!node_a.membership.is_outdated());
     assert!(node_a.membership.durable_acknowledged() >= 10);
     connect([&node_a, &node_b, &node_c]);
     drop(node_a);
     let node_a = start("a", &yesterday, 1);
     connect([&node_a, &node_b, &node_c]);
-    assert_eq!(
-        node_a.word(),
-        "witness",
-        "no peer speaks against it any more"
-    );
+    assert_eq!(node_a.word(), "voter", "no peer speaks against it any more");
     // Now the original is the one that lacks a start.
     drop(node_a);
     let today = start("a", &a, 1);
     assert!(shake_hands(&today, &node_c));
-    assert_eq!(today.word(), "unfilled");
+    assert_eq!(today.word(), "learner");
 }
 
 #[test]
-fn stores_that_are_all_outdated_become_witnesses_together() {
-    let folders = witnesses();
+fn stores_that_are_all_outdated_become_voters_together() {
+    let folders = voters();
     let copies = folders.each_ref().map(Folder::copy);
     {
         let [a, b, c] = &folders;
@@ -86,21 +82,18 @@ fn stores_that_are_all_outdated_become_witnesses_together() {
     connect([&node_a, &node_b, &node_c]);
     assert_eq!(
         [&node_a, &node_b, &node_c].map(Started::word),
-        ["unfilled"; 3]
+        ["learner"; 3]
     );
     node_a.full_pass(1, &["b", "c"]);
     node_b.full_pass(1, &["a", "c"]);
     node_c.full_pass(1, &["a", "b"]);
     connect([&node_a, &node_b, &node_c]);
-    assert_eq!(
-        [&node_a, &node_b, &node_c].map(Started::word),
-        ["witness"; 3]
-    );
+    assert_eq!([&node_a, &node_b, &node_c].map(Started::word), ["voter"; 3]);
 }
 
 #[test]
 fn a_rollback_after_the_store_was_filled_is_noticed() {
-    let [_lost, b, c] = witnesses();
+    let [_lost, b, c] = voters();
     let (node_b, node_c) = (start("b", &b, 2), start("c", &c, 3));
     let a = Folder::new();
     let node_a = start("a", &a, 9);
@@ -115,41 +108,41 @@ fn a_rollback_after_the_store_was_filled_is_noticed() {
     for copy in [before, after] {
         let node_a = start("a", &copy, 9);
         assert!(shake_hands(&node_a, &node_b));
-        assert_eq!(node_a.word(), "unfilled");
+        assert_eq!(node_a.word(), "learner");
     }
 }
 
 #[test]
 fn a_pass_does_not_fill_a_store_that_has_lost_something_since_it_began() {
-    let [a, b, c] = witnesses();
+    let [a, b, c] = voters();
     let (node_b, node_c) = (start("b", &b, 2), start("c", &c, 3));
     let yesterday = a.copy();
     assert!(shake_hands(&start("a", &a, 1), &node_b));
     let node_a = start("a", &yesterday, 1);
     node_a.membership.pass_began(PassId(1), false);
     connect([&node_a, &node_b, &node_c]);
-    assert_eq!(node_a.word(), "unfilled");
+    assert_eq!(node_a.word(), "learner");
     let all = [number("b"), number("c")];
     node_a
         .membership
         .full_pass_ended(PassId(1), &all, &[2, 3, 0]);
     yesterday.executor.run_all_due();
-    assert_eq!(node_a.word(), "unfilled");
+    assert_eq!(node_a.word(), "learner");
     // Nor does one that began before this start.
     node_a.membership.full_pass_ended(PassId(2), &all, &[]);
     yesterday.executor.run_all_due();
-    assert_eq!(node_a.word(), "unfilled");
+    assert_eq!(node_a.word(), "learner");
 }
 
 #[test]
 fn a_pass_does_not_fill_a_store_before_it_has_observed_the_timestamps_of_all_peers() {
-    let [_lost, b, c] = witnesses();
+    let [_lost, b, c] = voters();
     let (node_b, node_c) = (start("b", &b, 2), start("c", &c, 3));
     let a = Folder::new();
     let node_a = start("a", &a, 9);
     assert!(shake_hands(&node_a, &node_b));
     // A pass that `b` drives may compare `a` with `c`, which find no difference.
-    let why = || node_a.membership.unfilled_because();
+    let why = || node_a.membership.learner_because();
     assert_eq!(why(), None);
     node_a.full_pass(1, &["b"]);
     assert!(
@@ -158,7 +151,7 @@ fn a_pass_does_not_fill_a_store_before_it_has_observed_the_timestamps_of_all_pee
         why = why()
     );
     node_a.full_pass(2, &["b", "c"]);
-    assert_eq!(node_a.word(), "unfilled");
+    assert_eq!(node_a.word(), "learner");
     assert!(
         why().unwrap().contains("clock and that of c"),
         "{why:?}",
@@ -166,12 +159,12 @@ fn a_pass_does_not_fill_a_store_before_it_has_observed_the_timestamps_of_all_pee
     );
     assert!(shake_hands(&node_a, &node_c));
     node_a.full_pass(3, &["b", "c"]);
-    assert_eq!((node_a.word(), why()), ("witness", None));
+    assert_eq!((node_a.word(), why()), ("voter", None));
 }
 
 #[test]
 fn the_connections_of_a_store_go_on_when_it_is_filled() {
-    let [_lost, b, c] = witnesses();
+    let [_lost, b, c] = voters();
     let (node_b, node_c) = (start("b", &b, 2), start("c", &c, 3));
     let a = Folder::new();
     let node_a = start("a", &a, 9);
@@ -198,7 +191,7 @@ fn the_connections_of_a_store_go_on_when_it_is_filled() {
 
 #[test]
 fn a_store_that_lacks_something_waits_until_the_remembered_one_is_gone() {
-    let [a, b, _c] = witnesses();
+    let [a, b, _c] = voters();
     let node_b = start("b", &b, 2);
     let yesterday = a.copy();
     let today = start("a", &a, 1);
@@ -209,13 +202,13 @@ fn a_store_that_lacks_something_waits_until_the_remembered_one_is_gone() {
     for live in [watch.mark_live(), watch.mark_heard()] {
         for other in [&restored, &empty] {
             assert!(!shake_hands(other, &node_b));
-            assert_eq!(other.word(), "unconfirmed");
+            assert_eq!(other.word(), "starting");
         }
         drop(live);
     }
     for other in [&restored, &empty] {
         assert!(shake_hands(other, &node_b));
-        assert_eq!(other.word(), "unfilled");
+        assert_eq!(other.word(), "learner");
     }
     // A sound restart does not wait for what a cut connection may still bring.
     let heard = watch.mark_heard();

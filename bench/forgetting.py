@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What forgetting costs the disk: the same churn on a cluster that forgets what was deleted, and on one that does not.
+"""What tombstone_gc costs the disk: the same churn on a cluster that forgets what was deleted, and on one that does not.
 
     cargo build --release
-    python3 bench/forgetting.py [--kvorum target/release/kvorum] [--seconds 60] [--rate 6000] [--pairs 1]
+    python3 bench/tombstone GC.py [--kvorum target/release/kvorum] [--seconds 60] [--rate 6000] [--pairs 1]
 
 Three nodes, three copies, 2/3. Keys come and go: most operations put values of 1 KiB and the others delete, over few
 enough keys that each is put and deleted many times. One cluster has a grace of ten seconds and compares its nodes as
-often, so that the forget bound follows closely; the other never runs a full sweep, so that it has no bound. Write
+often, so that the GC threshold follows closely; the other never runs a full repair, so that it has no bound. Write
 amplification is what flushes and compactions write, beside what they were given. Where the bound moves, no tombstone
 should be left in a table soon after the churn. `harness.py` says what is shared with other benchmarks.
 """
@@ -17,11 +17,11 @@ import time
 
 from harness import Cluster, at_most, command_line, figure, load, metric, print_verdicts
 
-OPTIONS = ("--memory", "256MiB", "--threads", "1", "--durability", "os", "--sweep-interval", "2s",
-           "--grace", "10s", "--hint-age-max", "5s", "--clock-drift-max", "2s")
-VARIANTS = {"forgets": ("--full-sweep-interval", "10s"), "remembers": ("--full-sweep-interval", "off")}
+OPTIONS = ("--memory", "256MiB", "--threads", "1", "--durability", "os", "--repair-interval", "2s",
+           "--gc-grace", "10s", "--hint-age-max", "5s", "--clock-drift-max", "2s")
+VARIANTS = {"forgets": ("--full-repair-interval", "10s"), "remembers": ("--full-repair-interval", "off")}
 WORKLOAD = ("mixed", "--mix", "put=60,delete=40", "--keys", "200000", "--value-bytes", "1024", "--replicas", "2/3")
-# What was deleted last is below the forget bound after the grace and a full sweep, and gone after one more: that
+# What was deleted last is below the GC threshold after the grace and a full repair, and gone after one more: that
 # takes 30 s at best. Both clusters get the same time.
 REST_SECONDS = 60
 

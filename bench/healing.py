@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The cost of healing: sweeps and refills of three nodes on this machine.
+"""The cost of healing: repair and rebuilds of three nodes on this machine.
 
     cargo build --release
     python3 bench/healing.py [--kvorum target/release/kvorum] [--mib 1024] [--pairs 3] [CASE ...]
 
-Cases: equal recent differing refill load; all by default. The values have 1 KiB and cannot be compressed, and each
+Cases: equal recent differing rebuild load; all by default. The values have 1 KiB and cannot be compressed, and each
 has three copies. CPU time is of all nodes, user and system. Bytes of the network are those that the nodes count
-for sweeps; heartbeats and the headers of TCP are not in them. `harness.py` says what is shared with other
+for repair; heartbeats and the headers of TCP are not in them. `harness.py` says what is shared with other
 benchmarks.
 """
 
@@ -25,15 +25,15 @@ from harness import (
 MIB = 1 << 20
 VALUE_BYTES = 1024
 QUORUM = "2/3"
-OPTIONS = ("--memory", "512MiB", "--threads", "1", "--sweep-interval", "off", "--full-sweep-interval", "off")
+OPTIONS = ("--memory", "512MiB", "--threads", "1", "--repair-interval", "off", "--full-repair-interval", "off")
 # The share of its time that background work may always use.
 FLOOR = 0.02
 
 
 def sweep_bytes(server):
-    """What sweeps have moved between the nodes: a node counts its requests as sent, and the answers to them as
+    """What repair have moved between the nodes: a node counts its requests as sent, and the answers to them as
     received, so the sum over all nodes has each byte once."""
-    return sum(metric(port, "kvorum_sweep_bytes_total") for port in server.all_ports)
+    return sum(metric(port, "kvorum_repair_bytes_total") for port in server.all_ports)
 
 
 def run_load(arguments, ports, *options):
@@ -53,10 +53,10 @@ def filled(arguments, name, *options):
     return server
 
 
-def sweep(server, full):
+def repair(server, full):
     """Has the nodes compare what they keep. Returns the seconds, the CPU seconds and the bytes that this took."""
     begun, cpu, sent = time.monotonic(), server.cpu_seconds(), sweep_bytes(server)
-    answer = post(server.all_ports[0], f"/v0/admin/sweep?wait=true&full={'true' if full else 'false'}")
+    answer = post(server.all_ports[0], f"/v0/admin/repair?wait=true&full={'true' if full else 'false'}")
     return {
         "answer": answer,
         "seconds": time.monotonic() - begun,
@@ -70,15 +70,15 @@ def gb(arguments):
 
 
 def equal(arguments):
-    """A full sweep of equal replicas: CPU, network, memory."""
+    """A full repair of equal replicas: CPU, network, memory."""
     server = filled(arguments, "equal")
     try:
-        sweep(server, True)
+        repair(server, True)
         settle(server)
         for node in server.nodes:
             pathlib.Path(f"/proc/{node.process.pid}/clear_refs").write_text("5")
         resident = [resident_mib(node.process.pid, "VmRSS") for node in server.nodes]
-        found = [sweep(server, True) for _ in range(arguments.pairs)]
+        found = [repair(server, True) for _ in range(arguments.pairs)]
         grown = max(resident_mib(node.process.pid, "VmHWM") - before for node, before in zip(server.nodes, resident))
     finally:
         server.stop()
@@ -93,23 +93,23 @@ def equal(arguments):
 
 
 def recent(arguments):
-    """A recent sweep after nothing has happened."""
-    server = filled(arguments, "recent")
+    """A incremental repair after nothing has happened."""
+    server = filled(arguments, "incremental")
     try:
-        sweep(server, True)
+        repair(server, True)
         blocks = lambda: sum(metric(port, "kvorum_store_data_blocks_fetched_total") for port in server.all_ports)
         before = blocks()
-        run = sweep(server, False)
+        run = repair(server, False)
         read = blocks() - before
     finally:
         server.stop()
     print(f"  recent: {run['seconds']:.2f} s, {run['cpu']:.2f} s of CPU, {run['bytes'] / MIB:.3f} MiB", flush=True)
-    figure("recent", read, "data blocks read", at_most(0), 0)
+    figure("incremental", read, "data blocks read", at_most(0), 0)
 
 
 def differing(arguments):
-    """A full sweep of replicas of which one lacks 0.1% of the versions."""
-    # Hints are too old by then, so only the sweep brings what the node has missed.
+    """A full repair of replicas of which one lacks 0.1% of the versions."""
+    # Hints are too old by then, so only the repair brings what the node has missed.
     server = filled(arguments, "differing", "--hint-age-max", "1s")
     count = max(keys(arguments) // 1000, 1)
     try:
@@ -118,8 +118,8 @@ def differing(arguments):
         time.sleep(3)
         server.start(2)
         time.sleep(5)
-        run = sweep(server, True)
-        again = sweep(server, True)
+        run = repair(server, True)
+        again = repair(server, True)
     finally:
         server.stop()
     differ = count * (VALUE_BYTES + 16)
@@ -128,12 +128,12 @@ def differing(arguments):
     figure("differing", run["bytes"] / differ, "times what differs, sent", at_most(1.2))
 
 
-def refill(arguments):
+def rebuild(arguments):
     """A node loses its folder, and is filled."""
-    server = filled(arguments, "refill")
+    server = filled(arguments, "rebuild")
     try:
         server.nodes[2].stop()
-        shutil.rmtree(WORK / "refill" / "2")
+        shutil.rmtree(WORK / "rebuild" / "2")
         # A store is filled from its start on, so the clock runs before the first look at it.
         begun, cpu = time.monotonic(), sum(node.cpu_seconds() for node in server.nodes[:2])
         server.start(2)
@@ -142,13 +142,13 @@ def refill(arguments):
         page = status_page(server.all_ports[2])
     finally:
         server.stop()
-    print(f"  refill: {took:.2f} s from its start, {used:.2f} s of CPU; sweeps {json.dumps(page.get('sweeps'))[:400]}", flush=True)
-    figure("refill", arguments.mib / took, "MiB a second", at_least(100), 0)
-    figure("refill-cpu", used / gb(arguments), "s of CPU a GB, all nodes", at_most(4.0))
+    print(f"  rebuild: {took:.2f} s from its start, {used:.2f} s of CPU; repair {json.dumps(page.get('repair'))[:400]}", flush=True)
+    figure("rebuild", arguments.mib / took, "MiB a second", at_least(100), 0)
+    figure("rebuild-cpu", used / gb(arguments), "s of CPU a GB, all nodes", at_most(4.0))
 
 
 def under_load(arguments):
-    """At half the breaking point, at it, and beyond it: throughput and p99 alone, during full sweeps, and while a lost
+    """At half the breaking point, at it, and beyond it: throughput and p99 alone, during full repair, and while a lost
     folder is filled. The load goes to the two nodes that keep their folders. For comparison, without a goal: the same
     while the third node is only away. Then both others must answer each request, whatever else they do.
 
@@ -162,7 +162,7 @@ def under_load(arguments):
             sys.exit("no rate held")
         for name, times in (("half", 0.5), ("full", 1), ("beyond", 1.4)):
             run = (*mix, "--rate", int(times * best), "--duration", "8s")
-            for work, does in (("sweeps", sweep_until), ("away", away_until), ("refills", refill_until)):
+            for work, does in (("repair", sweep_until), ("away", away_until), ("rebuilds", refill_until)):
                 results = [beside(arguments, server, run, does) for _ in range(arguments.pairs)]
                 throughput, slower, used = (statistics.median(column) for column in zip(*results))
                 has_goals = does is not away_until
@@ -176,7 +176,7 @@ def under_load(arguments):
 
 def beside(arguments, server, run, does):
     """A run of `kvorum load` alone, and one while the cluster does something over and over. Returns the throughput and
-    p99 of the second by those of the first, and the share of its time that a node with the load swept or refilled in
+    p99 of the second by those of the first, and the share of its time that a node with the load repaired or refilled in
     the second: the mean of its seconds but the first two, of the node where that is more."""
     alone = run_load(arguments, server.ports[:2], *run)
     ended = threading.Event()
@@ -200,9 +200,9 @@ def beside(arguments, server, run, does):
 
 
 def watch_work(server, ended, used, shares):
-    """Notes each second, of the nodes that have the load, the share of the second that they swept or refilled, and the
+    """Notes each second, of the nodes that have the load, the share of the second that they repaired or refilled, and the
     share that background work may use."""
-    look = lambda port: (time.monotonic(), metric(port, 'kvorum_background_work_seconds_total{kind="sweep"}'))
+    look = lambda port: (time.monotonic(), metric(port, 'kvorum_background_work_seconds_total{kind="repair"}'))
     before = [look(port) for port in server.ports[:2]]
     while not ended.wait(1):
         for number, port in enumerate(server.ports[:2]):
@@ -213,9 +213,9 @@ def watch_work(server, ended, used, shares):
 
 
 def sweep_until(server, ended, times):
-    """Sweeps over and over."""
+    """Repairs over and over."""
     while not ended.is_set():
-        times.append(sweep(server, True)["seconds"])
+        times.append(repair(server, True)["seconds"])
 
 
 def refill_until(server, ended, times):
@@ -253,9 +253,9 @@ def main():
     arguments = parser.parse_args()
     cases = {
         "equal": lambda: equal(arguments),
-        "recent": lambda: recent(arguments),
+        "incremental": lambda: recent(arguments),
         "differing": lambda: differing(arguments),
-        "refill": lambda: refill(arguments),
+        "rebuild": lambda: rebuild(arguments),
         "load": lambda: under_load(arguments),
     }
     run_cases(cases, arguments.cases)

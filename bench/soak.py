@@ -7,7 +7,7 @@
 One load sends single puts, gets, deletes and ranges, another one batches; four fifths of the operations are single.
 Every ten seconds the benchmark reads a range of the whole cluster, and notes what each node takes of the machine;
 --samples keeps that as CSV. The nodes compare themselves often and forget what was deleted after a minute, so an
-hour has as many sweeps as months have otherwise. The values have 1 KiB, and the keys stay the same, so that after a
+hour has as many repair as months have otherwise. The values have 1 KiB, and the keys stay the same, so that after a
 while everything should stay as large as it is.
 
 A figure is the growth in an hour, at the node where it is greatest: the median of the slopes between all two samples
@@ -29,8 +29,8 @@ from harness import Cluster, at_most, command_line, figure, load, metric, print_
 
 INTERVAL_SECONDS = 10
 BATCH = 20
-OPTIONS = ("--memory", "128MiB", "--threads", "1", "--sweep-interval", "30s", "--full-sweep-interval", "3m",
-           "--grace", "1m", "--hint-age-max", "30s", "--clock-drift-max", "10s")
+OPTIONS = ("--memory", "128MiB", "--threads", "1", "--repair-interval", "30s", "--full-repair-interval", "3m",
+           "--gc-grace", "1m", "--hint-age-max", "30s", "--clock-drift-max", "10s")
 VALUES = ("--value-bytes", "1024", "--replicas", "2/3")
 SINGLE = ("mixed", "--mix", "put=35,get=45,delete=10,range=10", "--range-limit", "20")
 BATCHES = ("mixed", "--mix", "put=40,get=50,delete=10", "--batch", BATCH)
@@ -139,14 +139,14 @@ def main():
         ending = threading.Thread(target=lambda: ([thread.join() for thread in loads], is_over.set()), daemon=True)
         ending.start()
         rows, ranges_failed = watch(server, folders, is_over)
-        sweeps = sum(metric(port, "kvorum_sweeps_total") for port in server.ports)
+        repair = sum(metric(port, "kvorum_repair_sessions_total") for port in server.ports)
     finally:
         server.stop()
     if arguments.samples:
         write_samples(arguments.samples, rows)
     for name, found in runs.items():
         print(f"  {name}: {found['succeeded']} requests succeeded, failed {found['failed'] or 'none'}", flush=True)
-    print(f"  {len(rows)} samples and ranges of the cluster, {sweeps:.0f} sweeps", flush=True)
+    print(f"  {len(rows)} samples and ranges of the cluster, {repair:.0f} repair", flush=True)
     judge(rows)
     for name, found in runs.items():
         figure(f"{name}-failed", sum(found["failed"].values()), "requests failed", at_most(0), 0)

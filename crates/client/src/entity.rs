@@ -58,14 +58,14 @@ pub struct Found {
 
 /// The replicas of a key.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
-pub struct Ring {
+pub struct KeyReplicas {
     /// All nodes, in the order in which they are replicas of the key.
-    pub replicas: Vec<RingReplica>,
+    pub replicas: Vec<KeyReplica>,
 }
 
 /// A node as a replica of a key. Behind the URL is what it holds, if that was asked for.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
-pub struct RingReplica {
+pub struct KeyReplica {
     /// Its name.
     pub name: String,
     /// Its URL.
@@ -150,8 +150,8 @@ impl Client {
     ///
     /// # Errors
     /// [`Error`].
-    pub async fn ring(&self, key: &[u8], has_versions: bool) -> Result<Ring, Error> {
-        let mut target = Target::new("/v0/ring").with("id", key);
+    pub async fn replicas(&self, key: &[u8], has_versions: bool) -> Result<KeyReplicas, Error> {
+        let mut target = Target::new("/v0/replicas").with("id", key);
         if has_versions {
             target = target.with("versions", b"true");
         }

@@ -34,7 +34,7 @@ mod token;
 
 pub use client::{Client, Settings};
 pub use connection::Limits;
-pub use entity::{EntityHead, Found, Ring, RingReplica};
+pub use entity::{EntityHead, Found, KeyReplica, KeyReplicas};
 pub use error::{Error, Remedy};
 pub use import::{
     ImportError, ImportObserver, ImportSettings, LineFailure, Position, Progress, Waiting, import,

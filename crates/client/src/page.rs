@@ -1,4 +1,4 @@
-//! Pages that only one node has: its status, a profile, the end of a sweep. One node is
+//! Pages that only one node has: its status, a profile, the end of a repair. One node is
 //! asked, once.
 
 use crate::connection::{Connection, Limits, RequestBody};
@@ -70,7 +70,7 @@ mod tests {
         let node = TestNode::new(vec![script]);
         let asked = PageRequest {
             method: "POST",
-            target: "/v0/admin/sweep?wait=true",
+            target: "/v0/admin/repair?wait=true",
             headers: &[("Content-Type", "application/json")],
             limits: Limits {
                 silence_max,
@@ -84,7 +84,7 @@ mod tests {
             return page;
         }
         let request = node.requests().next().unwrap();
-        assert_eq!(request.line, "POST /v0/admin/sweep?wait=true");
+        assert_eq!(request.line, "POST /v0/admin/repair?wait=true");
         assert!(
             request
                 .fields

@@ -14,7 +14,9 @@ const WRONG: Meaning = (
 const DENIED: Meaning = (5, "a certificate or a token is not accepted");
 
 /// The commands that read and write entities, which tell most failures apart.
-const ENTITY_COMMANDS: [&str; 7] = ["get", "put", "delete", "ring", "scan", "import", "export"];
+const ENTITY_COMMANDS: [&str; 7] = [
+    "get", "put", "delete", "replicas", "scan", "import", "export",
+];
 
 /// The codes of these.
 const OF_ENTITY_COMMANDS: [Meaning; 6] = [

@@ -181,8 +181,8 @@ mod tests {
         );
         for (words, line) in [
             (
-                ["dev", "--grace=5s"],
-                "unexpected argument '--grace' found; 'kvorum dev --help' lists the options, and \
+                ["dev", "--gc-grace=5s"],
+                "unexpected argument '--gc-grace' found; 'kvorum dev --help' lists the options, and \
                  options of 'serve' follow behind '--'",
             ),
             (

@@ -23,7 +23,7 @@ const LIST: &str = "list";
 const ALL: &str = "all";
 
 /// The experiment whose length the user can choose.
-const TIMED: &str = "forgetting";
+const TIMED: &str = "tombstone_gc";
 
 /// The folder of the committed pages.
 const PAGES: &str = "docs/lab";
@@ -52,7 +52,7 @@ pub(crate) struct LabOptions {
     /// The greatest 99th percentile at which a rate counts as held; use a greater one on a machine that stalls by itself
     #[arg(long, value_name = "TIME", default_value_t = P99_MAX, value_parser = span(TIMES))]
     pub(crate) p99: TimeSpan,
-    /// How long the experiment 'forgetting' writes and deletes [default: 90s; with --full 30m]
+    /// How long the experiment 'tombstone GC' writes and deletes [default: 90s; with --full 30m]
     #[arg(long, value_name = "TIME", value_parser = span(TIMES))]
     pub(crate) duration: Option<TimeSpan>,
     /// The folder that the pages are written to [default: docs/lab; with --glance a new temporary folder]

@@ -71,14 +71,15 @@ impl StoreComparison {
 
     /// About how many keys differ; none while a node does not answer.
     pub(crate) fn differing_keys(&self) -> Option<f64> {
-        let forgotten = self.forgotten()?;
+        let gc_threshold = self.gc_threshold()?;
         let sample = SAMPLE.min(self.keys);
         let mut differing = 0;
         for number in 0..sample {
             let key = number * self.keys / sample;
             // A write may have been on its way.
             let range = (key, key + 1);
-            let is_equal = self.is_equal(range, forgotten)? || self.is_equal(range, forgotten)?;
+            let is_equal =
+                self.is_equal(range, gc_threshold)? || self.is_equal(range, gc_threshold)?;
             differing += u64::from(!is_equal);
         }
         Some(differing as f64 / sample as f64 * self.keys as f64)
@@ -87,7 +88,7 @@ impl StoreComparison {
     /// Compares the ranges that were not equal yet, at most a bounded number of them.
     /// Gives whether every range has been equal.
     pub(crate) fn check(&mut self) -> bool {
-        let Some(forgotten) = self.forgotten() else {
+        let Some(gc_threshold) = self.gc_threshold() else {
             return false;
         };
         let mut differing = 0;
@@ -95,7 +96,7 @@ impl StoreComparison {
             let Some(range) = self.unequal.pop_front() else {
                 return true;
             };
-            match self.is_equal(range, forgotten) {
+            match self.is_equal(range, gc_threshold) {
                 Some(true) => {}
                 Some(false) => {
                     self.unequal.push_back(range);
@@ -113,24 +114,24 @@ impl StoreComparison {
         self.unequal.is_empty()
     }
 
-    /// The greatest forget bound of a node, below which a node may have dropped what is dead;
+    /// The greatest GC threshold of a node, below which a node may have dropped what is dead;
     /// none if one does not answer.
-    fn forgotten(&self) -> Option<u64> {
+    fn gc_threshold(&self) -> Option<u64> {
         let mut greatest = 0;
         for url in &self.urls {
             // Without any key: each node names its own bound.
             let answer = self.client.get(&format!("{url}/v0/digest?start=0&end=0"));
             let digest: Value = serde_json::from_str(&answer.ok()?.body).ok()?;
-            greatest = greatest.max(digest["forgotten"].as_str()?.parse().ok()?);
+            greatest = greatest.max(digest["gc_threshold"].as_str()?.parse().ok()?);
         }
         Some(greatest)
     }
 
     /// Whether all nodes give the same digest of what is not forgotten; none if one gives
     /// none.
-    fn is_equal(&self, range: NumberRange, forgotten: u64) -> Option<bool> {
+    fn is_equal(&self, range: NumberRange, gc_threshold: u64) -> Option<bool> {
         let mut digests = self.urls.iter().map(|url| {
-            let url = format!("{}&forgotten={forgotten}", digest_url(url, range));
+            let url = format!("{}&gc_threshold={gc_threshold}", digest_url(url, range));
             let answer = self.client.get(&url).ok()?;
             (answer.status == 200).then_some(answer.body)
         });

@@ -32,7 +32,7 @@ pub struct Settings {
     pub program: PathBuf,
     /// How much time an experiment may take.
     pub effort: Effort,
-    /// How long the experiment `forgetting` runs its load; none for a time that follows from
+    /// How long the experiment `tombstone_gc` runs its load; none for a time that follows from
     /// the effort.
     pub duration: Option<Duration>,
     /// The greatest 99th percentile at which a rate holds, in milliseconds.

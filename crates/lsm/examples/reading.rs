@@ -123,7 +123,7 @@ fn sweep(engine: &Engine, records: usize) -> Result<(), lsm::Error> {
     while scan.advance()? {
         found += usize::from(!scan.entry().key().is_empty());
     }
-    assert_eq!(found, records, "the sweep lacks records");
+    assert_eq!(found, records, "the repair lacks records");
     Ok(())
 }
 

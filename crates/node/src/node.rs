@@ -264,7 +264,7 @@ impl Node {
                 disk: Arc::clone(&seams.disk),
                 executor: Arc::clone(executor),
                 engine: engine.clone(),
-                grace: config.grace,
+                grace: config.gc_grace,
                 members_hash: config.members.names_hash(),
                 present: drop_above.map(|_| Box::new(present) as _),
                 trusted_unix_ms: Box::new(move || {
@@ -340,9 +340,9 @@ impl Node {
             ingest_bytes_max: resources.memory.ingest_bytes_max(),
             expiry,
             timeout: config.timeout,
-            interval: config.sweep_interval,
-            full_interval: config.full_sweep_interval,
-            grace: config.grace,
+            interval: config.repair_interval,
+            full_interval: config.full_repair_interval,
+            grace: config.gc_grace,
             sizes: config.sweep_sizes.within(&resources.memory),
         };
         let ranges = RangeMemory::of(memory.ranges_bytes, config.range_batch_bytes());

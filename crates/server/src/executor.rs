@@ -48,7 +48,7 @@ impl ThreadExecutor {
             ("flush", Lane::Flush, 10),
             ("compaction", Lane::Compaction, 15),
             ("owner", Lane::Owner, 0),
-            ("sweep", Lane::Sweep, 15),
+            ("repair", Lane::Sweep, 15),
         ] {
             let queue = Arc::clone(executor.queue(lane));
             let thread = std::thread::Builder::new()

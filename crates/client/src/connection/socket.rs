@@ -54,7 +54,7 @@ pub(super) struct Socket {
 
 impl Socket {
     /// Prepares a connection. The system probes it while it is silent, so that a wait of
-    /// days for the end of a sweep ends when the machine of the node dies: about
+    /// days for the end of a repair ends when the machine of the node dies: about
     /// [`PROBE_AFTER`] and [`PROBES_MAX`] times [`PROBE_INTERVAL`] later.
     ///
     /// # Errors

@@ -23,13 +23,13 @@ pub struct KeptScope {
     pub cut: Timestamp,
     /// A key whose newest version is dead and below it does not count: a node may have
     /// forgotten it.
-    pub forgotten: Timestamp,
+    pub gc_threshold: Timestamp,
 }
 
 impl KeptScope {
     /// Whether a key counts, by its newest version. It hashes no value.
     fn counts(&self, entry: EntryRef<'_>) -> bool {
-        let is_forgotten = entry.timestamp() < self.forgotten && is_dead_at(entry, self.cut);
+        let is_forgotten = entry.timestamp() < self.gc_threshold && is_dead_at(entry, self.cut);
         entry.timestamp() <= self.cut
             && !is_forgotten
             && self.both.is_none_or(|both| {
@@ -80,7 +80,7 @@ mod tests {
             placement: Arc::new(Placement::new(["a", "b", "c"])),
             both: None,
             cut: Timestamp::from_unix_ms(CUT_MS),
-            forgotten: Timestamp::ZERO,
+            gc_threshold: Timestamp::ZERO,
         }
     }
 
@@ -140,10 +140,10 @@ mod tests {
             Entry::tombstone(b"c", timestamp(1), 3),
             Entry::tombstone(b"d", timestamp(4), 3),
         ];
-        let items = |cut: u64, forgotten: u64| {
+        let items = |cut: u64, gc_threshold: u64| {
             let scope = KeptScope {
                 cut: timestamp(cut),
-                forgotten: timestamp(forgotten),
+                gc_threshold: timestamp(gc_threshold),
                 ..scope()
             };
             kept(&entries, &scope).digest.items

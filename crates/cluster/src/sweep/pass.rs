@@ -25,7 +25,7 @@ impl PassKind {
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
-            Self::Recent => "recent",
+            Self::Recent => "incremental",
             Self::Full => "full",
         }
     }

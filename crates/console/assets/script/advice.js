@@ -1,6 +1,6 @@
 // --- What needs attention ---
 
-/** Time without a clean sweep that needs a look, in seconds. */
+/** Time without a successful repair that needs a look, in seconds. */
 const UNCLEAN_SECONDS_MIN = 3600;
 
 /** A clock that is further than this from most others is not kept by NTP. */
@@ -39,7 +39,7 @@ function* adviceOnNodes(status) {
       const since = member.down_seconds === undefined ? "" : ` for ${span(member.down_seconds)}`;
       const away =
         member.down_seconds > status.hints.age_max_seconds
-          ? ` Hints are kept for ${span(status.hints.age_max_seconds)}: a sweep brings it what it missed before.`
+          ? ` Hints are kept for ${span(status.hints.age_max_seconds)}: a repair brings it what it missed before.`
           : "";
       const how = member.state === "down" ? "has no connection to this one" : "is silent";
       yield {
@@ -79,7 +79,7 @@ function* adviceOnReplicaState(status) {
   } else if (status.replica_state === "forced_voter") {
     yield {
       level: "warn",
-      text: "This node was started with --accept-data-loss and may lack data until a full sweep with all nodes is clean.",
+      text: "This node was started with --accept-data-loss and may lack data until a full repair with all nodes is clean.",
       runbook,
     };
   }
@@ -130,13 +130,13 @@ function* adviceOnStore({ store }) {
   if (store.damaged_ranges > 0) {
     yield {
       level: "bad",
-      text: `${counted(store.damaged_ranges, "key range")} of the store may lie in a damaged block, and what it says about them does not count until the other nodes have mended it. Check the disk.`,
+      text: `${counted(store.damaged_ranges, "key range")} of the store may lie in a damaged block, and what it says about them does not count until the other nodes have repaired it. Check the disk.`,
       runbook: "Damaged data",
     };
   } else if (store.tables_damaged > 0) {
     yield {
       level: "bad",
-      text: `${counted(store.tables_damaged, "table")} of the store cannot be read whole. Check the disk, then order a full sweep.`,
+      text: `${counted(store.tables_damaged, "table")} of the store cannot be read whole. Check the disk, then order a full repair.`,
       runbook: "Damaged data",
     };
   }
@@ -148,18 +148,18 @@ function* adviceOnHints(status) {
     const most = status.cluster.reduce((one, other) => (other.hint_bytes > one.hint_bytes ? other : one));
     yield {
       level: "warn",
-      text: `Hints take ${Math.round((taken / status.hints.bytes_max) * 100)}% of their room, most of them for ${most.name}. Past that the oldest are dropped and left to sweeps: bring that node back.`,
+      text: `Hints take ${Math.round((taken / status.hints.bytes_max) * 100)}% of their room, most of them for ${most.name}. Past that the oldest are dropped and left to repair: bring that node back.`,
       runbook: "How a node catches up",
     };
   }
 }
 
 function* adviceOnSweeps(status) {
-  const { sweeps, background, uptime_seconds: uptime, clock } = status;
-  if ((sweeps.refill || sweeps.running.length > 0) && background.share <= BACKGROUND_SHARE_LOW) {
+  const { repair, background, uptime_seconds: uptime, clock } = status;
+  if ((repair.rebuild || repair.running.length > 0) && background.share <= BACKGROUND_SHARE_LOW) {
     yield {
       level: "warn",
-      text: `Clients leave sweeps ${Math.round(background.share * 100)}% of their time, so they will take long: give the cluster more nodes or cores, or less load.`,
+      text: `Clients leave repair ${Math.round(background.share * 100)}% of their time, so they will take long: give the cluster more nodes or cores, or less load.`,
       runbook: "Background work",
     };
   }
@@ -169,11 +169,11 @@ function* adviceOnSweeps(status) {
       .filter((member) => (member[field] ? (clock.unix_ms - member[field]) / 1000 : uptime) > secondsMax)
       .map((member) => member.name);
   const kinds = [
-    ["recent", 3, "last_clean_unix_ms", "sweep"],
-    ["full", 2, "last_full_clean_unix_ms", "full sweep"],
+    ["incremental", 3, "last_clean_unix_ms", "repair"],
+    ["full", 2, "last_full_clean_unix_ms", "full repair"],
   ];
   for (const [kind, intervals, field, noun] of kinds) {
-    const interval = sweeps[kind].interval_seconds;
+    const interval = repair[kind].interval_seconds;
     if (interval === undefined) continue;
     const secondsMax = Math.max(interval * intervals, UNCLEAN_SECONDS_MIN);
     const names = late(secondsMax, field);
@@ -181,25 +181,25 @@ function* adviceOnSweeps(status) {
       yield {
         level: "warn",
         text: `No ${noun} has found this node equal with ${listed(names)} for more than ${span(secondsMax)}. Its log says why.`,
-        runbook: "No clean sweep",
+        runbook: "No successful repair",
       };
       return;
     }
   }
 }
 
-function* adviceOnForgetting({ forgetting, sweeps, cluster, uptime_seconds: uptime }) {
+function* adviceOnForgetting({ tombstone_gc, repair, cluster, uptime_seconds: uptime }) {
   if (cluster.length < 2) return;
-  const sweepsMax = Math.max((sweeps.full.interval_seconds ?? 7 * 86400) * 2, UNCLEAN_SECONDS_MIN);
-  const normal = forgetting.grace_seconds + sweepsMax;
-  const age = forgetting.age_seconds;
+  const sweepsMax = Math.max((repair.full.interval_seconds ?? 7 * 86400) * 2, UNCLEAN_SECONDS_MIN);
+  const normal = tombstone_gc.gc_grace_seconds + sweepsMax;
+  const age = tombstone_gc.age_seconds;
   const isLate = age === undefined ? uptime > sweepsMax : age > normal;
   if (!isLate) return;
   const what =
     age === undefined
-      ? "No full sweep has set the forget bound yet"
-      : `The forget bound is ${span(age)} old, and no more than ${span(normal)} is normal`;
-  const why = forgetting.held_back ? ` In the last full sweep ${forgetting.held_back.text}.` : "";
+      ? "No full repair has set the GC threshold yet"
+      : `The GC threshold is ${span(age)} old, and no more than ${span(normal)} is normal`;
+  const why = tombstone_gc.held_back ? ` In the last full repair ${tombstone_gc.held_back.text}.` : "";
   yield {
     level: "warn",
     text: `${what}, so the tombstones of what was deleted since take room.${why}`,

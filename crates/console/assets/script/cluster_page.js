@@ -107,7 +107,7 @@ function nodesTable({ status, metrics, vitals }) {
       !isAlone &&
         (isOwn ? "–" : member.hints === 0 ? "0" : `${count(member.hints)} (${bytes(member.hint_bytes)})`),
       diskOf(vitals.get(member.name)),
-      !isAlone && (isOwn ? "–" : ago(member.last_clean_unix_ms, now)),
+      !isAlone && (isOwn ? "–" : ago(member.last_repair_unix_ms, now)),
     ].filter((cell) => cell !== false);
   });
   return section("Nodes", table("Nodes", columns.filter(Boolean), rows));
@@ -199,18 +199,18 @@ function chartsOf({ samples: ended, bounds_us: boundsUs, running }) {
   );
 }
 
-/** What goes on in the background: sweeps, refills, forgetting, compaction. */
+/** What goes on in the background: repair, rebuilds, tombstone_gc, compaction. */
 function workOf(status) {
-  const { sweeps, forgetting, store, background } = status;
+  const { repair, tombstone_gc, store, background } = status;
   const now = status.clock.unix_ms;
   const isAlone = status.cluster.length === 1;
   const ended = (kind, noun) => {
-    const running = sweeps.running.find((pass) => pass.kind === kind);
-    const rhythm = sweeps[kind].interval_seconds
-      ? `every ${span(sweeps[kind].interval_seconds)}`
+    const running = repair.running.find((pass) => pass.kind === kind);
+    const rhythm = repair[kind].interval_seconds
+      ? `every ${span(repair[kind].interval_seconds)}`
       : "only when ordered";
-    const last = sweeps[kind].last_end_unix_ms
-      ? `last ended ${ago(sweeps[kind].last_end_unix_ms, now)} after ${micros(sweeps[kind].last_duration_ms * 1000)}; ${count(sweeps[kind].clean)} clean, ${count(sweeps[kind].incomplete)} incomplete since the start`
+    const last = repair[kind].last_end_unix_ms
+      ? `last ended ${ago(repair[kind].last_end_unix_ms, now)} after ${micros(repair[kind].last_duration_ms * 1000)}; ${count(repair[kind].clean)} clean, ${count(repair[kind].incomplete)} incomplete since the start`
       : "none has ended since the start";
     const going = running
       ? [
@@ -223,28 +223,28 @@ function workOf(status) {
       : null;
     return [noun, going, `${rhythm}; ${last}`];
   };
-  const refill = sweeps.refill;
+  const rebuild = repair.rebuild;
   return section(
     "In the background",
     facts(
-      !isAlone && ended("recent", "Sweep of recent writes"),
-      !isAlone && ended("full", "Full sweep"),
+      !isAlone && ended("incremental", "Incremental repair"),
+      !isAlone && ended("full", "Full repair"),
       !isAlone && [
         "Mends",
-        `${count(sweeps.mends_sent)} sent, ${count(sweeps.mends_received)} received; ${count(sweeps.ranges_differing)} of ${counted(sweeps.ranges_compared, "compared range")} differed`,
+        `${count(repair.repair_writes_sent)} sent, ${count(repair.repair_writes_received)} received; ${count(repair.ranges_differing)} of ${counted(repair.ranges_compared, "compared range")} differed`,
       ],
-      refill && [
-        "Refill",
-        bar(refill.share, "how far the refill has come"),
-        ` ${Math.round(refill.share * 100)}%, ${counted(refill.received_keys, "key")}, ${bytes(refill.received_bytes)}`,
-        refill.seconds_left === undefined ? "" : `; about ${span(refill.seconds_left)} left`,
+      rebuild && [
+        "Rebuild",
+        bar(rebuild.share, "how far the rebuild has come"),
+        ` ${Math.round(rebuild.share * 100)}%, ${counted(rebuild.received_keys, "key")}, ${bytes(rebuild.received_bytes)}`,
+        rebuild.seconds_left === undefined ? "" : `; about ${span(rebuild.seconds_left)} left`,
       ],
       !isAlone && [
         "Forget bound",
-        forgetting.age_seconds === undefined
-          ? `no full sweep has set it yet, so nothing that was deleted is dropped (grace ${span(forgetting.grace_seconds)})`
-          : `what was deleted more than ${span(forgetting.age_seconds)} ago may be dropped (grace ${span(forgetting.grace_seconds)})`,
-        forgetting.held_back?.nodes.length > 0 ? `; held back by ${listed(forgetting.held_back.nodes)}` : "",
+        tombstone_gc.age_seconds === undefined
+          ? `no full repair has set it yet, so nothing that was deleted is dropped (grace ${span(tombstone_gc.gc_grace_seconds)})`
+          : `what was deleted more than ${span(tombstone_gc.age_seconds)} ago may be dropped (grace ${span(tombstone_gc.gc_grace_seconds)})`,
+        tombstone_gc.held_back?.nodes.length > 0 ? `; held back by ${listed(tombstone_gc.held_back.nodes)}` : "",
       ],
       [
         "Compaction",

@@ -197,7 +197,7 @@ function breakingSection() {
       h(
         "p",
         { class: "hint" },
-        "Then look at the nodes above: what gathers, what goes on, and what is mended. Whatever you break, the other nodes go on. A network that is cut off or slow is that between the nodes: you still reach each of them, and its disk is as fast as before.",
+        "Then look at the nodes above: what gathers, what goes on, and what is repaired. Whatever you break, the other nodes go on. A network that is cut off or slow is that between the nodes: you still reach each of them, and its disk is as fast as before.",
       ),
       rows,
       h("p", { class: "row" }, heal, said),

@@ -203,7 +203,7 @@ function keyView(detail, named, state, changed) {
   /** Asks every replica for its version, and draws them side by side. */
   async function locate() {
     try {
-      const { replicas } = await askJson(`/v0/ring?id=${id}&versions=true`);
+      const { replicas } = await askJson(`/v0/replicas?id=${id}&versions=true`);
       replace(where, section("Where it is", replicaTable(replicas), replicaRemark(replicas)));
     } catch (problem) {
       replace(where, section("Where it is", h("p", {}, `The replicas cannot be asked: ${problem.message}.`)));
@@ -213,9 +213,9 @@ function keyView(detail, named, state, changed) {
   function replicaRemark(replicas) {
     const stale = replicas.filter((replica) => replica.stale).length;
     const again = h("button", { type: "button", "data-focus": "again", onclick: locate }, "Look again");
-    const mend = h(
+    const repair = h(
       "button",
-      { type: "button", "data-focus": "mend", onclick: readAll },
+      { type: "button", "data-focus": "repair", onclick: readAll },
       `Read it from all ${nodes}`,
     );
     if (stale === 0) return h("p", { class: "row" }, again);
@@ -223,13 +223,13 @@ function keyView(detail, named, state, changed) {
       h(
         "p",
         {},
-        `${counted(stale, "replica")} ${stale === 1 ? "is" : "are"} stale. A read that meets a stale replica mends it before it answers; sweeps find the others.`,
+        `${counted(stale, "replica")} ${stale === 1 ? "is" : "are"} stale. A read that meets a stale replica repair writes it before it answers; repair find the others.`,
       ),
-      h("p", { class: "row" }, mend, again),
+      h("p", { class: "row" }, repair, again),
     ];
   }
 
-  /** Reads from all replicas, which mends those that are stale. */
+  /** Reads from all replicas, which repair writes those that are stale. */
   async function readAll() {
     try {
       await ask(`/v0/entity?id=${id}${pairQuery({ ack: nodes, from: nodes })}`, {

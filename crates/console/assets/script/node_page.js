@@ -163,7 +163,7 @@ function orders(hasPeers) {
       { class: "row" },
       button("Compact everything", "/v0/admin/compact"),
       hasPeers
-        ? [button("Sweep", "/v0/admin/sweep"), button("Full sweep", "/v0/admin/sweep?full=true")]
+        ? [button("Repair", "/v0/admin/repair"), button("Full repair", "/v0/admin/repair?full=true")]
         : null,
     ),
     said,

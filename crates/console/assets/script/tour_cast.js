@@ -90,7 +90,7 @@ function castOf(names, stage, say) {
       const replicas = await Promise.all(
         names.map(async (name) => {
           if (is(name, "stopped", "frozen")) return { name, missed: true };
-          const path = `/v0/ring?id=${encodeURIComponent(key)}&versions=true`;
+          const path = `/v0/replicas?id=${encodeURIComponent(key)}&versions=true`;
           const answer = await through(name, path, { accept: "application/json" }).catch(() => null);
           const seen = answer ? (await answer.json()).replicas : [];
           return seen.find((replica) => replica.name === name) ?? { name, missed: true };

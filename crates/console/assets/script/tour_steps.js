@@ -12,7 +12,7 @@ const TOUR_END = [
   "Each value has copies on three nodes, and a request counts once two of them have answered.",
   "Any two of three have one in common with any other two. So what two have stored is met by whoever asks two.",
   "One node may be away, slow or wrong: the other two are still two of three. With two away nobody gets an answer, rather than a wrong one.",
-  "A node that missed something gets it later: by a hint, by a read that meets it, or by a sweep.",
+  "A node that missed something gets it later: by a hint, by a read that meets it, or by a repair.",
 ];
 
 /**
@@ -103,7 +103,7 @@ const TOUR = [
       const held = await cast.look("tour/hint/5");
       return held.get(second).kind === "value" ? 0 : 1;
     },
-    seen: "node-1 kept five hints, and handed them over as soon as node-2 was back. Hints are kept for some hours and within bounds. What they miss, the nodes find later, when they compare all that they have: a sweep.",
+    seen: "node-1 kept five hints, and handed them over as soon as node-2 was back. Hints are kept for some hours and within bounds. What they miss, the nodes find later, when they compare all that they have: a repair.",
   },
   {
     title: "Reads repair",

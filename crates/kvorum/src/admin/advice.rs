@@ -1,17 +1,17 @@
 //! Where an operator has to do something, and what.
 
-use super::forgetting;
 use super::overview::{Asked, LossStatus, Member, NoStatus, NodeStatus};
 use super::table::{counted, span};
+use super::tombstone_gc;
 use std::collections::BTreeMap;
 
-/// A pair of nodes that no sweep has found equal for this many intervals needs a look.
+/// A pair of nodes that no repair has found equal for this many intervals needs a look.
 const INTERVALS_MAX: u64 = 3;
 
 /// And at least for this long: a pass over much data takes its time.
 pub(super) const UNCLEAN_SECONDS_MIN: u64 = 3600;
 
-/// A full sweep is late after this many intervals.
+/// A full repair is late after this many intervals.
 pub(super) const FULL_INTERVALS_MAX: u64 = 2;
 
 /// A clock that is further than this from those of most other nodes is not kept by NTP.
@@ -47,7 +47,7 @@ pub(super) fn of(asked: &[Asked]) -> Vec<String> {
     }
     lines.extend(of_losses(asked));
     lines.extend(of_limits(asked));
-    lines.extend(forgetting::advice(asked));
+    lines.extend(tombstone_gc::advice(asked));
     lines
 }
 
@@ -70,7 +70,7 @@ fn of_limits(asked: &[Asked]) -> Option<String> {
 }
 
 /// What may be lost, a line for each loss. A node that was itself away at the last full
-/// sweep knows less of it than others do.
+/// repair knows less of it than others do.
 fn of_losses(asked: &[Asked]) -> Vec<String> {
     let statuses = asked.iter().filter_map(|asked| asked.status.as_ref().ok());
     let knows = |lost: &LossStatus| (!lost.incomplete, lost.writes_max);
@@ -102,7 +102,7 @@ fn of_absence(asked: &[Asked], name: &str) -> String {
         .max();
     match longest {
         Some((down, kept)) if down > kept => format!(
-            "It has been away for {}, and hints are kept for {}: a sweep brings it what it \
+            "It has been away for {}, and hints are kept for {}: a repair brings it what it \
              missed before. ",
             span(down),
             span(kept)
@@ -146,25 +146,25 @@ pub(super) fn of_node(status: &NodeStatus, unreachable: &[&str]) -> Vec<String> 
     }
     match (status.store.tables_damaged, status.store.damaged_ranges) {
         (0, 0) => {}
-        // Nobody mends a node alone.
+        // Nobody repair writes a node alone.
         _ if status.others().next().is_none() => say(
             "it cannot read a part of its tables. Check its disk, then restore the last copy of \
              its folder, or copy what it can still read to a new node"
                 .to_owned(),
         ),
-        // A compaction notes no range for a block that it could not read; a full sweep does.
+        // A compaction notes no range for a block that it could not read; a full repair does.
         (damaged, 0) => say(format!(
-            "{damaged} of its tables are damaged. Check its disk, then run 'kvorum admin sweep \
-             --full --wait', which has the other nodes mend them"
+            "{damaged} of its tables are damaged. Check its disk, then run 'kvorum admin repair \
+             --full --wait', which has the other nodes repair them"
         )),
         (_, ranges) => {
             let who = match unreachable {
-                [] => "a full sweep does it by itself".to_owned(),
+                [] => "a full repair does it by itself".to_owned(),
                 missing => format!("start {}", missing.join(" and ")),
             };
             say(format!(
                 "{} of its store may lie in a damaged block, and what it says about them does \
-                 not count until the other nodes have mended the block: {who}. Check its disk; \
+                 not count until the other nodes have repaired the block: {who}. Check its disk; \
                  damage that comes back is a disk that dies",
                 counted(ranges, "key range"),
             ));
@@ -186,15 +186,15 @@ pub(super) fn of_node(status: &NodeStatus, unreachable: &[&str]) -> Vec<String> 
         let waiting = status.cluster.iter().max_by_key(|member| member.hint_bytes);
         say(format!(
             "its hints take {}% of their room, most of them for {}. Past that the oldest are \
-             dropped and left to sweeps: bring that node back, or raise --hint-bytes-max",
+             dropped and left to repairs: bring that node back, or raise --hint-bytes-max",
             hint_bytes.saturating_mul(100) / status.hints.bytes_max.max(1),
             waiting.map_or("another node", |member| &member.name)
         ));
     }
-    let works = status.sweeps.refill.is_some() || !status.sweeps.running.is_empty();
+    let works = status.repair.rebuild.is_some() || !status.repair.running.is_empty();
     if works && status.background.share <= BACKGROUND_SHARE_LOW {
         say(format!(
-            "its clients leave sweeps {:.0}% of their time, so they will take long: give the \
+            "its clients leave repairs {:.0}% of their time, so they will take long: give the \
              cluster more nodes or cores, or less load",
             status.background.share * 100.0
         ));
@@ -209,7 +209,7 @@ fn is_apart(member: &Member, unreachable: &[&str]) -> bool {
     member.state == "down" && seconds >= APART_SECONDS && !unreachable.contains(&&*member.name)
 }
 
-/// What to do about pairs of nodes that no sweep has found equal for too long.
+/// What to do about pairs of nodes that no repair has found equal for too long.
 fn of_sweeps(status: &NodeStatus, unreachable: &[&str]) -> Option<String> {
     // The nodes that answer and were last found equal longer ago than they should be.
     let late = |seconds_max: u64, last: fn(&Member) -> Option<u64>| -> Vec<&str> {
@@ -220,24 +220,24 @@ fn of_sweeps(status: &NodeStatus, unreachable: &[&str]) -> Option<String> {
         });
         members.map(|member| member.name.as_str()).collect()
     };
-    if let Some(interval) = status.sweeps.recent.interval_seconds {
+    if let Some(interval) = status.repair.incremental.interval_seconds {
         let seconds_max = (interval * INTERVALS_MAX).max(UNCLEAN_SECONDS_MIN);
-        let names = late(seconds_max, |member| member.last_clean_unix_ms);
+        let names = late(seconds_max, |member| member.last_repair_unix_ms);
         if !names.is_empty() {
             return Some(format!(
-                "no sweep has found it equal with {} for more than {} minutes. Its log says why; \
-                 then run 'kvorum admin sweep --wait'",
+                "no repair has found it equal with {} for more than {} minutes. Its log says why; \
+                 then run 'kvorum admin repair --wait'",
                 names.join(" and "),
                 seconds_max / 60
             ));
         }
     }
-    let interval = status.sweeps.full.interval_seconds?;
+    let interval = status.repair.full.interval_seconds?;
     let seconds_max = (interval * FULL_INTERVALS_MAX).max(UNCLEAN_SECONDS_MIN);
-    let names = late(seconds_max, |member| member.last_full_clean_unix_ms);
+    let names = late(seconds_max, |member| member.last_full_repair_unix_ms);
     (!names.is_empty()).then(|| {
         format!(
-            "no full sweep has found it equal with {} for more than {}: run 'kvorum admin sweep \
+            "no full repair has found it equal with {} for more than {}: run 'kvorum admin repair \
              --full --wait' while all nodes are up",
             names.join(" and "),
             span(seconds_max)
@@ -253,19 +253,19 @@ fn of_replica_state(status: &NodeStatus, unreachable: &[&str]) -> Option<String>
         "voter" => None,
         "learner" if has_all && status.learner_because.is_some() => {
             let why = status.learner_because.as_deref().unwrap_or_default();
-            let runs = !status.sweeps.running.is_empty();
+            let runs = !status.repair.running.is_empty();
             (!runs).then(|| format!("its store does not count: {why}"))
         }
         "learner" if has_all => {
-            let failed = status.sweeps.full.incomplete;
-            let (sweeps, have) = match failed {
-                1 => ("full sweep", "has"),
-                _ => ("full sweeps", "have"),
+            let failed = status.repair.full.incomplete;
+            let (repair, have) = match failed {
+                1 => ("full repair", "has"),
+                _ => ("full repairs", "have"),
             };
             // While one runs, or until the first has ended, it needs nobody.
-            (failed > 0 && status.sweeps.running.is_empty()).then(|| {
+            (failed > 0 && status.repair.running.is_empty()).then(|| {
                 format!(
-                    "{failed} {sweeps} {have} not filled its store: see 'a sweep has ended' in the \
+                    "{failed} {repair} {have} not filled its store: see 'a repair has ended' in the \
                      log of the first node by name"
                 )
             })
@@ -278,18 +278,18 @@ fn of_replica_state(status: &NodeStatus, unreachable: &[&str]) -> Option<String>
         "starting" => Some(format!(
             "its store does not count before all nodes have met once: start {missing}"
         )),
-        // A full sweep has filled it since it started. What came before says nothing: a store
+        // A full repair has filled it since it started. What came before says nothing: a store
         // that was restored from a copy brings its old times with it.
         "forced_voter"
             if status.others().all(|member| {
-                let seconds = status.seconds_since(member.last_full_clean_unix_ms);
+                let seconds = status.seconds_since(member.last_full_repair_unix_ms);
                 seconds.is_some_and(|seconds| seconds < status.uptime_seconds)
             }) =>
         {
             None
         }
         "forced_voter" => Some(
-            "it was started with --accept-data-loss and may lack data: run 'kvorum admin sweep \
+            "it was started with --accept-data-loss and may lack data: run 'kvorum admin repair \
              --full --wait' once all nodes are up"
                 .to_owned(),
         ),

@@ -17,15 +17,15 @@ pub(super) fn status() -> Value {
             {
                 "name": "b", "url": "http://h:2", "state": "up",
                 "hints": 0, "hint_bytes": 0,
-                "last_clean_unix_ms": 9_000_000, "last_full_clean_unix_ms": 9_000_000,
+                "last_repair_unix_ms": 9_000_000, "last_full_repair_unix_ms": 9_000_000,
             },
         ],
         "clock": {"unix_ms": 10_000_000},
         "hints": {"age_max_seconds": 10_800, "bytes_max": 1000},
         "background": {"share": 1.0},
-        "sweeps": {
+        "repair": {
             "running": [],
-            "recent": {"interval_seconds": 600, "incomplete": 0},
+            "incremental": {"interval_seconds": 600, "incomplete": 0},
             "full": {"interval_seconds": 1800, "incomplete": 0},
         },
         "store": {"poisoned": null, "failing": null, "disk_full": false, "tables_damaged": 0, "damaged_ranges": 0},
@@ -103,7 +103,7 @@ fn each_state_that_needs_an_operator_has_a_line() {
             "/cluster/1/last_full_clean_unix_ms",
             json!(6_300_000),
             &[],
-            "no full sweep has found it equal with b",
+            "no full repair has found it equal with b",
         ),
         (
             "/clock/refuses_writes",
@@ -128,7 +128,7 @@ fn each_state_that_needs_an_operator_has_a_line() {
             "/store/tables_damaged",
             json!(2),
             &[],
-            "2 of its tables are damaged. Check its disk, then run 'kvorum admin sweep --full",
+            "2 of its tables are damaged. Check its disk, then run 'kvorum admin repair --full",
         ),
         (
             "/store/damaged_ranges",
@@ -197,7 +197,7 @@ fn sweeps_that_clients_leave_no_time_have_a_line() {
     let advice = |share: f64, running: Value| {
         let mut status = status();
         status["background"]["share"] = json!(share);
-        status["sweeps"]["running"] = running;
+        status["repair"]["running"] = running;
         let status: NodeStatus = serde_json::from_value(status).unwrap();
         of_node(&status, &[]).join("\n")
     };
@@ -214,10 +214,10 @@ fn a_forced_voter_needs_a_full_sweep() {
     status["replica_state"] = json!("forced_voter");
     // Never, and before it was started: it may have been restored from a copy since.
     for last_full_clean in [json!(null), json!(10_000_000 - 8_000_000)] {
-        status["cluster"][1]["last_full_clean_unix_ms"] = last_full_clean;
+        status["cluster"][1]["last_full_repair_unix_ms"] = last_full_clean;
         let status: NodeStatus = serde_json::from_value(status.clone()).unwrap();
         let advice = of_node(&status, &[]).join("\n");
-        let accepted = "may lack data: run 'kvorum admin sweep --full";
+        let accepted = "may lack data: run 'kvorum admin repair --full";
         assert!(advice.contains(accepted), "{advice}");
     }
 }
@@ -226,24 +226,27 @@ fn a_forced_voter_needs_a_full_sweep() {
 fn a_store_that_full_sweeps_have_not_filled_has_a_line() {
     let mut status = status();
     status["replica_state"] = json!("learner");
-    status["sweeps"]["full"]["incomplete"] = json!(3);
+    status["repair"]["full"]["incomplete"] = json!(3);
     let advice = |status: &Value| {
         let status: NodeStatus = serde_json::from_value(status.clone()).unwrap();
         of_node(&status, &[]).join("\n")
     };
     let failed = advice(&status);
-    assert!(failed.contains("3 full sweeps have not filled"), "{failed}");
+    assert!(
+        failed.contains("3 full repairs have not filled"),
+        "{failed}"
+    );
     // It may be equal with all, and not count for another reason.
     let mut held_back = status.clone();
     held_back["learner_because"] = json!("the clock of c is wrong");
-    held_back["sweeps"]["full"]["incomplete"] = json!(0);
+    held_back["repair"]["full"]["incomplete"] = json!(0);
     let held_back = advice(&held_back);
     assert!(
         held_back.contains("not count: the clock of c"),
         "{held_back}"
     );
     let running = json!([{"kind": "full", "began_unix_ms": 9_000_000, "ranges": 3}]);
-    status["sweeps"]["running"] = running;
+    status["repair"]["running"] = running;
     assert_eq!(advice(&status), "", "one fills it now");
 }
 
@@ -258,7 +261,7 @@ fn nobody_mends_a_damaged_table_of_a_lone_node() {
         let status: NodeStatus = serde_json::from_value(status).unwrap();
         let advice = of_node(&status, &[]).join("\n");
         assert!(advice.contains("restore the last copy"), "{advice}");
-        assert!(!advice.contains("sweep"), "{advice}");
+        assert!(!advice.contains("repair"), "{advice}");
     }
 }
 
@@ -314,7 +317,7 @@ fn a_node_that_is_away_longer_than_hints_are_kept_is_told_apart() {
     };
     assert!(advice(10_800).starts_with("b: b is gone. Start it,"));
     let longer = advice(20_000);
-    let expected = "b: b is gone. It has been away for 5h, and hints are kept for 3h: a sweep";
+    let expected = "b: b is gone. It has been away for 5h, and hints are kept for 3h: a repair";
     assert!(longer.starts_with(expected), "{longer}");
 }
 
@@ -339,7 +342,7 @@ fn a_store_that_a_full_sweep_has_filled_needs_nobody() {
 
 #[test]
 fn no_sweep_is_missed_where_none_is_due() {
-    let no_interval = advice_with("/sweeps/recent", json!({"incomplete": 0}), &[]);
+    let no_interval = advice_with("/repair/recent", json!({"incomplete": 0}), &[]);
     assert_eq!(no_interval, "");
     // The node that cannot be reached has a line of its own.
     let unreachable = advice_with("/cluster/1/last_clean_unix_ms", json!(null), &["b"]);
@@ -347,7 +350,7 @@ fn no_sweep_is_missed_where_none_is_due() {
     // A node that has just started has not been found equal yet.
     let mut young = status();
     young["uptime_seconds"] = json!(60);
-    young["cluster"][1]["last_clean_unix_ms"] = json!(null);
+    young["cluster"][1]["last_repair_unix_ms"] = json!(null);
     let young: NodeStatus = serde_json::from_value(young).unwrap();
     assert!(of_node(&young, &[]).is_empty());
 }

@@ -176,7 +176,7 @@ fn problems(asked: &[Asked]) -> Option<String> {
     (!problems.is_empty()).then(|| problems.join("; "))
 }
 
-/// What a node has answered, as one line. A node alone has no forget bound.
+/// What a node has answered, as one line. A node alone has no GC threshold.
 fn describe(compaction: &Compaction, is_alone: bool) -> String {
     let Some(Report { before, after }) = &compaction.report else {
         return match compaction.joined {
@@ -192,7 +192,7 @@ fn describe(compaction: &Compaction, is_alone: bool) -> String {
             match is_alone {
                 true => "for a later compaction: the last writes and running scans need them",
                 false =>
-                    "until the forget bound has risen further, which 'kvorum admin status' shows",
+                    "until the GC threshold has risen further, which 'kvorum admin status' shows",
             }
         ),
     };
@@ -245,10 +245,10 @@ mod tests {
         assert!(left.contains("1 tombstone left"), "{left}");
         let left = described(&ended(7));
         assert!(left.contains("7 tombstones left"), "{left}");
-        assert!(left.contains("forget bound"), "{left}");
+        assert!(left.contains("GC threshold"), "{left}");
         let alone = describe(&ended(7), true);
         assert!(alone.contains("7 tombstones left for a later"), "{alone}");
-        assert!(!alone.contains("forget bound"), "{alone}");
+        assert!(!alone.contains("GC threshold"), "{alone}");
     }
 
     #[test]
@@ -260,8 +260,8 @@ mod tests {
             down_seconds: None,
             hints: 0,
             hint_bytes: 0,
-            last_clean_unix_ms: None,
-            last_full_clean_unix_ms: None,
+            last_repair_unix_ms: None,
+            last_full_repair_unix_ms: None,
         };
         let members = [member("a"), member("b"), member("c")];
         let chosen_of = |names: &[&str]| {

@@ -3,7 +3,7 @@
 //! - `status`: asks every node for its status, and prints what they say.
 //! - `overview`: what the statuses of all nodes say together.
 //! - `advice`: where an operator has to do something.
-//! - `forgetting`: how far what was deleted is forgotten.
+//! - `tombstone_gc`: how far what was deleted is forgotten.
 //! - `table`: the overview as text.
 //! - `sweep`: has a node compare all nodes now.
 //! - `compact`: has nodes compact their stores now.
@@ -14,12 +14,12 @@ mod advice;
 mod advice_tests;
 mod append_token;
 mod compact;
-mod forgetting;
 mod overview;
+mod repair;
 mod status;
-mod sweep;
 mod table;
 mod token;
+mod tombstone_gc;
 
 use crate::access::{Access, AccessOptions};
 use crate::failure::Failure;
@@ -48,7 +48,7 @@ enum AdminCommand {
     /// code 1 if something needs attention
     Status(StatusOptions),
     /// Have the nodes compare what they keep now, and send each other what is missing
-    Sweep(SweepOptions),
+    Repair(RepairOptions),
     /// Have nodes merge all of their tables now, which frees what is overwritten, expired or
     /// deleted
     Compact(CompactOptions),
@@ -87,15 +87,15 @@ struct StatusOptions {
     json: bool,
 }
 
-/// The options of `admin sweep`.
+/// The options of `admin repair`.
 #[derive(Args, Clone, Debug)]
-struct SweepOptions {
+struct RepairOptions {
     #[command(flatten)]
     target: Target,
     /// Compare everything and verify every stored block, not only what has changed
     #[arg(long)]
     full: bool,
-    /// Wait until the sweep has ended, and say how; exit code 1 if the nodes are not equal
+    /// Wait until the repair has ended, and say how; exit code 1 if the nodes are not equal
     #[arg(long)]
     wait: bool,
 }
@@ -130,12 +130,12 @@ impl AdminOptions {
 /// Does what the options say.
 ///
 /// # Errors
-/// A node that cannot be reached or refuses; a sweep that was waited for and did not find
+/// A node that cannot be reached or refuses; a repair that was waited for and did not find
 /// all nodes equal; a compaction that failed.
 pub(crate) fn run(options: &AdminOptions) -> Result<(), Failure> {
     match &options.command {
         AdminCommand::Status(options) => status::run(options),
-        AdminCommand::Sweep(options) => sweep::run(options),
+        AdminCommand::Repair(options) => repair::run(options),
         AdminCommand::Compact(options) => compact::run(options),
         AdminCommand::Token(command) => token::run(command),
     }

@@ -1,7 +1,7 @@
 //! What the statuses of all nodes say together.
 
 use super::advice;
-use super::forgetting::{ForgettingOverview, ForgettingStatus};
+use super::tombstone_gc::{TombstoneGcOverview, TombstoneGcStatus};
 use crate::failure::Failure;
 use serde::{Deserialize, Serialize};
 
@@ -13,14 +13,14 @@ pub(super) struct NodeStatus {
     pub(super) value_bytes_max: Option<u64>,
     pub(super) state: String,
     pub(super) replica_state: String,
-    /// Why the last full sweep has not filled its store.
+    /// Why the last full repair has not filled its store.
     pub(super) learner_because: Option<String>,
     pub(super) cluster: Vec<Member>,
     pub(super) clock: ClockStatus,
     pub(super) hints: HintLimits,
-    pub(super) sweeps: SweepsStatus,
-    pub(super) forgetting: Option<ForgettingStatus>,
-    pub(super) surplus: Option<SurplusStatus>,
+    pub(super) repair: RepairStatus,
+    pub(super) tombstone_gc: Option<TombstoneGcStatus>,
+    pub(super) non_owned: Option<NonOwnedStatus>,
     pub(super) background: BackgroundStatus,
     pub(super) store: StoreStatus,
     pub(super) may_be_lost: Option<LossStatus>,
@@ -46,8 +46,8 @@ pub(super) struct Member {
     pub(super) down_seconds: Option<u64>,
     pub(super) hints: u64,
     pub(super) hint_bytes: u64,
-    pub(super) last_clean_unix_ms: Option<u64>,
-    pub(super) last_full_clean_unix_ms: Option<u64>,
+    pub(super) last_repair_unix_ms: Option<u64>,
+    pub(super) last_full_repair_unix_ms: Option<u64>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -65,11 +65,11 @@ pub(super) struct HintLimits {
 }
 
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct SweepsStatus {
-    pub(super) running: Vec<RunningSweep>,
-    pub(super) recent: SweepsOfKind,
-    pub(super) full: SweepsOfKind,
-    pub(super) refill: Option<RefillStatus>,
+pub(super) struct RepairStatus {
+    pub(super) running: Vec<RunningRepair>,
+    pub(super) incremental: RepairsOfKind,
+    pub(super) full: RepairsOfKind,
+    pub(super) rebuild: Option<RebuildStatus>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -79,7 +79,7 @@ pub(super) struct BackgroundStatus {
 
 /// How far the filling of a node's store has come.
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
-pub(super) struct RefillStatus {
+pub(super) struct RebuildStatus {
     pub(super) received_bytes: u64,
     /// 0 to 1.
     pub(super) share: f64,
@@ -88,14 +88,14 @@ pub(super) struct RefillStatus {
 }
 
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct RunningSweep {
+pub(super) struct RunningRepair {
     pub(super) kind: String,
     pub(super) began_unix_ms: u64,
     pub(super) ranges: u64,
 }
 
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct SweepsOfKind {
+pub(super) struct RepairsOfKind {
     pub(super) interval_seconds: Option<u64>,
     /// The passes that have not found the node equal with every other node.
     pub(super) incomplete: u64,
@@ -115,7 +115,7 @@ pub(super) struct StoreStatus {
 
 /// The copies on a node that are beyond the replicas of their versions.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
-pub(super) struct SurplusStatus {
+pub(super) struct NonOwnedStatus {
     /// How many.
     pub(super) copies: u64,
     /// How old the bound is below which they may be dropped; left out while none may.
@@ -171,10 +171,10 @@ impl From<NoStatus> for Failure {
 pub(super) struct Overview {
     pub(super) nodes: Vec<NodeOverview>,
     /// The passes that run, as the node that has come furthest sees them.
-    pub(super) sweeps: Vec<SweepOverview>,
+    pub(super) repair: Vec<RepairOverview>,
     /// How far what was deleted is forgotten; left out for a node alone.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) forgetting: Option<ForgettingOverview>,
+    pub(super) tombstone_gc: Option<TombstoneGcOverview>,
     /// What an operator has to do, a line each.
     pub(super) advice: Vec<String>,
 }
@@ -193,16 +193,16 @@ pub(super) struct NodeOverview {
     /// The share of its time that background work may use: below 1 while clients feel it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) background_share: Option<f64>,
-    /// How far the filling of its store has come, while a sweep fills it.
+    /// How far the filling of its store has come, while a repair fills it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) refill: Option<RefillStatus>,
+    pub(super) rebuild: Option<RebuildStatus>,
     /// The compaction that an operator has asked for, while it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) compaction: Option<CompactionOverview>,
     /// The copies that are beyond the replicas of their versions; left out for a node alone.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) surplus: Option<SurplusStatus>,
-    /// For each other node, how long ago a sweep found the two equal.
+    pub(super) non_owned: Option<NonOwnedStatus>,
+    /// For each other node, how long ago a repair found the two equal.
     pub(super) last_clean: Vec<LastCleanOverview>,
 }
 
@@ -210,7 +210,7 @@ pub(super) struct NodeOverview {
 #[derive(Clone, Debug, Serialize, PartialEq, Eq)]
 pub(super) struct LastCleanOverview {
     pub(super) name: String,
-    /// Left out if no sweep ever did.
+    /// Left out if no repair ever did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) seconds_ago: Option<u64>,
 }
@@ -225,7 +225,7 @@ pub(super) struct CompactionOverview {
 
 /// A pass that runs.
 #[derive(Clone, Debug, Serialize, PartialEq, Eq)]
-pub(super) struct SweepOverview {
+pub(super) struct RepairOverview {
     pub(super) kind: String,
     pub(super) seconds: u64,
     pub(super) ranges: u64,
@@ -251,21 +251,21 @@ impl Overview {
                 replica_state: status.ok().map(|status| status.replica_state.clone()),
                 hints_waiting: hints_for(&asked.name),
                 background_share: status.ok().map(|status| status.background.share),
-                refill: status.ok().and_then(|status| status.sweeps.refill.clone()),
+                rebuild: status.ok().and_then(|status| status.repair.rebuild.clone()),
                 compaction: status.ok().and_then(NodeStatus::compaction),
-                surplus: status.ok().and_then(|status| status.surplus),
+                non_owned: status.ok().and_then(|status| status.non_owned),
                 last_clean: status.map_or_else(|_| Vec::new(), NodeStatus::last_clean),
             }
         });
         // Each node says how far it is itself. They are never more than a range apart.
         let furthest = statuses().max_by_key(|status| {
-            let ranges = status.sweeps.running.iter().map(|sweep| sweep.ranges + 1);
+            let ranges = status.repair.running.iter().map(|sweep| sweep.ranges + 1);
             ranges.sum::<u64>()
         });
         Self {
             nodes: nodes.collect(),
-            sweeps: furthest.map_or_else(Vec::new, NodeStatus::running),
-            forgetting: ForgettingOverview::of(asked),
+            repair: furthest.map_or_else(Vec::new, NodeStatus::running),
+            tombstone_gc: TombstoneGcOverview::of(asked),
             advice: advice::of(asked),
         }
     }
@@ -274,7 +274,7 @@ impl Overview {
 impl NodeStatus {
     /// How long ago this node was found equal with another.
     pub(super) fn seconds_since_clean(&self, member: &Member) -> Option<u64> {
-        self.seconds_since(member.last_clean_unix_ms)
+        self.seconds_since(member.last_repair_unix_ms)
     }
 
     /// How long ago something happened, by this node's clock.
@@ -306,10 +306,10 @@ impl NodeStatus {
             .collect()
     }
 
-    fn running(&self) -> Vec<SweepOverview> {
-        let running = self.sweeps.running.iter();
+    fn running(&self) -> Vec<RepairOverview> {
+        let running = self.repair.running.iter();
         running
-            .map(|sweep| SweepOverview {
+            .map(|sweep| RepairOverview {
                 kind: sweep.kind.clone(),
                 seconds: self.clock.unix_ms.saturating_sub(sweep.began_unix_ms) / 1000,
                 ranges: sweep.ranges,

@@ -8,10 +8,10 @@ const HEAD: [&str; 5] = [
     "state",
     "replica_state",
     "hints",
-    "last clean sweep",
+    "last successful repair",
 ];
 
-/// The overview as the lines of a table, with the running sweeps and the advice below it.
+/// The overview as the lines of a table, with the running repairs and the advice below it.
 pub(super) fn lines(overview: &Overview) -> Vec<String> {
     let mut rows = vec![HEAD.map(str::to_owned)];
     rows.extend(overview.nodes.iter().map(row));
@@ -26,20 +26,20 @@ pub(super) fn lines(overview: &Overview) -> Vec<String> {
     };
     let mut lines: Vec<String> = rows.iter().map(row_line).collect();
     let mut paragraph = |text: String| lines.extend([String::new(), text]);
-    for (node, refill) in overview
+    for (node, rebuild) in overview
         .nodes
         .iter()
-        .filter_map(|node| Some((node, node.refill.as_ref()?)))
+        .filter_map(|node| Some((node, node.rebuild.as_ref()?)))
     {
-        let left = match refill.seconds_left {
+        let left = match rebuild.seconds_left {
             Some(seconds) => format!(", about {} left", span(seconds)),
             None => String::new(),
         };
         paragraph(format!(
             "{} is being filled: {:.0}%, {} MiB received{left}",
             node.name,
-            refill.share * 100.0,
-            refill.received_bytes >> 20
+            rebuild.share * 100.0,
+            rebuild.received_bytes >> 20
         ));
     }
     for (name, compaction) in overview
@@ -53,34 +53,34 @@ pub(super) fn lines(overview: &Overview) -> Vec<String> {
             compaction.merged_bytes >> 20
         ));
     }
-    for (name, surplus) in overview
+    for (name, non_owned) in overview
         .nodes
         .iter()
-        .filter_map(|node| Some((&node.name, node.surplus.as_ref()?)))
-        .filter(|(_, surplus)| surplus.copies > 0)
+        .filter_map(|node| Some((&node.name, node.non_owned.as_ref()?)))
+        .filter(|(_, non_owned)| non_owned.copies > 0)
     {
-        let copies = match surplus.copies {
+        let copies = match non_owned.copies {
             1 => "1 copy".to_owned(),
             copies => format!("{copies} copies"),
         };
-        let which = match surplus.age_seconds {
+        let which = match non_owned.age_seconds {
             Some(age) => format!("those more than {} old may be dropped", span(age)),
-            None => "none may be dropped before a full sweep with all nodes".to_owned(),
+            None => "none may be dropped before a full repair with all nodes".to_owned(),
         };
         paragraph(format!(
             "{name} keeps {copies} beyond the replicas of their versions: {which}"
         ));
     }
-    for sweep in &overview.sweeps {
+    for sweep in &overview.repair {
         paragraph(format!(
-            "a {} sweep has been running for {} and has compared {}",
+            "a {} repair has been running for {} and has compared {}",
             sweep.kind,
             span(sweep.seconds),
             counted(sweep.ranges, "range")
         ));
     }
-    if let Some(forgetting) = &overview.forgetting {
-        paragraph(forgetting.text());
+    if let Some(tombstone_gc) = &overview.tombstone_gc {
+        paragraph(tombstone_gc.text());
     }
     if !overview.advice.is_empty() {
         lines.push(String::new());
@@ -125,10 +125,10 @@ pub(super) fn span(seconds: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::forgetting::ForgettingOverview;
     use super::super::overview::{
-        CompactionOverview, LastCleanOverview, RefillStatus, SurplusStatus, SweepOverview,
+        CompactionOverview, LastCleanOverview, NonOwnedStatus, RebuildStatus, RepairOverview,
     };
+    use super::super::tombstone_gc::TombstoneGcOverview;
     use super::*;
 
     #[test]
@@ -154,7 +154,7 @@ mod tests {
             replica_state: replica_state.map(str::to_owned),
             hints_waiting: 12,
             background_share: Some(1.0),
-            refill: (name == "a").then_some(RefillStatus {
+            rebuild: (name == "a").then_some(RebuildStatus {
                 received_bytes: 300 << 20,
                 share: 0.25,
                 seconds_left: Some(600),
@@ -163,7 +163,7 @@ mod tests {
                 seconds: 300,
                 merged_bytes: 7 << 20,
             }),
-            surplus: Some(SurplusStatus {
+            non_owned: Some(NonOwnedStatus {
                 copies: if name == "a" { 3 } else { 1 },
                 age_seconds: (name == "a").then_some(1_036_800),
             }),
@@ -183,20 +183,20 @@ mod tests {
                 ),
                 node("north-2", "unreachable", None, Vec::new()),
             ],
-            sweeps: vec![SweepOverview {
+            repair: vec![RepairOverview {
                 kind: "full".to_owned(),
                 seconds: 5,
                 ranges: 3,
             }],
-            forgetting: Some(ForgettingOverview {
-                grace_seconds: 864_000,
+            tombstone_gc: Some(TombstoneGcOverview {
+                gc_grace_seconds: 864_000,
                 age_seconds: Some(1_036_800),
                 held_back_by: Vec::new(),
             }),
             advice: vec!["north-2: start it".to_owned()],
         };
         let expected = "\
-node     state        replica state  hints  last clean sweep
+node     state        replica state  hints  last successful repair
 a        serving      voter   12     b: 3m ago, c: never
 north-2  unreachable  -         12
 
@@ -206,9 +206,9 @@ a has been compacting its store for 5m and has merged 7 MiB
 
 a keeps 3 copies beyond the replicas of their versions: those more than 12d old may be dropped
 
-north-2 keeps 1 copy beyond the replicas of their versions: none may be dropped before a full sweep with all nodes
+north-2 keeps 1 copy beyond the replicas of their versions: none may be dropped before a full repair with all nodes
 
-a full sweep has been running for 5s and has compared 3 ranges
+a full repair has been running for 5s and has compared 3 ranges
 
 what was deleted more than 12d ago may be dropped (grace: 10d)
 

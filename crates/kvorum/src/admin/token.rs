@@ -35,7 +35,7 @@ pub(super) struct NewTokenOptions {
     /// The same for keys that begin with bytes, in base64
     #[arg(long, value_name = "BASE64", value_parser = base64)]
     prefix_base64: Vec<Bytes>,
-    /// Let it order sweeps and compactions, and record profiles
+    /// Let it order repairs and compactions, and record profiles
     #[arg(long)]
     admin: bool,
     /// Let it read /metrics, /v0/history and /v0/cluster

@@ -68,7 +68,7 @@ pub(super) fn text(layout: &ClusterLayout, console: &str) -> String {
         let _ = writeln!(
             text,
             "  {program} get hello --url {first}{program_access}\n  \
-             {program} ring hello --versions --url {first}{program_access}"
+             {program} replicas hello --versions --url {first}{program_access}"
         );
     }
     let _ = writeln!(

@@ -1,4 +1,4 @@
-//! `kvorum get`, `put`, `delete`, `ring`, `scan`, `import`, `export`: what a user does with
+//! `kvorum get`, `put`, `delete`, `replicas`, `scan`, `import`, `export`: what a user does with
 //! entities. The crate `client` speaks with the nodes; the code here reads options, and reads
 //! and writes files.
 //!
@@ -25,7 +25,7 @@ use clap::Subcommand;
 use export::ExportOptions;
 use import::ImportOptions;
 use scan::ScanOptions;
-use single::{DeleteOptions, GetOptions, PutOptions, RingOptions};
+use single::{DeleteOptions, GetOptions, PutOptions, ReplicasOptions};
 
 /// What to do.
 #[derive(Clone, Debug, Subcommand)]
@@ -40,8 +40,8 @@ pub(crate) enum EntityCommand {
     #[command(after_help = single::DELETE_HELP)]
     Delete(DeleteOptions),
     /// Show which nodes hold a key
-    #[command(after_help = single::RING_HELP)]
-    Ring(RingOptions),
+    #[command(after_help = single::REPLICAS_HELP)]
+    Replicas(ReplicasOptions),
     /// Print the keys and values of a range
     #[command(after_help = scan::HELP)]
     Scan(ScanOptions),
@@ -62,7 +62,7 @@ pub(crate) fn run(command: &EntityCommand) -> Result<(), Failure> {
         EntityCommand::Get(options) => single::get(options),
         EntityCommand::Put(options) => single::put(options),
         EntityCommand::Delete(options) => single::delete(options),
-        EntityCommand::Ring(options) => single::ring(options),
+        EntityCommand::Replicas(options) => single::replicas(options),
         EntityCommand::Scan(options) => scan::run(options),
         EntityCommand::Import(options) => import::run(options),
         EntityCommand::Export(options) => export::run(options),

@@ -1,4 +1,4 @@
-//! `kvorum get`, `put`, `delete` and `ring`: one key.
+//! `kvorum get`, `put`, `delete` and `replicas`: one key.
 
 use super::options::{KeyOptions, NodeOptions, ReplicaOptions, WriteOptions};
 use super::outcome::{failure_of, failure_of_write, print_failure};
@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::text;
 use crate::values::count;
 use clap::Args;
-use client::{EntityHead, Error, Ring, RingReplica};
+use client::{EntityHead, Error, KeyReplica, KeyReplicas};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::io::{self, Read};
@@ -39,11 +39,11 @@ Examples:
   kvorum delete user/1
   kvorum delete --key-base64 /wA=";
 
-pub(super) const RING_HELP: &str = "\
+pub(super) const REPLICAS_HELP: &str = "\
 Examples:
-  kvorum ring user/1
-  kvorum ring user/1 --versions
-  kvorum ring user/1 --versions --json";
+  kvorum replicas user/1
+  kvorum replicas user/1 --versions
+  kvorum replicas user/1 --versions --json";
 
 /// The options of `get`.
 #[derive(Args, Clone, Debug)]
@@ -104,9 +104,9 @@ pub(crate) struct DeleteOptions {
     write: WriteOptions,
 }
 
-/// The options of `ring`.
+/// The options of `replicas`.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct RingOptions {
+pub(crate) struct ReplicasOptions {
     #[command(flatten)]
     key: KeyOptions,
     /// Ask each node for its version of the key, which explains what reads find
@@ -197,24 +197,25 @@ pub(super) fn delete(options: &DeleteOptions) -> Result<(), Failure> {
 ///
 /// # Errors
 /// See `outcome`.
-pub(super) fn ring(options: &RingOptions) -> Result<(), Failure> {
+pub(super) fn replicas(options: &ReplicasOptions) -> Result<(), Failure> {
     let key = options.key.bytes()?;
     let client = options.nodes.client(false)?;
     wait_for(async {
-        match client.ring(&key, options.versions).await {
-            Ok(ring) if options.json => print_json(&ring),
-            Ok(ring) => print_lines(ring_lines(&ring, options.versions)),
+        match client.replicas(&key, options.versions).await {
+            Ok(listed) if options.json => print_json(&listed),
+            Ok(listed) => print_lines(replicas_lines(&listed, options.versions)),
             Err(error) => Err(reported(&error, failure_of(&error), options.json)?),
         }
     })
 }
 
 /// A line for each node, in the order of the ranking.
-fn ring_lines(ring: &Ring, has_versions: bool) -> Vec<String> {
-    let width = |cell: fn(&RingReplica) -> &str| text::column_width(ring.replicas.iter().map(cell));
+fn replicas_lines(listed: &KeyReplicas, has_versions: bool) -> Vec<String> {
+    let width =
+        |cell: fn(&KeyReplica) -> &str| text::column_width(listed.replicas.iter().map(cell));
     let name_width = width(|replica| &replica.name);
     let url_width = width(|replica| &replica.url);
-    let lines = ring.replicas.iter().enumerate().map(|(index, replica)| {
+    let lines = listed.replicas.iter().enumerate().map(|(index, replica)| {
         let (place, name, url) = (index + 1, &replica.name, &replica.url);
         match has_versions {
             false => format!("{place:>3}  {name:name_width$}  {url}"),
@@ -228,7 +229,7 @@ fn ring_lines(ring: &Ring, has_versions: bool) -> Vec<String> {
 }
 
 /// What a node holds.
-fn held_text(replica: &RingReplica) -> String {
+fn held_text(replica: &KeyReplica) -> String {
     if let Some(missed) = &replica.missed {
         return format!("unknown: {missed}");
     }
@@ -331,29 +332,29 @@ mod tests {
             written_line("stored", &head),
             "stored: version 9, acknowledged by 2/3 replicas through http://h:1"
         );
-        let replica = |name: &str, url: &str| RingReplica {
+        let replica = |name: &str, url: &str| KeyReplica {
             name: name.to_owned(),
             url: url.to_owned(),
-            ..RingReplica::default()
+            ..KeyReplica::default()
         };
-        let mut ring = Ring {
+        let mut listed = KeyReplicas {
             replicas: vec![replica("node-10", "http://h:1"), replica("b", "http://h:2")],
         };
         assert_eq!(
-            ring_lines(&ring, false),
+            replicas_lines(&listed, false),
             ["  1  node-10  http://h:1", "  2  b        http://h:2"]
         );
-        ring.replicas.push(replica("c", "http://h:30"));
+        listed.replicas.push(replica("c", "http://h:30"));
         let text = |text: &str| Some(text.to_owned());
-        ring.replicas[0].version = text("9");
-        ring.replicas[0].kind = text("value");
-        ring.replicas[0].value_bytes = Some(5);
-        ring.replicas[0].copies = Some(3);
-        ring.replicas[0].expires = text("2026-11-22T16:00:00Z");
-        ring.replicas[1].stale = Some(true);
-        ring.replicas[2].missed = text("timeout");
+        listed.replicas[0].version = text("9");
+        listed.replicas[0].kind = text("value");
+        listed.replicas[0].value_bytes = Some(5);
+        listed.replicas[0].copies = Some(3);
+        listed.replicas[0].expires = text("2026-11-22T16:00:00Z");
+        listed.replicas[1].stale = Some(true);
+        listed.replicas[2].missed = text("timeout");
         assert_eq!(
-            ring_lines(&ring, true),
+            replicas_lines(&listed, true),
             [
                 "  1  node-10  http://h:1   value of 5 bytes, version 9, for 3 replicas, expires \
                  2026-11-22T16:00:00Z",

@@ -103,14 +103,14 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_parser = span(bounds::HINT_AGE), value_name = "TIME", help_heading = "Cluster", default_value_t = TimeSpan(defaults().node.hint_age_max))]
     pub(crate) hint_age_max: TimeSpan,
     /// How long deleted keys are remembered at least; after that, until all nodes are known to agree on them
-    #[arg(long, value_parser = span(bounds::GRACE), value_name = "TIME", help_heading = "Cluster", default_value_t = TimeSpan(defaults().node.grace))]
-    pub(crate) grace: TimeSpan,
+    #[arg(long, value_parser = span(bounds::GC_GRACE), value_name = "TIME", help_heading = "Cluster", default_value_t = TimeSpan(defaults().node.gc_grace))]
+    pub(crate) gc_grace: TimeSpan,
     /// How often the nodes compare what has changed since they last agreed, and send each other what is missing; off for never
-    #[arg(long, value_parser = interval(bounds::SWEEP_INTERVAL), value_name = "INTERVAL", help_heading = "Cluster", default_value_t = IntervalOption(defaults().node.sweep_interval))]
-    pub(crate) sweep_interval: IntervalOption,
+    #[arg(long, value_parser = interval(bounds::REPAIR_INTERVAL), value_name = "INTERVAL", help_heading = "Cluster", default_value_t = IntervalOption(defaults().node.repair_interval))]
+    pub(crate) repair_interval: IntervalOption,
     /// How often the nodes compare everything, and verify every stored block; off for only when a store has to be filled
-    #[arg(long, value_parser = interval(bounds::SWEEP_INTERVAL), value_name = "INTERVAL", help_heading = "Cluster", default_value_t = IntervalOption(defaults().node.full_sweep_interval))]
-    pub(crate) full_sweep_interval: IntervalOption,
+    #[arg(long, value_parser = interval(bounds::REPAIR_INTERVAL), value_name = "INTERVAL", help_heading = "Cluster", default_value_t = IntervalOption(defaults().node.full_repair_interval))]
+    pub(crate) full_repair_interval: IntervalOption,
 
     /// The node's certificate, followed by those between it and its authority, in PEM; read again when it changes [default: no TLS]
     #[arg(long, value_name = "FILE", help_heading = "TLS")]
@@ -195,7 +195,7 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_parser = size(bounds::VALUE_BYTES), value_name = "SIZE", help_heading = "Limits")]
     pub(crate) value_bytes_max: Option<ByteSize>,
 
-    /// How long the replicas may take to answer before a request is answered 504; the same on all nodes, as a refill waits so long for writes that are under way
+    /// How long the replicas may take to answer before a request is answered 504; the same on all nodes, as a rebuild waits so long for writes that are under way
     #[arg(long, value_parser = span(bounds::TIMES), value_name = "TIME", help_heading = "Time limits", default_value_t = TimeSpan(defaults().node.timeout))]
     pub(crate) timeout: TimeSpan,
     /// How long a connection may be idle between requests
@@ -272,9 +272,9 @@ impl ServeOptions {
         config.node.clock_drift_max = self.clock_drift_max.0;
         config.node.hint_bytes_max = self.hint_bytes_max.0;
         config.node.hint_age_max = self.hint_age_max.0;
-        config.node.grace = self.grace.0;
-        config.node.sweep_interval = self.sweep_interval.0;
-        config.node.full_sweep_interval = self.full_sweep_interval.0;
+        config.node.gc_grace = self.gc_grace.0;
+        config.node.repair_interval = self.repair_interval.0;
+        config.node.full_repair_interval = self.full_repair_interval.0;
 
         config.node.durability = self.durability.0;
         config.node.compression = self.compression.into();

@@ -174,7 +174,7 @@ fn each_failure_has_its_exit_code_and_one_line() {
             3,
             &["refuses connections"],
         ),
-        (&["ring", "k", "--url", both], 0, &[]),
+        (&["replicas", "k", "--url", both], 0, &[]),
     ];
     for (arguments, code, words) in table {
         let arguments = match arguments.contains(&"--url") && *code == 3 {

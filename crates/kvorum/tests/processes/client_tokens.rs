@@ -72,7 +72,7 @@ fn every_command_shows_its_token_and_none_prints_it() {
         format!("put hello w --url {url}"),
         format!("scan --url {url}"),
         format!("admin status --target {url}"),
-        format!("admin sweep --target {url}"),
+        format!("admin repair --target {url}"),
         load,
     ] {
         for wrong in [None, Some("kvorum_wrong")] {

@@ -89,10 +89,10 @@ fn now_unix_ms(cluster: &TestCluster) -> u64 {
 }
 
 fn wait_until_forgotten(cluster: &TestCluster, up_to_unix_ms: u64) {
-    wait_until_ok("the forget bound to rise on all nodes", || {
+    wait_until_ok("the GC threshold to rise on all nodes", || {
         let bounds = cluster.nodes.iter().map(|node| {
             let status = node.status().unwrap();
-            status["forgetting"]["forgotten_unix_ms"].as_u64()
+            status["tombstone_gc"]["gc_threshold_unix_ms"].as_u64()
         });
         let bounds: Vec<Option<u64>> = bounds.collect();
         match bounds.iter().all(|bound| *bound > Some(up_to_unix_ms)) {
@@ -107,11 +107,11 @@ fn a_day_of_deletes_ends_small_and_brings_nothing_back() {
     let mut cluster = TestCluster::new(node_locations());
     for node in &mut cluster.nodes {
         let options = [
-            "--grace=3s",
+            "--gc-grace=3s",
             "--hint-age-max=1s",
             "--clock-drift-max=1s",
-            "--sweep-interval=1s",
-            "--full-sweep-interval=2s",
+            "--repair-interval=1s",
+            "--full-repair-interval=2s",
             // A store that lacks something is filled once no request from before is left.
             "--timeout=2s",
         ];
@@ -133,10 +133,10 @@ fn a_day_of_deletes_ends_small_and_brings_nothing_back() {
     cluster.wait_until_joined();
     write_round(&cluster[0], 0);
 
-    // The driver of the full passes is killed in the middle of one.
+    // The driver of the full repair sessions is killed in the middle of one.
     wait_until("a pass to run", || {
         let status = cluster[0].status().ok()?;
-        let running = status["sweeps"]["running"].as_array()?;
+        let running = status["repair"]["running"].as_array()?;
         (!running.is_empty()).then_some(())
     });
     cluster[0].kill();

@@ -109,11 +109,12 @@ fn digest_of(cluster: &TestCluster, node: usize, query: &str) -> Result<Value, S
 /// Waits until all three stores keep the same.
 fn wait_until_equal(cluster: &TestCluster) {
     wait_until_ok("three equal stores", || {
-        // Below the greatest forget bound one node may have dropped what another still has.
-        let bounds = [0, 1, 2].map(|node| digest(cluster, node).map(|it| it["forgotten"].clone()));
+        // Below the greatest GC threshold one node may have dropped what another still has.
+        let bounds =
+            [0, 1, 2].map(|node| digest(cluster, node).map(|it| it["gc_threshold"].clone()));
         let bounds = bounds.iter().flatten().filter_map(Value::as_str);
         let greatest = bounds.filter_map(|bound| bound.parse::<u64>().ok()).max();
-        let query = format!("start=0&cut={CUT}&forgotten={}", greatest.unwrap_or(0));
+        let query = format!("start=0&cut={CUT}&gc_threshold={}", greatest.unwrap_or(0));
         let digests = [0, 1, 2].map(|node| digest_of(cluster, node, &query));
         let is_equal = digests
             .iter()
@@ -126,7 +127,7 @@ fn wait_until_equal(cluster: &TestCluster) {
 fn wait_until_swept(cluster: &TestCluster, node: usize) {
     wait_until("a pass to run", || {
         let status = cluster[node].status().ok()?;
-        let running = status["sweeps"]["running"].as_array()?;
+        let running = status["repair"]["running"].as_array()?;
         (!running.is_empty()).then_some(())
     });
 }
@@ -139,7 +140,7 @@ fn start_cluster() -> TestCluster {
             "os",
             "--hint-age-max",
             "1s",
-            "--sweep-interval",
+            "--repair-interval",
             "1s",
         ];
         node.options.extend(options.map(str::to_owned));

@@ -15,7 +15,7 @@ fn status(url: &str) -> Value {
         json!({
             "name": format!("{name}{HOSTILE}"), "url": url, "state": HOSTILE,
             "down_seconds": null, "hints": 0, "hint_bytes": 0,
-            "last_clean_unix_ms": null, "last_full_clean_unix_ms": null,
+            "last_repair_unix_ms": null, "last_full_repair_unix_ms": null,
         })
     };
     json!({
@@ -23,9 +23,9 @@ fn status(url: &str) -> Value {
         "cluster": [member("a"), member(&"long".repeat(30_000))],
         "clock": {"unix_ms": 1, "refuses_writes": HOSTILE},
         "hints": {"age_max_seconds": 1, "bytes_max": 1},
-        "sweeps": {
+        "repair": {
             "running": [{"kind": HOSTILE, "began_unix_ms": 1, "ranges": 1}],
-            "recent": {"incomplete": 0}, "full": {"incomplete": 0},
+            "incremental": {"incomplete": 0}, "full": {"incomplete": 0},
         },
         "background": {"share": 1.0},
         "store": {"poisoned": HOSTILE, "disk_full": false, "tables_damaged": 0, "damaged_ranges": 0},
@@ -43,7 +43,7 @@ fn answer(stream: TcpStream, url: &str) -> std::io::Result<()> {
     }
     let (status, page) = if line.contains("/v0/status") {
         (200, status(url))
-    } else if line.contains("/v0/ring") {
+    } else if line.contains("/v0/replicas") {
         let replica = json!({
             "name": HOSTILE, "url": HOSTILE, "version": HOSTILE, "kind": HOSTILE, "copies": 3,
         });
@@ -88,13 +88,13 @@ fn what_a_node_says_steers_no_terminal() {
         (&["delete", "k", "--retries", "0"], 3),
         (&["scan", "--retries", "0"], 3),
         (&["scan", "--count", "--retries", "0"], 3),
-        (&["ring", "k", "--versions"], 0),
-        (&["ring", "k"], 0),
+        (&["replicas", "k", "--versions"], 0),
+        (&["replicas", "k"], 0),
         (&["export", export.to_str().unwrap(), "--retries", "0"], 3),
         (&["import", lines, "--patience", "1ms"], 3),
         (&["profile", "--seconds", "1"], 1),
         (&["admin", "status"], 1),
-        (&["admin", "sweep"], 1),
+        (&["admin", "repair"], 1),
         (&["admin", "compact"], 1),
         (&["admin", "compact", "x"], 2),
     ] {

@@ -42,17 +42,17 @@ fn an_experiment_writes_its_page() {
     }
 }
 
-/// Nodes write, expire and delete, the forget bound passes all of it, and no tombstone is
+/// Nodes write, expire and delete, the GC threshold passes all of it, and no tombstone is
 /// left. How small the tables are means nothing after seconds: what has expired is kept for
 /// a minute.
 #[test]
 fn the_churn_leaves_no_tombstone() {
     let folder = tempfile::tempdir().unwrap();
-    let page = glance("forgetting", folder.path());
+    let page = glance("tombstone_gc", folder.path());
     assert!(page.contains("and no tombstone is left"), "{page}");
     assert!(!page.contains("Not measured"), "{page}");
     for file in ["disk.svg", "tombstones.svg", "age.svg", "latency.svg"] {
-        let file = folder.path().join("forgetting").join(file);
+        let file = folder.path().join("tombstone_gc").join(file);
         assert!(file.is_file(), "{}", file.display());
     }
 }

@@ -1,5 +1,5 @@
 //! A node whose folder was lost or restored from a copy: it takes writes, but
-//! neither its reads nor its acks count, until a sweep has filled the lost folder or an
+//! neither its reads nor its acks count, until a repair has filled the lost folder or an
 //! operator has accepted the copy.
 
 use crate::cluster::{ClusterNode, TestCluster};
@@ -105,8 +105,8 @@ fn a_node_without_its_folder_is_filled_once_all_nodes_are_up() {
     std::fs::remove_dir_all(&cluster[2].data).unwrap();
     cluster[2].start(&[]);
     cluster[2].wait_until_replica_state("learner");
-    cluster[2].wait_until_logged(&["ERROR", "another store", "full sweep"]);
-    cluster[0].wait_until_logged(&["WARN", "another store", "full sweep", "peer=\"c\""]);
+    cluster[2].wait_until_logged(&["ERROR", "another store", "full repair"]);
+    cluster[0].wait_until_logged(&["WARN", "another store", "full repair", "peer=\"c\""]);
     // It does not count while a node is away, and a restart does not change that.
     cluster[2].stop();
     cluster[2].start(&[]);
@@ -128,15 +128,15 @@ fn a_node_without_its_folder_is_filled_once_all_nodes_are_up() {
         }
     }
     // The nodes connect anew to a store that was filled, and a pass lacks them meanwhile.
-    wait_until_ok("a sweep of all nodes", || {
-        let swept = run_admin(&cluster[1], &["sweep", "--full", "--wait"]);
+    wait_until_ok("a repair of all nodes", || {
+        let swept = run_admin(&cluster[1], &["repair", "--full", "--wait"]);
         let said = String::from_utf8_lossy(&swept.stdout).into_owned();
         match swept.status.success() && said.contains("all nodes are equal") {
             true => Ok(()),
             false => Err(format!("{swept:?}")),
         }
     });
-    // No full sweep came before the loss, so nobody knows how much it is.
+    // No full repair came before the loss, so nobody knows how much it is.
     let status = status_with_advice(&cluster[0], &[]);
     let lost = "! acknowledged writes may be lost: c came back";
     assert!(status.contains(lost), "{status}");

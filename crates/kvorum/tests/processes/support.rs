@@ -28,8 +28,8 @@ pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_kvorum");
 /// test waits for all of it.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long a test waits for an event. A full sweep that lost a node may wait for it for 20 s,
-/// and the next sweep as long again, before the cluster is whole.
+/// How long a test waits for an event. A full repair that lost a node may wait for it for 20 s,
+/// and the next repair as long again, before the cluster is whole.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// How long a process of a test may run. A test that waits for a process, or for what it

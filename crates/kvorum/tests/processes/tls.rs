@@ -57,11 +57,11 @@ fn every_command_works_over_tls() {
         run(&words, b"").status.success().then_some(())
     });
     assert_eq!(cluster.entities("get k", b""), "v");
-    let ring = wait_until("the copies on all nodes", || {
-        let ring = cluster.entities("ring k --versions", b"");
-        (ring.matches("value of 1 bytes").count() == 3).then_some(ring)
+    let listed = wait_until("the copies on all nodes", || {
+        let listed = cluster.entities("replicas k --versions", b"");
+        (listed.matches("value of 1 bytes").count() == 3).then_some(listed)
     });
-    assert!(ring.contains(cluster.url()), "{ring}");
+    assert!(listed.contains(cluster.url()), "{listed}");
     let long = "l".repeat(1 << 20);
     cluster.entities("put long -", long.as_bytes());
     assert_eq!(
@@ -83,7 +83,7 @@ fn every_command_works_over_tls() {
     let states = status["nodes"].as_array().unwrap().iter();
     let states: Vec<&str> = states.map(|node| node["state"].as_str().unwrap()).collect();
     assert_eq!(states, ["serving"; 3], "{status}");
-    let swept = cluster.succeed(&format!("admin sweep --wait {target}"), b"");
+    let swept = cluster.succeed(&format!("admin repair --wait {target}"), b"");
     assert!(swept.contains("all nodes are equal"), "{swept}");
     cluster.succeed(&format!("admin compact --wait {target}"), b"");
     let words = "load mixed --fill --keys 100 --connections 8 --duration 300ms --warmup 0";

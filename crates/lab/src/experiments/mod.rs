@@ -7,7 +7,6 @@
 
 mod durability;
 mod flush;
-mod forgetting;
 mod growth;
 mod healing;
 mod outage;
@@ -15,13 +14,14 @@ mod overload;
 mod placement;
 mod queue;
 mod range;
+mod repair;
 mod replication;
 mod sharding;
 mod single;
 mod slowest;
-mod sweep;
 mod tables;
 mod tls;
+mod tombstone_gc;
 
 use crate::Experiment;
 
@@ -41,8 +41,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
     overload::EXPERIMENT,
     outage::EXPERIMENT,
     healing::EXPERIMENT,
-    sweep::EXPERIMENT,
-    forgetting::EXPERIMENT,
+    repair::EXPERIMENT,
+    tombstone_gc::EXPERIMENT,
     range::EXPERIMENT,
 ];
 

@@ -19,7 +19,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// stop, or to find its peers.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long a sweep or a compaction may take.
+/// How long a repair or a compaction may take.
 const SWEEP_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// The prefix of variables that would set options in addition to those of the
@@ -138,13 +138,13 @@ impl LabNode {
         std::fs::remove_dir_all(&self.data).map_err(Error::file(&self.data))
     }
 
-    /// Has it drive a sweep. With `wait=true` in the query it answers when the sweep has
+    /// Has it drive a repair. With `wait=true` in the query it answers when the repair has
     /// ended.
     ///
     /// # Errors
     /// It does not answer, or refuses.
     pub(crate) fn sweep(&self, query: &str) -> Result<Value, Error> {
-        let url = format!("{}/v0/admin/sweep?{query}", self.url);
+        let url = format!("{}/v0/admin/repair?{query}", self.url);
         let answer = http::post(&url, SWEEP_TIMEOUT)?;
         match answer.status {
             200 | 202 => {

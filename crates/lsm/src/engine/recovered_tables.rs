@@ -91,7 +91,7 @@ pub(super) fn open_tables(
             from_key = %range.first_key.escape_ascii(),
             to_key = %range.last_key.as_deref().unwrap_or(b"(the last)").escape_ascii(),
             "a table does not open: what it held of these keys is missing, and reads of them \
-             fail unless they find something newer. In a cluster the next full sweep brings it \
+             fail unless they find something newer. In a cluster the next full repair brings it \
              from the other nodes. For a node alone: stop it, put the file back from a copy, and \
              start it again"
         );

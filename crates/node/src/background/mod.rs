@@ -82,7 +82,7 @@ impl WorkKind {
     /// The kind as metrics name it.
     pub(crate) fn word(self) -> &'static str {
         match self {
-            Self::Sweep => "sweep",
+            Self::Sweep => "repair",
             Self::Hints => "hints",
             Self::Compaction => "compaction",
         }

@@ -27,12 +27,12 @@ pub const HINT_BYTES: RangeInclusive<u64> = 1 << 20..=1 << 40;
 pub const HINT_AGE: RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(7 * 24 * 3600);
 /// [`NodeConfig::grace`](super::NodeConfig::grace).
-pub const GRACE: RangeInclusive<Duration> =
+pub const GC_GRACE: RangeInclusive<Duration> =
     Duration::from_secs(3)..=Duration::from_secs(366 * 24 * 3600);
-/// [`NodeConfig::sweep_interval`](super::NodeConfig::sweep_interval) and
-/// [`NodeConfig::full_sweep_interval`](super::NodeConfig::full_sweep_interval). The bound
+/// [`NodeConfig::repair_interval`](super::NodeConfig::repair_interval) and
+/// [`NodeConfig::full_repair_interval`](super::NodeConfig::full_repair_interval). The bound
 /// is high enough for a full sweep a year; a higher one means `None`.
-pub const SWEEP_INTERVAL: RangeInclusive<Duration> =
+pub const REPAIR_INTERVAL: RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(366 * 24 * 3600);
 
 /// Checks that the number in a field is within its bounds.

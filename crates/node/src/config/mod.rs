@@ -75,12 +75,12 @@ pub struct NodeConfig {
     pub hint_age_max: Duration,
     /// How often the nodes compare what has changed since they were last found
     /// equal. `None`: never. Default: 10 min.
-    pub sweep_interval: Option<Duration>,
+    pub repair_interval: Option<Duration>,
     /// How often the nodes compare everything. `None`: never. Default: 7 days.
-    pub full_sweep_interval: Option<Duration>,
+    pub full_repair_interval: Option<Duration>,
     /// How long the dead are kept at least: a tombstone is dropped only once a full pass,
     /// behind fences that are so far in the past, has found all nodes equal. Default: 10 days.
-    pub grace: Duration,
+    pub gc_grace: Duration,
     /// How many bytes of keys and values a page of a range of the cluster has at most. Tests
     /// with little data set less. Default: 256 KiB.
     #[doc(hidden)]
@@ -142,9 +142,9 @@ impl NodeConfig {
             clock_drift_max: Duration::from_secs(3600),
             hint_bytes_max: 1 << 30,
             hint_age_max: Duration::from_secs(3 * 3600),
-            sweep_interval: Some(Duration::from_secs(600)),
-            full_sweep_interval: Some(Duration::from_secs(7 * 24 * 3600)),
-            grace: Duration::from_secs(10 * 24 * 3600),
+            repair_interval: Some(Duration::from_secs(600)),
+            full_repair_interval: Some(Duration::from_secs(7 * 24 * 3600)),
+            gc_grace: Duration::from_secs(10 * 24 * 3600),
             page_bytes_max: 256 << 10,
             snapshot_age_max: Duration::from_secs(600),
             sweep_sizes: SweepSizes::default(),
@@ -171,7 +171,7 @@ impl NodeConfig {
     pub fn named_bound_age(&self) -> Duration {
         let clocks = self.clock_drift_max.saturating_mul(2);
         // A grace of tests may be shorter than is valid.
-        self.hint_age_max.min(self.grace.saturating_sub(clocks))
+        self.hint_age_max.min(self.gc_grace.saturating_sub(clocks))
     }
 
     /// How many bytes a batch of a range may take while it is read. A value may be read
@@ -202,7 +202,7 @@ impl NodeConfig {
             // The forget bound rises by about one interval with each full sweep. What it has
             // passed goes with the next one at the latest, however unevenly they come.
             purge_wait: self
-                .full_sweep_interval
+                .full_repair_interval
                 .map_or(store.purge_wait, |it| it / 2),
             ..store
         }

@@ -39,16 +39,16 @@ impl NodeConfig {
     /// A hint that is younger than the grace, by clocks that differ as far as they may,
     /// would bring what every store refuses.
     fn validate_grace(&self) -> Result<(), ConfigError> {
-        bounds::check("grace", &self.grace, &bounds::GRACE)?;
+        bounds::check("gc_grace", &self.gc_grace, &bounds::GC_GRACE)?;
         let clocks = self.clock_drift_max.saturating_mul(2);
         let least = self.hint_age_max.saturating_add(clocks);
-        match self.grace < least {
+        match self.gc_grace < least {
             true => Err(ConfigError::new(
-                "grace",
+                "gc_grace",
                 format!(
                     "is {:?}: give at least {least:?}, which is hint_age_max ({:?}) plus twice \
                      clock_drift_max ({:?}), or lower one of these",
-                    self.grace, self.hint_age_max, self.clock_drift_max
+                    self.gc_grace, self.hint_age_max, self.clock_drift_max
                 ),
             )),
             false => Ok(()),
@@ -64,11 +64,11 @@ impl NodeConfig {
         bounds::check("hint_bytes_max", &self.hint_bytes_max, &bounds::HINT_BYTES)?;
         bounds::check("hint_age_max", &self.hint_age_max, &bounds::HINT_AGE)?;
         for (field, interval) in [
-            ("sweep_interval", self.sweep_interval),
-            ("full_sweep_interval", self.full_sweep_interval),
+            ("repair_interval", self.repair_interval),
+            ("full_repair_interval", self.full_repair_interval),
         ] {
             if let Some(interval) = interval {
-                bounds::check(field, &interval, &bounds::SWEEP_INTERVAL)?;
+                bounds::check(field, &interval, &bounds::REPAIR_INTERVAL)?;
             }
         }
 

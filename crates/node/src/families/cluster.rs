@@ -34,7 +34,7 @@ fn coordination(metrics: &Metrics) -> Vec<Family> {
             sum(|counts| &counts.pushes),
         ),
         Family::counter(
-            "kvorum_repairs",
+            "kvorum_read_repairs",
             "Versions that reads wrote to stale replicas",
             sum(|counts| &counts.repairs),
         ),
@@ -44,7 +44,7 @@ fn coordination(metrics: &Metrics) -> Vec<Family> {
             sum(|counts| &counts.hedges),
         ),
         Family::counter(
-            "kvorum_range_reads",
+            "kvorum_scan_reads",
             "Keys of ranges of the whole cluster that were read singly, because their replicas differed",
             sum(|counts| &counts.range_reads),
         ),

@@ -32,22 +32,22 @@ pub(super) fn families(node: &Node) -> [Family; 4] {
     });
     [
         Family::gauge(
-            "kvorum_forgotten_timestamp_seconds",
-            "The forget bound: what was deleted before it is dropped; 0 before the first",
+            "kvorum_gc_threshold_timestamp_seconds",
+            "The GC threshold: what was deleted before it is dropped; 0 before the first",
             seconds(status.forgotten),
         ),
         Family::gauge(
-            "kvorum_grace_seconds",
-            "How far in the past the forget bound stays at least",
-            node.config.grace.as_secs_f64(),
+            "kvorum_gc_grace_seconds",
+            "How far in the past the GC threshold stays at least",
+            node.config.gc_grace.as_secs_f64(),
         ),
         Family::gauges(
-            "kvorum_forgetting_held_back",
-            "1 for each node that kept the forget bound from rising in the last full pass that this node led",
+            "kvorum_gc_held_back",
+            "1 for each node that kept the GC threshold from rising in the last full repair session that this node led",
             held_back,
         ),
         Family::gauge(
-            "kvorum_surplus_bound_timestamp_seconds",
+            "kvorum_non_owned_gc_threshold_timestamp_seconds",
             "Values of whose versions this node is no replica are dropped if they are older; 0 while none is",
             seconds(surplus_below),
         ),

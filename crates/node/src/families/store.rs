@@ -88,7 +88,7 @@ fn counters(store: &Statistics) -> Vec<Family> {
             store.data_blocks_fetched,
         ),
         (
-            "kvorum_store_surplus_dropped",
+            "kvorum_store_non_owned_dropped",
             "Copies that compaction dropped because this node is no replica of their versions",
             store.surplus_dropped,
         ),
@@ -198,7 +198,7 @@ fn gauges(store: &Statistics, node: &Node) -> Vec<Family> {
             store.table_tombstones as f64,
         ),
         (
-            "kvorum_store_table_surplus",
+            "kvorum_store_table_non_owned",
             "Values in all tables of whose versions this node is no replica",
             store.table_surplus as f64,
         ),
@@ -209,7 +209,7 @@ fn gauges(store: &Statistics, node: &Node) -> Vec<Family> {
         ),
         (
             "kvorum_store_damaged_ranges",
-            "Key ranges that damaged blocks may have held, until they are mended",
+            "Key ranges that damaged blocks may have held, until they are repaired",
             store.damaged_ranges as f64,
         ),
         (

@@ -37,52 +37,55 @@ pub(super) fn families(node: &Node) -> [Family; 14] {
         })
     };
     let counts = status.counts;
-    let surplus = counts.surplus_announced;
+    let surplus = counts.non_owned_offered;
     let bytes = |of: fn(&LinkMetrics) -> &Cell| {
         let links = |worker: &WorkerMetrics| worker.links.iter().map(|link| of(link).get()).sum();
         node.metrics.sum(links)
     };
     [
         Family::counters(
-            "kvorum_sweeps",
+            "kvorum_repair_sessions",
             "Passes that ended: clean if this node is equal with every other node, else incomplete",
             ended,
         ),
         Family::gauges(
-            "kvorum_sweeps_running",
+            "kvorum_repair_sessions_running",
             "Passes that this node takes part in",
             running,
         ),
         Family::gauges(
-            "kvorum_sweep_last_duration_seconds",
+            "kvorum_repair_session_last_duration_seconds",
             "How long the last pass that ended took; 0 before the first",
             durations,
         ),
         Family::gauges(
-            "kvorum_sweep_last_clean_timestamp_seconds",
+            "kvorum_repair_last_success_timestamp_seconds",
             "When a pass last found this node equal with a peer; 0 if none ever did",
             last_clean(|clean| clean.any_unix_ms),
         ),
         Family::gauges(
-            "kvorum_sweep_last_full_clean_timestamp_seconds",
-            "When a full pass last found this node equal with a peer; 0 if none ever did",
+            "kvorum_repair_last_full_success_timestamp_seconds",
+            "When a full repair session last found this node equal with a peer; 0 if none ever did",
             last_clean(|clean| clean.full_unix_ms),
         ),
         Family::counter(
-            "kvorum_sweep_requests",
-            "Requests of sweeps that this node answered",
+            "kvorum_repair_requests",
+            "Requests of repairs that this node answered",
             counts.requests,
         ),
         Family::counters(
-            "kvorum_sweep_mends",
-            "Versions that sweeps sent to a node that lacked them",
+            "kvorum_repair_writes",
+            "Versions that repairs sent to a node that lacked them",
             [
-                (label("direction", "sent"), counts.mends_sent),
-                (label("direction", "received"), counts.mends_received),
+                (label("direction", "sent"), counts.repair_writes_sent),
+                (
+                    label("direction", "received"),
+                    counts.repair_writes_received,
+                ),
             ],
         ),
         Family::counters(
-            "kvorum_sweep_ranges",
+            "kvorum_repair_ranges",
             "Ranges that this node compared, and those in which it differed, once for each other node",
             [
                 (label("result", "compared"), counts.ranges_compared),
@@ -90,8 +93,8 @@ pub(super) fn families(node: &Node) -> [Family; 14] {
             ],
         ),
         Family::counters(
-            "kvorum_sweep_bytes",
-            "Bytes of the requests of sweeps that this node sent to peers, mends included, and of the answers that it received",
+            "kvorum_repair_bytes",
+            "Bytes of the requests of repairs that this node sent to peers, repair writes included, and of the answers that it received",
             [
                 (
                     label("direction", "sent"),
@@ -104,29 +107,29 @@ pub(super) fn families(node: &Node) -> [Family; 14] {
             ],
         ),
         Family::counter(
-            "kvorum_refill_received_keys",
-            "Keys whose newest versions sweeps brought to this node in bulk",
+            "kvorum_rebuild_received_keys",
+            "Keys whose newest versions repairs brought to this node in bulk",
             counts.bulk_keys_received,
         ),
         Family::counter(
-            "kvorum_refill_received_bytes",
-            "Bytes of keys and values that sweeps brought to this node in bulk",
+            "kvorum_rebuild_received_bytes",
+            "Bytes of keys and values that repairs brought to this node in bulk",
             counts.bulk_bytes_received,
         ),
         Family::gauge(
-            "kvorum_refill_ratio",
+            "kvorum_rebuild_ratio",
             "How far the pass has come that fills this node's store in bulk; 0 while there is none",
             status
                 .refill
                 .map_or(0.0, |refill| f64::from(refill.position_permille) / 1e3),
         ),
         Family::counter(
-            "kvorum_sweep_surplus_announced",
-            "Surplus copies, and versions of fewer copies than an older one, that were sent where they were lacking",
+            "kvorum_repair_non_owned_offered",
+            "Non-owned copies, and versions of fewer copies than an older one, that were sent where they were lacking",
             surplus,
         ),
         Family::counter(
-            "kvorum_sweep_leftovers_buried",
+            "kvorum_repair_zombies_suppressed",
             "Versions that this node deleted because the others had forgotten that they were deleted",
             counts.leftovers_buried,
         ),

@@ -48,7 +48,7 @@ impl Forgetting {
                 node = name,
                 %named,
                 %latest,
-                "a node names a fence or a forget bound from the future, which no sweep can have \
+                "a node names a fence or a GC threshold from the future, which no repair can have \
                  shown: it is not believed. Its clock was wrong, or it is not sound. Look at its \
                  clock and at this one's; if both are right now, replace that node"
             );
@@ -84,7 +84,7 @@ pub(super) fn warn_of_future(stored: &ForgetFile, latest: Timestamp) {
         tracing::error!(
             bound = %greatest,
             %latest,
-            "by this node's clock, the fence or the forget bound in the file FORGET comes from the \
+            "by this node's clock, the fence or the GC threshold in the file FORGET comes from the \
              future, and writes below it are refused here: correct the clock; or if it is right, \
              replace this node, or start all nodes with --drop-future-versions if all say so"
         );

@@ -114,7 +114,7 @@ impl Forgetting {
             Err(error) => {
                 tracing::warn!(
                     %error,
-                    "cannot write the file FORGET: old versions are refused, and the forget bound \
+                    "cannot write the file FORGET: old versions are refused, and the GC threshold \
                      does not rise"
                 );
             }

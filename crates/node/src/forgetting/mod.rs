@@ -126,7 +126,7 @@ impl Forgetting {
                 tracing::warn!(
                     fence = %stored.bounds.fence,
                     forgotten = %stored.greatest.max(stored.bounds.forgotten),
-                    "the fence or the forget bound came from the future, and is lowered"
+                    "the fence or the GC threshold came from the future, and is lowered"
                 );
                 lowered.store(&*environment.disk, &environment.folder)?;
                 stored = lowered;
@@ -230,7 +230,7 @@ impl Forgetting {
             match forgetting.change_by(raise) {
                 Ok(()) | Err(Error::Closed) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "cannot raise the fence: the forget bound does not rise");
+                    tracing::warn!(%error, "cannot raise the fence: the GC threshold does not rise");
                 }
             }
             let fence = forgetting.bounds().fence;
@@ -375,7 +375,7 @@ impl Forgetting {
                 }
                 Err(Error::Closed) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "cannot write the file FORGET: the store waits for the next full sweep");
+                    tracing::warn!(%error, "cannot write the file FORGET: the store waits for the next full repair");
                 }
             }
         });

@@ -51,13 +51,13 @@ impl fmt::Display for LossReport {
         )?;
         if self.loss.writes_max() == 0 && has_unknown {
             return formatter.write_str(
-                ". How many is not known here: this node remembers no full sweep with some of \
+                ". How many is not known here: this node remembers no full repair with some of \
                  them, or no count",
             );
         }
         write!(
             formatter,
-            ". {single_copies} had no second copy at the last full sweep"
+            ". {single_copies} had no second copy at the last full repair"
         )?;
         match is_single {
             // A store that is left counts what it has acknowledged, not what others have.
@@ -67,13 +67,13 @@ impl fmt::Display for LossReport {
             )?,
             false => write!(
                 formatter,
-                ", and {since_full_pass} were acknowledged since the last full sweep with a store \
+                ", and {since_full_pass} were acknowledged since the last full repair with a store \
                  that is left"
             )?,
         }
         match has_unknown {
             true => formatter.write_str(
-                "; that is as far as this node knows, because it remembers no full sweep with some \
+                "; that is as far as this node knows, because it remembers no full repair with some \
                  of them, or no count: it may be more",
             ),
             false => Ok(()),

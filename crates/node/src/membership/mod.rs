@@ -180,7 +180,7 @@ impl Membership {
         if run.boot_id.is_none() && !run.syncs_commits && !members.is_single_node() {
             tracing::warn!(
                 "the boot of this machine cannot be told: if this node ends without being \
-                 stopped, a full sweep has to fill its store"
+                 stopped, a full repair has to fill its store"
             );
         }
         let opening = opening(

@@ -38,11 +38,11 @@ impl NotFilled {
         };
         match self.unequal.is_empty() {
             false => format!(
-                "the last full sweep has not found it equal with {}",
+                "the last full repair has not found it equal with {}",
                 names(&self.unequal)
             ),
             true => format!(
-                "the last full sweep has found it equal with all others, but its clock and that of \
+                "the last full repair has found it equal with all others, but its clock and that of \
                  {} are too far apart to tell which timestamps were given before: set the wrong one \
                  right",
                 names(&self.unheard)

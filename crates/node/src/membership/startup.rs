@@ -92,12 +92,12 @@ pub(super) fn log_replica_state(confirmation: &Confirmation) {
         ),
         ReplicaState::Learner if confirmation.is_outdated() => tracing::error!(
             "the store is older than what the peers remember, or a copy: its reads and acks do \
-             not count, and this node accepts no writes of its own, until a full sweep has filled the store, \
+             not count, and this node accepts no writes of its own, until a full repair has filled the store, \
              which begins by itself once all nodes are up"
         ),
         ReplicaState::Learner => tracing::error!(
             "the store lost data that it had acknowledged: its reads and acks do not count \
-             until a full sweep has filled it, which begins by itself once all nodes are up"
+             until a full repair has filled it, which begins by itself once all nodes are up"
         ),
     }
 }

@@ -276,14 +276,14 @@ impl MembershipState {
                 peer,
                 "a peer remembers a later start of this node's store, or more acknowledged writes: \
                  the folder was restored from a copy, or a copy of it was started. The store's \
-                 reads and acks do not count, and this node accepts no writes of its own, until a full sweep \
+                 reads and acks do not count, and this node accepts no writes of its own, until a full repair \
                  has filled the store, which begins by itself once all nodes are up. If another \
                  process has the other folder, stop one of the two"
             ),
             Confirmation::Learner { is_outdated: false } => tracing::error!(
                 peer,
                 "a peer remembers another store of this node: the folder was lost. The store's \
-                 reads and acks do not count until a full sweep has filled it, which begins by \
+                 reads and acks do not count until a full repair has filled it, which begins by \
                  itself once all nodes are up"
             ),
             _ => {}
@@ -324,7 +324,7 @@ impl MembershipState {
                     peer = own.members.name(peer),
                     "a peer has connected with another store than the remembered one, with an \
                      older state of it, or with a copy. Its reads and acks do not count until a \
-                     full sweep has filled it, which begins by itself once all nodes are up"
+                     full repair has filled it, which begins by itself once all nodes are up"
                 );
             }
             let since = known.since;

@@ -163,7 +163,7 @@ impl Sweeper {
                 }
             }
         }
-        self.sweeps.record.surplus_announced(sent);
+        self.sweeps.record.non_owned_offered(sent);
         SweepAnswer::Announced {
             sent,
             unsettled,

@@ -190,7 +190,7 @@ impl Sweeper {
     pub(super) fn push_pulled(&self, pass: PassId) {
         self.spawn_in_background(move |own| {
             if let Err(error) = own.push_pulled(pass) {
-                tracing::error!(%error, "cannot store what a sweep has brought");
+                tracing::error!(%error, "cannot store what a repair has brought");
             }
         });
     }

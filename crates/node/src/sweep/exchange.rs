@@ -189,7 +189,7 @@ impl Sweeper {
             }
             self.rest_since(began).await;
         }
-        self.sweeps.record.mends_sent(sent.mends);
+        self.sweeps.record.repair_writes_sent(sent.mends);
         sent
     }
 

@@ -80,7 +80,7 @@ impl Filling {
         self.ingest_bytes = 0;
         if let Some(ingest) = self.ingest.take() {
             let ingested = ingest.commit()?;
-            tracing::debug!(?ingested, "stored what a sweep has brought in bulk");
+            tracing::debug!(?ingested, "stored what a repair has brought in bulk");
         }
         Ok(())
     }

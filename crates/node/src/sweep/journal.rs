@@ -110,7 +110,7 @@ impl Journal {
         let loaded = loaded.unwrap_or_else(|why| {
             tracing::warn!(
                 why,
-                "the file SWEEP cannot be read and is begun anew: sweeps compare more than \
+                "the file SWEEP cannot be read and is begun anew: repairs compare more than \
                  they would have to"
             );
             SweepFile::default()
@@ -178,7 +178,7 @@ impl Journal {
         if let Err(error) = replace_file(&**disk, folder, FILE, &file.encode()) {
             tracing::warn!(
                 %error,
-                "cannot write the file SWEEP: a sweep that is cut short now begins anew"
+                "cannot write the file SWEEP: a repair that is cut short now begins anew"
             );
         }
     }

@@ -358,8 +358,8 @@ impl Sweeper {
         }
         tracing::warn!(
             are_at_odds,
-            "this node leaves a sweep, because it cannot tell which of its old versions were \
-             deleted: the next full sweep with all nodes tries again"
+            "this node leaves a repair, because it cannot tell which of its old versions were \
+             deleted: the next full repair with all nodes tries again"
         );
         let _is_over = self.in_background(move |own| own.give_up(pass)).await;
     }

@@ -264,7 +264,7 @@ impl Sweeps {
 fn report_unreadable(error: &lsm::Error) {
     tracing::error!(
         %error,
-        "a sweep cannot read the store, so it finds this node equal with no other one: look at \
+        "a repair cannot read the store, so it finds this node equal with no other one: look at \
          the disk, and at earlier lines about it"
     );
 }

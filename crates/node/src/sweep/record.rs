@@ -82,16 +82,16 @@ pub struct SweepCounts {
     /// Requests of sweeps that were answered, to peers and to this node as a driver.
     pub requests: u64,
     /// Versions that peers lacked, and stored.
-    pub mends_sent: u64,
+    pub repair_writes_sent: u64,
     /// Versions that peers sent because this node lacked them.
-    pub mends_received: u64,
+    pub repair_writes_received: u64,
     /// Ranges that were compared.
     pub ranges_compared: u64,
     /// Ranges in which this node differed from another one, once for each of the others.
     pub ranges_differing: u64,
     /// Surplus copies that a replica of their keys lacked, and versions that a node
     /// lacked which kept an older one without being a replica.
-    pub surplus_announced: u64,
+    pub non_owned_offered: u64,
     /// Versions that were deleted because the other nodes had forgotten that they were.
     pub leftovers_buried: u64,
     /// Versions that peers sent in bulk because this node lacked most of a range.
@@ -105,10 +105,10 @@ pub(crate) struct Record {
     clock: Arc<dyn Clock>,
     state: Mutex<RecordState>,
     requests: AtomicU64,
-    mends_sent: AtomicU64,
-    mends_received: AtomicU64,
+    repair_writes_sent: AtomicU64,
+    repair_writes_received: AtomicU64,
     ranges_differing: AtomicU64,
-    surplus_announced: AtomicU64,
+    non_owned_offered: AtomicU64,
     leftovers_buried: AtomicU64,
 }
 
@@ -181,10 +181,10 @@ impl Record {
             clock,
             state: Mutex::new(state),
             requests: AtomicU64::new(0),
-            mends_sent: AtomicU64::new(0),
-            mends_received: AtomicU64::new(0),
+            repair_writes_sent: AtomicU64::new(0),
+            repair_writes_received: AtomicU64::new(0),
             ranges_differing: AtomicU64::new(0),
-            surplus_announced: AtomicU64::new(0),
+            non_owned_offered: AtomicU64::new(0),
             leftovers_buried: AtomicU64::new(0),
         }
     }
@@ -289,12 +289,12 @@ impl Record {
         self.requests.fetch_add(1, Relaxed);
     }
 
-    pub(super) fn mends_sent(&self, mends: u32) {
-        self.mends_sent.fetch_add(u64::from(mends), Relaxed);
+    pub(super) fn repair_writes_sent(&self, mends: u32) {
+        self.repair_writes_sent.fetch_add(u64::from(mends), Relaxed);
     }
 
     pub(super) fn mend_received(&self) {
-        self.mends_received.fetch_add(1, Relaxed);
+        self.repair_writes_received.fetch_add(1, Relaxed);
     }
 
     /// This node differs from another one in a range.
@@ -302,8 +302,8 @@ impl Record {
         self.ranges_differing.fetch_add(1, Relaxed);
     }
 
-    pub(super) fn surplus_announced(&self, copies: u32) {
-        self.surplus_announced.fetch_add(u64::from(copies), Relaxed);
+    pub(super) fn non_owned_offered(&self, copies: u32) {
+        self.non_owned_offered.fetch_add(u64::from(copies), Relaxed);
     }
 
     pub(super) fn leftovers_buried(&self, versions: usize) {
@@ -368,11 +368,11 @@ impl Record {
             single_copies: state.single_copies.clone(),
             counts: SweepCounts {
                 requests: self.requests.load(Relaxed),
-                mends_sent: self.mends_sent.load(Relaxed),
-                mends_received: self.mends_received.load(Relaxed),
+                repair_writes_sent: self.repair_writes_sent.load(Relaxed),
+                repair_writes_received: self.repair_writes_received.load(Relaxed),
                 ranges_compared: state.ranges_compared,
                 ranges_differing: self.ranges_differing.load(Relaxed),
-                surplus_announced: self.surplus_announced.load(Relaxed),
+                non_owned_offered: self.non_owned_offered.load(Relaxed),
                 leftovers_buried: self.leftovers_buried.load(Relaxed),
                 bulk_keys_received,
                 bulk_bytes_received,

@@ -197,18 +197,18 @@ fn a_full_pass_that_left_nodes_unequal_is_made_up_for() {
 fn mends_and_surplus_are_counted() {
     let (_, record) = record();
     record.request_received();
-    record.mends_sent(3);
+    record.repair_writes_sent(3);
     record.leftovers_buried(6);
     record.mend_received();
     record.range_differs();
-    record.surplus_announced(2);
+    record.non_owned_offered(2);
     let expected = SweepCounts {
         requests: 1,
-        mends_sent: 3,
-        mends_received: 1,
+        repair_writes_sent: 3,
+        repair_writes_received: 1,
         ranges_compared: 0,
         ranges_differing: 1,
-        surplus_announced: 2,
+        non_owned_offered: 2,
         leftovers_buried: 6,
         bulk_keys_received: 0,
         bulk_bytes_received: 0,

@@ -261,7 +261,7 @@ impl Sweeper {
                 clean_pairs = report.clean_pairs,
                 pairs = report.pairs,
                 forget_bound_held_back = report.is_held_back,
-                "a sweep has ended"
+                "a repair has ended"
             );
             // One that could not raise the forget bound is tried again, too.
             let is_done = report.is_clean() && !report.is_held_back;

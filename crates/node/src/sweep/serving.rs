@@ -234,7 +234,7 @@ impl Sweeper {
                     Some(Ok(true)) => SweepAnswer::Synced(self.incarnation()),
                     Some(Ok(false)) => SweepAnswer::Unknown,
                     Some(Err(error)) => {
-                        tracing::error!(%error, "a sweep cannot sync the store");
+                        tracing::error!(%error, "a repair cannot sync the store");
                         SweepAnswer::Unknown
                     }
                     None => SweepAnswer::Unknown,

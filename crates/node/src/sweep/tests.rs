@@ -280,7 +280,7 @@ fn damage_is_mended_after_a_whole_full_pass_that_found_all_nodes_clean() {
     let full = |participant: &mut Participant, pass| begin(participant, pass, PassKind::Full, 20);
     for (label, clean_with, kind, is_mended) in [
         ("with one of two", &both[..1], PassKind::Full, false),
-        ("recent", &both, PassKind::Recent, false),
+        ("incremental", &both, PassKind::Recent, false),
         ("begun before", &both, PassKind::Full, false),
         ("begun behind", &both, PassKind::Full, false),
         ("whole", &both, PassKind::Full, true),

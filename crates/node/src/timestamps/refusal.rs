@@ -52,7 +52,7 @@ pub enum NoTimestamp {
     /// The store is an older state of a store that peers know, or a copy of it.
     #[error(
         "this node's store was restored from a copy, or a copy of it was started, so another \
-         process may have issued the same timestamps: use another node until a full sweep has filled \
+         process may have issued the same timestamps: use another node until a full repair has filled \
          this node's store, which begins by itself once all nodes are up"
     )]
     Outdated,

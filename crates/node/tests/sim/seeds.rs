@@ -104,8 +104,8 @@ fn every_promise_is_kept_whatever_fails() {
     let rises = forgetting.iter().sum::<usize>();
     let surplus: u64 = reports.values().map(|each| each.surplus_dropped).sum();
     println!(
-        "{} worlds that forget, in which the forget bound rose {rises} times and {surplus} \
-         surplus copies were dropped",
+        "{} worlds that forget, in which the GC threshold rose {rises} times and {surplus} \
+         non-owned copies were dropped",
         forgetting.len()
     );
     println!(

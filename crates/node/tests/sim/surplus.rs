@@ -12,7 +12,7 @@ use tokio::task::LocalSet;
 use tokio::time::sleep;
 
 const GRACE: Duration = Duration::from_secs(1);
-const FULL_SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+const FULL_REPAIR_INTERVAL: Duration = Duration::from_secs(1);
 
 const SURPLUS_KEY: u64 = 9;
 
@@ -22,7 +22,7 @@ async fn the_forget_bound_rises_beside_surplus_and_constant_writes() {
     set.run_until(async {
         let hosts = started(Some(Forgetting {
             grace: GRACE,
-            full_sweep_interval: FULL_SWEEP_INTERVAL,
+            full_repair_interval: FULL_REPAIR_INTERVAL,
         }))
         .await;
         // The other two replicas of the first value keep the second one as surplus.
@@ -40,10 +40,10 @@ async fn the_forget_bound_rises_beside_surplus_and_constant_writes() {
             })
             .collect();
         // Some of the first passes find what came before the first fences.
-        sleep(4 * FULL_SWEEP_INTERVAL + GRACE).await;
+        sleep(4 * FULL_REPAIR_INTERVAL + GRACE).await;
         let mut forgotten = Timestamp::ZERO;
         for _ in 0..3 {
-            sleep(4 * FULL_SWEEP_INTERVAL).await;
+            sleep(4 * FULL_REPAIR_INTERVAL).await;
             let known = hosts.iter().map(|host| host.forgetting().unwrap());
             let least = known.clone().map(|known| known.forgotten).min().unwrap();
             assert!(least > forgotten, "{:?}", known.collect::<Vec<_>>());

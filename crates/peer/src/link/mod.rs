@@ -124,7 +124,7 @@ impl Link {
         Rc::new(Self {
             read_wait_site: wait_sites::peer(&name, "read"),
             write_wait_site: wait_sites::peer(&name, "write"),
-            sweep_wait_site: wait_sites::peer(&name, "sweep"),
+            sweep_wait_site: wait_sites::peer(&name, "repair"),
             range_wait_site: wait_sites::peer(&name, "range"),
             examine_wait_site: wait_sites::peer(&name, "examine"),
             name,

@@ -262,7 +262,7 @@ impl SweepRequest {
                 below: fields.timestamp()?,
                 vouching: fields.rest_of(NODES_MAX, Fields::vouching)?,
             },
-            _ => return Err("an unknown request of a sweep"),
+            _ => return Err("an unknown request of a repair"),
         };
         fields.end()?;
         Ok(request)
@@ -465,7 +465,7 @@ impl SweepAnswer {
                 greatest: fields.timestamp()?,
                 lacks_nothing: fields.bool()?,
             }),
-            _ => return Err("an unknown answer of a sweep"),
+            _ => return Err("an unknown answer of a repair"),
         };
         fields.end()?;
         Ok(answer)

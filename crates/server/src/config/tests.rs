@@ -234,12 +234,12 @@ fn an_invalid_field_is_named() {
         "hint_age_max",
     );
     refused(
-        |config| config.node.sweep_interval = Some(Duration::ZERO),
-        "sweep_interval",
+        |config| config.node.repair_interval = Some(Duration::ZERO),
+        "repair_interval",
     );
     refused(
-        |config| config.node.full_sweep_interval = Some(Duration::MAX),
-        "full_sweep_interval",
+        |config| config.node.full_repair_interval = Some(Duration::MAX),
+        "full_repair_interval",
     );
 }
 

@@ -6,8 +6,8 @@
 //! HTTP demands of any head (`400`, `414`, `431`, `501`), path (`400`), token (`401`),
 //! method (`405`), type of the body (`415`), parameters (`400`), right (`403`), conditions
 //! (`400`, `501`, `505`), body limit (`413`), admission (`503`). The body is read after all of them.
-//! Status, history, health, metrics, the ring, the console, the description of the API,
-//! profiles, sweeps and compactions are outside admission.
+//! Status, history, health, metrics, the replicas of a key, the console, the description of the API,
+//! profiles, repairs and compactions are outside admission.
 //!
 //! # What is where
 //! - `resources`: a file or a folder for each resource, and the one table of them

@@ -24,7 +24,7 @@ pub(crate) enum Route {
     /// a latency.
     Digest,
     /// The replicas of a key.
-    Ring,
+    KeyReplicas,
     /// The state of the node.
     Status,
     /// The metrics.
@@ -35,7 +35,7 @@ pub(crate) enum Route {
     OpenApi,
     /// A profile. Its client chooses how long it takes, so its time is not a latency.
     Profile,
-    /// What only operators ask for. A client may choose to wait until a sweep has ended,
+    /// What only operators ask for. A client may choose to wait until a repair has ended,
     /// so its time is not a latency.
     Admin,
     /// What the node did in the last hour.
@@ -63,7 +63,7 @@ const ROUTES: [(Route, &str); 15] = [
     (Route::Range, "range"),
     (Route::Batch, "batch"),
     (Route::Digest, "digest"),
-    (Route::Ring, "ring"),
+    (Route::KeyReplicas, "replicas"),
     (Route::Status, "status"),
     (Route::Metrics, "metrics"),
     (Route::Health, "health"),
@@ -95,7 +95,7 @@ const EXPECTED: [(Route, &str, &[u16]); 21] = [
     (Route::Batch, "POST", &[200, 400, 413, 415, 503]),
     (Route::Digest, "GET", &[200, 400, 503]),
     (Route::Digest, "HEAD", &[200, 400, 503]),
-    (Route::Ring, "GET", &[200, 400]),
+    (Route::KeyReplicas, "GET", &[200, 400]),
     (Route::Status, "GET", &[200]),
     (Route::Metrics, "GET", &[200]),
     (Route::Health, "GET", &[200, 503]),

@@ -146,12 +146,12 @@ pub(super) fn families(shared: &DoorShared) -> Vec<Family> {
         ),
         (
             (
-                "kvorum_range_bytes",
+                "kvorum_scan_bytes",
                 "Bytes of the batches of ranges that are being sent",
             ),
             load.range_bytes,
             (
-                "kvorum_range_max_bytes",
+                "kvorum_scan_max_bytes",
                 "Bytes of the batches of ranges that may be sent at a time",
             ),
             split.node.ranges_bytes,

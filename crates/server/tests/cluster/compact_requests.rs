@@ -1,8 +1,8 @@
-//! Compactions as an operator asks for them: what is dead below the forget bound goes.
+//! Compactions as an operator asks for them: what is dead below the GC threshold goes.
 
-use crate::forgetting::{bound_at, forgetful, sweep_fully};
+use crate::repairs::target;
 use crate::support::{Cluster, until};
-use crate::sweeps::target;
+use crate::tombstone_gc::{bound_at, forgetful, sweep_fully};
 use crate::wire::Reply;
 
 const JSON: &str = "content-type: application/json\r\n";

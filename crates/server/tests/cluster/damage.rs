@@ -1,5 +1,5 @@
 //! A damaged block in the store of one node: no read is wrong for it, and the other nodes
-//! mend it without an operator.
+//! repair it without an operator.
 
 use crate::support::{Cluster, until};
 use crate::wire::Reply;
@@ -11,11 +11,11 @@ use std::time::Duration;
 
 const KEYS: usize = 120;
 
-/// No sweep begins but for the damage.
+/// No repair begins but for the damage.
 fn without_sweeps(config: &mut ServerConfig) {
     config.node.timeout = Duration::from_millis(400);
-    config.node.sweep_interval = None;
-    config.node.full_sweep_interval = None;
+    config.node.repair_interval = None;
+    config.node.full_repair_interval = None;
 }
 
 fn target(number: usize, pair: &str) -> String {
@@ -107,7 +107,7 @@ fn a_damaged_block_is_never_read_wrong_and_the_other_nodes_mend_it() {
             assert!(refused.text().contains("learner"), "{}", refused.text());
         }
     }
-    until("the other nodes have mended the damage", || {
+    until("the other nodes have repaired the damage", || {
         let store = store();
         (&store["damaged_ranges"], &store["tables_damaged"]) == (&0.into(), &0.into())
     });
@@ -127,10 +127,10 @@ fn a_damaged_block_is_never_read_wrong_and_the_other_nodes_mend_it() {
         assert!(is_read(&client.get(&target(number, "3/3")), number));
     }
     for node in 0..3 {
-        assert_eq!(cluster.status(node)["sweeps"]["recent"]["clean"], 0);
+        assert_eq!(cluster.status(node)["repair"]["incremental"]["clean"], 0);
     }
     assert_ne!(
-        cluster.metric(2, "kvorum_sweep_mends_total{direction=\"received\"} "),
+        cluster.metric(2, "kvorum_repair_writes_total{direction=\"received\"} "),
         0.0
     );
 }

@@ -1,14 +1,14 @@
 //! `/v0/digest`: whether nodes keep the same, as anyone can see.
 
-use crate::forgetting::{bound_at, forgetful, sweep_fully};
 use crate::support::{Cluster, until};
+use crate::tombstone_gc::{bound_at, forgetful, sweep_fully};
 use serde_json::Value;
 use server::ServerConfig;
 
 /// Nothing makes nodes equal but the writes of a test.
 fn without_sweeps(config: &mut ServerConfig) {
-    config.node.sweep_interval = None;
-    config.node.full_sweep_interval = None;
+    config.node.repair_interval = None;
+    config.node.full_repair_interval = None;
 }
 
 fn digest(cluster: &Cluster, node: usize, query: &str) -> Value {
@@ -19,12 +19,12 @@ fn digest(cluster: &Cluster, node: usize, query: &str) -> Value {
     reply.json()
 }
 
-/// The digests of all nodes, for the cut and the forget bound that the first one chooses.
+/// The digests of all nodes, for the cut and the GC threshold that the first one chooses.
 fn digests(cluster: &Cluster, query: &str) -> Vec<Value> {
     let first = digest(cluster, 0, query);
     let of_first = |name: &str| first[name].as_str().unwrap();
-    let (cut, forgotten) = (of_first("cut"), of_first("forgotten"));
-    let query = format!("{query}&cut={cut}&forgotten={forgotten}");
+    let (cut, gc_threshold) = (of_first("cut"), of_first("gc_threshold"));
+    let query = format!("{query}&cut={cut}&gc_threshold={gc_threshold}");
     (0..3).map(|node| digest(cluster, node, &query)).collect()
 }
 
@@ -57,7 +57,7 @@ fn replicas_that_agree_give_the_same_digest_and_others_do_not() {
     assert_eq!(equal[0], equal[2]);
     assert_eq!(equal[0]["count"], 50, "a deleted key counts: {}", equal[0]);
     assert_eq!(equal[0]["bytes"], 50 * 3 + 49 * 5);
-    assert_eq!(equal[0]["forgotten"], "0");
+    assert_eq!(equal[0]["gc_threshold"], "0");
     let hex = equal[0]["digest"].as_str().unwrap();
     assert!(hex.len() == 32 && hex.bytes().all(|digit| digit.is_ascii_hexdigit()));
     // Once a copy is newer than the others, of the same length or deleted, that node
@@ -126,12 +126,12 @@ fn newer_versions_and_forgotten_deletions_are_left_out() {
     let all = digest(&cluster, 1, "");
     let deleted = delete(&cluster, "d", "3/3");
     assert_eq!(digest(&cluster, 1, "")["count"], 4);
-    let still = digest(&cluster, 1, &format!("&forgotten={deleted}"));
+    let still = digest(&cluster, 1, &format!("&gc_threshold={deleted}"));
     assert_eq!(still["count"], 4, "it is not below the bound");
-    let forgotten = deleted + 1;
-    let without = digest(&cluster, 1, &format!("&forgotten={forgotten}"));
+    let gc_threshold = deleted + 1;
+    let without = digest(&cluster, 1, &format!("&gc_threshold={gc_threshold}"));
     assert_eq!(without["digest"], all["digest"]);
-    assert_eq!(without["forgotten"], forgotten.to_string());
+    assert_eq!(without["gc_threshold"], gc_threshold.to_string());
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn what_the_cluster_has_forgotten_does_not_count_by_itself() {
     let digests_before = digests(&cluster, "");
     assert_eq!(digests_before[1]["count"], 2, "{}", digests_before[1]);
     let written_unix_ms = cluster.status(0)["clock"]["unix_ms"].as_u64();
-    until("the deletion is below the forget bound", || {
+    until("the deletion is below the GC threshold", || {
         sweep_fully(&cluster, 1);
         (0..3).all(|node| bound_at(&cluster, node) > written_unix_ms)
     });
@@ -152,8 +152,12 @@ fn what_the_cluster_has_forgotten_does_not_count_by_itself() {
     assert_eq!(digests[0], digests[1]);
     assert_eq!(digests[0], digests[2]);
     assert_eq!(digests[0]["count"], 1);
-    let forgotten: u64 = digests[0]["forgotten"].as_str().unwrap().parse().unwrap();
-    assert!(forgotten > deleted, "{forgotten}");
+    let gc_threshold: u64 = digests[0]["gc_threshold"]
+        .as_str()
+        .unwrap()
+        .parse()
+        .unwrap();
+    assert!(gc_threshold > deleted, "{gc_threshold}");
 }
 
 #[test]
@@ -169,7 +173,7 @@ fn a_request_that_is_not_right_is_refused() {
         ("GET", "?start=a&peer=a", 400),
         ("GET", "?start=a&peer=x", 400),
         ("GET", "?start=a&cut=soon", 400),
-        ("GET", "?start=a&forgotten=-1", 400),
+        ("GET", "?start=a&gc_threshold=-1", 400),
         ("GET", "?start=a&limit=1", 400),
         ("GET", "?start=a&start=a", 400),
         ("GET", "/", 400),

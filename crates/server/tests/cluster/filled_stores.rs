@@ -8,7 +8,7 @@ use std::time::Duration;
 
 const ALL: [usize; 3] = [0, 1, 2];
 
-/// A sweep begins with a wait of twice the timeout.
+/// A repair begins with a wait of twice the timeout.
 fn with_short_timeout(config: &mut ServerConfig) {
     config.node.timeout = Duration::from_secs(2);
 }
@@ -110,7 +110,7 @@ fn two_lost_disks_of_three_come_back_by_themselves() {
     assert_eq!(cluster.metric(0, "kvorum_writes_possibly_lost"), 0.0);
     assert_eq!(
         said["incomplete"], true,
-        "no full sweep came before the loss"
+        "no full repair came before the loss"
     );
     write(&cluster, "after", 0..30);
 }

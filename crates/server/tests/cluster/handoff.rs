@@ -55,7 +55,7 @@ fn a_node_that_comes_back_gets_what_it_missed_without_a_read() {
     assert_eq!(held, Some(("newer".to_owned(), replaced)));
     assert!(cluster.held_by(2, "deleted").is_none());
     assert_eq!(cluster.metric(0, "kvorum_hints_delivered_total "), 53.0);
-    assert_eq!(cluster.metric(0, "kvorum_repairs_total "), 0.0);
+    assert_eq!(cluster.metric(0, "kvorum_read_repairs_total "), 0.0);
 }
 
 /// A cluster with one node whose disk syncs nothing until the gate opens.
@@ -191,7 +191,7 @@ fn a_read_repairs_a_stale_replica_before_it_answers() {
     assert_eq!((reply.status, reply.text()), (200, "new"));
     let held = cluster.held_by(2, "k1");
     assert_eq!(held, Some(("new".to_owned(), reply.version())));
-    assert!(cluster.metric(2, "kvorum_repairs_total ") >= 1.0);
+    assert!(cluster.metric(2, "kvorum_read_repairs_total ") >= 1.0);
     // HEAD repairs as well, and so does a read of all three by another coordinator.
     let reply = cluster
         .client(2)

@@ -53,7 +53,7 @@ fn the_pair_that_the_operator_chose_decides() {
 
 #[test]
 fn a_store_that_does_not_count_is_not_ready() {
-    let mut cluster = Cluster::start_with(3, |config| config.node.full_sweep_interval = None);
+    let mut cluster = Cluster::start_with(3, |config| config.node.full_repair_interval = None);
     assert_eq!(cluster.client(0).put("/v0/entity?id=a", b"v").status, 201);
     cluster.stop_node(1);
     cluster.replace_disk(1, Arc::new(MemoryDisk::new()));

@@ -129,7 +129,7 @@ fn what_is_stored_can_be_read_whatever_the_limit_is_now() {
         let got = read(&mut client, &target("long-3", pair));
         assert!(got == value(b'3'), "{pair}: {} bytes", got.len());
     }
-    // The range has mended what was stale.
+    // The range has repaired what was stale.
     for node in 0..3 {
         let own = read(
             &mut cluster.client(node),

@@ -16,8 +16,6 @@ mod failures;
 #[cfg(test)]
 mod filled_stores;
 #[cfg(test)]
-mod forgetting;
-#[cfg(test)]
 mod handoff;
 #[cfg(test)]
 mod health;
@@ -36,15 +34,17 @@ mod range_partners;
 #[cfg(test)]
 mod ranges;
 #[cfg(test)]
-mod refills;
+mod rebuilds;
+#[cfg(test)]
+mod repair_requests;
+#[cfg(test)]
+mod repairs;
 #[cfg(test)]
 mod requests;
 #[cfg(test)]
 mod support;
 #[cfg(test)]
-mod sweep_requests;
-#[cfg(test)]
-mod sweeps;
+mod tombstone_gc;
 #[cfg(test)]
 mod unauthenticated_peers;
 #[cfg(test)]

@@ -115,7 +115,7 @@ fn every_bound_stands_beside_what_it_bounds() {
         ("kvorum_upload_bytes", "kvorum_upload_max_bytes"),
         ("kvorum_peer_request_bytes", "kvorum_peer_request_max_bytes"),
         ("kvorum_answer_bytes", "kvorum_answer_max_bytes"),
-        ("kvorum_range_bytes", "kvorum_range_max_bytes"),
+        ("kvorum_scan_bytes", "kvorum_scan_max_bytes"),
         ("kvorum_head_bytes", "kvorum_head_max_bytes"),
         ("kvorum_unsent_bytes", "kvorum_unsent_max_bytes"),
         ("kvorum_scans", "kvorum_scans_max"),
@@ -144,7 +144,7 @@ fn every_bound_stands_beside_what_it_bounds() {
 fn the_budget_of_background_work_sees_clients_and_work() {
     let cluster = Cluster::start(3);
     let page = page_of(&cluster);
-    for kind in ["sweep", "hints", "compaction"] {
+    for kind in ["repair", "hints", "compaction"] {
         for counter in ["work", "rest"] {
             let series = format!("kvorum_background_{counter}_seconds_total{{kind=\"{kind}\"}}");
             assert!(page.series.contains_key(&series), "{series}");
@@ -167,7 +167,7 @@ fn the_budget_of_background_work_sees_clients_and_work() {
         seen.iter().all(|series| page.series[*series] > 0.0)
     });
     let json = "content-type: application/json\r\n";
-    let target = "/v0/admin/sweep?full=true&wait=true";
+    let target = "/v0/admin/repair?full=true&wait=true";
     let swept = cluster.client(0).request("POST", target, json, b"");
     assert_eq!(swept.status, 200, "{}", swept.text());
     let worked = "kvorum_background_work_seconds_total{kind=\"sweep\"}";

@@ -61,7 +61,7 @@ fn the_metrics_show_peers_hints_and_repairs() {
     let page = page.text();
     for line in [
         "kvorum_timestamp_pushes_total 0",
-        "kvorum_repairs_total 0",
+        "kvorum_read_repairs_total 0",
         "kvorum_hedges_total 0",
         "kvorum_hints_kept_total 1",
         "kvorum_hints_delivered_total 0",

@@ -8,9 +8,9 @@ fn every_node_finds_the_same_replicas_and_they_hold_the_copies() {
     let mut first_choices = [0; 5];
     for number in 0..40 {
         let key = format!("k{number}");
-        let ring = format!("/v0/ring?id={key}");
+        let page = format!("/v0/replicas?id={key}");
         let rankings: Vec<_> = (0..5)
-            .map(|node| ranking_of(&cluster.client(node).get(&ring)))
+            .map(|node| ranking_of(&cluster.client(node).get(&page)))
             .collect();
         let ranking = &rankings[0];
         assert!(rankings.iter().all(|other| other == ranking), "{key}");
@@ -39,30 +39,30 @@ fn every_node_finds_the_same_replicas_and_they_hold_the_copies() {
 fn the_ring_lists_the_replicas_of_a_key() {
     let cluster = Cluster::start(3);
     let mut client = cluster.client(0);
-    let ring = client.get("/v0/ring?id=%00%ff%2f");
-    assert_eq!(ring.header("content-type"), Some("application/json"));
-    for replica in ring.json()["replicas"].as_array().unwrap() {
+    let page = client.get("/v0/replicas?id=%00%ff%2f");
+    assert_eq!(page.header("content-type"), Some("application/json"));
+    for replica in page.json()["replicas"].as_array().unwrap() {
         let node = ["a", "b", "c"]
             .iter()
             .position(|name| replica["name"] == *name);
         assert_eq!(replica["url"], cluster.url(node.unwrap()));
     }
-    let head = client.request("HEAD", "/v0/ring?id=%00%ff%2f", "", b"");
+    let head = client.request("HEAD", "/v0/replicas?id=%00%ff%2f", "", b"");
     assert_eq!(
         (head.status, head.header("content-length")),
-        (200, ring.header("content-length"))
+        (200, page.header("content-length"))
     );
     for target in [
-        "/v0/ring",
-        "/v0/ring?id=",
-        "/v0/ring?id=a&from=2",
-        "/v0/ring?id=a&id=b",
-        "/v0/ring?id=%",
-        "/v0/ring?id=a&versions=1",
+        "/v0/replicas",
+        "/v0/replicas?id=",
+        "/v0/replicas?id=a&from=2",
+        "/v0/replicas?id=a&id=b",
+        "/v0/replicas?id=%",
+        "/v0/replicas?id=a&versions=1",
     ] {
         assert_eq!(client.get(target).status, 400, "{target}");
     }
-    let put = client.put("/v0/ring?id=a", b"");
+    let put = client.put("/v0/replicas?id=a", b"");
     assert_eq!((put.status, put.header("allow")), (405, Some("GET, HEAD")));
 }
 
@@ -71,9 +71,9 @@ fn the_ring_explains_what_each_node_holds() {
     let mut cluster = Cluster::start(3);
     let key = cluster.key_on(&[0, 1, 2]);
     let entity = |pair: &str| format!("/v0/entity?id={key}&replicas={pair}");
-    let ring = format!("/v0/ring?id={key}&versions=true");
+    let page = format!("/v0/replicas?id={key}&versions=true");
     let lines = |cluster: &Cluster, node: usize| {
-        let reply = cluster.client(node).get(&ring);
+        let reply = cluster.client(node).get(&page);
         assert_eq!(reply.status, 200, "{}", reply.text());
         reply.json()["replicas"].as_array().unwrap().clone()
     };

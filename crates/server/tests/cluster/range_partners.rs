@@ -14,11 +14,11 @@ use std::time::Duration;
 
 const KEYS: usize = 120;
 
-/// No sweep runs but where a store has to be filled or mended.
+/// No repair runs but where a store has to be filled or repaired.
 fn without_sweeps(config: &mut ServerConfig) {
     config.node.timeout = Duration::from_millis(400);
-    config.node.sweep_interval = None;
-    config.node.full_sweep_interval = None;
+    config.node.repair_interval = None;
+    config.node.full_repair_interval = None;
 }
 
 /// A value that does not shrink, so that the table has many blocks.
@@ -137,7 +137,7 @@ fn a_damaged_block_is_a_missing_node_where_it_lies() {
     tables.sort();
     let table = folder.join(tables.pop().unwrap());
     disk.corrupt(&table, 20_000, 0x10).unwrap();
-    // It is mended with both others, of which one is away.
+    // It is repaired with both others, of which one is away.
     cluster.stop_node(1);
     cluster.start_node(2);
     cluster.wait_until_joined();
@@ -164,7 +164,7 @@ fn a_damaged_block_is_a_missing_node_where_it_lies() {
     assert_eq!(cluster.status(2)["store"]["damaged_ranges"], 1);
     cluster.start_node(1);
     cluster.wait_until_joined();
-    until("the damage is mended", || {
+    until("the damage is repaired", || {
         cluster.status(2)["store"]["damaged_ranges"] == 0
     });
     for node in 0..3 {

@@ -1,4 +1,4 @@
-//! Ranges of the whole cluster: what they tell, what they mend, and when they end early.
+//! Ranges of the whole cluster: what they tell, what they repair, and when they end early.
 
 use crate::support::{Cluster, until};
 use crate::wire::{Client, Reply};
@@ -7,10 +7,10 @@ use std::time::Duration;
 
 const NDJSON: &str = "accept: application/x-ndjson\r\nte: trailers\r\n";
 
-/// No sweep runs, so only reads mend.
+/// No repair runs, so only reads repair.
 fn without_sweeps(config: &mut ServerConfig) {
-    config.node.sweep_interval = None;
-    config.node.full_sweep_interval = None;
+    config.node.repair_interval = None;
+    config.node.full_repair_interval = None;
 }
 
 /// The keys and values that a whole range tells.
@@ -177,10 +177,10 @@ fn replicas_that_differ_are_mended_before_the_key_is_told() {
     cluster.wait_until_joined();
     assert_eq!(cluster.held_by(2, &key).unwrap().0, "old");
     assert_eq!(cluster.held_by(2, "y"), None);
-    let reads = cluster.metric(1, "kvorum_range_reads_total");
+    let reads = cluster.metric(1, "kvorum_scan_reads_total");
     let mut expected = pairs(&[(&key, "new"), ("x", "same"), ("y", "added")]);
     expected.sort();
-    // The stale replica is mended whether its answer was needed or not.
+    // The stale replica is repaired whether its answer was needed or not.
     let reply = range(&mut cluster.client(1), "start=%00&replicas=2/3");
     assert_eq!(told(&reply), expected);
     assert_eq!(
@@ -188,10 +188,10 @@ fn replicas_that_differ_are_mended_before_the_key_is_told() {
         ("new".to_owned(), put.version())
     );
     assert_eq!(cluster.held_by(2, "y").unwrap().0, "added");
-    assert_eq!(cluster.metric(1, "kvorum_range_reads_total"), reads + 2.0);
+    assert_eq!(cluster.metric(1, "kvorum_scan_reads_total"), reads + 2.0);
     // Now all agree.
     assert_eq!(told(&range(&mut cluster.client(1), "start=%00")), expected);
-    assert_eq!(cluster.metric(1, "kvorum_range_reads_total"), reads + 2.0);
+    assert_eq!(cluster.metric(1, "kvorum_scan_reads_total"), reads + 2.0);
 }
 
 #[test]
@@ -329,7 +329,7 @@ fn a_reader_that_does_not_read_is_cut_and_gives_its_memory_back() {
     let cluster = large(|config| config.scan_stall_timeout = Duration::from_secs(2));
     let mut reader = begin(&cluster, "start=k");
     until("the range has memory", || {
-        cluster.metric(0, "kvorum_range_bytes ") > 0.0
+        cluster.metric(0, "kvorum_scan_bytes ") > 0.0
     });
     // No node keeps a snapshot for it.
     for node in 0..3 {
@@ -337,7 +337,7 @@ fn a_reader_that_does_not_read_is_cut_and_gives_its_memory_back() {
         until("no snapshot is left", || snapshots() == 0.0);
     }
     until("the range is cut", || {
-        cluster.metric(0, "kvorum_scans ") == 0.0 && cluster.metric(0, "kvorum_range_bytes ") == 0.0
+        cluster.metric(0, "kvorum_scans ") == 0.0 && cluster.metric(0, "kvorum_scan_bytes ") == 0.0
     });
     assert_cut(&reader.rest());
 }
@@ -382,7 +382,7 @@ fn many_short_ranges_at_a_time_all_get_their_turn() {
     }
     for node in 0..3 {
         until("the memory of all ranges is free again", || {
-            cluster.metric(node, "kvorum_range_bytes") == 0.0
+            cluster.metric(node, "kvorum_scan_bytes") == 0.0
         });
     }
 }

@@ -280,7 +280,7 @@ impl Cluster {
     /// The numbers of the nodes in the order of a key's ranking.
     pub(crate) fn ranking(&self, key: &str) -> Vec<usize> {
         let node = self.nodes_up()[0];
-        let reply = self.client(node).get(&format!("/v0/ring?id={key}"));
+        let reply = self.client(node).get(&format!("/v0/replicas?id={key}"));
         ranking_of(&reply)
     }
 
@@ -334,11 +334,11 @@ impl Drop for OpenOnDrop {
     }
 }
 
-/// The nodes that a ring page lists, by their numbers.
+/// The nodes that a page of replicas lists, by their numbers.
 pub(crate) fn ranking_of(reply: &Reply) -> Vec<usize> {
     assert_eq!(reply.status, 200);
-    let ring = reply.json();
-    let places = ring["replicas"].as_array().unwrap();
+    let page = reply.json();
+    let places = page["replicas"].as_array().unwrap();
     let number_of = |place: &serde_json::Value| {
         let name = place["name"].as_str();
         NAMES.iter().position(|known| Some(*known) == name).unwrap()

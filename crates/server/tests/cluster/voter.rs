@@ -176,7 +176,7 @@ fn restore_a_folder(accepts: bool) {
     assert_eq!(read(&cluster, 0, "1/3"), 504);
     let put = cluster.client(0).put(&quorum, b"given a timestamp twice");
     assert_eq!(put.status, 503, "{}", put.text());
-    assert!(put.text().contains("full sweep"), "{}", put.text());
+    assert!(put.text().contains("full repair"), "{}", put.text());
     assert_eq!(put.json()["type"], "urn:kvorum:problem:restored-store");
     until("a peer shows the store as a learner", || {
         cluster.replica_state_at(1, 0).as_deref() == Some("learner")
@@ -204,7 +204,7 @@ fn restore_a_folder(accepts: bool) {
     } else {
         cluster.start_node(2);
         cluster.wait_until_joined();
-        until("a full sweep has filled the store", || {
+        until("a full repair has filled the store", || {
             cluster.replica_state(0) == "voter"
         });
     }

@@ -76,10 +76,10 @@ fn refusals_and_what_operators_do_are_lines_of_the_audit_log() {
         ("shop", "PUT", "/v0/entity?id=cart/1", b"v", 201),
         ("shop", "POST", "/v0/admin/compact", b"", 403),
         // It is refused for its parameters, before its right: nobody has ordered anything.
-        ("shop", "POST", "/v0/admin/sweep?no=such", b"", 400),
+        ("shop", "POST", "/v0/admin/repair?no=such", b"", 400),
         ("shop", "POST", "/v0/batch", batch, 200),
         ("ops", "POST", "/v0/admin/compact", b"", 202),
-        ("ops", "POST", "/v0/admin/sweep?no=such", b"", 400),
+        ("ops", "POST", "/v0/admin/repair?no=such", b"", 400),
     ] {
         let fields = format!("authorization: Bearer {token}\r\n{json}{}", traceparent());
         let reply = Client::connect(&node).request(method, target, &fields, body);
@@ -109,7 +109,7 @@ fn refusals_and_what_operators_do_are_lines_of_the_audit_log() {
          "token": "shop", "key": "order/2", "trace": TRACE},
         {"event": "admin", "method": "POST", "path": "/v0/admin/compact", "status": 202,
          "token": "ops", "trace": TRACE},
-        {"event": "admin", "method": "POST", "path": "/v0/admin/sweep", "status": 400,
+        {"event": "admin", "method": "POST", "path": "/v0/admin/repair", "status": 400,
          "token": "ops", "trace": TRACE},
         {"event": "other-origin", "method": "GET", "path": "/v0/entity", "status": 403},
         {"event": "no-peer", "path": "/v0/peer"},

@@ -31,9 +31,9 @@ fn a_full_gate_refuses_at_once_and_serves_what_it_admitted() {
     let range = refused.get("/v0/entities?start=a");
     assert_eq!(range.status, 503);
     // To look at all versions of a key is a read; to name its replicas is none.
-    let versions = refused.get("/v0/ring?id=a&versions=true");
+    let versions = refused.get("/v0/replicas?id=a&versions=true");
     assert_eq!(versions.status, 503);
-    assert_eq!(refused.get("/v0/ring?id=a").status, 200);
+    assert_eq!(refused.get("/v0/replicas?id=a").status, 200);
     assert_eq!(refused.get("/v0/status").status, 200);
     // The parameters are checked before admission.
     assert_eq!(refused.get("/v0/entity").status, 400);
@@ -191,7 +191,7 @@ fn ranges_over_long_values_are_refused_while_the_memory_is_in_use() {
     assert_eq!(client.get("/v0/entity?id=short").status, 200);
     assert_eq!(client.put("/v0/entity?id=short", b"v").status, 201);
     drop(stalled);
-    wait_for_metric(&node, "kvorum_range_bytes", "0.0");
+    wait_for_metric(&node, "kvorum_scan_bytes", "0.0");
     for accept in ["*/*", "application/x-ndjson"] {
         let headers = format!("accept: {accept}\r\nte: trailers\r\nconnection: te\r\n");
         let whole = client.request("GET", "/v0/entities?start=long", &headers, b"");

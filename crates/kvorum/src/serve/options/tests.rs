@@ -51,9 +51,9 @@ fn every_option_reaches_the_node() {
         ("--clock-drift-max", "7m"),
         ("--hint-bytes-max", "777MiB"),
         ("--hint-age-max", "7m"),
-        ("--grace", "11d"),
-        ("--sweep-interval", "off"),
-        ("--full-sweep-interval", "7m"),
+        ("--gc-grace", "11d"),
+        ("--repair-interval", "off"),
+        ("--full-repair-interval", "7m"),
         ("--replicas", "1/1"),
         ("--tls-cert", "c.pem"),
         ("--tls-key", "k.pem"),
@@ -213,8 +213,8 @@ fn a_contradiction_names_its_option() {
             "number of nodes",
         ),
         (
-            &["--grace", "4h"],
-            "grace",
+            &["--gc-grace", "4h"],
+            "gc_grace",
             "--hint-age-max (10800s) plus twice --clock-drift-max (3600s)",
         ),
         (

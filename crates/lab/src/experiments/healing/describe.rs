@@ -50,7 +50,7 @@ pub(super) fn describe(page: &mut Page, results: &HealingResults) {
         "requests before",
         "while healing",
         "until all are equal",
-        "bytes of sweeps",
+        "bytes of repairs",
         "CPU for it",
     ]);
     let told: Vec<(Story, Figures)> = results
@@ -109,7 +109,7 @@ fn describe_story(page: &mut Page, results: &StoryResults) {
         ("latency", "latency over time", plot::timeline(&[run])),
         ("throughput", "requests over time", plot::throughput(&[run])),
         ("keys", "keys that differ", keys(results, run)),
-        ("bytes", "bytes of sweeps", bytes(results, run)),
+        ("bytes", "bytes of repairs", bytes(results, run)),
     ];
     for (what, caption, svg) in figures {
         let caption = format!("{}: {caption}", story.title());
@@ -136,7 +136,7 @@ fn bytes(results: &StoryResults, run: &Run) -> String {
         (pair[1].at_seconds, bytes / seconds.max(0.001))
     });
     over_time(
-        "Bytes of sweeps between the nodes a second",
+        "Bytes of repairs between the nodes a second",
         Axis::linear("bytes a second", Unit::Bytes),
         Series::new("bytes a second", pairs),
         results,
@@ -237,7 +237,7 @@ fn findings(story: Story, figures: &Figures) -> Vec<String> {
     };
     found.push(match figures.healing_seconds {
         Some(seconds) => format!(
-            "{title}: {what} after {}, for {} of sweeps between the nodes.",
+            "{title}: {what} after {}, for {} of repairs between the nodes.",
             units::seconds(seconds),
             units::bytes(figures.sweep_bytes)
         ),
@@ -305,7 +305,7 @@ mod tests {
                 "### A long absence",
                 "absence-keys.svg",
                 "A long absence: no request failed after the first second.",
-                "all three stores were equal after 3 s, for 3.00 MiB of sweeps",
+                "all three stores were equal after 3 s, for 3.00 MiB of repairs",
                 "p99 was 1.50 times that before, and throughput 100% of it",
             ],
         );

@@ -25,7 +25,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "healing",
     title: "A cluster heals",
     question: "What do clients notice while a node catches up that was away for longer than its \
-               hints are kept, while a lost disk is filled, and while a full sweep runs, and how \
+               hints are kept, while a lost disk is filled, and while a full repair runs, and how \
                long does each take?",
     method: &[
         "Three nodes on this machine with `--durability os`, `ack=2`, `from=3` and values of \
@@ -34,13 +34,13 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
          Latency counts from when a request was due. Each story has new nodes.",
         "A long absence: the third node is killed and started again after its hints have expired \
          (`--hint-age-max`). A lost disk: it is killed, its folder is removed, and it is started \
-         again. A full sweep: all nodes are up and compare everything. Only the first story has \
-         recent sweeps (`--sweep-interval`), and nobody reads what the third node lacks but the \
+         again. A full repair: all nodes are up and compare everything. Only the first story has \
+         incremental repairs (`--repair-interval`), and nobody reads what the third node lacks but the \
          load itself.",
         "Every second the digests (`/v0/digest`) of 150 keys are compared over all nodes; from \
          them follows how many keys differ. The stores count as equal once each of 256 ranges of \
          keys was equal on all three nodes after the healing began. The bytes are those of \
-         sweeps between nodes (`kvorum_sweep_bytes_total`). CPU time is that of all nodes beyond \
+         repairs between nodes (`kvorum_repair_bytes_total`). CPU time is that of all nodes beyond \
          what the load took before; a dash where it took no more.",
     ],
     run,
@@ -54,7 +54,7 @@ struct Observation {
     at_seconds: f64,
     /// About how many keys differ; none while a node does not answer.
     differing_keys: Option<f64>,
-    /// Bytes of sweeps between the nodes.
+    /// Bytes of repairs between the nodes.
     sweep_bytes: f64,
     /// CPU time of all nodes.
     cpu_seconds: f64,
@@ -127,9 +127,9 @@ fn start(context: &ExperimentContext<'_>, story: Story) -> Result<LabCluster, Er
     let options = [
         "--durability",
         "os",
-        "--sweep-interval",
+        "--repair-interval",
         recent,
-        "--full-sweep-interval",
+        "--full-repair-interval",
         "off",
         "--hint-age-max",
         hint_age,
@@ -213,7 +213,7 @@ impl Observer {
     fn read(&mut self, cluster: &LabCluster) {
         for (index, node) in cluster.nodes.iter().enumerate() {
             if let Ok(metrics) = node.metrics() {
-                let bytes = metrics.sum("kvorum_sweep_bytes_total", "");
+                let bytes = metrics.sum("kvorum_repair_bytes_total", "");
                 self.bytes.add(index, bytes);
             }
             self.cpu.add(index, node.usage().cpu_seconds);

@@ -23,7 +23,7 @@ pub(super) enum StoryEvent {
     Lose,
     /// The third node is started. From now on it heals.
     Start,
-    /// A full sweep begins.
+    /// A full repair begins.
     Sweep,
 }
 
@@ -34,7 +34,7 @@ impl Story {
         match self {
             Self::LongAbsence => "A long absence",
             Self::LostDisk => "A lost disk",
-            Self::FullSweep => "A full sweep",
+            Self::FullSweep => "A full repair",
         }
     }
 
@@ -43,7 +43,7 @@ impl Story {
         match self {
             Self::LongAbsence => "absence",
             Self::LostDisk => "disk",
-            Self::FullSweep => "sweep",
+            Self::FullSweep => "repair",
         }
     }
 
@@ -81,7 +81,7 @@ impl Story {
             }
             Self::FullSweep => {
                 let status = cluster.nodes[0].status()?;
-                let clean = &status["sweeps"]["full"]["clean"];
+                let clean = &status["repair"]["full"]["clean"];
                 Ok(clean.as_u64().unwrap_or(0) > 0)
             }
         }
@@ -95,7 +95,7 @@ impl StoryEvent {
             Self::Kill => "killed",
             Self::Lose => "disk lost",
             Self::Start => "back",
-            Self::Sweep => "full sweep",
+            Self::Sweep => "full repair",
         }
     }
 

@@ -307,7 +307,7 @@ impl Compaction {
             .find(|(table, noted)| table.noted_parts() != *noted)
         {
             let error = Error::Invalid(format!(
-                "{} was found damaged in another place while it was mended: it is mended once \
+                "{} was found damaged in another place while it was repaired: it is repaired once \
                  that place was compared, too",
                 table.path().display()
             ));
@@ -317,7 +317,7 @@ impl Compaction {
         if !self.records.may_surplus_go() {
             self.abandon(core);
             return Err(Error::Invalid(
-                "a store has come to lack something while surplus copies were dropped, which may \
+                "a store has come to lack something while non-owned copies were dropped, which may \
                  be the last ones: the tables are merged again, and keep them"
                     .to_owned(),
             ));

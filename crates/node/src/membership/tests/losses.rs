@@ -107,7 +107,7 @@ fn a_report_claims_no_more_than_is_known() {
     assert!(of_one.starts_with(begin), "{of_one}");
     for text in [of_one, report(&["a"], 3, 0, false)] {
         assert!(text.ends_with("from=1 or ack=1, are not counted"), "{text}");
-        assert!(!text.contains("since the last full sweep with"), "{text}");
+        assert!(!text.contains("since the last full repair with"), "{text}");
     }
     let of_two = report(&["a", "b"], 0, 0, false);
     assert!(of_two.starts_with("no acknowledged write is lost: a, b "));

@@ -179,7 +179,7 @@ async fn lose_in_sweep(world: &World, [loser, driver]: [HostNumber; 2], dice: &D
     world.start(loser);
     world
         .trace
-        .note(format_args!("the folder of {loser} is lost in a sweep"));
+        .note(format_args!("the folder of {loser} is lost in a repair"));
     await_filled(world, loser, lost).await;
 }
 

@@ -56,10 +56,10 @@ pub(super) fn config(number: HostNumber, scenario: &Scenario) -> NodeConfig {
     config.durability = scenario.durability;
     config.hint_bytes_max = scenario.hint_bytes_max;
     config.hint_age_max = scenario.hint_age_max;
-    config.sweep_interval = scenario.sweep_interval;
+    config.repair_interval = scenario.repair_interval;
     if let Some(forgetting) = scenario.forgetting {
-        config.grace = forgetting.grace;
-        config.full_sweep_interval = Some(forgetting.full_sweep_interval);
+        config.gc_grace = forgetting.grace;
+        config.full_repair_interval = Some(forgetting.full_repair_interval);
     }
     // Few keys, so that a range has many pages.
     config.page_bytes_max = 300;

@@ -51,7 +51,7 @@ pub(crate) struct Forgetting {
     /// The grace.
     pub(crate) grace: Duration,
     /// How often the nodes compare everything.
-    pub(crate) full_sweep_interval: Duration,
+    pub(crate) full_repair_interval: Duration,
 }
 
 /// The parameters of a world.
@@ -94,7 +94,7 @@ pub(crate) struct Scenario {
     /// How long hints are kept.
     pub(crate) hint_age_max: Duration,
     /// How often the nodes compare what they keep, if they do.
-    pub(crate) sweep_interval: Option<Duration>,
+    pub(crate) repair_interval: Option<Duration>,
     /// The keys of a range of a sweep.
     pub(crate) range_keys: usize,
     /// How the nodes forget their dead, if they do while the world lasts.
@@ -154,7 +154,7 @@ impl Scenario {
     /// an operator.
     pub(crate) fn can_sweep(&self) -> bool {
         let orders = [FaultKind::KillInSweep, FaultKind::SecondDriver];
-        self.sweep_interval.is_some()
+        self.repair_interval.is_some()
             || self.loss.is_some()
             || self.durability != Durability::Sync
             || orders.iter().any(|kind| self.faults.contains(kind))
@@ -163,7 +163,7 @@ impl Scenario {
     /// Whether a store that lost something is filled by the others, and no operator accepts
     /// it as it is.
     pub(crate) fn refills(&self) -> bool {
-        self.sweep_interval.is_some() && self.loss.is_some()
+        self.repair_interval.is_some() && self.loss.is_some()
     }
 
     fn any_fault(dice: &Dice) -> Self {
@@ -200,7 +200,7 @@ impl Scenario {
             survival_percent: *dice.pick(&[0, 0, 50, 95]),
             hint_bytes_max: *dice.pick(&[1 << 30, 1 << 30, 300 << 10]),
             hint_age_max: Duration::from_secs(*dice.pick(&[24 * 60 * 60, 24 * 60 * 60, 1])),
-            sweep_interval: *dice.pick(&[
+            repair_interval: *dice.pick(&[
                 None,
                 Some(Duration::from_secs(2)),
                 Some(Duration::from_secs(5)),
@@ -259,7 +259,7 @@ impl Scenario {
             far_host: dice.place(nodes),
             keys,
             range_keys,
-            sweep_interval: *dice.pick(&intervals[usize::from(loss == Loss::InSweep)..]),
+            repair_interval: *dice.pick(&intervals[usize::from(loss == Loss::InSweep)..]),
             pairs: *dice.pick(&[Pairs::Quorum, Pairs::Quorum, Pairs::Any]),
             pause_ms: match loss {
                 Loss::EachFolder => 40..=400,
@@ -291,7 +291,7 @@ impl Scenario {
             timeout: Duration::from_millis(300),
             skew_ms_max: *dice.pick(&[1_000, 300_000, 1_500_000]),
             hint_age_max: Duration::from_secs(1),
-            sweep_interval: Some(Duration::from_secs(1)),
+            repair_interval: Some(Duration::from_secs(1)),
             // Many short ranges would take longer than a world lasts.
             range_keys: 16 << 10,
             // A restart would forget what earlier sweeps have shown.
@@ -319,7 +319,7 @@ impl Scenario {
             delay_ms: dice.pick(&[0..=1, 1..=10]).clone(),
             work_ms_max: *dice.pick(&[1, 5]),
             hint_age_max: Duration::from_secs(1),
-            sweep_interval: Some(Duration::from_secs(2)),
+            repair_interval: Some(Duration::from_secs(2)),
             range_keys: 8,
             faults,
             fault_gap_ms: 200..=1_500,
@@ -371,10 +371,10 @@ impl Scenario {
             delay_ms: dice.pick(&[0..=1, 1..=10]).clone(),
             skew_ms_max: *dice.pick(&[0, (grace_ms / 4).min(400)]),
             hint_age_max: *dice.pick(&[seconds(1), seconds(24 * 3600)]),
-            sweep_interval: Some(seconds(2)),
+            repair_interval: Some(seconds(2)),
             forgetting: Some(Forgetting {
                 grace: Duration::from_millis(grace_ms),
-                full_sweep_interval: seconds(*dice.pick(&[1, 2])),
+                full_repair_interval: seconds(*dice.pick(&[1, 2])),
             }),
             clock_drift_max: seconds(1),
             fault_gap_ms: dice.pick(&[500..=2_000, 2_000..=5_000]).clone(),

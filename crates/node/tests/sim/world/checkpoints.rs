@@ -100,7 +100,7 @@ fn what_comes_in_while_the_bound_rises_does_not_outlive_its_tombstone() {
 #[test]
 fn what_comes_in_while_another_node_takes_long_does_not_outlive_its_tombstone() {
     let (_, refused) = late_mends(LateMend::WhileOneIsSlow);
-    assert!(refused > 0, "no mend came behind the last question");
+    assert!(refused > 0, "no repair came behind the last question");
 }
 
 /// When a mend comes late.

@@ -31,7 +31,7 @@ pub(super) fn three() -> Scenario {
         timeout: Duration::from_millis(300),
         forgetting: Some(Forgetting {
             grace: GRACE,
-            full_sweep_interval: Duration::from_secs(3600),
+            full_repair_interval: Duration::from_secs(3600),
         }),
         clock_drift_max: Duration::from_secs(1),
         ..calm()
@@ -88,7 +88,7 @@ pub(super) async fn store(host: &Host, entry: &Entry) {
 
 /// Has full sweeps driven until all nodes forget what is dead below `timestamp`.
 pub(super) async fn all_forget(world: &World, timestamp: Timestamp) {
-    until("the forget bound rises", || {
+    until("the GC threshold rises", || {
         world.hosts[0].order_sweep(PassKind::Full);
         world.hosts.iter().all(|host| forgotten(host) > timestamp)
     })
@@ -385,7 +385,7 @@ fn a_read_waits_for_the_only_store_that_has_the_version_to_hear_of_the_bound() {
             if have_others_heard() {
                 break;
             }
-            assert!(began.elapsed() < LONG, "the forget bound does not rise");
+            assert!(began.elapsed() < LONG, "the GC threshold does not rise");
             if look % 500 == 0 {
                 world.hosts[coordinator].order_sweep(PassKind::Full);
             }

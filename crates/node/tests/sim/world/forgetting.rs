@@ -40,7 +40,7 @@ impl World {
         for key_copies in self.copies_of_all_keys()? {
             if key_copies.surplus().next().is_some() {
                 return Err(format!(
-                    "a copy of key {} below the forget bound is left where it does not belong:\n{}",
+                    "a copy of key {} below the GC threshold is left where it does not belong:\n{}",
                     key_copies.key(),
                     key_copies.describe()
                 ));
@@ -48,7 +48,7 @@ impl World {
             let mut entries = key_copies.entries();
             if entries.any(|entry| entry.kind() == Kind::Tombstone) {
                 return Err(format!(
-                    "a tombstone below the forget bound is left of key {}:\n{}",
+                    "a tombstone below the GC threshold is left of key {}:\n{}",
                     key_copies.key(),
                     key_copies.describe()
                 ));
@@ -98,7 +98,7 @@ impl World {
         }) {
             if began.elapsed() > forgetting.grace + RISING {
                 return Err(format!(
-                    "the forget bound of node {} does not rise above {newest}: {:?}",
+                    "the GC threshold of node {} does not rise above {newest}: {:?}",
                     host.number(),
                     self.hosts
                         .iter()
@@ -110,7 +110,7 @@ impl World {
         }
         let _greatest = self.forgotten();
         self.trace
-            .note(format_args!("the forget bound is above all versions"));
+            .note(format_args!("the GC threshold is above all versions"));
         Ok(())
     }
 

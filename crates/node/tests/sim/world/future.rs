@@ -60,7 +60,7 @@ fn bounds_from_the_future_are_lowered_and_nothing_that_was_deleted_comes_back() 
             host.clock.set_skew_ms(5 * YEAR_MS);
         }
         let late_past = Timestamp::from_unix_ms(right + 4 * YEAR_MS as u64);
-        until("the forget bound is in the future", || {
+        until("the GC threshold is in the future", || {
             world.hosts[0].order_sweep(PassKind::Full);
             world.hosts.iter().all(|host| forgotten(host) > late_past)
         })

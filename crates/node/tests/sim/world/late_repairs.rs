@@ -63,7 +63,7 @@ fn a_late_repair_does_not_outlive_a_tombstone_of_fewer_copies() {
                 for host in &hosts {
                     assert!(
                         !is_value(host),
-                        "it came back, {after_ms} ms after the sweep"
+                        "it came back, {after_ms} ms after the repair"
                     );
                 }
             }

@@ -227,7 +227,7 @@ impl World {
             self.join("a client", client).await;
         }
         inspecting.abort();
-        self.trace.note(format_args!("all is mended"));
+        self.trace.note(format_args!("all is repaired"));
         self.heal_all();
         if let Err(what) = self.reach_quiescence(&dice.fork()).await {
             self.fail(what);
@@ -348,7 +348,7 @@ impl World {
         let (before, rises) = self.forgotten.get();
         if let Some(greatest) = greatest.filter(|greatest| *greatest > before) {
             self.trace
-                .note(format_args!("the forget bound is {greatest}"));
+                .note(format_args!("the GC threshold is {greatest}"));
             self.forgotten.set((greatest, rises + 1));
         }
         self.forgotten.get().0

@@ -66,7 +66,7 @@ fn a_mend_from_before_a_sweep_went_back_does_not_outlive_its_tombstone() {
             let passes = driving.passes_of(PassKind::Full).unwrap();
             let passes = passes.answer.await.unwrap();
             let [pass] = passes[..] else {
-                panic!("the sweep goes on: {passes:?}");
+                panic!("the repair goes on: {passes:?}");
             };
             world.hosts[own].crash(Crash::Kill);
             world.start(own);

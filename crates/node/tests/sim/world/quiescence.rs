@@ -90,13 +90,13 @@ impl World {
     /// Gives the nodes time to compare everything, where they do, and demands
     /// that they have become equal without a read.
     async fn sweep(&self) -> Result<(), String> {
-        let Some(interval) = self.scenario.sweep_interval else {
+        let Some(interval) = self.scenario.repair_interval else {
             return Ok(());
         };
         sleep(interval + SWEEPING).await;
-        self.trace.note(format_args!("sweeps have had their time"));
+        self.trace.note(format_args!("repairs have had their time"));
         let differing = self.agree(&self.copies_of_all_keys()?);
-        differing.map_err(|why| format!("after a sweep, before anything was read: {why}"))
+        differing.map_err(|why| format!("after a repair, before anything was read: {why}"))
     }
 
     /// The host whose folder is an older copy, if there is one. Its peers do nothing as

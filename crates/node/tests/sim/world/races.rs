@@ -32,7 +32,7 @@ pub(super) fn calm() -> Scenario {
         work_ms_max: 1,
         skew_ms_max: 0,
         durability: Durability::Sync,
-        sweep_interval: None,
+        repair_interval: None,
         range_keys: 16 << 10,
         forgetting: None,
         clock_drift_max: CLOCK_DRIFT_MAX,

@@ -212,7 +212,7 @@ fn a_store_does_not_answer_for_what_a_damaged_block_may_have_held() {
         world.network.heal(OTHER, DRIVER);
         world.network.heal(DRIVER, OTHER);
         world.hosts[OTHER].thaw();
-        until("the damage is mended", || {
+        until("the damage is repaired", || {
             host.order_sweep(PassKind::Full);
             host.has_damage() == Some(false) && is_held(host, KEY, version)
         })

@@ -26,7 +26,7 @@ fn three() -> Scenario {
     Scenario {
         nodes: 3,
         timeout: SETTLING / 2,
-        sweep_interval: Some(Duration::from_secs(1)),
+        repair_interval: Some(Duration::from_secs(1)),
         ..calm()
     }
 }
@@ -41,7 +41,7 @@ fn a_full_sweep_does_not_wait_until_writes_have_arrived_for_a_recent_one() {
         let (driver, began) = (&world.hosts[DRIVER], Instant::now());
         let before = driver.full_sweeps();
         driver.order_sweep(PassKind::Full);
-        until("the full sweep ends", || driver.full_sweeps() > before).await;
+        until("the full repair ends", || driver.full_sweeps() > before).await;
         assert!(began.elapsed() < BEGUN, "{:?}", began.elapsed());
     });
 }

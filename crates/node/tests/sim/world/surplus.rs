@@ -59,7 +59,7 @@ fn surplus_below(host: &Host) -> Timestamp {
 /// Waits until all nodes may drop the surplus copies up to a timestamp.
 async fn may_go(world: &World, timestamp: Timestamp) {
     all_forget(world, timestamp).await;
-    until("surplus copies may go", || {
+    until("non-owned copies may go", || {
         let mut hosts = world.hosts.iter();
         hosts.all(|host| surplus_below(host) > timestamp)
     })

@@ -40,7 +40,7 @@ fn a_mend_that_waits_when_the_fence_rises_does_not_outlive_its_tombstone() {
             hosts[1].order_sweep(PassKind::Full);
             sleep(Duration::from_millis(50)).await;
         }
-        assert!(do_all_forget() && !is_value(hosts[2]), "the mend waits");
+        assert!(do_all_forget() && !is_value(hosts[2]), "the repair waits");
         late.answer.await.unwrap();
         sleep(LONG).await;
         all_forget(&world, timestamp).await;

@@ -1,4 +1,4 @@
-//! Problems of what operators ask for: sweeps, compactions, profiles, and whether the node is
+//! Problems of what operators ask for: repairs, compactions, profiles, and whether the node is
 //! ready.
 
 use super::Problem;
@@ -9,11 +9,11 @@ use super::catalogue::{
 use std::borrow::Cow;
 
 impl Problem {
-    /// A sweep on a node alone.
+    /// A repair on a node alone.
     pub(crate) fn no_other_nodes() -> Self {
         Self::new(
             &NO_OTHER_NODES,
-            "a sweep compares the nodes of a cluster, and this node is alone: there is nothing \
+            "a repair compares the nodes of a cluster, and this node is alone: there is nothing \
              to do",
         )
     }

@@ -36,7 +36,7 @@ struct DigestParameters {
     /// Newer versions are left out.
     cut: Option<Timestamp>,
     /// What is dead below it is left out.
-    forgotten: Option<Timestamp>,
+    gc_threshold: Option<Timestamp>,
 }
 
 /// What a node keeps in a range, summed up.
@@ -51,7 +51,7 @@ pub(super) struct DigestPage {
     digest: String,
     /// Versions as strings, because many JSON readers round long numbers.
     cut: String,
-    forgotten: String,
+    gc_threshold: String,
 }
 
 /// Reads the query.
@@ -59,7 +59,7 @@ pub(super) struct DigestPage {
 /// # Errors
 /// The first parameter that is not valid.
 fn parameters(query: Option<&str>, members: &Members) -> Result<DigestParameters, ParameterError> {
-    let (mut start, mut end, mut peer, mut cut, mut forgotten) = (None, None, None, None, None);
+    let (mut start, mut end, mut peer, mut cut, mut gc_threshold) = (None, None, None, None, None);
     for parameter in pairs(query) {
         let (name, value) = parameter?;
         match name.as_slice() {
@@ -67,10 +67,10 @@ fn parameters(query: Option<&str>, members: &Members) -> Result<DigestParameters
             b"end" => set(&mut end, "end", bound_of("end", value)?)?,
             b"peer" => set(&mut peer, "peer", peer_of(&value, members)?)?,
             b"cut" => set(&mut cut, "cut", version_of("cut", &value)?)?,
-            b"forgotten" => set(
-                &mut forgotten,
-                "forgotten",
-                version_of("forgotten", &value)?,
+            b"gc_threshold" => set(
+                &mut gc_threshold,
+                "gc_threshold",
+                version_of("gc_threshold", &value)?,
             )?,
             _ => return Err(unknown(&name)),
         }
@@ -83,7 +83,7 @@ fn parameters(query: Option<&str>, members: &Members) -> Result<DigestParameters
         end,
         peer,
         cut,
-        forgotten,
+        gc_threshold,
     })
 }
 
@@ -135,7 +135,7 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
         placement: Arc::clone(door.worker.placement()),
         both: parameters.peer.map(|peer| [members.own(), peer]),
         cut: parameters.cut.unwrap_or_else(|| greatest(door)),
-        forgotten: parameters.forgotten.unwrap_or_else(|| {
+        gc_threshold: parameters.gc_threshold.unwrap_or_else(|| {
             // Each node drops what is dead below it at its own time.
             door.worker.node().forgetting_status().greatest
         }),
@@ -146,7 +146,7 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
         bytes: kept.bytes,
         digest: format!("{:032x}", kept.digest.sum),
         cut: scope.cut.to_string(),
-        forgotten: scope.forgotten.to_string(),
+        gc_threshold: scope.gc_threshold.to_string(),
     }))
 }
 
@@ -205,12 +205,13 @@ mod tests {
     #[test]
     fn parameters_are_read_or_refused() {
         let members = members();
-        let parsed = parameters(Some("start=a&end=b&peer=c&cut=7&forgotten=5"), &members).unwrap();
+        let parsed =
+            parameters(Some("start=a&end=b&peer=c&cut=7&gc_threshold=5"), &members).unwrap();
         assert_eq!(parsed.start.as_slice(), b"a");
         assert_eq!(parsed.end.as_deref(), Some(&b"b"[..]));
         assert_eq!(parsed.peer, members.number_of("c"));
         assert_eq!(parsed.cut, Some(Timestamp::from_u64(7)));
-        assert_eq!(parsed.forgotten, Some(Timestamp::from_u64(5)));
+        assert_eq!(parsed.gc_threshold, Some(Timestamp::from_u64(5)));
         for (query, name, part) in [
             ("", "start", "missing"),
             ("end=a", "start", "missing"),
@@ -223,7 +224,7 @@ mod tests {
             ("start=a&cut=", "cut", "whole number"),
             ("start=a&cut=-1", "cut", "whole number"),
             ("start=a&cut=18446744073709551616", "cut", "out of range"),
-            ("start=a&forgotten=x", "forgotten", "whole number"),
+            ("start=a&gc_threshold=x", "gc_threshold", "whole number"),
             ("start=a&cut=1&cut=1", "cut", "more than once"),
             ("start=a&limit=1", "limit", "not a parameter"),
         ] {

@@ -8,16 +8,16 @@ mod console;
 mod digest;
 mod entities;
 mod entity;
-mod forgetting;
 mod health;
 mod history;
 mod metrics;
 mod openapi;
 mod peer;
 mod profile;
-mod ring;
+mod replicas;
 mod status;
 mod table;
+mod tombstone_gc;
 
 pub(crate) use batch::{fuzz_batch, fuzz_operation};
 
@@ -35,12 +35,12 @@ impl Resource {
             Self::Digest => digest::answer(exchange).await,
             Self::Status => status::answer(exchange).await,
             Self::Metrics => metrics::answer(exchange).await,
-            Self::Ring => ring::answer(exchange).await,
+            Self::KeyReplicas => replicas::answer(exchange).await,
             Self::HealthLive => health::live(&exchange),
             Self::HealthReady => health::ready(&exchange),
             Self::OpenApi => openapi::answer(&exchange),
             Self::Peer => peer::answer(&exchange),
-            Self::AdminSweep => admin::sweep::answer(exchange).await,
+            Self::AdminSweep => admin::repair::answer(exchange).await,
             Self::AdminCompact => admin::compact::answer(exchange).await,
             Self::Profile => profile::answer(exchange).await,
             Self::History => history::answer(exchange).await,

@@ -1,7 +1,7 @@
 //! `/v0/status`: the node and its cluster, as this node sees them. Outside admission,
 //! so that an operator can inspect an overloaded node.
 
-use super::forgetting::{Forgetting, SurplusCopies, forgetting, surplus};
+use super::tombstone_gc::{NonOwnedCopies, TombstoneGc, non_owned, tombstone_gc};
 use crate::door::Door;
 use crate::door::tls::DoorTls;
 use crate::http::exchange::{Answer, Exchange};
@@ -31,7 +31,7 @@ pub(super) struct Status<'a> {
     /// The replica state of this node's store.
     #[schemars(extend("enum" = ["starting", "voter", "forced_voter", "learner"]))]
     replica_state: &'static str,
-    /// Why the last full sweep has not filled this node's store; left out unless one has ended
+    /// Why the last full repair has not filled this node's store; left out unless one has ended
     /// and the store is still a learner.
     #[serde(skip_serializing_if = "Option::is_none")]
     learner_because: Option<String>,
@@ -47,11 +47,11 @@ pub(super) struct Status<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     tls: Option<Tls>,
     hints: Hints,
-    sweeps: Sweeps,
-    forgetting: Forgetting,
+    repair: Repair,
+    tombstone_gc: TombstoneGc,
     /// Left out for a node alone.
     #[serde(skip_serializing_if = "Option::is_none")]
-    surplus: Option<SurplusCopies>,
+    non_owned: Option<NonOwnedCopies>,
     background: BackgroundWork,
     store: Store,
 }
@@ -63,10 +63,10 @@ struct MayBeLost {
     nodes: Vec<String>,
     /// How many acknowledged writes that may be, as far as this node knows.
     writes_max: u64,
-    /// Those of them that had no second copy at the last full sweep.
+    /// Those of them that had no second copy at the last full repair.
     single_copies: u64,
-    /// Those that several of the stores acknowledged since the last full sweep.
-    since_full_sweep: u64,
+    /// Those that several of the stores acknowledged since the last full repair.
+    since_full_repair: u64,
     /// Whether there may be more, because this node does not know all of it.
     incomplete: bool,
     /// Whether all of the stores have been filled since.
@@ -95,12 +95,12 @@ struct Member<'a> {
     /// Writes that it missed and that this node keeps for it.
     hints: u64,
     hint_bytes: u64,
-    /// When a sweep last found this node equal with it; left out until one does.
+    /// When a repair last found this node equal with it; left out until one does.
     #[serde(skip_serializing_if = "Option::is_none")]
-    last_clean_unix_ms: Option<u64>,
-    /// When a full sweep did.
+    last_repair_unix_ms: Option<u64>,
+    /// When a full repair did.
     #[serde(skip_serializing_if = "Option::is_none")]
-    last_full_clean_unix_ms: Option<u64>,
+    last_full_repair_unix_ms: Option<u64>,
 }
 
 /// TLS at this node.
@@ -134,26 +134,26 @@ struct BackgroundWork {
     share: f64,
 }
 
-/// What the node knows of sweeps. All counts begin with the start of the node.
+/// What the node knows of repairs. All counts begin with the start of the node.
 #[derive(Serialize, JsonSchema)]
-struct Sweeps {
+struct Repair {
     /// The passes that this node takes part in now.
-    running: Vec<RunningSweep>,
-    recent: EndedSweeps,
-    full: EndedSweeps,
-    mends_sent: u64,
-    mends_received: u64,
+    running: Vec<RunningRepair>,
+    incremental: EndedRepairs,
+    full: EndedRepairs,
+    repair_writes_sent: u64,
+    repair_writes_received: u64,
     ranges_compared: u64,
     ranges_differing: u64,
-    surplus_announced: u64,
+    non_owned_offered: u64,
     /// How far the filling of this node's store has come; left out while nothing fills it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    refill: Option<RefillOverview>,
+    rebuild: Option<RebuildOverview>,
 }
 
 /// What a running pass has brought to this node in bulk.
 #[derive(Serialize, JsonSchema)]
-struct RefillOverview {
+struct RebuildOverview {
     received_bytes: u64,
     received_keys: u64,
     /// How far the pass has come, about: 0 to 1.
@@ -165,8 +165,8 @@ struct RefillOverview {
 
 /// A pass that runs.
 #[derive(Serialize, JsonSchema)]
-struct RunningSweep {
-    #[schemars(extend("enum" = ["recent", "full"]))]
+struct RunningRepair {
+    #[schemars(extend("enum" = ["incremental", "full"]))]
     kind: &'static str,
     began_unix_ms: u64,
     ranges: u64,
@@ -174,7 +174,7 @@ struct RunningSweep {
 
 /// The passes of a kind that have ended.
 #[derive(Serialize, JsonSchema)]
-struct EndedSweeps {
+struct EndedRepairs {
     /// How often they begin; left out if they do not by themselves.
     #[serde(skip_serializing_if = "Option::is_none")]
     interval_seconds: Option<u64>,
@@ -223,7 +223,7 @@ struct Store {
     tombstones: u64,
     /// Tables with a damaged block. Compaction does not merge them.
     tables_damaged: u64,
-    /// Key ranges that damaged blocks may have held, until the other nodes have mended them.
+    /// Key ranges that damaged blocks may have held, until the other nodes have repaired them.
     damaged_ranges: u64,
     /// The compaction of everything that is under way; left out while none is.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -297,7 +297,7 @@ fn status(door: &Door) -> Status<'_> {
             text: report.to_string(),
             writes_max: report.loss.writes_max(),
             single_copies: report.loss.single_copies,
-            since_full_sweep: report.loss.since_full_pass,
+            since_full_repair: report.loss.since_full_pass,
             incomplete: report.loss.has_unknown,
             filled: report.is_over,
             nodes: report.nodes,
@@ -309,9 +309,9 @@ fn status(door: &Door) -> Status<'_> {
             age_max_seconds: config.node.hint_age_max.as_secs(),
             bytes_max: config.node.hint_bytes_max,
         },
-        sweeps: sweeps(door, &sweep_status),
-        forgetting: forgetting(door),
-        surplus: surplus(door),
+        repair: repair(door, &sweep_status),
+        tombstone_gc: tombstone_gc(door),
+        non_owned: non_owned(door),
         background: BackgroundWork {
             share: node.background_share(),
         },
@@ -373,10 +373,10 @@ fn tls_status(tls: &DoorTls) -> Tls {
 }
 
 /// The nodes of the cluster, in the order of their names.
-fn members<'a>(door: &'a Door, sweeps: &SweepStatus) -> Vec<Member<'a>> {
+fn members<'a>(door: &'a Door, repair: &SweepStatus) -> Vec<Member<'a>> {
     let own = door.worker.node();
     let members = &door.shared().config().node.members;
-    let last_clean = |node: NodeNumber| sweeps.last_clean.get(node.index());
+    let last_clean = |node: NodeNumber| repair.last_clean.get(node.index());
     members
         .numbers()
         .map(|node| {
@@ -400,20 +400,20 @@ fn members<'a>(door: &'a Door, sweeps: &SweepStatus) -> Vec<Member<'a>> {
                     .map(|down_for| down_for.as_secs()),
                 hints: waiting.hints,
                 hint_bytes: waiting.bytes,
-                last_clean_unix_ms: last_clean(node).and_then(|clean| clean.any_unix_ms),
-                last_full_clean_unix_ms: last_clean(node).and_then(|clean| clean.full_unix_ms),
+                last_repair_unix_ms: last_clean(node).and_then(|clean| clean.any_unix_ms),
+                last_full_repair_unix_ms: last_clean(node).and_then(|clean| clean.full_unix_ms),
             }
         })
         .collect()
 }
 
-fn sweeps(door: &Door, status: &SweepStatus) -> Sweeps {
+fn repair(door: &Door, status: &SweepStatus) -> Repair {
     let config = &door.shared().config().node;
     let counts = status.counts;
     let ended = |kind: PassKind, interval: Option<Duration>| {
         let ended = status.ended[kind as usize];
         let duration = u64::try_from(ended.last_duration.as_millis()).unwrap_or(u64::MAX);
-        EndedSweeps {
+        EndedRepairs {
             interval_seconds: interval.map(|interval| interval.as_secs()),
             clean: ended.clean,
             incomplete: ended.incomplete,
@@ -421,25 +421,25 @@ fn sweeps(door: &Door, status: &SweepStatus) -> Sweeps {
             last_duration_ms: ended.last_end_unix_ms.map(|_| duration),
         }
     };
-    let running = status.running.iter().map(|pass| RunningSweep {
+    let running = status.running.iter().map(|pass| RunningRepair {
         kind: pass.kind.word(),
         began_unix_ms: pass.began_unix_ms,
         ranges: pass.ranges,
     });
-    Sweeps {
+    Repair {
         running: running.collect(),
-        recent: ended(PassKind::Recent, config.sweep_interval),
-        full: ended(PassKind::Full, config.full_sweep_interval),
-        mends_sent: counts.mends_sent,
-        mends_received: counts.mends_received,
+        incremental: ended(PassKind::Recent, config.repair_interval),
+        full: ended(PassKind::Full, config.full_repair_interval),
+        repair_writes_sent: counts.repair_writes_sent,
+        repair_writes_received: counts.repair_writes_received,
         ranges_compared: counts.ranges_compared,
         ranges_differing: counts.ranges_differing,
-        surplus_announced: counts.surplus_announced,
-        refill: status.refill.as_ref().map(|refill| RefillOverview {
-            received_bytes: refill.received_bytes,
-            received_keys: refill.received_keys,
-            share: f64::from(refill.position_permille) / 1e3,
-            seconds_left: refill.time_left.map(|left| left.as_secs()),
+        non_owned_offered: counts.non_owned_offered,
+        rebuild: status.refill.as_ref().map(|rebuild| RebuildOverview {
+            received_bytes: rebuild.received_bytes,
+            received_keys: rebuild.received_keys,
+            share: f64::from(rebuild.position_permille) / 1e3,
+            seconds_left: rebuild.time_left.map(|left| left.as_secs()),
         }),
     }
 }

@@ -29,8 +29,8 @@ pub(crate) enum Resource {
     Cluster,
     /// The metrics of the node, for Prometheus: `/metrics`.
     Metrics,
-    /// The replicas of a key: `/v0/ring`.
-    Ring,
+    /// The replicas of a key: `/v0/replicas`.
+    KeyReplicas,
     /// Whether the process serves: `/health/live`.
     HealthLive,
     /// Whether the node can take requests: `/health/ready`.
@@ -39,7 +39,7 @@ pub(crate) enum Resource {
     OpenApi,
     /// The entrance for other nodes of the cluster: `/v0/peer`.
     Peer,
-    /// A sweep that an operator asks for: `/v0/admin/sweep`.
+    /// A repair that an operator asks for: `/v0/admin/repair`.
     AdminSweep,
     /// A compaction that an operator asks for: `/v0/admin/compact`.
     AdminCompact,
@@ -59,8 +59,8 @@ pub(super) const PATHS: [(&str, Resource); 21] = [
     ("/v0/status", Resource::Status),
     ("/v0/history", Resource::History),
     ("/v0/cluster", Resource::Cluster),
-    ("/v0/ring", Resource::Ring),
-    ("/v0/admin/sweep", Resource::AdminSweep),
+    ("/v0/replicas", Resource::KeyReplicas),
+    ("/v0/admin/repair", Resource::AdminSweep),
     ("/v0/admin/compact", Resource::AdminCompact),
     ("/metrics", Resource::Metrics),
     ("/health/live", Resource::HealthLive),
@@ -138,7 +138,7 @@ impl Resource {
             | Self::History
             | Self::Cluster
             | Self::Metrics
-            | Self::Ring
+            | Self::KeyReplicas
             | Self::HealthLive
             | Self::HealthReady
             | Self::OpenApi
@@ -159,7 +159,7 @@ impl Resource {
                 Verb::Get | Verb::Head => Need::Read,
                 _ => Need::Write,
             },
-            Self::Entities | Self::Digest | Self::Ring => Need::Read,
+            Self::Entities | Self::Digest | Self::KeyReplicas => Need::Read,
             Self::Batch => Need::Lines,
             Self::Status => Need::AnyToken,
             Self::Metrics | Self::History | Self::Cluster => Need::Metrics,
@@ -193,7 +193,7 @@ impl Resource {
             Self::Digest => Some(Route::Digest),
             Self::Status => Some(Route::Status),
             Self::Metrics => Some(Route::Metrics),
-            Self::Ring => Some(Route::Ring),
+            Self::KeyReplicas => Some(Route::KeyReplicas),
             Self::HealthLive | Self::HealthReady => Some(Route::Health),
             Self::OpenApi => Some(Route::OpenApi),
             Self::Peer => None,
@@ -322,7 +322,7 @@ mod tests {
             (Resource::Digest, "GET, HEAD"),
             (Resource::Status, "GET, HEAD"),
             (Resource::Metrics, "GET, HEAD"),
-            (Resource::Ring, "GET, HEAD"),
+            (Resource::KeyReplicas, "GET, HEAD"),
             (Resource::HealthLive, "GET, HEAD"),
             (Resource::HealthReady, "GET, HEAD"),
             (Resource::OpenApi, "GET, HEAD"),

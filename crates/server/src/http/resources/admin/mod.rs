@@ -3,10 +3,10 @@
 //! does no work.
 //!
 //! - `compact`: compacts the whole store.
-//! - `sweep`: drives a pass of a sweep.
+//! - `sweep`: drives a pass of a repair.
 
 pub(super) mod compact;
-pub(super) mod sweep;
+pub(super) mod repair;
 
 use crate::door::Door;
 use crate::door::channel::Channel;

@@ -8,7 +8,7 @@ use crate::http::problem::catalogue;
 use crate::http::resources::cluster::Cluster;
 use crate::http::resources::health::{Live, Ready};
 use crate::http::resources::history::History;
-use crate::http::resources::ring::Ring;
+use crate::http::resources::replicas::KeyReplicas;
 use crate::http::resources::status::Status;
 use crate::http::verb::Verb;
 use crate::metrics::SAMPLES_MAX;
@@ -22,7 +22,7 @@ const TAG: &str = "nodes";
 
 pub(super) fn operations(schemas: &mut Schemas) -> Vec<Operation> {
     vec![
-        ring(schemas),
+        replicas(schemas),
         page(
             "/v0/status",
             "getStatus",
@@ -88,7 +88,7 @@ fn page(
     }
 }
 
-fn ring(schemas: &mut Schemas) -> Operation {
+fn replicas(schemas: &mut Schemas) -> Operation {
     Operation {
         text: "The first `F` nodes hold the key for `from=F`. Every node answers the same. The \
                key need not exist.",
@@ -100,11 +100,11 @@ fn ring(schemas: &mut Schemas) -> Operation {
             ),
         ],
         ..page(
-            "/v0/ring",
+            "/v0/replicas",
             "getRing",
             "Show the replicas of a key",
             "application/json",
-            json!({"schema": schemas.of::<Ring<'_>>()}),
+            json!({"schema": schemas.of::<KeyReplicas<'_>>()}),
         )
     }
 }

@@ -1,4 +1,4 @@
-//! The operations for operators: sweeps, compactions, profiles.
+//! The operations for operators: repairs, compactions, profiles.
 
 use super::Schemas;
 use super::headers::{Header, VARY};
@@ -6,7 +6,7 @@ use super::operation::{Operation, Success, bytes};
 use super::parameters;
 use crate::http::problem::catalogue::{self, ProblemType};
 use crate::http::resources::admin::compact::Compaction;
-use crate::http::resources::admin::sweep::Sweep;
+use crate::http::resources::admin::repair::Repair;
 use crate::http::verb::Verb;
 use serde_json::{Value, json};
 
@@ -19,14 +19,14 @@ pub(super) fn operations(schemas: &mut Schemas) -> Vec<Operation> {
     let wait = |text| parameters::switch("wait", text);
     vec![
         order(
-            "/v0/admin/sweep",
+            "/v0/admin/repair",
             "orderSweep",
             "Compare what the nodes keep, and send each other what is missing",
             vec![
                 parameters::switch("full", "Whether to compare everything."),
                 wait("Whether to answer only when the pass has ended."),
             ],
-            &schemas.of::<Sweep>(),
+            &schemas.of::<Repair>(),
             &catalogue::NO_OTHER_NODES,
         ),
         order(

@@ -148,7 +148,10 @@ fn digest(schemas: &mut Schemas) -> Operation {
                 "The name of another node: only the keys that both keep count.",
             ),
             parameters::version("cut", "Versions above this one are left out."),
-            parameters::version("forgotten", "What is dead below this version is left out."),
+            parameters::version(
+                "gc_threshold",
+                "What is dead below this version is left out.",
+            ),
         ],
         body: None,
         answers: vec![Success {

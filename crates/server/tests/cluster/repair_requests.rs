@@ -1,4 +1,4 @@
-//! Sweeps as an operator asks for them and sees them.
+//! Repairs as an operator asks for them and sees them.
 
 use crate::support::{Cluster, until};
 use crate::wire::Reply;
@@ -7,16 +7,16 @@ use std::time::Duration;
 
 const JSON: &str = "content-type: application/json\r\n";
 
-/// No sweep begins by itself. A full pass waits for two timeouts while a store does not
+/// No repair begins by itself. A full repair session waits for two timeouts while a store does not
 /// count, so the timeout is short.
 fn without_sweeps(config: &mut ServerConfig) {
-    config.node.sweep_interval = None;
-    config.node.full_sweep_interval = None;
+    config.node.repair_interval = None;
+    config.node.full_repair_interval = None;
     config.node.timeout = Duration::from_millis(500);
 }
 
 fn sweep(cluster: &Cluster, node: usize, query: &str) -> Reply {
-    let target = format!("/v0/admin/sweep{query}");
+    let target = format!("/v0/admin/repair{query}");
     cluster.client(node).request("POST", &target, JSON, b"")
 }
 
@@ -34,7 +34,7 @@ fn a_sweep_brings_what_no_hint_and_no_read_did() {
     cluster.start_node(2);
     cluster.wait_until_joined();
     assert_eq!(cluster.held_by(2, &key), None);
-    assert!(cluster.member_at(0, 2).get("last_clean_unix_ms").is_none());
+    assert!(cluster.member_at(0, 2).get("last_repair_unix_ms").is_none());
 
     let swept = sweep(&cluster, 0, "?full=true&wait=true");
     assert_eq!(swept.status, 200, "{}", swept.text());
@@ -44,7 +44,7 @@ fn a_sweep_brings_what_no_hint_and_no_read_did() {
     assert_eq!(report["joined"], false);
     assert_eq!(report["clean"], true, "{report}");
     assert_eq!(report["pairs"], 3);
-    assert_eq!(report["pairs_clean"], 3);
+    assert_eq!(report["pairs_equal"], 3);
     assert!(report["ranges"].as_u64().unwrap() >= 1);
     assert!(report["ranges_differing"].as_u64().unwrap() >= 1);
     assert_eq!(cluster.held_by(2, &key).unwrap().0, "v");
@@ -55,38 +55,38 @@ fn a_sweep_brings_what_no_hint_and_no_read_did() {
         assert!(share > 0.0 && share <= 1.0, "{share}");
         assert_eq!(status["hints"]["age_max_seconds"], 3 * 3600);
         assert_eq!(status["hints"]["bytes_max"], 1 << 30);
-        let sweeps = &status["sweeps"];
-        assert!(sweeps.get("refill").is_none(), "nothing is being filled");
-        assert_eq!(sweeps["full"]["clean"], 1, "{sweeps}");
-        assert_eq!(sweeps["full"]["incomplete"], 0);
-        assert_eq!(sweeps["recent"]["clean"], 0);
-        assert!(sweeps["full"]["last_end_unix_ms"].is_u64());
-        assert!(sweeps["running"].as_array().unwrap().is_empty());
-        assert!(sweeps["full"].get("interval_seconds").is_none());
+        let repair = &status["repair"];
+        assert!(repair.get("rebuild").is_none(), "nothing is being filled");
+        assert_eq!(repair["full"]["clean"], 1, "{repair}");
+        assert_eq!(repair["full"]["incomplete"], 0);
+        assert_eq!(repair["incremental"]["clean"], 0);
+        assert!(repair["full"]["last_end_unix_ms"].is_u64());
+        assert!(repair["running"].as_array().unwrap().is_empty());
+        assert!(repair["full"].get("interval_seconds").is_none());
         for other in 0..3 {
             let member = &status["cluster"][other];
-            assert_eq!(member["last_clean_unix_ms"].is_u64(), other != node);
-            assert_eq!(member["last_full_clean_unix_ms"].is_u64(), other != node);
+            assert_eq!(member["last_repair_unix_ms"].is_u64(), other != node);
+            assert_eq!(member["last_full_repair_unix_ms"].is_u64(), other != node);
         }
-        let clean = "kvorum_sweeps_total{kind=\"full\",outcome=\"clean\"}";
+        let clean = "kvorum_repair_sessions_total{kind=\"full\",outcome=\"succeeded\"}";
         assert_eq!(cluster.metric(node, clean), 1.0);
     }
-    let received = "kvorum_sweep_mends_total{direction=\"received\"}";
+    let received = "kvorum_repair_writes_total{direction=\"received\"}";
     assert!(cluster.metric(2, received) >= 1.0);
     assert!(
-        cluster.status(2)["sweeps"]["mends_received"]
+        cluster.status(2)["repair"]["repair_writes_received"]
             .as_u64()
             .unwrap()
             >= 1
     );
     // The driver asks, and the node of the lower number brings the two together.
     for direction in ["sent", "received"] {
-        let bytes = format!("kvorum_sweep_bytes_total{{direction=\"{direction}\"}}");
+        let bytes = format!("kvorum_repair_bytes_total{{direction=\"{direction}\"}}");
         until("the bytes are counted", || {
             cluster.metric(0, &bytes) > 100.0
         });
     }
-    let last_clean = "kvorum_sweep_last_clean_timestamp_seconds{peer=\"c\"}";
+    let last_clean = "kvorum_repair_last_success_timestamp_seconds{peer=\"c\"}";
     assert!(cluster.metric(0, last_clean) > 0.0);
 }
 
@@ -98,39 +98,39 @@ fn a_sweep_without_a_node_ends_and_says_that_it_is_incomplete() {
     assert!(cluster.member_at(0, 2)["down_seconds"].is_u64());
     assert!(cluster.member_at(0, 1).get("down_seconds").is_none());
     let report = sweep(&cluster, 0, "?wait=true").json();
-    assert_eq!(report["kind"], "recent");
+    assert_eq!(report["kind"], "incremental");
     assert_eq!(report["clean"], false, "{report}");
-    assert_eq!(report["pairs_clean"], 1);
+    assert_eq!(report["pairs_equal"], 1);
     let status = cluster.status(0);
-    assert_eq!(status["sweeps"]["recent"]["incomplete"], 1);
-    assert!(status["cluster"][1]["last_clean_unix_ms"].is_u64());
+    assert_eq!(status["repair"]["incremental"]["incomplete"], 1);
+    assert!(status["cluster"][1]["last_repair_unix_ms"].is_u64());
     assert!(
         status["cluster"][1]
-            .get("last_full_clean_unix_ms")
+            .get("last_full_repair_unix_ms")
             .is_none()
     );
-    assert!(status["cluster"][2].get("last_clean_unix_ms").is_none());
+    assert!(status["cluster"][2].get("last_repair_unix_ms").is_none());
 }
 
 #[test]
 fn one_pass_runs_at_a_time_and_another_request_joins_it() {
     let mut cluster = Cluster::start_with(3, without_sweeps);
-    // While it is unknown how a store stands, a full pass waits for two timeouts.
+    // While it is unknown how a store stands, a full repair session waits for two timeouts.
     cluster.stop_node(2);
     let ordered = sweep(&cluster, 1, "?full=true");
     assert_eq!(ordered.status, 202, "{}", ordered.text());
     assert_eq!(ordered.json()["state"], "ordered");
     until("the status shows the pass", || {
-        let running = cluster.status(0)["sweeps"]["running"].clone();
+        let running = cluster.status(0)["repair"]["running"].clone();
         running[0]["kind"] == "full"
     });
-    // A full pass compares what a recent one would.
+    // A full repair session compares what a recent one would.
     let joined = sweep(&cluster, 1, "?wait=true");
     assert_eq!(joined.status, 200, "{}", joined.text());
     assert_eq!(joined.json()["kind"], "full");
     assert_eq!(joined.json()["joined"], true);
-    assert_eq!(cluster.status(1)["sweeps"]["full"]["incomplete"], 1);
-    assert_eq!(cluster.status(1)["sweeps"]["recent"]["incomplete"], 0);
+    assert_eq!(cluster.status(1)["repair"]["full"]["incomplete"], 1);
+    assert_eq!(cluster.status(1)["repair"]["incremental"]["incomplete"], 0);
 }
 
 #[test]
@@ -145,13 +145,13 @@ fn a_request_that_is_not_right_begins_no_sweep() {
         ("POST", "?all=true", JSON, 400),
         ("POST", "/", JSON, 400),
     ] {
-        let target = format!("/v0/admin/sweep{query}");
+        let target = format!("/v0/admin/repair{query}");
         let reply = cluster.client(0).request(method, &target, head, b"");
         assert_eq!(reply.status, status, "{method} {query} {}", reply.text());
     }
     let status = cluster.status(0);
-    assert!(status["sweeps"]["running"].as_array().unwrap().is_empty());
-    assert_eq!(status["sweeps"]["recent"]["clean"], 0);
+    assert!(status["repair"]["running"].as_array().unwrap().is_empty());
+    assert_eq!(status["repair"]["incremental"]["clean"], 0);
     let alone = Cluster::start(1);
     let reply = sweep(&alone, 0, "");
     assert_eq!(reply.status, 409, "{}", reply.text());

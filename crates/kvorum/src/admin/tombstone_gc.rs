@@ -6,19 +6,19 @@ use super::overview::{Asked, NodeStatus};
 use super::table::span;
 use serde::{Deserialize, Serialize};
 
-/// How often full sweeps should run where none begins by itself.
+/// How often full repairs should run where none begins by itself.
 const FULL_INTERVAL_SECONDS: u64 = 7 * 86_400;
 
-/// What a node says of forgetting.
+/// What a node says of tombstone GC.
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct ForgettingStatus {
-    grace_seconds: u64,
-    forgotten_unix_ms: Option<u64>,
+pub(super) struct TombstoneGcStatus {
+    gc_grace_seconds: u64,
+    gc_threshold_unix_ms: Option<u64>,
     age_seconds: Option<u64>,
     held_back: Option<HeldBackStatus>,
 }
 
-/// Why the last full sweep that a node led has not raised the forget bound.
+/// Why the last full repair that a node led has not raised the GC threshold.
 #[derive(Clone, Debug, Deserialize)]
 struct HeldBackStatus {
     nodes: Vec<String>,
@@ -27,30 +27,30 @@ struct HeldBackStatus {
 
 /// What the nodes of a cluster say together.
 #[derive(Clone, Debug, Serialize, PartialEq, Eq)]
-pub(super) struct ForgettingOverview {
-    pub(super) grace_seconds: u64,
-    /// How old the forget bound is; left out before the first.
+pub(super) struct TombstoneGcOverview {
+    pub(super) gc_grace_seconds: u64,
+    /// How old the GC threshold is; left out before the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) age_seconds: Option<u64>,
-    /// The nodes that kept it from rising in the last full sweep.
+    /// The nodes that kept it from rising in the last full repair.
     pub(super) held_back_by: Vec<String>,
 }
 
-impl ForgettingOverview {
+impl TombstoneGcOverview {
     /// `None` for a node alone, and where no node says anything of it.
     pub(super) fn of(asked: &[Asked]) -> Option<Self> {
         if asked.len() < 2 {
             return None;
         }
-        let grace_seconds = said(asked).map(|(_, said)| said.grace_seconds).max()?;
-        let newest = said(asked).max_by_key(|(_, said)| said.forgotten_unix_ms);
+        let gc_grace_seconds = said(asked).map(|(_, said)| said.gc_grace_seconds).max()?;
+        let newest = said(asked).max_by_key(|(_, said)| said.gc_threshold_unix_ms);
         let mut held_back_by: Vec<String> = held_back(asked)
             .flat_map(|held_back| held_back.nodes.clone())
             .collect();
         held_back_by.sort_unstable();
         held_back_by.dedup();
         Some(Self {
-            grace_seconds,
+            gc_grace_seconds,
             age_seconds: newest.and_then(|(_, said)| said.age_seconds),
             held_back_by,
         })
@@ -58,14 +58,14 @@ impl ForgettingOverview {
 
     /// The same as a line.
     pub(super) fn text(&self) -> String {
-        let grace = span(self.grace_seconds);
+        let grace = span(self.gc_grace_seconds);
         let bound = match self.age_seconds {
             Some(age) => format!(
                 "what was deleted more than {} ago may be dropped (grace: {grace})",
                 span(age)
             ),
             None => format!(
-                "no full sweep has set the forget bound yet, so nothing that was deleted is \
+                "no full repair has set the GC threshold yet, so nothing that was deleted is \
                  dropped (grace: {grace})"
             ),
         };
@@ -76,15 +76,15 @@ impl ForgettingOverview {
     }
 }
 
-/// What to do about a forget bound that is older than the grace and the interval of full
-/// sweeps explain.
+/// What to do about a GC threshold that is older than the grace and the interval of full
+/// repairs explain.
 pub(super) fn advice(asked: &[Asked]) -> Option<String> {
-    let overview = ForgettingOverview::of(asked)?;
-    let intervals = statuses(asked).filter_map(|status| status.sweeps.full.interval_seconds);
+    let overview = TombstoneGcOverview::of(asked)?;
+    let intervals = statuses(asked).filter_map(|status| status.repair.full.interval_seconds);
     let interval = intervals.max().unwrap_or(FULL_INTERVAL_SECONDS);
     let sweeps_max = (interval * FULL_INTERVALS_MAX).max(UNCLEAN_SECONDS_MIN);
     let is_late = match overview.age_seconds {
-        Some(age) => age > overview.grace_seconds + sweeps_max,
+        Some(age) => age > overview.gc_grace_seconds + sweeps_max,
         None => statuses(asked).any(|status| status.uptime_seconds > sweeps_max),
     };
     if !is_late {
@@ -92,11 +92,11 @@ pub(super) fn advice(asked: &[Asked]) -> Option<String> {
     }
     let late = match overview.age_seconds {
         Some(age) => format!(
-            "the forget bound is {} old, and no more than {} is normal",
+            "the GC threshold is {} old, and no more than {} is normal",
             span(age),
-            span(overview.grace_seconds + sweeps_max)
+            span(overview.gc_grace_seconds + sweeps_max)
         ),
-        None => "no full sweep has set the forget bound yet".to_owned(),
+        None => "no full repair has set the GC threshold yet".to_owned(),
     };
     Some(format!(
         "cluster: {late}, so the tombstones of what was deleted since take room. {}",
@@ -104,7 +104,7 @@ pub(super) fn advice(asked: &[Asked]) -> Option<String> {
     ))
 }
 
-/// What lets the forget bound rise again.
+/// What lets the GC threshold rise again.
 fn remedy(asked: &[Asked]) -> String {
     let names = |names: Vec<&str>| names.join(" and ");
     let silent = asked.iter().filter(|node| node.status.is_err());
@@ -133,9 +133,9 @@ fn remedy(asked: &[Asked]) -> String {
             names(to_blame.collect())
         );
     }
-    let sweep = "run 'kvorum admin sweep --full --wait' while all nodes are up";
+    let sweep = "run 'kvorum admin repair --full --wait' while all nodes are up";
     match held_back(asked).next() {
-        Some(why) => format!("In the last full sweep {}. Then {sweep}", why.text),
+        Some(why) => format!("In the last full repair {}. Then {sweep}", why.text),
         None => format!("All nodes are up: {sweep}"),
     }
 }
@@ -144,8 +144,8 @@ fn statuses(asked: &[Asked]) -> impl Iterator<Item = &NodeStatus> {
     asked.iter().filter_map(|asked| asked.status.as_ref().ok())
 }
 
-fn said(asked: &[Asked]) -> impl Iterator<Item = (&NodeStatus, &ForgettingStatus)> {
-    statuses(asked).filter_map(|status| Some((status, status.forgetting.as_ref()?)))
+fn said(asked: &[Asked]) -> impl Iterator<Item = (&NodeStatus, &TombstoneGcStatus)> {
+    statuses(asked).filter_map(|status| Some((status, status.tombstone_gc.as_ref()?)))
 }
 
 fn held_back(asked: &[Asked]) -> impl Iterator<Item = &HeldBackStatus> {
@@ -160,20 +160,20 @@ mod tests {
 
     const DAY: u64 = 86_400;
 
-    /// Two nodes with the defaults, of which one says this of forgetting.
-    fn two_nodes(forgetting: Value) -> [Value; 2] {
+    /// Two nodes with the defaults, of which one says this of tombstone GC.
+    fn two_nodes(tombstone_gc: Value) -> [Value; 2] {
         let (mut one, mut other) = (status(), status());
-        one["sweeps"]["full"]["interval_seconds"] = json!(7 * DAY);
+        one["repair"]["full"]["interval_seconds"] = json!(7 * DAY);
         one["uptime_seconds"] = json!(30 * DAY);
-        one["forgetting"] = forgetting;
+        one["tombstone_gc"] = tombstone_gc;
         other["name"] = json!("b");
-        other["forgetting"] = json!({"grace_seconds": 10 * DAY});
+        other["tombstone_gc"] = json!({"gc_grace_seconds": 10 * DAY});
         [one, other]
     }
 
     fn forgetting(age_days: u64) -> Value {
         let age = age_days * DAY;
-        json!({"grace_seconds": 10 * DAY, "forgotten_unix_ms": 7, "age_seconds": age})
+        json!({"gc_grace_seconds": 10 * DAY, "gc_threshold_unix_ms": 7, "age_seconds": age})
     }
 
     fn advice_on(nodes: &[Value]) -> String {
@@ -184,26 +184,26 @@ mod tests {
     #[test]
     fn the_newest_bound_is_that_of_the_cluster() {
         let nodes = two_nodes(forgetting(12)).map(asked);
-        let overview = ForgettingOverview::of(&nodes).unwrap();
+        let overview = TombstoneGcOverview::of(&nodes).unwrap();
         let line = "what was deleted more than 12d ago may be dropped (grace: 10d)";
         assert_eq!(overview.text(), line);
         let alone = &nodes[..1];
         assert_eq!(
-            ForgettingOverview::of(alone),
+            TombstoneGcOverview::of(alone),
             None,
             "a node alone waits for nobody"
         );
-        let mut young = two_nodes(json!({"grace_seconds": 10 * DAY}));
-        young[1]["forgetting"]["held_back"] = json!({"nodes": ["b"], "text": "b was away"});
-        let young = ForgettingOverview::of(&young.map(asked)).unwrap().text();
+        let mut young = two_nodes(json!({"gc_grace_seconds": 10 * DAY}));
+        young[1]["tombstone_gc"]["held_back"] = json!({"nodes": ["b"], "text": "b was away"});
+        let young = TombstoneGcOverview::of(&young.map(asked)).unwrap().text();
         assert!(
-            young.starts_with("no full sweep has set the forget bound yet"),
+            young.starts_with("no full repair has set the GC threshold yet"),
             "{young}"
         );
         assert!(young.ends_with("; held back by b"), "{young}");
         let [mut old, other] = two_nodes(json!(null));
-        old.as_object_mut().unwrap().remove("forgetting");
-        let overview = ForgettingOverview::of(&[old, other].map(asked)).unwrap();
+        old.as_object_mut().unwrap().remove("tombstone_gc");
+        let overview = TombstoneGcOverview::of(&[old, other].map(asked)).unwrap();
         assert_eq!(
             overview.age_seconds, None,
             "a, of an older release, says nothing"
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn a_bound_that_the_grace_and_full_sweeps_explain_needs_nobody() {
         assert_eq!(advice_on(&two_nodes(forgetting(24))), "");
-        let mut young = two_nodes(json!({"grace_seconds": 10 * DAY}));
+        let mut young = two_nodes(json!({"gc_grace_seconds": 10 * DAY}));
         young[0]["uptime_seconds"] = json!(14 * DAY);
         assert_eq!(advice_on(&young), "");
     }
@@ -222,17 +222,17 @@ mod tests {
     fn an_old_bound_has_a_line_that_says_what_to_do() {
         let late = two_nodes(forgetting(25));
         let line = advice_on(&late);
-        let begin = "cluster: the forget bound is 25d old, and no more than 24d is normal";
+        let begin = "cluster: the GC threshold is 25d old, and no more than 24d is normal";
         assert!(line.starts_with(begin), "{line}");
         assert!(
             line.ends_with(
-                "All nodes are up: run 'kvorum admin sweep --full --wait' while all nodes are up"
+                "All nodes are up: run 'kvorum admin repair --full --wait' while all nodes are up"
             ),
             "{line}"
         );
 
         let mut held_back = late.clone();
-        held_back[1]["forgetting"]["held_back"] =
+        held_back[1]["tombstone_gc"]["held_back"] =
             json!({"nodes": ["a", "b"], "text": "these nodes could not be made equal: a and b"});
         let line = advice_on(&held_back);
         assert!(
@@ -253,9 +253,9 @@ mod tests {
         let line = advice(&nodes).unwrap();
         assert!(line.ends_with("start c, or replace it"), "{line}");
 
-        let never = advice_on(&two_nodes(json!({"grace_seconds": 10 * DAY})));
+        let never = advice_on(&two_nodes(json!({"gc_grace_seconds": 10 * DAY})));
         assert!(
-            never.starts_with("cluster: no full sweep has set the forget bound"),
+            never.starts_with("cluster: no full repair has set the GC threshold"),
             "{never}"
         );
     }

@@ -1,24 +1,24 @@
 //! A store that lost its folder is filled in bulk.
 
+use crate::repairs::{stored_at, sweeping, target, wait_until_equal, wait_until_filled};
 use crate::support::{Cluster, Disks, until};
-use crate::sweeps::{stored_at, sweeping, target, wait_until_equal, wait_until_filled};
 use lsm::MemoryDisk;
 use server::ServerConfig;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Sweeps in short order that store what they bring every 4 MiB.
+/// Repairs in short order that store what they bring every 4 MiB.
 fn refilling(config: &mut ServerConfig) {
     sweeping(config);
     config.memtable_bytes = Some(256 << 10);
 }
 
 fn bulk_keys(cluster: &Cluster, node: usize) -> f64 {
-    cluster.metric(node, "kvorum_refill_received_keys_total ")
+    cluster.metric(node, "kvorum_rebuild_received_keys_total ")
 }
 
 fn bulk_bytes(cluster: &Cluster, node: usize) -> f64 {
-    cluster.metric(node, "kvorum_refill_received_bytes_total ")
+    cluster.metric(node, "kvorum_rebuild_received_bytes_total ")
 }
 
 /// Some values are sent in one piece, some in several, and some are too long for a run.
@@ -67,7 +67,7 @@ fn a_lost_store_is_filled_in_bulk_and_gets_only_the_rest_as_mends() {
     assert!(before.iter().all(|line| after.contains(line)));
     let (keys, mends) = (
         bulk_keys(&cluster, 2),
-        cluster.metric(2, "kvorum_sweep_mends_total{direction=\"received\"} "),
+        cluster.metric(2, "kvorum_repair_writes_total{direction=\"received\"} "),
     );
     // The tombstones are filled in, too; a few values were too long.
     assert!(keys > 0.95 * KEYS as f64, "{keys} keys, {mends} mends");
@@ -78,7 +78,7 @@ fn a_lost_store_is_filled_in_bulk_and_gets_only_the_rest_as_mends() {
 fn a_pair_that_differs_counts_the_range_on_both_nodes_once() {
     let mut cluster = Cluster::start_with(3, |config| {
         refilling(config);
-        config.node.sweep_interval = None;
+        config.node.repair_interval = None;
     });
     let mut client = cluster.client(0);
     for number in 0..40 {
@@ -95,7 +95,7 @@ fn a_pair_that_differs_counts_the_range_on_both_nodes_once() {
     wait_until_filled(&cluster, 2);
     assert!(bulk_keys(&cluster, 2) >= 40.0);
     let differing = |node| {
-        let name = "kvorum_sweep_ranges_total{result=\"differing\"} ";
+        let name = "kvorum_repair_ranges_total{result=\"differing\"} ";
         cluster.metric(node, name)
     };
     // The two that were not lost never differed.
@@ -165,11 +165,11 @@ fn a_refill_goes_on_where_it_was_although_the_driver_and_then_the_node_are_kille
         until(
             "a pass has stored a part, and the status shows how far it is",
             || {
-                let refill = &cluster.status(2)["sweeps"]["refill"];
-                let share = refill["share"].as_f64().unwrap_or_default();
+                let rebuild = &cluster.status(2)["repair"]["rebuild"];
+                let share = rebuild["share"].as_f64().unwrap_or_default();
                 cluster.held_by(2, &key(filled)).is_some()
-                    && refill["received_keys"].as_u64() > Some(0)
-                    && refill["received_bytes"].as_u64() > Some(0)
+                    && rebuild["received_keys"].as_u64() > Some(0)
+                    && rebuild["received_bytes"].as_u64() > Some(0)
                     && (0.0..1.0).contains(&share)
             },
         );
@@ -191,7 +191,7 @@ fn a_refill_goes_on_where_it_was_although_the_driver_and_then_the_node_are_kille
 fn two_lost_stores_are_filled_by_the_third() {
     let mut cluster = Cluster::start_with(3, |config| {
         refilling(config);
-        config.node.full_sweep_interval = Some(Duration::from_secs(1));
+        config.node.full_repair_interval = Some(Duration::from_secs(1));
     });
     let mut client = cluster.client(0);
     for number in 0..500 {

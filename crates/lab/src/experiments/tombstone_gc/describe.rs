@@ -1,6 +1,6 @@
 //! What the page says about the churn.
 
-use super::{ForgettingResults, Look, NodeLook};
+use super::{Look, NodeLook, TombstoneGcResults};
 use crate::page::{MarkdownTable, Page, text};
 use crate::{sections, statistics};
 use load::Run;
@@ -15,7 +15,7 @@ const GROWTH_MAX: f64 = 1.1;
 /// Latencies of the beginning and of the end are those of this share of the run.
 const PART: usize = 5;
 
-pub(super) fn describe(page: &mut Page, results: &ForgettingResults) {
+pub(super) fn describe(page: &mut Page, results: &TombstoneGcResults) {
     page.section("Measured");
     match &results.run {
         Ok(run) => describe_run(page, run),
@@ -47,11 +47,11 @@ pub(super) fn describe(page: &mut Page, results: &ForgettingResults) {
     );
     page.figure("tombstones", "tombstones over time", tombstones);
     let age = over_time(
-        "The age of the forget bound of each node",
+        "The age of the GC threshold of each node",
         Axis::linear("age", Unit::Seconds),
         |look| look.forgotten_age.map(|seconds| seconds as f64),
     );
-    page.figure("age", "age of the forget bound over time", age);
+    page.figure("age", "age of the GC threshold over time", age);
     page.table(&table(results));
     page.section("What it shows");
     page.list(findings(results));
@@ -65,7 +65,7 @@ fn describe_run(page: &mut Page, run: &Run) {
     page.figure("throughput", "requests over time", plot::throughput(&[run]));
 }
 
-fn table(results: &ForgettingResults) -> MarkdownTable {
+fn table(results: &TombstoneGcResults) -> MarkdownTable {
     let mut table = MarkdownTable::new([
         "node",
         "tables at the beginning",
@@ -74,7 +74,7 @@ fn table(results: &ForgettingResults) -> MarkdownTable {
         "end over begin",
         "tombstones at most",
         "tombstones at the end",
-        "forget bound at most",
+        "GC threshold at most",
     ]);
     for (node, (before, after)) in results.before.iter().zip(&results.after).enumerate() {
         let most = |of: fn(&NodeLook) -> u64| most(&results.looks, node, of);
@@ -105,7 +105,7 @@ fn growth(before: u64, after: u64) -> f64 {
     statistics::ratio(Some(after as f64), Some(before as f64)).unwrap_or(f64::NAN)
 }
 
-fn findings(results: &ForgettingResults) -> Vec<String> {
+fn findings(results: &TombstoneGcResults) -> Vec<String> {
     let mut found = vec![verdict(results)];
     if let Ok(run) = &results.run {
         found.push(format!(
@@ -145,10 +145,10 @@ fn findings(results: &ForgettingResults) -> Vec<String> {
     let end = results.run.as_ref().map_or(0.0, |run| run.measured_seconds);
     let in_churn = results.looks.iter().filter(|look| look.at_seconds <= end);
     let nodes = in_churn.flat_map(|look| look.nodes.iter().flatten());
-    let sweeps = nodes.map(|look| look.clean_sweeps).max();
+    let repair = nodes.map(|look| look.clean_sweeps).max();
     found.push(format!(
-        "Full sweeps that ended while the churn ran, and found all nodes equal: {}.",
-        units::count(sweeps.unwrap_or_default())
+        "Full repairs that ended while the churn ran, and found all nodes equal: {}.",
+        units::count(repair.unwrap_or_default())
     ));
     let nodes = 0..results.before.len();
     let ages = nodes.map(|node| {
@@ -157,16 +157,16 @@ fn findings(results: &ForgettingResults) -> Vec<String> {
         })
     });
     found.push(format!(
-        "The forget bound was at most {} old, with a grace of {} and a full sweep every {}.",
+        "The GC threshold was at most {} old, with a grace of {} and a full repair every {}.",
         units::seconds(ages.max().unwrap_or_default() as f64),
-        units::seconds(results.grace_seconds as f64),
+        units::seconds(results.gc_grace_seconds as f64),
         units::seconds(results.full_sweep_seconds as f64)
     ));
     found
 }
 
 /// Whether the cluster ends as small as it began.
-fn verdict(results: &ForgettingResults) -> String {
+fn verdict(results: &TombstoneGcResults) -> String {
     let pairs = results.before.iter().zip(&results.after);
     let worst = pairs.max_by(|one, other| {
         let growth = |(before, after): &(&super::Compacted, &super::Compacted)| {
@@ -223,7 +223,7 @@ mod tests {
         }
     }
 
-    fn results() -> ForgettingResults {
+    fn results() -> TombstoneGcResults {
         let mut run = run(100.0, 1_000, 5.0);
         run.plan.operations = MIX.to_vec();
         run.timeline = timeline(&[2.0, 2.0, 9.0, 2.0, 3.0, 3.0, 3.0, 2.0, 4.0, 4.0]);
@@ -239,9 +239,9 @@ mod tests {
                 None,
             ],
         };
-        ForgettingResults {
+        TombstoneGcResults {
             keys: 1_000,
-            grace_seconds: 10,
+            gc_grace_seconds: 10,
             full_sweep_seconds: 5,
             run: Ok(run),
             looks: (1..=8).map(look).collect(),
@@ -261,12 +261,12 @@ mod tests {
                  left.",
                 "About 400 keys came and went.",
                 "No request failed.",
-                "Full sweeps that ended while the churn ran, and found all nodes equal: 4.",
+                "Full repairs that ended while the churn ran, and found all nodes equal: 4.",
                 "The median latency was 1.00 ms in the first fifth of the churn, and 2.00 ms in \
                  the last.",
                 "The 99th percentile was 2.00 ms in the first fifth of the churn, and 4.00 ms in \
                  the last.",
-                "at most 18 s old, with a grace of 10 s and a full sweep every 5 s",
+                "at most 18 s old, with a grace of 10 s and a full repair every 5 s",
                 "](test/disk.svg)",
                 "](test/tombstones.svg)",
                 "](test/age.svg)",

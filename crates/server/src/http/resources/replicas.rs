@@ -1,4 +1,4 @@
-//! `/v0/ring`: the replicas of a key, and with `versions=true` what each of them holds.
+//! `/v0/replicas`: the replicas of a key, and with `versions=true` what each of them holds.
 //!
 //! Without versions it is outside admission, because it needs no replica. With them it
 //! counts as a read.
@@ -17,15 +17,15 @@ use tokens::Asked;
 
 /// The replicas of a key.
 #[derive(Serialize, JsonSchema)]
-pub(super) struct Ring<'a> {
+pub(super) struct KeyReplicas<'a> {
     /// The nodes in the order of the key's ranking.
-    replicas: Vec<RingReplica<'a>>,
+    replicas: Vec<KeyReplica<'a>>,
 }
 
 /// A node in its place in a ranking. With `versions=true` also what it holds of the key:
 /// neither `kind` nor `missed` says that it holds nothing.
 #[derive(Serialize, JsonSchema)]
-struct RingReplica<'a> {
+struct KeyReplica<'a> {
     name: &'a str,
     url: String,
     #[serde(flatten)]
@@ -58,8 +58,8 @@ struct HeldVersion {
     missed: Option<&'static str>,
 }
 
-/// The parameters of `/v0/ring`.
-struct RingParameters {
+/// The parameters of `/v0/replicas`.
+struct ReplicasParameters {
     key: QueryBytes,
     has_versions: bool,
 }
@@ -68,7 +68,7 @@ struct RingParameters {
 ///
 /// # Errors
 /// The first parameter that is not valid.
-fn parameters(query: Option<&str>) -> Result<RingParameters, ParameterError> {
+fn parameters(query: Option<&str>) -> Result<ReplicasParameters, ParameterError> {
     let (mut key, mut versions) = (None, None);
     for parameter in pairs(query) {
         let (name, value) = parameter?;
@@ -78,7 +78,7 @@ fn parameters(query: Option<&str>) -> Result<RingParameters, ParameterError> {
             _ => return Err(unknown(&name)),
         }
     }
-    Ok(RingParameters {
+    Ok(ReplicasParameters {
         key: key.ok_or_else(key_missing)?,
         has_versions: versions.unwrap_or(false),
     })
@@ -86,7 +86,7 @@ fn parameters(query: Option<&str>) -> Result<RingParameters, ParameterError> {
 
 /// `GET` and `HEAD`.
 pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
-    let RingParameters { key, has_versions } = parameters(exchange.query())?;
+    let ReplicasParameters { key, has_versions } = parameters(exchange.query())?;
     exchange.authorize(Asked::Key(&key))?;
     exchange.check_body_limit()?;
     let door = exchange.door;
@@ -102,14 +102,14 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     };
     let ranking = door.worker.ranking(&key, members.count());
     let now_unix_ms = door.clock().unix_ms();
-    let replicas = ranking.iter().enumerate().map(|(place, node)| RingReplica {
+    let replicas = ranking.iter().enumerate().map(|(place, node)| KeyReplica {
         name: members.name(*node),
         url: members.url(*node).to_string(),
         held: versions
             .as_ref()
             .map(|versions| HeldVersion::of(versions, place, now_unix_ms)),
     });
-    Ok(page::json(&Ring {
+    Ok(page::json(&KeyReplicas {
         replicas: replicas.collect(),
     }))
 }

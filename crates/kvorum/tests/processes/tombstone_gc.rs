@@ -28,9 +28,9 @@ fn status_of(node: &ClusterNode, words: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The forget bound of a node.
+/// The GC threshold of a node.
 fn bound_of(node: &ClusterNode) -> Option<u64> {
-    node.status().unwrap()["forgetting"]["forgotten_unix_ms"].as_u64()
+    node.status().unwrap()["tombstone_gc"]["gc_threshold_unix_ms"].as_u64()
 }
 
 #[test]
@@ -38,11 +38,11 @@ fn a_tombstone_goes_once_the_forget_bound_has_passed_it() {
     let mut cluster = TestCluster::new(node_locations());
     for node in &mut cluster.nodes {
         let options = [
-            "--grace=5s",
+            "--gc-grace=5s",
             "--hint-age-max=1s",
             "--clock-drift-max=2s",
-            "--sweep-interval=off",
-            "--full-sweep-interval=off",
+            "--repair-interval=off",
+            "--full-repair-interval=off",
         ];
         node.options.extend(options.map(str::to_owned));
     }
@@ -67,13 +67,13 @@ fn a_tombstone_goes_once_the_forget_bound_has_passed_it() {
     );
     let status = status_of(&cluster[0], &[]);
     assert!(
-        status.contains("no full sweep has set the forget bound"),
+        status.contains("no full repair has set the GC threshold"),
         "{status}"
     );
 
     wait_until("the bound to pass the delete", || {
         // A link that breaks on a busy machine makes a pass incomplete.
-        let _swept = admin(&cluster[1], &["sweep", "--full", "--wait"]);
+        let _swept = admin(&cluster[1], &["repair", "--full", "--wait"]);
         let have_passed = cluster
             .nodes
             .iter()
@@ -95,7 +95,7 @@ fn a_tombstone_goes_once_the_forget_bound_has_passed_it() {
     cluster[2].stop();
     let bound = bound_of(&cluster[1]);
     assert_eq!(
-        admin(&cluster[1], &["sweep", "--full", "--wait"])
+        admin(&cluster[1], &["repair", "--full", "--wait"])
             .status
             .code(),
         Some(1)
@@ -103,12 +103,12 @@ fn a_tombstone_goes_once_the_forget_bound_has_passed_it() {
     assert_eq!(bound_of(&cluster[1]), bound);
     let status: Value = serde_json::from_str(&status_of(&cluster[0], &["--json"])).unwrap();
     assert_eq!(
-        status["forgetting"]["held_back_by"],
+        status["tombstone_gc"]["held_back_by"],
         serde_json::json!(["c"])
     );
-    assert_eq!(status["forgetting"]["grace_seconds"], 5);
+    assert_eq!(status["tombstone_gc"]["gc_grace_seconds"], 5);
     assert!(
-        status["forgetting"]["age_seconds"].as_u64() >= Some(5),
+        status["tombstone_gc"]["age_seconds"].as_u64() >= Some(5),
         "{status}"
     );
     let compacted = admin(&cluster[0], &["compact", "--wait", "--json"]);

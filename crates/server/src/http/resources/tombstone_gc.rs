@@ -1,4 +1,4 @@
-//! What the status says of forgetting, and of surplus copies.
+//! What the status says of tombstone GC, and of non-owned copies.
 
 use crate::door::Door;
 use base::Timestamp;
@@ -9,26 +9,26 @@ use serde::Serialize;
 
 /// Below which bound the node drops what is dead.
 #[derive(Serialize, JsonSchema)]
-pub(super) struct Forgetting {
-    grace_seconds: u64,
-    /// The forget bound as a version, in a string; missing before the first.
+pub(super) struct TombstoneGc {
+    gc_grace_seconds: u64,
+    /// The GC threshold as a version, in a string; missing before the first.
     #[serde(skip_serializing_if = "Option::is_none")]
-    forgotten: Option<String>,
+    gc_threshold: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    forgotten_unix_ms: Option<u64>,
+    gc_threshold_unix_ms: Option<u64>,
     /// How old it is by this node's clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     age_seconds: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    fence_unix_ms: Option<u64>,
-    /// Why the last full sweep that this node led has not raised the bound.
+    closed_timestamp_unix_ms: Option<u64>,
+    /// Why the last full repair that this node led has not raised the bound.
     #[serde(skip_serializing_if = "Option::is_none")]
     held_back: Option<HeldBackBy>,
 }
 
 /// The copies on this node that are beyond the replicas of their versions.
 #[derive(Serialize, JsonSchema)]
-pub(super) struct SurplusCopies {
+pub(super) struct NonOwnedCopies {
     /// How many its tables hold.
     copies: u64,
     /// Those of versions before it may be dropped; left out while none may.
@@ -89,7 +89,7 @@ impl HeldBackBy {
                 Self {
                     nodes: nodes.into_iter().map(name).collect(),
                     text: format!(
-                        "these nodes could not be made equal: {}; look for errors of sweeps in \
+                        "these nodes could not be made equal: {}; look for errors of repairs in \
                          their logs, and for damaged, full or learners in the status",
                         texts.join(", ")
                     ),
@@ -117,34 +117,34 @@ fn age_seconds(door: &Door, bound_unix_ms: u64) -> u64 {
     door.clock().unix_ms().saturating_sub(bound_unix_ms) / 1000
 }
 
-pub(super) fn surplus(door: &Door) -> Option<SurplusCopies> {
+pub(super) fn non_owned(door: &Door) -> Option<NonOwnedCopies> {
     let status = door.worker.node().surplus_status()?;
     let bound_unix_ms = given(status.below).map(Timestamp::unix_ms);
-    Some(SurplusCopies {
+    Some(NonOwnedCopies {
         copies: status.copies,
         bound_unix_ms,
         age_seconds: bound_unix_ms.map(|bound| age_seconds(door, bound)),
     })
 }
 
-/// Why the last full sweep that this node led has not raised the bound.
+/// Why the last full repair that this node led has not raised the bound.
 pub(super) fn held_back(door: &Door) -> Option<HeldBackBy> {
     let members = &door.shared().config().node.members;
     let held_back = door.worker.node().forgetting_status().held_back;
     held_back.map(|why| HeldBackBy::of(&why, |node| members.name(node).to_owned()))
 }
 
-pub(super) fn forgetting(door: &Door) -> Forgetting {
+pub(super) fn tombstone_gc(door: &Door) -> TombstoneGc {
     let config = &door.shared().config().node;
     let status = door.worker.node().forgetting_status();
-    let forgotten = given(status.forgotten);
-    let forgotten_unix_ms = forgotten.map(Timestamp::unix_ms);
-    Forgetting {
-        grace_seconds: config.grace.as_secs(),
-        forgotten: forgotten.map(|forgotten| forgotten.to_string()),
-        forgotten_unix_ms,
-        age_seconds: forgotten_unix_ms.map(|bound| age_seconds(door, bound)),
-        fence_unix_ms: given(status.fence).map(Timestamp::unix_ms),
+    let gc_threshold = given(status.forgotten);
+    let gc_threshold_unix_ms = gc_threshold.map(Timestamp::unix_ms);
+    TombstoneGc {
+        gc_grace_seconds: config.gc_grace.as_secs(),
+        gc_threshold: gc_threshold.map(|gc_threshold| gc_threshold.to_string()),
+        gc_threshold_unix_ms,
+        age_seconds: gc_threshold_unix_ms.map(|bound| age_seconds(door, bound)),
+        closed_timestamp_unix_ms: given(status.fence).map(Timestamp::unix_ms),
         held_back: held_back(door),
     }
 }

@@ -1,8 +1,8 @@
-//! The forget bound rises once all nodes were fenced and found equal, and not while one of
+//! The GC threshold rises once all nodes were fenced and found equal, and not while one of
 //! them is away.
 
+use crate::repairs::{stored_at, target, wait_until_filled};
 use crate::support::{Cluster, Disks, until};
-use crate::sweeps::{stored_at, target, wait_until_filled};
 use lsm::MemoryDisk;
 use server::ServerConfig;
 use std::sync::Arc;
@@ -10,25 +10,25 @@ use std::time::Duration;
 
 const JSON: &str = "content-type: application/json\r\n";
 
-/// A grace of seconds, and no sweeps but those that are asked for.
+/// A grace of seconds, and no repairs but those that are asked for.
 pub(crate) fn forgetful(config: &mut ServerConfig) {
     config.node.timeout = Duration::from_millis(400);
     config.node.hint_age_max = Duration::from_secs(1);
     config.node.clock_drift_max = Duration::from_secs(1);
-    config.node.grace = Duration::from_secs(3);
-    config.node.sweep_interval = None;
-    config.node.full_sweep_interval = None;
+    config.node.gc_grace = Duration::from_secs(3);
+    config.node.repair_interval = None;
+    config.node.full_repair_interval = None;
 }
 
 pub(crate) fn sweep_fully(cluster: &Cluster, node: usize) -> serde_json::Value {
-    let target = "/v0/admin/sweep?full=true&wait=true";
+    let target = "/v0/admin/repair?full=true&wait=true";
     let reply = cluster.client(node).request("POST", target, JSON, b"");
     assert_eq!(reply.status, 200, "{}", reply.text());
     reply.json()
 }
 
 pub(crate) fn bound_at(cluster: &Cluster, node: usize) -> Option<u64> {
-    cluster.status(node)["forgetting"]["forgotten_unix_ms"].as_u64()
+    cluster.status(node)["tombstone_gc"]["gc_threshold_unix_ms"].as_u64()
 }
 
 #[test]
@@ -43,9 +43,12 @@ fn the_forget_bound_rises_on_all_nodes_behind_fences() {
         (0..3).all(|node| bound_at(&cluster, node).is_some())
     });
     let status = cluster.status(1);
-    assert!(status["forgetting"].get("held_back").is_none(), "{status}");
+    assert!(
+        status["tombstone_gc"].get("held_back").is_none(),
+        "{status}"
+    );
     let bound = bound_at(&cluster, 1).unwrap();
-    assert!(status["forgetting"]["age_seconds"].as_u64().unwrap() >= 3);
+    assert!(status["tombstone_gc"]["age_seconds"].as_u64().unwrap() >= 3);
     until("the bound rises again", || {
         sweep_fully(&cluster, 1);
         (0..3).all(|node| bound_at(&cluster, node) > Some(bound))
@@ -58,17 +61,17 @@ fn the_forget_bound_rises_on_all_nodes_behind_fences() {
     cluster.stop_node(2);
     sweep_fully(&cluster, 1);
     assert_eq!(bound_at(&cluster, 1), before);
-    let held_back = cluster.status(1)["forgetting"]["held_back"].clone();
+    let held_back = cluster.status(1)["tombstone_gc"]["held_back"].clone();
     let name = cluster.status(1)["cluster"][2]["name"].clone();
     assert_eq!(held_back["nodes"], serde_json::json!([name]));
     for (node, holds_back) in [("a", 0.0), ("b", 0.0), ("c", 1.0)] {
-        let series = format!("kvorum_forgetting_held_back{{peer=\"{node}\"}}");
+        let series = format!("kvorum_gc_held_back{{peer=\"{node}\"}}");
         assert_eq!(cluster.metric(1, &series), holds_back, "{node}");
     }
     let seconds = before.unwrap() as f64 / 1e3;
-    let gauge = cluster.metric(1, "kvorum_forgotten_timestamp_seconds");
+    let gauge = cluster.metric(1, "kvorum_gc_threshold_timestamp_seconds");
     assert!((gauge - seconds).abs() < 1e-3, "{gauge} is not {seconds}");
-    assert_eq!(cluster.metric(1, "kvorum_grace_seconds"), 3.0);
+    assert_eq!(cluster.metric(1, "kvorum_gc_grace_seconds"), 3.0);
     let text = held_back["text"].as_str().unwrap();
     assert!(text.contains(name.as_str().unwrap()), "{held_back}");
     cluster.start_node(2);
@@ -127,22 +130,24 @@ fn the_status_says_which_surplus_copies_may_be_dropped() {
             let target = "/v0/admin/compact?wait=true";
             let compacted = cluster.client(node).request("POST", target, JSON, b"");
             assert_eq!(compacted.status, 200, "{}", compacted.text());
-            cluster.status(node)["surplus"]["copies"].as_u64().unwrap()
+            cluster.status(node)["non_owned"]["copies"]
+                .as_u64()
+                .unwrap()
         });
         copies.sum::<u64>()
     };
-    let bound_at = |node| cluster.status(node)["surplus"]["bound_unix_ms"].as_u64();
+    let bound_at = |node| cluster.status(node)["non_owned"]["bound_unix_ms"].as_u64();
     until("another node keeps a copy", || copies() == 1);
     assert_eq!([0, 1, 2].map(bound_at), [None; 3]);
-    let bound = "kvorum_surplus_bound_timestamp_seconds";
+    let bound = "kvorum_non_owned_gc_threshold_timestamp_seconds";
     assert_eq!(cluster.metric(1, bound), 0.0);
     let written_unix_ms = cluster.status(0)["clock"]["unix_ms"].as_u64();
-    until("the bound for surplus copies rises", || {
+    until("the bound for non-owned copies rises", || {
         sweep_fully(&cluster, 1);
         (0..3).all(|node| bound_at(node) > written_unix_ms)
     });
     assert!(cluster.metric(1, bound) > written_unix_ms.unwrap() as f64 / 1e3);
-    assert!(cluster.status(1)["surplus"]["age_seconds"].is_u64());
+    assert!(cluster.status(1)["non_owned"]["age_seconds"].is_u64());
     until("the copies go", || copies() == 0);
     assert_eq!(client.get(&target("k", "1/1")).status, 200);
 }
@@ -246,12 +251,12 @@ fn a_fenced_pass_raises_the_bound_although_a_node_is_killed_in_it() {
         let compared = ranges_compared(&cluster, 1);
         let asked = cluster
             .client(0)
-            .request("POST", "/v0/admin/sweep?full=true", JSON, b"");
+            .request("POST", "/v0/admin/repair?full=true", JSON, b"");
         assert!(matches!(asked.status, 200..300), "{}", asked.text());
         until("a part is compared", || {
             ranges_compared(&cluster, 1) > compared + 20.0
         });
-        let fence = cluster.status(1)["forgetting"]["fence_unix_ms"].as_u64();
+        let fence = cluster.status(1)["tombstone_gc"]["closed_timestamp_unix_ms"].as_u64();
         assert!(fence > before);
         disks.kill(&mut cluster, killed);
         assert_eq!(bound_at(&cluster, 1), before, "too late to kill");
@@ -265,5 +270,5 @@ fn a_fenced_pass_raises_the_bound_although_a_node_is_killed_in_it() {
 }
 
 fn ranges_compared(cluster: &Cluster, node: usize) -> f64 {
-    cluster.metric(node, "kvorum_sweep_ranges_total{result=\"compared\"} ")
+    cluster.metric(node, "kvorum_repair_ranges_total{result=\"compared\"} ")
 }

@@ -38,30 +38,30 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// would be more than plots show.
 const LOOKS_MAX: f64 = 600.0;
 
-/// How long the forget bound may take to pass the churn once that has ended. After hours of
+/// How long the GC threshold may take to pass the churn once that has ended. After hours of
 /// churn a pass has much to compare.
 const FORGET_TIMEOUT: Duration = Duration::from_secs(3600);
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
-    name: "forgetting",
+    name: "tombstone_gc",
     title: "Deleted data goes",
     question: "Does a cluster that writes, expires and deletes at full speed for long end as \
                small as it began, and what do clients notice?",
     method: &[
         "Three nodes on this machine with `--durability os`, `ack=2`, `from=3`, values of 256 \
-         bytes that cannot be compressed, a `--grace` of 10 s and full sweeps every few seconds \
-         (`--full-sweep-interval`). All keys are put once, all nodes compact their stores, and the \
+         bytes that cannot be compressed, a `--gc-grace` of 10 s and full repairs every few seconds \
+         (`--full-repair-interval`). All keys are put once, all nodes compact their stores, and the \
          bytes of their tables are what each began with.",
         "The churn is a closed loop over 64 connections: 40% inserts of keys that were never \
          used before, 10% puts, 30% deletes and 20% gets, mostly of the newest keys. All that it \
          puts expires after 5 s. So the live keys stay few, but nearly every new key leaves a \
-         tombstone, which nothing overwrites: only forgetting can free it. New keys come in \
-         ascending order, so while a sweep runs, new keys are always ahead of it.",
+         tombstone, which nothing overwrites: only tombstone GC can free it. New keys come in \
+         ascending order, so while a repair runs, new keys are always ahead of it.",
         "Every second, or 600 times in a longer run, each node is asked for its tombstones and \
-         for the age of its forget bound (`/v0/status`), and the sizes of its tables and log are \
+         for the age of its GC threshold (`/v0/status`), and the sizes of its tables and log are \
          read from its folder. Tombstones are those in tables.",
         "At the end all keys of the beginning are put once more, so that the same keys live. Once \
-         the forget bound of every node has passed the churn, and what has expired may be freed \
+         the GC threshold of every node has passed the churn, and what has expired may be freed \
          (a minute and twice `--clock-drift-max` after it expired), all nodes compact their \
          stores again. They end as small as they began if the tables of none take more than a \
          tenth more room, and no tombstone is left.",
@@ -75,9 +75,9 @@ struct NodeLook {
     /// Of its tables and its log.
     bytes: u64,
     tombstones: u64,
-    /// The age of its forget bound, in seconds; none before the first.
+    /// The age of its GC threshold, in seconds; none before the first.
     forgotten_age: Option<u64>,
-    /// Full sweeps that found it equal with all others.
+    /// Full repairs that found it equal with all others.
     clean_sweeps: u64,
 }
 
@@ -99,9 +99,9 @@ struct Compacted {
 
 /// The results.
 #[derive(Debug, Serialize)]
-struct ForgettingResults {
+struct TombstoneGcResults {
     keys: u64,
-    grace_seconds: u64,
+    gc_grace_seconds: u64,
     full_sweep_seconds: u64,
     run: Measured<Run>,
     looks: Vec<Look>,
@@ -118,11 +118,11 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
         ClusterLayout::of_three(&[
             "--durability",
             "os",
-            "--grace",
+            "--gc-grace",
             &format!("{grace}s"),
-            "--full-sweep-interval",
+            "--full-repair-interval",
             &format!("{full_sweep}s"),
-            "--sweep-interval",
+            "--repair-interval",
             "off",
             "--hint-age-max",
             hint_age,
@@ -166,7 +166,7 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
     let ended_unix_ms = unix_ms(&cluster.nodes[0])?;
     measure::fill(context, &filled)?;
 
-    context.log("waiting until the forget bound has passed what was deleted");
+    context.log("waiting until the GC threshold has passed what was deleted");
     let expired_for = context
         .effort()
         .pick(0, EXPIRED_FOR_SECONDS, EXPIRED_FOR_SECONDS);
@@ -179,21 +179,21 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
         ));
         let has_passed = |node: &LabNode| {
             let status = node.status().ok()?;
-            Some(status["forgetting"]["forgotten_unix_ms"].as_u64()? > ended_unix_ms)
+            Some(status["tombstone_gc"]["gc_threshold_unix_ms"].as_u64()? > ended_unix_ms)
         };
         let have_passed = |node| has_passed(node).unwrap_or(false);
         if ended.elapsed() >= expired && cluster.nodes.iter().all(have_passed) {
             break;
         }
         if ended.elapsed() >= FORGET_TIMEOUT {
-            return Err(Error::TimedOut("the forget bound of all nodes".to_owned()));
+            return Err(Error::TimedOut("the GC threshold of all nodes".to_owned()));
         }
         thread::sleep(LOOK_INTERVAL);
     }
     let after = compact(context, &cluster)?;
-    let results = ForgettingResults {
+    let results = TombstoneGcResults {
         keys: filled.keys,
-        grace_seconds: grace,
+        gc_grace_seconds: grace,
         full_sweep_seconds: full_sweep,
         run,
         looks,
@@ -227,8 +227,8 @@ fn look(cluster: &LabCluster, at_seconds: f64) -> Look {
         Some(NodeLook {
             bytes: node.store_bytes().ok()?,
             tombstones: status["store"]["tombstones"].as_u64()?,
-            forgotten_age: status["forgetting"]["age_seconds"].as_u64(),
-            clean_sweeps: status["sweeps"]["full"]["clean"].as_u64()?,
+            forgotten_age: status["tombstone_gc"]["age_seconds"].as_u64(),
+            clean_sweeps: status["repair"]["full"]["clean"].as_u64()?,
         })
     };
     Look {

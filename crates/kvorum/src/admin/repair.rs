@@ -1,13 +1,13 @@
-//! `kvorum admin sweep`.
+//! `kvorum admin repair`.
 
 use super::table::counted;
-use super::{ANSWER_BYTES_MAX, SweepOptions, print_lines};
+use super::{ANSWER_BYTES_MAX, RepairOptions, print_lines};
 use crate::failure::Failure;
 use crate::node_client::{NodeRequest, refusal};
 use serde::Deserialize;
 use std::time::Duration;
 
-/// How long a sweep is waited for. A full sweep reads all data once.
+/// How long a repair is waited for. A full repair reads all data once.
 const SWEEP_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// How long a node may take to begin one.
@@ -15,7 +15,7 @@ const BEGIN_MAX: Duration = Duration::from_secs(30);
 
 /// What a node answers.
 #[derive(Debug, Deserialize)]
-struct Sweep {
+struct Repair {
     kind: String,
     joined: bool,
     #[serde(default)]
@@ -27,21 +27,21 @@ struct Sweep {
     #[serde(default)]
     pairs: u64,
     #[serde(default)]
-    pairs_clean: u64,
+    pairs_equal: u64,
     held_back: Option<HeldBack>,
 }
 
-/// Why the forget bound has not risen.
+/// Why the GC threshold has not risen.
 #[derive(Debug, Deserialize)]
 struct HeldBack {
     text: String,
 }
 
-/// Has a node drive a sweep.
+/// Has a node drive a repair.
 ///
 /// # Errors
-/// The node cannot be reached, or refuses; or the sweep did not find all nodes equal.
-pub(super) fn run(options: &SweepOptions) -> Result<(), Failure> {
+/// The node cannot be reached, or refuses; or the repair did not find all nodes equal.
+pub(super) fn run(options: &RepairOptions) -> Result<(), Failure> {
     let node = &options.target.url;
     let (full, wait) = (options.full, options.wait);
     let answer = NodeRequest {
@@ -49,7 +49,7 @@ pub(super) fn run(options: &SweepOptions) -> Result<(), Failure> {
         access: &options.target.access()?,
         option: Some("--target"),
         method: "POST",
-        target: &format!("/v0/admin/sweep?full={full}&wait={wait}"),
+        target: &format!("/v0/admin/repair?full={full}&wait={wait}"),
         headers: &[("Content-Type", "application/json")],
         time_max: if wait { SWEEP_MAX } else { BEGIN_MAX },
         answer_bytes_max: ANSWER_BYTES_MAX,
@@ -58,7 +58,7 @@ pub(super) fn run(options: &SweepOptions) -> Result<(), Failure> {
     if !matches!(answer.status, 200 | 202) {
         return Err(refusal(node, answer.status, &answer.body));
     }
-    let sweep: Sweep = serde_json::from_slice(&answer.body).map_err(|error| {
+    let sweep: Repair = serde_json::from_slice(&answer.body).map_err(|error| {
         Failure::failed(format!("{node} does not answer as a Kvorum node: {error}"))
     })?;
     let line = describe(&sweep);
@@ -67,19 +67,19 @@ pub(super) fn run(options: &SweepOptions) -> Result<(), Failure> {
     }
     if wait && sweep.clean.is_none() {
         return Err(Failure::failed(format!(
-            "{node} stopped before the sweep had ended: see 'kvorum admin status'"
+            "{node} stopped before the repair had ended: see 'kvorum admin status'"
         )));
     }
     print_lines([line])
 }
 
 /// What a node has answered, as one line.
-fn describe(sweep: &Sweep) -> String {
+fn describe(sweep: &Repair) -> String {
     let kind = &sweep.kind;
     let Some(is_clean) = sweep.clean else {
         let begun = match sweep.joined {
-            true => format!("a {kind} sweep was already running"),
-            false => format!("a {kind} sweep begins"),
+            true => format!("a {kind} repair was already running"),
+            false => format!("a {kind} repair begins"),
         };
         return format!("{begun}: 'kvorum admin status' shows how far it is");
     };
@@ -88,19 +88,19 @@ fn describe(sweep: &Sweep) -> String {
         0 => "no two nodes differed".to_owned(),
         differing => format!("two nodes differed {}", counted(differing, "time")),
     };
-    let found = format!("a {kind} sweep has compared {ranges}, in which {differing}");
+    let found = format!("a {kind} repair has compared {ranges}, in which {differing}");
     match is_clean {
         true => match &sweep.held_back {
             None => format!("{found}; all nodes are equal"),
             Some(why) => format!(
-                "{found}; all nodes are equal. The forget bound has not risen: {}",
+                "{found}; all nodes are equal. The GC threshold has not risen: {}",
                 why.text
             ),
         },
         false => format!(
             "{found}; only {} of {} pairs of nodes are equal: see 'kvorum admin status', and \
-             sweep again once all nodes are up",
-            sweep.pairs_clean, sweep.pairs
+             repair again once all nodes are up",
+            sweep.pairs_equal, sweep.pairs
         ),
     }
 }
@@ -116,18 +116,18 @@ mod tests {
     #[test]
     fn a_report_says_whether_the_nodes_are_equal() {
         let begun = described(r#"{"kind":"full","joined":false,"state":"ordered"}"#);
-        assert!(begun.starts_with("a full sweep begins"), "{begun}");
+        assert!(begun.starts_with("a full repair begins"), "{begun}");
         let joined = described(r#"{"kind":"full","joined":true,"state":"running"}"#);
         assert!(joined.contains("already running"), "{joined}");
         let clean = described(
-            r#"{"kind":"recent","joined":false,"state":"ended","clean":true,"ranges":7,
-                "ranges_differing":0,"pairs":3,"pairs_clean":3}"#,
+            r#"{"kind":"incremental","joined":false,"state":"ended","clean":true,"ranges":7,
+                "ranges_differing":0,"pairs":3,"pairs_equal":3}"#,
         );
         assert!(clean.contains("7 ranges, in which no two nodes differed"));
         assert!(clean.ends_with("all nodes are equal"), "{clean}");
         let held_back = described(
             r#"{"kind":"full","joined":false,"state":"ended","clean":true,"ranges":7,
-                "ranges_differing":0,"pairs":3,"pairs_clean":3,
+                "ranges_differing":0,"pairs":3,"pairs_equal":3,
                 "held_back":{"nodes":["c"],"text":"c has a wrong clock"}}"#,
         );
         assert!(
@@ -135,8 +135,8 @@ mod tests {
             "{held_back}"
         );
         let unclean = described(
-            r#"{"kind":"recent","joined":false,"state":"ended","clean":false,"ranges":7,
-                "ranges_differing":2,"pairs":3,"pairs_clean":1}"#,
+            r#"{"kind":"incremental","joined":false,"state":"ended","clean":false,"ranges":7,
+                "ranges_differing":2,"pairs":3,"pairs_equal":1}"#,
         );
         assert!(unclean.contains("two nodes differed 2 times"), "{unclean}");
         assert!(unclean.contains("only 1 of 3 pairs"), "{unclean}");

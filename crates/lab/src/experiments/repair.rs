@@ -1,4 +1,4 @@
-//! What a sweep costs, against the size of the data and the share that differs.
+//! What a repair costs, against the size of the data and the share that differs.
 
 use crate::context::ExperimentContext;
 use crate::measure;
@@ -30,36 +30,36 @@ const PUBLISH_INTERVAL: Duration = Duration::from_millis(600);
 /// How often the memory of the nodes is sampled.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What a full sweep of equal nodes may take of CPU time a GB and node.
+/// What a full repair of equal nodes may take of CPU time a GB and node.
 const CPU_SECONDS_A_GB_MAX: f64 = 1.0;
 /// What it may take of the network a GB and node, in bytes.
 const NETWORK_BYTES_A_GB_MAX: f64 = 0.2 * 1024.0 * 1024.0;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
-    name: "sweep",
-    title: "What a sweep costs",
-    question: "How much CPU time, network, memory and time does a sweep of three nodes take, \
+    name: "repair",
+    title: "What a repair costs",
+    question: "How much CPU time, network, memory and time does a repair of three nodes take, \
                against the size of the data and the share that differs?",
     method: &[
-        "Three nodes on this machine with `--durability os`, without sweeps of their own, and \
-         with values of 1 KiB that cannot be compressed. Each node keeps every key. A full sweep \
-         is driven by the first node (`POST /v0/admin/sweep?full=true&wait=true`), without load.",
+        "Three nodes on this machine with `--durability os`, without repairs of their own, and \
+         with values of 1 KiB that cannot be compressed. Each node keeps every key. A full repair \
+         is driven by the first node (`POST /v0/admin/repair?full=true&wait=true`), without load.",
         "To make the nodes differ, the third one is killed, versions of random keys are written \
          to the other two, and it is started again when its hints have expired. How many keys it \
          lacks is the difference of two digests (`/v0/digest`): of all that another node keeps, \
-         and of what is no newer than the kill. How many versions the sweep sent is \
-         `kvorum_sweep_mends_total`.",
-        "CPU time is that of all three processes during the sweep, divided by three and by the \
-         bytes of keys and values that each keeps; the network is what sweeps send between the \
-         nodes (`kvorum_sweep_bytes_total`), divided likewise. Memory is the growth of the node \
-         that grew most. The data blocks that a full sweep reads are not counted: it reads all.",
+         and of what is no newer than the kill. How many versions the repair sent is \
+         `kvorum_repair_writes_total`.",
+        "CPU time is that of all three processes during the repair, divided by three and by the \
+         bytes of keys and values that each keeps; the network is what repairs send between the \
+         nodes (`kvorum_repair_bytes_total`), divided likewise. Memory is the growth of the node \
+         that grew most. The data blocks that a full repair reads are not counted: it reads all.",
     ],
     run,
 };
 
-/// A sweep, and what it took.
+/// A repair, and what it took.
 #[derive(Clone, Debug, Default, Serialize)]
-struct SweepCase {
+struct RepairCase {
     /// Bytes of keys and values that each node keeps.
     data_bytes: u64,
     /// The share of the keys that was written while a node was away.
@@ -73,7 +73,7 @@ struct SweepCase {
     network_bytes: f64,
     /// Keys whose newest version one node lacked.
     missing_keys: u64,
-    /// Versions that the sweep sent.
+    /// Versions that the repair sent.
     mends: f64,
     /// How much the memory of a node grew, at most.
     memory_growth_bytes: u64,
@@ -96,9 +96,9 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
             ClusterLayout::of_three(&[
                 "--durability",
                 "os",
-                "--sweep-interval",
+                "--repair-interval",
                 "off",
-                "--full-sweep-interval",
+                "--full-repair-interval",
                 "off",
                 "--hint-age-max",
                 "1s",
@@ -117,13 +117,13 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
         // What the fill left in memtables is written before anything is measured.
         let _unmeasured = sweep(context, &cluster, &plan, "full")?;
         cases.push(sweep(context, &cluster, &plan, "full")?);
-        cases.push(sweep(context, &cluster, &plan, "recent")?);
+        cases.push(sweep(context, &cluster, &plan, "incremental")?);
         // The shares are compared on the middle size.
         if number == sizes.len() / 2 {
             for share in SHARES.into_iter().filter(|share| *share > 0.0) {
                 context.log(&format!("{} of the keys differ", units::share(share)));
                 let missing_keys = miss(context, &mut cluster, &plan, share)?;
-                cases.push(SweepCase {
+                cases.push(RepairCase {
                     share,
                     missing_keys,
                     ..sweep(context, &cluster, &plan, "full")?
@@ -202,8 +202,8 @@ fn counters(cluster: &LabCluster) -> Result<Counters, Error> {
     let mut all = Counters::default();
     for node in &cluster.nodes {
         let metrics = node.metrics()?;
-        all.bytes += metrics.sum("kvorum_sweep_bytes_total", "");
-        all.mends += metrics.sum("kvorum_sweep_mends_total", "direction=\"received\"");
+        all.bytes += metrics.sum("kvorum_repair_bytes_total", "");
+        all.mends += metrics.sum("kvorum_repair_writes_total", "direction=\"received\"");
         all.blocks += metrics.sum("kvorum_store_data_blocks_fetched_total", "");
     }
     Ok(all)
@@ -221,17 +221,17 @@ fn resident_most(cluster: &LabCluster, is_over: &AtomicBool) -> Vec<u64> {
     most
 }
 
-/// Sweeps, and measures it.
+/// Repairs, and measures it.
 fn sweep(
     context: &ExperimentContext<'_>,
     cluster: &LabCluster,
     plan: &Plan,
     kind: &'static str,
-) -> Result<SweepCase, Error> {
+) -> Result<RepairCase, Error> {
     context.fail_if_stopped()?;
     let data_bytes = plan.keys * (KEY_BYTES + VALUE_BYTES);
     context.log(&format!(
-        "a {kind} sweep of {} a node",
+        "a {kind} repair of {} a node",
         units::bytes(data_bytes as f64)
     ));
     let before = counters(cluster)?;
@@ -252,7 +252,7 @@ fn sweep(
     let pairs = usages_before.iter().zip(&usages_after);
     let growth = most.iter().zip(&usages_before);
     let growth = growth.map(|(most, before)| most.saturating_sub(before.resident_bytes));
-    Ok(SweepCase {
+    Ok(RepairCase {
         data_bytes,
         share: 0.0,
         missing_keys: 0,
@@ -269,7 +269,7 @@ fn sweep(
     })
 }
 
-impl SweepCase {
+impl RepairCase {
     fn gigabytes(&self) -> f64 {
         self.data_bytes as f64 / 1e9
     }
@@ -291,10 +291,10 @@ impl SweepCase {
     }
 }
 
-fn describe(page: &mut Page, cases: &[SweepCase]) {
+fn describe(page: &mut Page, cases: &[RepairCase]) {
     page.section("Measured");
     let mut table = MarkdownTable::new([
-        "sweep",
+        "repair",
         "data of a node",
         "share written",
         "keys missing",
@@ -331,7 +331,7 @@ fn describe(page: &mut Page, cases: &[SweepCase]) {
     let of_equal = cases.iter().filter(|case| is_full_and_equal(case));
     let points = of_equal.map(|case| (case.data_bytes as f64, case.cpu_seconds / 3.0));
     let plot = Lines::new(
-        "CPU time of a full sweep of equal nodes",
+        "CPU time of a full repair of equal nodes",
         Axis::linear("data of a node", Unit::Bytes),
         Axis::linear("CPU time of a node", Unit::Seconds),
     );
@@ -353,14 +353,14 @@ fn describe(page: &mut Page, cases: &[SweepCase]) {
     page.section("What it shows");
     page.list(findings(cases));
     page.paragraph("The studies have no such figures.");
-    page.data("sweeps", &cases);
+    page.data("repair", &cases);
 }
 
-fn is_full_and_equal(case: &SweepCase) -> bool {
+fn is_full_and_equal(case: &RepairCase) -> bool {
     case.kind == "full" && case.share == 0.0
 }
 
-fn findings(cases: &[SweepCase]) -> Vec<String> {
+fn findings(cases: &[RepairCase]) -> Vec<String> {
     let mut found = Vec::new();
     let within = |value: f64, most: f64| {
         if value <= most {
@@ -369,11 +369,11 @@ fn findings(cases: &[SweepCase]) -> Vec<String> {
             "more than"
         }
     };
-    // The largest size says most, because a sweep waits before it begins.
+    // The largest size says most, because a repair waits before it begins.
     if let Some(case) = cases.iter().rfind(|case| is_full_and_equal(case)) {
         let (cpu, network) = (case.cpu_a_gigabyte(), case.network_a_gigabyte());
         found.push(format!(
-            "A full sweep of equal nodes takes {} s of CPU time a GB and node ({} the {} s that \
+            "A full repair of equal nodes takes {} s of CPU time a GB and node ({} the {} s that \
              it may), and sends {} a GB and node ({} the {} that it may).",
             text::ratio(cpu),
             within(cpu, CPU_SECONDS_A_GB_MAX),
@@ -386,20 +386,23 @@ fn findings(cases: &[SweepCase]) -> Vec<String> {
     for case in cases {
         if let Some(times) = case.sent_over_missing() {
             found.push(format!(
-                "With {} of the keys written while a node was away, a sweep sends {} times the \
+                "With {} of the keys written while a node was away, a repair sends {} times the \
                  bytes that differ.",
                 units::share(case.share),
                 text::ratio(times)
             ));
         }
     }
-    let recent: Vec<&SweepCase> = cases.iter().filter(|case| case.kind == "recent").collect();
+    let recent: Vec<&RepairCase> = cases
+        .iter()
+        .filter(|case| case.kind == "incremental")
+        .collect();
     if !recent.is_empty() {
         let blocks: f64 = recent.iter().map(|case| case.blocks_read).sum();
         found.push(match blocks as u64 {
-            0 => "A recent sweep after nothing happened reads no data block.".to_owned(),
+            0 => "A incremental repair after nothing happened reads no data block.".to_owned(),
             blocks => format!(
-                "Recent sweeps after nothing happened read {} data blocks.",
+                "Recent repairs after nothing happened read {} data blocks.",
                 units::count(blocks)
             ),
         });
@@ -407,7 +410,7 @@ fn findings(cases: &[SweepCase]) -> Vec<String> {
     let unclean = cases.iter().filter(|case| !case.is_clean).count();
     if unclean > 0 {
         found.push(format!(
-            "sweeps that did not find all nodes equal: {unclean}."
+            "repairs that did not find all nodes equal: {unclean}."
         ));
     }
     found
@@ -418,8 +421,8 @@ mod tests {
     use super::*;
     use crate::testing::{assert_contains, page_text};
 
-    fn cases() -> Vec<SweepCase> {
-        let equal = SweepCase {
+    fn cases() -> Vec<RepairCase> {
+        let equal = RepairCase {
             data_bytes: 1_000_000_000,
             kind: "full",
             seconds: 4.0,
@@ -427,14 +430,14 @@ mod tests {
             network_bytes: 300_000.0,
             blocks_read: 90_000.0,
             is_clean: true,
-            ..SweepCase::default()
+            ..RepairCase::default()
         };
-        let recent = SweepCase {
-            kind: "recent",
+        let recent = RepairCase {
+            kind: "incremental",
             blocks_read: 0.0,
             ..equal
         };
-        let differing = SweepCase {
+        let differing = RepairCase {
             share: 0.001,
             missing_keys: 1_000,
             mends: 1_000.0,
@@ -450,7 +453,7 @@ mod tests {
             &page_text(|page| describe(page, &cases())),
             &[
                 "takes 0.80 s of CPU time a GB and node (at most the 1.00 s",
-                "With 0.1% of the keys written while a node was away, a sweep sends 1.10 times",
+                "With 0.1% of the keys written while a node was away, a repair sends 1.10 times",
                 "reads no data block",
             ],
         );
@@ -467,7 +470,7 @@ mod tests {
             &[
                 "takes 2.00 s of CPU time a GB and node (more than the 1.00 s",
                 "read 3 data blocks",
-                "sweeps that did not find all nodes equal: 1.",
+                "repairs that did not find all nodes equal: 1.",
             ],
         );
     }

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Hints that do not outlive an absence, and sweeps in short order.
+/// Hints that do not outlive an absence, and repairs in short order.
 pub(crate) fn sweeping(config: &mut ServerConfig) {
     config.node.timeout = Duration::from_millis(400);
     config.node.hint_age_max = Duration::from_secs(1);
-    config.node.sweep_interval = Some(Duration::from_secs(1));
+    config.node.repair_interval = Some(Duration::from_secs(1));
 }
 
 pub(crate) fn target(key: &str, pair: &str) -> String {
@@ -83,7 +83,7 @@ fn stores_become_equal_without_hints_and_without_a_read() {
     };
     assert_eq!((count("new"), count("old"), count("v")), (20, 20, 1));
     for node in 0..3 {
-        assert_eq!(cluster.metric(node, "kvorum_repairs_total "), 0.0);
+        assert_eq!(cluster.metric(node, "kvorum_read_repairs_total "), 0.0);
         assert_eq!(cluster.metric(node, "kvorum_hints_delivered_total "), 0.0);
     }
 }
@@ -126,7 +126,7 @@ fn a_store_that_lost_its_folder_is_filled_while_the_others_serve() {
 fn a_newer_version_with_fewer_copies_replaces_older_ones() {
     let cluster = Cluster::start_with(3, |config| {
         sweeping(config);
-        config.node.full_sweep_interval = Some(Duration::from_secs(1));
+        config.node.full_repair_interval = Some(Duration::from_secs(1));
     });
     let key = cluster.key_on(&[2]);
     let mut client = cluster.client(2);
@@ -139,7 +139,7 @@ fn a_newer_version_with_fewer_copies_replaces_older_ones() {
     });
 }
 
-/// Under `os` a write is acknowledged before it is durable, and so is a mend.
+/// Under `os` a write is acknowledged before it is durable, and so is a repair write.
 #[test]
 fn what_a_refill_has_brought_outlives_a_power_cut() {
     let disks = Disks::new();
@@ -177,7 +177,7 @@ fn what_a_refill_has_brought_outlives_a_power_cut() {
 fn a_lost_store_does_not_count_before_it_was_compared_with_every_peer() {
     let mut cluster = Cluster::start_with(3, |config| {
         sweeping(config);
-        config.node.full_sweep_interval = Some(Duration::from_secs(1));
+        config.node.full_repair_interval = Some(Duration::from_secs(1));
     });
     for key in ["k0", "k1"] {
         let put = cluster.client(0).put(&target(key, "3/3"), b"old");
@@ -192,7 +192,7 @@ fn a_lost_store_does_not_count_before_it_was_compared_with_every_peer() {
     cluster.start_node(0);
     cluster.start_node(2);
     until("a pass has found the two that are up equal", || {
-        !cluster.member_at(2, 0)["last_full_clean_unix_ms"].is_null()
+        !cluster.member_at(2, 0)["last_full_repair_unix_ms"].is_null()
     });
     assert!(cluster.held_by(2, "k0").is_some());
     assert_eq!(cluster.replica_state(2), "learner");

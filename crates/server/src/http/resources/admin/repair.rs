@@ -1,4 +1,4 @@
-//! `/v0/admin/sweep`: has this node drive a pass of a sweep now.
+//! `/v0/admin/repair`: has this node drive a pass of a repair now.
 
 use super::{CHECK_PERIOD, still_waits};
 use crate::door::Door;
@@ -7,7 +7,7 @@ use crate::http::exchange::{Answer, Exchange};
 use crate::http::page;
 use crate::http::problem::Problem;
 use crate::http::query::{ParameterError, pairs, set, switch_of, unknown};
-use crate::http::resources::forgetting::{HeldBackBy, held_back};
+use crate::http::resources::tombstone_gc::{HeldBackBy, held_back};
 use cluster::sweep::PassKind;
 use hyper::StatusCode;
 use node::PassReport;
@@ -17,19 +17,19 @@ use tokens::Asked;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-/// The parameters of a sweep.
+/// The parameters of a repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct SweepParameters {
+struct RepairParameters {
     /// What to compare.
     kind: PassKind,
     /// Whether to answer only when the pass has ended.
     wait: bool,
 }
 
-/// A pass of a sweep that was ordered.
+/// A pass of a repair that was ordered.
 #[derive(Serialize, JsonSchema)]
-pub(in crate::http::resources) struct Sweep {
-    #[schemars(extend("enum" = ["recent", "full"]))]
+pub(in crate::http::resources) struct Repair {
+    #[schemars(extend("enum" = ["incremental", "full"]))]
     kind: &'static str,
     /// Whether the pass had begun before this request.
     joined: bool,
@@ -41,15 +41,15 @@ pub(in crate::http::resources) struct Sweep {
 }
 
 #[derive(Serialize, JsonSchema)]
-#[schemars(rename = "SweepReport")]
+#[schemars(rename = "RepairReport")]
 struct Report {
     /// Whether all nodes are equal.
     clean: bool,
     ranges: u64,
     ranges_differing: u64,
     pairs: u64,
-    pairs_clean: u64,
-    /// Why a full sweep has not raised the forget bound; left out unless it was to.
+    pairs_equal: u64,
+    /// Why a full repair has not raised the GC threshold; left out unless it was to.
     #[serde(skip_serializing_if = "Option::is_none")]
     held_back: Option<HeldBackBy>,
 }
@@ -61,7 +61,7 @@ impl Report {
             ranges: report.ranges,
             ranges_differing: report.differing,
             pairs: report.pairs,
-            pairs_clean: report.clean_pairs,
+            pairs_equal: report.clean_pairs,
             held_back: report.is_held_back.then(|| held_back(door)).flatten(),
         }
     }
@@ -71,7 +71,7 @@ impl Report {
 ///
 /// # Errors
 /// The first parameter that is not valid.
-fn parameters(query: Option<&str>) -> Result<SweepParameters, ParameterError> {
+fn parameters(query: Option<&str>) -> Result<RepairParameters, ParameterError> {
     let (mut full, mut wait) = (None, None);
     for parameter in pairs(query) {
         let (name, value) = parameter?;
@@ -81,7 +81,7 @@ fn parameters(query: Option<&str>) -> Result<SweepParameters, ParameterError> {
             _ => return Err(unknown(&name)),
         }
     }
-    Ok(SweepParameters {
+    Ok(RepairParameters {
         kind: match full.unwrap_or(false) {
             true => PassKind::Full,
             false => PassKind::Recent,
@@ -108,7 +108,7 @@ pub(in crate::http::resources) async fn answer(exchange: Exchange<'_>) -> Answer
         (None, true) => ("running", StatusCode::ACCEPTED),
         (None, false) => ("ordered", StatusCode::ACCEPTED),
     };
-    let mut page = page::json(&Sweep {
+    let mut page = page::json(&Repair {
         kind: ordered.kind.word(),
         joined: ordered.has_begun,
         state,
@@ -144,7 +144,7 @@ mod tests {
             (Some("wait=true"), PassKind::Recent, true),
             (Some("full=true"), PassKind::Full, false),
         ] {
-            let expected = SweepParameters { kind, wait };
+            let expected = RepairParameters { kind, wait };
             assert_eq!(parameters(query), Ok(expected), "{query:?}");
         }
         for query in [

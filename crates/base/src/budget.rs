@@ -171,9 +171,10 @@ impl Share {
     /// Moves a part of this share, or all of it if it is less, to a share of its own.
     #[must_use]
     pub fn split(&mut self, amount: usize) -> Self {
-        let amount = match self.is_oversized {
-            true => 0,
-            false => amount.min(self.amount),
+        let amount = if self.is_oversized {
+            0
+        } else {
+            amount.min(self.amount)
         };
         self.amount -= amount;
         Self {
@@ -198,9 +199,10 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        match self.is_oversized {
-            true => self.budget.oversized.store(0, Ordering::Relaxed),
-            false => self.budget.free(self.amount),
+        if self.is_oversized {
+            self.budget.oversized.store(0, Ordering::Relaxed);
+        } else {
+            self.budget.free(self.amount);
         }
     }
 }

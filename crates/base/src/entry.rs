@@ -168,9 +168,10 @@ impl Entry {
             kind,
             copies,
         };
-        match data.len() > INLINE_BYTES_MAX {
-            true => Self::long(&head, data),
-            false => Self(ThinArc::from_header_and_slice(head, &data)),
+        if data.len() > INLINE_BYTES_MAX {
+            Self::long(&head, data)
+        } else {
+            Self(ThinArc::from_header_and_slice(head, &data))
         }
     }
 

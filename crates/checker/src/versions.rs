@@ -373,17 +373,18 @@ impl ExpiryWindow {
         let is_answered = put
             .outcome()
             .is_some_and(|outcome| outcome != Outcome::Lost);
-        Some(match is_answered {
-            true => Self {
+        Some(if is_answered {
+            Self {
                 earliest_unix_ms: put.clock.earliest_unix_ms + ttl_ms,
                 latest_unix_ms: put.clock.latest_unix_ms + ttl_ms,
-            },
+            }
+        } else {
             // The node may have given a timestamp the write at any time, and its clock
             // may have been set back since.
-            false => Self {
+            Self {
                 earliest_unix_ms: 0,
                 latest_unix_ms: u64::MAX,
-            },
+            }
         })
     }
 

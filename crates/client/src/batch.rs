@@ -128,11 +128,12 @@ async fn read_answers(
             return Err(answer.other("the answer to an operation is too long"));
         }
     }
-    match answers.len() == operations {
-        true => Ok(()),
+    if answers.len() == operations {
+        Ok(())
+    } else {
         // A malformed line ends the answers; the line before the end says so.
-        false => Err(Error::Cut {
+        Err(Error::Cut {
             node: answer.node().to_owned(),
-        }),
+        })
     }
 }

@@ -91,9 +91,10 @@ impl Client {
 
     /// How a write may be repeated.
     pub(crate) fn repeat_of_writes(&self) -> Repeat {
-        match self.settings.repeats_writes {
-            true => Repeat::Always,
-            false => Repeat::IfNotDone,
+        if self.settings.repeats_writes {
+            Repeat::Always
+        } else {
+            Repeat::IfNotDone
         }
     }
 
@@ -238,9 +239,10 @@ impl Message {
         for (name, value) in &self.headers {
             request = request.header(*name, *value);
         }
-        let body = match self.is_chunked {
-            true => RequestBody::chunked(self.body.clone()),
-            false => RequestBody::of_known_length(self.body.clone()),
+        let body = if self.is_chunked {
+            RequestBody::chunked(self.body.clone())
+        } else {
+            RequestBody::of_known_length(self.body.clone())
         };
         let request = request.body(body);
         request.map_err(|error| Error::other_server(node.url(), error.to_string()))

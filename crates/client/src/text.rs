@@ -27,10 +27,11 @@ pub fn one_line(text: &str) -> Cow<'_, str> {
     }
     let mut line = String::with_capacity(text.len());
     for character in text.chars() {
-        match steers(character) {
+        if steers(character) {
             // It escapes no others: a backslash stays one.
-            true => line.extend(character.escape_default()),
-            false => line.push(character),
+            line.extend(character.escape_default());
+        } else {
+            line.push(character);
         }
     }
     line.into()
@@ -53,9 +54,10 @@ pub fn percent_form(bytes: &[u8]) -> String {
     };
     for chunk in bytes.utf8_chunks() {
         for character in chunk.valid().chars() {
-            match character == '%' || steers(character) {
-                true => escape(&mut text, character.encode_utf8(&mut [0; 4]).as_bytes()),
-                false => text.push(character),
+            if character == '%' || steers(character) {
+                escape(&mut text, character.encode_utf8(&mut [0; 4]).as_bytes());
+            } else {
+                text.push(character);
             }
         }
         escape(&mut text, chunk.invalid());

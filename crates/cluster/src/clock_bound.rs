@@ -113,9 +113,10 @@ impl MedianAhead {
         known.sort_unstable();
         let middle = |index: usize| known.get(index).copied().unwrap_or(0);
         let (lower, upper) = (middle((known.len() - 1) / 2), middle(known.len() / 2));
-        let (nearer_ms, further_ms) = match lower.unsigned_abs() < upper.unsigned_abs() {
-            true => (lower, upper),
-            false => (upper, lower),
+        let (nearer_ms, further_ms) = if lower.unsigned_abs() < upper.unsigned_abs() {
+            (lower, upper)
+        } else {
+            (upper, lower)
         };
         Self {
             nearer_ms,

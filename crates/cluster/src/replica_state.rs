@@ -196,9 +196,10 @@ pub fn judge(remembered: Option<Remembered>, claim: StoreClaim<'_>) -> Judgement
         return Judgement::New;
     };
     if !claim.starts.contains(&known.start) {
-        return match known.store_id == claim.store_id {
-            true => Judgement::Outdated,
-            false => Judgement::Another,
+        return if known.store_id == claim.store_id {
+            Judgement::Outdated
+        } else {
+            Judgement::Another
         };
     }
     let is_of_present_start = claim.starts.last() == Some(&known.start);

@@ -83,9 +83,10 @@ async fn race<T, F: Future<Output = io::Result<T>>>(
             None => {}
         }
         let ended = first_to_end(&mut attempts);
-        let ended = match left.as_slice().is_empty() {
-            true => Ok(ended.await),
-            false => tokio::time::timeout(STAGGER, ended).await,
+        let ended = if left.as_slice().is_empty() {
+            Ok(ended.await)
+        } else {
+            tokio::time::timeout(STAGGER, ended).await
         };
         match ended {
             Ok(Ok(connection)) => return Ok(connection),

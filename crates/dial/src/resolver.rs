@@ -83,10 +83,11 @@ impl Resolver {
         let known = self.host(host);
         let awaited = known.begin(host, &self.lookup);
         let are_known = !known.lock().addresses.is_empty();
-        match are_known {
+        if are_known {
             // What was found last is good enough.
-            true => drop(tokio::time::timeout(REUSE_AFTER, known.wait_for(awaited)).await),
-            false => known.wait_for(awaited).await,
+            drop(tokio::time::timeout(REUSE_AFTER, known.wait_for(awaited)).await);
+        } else {
+            known.wait_for(awaited).await;
         }
         let found = known.found()?;
         Ok(found.into_iter().map(|ip| (ip, port).into()).collect())

@@ -137,9 +137,10 @@ pub fn spectrum(run: &Run) -> String {
     let mut text = String::from("  latency ms   percentile   1/(1-percentile)\n");
     for (percentile, ms) in &run.latency.spectrum {
         let inverse = 1.0 / (1.0 - percentile / 100.0);
-        let _ = match inverse.is_finite() {
-            true => writeln!(text, "  {ms:>10.3}   {percentile:>10.6}   {inverse:>16.2}"),
-            false => writeln!(text, "  {ms:>10.3}   {percentile:>10.6}                  -"),
+        let _ = if inverse.is_finite() {
+            writeln!(text, "  {ms:>10.3}   {percentile:>10.6}   {inverse:>16.2}")
+        } else {
+            writeln!(text, "  {ms:>10.3}   {percentile:>10.6}                  -")
         };
     }
     text

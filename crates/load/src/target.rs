@@ -46,16 +46,17 @@ impl Target {
         };
         let unreachable = |source: io::Error| {
             let target = url.to_owned();
-            match source
+            if source
                 .get_ref()
                 .is_some_and(|inner| inner.is::<rustls::Error>())
             {
-                true => Error::Distrusted {
+                Error::Distrusted {
                     target,
                     failure: HandshakeFailure::of(&source),
                     problem: tls::explain(&source),
-                },
-                false => Error::Unreachable { target, source },
+                }
+            } else {
+                Error::Unreachable { target, source }
             }
         };
         let addresses = authority.to_socket_addrs().map_err(unreachable)?;
@@ -88,10 +89,11 @@ impl Target {
         stream.set_read_timeout(Some(FIRST_CONNECT_TIMEOUT))?;
         stream.set_write_timeout(Some(FIRST_CONNECT_TIMEOUT))?;
         let mut socket = Socket::new(stream, self.tls.as_ref())?;
-        match socket.shake_hands()? {
-            true => Ok(socket),
+        if socket.shake_hands()? {
+            Ok(socket)
+        } else {
             // The time is over.
-            false => Err(io::ErrorKind::TimedOut.into()),
+            Err(io::ErrorKind::TimedOut.into())
         }
     }
 

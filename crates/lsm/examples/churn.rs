@@ -152,13 +152,15 @@ fn run(churn: Churn, step: Option<Duration>) -> Result<Figures, Error> {
         let from = random.usize(..pool.len() - length);
         let value = &pool[from..from + length];
         let kind = number % 100;
-        let expiry = match kind < churn.dying {
-            true => Expiry::at_unix_ms(unix_ms + TTL.as_millis() as u64),
-            false => Expiry::NEVER,
+        let expiry = if kind < churn.dying {
+            Expiry::at_unix_ms(unix_ms + TTL.as_millis() as u64)
+        } else {
+            Expiry::NEVER
         };
-        engine.write(match kind >= 100 - churn.dying {
-            true => Entry::tombstone(key.as_bytes(), timestamp, 3),
-            false => Entry::value(key.as_bytes(), timestamp, value, expiry, 3),
+        engine.write(if kind >= 100 - churn.dying {
+            Entry::tombstone(key.as_bytes(), timestamp, 3)
+        } else {
+            Entry::value(key.as_bytes(), timestamp, value, expiry, 3)
         })?;
     }
     let written = engine.statistics();

@@ -28,9 +28,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let words: Vec<u64> = std::iter::repeat_with(|| random.u64(..))
         .take(512)
         .collect();
-    let pool: Vec<u8> = std::iter::repeat_with(|| match is_text {
-        true => words[random.usize(..words.len())],
-        false => random.u64(..),
+    let pool: Vec<u8> = std::iter::repeat_with(|| {
+        if is_text {
+            words[random.usize(..words.len())]
+        } else {
+            random.u64(..)
+        }
     })
     .flat_map(u64::to_le_bytes)
     .take(POOL_BYTES)

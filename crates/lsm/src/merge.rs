@@ -179,9 +179,10 @@ impl<C: RecordCursor> Merge<C> {
 
 impl<C: RecordCursor> RecordCursor for Merge<C> {
     fn advance(&mut self) -> Result<bool, Error> {
-        let moved = match self.has_begun {
-            true => self.move_due(),
-            false => self.begin(),
+        let moved = if self.has_begun {
+            self.move_due()
+        } else {
+            self.begin()
         };
         if let Err(error) = moved {
             // Without the cursor that failed, the records of the others could be wrong.

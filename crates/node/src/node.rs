@@ -190,9 +190,10 @@ impl Node {
             .as_ref()
             .map(|surplus| Arc::clone(&surplus.drop_bound));
         let proven = Arc::clone(&timestamps);
-        let own_clock = match is_single_node {
-            true => OwnClock::alone(Arc::clone(&clock)),
-            false => OwnClock::ByPeers(Box::new(move || proven.proven_unix_ms())),
+        let own_clock = if is_single_node {
+            OwnClock::alone(Arc::clone(&clock))
+        } else {
+            OwnClock::ByPeers(Box::new(move || proven.proven_unix_ms()))
         };
         let expiry = Arc::new(ExpiryBound::new(own_clock, config.clock_drift_max));
         let freed = Arc::clone(&expiry);
@@ -206,9 +207,12 @@ impl Node {
             executor: Arc::clone(executor),
             // With peers, an older write may still wait at one of them, unless all have
             // shown that they are equal below the bound.
-            drop_bound: Arc::new(move || match is_single_node {
-                true => own_drop_bound.drop_bound(),
-                false => forgotten.forgotten(),
+            drop_bound: Arc::new(move || {
+                if is_single_node {
+                    own_drop_bound.drop_bound()
+                } else {
+                    forgotten.forgotten()
+                }
             }),
             surplus,
             expired_before_unix_ms: Arc::new(move || freed.expired_before_unix_ms()),
@@ -216,9 +220,10 @@ impl Node {
                 pace.rest_after_urgent(WorkKind::Compaction, took, urgency)
             }),
         };
-        let drop_above = match config.drop_future_versions {
-            true => Some(end_of_present(&*clock, config.clock_drift_max)?),
-            false => None,
+        let drop_above = if config.drop_future_versions {
+            Some(end_of_present(&*clock, config.clock_drift_max)?)
+        } else {
+            None
         };
         let present_clock = Arc::clone(&clock);
         let present = move || Timestamp::from_unix_ms(present_clock.unix_ms());

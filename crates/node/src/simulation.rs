@@ -400,21 +400,18 @@ impl SimulatedNode {
         // Every other write goes the way of a batch's.
         let is_of_batch = !self.was_of_batch.get();
         self.was_of_batch.set(is_of_batch);
-        let written = match is_of_batch {
-            true => {
-                let mut operations = Operations::new(coordinator);
-                let key = Bytes::copy_from_slice(key);
-                operations.write(0, key, change, None, terms);
-                match poll_fn(|cx| operations.poll_ended(cx)).await {
-                    (_, Ended::Write(written)) => written,
-                    // Only a read ends as one.
-                    (_, Ended::Read(_)) => Err(Failure::Overloaded),
-                }
+        let written = if is_of_batch {
+            let mut operations = Operations::new(coordinator);
+            let key = Bytes::copy_from_slice(key);
+            operations.write(0, key, change, None, terms);
+            match poll_fn(|cx| operations.poll_ended(cx)).await {
+                (_, Ended::Write(written)) => written,
+                // Only a read ends as one.
+                (_, Ended::Read(_)) => Err(Failure::Overloaded),
             }
-            false => {
-                let written = coordinator.write(key, change, None, terms);
-                written.await
-            }
+        } else {
+            let written = coordinator.write(key, change, None, terms);
+            written.await
         };
         written_of(written)
     }

@@ -57,9 +57,12 @@ impl SurplusRule {
         } = self;
         Surplus {
             is_surplus: Arc::new(move |key, copies| !placement.is_replica(own, key, copies)),
-            drop_bound: Arc::new(move || match are_all_whole.load(Acquire) {
-                true => bounds.surplus_below(),
-                false => Timestamp::ZERO,
+            drop_bound: Arc::new(move || {
+                if are_all_whole.load(Acquire) {
+                    bounds.surplus_below()
+                } else {
+                    Timestamp::ZERO
+                }
             }),
         }
     }

@@ -55,13 +55,15 @@ impl PeerLog {
             let mut limiters = lock(&self.limiters);
             let known = (direction, name.unwrap_or_default().to_owned());
             let is_known = limiters.len() < NAMES_MAX || limiters.contains_key(&known);
-            let key = match is_known {
-                true => known,
-                false => (direction, String::new()),
+            let key = if is_known {
+                known
+            } else {
+                (direction, String::new())
             };
-            let rate = match key.1.is_empty() {
-                true => UNAUTHENTICATED,
-                false => LogRate::FAILURES,
+            let rate = if key.1.is_empty() {
+                UNAUTHENTICATED
+            } else {
+                LogRate::FAILURES
             };
             let limiter = limiters.entry(key).or_insert_with(|| LogLimiter::new(rate));
             if !limiter.admits_news(problem, now, Duration::MAX) {

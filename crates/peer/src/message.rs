@@ -388,9 +388,10 @@ impl<'a> Message<'a> {
             }
             REPORT => {
                 let (acknowledged, forgotten) = (fields.u64()?, fields.u64()?);
-                let fence = match fields.reader.rest().is_empty() {
-                    true => 0,
-                    false => fields.u64()?,
+                let fence = if fields.reader.rest().is_empty() {
+                    0
+                } else {
+                    fields.u64()?
                 };
                 let report = NodeReport {
                     acknowledged,

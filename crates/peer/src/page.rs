@@ -115,9 +115,10 @@ impl EncodedPage {
             Kind::Tombstone => 0,
         };
         let has_value = flags & FLAG_VALUE != 0;
-        let data_bytes = match has_value {
-            true => key_bytes.saturating_add(value_bytes as usize),
-            false => key_bytes,
+        let data_bytes = if has_value {
+            key_bytes.saturating_add(value_bytes as usize)
+        } else {
+            key_bytes
         };
         let data = reader.bytes(data_bytes).ok_or(TOO_SHORT)?;
         let data = self.items.slice_ref(data);
@@ -133,9 +134,10 @@ impl EncodedPage {
     /// As an entry whose key is where the next page begins, and whose value the items are.
     pub(crate) fn as_entry(&self) -> Entry {
         let next = self.next.as_deref().unwrap_or_default();
-        let data = match next.is_empty() {
-            true => self.items.clone(),
-            false => [next, &self.items].concat().into(),
+        let data = if next.is_empty() {
+            self.items.clone()
+        } else {
+            [next, &self.items].concat().into()
         };
         let (zero, never) = (Timestamp::ZERO, Expiry::NEVER);
         Entry::from_data(data, next.len(), zero, Kind::Value, never, 0)

@@ -468,10 +468,10 @@ impl<R: RequestHandler> Side for AcceptorSide<R> {
         loop {
             ready!(self.look.as_mut().poll(cx));
             let is_late = self.look.deadline().elapsed() > LATE_AFTER;
-            match std::mem::take(&mut self.is_heard) {
-                true => self.silent_looks = 0,
-                false if is_late => {}
-                false => self.silent_looks += 1,
+            if std::mem::take(&mut self.is_heard) {
+                self.silent_looks = 0;
+            } else if !is_late {
+                self.silent_looks += 1;
             }
             if self.silent_looks >= LIVE_LOOKS {
                 self.live = None;

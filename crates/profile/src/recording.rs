@@ -21,9 +21,10 @@ impl SoleRecording {
     /// # Errors
     /// [`RecordingError::Busy`].
     pub(crate) fn take() -> Result<Self, RecordingError> {
-        match TAKEN.swap(true, Ordering::SeqCst) {
-            true => Err(RecordingError::Busy),
-            false => Ok(Self(())),
+        if TAKEN.swap(true, Ordering::SeqCst) {
+            Err(RecordingError::Busy)
+        } else {
+            Ok(Self(()))
         }
     }
 }

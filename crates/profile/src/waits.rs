@@ -143,9 +143,10 @@ impl Stopwatch {
     /// Starts the stopwatch.
     #[inline]
     pub fn start() -> Self {
-        match recorder::times_waits() {
-            true => Self::start_now(),
-            false => Self(None),
+        if recorder::times_waits() {
+            Self::start_now()
+        } else {
+            Self(None)
         }
     }
 

@@ -252,9 +252,10 @@ impl<O: Output> Writing<O> {
     /// lines again, in the next round: the report may be among them.
     fn end_flushes(&mut self, wanted: u64) {
         let mut queue = lock(&self.shared.queue);
-        let done = match queue.lines.is_empty() {
-            true => wanted,
-            false => self.flushes_seen,
+        let done = if queue.lines.is_empty() {
+            wanted
+        } else {
+            self.flushes_seen
         };
         self.flushes_seen = wanted;
         if queue.flushes_done < done {
@@ -306,12 +307,11 @@ impl<O: Output> Writing<O> {
         }
         // With the lines, so that a pipe still takes them as a whole.
         let ended: Vec<u8>;
-        let (bytes, before) = match self.is_torn {
-            true => {
-                ended = [b"\n", piece].concat();
-                (&ended[..], 1)
-            }
-            false => (piece, 0),
+        let (bytes, before) = if self.is_torn {
+            ended = [b"\n", piece].concat();
+            (&ended[..], 1)
+        } else {
+            (piece, 0)
         };
         let mut written = 0;
         self.is_failing = self.write_all(bytes, &mut written).is_err();

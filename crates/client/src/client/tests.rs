@@ -114,9 +114,10 @@ async fn another_node_is_asked_only_where_that_repeats_nothing() {
             let second = TestNode::new(vec![Script::status(success, fields, "")]);
             let nodes = vec![first.node.clone(), second.node.clone()];
             let client = client_of(nodes, settings);
-            let failed = match is_write {
-                false => client.get(b"k", NONE).await.err(),
-                true => client.put(b"k", "v".into(), None, NONE).await.err(),
+            let failed = if is_write {
+                client.put(b"k", "v".into(), None, NONE).await.err()
+            } else {
+                client.get(b"k", NONE).await.err()
             };
             let goes_on = match (is_write, repeats_writes) {
                 (false, _) => row.read_goes_on,

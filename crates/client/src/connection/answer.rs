@@ -67,9 +67,10 @@ impl Answer {
     /// # Errors
     /// [`Error::Refused`] for any other status.
     pub(crate) async fn expect(self, status: u16) -> Result<Self, Error> {
-        match self.status == status {
-            true => Ok(self),
-            false => Err(self.into_error().await),
+        if self.status == status {
+            Ok(self)
+        } else {
+            Err(self.into_error().await)
         }
     }
 
@@ -81,9 +82,10 @@ impl Answer {
         // A proxy may have added parameters.
         let media_type = self.header(CONTENT_TYPE.as_str()).unwrap_or_default();
         let media_type = media_type.split(';').next().unwrap_or_default().trim();
-        match media_type.eq_ignore_ascii_case(LINES_TYPE) {
-            true => Ok(self),
-            false => Err(self.other("these are no lines of JSON")),
+        if media_type.eq_ignore_ascii_case(LINES_TYPE) {
+            Ok(self)
+        } else {
+            Err(self.other("these are no lines of JSON"))
         }
     }
 

@@ -42,9 +42,10 @@ impl Body for RequestBody {
         mut self: Pin<&mut Self>,
         _cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let bytes = match self.is_chunked {
-            true => self.bytes.len().min(CHUNK_BYTES),
-            false => self.bytes.len(),
+        let bytes = if self.is_chunked {
+            self.bytes.len().min(CHUNK_BYTES)
+        } else {
+            self.bytes.len()
         };
         match self.bytes.split_to(bytes) {
             end if end.is_empty() => Poll::Ready(None),
@@ -57,9 +58,10 @@ impl Body for RequestBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        match self.is_chunked {
-            true => SizeHint::default(),
-            false => SizeHint::with_exact(self.bytes.len() as u64),
+        if self.is_chunked {
+            SizeHint::default()
+        } else {
+            SizeHint::with_exact(self.bytes.len() as u64)
         }
     }
 }

@@ -197,9 +197,10 @@ fn error_of(node: &Node, error: &hyper::Error) -> Error {
         return error;
     }
     let node = node.url().to_owned();
-    match error.is_parse() {
-        true => Error::other_server(&node, error.to_string()),
-        false => Error::Cut { node },
+    if error.is_parse() {
+        Error::other_server(&node, error.to_string())
+    } else {
+        Error::Cut { node }
     }
 }
 

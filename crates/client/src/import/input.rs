@@ -113,12 +113,11 @@ impl<R: Read> Source<R> {
         input.by_ref().take(magic_bytes).read_to_end(&mut first)?;
         let is_gzip = first == GZIP_MAGIC;
         let begun = Cursor::new(first).chain(input);
-        Ok(match is_gzip {
-            true => {
-                let buffered = BufReader::with_capacity(BUFFER_BYTES, begun);
-                Self::Gzip(Box::new(MultiGzDecoder::new(buffered)))
-            }
-            false => Self::Plain(begun),
+        Ok(if is_gzip {
+            let buffered = BufReader::with_capacity(BUFFER_BYTES, begun);
+            Self::Gzip(Box::new(MultiGzDecoder::new(buffered)))
+        } else {
+            Self::Plain(begun)
         })
     }
 }

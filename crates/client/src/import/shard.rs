@@ -83,9 +83,10 @@ impl Shard {
         let mut lasting = 0;
         loop {
             let node = self.node();
-            let body = match pending.len() == list.len() {
-                true => whole.clone(),
-                false => body_of(&whole, &list, &pending),
+            let body = if pending.len() == list.len() {
+                whole.clone()
+            } else {
+                body_of(&whole, &list, &pending)
             };
             let to = (node, &self.client.nodes()[node]);
             let limits = self.client.settings().limits;

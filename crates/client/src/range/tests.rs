@@ -64,12 +64,13 @@ async fn the_type_of_lines_may_have_parameters_and_another_type_is_another_serve
         let answer = whole.replacen("application/x-ndjson", media_type, 1);
         let node = TestNode::new(vec![Script::Cut(answer.into_bytes())]);
         let read = read(&client(&[&node.node]), RangeRequest::all(Scope::Cluster)).await;
-        match is_right {
-            true => assert_eq!(read.unwrap(), all, "{media_type}"),
-            false => assert!(
+        if is_right {
+            assert_eq!(read.unwrap(), all, "{media_type}");
+        } else {
+            assert!(
                 matches!(read, Err(Error::OtherServer { .. })),
                 "{media_type}: {read:?}"
-            ),
+            );
         }
     }
 }

@@ -36,9 +36,10 @@ impl TestStore {
 
     /// What a node answers.
     pub(crate) fn answer(&self, request: &Received) -> Vec<u8> {
-        match request.line.starts_with("POST /v0/batch") {
-            true => stream(&self.run(&request.body, |_| 201), None),
-            false => stream(&self.range(request), Some(Trailers::default())),
+        if request.line.starts_with("POST /v0/batch") {
+            stream(&self.run(&request.body, |_| 201), None)
+        } else {
+            stream(&self.range(request), Some(Trailers::default()))
         }
     }
 

@@ -448,9 +448,10 @@ impl Read {
     /// How many answers count: a replica that could not be repaired does not, unless
     /// there is nothing to repair it with.
     fn counted(&self) -> u8 {
-        match self.is_forgotten() {
-            true => self.progress.answers(),
-            false => self.progress.answers() - self.progress.unrepaired(),
+        if self.is_forgotten() {
+            self.progress.answers()
+        } else {
+            self.progress.answers() - self.progress.unrepaired()
         }
     }
 

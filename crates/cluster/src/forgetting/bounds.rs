@@ -123,9 +123,12 @@ impl Bounds {
             replica_state,
             ..
         } = receiving;
-        let obsolete_below = |below| match timestamp < below {
-            true => Err(Obsolete { below }),
-            false => Ok(()),
+        let obsolete_below = |below| {
+            if timestamp < below {
+                Err(Obsolete { below })
+            } else {
+                Ok(())
+            }
         };
         let is_by_present = |by| receiving.answering == Some(by);
         if self.is_receiver(replica_state, greatest) {
@@ -142,9 +145,10 @@ impl Bounds {
             && timestamp < greatest
         {
             // Its own F may follow any moment, and lets go of what hides the version.
-            return match !is_dead && forgotten >= greatest && is_by_present(by) {
-                true => Ok(()),
-                false => obsolete_below(greatest),
+            return if !is_dead && forgotten >= greatest && is_by_present(by) {
+                Ok(())
+            } else {
+                obsolete_below(greatest)
             };
         } else {
             // Its own F may follow any moment here, too: what is late comes in neither before
@@ -156,9 +160,10 @@ impl Bounds {
             Arrival::Mend(_) => receiving.takes_part,
             Arrival::Answered { by, .. } => is_by_present(by),
         };
-        match is_excepted {
-            true => Ok(()),
-            false => obsolete_below(self.fence),
+        if is_excepted {
+            Ok(())
+        } else {
+            obsolete_below(self.fence)
         }
     }
 }

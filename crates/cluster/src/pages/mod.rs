@@ -296,9 +296,10 @@ impl RangeMerge {
             .max_by_key(|item| freshness(item));
         let copies = newest.map_or(from, |newest| newest.entry.copies());
         // The order of the replicas matters only if the version has fewer copies.
-        let ranking = match copies < from {
-            true => placement.ranking(key, from),
-            false => placement.replicas(key, from),
+        let ranking = if copies < from {
+            placement.ranking(key, from)
+        } else {
+            placement.replicas(key, from)
         };
         let mut answers = 0;
         let mut differ = false;

@@ -84,22 +84,26 @@ impl PageRequest {
         let senders = self.senders;
         let is_of_all = usize::from(self.from) >= placement.nodes();
         if is_of_all && senders.contains(self.coordinator) {
-            return match node == self.coordinator {
-                true => Part::Sender,
-                false => Part::Replica,
+            return if node == self.coordinator {
+                Part::Sender
+            } else {
+                Part::Replica
             };
         }
         let ranking = placement.ranking(key, self.from);
         if !ranking.contains(&node) {
             return Part::None;
         }
-        let is_sender = match senders.contains(self.coordinator) {
-            true if ranking.contains(&self.coordinator) => node == self.coordinator,
-            _ => first_of(&ranking, senders) == Some(node),
+        let is_sender = if senders.contains(self.coordinator) && ranking.contains(&self.coordinator)
+        {
+            node == self.coordinator
+        } else {
+            first_of(&ranking, senders) == Some(node)
         };
-        match is_sender {
-            true => Part::Sender,
-            false => Part::Replica,
+        if is_sender {
+            Part::Sender
+        } else {
+            Part::Replica
         }
     }
 }
@@ -147,9 +151,10 @@ impl PageItem {
             value_bytes: entry.value_bytes().len() as u32,
             value_hash,
             has_value: entry.kind() == Kind::Value && (has_value || entry.value_bytes().is_empty()),
-            entry: match has_value {
-                true => entry.to_entry(),
-                false => entry.without_value().to_entry(),
+            entry: if has_value {
+                entry.to_entry()
+            } else {
+                entry.without_value().to_entry()
             },
             counts,
         }

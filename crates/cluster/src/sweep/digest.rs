@@ -33,10 +33,11 @@ impl Item {
     /// expired, whatever their own clocks say.
     #[must_use]
     pub fn of(entry: EntryRef<'_>, cut: Timestamp) -> Self {
-        let content_hash = match is_dead_at(entry, cut) {
-            true => Self::DEAD,
+        let content_hash = if is_dead_at(entry, cut) {
+            Self::DEAD
+        } else {
             // A live version never looks dead.
-            false => (xxh3_64(entry.value_bytes()) as u32).max(1),
+            (xxh3_64(entry.value_bytes()) as u32).max(1)
         };
         Self {
             key_hash: Self::key_hash_of(entry.key()),

@@ -55,9 +55,10 @@ impl Kept {
             return;
         }
         let item = Item::of(entry, scope.cut);
-        let value_bytes = match item.is_dead() {
-            true => 0,
-            false => entry.value_bytes().len(),
+        let value_bytes = if item.is_dead() {
+            0
+        } else {
+            entry.value_bytes().len()
         };
         self.bytes += (entry.key().len() + value_bytes) as u64;
         self.digest.add(item);

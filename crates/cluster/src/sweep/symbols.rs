@@ -193,9 +193,10 @@ impl Decoder {
             squares += deviation * deviation;
             variances += probability * (1.0 - probability);
         }
-        let left = match variances > 0.0 {
-            true => squares / variances,
-            false => 0.0,
+        let left = if variances > 0.0 {
+            squares / variances
+        } else {
+            0.0
         };
         self.difference.len() as f64 + left.max(more.abs())
     }

@@ -150,9 +150,10 @@ fn item(word: &str) -> PageItem {
             _ => panic!("unknown: {word}"),
         }
     }
-    let entry = match is_deleted {
-        true => Entry::tombstone(key.as_bytes(), timestamp, copies),
-        false => Entry::value(key.as_bytes(), timestamp, &[value], expiry, copies),
+    let entry = if is_deleted {
+        Entry::tombstone(key.as_bytes(), timestamp, copies)
+    } else {
+        Entry::value(key.as_bytes(), timestamp, &[value], expiry, copies)
     };
     PageItem::of(entry.lend(), has_value, counts)
 }

@@ -34,9 +34,10 @@ fn step(machine: &mut Option<Machine>, event: &str) -> String {
     match words[..] {
         ["receipt"] => return script::receipt(machine.write.fates()),
         ["half", "time?"] => {
-            return match machine.write.awaits_half_time() {
-                true => "yes".to_owned(),
-                false => "no".to_owned(),
+            return if machine.write.awaits_half_time() {
+                "yes".to_owned()
+            } else {
+                "no".to_owned()
             };
         }
         ["pushed", at, ref down @ ..] => {

@@ -92,9 +92,10 @@ pub(super) fn run(options: &CompactOptions) -> Result<(), Failure> {
         });
         asked.collect()
     });
-    match options.json {
-        true => print_json(&Answer { nodes: &asked })?,
-        false => print_lines(lines(&asked, is_alone))?,
+    if options.json {
+        print_json(&Answer { nodes: &asked })?;
+    } else {
+        print_lines(lines(&asked, is_alone))?;
     }
     match problems(&asked) {
         None => Ok(()),
@@ -179,9 +180,10 @@ fn problems(asked: &[Asked]) -> Option<String> {
 /// What a node has answered, as one line. A node alone has no GC threshold.
 fn describe(compaction: &Compaction, is_alone: bool) -> String {
     let Some(Report { before, after }) = &compaction.report else {
-        return match compaction.joined {
-            true => "a compaction was already running".to_owned(),
-            false => "a compaction begins".to_owned(),
+        return if compaction.joined {
+            "a compaction was already running".to_owned()
+        } else {
+            "a compaction begins".to_owned()
         } + ": 'kvorum admin status' shows how far it is";
     };
     let left = match after.tombstones {
@@ -189,10 +191,10 @@ fn describe(compaction: &Compaction, is_alone: bool) -> String {
         left => format!(
             ", and {} left {}",
             counted(left, "tombstone"),
-            match is_alone {
-                true => "for a later compaction: the last writes and running scans need them",
-                false =>
-                    "until the GC threshold has risen further, which 'kvorum admin status' shows",
+            if is_alone {
+                "for a later compaction: the last writes and running scans need them"
+            } else {
+                "until the GC threshold has risen further, which 'kvorum admin status' shows"
             }
         ),
     };

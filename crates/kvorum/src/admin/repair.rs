@@ -77,9 +77,10 @@ pub(super) fn run(options: &RepairOptions) -> Result<(), Failure> {
 fn describe(sweep: &Repair) -> String {
     let kind = &sweep.kind;
     let Some(is_clean) = sweep.clean else {
-        let begun = match sweep.joined {
-            true => format!("a {kind} repair was already running"),
-            false => format!("a {kind} repair begins"),
+        let begun = if sweep.joined {
+            format!("a {kind} repair was already running")
+        } else {
+            format!("a {kind} repair begins")
         };
         return format!("{begun}: 'kvorum admin status' shows how far it is");
     };
@@ -89,19 +90,20 @@ fn describe(sweep: &Repair) -> String {
         differing => format!("two nodes differed {}", counted(differing, "time")),
     };
     let found = format!("a {kind} repair has compared {ranges}, in which {differing}");
-    match is_clean {
-        true => match &sweep.held_back {
+    if is_clean {
+        match &sweep.held_back {
             None => format!("{found}; all nodes are equal"),
             Some(why) => format!(
                 "{found}; all nodes are equal. The GC threshold has not risen: {}",
                 why.text
             ),
-        },
-        false => format!(
+        }
+    } else {
+        format!(
             "{found}; only {} of {} pairs of nodes are equal: see 'kvorum admin status', and \
              repair again once all nodes are up",
             sweep.pairs_equal, sweep.pairs
-        ),
+        )
     }
 }
 

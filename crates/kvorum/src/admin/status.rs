@@ -23,9 +23,10 @@ pub(super) fn run(options: &StatusOptions) -> Result<(), Failure> {
     let access = options.target.access()?;
     let first = fetch_target(&options.target.url, &access)?;
     let overview = Overview::of(&ask_all(&first, &access));
-    match options.json {
-        true => print_json(&overview)?,
-        false => print_lines(table::lines(&overview))?,
+    if options.json {
+        print_json(&overview)?;
+    } else {
+        print_lines(table::lines(&overview))?;
     }
     verdict(&overview.advice, options.json)
 }
@@ -37,17 +38,21 @@ fn verdict(advice: &[String], is_json: bool) -> Result<(), Failure> {
         1 => "something needs attention".to_owned(),
         number => format!("{number} things need attention"),
     };
-    Err(Failure::failed(match is_json {
-        true => format!("{what}: see `advice`"),
-        false => format!("{what}: see each line with !"),
+    Err(Failure::failed(if is_json {
+        format!("{what}: see `advice`")
+    } else {
+        format!("{what}: see each line with !")
     }))
 }
 
 /// Asks all nodes of a cluster at the same time.
 fn ask_all(first: &NodeStatus, access: &Access) -> Vec<Asked> {
-    let status_of = |member: &Member| match member.name == first.name {
-        true => Ok(first.clone()),
-        false => ask(member, access),
+    let status_of = |member: &Member| {
+        if member.name == first.name {
+            Ok(first.clone())
+        } else {
+            ask(member, access)
+        }
     };
     thread::scope(|scope| {
         let asked: Vec<_> = first
@@ -98,9 +103,12 @@ fn fetch(node: &NodeUrl, option: Option<&str>, access: &Access) -> Result<NodeSt
         answer_bytes_max: ANSWER_BYTES_MAX,
     }
     .send()
-    .map_err(|failure| match failure.is_denied() {
-        true => NoStatus::NotGiven(failure),
-        false => NoStatus::Unreachable(failure),
+    .map_err(|failure| {
+        if failure.is_denied() {
+            NoStatus::NotGiven(failure)
+        } else {
+            NoStatus::Unreachable(failure)
+        }
     })?;
     if answer.status != 200 {
         let refusal = refusal(node, answer.status, &answer.body);

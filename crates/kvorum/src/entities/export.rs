@@ -68,9 +68,10 @@ struct Exported {
 /// # Errors
 /// See `outcome`.
 pub(super) fn run(options: &ExportOptions) -> Result<(), Failure> {
-    let scope = match options.node {
-        true => Scope::Node,
-        false => Scope::Cluster,
+    let scope = if options.node {
+        Scope::Node
+    } else {
+        Scope::Cluster
     };
     let mut request = options.range.request(scope)?;
     request.replicas = options.transfer.replicas();

@@ -62,9 +62,10 @@ impl Partial {
         let mut options = File::options();
         // It may hold all values of a cluster, for which others need a token.
         options.read(true).write(true).mode(0o600);
-        let opened = match resumes {
-            true => options.create(true).truncate(false).open(&path),
-            false => options.create_new(true).open(&path),
+        let opened = if resumes {
+            options.create(true).truncate(false).open(&path)
+        } else {
+            options.create_new(true).open(&path)
         };
         let mut file = opened.map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => PartialError::IsThere(path.clone()),

@@ -109,15 +109,16 @@ pub(super) fn run(options: &ImportOptions) -> Result<(), Failure> {
         (None, true) => None,
     };
     let from = begin(file.as_ref(), options.resume)?;
-    let input: Box<dyn Read + Send> = match is_stdin {
-        true => Box::new(io::stdin()),
-        false => match open_input(&options.file) {
+    let input: Box<dyn Read + Send> = if is_stdin {
+        Box::new(io::stdin())
+    } else {
+        match open_input(&options.file) {
             Ok(opened) => Box::new(opened),
             Err(error) => {
                 let name = options.file.display();
                 return Err(Failure::usage(format!("cannot open {name}: {error}")));
             }
-        },
+        }
     };
     let client = Arc::new(options.transfer.client()?);
     let settings = ImportSettings {

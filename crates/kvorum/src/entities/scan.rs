@@ -54,9 +54,10 @@ pub(crate) struct ScanOptions {
 /// # Errors
 /// See `outcome`.
 pub(super) fn run(options: &ScanOptions) -> Result<(), Failure> {
-    let scope = match options.cluster {
-        true => Scope::Cluster,
-        false => Scope::Node,
+    let scope = if options.cluster {
+        Scope::Cluster
+    } else {
+        Scope::Node
     };
     let mut request = options.range.request(scope)?;
     request.limit = options.limit;

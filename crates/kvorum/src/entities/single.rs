@@ -217,12 +217,11 @@ fn replicas_lines(listed: &KeyReplicas, has_versions: bool) -> Vec<String> {
     let url_width = width(|replica| &replica.url);
     let lines = listed.replicas.iter().enumerate().map(|(index, replica)| {
         let (place, name, url) = (index + 1, &replica.name, &replica.url);
-        match has_versions {
-            false => format!("{place:>3}  {name:name_width$}  {url}"),
-            true => {
-                let held = held_text(replica);
-                format!("{place:>3}  {name:name_width$}  {url:url_width$}  {held}")
-            }
+        if has_versions {
+            let held = held_text(replica);
+            format!("{place:>3}  {name:name_width$}  {url:url_width$}  {held}")
+        } else {
+            format!("{place:>3}  {name:name_width$}  {url}")
         }
     });
     lines.collect()

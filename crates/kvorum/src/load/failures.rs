@@ -19,9 +19,10 @@ pub(super) fn of_run(run: &Run) -> Result<(), Failure> {
         return Err(Failure::failed(format!("the load ended early: {why}")));
     }
     if run.succeeded == 0 {
-        let why = match run.failed.is_empty() {
-            false => reasons(run),
-            true => "there was no response".to_owned(),
+        let why = if run.failed.is_empty() {
+            "there was no response".to_owned()
+        } else {
+            reasons(run)
         };
         return Err(failure(run, format!("no request succeeded: {why}")));
     }

@@ -358,13 +358,13 @@ impl ServeOptions {
             tokens_file: self.tokens_file.clone(),
             tokens_in_clear: self.tokens_in_clear == Switch::On,
             open: self.open == Switch::On,
-            audit_log: self
-                .audit_log
-                .as_ref()
-                .map(|target| match target.as_os_str() == "stderr" {
-                    true => AuditTarget::Stderr,
-                    false => AuditTarget::File(target.clone()),
-                }),
+            audit_log: self.audit_log.as_ref().map(|target| {
+                if target.as_os_str() == "stderr" {
+                    AuditTarget::Stderr
+                } else {
+                    AuditTarget::File(target.clone())
+                }
+            }),
             log_keys: self.log_keys.into(),
         }
     }

@@ -177,9 +177,10 @@ fn each_failure_has_its_exit_code_and_one_line() {
         (&["replicas", "k", "--url", both], 0, &[]),
     ];
     for (arguments, code, words) in table {
-        let arguments = match arguments.contains(&"--url") && *code == 3 {
-            true => [*arguments, &once].concat(),
-            false => arguments.to_vec(),
+        let arguments = if arguments.contains(&"--url") && *code == 3 {
+            [*arguments, &once].concat()
+        } else {
+            arguments.to_vec()
         };
         let output = run(&arguments, b"");
         let line = String::from_utf8(output.stderr).unwrap();

@@ -177,9 +177,10 @@ impl ClusterNode {
         let scheme = if self.is_https { "https" } else { "http" };
         let url = format!("{scheme}://{}", self.location.address);
         let has_timeout = |option: &String| option.starts_with("--timeout=");
-        let timeout = match self.options.iter().any(has_timeout) {
-            true => None,
-            false => Some(format!("--timeout={TIMEOUT_SECONDS}s")),
+        let timeout = if self.options.iter().any(has_timeout) {
+            None
+        } else {
+            Some(format!("--timeout={TIMEOUT_SECONDS}s"))
         };
         let program = match &self.location.launcher {
             None => Command::new(PROGRAM),

@@ -17,9 +17,10 @@ pub(crate) fn console_of(said: &str) -> (String, String) {
 fn ask(url: &str, request: &str, fields: &str) -> (u16, String) {
     let address = url.strip_prefix("http://").unwrap();
     let mut stream = socket(address.parse().unwrap()).unwrap();
-    let host = match fields.contains("host: ") {
-        true => String::new(),
-        false => format!("host: {address}\r\n"),
+    let host = if fields.contains("host: ") {
+        String::new()
+    } else {
+        format!("host: {address}\r\n")
     };
     write!(stream, "{request} HTTP/1.1\r\n{host}{fields}\r\n").unwrap();
     let mut answer = String::new();

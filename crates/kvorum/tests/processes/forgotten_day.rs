@@ -95,9 +95,10 @@ fn wait_until_forgotten(cluster: &TestCluster, up_to_unix_ms: u64) {
             status["tombstone_gc"]["gc_threshold_unix_ms"].as_u64()
         });
         let bounds: Vec<Option<u64>> = bounds.collect();
-        match bounds.iter().all(|bound| *bound > Some(up_to_unix_ms)) {
-            true => Ok(()),
-            false => Err((bounds, up_to_unix_ms)),
+        if bounds.iter().all(|bound| *bound > Some(up_to_unix_ms)) {
+            Ok(())
+        } else {
+            Err((bounds, up_to_unix_ms))
         }
     });
 }
@@ -200,9 +201,10 @@ fn a_day_of_deletes_ends_small_and_brings_nothing_back() {
         let is_small = |(entries, tombstones): &(Option<u64>, Option<u64>)| {
             *entries <= Some(most) && *tombstones == Some(0)
         };
-        match stores.iter().all(is_small) {
-            true => Ok(()),
-            false => Err(stores),
+        if stores.iter().all(is_small) {
+            Ok(())
+        } else {
+            Err(stores)
         }
     });
     check(&cluster, ROUNDS, |round, end| {

@@ -131,9 +131,10 @@ fn a_node_without_its_folder_is_filled_once_all_nodes_are_up() {
     wait_until_ok("a repair of all nodes", || {
         let swept = run_admin(&cluster[1], &["repair", "--full", "--wait"]);
         let said = String::from_utf8_lossy(&swept.stdout).into_owned();
-        match swept.status.success() && said.contains("all nodes are equal") {
-            true => Ok(()),
-            false => Err(format!("{swept:?}")),
+        if swept.status.success() && said.contains("all nodes are equal") {
+            Ok(())
+        } else {
+            Err(format!("{swept:?}"))
         }
     });
     // No full repair came before the loss, so nobody knows how much it is.

@@ -123,9 +123,10 @@ fn a_receipt_blames_only_the_node_that_is_frozen() {
             let receipt: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
             for line in receipt["replicas"].as_array().unwrap() {
                 let outcome = line["outcome"].as_str().unwrap();
-                let is_right = match line["url"] == *frozen {
-                    true => outcome == "suspected",
-                    false => matches!(outcome, "stored" | "value" | "absent" | "unanswered"),
+                let is_right = if line["url"] == *frozen {
+                    outcome == "suspected"
+                } else {
+                    matches!(outcome, "stored" | "value" | "absent" | "unanswered")
                 };
                 assert!(is_right, "{method} {number}: {receipt}");
             }

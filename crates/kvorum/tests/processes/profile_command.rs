@@ -52,9 +52,10 @@ fn until_it_shows(port: u16, word: &str, mut record: impl FnMut() -> String) {
     under_load(port, || {
         wait_until_ok(&format!("a profile with {word}"), || {
             let profile = record();
-            match profile.contains(word) {
-                true => Ok(()),
-                false => Err(profile),
+            if profile.contains(word) {
+                Ok(())
+            } else {
+                Err(profile)
             }
         });
     });

@@ -52,9 +52,10 @@ fn wait_for(node: &ClusterNode, page: &str) {
 }
 
 fn check_quick(begun: Instant, hold: Duration) -> Result<(), Busy> {
-    match begun.elapsed() < hold {
-        true => Ok(()),
-        false => Err(Busy),
+    if begun.elapsed() < hold {
+        Ok(())
+    } else {
+        Err(Busy)
     }
 }
 

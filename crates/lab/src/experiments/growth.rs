@@ -189,9 +189,10 @@ fn with_keys(
     let metrics = node.metrics()?;
     let table_bytes = metrics.sum("kvorum_store_level_bytes", "");
     let loads = PutAndGet::measure(context, &cluster, &plan)?;
-    let profile = match profiled {
-        true => Some(profile::under_load(context, node, &plan, ProfileKind::Cpu)?),
-        false => None,
+    let profile = if profiled {
+        Some(profile::under_load(context, node, &plan, ProfileKind::Cpu)?)
+    } else {
+        None
     };
     Ok(KeyCountCase {
         keys,

@@ -242,9 +242,10 @@ fn three_digits(value: f64) -> Option<String> {
 
 /// Removes trailing zeros of a fraction.
 fn trimmed(number: &str) -> &str {
-    match number.contains('.') {
-        true => number.trim_end_matches('0').trim_end_matches('.'),
-        false => number,
+    if number.contains('.') {
+        number.trim_end_matches('0').trim_end_matches('.')
+    } else {
+        number
     }
 }
 

@@ -119,9 +119,10 @@ impl DirectReader {
             rustix::io::retry_on_intr(|| rustix::io::pread(&self.direct, &mut *pages, from))
         })?;
         // At the end of the file it gets less.
-        match read >= before + bytes {
-            true => Ok(start + before),
-            false => Err(io::ErrorKind::UnexpectedEof.into()),
+        if read >= before + bytes {
+            Ok(start + before)
+        } else {
+            Err(io::ErrorKind::UnexpectedEof.into())
         }
     }
 }

@@ -85,15 +85,16 @@ pub(super) fn explain(path: &Path, error: io::Error) -> io::Error {
 fn of_owner(path: &Path, metadata: &Metadata) -> String {
     let (path, owner) = (path.display(), metadata.uid());
     let mode = metadata.mode() & 0o777;
-    match owner == geteuid().as_raw() {
-        true => format!(
+    if owner == geteuid().as_raw() {
+        format!(
             ", whose {path} is, with mode {mode:o}: give its owner all rights with chmod u+rwX {path}"
-        ),
-        false => format!(
+        )
+    } else {
+        format!(
             ", and {path} belongs to {} (mode {mode:o}): run the node as that user, or make the \
              data folder for this one and give it all files in it (chown -R)",
             UserName(owner)
-        ),
+        )
     }
 }
 

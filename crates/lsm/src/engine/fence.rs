@@ -147,18 +147,20 @@ impl Fence {
             barrier,
         } = admission
         else {
-            return match least < bound {
-                true => Err(Error::Obsolete { fence: bound }),
-                false => Ok(()),
+            return if least < bound {
+                Err(Error::Obsolete { fence: bound })
+            } else {
+                Ok(())
             };
         };
         let risen = self.drop_bound();
         if risen > drop_bound && least < risen {
             return Err(Error::Obsolete { fence: risen });
         }
-        match barrier < self.barrier() && least < bound {
-            true => Err(Error::Overloaded),
-            false => Ok(()),
+        if barrier < self.barrier() && least < bound {
+            Err(Error::Overloaded)
+        } else {
+            Ok(())
         }
     }
 

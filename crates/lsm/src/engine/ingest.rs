@@ -280,8 +280,9 @@ fn check_health(core: &Core) -> Result<(), Error> {
     if core.health.is_closing() {
         return Err(Error::Closed);
     }
-    match core.health.is_full() {
-        true => Err(Error::DiskFull),
-        false => Ok(()),
+    if core.health.is_full() {
+        Err(Error::DiskFull)
+    } else {
+        Ok(())
     }
 }

@@ -280,9 +280,10 @@ impl Log {
         }
         // Records take less room in the log than in the memtable. On a full disk
         // the segment starts empty and grows as it must.
-        let bytes = match core.health.is_full() {
-            true => 0,
-            false => self.memtable_bytes,
+        let bytes = if core.health.is_full() {
+            0
+        } else {
+            self.memtable_bytes
         };
         let place = SegmentPlace {
             disk: &*self.disk,

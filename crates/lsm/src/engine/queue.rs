@@ -147,9 +147,10 @@ impl QueueState {
     /// # Errors
     /// [`Error::Closed`].
     pub(super) fn check_closed(&self) -> Result<(), Error> {
-        match self.closed {
-            true => Err(Error::Closed),
-            false => Ok(()),
+        if self.closed {
+            Err(Error::Closed)
+        } else {
+            Ok(())
         }
     }
 

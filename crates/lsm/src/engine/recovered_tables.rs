@@ -171,9 +171,10 @@ fn range_of(
 /// The key after this one, or this one if that is too long for a key: to take one more key for
 /// damaged does no harm.
 fn key_after(key: &[u8]) -> Bytes {
-    match key.len() < KEY_BYTES_MAX {
-        true => [key, &[0]].concat().into(),
-        false => Bytes::copy_from_slice(key),
+    if key.len() < KEY_BYTES_MAX {
+        [key, &[0]].concat().into()
+    } else {
+        Bytes::copy_from_slice(key)
     }
 }
 

@@ -548,9 +548,10 @@ mod tests {
         let before = engine.statistics().cache_bytes;
         for is_full in [false, true] {
             let scan = engine.scan(b"", None);
-            let mut scan = match is_full {
-                true => scan.for_full_sweep(),
-                false => scan.for_sweep(Timestamp::ZERO),
+            let mut scan = if is_full {
+                scan.for_full_sweep()
+            } else {
+                scan.for_sweep(Timestamp::ZERO)
             };
             let mut found = Vec::new();
             loop {

@@ -186,9 +186,10 @@ pub(super) fn judge(
             Came::As(_) | Came::Perhaps => is_doubtful = true,
         }
     }
-    let beside = match may_be_in_tables {
-        true => state.tables.beside(key, timestamp, Access::Cached),
-        false => Ok(Beside::default()),
+    let beside = if may_be_in_tables {
+        state.tables.beside(key, timestamp, Access::Cached)
+    } else {
+        Ok(Beside::default())
     };
     let applied = match beside {
         Ok(beside) => Applied::Known(beside.verdict(rivals.newer, is_doubtful)),

@@ -148,9 +148,10 @@ fn compare<L: HasPosition + ?Sized, R: HasPosition + ?Sized>(left: &L, right: &R
     let by_prefix = left.prefix().cmp(&right.prefix());
     by_prefix.then_with(|| {
         let (left, is_key, right) = (left.position(), left.prefix().is_key(), right.position());
-        let by_key = match is_key {
-            true => Ordering::Equal,
-            false => left.key().cmp(right.key()),
+        let by_key = if is_key {
+            Ordering::Equal
+        } else {
+            left.key().cmp(right.key())
         };
         by_key.then_with(|| left.order_of_versions(right))
     })

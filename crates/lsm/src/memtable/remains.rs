@@ -60,9 +60,10 @@ impl Remains {
 
 /// Lets go of an entry, and says what that takes. The last one to do so frees it.
 fn release(entry: Entry) -> usize {
-    let cost = match entry.is_shared() {
-        true => 1,
-        false => 1 + entry.data_bytes() / RECORD_BYTES,
+    let cost = if entry.is_shared() {
+        1
+    } else {
+        1 + entry.data_bytes() / RECORD_BYTES
     };
     drop(entry);
     cost

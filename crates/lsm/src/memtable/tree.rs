@@ -209,9 +209,10 @@ impl Leaf {
     /// last leaf, and its last record came behind all others, the next ones may do so as well:
     /// then this leaf stays full.
     fn split(&mut self, is_last: bool) -> (OrderedRecord, Self) {
-        let lower = match is_last && self.sorted == self.records.len() {
-            true => self.records.len() - 1,
-            false => self.records.len() / 2,
+        let lower = if is_last && self.sorted == self.records.len() {
+            self.records.len() - 1
+        } else {
+            self.records.len() / 2
         };
         self.sort();
         let key = self.records[lower].clone();

@@ -144,9 +144,10 @@ impl Attempts {
     }
 
     fn note(&mut self, has_shrunk: bool) {
-        self.failures = match has_shrunk {
-            true => 0,
-            false => self.failures.saturating_add(1),
+        self.failures = if has_shrunk {
+            0
+        } else {
+            self.failures.saturating_add(1)
         };
     }
 }
@@ -325,9 +326,10 @@ pub(super) fn unpack_covered(
         1 if payload_bytes <= packed.len().saturating_mul(LZ4_RATIO_MAX) => {
             // A long value takes the memory of its block over, so nobody else may hold it.
             let mut own = Arc::default();
-            let spare = match payload_bytes < LONG_BLOCK_BYTES {
-                true => spare,
-                false => &mut own,
+            let spare = if payload_bytes < LONG_BLOCK_BYTES {
+                spare
+            } else {
+                &mut own
             };
             if Arc::get_mut(spare).is_none_or(|spare| spare.len() < payload_bytes) {
                 *spare = zeros(payload_bytes);

@@ -123,9 +123,10 @@ impl ReadAhead {
             Direct::No => self.bytes_max.min(CACHED_PIECE_BYTES_MAX),
             Direct::Asked | Direct::Open(_) => self.bytes_max,
         };
-        self.next_bytes = match self.last_end > 0 && gap.contains(&handle.offset) {
-            true => (4 * self.next_bytes).max(PIECE_BYTES_MIN).min(bytes_max),
-            false => 0,
+        self.next_bytes = if self.last_end > 0 && gap.contains(&handle.offset) {
+            (4 * self.next_bytes).max(PIECE_BYTES_MIN).min(bytes_max)
+        } else {
+            0
         };
         let piece_end = end.min(handle.offset.saturating_add(self.next_bytes as u64));
         let bytes = (piece_end.max(frame_end) - handle.offset) as usize;
@@ -140,9 +141,10 @@ impl ReadAhead {
             Some(begin) => begin,
             None => {
                 // A direct read that fails may leave anything in the memory.
-                let carried = match is_direct {
-                    true => 0,
-                    false => self.carry(before, handle.offset, bytes),
+                let carried = if is_direct {
+                    0
+                } else {
+                    self.carry(before, handle.offset, bytes)
                 };
                 let room = &mut self.room(bytes)?[carried..bytes];
                 let offset = handle.offset + carried as u64;

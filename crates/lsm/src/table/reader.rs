@@ -315,9 +315,10 @@ impl Table {
         if let Some(why) = &self.lost {
             return Err(Interrupt::Failed(why.clone()));
         }
-        let cached = match fetch.bypasses_cache {
-            true => None,
-            false => self.cache.get(self.id, handle.offset),
+        let cached = if fetch.bypasses_cache {
+            None
+        } else {
+            self.cache.get(self.id, handle.offset)
         };
         if cached.is_none() && fetch.access == Access::Cached {
             return Err(Interrupt::WouldBlock);
@@ -329,9 +330,10 @@ impl Table {
             return Ok(block);
         }
         let block = {
-            let _turn = match fetch.takes_turns {
-                true => self.turn(handle)?,
-                false => None,
+            let _turn = if fetch.takes_turns {
+                self.turn(handle)?
+            } else {
+                None
             };
             match ahead {
                 Some(ahead) => self.read_block_ahead(handle, role, ahead)?,

@@ -118,9 +118,12 @@ impl TableWriter {
         let body = RecordBody::of(record);
         // Such a value is alone in its block.
         let goes_around = value.len() >= self.block_bytes && self.blocks.goes_around(value);
-        let is_repeated = self.data.add(key, |buffer| match goes_around {
-            true => body.encode_head(buffer),
-            false => body.encode(buffer),
+        let is_repeated = self.data.add(key, |buffer| {
+            if goes_around {
+                body.encode_head(buffer);
+            } else {
+                body.encode(buffer);
+            }
         });
         if (is_first || !is_repeated) && self.filter_rate.is_some() {
             self.hashes.push(KeyHash::of(key));

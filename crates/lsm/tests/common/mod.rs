@@ -90,9 +90,12 @@ impl World {
             executor: Arc::clone(&self.executor) as _,
             drop_bound: Arc::new(move || Timestamp::from_u64(bound.load(Ordering::Relaxed))),
             surplus: self.surplus.clone(),
-            expired_before_unix_ms: Arc::new(move || match trusts_clock.load(Ordering::Relaxed) {
-                true => clock.unix_ms(),
-                false => 0,
+            expired_before_unix_ms: Arc::new(move || {
+                if trusts_clock.load(Ordering::Relaxed) {
+                    clock.unix_ms()
+                } else {
+                    0
+                }
             }),
             rest_after: Arc::new(move |_took, urgency| {
                 let rest = Duration::from_millis(rest_ms.load(Ordering::Relaxed));

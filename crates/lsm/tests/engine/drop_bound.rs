@@ -179,13 +179,12 @@ fn mends_and_compactions_beside_each_other_bring_nothing_back() {
             }
             let old = put(&key(number), timestamp, "old");
             let collected: Arc<dyn Outbox> = Arc::new(CollectedOutcomes::default());
-            match random.bool() {
-                true => engine.submit_batch([(old, mend(bound), 0)], &collected),
-                false => {
-                    let mut ingest = engine.begin_ingest(mend(bound)).unwrap();
-                    ingest.push(&old).unwrap();
-                    let _refused_or_stored = ingest.commit();
-                }
+            if random.bool() {
+                engine.submit_batch([(old, mend(bound), 0)], &collected);
+            } else {
+                let mut ingest = engine.begin_ingest(mend(bound)).unwrap();
+                ingest.push(&old).unwrap();
+                let _refused_or_stored = ingest.commit();
             }
         }
     };

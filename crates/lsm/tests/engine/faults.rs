@@ -69,9 +69,10 @@ fn a_failed_sync_of_a_table_or_manifest_poisons_too() {
         // The next segment is created before, so that none of its syncs fails.
         world.executor.run_lane(Lane::Log);
         faulty.arm(Fault::at(at, ErrorKind::Other).only(fails));
-        let failed = match compacts {
-            true => engine.compact(),
-            false => engine.flush(),
+        let failed = if compacts {
+            engine.compact()
+        } else {
+            engine.flush()
         };
         assert!(matches!(failed, Err(Error::Poisoned { .. })), "{failed:?}");
         assert_eq!(faulty.failed(), 1);

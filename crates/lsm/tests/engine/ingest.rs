@@ -328,9 +328,10 @@ fn a_failed_sync_poisons_the_store() {
         let mut ingest = engine.begin_ingest(common::MEND).unwrap();
         ingest.push(&put("a", 1, &long(1, 20_000))).unwrap();
         world.memory.fail_syncs(true);
-        let failed = match at_commit {
-            true => ingest.commit().map(drop),
-            false => ingest.push(&put("b", 1, &long(2, 20_000))),
+        let failed = if at_commit {
+            ingest.commit().map(drop)
+        } else {
+            ingest.push(&put("b", 1, &long(2, 20_000)))
         };
         assert!(matches!(failed, Err(Error::Poisoned { .. })), "{failed:?}");
         world.memory.fail_syncs(false);

@@ -213,9 +213,10 @@ fn lent(scan: &mut Scan, entries_max: usize) -> Vec<Entry> {
 
 /// Reads a batch and compares it; `false` when the scan has ended.
 fn advance(expected: &mut Expected, rng: &mut Rng) -> bool {
-    let batch = match rng.bool() {
-        true => expected.scan.next_batch(rng.usize(1..2000)).unwrap(),
-        false => lent(&mut expected.scan, rng.usize(1..20)),
+    let batch = if rng.bool() {
+        expected.scan.next_batch(rng.usize(1..2000)).unwrap()
+    } else {
+        lent(&mut expected.scan, rng.usize(1..20))
     };
     if batch.is_empty() {
         assert_eq!(expected.rest, [], "the scan ended early");
@@ -266,12 +267,13 @@ fn run(seed: u64) {
                 check_write(&engine, &mut model, &mut arrivals, &entry);
             }
             47..55 => {
-                let ingest = match ingests.is_empty() || rng.u8(0..8) == 0 {
-                    true => unless_full(engine.begin_ingest(common::MEND)).map(|ingest| Pushed {
+                let ingest = if ingests.is_empty() || rng.u8(0..8) == 0 {
+                    unless_full(engine.begin_ingest(common::MEND)).map(|ingest| Pushed {
                         ingest,
                         entries: Vec::new(),
-                    }),
-                    false => Some(ingests.swap_remove(rng.usize(0..ingests.len()))),
+                    })
+                } else {
+                    Some(ingests.swap_remove(rng.usize(0..ingests.len())))
                 };
                 if let Some(mut ingest) = ingest
                     && ingest.push_some(&mut rng, number)

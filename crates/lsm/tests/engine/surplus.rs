@@ -136,9 +136,12 @@ fn a_bound_that_is_withdrawn_while_surplus_is_dropped_keeps_all_of_it() {
         world.bound.store(10_000, Relaxed);
         world.surplus = Some(Surplus {
             is_surplus: Arc::new(|_, copies| copies == SURPLUS_COPIES),
-            drop_bound: Arc::new(move || match asked.fetch_add(1, Relaxed) < asks_max {
-                true => Timestamp::from_u64(10_000),
-                false => Timestamp::ZERO,
+            drop_bound: Arc::new(move || {
+                if asked.fetch_add(1, Relaxed) < asks_max {
+                    Timestamp::from_u64(10_000)
+                } else {
+                    Timestamp::ZERO
+                }
             }),
         });
         let engine = world.open();

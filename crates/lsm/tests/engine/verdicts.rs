@@ -447,12 +447,11 @@ impl Run {
             is_right,
             "the verdict on {timestamp} is {now:?}, but was {first:?} at first"
         );
-        let can_be_told = match is_known {
-            true => {
-                let is_same_start = known.opened == self.opened;
-                known.was_told && is_same_start && flushes - known.flushes < FLUSHED_MAX && !is_past
-            }
-            false => flushes < FLUSHED_MAX && time - self.opened_at >= kept && !gives_up,
+        let can_be_told = if is_known {
+            let is_same_start = known.opened == self.opened;
+            known.was_told && is_same_start && flushes - known.flushes < FLUSHED_MAX && !is_past
+        } else {
+            flushes < FLUSHED_MAX && time - self.opened_at >= kept && !gives_up
         };
         if can_be_told {
             assert_eq!(now, first, "the verdict on {timestamp} should be known");

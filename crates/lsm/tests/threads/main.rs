@@ -231,12 +231,13 @@ impl Run {
             let key = random.usize(0..seen.len());
             let name = format!("s{key:03}");
             let floor = self.ledger.acknowledged(key).max(seen[key]);
-            let found = match random.bool() {
-                true => self.engine.get(name.as_bytes()).unwrap(),
-                false => match self.engine.get_cached(name.as_bytes()).unwrap() {
+            let found = if random.bool() {
+                self.engine.get(name.as_bytes()).unwrap()
+            } else {
+                match self.engine.get_cached(name.as_bytes()).unwrap() {
                     Lookup::Found(found) => found,
                     Lookup::MayBlock => continue,
-                },
+                }
             };
             self.ledger.check(key, floor, found.as_ref());
             seen[key] = found.map_or(floor, |entry| entry.timestamp().as_u64());

@@ -229,9 +229,10 @@ impl Controller {
         } else if !self.waits {
             let change = INCREASE_A_SECOND * elapsed.as_secs_f64();
             let most = self.share_max();
-            self.share = match self.share <= most {
-                true => (self.share + change).min(most),
-                false => (self.share - change).max(most),
+            self.share = if self.share <= most {
+                (self.share + change).min(most)
+            } else {
+                (self.share - change).max(most)
             };
         }
     }
@@ -246,9 +247,10 @@ impl Controller {
 
     /// How far the share may rise for now.
     fn share_max(&self) -> f64 {
-        match self.has_clients {
-            true => (UNUSED_FACTOR * self.used + UNUSED).min(1.0),
-            false => 1.0,
+        if self.has_clients {
+            (UNUSED_FACTOR * self.used + UNUSED).min(1.0)
+        } else {
+            1.0
         }
     }
 
@@ -304,9 +306,10 @@ impl Controller {
     /// Unknown while clients send requests and it is not known what is normal.
     fn unknown_unless(&self, requests: u64) -> Requests {
         let is_known = self.latency_baseline.learned >= WINDOWS_LEARNED_MIN;
-        match !is_known && requests >= WINDOW_REQUESTS_MIN {
-            true => Requests::Unknown,
-            false => Requests::Fine,
+        if !is_known && requests >= WINDOW_REQUESTS_MIN {
+            Requests::Unknown
+        } else {
+            Requests::Fine
         }
     }
 

@@ -24,9 +24,10 @@ impl Background {
     pub(crate) async fn probe_forever(self: Arc<Self>, decides: bool) {
         let mut probes = 0;
         loop {
-            let period = match self.is_idle() {
-                true => PROBE_PERIOD_IDLE,
-                false => PROBE_PERIOD,
+            let period = if self.is_idle() {
+                PROBE_PERIOD_IDLE
+            } else {
+                PROBE_PERIOD
             };
             let asleep = self.now();
             tokio::time::sleep(period).await;

@@ -42,16 +42,17 @@ impl NodeConfig {
         bounds::check("gc_grace", &self.gc_grace, &bounds::GC_GRACE)?;
         let clocks = self.clock_drift_max.saturating_mul(2);
         let least = self.hint_age_max.saturating_add(clocks);
-        match self.gc_grace < least {
-            true => Err(ConfigError::new(
+        if self.gc_grace < least {
+            Err(ConfigError::new(
                 "gc_grace",
                 format!(
                     "is {:?}: give at least {least:?}, which is hint_age_max ({:?}) plus twice \
                      clock_drift_max ({:?}), or lower one of these",
                     self.gc_grace, self.hint_age_max, self.clock_drift_max
                 ),
-            )),
-            false => Ok(()),
+            ))
+        } else {
+            Ok(())
         }
     }
 

@@ -109,9 +109,10 @@ impl Operations {
             Ok(reply) => self.ended.push_back((number, Ended::Write(reply))),
             Err(pending) => {
                 let entry = self.writes.vacant_entry();
-                match pending.reply_to(&self.receiver, entry.key()) {
-                    true => drop(entry.insert((number, pending))),
-                    false => self.watch(number, pending),
+                if pending.reply_to(&self.receiver, entry.key()) {
+                    entry.insert((number, pending));
+                } else {
+                    self.watch(number, pending);
                 }
             }
         }

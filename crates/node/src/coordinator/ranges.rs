@@ -137,9 +137,10 @@ impl Coordinator {
         deadline: Duration,
     ) -> Result<RangeBatch, BatchFailure> {
         let mut scan = range.scan.take().ok_or(BatchFailure::TooOld)?;
-        let bytes = match self.is_range_memory_free() {
-            true => range.batch_bytes,
-            false => BATCH_BYTES_MAX,
+        let bytes = if self.is_range_memory_free() {
+            range.batch_bytes
+        } else {
+            BATCH_BYTES_MAX
         };
         range.batch_bytes = (2 * range.batch_bytes).min(LONG_BATCH_BYTES_MAX);
         // As much on top as a short batch has, where entries are short.

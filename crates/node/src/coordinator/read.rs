@@ -250,9 +250,10 @@ impl Request for Reading {
 fn share_for_repairs(answers: &Arc<Budget>, value_bytes: usize) -> Result<Option<Share>, Refused> {
     let share = answers.take_for_value(value_bytes)?;
     let left = answers.max().saturating_sub(answers.used());
-    match share.is_some() && left < value_bytes {
-        true => Err(Refused),
-        false => Ok(share),
+    if share.is_some() && left < value_bytes {
+        Err(Refused)
+    } else {
+        Ok(share)
     }
 }
 

@@ -240,9 +240,10 @@ impl<R: Request> RequestCell<R> {
         if wakes_client || reply.is_some() {
             self.tell_client(reply);
         }
-        match is_over {
-            true => Awaits::Nothing,
-            false => Awaits::More,
+        if is_over {
+            Awaits::Nothing
+        } else {
+            Awaits::More
         }
     }
 

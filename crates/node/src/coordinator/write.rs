@@ -296,9 +296,10 @@ impl Writing {
     /// trigger says so.
     fn push(&mut self, above: Timestamp, actions: &mut WriteActions) {
         let coordinator = &self.coordinator;
-        let allocated = match coordinator.timestamps.observe(above) {
-            true => coordinator.timestamps.allocate(),
-            false => Err(NoTimestamp::Far),
+        let allocated = if coordinator.timestamps.observe(above) {
+            coordinator.timestamps.allocate()
+        } else {
+            Err(NoTimestamp::Far)
         };
         let allocated = match allocated {
             Ok(allocated) => allocated,

@@ -9,9 +9,12 @@ use cluster::NodeNumber;
 /// The forget bound, who holds it back, and the bound for surplus copies.
 pub(super) fn families(node: &Node) -> [Family; 4] {
     let status = node.forgetting_status();
-    let seconds = |bound: Timestamp| match bound > Timestamp::ZERO {
-        true => bound.unix_ms() as f64 / 1e3,
-        false => 0.0,
+    let seconds = |bound: Timestamp| {
+        if bound > Timestamp::ZERO {
+            bound.unix_ms() as f64 / 1e3
+        } else {
+            0.0
+        }
     };
     let surplus = node.surplus_status();
     let surplus_below = surplus.map_or(Timestamp::ZERO, |surplus| surplus.below);

@@ -63,9 +63,12 @@ impl Forgetting {
         heard: Heard,
         replica_state: ReplicaState,
     ) -> Option<oneshot::Receiver<()>> {
-        let believed = |named| match self.believes(name, named) {
-            true => named,
-            false => Timestamp::ZERO,
+        let believed = |named| {
+            if self.believes(name, named) {
+                named
+            } else {
+                Timestamp::ZERO
+            }
         };
         let heard = Heard {
             forgotten: believed(heard.forgotten),

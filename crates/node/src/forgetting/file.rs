@@ -74,9 +74,10 @@ impl SurplusBound {
     /// The bound, in a cluster with this list of nodes. Under another list the replicas are
     /// other ones, so it says nothing.
     pub(super) fn with(self, members_hash: u64) -> Timestamp {
-        match self.members_hash == members_hash {
-            true => self.below,
-            false => Timestamp::ZERO,
+        if self.members_hash == members_hash {
+            self.below
+        } else {
+            Timestamp::ZERO
         }
     }
 }
@@ -93,9 +94,10 @@ impl ForgetFile {
     /// is from before the fence of the others, below their forget bound, too. What is late
     /// would come in by it.
     pub(super) fn refuses_below(&self, greatest: Timestamp) -> Timestamp {
-        match self.is_from_before_fence(greatest) {
-            true => greatest,
-            false => self.bounds.fence,
+        if self.is_from_before_fence(greatest) {
+            greatest
+        } else {
+            self.bounds.fence
         }
     }
 
@@ -160,15 +162,16 @@ impl ForgetFile {
     #[must_use]
     pub(super) fn with_shown(self, shown: Timestamp, members_hash: u64) -> Self {
         let below = shown.min(self.bounds.forgotten);
-        match below > self.surplus.with(members_hash) {
-            true => Self {
+        if below > self.surplus.with(members_hash) {
+            Self {
                 surplus: SurplusBound {
                     below,
                     members_hash,
                 },
                 ..self
-            },
-            false => self,
+            }
+        } else {
+            self
         }
     }
 

@@ -221,12 +221,13 @@ impl MendRules {
         let is_sealed = is_old && timestamp < self.sealed;
         let is_met = do_reads_count && timestamp >= self.greatest;
         let comes_behind_seal = is_sealed && (is_met || self.is_from_before_seal);
-        Ok(match comes_behind_seal || is_old && self.has_gone_back {
-            true => Taken::OnceCompared {
+        Ok(if comes_behind_seal || is_old && self.has_gone_back {
+            Taken::OnceCompared {
                 admission,
                 greatest: self.greatest,
-            },
-            false => Taken::AtOnce(admission),
+            }
+        } else {
+            Taken::AtOnce(admission)
         })
     }
 }

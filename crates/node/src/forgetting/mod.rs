@@ -216,16 +216,19 @@ impl Forgetting {
         let job = Box::new(move || {
             let before = forgetting.bounds().fence;
             let own_most = forgetting.next_fence().unwrap_or(Timestamp::ZERO);
-            let raise = |state: &State| match state.is_from_before_fence() {
-                // Its low fence says until it is filled that it lacks something.
-                true => state.stored,
-                false => ForgetFile {
-                    bounds: Bounds {
-                        fence: state.stored.bounds.fence.max(fence.min(own_most)),
-                        ..state.stored.bounds
-                    },
-                    ..state.stored
-                },
+            let raise = |state: &State| {
+                if state.is_from_before_fence() {
+                    // Its low fence says until it is filled that it lacks something.
+                    state.stored
+                } else {
+                    ForgetFile {
+                        bounds: Bounds {
+                            fence: state.stored.bounds.fence.max(fence.min(own_most)),
+                            ..state.stored.bounds
+                        },
+                        ..state.stored
+                    }
+                }
             };
             match forgetting.change_by(raise) {
                 Ok(()) | Err(Error::Closed) => {}
@@ -299,9 +302,12 @@ impl Forgetting {
             return heard;
         };
         let present = present();
-        let past = |bound: Timestamp| match bound <= present {
-            true => bound,
-            false => Timestamp::ZERO,
+        let past = |bound: Timestamp| {
+            if bound <= present {
+                bound
+            } else {
+                Timestamp::ZERO
+            }
         };
         Heard {
             forgotten: past(heard.forgotten),

@@ -187,20 +187,23 @@ impl ClusterFile {
         let has_starts = version > VERSION_WITHOUT_STARTS;
         let store_id = reader.u64()?;
         let [replica_state, flags] = reader.array()?;
-        let known_flags = match has_counts {
-            true => FLAG_OUTDATED | FLAG_BOOT_ID | FLAG_SYNCED | FLAG_CLOSED,
-            false => FLAG_OUTDATED,
+        let known_flags = if has_counts {
+            FLAG_OUTDATED | FLAG_BOOT_ID | FLAG_SYNCED | FLAG_CLOSED
+        } else {
+            FLAG_OUTDATED
         };
         if replica_state > ReplicaState::Learner as u8 || flags & !known_flags != 0 {
             return None;
         }
-        let (last_loss, taken_over) = match has_counts {
-            true => (reader.u64()?, reader.u64()?),
-            false => (0, 0),
+        let (last_loss, taken_over) = if has_counts {
+            (reader.u64()?, reader.u64()?)
+        } else {
+            (0, 0)
         };
-        let created_unix_ms = match has_starts {
-            true => Some(reader.u64()?).filter(|ms| *ms > 0),
-            false => None,
+        let created_unix_ms = if has_starts {
+            Some(reader.u64()?).filter(|ms| *ms > 0)
+        } else {
+            None
         };
         let boot_id = match flags & FLAG_BOOT_ID {
             0 => None,

@@ -59,24 +59,26 @@ impl fmt::Display for LossReport {
             formatter,
             ". {single_copies} had no second copy at the last full repair"
         )?;
-        match is_single {
+        if is_single {
             // A store that is left counts what it has acknowledged, not what others have.
-            true => formatter.write_str(
+            formatter.write_str(
                 "; writes since then that no other store has, because of from=1 or ack=1, are not \
                  counted",
-            )?,
-            false => write!(
+            )?;
+        } else {
+            write!(
                 formatter,
                 ", and {since_full_pass} were acknowledged since the last full repair with a store \
                  that is left"
-            )?,
+            )?;
         }
-        match has_unknown {
-            true => formatter.write_str(
+        if has_unknown {
+            formatter.write_str(
                 "; that is as far as this node knows, because it remembers no full repair with some \
                  of them, or no count: it may be more",
-            ),
-            false => Ok(()),
+            )
+        } else {
+            Ok(())
         }
     }
 }
@@ -98,12 +100,14 @@ impl MembershipState {
     /// logged anew.
     pub(super) fn note_losses(&mut self, own: &OwnStore) {
         let is_own_lost = self.confirmation.replica_state() == ReplicaState::Learner;
-        let is_lost = |node: &NodeNumber| match *node == own.members.own() {
-            true => is_own_lost,
-            false => self
-                .peers
-                .get(node.index())
-                .is_some_and(|peer| peer.lost.is_some()),
+        let is_lost = |node: &NodeNumber| {
+            if *node == own.members.own() {
+                is_own_lost
+            } else {
+                self.peers
+                    .get(node.index())
+                    .is_some_and(|peer| peer.lost.is_some())
+            }
         };
         let lost: BTreeSet<NodeNumber> = own.members.numbers().filter(is_lost).collect();
         // A store that lost something does not know how much; the stores that are left do.

@@ -305,18 +305,20 @@ impl Membership {
     /// The start of a node's store that this node knows as its present one; [`None`] if it
     /// knows of none that lacks nothing.
     pub(crate) fn present_start(&self, node: NodeNumber) -> Option<StoreStart> {
-        match node == self.inner.own.members.own() {
-            true => Some(self.own_start()),
-            false => lock(&self.inner.state).present_start(node),
+        if node == self.inner.own.members.own() {
+            Some(self.own_start())
+        } else {
+            lock(&self.inner.state).present_start(node)
         }
     }
 
     /// The id of a node's store, as of its last hello; [`None`] if none has come since this
     /// node was started.
     pub(crate) fn store_of(&self, node: NodeNumber) -> Option<u64> {
-        match node == self.inner.own.members.own() {
-            true => Some(self.inner.own.store_id),
-            false => lock(&self.inner.state).store_of(node),
+        if node == self.inner.own.members.own() {
+            Some(self.inner.own.store_id)
+        } else {
+            lock(&self.inner.state).store_of(node)
         }
     }
 
@@ -355,18 +357,17 @@ impl Membership {
         let (is_durable, watch, schedule) = {
             let mut state = lock(&inner.state);
             let judgement = judge(hello.remembered, state.claim(&inner.own));
-            let believed = match is_bygone(judge(sent, hello.claim()), judgement) {
-                true => {
-                    if state.disbelieve(peer, hello) {
-                        tracing::warn!(
-                            peer = inner.own.members.name(peer),
-                            "a peer whose store is older than this node remembers it speaks against \
+            let believed = if is_bygone(judge(sent, hello.claim()), judgement) {
+                if state.disbelieve(peer, hello) {
+                    tracing::warn!(
+                        peer = inner.own.members.name(peer),
+                        "a peer whose store is older than this node remembers it speaks against \
                              this node's store: it remembers one from before, and is not believed"
-                        );
-                    }
-                    Judgement::New
+                    );
                 }
-                false => judgement,
+                Judgement::New
+            } else {
+                judgement
             };
             state.hear_memory(peer, hello);
             inner.change_confirmation(&mut state, peer, |confirmation, peers| {

@@ -36,17 +36,18 @@ impl NotFilled {
             let names: Vec<&str> = nodes.iter().map(|node| own.members.name(*node)).collect();
             names.join(" and ")
         };
-        match self.unequal.is_empty() {
-            false => format!(
-                "the last full repair has not found it equal with {}",
-                names(&self.unequal)
-            ),
-            true => format!(
+        if self.unequal.is_empty() {
+            format!(
                 "the last full repair has found it equal with all others, but its clock and that of \
                  {} are too far apart to tell which timestamps were given before: set the wrong one \
                  right",
                 names(&self.unheard)
-            ),
+            )
+        } else {
+            format!(
+                "the last full repair has not found it equal with {}",
+                names(&self.unequal)
+            )
         }
     }
 }
@@ -122,9 +123,10 @@ impl MembershipState {
             pass,
             incarnation: self.incarnation(own),
             // What they had acknowledged before a restart is not known.
-            acknowledged: match is_resumed {
-                true => Vec::new(),
-                false => self.peers.iter().map(count).collect(),
+            acknowledged: if is_resumed {
+                Vec::new()
+            } else {
+                self.peers.iter().map(count).collect()
             },
         });
     }

@@ -62,9 +62,10 @@ pub(super) fn opening(
     let was_learner =
         same_store.is_some_and(|loaded| loaded.replica_state == ReplicaState::Learner);
     let is_learner = confirmation.replica_state() == ReplicaState::Learner;
-    let last_loss = match is_learner && !was_learner {
-        true => draw_loss(random),
-        false => same_store.map_or(0, |loaded| loaded.last_loss),
+    let last_loss = if is_learner && !was_learner {
+        draw_loss(random)
+    } else {
+        same_store.map_or(0, |loaded| loaded.last_loss)
     };
     if accept_data_loss && !members.is_single_node() {
         tracing::warn!("the store is accepted as it is, although it may have lost data");

@@ -238,9 +238,10 @@ impl MembershipState {
         };
         let judgement = judge(known.remembered, hello.claim());
         let replaces = !judgement.is_against() || hello.is_accepted;
-        let is_live = match replaces {
-            true => known.start.has_live_link(),
-            false => known.start.is_live(),
+        let is_live = if replaces {
+            known.start.has_live_link()
+        } else {
+            known.start.is_live()
         };
         is_live && !known.remembers(present)
     }
@@ -431,13 +432,14 @@ impl MembershipState {
     pub(super) fn watch(&self, peer: NodeNumber, hello: &Hello) -> Option<StartWatch> {
         let known = self.peers.get(peer.index())?;
         let present = present_start(hello)?;
-        let start = match known.remembers(present) {
-            true => Some(&known.start),
-            false => known
+        let start = if known.remembers(present) {
+            Some(&known.start)
+        } else {
+            known
                 .unremembered
                 .as_ref()
                 .filter(|(start, _)| *start == present.start)
-                .map(|(_, start)| start),
+                .map(|(_, start)| start)
         };
         start.map(|start| StartWatch::new(Arc::clone(start)))
     }

@@ -244,17 +244,19 @@ impl LocalReplica {
     /// not if a damaged block may have held the key, or if the store is older than the fence
     /// of a pass that has ended.
     fn check_replica_state(&self, key: &[u8]) -> Result<(), Miss> {
-        match self.is_damaged(key) {
-            true => Err(Miss::Learner),
-            false => self.check_whole(),
+        if self.is_damaged(key) {
+            Err(Miss::Learner)
+        } else {
+            self.check_whole()
         }
     }
 
     /// Whether what the store says counts, damaged parts aside.
     pub(super) fn check_whole(&self) -> Result<(), Miss> {
-        match self.membership.is_voter() && !self.bounds.is_from_before_fence() {
-            true => Ok(()),
-            false => Err(Miss::Learner),
+        if self.membership.is_voter() && !self.bounds.is_from_before_fence() {
+            Ok(())
+        } else {
+            Err(Miss::Learner)
         }
     }
 

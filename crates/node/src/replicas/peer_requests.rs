@@ -53,9 +53,10 @@ impl LocalReplica {
             // does not get it: then the two differ.
             && (taken.is_ok() || held.timestamp() == entry.timestamp())
         {
-            let verdict = match held.timestamp() > entry.timestamp() {
-                true => Verdict::Newer(held.timestamp()),
-                false => Verdict::Clean,
+            let verdict = if held.timestamp() > entry.timestamp() {
+                Verdict::Newer(held.timestamp())
+            } else {
+                Verdict::Clean
             };
             return reply.send(PeerAnswer::Stored { verdict });
         }

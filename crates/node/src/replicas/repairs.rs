@@ -184,12 +184,13 @@ impl LocalReplica {
         // below it hides what it had. One from above may, and a pass that has fenced this store
         // there lets others drop it. A tombstone itself brings nothing back.
         let is_late = bounds.fence > greatest && entry.kind() == Kind::Value;
-        Ok(match is_late {
-            true => Taken::OnceCompared {
+        Ok(if is_late {
+            Taken::OnceCompared {
                 admission,
                 greatest,
-            },
-            false => Taken::AtOnce(admission),
+            }
+        } else {
+            Taken::AtOnce(admission)
         })
     }
 

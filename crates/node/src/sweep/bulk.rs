@@ -83,9 +83,10 @@ impl Sweeper {
             let last = entries.last().map(|last| last.key().to_vec().into());
             let position = run.position_permille;
             let next = async {
-                match run.is_last {
-                    true => Err(Miss::Refused),
-                    false => self.pull(range, with, last.clone(), &held).await,
+                if run.is_last {
+                    Err(Miss::Refused)
+                } else {
+                    self.pull(range, with, last.clone(), &held).await
                 }
             };
             let taken = self.take_run(range, after, entries);

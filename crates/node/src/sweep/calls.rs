@@ -87,9 +87,10 @@ impl Sweeper {
         node: NodeNumber,
         request: SweepRequest,
     ) -> Result<SweepAnswer, Miss> {
-        match self.peers.is_own(node) {
-            true => Ok(self.answer(request).await),
-            false => self.ask_peer(node, request).await,
+        if self.peers.is_own(node) {
+            Ok(self.answer(request).await)
+        } else {
+            self.ask_peer(node, request).await
         }
     }
 

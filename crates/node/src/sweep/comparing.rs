@@ -163,9 +163,10 @@ impl Drive {
             self.report.differing += 1;
             let is_lower_fuller =
                 digest_of(pair.lower, pair.upper).items > digest_of(pair.upper, pair.lower).items;
-            let (emptier, fuller) = match is_lower_fuller {
-                true => (pair.upper, pair.lower),
-                false => (pair.lower, pair.upper),
+            let (emptier, fuller) = if is_lower_fuller {
+                (pair.upper, pair.lower)
+            } else {
+                (pair.lower, pair.upper)
             };
             let request = SweepRequest::Reconcile {
                 pass,

@@ -390,9 +390,10 @@ impl Drive {
             let taking_part = self.progress.taking_part().get(&node);
             taking_part.map_or(u64::MAX, |taking_part| taking_part.single_copies)
         };
-        let single_copies: Vec<u64> = match is_full {
-            true => members.numbers().map(single_copies_of).collect(),
-            false => Vec::new(),
+        let single_copies: Vec<u64> = if is_full {
+            members.numbers().map(single_copies_of).collect()
+        } else {
+            Vec::new()
         };
         self.ask_all(|node| SweepRequest::End {
             pass,

@@ -149,15 +149,17 @@ impl Sweeper {
         // Those that lack something besides what damaged blocks have held take whatever they
         // are offered, so they cannot be asked whether a damaged block has held a version.
         let can_say_nothing = has_damage && forgetting.is_receiver(replica_state);
-        let forgotten = match can_say_nothing {
-            true => Timestamp::ZERO,
-            false => forgetting.bounds().forgotten,
+        let forgotten = if can_say_nothing {
+            Timestamp::ZERO
+        } else {
+            forgetting.bounds().forgotten
         };
         SweepAnswer::Fenced(FencedStore {
             incarnation,
-            before: match may_raise {
-                true => raised.before,
-                false => Timestamp::ZERO,
+            before: if may_raise {
+                raised.before
+            } else {
+                Timestamp::ZERO
             },
             fence: raised.fence,
             forgotten,
@@ -211,10 +213,7 @@ impl Drive {
             // agree. The wrong one is to blame.
             let environment = &self.sweeper.sweeps.environment;
             let wrong = environment.timestamps.wrong_clocks(&environment.members);
-            let to_blame = match wrong.is_empty() {
-                true => untrusted,
-                false => wrong,
-            };
+            let to_blame = if wrong.is_empty() { untrusted } else { wrong };
             self.fencing.held_back = Some(HeldBack::Clocks(to_blame));
             return;
         }
@@ -271,9 +270,10 @@ impl Drive {
             let answer = fenced.iter().find(|(member, _)| *member == node);
             answer.is_some_and(|(_, store)| pass.may_rejoin(node, store.incarnation, store.before))
         };
-        match nodes.into_iter().all(rejoins) {
-            true => self.fencing.fenced = Some((pass, fence)),
-            false => self.resuming.checkpoint.fence = None,
+        if nodes.into_iter().all(rejoins) {
+            self.fencing.fenced = Some((pass, fence));
+        } else {
+            self.resuming.checkpoint.fence = None;
         }
     }
 

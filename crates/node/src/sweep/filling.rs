@@ -52,9 +52,10 @@ impl Filling {
     /// Adds versions, whose keys are after all others. They stay in memory until the
     /// next push.
     pub(super) fn add(&mut self, entries: Vec<Entry>) {
-        match self.waiting.is_empty() {
-            true => self.waiting = entries,
-            false => self.waiting.extend(entries),
+        if self.waiting.is_empty() {
+            self.waiting = entries;
+        } else {
+            self.waiting.extend(entries);
         }
     }
 
@@ -64,9 +65,10 @@ impl Filling {
     /// As [`Filling::commit`].
     pub(super) fn push(&mut self) -> Result<(), Error> {
         self.push_waiting()?;
-        match self.ingest_bytes >= self.ingest_bytes_max {
-            true => self.commit(),
-            false => Ok(()),
+        if self.ingest_bytes >= self.ingest_bytes_max {
+            self.commit()
+        } else {
+            Ok(())
         }
     }
 

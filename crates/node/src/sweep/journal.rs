@@ -329,9 +329,10 @@ impl SweepFile {
             });
             file.single_copies.push(decode_option(reader)?);
         }
-        file.checkpoint = match decode_bool(reader)? {
-            true => Some(Checkpoint::decode(reader, version)?),
-            false => None,
+        file.checkpoint = if decode_bool(reader)? {
+            Some(Checkpoint::decode(reader, version)?)
+        } else {
+            None
         };
         Some(file)
     }

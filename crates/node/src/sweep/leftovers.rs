@@ -111,23 +111,28 @@ impl Leftovers {
         let timestamp = entry.timestamp();
         if timestamp < self.below {
             let replicas = placement.replicas(entry.key(), entry.copies());
-            return match withholds(own, &replicas, self.says(own, doubt.is_damaged)) {
-                true => Sends::Withheld,
-                false => Sends::Now,
+            return if withholds(own, &replicas, self.says(own, doubt.is_damaged)) {
+                Sends::Withheld
+            } else {
+                Sends::Now
             };
         }
-        match timestamp < doubt.greatest && (doubt.is_receiver || doubt.is_damaged) {
-            true => Sends::NotInThisPass,
-            false => Sends::Now,
+        if timestamp < doubt.greatest && (doubt.is_receiver || doubt.is_damaged) {
+            Sends::NotInThisPass
+        } else {
+            Sends::Now
         }
     }
 
     /// What each node can say about a key. In a damaged block this node may have lost its
     /// tombstone.
     fn says(&self, own: NodeNumber, is_damaged: bool) -> impl Fn(NodeNumber) -> Vouching {
-        move |node| match node == own && is_damaged {
-            true => Vouching::Nothing,
-            false => self.vouching.get(node.index()).copied().unwrap_or_default(),
+        move |node| {
+            if node == own && is_damaged {
+                Vouching::Nothing
+            } else {
+                self.vouching.get(node.index()).copied().unwrap_or_default()
+            }
         }
     }
 

@@ -244,11 +244,11 @@ impl Sweeps {
             forgetting,
             ..
         } = &self.environment;
-        let doublings = match is_fenced {
-            true => self
-                .overdue
-                .doublings(clock.unix_ms(), forgetting.greatest()),
-            false => 0,
+        let doublings = if is_fenced {
+            self.overdue
+                .doublings(clock.unix_ms(), forgetting.greatest())
+        } else {
+            0
         };
         background.set_overdue(WorkKind::Sweep, doublings);
     }

@@ -356,9 +356,10 @@ impl Participant {
         for other in self.passes.values_mut() {
             other.reach = other.reach.max(state.reach);
         }
-        self.reach = match state.has_seen_all() {
-            true => Some(state.reach),
-            false => self.reach.map(|reach| reach.max(state.reach)),
+        self.reach = if state.has_seen_all() {
+            Some(state.reach)
+        } else {
+            self.reach.map(|reach| reach.max(state.reach))
         };
         Some(Ended {
             kind: state.kind,

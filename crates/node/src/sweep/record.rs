@@ -256,9 +256,10 @@ impl Record {
             }
         }
         let ended = &mut state.ended[kind as usize];
-        match is_clean {
-            true => ended.clean += 1,
-            false => ended.incomplete += 1,
+        if is_clean {
+            ended.clean += 1;
+        } else {
+            ended.incomplete += 1;
         }
         ended.conclusive += u64::from(is_conclusive);
         ended.last_end_unix_ms = Some(now_unix_ms);

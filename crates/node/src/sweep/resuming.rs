@@ -97,10 +97,11 @@ impl Drive {
         self.resuming.last_try = self.now();
         let mut nodes = Vec::new();
         for begun in self.ask_to_begin(back, true).await {
-            match self.took_part(&begun) {
-                true => nodes.push(begun.node),
+            if self.took_part(&begun) {
+                nodes.push(begun.node);
+            } else {
                 // What that node showed was shown by a store that is no more.
-                false => self.resuming.checkpoint.progress.lose(begun.node),
+                self.resuming.checkpoint.progress.lose(begun.node);
             }
         }
         if nodes.is_empty() {

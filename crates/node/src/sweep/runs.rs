@@ -64,15 +64,16 @@ impl Participant {
             return Ok(Gap::None);
         }
         let lacks = theirs.items.saturating_sub(mine.items);
-        Ok(match lacks >= BULK_ITEMS_MIN && lacks > mine.items {
-            true => Gap::Large {
+        Ok(if lacks >= BULK_ITEMS_MIN && lacks > mine.items {
+            Gap::Large {
                 held: items
                     .into_iter()
                     .take(HELD_MAX)
                     .map(Item::short_hash)
                     .collect(),
-            },
-            false => Gap::Small,
+            }
+        } else {
+            Gap::Small
         })
     }
 
@@ -219,9 +220,10 @@ impl ByKey {
         while self.stand == Stand::BeforeFirst
             || self.stand == Stand::AtEntry && self.scan.entry().key() < key
         {
-            self.stand = match self.scan.advance()? {
-                true => Stand::AtEntry,
-                false => Stand::AtEnd,
+            self.stand = if self.scan.advance()? {
+                Stand::AtEntry
+            } else {
+                Stand::AtEnd
             };
         }
         let entry = (self.stand == Stand::AtEntry).then(|| self.scan.entry());

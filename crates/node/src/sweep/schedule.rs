@@ -162,18 +162,20 @@ impl Refilling {
 
     /// How long after a full pass the next one begins, if these stores have to be filled.
     fn period_for(&self, lacking: &BTreeSet<StoreOfNode>) -> Duration {
-        match lacking.is_subset(&self.tried) {
-            true => self.period,
-            false => REFILL_PERIOD,
+        if lacking.is_subset(&self.tried) {
+            self.period
+        } else {
+            REFILL_PERIOD
         }
     }
 
     /// A full pass begins for these stores. It counts as a failure only once another one has
     /// to begin for the same stores: that a store is filled is heard of after its pass.
     fn began(&mut self, lacking: BTreeSet<StoreOfNode>) {
-        self.period = match !lacking.is_empty() && lacking.is_subset(&self.tried) {
-            true => self.period.saturating_mul(2).min(REFILL_PERIOD_MAX),
-            false => REFILL_PERIOD,
+        self.period = if !lacking.is_empty() && lacking.is_subset(&self.tried) {
+            self.period.saturating_mul(2).min(REFILL_PERIOD_MAX)
+        } else {
+            REFILL_PERIOD
         };
         self.tried = lacking;
     }
@@ -198,9 +200,10 @@ impl Retry {
 
     /// A full pass has ended.
     fn ended(&mut self, is_done: bool) {
-        self.period = match is_done {
-            true => RETRY_PERIOD,
-            false => self.period.saturating_mul(2),
+        self.period = if is_done {
+            RETRY_PERIOD
+        } else {
+            self.period.saturating_mul(2)
         };
     }
 }
@@ -249,10 +252,8 @@ impl Sweeper {
             let due = || self.due_here(&refilling, retry.period);
             let is_full_due = || orders.is_full_next() || due() == Some(PassKind::Full);
             // Whoever has ordered a pass waits for it.
-            let settles: Option<&dyn Fn() -> bool> = match is_ordered {
-                true => None,
-                false => Some(&is_full_due),
-            };
+            let settles: Option<&dyn Fn() -> bool> =
+                if is_ordered { None } else { Some(&is_full_due) };
             let report = self.drive(kind, settles).await;
             tracing::info!(
                 kind = kind.word(),
@@ -277,10 +278,11 @@ impl Sweeper {
 
     /// The kind of the pass that this node is to drive, if one is due.
     fn due_here(&self, refilling: &Refilling, retry_period: Duration) -> Option<PassKind> {
-        match self.is_first_up() {
-            true => self.due(refilling, retry_period),
+        if self.is_first_up() {
+            self.due(refilling, retry_period)
+        } else {
             // No other node knows of the damage of its store.
-            false => self.is_refill_due(refilling).then_some(PassKind::Full),
+            self.is_refill_due(refilling).then_some(PassKind::Full)
         }
     }
 
@@ -395,12 +397,12 @@ impl Sweeper {
 
     /// How the store of a node stands, if that is known.
     pub(super) fn replica_state_of(&self, node: NodeNumber) -> Option<ReplicaState> {
-        match self.peers.is_own(node) {
-            true => Some(self.sweeps.environment.membership.replica_state()),
-            false => self
-                .peers
+        if self.peers.is_own(node) {
+            Some(self.sweeps.environment.membership.replica_state())
+        } else {
+            self.peers
                 .status(node)
-                .and_then(|status| status.replica_state),
+                .and_then(|status| status.replica_state)
         }
     }
 

@@ -50,11 +50,14 @@ impl peer::RequestHandler for Sweeper {
             }
             PeerRequest::Look(key) => self.replicas.own().look_for_peer(&key, reply),
             PeerRequest::Page(request) => self.replicas.own().page_for_peer(request, reply),
-            PeerRequest::Sweep(request) => match self.believes(reply.peer(), &request) {
-                true => self.serve_sweep(request, reply),
-                // The driver goes on without this node.
-                false => reply.send(PeerAnswer::Swept(SweepAnswer::Unknown)),
-            },
+            PeerRequest::Sweep(request) => {
+                if self.believes(reply.peer(), &request) {
+                    self.serve_sweep(request, reply);
+                } else {
+                    // The driver goes on without this node.
+                    reply.send(PeerAnswer::Swept(SweepAnswer::Unknown));
+                }
+            }
             PeerRequest::Examine => self.vital_signs.reply(reply),
         }
     }

@@ -48,9 +48,10 @@ impl Drive {
                 return Settled::Outdone(begun);
             }
         }
-        match self.connections() == before {
-            true => Settled::With(begun),
-            false => Settled::With(self.ask_to_begin(self.nodes_up(), false).await),
+        if self.connections() == before {
+            Settled::With(begun)
+        } else {
+            Settled::With(self.ask_to_begin(self.nodes_up(), false).await)
         }
     }
 

@@ -132,9 +132,10 @@ impl TimestampAllocator {
         clock_drift_max: Duration,
     ) -> Arc<Self> {
         let is_single_node = members.is_single_node();
-        let reservation_max = match is_single_node {
-            true => RESERVATION_MAX,
-            false => RESERVATION_MAX.min(clock_drift_max / RESERVATION_PART),
+        let reservation_max = if is_single_node {
+            RESERVATION_MAX
+        } else {
+            RESERVATION_MAX.min(clock_drift_max / RESERVATION_PART)
         };
         Arc::new_cyclic(|own| Self {
             clock,

@@ -57,9 +57,12 @@ impl TimestampAllocator {
     /// one knows. None while no clock is that of a majority.
     pub(crate) fn wrong_clocks(&self, members: &Members) -> Vec<NodeNumber> {
         let now = ClockReading::now(&*self.clock);
-        let ahead_ms = |node: NodeNumber| match node == members.own() {
-            true => Some(0),
-            false => self.peer_clocks.ahead_ms(node, now),
+        let ahead_ms = |node: NodeNumber| {
+            if node == members.own() {
+                Some(0)
+            } else {
+                self.peer_clocks.ahead_ms(node, now)
+            }
         };
         let nodes: Vec<(NodeNumber, i64)> = members
             .numbers()
@@ -69,9 +72,10 @@ impl TimestampAllocator {
         let is_far = |ahead_ms: i64| !self.bound.is_near(ahead_ms.saturating_sub(median_ms));
         let far = nodes.iter().filter(|(_, ahead_ms)| is_far(*ahead_ms));
         let far: Vec<NodeNumber> = far.map(|(node, _)| *node).collect();
-        match nodes.len() - far.len() > members.names().len() / 2 {
-            true => far,
-            false => Vec::new(),
+        if nodes.len() - far.len() > members.names().len() / 2 {
+            far
+        } else {
+            Vec::new()
         }
     }
 

@@ -106,9 +106,10 @@ impl TimestampAllocator {
         };
         let all_after = self.drift_max.saturating_mul(2);
         let are_heard = state.observed_peers.len() + 1 >= self.nodes;
-        match are_heard || now.monotonic.saturating_sub(opened) >= all_after {
-            true => Ok(()),
-            false => Err(NoTimestamp::Unheard { all_after }),
+        if are_heard || now.monotonic.saturating_sub(opened) >= all_after {
+            Ok(())
+        } else {
+            Err(NoTimestamp::Unheard { all_after })
         }
     }
 
@@ -126,7 +127,7 @@ impl TimestampAllocator {
             }
             Some(why) => tracing::error!("writes are refused: {why}"),
             None => {
-                tracing::info!("this node's clock is within the bound: it gives writes timestamps")
+                tracing::info!("this node's clock is within the bound: it gives writes timestamps");
             }
         }
         state.logged = refusal;

@@ -180,9 +180,10 @@ pub(super) async fn dial(
     let mut session = record(policy, &ours, theirs, negotiated).await?;
     // The acceptor judges by the same hellos.
     session.is_dialler_outdated = is_outdated(session.peer.remembered, &ours);
-    match session.is_dialler_outdated && !negotiated.has(FILLS_OUTDATED) {
-        true => Err(HandshakeError::Outdated),
-        false => Ok(session),
+    if session.is_dialler_outdated && !negotiated.has(FILLS_OUTDATED) {
+        Err(HandshakeError::Outdated)
+    } else {
+        Ok(session)
     }
 }
 
@@ -241,9 +242,10 @@ fn is_outdated(remembered: Option<Remembered>, dialler: &Hello) -> bool {
 }
 
 fn check_previous_start(policy: &dyn HandshakePolicy, theirs: &Hello) -> Result<(), Refusal> {
-    match policy.is_previous_start_live(theirs) {
-        true => Err(Refusal::PreviousStartLive),
-        false => Ok(()),
+    if policy.is_previous_start_live(theirs) {
+        Err(Refusal::PreviousStartLive)
+    } else {
+        Ok(())
     }
 }
 

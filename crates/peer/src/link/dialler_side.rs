@@ -135,12 +135,13 @@ impl<'a> DiallerSide<'a> {
     /// What a store has named, without a forget bound that is not believed.
     fn believed(&self, named: NamedBounds) -> NamedBounds {
         let policy = &self.link.environment.policy;
-        match policy.believes_bound(&self.link.name, named.forgotten) {
-            true => named,
-            false => NamedBounds {
+        if policy.believes_bound(&self.link.name, named.forgotten) {
+            named
+        } else {
+            NamedBounds {
                 forgotten: Timestamp::ZERO,
                 ..named
-            },
+            }
         }
     }
 

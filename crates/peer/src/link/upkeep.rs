@@ -168,10 +168,11 @@ impl Link {
         self.has_been_up.set(true);
         self.down_since.set(None);
         self.up_since.set(Some(clock.monotonic()));
-        self.contact.set(Some(match negotiated.has(CONTACT) {
-            true => Contact::default(),
+        self.contact.set(Some(if negotiated.has(CONTACT) {
+            Contact::default()
+        } else {
             // A peer of an older release does not say it.
-            false => Contact::FULL,
+            Contact::FULL
         }));
         self.state.set(LinkState::Up);
         self.negotiated.set(Some(negotiated));

@@ -82,9 +82,10 @@ impl<'a> Fields<'a> {
 
     pub(super) fn entry(&mut self) -> Result<EntryHead<'a>, FrameError> {
         let head = self.entry_head()?;
-        let value = match head.value_bytes > PIECE_BYTES {
-            true => &[],
-            false => self.bytes(head.value_bytes)?,
+        let value = if head.value_bytes > PIECE_BYTES {
+            &[]
+        } else {
+            self.bytes(head.value_bytes)?
         };
         Ok(EntryHead { value, ..head })
     }
@@ -127,9 +128,10 @@ impl<'a> Fields<'a> {
             is_last: is_last == 1,
             position_permille: u16::from_le_bytes([p0, p1]),
             run_bytes,
-            bytes: match run_bytes > PIECE_BYTES {
-                true => &[],
-                false => self.bytes(run_bytes)?,
+            bytes: if run_bytes > PIECE_BYTES {
+                &[]
+            } else {
+                self.bytes(run_bytes)?
             },
         })
     }

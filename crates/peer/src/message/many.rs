@@ -72,9 +72,10 @@ impl<'a, K: ItemKind<'a>> Iterator for Many<'a, K> {
         };
         let call = fields.u64();
         let item = call.and_then(|call| Ok((call, K::read(&mut fields)?)));
-        self.rest = match item.is_ok() {
-            true => fields.take_rest(),
-            false => &[],
+        self.rest = if item.is_ok() {
+            fields.take_rest()
+        } else {
+            &[]
         };
         Some(item)
     }

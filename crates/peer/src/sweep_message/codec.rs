@@ -167,9 +167,10 @@ impl SweepRequest {
         let request = match fields.u8()? {
             1 => Self::Begin {
                 pass,
-                kind: match fields.bool()? {
-                    false => PassKind::Recent,
-                    true => PassKind::Full,
+                kind: if fields.bool()? {
+                    PassKind::Full
+                } else {
+                    PassKind::Recent
                 },
                 is_resumed: fields.bool()?,
             },

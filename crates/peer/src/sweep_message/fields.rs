@@ -73,9 +73,10 @@ impl<'a> Fields<'a> {
 
     fn key_of(&mut self, bytes_max: usize) -> Result<&'a [u8], &'static str> {
         let bytes = usize::from(self.u16()?);
-        match bytes <= bytes_max {
-            true => self.0.bytes(bytes).ok_or(TOO_SHORT),
-            false => Err("too long a key"),
+        if bytes <= bytes_max {
+            self.0.bytes(bytes).ok_or(TOO_SHORT)
+        } else {
+            Err("too long a key")
         }
     }
 
@@ -86,9 +87,10 @@ impl<'a> Fields<'a> {
     }
 
     pub(super) fn option_key(&mut self) -> Result<Option<Bytes>, &'static str> {
-        match self.bool()? {
-            true => self.key().map(Some),
-            false => Ok(None),
+        if self.bool()? {
+            self.key().map(Some)
+        } else {
+            Ok(None)
         }
     }
 

@@ -61,9 +61,10 @@ async fn a_value_that_the_asker_holds_does_not_travel() {
                     let (request, reply) = replica.next().await;
                     assert_eq!(request, read_of("key"), "a handler gets a read");
                     let entry = found.clone();
-                    let answer = match is_behind {
-                        true => PeerAnswer::FoundBehind { entry, named },
-                        false => PeerAnswer::Found(entry),
+                    let answer = if is_behind {
+                        PeerAnswer::FoundBehind { entry, named }
+                    } else {
+                        PeerAnswer::Found(entry)
                     };
                     reply.send(answer.clone());
                     let (answered, arrived) = asker.answers.next().await;

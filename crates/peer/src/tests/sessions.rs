@@ -96,9 +96,10 @@ async fn a_connection_ends_when_its_peer_connects_with_a_later_start() {
     run(async {
         for at_the_dialler in [true, false] {
             let (asker, replica) = (TestNode::named("asker"), TestNode::named("replica"));
-            let latest = match at_the_dialler {
-                true => Rc::clone(&asker.start),
-                false => Rc::clone(&replica.start),
+            let latest = if at_the_dialler {
+                Rc::clone(&asker.start)
+            } else {
+                Rc::clone(&replica.start)
             };
             let mut pair = Pair::new(asker, replica);
             pair.asker.start();

@@ -56,9 +56,10 @@ fn fields_of_later_releases_are_passed_over_and_a_short_payload_is_malformed() {
         put_frame(&mut out, 29, 1, |out| out.extend_from_slice(payload));
         let mut decoder = Decoder::new(&out, PAYLOAD_BYTES_MAX);
         let decoded = Message::decode(decoder.next().unwrap().unwrap());
-        match is_whole {
-            true => assert_eq!(decoded, Ok(Message::Examined(SIGNS))),
-            false => assert!(decoded.is_err(), "{decoded:?}"),
+        if is_whole {
+            assert_eq!(decoded, Ok(Message::Examined(SIGNS)));
+        } else {
+            assert!(decoded.is_err(), "{decoded:?}");
         }
     }
 }

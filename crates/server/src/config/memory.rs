@@ -90,9 +90,10 @@ impl TlsSplit {
     /// clients and of peers under way; `part` is what records and handshakes have at least.
     fn without_connections(config: &ServerConfig, part: usize, a_runtime: usize) -> Self {
         let threads = config.threads;
-        let of_peers = match config.node.members.is_single_node() {
-            true => 0,
-            false => a_runtime,
+        let of_peers = if config.node.members.is_single_node() {
+            0
+        } else {
+            a_runtime
         };
         Self {
             connections_bytes: 0,

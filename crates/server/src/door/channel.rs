@@ -144,9 +144,10 @@ impl Channel {
 
     /// Pending while the connection is paused. Resuming it wakes its task.
     fn poll_is_reading(&self) -> Poll<()> {
-        match self.is_reading() {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
+        if self.is_reading() {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
         }
     }
 

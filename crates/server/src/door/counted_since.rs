@@ -13,12 +13,11 @@ impl CountedSince {
     /// does now, on the monotonic clock.
     pub(crate) fn lasts(&self, counts: bool, now: Duration) -> Duration {
         let mut since = lock(&self.0);
-        match counts {
-            true => now.saturating_sub(*since.get_or_insert(now)),
-            false => {
-                *since = None;
-                Duration::ZERO
-            }
+        if counts {
+            now.saturating_sub(*since.get_or_insert(now))
+        } else {
+            *since = None;
+            Duration::ZERO
         }
     }
 }

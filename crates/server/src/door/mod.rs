@@ -262,12 +262,15 @@ impl Door {
                 let mut fresh = pin!(fresh);
                 // A node that stops does not wait for long for the first byte of a client, which
                 // may never come, but it completes a handshake, behind which a request follows.
-                let is_over = |cx: &mut Context<'_>| match self.is_closing() && progress.is_idle() {
-                    false => Poll::Pending,
-                    true => match fresh.as_mut().as_pin_mut() {
-                        Some(fresh) => fresh.poll(cx),
-                        None => Poll::Ready(()),
-                    },
+                let is_over = |cx: &mut Context<'_>| {
+                    if self.is_closing() && progress.is_idle() {
+                        match fresh.as_mut().as_pin_mut() {
+                            Some(fresh) => fresh.poll(cx),
+                            None => Poll::Ready(()),
+                        }
+                    } else {
+                        Poll::Pending
+                    }
                 };
                 tls::unless_over(entering, is_over).await
             }

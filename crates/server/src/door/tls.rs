@@ -226,9 +226,10 @@ impl DoorTls {
                 Entered::Ended
             }
             None => {
-                metrics.failed(match gave_way {
-                    true => HandshakeFailure::GaveWay,
-                    false => HandshakeFailure::Slow,
+                metrics.failed(if gave_way {
+                    HandshakeFailure::GaveWay
+                } else {
+                    HandshakeFailure::Slow
                 });
                 Entered::Ended
             }

@@ -167,9 +167,10 @@ impl Uploads {
     }
 
     fn room(&self, bytes: usize) -> &Arc<Room> {
-        match bytes <= LONG_VALUE_BYTES {
-            true => &self.short,
-            false => &self.long,
+        if bytes <= LONG_VALUE_BYTES {
+            &self.short
+        } else {
+            &self.long
         }
     }
 }

@@ -126,9 +126,10 @@ impl Room {
         };
         let number = waiter.number;
         line.next_number += 1;
-        match is_partly_here {
-            true => line.waiters.push_front(waiter),
-            false => line.waiters.push_back(waiter),
+        if is_partly_here {
+            line.waiters.push_front(waiter);
+        } else {
+            line.waiters.push_back(waiter);
         }
         self.waiting.store(line.waiters.len(), Ordering::Relaxed);
         drop(line);
@@ -177,9 +178,10 @@ impl Line {
         let mut taken_bytes: usize = 0;
         let mut found = Vec::new();
         for (index, waiter) in self.waiters.iter().enumerate() {
-            let promised_bytes = match waiter.heeds_promises {
-                true => self.promised_bytes,
-                false => 0,
+            let promised_bytes = if waiter.heeds_promises {
+                self.promised_bytes
+            } else {
+                0
             };
             let others = taken_bytes.saturating_add(promised_bytes);
             if waiter.bytes <= free_bytes.saturating_sub(others) {

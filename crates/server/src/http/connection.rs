@@ -271,9 +271,10 @@ async fn unless_cut(
 ) -> io::Result<()> {
     poll_fn(|cx| {
         channel.progress.remember(cx.waker());
-        match channel.progress.is_cut() {
-            true => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
-            false => poll(channel, cx),
+        if channel.progress.is_cut() {
+            Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+        } else {
+            poll(channel, cx)
         }
     })
     .await

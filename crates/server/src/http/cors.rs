@@ -51,9 +51,10 @@ pub(crate) fn set_fields(door: &Door, granted: Option<HeaderValue>, headers: &mu
     if !door.own_hosts.cors_origins().are_any() {
         return;
     }
-    let varies = match headers.contains_key(VARY) {
-        true => "accept, origin",
-        false => "origin",
+    let varies = if headers.contains_key(VARY) {
+        "accept, origin"
+    } else {
+        "origin"
     };
     headers.insert(VARY, HeaderValue::from_static(varies));
     if let Some(origin) = granted {
@@ -66,9 +67,10 @@ pub(crate) fn set_fields(door: &Door, granted: Option<HeaderValue>, headers: &mu
 /// The methods of a resource, for `Allow`.
 pub(crate) fn allow(door: &Door, resource: Resource) -> String {
     let methods = resource.methods();
-    match resource.has_options(door) {
-        true => format!("{methods}, OPTIONS"),
-        false => methods,
+    if resource.has_options(door) {
+        format!("{methods}, OPTIONS")
+    } else {
+        methods
     }
 }
 

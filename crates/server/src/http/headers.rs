@@ -25,9 +25,10 @@ const FIELDS_KEPT_MAX: usize = 12;
 
 /// Empties a list of fields, and keeps its memory unless it is long.
 pub(crate) fn clear(fields: &mut HeaderMap) {
-    match fields.capacity() <= FIELDS_KEPT_MAX {
-        true => fields.clear(),
-        false => *fields = HeaderMap::new(),
+    if fields.capacity() <= FIELDS_KEPT_MAX {
+        fields.clear();
+    } else {
+        *fields = HeaderMap::new();
     }
 }
 

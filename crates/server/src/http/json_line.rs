@@ -67,9 +67,12 @@ impl JsonLine {
         let is_long = entry.value_bytes().len() > LONG_VALUE_BYTES;
         let line = Line {
             value: value.map(|value| if is_long { "" } else { value }),
-            value_base64: value.is_none().then(|| match is_long {
-                true => String::new(),
-                false => BASE64.encode(entry.value_bytes()),
+            value_base64: value.is_none().then(|| {
+                if is_long {
+                    String::new()
+                } else {
+                    BASE64.encode(entry.value_bytes())
+                }
             }),
             ..Line::without_value(entry, key)
         };

@@ -282,9 +282,10 @@ async fn dispatch(
     if head.method == Method::OPTIONS && resource.has_options(door) {
         return Ok(cors::preflight(door, resource, &head.headers));
     }
-    let caller = match resource.is_public() {
-        true => Caller::Anyone,
-        false => door.trust().caller(&head.headers)?,
+    let caller = if resource.is_public() {
+        Caller::Anyone
+    } else {
+        door.trust().caller(&head.headers)?
     };
     let verb = resource
         .verb(&head.method)

@@ -37,13 +37,14 @@ impl Reloader {
     /// The system cannot start a thread.
     pub(crate) fn start(sources: Vec<Arc<dyn Reload>>) -> io::Result<Self> {
         let (sender, orders) = sync_channel(1);
-        let thread = match sources.is_empty() {
-            true => None,
-            false => Some(
+        let thread = if sources.is_empty() {
+            None
+        } else {
+            Some(
                 std::thread::Builder::new()
                     .name("reloader".to_owned())
                     .spawn(move || run(&sources, &orders))?,
-            ),
+            )
         };
         Ok(Self {
             orders: Mutex::new(thread.is_some().then_some(sender)),

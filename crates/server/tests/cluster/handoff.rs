@@ -64,9 +64,12 @@ fn with_a_slow_disk(slow: usize) -> (Cluster, Arc<Gate>) {
     let cluster = Cluster::start_on(
         3,
         |config| config.node.timeout = Duration::from_millis(500),
-        |node| match node == slow {
-            true => Arc::clone(&disk) as Arc<dyn Disk>,
-            false => Arc::new(lsm::MemoryDisk::new()),
+        |node| {
+            if node == slow {
+                Arc::clone(&disk) as Arc<dyn Disk>
+            } else {
+                Arc::new(lsm::MemoryDisk::new())
+            }
         },
     );
     gate.close();

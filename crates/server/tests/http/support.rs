@@ -391,12 +391,13 @@ impl Gate {
         let waited = self
             .changed
             .wait_timeout_while(is_closed, 2 * WAIT_MAX, |is_closed| *is_closed);
-        match waited.unwrap().1.timed_out() {
-            true => Err(io::Error::new(
+        if waited.unwrap().1.timed_out() {
+            Err(io::Error::new(
                 io::ErrorKind::TimedOut,
                 "the gate is closed",
-            )),
-            false => Ok(()),
+            ))
+        } else {
+            Ok(())
         }
     }
 }

@@ -116,9 +116,10 @@ fn pages_of_other_sites_can_neither_read_nor_change_anything() {
         ),
     ] {
         for browser in [CHROME, FIREFOX] {
-            let browser = match fields.contains("Connection:") {
-                true => "",
-                false => browser,
+            let browser = if fields.contains("Connection:") {
+                ""
+            } else {
+                browser
             };
             // This check comes first, also when the path or the parameters are wrong.
             for target in ["/v0/entity?id=a", "/abracadabra", "/v0/peer", "/metrics"] {

@@ -72,9 +72,10 @@ fn a_clock_that_was_set_forth_and_back_may_have_decided_in_between() {
         shows(&mut story, of_read[1]);
         shows(&mut story, of_read[2]);
         story.complete_read(read, 10, Content::Value(put));
-        match right {
-            true => story.holds(),
-            false => story.breaks(Promise::ExpiryIsKept, &[put, read]),
+        if right {
+            story.holds();
+        } else {
+            story.breaks(Promise::ExpiryIsKept, &[put, read]);
         }
     }
 }

@@ -57,9 +57,10 @@ fn a_delete_of_unknown_outcome_excuses_only_what_it_may_have_been_stamped_below(
             let read = story.read_nothing(2, 3);
             let bound = Timestamp::from_unix_ms(BOUND_MS);
             story.history.ended_below(read, bound);
-            match is_excused {
-                true => story.holds(),
-                false => check_breaks_only(&story, put),
+            if is_excused {
+                story.holds();
+            } else {
+                check_breaks_only(&story, put);
             }
         }
     }
@@ -125,9 +126,10 @@ fn a_value_that_one_of_fewer_copies_has_replaced_may_be_absent_below_the_forget_
         let read = story.invoke(action, ack, 3);
         story.complete_read(read, 0, Content::Absent);
         story.history.ended_below(read, at(forgotten));
-        match is_excused {
-            true => story.holds(),
-            false => check_misses(&story, put, read),
+        if is_excused {
+            story.holds();
+        } else {
+            check_misses(&story, put, read);
         }
     }
 }
@@ -158,9 +160,10 @@ fn a_write_that_began_after_the_read_has_replaced_nothing_for_it() {
         if is_later {
             story.invoke(PUT, 1, 1);
         }
-        match is_later {
-            false => story.holds(),
-            true => story.breaks(Promise::AcknowledgedIsVisible, &[put, read]),
+        if is_later {
+            story.breaks(Promise::AcknowledgedIsVisible, &[put, read]);
+        } else {
+            story.holds();
         }
     }
 }

@@ -91,17 +91,19 @@ impl Rules {
     }
 
     fn replica_state(self, state: &State, store: usize) -> ReplicaState {
-        match state.stores[store].is_learner && !self.has(Bug::LearnerCounts) {
-            true => ReplicaState::Learner,
-            false => ReplicaState::Voter,
+        if state.stores[store].is_learner && !self.has(Bug::LearnerCounts) {
+            ReplicaState::Learner
+        } else {
+            ReplicaState::Voter
         }
     }
 
     pub(super) fn may_fence(self, state: &State, store: usize, fence: u64) -> bool {
         const GRACE: Duration = Duration::from_millis(5);
-        let (now, may_allocate_timestamps) = match state.stores[store].has_jumped {
-            true => (1_000, self.has(Bug::ClocksTrusted)),
-            false => (FENCE + 5, true),
+        let (now, may_allocate_timestamps) = if state.stores[store].has_jumped {
+            (1_000, self.has(Bug::ClocksTrusted))
+        } else {
+            (FENCE + 5, true)
         };
         let now_unix_ms = may_allocate_timestamps.then_some(Timestamp::EPOCH_UNIX_MS + now);
         latest_fence(now_unix_ms, GRACE).is_some_and(|latest| at(fence) <= latest)
@@ -151,9 +153,10 @@ impl Rules {
     fn receiving(self, state: &State, to: usize) -> Receiving {
         Receiving {
             greatest: at(state.stores[to].heard.into()),
-            replica_state: match self.has(Bug::LowerBoundBelieved) {
-                true => ReplicaState::Voter,
-                false => self.replica_state(state, to),
+            replica_state: if self.has(Bug::LowerBoundBelieved) {
+                ReplicaState::Voter
+            } else {
+                self.replica_state(state, to)
             },
             takes_part: false,
             answering: None,
@@ -161,9 +164,10 @@ impl Rules {
     }
 
     pub(super) fn admits_write(self, state: &State, to: usize, version: u8, is_hint: bool) -> bool {
-        let passes = match is_hint {
-            true => self.has(Bug::HintsPassTheFence),
-            false => self.has(Bug::WritesPassTheFence),
+        let passes = if is_hint {
+            self.has(Bug::HintsPassTheFence)
+        } else {
+            self.has(Bug::WritesPassTheFence)
         };
         passes
             || self.admit(
@@ -179,27 +183,31 @@ impl Rules {
         let to = usize::from(repair.to);
         let is_known = state.stores[to].knows_of_loss
             || state.stores.iter().all(|store| store.incarnation == 0);
-        let now = match is_known {
-            true => state.stores[usize::from(repair.by)].incarnation,
-            false => 0,
+        let now = if is_known {
+            state.stores[usize::from(repair.by)].incarnation
+        } else {
+            0
         };
         let by = start(repair.by, repair.incarnation);
         let receiving = Receiving {
-            answering: Some(match self.has(Bug::RepairsOfReplacedStorePass) {
-                true => by,
-                false => start(repair.by, now),
+            answering: Some(if self.has(Bug::RepairsOfReplacedStorePass) {
+                by
+            } else {
+                start(repair.by, now)
             }),
             ..self.receiving(state, to)
         };
-        let arrival = match self.has(Bug::NoRepairPassesTheFence) {
-            true => Arrival::Ordinary,
-            false => Arrival::Answered {
+        let arrival = if self.has(Bug::NoRepairPassesTheFence) {
+            Arrival::Ordinary
+        } else {
+            Arrival::Answered {
                 by,
-                forgotten: at(match self.has(Bug::LateRepairsPassTheForgetBound) {
-                    true => FENCE,
-                    false => repair.forgotten.into(),
+                forgotten: at(if self.has(Bug::LateRepairsPassTheForgetBound) {
+                    FENCE
+                } else {
+                    repair.forgotten.into()
                 }),
-            },
+            }
         };
         let is_above_forgotten = timestamp(repair.version) >= state.stores[to].forgotten.into();
         (self.has(Bug::RepairsPassTheFence) && is_above_forgotten)
@@ -220,9 +228,10 @@ impl Rules {
         let to = &state.stores[usize::from(repair.to)];
         let timestamp = timestamp(repair.version);
         let is_late = to.fence > to.heard && timestamp < to.fence.into();
-        let passes_by = match timestamp < to.heard.into() {
-            true => Bug::LateRepairsFromBelowBoundNotCompared,
-            false => Bug::LateRepairsNotCompared,
+        let passes_by = if timestamp < to.heard.into() {
+            Bug::LateRepairsFromBelowBoundNotCompared
+        } else {
+            Bug::LateRepairsNotCompared
         };
         is_late && !is_dead(repair.version) && !self.has(passes_by)
     }
@@ -267,9 +276,10 @@ impl Rules {
             is_dead(version),
             at(greatest.into()),
         );
-        match is_absent && !self.has(Bug::DeadNotIgnored) {
-            true => NONE,
-            false => version,
+        if is_absent && !self.has(Bug::DeadNotIgnored) {
+            NONE
+        } else {
+            version
         }
     }
 
@@ -296,10 +306,7 @@ impl Rules {
         let is_below = timestamp(held) < u64::from(state.stores[store].heard);
         let replicas = self.replicas(state, held);
         let is_withheld = withholds(node(store), &replicas, |other| self.says(state, other));
-        match is_below && is_withheld {
-            true => NONE,
-            false => held,
-        }
+        if is_below && is_withheld { NONE } else { held }
     }
 
     pub(super) fn may_drop(self, state: &State, store: usize) -> bool {
@@ -312,9 +319,10 @@ impl Rules {
     /// Whether a store drops a value of which it is no replica.
     pub(super) fn may_drop_surplus(self, state: &State, store: usize) -> bool {
         let store = &state.stores[store];
-        let below = match self.has(Bug::SurplusDroppedAboveBound) {
-            true => FENCE,
-            false => store.surplus_below.into(),
+        let below = if self.has(Bug::SurplusDroppedAboveBound) {
+            FENCE
+        } else {
+            store.surplus_below.into()
         };
         !is_dead(store.held) && store.is_beyond(store.held) && timestamp(store.held) < below
     }
@@ -323,9 +331,10 @@ impl Rules {
     /// surplus below may go.
     pub(super) fn shown(self, state: &mut State, store: usize, pass: usize) {
         let store = &mut state.stores[store];
-        let took_part = match self.has(Bug::SurplusShownByPassOfAnotherList) {
-            true => store.takes_part,
-            false => store.takes_part & store.since_begin,
+        let took_part = if self.has(Bug::SurplusShownByPassOfAnotherList) {
+            store.takes_part
+        } else {
+            store.takes_part & store.since_begin
         };
         if took_part & (1 << pass) != 0 {
             store.surplus_below = store.forgotten;
@@ -362,9 +371,10 @@ impl Rules {
         let id = PassId(pass as u64);
         let mut fenced_pass = FencedPass::new(id, at(fences[pass]), 3);
         for (number, store) in state.stores.iter().enumerate() {
-            let was_fenced = match self.has(Bug::RaisedWithoutAFence) {
-                true => Some(store.incarnation),
-                false => store.fenced[pass].checked_sub(1),
+            let was_fenced = if self.has(Bug::RaisedWithoutAFence) {
+                Some(store.incarnation)
+            } else {
+                store.fenced[pass].checked_sub(1)
             };
             if let Some(fenced) = was_fenced {
                 fenced_pass.fenced(node(number), incarnation(number as u8, fenced));
@@ -384,13 +394,15 @@ impl Rules {
     ) -> bool {
         let store = &state.stores[number];
         let was_fenced = store.fenced[pass].checked_sub(1);
-        let own = match self.has(Bug::ReplacedStoreRejoins) {
-            true => was_fenced.unwrap_or(store.incarnation),
-            false => store.incarnation,
+        let own = if self.has(Bug::ReplacedStoreRejoins) {
+            was_fenced.unwrap_or(store.incarnation)
+        } else {
+            store.incarnation
         };
-        let fence = match self.has(Bug::ReplacedStoreRejoins) {
-            true => fences[pass],
-            false => store.fence.into(),
+        let fence = if self.has(Bug::ReplacedStoreRejoins) {
+            fences[pass]
+        } else {
+            store.fence.into()
         };
         self.fenced_pass(state, fences, pass).may_rejoin(
             node(number),
@@ -411,9 +423,10 @@ impl Rules {
         for other in pairs() {
             let now = other.map(|number| {
                 let store = &state.stores[number];
-                match other == pair && !self.has(Bug::ReplacedStoreRejoins) {
-                    true => incarnation(number as u8, store.incarnation),
-                    false => incarnation(number as u8, store.fenced[pass].saturating_sub(1)),
+                if other == pair && !self.has(Bug::ReplacedStoreRejoins) {
+                    incarnation(number as u8, store.incarnation)
+                } else {
+                    incarnation(number as u8, store.fenced[pass].saturating_sub(1))
                 }
             });
             fenced_pass.found_clean(
@@ -449,9 +462,10 @@ impl Rules {
                 });
                 let pair = Pair::of(node(one), node(other));
                 let is_fenced = self.has(Bug::RaisedWithoutAFence);
-                let now = match is_fenced {
-                    true => pair_incarnations(state, [one, other]),
-                    false => now,
+                let now = if is_fenced {
+                    pair_incarnations(state, [one, other])
+                } else {
+                    now
                 };
                 fenced_pass.found_clean(PassId(pass as u64), pair, now);
             }

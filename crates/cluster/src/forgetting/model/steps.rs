@@ -340,9 +340,10 @@ fn leave_passes(state: &mut State, store: usize, rules: Rules) {
 /// something, before it takes any write.
 fn fence_of_others(state: &State, store: usize, rules: Rules) -> u8 {
     let [one, other] = others(store).map(|other| state.stores[other].fence);
-    match rules.has(Bug::ReturnsUnfenced) {
-        true => 0,
-        false => one.max(other),
+    if rules.has(Bug::ReturnsUnfenced) {
+        0
+    } else {
+        one.max(other)
     }
 }
 
@@ -357,9 +358,10 @@ fn repair(state: &State, version: u8, by: usize, to: usize) -> Repair {
 }
 
 pub(super) fn later(one: u8, other: u8) -> u8 {
-    match timestamp(one) >= timestamp(other) {
-        true => one,
-        false => other,
+    if timestamp(one) >= timestamp(other) {
+        one
+    } else {
+        other
     }
 }
 
@@ -370,10 +372,12 @@ fn judge(state: &State, shown: u8) -> Result<u8, Violation> {
     if shown == NONE {
         // A delete that nobody has acknowledged may have been forgotten.
         let may_be_deleted = state.writes[usize::from(TOMBSTONE)].has_begun;
-        return match is_dead(seen) {
-            true => Ok(seen),
-            false if may_be_deleted && timestamp(seen) < timestamp(TOMBSTONE) => Ok(TOMBSTONE),
-            false => Err(Violation::AcknowledgedWriteLost),
+        return if is_dead(seen) {
+            Ok(seen)
+        } else if may_be_deleted && timestamp(seen) < timestamp(TOMBSTONE) {
+            Ok(TOMBSTONE)
+        } else {
+            Err(Violation::AcknowledgedWriteLost)
         };
     }
     match (timestamp(shown) < timestamp(seen), is_dead(seen)) {

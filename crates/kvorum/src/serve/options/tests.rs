@@ -320,9 +320,10 @@ fn row(key: &LayeredOption, argument: &clap::Arg) -> String {
     format!(
         "| `--{name}` | {variable} | {value} | {default} | {meaning} |\n",
         name = key.name,
-        variable = match key.is_for_one_start() {
-            true => "only the command line".to_owned(),
-            false => format!("`{}`", key.variable()),
+        variable = if key.is_for_one_start() {
+            "only the command line".to_owned()
+        } else {
+            format!("`{}`", key.variable())
         },
     )
 }

@@ -219,9 +219,10 @@ fn account(
         ("received", times.received),
     ]);
     let mut account = Account::default();
-    let late = match times.had_no_connection {
-        true => Cause::Connection,
-        false => Cause::Generator,
+    let late = if times.had_no_connection {
+        Cause::Connection
+    } else {
+        Cause::Generator
     };
     account.add(late, false, length(&(times.due..times.sent)));
     let under_way = times.sent..times.received;
@@ -304,9 +305,10 @@ fn add_engine(
     let synced = own_sync.map_or(0, length);
     if let Some(sync) = own_sync {
         let is_beside = covered(sync, &replica.other_syncs) * 2 > synced;
-        let cause = match is_beside {
-            true => Cause::SyncBesideOthers,
-            false => Cause::Sync,
+        let cause = if is_beside {
+            Cause::SyncBesideOthers
+        } else {
+            Cause::Sync
         };
         account.add(cause, is_at_peer, synced);
         moments.extend([("sync began", sync.start), ("sync ended", sync.end)]);

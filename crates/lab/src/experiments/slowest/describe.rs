@@ -282,9 +282,10 @@ impl CauseRow {
 }
 
 fn name(cause: Cause, is_at_peer: bool) -> String {
-    match is_at_peer {
-        true => format!("{}, at a peer", cause.name()),
-        false => cause.name().to_owned(),
+    if is_at_peer {
+        format!("{}, at a peer", cause.name())
+    } else {
+        cause.name().to_owned()
     }
 }
 
@@ -370,9 +371,10 @@ fn too_long(name: &str, explained: &Explained) -> String {
         .collect();
     let is_device = |write: &&&SlowWrite| write.longest_sync_ms > LATENCY_MS_MAX;
     let device = long.iter().filter(is_device).count();
-    let at_least = match long.len() == explained.writes.len() && !long.is_empty() {
-        true => "at least ",
-        false => "",
+    let at_least = if long.len() == explained.writes.len() && !long.is_empty() {
+        "at least "
+    } else {
+        ""
     };
     format!(
         "{name}: through {} flushes and {} compactions {at_least}{} writes took longer than {}, and \

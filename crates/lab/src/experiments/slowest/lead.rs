@@ -41,10 +41,7 @@ mod tests {
     #[test]
     fn work_and_the_threads_that_it_starts_have_priority_where_the_system_allows_it() {
         let own = niceness();
-        let expected = match is_allowed() {
-            true => NICENESS,
-            false => own,
-        };
+        let expected = if is_allowed() { NICENESS } else { own };
         let started = || std::thread::spawn(niceness).join().unwrap();
         assert_eq!(
             before_others(|| (niceness(), started())),

@@ -185,9 +185,10 @@ fn verdict(results: &TombstoneGcResults) -> String {
         units::bytes(before.bytes as f64),
         text::ratio(growth)
     );
-    let begin = match growth <= GROWTH_MAX && left == 0 {
-        true => "The cluster ends as small as it began",
-        false => "The cluster does not end as small as it began",
+    let begin = if growth <= GROWTH_MAX && left == 0 {
+        "The cluster ends as small as it began"
+    } else {
+        "The cluster does not end as small as it began"
     };
     match left {
         0 => format!("{begin}: {sizes}, and no tombstone is left."),

@@ -131,12 +131,13 @@ fn a_fill_repeats_failed_requests_and_counts_those_that_keep_failing() {
     assert_eq!((run.succeeded, failed(&run)), (20, vec![]));
     assert_eq!(server.map().len(), 20);
 
-    let server = TestServer::start(
-        |request, _| match request.key().starts_with("000000000003") {
-            true => Reply::Answer(400, Vec::new()),
-            false => Reply::Store,
-        },
-    );
+    let server = TestServer::start(|request, _| {
+        if request.key().starts_with("000000000003") {
+            Reply::Answer(400, Vec::new())
+        } else {
+            Reply::Store
+        }
+    });
     let run = fill(&Plan {
         targets: vec![server.url()],
         ..plan

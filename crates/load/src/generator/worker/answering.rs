@@ -275,9 +275,10 @@ fn judge(
 ) -> Result<ReadResult, FailureKind> {
     let reads = matches!(exchange.operation, Operation::Get | Operation::GetMissing)
         || exchange.is_read_before_write();
-    let success = match exchange.is_read_before_write() {
-        true => Operation::Get.success_status(),
-        false => exchange.operation.success_status(),
+    let success = if exchange.is_read_before_write() {
+        Operation::Get.success_status()
+    } else {
+        exchange.operation.success_status()
     };
     match status {
         404 if exchange.is_read_before_write() => Ok(ReadResult::Found),

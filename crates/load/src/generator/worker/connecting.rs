@@ -25,9 +25,10 @@ impl Worker<'_> {
                         self.begin_work(index)
                     }
                     Ok(false) => {
-                        let interest = match self.connections[index].has_to_write() {
-                            true => Interest::Writable,
-                            false => Interest::Readable,
+                        let interest = if self.connections[index].has_to_write() {
+                            Interest::Writable
+                        } else {
+                            Interest::Readable
                         };
                         self.watch(index, interest)
                     }

@@ -247,9 +247,10 @@ impl Ranged for LaidOutAxis {
     }
 
     fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<f64> {
-        match hint.weight().allow_light_points() {
-            true => self.minors.clone(),
-            false => self.majors.clone(),
+        if hint.weight().allow_light_points() {
+            self.minors.clone()
+        } else {
+            self.majors.clone()
         }
     }
 

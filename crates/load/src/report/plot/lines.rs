@@ -239,9 +239,10 @@ impl Lines {
             ))?;
             let at = plane.map_coordinate(&(x, y.high())).0;
             let width = NOTE.width(&label) + px(8);
-            let (start, anchor, aside) = match at + width <= across.end {
-                true => (at, HPos::Left, px(4)),
-                false => (at - width, HPos::Right, -px(4)),
+            let (start, anchor, aside) = if at + width <= across.end {
+                (at, HPos::Left, px(4))
+            } else {
+                (at - width, HPos::Right, -px(4))
             };
             // If all rows are taken, the mark has no label.
             let Some(row) = ends.iter().position(|end| *end <= start) else {

@@ -101,9 +101,10 @@ impl CompactorState {
         if is_whole_next && let Some(pick) = pick_whole(&mut self.whole) {
             return Some(pick);
         }
-        let due = match core.options.compaction {
-            true => self.pick_due(&settings, core),
-            false => None,
+        let due = if core.options.compaction {
+            self.pick_due(&settings, core)
+        } else {
+            None
         };
         due.or_else(|| pick_whole(&mut self.whole))
     }

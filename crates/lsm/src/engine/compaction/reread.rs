@@ -64,9 +64,10 @@ impl Reread {
             if order != Ordering::Less {
                 return Ok(order == Ordering::Equal);
             }
-            self.stand = match self.sound.advance()? {
-                true => Stand::AtRecord,
-                false => Stand::AtEnd,
+            self.stand = if self.sound.advance()? {
+                Stand::AtRecord
+            } else {
+                Stand::AtEnd
             };
         }
     }

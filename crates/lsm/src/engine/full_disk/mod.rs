@@ -179,9 +179,10 @@ impl RoomWatch {
     pub(super) fn next(self, now: Duration, has_flushed: bool) -> Self {
         Self {
             delay: (self.delay * 2).min(WATCH_DELAY_MAX),
-            flush_due: match has_flushed {
-                true => now.saturating_add(DELETES_DELAY),
-                false => self.flush_due,
+            flush_due: if has_flushed {
+                now.saturating_add(DELETES_DELAY)
+            } else {
+                self.flush_due
             },
         }
     }

@@ -187,9 +187,10 @@ impl TableSet {
         let lost = self.lost();
         let obsolete = self.store(lock(&self.manifest), edit)?.show();
         for id in obsolete.tables {
-            match lost.contains(&id) {
-                true => self.files.set_lost_aside(id),
-                false => self.files.remove(id),
+            if lost.contains(&id) {
+                self.files.set_lost_aside(id);
+            } else {
+                self.files.remove(id);
             }
         }
         // Now that the files have no names, because one that has is never shortened.

@@ -209,9 +209,10 @@ fn blocks_with_mutated_content_never_panic() {
             let mut bytes = valid.clone();
             for _ in 0..random.usize(1..4) {
                 let at = random.usize(0..bytes.len());
-                bytes[at] = match random.bool() {
-                    true => random.u8(..),
-                    false => *random.choice([0, 0x7f, 0x80, 0xff].iter()).unwrap(),
+                bytes[at] = if random.bool() {
+                    random.u8(..)
+                } else {
+                    *random.choice([0, 0x7f, 0x80, 0xff].iter()).unwrap()
                 };
             }
             fuzz_block(&bytes);

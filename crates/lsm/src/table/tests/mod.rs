@@ -149,13 +149,15 @@ fn random_records(random: &mut fastrand::Rng, count: usize) -> Vec<Record> {
             if random.bool() {
                 value.fill(b'v');
             }
-            let expiry = match random.bool() {
-                true => Expiry::NEVER,
-                false => Expiry::at_unix_ms(random.u64(..)),
+            let expiry = if random.bool() {
+                Expiry::NEVER
+            } else {
+                Expiry::at_unix_ms(random.u64(..))
             };
-            let timestamp = Timestamp::from_u64(match random.bool() {
-                true => random.u64(..),
-                false => random.u64(0..4),
+            let timestamp = Timestamp::from_u64(if random.bool() {
+                random.u64(..)
+            } else {
+                random.u64(0..4)
             });
             let copies = random.u8(..);
             Record {

@@ -284,9 +284,10 @@ impl Feeds {
             from: self.plan.replicas.from,
             bytes: self.window.page_bytes(feed.next_bytes),
             coordinator: coordinator.peers.own(),
-            senders: match self.plan.wants_values {
-                true => senders,
-                false => NodeSet::default(),
+            senders: if self.plan.wants_values {
+                senders
+            } else {
+                NodeSet::default()
             },
         };
         feed.page_bytes = request.bytes;

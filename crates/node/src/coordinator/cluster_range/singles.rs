@@ -77,9 +77,10 @@ impl Singles {
 
     /// Until when a read is repeated for lack of memory alone.
     fn patient_until(&self, is_alone: bool) -> Duration {
-        match is_alone {
-            true => self.patient_until,
-            false => Duration::ZERO,
+        if is_alone {
+            self.patient_until
+        } else {
+            Duration::ZERO
         }
     }
 

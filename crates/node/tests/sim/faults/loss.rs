@@ -98,9 +98,10 @@ pub(super) async fn lose(world: &World, loss: Loss, dice: &Dice, end: Instant) {
     let isolated = *dice.pick(&[one, one, other]);
     let others: Vec<HostNumber> = (0..nodes).filter(|host| *host != isolated).collect();
     others.iter().for_each(|host| cut(world, isolated, *host));
-    let parted_ms = match dice.percent(PARTED_PERCENT) {
-        true => PARTED_MS,
-        false => CUT_MS,
+    let parted_ms = if dice.percent(PARTED_PERCENT) {
+        PARTED_MS
+    } else {
+        CUT_MS
     };
     probe(world, &others, &keys, &parted_ms, dice).await;
     others.iter().for_each(|host| heal(world, isolated, *host));
@@ -133,9 +134,10 @@ async fn probe(
     // Some worlds only read, lest a newer write hides what a read should find.
     let put_percent = *dice.pick(&[0, 30]);
     while Instant::now() < end {
-        let action = match dice.percent(put_percent) {
-            true => Action::Put { ttl_seconds: None },
-            false => Action::Get,
+        let action = if dice.percent(put_percent) {
+            Action::Put { ttl_seconds: None }
+        } else {
+            Action::Get
         };
         ask(world, *dice.pick(nodes), *dice.pick(keys), action).await;
         sleep(Duration::from_millis(dice.within(&PROBE_MS))).await;

@@ -106,9 +106,10 @@ async fn forget_now_and_then(world: &World, dice: &Dice, end: Instant) {
     while Instant::now() < end {
         sleep(Duration::from_millis(dice.within(&ORDER_GAP_MS))).await;
         let host = dice.pick(&world.hosts);
-        match dice.percent(60) {
-            true => host.compact(),
-            false => host.order_sweep(PassKind::Full),
+        if dice.percent(60) {
+            host.compact();
+        } else {
+            host.order_sweep(PassKind::Full);
         }
     }
 }

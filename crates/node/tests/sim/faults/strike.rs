@@ -127,9 +127,10 @@ pub(super) async fn strike(world: &World, fault: Fault, lasting: Duration, dice:
             let bound_ms = bound_ms(world) / 2;
             // The step is often so small that times come again at which the node has
             // issued timestamps.
-            let skew_ms = match dice.percent(50) {
-                true => struck.clock.skew_ms() - dice.within(&SMALL_STEP_MS) as i64,
-                false => -(dice.within(&(0..=bound_ms)) as i64),
+            let skew_ms = if dice.percent(50) {
+                struck.clock.skew_ms() - dice.within(&SMALL_STEP_MS) as i64
+            } else {
+                -(dice.within(&(0..=bound_ms)) as i64)
             };
             world.set_clock(host, skew_ms);
             world.start(host);
@@ -188,9 +189,10 @@ fn bound_ms(world: &World) -> u64 {
 /// A skew beyond the bound, sometimes of years.
 fn far(world: &World, dice: &Dice) -> i64 {
     let bound_ms = bound_ms(world);
-    match dice.percent(30) {
-        true => either_way(dice, YEAR_MS..=5 * YEAR_MS),
-        false => either_way(dice, bound_ms * 5 / 4..=bound_ms * 10),
+    if dice.percent(30) {
+        either_way(dice, YEAR_MS..=5 * YEAR_MS)
+    } else {
+        either_way(dice, bound_ms * 5 / 4..=bound_ms * 10)
     }
 }
 

@@ -428,18 +428,20 @@ impl Scenario {
 
 /// One pair for all requests. Any two requests with it overlap.
 fn one_pair(nodes: u64, dice: &Dice) -> Pairs {
-    let from = match dice.percent(50) {
-        true => nodes,
-        false => dice.within(&(1..=nodes)),
+    let from = if dice.percent(50) {
+        nodes
+    } else {
+        dice.within(&(1..=nodes))
     };
     one_pair_of(from, dice)
 }
 
 /// One pair with this `from`. Any two requests with it overlap.
 fn one_pair_of(from: u64, dice: &Dice) -> Pairs {
-    let ack = match dice.percent(70) {
-        true => from / 2 + 1,
-        false => dice.within(&(from / 2 + 1..=from)),
+    let ack = if dice.percent(70) {
+        from / 2 + 1
+    } else {
+        dice.within(&(from / 2 + 1..=from))
     };
     Pairs::One {
         ack: ack as u8,

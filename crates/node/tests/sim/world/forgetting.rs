@@ -62,13 +62,15 @@ impl World {
     async fn write_all(&self, dice: &Dice) -> Result<(), String> {
         let all = self.scenario.nodes as u8;
         for key in 0..self.scenario.keys {
-            let action = match dice.percent(50) {
-                true => Action::Put { ttl_seconds: None },
-                false => Action::Delete,
+            let action = if dice.percent(50) {
+                Action::Put { ttl_seconds: None }
+            } else {
+                Action::Delete
             };
-            let copies = match dice.percent(50) {
-                true => all,
-                false => dice.within(&(1..=u64::from(all))) as u8,
+            let copies = if dice.percent(50) {
+                all
+            } else {
+                dice.within(&(1..=u64::from(all))) as u8
             };
             let request = Request {
                 client: self.scenario.clients,

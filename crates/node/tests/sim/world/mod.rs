@@ -278,9 +278,10 @@ impl World {
                 continue;
             }
             let request = workload::request(client, &self.scenario, dice);
-            let patience = match dice.percent(self.scenario.cancel_percent) {
-                true => Duration::from_millis(dice.below(LEAVES_AFTER_MS_MAX)),
-                false => PATIENCE,
+            let patience = if dice.percent(self.scenario.cancel_percent) {
+                Duration::from_millis(dice.below(LEAVES_AFTER_MS_MAX))
+            } else {
+                PATIENCE
             };
             let outcome = self.ask(request, patience).await;
             let pause = Duration::from_millis(dice.within(&self.scenario.pause_ms));

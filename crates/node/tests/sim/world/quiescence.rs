@@ -70,9 +70,10 @@ impl World {
         self.no_surplus(&copies)?;
         self.fill_after_power_cuts().await?;
         if let Some(lost) = self.lost.get() {
-            match self.scenario.refills() {
-                true => self.refill(lost).await?,
-                false => self.accept_loss(lost, dice).await?,
+            if self.scenario.refills() {
+                self.refill(lost).await?;
+            } else {
+                self.accept_loss(lost, dice).await?;
             }
         }
         self.sweep().await?;
@@ -197,9 +198,10 @@ impl World {
         let nodes = self.scenario.nodes;
         for key in 0..self.scenario.keys {
             let node = dice.place(nodes);
-            let node = match except == Some(node) {
-                true => (node + 1) % nodes,
-                false => node,
+            let node = if except == Some(node) {
+                (node + 1) % nodes
+            } else {
+                node
             };
             let request = Request {
                 client: self.scenario.clients,

@@ -131,9 +131,10 @@ impl World {
             // A sync that failed is not repeated.
             Durability::Interval(_) if faults.contains(&FaultKind::FailingSyncs) => None,
             Durability::Interval(interval) => {
-                let slowly = match faults.contains(&FaultKind::SlowDisk) {
-                    true => SYNCED_SLOWLY,
-                    false => Duration::from_millis(4 * self.scenario.work_ms_max),
+                let slowly = if faults.contains(&FaultKind::SlowDisk) {
+                    SYNCED_SLOWLY
+                } else {
+                    Duration::from_millis(4 * self.scenario.work_ms_max)
                 };
                 Some(interval + slowly)
             }

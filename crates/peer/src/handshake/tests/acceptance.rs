@@ -124,9 +124,10 @@ async fn a_start_whose_previous_start_is_live_is_refused_for_now_and_not_recorde
         let recorded = [Rc::clone(&asker.recorded), Rc::clone(&replica.recorded)];
         let (asker, replica) = (asker.environment(7), replica.environment(9));
         let (dialled, accepted) = shake_hands(&asker, &replica).await;
-        let (refusing, refused) = match at_the_dialler {
-            true => (dialled.unwrap_err(), accepted.unwrap_err()),
-            false => (accepted.unwrap_err(), dialled.unwrap_err()),
+        let (refusing, refused) = if at_the_dialler {
+            (dialled.unwrap_err(), accepted.unwrap_err())
+        } else {
+            (accepted.unwrap_err(), dialled.unwrap_err())
         };
         assert!(
             matches!(refusing, HandshakeError::Refused { .. }),

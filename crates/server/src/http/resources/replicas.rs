@@ -91,14 +91,13 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     exchange.check_body_limit()?;
     let door = exchange.door;
     let members = &door.shared().config().node.members;
-    let versions = match has_versions {
-        false => None,
-        true => {
-            let deadline = exchange.deadline();
-            let _permit = exchange.admit(deadline).await?;
-            let coordinator = door.worker.coordinator();
-            Some(coordinator.versions(&key, members.count(), deadline).await)
-        }
+    let versions = if has_versions {
+        let deadline = exchange.deadline();
+        let _permit = exchange.admit(deadline).await?;
+        let coordinator = door.worker.coordinator();
+        Some(coordinator.versions(&key, members.count(), deadline).await)
+    } else {
+        None
     };
     let ranking = door.worker.ranking(&key, members.count());
     let now_unix_ms = door.clock().unix_ms();

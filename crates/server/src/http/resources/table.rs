@@ -266,9 +266,10 @@ mod tests {
         for (path, resource) in PATHS {
             let verbs = resource.verbs().iter();
             let free = verbs.filter(|verb| resource.need(**verb) == Need::Nothing);
-            let expected = match resource.is_public() {
-                true => resource.verbs().len(),
-                false => 0,
+            let expected = if resource.is_public() {
+                resource.verbs().len()
+            } else {
+                0
             };
             assert_eq!(free.count(), expected, "{path}");
         }

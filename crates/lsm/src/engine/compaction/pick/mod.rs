@@ -362,9 +362,10 @@ fn pick_sorted(
         Pick {
             inputs,
             output_level,
-            reason: match level < targets.base {
-                true => Reason::LevelLeftOver,
-                false => Reason::LevelSize,
+            reason: if level < targets.base {
+                Reason::LevelLeftOver
+            } else {
+                Reason::LevelSize
             },
             cursor: Some((level, table.greatest_key.clone())),
         }

@@ -56,9 +56,10 @@ impl PurgeRule {
     /// Whether a table has its turn.
     pub(crate) fn is_due(&self, table: &TableSummary, waiting: Waiting) -> bool {
         let droppable = table.tombstones + table.surplus;
-        let wait = match droppable >= table.entries.div_ceil(MANY_DIVISOR) {
-            true => self.wait / MANY_WAIT_DIVISOR,
-            false => self.wait,
+        let wait = if droppable >= table.entries.div_ceil(MANY_DIVISOR) {
+            self.wait / MANY_WAIT_DIVISOR
+        } else {
+            self.wait
         };
         let has_waited = self.now.saturating_sub(waiting.since) >= wait;
         let is_past = |passed_ms: u64, by_ms: u64| {

@@ -124,11 +124,12 @@ fn picks_are_those_of_the_golden_cases() {
                     tombstones: bound,
                     surplus: Timestamp::from_u64(45),
                 };
-                let pick = match due.is_empty() {
-                    true => pick_hidden(&levels, &hidden, settings.room_bytes)
+                let pick = if due.is_empty() {
+                    pick_hidden(&levels, &hidden, settings.room_bytes)
                         .map(|(pick, _)| pick)
-                        .or_else(|| pick(&levels, &settings, &cursors, 500, bounds)),
-                    false => pick_purge(&levels, &due, bound, &settings),
+                        .or_else(|| pick(&levels, &settings, &cursors, 500, bounds))
+                } else {
+                    pick_purge(&levels, &due, bound, &settings)
                 };
                 assert_eq!(written(pick.as_ref()), expected, "{name}");
                 cases += 1;

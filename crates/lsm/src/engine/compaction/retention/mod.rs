@@ -197,9 +197,10 @@ impl Settled {
     fn apply(self, record: RecordRef<'_>) -> RecordRef<'_> {
         RecordRef {
             sequence: self.sequence,
-            entry: match self.is_buried {
-                true => record.entry.buried(),
-                false => record.entry,
+            entry: if self.is_buried {
+                record.entry.buried()
+            } else {
+                record.entry
             },
         }
     }
@@ -265,9 +266,10 @@ impl<C: RecordCursor> Retained<C> {
             self.read_bytes += self.records.data_bytes() as u64 + RECORD_BYTES;
             return self.judge();
         }
-        Ok(match self.release_if_needed() {
-            true => Step::Kept,
-            false => Step::Ended,
+        Ok(if self.release_if_needed() {
+            Step::Kept
+        } else {
+            Step::Ended
         })
     }
 
@@ -363,9 +365,10 @@ impl<C: RecordCursor> Retained<C> {
     /// Judges the first record of a key.
     fn judge_winner(&mut self) -> Result<Step, Error> {
         let has_released = self.release_if_needed();
-        let passed = match has_released {
-            true => Step::Kept,
-            false => Step::Passed,
+        let passed = if has_released {
+            Step::Kept
+        } else {
+            Step::Passed
         };
         let record = self.records.record();
         let key = self.key.get_or_insert_default();

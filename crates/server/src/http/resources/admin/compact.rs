@@ -75,9 +75,10 @@ pub(in crate::http::resources) async fn answer(exchange: Exchange<'_>) -> Answer
     let ordered = node
         .order_compaction()
         .map_err(|error| Problem::of_compaction(&error))?;
-    let end = match waits {
-        true => wait(&exchange, &ordered).await,
-        false => None,
+    let end = if waits {
+        wait(&exchange, &ordered).await
+    } else {
+        None
     };
     let report = match end {
         // A store that is closed belongs to a node that stops.

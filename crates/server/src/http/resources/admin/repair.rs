@@ -82,9 +82,10 @@ fn parameters(query: Option<&str>) -> Result<RepairParameters, ParameterError> {
         }
     }
     Ok(RepairParameters {
-        kind: match full.unwrap_or(false) {
-            true => PassKind::Full,
-            false => PassKind::Recent,
+        kind: if full.unwrap_or(false) {
+            PassKind::Full
+        } else {
+            PassKind::Recent
         },
         wait: wait.unwrap_or(false),
     })
@@ -99,9 +100,10 @@ pub(in crate::http::resources) async fn answer(exchange: Exchange<'_>) -> Answer
     let ordered = node
         .order_sweep(parameters.kind)
         .ok_or_else(Problem::no_other_nodes)?;
-    let report = match parameters.wait {
-        true => wait(exchange.door, exchange.channel, ordered.report).await,
-        false => None,
+    let report = if parameters.wait {
+        wait(exchange.door, exchange.channel, ordered.report).await
+    } else {
+        None
     };
     let (state, status) = match (&report, ordered.has_begun) {
         (Some(_), _) => ("ended", StatusCode::OK),

@@ -179,10 +179,11 @@ impl Lines {
             }
             // The line end counts, too.
             let share = self.split_body_share(rest.len() + 1);
-            let text = match is_too_long {
+            let text = if is_too_long {
                 // Also a line of nothing but spaces, which need not come in one piece.
-                true => LineText::TooLong,
-                false => LineText::Whole(rest, share),
+                LineText::TooLong
+            } else {
+                LineText::Whole(rest, share)
             };
             return Some(Line { number, text });
         }

@@ -76,12 +76,11 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     exchange.authorize(Asked::NoKey)?;
     let (door, progress) = (exchange.door, &exchange.channel.progress);
     let is_chunked = exchange.body.is_chunked();
-    let place = match is_chunked {
-        true => {
-            let client = exchange.channel.client().ok_or(Refused)?;
-            Some(door.batch_places().take(client.ip())?)
-        }
-        false => None,
+    let place = if is_chunked {
+        let client = exchange.channel.client().ok_or(Refused)?;
+        Some(door.batch_places().take(client.ip())?)
+    } else {
+        None
     };
     let (input, share) = if is_chunked {
         let mut first = VecDeque::new();

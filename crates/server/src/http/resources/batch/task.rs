@@ -308,9 +308,10 @@ impl Batch {
     fn startable(&self) -> usize {
         let mut reads = self.reads;
         // The oldest one alone, where it is read again.
-        let reads_max = match self.window.is_oldest_repeated() {
-            true => usize::from(self.window.does_oldest_wait()),
-            false => READS_MAX,
+        let reads_max = if self.window.is_oldest_repeated() {
+            usize::from(self.window.does_oldest_wait())
+        } else {
+            READS_MAX
         };
         let may_run = |number: &&u64| {
             let is_read = self.kind(**number) == Some(OperationKind::Get);
@@ -388,9 +389,10 @@ impl Batch {
                 self.note_times(&times, kind, &answer);
             }
             // A long value may have to be read again: the next operation on its key waits.
-            let turn = match answer.is_long() {
-                true => None,
-                false => self.window.get_mut(number).and_then(|slot| slot.key.take()),
+            let turn = if answer.is_long() {
+                None
+            } else {
+                self.window.get_mut(number).and_then(|slot| slot.key.take())
             };
             self.window.end(number, answer);
             self.ready

@@ -298,9 +298,10 @@ impl Window {
     ) -> Option<Repeat> {
         let place = self.place(number)?;
         let has_run_again = self.slots.get(place)?.is_repeated;
-        let repeat = match !has_run_again || self.give_up_values_behind(place) {
-            true => Repeat::Soon,
-            false => Repeat::AfterPause,
+        let repeat = if !has_run_again || self.give_up_values_behind(place) {
+            Repeat::Soon
+        } else {
+            Repeat::AfterPause
         };
         let slot = self.slots.get_mut(place)?;
         if repeat == Repeat::AfterPause && *slot.waits_until.get_or_insert(waits_until) <= now {

@@ -1,5 +1,5 @@
 //! A client of the store: what a program needs to use a cluster over HTTP as its contract
-//! asks for (`docs/api.md`). The commands of `kvorum` that work with entities are made of
+//! asks for (`docs/reference/api.md`). The commands of `kvorum` that work with entities are made of
 //! it. It depends on no crate of the store.
 //!
 //! - `client`: several nodes, what is repeated at which of them, and how often.

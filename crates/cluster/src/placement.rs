@@ -13,7 +13,7 @@
 //! (Steele, Lea and Flood, 2014). The key is hashed once, the names when the
 //! placement is made, so a node costs two multiplications. Changing any of it
 //! moves the keys of every store: the golden cases in `tests/` and the vectors in
-//! docs/placement.md, by which clients compute rankings, stand guard.
+//! docs/reference/placement.md, by which clients compute rankings, stand guard.
 
 use crate::node_number::{NODES_MAX, NodeNumber};
 use smallvec::SmallVec;
@@ -177,7 +177,7 @@ mod tests {
     /// function against it.
     #[test]
     fn the_golden_vectors_of_the_documents_hold() {
-        let page = include_str!("../../../docs/placement.md");
+        let page = include_str!("../../../docs/reference/placement.md");
         let (_, vectors) = page.split_once("```vectors\n").unwrap();
         let (vectors, _) = vectors.split_once("```").unwrap();
         let mut checked = 0;

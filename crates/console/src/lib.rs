@@ -59,7 +59,7 @@ impl Asset {
             Self::Script => "/console/console.js",
             Self::Style => "/console/console.css",
             Self::Icon => "/console/icon.svg",
-            Self::Handbook => "/console/operations.md",
+            Self::Handbook => "/console/runbooks.md",
         }
     }
 
@@ -83,7 +83,7 @@ impl Asset {
             Self::Script => SCRIPT,
             Self::Style => include_str!("../assets/console.css"),
             Self::Icon => include_str!("../assets/icon.svg"),
-            Self::Handbook => include_str!("../../../docs/operations.md"),
+            Self::Handbook => include_str!("../../../docs/how-to/runbooks.md"),
         }
     }
 

@@ -1,4 +1,4 @@
-//! What the exit codes mean. The help of every command and docs/cli.md say the same, word for
+//! What the exit codes mean. The help of every command and docs/reference/command-line.md say the same, word for
 //! word, because both come from here.
 
 use clap::Command;
@@ -100,10 +100,13 @@ mod tests {
 
     #[test]
     fn the_documents_have_the_same_tables() {
-        let page = include_str!("../../../docs/cli.md");
+        let page = include_str!("../../../docs/reference/command-line.md");
         for meanings in [&OF_ENTITY_COMMANDS[..], &OF_OTHERS, &OF_LOAD] {
             let table = table(meanings);
-            assert!(page.contains(&table), "put this into docs/cli.md:\n{table}");
+            assert!(
+                page.contains(&table),
+                "put this into docs/reference/command-line.md:\n{table}"
+            );
         }
     }
 

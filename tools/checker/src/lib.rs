@@ -1,5 +1,5 @@
 //! The checker of the tests: it compares what clients saw of a cluster with
-//! every promise of *What a client may rely on* in `docs/api.md`.
+//! every promise of *What a client may rely on* in `docs/reference/api.md`.
 //!
 //! A test records a [`History`]: who asked for what, when, and how it ended.
 //! The checker knows nothing else, and nothing of how a cluster works. Its

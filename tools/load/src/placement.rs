@@ -1,5 +1,5 @@
 //! Which node is the first replica of a key. The generator depends on no crate of the
-//! store, so this is docs/placement.md, once more; the golden vectors there hold the two
+//! store, so this is docs/reference/placement.md, once more; the golden vectors there hold the two
 //! together.
 
 use xxhash_rust::xxh3::xxh3_64;
@@ -46,7 +46,7 @@ mod tests {
 
     /// The vectors: one on each line, as the page describes.
     fn vectors() -> impl Iterator<Item = (&'static str, &'static str)> {
-        let page = include_str!("../../../docs/placement.md");
+        let page = include_str!("../../../docs/reference/placement.md");
         let (_, vectors) = page.split_once("```vectors\n").unwrap();
         let (vectors, _) = vectors.split_once("```").unwrap();
         vectors.lines().map(|line| line.split_once(" = ").unwrap())

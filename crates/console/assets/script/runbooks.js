@@ -23,7 +23,7 @@ function runbookLink(heading) {
 function runbooksPage(root) {
   const body = h("article", { class: "prose" }, h("p", { class: "note" }, "Reading …"));
   root.replaceChildren(body);
-  const read = ask("/console/operations.md", { accept: "text/markdown" })
+  const read = ask("/console/runbooks.md", { accept: "text/markdown" })
     .then((answer) => answer.text())
     .then((text) => replace(body, markdown(text)))
     .catch((problem) => replace(body, h("p", {}, `The runbooks cannot be read: ${problem.message}.`)));

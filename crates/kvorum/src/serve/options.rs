@@ -1,5 +1,5 @@
 //! The options of `serve`. The command line, the environment, the file,
-//! `--help` and `docs/configuration.md` are all derived from this list.
+//! `--help` and `docs/reference/configuration.md` are all derived from this list.
 //!
 //! A default that depends on the machine is written into the text as `[default:
 //! …]`; every other default is the server's own ([`ServerConfig`]).

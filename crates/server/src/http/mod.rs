@@ -33,9 +33,9 @@
 //!    `EXPECTED` there.
 //! 4. Describe it in `resources/openapi` (its `mod.rs` says how); tests compare that with
 //!    the table of resources and with all answers that tests get.
-//! 5. Describe it in `docs/api.md`. A new problem needs a row in
+//! 5. Describe it in `docs/reference/api.md`. A new problem needs a row in
 //!    `problem/catalogue.rs`, its text in the file beside it that is about such problems, and
-//!    a row in the table of problems of `docs/api.md`.
+//!    a row in the table of problems of `docs/reference/api.md`.
 
 mod body_chunk;
 pub(crate) mod connection;

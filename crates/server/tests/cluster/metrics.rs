@@ -87,7 +87,7 @@ fn names_in(document: &str) -> BTreeSet<&str> {
 
 #[test]
 fn every_series_that_operations_names_is_there_from_the_start() {
-    let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operations.md");
+    let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/how-to/runbooks.md");
     let document = std::fs::read_to_string(document).unwrap();
     let named = names_in(&document);
     assert!(named.len() > 30, "{named:?}");
@@ -98,7 +98,7 @@ fn every_series_that_operations_names_is_there_from_the_start() {
         let family = page.family_of(name);
         assert!(
             names.contains(family),
-            "operations.md names {name}, and the page does not have it"
+            "runbooks.md names {name}, and the page does not have it"
         );
     }
 }

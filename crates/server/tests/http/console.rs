@@ -50,7 +50,7 @@ fn each_file_of_the_console_is_sent_once() {
         "/console/console.js",
         "/console/console.css",
         "/console/icon.svg",
-        "/console/operations.md",
+        "/console/runbooks.md",
     ] {
         let file = client.request("GET", path, BROWSER, b"");
         assert_eq!(file.status, 200, "{path}");

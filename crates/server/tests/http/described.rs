@@ -41,7 +41,8 @@ pub(crate) fn check(method: &str, target: &str, reply: &Reply) {
         return;
     }
     let what = format!("{method} {path} was answered {}", reply.status);
-    let todo = "describe it in crates/server/src/http/resources/openapi, and in docs/api.md";
+    let todo =
+        "describe it in crates/server/src/http/resources/openapi, and in docs/reference/api.md";
     let response = &operation["responses"][reply.status.to_string()];
     assert!(
         !response.is_null(),

@@ -267,8 +267,8 @@ fn describe(page: &mut Page, cases: &[PlacementCase]) {
     page.section("What it shows");
     page.list(cases.iter().filter_map(finding));
     page.paragraph(
-        "[Which nodes hold a key](../placement.md) says how a client computes the first replica, \
-         and [the load generator](../load.md) what `--ask owner` does.",
+        "[Which nodes hold a key](../reference/placement.md) says how a client computes the first replica, \
+         and [the load generator](../how-to/load.md) what `--ask owner` does.",
     );
     page.data("runs", &cases);
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 /// The page that describes every option.
-const PAGE: &str = include_str!("../../../../../docs/configuration.md");
+const PAGE: &str = include_str!("../../../../../docs/reference/configuration.md");
 
 fn serve(words: &[&str]) -> ServeOptions {
     let all = ["kvorum", "serve"].iter().chain(words);
@@ -334,12 +334,16 @@ fn the_page_has_a_table_of_options_for_each_heading() {
     for table in &tables {
         assert!(
             PAGE.contains(table),
-            "docs/configuration.md should hold this table, with an empty line behind it:\n{table}"
+            "docs/reference/configuration.md should hold this table, with an empty line behind it:\n{table}"
         );
     }
     let rows_in = |text: &str| text.matches("\n| `--").count();
     let of_serve = PAGE.split_once("## Options of `serve`").unwrap().1;
     let of_serve = of_serve.split_once("\n## ").unwrap().0;
     let expected: usize = tables.iter().map(|table| rows_in(table)).sum();
-    assert_eq!(rows_in(of_serve), expected, "rows in docs/configuration.md");
+    assert_eq!(
+        rows_in(of_serve),
+        expected,
+        "rows in docs/reference/configuration.md"
+    );
 }

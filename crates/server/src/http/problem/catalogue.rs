@@ -1,4 +1,4 @@
-//! The catalogue: all types of problems, in the order of the checks. `docs/api.md` has the
+//! The catalogue: all types of problems, in the order of the checks. `docs/reference/api.md` has the
 //! same table for clients, and a test compares the two. Their texts stand in the files
 //! beside this one, by what they are about.
 

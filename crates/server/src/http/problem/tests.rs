@@ -95,7 +95,7 @@ fn the_type_of_a_write_without_a_timestamp_names_the_cause() {
 
 #[test]
 fn the_page_of_the_api_has_a_table_of_all_problem_types() {
-    const PAGE: &str = include_str!("../../../../../docs/api.md");
+    const PAGE: &str = include_str!("../../../../../docs/reference/api.md");
     let section = PAGE.split_once("\n### Types of problems\n").unwrap().1;
     let section = section.split_once("\n## ").unwrap().0;
     let rows: Vec<Vec<&str>> = section
@@ -115,7 +115,10 @@ fn the_page_of_the_api_has_a_table_of_all_problem_types() {
             )
         })
         .collect();
-    assert_eq!(described, expected, "docs/api.md, \"Types of problems\"");
+    assert_eq!(
+        described, expected,
+        "docs/reference/api.md, \"Types of problems\""
+    );
     for row in rows {
         assert!(row.len() == 4 && !row[3].is_empty(), "what to do: {row:?}");
     }

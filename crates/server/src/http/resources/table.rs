@@ -259,7 +259,7 @@ mod tests {
             "/console/console.js",
             "/console/console.css",
             "/console/icon.svg",
-            "/console/operations.md",
+            "/console/runbooks.md",
         ];
         assert_eq!(public, expected);
         // A path is public or it is not: the token is looked at before the method.
@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn the_page_of_the_api_says_what_each_method_needs() {
-        const PAGE: &str = include_str!("../../../../../docs/api.md");
+        const PAGE: &str = include_str!("../../../../../docs/reference/api.md");
         let section = PAGE.split_once("\n### Tokens\n").unwrap().1;
         let section = section.split_once("\n### ").unwrap().0;
         let described: Vec<&str> = section

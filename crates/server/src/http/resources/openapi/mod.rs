@@ -44,7 +44,7 @@ use std::sync::OnceLock;
 const TEXT: &str = "A replicated key-value store. Any node of a cluster takes any request.\n\n\
     A request to an unknown path is `400` with the problem type `unknown-path`, and one with \
     another method is `405` with `method-not-allowed` and `Allow`. A refused request changes \
-    nothing. What clients may rely on is in docs/api.md.";
+    nothing. What clients may rely on is in docs/reference/api.md.";
 
 /// What it says of tokens.
 const TEXT_OF_TOKENS: &str = "A node with a tokens file needs a token for all paths but those \

@@ -21,7 +21,7 @@ fn assert_same<T: Ord + std::fmt::Debug>(served: &BTreeSet<T>, described: &BTree
     assert!(
         missing.is_empty(),
         "/openapi.json does not describe {missing:?}: add it to an Operation in \
-         crates/server/src/http/resources/openapi (its mod.rs says how), and to docs/api.md"
+         crates/server/src/http/resources/openapi (its mod.rs says how), and to docs/reference/api.md"
     );
     let extra: Vec<_> = described.difference(served).collect();
     assert!(

@@ -12,7 +12,7 @@ SECONDS = 4
 COUNTED = {"raw_syscalls:sys_enter": "system calls", "context-switches": "switches"}
 # A symbol belongs to the first part that matches it. Inlined code belongs to the part of its caller.
 PARTS = (
-    ("HTTP", r"hyper|httparse|http_body|server::(http|door)|http::"),
+    ("HTTP", r"hyper|httparse|http_body|server::(http|net|trust)|http::"),
     ("peers and coordination", r"peer::|node::(peers|coordinator|replica|hints|timestamps)|cluster::"),
     ("engine", r"lsm::|quick_cache|xxh|crc32|lz4"),
     ("scheduling", r"tokio|mio::|std::thread|parking|futures|park"),

@@ -4,9 +4,9 @@
 //! - [`Server`] (`server`) starts and stops everything; [`ServerConfig`] (`config`) is
 //!   its configuration and divides the memory.
 //! - `runtime` is a thread with a scheduler of its own; an acceptor hands each
-//!   connection to the runtime that has the fewest. Each runtime has a `door`, which
-//!   admits requests and bounds what they take, and behind it a [`node::Worker`],
-//!   which answers for the store.
+//!   connection to the runtime that has the fewest. Each runtime has the
+//!   connections of `net`, and a [`node::Worker`], which answers for the store.
+//! - `admission` bounds what connections and requests take.
 //! - `http` turns requests into answers.
 //! - `trust` knows who may do what, and writes the audit log; `tls_files` reads the files
 //!   of TLS.
@@ -16,17 +16,18 @@
 //! - `executor` and `read_threads` are the threads of the store: for its jobs, and for
 //!   reads that may block on the disk.
 //! - [`fuzzing`] is what fuzzers call.
-//! - `metrics` counts requests and has the gauges of the doors, `metrics_page` renders
-//!   all metrics; `wait_sites` names where requests wait at the door.
+//! - `metrics` counts requests and has the gauges of the listeners, `metrics_page` renders
+//!   all metrics; `wait_sites` names where requests wait for admission.
 
+mod admission;
 mod config;
-mod door;
 mod executor;
 pub mod fuzzing;
 mod http;
 mod line_writer;
 mod metrics;
 mod metrics_page;
+mod net;
 mod open_files;
 mod read_threads;
 mod runtime;

@@ -5,7 +5,7 @@
 //! no more than [`STORE_MAX`], and connections get the rest.
 
 use crate::config::ServerConfig;
-use crate::door::connection_slots::{PEER_CONNECTIONS, UNAUTHENTICATED_MAX};
+use crate::net::connection_slots::{PEER_CONNECTIONS, UNAUTHENTICATED_MAX};
 use crate::start_error::FewOpenFiles;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 

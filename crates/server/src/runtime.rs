@@ -5,10 +5,10 @@
 //! acceptor hands each connection to the runtime that has the fewest. The kernel
 //! would spread a small number of connections unevenly.
 
-use crate::door::connection_slots::{ConnectionSlot, ConnectionSlots};
-use crate::door::slow_clients::Progress;
-use crate::door::{Door, DoorShared};
 use crate::http::connection;
+use crate::net::connection_slots::{ConnectionSlot, ConnectionSlots};
+use crate::net::slow_clients::Progress;
+use crate::net::{Listener, ListenerShared};
 use base::LimitedLog;
 use peer::{LinkFaults, TcpTransport, Transport};
 use std::io;
@@ -72,7 +72,7 @@ struct Target {
 /// # Errors
 /// The system cannot start a thread, or cannot listen on an address.
 pub(crate) fn start(
-    shared: &Arc<DoorShared>,
+    shared: &Arc<ListenerShared>,
     sockets: Vec<TcpSocket>,
     unauthenticated_max: usize,
     link_faults: Option<&Arc<LinkFaults>>,
@@ -98,8 +98,8 @@ pub(crate) fn start(
             format!("runtime-{number}"),
             || Ok(()),
             move |scheduler, ()| {
-                let door = Door::new(shared, number, &transport);
-                run(scheduler, &door, number, accepted, stop);
+                let listener = Listener::new(shared, number, &transport);
+                run(scheduler, &listener, number, accepted, stop);
             },
         )?);
     }
@@ -200,7 +200,10 @@ pub(crate) fn bind(address: SocketAddr, only_ipv6: bool) -> io::Result<TcpSocket
 }
 
 /// How the runtimes reach the other nodes, and they them.
-fn transport_of(shared: &DoorShared, link_faults: Option<&Arc<LinkFaults>>) -> Arc<dyn Transport> {
+fn transport_of(
+    shared: &ListenerShared,
+    link_faults: Option<&Arc<LinkFaults>>,
+) -> Arc<dyn Transport> {
     let transport: Arc<dyn Transport> = match &shared.tls {
         None => Arc::new(TcpTransport::default()),
         Some(tls) => {
@@ -218,33 +221,33 @@ fn transport_of(shared: &DoorShared, link_faults: Option<&Arc<LinkFaults>>) -> A
 /// Runs one runtime until it has stopped and its connections have ended.
 fn run(
     scheduler: &LocalRuntime,
-    door: &Rc<Door>,
+    listener: &Rc<Listener>,
     number: usize,
     mut accepted: mpsc::Receiver<AcceptedConnection>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let drain_timeout = door.shared().config().drain_timeout;
+    let drain_timeout = listener.shared().config().drain_timeout;
     scheduler.block_on(async {
-        door.spawn_upkeep();
+        listener.spawn_upkeep();
         if number == 0 {
-            door.spawn_history();
+            listener.spawn_history();
         }
         loop {
             tokio::select! {
                 connection = accepted.recv() => match connection {
-                    Some(connection) => begin(door, connection),
+                    Some(connection) => begin(listener, connection),
                     None => break,
                 },
                 _ = stop.wait_for(|stop| *stop) => break,
             }
         }
         let stopping = async {
-            door.begin_to_stop();
+            listener.begin_to_stop();
             // The acceptor hands over what the system has accepted, and ends.
             while let Some(connection) = accepted.recv().await {
-                begin(door, connection);
+                begin(listener, connection);
             }
-            door.drain().await;
+            listener.drain().await;
         };
         if tokio::time::timeout(drain_timeout, stopping).await.is_err() {
             tracing::warn!(
@@ -256,12 +259,12 @@ fn run(
 }
 
 /// Starts to serve a connection.
-fn begin(door: &Rc<Door>, accepted: AcceptedConnection) {
-    let door = Rc::clone(door);
-    let progress = Progress::new(Rc::clone(&door.now), accepted.slot.scope());
+fn begin(listener: &Rc<Listener>, accepted: AcceptedConnection) {
+    let listener = Rc::clone(listener);
+    let progress = Progress::new(Rc::clone(&listener.now), accepted.slot.scope());
     let progress = Rc::new(progress);
     // Now, because a node that stops waits for those that are registered.
-    let registered = door.register(&progress);
+    let registered = listener.register(&progress);
     tokio::task::spawn_local(async move {
         // The slot and the count move into the task, so that they last until the
         // connection has ended.
@@ -273,12 +276,12 @@ fn begin(door: &Rc<Door>, accepted: AcceptedConnection) {
         match TcpStream::from_std(stream) {
             Ok(stream) => tokio::select! {
                 biased;
-                () = connection::serve(door, stream, &slot, progress, registered) => {}
+                () = connection::serve(listener, stream, &slot, progress, registered) => {}
                 () = slot.evicted() => tracing::debug!(
                     "closing a connection that has not proved to be a peer's: another one needs its slot"
                 ),
             },
-            Err(error) => door
+            Err(error) => listener
                 .worker
                 .node()
                 .log()

@@ -9,9 +9,9 @@
 //! end, within [`CLOSE_MAX`].
 
 use crate::config::ServerConfig;
-use crate::door::DoorShared;
 use crate::executor::ThreadExecutor;
 use crate::line_writer::LineWriter;
+use crate::net::ListenerShared;
 use crate::open_files::{self, ConnectionBounds};
 use crate::read_threads::ReadThreads;
 use crate::runtime;
@@ -54,7 +54,7 @@ pub struct Extras {
 /// A node that serves. It stops on [`Server::shutdown`], or when it is dropped.
 pub struct Server {
     addresses: Vec<SocketAddr>,
-    shared: Arc<DoorShared>,
+    shared: Arc<ListenerShared>,
     executor: Arc<ThreadExecutor>,
     stop: watch::Sender<bool>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -140,7 +140,9 @@ impl Server {
             let node = Arc::new(node);
             let read_threads = ReadThreads::start(&node, config.read_threads)?;
             let reloader = Reloader::start(sources)?;
-            let shared = Arc::new(DoorShared::new(config, node, trust, node_tls, log, &clock));
+            let shared = Arc::new(ListenerShared::new(
+                config, node, trust, node_tls, log, &clock,
+            ));
             let threads = runtime::start(
                 &shared,
                 sockets,

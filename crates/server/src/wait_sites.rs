@@ -1,4 +1,4 @@
-//! The wait sites of the door, which a profile of the waits names.
+//! The wait sites of admission, which a profile of the waits names.
 
 use profile::WaitSite;
 

@@ -13,7 +13,7 @@ use std::ops::RangeInclusive;
 /// sixteenth remains for connections and stacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemorySplit {
-    /// The parts of the node behind the doors.
+    /// The parts of the node behind the listeners.
     pub node: MemoryParts,
     /// Bodies of requests of which up to 64 KiB were received.
     pub uploads_short_bytes: usize,

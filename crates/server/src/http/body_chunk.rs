@@ -1,7 +1,7 @@
 //! A chunk of an answer, which consists of parts, so that hyper can send them without
 //! copying them together.
 
-use crate::door::batch_places::BatchPlace;
+use crate::admission::batch_places::BatchPlace;
 use crate::http::json_line::{JsonLine, ValuePieces};
 use base::Share;
 use bytes::{Buf, Bytes};

@@ -1,13 +1,13 @@
 //! Drives hyper over a connection until it ends, or until it becomes a peer's.
 
-use crate::door::channel::{Channel, SCRATCH_BYTES, Socket};
-use crate::door::connection_slots::ConnectionSlot;
-use crate::door::slow_clients::{Phase, Progress};
-use crate::door::tls::Entered;
-use crate::door::wire::Wire;
-use crate::door::{Door, LAST_REQUESTS, Registered};
 use crate::http::head::{FIELD_BYTES_MAX, TARGET_BYTES_MAX};
 use crate::http::problem::Problem;
+use crate::net::channel::{Channel, SCRATCH_BYTES, Socket};
+use crate::net::connection_slots::ConnectionSlot;
+use crate::net::slow_clients::{Phase, Progress};
+use crate::net::tls::Entered;
+use crate::net::wire::Wire;
+use crate::net::{LAST_REQUESTS, Listener, Registered};
 use crate::trust::audit::{Event, EventKind};
 use bytes::Bytes;
 use hyper::StatusCode;
@@ -62,26 +62,29 @@ enum End {
     Cut,
 }
 
-/// Serves a connection, which is registered at its door, until it ends.
+/// Serves a connection, which is registered at its listener, until it ends.
 ///
 /// A panic in here is a bug that ends only this connection: tokio catches it, the
 /// panic hook logs it, and every guard that the request holds (its permit, its share
 /// of the memory, its place in the queue) frees what it took when it is dropped. State
 /// that connections share changes only in steps that cannot panic half way.
 pub(crate) async fn serve(
-    door: Rc<Door>,
+    listener: Rc<Listener>,
     stream: TcpStream,
     slot: &ConnectionSlot,
     progress: Rc<Progress>,
     registered: Registered,
 ) {
-    let new_channel = |wire| Channel::new(wire, Rc::clone(&door.buffers), Rc::clone(&progress));
-    let channel = match door.enter(stream, &progress).await {
+    let new_channel = |wire| Channel::new(wire, Rc::clone(&listener.buffers), Rc::clone(&progress));
+    let channel = match listener.enter(stream, &progress).await {
         Entered::Wire(wire) => new_channel(wire),
         Entered::RefusedPlain(stream) => {
             let channel = new_channel(Wire::Plain(stream));
             let problem = Problem::tls_required();
-            door.metrics.requests.answered_unparsed(problem.status());
+            listener
+                .metrics
+                .requests
+                .answered_unparsed(problem.status());
             channel.gather(&problem.into_last_bytes());
             return close(&channel, true).await;
         }
@@ -91,16 +94,19 @@ pub(crate) async fn serve(
         .wire
         .borrow()
         .tls()
-        .map(|_| door.metrics.tls.count_connection());
-    match drive(&door, &channel).await {
+        .map(|_| listener.metrics.tls.count_connection());
+    match drive(&listener, &channel).await {
         // More requests may have arrived behind the last one that a node answers that stops.
         End::Closed => {
-            let lingers = progress.lingers() || (door.is_stopping() && channel.has_unread());
+            let lingers = progress.lingers() || (listener.is_stopping() && channel.has_unread());
             close(&channel, lingers).await;
         }
         End::TooLong { is_head } => {
-            let problem = too_long(&door, channel.take_bare_answer(), is_head);
-            door.metrics.requests.answered_unparsed(problem.status());
+            let problem = too_long(&listener, channel.take_bare_answer(), is_head);
+            listener
+                .metrics
+                .requests
+                .answered_unparsed(problem.status());
             channel.gather(&problem.into_last_bytes());
             close(&channel, true).await;
         }
@@ -109,7 +115,7 @@ pub(crate) async fn serve(
                 channel.gather(&HTTP_1_1_REQUIRED);
             } else {
                 let status = StatusCode::BAD_REQUEST;
-                door.metrics.requests.answered_unparsed(status);
+                listener.metrics.requests.answered_unparsed(status);
             }
             close(&channel, true).await;
         }
@@ -121,14 +127,15 @@ pub(crate) async fn serve(
             // not wait for its end.
             drop(registered);
             if let (Ok(()), Some(channel)) = (written, Rc::into_inner(channel)) {
-                door.worker
+                listener
+                    .worker
                     .welcome(channel.into_stream(), received, || {
                         is_peer.set(true);
                         slot.promote_to_peer();
-                        door.remember_peer(client);
+                        listener.remember_peer(client);
                     })
                     .await;
-                if let Some(audit) = door.trust().audit().filter(|_| !is_peer.get()) {
+                if let Some(audit) = listener.trust().audit().filter(|_| !is_peer.get()) {
                     let event = Event {
                         client,
                         path: Some(PEER_PATH),
@@ -141,7 +148,10 @@ pub(crate) async fn serve(
         // Another answer that is half sent must not be continued by this one.
         End::Failed(_) if channel.is_head_refused() && !progress.is_blocked() => {
             let problem = Problem::overloaded();
-            door.metrics.requests.answered_unparsed(problem.status());
+            listener
+                .metrics
+                .requests
+                .answered_unparsed(problem.status());
             channel.gather(&problem.into_last_bytes());
             close(&channel, true).await;
         }
@@ -165,11 +175,11 @@ pub(crate) async fn serve(
 
 /// The problem in place of hyper's own answer to what is too long. Hyper tells a long target
 /// apart, but gives `431` to a length of a body above its own bound of 2^64 - 3.
-fn too_long(door: &Door, answered: Option<StatusCode>, is_head: bool) -> Problem {
+fn too_long(listener: &Listener, answered: Option<StatusCode>, is_head: bool) -> Problem {
     match answered {
         Some(StatusCode::URI_TOO_LONG) => Problem::target_too_long(TARGET_BYTES_MAX),
         _ if is_head => Problem::fields_too_long(FIELD_BYTES_MAX),
-        _ => Problem::value_too_long(door.value_bytes_max()),
+        _ => Problem::value_too_long(listener.value_bytes_max()),
     }
 }
 
@@ -197,12 +207,12 @@ fn whole_line(line: &[u8]) -> Option<&[u8]> {
     line.strip_suffix(b"\n").map(<[u8]>::trim_ascii_end)
 }
 
-async fn drive(door: &Rc<Door>, channel: &Rc<Channel>) -> End {
+async fn drive(listener: &Rc<Listener>, channel: &Rc<Channel>) -> End {
     let progress = &channel.progress;
     let service = service_fn(|request| {
-        let (door, channel) = (Rc::clone(door), Rc::clone(channel));
+        let (listener, channel) = (Rc::clone(listener), Rc::clone(channel));
         async move {
-            let response = crate::http::answer(&door, &channel, request).await;
+            let response = crate::http::answer(&listener, &channel, request).await;
             Ok::<_, Infallible>(response)
         }
     });
@@ -216,7 +226,7 @@ async fn drive(door: &Rc<Door>, channel: &Rc<Channel>) -> End {
     let mut connection = connection;
     let mut is_shut = false;
     // A connection that comes while the node stops has as long for its request as the others.
-    let fresh = door
+    let fresh = listener
         .is_stopping()
         .then(|| tokio::time::sleep(LAST_REQUESTS));
     let mut fresh = pin!(fresh);
@@ -234,7 +244,7 @@ async fn drive(door: &Rc<Door>, channel: &Rc<Channel>) -> End {
             if let Poll::Ready(Err(_)) = channel.poll_flush(cx) {
                 return Poll::Ready(End::Broken);
             }
-            if is_shut || !door.is_closing() || !channel.is_at_rest() {
+            if is_shut || !listener.is_closing() || !channel.is_at_rest() {
                 return Poll::Pending;
             }
             if let Some(fresh) = fresh.as_mut().as_pin_mut() {

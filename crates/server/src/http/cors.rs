@@ -7,9 +7,9 @@
 //! `OPTIONS` names what pages may send. It needs no token and looks at no parameter, because
 //! it comes without the one and with those of the request that follows.
 
-use crate::door::Door;
 use crate::http::resources::Resource;
 use crate::http::response_body::ResponseBody;
+use crate::net::Listener;
 use hyper::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ALLOW, HeaderName, HeaderValue, ORIGIN,
@@ -36,8 +36,8 @@ const ALLOW_PRIVATE_NETWORK: HeaderName =
     HeaderName::from_static("access-control-allow-private-network");
 
 /// The origin of the page that a request comes from, if the operator lets it use the node.
-pub(crate) fn granted_origin(door: &Door, headers: &HeaderMap) -> Option<HeaderValue> {
-    let origins = door.own_hosts.cors_origins();
+pub(crate) fn granted_origin(listener: &Listener, headers: &HeaderMap) -> Option<HeaderValue> {
+    let origins = listener.own_hosts.cors_origins();
     if !origins.are_any() {
         return None;
     }
@@ -47,8 +47,12 @@ pub(crate) fn granted_origin(door: &Door, headers: &HeaderMap) -> Option<HeaderV
 
 /// Sets the fields of an answer to a page of `granted`. Where any page of another origin is
 /// served, all answers say that the origin decides.
-pub(crate) fn set_fields(door: &Door, granted: Option<HeaderValue>, headers: &mut HeaderMap) {
-    if !door.own_hosts.cors_origins().are_any() {
+pub(crate) fn set_fields(
+    listener: &Listener,
+    granted: Option<HeaderValue>,
+    headers: &mut HeaderMap,
+) {
+    if !listener.own_hosts.cors_origins().are_any() {
         return;
     }
     let varies = if headers.contains_key(VARY) {
@@ -65,9 +69,9 @@ pub(crate) fn set_fields(door: &Door, granted: Option<HeaderValue>, headers: &mu
 }
 
 /// The methods of a resource, for `Allow`.
-pub(crate) fn allow(door: &Door, resource: Resource) -> String {
+pub(crate) fn allow(listener: &Listener, resource: Resource) -> String {
     let methods = resource.methods();
-    if resource.has_options(door) {
+    if resource.has_options(listener) {
         format!("{methods}, OPTIONS")
     } else {
         methods
@@ -76,7 +80,7 @@ pub(crate) fn allow(door: &Door, resource: Resource) -> String {
 
 /// The answer to `OPTIONS`. Its origin was checked.
 pub(crate) fn preflight(
-    door: &Door,
+    listener: &Listener,
     resource: Resource,
     headers: &HeaderMap,
 ) -> Response<ResponseBody> {
@@ -89,8 +93,8 @@ pub(crate) fn preflight(
             fields.insert(name, value);
         }
     };
-    set(ALLOW, &allow(door, resource));
-    if granted_origin(door, headers).is_some() {
+    set(ALLOW, &allow(listener, resource));
+    if granted_origin(listener, headers).is_some() {
         set(ACCESS_CONTROL_ALLOW_METHODS, &resource.methods());
         set(ACCESS_CONTROL_ALLOW_HEADERS, REQUEST_FIELDS);
         set(ACCESS_CONTROL_MAX_AGE, MAX_AGE_SECONDS);

@@ -1,14 +1,15 @@
 //! A request as its handler gets it, with the checks that handlers share.
 
-use crate::door::channel::Channel;
-use crate::door::slow_clients::Progress;
-use crate::door::{Admission, Door, Permit};
+use crate::admission::{Admission, Permit};
 use crate::http::headers;
 use crate::http::problem::Problem;
 use crate::http::query::replicas::ReplicaRules;
 use crate::http::request_body::RequestBody;
 use crate::http::response_body::ResponseBody;
 use crate::http::verb::Verb;
+use crate::net::Listener;
+use crate::net::channel::Channel;
+use crate::net::slow_clients::Progress;
 use crate::slow_requests::Timeline;
 use crate::trust::Caller;
 use crate::trust::audit::{Event, EventKind};
@@ -27,11 +28,11 @@ const FIELDS_USUAL: usize = 8;
 /// What a handler returns.
 pub(crate) type Answer = Result<Response<ResponseBody>, Problem>;
 
-/// A request that its resource answers, and the door through which it came. Its path
+/// A request that its resource answers, and the listener through which it came. Its path
 /// and its method are checked.
 pub(crate) struct Exchange<'a> {
-    /// The door, with the worker that answers for the store.
-    pub(crate) door: &'a Rc<Door>,
+    /// The listener, with the worker that answers for the store.
+    pub(crate) listener: &'a Rc<Listener>,
     /// The connection.
     pub(crate) channel: &'a Rc<Channel>,
     /// The head of the request.
@@ -65,7 +66,7 @@ impl Exchange<'_> {
 
     /// What `ack` and `from` may be.
     pub(crate) fn replica_rules(&self) -> ReplicaRules {
-        let config = self.door.shared().config();
+        let config = self.listener.shared().config();
         ReplicaRules {
             nodes: config.node.members.count(),
             default: config.replicas_default,
@@ -88,14 +89,14 @@ impl Exchange<'_> {
             return Ok(());
         }
         let problem = Problem::no_right(self.need, &self.caller);
-        if let Some(audit) = self.door.trust().audit() {
+        if let Some(audit) = self.listener.trust().audit() {
             let event = Event {
                 client: self.channel.client(),
                 method: Some(self.head.method.as_str()),
                 path: Some(self.head.uri.path()),
                 status: Some(problem.status().as_u16()),
                 token: self.caller.token_name(),
-                key: key.and_then(|key| self.door.trust().shown(key)),
+                key: key.and_then(|key| self.listener.trust().shown(key)),
                 trace: self.trace.map(|trace| trace.to_string()),
             };
             audit.note(EventKind::NoRight, &event);
@@ -108,7 +109,7 @@ impl Exchange<'_> {
     /// # Errors
     /// The problem to answer.
     pub(crate) fn check_body_limit(&self) -> Result<(), Problem> {
-        let value_bytes_max = self.door.value_bytes_max();
+        let value_bytes_max = self.listener.value_bytes_max();
         if self.body.is_announced_longer_than(value_bytes_max) {
             return Err(Problem::value_too_long(value_bytes_max));
         }
@@ -147,7 +148,7 @@ impl Exchange<'_> {
 
     /// The deadline of a request whose time began with its head.
     pub(crate) fn deadline(&self) -> Duration {
-        self.door.deadline_after(self.began)
+        self.listener.deadline_after(self.began)
     }
 
     /// Waits for a permit to run, until `deadline` at most.
@@ -156,12 +157,12 @@ impl Exchange<'_> {
     /// [`Refused`] at once when the gate is full, and later when the deadline has
     /// passed.
     pub(crate) async fn admit(&self, deadline: Duration) -> Result<Permit, Refused> {
-        let permit = match self.door.gate.admit(deadline)? {
+        let permit = match self.listener.gate.admit(deadline)? {
             Admission::Granted(permit) => permit,
             Admission::Queued(queued) => queued.await?,
         };
         if let Some(timeline) = self.timeline {
-            timeline.admitted(self.door.clock().monotonic());
+            timeline.admitted(self.listener.clock().monotonic());
         }
         Ok(permit)
     }
@@ -171,7 +172,7 @@ impl Exchange<'_> {
     /// # Errors
     /// The problem to answer when too many requests wait for pages.
     pub(crate) async fn render(&self, page: impl FnOnce() -> Response<ResponseBody>) -> Answer {
-        let limiter = &self.door.page_limiter;
-        Ok(limiter.render(self.door.clock(), page).await?)
+        let limiter = &self.listener.page_limiter;
+        Ok(limiter.render(self.listener.clock(), page).await?)
     }
 }

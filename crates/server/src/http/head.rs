@@ -1,10 +1,10 @@
-//! Heads of requests: where they come from (see `door::web_pages`), what HTTP itself
+//! Heads of requests: where they come from (see `trust::web_pages`), what HTTP itself
 //! demands of them (RFC 9110, RFC 9112), and how long they may be. These checks come
 //! before all others, and read each field once.
 
-use crate::door::web_pages::{Foreign, OwnHosts, Provenance};
 use crate::http::problem::Problem;
 use crate::http::trace_context::trace_of;
+use crate::trust::web_pages::{Foreign, OwnHosts, Provenance};
 use base::TraceId;
 use hyper::header::{HOST, HeaderName, ORIGIN, TRANSFER_ENCODING};
 use hyper::http::request::Parts;

@@ -30,7 +30,7 @@ struct Audited {
 impl LastingCaller {
     /// Who sent this request.
     pub(crate) fn of(exchange: &Exchange<'_>) -> Self {
-        let audit = exchange.door.trust().audit();
+        let audit = exchange.listener.trust().audit();
         Self {
             caller: exchange.caller.clone(),
             audited: audit.map(|_| Audited {

@@ -61,10 +61,10 @@ mod verb;
 
 pub(crate) use resources::{fuzz_batch, fuzz_operation};
 
-use crate::door::Door;
-use crate::door::channel::Channel;
-use crate::door::connection_slots::ConnectionScope;
 use crate::metrics::Route;
+use crate::net::Listener;
+use crate::net::channel::Channel;
+use crate::net::connection_slots::ConnectionScope;
 use crate::slow_requests::{Answered, Timeline};
 use crate::trust::Caller;
 use crate::trust::audit::{Event, EventKind};
@@ -90,23 +90,23 @@ const AUDITED_PATH_BYTES_MAX: usize = 256;
 
 /// Answers a request.
 pub(crate) async fn answer(
-    door: &Rc<Door>,
+    listener: &Rc<Listener>,
     channel: &Rc<Channel>,
     request: Request<Incoming>,
 ) -> Response<ResponseBody> {
-    let began = door.clock().monotonic();
+    let began = listener.clock().monotonic();
     let read_ns = channel.steps.take_read();
     let progress = &channel.progress;
     progress.request_begins();
     let (mut head, incoming) = request.into_parts();
-    let resource = Resource::of(door, &head);
+    let resource = Resource::of(listener, &head);
     let mut body = RequestBody::new(incoming, &head.headers);
-    let granted_origin = cors::granted_origin(door, &head.headers);
+    let granted_origin = cors::granted_origin(listener, &head.headers);
     let records_steps = profile::records_spans();
-    let is_timed = records_steps || door.shared().slow_requests.is_some();
+    let is_timed = records_steps || listener.shared().slow_requests.is_some();
     let timeline = is_timed.then(Timeline::default);
     let mut trace = None;
-    let answered = match head::check(&head, &door.own_hosts, body.is_chunked()) {
+    let answered = match head::check(&head, &listener.own_hosts, body.is_chunked()) {
         Ok(checked) => match channel.cover_head(checked.bytes) {
             Ok(()) => {
                 trace = checked.trace;
@@ -116,7 +116,7 @@ pub(crate) async fn answer(
                     timeline: timeline.as_ref(),
                     began,
                 };
-                dispatch(door, channel, &mut head, &mut body, arrived).await
+                dispatch(listener, channel, &mut head, &mut body, arrived).await
             }
             Err(refused) => Err(refused.into()),
         },
@@ -127,7 +127,7 @@ pub(crate) async fn answer(
         }
     };
     let mut response = answered.unwrap_or_else(|problem| {
-        audit_refusal(door, channel, &head, &problem, trace);
+        audit_refusal(listener, channel, &head, &problem, trace);
         problem.in_trace(trace).into_response()
     });
     let is_no_upgrade = progress.scope() == ConnectionScope::PeerOrProbe && !progress.is_upgraded();
@@ -135,26 +135,26 @@ pub(crate) async fn answer(
         let headers = response.headers_mut();
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
         progress.linger();
-    } else if channel.is_head_room_wanted() || (door.is_stopping() && !progress.is_upgraded()) {
+    } else if channel.is_head_room_wanted() || (listener.is_stopping() && !progress.is_upgraded()) {
         // Only the end of the connection frees what hyper holds for a long head. And the
         // client of a node that stops learns that it has to send its next request elsewhere.
         let close = HeaderValue::from_static("close");
         response.headers_mut().insert(CONNECTION, close);
     }
     headers::set_common(&head.method, response.status(), response.headers_mut());
-    cors::set_fields(door, granted_origin, response.headers_mut());
+    cors::set_fields(listener, granted_origin, response.headers_mut());
     if response.status() == StatusCode::SERVICE_UNAVAILABLE {
-        door.paused_connections.pause(channel);
+        listener.paused_connections.pause(channel);
     }
-    let ended = door.clock().monotonic();
+    let ended = listener.clock().monotonic();
     count(
-        door,
+        listener,
         resource,
         &head.method,
         response.status(),
         ended.saturating_sub(began),
     );
-    if let (Some(slow_requests), Some(timeline)) = (&door.shared().slow_requests, &timeline)
+    if let (Some(slow_requests), Some(timeline)) = (&listener.shared().slow_requests, &timeline)
         && resource
             .and_then(Resource::route)
             .is_some_and(Route::has_latency)
@@ -167,14 +167,14 @@ pub(crate) async fn answer(
             began,
             ended,
         };
-        let members = &door.shared().config().node.members;
+        let members = &listener.shared().config().node.members;
         slow_requests.note(members, timeline, &answered);
     }
     if let Some(timeline) = timeline.filter(|_| records_steps) {
         let port = channel.client().map_or(0, |client| client.port());
         channel
             .steps
-            .answered(port, read_ns, began, &timeline, door.clock());
+            .answered(port, read_ns, began, &timeline, listener.clock());
     }
     response.body_mut().report_to(Rc::clone(progress));
     response
@@ -182,13 +182,13 @@ pub(crate) async fn answer(
 
 /// Counts an answer. Those to peers' upgrades count apart from those to clients.
 fn count(
-    door: &Door,
+    listener: &Listener,
     resource: Option<Resource>,
     method: &Method,
     status: StatusCode,
     took: Duration,
 ) {
-    let requests = &door.metrics.requests;
+    let requests = &listener.metrics.requests;
     let route = match resource.map(Resource::route) {
         Some(None) => return requests.answered_peer(status),
         Some(Some(route)) => route,
@@ -205,13 +205,13 @@ fn beginning(text: &str, bytes_max: usize) -> &str {
 
 /// Tells the audit log of a request that was refused before anything of it was done.
 fn audit_refusal(
-    door: &Door,
+    listener: &Listener,
     channel: &Channel,
     head: &Parts,
     problem: &Problem,
     trace: Option<TraceId>,
 ) {
-    if let (Some(audit), Some(kind)) = (door.trust().audit(), problem.event()) {
+    if let (Some(audit), Some(kind)) = (listener.trust().audit(), problem.event()) {
         let event = Event {
             client: channel.client(),
             method: Some(beginning(head.method.as_str(), AUDITED_METHOD_BYTES_MAX)),
@@ -225,13 +225,13 @@ fn audit_refusal(
 }
 
 /// Tells the audit log of something that an operator had the node do.
-fn audit_admin(door: &Door, channel: &Channel, told: &AdminRequest, answer: &Answer) {
+fn audit_admin(listener: &Listener, channel: &Channel, told: &AdminRequest, answer: &Answer) {
     let status = match answer {
         Ok(response) => response.status(),
         Err(problem) => problem.status(),
     };
     // A right that was lost meanwhile is an event of its own.
-    if let Some(audit) = door
+    if let Some(audit) = listener
         .trust()
         .audit()
         .filter(|_| status != StatusCode::FORBIDDEN)
@@ -267,7 +267,7 @@ struct Arrived<'a> {
 
 /// Checks path, token and method, and lets the resource answer.
 async fn dispatch(
-    door: &Rc<Door>,
+    listener: &Rc<Listener>,
     channel: &Rc<Channel>,
     head: &mut Parts,
     body: &mut RequestBody,
@@ -275,28 +275,28 @@ async fn dispatch(
 ) -> Answer {
     let resource = arrived
         .resource
-        .ok_or_else(|| Problem::unknown_path(&Resource::paths_for_clients(door)))?;
+        .ok_or_else(|| Problem::unknown_path(&Resource::paths_for_clients(listener)))?;
     if channel.progress.scope() == ConnectionScope::PeerOrProbe && !resource.is_always_reached() {
         return Err(Problem::overloaded());
     }
-    if head.method == Method::OPTIONS && resource.has_options(door) {
-        return Ok(cors::preflight(door, resource, &head.headers));
+    if head.method == Method::OPTIONS && resource.has_options(listener) {
+        return Ok(cors::preflight(listener, resource, &head.headers));
     }
     let caller = if resource.is_public() {
         Caller::Anyone
     } else {
-        door.trust().caller(&head.headers)?
+        listener.trust().caller(&head.headers)?
     };
     let verb = resource
         .verb(&head.method)
-        .ok_or_else(|| Problem::method_not_allowed(&cors::allow(door, resource)))?;
+        .ok_or_else(|| Problem::method_not_allowed(&cors::allow(listener, resource)))?;
     if verb == Verb::Post && !negotiation::is_json(&head.headers) {
         return Err(Problem::not_json());
     }
     let need = resource.need(verb);
     // A caller without the right orders nothing, whatever the answer is.
     let is_told = need == Need::Admin
-        && door.trust().audit().is_some()
+        && listener.trust().audit().is_some()
         && caller.may(Need::Admin, Asked::NoKey);
     let told = is_told.then(|| AdminRequest {
         method: head.method.clone(),
@@ -305,7 +305,7 @@ async fn dispatch(
         trace: arrived.trace,
     });
     let exchange = Exchange {
-        door,
+        listener,
         channel,
         head,
         body,
@@ -318,7 +318,7 @@ async fn dispatch(
     };
     let answer = resource.answer(exchange).await;
     if let Some(told) = told {
-        audit_admin(door, channel, &told, &answer);
+        audit_admin(listener, channel, &told, &answer);
     }
     answer
 }

@@ -1,8 +1,8 @@
 //! The bodies of requests, which handlers may leave unread.
 
-use crate::door::slow_clients::Progress;
-use crate::door::{Promise, Uploads};
+use crate::admission::{Promise, Uploads};
 use crate::http::problem::Problem;
+use crate::net::slow_clients::Progress;
 use base::{LONG_VALUE_BYTES, Refused, Share};
 use bytes::{Bytes, BytesMut};
 use http_body::{Body, SizeHint};

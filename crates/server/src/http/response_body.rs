@@ -1,7 +1,7 @@
 //! The bodies of answers.
 
-use crate::door::slow_clients::Progress;
 use crate::http::body_chunk::{BodyChunk, ChunkMemory};
+use crate::net::slow_clients::Progress;
 use base::Share;
 use bytes::{Buf, Bytes};
 use http_body::{Body, Frame, SizeHint};

@@ -112,10 +112,11 @@ mod tests {
     fn the_rate_is_that_of_the_last_seconds_and_latencies_are_those_of_the_last_minute() {
         let clock = Arc::new(ManualClock::new(1_000_000));
         let metrics = Arc::new(Metrics::new(1));
-        let door = metrics.of_door(0);
+        let listener = metrics.of_listener(0);
         let answer = |method: &Method, took_us| {
             let took = Duration::from_micros(took_us);
-            door.requests
+            listener
+                .requests
                 .answered(Route::Entity, method, StatusCode::OK, took);
         };
         let history = History::new(Arc::clone(&metrics), &*clock);
@@ -132,7 +133,8 @@ mod tests {
         clock.advance(SAMPLE_PERIOD - Duration::from_secs(2));
         history.sample(&*clock);
         answer(&Method::PUT, 200);
-        door.operations
+        listener
+            .operations
             .ended(OperationKind::Put, StatusCode::CREATED);
         // A sample has just ended: its rate is told until there is a newer one.
         clock.advance(Duration::from_millis(500));

@@ -181,7 +181,7 @@ mod tests {
         let answer = |method: Method, status: u16| {
             let status = StatusCode::from_u16(status).unwrap();
             for runtime in 0..2 {
-                let requests = &metrics.of_door(runtime).requests;
+                let requests = &metrics.of_listener(runtime).requests;
                 let took = Duration::from_micros(20);
                 requests.answered(Route::Entity, &method, status, took);
                 requests.answered(Route::Status, &method, status, took);
@@ -195,7 +195,7 @@ mod tests {
         clock.advance(SAMPLE_PERIOD);
         history.sample(&clock);
         answer(Method::DELETE, 504);
-        let operations = &metrics.of_door(1).operations;
+        let operations = &metrics.of_listener(1).operations;
         operations.ended(OperationKind::Put, StatusCode::CREATED);
         operations.ended(OperationKind::Get, StatusCode::GATEWAY_TIMEOUT);
         clock.advance(Duration::from_secs(3));

@@ -1,4 +1,4 @@
-//! The metrics of the doors: requests, connections and queues. Each runtime counts in
+//! The metrics of the listeners: requests, connections and queues. Each runtime counts in
 //! cells of its own, as the node does.
 
 mod activity;
@@ -21,9 +21,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::runtime::{Handle, RuntimeMetrics};
 
-/// The metrics of the door of one runtime.
+/// The metrics of the listener of one runtime.
 #[derive(Default)]
-pub(crate) struct DoorMetrics {
+pub(crate) struct ListenerMetrics {
     /// Answers to requests.
     pub(crate) requests: RequestMetrics,
     /// The operations of batches.
@@ -43,8 +43,8 @@ pub(crate) struct DoorMetrics {
     scheduler: OnceLock<(RuntimeMetrics, ProcessorTimes)>,
 }
 
-impl DoorMetrics {
-    /// Notes that the calling thread's scheduler runs this door.
+impl ListenerMetrics {
+    /// Notes that the calling thread's scheduler runs this listener.
     pub(crate) fn runs_here(&self) {
         // A second one would be a bug, and the first stays in force.
         let counts = (
@@ -80,32 +80,35 @@ impl DoorMetrics {
     }
 }
 
-/// The metrics of all doors of a server.
+/// The metrics of all listeners of a server.
 pub(crate) struct Metrics {
-    doors: Vec<Arc<DoorMetrics>>,
+    listeners: Vec<Arc<ListenerMetrics>>,
 }
 
 impl Metrics {
-    /// Metrics for the doors of `runtimes` runtimes.
+    /// Metrics for the listeners of `runtimes` runtimes.
     pub(crate) fn new(runtimes: usize) -> Self {
         Self {
-            doors: (0..runtimes).map(|_| Arc::default()).collect(),
+            listeners: (0..runtimes).map(|_| Arc::default()).collect(),
         }
     }
 
-    /// The metrics of one door.
-    pub(crate) fn of_door(&self, number: usize) -> Arc<DoorMetrics> {
-        self.doors.get(number).map(Arc::clone).unwrap_or_default()
+    /// The metrics of one listener.
+    pub(crate) fn of_listener(&self, number: usize) -> Arc<ListenerMetrics> {
+        self.listeners
+            .get(number)
+            .map(Arc::clone)
+            .unwrap_or_default()
     }
 
-    /// The answers of all doors.
+    /// The answers of all listeners.
     pub(crate) fn requests(&self) -> Vec<Family> {
         let mut families = requests::families(self);
         families.push(operations::family(self));
         families
     }
 
-    /// The TLS of all doors.
+    /// The TLS of all listeners.
     pub(crate) fn tls(&self) -> Vec<Family> {
         tls::families(self)
     }
@@ -114,13 +117,17 @@ impl Metrics {
     pub(crate) fn clients_seen(&self) -> ClientsSeen {
         ClientsSeen {
             latencies: requests::entity_latencies(self),
-            busy: self.doors.iter().map(|door| door.busy()).collect(),
+            busy: self
+                .listeners
+                .iter()
+                .map(|listener| listener.busy())
+                .collect(),
         }
     }
 
-    /// The sum of a number over all doors.
-    pub(crate) fn sum(&self, of: impl Fn(&DoorMetrics) -> u64) -> u64 {
-        self.doors.iter().map(|door| of(door)).sum()
+    /// The sum of a number over all listeners.
+    pub(crate) fn sum(&self, of: impl Fn(&ListenerMetrics) -> u64) -> u64 {
+        self.listeners.iter().map(|listener| of(listener)).sum()
     }
 }
 
@@ -133,9 +140,9 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build()
             .unwrap();
-        let door = DoorMetrics::default();
+        let listener = ListenerMetrics::default();
         runtime.block_on(async {
-            door.runs_here();
+            listener.runs_here();
             let own = ProcessorTimes::of_this_thread();
             let counted = own.read();
             if counted.ran.is_zero() {
@@ -146,7 +153,7 @@ mod tests {
                 std::hint::spin_loop();
             }
             let ran = own.read().ran;
-            assert!(door.busy() >= ran, "{:?} {ran:?}", door.busy());
+            assert!(listener.busy() >= ran, "{:?} {ran:?}", listener.busy());
         });
     }
 }

@@ -67,7 +67,7 @@ pub(super) fn with(metrics: &Metrics, is_counted: fn(u16) -> bool) -> u64 {
         });
     known
         .filter(|(_, _, status)| is_counted(*status))
-        .map(|(row, column, _)| metrics.sum(|door| door.operations.0[row][column].get()))
+        .map(|(row, column, _)| metrics.sum(|listener| listener.operations.0[row][column].get()))
         .sum()
 }
 
@@ -75,7 +75,8 @@ pub(super) fn with(metrics: &Metrics, is_counted: fn(u16) -> bool) -> u64 {
 pub(super) fn family(metrics: &Metrics) -> Family {
     let mut counts = Vec::new();
     for (row, (_, kind, statuses)) in KINDS.iter().enumerate() {
-        let count = |column: usize| metrics.sum(|door| door.operations.0[row][column].get());
+        let count =
+            |column: usize| metrics.sum(|listener| listener.operations.0[row][column].get());
         let mut add = |status: String, count| {
             let labels = vec![("operation", (*kind).to_owned()), ("status", status)];
             counts.push((labels, count));
@@ -103,7 +104,7 @@ mod tests {
     fn operations_are_counted_by_kind_and_status_over_all_runtimes() {
         let metrics = Metrics::new(2);
         for runtime in 0..2 {
-            let operations = &metrics.of_door(runtime).operations;
+            let operations = &metrics.of_listener(runtime).operations;
             operations.ended(OperationKind::Put, StatusCode::CREATED);
             operations.ended(OperationKind::Put, StatusCode::IM_A_TEAPOT);
             operations.ended(OperationKind::Get, StatusCode::GATEWAY_TIMEOUT);

@@ -219,7 +219,8 @@ pub(super) fn families(metrics: &Metrics) -> Vec<Family> {
             };
             let mut has_answers = false;
             for (index, status) in STATUSES.iter().enumerate() {
-                let count = metrics.sum(|door| door.requests.answers[row][column][index].get());
+                let count =
+                    metrics.sum(|listener| listener.requests.answers[row][column][index].get());
                 if count > 0 || is_expected(*route, method, *status) {
                     let mut labels = labels();
                     labels.push(("status", status_word(*status)));
@@ -233,7 +234,7 @@ pub(super) fn families(metrics: &Metrics) -> Vec<Family> {
         }
     }
     let of_peers = STATUSES.iter().enumerate().filter_map(|(index, status)| {
-        let count = metrics.sum(|door| door.requests.of_peers[index].get());
+        let count = metrics.sum(|listener| listener.requests.of_peers[index].get());
         let is_shown = count > 0 || EXPECTED_OF_PEERS.contains(status);
         is_shown.then(|| (vec![("status", status_word(*status))], count))
     });
@@ -269,8 +270,8 @@ pub(super) fn entity_buckets(metrics: &Metrics, methods: &[&str]) -> [u64; LATEN
     let row = route_row(Route::Entity);
     let columns = || (0..METHODS.len()).filter(|column| methods.contains(&METHODS[*column]));
     std::array::from_fn(|bucket| {
-        metrics.sum(|door| {
-            let latency = &door.requests.latency[row];
+        metrics.sum(|listener| {
+            let latency = &listener.requests.latency[row];
             let counts = columns().map(|column| latency[column].buckets[bucket].get());
             counts.sum()
         })
@@ -280,8 +281,8 @@ pub(super) fn entity_buckets(metrics: &Metrics, methods: &[&str]) -> [u64; LATEN
 /// How many requests for keys, ranges and batches were answered with such a status.
 pub(super) fn answers_with(metrics: &Metrics, is_counted: fn(u16) -> bool) -> u64 {
     let rows = [Route::Entity, Route::Range, Route::Batch].map(route_row);
-    metrics.sum(|door| {
-        let answers = rows.iter().flat_map(|row| &door.requests.answers[*row]);
+    metrics.sum(|listener| {
+        let answers = rows.iter().flat_map(|row| &listener.requests.answers[*row]);
         let counted = answers.flat_map(|of_method| of_method.iter().zip(STATUSES));
         counted
             .filter(|(_, status)| is_counted(*status))
@@ -298,13 +299,14 @@ fn distribution(metrics: &Metrics, row: usize, column: usize) -> Distribution {
         .chain([f64::INFINITY])
         .enumerate()
         .map(|(number, bound)| {
-            let count =
-                metrics.sum(|door| door.requests.latency[row][column].buckets[number].get());
+            let count = metrics
+                .sum(|listener| listener.requests.latency[row][column].buckets[number].get());
             (bound, count)
         });
     Distribution {
         buckets: buckets.collect(),
-        sum_seconds: metrics.sum(|door| door.requests.latency[row][column].sum_ns.get()) as f64
+        sum_seconds: metrics.sum(|listener| listener.requests.latency[row][column].sum_ns.get())
+            as f64
             / 1e9,
     }
 }
@@ -349,7 +351,7 @@ mod tests {
         let metrics = Metrics::new(2);
         let took = Duration::from_micros(20);
         for runtime in 0..2 {
-            let requests = &metrics.of_door(runtime).requests;
+            let requests = &metrics.of_listener(runtime).requests;
             requests.answered(Route::Entity, &Method::PUT, StatusCode::CREATED, took);
             let odd = StatusCode::from_u16(499).unwrap();
             requests.answered(Route::Other, &Method::PATCH, odd, took);
@@ -395,7 +397,7 @@ mod tests {
     #[test]
     fn the_time_of_a_profile_is_no_latency() {
         let metrics = Metrics::new(1);
-        let requests = &metrics.of_door(0).requests;
+        let requests = &metrics.of_listener(0).requests;
         requests.answered(
             Route::Profile,
             &Method::GET,

@@ -4,7 +4,7 @@ use super::Metrics;
 use node::metrics::{Cell, Family};
 use tls::HandshakeFailure;
 
-/// What a door counts of TLS.
+/// What a listener counts of TLS.
 #[derive(Default)]
 pub(crate) struct TlsMetrics {
     /// Open connections whose handshake is over.
@@ -46,22 +46,22 @@ impl TlsMetrics {
     }
 }
 
-/// The counters of all doors.
+/// The counters of all listeners.
 pub(super) fn families(metrics: &Metrics) -> Vec<Family> {
     let failed = HandshakeFailure::ALL.map(|failure| {
-        let number = metrics.sum(|door| door.tls.failed[failure as usize].get());
+        let number = metrics.sum(|listener| listener.tls.failed[failure as usize].get());
         (vec![("reason", failure.word().to_owned())], number)
     });
     vec![
         Family::gauge(
             "kvorum_tls_connections",
             "Open connections over TLS",
-            metrics.sum(|door| door.tls.connections.get()) as f64,
+            metrics.sum(|listener| listener.tls.connections.get()) as f64,
         ),
         Family::counter(
             "kvorum_tls_handshakes",
             "TLS handshakes that have succeeded",
-            metrics.sum(|door| door.tls.done.get()),
+            metrics.sum(|listener| listener.tls.done.get()),
         ),
         Family::counters(
             "kvorum_tls_handshakes_failed",
@@ -72,7 +72,7 @@ pub(super) fn families(metrics: &Metrics) -> Vec<Family> {
             "kvorum_tls_records_cut",
             "Connections that were cut because their incomplete TLS records took room that others \
              needed",
-            metrics.sum(|door| door.tls.records_cut.get()),
+            metrics.sum(|listener| listener.tls.records_cut.get()),
         ),
     ]
 }

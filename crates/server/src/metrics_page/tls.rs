@@ -1,19 +1,19 @@
 //! TLS: connections, handshakes and the certificate. A node that does not speak it has the
 //! same series, at 0.
 
-use crate::door::DoorShared;
-use crate::door::tls::DoorTls;
+use crate::net::ListenerShared;
+use crate::net::tls::ListenerTls;
 use node::metrics::Family;
 
 /// What operators watch.
-pub(super) fn families(shared: &DoorShared) -> Vec<Family> {
+pub(super) fn families(shared: &ListenerShared) -> Vec<Family> {
     let tls = shared.tls.as_deref();
     let mut families = shared.metrics.tls();
     families.extend(bounds(shared));
     let status = tls.map(|tls| tls.node_tls.status());
     let status = status.as_ref();
     let is_unusable = status.is_some_and(|status| status.problem.is_some());
-    let is_optional = tls.is_some_and(DoorTls::is_optional);
+    let is_optional = tls.is_some_and(ListenerTls::is_optional);
     families.extend([
         Family::gauge(
             "kvorum_tls_certificate_expiry_timestamp_seconds",
@@ -41,11 +41,11 @@ pub(super) fn families(shared: &DoorShared) -> Vec<Family> {
 }
 
 /// What TLS has taken on, and how much it may.
-fn bounds(shared: &DoorShared) -> [Family; 4] {
+fn bounds(shared: &ListenerShared) -> [Family; 4] {
     let split = shared.config().memory_split().tls;
     let in_flight = shared
         .metrics
-        .sum(|door| door.tls.handshakes_in_flight.get());
+        .sum(|listener| listener.tls.handshakes_in_flight.get());
     [
         Family::gauge(
             "kvorum_tls_handshakes_in_flight",
@@ -60,7 +60,9 @@ fn bounds(shared: &DoorShared) -> [Family; 4] {
         Family::gauge(
             "kvorum_tls_record_bytes",
             "Bytes of incomplete TLS records, beyond 4 KiB of each",
-            shared.metrics.sum(|door| door.tls.record_bytes.get()) as f64,
+            shared
+                .metrics
+                .sum(|listener| listener.tls.record_bytes.get()) as f64,
         ),
         Family::gauge(
             "kvorum_tls_record_max_bytes",

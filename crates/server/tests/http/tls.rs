@@ -277,7 +277,7 @@ fn a_part_of_a_record_counts_as_the_head_of_a_request() {
 }
 
 #[test]
-fn only_a_node_with_its_certificate_passes_the_door_of_the_peers() {
+fn only_a_node_with_its_certificate_becomes_a_peer() {
     let authority = Authority::new();
     let urls: [NodeUrl; 2] =
         ["https://127.0.0.1:7301", "https://127.0.0.2:7302"].map(|url| url.parse().unwrap());

@@ -114,13 +114,13 @@ fn a_peer_that_was_reached_is_not_kept_out() {
         reached = be_reached(&listener, &peer).ok();
         reached.is_some()
     });
-    let door = node.addresses()[0];
-    let socket = connected_from(Ipv4Addr::new(127, 0, 0, 2), door);
+    let listener = node.addresses()[0];
+    let socket = connected_from(Ipv4Addr::new(127, 0, 0, 2), listener);
     let mut coming = tls_stream_over(socket, authority.client(Some(&shown)));
     begin(&mut coming);
     wait_for_metric(&node, "kvorum_tls_handshakes_in_flight", "1.0");
     let flood: Vec<_> = (0..3 * PLACES as u8)
-        .map(|last| begun_from(Ipv4Addr::new(127, 0, 1, last + 1), door))
+        .map(|last| begun_from(Ipv4Addr::new(127, 0, 1, last + 1), listener))
         .collect();
     let gave_way = "kvorum_tls_handshakes_failed_total{reason=\"gave_way\"}";
     let cut = flood.len() - PLACES;

@@ -1,9 +1,9 @@
 //! Which problem each failure becomes. The problems themselves are in `catalogue`.
 
 use super::Problem;
-use crate::door::web_pages::Foreign;
 use crate::http::query::ParameterError;
 use crate::trust::Unknown;
+use crate::trust::web_pages::Foreign;
 use base::Refused;
 use cluster::Replicas;
 use node::{BatchFailure, Failure, NoTimestamp};

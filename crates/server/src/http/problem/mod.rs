@@ -21,9 +21,9 @@ mod trust;
 #[cfg(test)]
 mod tests;
 
-use crate::door::paused_connections::RETRY_AFTER_SECONDS;
 use crate::http::headers::{set_acks, set_common};
 use crate::http::response_body::ResponseBody;
+use crate::net::paused_connections::RETRY_AFTER_SECONDS;
 use crate::trust::Unknown;
 use crate::trust::audit::EventKind;
 use base::TraceId;

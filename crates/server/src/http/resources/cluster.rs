@@ -103,9 +103,9 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     query::none(exchange.query())?;
     exchange.authorize(Asked::NoKey)?;
     exchange.check_body_limit()?;
-    let door = exchange.door;
-    let members = &door.shared().config().node.members;
-    let nodes = door.worker.examine().await;
+    let listener = exchange.listener;
+    let members = &listener.shared().config().node.members;
+    let nodes = listener.worker.examine().await;
     let line = |ExaminedNode { node, signs }: &ExaminedNode| ClusterNode {
         name: members.name(*node),
         url: members.url(*node).to_string(),

@@ -4,7 +4,6 @@
 //! It counts as a range: it holds a range's place until it is answered, and a permit only
 //! until it begins. The read pool reads and sums up, a step at a time.
 
-use crate::door::Door;
 use crate::http::exchange::{Answer, Exchange};
 use crate::http::page;
 use crate::http::problem::Problem;
@@ -12,6 +11,7 @@ use crate::http::query::keys::bound_of;
 use crate::http::query::{ParameterError, QueryBytes, number_of, pairs, set, unknown};
 use crate::http::response_body::ResponseBody;
 use crate::http::verb::Verb;
+use crate::net::Listener;
 use base::Timestamp;
 use cluster::sweep::{Kept, KeptScope};
 use cluster::{Members, NodeNumber};
@@ -116,12 +116,12 @@ fn version_of(name: &str, value: &[u8]) -> Result<Timestamp, ParameterError> {
 
 /// `GET` and `HEAD`; `HEAD` reads nothing.
 pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
-    let door = exchange.door;
-    let members = &door.shared().config().node.members;
+    let listener = exchange.listener;
+    let members = &listener.shared().config().node.members;
     let parameters = parameters(exchange.query(), members)?;
     exchange.authorize(Asked::Range(&parameters.start, parameters.end.as_deref()))?;
     exchange.check_body_limit()?;
-    let _place = door.range_place(exchange.deadline()).await?;
+    let _place = listener.range_place(exchange.deadline()).await?;
     let permit = exchange.admit(exchange.deadline()).await?;
     if exchange.verb == Verb::Head {
         let mut response = Response::new(ResponseBody::empty());
@@ -132,12 +132,12 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     // From now on it counts as a range and holds no permit, because it may take long.
     drop(permit);
     let scope = KeptScope {
-        placement: Arc::clone(door.worker.placement()),
+        placement: Arc::clone(listener.worker.placement()),
         both: parameters.peer.map(|peer| [members.own(), peer]),
-        cut: parameters.cut.unwrap_or_else(|| greatest(door)),
+        cut: parameters.cut.unwrap_or_else(|| greatest(listener)),
         gc_threshold: parameters.gc_threshold.unwrap_or_else(|| {
             // Each node drops what is dead below it at its own time.
-            door.worker.node().forgetting_status().greatest
+            listener.worker.node().forgetting_status().greatest
         }),
     };
     let kept = sum_up(&exchange, &parameters, scope.clone()).await?;
@@ -151,9 +151,9 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
 }
 
 /// A timestamp that is below none that this node keeps, and not before the present.
-fn greatest(door: &Door) -> Timestamp {
-    let now = Timestamp::from_unix_ms(door.clock().unix_ms());
-    now.max(door.worker.node().timestamp_status().greatest)
+fn greatest(listener: &Listener) -> Timestamp {
+    let now = Timestamp::from_unix_ms(listener.clock().unix_ms());
+    now.max(listener.worker.node().timestamp_status().greatest)
 }
 
 async fn sum_up(
@@ -161,23 +161,23 @@ async fn sum_up(
     parameters: &DigestParameters,
     scope: KeptScope,
 ) -> Result<Kept, Problem> {
-    let door = exchange.door;
+    let listener = exchange.listener;
     let (start, end) = (&parameters.start, parameters.end.as_deref());
     if end.is_some_and(|end| start.as_slice() >= end) {
         return Ok(Kept::default());
     }
-    let coordinator = door.worker.coordinator();
+    let coordinator = listener.worker.coordinator();
     let mut digest = coordinator.begin_digest(start, end, scope);
     loop {
-        let deadline = door
+        let deadline = listener
             .clock()
             .monotonic()
-            .saturating_add(door.stall_timeout());
+            .saturating_add(listener.stall_timeout());
         let (summed, is_complete) = coordinator.continue_digest(digest, deadline).await?;
         if is_complete {
             return Ok(summed.kept());
         }
-        if door.is_stopping() {
+        if listener.is_stopping() {
             return Err(Problem::overloaded());
         }
         if poll_fn(|cx| Poll::Ready(exchange.channel.has_client_left(cx))).await {

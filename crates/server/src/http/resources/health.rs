@@ -7,12 +7,12 @@
 //! after another waits for that before the next one, so the others must have their links to
 //! this one by then. A full disk is a warning only, because deletes must reach the node.
 
-use crate::door::Door;
 use crate::http::exchange::{Answer, Exchange};
 use crate::http::page;
 use crate::http::problem::Problem;
 use crate::http::query;
 use crate::http::query::replicas::replicas_of;
+use crate::net::Listener;
 use cluster::ReplicaState;
 use peer::{LinkState, LinkStatus};
 use schemars::JsonSchema;
@@ -110,7 +110,7 @@ pub(super) fn ready(exchange: &Exchange<'_>) -> Answer {
     query::none(exchange.query())?;
     exchange.check_body_limit()?;
     let pair = replicas_of(None, None, exchange.replica_rules())?;
-    let health = NodeHealth::of(exchange.door, pair.ack);
+    let health = NodeHealth::of(exchange.listener, pair.ack);
     let reasons = health.reasons();
     if !reasons.is_empty() {
         return Err(Problem::not_ready(&reasons));
@@ -122,19 +122,19 @@ pub(super) fn ready(exchange: &Exchange<'_>) -> Answer {
 }
 
 impl NodeHealth {
-    fn of(door: &Door, ack: u8) -> Self {
-        let node = door.worker.node();
-        let members = &door.shared().config().node.members;
+    fn of(listener: &Listener, ack: u8) -> Self {
+        let node = listener.worker.node();
+        let members = &listener.shared().config().node.members;
         let counts =
             |replica_state: Option<ReplicaState>| replica_state.is_some_and(ReplicaState::is_voter);
         let is_voter = counts(Some(node.replica_state()));
-        let counted_since = &door.shared().counted_since;
-        let counted_for = counted_since.lasts(is_voter, door.clock().monotonic());
+        let counted_since = &listener.shared().counted_since;
+        let counted_for = counted_since.lasts(is_voter, listener.clock().monotonic());
         let mut voters = usize::from(is_voter);
         let (mut awaited, mut unreaching) = (Vec::new(), Vec::new());
         let mut unserving = Vec::new();
         for peer in members.peers() {
-            let Some(link) = door.worker.link_status(peer) else {
+            let Some(link) = listener.worker.link_status(peer) else {
                 continue;
             };
             let serves = link.contact.is_some_and(|contact| contact.serves);
@@ -149,7 +149,7 @@ impl NodeHealth {
         }
         let statistics = node.statistics();
         Self {
-            is_stopping: door.is_stopping(),
+            is_stopping: listener.is_stopping(),
             poisoned: statistics.poisoned,
             failing: statistics.failing,
             replica_state: node.replica_state(),

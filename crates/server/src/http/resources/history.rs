@@ -95,9 +95,9 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     let limit = limit(exchange.query())?;
     exchange.authorize(Asked::NoKey)?;
     exchange.check_body_limit()?;
-    let door = exchange.door;
+    let listener = exchange.listener;
     let render = || {
-        let (samples, running) = door.shared().history.last(limit, door.clock());
+        let (samples, running) = listener.shared().history.last(limit, listener.clock());
         page::json(&History {
             period_seconds: SAMPLE_PERIOD.as_secs(),
             bounds_us: &LATENCY_BOUNDS_US,

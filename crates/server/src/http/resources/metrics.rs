@@ -16,7 +16,7 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     exchange.authorize(Asked::NoKey)?;
     exchange.check_body_limit()?;
     let wants_open_metrics = wants_open_metrics(&exchange.head.headers);
-    let shared = exchange.door.shared();
+    let shared = exchange.listener.shared();
     // A disk may hang, so no runtime asks it.
     let disk_free_bytes = shared.node.disk_free_bytes().await;
     exchange

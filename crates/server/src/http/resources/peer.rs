@@ -21,10 +21,10 @@ pub(super) fn answer(exchange: &Exchange<'_>) -> Answer {
     if !asks_for_upgrade || head.version != Version::HTTP_11 {
         return Err(Problem::upgrade_required());
     }
-    if let Some(tls) = &exchange.door.shared().tls {
+    if let Some(tls) = &exchange.listener.shared().tls {
         let wire = exchange.channel.wire.borrow();
         if !tls.may_be_peer(&wire) {
-            tls.log_refused_peer(&wire, exchange.door.now.get());
+            tls.log_refused_peer(&wire, exchange.listener.now.get());
             return Err(Problem::peer_certificate());
         }
     }

@@ -5,14 +5,14 @@
 //! client leaves, because no one would receive the profile, and when the node stops,
 //! because stopping waits for requests. Then the profile covers the time until then.
 
-use crate::door::Door;
-use crate::door::channel::Channel;
 use crate::http::exchange::{Answer, Exchange};
 use crate::http::negotiation::{ProfileFormat, profile_format};
 use crate::http::problem::Problem;
 use crate::http::query::{ParameterError, number_of, pairs, set, unknown};
 use crate::http::response_body::ResponseBody;
 use crate::http::verb::Verb;
+use crate::net::Listener;
+use crate::net::channel::Channel;
 use bytes::Bytes;
 use hyper::Response;
 use hyper::header::{CONTENT_TYPE, HeaderValue, VARY};
@@ -157,7 +157,7 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
         .await?
         .map_err(|error| Problem::of_recording(&error))?;
     let time = Duration::from_secs(parameters.seconds);
-    wait(exchange.door, exchange.channel, time).await?;
+    wait(exchange.listener, exchange.channel, time).await?;
     let page = on_blocking_thread(move || recording.finish(format)).await?;
     Ok(response.map(|_| ResponseBody::full(Bytes::from(page))))
 }
@@ -166,9 +166,9 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
 ///
 /// # Errors
 /// The problem to answer when the client has left.
-async fn wait(door: &Door, channel: &Channel, time: Duration) -> Result<(), Problem> {
+async fn wait(listener: &Listener, channel: &Channel, time: Duration) -> Result<(), Problem> {
     let end = Instant::now() + time;
-    while !door.is_stopping() && Instant::now() < end {
+    while !listener.is_stopping() && Instant::now() < end {
         tokio::time::sleep_until(end.min(Instant::now() + CHECK_PERIOD)).await;
         if poll_fn(|cx| Poll::Ready(channel.has_client_left(cx))).await {
             return Err(Problem::client_left());

@@ -89,18 +89,18 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     let ReplicasParameters { key, has_versions } = parameters(exchange.query())?;
     exchange.authorize(Asked::Key(&key))?;
     exchange.check_body_limit()?;
-    let door = exchange.door;
-    let members = &door.shared().config().node.members;
+    let listener = exchange.listener;
+    let members = &listener.shared().config().node.members;
     let versions = if has_versions {
         let deadline = exchange.deadline();
         let _permit = exchange.admit(deadline).await?;
-        let coordinator = door.worker.coordinator();
+        let coordinator = listener.worker.coordinator();
         Some(coordinator.versions(&key, members.count(), deadline).await)
     } else {
         None
     };
-    let ranking = door.worker.ranking(&key, members.count());
-    let now_unix_ms = door.clock().unix_ms();
+    let ranking = listener.worker.ranking(&key, members.count());
+    let now_unix_ms = listener.clock().unix_ms();
     let replicas = ranking.iter().enumerate().map(|(place, node)| KeyReplica {
         name: members.name(*node),
         url: members.url(*node).to_string(),

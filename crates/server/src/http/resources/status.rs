@@ -2,11 +2,11 @@
 //! so that an operator can inspect an overloaded node.
 
 use super::tombstone_gc::{NonOwnedCopies, TombstoneGc, non_owned, tombstone_gc};
-use crate::door::Door;
-use crate::door::tls::DoorTls;
 use crate::http::exchange::{Answer, Exchange};
 use crate::http::page;
 use crate::http::query;
+use crate::net::Listener;
+use crate::net::tls::ListenerTls;
 use cluster::sweep::PassKind;
 use cluster::{NodeNumber, ReplicaState};
 use node::SweepStatus;
@@ -259,28 +259,31 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     query::none(exchange.query())?;
     exchange.authorize(Asked::NoKey)?;
     exchange.check_body_limit()?;
-    let door = exchange.door;
-    while !has_started(door) {
+    let listener = exchange.listener;
+    while !has_started(listener) {
         sleep(START_CHECK).await;
     }
-    exchange.render(|| page::json(&status(door))).await
+    exchange.render(|| page::json(&status(listener))).await
 }
 
 /// Whether the node has started, for those who wait for that; it has within two seconds.
-fn has_started(door: &Door) -> bool {
-    let peers = door.shared().config().node.members.peers();
-    let links = peers.filter_map(|node| door.worker.link_status(node));
-    let (now, own) = (door.clock().monotonic(), door.worker.node().replica_state());
-    door.is_stopping() || door.shared().start_hold.is_over(now, own, links)
+fn has_started(listener: &Listener) -> bool {
+    let peers = listener.shared().config().node.members.peers();
+    let links = peers.filter_map(|node| listener.worker.link_status(node));
+    let (now, own) = (
+        listener.clock().monotonic(),
+        listener.worker.node().replica_state(),
+    );
+    listener.is_stopping() || listener.shared().start_hold.is_over(now, own, links)
 }
 
-fn status(door: &Door) -> Status<'_> {
-    let node = door.worker.node();
-    let config = door.shared().config();
+fn status(listener: &Listener) -> Status<'_> {
+    let node = listener.worker.node();
+    let config = listener.shared().config();
     let statistics = node.statistics();
     let timestamps = node.timestamp_status();
     let sweep_status = node.sweep_status();
-    let state = if door.is_stopping() {
+    let state = if listener.is_stopping() {
         "stopping"
     } else {
         "serving"
@@ -302,21 +305,21 @@ fn status(door: &Door) -> Status<'_> {
             filled: report.is_over,
             nodes: report.nodes,
         }),
-        cluster: members(door, &sweep_status),
+        cluster: members(listener, &sweep_status),
         value_bytes_max: config.node.value_bytes_max,
-        tls: door.shared().tls.as_deref().map(tls_status),
+        tls: listener.shared().tls.as_deref().map(tls_status),
         hints: Hints {
             age_max_seconds: config.node.hint_age_max.as_secs(),
             bytes_max: config.node.hint_bytes_max,
         },
-        repair: repair(door, &sweep_status),
-        tombstone_gc: tombstone_gc(door),
-        non_owned: non_owned(door),
+        repair: repair(listener, &sweep_status),
+        tombstone_gc: tombstone_gc(listener),
+        non_owned: non_owned(listener),
         background: BackgroundWork {
             share: node.background_share(),
         },
         clock: Clock {
-            unix_ms: door.clock().unix_ms(),
+            unix_ms: listener.clock().unix_ms(),
             greatest_timestamp: timestamps.greatest.to_string(),
             timestamp_ahead_ms: timestamps.timestamp_ahead_ms,
             timestamp_bound: timestamps.bound.to_string(),
@@ -361,7 +364,7 @@ fn status(door: &Door) -> Status<'_> {
     }
 }
 
-fn tls_status(tls: &DoorTls) -> Tls {
+fn tls_status(tls: &ListenerTls) -> Tls {
     let status = tls.node_tls.status();
     Tls {
         optional: tls.is_optional(),
@@ -373,14 +376,14 @@ fn tls_status(tls: &DoorTls) -> Tls {
 }
 
 /// The nodes of the cluster, in the order of their names.
-fn members<'a>(door: &'a Door, repair: &SweepStatus) -> Vec<Member<'a>> {
-    let own = door.worker.node();
-    let members = &door.shared().config().node.members;
+fn members<'a>(listener: &'a Listener, repair: &SweepStatus) -> Vec<Member<'a>> {
+    let own = listener.worker.node();
+    let members = &listener.shared().config().node.members;
     let last_clean = |node: NodeNumber| repair.last_clean.get(node.index());
     members
         .numbers()
         .map(|node| {
-            let link = door.worker.link_status(node);
+            let link = listener.worker.link_status(node);
             let waiting = own.hints_waiting(node);
             Member {
                 name: members.name(node),
@@ -407,8 +410,8 @@ fn members<'a>(door: &'a Door, repair: &SweepStatus) -> Vec<Member<'a>> {
         .collect()
 }
 
-fn repair(door: &Door, status: &SweepStatus) -> Repair {
-    let config = &door.shared().config().node;
+fn repair(listener: &Listener, status: &SweepStatus) -> Repair {
+    let config = &listener.shared().config().node;
     let counts = status.counts;
     let ended = |kind: PassKind, interval: Option<Duration>| {
         let ended = status.ended[kind as usize];

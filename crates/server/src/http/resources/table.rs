@@ -1,10 +1,10 @@
 //! The one table of the resources: their paths, their methods, what these need, and their
 //! names in the metrics. `http/mod.rs` says how to add a resource.
 
-use crate::door::Door;
 use crate::http::negotiation::names_html;
 use crate::http::verb::Verb;
 use crate::metrics::Route;
+use crate::net::Listener;
 use console::Asset;
 use hyper::Method;
 use hyper::http::request::Parts;
@@ -81,11 +81,11 @@ const fn of_console(asset: Asset) -> (&'static str, Resource) {
 }
 
 impl Resource {
-    /// The resource that a request asks for, if the node behind `door` serves it.
-    pub(crate) fn of(door: &Door, head: &Parts) -> Option<Self> {
-        let found = Self::at(head.uri.path()).filter(|resource| resource.is_served(door))?;
+    /// The resource that a request asks for, if the node behind `listener` serves it.
+    pub(crate) fn of(listener: &Listener, head: &Parts) -> Option<Self> {
+        let found = Self::at(head.uri.path()).filter(|resource| resource.is_served(listener))?;
         match found {
-            Self::Console(Asset::Page) => found.is_for(door, head).then_some(found),
+            Self::Console(Asset::Page) => found.is_for(listener, head).then_some(found),
             _ => Some(found),
         }
     }
@@ -93,8 +93,8 @@ impl Resource {
     /// Whether the console's page is there for a request: for all that do not name HTML `/`
     /// is a path that does not exist. A preflight comes without the `Accept` of the request
     /// that follows it.
-    fn is_for(self, door: &Door, head: &Parts) -> bool {
-        names_html(&head.headers) || (head.method == Method::OPTIONS && self.has_options(door))
+    fn is_for(self, listener: &Listener, head: &Parts) -> bool {
+        names_html(&head.headers) || (head.method == Method::OPTIONS && self.has_options(listener))
     }
 
     /// The resource at a path; paths are compared byte by byte.
@@ -103,22 +103,22 @@ impl Resource {
         found.map(|(_, resource)| *resource)
     }
 
-    /// Whether the node behind `door` serves the resource.
-    fn is_served(self, door: &Door) -> bool {
-        self != Self::Profile || door.has_debug_endpoints()
+    /// Whether the node behind `listener` serves the resource.
+    fn is_served(self, listener: &Listener) -> bool {
+        self != Self::Profile || listener.has_debug_endpoints()
     }
 
-    /// Whether the node behind `door` answers its `OPTIONS`: only pages of other origins ask
+    /// Whether the node behind `listener` answers its `OPTIONS`: only pages of other origins ask
     /// for it.
-    pub(crate) fn has_options(self, door: &Door) -> bool {
-        door.own_hosts.cors_origins().are_any() && self != Self::Peer
+    pub(crate) fn has_options(self, listener: &Listener) -> bool {
+        listener.own_hosts.cors_origins().are_any() && self != Self::Peer
     }
 
-    /// The paths of the resources for clients that the node behind `door` serves.
-    pub(crate) fn paths_for_clients(door: &Door) -> String {
+    /// The paths of the resources for clients that the node behind `listener` serves.
+    pub(crate) fn paths_for_clients(listener: &Listener) -> String {
         let served = PATHS
             .iter()
-            .filter(|(_, resource)| resource.is_for_clients() && resource.is_served(door));
+            .filter(|(_, resource)| resource.is_for_clients() && resource.is_served(listener));
         let paths: Vec<&str> = served.map(|(path, _)| *path).collect();
         paths.join(", ")
     }

@@ -1,6 +1,6 @@
 //! What the status says of tombstone GC, and of non-owned copies.
 
-use crate::door::Door;
+use crate::net::Listener;
 use base::Timestamp;
 use cluster::NodeNumber;
 use node::HeldBack;
@@ -113,39 +113,39 @@ fn given(bound: Timestamp) -> Option<Timestamp> {
 }
 
 /// How old a bound is.
-fn age_seconds(door: &Door, bound_unix_ms: u64) -> u64 {
-    door.clock().unix_ms().saturating_sub(bound_unix_ms) / 1000
+fn age_seconds(listener: &Listener, bound_unix_ms: u64) -> u64 {
+    listener.clock().unix_ms().saturating_sub(bound_unix_ms) / 1000
 }
 
-pub(super) fn non_owned(door: &Door) -> Option<NonOwnedCopies> {
-    let status = door.worker.node().surplus_status()?;
+pub(super) fn non_owned(listener: &Listener) -> Option<NonOwnedCopies> {
+    let status = listener.worker.node().surplus_status()?;
     let bound_unix_ms = given(status.below).map(Timestamp::unix_ms);
     Some(NonOwnedCopies {
         copies: status.copies,
         bound_unix_ms,
-        age_seconds: bound_unix_ms.map(|bound| age_seconds(door, bound)),
+        age_seconds: bound_unix_ms.map(|bound| age_seconds(listener, bound)),
     })
 }
 
 /// Why the last full repair that this node led has not raised the bound.
-pub(super) fn held_back(door: &Door) -> Option<HeldBackBy> {
-    let members = &door.shared().config().node.members;
-    let held_back = door.worker.node().forgetting_status().held_back;
+pub(super) fn held_back(listener: &Listener) -> Option<HeldBackBy> {
+    let members = &listener.shared().config().node.members;
+    let held_back = listener.worker.node().forgetting_status().held_back;
     held_back.map(|why| HeldBackBy::of(&why, |node| members.name(node).to_owned()))
 }
 
-pub(super) fn tombstone_gc(door: &Door) -> TombstoneGc {
-    let config = &door.shared().config().node;
-    let status = door.worker.node().forgetting_status();
+pub(super) fn tombstone_gc(listener: &Listener) -> TombstoneGc {
+    let config = &listener.shared().config().node;
+    let status = listener.worker.node().forgetting_status();
     let gc_threshold = given(status.forgotten);
     let gc_threshold_unix_ms = gc_threshold.map(Timestamp::unix_ms);
     TombstoneGc {
         gc_grace_seconds: config.gc_grace.as_secs(),
         gc_threshold: gc_threshold.map(|gc_threshold| gc_threshold.to_string()),
         gc_threshold_unix_ms,
-        age_seconds: gc_threshold_unix_ms.map(|bound| age_seconds(door, bound)),
+        age_seconds: gc_threshold_unix_ms.map(|bound| age_seconds(listener, bound)),
         closed_timestamp_unix_ms: given(status.fence).map(Timestamp::unix_ms),
-        held_back: held_back(door),
+        held_back: held_back(listener),
     }
 }
 

@@ -71,7 +71,7 @@ pub(in crate::http::resources) async fn answer(exchange: Exchange<'_>) -> Answer
     let waits = waits(exchange.query())?;
     exchange.authorize(Asked::NoKey)?;
     exchange.check_body_limit()?;
-    let node = exchange.door.worker.node();
+    let node = exchange.listener.worker.node();
     let ordered = node
         .order_compaction()
         .map_err(|error| Problem::of_compaction(&error))?;
@@ -105,8 +105,8 @@ pub(in crate::http::resources) async fn answer(exchange: Exchange<'_>) -> Answer
 
 /// Waits for the end of a compaction. `None`: the client has left, or the node stops.
 async fn wait(exchange: &Exchange<'_>, ordered: &OrderedCompaction) -> Option<CompactionEnd> {
-    let node = exchange.door.worker.node();
-    while still_waits(exchange.door, exchange.channel).await {
+    let node = exchange.listener.worker.node();
+    while still_waits(exchange.listener, exchange.channel).await {
         if let Some(end) = node.compaction_end(ordered) {
             return Some(end);
         }

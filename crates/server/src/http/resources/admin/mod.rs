@@ -8,8 +8,8 @@
 pub(super) mod compact;
 pub(super) mod repair;
 
-use crate::door::Door;
-use crate::door::channel::Channel;
+use crate::net::Listener;
+use crate::net::channel::Channel;
 use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
@@ -18,6 +18,6 @@ use std::time::Duration;
 const CHECK_PERIOD: Duration = Duration::from_millis(100);
 
 /// Whether a request still waits: its client has not left, and the node does not stop.
-async fn still_waits(door: &Door, channel: &Channel) -> bool {
-    !door.is_stopping() && !poll_fn(|cx| Poll::Ready(channel.has_client_left(cx))).await
+async fn still_waits(listener: &Listener, channel: &Channel) -> bool {
+    !listener.is_stopping() && !poll_fn(|cx| Poll::Ready(channel.has_client_left(cx))).await
 }

@@ -1,13 +1,13 @@
 //! `/v0/admin/repair`: has this node drive a pass of a repair now.
 
 use super::{CHECK_PERIOD, still_waits};
-use crate::door::Door;
-use crate::door::channel::Channel;
 use crate::http::exchange::{Answer, Exchange};
 use crate::http::page;
 use crate::http::problem::Problem;
 use crate::http::query::{ParameterError, pairs, set, switch_of, unknown};
 use crate::http::resources::tombstone_gc::{HeldBackBy, held_back};
+use crate::net::Listener;
+use crate::net::channel::Channel;
 use cluster::sweep::PassKind;
 use hyper::StatusCode;
 use node::PassReport;
@@ -55,14 +55,14 @@ struct Report {
 }
 
 impl Report {
-    fn of(report: PassReport, door: &Door) -> Self {
+    fn of(report: PassReport, listener: &Listener) -> Self {
         Self {
             clean: report.clean_pairs == report.pairs,
             ranges: report.ranges,
             ranges_differing: report.differing,
             pairs: report.pairs,
             pairs_equal: report.clean_pairs,
-            held_back: report.is_held_back.then(|| held_back(door)).flatten(),
+            held_back: report.is_held_back.then(|| held_back(listener)).flatten(),
         }
     }
 }
@@ -96,12 +96,12 @@ pub(in crate::http::resources) async fn answer(exchange: Exchange<'_>) -> Answer
     let parameters = parameters(exchange.query())?;
     exchange.authorize(Asked::NoKey)?;
     exchange.check_body_limit()?;
-    let node = exchange.door.worker.node();
+    let node = exchange.listener.worker.node();
     let ordered = node
         .order_sweep(parameters.kind)
         .ok_or_else(Problem::no_other_nodes)?;
     let report = if parameters.wait {
-        wait(exchange.door, exchange.channel, ordered.report).await
+        wait(exchange.listener, exchange.channel, ordered.report).await
     } else {
         None
     };
@@ -114,7 +114,7 @@ pub(in crate::http::resources) async fn answer(exchange: Exchange<'_>) -> Answer
         kind: ordered.kind.word(),
         joined: ordered.has_begun,
         state,
-        report: report.map(|report| Report::of(report, exchange.door)),
+        report: report.map(|report| Report::of(report, exchange.listener)),
     });
     *page.status_mut() = status;
     Ok(page)
@@ -122,11 +122,11 @@ pub(in crate::http::resources) async fn answer(exchange: Exchange<'_>) -> Answer
 
 /// Waits for the end of the pass. `None`: the client has left, or the node stops.
 async fn wait(
-    door: &Door,
+    listener: &Listener,
     channel: &Channel,
     mut report: oneshot::Receiver<PassReport>,
 ) -> Option<PassReport> {
-    while still_waits(door, channel).await {
+    while still_waits(listener, channel).await {
         if let Ok(ended) = timeout(CHECK_PERIOD, &mut report).await {
             return ended.ok();
         }

@@ -6,7 +6,7 @@ use super::window::Window;
 use crate::config::bounds::BATCH_BODY_BYTES_MAX;
 use crate::http::body_chunk::BodyChunk;
 use crate::http::problem::Problem;
-use crate::metrics::{DoorMetrics, OperationKind};
+use crate::metrics::{ListenerMetrics, OperationKind};
 use base::{Share, TraceId};
 use bytes::{Buf, Bytes};
 use std::rc::Rc;
@@ -22,7 +22,7 @@ type LongEnd = (BodyChunk, Option<Share>);
 /// Writes answers.
 pub(super) struct AnswerWriter {
     output: Rc<Output>,
-    metrics: Arc<DoorMetrics>,
+    metrics: Arc<ListenerMetrics>,
     /// How many bytes the answer may still have before values are left out.
     bytes_left: Option<usize>,
     /// The trace that the batch is part of.
@@ -33,7 +33,7 @@ impl AnswerWriter {
     /// Writes to `output`; no value beyond `bytes_max`, if that is given.
     pub(super) fn new(
         output: &Rc<Output>,
-        metrics: &Arc<DoorMetrics>,
+        metrics: &Arc<ListenerMetrics>,
         bytes_max: Option<usize>,
         trace: Option<TraceId>,
     ) -> Self {

@@ -2,7 +2,7 @@
 
 use super::lines::{LineText, Lines};
 use super::operation::{Action, Operation, TextMemory};
-use crate::door::Uploads;
+use crate::admission::Uploads;
 use crate::http::rfc3339;
 use base::{Expiry, KEY_BYTES_MAX, LONG_VALUE_BYTES};
 use base64::Engine as _;

@@ -1,8 +1,8 @@
 //! Where the body of a batch comes from: what is here already, and then what arrives.
 
-use crate::door::slow_clients::Progress;
 use crate::http::problem::Problem;
 use crate::http::request_body::RequestBody;
+use crate::net::slow_clients::Progress;
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::task::{Context, Poll};

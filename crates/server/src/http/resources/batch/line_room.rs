@@ -1,7 +1,7 @@
 //! The memory for a line of a batch that is arriving, where it has to wait for that.
 
 use super::lines::Lines;
-use crate::door::{RoomWait, Uploads};
+use crate::admission::{RoomWait, Uploads};
 use std::task::{Context, Poll, ready};
 use tokio::time::Instant;
 

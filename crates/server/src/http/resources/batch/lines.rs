@@ -5,7 +5,7 @@
 //! no room for more of it the lines stand still, until there is or they are told to refuse it.
 //! What cannot be kept is skipped up to the end of its line.
 
-use crate::door::Uploads;
+use crate::admission::Uploads;
 use base::Share;
 use bytes::{Buf, Bytes};
 

@@ -39,12 +39,12 @@ mod window;
 pub(crate) use fuzzing::{fuzz_batch, fuzz_operation};
 
 use crate::config::bounds::{BATCH_BODY_BYTES_MAX, BATCH_STREAM_BYTES};
-use crate::door::channel::READ_BUFFER_BYTES;
 use crate::http::exchange::{Answer, Exchange};
 use crate::http::headers::SANDBOX;
 use crate::http::lasting_caller::LastingCaller;
 use crate::http::problem::Problem;
 use crate::http::response_body::ResponseBody;
+use crate::net::channel::READ_BUFFER_BYTES;
 use base::{LONG_VALUE_BYTES, Refused};
 use hyper::Response;
 use hyper::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue};
@@ -74,11 +74,11 @@ const _: () = assert!(
 pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     let replicas = parameters::read(exchange.query(), exchange.replica_rules())?;
     exchange.authorize(Asked::NoKey)?;
-    let (door, progress) = (exchange.door, &exchange.channel.progress);
+    let (listener, progress) = (exchange.listener, &exchange.channel.progress);
     let is_chunked = exchange.body.is_chunked();
     let place = if is_chunked {
         let client = exchange.channel.client().ok_or(Refused)?;
-        Some(door.batch_places().take(client.ip())?)
+        Some(listener.batch_places().take(client.ip())?)
     } else {
         None
     };
@@ -96,15 +96,18 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
         if exchange.body.is_announced_longer_than(BATCH_BODY_BYTES_MAX) {
             return Err(Problem::batch_too_long(BATCH_BODY_BYTES_MAX));
         }
-        let (blocks, share) = exchange.body.read_blocks(door.uploads(), progress).await?;
+        let (blocks, share) = exchange
+            .body
+            .read_blocks(listener.uploads(), progress)
+            .await?;
         (Input::new(blocks, None), share)
     };
     let uncounted = place.is_none().then(|| Rc::clone(progress));
     let output = Rc::new(Output::new(place));
     let caller = LastingCaller::of(&exchange);
-    let batch = Batch::new(door, progress, caller, replicas, input, share, &output);
+    let batch = Batch::new(listener, progress, caller, replicas, input, share, &output);
     let task = tokio::task::spawn_local(batch.run());
-    let mut stream = AnswerStream::new(output, task, Rc::clone(door), uncounted);
+    let mut stream = AnswerStream::new(output, task, Rc::clone(listener), uncounted);
     if !is_chunked {
         // Its client has sent everything, and waits for the answers. One that still sends may
         // wait for the head first.

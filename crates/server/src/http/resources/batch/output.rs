@@ -3,11 +3,11 @@
 //! The task leaves chunks, and the connection takes them when the client reads. The task
 //! looks at [`Output::has_room`] before it makes further answers.
 
-use crate::door::Door;
-use crate::door::batch_places::BatchPlace;
-use crate::door::slow_clients::Progress;
+use crate::admission::batch_places::BatchPlace;
 use crate::http::body_chunk::{BodyChunk, ChunkMemory, Unwritten, UnwrittenAnswers};
 use crate::http::response_body::{BodyStream, StreamCut};
+use crate::net::Listener;
+use crate::net::slow_clients::Progress;
 use base::Share;
 use bytes::Buf;
 use http_body::Frame;
@@ -135,7 +135,7 @@ impl Output {
 pub(super) struct AnswerStream {
     output: Rc<Output>,
     task: JoinHandle<()>,
-    door: Rc<Door>,
+    listener: Rc<Listener>,
     /// Learns how much waits that neither a budget nor the place of a batch counts.
     progress: Option<Rc<Progress>>,
     was_stopping: bool,
@@ -147,13 +147,13 @@ impl AnswerStream {
     pub(super) fn new(
         output: Rc<Output>,
         task: JoinHandle<()>,
-        door: Rc<Door>,
+        listener: Rc<Listener>,
         progress: Option<Rc<Progress>>,
     ) -> Self {
         Self {
             output,
             task,
-            door,
+            listener,
             progress,
             was_stopping: false,
         }
@@ -167,7 +167,7 @@ impl AnswerStream {
     }
 
     fn note_stop(&mut self) {
-        if self.door.is_stopping() && !std::mem::replace(&mut self.was_stopping, true) {
+        if self.listener.is_stopping() && !std::mem::replace(&mut self.was_stopping, true) {
             // A node that stops wakes its connections; the task is to end the batch.
             self.output.wake_writer();
         }
@@ -207,7 +207,7 @@ impl Drop for AnswerStream {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::door::batch_places::BatchPlaces;
+    use crate::admission::batch_places::BatchPlaces;
     use crate::http::json_line::{JsonLine, ValuePieces};
     use base::Budget;
     use bytes::Bytes;

@@ -24,12 +24,13 @@ use super::lines::{Line, LineText, Lines};
 use super::operation::{Action, LineError, Operation, TextMemory};
 use super::output::{End, Output};
 use super::window::{Repeat, Slot, Window};
+use crate::admission::BatchPermits;
 use crate::config::bounds::{BATCH_BODY_BYTES_MAX, line_bytes_max};
-use crate::door::slow_clients::{Phase, Progress};
-use crate::door::{BatchPermits, Door};
 use crate::http::lasting_caller::LastingCaller;
 use crate::http::problem::Problem;
 use crate::metrics::OperationKind;
+use crate::net::Listener;
+use crate::net::slow_clients::{Phase, Progress};
 use crate::slow_requests::{EndedOperation, OperationTimes};
 use base::{LONG_VALUE_BYTES, Share};
 use cluster::Replicas;
@@ -52,7 +53,7 @@ const MEMORY_PAUSE: Duration = Duration::from_millis(50);
 
 /// A batch that runs.
 pub(super) struct Batch {
-    door: Rc<Door>,
+    listener: Rc<Listener>,
     progress: Rc<Progress>,
     caller: LastingCaller,
     replicas: Replicas,
@@ -86,7 +87,7 @@ impl Drop for EndOnDrop {
 impl Batch {
     /// A batch that leaves its answers in `output`. `share` covers a body that is all here.
     pub(super) fn new(
-        door: &Rc<Door>,
+        listener: &Rc<Listener>,
         progress: &Rc<Progress>,
         caller: LastingCaller,
         replicas: Replicas,
@@ -94,7 +95,7 @@ impl Batch {
         share: Option<Share>,
         output: &Rc<Output>,
     ) -> Self {
-        let value_bytes_max = door.value_bytes_max();
+        let value_bytes_max = listener.value_bytes_max();
         let line_bytes_max = line_bytes_max(value_bytes_max);
         let trace = caller.trace;
         let answer_bytes_max = input.is_all_here().then_some(BATCH_BODY_BYTES_MAX);
@@ -105,17 +106,17 @@ impl Batch {
             input,
             lines: Lines::new(line_bytes_max, share),
             line_bytes_max,
-            window: Window::new(door.batch_windows()),
+            window: Window::new(listener.batch_windows()),
             key_order: KeyOrder::default(),
             ready: VecDeque::new(),
-            permits: BatchPermits::new(&door.gate),
-            operations: Operations::new(door.worker.coordinator()),
+            permits: BatchPermits::new(&listener.gate),
+            operations: Operations::new(listener.worker.coordinator()),
             reads: 0,
             line_room: LineRoom::default(),
             pause: None,
-            answers: AnswerWriter::new(output, &door.metrics, answer_bytes_max, trace),
+            answers: AnswerWriter::new(output, &listener.metrics, answer_bytes_max, trace),
             end: End::Whole,
-            door: Rc::clone(door),
+            listener: Rc::clone(listener),
         }
     }
 
@@ -132,7 +133,7 @@ impl Batch {
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.answers.output().remember(cx);
-        if self.door.is_stopping() && !self.input.is_ended() {
+        if self.listener.is_stopping() && !self.input.is_ended() {
             self.input.end();
             self.end = End::Cut;
         }
@@ -174,14 +175,14 @@ impl Batch {
     /// the next one.
     fn read_lines(&mut self, cx: &mut Context<'_>) -> bool {
         while !self.input.is_ended() && self.window.has_room() {
-            if let Some(line) = self.lines.next(self.door.uploads()) {
+            if let Some(line) = self.lines.next(self.listener.uploads()) {
                 self.take_line(line);
                 continue;
             }
             if self.lines.unroomed_bytes().is_some() {
                 match self
                     .line_room
-                    .poll(&mut self.lines, self.door.uploads(), cx)
+                    .poll(&mut self.lines, self.listener.uploads(), cx)
                 {
                     Poll::Ready(()) => continue,
                     // The client need not send more.
@@ -213,7 +214,7 @@ impl Batch {
             }
             LineText::Refused => return self.refuse_line(Problem::overloaded()),
         };
-        let value_bytes_max = self.door.value_bytes_max();
+        let value_bytes_max = self.listener.value_bytes_max();
         let memory = TextMemory::of(share.as_ref());
         let operation = match Operation::read(&text, value_bytes_max, memory) {
             Ok(operation) => operation,
@@ -227,7 +228,7 @@ impl Batch {
             }
         };
         let (need, asked) = (operation.access().into(), Asked::Key(&operation.key));
-        if let Err(problem) = self.caller.authorize(self.door.trust(), need, asked) {
+        if let Err(problem) = self.caller.authorize(self.listener.trust(), need, asked) {
             return self.refuse_line(problem);
         }
         let number = self.window.next_number();
@@ -235,8 +236,8 @@ impl Batch {
         if self.key_order.enter(key, number) {
             self.ready.push_back(number);
         }
-        let times = self.door.shared().slow_requests.as_ref().map(|_| {
-            let now = self.door.clock().monotonic();
+        let times = self.listener.shared().slow_requests.as_ref().map(|_| {
+            let now = self.listener.clock().monotonic();
             Box::new(OperationTimes::new(line.number, &operation.key, now))
         });
         let mut slot = Slot::of(operation, key, text.len(), share);
@@ -288,7 +289,9 @@ impl Batch {
         if permits == 0 {
             return false;
         }
-        let deadline = self.door.deadline_after(self.door.clock().monotonic());
+        let deadline = self
+            .listener
+            .deadline_after(self.listener.clock().monotonic());
         let mut started = 0;
         while started < permits
             && let Some(number) = self.ready.pop_front()
@@ -329,7 +332,7 @@ impl Batch {
             return true;
         };
         if slot.kind == OperationKind::Get {
-            slot.room = self.door.batch_answers().take(LONG_VALUE_BYTES).ok();
+            slot.room = self.listener.batch_answers().take(LONG_VALUE_BYTES).ok();
             // Only one value at a time has none, so the answers before it go first.
             if slot.room.is_none() && !(is_oldest && is_all_written) {
                 return false;
@@ -340,7 +343,7 @@ impl Batch {
             return true;
         };
         let watch = slot.times.as_mut().map(|times| {
-            times.begins(self.door.clock().monotonic());
+            times.begins(self.listener.clock().monotonic());
             Rc::clone(&times.replicas)
         });
         let terms = Terms {
@@ -403,8 +406,8 @@ impl Batch {
 
     /// Has a read run again that has found no memory. Returns whether it does.
     fn repeat_later(&mut self, number: u64) -> bool {
-        let now = self.door.clock().monotonic();
-        let waits_until = self.door.deadline_after(now);
+        let now = self.listener.clock().monotonic();
+        let waits_until = self.listener.deadline_after(now);
         let repeat = self.window.repeat_later(number, now, waits_until);
         if repeat == Some(Repeat::AfterPause) {
             self.pause = Some(Box::pin(sleep(MEMORY_PAUSE)));
@@ -414,14 +417,14 @@ impl Batch {
 
     /// Logs an operation that has ended if it was slow.
     fn note_times(&self, times: &OperationTimes, kind: OperationKind, answer: &OperationAnswer) {
-        if let Some(slow_requests) = &self.door.shared().slow_requests {
+        if let Some(slow_requests) = &self.listener.shared().slow_requests {
             let operation = EndedOperation {
                 kind: kind.word(),
                 status: answer.status().as_u16(),
                 trace: self.caller.trace,
-                ended: self.door.clock().monotonic(),
+                ended: self.listener.clock().monotonic(),
             };
-            let members = &self.door.shared().config().node.members;
+            let members = &self.listener.shared().config().node.members;
             slow_requests.note_operation(members, times, &operation);
         }
     }
@@ -442,7 +445,7 @@ impl Batch {
                 OperationAnswer::Written(status, written.timestamp)
             }
             Ended::Read(Ok(found)) => match found.entry {
-                Some(entry) if self.door.is_live(&entry) => {
+                Some(entry) if self.listener.is_live(&entry) => {
                     OperationAnswer::Found(entry, found.share)
                 }
                 entry => {

@@ -49,33 +49,33 @@ async fn count(
     source: Source,
     first_deadline: Duration,
 ) -> Result<u64, Problem> {
-    let door = exchange.door;
-    let now_unix_ms = door.clock().unix_ms();
+    let listener = exchange.listener;
+    let now_unix_ms = listener.clock().unix_ms();
     let limit = parameters.limit.unwrap_or(u64::MAX);
     let mut counted = 0;
-    let mut next = begin(door, &parameters, source, first_deadline);
+    let mut next = begin(listener, &parameters, source, first_deadline);
     let mut reader = Reader::new(exchange, parameters);
     let mut deadline = first_deadline;
     while let Some(range) = next.filter(|_| counted < limit) {
-        let coordinator = door.worker.coordinator();
+        let coordinator = listener.worker.coordinator();
         let batch = coordinator.next_batch(range, deadline).await?;
         let live = batch
             .entries
             .iter()
             .filter(|entry| entry.is_live(now_unix_ms));
         counted = (counted + live.count() as u64).min(limit);
-        if door.is_stopping() {
+        if listener.is_stopping() {
             return Err(Problem::overloaded());
         }
         if poll_fn(|cx| Poll::Ready(exchange.channel.has_client_left(cx))).await {
             return Err(Problem::client_left());
         }
-        reader.go_on(door.trust())?;
+        reader.go_on(listener.trust())?;
         next = batch.range;
-        deadline = door
+        deadline = listener
             .clock()
             .monotonic()
-            .saturating_add(door.stall_timeout());
+            .saturating_add(listener.stall_timeout());
     }
     Ok(counted)
 }

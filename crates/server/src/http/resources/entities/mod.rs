@@ -7,8 +7,7 @@ mod count;
 mod parameters;
 mod range_stream;
 
-use crate::door::Door;
-use crate::door::places::Place;
+use crate::admission::places::Place;
 use crate::http::exchange::{Answer, Exchange};
 use crate::http::headers::SANDBOX;
 use crate::http::lasting_caller::LastingCaller;
@@ -16,6 +15,7 @@ use crate::http::negotiation::{RangeFormat, range_format, wants_trailers};
 use crate::http::problem::Problem;
 use crate::http::response_body::ResponseBody;
 use crate::http::verb::Verb;
+use crate::net::Listener;
 use crate::trust::Trust;
 use base::Refused;
 use cluster::Replicas;
@@ -40,13 +40,13 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
         return Err(Problem::range_needs_chunks());
     }
     exchange.check_body_limit()?;
-    let door = exchange.door;
+    let listener = exchange.listener;
     // Ranges wait for one another before they have a permit, so they keep no request out.
-    let place = door.range_place(exchange.deadline()).await?;
-    let source = source(door, &parameters, exchange.deadline()).await?;
+    let place = listener.range_place(exchange.deadline()).await?;
+    let source = source(listener, &parameters, exchange.deadline()).await?;
     let permit = exchange.admit(exchange.deadline()).await?;
     // The nodes have all of the time, however long the range waited for its turn.
-    let deadline = door.deadline_after(door.clock().monotonic());
+    let deadline = listener.deadline_after(listener.clock().monotonic());
     if parameters.telling == Telling::Count {
         // It holds the place of a range, and no permit, because it may take long.
         drop(permit);
@@ -61,7 +61,7 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
             Telling::Values | Telling::Count => range_format(headers),
         },
         limit: parameters.limit.unwrap_or(u64::MAX),
-        now_unix_ms: door.clock().unix_ms(),
+        now_unix_ms: listener.clock().unix_ms(),
         trailers: wants_trailers(headers),
     };
     let mut response = Response::new(ResponseBody::empty());
@@ -69,15 +69,15 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     if exchange.verb == Verb::Head {
         return Ok(response);
     }
-    let first = match begin(door, &parameters, source, deadline) {
-        Some(range) => Some(first_batch(door, range, deadline).await?),
+    let first = match begin(listener, &parameters, source, deadline) {
+        Some(range) => Some(first_batch(listener, range, deadline).await?),
         None => None,
     };
     // From now on the stream counts as a range and holds no permit, because a slow
     // reader must not keep other requests out.
     drop(permit);
     let reader = Reader::new(&exchange, parameters);
-    let stream = stream(door, plan, reader, first, place);
+    let stream = stream(listener, plan, reader, first, place);
     let stream = stream.gathered(exchange.channel.gather_range());
     Ok(response.map(|_| ResponseBody::stream(Box::new(stream))))
 }
@@ -91,14 +91,14 @@ enum Source {
 
 /// Waits for the memory that a range begins with.
 async fn source(
-    door: &Door,
+    listener: &Listener,
     parameters: &RangeParameters,
     deadline: Duration,
 ) -> Result<Source, Refused> {
     match parameters.scope {
         Scope::Node => Ok(Source::Node),
         Scope::Cluster(replicas) => {
-            let coordinator = door.worker.coordinator();
+            let coordinator = listener.worker.coordinator();
             let window = coordinator.range_window(deadline).await?;
             Ok(Source::Cluster(replicas, window))
         }
@@ -107,7 +107,7 @@ async fn source(
 
 /// The range that the parameters ask for, unless no key can lie in it.
 fn begin(
-    door: &Door,
+    listener: &Listener,
     parameters: &RangeParameters,
     source: Source,
     deadline: Duration,
@@ -116,7 +116,7 @@ fn begin(
     if end.is_some_and(|end| start.as_slice() >= end) {
         return None;
     }
-    let coordinator = door.worker.coordinator();
+    let coordinator = listener.worker.coordinator();
     Some(match source {
         Source::Cluster(replicas, window) => {
             let plan = ClusterRangePlan {
@@ -130,8 +130,12 @@ fn begin(
     })
 }
 
-async fn first_batch(door: &Door, range: Range, deadline: Duration) -> Result<RangeBatch, Problem> {
-    let coordinator = door.worker.coordinator();
+async fn first_batch(
+    listener: &Listener,
+    range: Range,
+    deadline: Duration,
+) -> Result<RangeBatch, Problem> {
+    let coordinator = listener.worker.coordinator();
     Ok(coordinator.next_batch(range, deadline).await?)
 }
 
@@ -176,21 +180,21 @@ impl Reader {
 }
 
 fn stream(
-    door: &Rc<Door>,
+    listener: &Rc<Listener>,
     plan: RangePlan,
     mut reader: Reader,
     first: Option<RangeBatch>,
     place: Place,
 ) -> RangeStream {
-    let log = Arc::clone(door.worker.node().log());
-    let door = Rc::clone(door);
+    let log = Arc::clone(listener.worker.node().log());
+    let listener = Rc::clone(listener);
     let ask = move |range| -> NextBatch {
-        if reader.go_on(door.trust()).is_err() {
+        if reader.go_on(listener.trust()).is_err() {
             return Box::pin(std::future::ready(Err(CutReason::NoRight)));
         }
-        let now = door.clock().monotonic();
-        let deadline = now.saturating_add(door.stall_timeout());
-        let coordinator = Rc::clone(door.worker.coordinator());
+        let now = listener.clock().monotonic();
+        let deadline = now.saturating_add(listener.stall_timeout());
+        let coordinator = Rc::clone(listener.worker.coordinator());
         Box::pin(async move {
             let batch = coordinator.next_batch(range, deadline).await;
             batch.map_err(CutReason::Failed)

@@ -6,12 +6,12 @@
 //! then closes the connection without the last chunk, so a stream that was cut never
 //! looks whole.
 
-use crate::door::channel::RangeGathering;
-use crate::door::places::Place;
+use crate::admission::places::Place;
 use crate::http::body_chunk::{BodyChunk, ChunkMemory};
 use crate::http::json_line::JsonLine;
 use crate::http::negotiation::RangeFormat;
 use crate::http::response_body::{BodyStream, StreamCut};
+use crate::net::channel::RangeGathering;
 use base::{Entry, LONG_VALUE_BYTES, LimitedLog};
 use bytes::Bytes;
 use http_body::Frame;
@@ -283,7 +283,7 @@ fn encode(format: RangeFormat, entry: &Entry) -> BodyChunk {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::door::places::Places;
+    use crate::admission::places::Places;
     use base::{Expiry, ManualClock, Timestamp};
     use bytes::Buf;
     use std::task::Waker;

@@ -42,7 +42,7 @@ async fn get(mut exchange: Exchange<'_>, parameters: EntityParameters) -> Answer
     let deadline = exchange.deadline();
     let permit = exchange.admit(deadline).await?;
     let found = exchange
-        .door
+        .listener
         .worker
         .coordinator()
         .read(
@@ -58,7 +58,7 @@ async fn get(mut exchange: Exchange<'_>, parameters: EntityParameters) -> Answer
         return Ok(response);
     };
     let headers = &exchange.head.headers;
-    let mut response = if exchange.door.is_live(&entry) {
+    let mut response = if exchange.listener.is_live(&entry) {
         let tag = EntityTag::of(entry.timestamp(), entry.value_bytes());
         let mut response = if !tag.satisfies_if_match(headers) {
             Problem::other_version()
@@ -87,11 +87,11 @@ async fn put(mut exchange: Exchange<'_>, parameters: EntityParameters) -> Answer
     }
     check_unconditional(&exchange.head.headers)?;
     exchange.check_body_limit()?;
-    let door = exchange.door;
+    let listener = exchange.listener;
     // A body that is being received counts by its bytes and holds no permit, because
     // slow uploads must not keep other requests out. A full gate refuses the request
     // before the body, so that the client need not send it.
-    if door.gate.is_full() {
+    if listener.gate.is_full() {
         return Err(Problem::overloaded());
     }
     // The fields are not needed any more, and the body may take long.
@@ -99,16 +99,16 @@ async fn put(mut exchange: Exchange<'_>, parameters: EntityParameters) -> Answer
     let upload = exchange
         .body
         .read(
-            door.value_bytes_max(),
-            door.uploads(),
+            listener.value_bytes_max(),
+            listener.uploads(),
             &exchange.channel.progress,
         )
         .await?;
-    let now = door.clock().monotonic();
+    let now = listener.clock().monotonic();
     if let Some(timeline) = exchange.timeline {
         timeline.body_ended(now);
     }
-    let deadline = door.deadline_after(now);
+    let deadline = listener.deadline_after(now);
     let _permit = exchange.admit(deadline).await?;
     let hash = value_hash(&upload.bytes);
     let change = Change::Put {
@@ -117,7 +117,7 @@ async fn put(mut exchange: Exchange<'_>, parameters: EntityParameters) -> Answer
             .ttl_seconds
             .map_or(Expires::Never, Expires::AfterSeconds),
     };
-    let written = door
+    let written = listener
         .worker
         .coordinator()
         .write(
@@ -148,7 +148,7 @@ async fn delete(mut exchange: Exchange<'_>, parameters: EntityParameters) -> Ans
     let deadline = exchange.deadline();
     let _permit = exchange.admit(deadline).await?;
     let written = exchange
-        .door
+        .listener
         .worker
         .coordinator()
         .write(

@@ -68,8 +68,8 @@ pub(super) fn answer(exchange: &Exchange<'_>) -> Answer {
     query::none(exchange.query())?;
     exchange.check_body_limit()?;
     let extras = Extras {
-        debug: exchange.door.has_debug_endpoints(),
-        cors: exchange.door.own_hosts.cors_origins().are_any(),
+        debug: exchange.listener.has_debug_endpoints(),
+        cors: exchange.listener.own_hosts.cors_origins().are_any(),
     };
     let index = usize::from(extras.debug) + 2 * usize::from(extras.cors);
     let document = DOCUMENTS[index].get_or_init(|| {

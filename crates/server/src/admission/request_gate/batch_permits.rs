@@ -160,7 +160,7 @@ impl Drop for BatchPermits {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::door::Admission;
+    use crate::admission::Admission;
     use std::time::Duration;
 
     fn take(permits: &BatchPermits, wanted: usize) -> usize {

@@ -10,7 +10,7 @@ const IPV6_OWNER_BITS: u32 = 64;
 
 /// One address that stands for all addresses of the same owner. The owner of an
 /// IPv6 address can choose the lower half of its bits.
-pub(super) fn owner_of(address: IpAddr) -> IpAddr {
+pub(crate) fn owner_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
             let kept = u128::MAX << (u128::BITS - IPV6_OWNER_BITS);
@@ -22,7 +22,7 @@ pub(super) fn owner_of(address: IpAddr) -> IpAddr {
 
 /// Which of several holdings gives way for another one. `held` has the owners and the
 /// amounts, the oldest first; `newcomer` has those of the other one, which counts as well.
-pub(super) fn gives_way(held: &[(IpAddr, usize)], newcomer: (IpAddr, usize)) -> usize {
+pub(crate) fn gives_way(held: &[(IpAddr, usize)], newcomer: (IpAddr, usize)) -> usize {
     let mut sums = BTreeMap::from([newcomer]);
     for (owner, amount) in held {
         *sums.entry(*owner).or_insert(0) += amount;

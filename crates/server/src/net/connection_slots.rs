@@ -17,7 +17,7 @@
 //! Nothing here answers a request. A slot has a [`ConnectionScope`], and `dispatch` in
 //! `http/mod.rs` answers a request for a resource outside that scope with `503`.
 
-use super::owners::{gives_way, owner_of};
+use crate::admission::owners::{gives_way, owner_of};
 use crate::config::ServerConfig;
 use profile::lock;
 use std::cell::RefCell;

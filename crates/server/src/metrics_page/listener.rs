@@ -1,11 +1,11 @@
 //! What a node has taken on, and how much it may take on: each bound stands beside what
 //! it bounds.
 
-use crate::door::DoorShared;
+use crate::net::ListenerShared;
 use node::metrics::Family;
 
-/// The gauges of the doors and of the node's load.
-pub(super) fn families(shared: &DoorShared) -> Vec<Family> {
+/// The gauges of the listeners and of the node's load.
+pub(super) fn families(shared: &ListenerShared) -> Vec<Family> {
     let metrics = &shared.metrics;
     let config = shared.config();
     let load = shared.node.load();
@@ -13,7 +13,7 @@ pub(super) fn families(shared: &DoorShared) -> Vec<Family> {
     [
         (
             ("kvorum_connections", "Open connections"),
-            metrics.sum(|door| door.connections.get()) as usize,
+            metrics.sum(|listener| listener.connections.get()) as usize,
             (
                 "kvorum_connections_max",
                 "Connections that may be open; more wait to be accepted, or may only be a peer's",
@@ -22,7 +22,7 @@ pub(super) fn families(shared: &DoorShared) -> Vec<Family> {
         ),
         (
             ("kvorum_requests_in_flight", "Requests that run"),
-            metrics.sum(|door| door.in_flight.get()) as usize,
+            metrics.sum(|listener| listener.in_flight.get()) as usize,
             (
                 "kvorum_requests_in_flight_max",
                 "Requests that may run at a time; more wait",
@@ -31,7 +31,7 @@ pub(super) fn families(shared: &DoorShared) -> Vec<Family> {
         ),
         (
             ("kvorum_requests_queued", "Requests that wait to run"),
-            metrics.sum(|door| door.queued.get()) as usize,
+            metrics.sum(|listener| listener.queued.get()) as usize,
             (
                 "kvorum_requests_queued_max",
                 "Requests that may wait to run; more are refused at once",
@@ -137,7 +137,7 @@ pub(super) fn families(shared: &DoorShared) -> Vec<Family> {
                 "kvorum_unsent_bytes",
                 "Bytes of short answers whose clients do not read",
             ),
-            metrics.sum(|door| door.unsent.get()) as usize,
+            metrics.sum(|listener| listener.unsent.get()) as usize,
             (
                 "kvorum_unsent_max_bytes",
                 "Bytes of short answers that may wait; beyond it the oldest is cut",

@@ -1,62 +1,43 @@
-//! The door of one runtime: what it lets in, and how much of the node's memory and
-//! time connections may take.
+//! Connections of one runtime: how bytes come and go, and which connections are served.
 //!
-//! Admission bounds everything that a node takes on at a time:
+//! A [`Listener`] has the connections of a runtime, the worker that answers for the store, and
+//! what bounds both: its own part of the `admission`, and in [`ListenerShared`] what all
+//! runtimes share. Those bounds are separate, so that clients that stall at one of them
+//! block no client at another.
+//!
 //! - [`ConnectionSlots`](connection_slots::ConnectionSlots): open connections.
-//! - [`Gate`]: requests that run, and requests that wait for a permit.
-//! - [`Uploads`]: bytes of bodies that are being received.
-//! - [`DoorShared`]: the budgets that all runtimes share: for uploads, for long heads,
-//!   for ranges and for `/v0/batch`. They are separate, so that clients that stall in one
-//!   of them block no client in another. The node has two more, for long answers and for
-//!   the batches of ranges.
-//! - `tls`: handshakes under way, and records of TLS that are not complete, each in a
-//!   `fair_room`, from which a connection of the address that holds the most gives way.
-//! - `unsent_answers`: bytes of short answers whose clients do not read.
-//! - `page_limiter`: the time spent on pages, which are outside the gate.
-//!
-//! A connection has a `channel`, which moves its bytes over a `wire`, plain or sealed, and a `progress`, with which
-//! the door finds slow clients, and `recorded_steps`, for recordings of spans. `paused_connections` delays the connections of
-//! refused requests. `web_pages` recognises requests of web pages of other sites, of which
-//! `cors_origins` are served.
+//! - `channel` moves the bytes of a connection over a `wire`, plain or sealed by `tls`.
+//! - `slow_clients` finds connections that do not go on; `unsent_answers` bounds the bytes of
+//!   short answers whose clients do not read.
+//! - `paused_connections` delays the connections of refused requests.
+//! - `recorded_steps` is for recordings of spans.
 
-pub(crate) mod batch_places;
 pub(crate) mod channel;
 pub(crate) mod connection_slots;
-pub(crate) mod cors_origins;
 mod counted_since;
-mod fair_room;
-mod holdings;
-mod owners;
-pub(crate) mod page_limiter;
 pub(crate) mod paused_connections;
-pub(crate) mod places;
 mod recorded_steps;
-mod request_gate;
 mod shared;
 pub(crate) mod slow_clients;
 mod start_hold;
 pub(crate) mod tls;
 pub(crate) mod unsent_answers;
-mod upload_budgets;
-mod upload_room;
-pub(crate) mod web_pages;
 pub(crate) mod wire;
 
-pub(crate) use request_gate::{Admission, BatchPermits, Gate, Permit};
-pub(crate) use shared::DoorShared;
-pub(crate) use upload_budgets::Uploads;
-pub(crate) use upload_room::{Promise, RoomWait};
+pub(crate) use shared::ListenerShared;
 
-use crate::metrics::DoorMetrics;
+use crate::admission::batch_places::BatchPlaces;
+use crate::admission::page_limiter::PageLimiter;
+use crate::admission::places::Place;
+use crate::admission::{Gate, Uploads};
+use crate::metrics::ListenerMetrics;
 use crate::trust::Trust;
+use crate::trust::web_pages::OwnHosts;
 use base::{Budget, Clock, Entry, Expiry, Kind, Refused, overdue_check_period};
-use batch_places::BatchPlaces;
 use channel::Buffers;
 use node::Worker;
-use page_limiter::PageLimiter;
 use paused_connections::PausedConnections;
 use peer::Transport;
-use places::Place;
 use slab::Slab;
 use slow_clients::{Progress, SlowClientTimeouts};
 use std::cell::{Cell, RefCell};
@@ -72,13 +53,12 @@ use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::MissedTickBehavior;
 use unsent_answers::UnsentAnswers;
-use web_pages::OwnHosts;
 use wire::Wire;
 
-/// The door of one runtime, and the worker behind it. No other thread uses any of it,
-/// except what is behind [`DoorShared`].
-pub(crate) struct Door {
-    shared: Arc<DoorShared>,
+/// The listener of one runtime, and the worker behind it. No other thread uses any of it,
+/// except what is behind [`ListenerShared`].
+pub(crate) struct Listener {
+    shared: Arc<ListenerShared>,
     /// Answers for the store.
     pub(crate) worker: Rc<Worker>,
     /// The names by which clients may address the node.
@@ -89,8 +69,8 @@ pub(crate) struct Door {
     pub(crate) page_limiter: PageLimiter,
     /// The connections of requests that were refused.
     pub(crate) paused_connections: Rc<PausedConnections>,
-    /// The counters of this door.
-    pub(crate) metrics: Arc<DoorMetrics>,
+    /// The counters of this listener.
+    pub(crate) metrics: Arc<ListenerMetrics>,
     /// The monotonic time of the last check for what is overdue: cheap to read, and
     /// late by at most the period of the checks.
     pub(crate) now: Rc<Cell<Duration>>,
@@ -120,16 +100,16 @@ enum Stage {
 /// stops, so those that are idle for all of it would be so for a longer time as well.
 pub(crate) const LAST_REQUESTS: Duration = Duration::from_millis(100);
 
-/// A connection's entry in the list of its door, removed when this is dropped.
+/// A connection's entry in the list of its listener, removed when this is dropped.
 pub(crate) struct Registered {
-    door: Rc<Door>,
+    listener: Rc<Listener>,
     number: usize,
 }
 
-impl Door {
-    /// The door of runtime `number`, whose worker reaches its peers over `transport`.
+impl Listener {
+    /// The listener of runtime `number`, whose worker reaches its peers over `transport`.
     pub(crate) fn new(
-        shared: Arc<DoorShared>,
+        shared: Arc<ListenerShared>,
         number: usize,
         transport: &Arc<dyn Transport>,
     ) -> Rc<Self> {
@@ -142,7 +122,7 @@ impl Door {
             gate: Gate::new(in_flight_max, queued_max),
             page_limiter: PageLimiter::new(),
             paused_connections: Rc::default(),
-            metrics: shared.metrics.of_door(number),
+            metrics: shared.metrics.of_listener(number),
             now: Rc::new(Cell::new(worker.clock().monotonic())),
             buffers: Rc::new(Buffers::new(
                 Arc::clone(&shared.heads),
@@ -168,14 +148,18 @@ impl Door {
 
     /// Starts to record the history of the node. One runtime does it for all.
     pub(crate) fn spawn_history(self: &Rc<Self>) {
-        let door = Rc::clone(self);
+        let listener = Rc::clone(self);
         tokio::task::spawn_local(async move {
-            door.shared.history.record_forever(door.clock()).await;
+            listener
+                .shared
+                .history
+                .record_forever(listener.clock())
+                .await;
         });
     }
 
-    /// What the doors of all runtimes share.
-    pub(crate) fn shared(&self) -> &DoorShared {
+    /// What the listeners of all runtimes share.
+    pub(crate) fn shared(&self) -> &ListenerShared {
         &self.shared
     }
 
@@ -288,7 +272,7 @@ impl Door {
     pub(crate) fn register(self: &Rc<Self>, progress: &Rc<Progress>) -> Registered {
         Registered {
             number: self.connections.borrow_mut().insert(Rc::clone(progress)),
-            door: Rc::clone(self),
+            listener: Rc::clone(self),
         }
     }
 
@@ -339,7 +323,7 @@ impl Door {
     }
 
     /// Ends connections that are too slow and waits at the gate that have reached
-    /// their deadline, and publishes the gauges of this door.
+    /// their deadline, and publishes the gauges of this listener.
     fn end_overdue(&self) {
         let now = self.clock().monotonic();
         self.now.set(now);
@@ -391,10 +375,10 @@ impl Door {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        let mut connections = self.door.connections.borrow_mut();
+        let mut connections = self.listener.connections.borrow_mut();
         let gone = connections.try_remove(self.number);
         if connections.is_empty() {
-            self.door.emptied.notify_one();
+            self.listener.emptied.notify_one();
         }
         drop(connections);
         drop(gone);

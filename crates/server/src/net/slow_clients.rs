@@ -2,8 +2,8 @@
 //! a runtime reads it to close connections that make no progress, so no connection
 //! needs a timer of its own.
 
-use crate::door::connection_slots::ConnectionScope;
-use crate::door::fair_room::GivesWay;
+use crate::admission::fair_room::GivesWay;
+use crate::net::connection_slots::ConnectionScope;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::Waker;

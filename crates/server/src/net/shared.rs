@@ -1,11 +1,11 @@
-//! What the doors of all runtimes share.
+//! What the listeners of all runtimes share.
 
-use super::Uploads;
-use super::batch_places::BatchPlaces;
 use super::counted_since::CountedSince;
-use super::places::Places;
 use super::start_hold::StartHold;
-use super::tls::DoorTls;
+use super::tls::ListenerTls;
+use crate::admission::Uploads;
+use crate::admission::batch_places::BatchPlaces;
+use crate::admission::places::Places;
 use crate::config::ServerConfig;
 use crate::line_writer::LineWriter;
 use crate::metrics::{History, Metrics};
@@ -17,14 +17,14 @@ use node::Node;
 use std::sync::Arc;
 use tls::NodeTls;
 
-/// What the doors of all runtimes share: the node behind them, and the budgets
+/// What the listeners of all runtimes share: the node behind them, and the budgets
 /// for what clients send and receive.
-pub(crate) struct DoorShared {
+pub(crate) struct ListenerShared {
     config: ServerConfig,
-    /// The node behind the doors.
+    /// The node behind the listeners.
     pub(crate) node: Arc<Node>,
     /// TLS, where the node speaks it.
-    pub(crate) tls: Option<Arc<DoorTls>>,
+    pub(crate) tls: Option<Arc<ListenerTls>>,
     /// Budgets for bodies that are being received, in bytes.
     pub(crate) uploads: Uploads,
     /// Budget for long request heads, in bytes.
@@ -41,7 +41,7 @@ pub(crate) struct DoorShared {
     pub(crate) trust: Arc<Trust>,
     /// Logs slow requests, if any are to be logged.
     pub(crate) slow_requests: Option<Arc<SlowRequests>>,
-    /// The counters of all doors.
+    /// The counters of all listeners.
     pub(crate) metrics: Arc<Metrics>,
     /// What the node did in the last hour.
     pub(crate) history: Arc<History>,
@@ -53,8 +53,8 @@ pub(crate) struct DoorShared {
     pub(crate) counted_since: CountedSince,
 }
 
-impl DoorShared {
-    /// The shared part of the doors of a server with this configuration.
+impl ListenerShared {
+    /// The shared part of the listeners of a server with this configuration.
     pub(crate) fn new(
         config: ServerConfig,
         node: Arc<Node>,
@@ -78,7 +78,7 @@ impl DoorShared {
             node.see_traced_by(Box::new(move |request| slow_requests.note_traced(request)));
         }
         Self {
-            tls: tls.map(|(tls, node_tls)| Arc::new(DoorTls::new(&config, tls, node_tls))),
+            tls: tls.map(|(tls, node_tls)| Arc::new(ListenerTls::new(&config, tls, node_tls))),
             uploads: Uploads::new(
                 (split.uploads_short_bytes, split.uploads_long_bytes),
                 config.requests_queued_max,

@@ -15,7 +15,7 @@
 //!   `Retry-After` names, so a client that heeds it never waits for the queue.
 
 use super::channel::Channel;
-use crate::door::Gate;
+use crate::admission::Gate;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
@@ -124,11 +124,11 @@ impl PausedConnection {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::door::channel::Buffers;
-    use crate::door::connection_slots::ConnectionScope;
-    use crate::door::slow_clients::Progress;
-    use crate::door::unsent_answers::UnsentAnswers;
-    use crate::door::wire::Wire;
+    use crate::net::channel::Buffers;
+    use crate::net::connection_slots::ConnectionScope;
+    use crate::net::slow_clients::Progress;
+    use crate::net::unsent_answers::UnsentAnswers;
+    use crate::net::wire::Wire;
     use base::Budget;
     use tokio::net::{TcpListener, TcpStream};
 

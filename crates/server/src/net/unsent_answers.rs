@@ -7,7 +7,7 @@
 //! waited longest, because its client had the most time to read. So clients that
 //! do not read take no room from others.
 
-use crate::door::channel::Channel;
+use crate::net::channel::Channel;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};

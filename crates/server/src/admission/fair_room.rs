@@ -133,8 +133,8 @@ impl Drop for Place {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::door::connection_slots::ConnectionScope;
-    use crate::door::slow_clients::Progress;
+    use crate::net::connection_slots::ConnectionScope;
+    use crate::net::slow_clients::Progress;
 
     fn progress() -> Rc<Progress> {
         Rc::new(Progress::new(Rc::default(), ConnectionScope::AnyRequest))

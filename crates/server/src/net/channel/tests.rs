@@ -1,5 +1,5 @@
 use super::*;
-use crate::door::connection_slots::ConnectionScope;
+use crate::net::connection_slots::ConnectionScope;
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;

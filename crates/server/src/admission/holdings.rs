@@ -125,7 +125,7 @@ impl OfOwner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::door::owners;
+    use crate::admission::owners;
     use base::{Random, SeededRandom};
 
     /// What a look at all holdings finds.

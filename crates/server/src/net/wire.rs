@@ -7,8 +7,8 @@
 //! (`channel`). The second takes room that the connections of a runtime share, beyond the
 //! first few KiB and as long as the record is not complete ([`RecordRoom`]).
 
-use super::fair_room::{FairRoom, GivesWay, Place};
 use super::slow_clients::Progress;
+use crate::admission::fair_room::{FairRoom, GivesWay, Place};
 use crate::config::bounds::HANDSHAKE_BYTES_MAX;
 use std::io::{self, IoSlice};
 use std::net::IpAddr;
@@ -304,7 +304,7 @@ impl AsyncWrite for CountedStream {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::door::connection_slots::ConnectionScope;
+    use crate::net::connection_slots::ConnectionScope;
 
     fn connection(room: &Rc<FairRoom>, last: u8) -> (RecordRoom, Rc<Progress>) {
         let progress = Rc::new(Progress::new(Rc::default(), ConnectionScope::AnyRequest));

@@ -1,4 +1,4 @@
-//! TLS at the doors of a node: handshakes, how many there may be, and who may pass as a
+//! TLS at the listeners of a node: handshakes, how many there may be, and who may pass as a
 //! peer.
 //!
 //! A connection is looked at before it is read: the first byte of TLS is 0x16, which no
@@ -16,10 +16,10 @@
 //! those of all clients as well.
 
 use super::connection_slots::ConnectionScope;
-use super::fair_room::{FairRoom, GivesWay};
-use super::owners::owner_of;
 use super::slow_clients::{Phase, Progress};
 use super::wire::{CountedStream, RecordRoom, Wire};
+use crate::admission::fair_room::{FairRoom, GivesWay};
+use crate::admission::owners::owner_of;
 use crate::config::{ServerConfig, TlsConfig};
 use crate::metrics::TlsMetrics;
 use base::{LogLimiter, LogRate};
@@ -58,8 +58,8 @@ const LOGGED: LogRate = LogRate {
     period: Duration::from_secs(1),
 };
 
-/// TLS as the doors of all runtimes share it.
-pub(crate) struct DoorTls {
+/// TLS as the listeners of all runtimes share it.
+pub(crate) struct ListenerTls {
     /// The certificates.
     pub(crate) node_tls: Arc<NodeTls>,
     /// Whether connections without TLS are accepted, too.
@@ -129,8 +129,8 @@ pub(crate) enum Entered {
     Ended,
 }
 
-impl DoorTls {
-    /// TLS for the doors of a server with this configuration.
+impl ListenerTls {
+    /// TLS for the listeners of a server with this configuration.
     pub(crate) fn new(config: &ServerConfig, tls: &TlsConfig, node_tls: Arc<NodeTls>) -> Self {
         let members = &config.node.members;
         Self {

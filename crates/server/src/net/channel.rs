@@ -11,10 +11,10 @@
 //!   KiB (`Channel::cover_head`), answers when the client does not read
 //!   them (`unsent_answers`).
 
-use crate::door::recorded_steps::RecordedSteps;
-use crate::door::slow_clients::Progress;
-use crate::door::unsent_answers::{UnsentAnswers, UnsentEntry};
-use crate::door::wire::Wire;
+use crate::net::recorded_steps::RecordedSteps;
+use crate::net::slow_clients::Progress;
+use crate::net::unsent_answers::{UnsentAnswers, UnsentEntry};
+use crate::net::wire::Wire;
 use base::{Budget, Refused, Share};
 use hyper::StatusCode;
 use hyper::rt::ReadBufCursor;

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Server CPU time of an operation in a batch, beside that of a single PUT in the same run.
 
-    cargo build --release
-    python3 bench/batch.py [--kvorum target/release/kvorum] [--seconds 8] [--pairs 3] [--batch 100] [CASE ...]
+    cargo build --profile dist -p kvorum -p lab-cli
+    python3 bench/batch.py [--kvorum target/dist/kvorum] [--seconds 8] [--pairs 3] [--batch 100] [CASE ...]
 
-Cases: one-sync one-os three-sync three-os rate; all by default. The values have 64 bytes, and `kvorum load`
+Cases: one-sync one-os three-sync three-os rate; all by default. The values have 64 bytes, and `kvorum-lab load`
 sends both loads. `rate` puts as much as it can into three nodes, and says what the CPU time that was measured
 would allow on all cores, the generator included. `harness.py` says what is measured.
 """
@@ -25,7 +25,7 @@ def measured(arguments, server, batch=None):
     asked = ("put", "--warmup", "0", "--duration", f"{arguments.seconds}s", "--keys", KEYS * 10)
     asked += ("--connections", BATCH_CONNECTIONS, "--batch", batch) if batch else ("--connections", CONNECTIONS)
     before, own_before = server.cpu_seconds(), resource.getrusage(resource.RUSAGE_CHILDREN)
-    run = load(arguments.kvorum, server.ports, *asked)
+    run = load(server.ports, *asked)
     used, own = server.cpu_seconds() - before, resource.getrusage(resource.RUSAGE_CHILDREN)
     if run["failed"]:
         print(f"    note: failed {run['failed']}")

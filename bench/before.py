@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Two builds beside each other: ranges of one node, and the CPU time of compaction.
 
-    cargo build --release
-    python3 bench/before.py --before OLDER/kvorum [--kvorum target/release/kvorum] [--pairs 5] [--mib 512]
+    cargo build --profile dist -p kvorum -p lab-cli
+    python3 bench/before.py --before OLDER/kvorum [--kvorum target/dist/kvorum] [--pairs 5] [--mib 512]
 
 Each build fills a node with values of 1 KiB in random order, with compaction off. Then it is asked to merge all of its
 tables: the CPU time of the thread that does it, beside the bytes that it wrote. (The order also flushes a memtable, which
@@ -22,7 +22,7 @@ def filled(binary, name, mib):
     """A node with values in many tables that overlap."""
     server = kvorum(binary, name, "--memory", "512MiB", "--threads", "1", "--durability", "os", "--compaction", "off")
     options = ("--keys", mib * MIB // VALUE_BYTES, "--value-bytes", VALUE_BYTES)
-    load(binary, server.ports, "put", "--fill", "--duration", "1s", "--rate", "1", *options)
+    load(server.ports, "put", "--fill", "--duration", "1s", "--rate", "1", *options)
     settle(server)
     return server
 

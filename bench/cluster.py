@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The cost of replication: three nodes on this machine, with the sum of their CPU time.
 
-    cargo build --release
-    python3 bench/cluster.py [--kvorum target/release/kvorum] [--seconds 8] [--pairs 3] [--targets 3] [--threads 1] [CASE ...]
+    cargo build --profile dist -p kvorum -p lab-cli
+    python3 bench/cluster.py [--kvorum target/dist/kvorum] [--seconds 8] [--pairs 3] [--targets 3] [--threads 1] [CASE ...]
 
 Cases: put-1-1 get-1-1 put-sync put-os get latency tail killed frozen overload; all by default.
 The load goes to all three nodes, or to the first --targets of them. Each node has one thread,
@@ -62,13 +62,13 @@ def latency(arguments):
         three = cluster(arguments, f"latency-{method}", "--durability", "os")
         one = kvorum(arguments.kvorum, f"latency-one-{method}", "--memory", "512MiB", "--durability", "os")
         try:
-            load(arguments.kvorum, three.ports, "fill", *REPLICAS)
-            load(arguments.kvorum, one.ports, "fill")
-            best = breaking_point(arguments.kvorum, three, method, *REPLICAS)
+            load(three.ports, "fill", *REPLICAS)
+            load(one.ports, "fill")
+            best = breaking_point(three, method, *REPLICAS)
             ratios = []
             for _ in range(arguments.pairs if best else 0):
-                alone = open_loop(arguments.kvorum, one, method, best / 2, arguments.seconds)
-                ours = open_loop(arguments.kvorum, three, method, best / 2, arguments.seconds, *REPLICAS)
+                alone = open_loop(one, method, best / 2, arguments.seconds)
+                ours = open_loop(three, method, best / 2, arguments.seconds, *REPLICAS)
                 p99s = percentile(alone, 0.99), percentile(ours, 0.99)
                 ratios.append(p99s[1] / p99s[0])
                 print(f"  {method} at {best / 2:.0f}/s: one node p99 {p99s[0]:.2f} ms, 2/3 p99 {p99s[1]:.2f} ms", flush=True)
@@ -83,7 +83,7 @@ def tail_beside_nginx(arguments):
     server = cluster(arguments, "tail")
     try:
         print_syncs()
-        if best := breaking_point(arguments.kvorum, server, "put", *REPLICAS):
+        if best := breaking_point(server, "put", *REPLICAS):
             tail("tail", at_most(3), arguments, server, best / 2, *REPLICAS)
         else:
             figure("tail", None, "times nginx's p99.9", at_most(3))
@@ -98,10 +98,10 @@ def disturbed(arguments, name, disturb, undo):
     try:
         # The third node gets no requests.
         server.ports = server.all_ports[:2]
-        load(arguments.kvorum, server.ports, "fill", *REPLICAS)
+        load(server.ports, "fill", *REPLICAS)
         rate = 4_000
         for method in ("put", "get"):
-            run = lambda seconds, *more: open_loop(arguments.kvorum, server, method, rate, seconds, *REPLICAS, *more)
+            run = lambda seconds, *more: open_loop(server, method, rate, seconds, *REPLICAS, *more)
             before = run(arguments.seconds)
             disturber = threading.Timer(0.5, disturb, (server.nodes[2],))
             disturber.start()

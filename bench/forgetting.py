@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """What tombstone_gc costs the disk: the same churn on a cluster that forgets what was deleted, and on one that does not.
 
-    cargo build --release
-    python3 bench/tombstone GC.py [--kvorum target/release/kvorum] [--seconds 60] [--rate 6000] [--pairs 1]
+    cargo build --profile dist -p kvorum -p lab-cli
+    python3 bench/forgetting.py [--kvorum target/dist/kvorum] [--seconds 60] [--rate 6000] [--pairs 1]
 
 Three nodes, three copies, 2/3. Keys come and go: most operations put values of 1 KiB and the others delete, over few
 enough keys that each is put and deleted many times. One cluster has a grace of ten seconds and compares its nodes as
@@ -36,7 +36,7 @@ def churn(arguments, name, *options):
     server = Cluster(arguments.kvorum, name, 3, *OPTIONS, *options)
     try:
         before = server.cpu_seconds()
-        run = load(arguments.kvorum, server.ports, *WORKLOAD, "--rate", arguments.rate, "--duration", f"{arguments.seconds}s", "--warmup", "0")
+        run = load(server.ports, *WORKLOAD, "--rate", arguments.rate, "--duration", f"{arguments.seconds}s", "--warmup", "0")
         cpu = server.cpu_seconds() - before
         time.sleep(REST_SECONDS)
         moved = sum(total(server, f"{kind}_written_bytes_total") for kind in ("flush", "compaction"))

@@ -4,8 +4,8 @@
 Both send requests to nginx (`return 201`) over 64 connections with one thread, in
 turn. The generator runs on one core and nginx on another.
 
-    cargo build --release
-    python3 bench/generator.py [--kvorum target/release/kvorum] [--seconds 3] [--pairs 5]
+    cargo build --profile dist -p lab-cli
+    python3 bench/generator.py [--seconds 3] [--pairs 5]
 """
 
 import json
@@ -14,7 +14,7 @@ import resource
 import statistics
 import subprocess
 
-from harness import CONNECTIONS, at_most, command_line, figure, nginx, print_verdicts, tree
+from harness import CONNECTIONS, at_most, command_line, figure, generator, nginx, print_verdicts, tree
 
 TARGET = "/v0/entity?id=000000012345k---"
 
@@ -35,7 +35,7 @@ def wrk(url, seconds):
 
 def load(arguments, workload, url):
     options = ["--verify", "off", "--warmup", "0", "--duration", f"{arguments.seconds}s", "--json", "-", "--target", url]
-    text, cpu_seconds = measured([arguments.kvorum, "load", workload, *options])
+    text, cpu_seconds = measured([generator(), "load", workload, *options])
     return cpu_seconds, json.loads(text)["succeeded"]
 
 

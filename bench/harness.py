@@ -1,7 +1,7 @@
 """What the benchmarks share: servers, load generators, CPU time, figures and their goals.
 
 Needs nginx and wrk (`apt-get install nginx-light wrk`). Loads at a constant rate
-are sent by `kvorum load`, to nginx as well.
+are sent by `kvorum-lab load`, to nginx as well.
 
 Throughput says little if the generator and the server share the cores, so the
 figure is the CPU time per request of the server's processes (user and system,
@@ -170,7 +170,7 @@ class Parser(argparse.ArgumentParser):
 def command_line(description, cases=False, **defaults):
     """A parser with the options that benchmarks share: --kvorum, of seconds and pairs those with a default, and cases."""
     parser = Parser(description)
-    parser.add_argument("--kvorum", default="target/release/kvorum")
+    parser.add_argument("--kvorum", default="target/dist/kvorum")
     helps = {"seconds": "the length of a run", "pairs": "how many runs, or pairs of runs, a figure is the median of"}
     for name, default in defaults.items():
         parser.add_argument(f"--{name}", type=int, default=default, help=f"{helps[name]} ({default})")
@@ -412,9 +412,16 @@ def urls(ports):
     return ",".join(f"http://127.0.0.1:{port}" for port in ports)
 
 
-def load(binary, ports, *options):
-    """Runs `kvorum load` on these nodes. Returns what it measured, and as `stolen` what the host took of the CPU time."""
-    command = [binary, "load", "--target", urls(ports), "--json", "-", *map(str, options)]
+def generator():
+    """The program that sends loads. It is the same for all nodes, of whatever build they are."""
+    built = [pathlib.Path(f"target/{profile}/kvorum-lab") for profile in ("dist", "release")]
+    found = next((program for program in built if program.exists()), None)
+    return str(found) if found else sys.exit(f"{built[0]} is missing: cargo build --profile dist -p lab-cli")
+
+
+def load(ports, *options):
+    """Runs `kvorum-lab load` on these nodes. Returns what it measured, and as `stolen` what the host took of the CPU time."""
+    command = [generator(), "load", "--target", urls(ports), "--json", "-", *map(str, options)]
     before = machine_ticks()
     done = subprocess.run(command, capture_output=True, text=True)
     stolen, total = (now - then for now, then in zip(machine_ticks(), before))
@@ -423,10 +430,10 @@ def load(binary, ports, *options):
     return {**json.loads(done.stdout), "stolen": stolen / max(total, 1)}
 
 
-def open_loop(binary, server, workload, rate, seconds, *options):
+def open_loop(server, workload, rate, seconds, *options):
     """Requests at a rate over 64 connections. Latency counts from when a request was due."""
     # What nginx answers has no checksum.
-    return load(binary, server.ports, workload, "--rate", int(rate), "--duration", f"{seconds}s", "--verify", "off", *options)
+    return load(server.ports, workload, "--rate", int(rate), "--duration", f"{seconds}s", "--verify", "off", *options)
 
 
 def percentile(run, share):
@@ -439,9 +446,9 @@ def latencies(run):
     return f"p50 {percentile(run, 0.5):.2f} p99 {percentile(run, 0.99):.2f} p99.9 {percentile(run, 0.999):.2f} ms"
 
 
-def breaking_point(binary, server, workload, *options):
+def breaking_point(server, workload, *options):
     """The highest rate at which 99% of the requests succeed within 10 ms; None if there is none."""
-    found = load(binary, server.ports, workload, "--find-breaking-point", "--verify", "off", *options)
+    found = load(server.ports, workload, "--find-breaking-point", "--verify", "off", *options)
     print(f"  {workload}: breaking point {found['rate'] or 0:.0f}/s", flush=True)
     return found["rate"]
 
@@ -480,7 +487,7 @@ def tail(name, goal, arguments, server, rate, *options):
     ratios, baseline = [], nginx()
     try:
         for _ in range(arguments.pairs):
-            floor, found = (open_loop(arguments.kvorum, asked, "put", rate, arguments.seconds, *options) for asked in (baseline, server))
+            floor, found = (open_loop(asked, "put", rate, arguments.seconds, *options) for asked in (baseline, server))
             ratios.append(percentile(found, 0.999) / percentile(floor, 0.999))
             for who, run in (("nginx", floor), ("kvorum", found)):
                 print(f"  {name} at {rate:.0f}/s: {who:6} {latencies(run)}; the host took {run['stolen']:.1%} of the cores", flush=True)
@@ -493,8 +500,8 @@ def overload(arguments, server, *options):
     """Asks for three times of what a closed loop gets, over 64 and over 4,096 connections."""
     for connections in (64, 4096):
         asked = ("put", "--connections", connections, *options)
-        best = load(arguments.kvorum, server.ports, *asked, "--duration", "6s")["succeeded"] / 6
-        run = load(arguments.kvorum, server.ports, *asked, "--rate", int(3 * best), "--duration", "15s")
+        best = load(server.ports, *asked, "--duration", "6s")["succeeded"] / 6
+        run = load(server.ports, *asked, "--rate", int(3 * best), "--duration", "15s")
         print(f"  {connections} connections: best {best:.0f}/s; at three times that rate {run['succeeded'] / 15:.0f}/s, "
               f"{latencies(run)}, failed {run['failed']}", flush=True)
         figure(f"overload-{connections}", run["succeeded"] / 15 / best, "of the best rate", at_least(0.8))

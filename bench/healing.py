@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The cost of healing: repair and rebuilds of three nodes on this machine.
 
-    cargo build --release
-    python3 bench/healing.py [--kvorum target/release/kvorum] [--mib 1024] [--pairs 3] [CASE ...]
+    cargo build --profile dist -p kvorum -p lab-cli
+    python3 bench/healing.py [--kvorum target/dist/kvorum] [--mib 1024] [--pairs 3] [CASE ...]
 
 Cases: equal recent differing rebuild load; all by default. The values have 1 KiB and cannot be compressed, and each
 has three copies. CPU time is of all nodes, user and system. Bytes of the network are those that the nodes count
@@ -37,8 +37,8 @@ def sweep_bytes(server):
 
 
 def run_load(arguments, ports, *options):
-    """Runs `kvorum load` with values of this benchmark's length."""
-    return load(arguments.kvorum, ports, "--value-bytes", VALUE_BYTES, *options)
+    """Runs `kvorum-lab load` with values of this benchmark's length."""
+    return load(ports, "--value-bytes", VALUE_BYTES, *options)
 
 
 def keys(arguments):
@@ -175,7 +175,7 @@ def under_load(arguments):
 
 
 def beside(arguments, server, run, does):
-    """A run of `kvorum load` alone, and one while the cluster does something over and over. Returns the throughput and
+    """A run of `kvorum-lab load` alone, and one while the cluster does something over and over. Returns the throughput and
     p99 of the second by those of the first, and the share of its time that a node with the load repaired or refilled in
     the second: the mean of its seconds but the first two, of the node where that is more."""
     alone = run_load(arguments, server.ports[:2], *run)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Reads with data ten times the memory: one node, values of 1 KiB, keys chosen uniformly and by Zipf's law.
 
-    cargo build --release
-    python3 bench/larger_than_memory.py [--kvorum target/release/kvorum] [--seconds 20] [--pairs 3] [--memory-mib 128]
+    cargo build --profile dist -p kvorum -p lab-cli
+    python3 bench/larger_than_memory.py [--kvorum target/dist/kvorum] [--seconds 20] [--pairs 3] [--memory-mib 128]
                                         [--times 10] [--cache-mib 64] [CASE ...]
 
 Cases: uniform zipfian memory; all by default. The node is filled and compacted, stopped, and started again in a
@@ -106,7 +106,7 @@ class Node:
         return Server(wrapped(words), port, "/health/ready")
 
     def load(self, server, *options):
-        return load(self.arguments.kvorum, server.ports, *options, "--keys", self.keys, "--value-bytes", VALUE_BYTES)
+        return load(server.ports, *options, "--keys", self.keys, "--value-bytes", VALUE_BYTES)
 
     def stop(self):
         self.server.stop()
@@ -119,10 +119,10 @@ def reads(arguments, node, choice):
     server = node.server
     options = ("--key-choice", choice, "--keys", node.keys, "--value-bytes", VALUE_BYTES)
     # The first reads fill the caches with what is popular.
-    load(arguments.kvorum, server.ports, "get", "--duration", f"{arguments.seconds}s", *options)
+    load(server.ports, "get", "--duration", f"{arguments.seconds}s", *options)
     for _ in range(arguments.pairs):
         misses_before, bytes_before, cpu_before = misses(server), read_bytes(server), server.cpu_seconds()
-        run = load(arguments.kvorum, server.ports, "get", "--warmup", "0", "--duration", f"{arguments.seconds}s", *options)
+        run = load(server.ports, "get", "--warmup", "0", "--duration", f"{arguments.seconds}s", *options)
         gets = max(run["succeeded"], 1)
         rate = gets / run["measured_seconds"]
         one = {
@@ -130,7 +130,7 @@ def reads(arguments, node, choice):
             "misses": (misses(server) - misses_before) / gets,
             "kib": (read_bytes(server) - bytes_before) / 1024 / gets,
             "cpu": (server.cpu_seconds() - cpu_before) / gets * 1e6,
-            "p99": percentile(open_loop(arguments.kvorum, server, "get", rate / 2, arguments.seconds, *options), 0.99),
+            "p99": percentile(open_loop(server, "get", rate / 2, arguments.seconds, *options), 0.99),
         }
         found.append(one)
         print(f"  {choice}: {rate:.0f}/s, {one['cpu']:.1f} us of CPU, {one['misses']:.2f} misses of the cache and {one['kib']:.1f} KiB of the disk a GET; "

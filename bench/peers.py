@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Compares Kvorum with other stores in one run on this machine; writes docs/lab/peers.md.
 
-    cargo build --release
-    python3 bench/peers.py [--kvorum target/release/kvorum] [--seconds 3] [--rounds 3] [--only TEXT] [--page FILE]
+    cargo build --profile dist -p kvorum -p lab-cli
+    python3 bench/peers.py [--kvorum target/dist/kvorum] [--seconds 3] [--rounds 3] [--only TEXT] [--page FILE]
     python3 bench/peers.py --from-samples docs/lab/peers/samples.json
 
 Takes about ten minutes, and longer the first time, because Go builds etcd and
@@ -214,7 +214,7 @@ def print_figures(samples):
 
 def main():
     parser = Parser(__doc__)
-    parser.add_argument("--kvorum", default="target/release/kvorum")
+    parser.add_argument("--kvorum", default="target/dist/kvorum")
     parser.add_argument("--seconds", type=float, default=3, help="the measured time of each case in each round, after a warm-up of half a second")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="", help="run only deployments whose names contain this text")

@@ -2,9 +2,10 @@
 """Builds `kvorum` with the compiler's knowledge of which code runs often (profile-guided optimization).
 
     rustup component add llvm-tools
+    cargo build --profile dist -p lab-cli
     python3 bench/profile_guided.py [--target DIR]
 
-Builds the program twice, which takes as long as two runs of `cargo build --release`: first
+Builds the program twice, which takes as long as two runs of `cargo build --profile dist`: first
 one that counts, to which loads of one node and of three are sent, then `DIR/kvorum`
 (target/profile-guided/kvorum), which is laid out by those counts.
 """
@@ -42,23 +43,20 @@ def build(host, target, flag):
     """A release build with one more flag of the compiler. Returns the program."""
     print(f"building with {flag}", flush=True)
     # With a host that is named, the flag is not meant for what runs during the build.
-    command = ["cargo", "build", "--release", "--package", "kvorum", "--target", host, "--target-dir", str(target)]
+    command = ["cargo", "build", "--profile", "dist", "--package", "kvorum", "--target", host, "--target-dir", str(target)]
     flags = f"{os.environ.get('RUSTFLAGS', '')} -C{flag}"
     subprocess.run(command, env={**os.environ, "RUSTFLAGS": flags}, check=True)
-    return target / host / "release/kvorum"
+    return target / host / "dist/kvorum"
 
 
-def send_loads(binary, server):
+def send_loads(server):
     """Fills a store, and then sends it what clients send most."""
-    # The node counts and the generator does not, although it is the same program.
-    os.environ["LLVM_PROFILE_FILE"] = os.devnull
-    load(binary, server.ports, "fill", "--keys", 100_000)
+    load(server.ports, "fill", "--keys", 100_000)
     for workload in ("put", "get", "ycsb-a", "ycsb-e"):
         rate = RATE if workload in ("put", "get") else YCSB_RATE
-        run = load(binary, server.ports, workload, "--rate", rate, "--duration", f"{SECONDS}s", "--keys", 100_000)
+        run = load(server.ports, workload, "--rate", rate, "--duration", f"{SECONDS}s", "--keys", 100_000)
         print(f"  {workload}: {run['succeeded']} requests", flush=True)
         assert run["succeeded"], run
-    del os.environ["LLVM_PROFILE_FILE"]
     server.stop()
 
 
@@ -71,8 +69,8 @@ def main():
     shutil.rmtree(counts, ignore_errors=True)
     counting = build(host, target / "counting", f"profile-generate={counts}")
     for durability in ("os", "sync"):
-        send_loads(counting, kvorum(counting, f"one-{durability}", "--durability", durability, *OPTIONS))
-    send_loads(counting, Cluster(counting, "three", 3, "--durability", "sync", *OPTIONS))
+        send_loads(kvorum(counting, f"one-{durability}", "--durability", durability, *OPTIONS))
+    send_loads(Cluster(counting, "three", 3, "--durability", "sync", *OPTIONS))
     subprocess.run([program, "merge", "--output", profile, counts], check=True)
     built = build(host, target, f"profile-use={profile}")
     (target / "kvorum").unlink(missing_ok=True)

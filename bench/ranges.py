@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Ranges of the whole cluster beside ranges of one node: three nodes on this machine.
 
-    cargo build --release
-    python3 bench/ranges.py [--kvorum target/release/kvorum] [--keys 200000] [--pairs 5] [CASE ...]
+    cargo build --profile dist -p kvorum -p lab-cli
+    python3 bench/ranges.py [--kvorum target/dist/kvorum] [--keys 200000] [--pairs 5] [CASE ...]
 
 Cases: speed memory tombstones; all by default. Every key is on all nodes, so a range of one node
 tells as much as one of the cluster. The client only counts bytes; the trailer says how many

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """How long a node that was killed needs to answer again, by the size of its log.
 
-    cargo build --release
-    python3 bench/recovery.py [--kvorum target/release/kvorum] [--pairs 3] [--value-bytes 1024] [--cold] [--reused] [MIB ...]
+    cargo build --profile dist -p kvorum -p lab-cli
+    python3 bench/recovery.py [--kvorum target/dist/kvorum] [--pairs 3] [--value-bytes 1024] [--cold] [--reused] [MIB ...]
 
 For each size of memtables (16, 64 and 256 MiB by default; 64 is the greatest default of a node) a node takes keys and
 values of a part of that size, none of which is flushed, and is killed with SIGKILL. Then it starts again: the time
@@ -72,14 +72,14 @@ def measure(arguments, memtable_mib, part):
     wait_for(port, "/v0/status")
     if arguments.reused:
         keys = FLUSHED_MEMTABLES * memtable_mib * MIB // arguments.value_bytes
-        load(arguments.kvorum, [port], "fill", "--value-bytes", arguments.value_bytes, "--keys", keys)
+        load([port], "fill", "--value-bytes", arguments.value_bytes, "--keys", keys)
         process.terminate()
         process.wait()
         process = start(arguments, name, port, memtable_mib)
         wait_for(port, "/v0/status")
     keys = int(memtable_mib * part) * MIB // arguments.value_bytes
     if keys:
-        load(arguments.kvorum, [port], "fill", "--value-bytes", arguments.value_bytes, "--keys", keys)
+        load([port], "fill", "--value-bytes", arguments.value_bytes, "--keys", keys)
     log_mib = metric(port, "kvorum_store_log_written_bytes_total") / MIB
     flushes = metric(port, "kvorum_store_flushes_total")
     kill(process)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Server CPU time per HTTP request of one node, as a ratio to nginx `return 201` in the same run.
 
-    cargo build --release
-    python3 bench/requests.py [--kvorum target/release/kvorum] [--seconds 8] [--pairs 3] [--rate 15000] [CASE ...]
+    cargo build --profile dist -p kvorum -p lab-cli
+    python3 bench/requests.py [--kvorum target/dist/kvorum] [--seconds 8] [--pairs 3] [--rate 15000] [CASE ...]
 
 Cases: put-sync put-os put-interval get-memory tables token latency overload memory
 memory-long; all by default. `harness.py` says what is measured and with which tools.
@@ -74,13 +74,13 @@ def token(arguments):
     }
     try:
         for server, options in servers.values():
-            load(arguments.kvorum, server.ports, "fill", *options)
+            load(server.ports, "fill", *options)
         added = []
         for _ in range(arguments.pairs):
             cost = {}
             for name, (server, options) in servers.items():
                 before = server.cpu_seconds()
-                run = open_loop(arguments.kvorum, server, "get", TOKEN_RATE, arguments.seconds, "--warmup", "0", *options)
+                run = open_loop(server, "get", TOKEN_RATE, arguments.seconds, "--warmup", "0", *options)
                 cost[name] = (server.cpu_seconds() - before) / run["succeeded"] * 1e6
             added.append(cost["with"] - cost["without"])
             print(f"  token: {cost['without']:.2f} us without, {cost['with']:.2f} us with one", flush=True)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Whether nodes stay as they are: memory, descriptors, threads and disk of three nodes under hours of mixed load.
 
-    cargo build --release
-    python3 bench/soak.py [--kvorum target/release/kvorum] [--minutes 60] [--rate 500] [--keys 100000] [--samples FILE]
+    cargo build --profile dist -p kvorum -p lab-cli
+    python3 bench/soak.py [--kvorum target/dist/kvorum] [--minutes 60] [--rate 500] [--keys 100000] [--samples FILE]
 
 One load sends single puts, gets, deletes and ranges, another one batches; four fifths of the operations are single.
 Every ten seconds the benchmark reads a range of the whole cluster, and notes what each node takes of the machine;
@@ -127,11 +127,11 @@ def main():
     runs, is_over = {}, threading.Event()
 
     def run(name, rate, *options):
-        runs[name] = load(arguments.kvorum, server.ports, *options, *shared, "--rate", rate, "--duration", f"{int(arguments.minutes * 60)}s")
+        runs[name] = load(server.ports, *options, *shared, "--rate", rate, "--duration", f"{int(arguments.minutes * 60)}s")
 
     try:
-        load(arguments.kvorum, server.ports, "fill", *shared)
-        load(arguments.kvorum, server.ports, "get", "--key-choice", "sequential", "--duration", "10s", *shared)
+        load(server.ports, "fill", *shared)
+        load(server.ports, "get", "--key-choice", "sequential", "--duration", "10s", *shared)
         asked = {"single": (arguments.rate * 4 // 5, *SINGLE), "batches": (max(arguments.rate // 5 // BATCH, 1), *BATCHES)}
         loads = [threading.Thread(target=run, args=(name, *words), daemon=True) for name, words in asked.items()]
         for thread in loads:

@@ -332,7 +332,7 @@ def programs(binary, needed):
     if pathlib.Path(binary).is_file():
         found["kvorum"] = str(pathlib.Path(binary).resolve())
     else:
-        missing["kvorum"] = "`cargo build --release`, or name it with `--kvorum`"
+        missing["kvorum"] = "`cargo build --profile dist`, or name it with `--kvorum`"
     for name, package in (item for item in DEBIAN.items() if item[0] in needed):
         # Debian installs servers in folders that only root's PATH contains.
         if place := shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin"):

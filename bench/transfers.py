@@ -6,8 +6,8 @@ and goes on with --resume; `kvorum scan --cluster --prefix` runs while one node 
 `kvorum export` must give back the input to the last byte. Keys and values are text, bytes that
 are no text, with ends of lines, empty, and some with an expiry.
 
-    cargo build --release
-    python3 bench/transfers.py [--kvorum target/release/kvorum] [--entities 5000000]
+    cargo build --profile dist -p kvorum -p lab-cli
+    python3 bench/transfers.py [--kvorum target/dist/kvorum] [--entities 5000000]
 
 5,000,000 entities take about 3 GB below the temporary folder.
 """

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""YCSB beside `kvorum load ycsb-a`: the same work, the same nodes, the same rate.
+"""YCSB beside `kvorum-lab load ycsb-a`: the same work, the same nodes, the same rate.
 
-    cargo build --release
-    python3 bench/ycsb.py [--kvorum target/release/kvorum] [--seconds 15] [--pairs 2] [--records 10000] [--rate 800]
+    cargo build --profile dist -p kvorum -p lab-cli
+    python3 bench/ycsb.py [--kvorum target/dist/kvorum] [--seconds 15] [--pairs 2] [--records 10000] [--rate 800]
 
 Three nodes on this machine. Each of the two loads records of one field of 64 bytes and runs
 workload A (half reads, half updates, Zipf's law) with 2/3, in turn. It needs a JDK, 17 or
@@ -119,10 +119,10 @@ def with_ycsb(server, arguments):
 
 def with_load(server, arguments):
     """The same with the load generator, which does not tell reads from updates."""
-    load(arguments.kvorum, server.ports, "fill", "--keys", arguments.records, "--replicas", "2/3")
+    load(server.ports, "fill", "--keys", arguments.records, "--replicas", "2/3")
     before = server.cpu_seconds()
     run = load(
-        arguments.kvorum, server.ports, "ycsb-a", "--keys", arguments.records, "--rate", arguments.rate, "--warmup", "0",
+        server.ports, "ycsb-a", "--keys", arguments.records, "--rate", arguments.rate, "--warmup", "0",
         "--duration", f"{arguments.seconds}s", "--connections", THREADS, "--replicas", "2/3",
     )  # fmt: skip
     return {

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """YCSB A to F on three nodes of Kvorum, of etcd and of Cassandra, one store after another.
 
-    cargo build --release
-    python3 bench/ycsb_stores.py [--kvorum target/release/kvorum] [--stores kvorum etcd cassandra]
+    cargo build --profile dist -p kvorum -p lab-cli
+    python3 bench/ycsb_stores.py [--kvorum target/dist/kvorum] [--stores kvorum etcd cassandra]
                                  [--workloads a b c f d e] [--records 100000] [--value-bytes 1000]
                                  [--operations 60000] [--seconds 60] [--threads 32] [--pairs 1] [--install]
 

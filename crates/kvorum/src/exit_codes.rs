@@ -2,16 +2,7 @@
 //! word, because both come from here.
 
 use clap::Command;
-
-/// A code and what it means.
-type Meaning = (u8, &'static str);
-
-const SUCCESS: Meaning = (0, "success");
-const WRONG: Meaning = (
-    2,
-    "the command line is wrong, or a node refuses a parameter of it",
-);
-const DENIED: Meaning = (5, "a certificate or a token is not accepted");
+use cli::exit_codes::{self, DENIED, Meaning, OF_MOST, SUCCESS, WRONG, section};
 
 /// The commands that read and write entities, which tell most failures apart.
 const ENTITY_COMMANDS: [&str; 7] = [
@@ -31,78 +22,35 @@ const OF_ENTITY_COMMANDS: [Meaning; 6] = [
     DENIED,
 ];
 
-/// The codes of `load`.
-const OF_LOAD: [Meaning; 4] = [
-    (0, "the load was made, whatever the nodes refused"),
-    (
-        1,
-        "a value was wrong, no request succeeded, a fill was incomplete, no rate held, or no node \
-         could be reached",
-    ),
-    WRONG,
-    DENIED,
-];
-
-/// The codes of all others.
-const OF_OTHERS: [Meaning; 4] = [
-    SUCCESS,
-    (1, "it failed: the line on stderr says why"),
-    WRONG,
-    DENIED,
-];
-
-/// What all commands have in common.
-const SIGNALS: &str = "130 after Ctrl-C and 143 after SIGTERM, if that ended it early";
-
 /// The command with the exit codes in the help of it and of all below it.
 pub(crate) fn in_help(command: Command) -> Command {
-    let command = command.mut_subcommands(in_help);
-    let before = command.get_after_help().map(|help| format!("{help}\n\n"));
-    let codes = match command.get_name() {
-        "kvorum" => format!(
-            "{}\n\n{}",
-            section(
-                &format!("Exit codes of {}", ENTITY_COMMANDS.join(", ")),
-                &OF_ENTITY_COMMANDS
-            ),
-            section("Exit codes of the others", &OF_OTHERS)
-        ),
-        "load" => section("Exit codes", &OF_LOAD),
-        name if ENTITY_COMMANDS.contains(&name) => section("Exit codes", &OF_ENTITY_COMMANDS),
-        _ => section("Exit codes", &OF_OTHERS),
-    };
-    command.after_help(before.unwrap_or_default() + &codes)
+    exit_codes::in_help(command, &codes_of)
 }
 
-fn section(title: &str, meanings: &[Meaning]) -> String {
-    let lines = meanings.iter();
-    let lines: String = lines
-        .map(|(code, meaning)| format!("  {code}  {meaning}\n"))
-        .collect();
-    format!("{title}:\n{lines}  {SIGNALS}")
+fn codes_of(command: &str) -> String {
+    let of_entities = |title: &str| section(title, &OF_ENTITY_COMMANDS);
+    match command {
+        "kvorum" => format!(
+            "{}\n\n{}",
+            of_entities(&format!("Exit codes of {}", ENTITY_COMMANDS.join(", "))),
+            section("Exit codes of the others", &OF_MOST)
+        ),
+        name if ENTITY_COMMANDS.contains(&name) => of_entities("Exit codes"),
+        _ => section("Exit codes", &OF_MOST),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::Cli;
+    use crate::commands::Cli;
     use clap::CommandFactory;
-
-    /// The table of codes as the documents have it.
-    fn table(meanings: &[Meaning]) -> String {
-        let rows = meanings.iter();
-        let rows = rows.map(|(code, meaning)| format!("| {code} | {meaning} |\n"));
-        format!(
-            "| code | meaning |\n|---|---|\n{}",
-            rows.collect::<String>()
-        )
-    }
 
     #[test]
     fn the_documents_have_the_same_tables() {
         let page = include_str!("../../../docs/reference/command-line.md");
-        for meanings in [&OF_ENTITY_COMMANDS[..], &OF_OTHERS, &OF_LOAD] {
-            let table = table(meanings);
+        for meanings in [&OF_ENTITY_COMMANDS[..], &OF_MOST] {
+            let table = exit_codes::table(meanings);
             assert!(
                 page.contains(&table),
                 "put this into docs/reference/command-line.md:\n{table}"

@@ -1,39 +1,30 @@
 //! `kvorum`: the command line.
 //!
-//! [`cli`] lists the commands. [`layers`] collects their options from the
+//! [`commands`] lists the commands. [`layers`] collects their options from the
 //! command line, the environment and a file. [`serve`] runs a node, [`dev`] a
 //! local cluster of child processes, [`entities`] reads and writes entities,
-//! [`load`] is the load generator, [`profiling`] records a profile of a running
-//! node, [`admin`] shows a running cluster and has its nodes compared, and
-//! [`lab`] runs experiments on clusters of its own.
+//! [`profiling`] records a profile of a running node, and [`admin`] shows a
+//! running cluster and has its nodes compared.
 //!
 //! [`exit_codes`] says what the exit codes mean. Each failure is one line on stderr, and what
-//! may come from a node is escaped where lines are written ([`text`]).
+//! may come from a node is escaped where lines are written ([`text`]). What these commands
+//! share with those of `kvorum-lab` is the crate [`cli`](::cli).
 
-mod access;
 mod admin;
-mod cli;
+mod commands;
 mod dev;
 mod entities;
 mod exit_codes;
-mod failure;
-mod files;
-mod lab;
 mod layers;
-mod load;
 mod logging;
 mod node_client;
-mod private_file;
 mod profiling;
 mod resources;
 mod serve;
-mod signals;
 mod stderr;
-mod text;
-mod threads;
-mod values;
 
-use cli::{Cli, Command};
+use cli::{access, failure, files, private_file, signals, text, threads, values};
+use commands::{Cli, Command};
 use layers::EarlyExit;
 use serve::ServeCommand;
 use std::ffi::OsString;
@@ -55,9 +46,7 @@ fn main() -> ExitCode {
         Command::Entities(command) => Ok(entities::run(command)?),
         Command::Dev(options) => dev::run(options),
         Command::Admin(options) => Ok(admin::run(options)?),
-        Command::Lab(options) => Ok(lab::run(options)?),
         Command::Profile(options) => Ok(profiling::run(options)?),
-        Command::Load(options) => Ok(load::run(options)?),
     });
     match ended {
         Ok(()) => ExitCode::SUCCESS,

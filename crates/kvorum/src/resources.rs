@@ -5,7 +5,6 @@
 //! limit is in the files of its control group. A group is also bound by the
 //! groups above it, so the smallest limit on the way up counts.
 
-use std::io;
 use std::path::{Path, PathBuf};
 
 /// The least memory of a node by default, in bytes.
@@ -112,15 +111,6 @@ fn group_limit_bytes(read: ReadSystemFile<'_>) -> Option<u64> {
         }
     }
     least
-}
-
-/// What to do where the system refuses a thread or a process.
-pub(crate) const RAISE_LIMIT: &str = "raise the limit of processes (TasksMax= of a service, ulimit -u, \
-     pids.max of the control group)";
-
-/// What is said where the system refuses a thread.
-pub(crate) fn refusal_of_thread(error: &io::Error) -> String {
-    format!("cannot start a thread: {error}; {RAISE_LIMIT}")
 }
 
 #[cfg(test)]

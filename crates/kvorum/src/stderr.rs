@@ -2,7 +2,8 @@
 //! that, a thread of its own writes the lines ([`server::LineWriter`]): the log, failures and
 //! panics. Other commands write themselves.
 
-use crate::resources::refusal_of_thread;
+use crate::text;
+use crate::threads::refusal_of_thread;
 use base::SystemClock;
 use server::{FLUSH_MAX, LeftOut, LineWriter, Output};
 use std::backtrace::{Backtrace, BacktraceStatus};
@@ -21,6 +22,7 @@ pub(crate) fn write_on_a_thread() -> io::Result<Arc<LineWriter>> {
     let writer = LineWriter::start("log", Stderr, Arc::new(SystemClock::new()))
         .map_err(|error| io::Error::new(error.kind(), refusal_of_thread(&error)))?;
     let writer = Arc::clone(STDERR.get_or_init(|| Arc::new(writer)));
+    text::report_through(say);
     server::before_abort(flush);
     std::panic::set_hook(Box::new(|panic| {
         let thread = std::thread::current();

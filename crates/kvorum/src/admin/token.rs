@@ -118,7 +118,7 @@ impl NewTokenOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::{Cli, Command};
+    use crate::commands::{Cli, Command};
     use clap::Parser;
     use tokens::{Asked, Need, TokenHash};
 

@@ -337,7 +337,7 @@ fn folder_of(data: &Path, number: usize) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::{Cli, Command};
+    use crate::commands::{Cli, Command};
     use clap::Parser;
 
     fn layout(words: &[&str]) -> Result<ClusterLayout, EarlyExit> {

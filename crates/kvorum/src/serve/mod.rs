@@ -3,6 +3,7 @@
 mod faults;
 mod options;
 mod secret_file;
+mod values;
 
 pub(crate) use options::{NodeProgram, ServeCommand, ServeOptions};
 

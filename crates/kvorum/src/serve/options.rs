@@ -5,13 +5,14 @@
 //! …]`; every other default is the server's own ([`ServerConfig`]).
 
 use super::secret_file;
+use super::values::{CompressionOption, DurabilityOption, FilterOption, LogKeysOption};
 use crate::files::ReadFile;
 use crate::layers::OptionError;
 use crate::logging::LogOptions;
 use crate::resources;
 use crate::values::{
-    ByteSize, CompressionOption, DurabilityOption, FilterOption, IntervalOption, LogKeysOption,
-    ReplicasOption, Switch, TimeSpan, address, count, interval, member, name, size, span, url,
+    ByteSize, IntervalOption, ReplicasOption, Switch, TimeSpan, address, count, interval, member,
+    name, size, span, url,
 };
 use clap::{Args, Parser, Subcommand};
 use cluster::{Member, Members, NodeUrl};

@@ -7,9 +7,13 @@ use crate::browser::{Browser, PAGE_WIDTHS};
 use crate::dev::started;
 use crate::dev_commands::done;
 use crate::dev_console::{console_of, take_step};
-use crate::support::{Process, free_ports, kvorum, request, wait_until};
+use crate::generated_load::GeneratedLoad;
+use crate::support::{free_ports, request, wait_until};
+use load::Plan;
+use load::plan::{Operation, Rate};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 /// Where the pictures go.
 const FOLDER: &str = "KVORUM_SCREENSHOTS";
@@ -35,20 +39,15 @@ fn screenshots() {
     let targets: Vec<String> = (0..3)
         .map(|node| format!("http://127.0.0.1:{}", port + node))
         .collect();
-    let targets = targets.join(",");
-    let load = [
-        "load",
-        "--rate",
-        "300",
-        "--duration",
-        "10m",
-        "--keys",
-        "2000",
-        "--fill",
-        "--target",
-        &targets,
-    ];
-    let load = Process::spawn(&mut kvorum(&load));
+    let plan = Plan {
+        targets,
+        operations: vec![(Operation::Get, 50.0), (Operation::Put, 50.0)],
+        seconds: 600.0,
+        keys: 2000,
+        ..Plan::new("", Operation::Get, Rate::PerSecond(300.0))
+    };
+    load::fill(&plan, &AtomicBool::new(false), &mut |_second| {}).unwrap();
+    let load = GeneratedLoad::start(plan);
     for samples in SAMPLES {
         wait_until("the node to have samples", || {
             let (_, history) = request(port, "GET", "/v0/history", b"")?;

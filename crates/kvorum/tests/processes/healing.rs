@@ -8,22 +8,24 @@
 )]
 
 use crate::cluster::{TestCluster, node_locations};
-use crate::support::{Process, kvorum, wait_until, wait_until_ok};
+use crate::generated_load::GeneratedLoad;
+use crate::support::{wait_until, wait_until_ok};
+use load::Plan;
+use load::plan::{Operation, Rate, SizeDistribution};
 use serde_json::Value;
-use std::io::Read;
 use std::time::{Duration, Instant};
 
 /// Keys that the load writes, and their values in bytes: enough that a pass has several
 /// ranges, and that a store is refilled in more than one step.
-const KEYS: &str = "30000";
-const VALUE_BYTES: &str = "1000";
+const KEYS: u64 = 30_000;
+const VALUE_BYTES: usize = 1000;
 
 /// No version is above it.
 const CUT: &str = "18446744073709551615";
 
-/// A load of writes with 2/3, by `kvorum load`.
+/// A load of writes with 2/3.
 struct Load {
-    process: Process,
+    running: GeneratedLoad,
     begin: Instant,
     /// When something was done to a node, since the begin.
     faults: Vec<Duration>,
@@ -32,26 +34,19 @@ struct Load {
 impl Load {
     /// Starts to write through these nodes.
     fn start(cluster: &TestCluster, targets: &[usize]) -> Self {
-        let mut command = kvorum(&[
-            "load",
-            "put",
-            "--rate",
-            "300",
-            "--duration",
-            "10m",
-            "--warmup",
-            "0",
-            "--json",
-            "-",
-        ]);
-        command.args(["--replicas", "2/3", "--connections", "8"]);
-        command.args(["--keys", KEYS, "--value-bytes", VALUE_BYTES]);
-        for target in targets {
-            let url = format!("http://{}", cluster[*target].location.address);
-            command.args(["--target", &url]);
-        }
+        let url = |target: &usize| format!("http://{}", cluster[*target].location.address);
+        let plan = Plan {
+            targets: targets.iter().map(url).collect(),
+            connections: 8,
+            warmup_seconds: 0.0,
+            seconds: 600.0,
+            keys: KEYS,
+            value_bytes: SizeDistribution::Fixed(VALUE_BYTES),
+            replicas: Some((2, 3)),
+            ..Plan::new("", Operation::Put, Rate::PerSecond(300.0))
+        };
         Self {
-            process: Process::spawn(&mut command),
+            running: GeneratedLoad::start(plan),
             begin: Instant::now(),
             faults: Vec::new(),
         }
@@ -64,28 +59,21 @@ impl Load {
 
     /// Ends the load, and checks that no request failed but in the first second after a
     /// fault.
-    fn end(mut self) {
-        // It writes what it has measured when it is interrupted.
-        self.process.signal(rustix::process::Signal::INT);
-        let mut json = String::new();
-        let stdout = self.process.child.stdout.as_mut().unwrap();
-        stdout.read_to_string(&mut json).unwrap();
-        self.process.end();
-        let run: Value = serde_json::from_str(&json).unwrap();
-        assert!(run["succeeded"].as_u64().unwrap() > 0, "{}", run["failed"]);
-        for second in run["timeline"].as_array().unwrap() {
-            let at = second["at_seconds"].as_f64().unwrap();
-            // The load began a moment after its process, and a second of the timeline
-            // ends where the next one begins.
+    fn end(self) {
+        let run = self.running.end();
+        assert!(run.succeeded > 0, "{:?}", run.failed);
+        for second in &run.timeline {
+            let at = second.at_seconds;
+            // A second of the timeline ends where the next one begins.
             let is_expected = |fault: &Duration| {
                 let fault = fault.as_secs_f64();
                 (fault - 1.0..=fault + 2.0).contains(&at)
             };
             assert!(
-                second["failed"] == 0 || self.faults.iter().any(is_expected),
-                "at {at} s, with faults at {:?}: {}",
+                second.failed == 0 || self.faults.iter().any(is_expected),
+                "at {at} s, with faults at {:?}: {:?}",
                 self.faults,
-                run["failed"]
+                run.failed
             );
         }
     }

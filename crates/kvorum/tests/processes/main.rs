@@ -25,12 +25,11 @@ mod dev_pages;
 mod dev_screenshots;
 mod forgotten_day;
 mod frozen_ranges;
+mod generated_load;
 mod healing;
 mod hostile_node;
 mod killed_node;
-mod lab_command;
 mod ledger;
-mod load_command;
 mod lost_folder;
 mod namespaces;
 mod options;
@@ -41,6 +40,10 @@ mod refusals;
 mod serve;
 mod starts;
 mod steady_load;
+#[expect(
+    clippy::disallowed_methods,
+    reason = "these tests observe other processes, which have clocks and files of their own"
+)]
 mod support;
 mod thread_limits;
 mod tls;
@@ -50,3 +53,6 @@ mod tokens;
 mod tombstone_gc;
 mod traces;
 mod vital_signs;
+
+/// The program.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_kvorum");

@@ -169,24 +169,6 @@ fn wrong_options_are_reported_in_one_line() {
             vec!["dev", "--", "--url", "http://127.0.0.1:1"],
             &["--url", "multiple times"],
         ),
-        (vec!["load", "putt"], &["putt", "put", "ycsb-a"]),
-        (vec!["load", "--target", "127.0.0.1:1"], &["http://"]),
-        (
-            vec!["load", "--rate", "fast"],
-            &["--rate", "requests per second", "max"],
-        ),
-        (
-            vec!["load", "--mix", "read=1"],
-            &["--mix", "read is none of", "get"],
-        ),
-        (
-            vec!["load", "--value-bytes", "2..1"],
-            &["--value-bytes", "smaller"],
-        ),
-        (
-            vec!["load", "--key-bytes", "4", "--keys", "10000"],
-            &["at least 5"],
-        ),
     ];
     for (arguments, words) in table {
         let line = line_of(&arguments, None);

@@ -1,10 +1,6 @@
 //! Runs processes of the program, and talks to them over plain sockets.
 
-#![expect(
-    clippy::disallowed_methods,
-    clippy::print_stderr,
-    reason = "these tests observe other processes, which have clocks and files of their own"
-)]
+#![expect(clippy::print_stderr, reason = "a test that hangs says what it kills")]
 
 use rustix::io::ioctl_fionbio;
 use rustix::process::{Pid, Signal, kill_process};
@@ -21,8 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// The program.
-pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_kvorum");
+pub(crate) use crate::PROGRAM;
 
 /// How long a test waits for anything. The time is long, because only a failing
 /// test waits for all of it.

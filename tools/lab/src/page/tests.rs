@@ -11,7 +11,7 @@ fn page() -> Page {
     page.list(["one", "two"]);
     page.list::<&str>([]);
     page.subsection("Written by");
-    page.code("kvorum lab tables\n");
+    page.code("kvorum-lab lab tables\n");
     page.data("measured", &[1, 2]);
     page
 }
@@ -37,7 +37,7 @@ What does a read cost?
 ### Written by
 
 ```
-kvorum lab tables
+kvorum-lab lab tables
 ```
 ";
     assert_eq!(page().markdown(), expected);

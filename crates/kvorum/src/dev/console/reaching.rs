@@ -11,7 +11,6 @@ use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -30,7 +29,6 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> NodeStream for T {}
 #[derive(Clone)]
 pub(super) struct ReachedNode {
     pub(super) name: String,
-    pub(super) url: String,
     pub(super) address: SocketAddr,
 }
 
@@ -38,7 +36,6 @@ impl ReachedNode {
     fn of(node: &NodeLayout) -> Self {
         Self {
             name: node.name.clone(),
-            url: node.url(),
             address: node.address,
         }
     }
@@ -52,10 +49,6 @@ pub(super) struct Reach {
     tls: Option<TlsConnector>,
     /// The value of `authorization`; none without tokens.
     pub(super) authorization: Option<String>,
-    /// What other programs trust; none without TLS.
-    pub(super) authority_file: Option<PathBuf>,
-    /// Where other programs read the token; none without tokens.
-    pub(super) token_file: Option<PathBuf>,
 }
 
 impl Reach {
@@ -79,11 +72,6 @@ impl Reach {
             nodes: layout.nodes.iter().map(ReachedNode::of).collect(),
             tls: tls.map(|config| TlsConnector::from(Arc::clone(config))),
             authorization: token.map(|token| format!("Bearer {}", token.trim())),
-            authority_file: layout
-                .authority
-                .as_ref()
-                .map(|authority| authority.certificate()),
-            token_file: token_file.cloned(),
         })
     }
 

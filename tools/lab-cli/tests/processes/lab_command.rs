@@ -1,13 +1,14 @@
-//! `kvorum lab`: its pages, its refusals, and the end of its nodes.
+//! `kvorum-lab lab`: its pages, its refusals, and the end of its nodes.
 
-use crate::support::{Process, kvorum, wait_until};
+use crate::kvorum_lab;
+use crate::support::{Process, wait_until};
 use lab::EXPERIMENTS;
 use rustix::process::Signal;
 use std::path::Path;
 
 /// Runs a glance of an experiment and returns its page.
 fn glance(name: &str, output: &Path) -> String {
-    let mut command = kvorum(&["lab", name, "--glance", "--output"]);
+    let mut command = kvorum_lab(&["lab", name, "--glance", "--output"]);
     command.arg(output);
     let mut lab = Process::spawn(&mut command);
     let end = lab.end();
@@ -30,7 +31,7 @@ fn an_experiment_writes_its_page() {
         "| frozen ",
         "| resumed ",
         "](outage/latency.svg)",
-        "kvorum lab outage --glance",
+        "kvorum-lab lab outage --glance",
     ] {
         assert!(page.contains(text), "{text} is not in:\n{page}");
     }
@@ -83,7 +84,7 @@ fn the_slowest_writes_have_causes() {
 
 #[test]
 fn only_one_experiment_takes_as_long_as_one_likes() {
-    let mut process = Process::spawn(&mut kvorum(&["lab", "outage", "--duration", "1h"]));
+    let mut process = Process::spawn(&mut kvorum_lab(&["lab", "outage", "--duration", "1h"]));
     let end = process.end();
     assert_eq!(end.code, Some(2), "{end:?}");
     assert!(end.line().contains("omit --duration"), "{end:?}");
@@ -102,7 +103,7 @@ fn every_experiment_writes_its_page() {
 
 #[test]
 fn an_unknown_experiment_is_refused_with_the_list() {
-    let mut process = Process::spawn(&mut kvorum(&["lab", "nonsense"]));
+    let mut process = Process::spawn(&mut kvorum_lab(&["lab", "nonsense"]));
     let end = process.end();
     assert_eq!(end.code, Some(2), "{end:?}");
     for experiment in EXPERIMENTS {
@@ -114,7 +115,7 @@ fn an_unknown_experiment_is_refused_with_the_list() {
 fn its_nodes_end_with_it() {
     for (signal, code) in [(Signal::INT, Some(130)), (Signal::KILL, None)] {
         let folder = tempfile::tempdir().unwrap();
-        let mut command = kvorum(&["lab", "sharding", "--output"]);
+        let mut command = kvorum_lab(&["lab", "sharding", "--output"]);
         command.arg(folder.path());
         // Its temporary folder is below this one, and is part of the arguments
         // of its nodes.
@@ -130,7 +131,6 @@ fn its_nodes_end_with_it() {
 }
 
 /// The number of running nodes whose arguments name a folder below this one.
-#[expect(clippy::disallowed_methods, reason = "the processes of the machine")]
 fn nodes_below(folder: &Path) -> usize {
     let folder = folder.to_str().unwrap().to_owned();
     let processes = std::fs::read_dir("/proc").unwrap();

@@ -1,6 +1,7 @@
-//! `kvorum load` with a node: what it measures, and how it ends.
+//! `kvorum-lab load` with a node: what it measures, and how it ends.
 
-use crate::support::{Process, ProcessEnd, free_port, kvorum, request, serve, started, wait_until};
+use crate::kvorum_lab;
+use crate::support::{Process, ProcessEnd, free_port, request, serve, started, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::path::Path;
@@ -24,10 +25,10 @@ impl Node {
         }
     }
 
-    /// Starts `kvorum load` on this node; its measurements go to a file.
+    /// Starts `kvorum-lab load` on this node; its measurements go to a file.
     fn load(&self, words: &str) -> Process {
         let target = format!("http://127.0.0.1:{}", self.port);
-        let mut command = kvorum(&["load"]);
+        let mut command = kvorum_lab(&["load"]);
         command.args(words.split_whitespace());
         command.args(["--keys", "100", "--connections", "4", "--target", &target]);
         command.arg("--json").arg(self.file());
@@ -58,10 +59,6 @@ impl Node {
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a file that the program wrote for its user"
-)]
 fn json(file: &Path) -> Value {
     serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap()
 }
@@ -118,7 +115,7 @@ fn a_wrong_value_is_an_error() {
 #[test]
 fn an_unreachable_node_is_reported_in_one_line() {
     let url = format!("http://127.0.0.1:{}", free_port());
-    let end = Process::spawn(&mut kvorum(&["load", "put", "--target", &url])).end();
+    let end = Process::spawn(&mut kvorum_lab(&["load", "put", "--target", &url])).end();
     assert_eq!(end.code, Some(1));
     assert!(end.line().contains(&url), "{end:?}");
 }
@@ -168,7 +165,6 @@ fn a_search_reports_its_probes() {
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "files for users")]
 fn reports_show_a_run_and_runs_side_by_side() {
     let node = Node::start();
     let folder = tempfile::tempdir().unwrap();
@@ -182,13 +178,13 @@ fn reports_show_a_run_and_runs_side_by_side() {
     let kept = node.file().display().to_string();
     let compared = report("two");
     let arguments = ["load", "compare", &kept, &kept, "--report", &compared];
-    let end = Process::spawn(&mut kvorum(&arguments)).end();
+    let end = Process::spawn(&mut kvorum_lab(&arguments)).end();
     assert_eq!(end.code, Some(0), "{end:?}");
     let both = "<th>&lt;first&gt;</th><th>&lt;first&gt;</th>";
     assert!(page("two").unwrap().contains(both));
 
     std::fs::write(folder.path().join("other"), "{}").unwrap();
-    let end = Process::spawn(&mut kvorum(&["load", "compare", &report("other")])).end();
+    let end = Process::spawn(&mut kvorum_lab(&["load", "compare", &report("other")])).end();
     assert_eq!(end.code, Some(1));
-    assert!(end.line().contains("kvorum load --json"), "{end:?}");
+    assert!(end.line().contains("kvorum-lab load --json"), "{end:?}");
 }

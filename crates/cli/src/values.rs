@@ -12,7 +12,6 @@
 
 use clap::ValueEnum;
 use cluster::{Member, MemberError, NodeUrl, NodeUrlError};
-use server::LogKeys;
 use std::fmt;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -21,7 +20,7 @@ use std::time::Duration;
 
 /// A number of bytes: `128MiB`, `64KB`, `4096`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ByteSize(pub(crate) u64);
+pub struct ByteSize(pub u64);
 
 /// The units of a size, largest first within each family, with their bytes.
 const SIZE_UNITS: [(&str, u64); 10] = [
@@ -64,7 +63,7 @@ impl fmt::Display for ByteSize {
 
 /// A time of at least 1 ms: `1s`, `500ms`, `2m`, `1h`, `7d`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TimeSpan(pub(crate) Duration);
+pub struct TimeSpan(pub Duration);
 
 /// The units of a time, largest first, with their milliseconds.
 const SPAN_UNITS: [(&str, u64); 5] = [
@@ -104,7 +103,7 @@ impl fmt::Display for TimeSpan {
 
 /// How often something happens: `10m`, or `off` for never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct IntervalOption(pub(crate) Option<Duration>);
+pub struct IntervalOption(pub Option<Duration>);
 
 impl fmt::Display for IntervalOption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -115,70 +114,9 @@ impl fmt::Display for IntervalOption {
     }
 }
 
-/// What `interval=` of `--durability` may be: a power cut takes what was written within it.
-const DURABILITY_INTERVALS: RangeInclusive<Duration> =
-    Duration::from_millis(1)..=Duration::from_secs(3600);
-
-/// When a write is acknowledged: `sync`, `os`, `interval=100ms`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DurabilityOption(pub(crate) lsm::Durability);
-
-impl FromStr for DurabilityOption {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let durability = match text {
-            "sync" => lsm::Durability::Sync,
-            "os" => lsm::Durability::Os,
-            _ => match text.strip_prefix("interval=") {
-                Some(text) => lsm::Durability::Interval(span(DURABILITY_INTERVALS)(text)?.0),
-                None => return Err("choose sync, interval=TIME (interval=100ms) or os".to_owned()),
-            },
-        };
-        Ok(Self(durability))
-    }
-}
-
-impl fmt::Display for DurabilityOption {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            lsm::Durability::Sync => f.write_str("sync"),
-            lsm::Durability::Interval(span) => write!(f, "interval={}", TimeSpan(span)),
-            lsm::Durability::Os => f.write_str("os"),
-        }
-    }
-}
-
-/// The false-positive rate of filters: `0.01`, or `none` for no filters.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct FilterOption(pub(crate) Option<f64>);
-
-impl FromStr for FilterOption {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if text == "none" {
-            return Ok(Self(None));
-        }
-        match text.parse::<f64>() {
-            Ok(rate) if rate > 0.0 && rate < 1.0 => Ok(Self(Some(rate))),
-            _ => Err("write a share between 0 and 1, such as 0.01, or none".to_owned()),
-        }
-    }
-}
-
-impl fmt::Display for FilterOption {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(rate) => write!(f, "{rate}"),
-            None => f.write_str("none"),
-        }
-    }
-}
-
 /// How many replicas must answer, out of how many: `2/3`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ReplicasOption(pub(crate) cluster::Replicas);
+pub struct ReplicasOption(pub cluster::Replicas);
 
 impl FromStr for ReplicasOption {
     type Err = String;
@@ -197,7 +135,7 @@ impl FromStr for ReplicasOption {
 }
 
 /// Returns a parser of numbers within bounds.
-pub(crate) fn count<N>(
+pub fn count<N>(
     bounds: RangeInclusive<N>,
 ) -> impl Fn(&str) -> Result<N, String> + Clone + Send + Sync + 'static
 where
@@ -211,7 +149,7 @@ where
 }
 
 /// Returns a parser of sizes within bounds, in bytes.
-pub(crate) fn size(
+pub fn size(
     bounds: RangeInclusive<u64>,
 ) -> impl Fn(&str) -> Result<ByteSize, String> + Clone + Send + Sync + 'static {
     move |text| {
@@ -222,7 +160,7 @@ pub(crate) fn size(
 }
 
 /// Returns a parser of times within bounds.
-pub(crate) fn span(
+pub fn span(
     bounds: RangeInclusive<Duration>,
 ) -> impl Fn(&str) -> Result<TimeSpan, String> + Clone + Send + Sync + 'static {
     move |text| {
@@ -233,7 +171,7 @@ pub(crate) fn span(
 }
 
 /// Returns a parser of intervals: times within bounds, or `off`.
-pub(crate) fn interval(
+pub fn interval(
     bounds: RangeInclusive<Duration>,
 ) -> impl Fn(&str) -> Result<IntervalOption, String> + Clone + Send + Sync + 'static {
     let span = span(bounds);
@@ -254,7 +192,7 @@ fn if_within<T: fmt::Display>(is_within: bool, value: T, least: T, most: T) -> R
 }
 
 /// Parses the URL of a node.
-pub(crate) fn url(text: &str) -> Result<NodeUrl, String> {
+pub fn url(text: &str) -> Result<NodeUrl, String> {
     let url = text
         .parse()
         .map_err(|error: NodeUrlError| error.to_string())?;
@@ -263,7 +201,7 @@ pub(crate) fn url(text: &str) -> Result<NodeUrl, String> {
 }
 
 /// Parses a node of a cluster: `URL` or `NAME=URL`.
-pub(crate) fn member(text: &str) -> Result<Member, String> {
+pub fn member(text: &str) -> Result<Member, String> {
     let member: Member = text
         .parse()
         .map_err(|error: MemberError| error.to_string())?;
@@ -281,71 +219,29 @@ fn with_port(url: &NodeUrl) -> Result<(), String> {
 }
 
 /// Parses the name of a node.
-pub(crate) fn name(text: &str) -> Result<String, String> {
+pub fn name(text: &str) -> Result<String, String> {
     Member::check_name(text).map_err(|error| error.to_string())?;
     Ok(text.to_owned())
 }
 
 /// Parses an address to listen on.
-pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
+pub fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
         "write an IP address and a port: 127.0.0.1:8080, 0.0.0.0:8080 or [::]:8080".to_owned()
     })
 }
 
-/// How data blocks are compressed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CompressionOption {
-    Lz4,
-    None,
-}
-
-impl From<lsm::Compression> for CompressionOption {
-    fn from(compression: lsm::Compression) -> Self {
-        match compression {
-            lsm::Compression::Lz4 => Self::Lz4,
-            lsm::Compression::None => Self::None,
-        }
-    }
-}
-
-impl From<CompressionOption> for lsm::Compression {
-    fn from(compression: CompressionOption) -> Self {
-        match compression {
-            CompressionOption::Lz4 => Self::Lz4,
-            CompressionOption::None => Self::None,
-        }
-    }
-}
-
 /// `on` or `off`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Switch {
+#[expect(missing_docs, reason = "help would repeat the names as sentences")]
+pub enum Switch {
     On,
     Off,
 }
 
-/// How keys appear in logs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LogKeysOption {
-    Plain,
-    Hash,
-    Off,
-}
-
-impl From<LogKeysOption> for LogKeys {
-    fn from(option: LogKeysOption) -> Self {
-        match option {
-            LogKeysOption::Plain => Self::Plain,
-            LogKeysOption::Hash => Self::Hash,
-            LogKeysOption::Off => Self::Off,
-        }
-    }
-}
-
 impl Switch {
     /// `On` for `true`.
-    pub(crate) fn from_bool(on: bool) -> Self {
+    pub fn from_bool(on: bool) -> Self {
         if on { Self::On } else { Self::Off }
     }
 }

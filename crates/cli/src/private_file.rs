@@ -12,7 +12,7 @@ const MODE_OF_OTHERS: u32 = 0o077;
 ///
 /// # Errors
 /// A sentence that names the file and never its contents.
-pub(crate) fn first_line(file: &Path, read_file: ReadFile<'_>) -> Result<String, String> {
+pub fn first_line(file: &Path, read_file: ReadFile<'_>) -> Result<String, String> {
     let text = read(file, read_file)?;
     Ok(text.lines().next().unwrap_or_default().trim().to_owned())
 }
@@ -21,7 +21,7 @@ pub(crate) fn first_line(file: &Path, read_file: ReadFile<'_>) -> Result<String,
 ///
 /// # Errors
 /// A sentence that names the file and never its contents.
-pub(crate) fn read(file: &Path, read_file: ReadFile<'_>) -> Result<String, String> {
+pub fn read(file: &Path, read_file: ReadFile<'_>) -> Result<String, String> {
     check_owner_only(file)?;
     read_file(file).map_err(|error| format!("cannot read {}: {error}", file.display()))
 }

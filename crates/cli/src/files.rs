@@ -4,12 +4,12 @@ use std::io;
 use std::path::Path;
 
 /// Returns the text of a file.
-pub(crate) type ReadFile<'a> = &'a dyn Fn(&Path) -> io::Result<String>;
+pub type ReadFile<'a> = &'a dyn Fn(&Path) -> io::Result<String>;
 
 /// Reads a file of this machine.
 ///
 /// # Errors
 /// Those of the system, and of text that is not UTF-8.
-pub(crate) fn read(file: &Path) -> io::Result<String> {
+pub fn read(file: &Path) -> io::Result<String> {
     std::fs::read_to_string(file)
 }

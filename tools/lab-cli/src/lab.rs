@@ -1,21 +1,18 @@
-//! `kvorum lab`: runs experiments on clusters of their own and writes a page
+//! `kvorum-lab lab`: runs experiments on clusters of their own and writes a page
 //! about each.
 
-use crate::failure::Failure;
-use crate::signals::{StopSignal, StopSignals};
-use crate::text;
-use crate::threads::on_thread;
-use crate::values::{TimeSpan, span};
-use base::{Clock, SystemClock};
+use crate::until_stopped::until_stopped;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
+use cli::failure::Failure;
+use cli::text;
+use cli::values::{TimeSpan, span};
 use lab::{EXPERIMENTS, Effort, Experiment, Settings};
 use std::io::{self, Write as _};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// The argument that asks for the list of experiments.
 const LIST: &str = "list";
@@ -58,7 +55,7 @@ pub(crate) struct LabOptions {
     /// The folder that the pages are written to [default: docs/lab; with --glance a new temporary folder]
     #[arg(long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
-    /// The program whose nodes are measured [default: this program]
+    /// The program whose nodes are measured [default: kvorum in the folder of this program]
     #[arg(long, value_name = "PATH")]
     pub(crate) binary: Option<PathBuf>,
 }
@@ -87,24 +84,13 @@ pub(crate) fn run(options: &LabOptions) -> Result<(), Failure> {
         .filter(|experiment| [experiment.name, ALL].contains(&&*options.experiment))
         .collect();
     let program = match &options.binary {
-        Some(program) => Ok(program.clone()),
-        None => std::env::current_exe(),
+        Some(program) => program.clone(),
+        None => program_beside_this()?,
     };
-    let program = program.map_err(|error| {
-        Failure::failed(format!(
-            "cannot find the path of this program: {error}; \
-                                                  name it with --binary"
-        ))
-    })?;
     let output = match &options.output {
         Some(output) => output.clone(),
         None => folder_for_pages(options.glance)?,
     };
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the progress shows how long experiments take"
-    )]
-    let begun = Instant::now();
     let lab = Laboratory {
         program,
         effort: match (options.full, options.glance) {
@@ -115,14 +101,26 @@ pub(crate) fn run(options: &LabOptions) -> Result<(), Failure> {
         p99: options.p99,
         duration: options.duration,
         output,
-        begun,
+        begun: Instant::now(),
     };
-    // The experiments run on another thread; this one waits for signals.
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
-    runtime.block_on(until_done(lab, chosen))
+    until_stopped("lab", move |stop| lab.run(&chosen, stop))
+}
+
+/// The program `kvorum` in the folder of this one, where cargo puts both.
+fn program_beside_this() -> Result<PathBuf, Failure> {
+    let own = std::env::current_exe().map_err(|error| {
+        Failure::failed(format!(
+            "cannot find the path of this program: {error}; name that of kvorum with --binary"
+        ))
+    })?;
+    let program = own.with_file_name("kvorum");
+    if program.is_file() {
+        return Ok(program);
+    }
+    Err(Failure::usage(format!(
+        "there is no {}: build it, or name it with --binary",
+        program.display()
+    )))
 }
 
 /// The default folder for pages. The pages of a glance must not replace pages
@@ -135,33 +133,6 @@ fn folder_for_pages(is_glance: bool) -> Result<PathBuf, Failure> {
     folder
         .map(tempfile::TempDir::keep)
         .map_err(|error| Failure::failed(format!("cannot create a folder for the pages: {error}")))
-}
-
-async fn until_done(lab: Laboratory, chosen: Vec<&'static Experiment>) -> Result<(), Failure> {
-    let mut signals = StopSignals::install()?;
-    let stop = Arc::new(AtomicBool::new(false));
-    let is_to_stop = Arc::clone(&stop);
-    let mut working = on_thread("lab", move || lab.run(&chosen, &is_to_stop))?;
-    let mut stopped_by: Option<StopSignal> = None;
-    let result = loop {
-        tokio::select! {
-            ended = &mut working => {
-                break ended.unwrap_or_else(|_| Err(Failure::failed("the laboratory panicked")));
-            }
-            signal = signals.next() => {
-                if stopped_by.is_some() {
-                    // The nodes end by themselves when this process is gone.
-                    std::process::exit(signal.exit_code().into());
-                }
-                stopped_by = Some(signal);
-                stop.store(true, Ordering::Relaxed);
-            }
-        }
-    };
-    match stopped_by {
-        Some(signal) => Err(Failure::stopped(signal.exit_code(), signal.name())),
-        None => result,
-    }
 }
 
 /// Prints each experiment and its question.
@@ -206,9 +177,9 @@ impl Laboratory {
                 effort: self.effort,
                 p99_ms_max: self.p99.0.as_secs_f64() * 1e3,
                 output: self.output.clone(),
-                begun_unix_ms: SystemClock::new().unix_ms(),
+                begun_unix_ms: unix_ms(),
                 duration: self.duration.map(|duration| duration.0),
-                command: format!("kvorum lab {name}{effort}{p99}{duration}"),
+                command: format!("kvorum-lab lab {name}{effort}{p99}{duration}"),
             };
             let log = |line: &str| {
                 let seconds = self.begun.elapsed().as_secs();
@@ -216,7 +187,11 @@ impl Laboratory {
                 let line = text::of_lines([format!("[{seconds:4} s] {name}: {line}")]);
                 let _ = io::stderr().write_all(line.as_bytes());
             };
-            match experiment.run(&settings, stop, &log) {
+            let written = experiment.run(&settings, stop, &log);
+            if stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            match written {
                 Ok(page) => log(&format!("wrote {}", page.display())),
                 Err(error) => {
                     let line = format!("lab {name}: {error}");
@@ -225,12 +200,17 @@ impl Laboratory {
                     }
                 }
             }
-            if stop.load(Ordering::Relaxed) {
-                break;
-            }
         }
         failed.map_or(Ok(()), |line| Err(Failure::failed(line)))
     }
+}
+
+/// Milliseconds since 1970.
+fn unix_ms() -> u64 {
+    let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    time.map_or(0, |time| {
+        u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+    })
 }
 
 #[cfg(test)]

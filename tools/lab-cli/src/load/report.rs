@@ -1,7 +1,7 @@
 //! Writes reports to a folder of the user.
 
-use crate::failure::Failure;
-use crate::text::report_line;
+use cli::failure::Failure;
+use cli::text::report_line;
 use load::Run;
 use load::report;
 use load::results::BreakingPoint;
@@ -14,10 +14,6 @@ use std::path::Path;
 /// # Errors
 /// The folder cannot be created.
 pub(super) fn make_folder(directory: &Path) -> Result<(), Failure> {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a folder for the user, not of a store"
-    )]
     std::fs::create_dir_all(directory).map_err(|error| cannot_write(directory, &error))
 }
 

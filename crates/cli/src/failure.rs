@@ -9,14 +9,14 @@ const DENIED_CODE: u8 = 5;
 
 /// One line that says what is wrong and what to do, and the code to exit with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Failure {
+pub struct Failure {
     code: u8,
     line: String,
 }
 
 impl Failure {
     /// A wrong command line: exit code 2.
-    pub(crate) fn usage(line: impl Into<String>) -> Self {
+    pub fn usage(line: impl Into<String>) -> Self {
         Self {
             code: 2,
             line: line.into(),
@@ -24,7 +24,7 @@ impl Failure {
     }
 
     /// A key that has no value: exit code 1.
-    pub(crate) fn absent(line: impl Into<String>) -> Self {
+    pub fn absent(line: impl Into<String>) -> Self {
         Self {
             code: 1,
             line: line.into(),
@@ -32,7 +32,7 @@ impl Failure {
     }
 
     /// Too few replicas, or no node, could serve a request on entities: exit code 3.
-    pub(crate) fn unavailable(line: impl Into<String>) -> Self {
+    pub fn unavailable(line: impl Into<String>) -> Self {
         Self {
             code: 3,
             line: line.into(),
@@ -40,7 +40,7 @@ impl Failure {
     }
 
     /// A command on entities that failed in another way: exit code 4.
-    pub(crate) fn other(line: impl Into<String>) -> Self {
+    pub fn other(line: impl Into<String>) -> Self {
         Self {
             code: 4,
             line: line.into(),
@@ -49,7 +49,7 @@ impl Failure {
 
     /// A node and the command do not trust each other, because of a certificate or a token:
     /// exit code 5.
-    pub(crate) fn denied(line: impl Into<String>) -> Self {
+    pub fn denied(line: impl Into<String>) -> Self {
         Self {
             code: DENIED_CODE,
             line: line.into(),
@@ -57,7 +57,7 @@ impl Failure {
     }
 
     /// A command of any other kind that failed: exit code 1.
-    pub(crate) fn failed(line: impl Into<String>) -> Self {
+    pub fn failed(line: impl Into<String>) -> Self {
         Self {
             code: 1,
             line: line.into(),
@@ -66,7 +66,7 @@ impl Failure {
 
     /// A signal ended the command early. `code` is the exit code of a process
     /// that the signal ended.
-    pub(crate) fn stopped(code: u8, signal: &str) -> Self {
+    pub fn stopped(code: u8, signal: &str) -> Self {
         Self {
             code,
             line: format!("stopped by {signal}"),
@@ -75,7 +75,7 @@ impl Failure {
 
     /// A refusal of the option parser, which writes paragraphs. The message,
     /// the possible values and the tips are kept, the usage is dropped.
-    pub(crate) fn from_clap(error: &clap::Error) -> Self {
+    pub fn from_clap(error: &clap::Error) -> Self {
         let text = error.to_string();
         let lines = text
             .lines()
@@ -125,35 +125,34 @@ impl Failure {
     }
 
     /// The failure with its origin in front of its line.
-    pub(crate) fn with_origin(mut self, origin: &str) -> Self {
+    pub fn with_origin(mut self, origin: &str) -> Self {
         self.line = format!("{origin}: {}", self.line);
         self
     }
 
     /// The failure with more to know behind its line.
-    pub(crate) fn with_more(mut self, more: &str) -> Self {
+    pub fn with_more(mut self, more: &str) -> Self {
         self.line = format!("{}; {more}", self.line);
         self
     }
 
     /// Whether a node and the command do not trust each other.
-    pub(crate) fn is_denied(&self) -> bool {
+    pub fn is_denied(&self) -> bool {
         self.code == DENIED_CODE
     }
 
     /// The exit code.
-    #[cfg(test)]
-    pub(crate) fn code(&self) -> u8 {
+    pub fn code(&self) -> u8 {
         self.code
     }
 
     /// The line.
-    pub(crate) fn line(&self) -> &str {
+    pub fn line(&self) -> &str {
         &self.line
     }
 
     /// Writes the line to stderr and returns the exit code.
-    pub(crate) fn report(&self) -> ExitCode {
+    pub fn report(&self) -> ExitCode {
         text::report_line(&self.line);
         ExitCode::from(self.code)
     }
@@ -162,44 +161,4 @@ impl Failure {
 /// Whether a word of a usage line is a command rather than a placeholder.
 fn is_command(word: &str) -> bool {
     word.starts_with(|first: char| first.is_ascii_lowercase())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::cli::Cli;
-    use clap::Parser;
-
-    #[test]
-    fn a_refusal_of_the_parser_becomes_one_readable_line() {
-        let error = Cli::try_parse_from(["kvorum", "profile"]).unwrap_err();
-        let failure = Failure::from_clap(&error);
-        assert_eq!(
-            failure.line(),
-            "the following required arguments were not provided: --url <URL>; \
-             'kvorum profile --help' lists what there is"
-        );
-        for (words, line) in [
-            (
-                ["dev", "--gc-grace=5s"],
-                "unexpected argument '--gc-grace' found; 'kvorum dev --help' lists the options, and \
-                 options of 'serve' follow behind '--'",
-            ),
-            (
-                ["admin", "qqqq"],
-                "unrecognized subcommand 'qqqq'; 'kvorum admin --help' lists the commands",
-            ),
-            (
-                ["serve", "--port=1"],
-                "unexpected argument '--port' found; 'kvorum serve --help' lists the options",
-            ),
-            (
-                ["serve", "--memori=1"],
-                "unexpected argument '--memori' found; tip: a similar argument exists: '--memory'",
-            ),
-        ] {
-            let error = Cli::try_parse_from(["kvorum"].iter().chain(&words)).unwrap_err();
-            assert_eq!(Failure::from_clap(&error).line(), line);
-        }
-    }
 }

@@ -4,8 +4,8 @@
 //! Wrong values, a load that ended early, a load without any success, and a
 //! token without the right are failures.
 
-use crate::access;
-use crate::failure::Failure;
+use cli::access;
+use cli::failure::Failure;
 use load::results::{BreakingPoint, Run, WRONG_VALUE};
 
 /// Fails if something is wrong with a run.

@@ -16,15 +16,15 @@ use std::sync::{Arc, OnceLock};
 use tls::{Authorities, HandshakeFailure, Identity, MaterialError};
 
 /// Where the file of authorities is named, unless `--ca` names one.
-pub(crate) const CA_VARIABLE: &str = "KVORUM_CA";
+pub const CA_VARIABLE: &str = "KVORUM_CA";
 
 /// Where the token stands, unless `--token-file` names a file.
-pub(crate) const TOKEN_VARIABLE: &str = "KVORUM_TOKEN";
+pub const TOKEN_VARIABLE: &str = "KVORUM_TOKEN";
 
 /// The options of all commands that speak with nodes.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Access")]
-pub(crate) struct AccessOptions {
+pub struct AccessOptions {
     /// A PEM file with the authorities that sign the certificates of https:// nodes [default: KVORUM_CA, or the authorities of the system]
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
@@ -43,7 +43,7 @@ pub(crate) struct AccessOptions {
 }
 
 /// What the options say.
-pub(crate) struct Access {
+pub struct Access {
     trust: Trust,
     /// Made for the first node by https, because it takes time to read all authorities. All
     /// nodes share it, so that each can resume the sessions of the connections before.
@@ -64,7 +64,7 @@ impl AccessOptions {
     /// # Errors
     /// A file that cannot be read or has something else in it, a token that no node gives
     /// out, or `--ca` without a node by `https://`.
-    pub(crate) fn access<'a>(
+    pub fn access<'a>(
         &self,
         named: impl IntoIterator<Item = &'a NodeUrl>,
     ) -> Result<Access, Failure> {
@@ -105,7 +105,7 @@ impl Access {
     ///
     /// # Errors
     /// The token would be sent in clear; the files for TLS cannot be read.
-    pub(crate) fn node(&self, url: &NodeUrl) -> Result<Node, Failure> {
+    pub fn node(&self, url: &NodeUrl) -> Result<Node, Failure> {
         self.check_token(url)?;
         let mut node = Node::new(url.host(), url.port());
         if url.is_https() {
@@ -118,17 +118,19 @@ impl Access {
         Ok(node)
     }
 
-    /// The same for the load generator.
+    /// What a program with connections of its own needs to reach nodes: the configuration of
+    /// TLS if one of them has it, and the token.
     ///
     /// # Errors
     /// As [`Self::node`].
-    pub(crate) fn of_load(&self, targets: &[NodeUrl]) -> Result<load::Access, Failure> {
-        targets.iter().try_for_each(|url| self.check_token(url))?;
-        let has_tls = targets.iter().any(NodeUrl::is_https);
-        Ok(load::Access {
-            tls: has_tls.then(|| self.tls()).transpose()?,
-            token: self.token.as_ref().map(|token| token.reveal().to_owned()),
-        })
+    pub fn credentials(
+        &self,
+        nodes: &[NodeUrl],
+    ) -> Result<(Option<Arc<ClientConfig>>, Option<&str>), Failure> {
+        nodes.iter().try_for_each(|url| self.check_token(url))?;
+        let has_tls = nodes.iter().any(NodeUrl::is_https);
+        let tls = has_tls.then(|| self.tls()).transpose()?;
+        Ok((tls, self.token.as_ref().map(Token::reveal)))
     }
 
     fn check_token(&self, url: &NodeUrl) -> Result<(), Failure> {
@@ -177,17 +179,17 @@ fn parse_token(text: &str, place: &str) -> Result<Token, Failure> {
 
 /// The failure of a request to a node that does not trust the command, or that the command
 /// does not trust.
-pub(crate) fn denied(error: &Error) -> Failure {
+pub fn denied(error: &Error) -> Failure {
     with_tip(Failure::denied(error.to_string()), tip(error))
 }
 
 /// The same for a handshake that failed; `line` says with whom and why.
-pub(crate) fn distrusted(line: String, failure: HandshakeFailure) -> Failure {
+pub fn distrusted(line: String, failure: HandshakeFailure) -> Failure {
     with_tip(Failure::denied(line), tip_of_handshake(failure))
 }
 
 /// The failure of a request that a node has refused with this status; `line` says why.
-pub(crate) fn refused(status: u16, line: String) -> Failure {
+pub fn refused(status: u16, line: String) -> Failure {
     match status {
         401 | 403 => with_tip(Failure::denied(line), tip_of_status(status)),
         _ => Failure::failed(line),

@@ -1,11 +1,11 @@
-//! The options of `kvorum load`, and the plan that they describe.
+//! The options of `kvorum-lab load`, and the plan that they describe.
 
 use super::compare::CompareOptions;
 use super::values::{MixOption, PauseOption, RateOption, SizesOption};
-use crate::access::AccessOptions;
-use crate::failure::Failure;
-use crate::values::{ReplicasOption, Switch, TimeSpan, count, url};
 use clap::{Args, Subcommand, ValueEnum};
+use cli::access::AccessOptions;
+use cli::failure::Failure;
+use cli::values::{ReplicasOption, Switch, TimeSpan, count, url};
 use cluster::NodeUrl;
 use load::Plan;
 use load::plan::{Ask, KeyChoice, Operation};
@@ -26,7 +26,7 @@ it is a closed loop: each connection sends its next request once the last one is
 A closed loop shows the saturation throughput, but hides how long requests would have had to
 wait (coordinated omission).
 
-Keys are numbers; --fill, or 'kvorum load fill', puts each of them once. Values carry a
+Keys are numbers; --fill, or 'kvorum-lab load fill', puts each of them once. Values carry a
 checksum over themselves and their key; a value that does not match it is counted as
 'wrong value'.
 
@@ -286,6 +286,8 @@ impl LoadOptions {
             RUN_TIME
         };
         let operations = self.workload.operations();
+        let access = self.access.access(&self.targets)?;
+        let (tls, token) = access.credentials(&self.targets)?;
         let key_choice = self.key_choice.map(KeyChoice::from);
         let plan = Plan {
             targets: self.targets.iter().map(NodeUrl::to_string).collect(),
@@ -311,7 +313,10 @@ impl LoadOptions {
             batch: self.batch,
             verify: self.verify == Switch::On,
             seed: self.seed,
-            access: self.access.access(&self.targets)?.of_load(&self.targets)?,
+            access: load::Access {
+                tls,
+                token: token.map(str::to_owned),
+            },
         };
         plan.check()
             .map_err(|error| Failure::usage(error.to_string()))?;

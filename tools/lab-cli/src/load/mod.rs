@@ -1,7 +1,6 @@
-//! `kvorum load`: generates load and reports what it measured.
+//! `kvorum-lab load`: generates load and reports what it measured.
 //!
-//! The load runs on threads of its own. This module waits for signals, shows
-//! progress, and writes the measurements, also if the load ended early.
+//! This module shows progress, and writes the measurements, also if the load ended early.
 
 mod compare;
 mod failures;
@@ -12,11 +11,10 @@ mod values;
 
 pub(crate) use options::{AFTER_HELP, LoadOptions};
 
-use crate::access;
-use crate::failure::Failure;
-use crate::signals::{StopSignal, StopSignals};
-use crate::text::report_line;
-use crate::threads::on_thread;
+use crate::until_stopped::until_stopped;
+use cli::access;
+use cli::failure::Failure;
+use cli::text::report_line;
 use load::results::Run;
 use load::{Error, Plan, summary};
 use options::{OtherCommand, Workload};
@@ -24,7 +22,6 @@ use progress::ProgressLine;
 use serde::Serialize;
 use std::io::{self, Write as _};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Generates the load that `options` describe.
@@ -43,52 +40,25 @@ pub(crate) fn run(options: &LoadOptions) -> Result<(), Failure> {
     if let Some(file) = &options.json {
         check_writable(file)?;
     }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
-    runtime.block_on(generate(options, plan))
-}
-
-async fn generate(options: &LoadOptions, plan: Plan) -> Result<(), Failure> {
-    let mut signals = StopSignals::install()?;
-    let stop = Arc::new(AtomicBool::new(false));
-    let load = LoadCommand {
-        options: options.clone(),
-        plan,
-        stop: Arc::clone(&stop),
-    };
-    let mut working = on_thread("load", move || load.run())?;
-    let mut stopped_by: Option<StopSignal> = None;
-    let ended = loop {
-        tokio::select! {
-            ended = &mut working => break ended,
-            signal = signals.next() => {
-                if stopped_by.is_some() {
-                    std::process::exit(signal.exit_code().into());
-                }
-                stopped_by = Some(signal);
-                stop.store(true, Relaxed);
-            }
+    let options = options.clone();
+    until_stopped("load", move |stop| {
+        LoadCommand {
+            options,
+            plan,
+            stop,
         }
-    };
-    let result = ended.unwrap_or_else(|_| Err(Failure::failed("the load generator panicked")));
-    match (result, stopped_by) {
-        (Ok(()), None) => Ok(()),
-        (Err(failure), None) => Err(failure),
-        (Ok(()), Some(signal)) => Err(Failure::stopped(signal.exit_code(), signal.name())),
-        (Err(failure), Some(_)) => Err(failure),
-    }
+        .run()
+    })
 }
 
 /// The command with its options.
-struct LoadCommand {
+struct LoadCommand<'a> {
     options: LoadOptions,
     plan: Plan,
-    stop: Arc<AtomicBool>,
+    stop: &'a AtomicBool,
 }
 
-impl LoadCommand {
+impl LoadCommand<'_> {
     fn run(&self) -> Result<(), Failure> {
         if self.options.workload == Workload::Fill {
             let filled = self.fill()?;
@@ -109,7 +79,7 @@ impl LoadCommand {
             return self.search();
         }
         let mut progress = ProgressLine::new();
-        let run = load::run(&self.plan, &self.stop, &mut |second| {
+        let run = load::run(&self.plan, self.stop, &mut |second| {
             progress.show(&summary::of_second(second));
         });
         progress.clear();
@@ -138,7 +108,7 @@ impl LoadCommand {
         let mut progress = ProgressLine::new();
         let mut done = 0;
         let keys = self.plan.keys;
-        let filled = load::fill(&self.plan, &self.stop, &mut |second| {
+        let filled = load::fill(&self.plan, self.stop, &mut |second| {
             done += second.succeeded;
             progress.show(&format!("{done} of {keys} keys put"));
         });
@@ -149,7 +119,7 @@ impl LoadCommand {
     fn search(&self) -> Result<(), Failure> {
         let mut progress = ProgressLine::new();
         let bound = self.options.bound();
-        let found = load::find_breaking_point(&self.plan, bound, &self.stop, &mut |probe| {
+        let found = load::find_breaking_point(&self.plan, bound, self.stop, &mut |probe| {
             progress.add(&summary::of_probe(probe));
         });
         let mut found = found.map_err(|error| failure(&error))?;
@@ -200,10 +170,6 @@ fn check_writable(file: &Path) -> Result<(), Failure> {
     if file == Path::new("-") {
         return Ok(());
     }
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a file for the user, not of a store"
-    )]
     let mut options = std::fs::OpenOptions::new();
     let opened = options.create(true).append(true).open(file);
     opened
@@ -223,10 +189,6 @@ fn write_json(file: &Path, measured: &impl Serialize) -> Result<(), Failure> {
     let written = if file == Path::new("-") {
         io::stdout().write_all(&json)
     } else {
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "a file for the user, not of a store"
-        )]
         std::fs::write(file, &json)
     };
     written.map_err(|error| cannot_write(file, &error))

@@ -2,7 +2,7 @@
 //! in a panic where the system refuses them.
 
 use crate::failure::Failure;
-use crate::resources::refusal_of_thread;
+use std::io;
 use std::thread::Builder;
 use tokio::sync::oneshot;
 
@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 ///
 /// # Errors
 /// The system refuses a thread.
-pub(crate) fn on_thread<T: Send + 'static>(
+pub fn on_thread<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<oneshot::Receiver<T>, Failure> {
@@ -24,6 +24,15 @@ pub(crate) fn on_thread<T: Send + 'static>(
         Ok(_detached) => Ok(done),
         Err(error) => Err(Failure::failed(refusal_of_thread(&error))),
     }
+}
+
+/// What to do where the system refuses a thread or a process.
+pub const RAISE_LIMIT: &str = "raise the limit of processes (TasksMax= of a service, ulimit -u, \
+     pids.max of the control group)";
+
+/// What is said where the system refuses a thread.
+pub fn refusal_of_thread(error: &io::Error) -> String {
+    format!("cannot start a thread: {error}; {RAISE_LIMIT}")
 }
 
 #[cfg(test)]

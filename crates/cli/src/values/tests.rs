@@ -59,33 +59,6 @@ fn spans() {
 }
 
 #[test]
-fn durabilities() {
-    assert_eq!("sync".parse(), Ok(DurabilityOption(lsm::Durability::Sync)));
-    assert_eq!("os".parse(), Ok(DurabilityOption(lsm::Durability::Os)));
-    let interval = lsm::Durability::Interval(Duration::from_millis(100));
-    assert_eq!("interval=100ms".parse(), Ok(DurabilityOption(interval)));
-    for text in [
-        "",
-        "fsync",
-        "interval",
-        "interval=",
-        "interval=0ms",
-        "interval=2h",
-    ] {
-        assert!(text.parse::<DurabilityOption>().is_err(), "{text}");
-    }
-}
-
-#[test]
-fn filters() {
-    assert_eq!("none".parse(), Ok(FilterOption(None)));
-    assert_eq!("0.01".parse(), Ok(FilterOption(Some(0.01))));
-    for text in ["", "0", "1", "-0.1", "NaN", "inf", "off"] {
-        assert!(text.parse::<FilterOption>().is_err(), "{text}");
-    }
-}
-
-#[test]
 fn replicas() {
     let pair = cluster::Replicas { ack: 2, from: 3 };
     assert_eq!("2/3".parse(), Ok(ReplicasOption(pair)));
@@ -170,11 +143,5 @@ fn a_displayed_value_parses_to_itself() {
     for ms in [1, 999, 1_000, 1_500, 60_000, 3_600_000, 86_400_000] {
         let span = TimeSpan(Duration::from_millis(ms));
         assert_eq!(span.to_string().parse(), Ok(span), "{span}");
-    }
-    for text in ["sync", "os", "interval=2s"] {
-        assert_eq!(text.parse::<DurabilityOption>().unwrap().to_string(), text);
-    }
-    for text in ["none", "0.01"] {
-        assert_eq!(text.parse::<FilterOption>().unwrap().to_string(), text);
     }
 }

@@ -2,20 +2,29 @@
 //! at its address may be somebody else; so every line goes through here, and none steers the
 //! terminal or pretends to be several.
 
-use crate::stderr;
+use std::io::{self, Write as _};
+use std::sync::OnceLock;
+
+/// What writes lines to stderr, where this process has something of its own for that.
+static SAY: OnceLock<fn(&str)> = OnceLock::new();
+
+/// Has `say` write to stderr what is reported from now on.
+pub fn report_through(say: fn(&str)) {
+    let _is_first = SAY.set(say);
+}
 
 /// The widest column of a table, in characters. A node may send a name of any length, and
 /// formatting panics at widths beyond 16 bits.
-pub(crate) const COLUMN_WIDTH_MAX: usize = 200;
+pub const COLUMN_WIDTH_MAX: usize = 200;
 
 /// The width of a column with these cells.
-pub(crate) fn column_width<'a>(cells: impl Iterator<Item = &'a str>) -> usize {
+pub fn column_width<'a>(cells: impl Iterator<Item = &'a str>) -> usize {
     let widths = cells.map(|cell| cell.chars().count());
     widths.max().unwrap_or_default().min(COLUMN_WIDTH_MAX)
 }
 
 /// Lines as they are printed.
-pub(crate) fn of_lines(lines: impl IntoIterator<Item = impl AsRef<str>>) -> String {
+pub fn of_lines(lines: impl IntoIterator<Item = impl AsRef<str>>) -> String {
     let mut text = String::new();
     for line in lines {
         text.push_str(&client::one_line(line.as_ref()));
@@ -25,6 +34,12 @@ pub(crate) fn of_lines(lines: impl IntoIterator<Item = impl AsRef<str>>) -> Stri
 }
 
 /// Writes a line to stderr. A closed stderr is ignored.
-pub(crate) fn report_line(line: &str) {
-    stderr::say(&of_lines([format!("kvorum: {line}")]));
+pub fn report_line(line: &str) {
+    let line = of_lines([format!("kvorum: {line}")]);
+    match SAY.get() {
+        Some(say) => say(&line),
+        None => {
+            let _ = io::stderr().write_all(line.as_bytes());
+        }
+    }
 }

@@ -1,8 +1,8 @@
-//! `kvorum load compare`: shows runs that were saved as JSON side by side.
+//! `kvorum-lab load compare`: shows runs that were saved as JSON side by side.
 
 use super::report;
-use crate::failure::Failure;
 use clap::Args;
+use cli::failure::Failure;
 use load::Run;
 use load::report::units;
 use load::results::BreakingPoint;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// The options of `load compare`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct CompareOptions {
-    /// Files that 'kvorum load --json' wrote; for a search, its best run is
+    /// Files that 'kvorum-lab load --json' wrote; for a search, its best run is
     /// shown
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
@@ -37,15 +37,11 @@ pub(super) fn run(options: &CompareOptions) -> Result<(), Failure> {
 }
 
 fn read(file: &Path) -> Result<Run, Failure> {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a file of the user, not of a store"
-    )]
     let text = std::fs::read(file)
         .map_err(|error| Failure::failed(format!("cannot read {}: {error}", file.display())))?;
     let refused = |why: &dyn std::fmt::Display| {
         Failure::failed(format!(
-            "{} was not written by 'kvorum load --json': {why}",
+            "{} was not written by 'kvorum-lab load --json': {why}",
             file.display()
         ))
     };

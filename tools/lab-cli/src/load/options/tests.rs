@@ -1,12 +1,12 @@
 use super::*;
-use crate::cli::{Cli, Command};
+use crate::commands::{Command, Program};
 use clap::Parser;
 
 fn options(words: &str) -> LoadOptions {
-    let all = ["kvorum", "load"]
+    let all = ["kvorum-lab", "load"]
         .into_iter()
         .chain(words.split_whitespace());
-    match Cli::try_parse_from(all).unwrap().command {
+    match Program::try_parse_from(all).unwrap().command {
         Command::Load(options) => *options,
         _ => panic!("these words should parse as load"),
     }

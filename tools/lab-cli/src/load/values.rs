@@ -1,6 +1,6 @@
 //! Options for rates, operation mixes and size distributions.
 
-use crate::values::{ByteSize, TimeSpan};
+use cli::values::{ByteSize, TimeSpan};
 use load::plan::{self, Operation};
 use std::fmt;
 use std::str::FromStr;

@@ -11,7 +11,7 @@ const ECHO_TIME: Duration = Duration::from_millis(200);
 
 /// A signal that asks the process to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StopSignal {
+pub enum StopSignal {
     /// SIGINT: Ctrl-C.
     Interrupt,
     /// SIGTERM: a service manager.
@@ -20,7 +20,7 @@ pub(crate) enum StopSignal {
 
 impl StopSignal {
     /// The exit code of a process that the signal ended.
-    pub(crate) fn exit_code(self) -> u8 {
+    pub fn exit_code(self) -> u8 {
         match self {
             Self::Interrupt => 130,
             Self::Terminate => 143,
@@ -28,7 +28,7 @@ impl StopSignal {
     }
 
     /// Its name.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Interrupt => "SIGINT",
             Self::Terminate => "SIGTERM",
@@ -37,7 +37,7 @@ impl StopSignal {
 }
 
 /// Receives the stop signals, which no longer end the process.
-pub(crate) struct StopSignals {
+pub struct StopSignals {
     interrupt: Signal,
     terminate: Signal,
     last: Option<(StopSignal, Instant)>,
@@ -48,7 +48,7 @@ impl StopSignals {
     ///
     /// # Errors
     /// The system cannot install a handler.
-    pub(crate) fn install() -> Result<Self, Failure> {
+    pub fn install() -> Result<Self, Failure> {
         let install = |kind| {
             signal(kind)
                 .map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))
@@ -61,7 +61,7 @@ impl StopSignals {
     }
 
     /// Waits for the next signal that is not an echo of the last one.
-    pub(crate) async fn next(&mut self) -> StopSignal {
+    pub async fn next(&mut self) -> StopSignal {
         loop {
             let signal = tokio::select! {
                 _ = self.interrupt.recv() => StopSignal::Interrupt,
@@ -86,14 +86,14 @@ impl StopSignals {
 }
 
 /// Receives SIGHUP, which no longer ends the process.
-pub(crate) struct ReloadSignals(Signal);
+pub struct ReloadSignals(Signal);
 
 impl ReloadSignals {
     /// Installs the handler. Must be called within a runtime.
     ///
     /// # Errors
     /// The system cannot install a handler.
-    pub(crate) fn install() -> Result<Self, Failure> {
+    pub fn install() -> Result<Self, Failure> {
         let hangup = signal(SignalKind::hangup());
         hangup
             .map(Self)
@@ -101,7 +101,7 @@ impl ReloadSignals {
     }
 
     /// Waits for the next signal. Returns `false` if none will come.
-    pub(crate) async fn next(&mut self) -> bool {
+    pub async fn next(&mut self) -> bool {
         self.0.recv().await.is_some()
     }
 }

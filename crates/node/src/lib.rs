@@ -16,7 +16,7 @@
 //! - `forgetting` remembers below which bound the dead may be dropped.
 //! - `hints` keeps writes that peers missed, and delivers them.
 //! - `background` gives hints, sweeps and compaction what clients leave.
-//! - `vital_signs` says how this node and the others are, for those who look at the cluster.
+//! - `node_report` says how this node and the others are, for those who look at the cluster.
 //! - `compactions` compacts the whole store when an operator asks for it.
 //! - [`metrics`] counts, [`families`] returns the counts, and `wait_sites` names for
 //!   profiles where requests wait.
@@ -38,6 +38,7 @@ mod hints;
 mod membership;
 pub mod metrics;
 mod node;
+mod node_report;
 mod or_abort;
 mod page_read;
 mod peers;
@@ -57,7 +58,6 @@ mod testing;
 mod timestamps;
 mod traced_requests;
 mod turn_budget;
-mod vital_signs;
 mod wait_sites;
 mod worker;
 
@@ -77,6 +77,7 @@ pub use forgetting::{ForgettingStatus, HeldBack};
 pub use hints::HintsWaiting;
 pub use membership::LossReport;
 pub use node::{Load, Node};
+pub use node_report::{ClientActivity, ExaminedNode, SeeActivity};
 pub use or_abort::{before_abort, or_abort};
 pub use range_digest::RangeDigest;
 pub use seams::{OpenError, Seams};
@@ -88,5 +89,4 @@ pub use sweep::{
 pub use timestamps::{NoTimestamp, TimestampStatus};
 pub use traced_requests::{SeeTraced, TracedRequest};
 pub use turn_budget::Allotment;
-pub use vital_signs::{ClientActivity, ExaminedNode, SeeActivity};
 pub use worker::Worker;

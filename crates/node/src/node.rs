@@ -12,6 +12,7 @@ use crate::future_versions::end_of_present;
 use crate::hints::{HintEnvironment, HintOptions, HintStore, HintsWaiting};
 use crate::membership::{LossReport, Membership, MembershipEnvironment, StoreCount};
 use crate::metrics::Metrics;
+use crate::node_report::{Examiner, OwnEnvironment, OwnReport, SeeActivity};
 use crate::range_memory::RangeMemory;
 use crate::read_pool::{ReadPool, ReadsRun};
 use crate::seams::{OpenError, Seams};
@@ -20,7 +21,6 @@ use crate::sweep::{JournalEnvironment, OrderedSweep, SweepEnvironment, SweepStat
 use crate::timestamps::{TimestampAllocator, TimestampStatus};
 use crate::traced_requests::{SeeTraced, TracedRequests};
 use crate::turn_budget::TurnBudget;
-use crate::vital_signs::{Examiner, OwnEnvironment, OwnVitalSigns, SeeActivity};
 use base::{Budget, Clock, LimitedLog, Random, Timestamp};
 use cluster::sweep::PassKind;
 use cluster::{NodeNumber, Placement, ReplicaState};
@@ -67,7 +67,7 @@ pub struct Node {
     /// Times requests of peers that are part of a trace.
     pub(crate) traced: Arc<TracedRequests>,
     /// Says how this node is.
-    pub(crate) vital_signs: Arc<OwnVitalSigns>,
+    pub(crate) node_report: Arc<OwnReport>,
     /// Asks the other nodes how they are.
     pub(crate) examiner: Examiner,
     /// Tells all runtimes which peers have dialled this node.
@@ -353,7 +353,7 @@ impl Node {
         let ranges = RangeMemory::of(memory.ranges_bytes, config.range_batch_bytes());
         let sweeps = Sweeps::open(sweep_environment, journal);
         let compactions = Compactions::new(engine.clone(), Arc::clone(&clock));
-        let vital_signs = OwnVitalSigns::new(OwnEnvironment {
+        let node_report = OwnReport::new(OwnEnvironment {
             members: config.members.clone(),
             engine: engine.clone(),
             hints: hints.clone(),
@@ -370,7 +370,7 @@ impl Node {
             surplus_bound,
             sweeps,
             compactions,
-            vital_signs,
+            node_report,
             examiner: Examiner::default(),
             engine,
             traced: TracedRequests::new(Arc::clone(&clock)),
@@ -524,7 +524,7 @@ impl Node {
     /// Says where the node sees what clients did lately, which it tells those who look at the
     /// cluster. Until then it tells that they did nothing.
     pub fn see_activity_by(&self, see: SeeActivity) {
-        self.vital_signs.see_activity_by(see);
+        self.node_report.see_activity_by(see);
     }
 
     /// Says who is told how long this node takes for requests of peers that are part of a
@@ -536,7 +536,7 @@ impl Node {
     /// What the disk of the data folder has left for the node, in bytes. A job asks the disk,
     /// once a second at most; `None` if that takes too long or fails.
     pub async fn disk_free_bytes(&self) -> Option<u64> {
-        self.vital_signs.disk_free_bytes().await
+        self.node_report.disk_free_bytes().await
     }
 
     /// What the node is working on.

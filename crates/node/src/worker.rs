@@ -5,13 +5,13 @@ use crate::hints::HintDelivery;
 use crate::membership::NodeHandshakes;
 use crate::metrics::WorkerMetrics;
 use crate::node::Node;
+use crate::node_report::ExaminedNode;
 use crate::peers::Peers;
 use crate::pending::PendingRequests;
 use crate::replicas::{LocalReplica, PageTelling, ReplicaHints, ReplicaSet};
 use crate::submissions::Submissions;
 use crate::sweep::Sweeper;
 use crate::traced_requests::TimingHandler;
-use crate::vital_signs::ExaminedNode;
 use base::{Clock, overdue_check_period};
 use bytes::Bytes;
 use cluster::{NodeNumber, Placement, Ranking};
@@ -113,7 +113,7 @@ impl Worker {
             peers: Rc::clone(&peers),
             replicas: Rc::clone(&replicas),
             pending: Rc::clone(&pending),
-            vital_signs: Arc::clone(&node.vital_signs),
+            node_report: Arc::clone(&node.node_report),
         });
         let metrics = node.metrics.of_worker(number);
         let resources = &node.resources;
@@ -257,7 +257,7 @@ impl Worker {
     /// say now. Waits for those that are silent, but no longer than a second.
     pub async fn examine(&self) -> Arc<[ExaminedNode]> {
         let node = &*self.node;
-        let (own, pending) = (&node.vital_signs, &self.coordinator.pending);
+        let (own, pending) = (&node.node_report, &self.coordinator.pending);
         node.examiner
             .examine(own, &self.peers, pending, &*node.clock)
             .await

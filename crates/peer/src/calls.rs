@@ -19,7 +19,7 @@ pub(super) enum CallKind {
     Sweep,
     /// To tell a page of a range.
     Page,
-    /// To tell vital signs.
+    /// To tell how it is.
     Examine,
 }
 

@@ -124,7 +124,7 @@ mod tests {
         message::put_read_unless_same(&mut out, 13, second, &long, 5);
         message::put_same(&mut out, 13);
         message::put_examine(&mut out, 14, second);
-        message::put_examined(&mut out, 14, &crate::tests::SIGNS);
+        message::put_examined(&mut out, 14, &crate::tests::REPORT);
         message::put_piece(&mut out, 2, &long.value_bytes()[..1 << 16]);
         message::put_stored(&mut out, 4, base::Verdict::Newer(at));
         message::put_stored(&mut out, 4, base::Verdict::Clean);

@@ -16,7 +16,7 @@
 //! - `frame`, `message`, `run` and `page` are the bytes. `outgoing` holds what is to be sent;
 //!   `assembly` puts long values together again.
 //! - `contact` is what a node says to a peer of the way back to it.
-//! - `vital_signs` is what a node says of itself to those who look at the cluster.
+//! - `node_report` is what a node says of itself to those who look at the cluster.
 //! - `log_limiter` bounds the warnings about peers in the log; `fuzz` is for fuzzers.
 //! - `link_faults` is what `kvorum dev` does to the links of a node.
 //!
@@ -47,18 +47,18 @@ mod link;
 mod link_faults;
 mod log_limiter;
 mod message;
+mod node_report;
 mod outgoing;
 mod page;
 mod protocol;
 mod reply;
-mod report;
 mod run;
 mod same;
 mod server;
 mod start_watch;
+mod store_report;
 mod sweep_message;
 mod transport;
-mod vital_signs;
 mod wait_sites;
 
 #[cfg(test)]
@@ -82,6 +82,7 @@ pub use handshake::{HandshakePolicy, Hello};
 pub use link::{AnswerHandler, Link, LinkState, LinkStatus};
 pub use link_faults::LinkFaults;
 pub use log_limiter::PeerLog;
+pub use node_report::{LatencyQuantiles, NodeReport};
 pub use page::{EncodedPage, PAGE_BYTES_MAX, PAGE_ITEM_BYTES};
 pub use protocol::Protocol;
 pub use protocol::{
@@ -89,18 +90,17 @@ pub use protocol::{
     REPLICA_STATE, REPORT, SAME, SWEEP, TRACES,
 };
 pub use reply::Reply;
-pub use report::NodeReport;
 pub use run::{RUN_ENTRY_BYTES_MAX, Run, RunWriter};
 pub use same::SAME_BYTES_MIN;
 pub use server::{RequestHandler, serve};
 pub use start_watch::{LiveLink, PeerStart, StartWatch};
+pub use store_report::StoreReport;
 pub use sweep_message::{
     BOUND_KEY_BYTES_MAX, FencedStore, HELD_MAX, KEY_HASHES_MAX, OFFER_BYTES_MAX, OFFERS_MAX, Offer,
     SYMBOLS_MAX, SweepAnswer, SweepRequest, bound_steps_max,
 };
 pub use transport::PEER_PROTOCOL;
 pub use transport::{Dialing, SeeReached, Stream, TcpTransport, Transport};
-pub use vital_signs::{LatencyQuantiles, VitalSigns};
 
 /// The most calls in flight on one connection: as many as its runtime may have
 /// requests. It also bounds what a misbehaving peer can ask for.
@@ -218,8 +218,8 @@ pub enum PeerAnswer {
     Pulled(Run),
     /// A page of a range.
     Paged(EncodedPage),
-    /// The node's vital signs.
-    Examined(VitalSigns),
+    /// How the node is.
+    Examined(NodeReport),
 }
 
 /// What peer connections take from the node.

@@ -44,7 +44,7 @@
 //!       unless same                        (answered as a read of its key is)
 //!   27  same                               (an answer to 26; both only with the feature `SAME`)
 //!   28  examine  remaining ms u32
-//!   29  examined vital signs, as drawn in `vital_signs.rs`
+//!   29  examined node report, as drawn in `node_report.rs`
 //!                                          (28 and 29 only with the feature `EXAMINATION`)
 //!   30  contact  bits u8: 1 the acceptor serves all requests of the dialler, 2 all links of
 //!            the acceptor to the dialler are up | whatever later releases add
@@ -85,10 +85,10 @@ use fields::{Fields, miss_of_code};
 
 use super::frame::{Frame, FrameError};
 use crate::contact::Contact;
+use crate::node_report::NodeReport;
 use crate::page::{PagedHead, decode_paged};
-use crate::report::NodeReport;
 use crate::same::{HeldVersion, ValueHash};
-use crate::vital_signs::VitalSigns;
+use crate::store_report::StoreReport;
 use base::{Entry, Expiry, Kind, Timestamp, TraceId, Verdict};
 use cluster::Miss;
 use cluster::ReplicaState;
@@ -198,7 +198,7 @@ pub(super) enum Message<'a> {
     /// How the acceptor's store stands.
     ReplicaState(ReplicaState),
     /// What the acceptor has.
-    Report(NodeReport),
+    Report(StoreReport),
     /// A request of a sweep.
     Sweep {
         /// How long the dialler waits for the answer.
@@ -249,13 +249,13 @@ pub(super) enum Message<'a> {
     },
     /// A page of a range.
     Paged(PagedHead<'a>),
-    /// Tell your vital signs.
+    /// Send your node report.
     Examine {
         /// How long the dialler waits for the answer.
         remaining: Duration,
     },
-    /// The vital signs of the acceptor.
-    Examined(VitalSigns),
+    /// The node report of the acceptor.
+    Examined(NodeReport),
     /// How the acceptor deals with the dialler.
     Contact(Contact),
 }
@@ -393,7 +393,7 @@ impl<'a> Message<'a> {
                 } else {
                     fields.u64()?
                 };
-                let report = NodeReport {
+                let report = StoreReport {
                     acknowledged,
                     forgotten: Timestamp::from_u64(forgotten),
                     fence: Timestamp::from_u64(fence),
@@ -438,10 +438,10 @@ impl<'a> Message<'a> {
                 remaining: fields.remaining()?,
             },
             EXAMINED => {
-                let signs = VitalSigns::decode(&mut fields.reader);
-                let signs = fields.present(signs)?;
+                let report = NodeReport::decode(&mut fields.reader);
+                let report = fields.present(report)?;
                 let _from_later_releases = fields.take_rest();
-                Self::Examined(signs)
+                Self::Examined(report)
             }
             CONTACT => {
                 let [code] = fields.array()?;

@@ -53,7 +53,7 @@ pub const TRACES: u64 = 4096;
 /// frames of the kinds `read unless same` and `same`.
 pub const SAME: u64 = 8192;
 
-/// The dialled side tells its vital signs: frames of the kinds `examine` and `examined`.
+/// The dialled side tells its node report: frames of the kinds `examine` and `examined`.
 pub const EXAMINATION: u64 = 16384;
 
 /// The acceptor says with its heartbeats whether it serves the dialler, and whether all of

@@ -204,8 +204,8 @@ impl ReplyChannel {
             }
             PeerAnswer::Pulled(run) => self.send_run(call, &run, deadline),
             PeerAnswer::Paged(page) => self.send_page(call, &page, deadline, share),
-            PeerAnswer::Examined(signs) => {
-                outgoing.push(|out| message::put_examined(out, call, &signs));
+            PeerAnswer::Examined(report) => {
+                outgoing.push(|out| message::put_examined(out, call, &report));
             }
             // To an older release this is a refusal as any other.
             PeerAnswer::Missed(Miss::Obsolete { .. }) if !self.knows_forgetting.get() => {

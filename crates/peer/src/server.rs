@@ -19,8 +19,8 @@ use crate::reply::{CloseOnDrop, Reply, ReplyChannel};
 use crate::same::HeldVersion;
 use crate::sweep_message::SweepRequest;
 use crate::{
-    CONTACT, FORGETTING, LiveLink, MANY, NegotiatedProtocol, NodeReport, PeerEnvironment,
-    PeerRequest, REPLICA_STATE, REPORT, StartWatch, Stream,
+    CONTACT, FORGETTING, LiveLink, MANY, NegotiatedProtocol, PeerEnvironment, PeerRequest,
+    REPLICA_STATE, REPORT, StartWatch, StoreReport, Stream,
 };
 use base::{Entry, Share, TraceId};
 use bytes::Bytes;
@@ -187,7 +187,7 @@ struct AcceptorSide<R> {
     /// How this node's store stands, as last sent on this connection.
     sent_replica_state: Option<ReplicaState>,
     /// What this node reports of itself, as last sent on this connection.
-    sent_report: Option<NodeReport>,
+    sent_report: Option<StoreReport>,
     /// How this node deals with the peer, as last sent on this connection.
     sent_contact: Option<Contact>,
     start: StartWatch,

@@ -36,7 +36,7 @@ function clusterMap() {
   return {
     element,
     /** Draws what changes with each status. */
-    update({ status, vitals }) {
+    update({ status, reports }) {
       const wanted = status.cluster.map((member) => member.name);
       if (wanted.length < 2 || wanted.length > MAP_NODES_MAX) return void element.replaceChildren();
       if (wanted.join() !== names.join()) {
@@ -48,9 +48,9 @@ function clusterMap() {
         const isAway = Object.hasOwn(MAP_STATES, member.state);
         if (isAway) stage.be(member.name, MAP_STATES[member.state], member.state);
         else stage.be(member.name, member.replica_state === "learner" ? "learner" : "up");
-        const signs = vitals.get(member.name);
-        stage.keep(member.name, signs?.hints ?? 0);
-        stage.hold(member.name, signs ? `${short(signs.requests_a_second)}/s` : "", "idle");
+        const report = reports.get(member.name);
+        stage.keep(member.name, report?.hints ?? 0);
+        stage.hold(member.name, report ? `${short(report.requests_a_second)}/s` : "", "idle");
       }
     },
     /** Draws what changes with the metrics. */

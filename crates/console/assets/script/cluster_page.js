@@ -81,7 +81,7 @@ function adviceList(items) {
  * The table of nodes. Of its disk each node has told this one; the rest is what this node knows
  * of the others.
  */
-function nodesTable({ status, metrics, vitals }) {
+function nodesTable({ status, metrics, reports }) {
   const now = status.clock.unix_ms;
   const isAlone = status.cluster.length === 1;
   const columns = [
@@ -106,7 +106,7 @@ function nodesTable({ status, metrics, vitals }) {
       !isAlone && (isOwn ? "–" : answersOf(member.name, metrics)),
       !isAlone &&
         (isOwn ? "–" : member.hints === 0 ? "0" : `${count(member.hints)} (${bytes(member.hint_bytes)})`),
-      diskOf(vitals.get(member.name)),
+      diskOf(reports.get(member.name)),
       !isAlone && (isOwn ? "–" : ago(member.last_repair_unix_ms, now)),
     ].filter((cell) => cell !== false);
   });
@@ -129,25 +129,25 @@ function answersOf(name, metrics) {
 }
 
 /** What a node's data takes of its disk, and what is left, if the node has told. */
-function diskOf(signs) {
-  if (!signs) return "–";
-  const free = signs.free_bytes === undefined ? "" : `, ${bytes(signs.free_bytes)} free`;
-  return bytes(signs.data_bytes) + free;
+function diskOf(report) {
+  if (!report) return "–";
+  const free = report.free_bytes === undefined ? "" : `, ${bytes(report.free_bytes)} free`;
+  return bytes(report.data_bytes) + free;
 }
 
 /** The table of what the clients of each node get from it, as each node has told. */
-function clientsTable({ status, vitals }) {
+function clientsTable({ status, reports }) {
   const kinds = ["reads", "writes"];
   const columns = kinds.flatMap((kind) =>
     QUANTILES.map(({ name }) => ({ text: `${kind} ${name}`, number: true })),
   );
   const times = (taken) => QUANTILES.map(({ field }) => (taken ? micros(taken[field]) : "–"));
   const rows = status.cluster.map(({ name }) => {
-    const signs = vitals.get(name);
+    const report = reports.get(name);
     return [
       name,
-      signs ? short(signs.requests_a_second) : "–",
-      ...kinds.flatMap((kind) => times(signs?.[kind])),
+      report ? short(report.requests_a_second) : "–",
+      ...kinds.flatMap((kind) => times(report?.[kind])),
     ];
   });
   return section(

@@ -33,8 +33,8 @@ const state = {
   history: { samples: [], bounds_us: [], running: null },
   /** The last metrics. */
   metrics: new Map(),
-  /** How each node is, as it says itself, by name: its `vital_signs` in `/v0/cluster`. */
-  vitals: new Map(),
+  /** How each node is, as it says itself, by name: its `report` in `/v0/cluster`. */
+  reports: new Map(),
   /** The last metrics of the other nodes of a local cluster, by name. */
   peerMetrics: new Map(),
 };
@@ -69,7 +69,7 @@ function route() {
     page.view?.leave?.();
     main.replaceChildren();
     page = { name, view: PAGES[name].make(main, state) };
-    pollVitals();
+    pollCluster();
     main.className = `page-${name}`;
     for (const link of document.querySelectorAll("nav a")) {
       if (link.dataset.page === name) link.setAttribute("aria-current", "page");
@@ -138,13 +138,13 @@ async function pollHistory() {
 }
 
 /** Has the node ask all nodes how they are, as long as somebody looks at them. */
-async function pollVitals() {
+async function pollCluster() {
   if (page.name !== "cluster") return;
   try {
     const [own, peers] = await Promise.all([askJson("/v0/cluster"), askPeers("/v0/cluster", askJson)]);
     const lines = [own, ...peers.values()].flatMap((answer) => answer.nodes);
-    const told = lines.filter((line) => line.vital_signs);
-    state.vitals = new Map(told.map((line) => [line.name, line.vital_signs]));
+    const told = lines.filter((line) => line.report);
+    state.reports = new Map(told.map((line) => [line.name, line.report]));
   } catch {
     // The status says that the node does not answer. A node of an older release, or a token
     // without the right, leaves dashes.
@@ -156,7 +156,7 @@ async function pollVitals() {
 function seeAnew() {
   state.history = { samples: [], bounds_us: [], running: null };
   poll();
-  pollVitals();
+  pollCluster();
   pollHistory();
 }
 
@@ -183,7 +183,7 @@ function start() {
   setInterval(tickCountdowns, 1000);
   route();
   poll().then(() => repeat(poll, STATUS_MS));
-  repeat(pollVitals, STATUS_MS);
+  repeat(pollCluster, STATUS_MS);
   pollHistory().then(() => repeat(pollHistory, dev ? DEV_HISTORY_MS : HISTORY_MS));
 }
 

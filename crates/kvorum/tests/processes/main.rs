@@ -32,6 +32,7 @@ mod killed_node;
 mod ledger;
 mod lost_folder;
 mod namespaces;
+mod node_report;
 mod options;
 mod outages;
 mod partitions;
@@ -52,7 +53,6 @@ mod tls_changes;
 mod tokens;
 mod tombstone_gc;
 mod traces;
-mod vital_signs;
 
 /// The program.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_kvorum");

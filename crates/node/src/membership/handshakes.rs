@@ -7,7 +7,7 @@ use crate::forgetting::{Forgetting, Heard};
 use crate::timestamps::TimestampAllocator;
 use base::Timestamp;
 use cluster::{NodeNumber, ReplicaState};
-use peer::{HandshakePolicy, Hello, NodeReport, Protocol, StartWatch};
+use peer::{HandshakePolicy, Hello, Protocol, StartWatch, StoreReport};
 use std::future::{Future, ready};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -91,15 +91,15 @@ impl HandshakePolicy for NodeHandshakes {
         self.membership.replica_state()
     }
 
-    fn report(&self) -> NodeReport {
-        NodeReport {
+    fn report(&self) -> StoreReport {
+        StoreReport {
             acknowledged: self.membership.durable_acknowledged(),
             forgotten: self.forgetting.greatest(),
             fence: self.forgetting.shared().bounds().fence,
         }
     }
 
-    fn heard_report(&self, name: &str, start: &StartWatch, report: NodeReport) {
+    fn heard_report(&self, name: &str, start: &StartWatch, report: StoreReport) {
         if let Some(peer) = self.number_of(name) {
             self.membership.heard_report(peer, start, report);
             let heard = Heard {

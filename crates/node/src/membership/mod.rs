@@ -83,7 +83,7 @@ pub use cluster_file::fuzz_cluster;
 use cluster_file::{ClusterFile, Run};
 use file_versions::OnDurable;
 use lsm::{Disk, Executor};
-use peer::{Hello, NodeReport, StartWatch};
+use peer::{Hello, StartWatch, StoreReport};
 use profile::lock;
 use startup::{check_unchanged, log_replica_state, opening};
 use state::{MembershipState, OwnStore, Recorded};
@@ -428,7 +428,7 @@ impl Membership {
     }
 
     /// Takes what a peer reports on a connection with this start.
-    fn heard_report(&self, peer: NodeNumber, start: &StartWatch, report: NodeReport) {
+    fn heard_report(&self, peer: NodeNumber, start: &StartWatch, report: StoreReport) {
         let schedule = lock(&self.inner.state).hear_report(peer, start, report);
         if schedule {
             self.inner.spawn_count_write();

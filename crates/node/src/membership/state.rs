@@ -14,7 +14,7 @@ use cluster::{
     Confirmation, Judgement, Members, NodeNumber, PEER_STARTS_MAX, Remembered, ReplicaState,
     StoreClaim, is_bygone, judge,
 };
-use peer::{Hello, NodeReport, PeerStart, StartWatch};
+use peer::{Hello, PeerStart, StartWatch, StoreReport};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -370,7 +370,7 @@ impl MembershipState {
         &mut self,
         peer: NodeNumber,
         start: &StartWatch,
-        report: NodeReport,
+        report: StoreReport,
     ) -> bool {
         let known = self.peers.get_mut(peer.index());
         // A store that is not remembered has a count of its own.

@@ -82,11 +82,11 @@ use crate::config::SweepSizes;
 use crate::expiry::ExpiryBound;
 use crate::forgetting::Forgetting;
 use crate::membership::Membership;
+use crate::node_report::OwnReport;
 use crate::peers::Peers;
 use crate::pending::PendingRequests;
 use crate::replicas::ReplicaSet;
 use crate::timestamps::TimestampAllocator;
-use crate::vital_signs::OwnVitalSigns;
 use base::{Clock, Random};
 use cluster::sweep::{Incarnation, PassId, PassKind};
 use cluster::{Members, NodeNumber, Placement};
@@ -163,7 +163,7 @@ pub(crate) struct Sweeper {
     pub(crate) replicas: Rc<ReplicaSet>,
     pub(crate) pending: Rc<PendingRequests>,
     /// What this node says of itself.
-    pub(crate) vital_signs: Arc<OwnVitalSigns>,
+    pub(crate) node_report: Arc<OwnReport>,
 }
 
 impl Sweeps {

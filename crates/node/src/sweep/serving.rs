@@ -58,7 +58,7 @@ impl peer::RequestHandler for Sweeper {
                     reply.send(PeerAnswer::Swept(SweepAnswer::Unknown));
                 }
             }
-            PeerRequest::Examine => self.vital_signs.reply(reply),
+            PeerRequest::Examine => self.node_report.reply(reply),
         }
     }
 }

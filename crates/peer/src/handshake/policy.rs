@@ -2,8 +2,8 @@
 
 use super::hello::Hello;
 use crate::protocol::Protocol;
-use crate::report::NodeReport;
 use crate::start_watch::StartWatch;
+use crate::store_report::StoreReport;
 use base::{Clock, Random, Timestamp};
 use cluster::ReplicaState;
 use std::future::Future;
@@ -31,10 +31,10 @@ pub trait HandshakePolicy {
     fn replica_state(&self) -> ReplicaState;
 
     /// What this node reports with its heartbeats.
-    fn report(&self) -> NodeReport;
+    fn report(&self) -> StoreReport;
 
     /// The peer `name` has reported this, on a connection with this start.
-    fn heard_report(&self, name: &str, start: &StartWatch, report: NodeReport);
+    fn heard_report(&self, name: &str, start: &StartWatch, report: StoreReport);
 
     /// Whether to believe a forget bound that the peer `name` names with its answers. One from
     /// the future is not passed on.

@@ -334,8 +334,8 @@ impl Side for DiallerSide<'_> {
                     self.answers.begin_page(frame, &head, page)?;
                 }
             }
-            Message::Examined(signs) => {
-                self.answer(frame, CallKind::Examine, PeerAnswer::Examined(signs), now)?;
+            Message::Examined(report) => {
+                self.answer(frame, CallKind::Examine, PeerAnswer::Examined(report), now)?;
             }
             Message::Pong { unix_ms } => self.take_pong(frame.call, unix_ms, now),
             Message::Write { .. }

@@ -8,11 +8,11 @@ use super::{
 use crate::contact::Contact;
 use crate::entry_fields::{FLAG_EXPIRES, FLAG_TOMBSTONE};
 use crate::frame::{PIECE_BYTES, begin_frame, put_frame};
+use crate::node_report::NodeReport;
 use crate::page;
-use crate::report::NodeReport;
 use crate::same::ValueHash;
+use crate::store_report::StoreReport;
 use crate::sweep_message::{SweepAnswer, SweepRequest};
-use crate::vital_signs::VitalSigns;
 use base::{Entry, EntryRef, Expiry, Kind, TraceId, Verdict};
 use cluster::forgetting::{Answerer, NamedBounds, StoreStart};
 use cluster::pages::PageRequest;
@@ -218,7 +218,7 @@ pub(crate) fn put_contact(out: &mut Vec<u8>, contact: Contact) {
 }
 
 /// Appends what this side has.
-pub(crate) fn put_report(out: &mut Vec<u8>, report: NodeReport) {
+pub(crate) fn put_report(out: &mut Vec<u8>, report: StoreReport) {
     put_frame(out, REPORT, 0, |out| {
         out.extend_from_slice(&report.acknowledged.to_le_bytes());
         out.extend_from_slice(&report.forgotten.as_u64().to_le_bytes());
@@ -240,14 +240,14 @@ pub(crate) fn put_paged(out: &mut Vec<u8>, call: u64, flags: (bool, bool), page:
     page::put_paged(out, PAGED, call, flags, page);
 }
 
-/// Appends a request for vital signs.
+/// Appends a request for a node report.
 pub(crate) fn put_examine(out: &mut Vec<u8>, call: u64, remaining: Duration) {
     put_frame(out, EXAMINE, call, |out| put_remaining(out, remaining));
 }
 
-/// Appends the vital signs of this node.
-pub(crate) fn put_examined(out: &mut Vec<u8>, call: u64, signs: &VitalSigns) {
-    put_frame(out, EXAMINED, call, |out| signs.encode(out));
+/// Appends the node report of this node.
+pub(crate) fn put_examined(out: &mut Vec<u8>, call: u64, report: &NodeReport) {
+    put_frame(out, EXAMINED, call, |out| report.encode(out));
 }
 
 /// Appends the next piece of a long value.

@@ -42,7 +42,7 @@ async fn what_a_node_reports_is_heard_with_the_next_heartbeat() {
             tokio::time::sleep(5 * HEARTBEAT).await;
             assert_eq!(*reports.borrow(), expected, "nothing is said twice");
             let forgotten = Timestamp::from_u64(acknowledged / 2);
-            report.set(NodeReport {
+            report.set(StoreReport {
                 acknowledged,
                 forgotten,
                 fence: forgotten,

@@ -41,7 +41,7 @@ fn messages() -> Vec<u8> {
     put_replica_state(&mut out, ReplicaState::Learner);
     put_report(
         &mut out,
-        NodeReport {
+        StoreReport {
             acknowledged: 77,
             forgotten: at,
             fence: at,

@@ -12,13 +12,13 @@ mod gathering;
 mod many;
 mod network;
 mod node;
+mod node_report;
 mod reconnecting;
 mod same;
 mod sessions;
 mod sweeps;
 mod traces;
 mod values;
-mod vital_signs;
 
 use super::failure_detector::HEARTBEAT;
 use super::*;
@@ -41,7 +41,7 @@ use tokio::time::Instant;
 
 pub(crate) use network::{Freezable, FreezeSwitch, Network, replica_url};
 pub(crate) use node::TestNode;
-pub(crate) use vital_signs::SIGNS;
+pub(crate) use node_report::REPORT;
 
 pub(super) const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)

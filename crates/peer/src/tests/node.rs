@@ -11,8 +11,8 @@ pub(crate) struct TestNode {
     pub(crate) members: Vec<&'static str>,
     pub(crate) replica_state: Rc<Cell<ReplicaState>>,
     /// What it reports of itself, and what was reported to it.
-    pub(crate) report: Rc<Cell<NodeReport>>,
-    pub(crate) reports: Rc<RefCell<Vec<NodeReport>>>,
+    pub(crate) report: Rc<Cell<StoreReport>>,
+    pub(crate) reports: Rc<RefCell<Vec<StoreReport>>>,
     /// The hellos that it has recorded.
     pub(crate) recorded: Rc<RefCell<Vec<Hello>>>,
     /// The present start of the other nodes.
@@ -52,7 +52,7 @@ impl TestNode {
             secrets: vec![b"secret"],
             members: vec!["asker", "replica", "third"],
             replica_state: Rc::new(Cell::new(ReplicaState::Voter)),
-            report: Rc::new(Cell::new(NodeReport {
+            report: Rc::new(Cell::new(StoreReport {
                 acknowledged: 0,
                 forgotten: Timestamp::ZERO,
                 fence: Timestamp::ZERO,
@@ -113,11 +113,11 @@ impl HandshakePolicy for TestNode {
         self.replica_state.get()
     }
 
-    fn report(&self) -> NodeReport {
+    fn report(&self) -> StoreReport {
         self.report.get()
     }
 
-    fn heard_report(&self, _name: &str, start: &StartWatch, report: NodeReport) {
+    fn heard_report(&self, _name: &str, start: &StartWatch, report: StoreReport) {
         assert!(start.is_of(&self.start.borrow()));
         self.reports.borrow_mut().push(report);
     }

@@ -26,6 +26,8 @@ mod long_values;
 #[cfg(test)]
 mod metrics;
 #[cfg(test)]
+mod node_report;
+#[cfg(test)]
 mod pages;
 #[cfg(test)]
 mod placement;
@@ -47,8 +49,6 @@ mod support;
 mod tombstone_gc;
 #[cfg(test)]
 mod unauthenticated_peers;
-#[cfg(test)]
-mod vital_signs;
 #[cfg(test)]
 mod voter;
 #[cfg(test)]

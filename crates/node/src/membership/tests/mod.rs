@@ -243,7 +243,7 @@ impl Started<'_> {
 
     /// Hears what another node reports on a connection.
     fn hear(&self, other: &Started<'_>, start: &StartWatch) {
-        let report = NodeReport {
+        let report = StoreReport {
             acknowledged: other.membership.durable_acknowledged(),
             forgotten: Timestamp::ZERO,
             fence: Timestamp::ZERO,

@@ -7,7 +7,7 @@ use crate::http::page;
 use crate::http::query;
 use cluster::{Fate, Miss};
 use node::ExaminedNode;
-use peer::{LatencyQuantiles, VitalSigns};
+use peer::{LatencyQuantiles, NodeReport};
 use schemars::JsonSchema;
 use serde::Serialize;
 use tokens::Asked;
@@ -32,13 +32,13 @@ struct ClusterNode<'a> {
     missed: Option<&'static str>,
     /// What it has said; left out if it has not.
     #[serde(skip_serializing_if = "Option::is_none")]
-    vital_signs: Option<Signs>,
+    report: Option<NodeNumbers>,
 }
 
 /// What a node says of itself.
 #[derive(Serialize, JsonSchema)]
-#[schemars(rename = "VitalSigns")]
-struct Signs {
+#[schemars(rename = "NodeReport")]
+struct NodeNumbers {
     /// What the tables and the log of its store take.
     data_bytes: u64,
     /// What the disk of its data folder has left for it; left out if the disk did not tell in
@@ -69,16 +69,16 @@ struct Quantiles {
     p999_us: u64,
 }
 
-impl From<VitalSigns> for Signs {
-    fn from(signs: VitalSigns) -> Self {
+impl From<NodeReport> for NodeNumbers {
+    fn from(report: NodeReport) -> Self {
         Self {
-            data_bytes: signs.data_bytes,
-            free_bytes: signs.free_bytes,
-            hints: signs.hints,
-            background_share: f64::from(signs.background_permille) / 1000.0,
-            requests_a_second: signs.requests_per_1000_s as f64 / 1000.0,
-            reads: signs.reads.map(Quantiles::from),
-            writes: signs.writes.map(Quantiles::from),
+            data_bytes: report.data_bytes,
+            free_bytes: report.free_bytes,
+            hints: report.hints,
+            background_share: f64::from(report.background_permille) / 1000.0,
+            requests_a_second: report.requests_per_1000_s as f64 / 1000.0,
+            reads: report.reads.map(Quantiles::from),
+            writes: report.writes.map(Quantiles::from),
         }
     }
 }
@@ -106,11 +106,11 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     let listener = exchange.listener;
     let members = &listener.shared().config().node.members;
     let nodes = listener.worker.examine().await;
-    let line = |ExaminedNode { node, signs }: &ExaminedNode| ClusterNode {
+    let line = |ExaminedNode { node, report }: &ExaminedNode| ClusterNode {
         name: members.name(*node),
         url: members.url(*node).to_string(),
-        missed: signs.err().map(word),
-        vital_signs: signs.ok().map(Signs::from),
+        missed: report.err().map(word),
+        report: report.ok().map(NodeNumbers::from),
     };
     let render = || {
         page::json(&Cluster {

@@ -1,18 +1,18 @@
 //! Asks all nodes how they are.
 
-use super::{FRESH, OwnVitalSigns};
+use super::{FRESH, OwnReport};
 use crate::completion_queue::Completion;
 use crate::peers::Peers;
 use crate::pending::{PendingRequests, Wait};
 use base::Clock;
 use cluster::{Miss, NodeNumber};
-use peer::{PeerAnswer, PeerRequest, VitalSigns};
+use peer::{NodeReport, PeerAnswer, PeerRequest};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Mutex;
 
-/// How long a node waits for the vital signs of the others.
+/// How long a node waits for the reports of the others.
 pub(super) const EXAMINE_MAX: Duration = Duration::from_secs(1);
 
 /// How a node is.
@@ -21,7 +21,7 @@ pub struct ExaminedNode {
     /// Which node.
     pub node: NodeNumber,
     /// What it says, or why it says nothing.
-    pub signs: Result<VitalSigns, Miss>,
+    pub report: Result<NodeReport, Miss>,
 }
 
 /// What all nodes have said, and when the last of them did on the monotonic clock.
@@ -39,7 +39,7 @@ impl Examiner {
     /// say now.
     pub(crate) async fn examine(
         &self,
-        own: &OwnVitalSigns,
+        own: &OwnReport,
         peers: &Peers,
         pending: &Rc<PendingRequests>,
         clock: &dyn Clock,
@@ -56,15 +56,15 @@ impl Examiner {
             .numbers()
             .map(|node| (node, ask(peers, pending, node, deadline)))
             .collect();
-        let own_signs = own.tell(deadline).await;
+        let own_report = own.tell(deadline).await;
         let mut nodes = Vec::with_capacity(asked.len());
         for (node, asked) in asked {
-            let signs = match asked {
-                None => Ok(own_signs),
+            let report = match asked {
+                None => Ok(own_report),
                 Some(Ok(wait)) => answered(wait.only().await.as_ref()),
                 Some(Err(why)) => Err(why),
             };
-            nodes.push(ExaminedNode { node, signs });
+            nodes.push(ExaminedNode { node, report });
         }
         let nodes: Arc<[ExaminedNode]> = nodes.into();
         *last = Some((Arc::clone(&nodes), clock.monotonic()));
@@ -86,9 +86,9 @@ fn ask(
 }
 
 /// What a node has answered; `None` is the deadline.
-fn answered(completion: Option<&Completion>) -> Result<VitalSigns, Miss> {
+fn answered(completion: Option<&Completion>) -> Result<NodeReport, Miss> {
     match completion {
-        Some(Completion::Peer(PeerAnswer::Examined(signs))) => Ok(*signs),
+        Some(Completion::Peer(PeerAnswer::Examined(report))) => Ok(*report),
         Some(Completion::Peer(PeerAnswer::Missed(why))) => Err(*why),
         Some(_) => Err(Miss::Failed),
         None => Err(Miss::Timeout),

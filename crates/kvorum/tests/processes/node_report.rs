@@ -1,4 +1,4 @@
-//! The vital signs of three nodes, each a process, as any of them tells them.
+//! The node reports of three nodes, each a process, as any of them tells them.
 
 use crate::cluster::TestCluster;
 use crate::support::wait_until;
@@ -19,8 +19,8 @@ fn a_frozen_node_keeps_nobody_waiting_and_tells_again_once_it_runs() {
     let cluster = TestCluster::start();
     for of in 0..3 {
         wait_until("each node to tell of its disk", || {
-            let signs = line(&cluster, of)?["vital_signs"].clone();
-            (signs["free_bytes"].as_u64()? > 0).then_some(())
+            let report = line(&cluster, of)?["report"].clone();
+            (report["free_bytes"].as_u64()? > 0).then_some(())
         });
     }
     cluster[2].signal(Signal::STOP);
@@ -29,11 +29,11 @@ fn a_frozen_node_keeps_nobody_waiting_and_tells_again_once_it_runs() {
     });
     wait_until("the others to go on telling", || {
         let line = line(&cluster, 1)?;
-        line["vital_signs"].is_object().then_some(())
+        line["report"].is_object().then_some(())
     });
     cluster[2].signal(Signal::CONT);
     wait_until("the node to tell again", || {
         let line = line(&cluster, 2)?;
-        line["vital_signs"].is_object().then_some(())
+        line["report"].is_object().then_some(())
     });
 }

@@ -1,8 +1,8 @@
-//! Vital signs: what a node says of itself to a peer that examines it, because somebody
+//! Node reports: what a node says of itself to a peer that examines it, because somebody
 //! looks at the cluster through that peer.
 //!
 //! ```text
-//! vital signs = data bytes u64 | free bytes u64 | hints u64 | requests in 1000 s u64
+//! node report = data bytes u64 | free bytes u64 | hints u64 | requests in 1000 s u64
 //!             | background share in thousandths u16 | reads | writes
 //!             | whatever later releases add
 //! reads, writes = p50 u64 | p99 u64 | p99.9 u64, in microseconds
@@ -17,7 +17,7 @@ const UNKNOWN: u64 = u64::MAX;
 
 /// How a node is, as it says itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct VitalSigns {
+pub struct NodeReport {
     /// What the tables and the log of its store take, in bytes.
     pub data_bytes: u64,
     /// What the disk of its data folder has left for it, in bytes; `None` if the disk did not
@@ -47,7 +47,7 @@ pub struct LatencyQuantiles {
     pub p999_us: u64,
 }
 
-impl VitalSigns {
+impl NodeReport {
     /// Appends the payload of a frame.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         for number in [
@@ -69,7 +69,7 @@ impl VitalSigns {
         }
     }
 
-    /// Reads what [`VitalSigns::encode`] has written; `None` if the payload is too short.
+    /// Reads what [`NodeReport::encode`] has written; `None` if the payload is too short.
     pub(crate) fn decode(reader: &mut ByteReader<'_>) -> Option<Self> {
         Some(Self {
             data_bytes: reader.u64()?,

@@ -8,7 +8,7 @@ use crate::hints::HintStore;
 use base::Clock;
 use cluster::Members;
 use lsm::{Disk, Engine, Executor};
-use peer::{PeerAnswer, Reply, VitalSigns};
+use peer::{NodeReport, PeerAnswer, Reply};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -36,7 +36,7 @@ pub(crate) struct OwnEnvironment {
 }
 
 /// Says how this node is.
-pub(crate) struct OwnVitalSigns {
+pub(crate) struct OwnReport {
     members: Members,
     engine: Engine,
     hints: HintStore,
@@ -46,7 +46,7 @@ pub(crate) struct OwnVitalSigns {
     see_activity: OnceLock<SeeActivity>,
 }
 
-impl OwnVitalSigns {
+impl OwnReport {
     pub(crate) fn new(environment: OwnEnvironment) -> Arc<Self> {
         let OwnEnvironment {
             members,
@@ -81,7 +81,7 @@ impl OwnVitalSigns {
     }
 
     /// How this node is, in time for `deadline` on the monotonic clock.
-    pub(crate) async fn tell(&self, deadline: Duration) -> VitalSigns {
+    pub(crate) async fn tell(&self, deadline: Duration) -> NodeReport {
         let left = deadline.saturating_sub(self.clock.monotonic());
         let free_bytes = self.disk_room.free_bytes(left / DISK_SHARE).await;
         let statistics = self.engine.statistics();
@@ -93,7 +93,7 @@ impl OwnVitalSigns {
             reads,
             writes,
         } = see.map(|see| see()).unwrap_or_default();
-        VitalSigns {
+        NodeReport {
             data_bytes: table_bytes.saturating_add(statistics.log_bytes),
             free_bytes,
             hints: waiting.map(|waiting| waiting.hints).sum(),
@@ -108,8 +108,8 @@ impl OwnVitalSigns {
     pub(crate) fn reply(self: &Arc<Self>, reply: Reply) {
         let own = Arc::clone(self);
         tokio::task::spawn_local(async move {
-            let signs = own.tell(reply.deadline()).await;
-            reply.send(PeerAnswer::Examined(signs));
+            let report = own.tell(reply.deadline()).await;
+            reply.send(PeerAnswer::Examined(report));
         });
     }
 }

@@ -1,4 +1,4 @@
-//! Vital signs: how each node of the cluster is, for people who look at the cluster through
+//! Node reports: how each node of the cluster is, for people who look at the cluster through
 //! one of its nodes.
 //!
 //! - `own` is what this node says of itself, to its readers and to peers that examine it.
@@ -17,7 +17,7 @@ mod tests;
 
 pub use examiner::ExaminedNode;
 pub(crate) use examiner::Examiner;
-pub(crate) use own::{OwnEnvironment, OwnVitalSigns};
+pub(crate) use own::{OwnEnvironment, OwnReport};
 
 use peer::LatencyQuantiles;
 use std::time::Duration;

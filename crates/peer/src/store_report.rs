@@ -2,9 +2,9 @@
 
 use base::Timestamp;
 
-/// What a node reports of itself with its heartbeats.
+/// What a node reports of its store with its heartbeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NodeReport {
+pub struct StoreReport {
     /// The writes that its store has durably acknowledged.
     pub acknowledged: u64,
     /// The greatest forget bound that it knows: what is dead below it may be dropped.

@@ -96,16 +96,16 @@ async fn a_node_tells_its_disk_its_store_and_what_clients_did() {
     let tell = async || {
         let deadline = machine.clock.monotonic() + WAIT_MAX;
         let jobs = async { machine.executor.run_all_due() };
-        tokio::join!(node.vital_signs.tell(deadline), jobs).0
+        tokio::join!(node.node_report.tell(deadline), jobs).0
     };
-    let signs = tell().await;
-    assert!(signs.data_bytes >= 1000, "{signs:?}");
+    let report = tell().await;
+    assert!(report.data_bytes >= 1000, "{report:?}");
     assert!(
-        signs.free_bytes.is_some_and(|free| free < 1 << 30),
-        "{signs:?}"
+        report.free_bytes.is_some_and(|free| free < 1 << 30),
+        "{report:?}"
     );
-    assert_eq!((signs.hints, signs.background_permille), (0, 1000));
-    assert_eq!((signs.requests_per_1000_s, signs.reads), (0, None));
+    assert_eq!((report.hints, report.background_permille), (0, 1000));
+    assert_eq!((report.requests_per_1000_s, report.reads), (0, None));
 
     let reads = LatencyQuantiles {
         p50_us: 1,
@@ -118,9 +118,9 @@ async fn a_node_tells_its_disk_its_store_and_what_clients_did() {
         writes: None,
     };
     node.see_activity_by(Box::new(move || activity));
-    let signs = tell().await;
-    assert_eq!(signs.requests_per_1000_s, 1_500);
-    assert_eq!((signs.reads, signs.writes), (Some(reads), None));
+    let report = tell().await;
+    assert_eq!(report.requests_per_1000_s, 1_500);
+    assert_eq!((report.reads, report.writes), (Some(reads), None));
 }
 
 #[tokio::test(start_paused = true)]
@@ -139,7 +139,7 @@ async fn nodes_are_examined_once_a_second_for_all_who_look() {
     let (first, second, _) = tokio::join!(worker.examine(), worker.examine(), jobs());
     assert!(Arc::ptr_eq(&first, &second));
     assert_eq!((first.len(), examinations.load(Relaxed)), (1, 1));
-    assert!(first[0].signs.is_ok());
+    assert!(first[0].report.is_ok());
     machine.clock.advance(FRESH);
     let (third, _) = tokio::join!(worker.examine(), jobs());
     assert_eq!((third.len(), examinations.load(Relaxed)), (1, 2));

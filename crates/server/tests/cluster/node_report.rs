@@ -29,20 +29,20 @@ fn each_node_tells_how_it_is_through_any_other() {
     until("the node that clients ask to tell what they do", || {
         assert_eq!(client.put("/v0/entity?id=k", &[7; 1000]).status, 201);
         assert_eq!(client.get("/v0/entity?id=k").status, 200);
-        let signs = line(&cluster, 0, 1)["vital_signs"].clone();
-        let quantile = |kind: &str, name: &str| signs[kind][name].as_u64().unwrap_or(0);
-        signs["requests_a_second"].as_f64() > Some(0.0)
+        let report = line(&cluster, 0, 1)["report"].clone();
+        let quantile = |kind: &str, name: &str| report[kind][name].as_u64().unwrap_or(0);
+        report["requests_a_second"].as_f64() > Some(0.0)
             && quantile("reads", "p50_us") > 0
             && quantile("writes", "p999_us") >= quantile("writes", "p50_us")
     });
     let told = line(&cluster, 0, 1);
     assert!(told["missed"].is_null(), "{told}");
-    let signs = &told["vital_signs"];
-    assert!(signs["data_bytes"].as_u64().unwrap() >= 1000, "{signs}");
-    assert_eq!(signs["hints"], 0);
+    let report = &told["report"];
+    assert!(report["data_bytes"].as_u64().unwrap() >= 1000, "{report}");
+    assert_eq!(report["hints"], 0);
     // Nobody asks this one for a key.
     until("the idle node to tell that it is", || {
-        let idle = line(&cluster, 1, 2)["vital_signs"].clone();
+        let idle = line(&cluster, 1, 2)["report"].clone();
         idle["requests_a_second"] == 0.0 && idle["reads"].is_null() && idle["writes"].is_null()
     });
     assert_eq!(cluster.client(0).get("/v0/cluster?a=b").status, 400);
@@ -58,7 +58,7 @@ fn a_node_that_is_away_or_of_an_older_release_says_nothing() {
     for (at, of) in [(0, 2), (2, 0)] {
         until("the nodes to know each other's releases", || {
             let older = line(&cluster, at, of);
-            older["missed"] == "unsupported" && older["vital_signs"].is_null()
+            older["missed"] == "unsupported" && older["report"].is_null()
         });
     }
     // Of itself a node knows all the same.
@@ -68,10 +68,10 @@ fn a_node_that_is_away_or_of_an_older_release_says_nothing() {
     until("a node to notice that another one is away", || {
         line(&cluster, 0, 1)["missed"] == "refused"
     });
-    assert!(line(&cluster, 0, 0)["vital_signs"].is_object());
+    assert!(line(&cluster, 0, 0)["report"].is_object());
     cluster.start_node(1);
     until("the node to tell again", || {
-        line(&cluster, 0, 1)["vital_signs"].is_object()
+        line(&cluster, 0, 1)["report"].is_object()
     });
 }
 
@@ -82,10 +82,10 @@ fn hints_are_told_by_the_node_that_keeps_them() {
     let put = cluster.client(0).put("/v0/entity?id=k", b"v");
     assert_eq!(put.status, 201);
     until("the hint to be told", || {
-        line(&cluster, 1, 0)["vital_signs"]["hints"] == 1
+        line(&cluster, 1, 0)["report"]["hints"] == 1
     });
     cluster.start_node(2);
     until("the hint to be gone", || {
-        line(&cluster, 1, 0)["vital_signs"]["hints"] == 0
+        line(&cluster, 1, 0)["report"]["hints"] == 0
     });
 }

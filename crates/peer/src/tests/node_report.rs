@@ -1,11 +1,11 @@
-//! Vital signs: their bytes, and who is asked for them.
+//! Node reports: their bytes, and who is asked for them.
 
 use super::*;
 use crate::frame::{Decoder, PAYLOAD_BYTES_MAX, put_frame};
 use crate::message::{self, Message};
-use crate::{EXAMINATION, LatencyQuantiles, VitalSigns};
+use crate::{EXAMINATION, LatencyQuantiles, NodeReport};
 
-pub(crate) const SIGNS: VitalSigns = VitalSigns {
+pub(crate) const REPORT: NodeReport = NodeReport {
     data_bytes: 0x0102_0304,
     free_bytes: None,
     hints: 5,
@@ -19,7 +19,7 @@ pub(crate) const SIGNS: VitalSigns = VitalSigns {
     writes: None,
 };
 
-/// The payload of a frame with [`SIGNS`].
+/// The payload of a frame with [`REPORT`].
 fn payload() -> Vec<u8> {
     let numbers = |numbers: &[u64]| -> Vec<u8> {
         let bytes = numbers.iter().map(|number| number.to_le_bytes());
@@ -39,7 +39,7 @@ fn the_frames_are_as_drawn() {
         |kind: u8, payload_bytes: u8| [payload_bytes, 0, 0, 0, kind, 0x11, 0, 0, 0, 0, 0, 0, 0];
     assert_eq!(out[4..], [&header(28, 4)[..], &[0xf4, 1, 0, 0]].concat());
     out.clear();
-    message::put_examined(&mut out, 0x11, &SIGNS);
+    message::put_examined(&mut out, 0x11, &REPORT);
     assert_eq!(out[4..], [&header(29, 82)[..], &payload()].concat());
 }
 
@@ -57,7 +57,7 @@ fn fields_of_later_releases_are_passed_over_and_a_short_payload_is_malformed() {
         let mut decoder = Decoder::new(&out, PAYLOAD_BYTES_MAX);
         let decoded = Message::decode(decoder.next().unwrap().unwrap());
         if is_whole {
-            assert_eq!(decoded, Ok(Message::Examined(SIGNS)));
+            assert_eq!(decoded, Ok(Message::Examined(REPORT)));
         } else {
             assert!(decoded.is_err(), "{decoded:?}");
         }
@@ -65,15 +65,15 @@ fn fields_of_later_releases_are_passed_over_and_a_short_payload_is_malformed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_peer_that_is_examined_tells_its_vital_signs() {
+async fn a_peer_that_is_examined_tells_its_node_report() {
     run(async {
         let (asker, replica, ..) = connected().await;
         asker.call(PeerRequest::Examine, 1).unwrap();
         let (request, reply) = replica.next().await;
         assert_eq!(request, PeerRequest::Examine);
-        reply.send(PeerAnswer::Examined(SIGNS));
+        reply.send(PeerAnswer::Examined(REPORT));
         let answer = asker.answers.next().await;
-        assert_eq!(answer, (1, PeerAnswer::Examined(SIGNS)));
+        assert_eq!(answer, (1, PeerAnswer::Examined(REPORT)));
         // How long that takes says nothing about reads and writes.
         let status = asker.link.status();
         assert_eq!((status.read_latency, status.write_latency), (None, None));

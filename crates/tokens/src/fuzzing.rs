@@ -1,6 +1,6 @@
 //! What fuzzers call: see `lsm::fuzzing`.
 
-use crate::{Asked, Need, TOKEN_BYTES_MAX, TokenHash, bearer, read};
+use crate::{Need, RequestedKeys, TOKEN_BYTES_MAX, TokenHash, bearer, read};
 
 /// Takes bytes as a tokens file. What is read must be found again, and allow no more than
 /// its rights name.
@@ -16,8 +16,8 @@ pub fn tokens_file(bytes: &[u8]) {
                 let found = table.find(&token.hash).map(|found| &found.name);
                 assert_eq!(found, Some(&token.name));
                 let rights = &token.rights;
-                let all = rights.allow(Need::Read, Asked::Range(b"", None));
-                assert!(!all || rights.allow(Need::Read, Asked::Key(bytes)));
+                let all = rights.allow(Need::Read, RequestedKeys::Range(b"", None));
+                assert!(!all || rights.allow(Need::Read, RequestedKeys::Key(bytes)));
             }
         }
         Err(error) => {

@@ -2,15 +2,6 @@
 
 use crate::key_set::KeySet;
 
-/// What is done with a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// Reading it, its version, or where it lies.
-    Read,
-    /// Writing or deleting it.
-    Write,
-}
-
 /// What a method of a path needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
@@ -45,18 +36,9 @@ impl Need {
     }
 }
 
-impl From<Access> for Need {
-    fn from(access: Access) -> Self {
-        match access {
-            Access::Read => Self::Read,
-            Access::Write => Self::Write,
-        }
-    }
-}
-
 /// The keys that a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked<'a> {
+pub enum RequestedKeys<'a> {
     /// None.
     NoKey,
     /// One key.
@@ -81,11 +63,11 @@ pub struct Rights {
 impl Rights {
     /// Whether they allow a request that has this need and asks for these keys.
     #[must_use]
-    pub fn allow(&self, need: Need, asked: Asked<'_>) -> bool {
+    pub fn allow(&self, need: Need, asked: RequestedKeys<'_>) -> bool {
         let of_keys = |keys: &KeySet| match asked {
-            Asked::NoKey => false,
-            Asked::Key(key) => keys.has(key),
-            Asked::Range(start, end) => keys.has_range(start, end),
+            RequestedKeys::NoKey => false,
+            RequestedKeys::Key(key) => keys.has(key),
+            RequestedKeys::Range(start, end) => keys.has_range(start, end),
         };
         match need {
             Need::Nothing | Need::AnyToken => true,
@@ -130,7 +112,7 @@ mod tests {
             for name in ["none", "read", "write", "admin", "metrics"] {
                 let needs_no_right = need.rights().is_empty();
                 let expected = needs_no_right || need.rights().contains(&name);
-                let allowed = rights(name).allow(need, Asked::Key(b"k"));
+                let allowed = rights(name).allow(need, RequestedKeys::Key(b"k"));
                 assert_eq!(allowed, expected, "{need:?} with {name}");
             }
         }
@@ -144,17 +126,21 @@ mod tests {
             ..Rights::default()
         };
         for (need, asked, expected) in [
-            (Need::Read, Asked::Key(b"cart/1"), true),
-            (Need::Read, Asked::Key(b"cart"), false),
-            (Need::Write, Asked::Key(b"cart/1"), false),
-            (Need::Write, Asked::Key(b"cart/a1"), true),
-            (Need::Read, Asked::Range(b"cart/", Some(b"cart0")), true),
-            (Need::Read, Asked::Range(b"cart/", None), false),
-            (Need::Read, Asked::NoKey, false),
-            (Need::Lines, Asked::NoKey, true),
+            (Need::Read, RequestedKeys::Key(b"cart/1"), true),
+            (Need::Read, RequestedKeys::Key(b"cart"), false),
+            (Need::Write, RequestedKeys::Key(b"cart/1"), false),
+            (Need::Write, RequestedKeys::Key(b"cart/a1"), true),
+            (
+                Need::Read,
+                RequestedKeys::Range(b"cart/", Some(b"cart0")),
+                true,
+            ),
+            (Need::Read, RequestedKeys::Range(b"cart/", None), false),
+            (Need::Read, RequestedKeys::NoKey, false),
+            (Need::Lines, RequestedKeys::NoKey, true),
         ] {
             assert_eq!(rights.allow(need, asked), expected, "{need:?} {asked:?}");
         }
-        assert!(!Rights::default().allow(Need::Lines, Asked::NoKey));
+        assert!(!Rights::default().allow(Need::Lines, RequestedKeys::NoKey));
     }
 }

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
     use crate::commands::{Cli, Command};
     use clap::Parser;
-    use tokens::{Asked, Need, TokenHash};
+    use tokens::{Need, RequestedKeys, TokenHash};
 
     fn options(words: &[&str]) -> NewTokenOptions {
         let all = ["kvorum", "admin", "token", "new"].iter().chain(words);
@@ -138,7 +138,7 @@ mod tests {
             let stanza = options(words).stanza(&token).unwrap();
             let table = tokens::read(&stanza.to_string()).unwrap();
             let found = table.find(&TokenHash::of(token.text().as_bytes())).unwrap();
-            found.rights.allow(need, Asked::Key(key))
+            found.rights.allow(need, RequestedKeys::Key(key))
         };
         let limited = [
             "--name",

@@ -20,7 +20,7 @@ use hyper::{Response, StatusCode};
 use node::Terms;
 use std::rc::Rc;
 use std::time::Duration;
-use tokens::{Asked, Need};
+use tokens::{Need, RequestedKeys};
 
 /// How many fields an answer usually has; hyper adds some that are not in its list.
 const FIELDS_USUAL: usize = 8;
@@ -77,10 +77,10 @@ impl Exchange<'_> {
     ///
     /// # Errors
     /// The problem to answer.
-    pub(crate) fn authorize(&self, asked: Asked<'_>) -> Result<(), Problem> {
+    pub(crate) fn authorize(&self, asked: RequestedKeys<'_>) -> Result<(), Problem> {
         let key = match asked {
-            Asked::NoKey => None,
-            Asked::Key(key) | Asked::Range(key, _) => Some(key),
+            RequestedKeys::NoKey => None,
+            RequestedKeys::Key(key) | RequestedKeys::Range(key, _) => Some(key),
         };
         if let (Some(timeline), Some(key)) = (self.timeline, key) {
             timeline.asks_for(key);

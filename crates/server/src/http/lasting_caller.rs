@@ -8,7 +8,7 @@ use crate::trust::{Caller, Trust};
 use base::TraceId;
 use hyper::Method;
 use std::net::SocketAddr;
-use tokens::{Asked, Need};
+use tokens::{Need, RequestedKeys};
 
 /// Who sent a request that may outlive its token.
 pub(crate) struct LastingCaller {
@@ -51,7 +51,7 @@ impl LastingCaller {
         &mut self,
         trust: &Trust,
         need: Need,
-        asked: Asked<'_>,
+        asked: RequestedKeys<'_>,
     ) -> Result<(), Problem> {
         trust.refresh(&mut self.caller);
         if self.caller.may(need, asked) {
@@ -60,8 +60,8 @@ impl LastingCaller {
         let problem = Problem::no_right(need, &self.caller);
         if let (Some(audit), Some(audited)) = (trust.audit(), &self.audited) {
             let key = match asked {
-                Asked::NoKey => None,
-                Asked::Key(key) | Asked::Range(key, _) => Some(key),
+                RequestedKeys::NoKey => None,
+                RequestedKeys::Key(key) | RequestedKeys::Range(key, _) => Some(key),
             };
             let event = Event {
                 client: audited.client,

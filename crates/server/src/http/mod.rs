@@ -80,7 +80,7 @@ use resources::Resource;
 use response_body::ResponseBody;
 use std::rc::Rc;
 use std::time::Duration;
-use tokens::{Asked, Need};
+use tokens::{Need, RequestedKeys};
 use verb::Verb;
 
 /// How much of a method and of a path stands in a line of the audit log, in bytes. Whoever is
@@ -297,7 +297,7 @@ async fn dispatch(
     // A caller without the right orders nothing, whatever the answer is.
     let is_told = need == Need::Admin
         && listener.trust().audit().is_some()
-        && caller.may(Need::Admin, Asked::NoKey);
+        && caller.may(Need::Admin, RequestedKeys::NoKey);
     let told = is_told.then(|| AdminRequest {
         method: head.method.clone(),
         path: head.uri.path().to_owned(),

@@ -27,7 +27,7 @@ use node::ConfigError;
 use node::metrics::Family;
 use reloading::Reload;
 use std::sync::Arc;
-use tokens::{Asked, Need, Token, TokenHash, bearer};
+use tokens::{Need, RequestedKeys, Token, TokenHash, bearer};
 use tokens_in_force::TokensInForce;
 
 /// Who may do what.
@@ -139,7 +139,7 @@ impl Trust {
 
 impl Caller {
     /// Whether the caller may send a request with this need that asks for these keys.
-    pub(crate) fn may(&self, need: Need, asked: Asked<'_>) -> bool {
+    pub(crate) fn may(&self, need: Need, asked: RequestedKeys<'_>) -> bool {
         match self {
             Self::Anyone => true,
             Self::Holder(token) => !token.is_superseded() && token.rights.allow(need, asked),

@@ -1,6 +1,6 @@
 use super::*;
 use crate::new_token::{NewToken, Stanza};
-use crate::rights::{Asked, Need};
+use crate::rights::{Need, RequestedKeys};
 use base::SeededRandom;
 
 const HASH: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
@@ -18,10 +18,10 @@ fn a_token_has_the_rights_that_its_lines_name() {
     let token = table.find(&TokenHash::of(b"abc")).unwrap();
     assert_eq!(token.name, "shop");
     let rights = &token.rights;
-    assert!(rights.allow(Need::Read, Asked::Range(b"", None)));
-    assert!(rights.allow(Need::Write, Asked::Key(b"cart/1")));
-    assert!(rights.allow(Need::Write, Asked::Key(b"\xff\x00x")));
-    assert!(!rights.allow(Need::Write, Asked::Key(b"\xff\x01")));
+    assert!(rights.allow(Need::Read, RequestedKeys::Range(b"", None)));
+    assert!(rights.allow(Need::Write, RequestedKeys::Key(b"cart/1")));
+    assert!(rights.allow(Need::Write, RequestedKeys::Key(b"\xff\x00x")));
+    assert!(!rights.allow(Need::Write, RequestedKeys::Key(b"\xff\x01")));
     assert!((rights.metrics, rights.admin) == (true, false));
 
     let table = read(&with("")).unwrap();

@@ -10,7 +10,7 @@ use node::ExaminedNode;
 use peer::{LatencyQuantiles, NodeReport};
 use schemars::JsonSchema;
 use serde::Serialize;
-use tokens::Asked;
+use tokens::RequestedKeys;
 
 /// How the nodes of a cluster are.
 #[derive(Serialize, JsonSchema)]
@@ -101,7 +101,7 @@ impl From<LatencyQuantiles> for Quantiles {
 /// `GET` and `HEAD`.
 pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     query::none(exchange.query())?;
-    exchange.authorize(Asked::NoKey)?;
+    exchange.authorize(RequestedKeys::NoKey)?;
     exchange.check_body_limit()?;
     let listener = exchange.listener;
     let members = &listener.shared().config().node.members;

@@ -22,7 +22,7 @@ use serde::Serialize;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
-use tokens::Asked;
+use tokens::RequestedKeys;
 
 /// The parameters of `/v0/digest`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,7 +119,10 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     let listener = exchange.listener;
     let members = &listener.shared().config().node.members;
     let parameters = parameters(exchange.query(), members)?;
-    exchange.authorize(Asked::Range(&parameters.start, parameters.end.as_deref()))?;
+    exchange.authorize(RequestedKeys::Range(
+        &parameters.start,
+        parameters.end.as_deref(),
+    ))?;
     exchange.check_body_limit()?;
     let _place = listener.range_place(exchange.deadline()).await?;
     let permit = exchange.admit(exchange.deadline()).await?;

@@ -8,7 +8,7 @@ use crate::http::query::{ParameterError, number_of, pairs, set, unknown};
 use crate::metrics::{BucketCounts, LATENCY_BOUNDS_US, SAMPLE_PERIOD, SAMPLES_MAX, Sample};
 use schemars::JsonSchema;
 use serde::Serialize;
-use tokens::Asked;
+use tokens::RequestedKeys;
 
 /// What a node did in the last hour.
 #[derive(Serialize, JsonSchema)]
@@ -93,7 +93,7 @@ fn limit_of(value: &[u8]) -> Result<usize, ParameterError> {
 /// `GET` and `HEAD`.
 pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     let limit = limit(exchange.query())?;
-    exchange.authorize(Asked::NoKey)?;
+    exchange.authorize(RequestedKeys::NoKey)?;
     exchange.check_body_limit()?;
     let listener = exchange.listener;
     let render = || {

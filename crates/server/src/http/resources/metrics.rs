@@ -8,12 +8,12 @@ use crate::http::query;
 use crate::metrics_page;
 use bytes::Bytes;
 use hyper::header::{HeaderValue, VARY};
-use tokens::Asked;
+use tokens::RequestedKeys;
 
 /// `GET` and `HEAD`.
 pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     query::none(exchange.query())?;
-    exchange.authorize(Asked::NoKey)?;
+    exchange.authorize(RequestedKeys::NoKey)?;
     exchange.check_body_limit()?;
     let wants_open_metrics = wants_open_metrics(&exchange.head.headers);
     let shared = exchange.listener.shared();

@@ -21,7 +21,7 @@ use std::future::poll_fn;
 use std::ops::RangeInclusive;
 use std::task::Poll;
 use std::time::Duration;
-use tokens::Asked;
+use tokens::RequestedKeys;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -133,7 +133,7 @@ fn seconds_of(value: &[u8]) -> Result<u64, ParameterError> {
 /// `GET` and `HEAD`; `HEAD` records nothing.
 pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     let parameters = parameters(exchange.query())?;
-    exchange.authorize(Asked::NoKey)?;
+    exchange.authorize(RequestedKeys::NoKey)?;
     exchange.check_body_limit()?;
     let format = match parameters.kind {
         Kind::Profile(_) => profile_format(&exchange.head.headers),

@@ -13,7 +13,7 @@ use cluster::Fate;
 use node::{Held, KeyVersions};
 use schemars::JsonSchema;
 use serde::Serialize;
-use tokens::Asked;
+use tokens::RequestedKeys;
 
 /// The replicas of a key.
 #[derive(Serialize, JsonSchema)]
@@ -87,7 +87,7 @@ fn parameters(query: Option<&str>) -> Result<ReplicasParameters, ParameterError>
 /// `GET` and `HEAD`.
 pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     let ReplicasParameters { key, has_versions } = parameters(exchange.query())?;
-    exchange.authorize(Asked::Key(&key))?;
+    exchange.authorize(RequestedKeys::Key(&key))?;
     exchange.check_body_limit()?;
     let listener = exchange.listener;
     let members = &listener.shared().config().node.members;

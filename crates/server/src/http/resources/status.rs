@@ -13,7 +13,7 @@ use node::SweepStatus;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::Duration;
-use tokens::Asked;
+use tokens::RequestedKeys;
 use tokio::time::sleep;
 
 /// How often a status that is held looks whether the node has started.
@@ -257,7 +257,7 @@ struct Compaction {
 /// `GET` and `HEAD`.
 pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     query::none(exchange.query())?;
-    exchange.authorize(Asked::NoKey)?;
+    exchange.authorize(RequestedKeys::NoKey)?;
     exchange.check_body_limit()?;
     let listener = exchange.listener;
     while !has_started(listener) {

@@ -9,7 +9,7 @@ use hyper::StatusCode;
 use node::{CompactionEnd, OrderedCompaction, TableContents};
 use schemars::JsonSchema;
 use serde::Serialize;
-use tokens::Asked;
+use tokens::RequestedKeys;
 use tokio::time::sleep;
 
 /// A compaction of the whole store that was ordered.
@@ -69,7 +69,7 @@ fn waits(query: Option<&str>) -> Result<bool, ParameterError> {
 /// `POST`.
 pub(in crate::http::resources) async fn answer(exchange: Exchange<'_>) -> Answer {
     let waits = waits(exchange.query())?;
-    exchange.authorize(Asked::NoKey)?;
+    exchange.authorize(RequestedKeys::NoKey)?;
     exchange.check_body_limit()?;
     let node = exchange.listener.worker.node();
     let ordered = node

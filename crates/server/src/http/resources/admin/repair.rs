@@ -13,7 +13,7 @@ use hyper::StatusCode;
 use node::PassReport;
 use schemars::JsonSchema;
 use serde::Serialize;
-use tokens::Asked;
+use tokens::RequestedKeys;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -94,7 +94,7 @@ fn parameters(query: Option<&str>) -> Result<RepairParameters, ParameterError> {
 /// `POST`.
 pub(in crate::http::resources) async fn answer(exchange: Exchange<'_>) -> Answer {
     let parameters = parameters(exchange.query())?;
-    exchange.authorize(Asked::NoKey)?;
+    exchange.authorize(RequestedKeys::NoKey)?;
     exchange.check_body_limit()?;
     let node = exchange.listener.worker.node();
     let ordered = node

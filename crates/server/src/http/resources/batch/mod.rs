@@ -54,7 +54,7 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::rc::Rc;
 use task::Batch;
-use tokens::Asked;
+use tokens::RequestedKeys;
 
 /// What hyper may have read of a chunked batch: its buffer, and what it has handed over.
 const RECEIVED_BYTES_MAX: usize = 4 * READ_BUFFER_BYTES;
@@ -73,7 +73,7 @@ const _: () = assert!(
 /// Runs the operations of a batch.
 pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     let replicas = parameters::read(exchange.query(), exchange.replica_rules())?;
-    exchange.authorize(Asked::NoKey)?;
+    exchange.authorize(RequestedKeys::NoKey)?;
     let (listener, progress) = (exchange.listener, &exchange.channel.progress);
     let is_chunked = exchange.body.is_chunked();
     let place = if is_chunked {

@@ -26,7 +26,7 @@ use bytes::Bytes;
 use fields::{Fields, Text};
 use node::Expires;
 use std::borrow::Cow;
-use tokens::Access;
+use tokens::Need;
 
 /// An operation.
 #[derive(Debug, PartialEq, Eq)]
@@ -110,11 +110,11 @@ impl Operation {
         }
     }
 
-    /// What it does with its key.
-    pub(super) fn access(&self) -> Access {
+    /// The right that it needs for its key.
+    pub(super) fn need(&self) -> Need {
         match self.action {
-            Action::Put { .. } | Action::Delete => Access::Write,
-            Action::Get => Access::Read,
+            Action::Put { .. } | Action::Delete => Need::Write,
+            Action::Get => Need::Read,
         }
     }
 

@@ -42,7 +42,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokens::Asked;
+use tokens::RequestedKeys;
 use tokio::time::{Sleep, sleep};
 
 /// How many reads run at a time.
@@ -227,7 +227,7 @@ impl Batch {
                 return self.refuse_line(Problem::bad_line(line.number, &detail));
             }
         };
-        let (need, asked) = (operation.access().into(), Asked::Key(&operation.key));
+        let (need, asked) = (operation.need(), RequestedKeys::Key(&operation.key));
         if let Err(problem) = self.caller.authorize(self.listener.trust(), need, asked) {
             return self.refuse_line(problem);
         }

@@ -27,7 +27,7 @@ use range_stream::{CutReason, NextBatch, RangePlan, RangeStream};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tokens::{Asked, Need};
+use tokens::{Need, RequestedKeys};
 
 pub(super) use count::CountPage;
 
@@ -35,7 +35,10 @@ pub(super) use count::CountPage;
 /// that cannot be read is an error with a status.
 pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     let parameters = parameters::read(exchange.query(), exchange.replica_rules())?;
-    exchange.authorize(Asked::Range(&parameters.start, parameters.end.as_deref()))?;
+    exchange.authorize(RequestedKeys::Range(
+        &parameters.start,
+        parameters.end.as_deref(),
+    ))?;
     if exchange.head.version < Version::HTTP_11 {
         return Err(Problem::range_needs_chunks());
     }
@@ -174,7 +177,7 @@ impl Reader {
     /// It may not.
     fn go_on(&mut self, trust: &Trust) -> Result<(), Problem> {
         let (start, end) = (&self.parameters.start, self.parameters.end.as_deref());
-        let asked = Asked::Range(start, end);
+        let asked = RequestedKeys::Range(start, end);
         self.caller.authorize(trust, Need::Read, asked)
     }
 }

@@ -18,7 +18,7 @@ use hyper::header::{
 use hyper::{HeaderMap, Response, StatusCode};
 use node::{Change, Expires, Written};
 use parameters::EntityParameters;
-use tokens::Asked;
+use tokens::RequestedKeys;
 
 pub(super) use parameters::TTL_SECONDS_MAX;
 
@@ -26,7 +26,7 @@ pub(super) use parameters::TTL_SECONDS_MAX;
 pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     let is_put = exchange.verb == Verb::Put;
     let parameters = parameters::read(exchange.query(), is_put, exchange.replica_rules())?;
-    exchange.authorize(Asked::Key(&parameters.key))?;
+    exchange.authorize(RequestedKeys::Key(&parameters.key))?;
     match exchange.verb {
         Verb::Get | Verb::Head => get(exchange, parameters).await,
         Verb::Put => put(exchange, parameters).await,

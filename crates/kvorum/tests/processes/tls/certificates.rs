@@ -1,7 +1,7 @@
 //! Certificates that are wrong, as the nodes on both sides of a connection see them.
 
-use crate::authority::{Authority, NodeFiles, client};
-use crate::cluster::{TestCluster, node_locations};
+use crate::fixtures::authority::{Authority, NodeFiles, client};
+use crate::fixtures::cluster::{TestCluster, node_locations};
 use crate::support::{Process, wait_until};
 use rustix::process::Signal;
 

@@ -1,6 +1,6 @@
 //! Deleted data goes, as an operator sees it: docs/how-to/runbooks.md, "See deleted data go".
 
-use crate::cluster::{ClusterNode, TestCluster, node_locations};
+use crate::fixtures::cluster::{ClusterNode, TestCluster, node_locations};
 use crate::support::{kvorum, run_to_end, wait_until, wait_until_ok};
 use serde_json::Value;
 use std::process::Output;

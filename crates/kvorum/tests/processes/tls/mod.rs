@@ -1,6 +1,9 @@
 //! `kvorum dev --tls`: curl and every command over TLS, and who is not trusted.
 
-use crate::client_commands::{run, succeed};
+mod certificates;
+mod changes;
+
+use crate::commands::keys::{run, succeed};
 use crate::dev::started_with;
 use crate::support::{Process, free_port, free_ports, kvorum, run_to_end, wait_until};
 use rustix::process::Signal;

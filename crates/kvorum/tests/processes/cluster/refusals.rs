@@ -1,6 +1,6 @@
 //! Nodes of different clusters refuse each other, and say so.
 
-use crate::cluster::{ClusterNode, TestCluster, node_locations, write_secret};
+use crate::fixtures::cluster::{ClusterNode, TestCluster, node_locations, write_secret};
 use crate::support::{HttpConnection, Process, wait_until};
 
 /// The exit code and the line of a refused start.

@@ -1,6 +1,6 @@
 //! A node is killed while it writes: what it acknowledged is there afterwards.
 
-use crate::ledger::Ledger;
+use crate::fixtures::ledger::Ledger;
 use crate::support::{
     HttpConnection, Process, free_port, local, request, serve, started, wait_until,
 };

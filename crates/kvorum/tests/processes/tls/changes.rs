@@ -1,9 +1,9 @@
 //! What changes while a cluster serves: it moves to TLS, its certificates and their
 //! authority are exchanged, its secret changes. No request fails meanwhile.
 
-use crate::authority::{Authority, NodeFiles, client};
-use crate::cluster::{ClusterNode, TestCluster, node_locations, write_secret};
-use crate::steady_load::SteadyLoad;
+use crate::fixtures::authority::{Authority, NodeFiles, client};
+use crate::fixtures::cluster::{ClusterNode, TestCluster, node_locations, write_secret};
+use crate::fixtures::steady_load::SteadyLoad;
 use crate::support::wait_until;
 use rustix::process::Signal;
 

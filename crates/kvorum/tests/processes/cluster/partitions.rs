@@ -1,9 +1,9 @@
 //! A node that is cut off from the others: they continue to serve, it does not,
 //! and once it is back it gets what it missed.
 
-use crate::cluster::{ClusterNode, NodeLocation, TestCluster, write_secret};
-use crate::namespaces::Network;
-use crate::outages::others_serve_while_the_last_node_is_down_and_it_catches_up;
+use crate::cluster::outages::others_serve_while_the_last_node_is_down_and_it_catches_up;
+use crate::fixtures::cluster::{ClusterNode, NodeLocation, TestCluster, write_secret};
+use crate::fixtures::namespaces::Network;
 
 /// Requests with a quorum end in 504, long before the connection of the test gives up.
 fn assert_cut_off(node: &ClusterNode) {

@@ -6,8 +6,8 @@
     reason = "these tests watch other processes, which have clocks of their own"
 )]
 
+use crate::dev::commands::{done, refused};
 use crate::dev::started;
-use crate::dev_commands::{done, refused};
 use crate::support::{Process, free_port, free_ports, request, serve, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! A trace that a client names is in the logs of all nodes that took long for it.
 
-use crate::cluster::{TestCluster, node_locations};
+use crate::fixtures::cluster::{TestCluster, node_locations};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 

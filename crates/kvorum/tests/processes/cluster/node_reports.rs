@@ -1,6 +1,6 @@
 //! The node reports of three nodes, each a process, as any of them tells them.
 
-use crate::cluster::TestCluster;
+use crate::fixtures::cluster::TestCluster;
 use crate::support::wait_until;
 use rustix::process::Signal;
 use serde_json::Value;

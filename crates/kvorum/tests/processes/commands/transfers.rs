@@ -1,7 +1,7 @@
 //! Imports, scans and exports as users run them, over nodes that are killed and commands
 //! that are killed: no line is lost, and what comes out is what went in, to the last byte.
 
-use crate::client_commands::{cluster, run, succeed, url};
+use crate::commands::keys::{cluster, run, succeed, url};
 use crate::support::{Process, free_port, free_ports, kvorum, serve, started, wait_until};
 use client::Entity;
 use rustix::process::Signal;

@@ -7,7 +7,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "it observes other processes")]
 
-use crate::cluster::{ClusterNode, TestCluster, node_locations};
+use crate::fixtures::cluster::{ClusterNode, TestCluster, node_locations};
 use crate::support::wait_until;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};

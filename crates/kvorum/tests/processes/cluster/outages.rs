@@ -6,9 +6,9 @@
     reason = "these tests watch other processes, which share no seam with them"
 )]
 
-use crate::client_load::under_load;
-use crate::cluster::{ClusterNode, TestCluster};
-use crate::ledger::Ledger;
+use crate::fixtures::client_load::under_load;
+use crate::fixtures::cluster::{ClusterNode, TestCluster};
+use crate::fixtures::ledger::Ledger;
 use crate::support::wait_until_ok;
 use rustix::process::Signal;
 use std::net::SocketAddr;

@@ -1,6 +1,12 @@
 //! `kvorum dev`: it starts, it prints how to use the cluster, and it leaves no
 //! process behind.
 
+mod commands;
+mod console;
+mod faults;
+mod pages;
+mod screenshots;
+
 use crate::support::{
     Process, free_port, free_ports, full_pipe, kvorum, request, run_to_end, wait_until,
     wait_until_closed,

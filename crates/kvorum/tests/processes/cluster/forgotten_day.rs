@@ -2,7 +2,7 @@
 //! killed, away for longer than the grace, and restored from an old copy. What was deleted
 //! never returns, and nothing of it is left in the end.
 
-use crate::cluster::{ClusterNode, TestCluster, node_locations};
+use crate::fixtures::cluster::{ClusterNode, TestCluster, node_locations};
 use crate::support::{HttpConnection, copy_folder, kvorum, run_to_end, wait_until, wait_until_ok};
 
 /// Each round writes so many keys.

@@ -2,8 +2,8 @@
 //! and healed with the keyboard, at three widths, and as axe-core judges it.
 
 use crate::browser::{Browser, PAGE_WIDTHS};
+use crate::dev::console::console_of;
 use crate::dev::started;
-use crate::dev_console::console_of;
 use crate::support::{Process, free_ports, request};
 use rustix::process::Signal;
 use serde_json::json;

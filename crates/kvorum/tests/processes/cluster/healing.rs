@@ -7,8 +7,8 @@
     reason = "the folders belong to other processes, and failures are counted by the second"
 )]
 
-use crate::cluster::{TestCluster, node_locations};
-use crate::generated_load::GeneratedLoad;
+use crate::fixtures::cluster::{TestCluster, node_locations};
+use crate::fixtures::generated_load::GeneratedLoad;
 use crate::support::{wait_until, wait_until_ok};
 use load::Plan;
 use load::plan::{Operation, Rate, SizeDistribution};

@@ -1,6 +1,6 @@
 //! Ranges of the whole cluster while a process stands still in the middle of them.
 
-use crate::cluster::TestCluster;
+use crate::fixtures::cluster::TestCluster;
 use crate::support::{HttpConnection, Process, kvorum, socket};
 use rustix::process::Signal;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,7 +11,7 @@ const VALUE_BYTES: usize = 50_000;
 
 /// A cluster in which all nodes have all keys.
 fn filled() -> TestCluster {
-    let mut cluster = TestCluster::new(crate::cluster::node_locations());
+    let mut cluster = TestCluster::new(crate::fixtures::cluster::node_locations());
     for node in &mut cluster.nodes {
         node.options = vec!["--durability".to_owned(), "os".to_owned()];
     }

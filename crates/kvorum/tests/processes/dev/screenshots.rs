@@ -4,10 +4,10 @@
 #![expect(clippy::disallowed_methods, reason = "pictures, not a store")]
 
 use crate::browser::{Browser, PAGE_WIDTHS};
+use crate::dev::commands::done;
+use crate::dev::console::{console_of, take_step};
 use crate::dev::started;
-use crate::dev_commands::done;
-use crate::dev_console::{console_of, take_step};
-use crate::generated_load::GeneratedLoad;
+use crate::fixtures::generated_load::GeneratedLoad;
 use crate::support::{free_ports, request, wait_until};
 use load::Plan;
 use load::plan::{Operation, Rate};

@@ -2,7 +2,7 @@
 //! neither its reads nor its acks count, until a repair has filled the lost folder or an
 //! operator has accepted the copy.
 
-use crate::cluster::{ClusterNode, TestCluster};
+use crate::fixtures::cluster::{ClusterNode, TestCluster};
 use crate::support::{HttpConnection, copy_folder, kvorum, run_to_end, wait_until_ok};
 use serde_json::Value;
 use std::process::Output;

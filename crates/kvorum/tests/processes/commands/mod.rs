@@ -1,0 +1,8 @@
+//! The commands that speak with nodes, and how a wrong command line is refused.
+
+mod hostile_node;
+pub(crate) mod keys;
+mod options;
+mod profile;
+mod tokens;
+mod transfers;

@@ -5,16 +5,13 @@
 //! - `client`: several nodes, what is repeated at which of them, and how often.
 //! - `entity`: requests for one key.
 //! - `range`: ranges that go on when a node dies, and never take a cut stream for a whole one.
-//! - `import`: many lines as batches, without losing one; `batch`: one batch; `line`: entities
-//!   as lines of JSON.
-//! - `page`: what only one node knows, asked once.
-//! - `error`, `problem`: what went wrong, which replica did what, and what to do.
+//! - `import`: many lines as batches, without losing one; `line`: entities as lines of JSON.
+//! - `single`: one request to one node.
+//! - `error`: what went wrong, which replica did what, and what to do.
 //! - [`fuzzing`]: what fuzzers call.
 //! - `connection`: one connection: HTTP by hyper, silence noticed, cut answers refused.
-//! - `query`, `node`: how requests and nodes are written; `text`: bytes as text.
-//! - `token`: who the client is.
+//! - `query`, `node`: how requests, nodes and tokens are written; `text`: bytes as text.
 
-mod batch;
 mod client;
 mod connection;
 mod entity;
@@ -23,27 +20,25 @@ pub mod fuzzing;
 mod import;
 mod line;
 mod node;
-mod page;
-mod problem;
 mod query;
 mod range;
+mod single;
 #[cfg(test)]
 mod testing;
 mod text;
-mod token;
 
 pub use client::{Client, Settings};
 pub use connection::Limits;
 pub use entity::{EntityHead, Found, KeyReplica, KeyReplicas};
+pub use error::problem::{Problem, Refusal, ReplicaOutcome};
 pub use error::{Error, Remedy};
 pub use import::{
-    ImportError, ImportObserver, ImportSettings, LineFailure, Position, Progress, Waiting, import,
+    ImportError, ImportObserver, ImportProgress, ImportSettings, LineFailure, Position, Waiting,
+    import,
 };
 pub use line::Entity;
-pub use node::{HostError, Node};
-pub use page::{Page, PageRequest, fetch};
-pub use problem::{Problem, Refusal, ReplicaOutcome};
+pub use node::{HostError, Node, Token, TokenError};
 pub use query::Replicas;
 pub use range::{RangeReader, RangeRequest, Scope};
+pub use single::{SingleRequest, SingleResponse, fetch};
 pub use text::{base64_form, one_line, parse_base64, parse_percent, percent_form};
-pub use token::{Token, TokenError};

@@ -2,7 +2,7 @@
 
 use crate::access::{self, Access};
 use crate::failure::Failure;
-use client::{Error, Limits, Page, PageRequest, Remedy};
+use client::{Error, Limits, Remedy, SingleRequest};
 use cluster::NodeUrl;
 use std::time::Duration;
 
@@ -31,8 +31,8 @@ impl NodeRequest<'_> {
     ///
     /// # Errors
     /// A node that cannot be reached, or does not answer as HTTP asks for.
-    pub(crate) fn send(&self) -> Result<Page, Failure> {
-        let asked = PageRequest {
+    pub(crate) fn send(&self) -> Result<SingleResponse, Failure> {
+        let asked = SingleRequest {
             method: self.method,
             target: self.target,
             headers: self.headers,

@@ -2,7 +2,7 @@
 
 use super::{Connection, Limits, error_of};
 use crate::error::Error;
-use crate::problem::{PROBLEM_BYTES_MAX, Problem, Refusal};
+use crate::error::problem::{PROBLEM_BYTES_MAX, Problem, Refusal};
 use bytes::Bytes;
 use http_body::Body;
 use hyper::body::Incoming;

@@ -3,14 +3,14 @@
 use super::*;
 use crate::testing::tls::{TestAuthority, trusting_nobody};
 use crate::testing::{PATIENCE, SETTINGS, Script, TestNode};
-use crate::{Page, PageRequest, Remedy, Settings, Token, fetch};
+use crate::{Remedy, Settings, SingleRequest, SingleResponse, Token, fetch};
 use rustls::{ClientConfig, HandshakeKind, ServerConnection, StreamOwned};
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
-const ASKED: PageRequest<'_> = PageRequest {
+const ASKED: SingleRequest<'_> = SingleRequest {
     method: "GET",
     target: "/v0/status",
     headers: &[],
@@ -23,7 +23,7 @@ fn ok() -> Vec<Script> {
 }
 
 /// What a node answers to a client with this configuration.
-async fn ask(node: &TestNode, config: Arc<ClientConfig>) -> Result<Page, Error> {
+async fn ask(node: &TestNode, config: Arc<ClientConfig>) -> Result<SingleResponse, Error> {
     fetch(&node.node.clone().with_tls(config).unwrap(), &ASKED).await
 }
 

@@ -3,11 +3,10 @@
 //! An input that begins as gzip does is decompressed. A position counts what comes out, so an
 //! import can go on with it, and with the same lines in another form.
 
-use super::LineFailure;
+use super::caller::{LineFailure, Position};
 use crate::line::Entity;
 use crc_fast::{CrcAlgorithm, Digest};
 use flate2::bufread::MultiGzDecoder;
-use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Chain, Cursor, Read};
 use std::num::NonZeroUsize;
 
@@ -27,19 +26,6 @@ const BYTE_ORDER_MARK: &[u8] = &[0xef, 0xbb, 0xbf];
 
 /// How much is read at a time.
 const BUFFER_BYTES: usize = 1 << 20;
-
-/// A place between two lines of an input, with what identifies the input up to there.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
-pub struct Position {
-    /// How many lines stand before it.
-    pub lines: u64,
-    /// How many bytes stand before it.
-    pub bytes: u64,
-    /// Their checksum.
-    pub crc32c: u32,
-    /// How many of the lines were passed over, because they cannot be stored.
-    pub passed_over: u64,
-}
 
 /// The operations of one shard in a section.
 #[derive(Debug, Default)]

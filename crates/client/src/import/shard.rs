@@ -3,13 +3,13 @@
 //! A line whose outcome is unknown is sent again, and so is each later line of the same
 //! batch with the same key, stored or not: otherwise the earlier line would win.
 
+use super::batch::{BatchSender, OperationAnswer};
+use super::caller::{ImportError, ImportSettings, LineFailure, Waiting};
 use super::input::{Operation, Operations};
 use super::tracker::Tracker;
-use super::{ImportError, ImportSettings, LineFailure, Waiting};
-use crate::batch::{BatchSender, OperationAnswer};
 use crate::client::{Client, pause};
+use crate::error::problem::Problem;
 use crate::error::{Error, Outcome};
-use crate::problem::Problem;
 use bytes::Bytes;
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -2,8 +2,9 @@ use super::*;
 use crate::testing::store::{TestStore, entities, stream};
 use crate::testing::tls::{TestAuthority, trusting_nobody};
 use crate::testing::{SETTINGS, Script, TestNode, client_of, until};
-use crate::{Entity, RangeRequest, Remedy, Scope};
+use crate::{Entity, RangeRequest, Remedy, Replicas, Scope};
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::sync::Mutex;
 
 /// What an import has told.
@@ -11,7 +12,7 @@ use std::sync::Mutex;
 struct Told(Arc<Mutex<(Position, Vec<LineFailure>)>>);
 
 impl ImportObserver for Told {
-    fn progress(&mut self, progress: &Progress, _is_last: bool) -> io::Result<()> {
+    fn progress(&mut self, progress: &ImportProgress, _is_last: bool) -> io::Result<()> {
         self.0.lock().unwrap().0 = progress.position;
         Ok(())
     }
@@ -46,7 +47,7 @@ async fn import_into<const N: usize>(
     from: Position,
     settings: ImportSettings,
     told: &Told,
-) -> Result<Progress, ImportError> {
+) -> Result<ImportProgress, ImportError> {
     let nodes = nodes.iter().map(|node| node.node.clone()).collect();
     let client = Arc::new(client_of(nodes, SETTINGS));
     let input = io::Cursor::new(text.to_vec());

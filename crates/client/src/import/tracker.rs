@@ -1,7 +1,6 @@
 //! Which sections of an import are done, and so from where on nothing is sure.
 
-use super::input::Position;
-use super::{LineFailure, Progress, Waiting};
+use super::caller::{ImportProgress, LineFailure, Position, Waiting};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -31,7 +30,7 @@ struct State {
 /// What has happened since the last time, and what happens.
 pub(super) struct News {
     /// How far the import is.
-    pub(super) progress: Progress,
+    pub(super) progress: ImportProgress,
     /// The lines that were passed over since.
     pub(super) failures: Vec<LineFailure>,
     /// The lines that have been sent again for the longest time.
@@ -115,7 +114,7 @@ impl Tracker {
             ..waiting.clone()
         });
         News {
-            progress: Progress {
+            progress: ImportProgress {
                 position: state.position,
                 stored: state.stored,
             },

@@ -1,7 +1,7 @@
 //! Asks nodes of a local cluster whether they are up.
 
 use super::layout::NodeLayout;
-use client::{Limits, Node, PageRequest};
+use client::{Limits, Node, SingleRequest};
 use rustls::ClientConfig;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,7 +47,7 @@ impl Probe {
             Some(config) => plain.with_tls(Arc::clone(config)),
         };
         let Ok(node) = node else { return false };
-        let asked = PageRequest {
+        let asked = SingleRequest {
             method: "GET",
             target: "/health/live",
             headers: &[],

@@ -181,7 +181,7 @@ struct Keeper {
 }
 
 impl ImportObserver for Keeper {
-    fn progress(&mut self, progress: &client::Progress, is_last: bool) -> io::Result<()> {
+    fn progress(&mut self, progress: &client::ImportProgress, is_last: bool) -> io::Result<()> {
         let stored = progress.stored;
         self.progress.show(|seconds| {
             let line = grouped(progress.position.lines);
@@ -228,7 +228,7 @@ impl ImportObserver for Keeper {
 
 impl Keeper {
     /// The end of an import that has reached the end of its input.
-    fn end(&mut self, progress: client::Progress, json: bool) -> Result<(), Failure> {
+    fn end(&mut self, progress: client::ImportProgress, json: bool) -> Result<(), Failure> {
         if let Some(file) = &self.file {
             let removed = file.remove();
             removed.map_err(|error| {

@@ -1,5 +1,4 @@
-//! Pages that only one node has: its status, a profile, the end of a repair. One node is
-//! asked, once.
+//! One request to one node, once: its status, a profile, the end of a repair.
 
 use crate::connection::{Connection, Limits, RequestBody};
 use crate::error::Error;
@@ -9,7 +8,7 @@ use hyper::header::{AUTHORIZATION, HOST};
 
 /// A request without a body.
 #[derive(Clone, Copy, Debug)]
-pub struct PageRequest<'a> {
+pub struct SingleRequest<'a> {
     /// The method.
     pub method: &'a str,
     /// The path and the query.
@@ -24,7 +23,7 @@ pub struct PageRequest<'a> {
 
 /// A whole answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page {
+pub struct SingleResponse {
     /// The status, which need not be one of success.
     pub status: u16,
     /// The type of the body, with its parameters; empty if there is none.
@@ -33,11 +32,11 @@ pub struct Page {
     pub body: Vec<u8>,
 }
 
-/// Requests a page and waits for all of it.
+/// Sends a request and waits for the whole answer.
 ///
 /// # Errors
 /// [`Error`], but no refusal.
-pub async fn fetch(node: &Node, asked: &PageRequest<'_>) -> Result<Page, Error> {
+pub async fn fetch(node: &Node, asked: &SingleRequest<'_>) -> Result<SingleResponse, Error> {
     let mut request = Request::builder()
         .method(asked.method)
         .uri(asked.target)
@@ -53,7 +52,7 @@ pub async fn fetch(node: &Node, asked: &PageRequest<'_>) -> Result<Page, Error> 
     let request = request.map_err(|error| Error::other_server(node.url(), error.to_string()))?;
     let connection = Connection::open(node, asked.limits).await?;
     let mut answer = connection.send(request, asked.limits).await?;
-    Ok(Page {
+    Ok(SingleResponse {
         status: answer.status(),
         media_type: answer.header("content-type").unwrap_or_default().to_owned(),
         body: answer.read_all(asked.bytes_max).await?,
@@ -66,9 +65,9 @@ mod tests {
     use crate::testing::{SETTINGS, Script, TestNode};
     use std::time::Duration;
 
-    async fn page_of(script: Script, silence_max: Duration) -> Result<Page, Error> {
+    async fn answer_of(script: Script, silence_max: Duration) -> Result<SingleResponse, Error> {
         let node = TestNode::new(vec![script]);
-        let asked = PageRequest {
+        let asked = SingleRequest {
             method: "POST",
             target: "/v0/admin/repair?wait=true",
             headers: &[("Content-Type", "application/json")],
@@ -78,10 +77,10 @@ mod tests {
             },
             bytes_max: 5,
         };
-        let page = fetch(&node.node, &asked).await;
-        if matches!(page, Err(Error::Silent { .. })) {
+        let answer = fetch(&node.node, &asked).await;
+        if matches!(answer, Err(Error::Silent { .. })) {
             // The time may be over before the request was sent.
-            return page;
+            return answer;
         }
         let request = node.requests().next().unwrap();
         assert_eq!(request.line, "POST /v0/admin/repair?wait=true");
@@ -90,33 +89,39 @@ mod tests {
                 .fields
                 .contains(&"content-type: application/json".to_owned())
         );
-        page
+        answer
     }
 
     #[tokio::test]
-    async fn only_a_complete_answer_is_a_page() {
+    async fn only_a_complete_answer_is_a_answer() {
         let long = Duration::from_secs(60);
         let whole = b"HTTP/1.1 500 Word\r\nContent-Length: 3\r\n\r\nabc";
-        let page = page_of(Script::Cut(whole.to_vec()), long).await.unwrap();
-        assert_eq!((page.status, &*page.body), (500, &b"abc"[..]));
+        let answer = answer_of(Script::Cut(whole.to_vec()), long).await.unwrap();
+        assert_eq!((answer.status, &*answer.body), (500, &b"abc"[..]));
         for cut in 0..whole.len() {
-            let page = page_of(Script::Cut(whole[..cut].to_vec()), long).await;
-            assert!(matches!(page, Err(Error::Cut { .. })), "{cut}: {page:?}");
+            let answer = answer_of(Script::Cut(whole[..cut].to_vec()), long).await;
+            assert!(
+                matches!(answer, Err(Error::Cut { .. })),
+                "{cut}: {answer:?}"
+            );
         }
-        let page = page_of(Script::status(200, "", "abcdef"), long).await;
+        let answer = answer_of(Script::status(200, "", "abcdef"), long).await;
         assert!(
-            matches!(page, Err(Error::TooLong { bytes_max: 5, .. })),
-            "{page:?}"
+            matches!(answer, Err(Error::TooLong { bytes_max: 5, .. })),
+            "{answer:?}"
         );
         for other in [
             &b"SSH-2.0-OpenSSH\r\n\r\n"[..],
             b"HTTP/1.1 abc\r\ncontent-length: 0\r\n\r\n",
             b"HTTP/1.1 200 OK\r\n\r\nabc",
         ] {
-            let page = page_of(Script::Cut(other.to_vec()), long).await;
-            assert!(matches!(page, Err(Error::OtherServer { .. })), "{page:?}");
+            let answer = answer_of(Script::Cut(other.to_vec()), long).await;
+            assert!(
+                matches!(answer, Err(Error::OtherServer { .. })),
+                "{answer:?}"
+            );
         }
-        let page = page_of(Script::Hang, Duration::from_millis(1)).await;
-        assert!(matches!(page, Err(Error::Silent { .. })), "{page:?}");
+        let answer = answer_of(Script::Hang, Duration::from_millis(1)).await;
+        assert!(matches!(answer, Err(Error::Silent { .. })), "{answer:?}");
     }
 }

@@ -3,8 +3,8 @@
 use crate::client::Message;
 use crate::connection::{Answer, Connection, LINES_TYPE, Limits};
 use crate::error::Error;
+use crate::error::problem::Problem;
 use crate::node::Node;
-use crate::problem::Problem;
 use crate::query::{Replicas, Target};
 use bytes::Bytes;
 use hyper::Method;

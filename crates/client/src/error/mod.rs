@@ -1,6 +1,8 @@
-//! Why a request did not succeed, with what the caller can do.
+//! Why a request did not succeed, with what the caller can do; `problem`: what a node says.
 
-use crate::problem::Refusal;
+pub(crate) mod problem;
+
+use problem::Refusal;
 use std::time::Duration;
 use tls::HandshakeFailure;
 

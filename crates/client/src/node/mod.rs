@@ -1,6 +1,9 @@
-//! Nodes, as a client names and reaches them.
+//! Nodes, as a client names and reaches them; `token`: who the client is.
 
-use crate::token::Token;
+mod token;
+
+pub use token::{Token, TokenError};
+
 use dial::Resolver;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;

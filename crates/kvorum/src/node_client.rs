@@ -2,7 +2,7 @@
 
 use crate::access::{self, Access};
 use crate::failure::Failure;
-use client::{Error, Limits, Remedy, SingleRequest};
+use client::{Error, Limits, Remedy, SingleRequest, SingleResponse};
 use cluster::NodeUrl;
 use std::time::Duration;
 

@@ -169,8 +169,8 @@ function* adviceOnSweeps(status) {
       .filter((member) => (member[field] ? (clock.unix_ms - member[field]) / 1000 : uptime) > secondsMax)
       .map((member) => member.name);
   const kinds = [
-    ["incremental", 3, "last_clean_unix_ms", "repair"],
-    ["full", 2, "last_full_clean_unix_ms", "full repair"],
+    ["incremental", 3, "last_repair_unix_ms", "repair"],
+    ["full", 2, "last_full_repair_unix_ms", "full repair"],
   ];
   for (const [kind, intervals, field, noun] of kinds) {
     const interval = repair[kind].interval_seconds;

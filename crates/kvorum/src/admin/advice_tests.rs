@@ -100,7 +100,7 @@ fn each_state_that_needs_an_operator_has_a_line() {
             "60% of their room",
         ),
         (
-            "/cluster/1/last_full_clean_unix_ms",
+            "/cluster/1/last_full_repair_unix_ms",
             json!(6_300_000),
             &[],
             "no full repair has found it equal with b",
@@ -138,13 +138,13 @@ fn each_state_that_needs_an_operator_has_a_line() {
         ),
         ("/store/damaged_ranges", json!(3), &["b"], "start b"),
         (
-            "/cluster/1/last_clean_unix_ms",
+            "/cluster/1/last_repair_unix_ms",
             json!(6_300_000),
             &[],
             "equal with b",
         ),
         (
-            "/cluster/1/last_clean_unix_ms",
+            "/cluster/1/last_repair_unix_ms",
             json!(null),
             &[],
             "more than 60 minutes",
@@ -345,7 +345,7 @@ fn no_sweep_is_missed_where_none_is_due() {
     let no_interval = advice_with("/repair/recent", json!({"incomplete": 0}), &[]);
     assert_eq!(no_interval, "");
     // The node that cannot be reached has a line of its own.
-    let unreachable = advice_with("/cluster/1/last_clean_unix_ms", json!(null), &["b"]);
+    let unreachable = advice_with("/cluster/1/last_repair_unix_ms", json!(null), &["b"]);
     assert_eq!(unreachable, "");
     // A node that has just started has not been found equal yet.
     let mut young = status();

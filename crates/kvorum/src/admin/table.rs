@@ -6,7 +6,7 @@ use crate::text;
 const HEAD: [&str; 5] = [
     "node",
     "state",
-    "replica_state",
+    "replica state",
     "hints",
     "last successful repair",
 ];
@@ -197,8 +197,8 @@ mod tests {
         };
         let expected = "\
 node     state        replica state  hints  last successful repair
-a        serving      voter   12     b: 3m ago, c: never
-north-2  unreachable  -         12
+a        serving      voter          12     b: 3m ago, c: never
+north-2  unreachable  -              12
 
 a is being filled: 25%, 300 MiB received, about 10m left
 

@@ -154,7 +154,7 @@ fn a_bound_that_is_withdrawn_while_surplus_is_dropped_keeps_all_of_it() {
         match engine.compact() {
             Ok(()) => {}
             Err(error) => {
-                assert!(error.to_string().contains("surplus"), "{error}");
+                assert!(error.to_string().contains("non-owned"), "{error}");
                 assert_eq!(surplus_left(&engine), SURPLUS, "after {asks_max} asks");
                 given_up += 1;
             }

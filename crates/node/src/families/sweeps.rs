@@ -14,7 +14,7 @@ pub(super) fn families(node: &Node) -> [Family; 14] {
         let EndedPasses {
             clean, incomplete, ..
         } = of_kind(kind);
-        [("clean", clean), ("incomplete", incomplete)].map(|(outcome, count)| {
+        [("succeeded", clean), ("incomplete", incomplete)].map(|(outcome, count)| {
             let mut labels = label("kind", kind.word());
             labels.push(("outcome", outcome.to_owned()));
             (labels, count)
@@ -45,17 +45,17 @@ pub(super) fn families(node: &Node) -> [Family; 14] {
     [
         Family::counters(
             "kvorum_repair_sessions",
-            "Passes that ended: clean if this node is equal with every other node, else incomplete",
+            "Sessions that ended: succeeded if this node is equal with every other node, else incomplete",
             ended,
         ),
         Family::gauges(
             "kvorum_repair_sessions_running",
-            "Passes that this node takes part in",
+            "Sessions that this node takes part in",
             running,
         ),
         Family::gauges(
             "kvorum_repair_session_last_duration_seconds",
-            "How long the last pass that ended took; 0 before the first",
+            "How long the last session that ended took; 0 before the first",
             durations,
         ),
         Family::gauges(

@@ -60,12 +60,12 @@ fn what_an_order_was_answered_stays() {
     browser.open(&format!("{origin}/#/node"));
     browser.wait_for("document.querySelector('.part-orders button') !== null");
     browser.click(".part-orders button:nth-child(2)");
-    browser.wait_for_text(".part-orders .note", "Sweep: ");
+    browser.wait_for_text(".part-orders .note", "Repair: ");
     outlive(
         &mut browser,
         "document.querySelector('.part-store section')",
         "",
     );
-    browser.wait_for_text(".part-orders .note", "Sweep: ");
+    browser.wait_for_text(".part-orders .note", "Repair: ");
     browser.assert_calm(&origin);
 }

@@ -214,7 +214,7 @@ fn a_contradiction_names_its_option() {
         ),
         (
             &["--gc-grace", "4h"],
-            "gc_grace",
+            "gc-grace",
             "--hint-age-max (10800s) plus twice --clock-drift-max (3600s)",
         ),
         (

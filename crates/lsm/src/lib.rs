@@ -55,6 +55,7 @@
 //! ```
 
 mod cache;
+pub mod checked_file;
 pub mod disk;
 mod engine;
 mod error;

@@ -11,7 +11,7 @@
 //!   waits for them in `pending`. `timestamps` allocates the timestamps that order writes.
 //! - `completion_queue` brings answers of other threads back to the pending request:
 //!   those of group commits, and of `read_pool`, where reads may block.
-//! - `membership` remembers which node of which cluster this is.
+//! - `handshakes` says in handshakes with peers which node of which cluster this is.
 //! - `traced_requests` times what peers ask for that is part of a trace.
 //! - `forgetting` remembers below which bound the dead may be dropped.
 //! - `hints` keeps writes that peers missed, and delivers them.
@@ -22,7 +22,6 @@
 //!   profiles where requests wait.
 
 mod background;
-mod checked_file;
 mod compactions;
 mod completion_queue;
 mod config;
@@ -34,8 +33,8 @@ mod forgetting;
 mod future_versions;
 #[doc(hidden)]
 pub mod fuzzing;
+mod handshakes;
 mod hints;
-mod membership;
 pub mod metrics;
 mod node;
 mod node_report;

@@ -10,7 +10,6 @@ use crate::forgetting::{
 };
 use crate::future_versions::end_of_present;
 use crate::hints::{HintEnvironment, HintOptions, HintStore, HintsWaiting};
-use crate::membership::{LossReport, Membership, MembershipEnvironment, StoreCount};
 use crate::metrics::Metrics;
 use crate::node_report::{Examiner, OwnEnvironment, OwnReport, SeeActivity};
 use crate::range_memory::RangeMemory;
@@ -25,6 +24,7 @@ use base::{Budget, Clock, LimitedLog, Random, Timestamp};
 use cluster::sweep::PassKind;
 use cluster::{NodeNumber, Placement, ReplicaState};
 use lsm::{Disk, DropBound, Engine, Executor};
+use membership::{LossReport, Membership, MembershipEnvironment, StoreCount};
 use peer::PeerLog;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

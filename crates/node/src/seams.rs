@@ -1,8 +1,8 @@
 //! The seams of a node to the outside world, and the reasons why it cannot be opened.
 
-use crate::membership::MembershipError;
 use base::{BootId, Clock, OsRandom, Random, SystemClock};
 use lsm::{Disk, RealDisk};
+use membership::MembershipError;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;

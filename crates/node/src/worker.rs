@@ -1,8 +1,8 @@
 //! What answers for the store on one runtime.
 
 use crate::coordinator::{Coordinator, HedgeBudget, RunningRequests};
+use crate::handshakes::NodeHandshakes;
 use crate::hints::HintDelivery;
-use crate::membership::NodeHandshakes;
 use crate::metrics::WorkerMetrics;
 use crate::node::Node;
 use crate::node_report::ExaminedNode;

@@ -14,10 +14,10 @@
 //! Version 3 ends before "sealed", version 2 before "disturbed", and version 1 before the bound
 //! for surplus copies. What a file does not have is read as zero.
 
-use crate::checked_file::{self, FileKind};
 use base::{ByteReader, Timestamp};
 use cluster::ReplicaState;
 use cluster::forgetting::Bounds;
+use lsm::checked_file::{self, FileKind};
 use lsm::disk::{read_small_file, replace_file};
 use lsm::{Disk, Error};
 use std::path::Path;
@@ -256,8 +256,8 @@ pub fn fuzz_forget(bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checked_file::fuzz_mutations_of;
     use lsm::MemoryDisk;
+    use lsm::checked_file::fuzz_mutations_of;
 
     const FIXTURE: &[u8] = include_bytes!("../../tests/fixtures/forget-v4.bin");
     const FIXTURE_V3: &[u8] = include_bytes!("../../tests/fixtures/forget-v3.bin");

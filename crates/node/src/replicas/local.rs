@@ -3,7 +3,6 @@
 use super::{Asked, PageTelling, ReplicaRequest};
 use crate::completion_queue::Completion;
 use crate::forgetting::{BeforeRead, SharedBounds};
-use crate::membership::Membership;
 use crate::peers::Peers;
 use crate::pending::PendingRequests;
 use crate::read_pool::{PoolFull, Read, ReadJob, ReadPool};
@@ -13,6 +12,7 @@ use base::{Budget, Clock, Entry, Kind, LimitedLog, Share};
 use cluster::Miss;
 use cluster::forgetting::{NamedBounds, StoreStart};
 use lsm::{Admission, Applied, Engine, Lookup};
+use membership::Membership;
 use peer::PeerAnswer;
 use std::cell::Cell;
 use std::rc::Rc;

@@ -25,11 +25,11 @@
 //! Times are milliseconds since 1970; [`u64::MAX`] says that something is not known.
 
 use super::record::LastClean;
-use crate::checked_file::{self, FileKind};
 use base::{ByteReader, Timestamp};
 use bytes::Bytes;
 use cluster::NodeNumber;
 use cluster::sweep::{Incarnation, Pair, PassId, PassProgress, TakingPart};
+use lsm::checked_file::{self, FileKind};
 use lsm::disk::{read_small_file, replace_file};
 use lsm::{Disk, Error};
 use profile::lock;

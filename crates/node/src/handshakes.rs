@@ -1,12 +1,12 @@
 //! This node's side of handshakes: fills its hellos, and reads those of peers.
 
-use super::Membership;
 use crate::config::{Secret, Secrets};
 use crate::dialled_peers::DialledPeers;
 use crate::forgetting::{Forgetting, Heard};
 use crate::timestamps::TimestampAllocator;
 use base::Timestamp;
 use cluster::{NodeNumber, ReplicaState};
+use membership::Membership;
 use peer::{HandshakePolicy, Hello, Protocol, StartWatch, StoreReport};
 use std::future::{Future, ready};
 use std::pin::Pin;
@@ -45,7 +45,7 @@ impl NodeHandshakes {
     }
 
     fn number_of(&self, name: &str) -> Option<NodeNumber> {
-        self.membership.inner.own.members.number_of(name)
+        self.membership.members().number_of(name)
     }
 }
 
@@ -65,13 +65,13 @@ impl HandshakePolicy for NodeHandshakes {
 
     fn hello_to(&self, name: Option<&str>, unix_ms: u64) -> Hello {
         let membership = &self.membership;
-        let own = &membership.inner.own;
+        let members = membership.members();
         let peer = name.and_then(|name| self.number_of(name));
         Hello {
             protocol: self.protocol,
-            name: own.members.own_name().to_owned(),
-            members_hash: own.members.names_hash(),
-            store_id: own.store_id,
+            name: members.own_name().to_owned(),
+            members_hash: members.names_hash(),
+            store_id: membership.store_id(),
             starts: membership.starts(),
             is_accepted: peer.is_some_and(|peer| membership.is_forced_towards(peer)),
             replica_state: membership.replica_state(),
@@ -179,3 +179,6 @@ impl HandshakePolicy for NodeHandshakes {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

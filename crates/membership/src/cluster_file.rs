@@ -32,9 +32,9 @@
 //! keep their positions in every version, so that a newer file is not taken for a
 //! damaged one.
 
-use crate::checked_file::{self, FileKind};
 use base::{BootId, ByteReader};
 use cluster::{PEER_STARTS_MAX, Remembered, ReplicaState, STARTS_MAX};
+use lsm::checked_file::{self, FileKind};
 use lsm::disk::{read_small_file, replace_file};
 use lsm::{Disk, Error};
 use std::collections::BTreeMap;

@@ -1,12 +1,6 @@
 //! What stores have acknowledged, and stores that come back with less.
 
 use super::*;
-use crate::config::NodeConfig;
-use crate::node::Node;
-use crate::testing::open_node;
-use base::{Entry, Expiry};
-use lsm::Durability;
-use lsm::testing::BlockingWrite;
 
 #[test]
 fn a_store_that_comes_back_with_fewer_writes_than_a_peer_has_heard_of_is_outdated() {
@@ -133,47 +127,4 @@ fn a_release_that_does_not_count_is_not_judged_by_its_count() {
     };
     assert_eq!(record(&older), Some(true));
     assert_eq!(node_b.remembered("a").unwrap().start, 60);
-}
-
-/// A run of a node, on this disk, that does not sync its commits.
-fn open(memory: MemoryDisk) -> (Node, Arc<StepExecutor>, Arc<MemoryDisk>) {
-    let memory = Arc::new(memory);
-    let clock = Arc::new(ManualClock::new(1_700_000_000_000));
-    let executor = Arc::new(StepExecutor::new(Arc::clone(&clock)));
-    let config = NodeConfig {
-        durability: Durability::Os,
-        ..NodeConfig::new(members("a", &NODES), "/data")
-    };
-    let disk = Arc::clone(&memory) as Arc<dyn Disk>;
-    let node = open_node(config, 4 << 10, disk, &clock, &executor);
-    (node, executor, memory)
-}
-
-/// So a peer cannot remember more than a power cut leaves.
-#[test]
-fn what_is_told_is_durable() {
-    let (node, executor, memory) = open(MemoryDisk::new());
-    let (mut told_at_most, mut lost_at_most) = (0, 0);
-    for number in 0..400_u64 {
-        let key = format!("k{}", number % 40);
-        let timestamp = Timestamp::from_unix_ms(1_700_000_000_000 + number);
-        let entry = Entry::value(key.as_bytes(), timestamp, &[7; 100], Expiry::NEVER, 1);
-        node.engine.write(entry).unwrap();
-        if number % 7 == 0 {
-            executor.run_all_due();
-        }
-        let told = node.membership.durable_acknowledged();
-        assert!(told >= told_at_most);
-        told_at_most = told;
-        if number % 5 == 0 {
-            let (after, ..) = open(memory.clone_synced());
-            let left = after.engine.acknowledged().total;
-            assert!(told <= left, "{told} were told of, and {left} are left");
-            lost_at_most = lost_at_most.max(number + 1 - left);
-        }
-    }
-    assert!(
-        told_at_most > 50 && lost_at_most > 5,
-        "{told_at_most} {lost_at_most}"
-    );
 }

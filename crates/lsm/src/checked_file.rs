@@ -1,4 +1,5 @@
-//! What the small files of a data folder have in common: `CLUSTER`, `FORGET` and `SWEEP`.
+//! The frame of the small files that a node keeps beside its store: `CLUSTER`, `FORGET` and
+//! `SWEEP`.
 //!
 //! ```text
 //! file = magic [u8; 8] | version u32, little-endian | content | crc32c u32 of all before
@@ -7,8 +8,8 @@
 //! The magic and the version keep their places, so that a file of a later release is not taken
 //! for a damaged one.
 
-use base::ByteReader;
-use lsm::Error;
+use crate::Error;
+use base::{ByteReader, Random, SeededRandom};
 use std::fmt::Debug;
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -17,28 +18,28 @@ use std::sync::Arc;
 const CHECKSUM_BYTES: usize = 4;
 
 /// What says which file it is.
-pub(crate) struct FileKind {
+pub struct FileKind {
     /// Its name in the folder.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// Its first bytes.
-    pub(crate) magic: [u8; 8],
+    pub magic: [u8; 8],
     /// The versions of its format that this release reads; it writes the last one.
-    pub(crate) versions: RangeInclusive<u32>,
+    pub versions: RangeInclusive<u32>,
 }
 
 /// The version and the content of a file.
-pub(crate) struct Content<'a> {
+pub struct Content<'a> {
     /// One of those that this release reads.
-    pub(crate) version: u32,
+    pub version: u32,
     /// The content.
-    pub(crate) reader: ByteReader<'a>,
+    pub reader: ByteReader<'a>,
     file: &'a Path,
     content_end: usize,
 }
 
 impl FileKind {
     /// The begin of a file; its content follows, and then [`end`].
-    pub(crate) fn begin(&self) -> Vec<u8> {
+    pub fn begin(&self) -> Vec<u8> {
         let mut bytes = self.magic.to_vec();
         bytes.extend_from_slice(&self.versions.end().to_le_bytes());
         bytes
@@ -49,7 +50,7 @@ impl FileKind {
     /// # Errors
     /// [`Error::Corrupt`] for bytes that no node wrote, [`Error::Invalid`] for a version of the
     /// format that this release does not read.
-    pub(crate) fn open<'a>(&self, file: &'a Path, bytes: &'a [u8]) -> Result<Content<'a>, Error> {
+    pub fn open<'a>(&self, file: &'a Path, bytes: &'a [u8]) -> Result<Content<'a>, Error> {
         let Some((content, checksum)) = bytes.split_last_chunk::<CHECKSUM_BYTES>() else {
             return Err(corrupt(file, 0, "the file is too short"));
         };
@@ -87,7 +88,7 @@ impl Content<'_> {
     ///
     /// # Errors
     /// [`Error::Corrupt`].
-    pub(crate) fn finish<T>(self, decoded: Option<T>) -> Result<T, Error> {
+    pub fn finish<T>(self, decoded: Option<T>) -> Result<T, Error> {
         let rest = self.reader.rest().len();
         let offset = self.content_end - rest;
         decoded
@@ -97,7 +98,7 @@ impl Content<'_> {
 }
 
 /// Ends a file, of which all but the checksum is there.
-pub(crate) fn end(mut bytes: Vec<u8>) -> Vec<u8> {
+pub fn end(mut bytes: Vec<u8>) -> Vec<u8> {
     let checksum = base::crc32c(&bytes);
     bytes.extend_from_slice(&checksum.to_le_bytes());
     bytes
@@ -113,7 +114,8 @@ fn corrupt(file: &Path, offset: usize, what: &str) -> Error {
 
 /// Decodes any bytes as a file, and once more with the checksum that matches. What is decoded
 /// stays the same when it is written and read.
-pub(crate) fn fuzz<T: PartialEq + Debug>(
+#[doc(hidden)]
+pub fn fuzz<T: PartialEq + Debug>(
     bytes: &[u8],
     decode: impl Fn(&[u8]) -> Option<T>,
     encode: impl Fn(&T) -> Vec<u8>,
@@ -128,20 +130,21 @@ pub(crate) fn fuzz<T: PartialEq + Debug>(
 }
 
 /// Runs a fuzz target on mutations of a valid file.
-#[cfg(test)]
-pub(crate) fn fuzz_mutations_of(valid: &[u8], target: fn(&[u8])) {
-    let mut random = fastrand::Rng::with_seed(7);
+#[doc(hidden)]
+pub fn fuzz_mutations_of(valid: &[u8], target: fn(&[u8])) {
+    let random = SeededRandom::new(7);
+    let below = |end: usize| (random.next_u64() % end as u64) as usize;
     for _ in 0..5_000 {
         let mut bytes = valid.to_vec();
-        for _ in 0..random.usize(1..4) {
+        for _ in 0..1 + below(3) {
             // The magic and the version are rarely worth it.
-            let at = random.usize(8..bytes.len().max(9));
-            match random.u8(0..4) {
+            let at = 8 + below(bytes.len().saturating_sub(8).max(1));
+            match below(4) {
                 0 => bytes.truncate(at.max(16)),
-                1 => bytes.insert(at.min(bytes.len()), random.u8(..)),
+                1 => bytes.insert(at.min(bytes.len()), random.next_u64() as u8),
                 _ => {
                     if let Some(byte) = bytes.get_mut(at) {
-                        *byte ^= 1 << random.u8(0..8);
+                        *byte ^= 1 << below(8);
                     }
                 }
             }

@@ -2,14 +2,14 @@
 
 use super::super::cluster_file::{ClusterFile, Run, StoredNode, fuzz_cluster};
 use super::*;
-use crate::checked_file::fuzz_mutations_of;
 use lsm::Error;
+use lsm::checked_file::fuzz_mutations_of;
 
-const FIXTURE: &[u8] = include_bytes!("../../../tests/fixtures/cluster-v5.bin");
+const FIXTURE: &[u8] = include_bytes!("../../tests/fixtures/cluster-v5.bin");
 
 /// The files that releases before wrote.
-const FIXTURE_V4: &[u8] = include_bytes!("../../../tests/fixtures/cluster-v4.bin");
-const FIXTURE_V3: &[u8] = include_bytes!("../../../tests/fixtures/cluster-v3.bin");
+const FIXTURE_V4: &[u8] = include_bytes!("../../tests/fixtures/cluster-v4.bin");
+const FIXTURE_V3: &[u8] = include_bytes!("../../tests/fixtures/cluster-v3.bin");
 
 fn example_file() -> ClusterFile {
     let known = |store_id, start, acknowledged| StoredNode {

@@ -1,19 +1,16 @@
 //! What the passes of sweeps tell about stores: that this node's own one is filled, and
 //! up to where the others are safe.
 
-use super::Membership;
-use super::state::{MembershipState, OwnStore};
+use super::{MembershipState, OwnStore};
+use cluster::NodeNumber;
 use cluster::sweep::{Incarnation, PassId};
-use cluster::{NodeNumber, ReplicaState};
-use profile::lock;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// The passes that are remembered. More than one is rare, because it takes two drivers.
 const PASSES_MAX: usize = 4;
 
 /// What was known when a pass began.
-pub(super) struct BegunPass {
+pub(crate) struct BegunPass {
     pass: PassId,
     /// This node's store.
     incarnation: Incarnation,
@@ -23,7 +20,7 @@ pub(super) struct BegunPass {
 
 /// What kept a full pass from filling this node's store, by the numbers of the peers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct NotFilled {
+pub(crate) struct NotFilled {
     /// It was not found equal with these.
     unequal: Vec<NodeNumber>,
     /// The timestamps that these have seen are not observed, because either clock is wrong.
@@ -31,7 +28,7 @@ pub(super) struct NotFilled {
 }
 
 impl NotFilled {
-    fn text(&self, own: &OwnStore) -> String {
+    pub(crate) fn text(&self, own: &OwnStore) -> String {
         let names = |nodes: &[NodeNumber]| {
             let names: Vec<&str> = nodes.iter().map(|node| own.members.name(*node)).collect();
             names.join(" and ")
@@ -52,62 +49,15 @@ impl NotFilled {
     }
 }
 
-impl Membership {
-    /// Why the last full pass has not filled this node's store, if one has ended and the store is
-    /// still a learner.
-    pub(crate) fn learner_because(&self) -> Option<String> {
-        let state = lock(&self.inner.state);
-        let is_learner = state.confirmation.replica_state() == ReplicaState::Learner;
-        let why = state.not_filled.as_ref().filter(|_| is_learner);
-        why.map(|why| why.text(&self.inner.own))
-    }
-
-    /// The present incarnation of this node's store. What a pass has found holds only
-    /// for the incarnation with which it began.
-    pub(crate) fn incarnation(&self) -> Incarnation {
-        lock(&self.inner.state).incarnation(&self.inner.own)
-    }
-
-    /// Notes that this node begins to take part in a pass, or goes on with one.
-    pub(crate) fn pass_began(&self, pass: PassId, is_resumed: bool) {
-        lock(&self.inner.state).pass_began(&self.inner.own, pass, is_resumed);
-    }
-
-    /// Notes that a full pass has ended, which found this node's store, or made it, equal
-    /// with the present stores of the nodes in `clean_with`. If those are all peers, and
-    /// the store has lost nothing since the pass began, it has what all of them have: an
-    /// learner counts from now on, once that is durable.
-    /// `single_copies`, by node number, are the versions of which a store is to keep the
-    /// only copy.
-    pub(crate) fn full_pass_ended(
-        &self,
-        pass: PassId,
-        clean_with: &[NodeNumber],
-        single_copies: &[u64],
-    ) {
-        let durable = self.inner.environment.acknowledged.durable();
-        let schedule = {
-            let mut state = lock(&self.inner.state);
-            let clean_with = (clean_with, single_copies);
-            state.full_pass_ended(&self.inner.own, pass, clean_with, durable);
-            self.inner.publish(&state);
-            state.versions.schedule_write()
-        };
-        if schedule {
-            self.inner.spawn_write(Duration::ZERO);
-        }
-    }
-}
-
 impl MembershipState {
-    fn incarnation(&self, own: &OwnStore) -> Incarnation {
+    pub(crate) fn incarnation(&self, own: &OwnStore) -> Incarnation {
         Incarnation {
             store_id: own.store_id,
             last_loss: self.last_loss,
         }
     }
 
-    fn pass_began(&mut self, own: &OwnStore, pass: PassId, is_resumed: bool) {
+    pub(crate) fn pass_began(&mut self, own: &OwnStore, pass: PassId, is_resumed: bool) {
         if is_resumed && self.passes.iter().any(|begun| begun.pass == pass) {
             return;
         }
@@ -115,7 +65,7 @@ impl MembershipState {
         if self.passes.len() == PASSES_MAX {
             self.passes.pop_front();
         }
-        let count = |peer: &super::state::PeerRecord| {
+        let count = |peer: &super::PeerRecord| {
             let known = peer.remembered.as_ref();
             known.map_or(0, |known| known.acknowledged)
         };
@@ -132,7 +82,7 @@ impl MembershipState {
     }
 
     /// `durable` is the durable count of the engine.
-    fn full_pass_ended(
+    pub(crate) fn full_pass_ended(
         &mut self,
         own: &OwnStore,
         pass: PassId,

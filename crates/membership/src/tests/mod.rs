@@ -10,12 +10,10 @@ mod rebuild;
 mod replaced_stores;
 mod restored_copies;
 mod startup;
-mod takeover;
 mod voter;
 
 use super::*;
 use base::{ManualClock, SeededRandom, Timestamp};
-use cluster::sweep::PassId;
 use cluster::{Member, NodeUrl};
 use lsm::{FaultyDisk, MemoryDisk, StepExecutor};
 use peer::Protocol;

@@ -8,7 +8,7 @@ use lsm::Error;
 
 /// Why a node does not start.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum MembershipError {
+pub enum MembershipError {
     /// The folder is another node's.
     #[error(
         "the data folder belongs to node {was}, and this node is {is}: start it as {was}, or \

@@ -11,12 +11,10 @@
 //!
 //! The files of this folder:
 //! - `startup`: what a start takes from the file, and when it refuses the folder.
-//! - `state`: what is known, and how a peer's hello changes it. Pure.
-//! - `passes`: what the passes of sweeps change in it. Pure.
-//! - `losses`: what may be lost with the stores that are learners. Pure.
+//! - `state`: what is known, and how hellos of peers and repairs change it. Pure.
 //! - `cluster_file`, `file_versions`, `writer`: how that becomes durable.
-//! - `handshakes`: fills this node's hellos, and reads those of peers.
-//! - This file: what the rest of the node asks and reports.
+//! - This file: what the rest of the node asks and reports. Its handshakes fill hellos from
+//!   here, and report here what peers say.
 //!
 //! # What is durable before what
 //!
@@ -64,9 +62,6 @@
 
 mod cluster_file;
 mod file_versions;
-mod handshakes;
-mod losses;
-mod passes;
 mod startup;
 mod state;
 mod writer;
@@ -76,6 +71,7 @@ mod tests;
 
 use base::{BootId, Random};
 use cluster::forgetting::StoreStart;
+use cluster::sweep::{Incarnation, PassId};
 use cluster::{
     Confirmation, Judgement, Members, NodeNumber, Remembered, ReplicaState, is_bygone, judge,
 };
@@ -94,40 +90,39 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-pub(crate) use handshakes::NodeHandshakes;
-pub use losses::LossReport;
-pub(crate) use startup::MembershipError;
+pub use startup::MembershipError;
+pub use state::LossReport;
 
 /// What membership works with.
-pub(crate) struct MembershipEnvironment {
+pub struct MembershipEnvironment {
     /// The data folder, which exists and is locked.
-    pub(crate) folder: PathBuf,
+    pub folder: PathBuf,
     /// The disk.
-    pub(crate) disk: Arc<dyn Disk>,
+    pub disk: Arc<dyn Disk>,
     /// Draws the numbers of this start and of losses.
-    pub(crate) random: Arc<dyn Random>,
+    pub random: Arc<dyn Random>,
     /// Runs the jobs.
-    pub(crate) executor: Arc<dyn Executor>,
+    pub executor: Arc<dyn Executor>,
     /// Which boot of the machine this is; `None` where that cannot be read.
-    pub(crate) boot_id: Option<BootId>,
+    pub boot_id: Option<BootId>,
     /// Whether each commit is synced before it is acknowledged.
-    pub(crate) syncs_commits: bool,
+    pub syncs_commits: bool,
     /// The wall clock, in milliseconds since the Unix epoch.
-    pub(crate) now_unix_ms: u64,
+    pub now_unix_ms: u64,
     /// What the store has acknowledged.
-    pub(crate) acknowledged: StoreCount,
+    pub acknowledged: StoreCount,
     /// Set while a peer takes the store for an older state of a store, or a copy.
-    pub(crate) is_outdated: Arc<AtomicBool>,
+    pub is_outdated: Arc<AtomicBool>,
     /// Set while the store is a voter, and no other one is known to lack something.
-    pub(crate) are_all_whole: Arc<AtomicBool>,
+    pub are_all_whole: Arc<AtomicBool>,
 }
 
 /// The count of the writes that the store has acknowledged.
-pub(crate) struct StoreCount {
+pub struct StoreCount {
     /// When it was opened.
-    pub(crate) at_open: u64,
+    pub at_open: u64,
     /// The durable part of it now.
-    pub(crate) now: Box<dyn Fn() -> u64 + Send + Sync>,
+    pub now: Box<dyn Fn() -> u64 + Send + Sync>,
 }
 
 impl StoreCount {
@@ -139,7 +134,7 @@ impl StoreCount {
 /// The node's membership in its cluster. It is cheap to clone, and all clones
 /// share one state.
 #[derive(Clone)]
-pub(crate) struct Membership {
+pub struct Membership {
     inner: Arc<MembershipInner>,
 }
 
@@ -162,7 +157,7 @@ impl Membership {
     ///
     /// # Errors
     /// See [`MembershipError`].
-    pub(crate) fn open(
+    pub fn open(
         environment: MembershipEnvironment,
         members: Members,
         store_id: u64,
@@ -223,26 +218,38 @@ impl Membership {
         })
     }
 
+    /// All nodes of the cluster.
+    #[must_use]
+    pub fn members(&self) -> &Members {
+        &self.inner.own.members
+    }
+
+    /// The id of this node's store.
+    #[must_use]
+    pub fn store_id(&self) -> u64 {
+        self.inner.own.store_id
+    }
+
     /// When this node's store was created, in milliseconds since the Unix epoch; `None` if an
     /// earlier release created it.
-    pub(crate) fn created_unix_ms(&self) -> Option<u64> {
+    pub fn created_unix_ms(&self) -> Option<u64> {
         self.inner.own.created_unix_ms
     }
 
     /// Whether this node's store is a voter, so that its reads and acks count,
     /// for this node's own coordinator too. The store keeps what it is sent in
     /// any case.
-    pub(crate) fn is_voter(&self) -> bool {
+    pub fn is_voter(&self) -> bool {
         self.replica_state().is_voter()
     }
 
     /// Whether this node has no peers.
-    pub(crate) fn is_alone(&self) -> bool {
+    pub fn is_alone(&self) -> bool {
         self.inner.own.members.is_single_node()
     }
 
     /// How this node's store stands with its peers.
-    pub(crate) fn replica_state(&self) -> ReplicaState {
+    pub fn replica_state(&self) -> ReplicaState {
         ReplicaState::from_code(self.inner.replica_state.load(Ordering::Acquire))
     }
 
@@ -255,12 +262,12 @@ impl Membership {
 
     /// Whether the peers have confirmed or rejected the store. While a peer is
     /// unavailable that can take arbitrarily long, so wait with a deadline.
-    pub(crate) fn is_settled(&self) -> bool {
+    pub fn is_settled(&self) -> bool {
         self.replica_state() != ReplicaState::Starting
     }
 
     /// Waits until [`Membership::is_settled`].
-    pub(crate) async fn settled(&self) {
+    pub async fn settled(&self) {
         loop {
             let mut settled = pin!(self.inner.settled.notified());
             // Enabled before the check, so that no notification is missed.
@@ -275,27 +282,27 @@ impl Membership {
     /// Whether a peer's hello comes from a new start while its previous start
     /// still has a live link; see
     /// [`HandshakePolicy::is_previous_start_live`](peer::HandshakePolicy::is_previous_start_live).
-    fn is_previous_start_live(&self, peer: NodeNumber, hello: &Hello) -> bool {
+    pub fn is_previous_start_live(&self, peer: NodeNumber, hello: &Hello) -> bool {
         lock(&self.inner.state).is_previous_start_live(peer, hello)
     }
 
     /// Whether to tell a peer that an operator has accepted the store.
-    fn is_forced_towards(&self, peer: NodeNumber) -> bool {
+    pub fn is_forced_towards(&self, peer: NodeNumber) -> bool {
         lock(&self.inner.state).confirmation.is_unaware(peer)
     }
 
     /// The starts that the store includes; the present one is the last.
-    fn starts(&self) -> Arc<[u64]> {
+    pub fn starts(&self) -> Arc<[u64]> {
         Arc::clone(&lock(&self.inner.state).starts)
     }
 
     /// The writes that the store had acknowledged when it was opened, or filled since.
-    fn acknowledged(&self) -> u64 {
+    pub fn acknowledged(&self) -> u64 {
         lock(&self.inner.state).acknowledged
     }
 
     /// The present start of this node's store.
-    pub(crate) fn own_start(&self) -> StoreStart {
+    pub fn own_start(&self) -> StoreStart {
         StoreStart {
             store_id: self.inner.own.store_id,
             start: self.starts().last().copied().unwrap_or_default(),
@@ -304,7 +311,7 @@ impl Membership {
 
     /// The start of a node's store that this node knows as its present one; [`None`] if it
     /// knows of none that lacks nothing.
-    pub(crate) fn present_start(&self, node: NodeNumber) -> Option<StoreStart> {
+    pub fn present_start(&self, node: NodeNumber) -> Option<StoreStart> {
         if node == self.inner.own.members.own() {
             Some(self.own_start())
         } else {
@@ -314,7 +321,7 @@ impl Membership {
 
     /// The id of a node's store, as of its last hello; [`None`] if none has come since this
     /// node was started.
-    pub(crate) fn store_of(&self, node: NodeNumber) -> Option<u64> {
+    pub fn store_of(&self, node: NodeNumber) -> Option<u64> {
         if node == self.inner.own.members.own() {
             Some(self.inner.own.store_id)
         } else {
@@ -325,17 +332,17 @@ impl Membership {
     /// Takes note of the stores that take part in a pass, by node number. A store that is
     /// another one than this node knows has taken the place of that one, although its hello
     /// has not come yet.
-    pub(crate) fn named_by_pass(&self, stores: &[StoreStart]) {
+    pub fn named_by_pass(&self, stores: &[StoreStart]) {
         lock(&self.inner.state).named_by_pass(stores);
     }
 
     /// What this node durably remembers of a peer.
-    fn durably_remembered(&self, peer: NodeNumber) -> Option<Remembered> {
+    pub fn durably_remembered(&self, peer: NodeNumber) -> Option<Remembered> {
         lock(&self.inner.state).durably_remembered(peer)
     }
 
     /// The starts that the remembered store of a peer includes.
-    fn starts_of(&self, peer: NodeNumber) -> Arc<[u64]> {
+    pub fn starts_of(&self, peer: NodeNumber) -> Arc<[u64]> {
         lock(&self.inner.state).starts_of(peer)
     }
 
@@ -345,7 +352,7 @@ impl Membership {
     /// The connection may carry calls once `on_durable` is called with `true`. If
     /// there is nothing new to remember, that happens before this method returns.
     /// The connection must end when its watch says that the peer has restarted.
-    fn record_peer(
+    pub fn record_peer(
         &self,
         peer: NodeNumber,
         hello: &Hello,
@@ -400,7 +407,7 @@ impl Membership {
     }
 
     /// Notes that a peer durably remembers this start, because it serves calls.
-    fn remembered_by(&self, peer: NodeNumber) {
+    pub fn remembered_by(&self, peer: NodeNumber) {
         self.change_confirmation(peer, |confirmation, peers| {
             confirmation.remembered_by(peer, peers);
         });
@@ -408,31 +415,76 @@ impl Membership {
 
     /// Notes that a peer cannot be reached, so the store does not wait for what
     /// the peer remembers.
-    fn unreachable(&self, peer: NodeNumber) {
+    pub fn unreachable(&self, peer: NodeNumber) {
         self.change_confirmation(peer, |confirmation, peers| {
             confirmation.consulted(peer, peers);
         });
     }
 
     /// Notes that this node has observed the timestamps that a peer has seen.
-    pub(crate) fn observed(&self, peer: NodeNumber) {
+    pub fn observed(&self, peer: NodeNumber) {
         lock(&self.inner.state).observed(peer);
     }
 
     /// The writes that the store has durably acknowledged. What is not durable is not told:
     /// a peer that remembered it would speak against the store after a crash.
-    fn durable_acknowledged(&self) -> u64 {
+    pub fn durable_acknowledged(&self) -> u64 {
         let inner = &self.inner;
         let taken_over = lock(&inner.state).durable_taken_over;
         taken_over.saturating_add(inner.environment.acknowledged.durable())
     }
 
     /// Takes what a peer reports on a connection with this start.
-    fn heard_report(&self, peer: NodeNumber, start: &StartWatch, report: StoreReport) {
+    pub fn heard_report(&self, peer: NodeNumber, start: &StartWatch, report: StoreReport) {
         let schedule = lock(&self.inner.state).hear_report(peer, start, report);
         if schedule {
             self.inner.spawn_count_write();
         }
+    }
+
+    /// Why the last full pass has not filled this node's store, if one has ended and the store is
+    /// still a learner.
+    pub fn learner_because(&self) -> Option<String> {
+        let state = lock(&self.inner.state);
+        let is_learner = state.confirmation.replica_state() == ReplicaState::Learner;
+        let why = state.not_filled.as_ref().filter(|_| is_learner);
+        why.map(|why| why.text(&self.inner.own))
+    }
+
+    /// The present incarnation of this node's store. What a pass has found holds only
+    /// for the incarnation with which it began.
+    pub fn incarnation(&self) -> Incarnation {
+        lock(&self.inner.state).incarnation(&self.inner.own)
+    }
+
+    /// Notes that this node begins to take part in a pass, or goes on with one.
+    pub fn pass_began(&self, pass: PassId, is_resumed: bool) {
+        lock(&self.inner.state).pass_began(&self.inner.own, pass, is_resumed);
+    }
+
+    /// Notes that a full pass has ended, which found this node's store, or made it, equal
+    /// with the present stores of the nodes in `clean_with`. If those are all peers, and
+    /// the store has lost nothing since the pass began, it has what all of them have: an
+    /// learner counts from now on, once that is durable.
+    /// `single_copies`, by node number, are the versions of which a store is to keep the
+    /// only copy.
+    pub fn full_pass_ended(&self, pass: PassId, clean_with: &[NodeNumber], single_copies: &[u64]) {
+        let durable = self.inner.environment.acknowledged.durable();
+        let schedule = {
+            let mut state = lock(&self.inner.state);
+            let clean_with = (clean_with, single_copies);
+            state.full_pass_ended(&self.inner.own, pass, clean_with, durable);
+            self.inner.publish(&state);
+            state.versions.schedule_write()
+        };
+        if schedule {
+            self.inner.spawn_write(Duration::ZERO);
+        }
+    }
+
+    /// What may be lost, if stores were learners since this node was started.
+    pub fn loss_report(&self) -> Option<LossReport> {
+        lock(&self.inner.state).possible_loss.report.clone()
     }
 
     fn change_confirmation(&self, peer: NodeNumber, change: impl FnOnce(&mut Confirmation, usize)) {
@@ -448,7 +500,7 @@ impl Membership {
 
     /// Ends the writing of changes. Blocks while a write is running. Returns whether it
     /// had not ended before.
-    pub(crate) fn close(&self) -> bool {
+    pub fn close(&self) -> bool {
         self.inner.close_file()
     }
 
@@ -456,7 +508,7 @@ impl Membership {
     ///
     /// # Errors
     /// As [`ClusterFile::store`].
-    pub(crate) fn mark_closed(&self) -> Result<(), lsm::Error> {
+    pub fn mark_closed(&self) -> Result<(), lsm::Error> {
         self.inner.write_closed()
     }
 }

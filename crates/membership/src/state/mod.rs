@@ -2,71 +2,77 @@
 //! peer's hello changes that.
 //!
 //! Everything here is a function of the state and of what a peer has said; there
-//! is no lock, no clock and no disk.
+//! is no lock, no clock and no disk. `passes` is what repair sessions change, `losses` what may
+//! be lost with the stores that are learners.
 
-use super::cluster_file::{ClusterFile, Run, StoredNode};
-use super::file_versions::FileVersions;
-use super::losses::Losses;
-use super::passes::{BegunPass, NotFilled};
+mod losses;
+mod passes;
+
+pub use losses::LossReport;
+
+use crate::cluster_file::{ClusterFile, Run, StoredNode};
+use crate::file_versions::FileVersions;
 use base::Random;
 use cluster::forgetting::StoreStart;
 use cluster::{
     Confirmation, Judgement, Members, NodeNumber, PEER_STARTS_MAX, Remembered, ReplicaState,
     StoreClaim, is_bygone, judge,
 };
+use losses::Losses;
+use passes::{BegunPass, NotFilled};
 use peer::{Hello, PeerStart, StartWatch, StoreReport};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// What does not change between two starts: the cluster, and this node's store.
-pub(super) struct OwnStore {
+pub(crate) struct OwnStore {
     /// All nodes of the cluster.
-    pub(super) members: Members,
+    pub(crate) members: Members,
     /// The id of this node's store.
-    pub(super) store_id: u64,
+    pub(crate) store_id: u64,
     /// When it was created, in milliseconds since the Unix epoch, if that is known.
-    pub(super) created_unix_ms: Option<u64>,
+    pub(crate) created_unix_ms: Option<u64>,
     /// This run of the node.
-    pub(super) run: Run,
+    pub(crate) run: Run,
 }
 
 /// What changes as peers connect.
-pub(super) struct MembershipState {
+pub(crate) struct MembershipState {
     /// How this node's store stands, and which peers have yet to say what they
     /// remember.
-    pub(super) confirmation: Confirmation,
+    pub(crate) confirmation: Confirmation,
     /// What the durable file says of the store's replica state.
     durable_replica_state: ReplicaState,
     /// The starts that the store includes; the present one is the last.
-    pub(super) starts: Arc<[u64]>,
+    pub(crate) starts: Arc<[u64]>,
     /// The writes that the store had acknowledged when it was opened, or filled since.
-    pub(super) acknowledged: u64,
+    pub(crate) acknowledged: u64,
     /// What is added to the count of the engine, and the durable part of it.
-    pub(super) taken_over: u64,
-    pub(super) durable_taken_over: u64,
+    pub(crate) taken_over: u64,
+    pub(crate) durable_taken_over: u64,
     /// See [`cluster::sweep::Incarnation::last_loss`].
-    pub(super) last_loss: u64,
+    pub(crate) last_loss: u64,
     /// What is known of each node, by its number; unused for this node itself.
-    pub(super) peers: Vec<PeerRecord>,
+    pub(crate) peers: Vec<PeerRecord>,
     /// The passes that have begun last.
-    pub(super) passes: VecDeque<BegunPass>,
+    pub(crate) passes: VecDeque<BegunPass>,
     /// Why the last full pass that has ended did not fill this node's store.
-    pub(super) not_filled: Option<NotFilled>,
+    pub(crate) not_filled: Option<NotFilled>,
     /// What may be lost.
-    pub(super) possible_loss: Losses,
+    pub(crate) possible_loss: Losses,
     /// Whether peers have acknowledged more than the file says.
     is_count_stale: bool,
     /// Whether a job is scheduled that has the counts written.
     is_count_write_scheduled: bool,
     /// Which of the changes are durable.
-    pub(super) versions: FileVersions,
+    pub(crate) versions: FileVersions,
 }
 
 /// What is known of a peer.
 #[derive(Clone, Default)]
-pub(super) struct PeerRecord {
+pub(crate) struct PeerRecord {
     /// The start of its store that is remembered since its last handshake.
-    pub(super) remembered: Option<Remembered>,
+    pub(crate) remembered: Option<Remembered>,
     /// The version of the file since which that is remembered.
     since: u64,
     /// What the durable file remembers, and what this node may tell the peer.
@@ -81,17 +87,17 @@ pub(super) struct PeerRecord {
     starts: Arc<[u64]>,
     /// What the peer remembers of this node's store, as it said last, and the starts that
     /// this one includes.
-    pub(super) says: Option<Remembered>,
-    pub(super) says_starts: Arc<[u64]>,
+    pub(crate) says: Option<Remembered>,
+    pub(crate) says_starts: Arc<[u64]>,
     /// The id of the store in its last hello, whether that is remembered or not.
     store_id: Option<u64>,
     /// Whether this node has observed the timestamps that the peer has seen.
-    pub(super) is_observed: bool,
+    pub(crate) is_observed: bool,
     /// What its store has lost, until it is filled.
-    pub(super) lost: Option<Lost>,
+    pub(crate) lost: Option<Lost>,
     /// What the file holds: see [`StoredNode`].
-    pub(super) at_full_pass: Option<u64>,
-    pub(super) single_copies: Option<u64>,
+    pub(crate) at_full_pass: Option<u64>,
+    pub(crate) single_copies: Option<u64>,
     /// The start that took part in a pass, if that was later than its last hello.
     named_by_pass: Option<StoreStart>,
     /// The last start that a warning was logged about.
@@ -102,7 +108,7 @@ pub(super) struct PeerRecord {
 
 /// What the store of a peer has lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lost {
+pub(crate) enum Lost {
     /// All that it had, or all since a copy was made.
     State,
     /// Something that only the peer itself knows: the last writes before a power cut, or
@@ -111,30 +117,30 @@ pub(super) enum Lost {
 }
 
 /// How the store was opened.
-pub(super) struct Opening {
+pub(crate) struct Opening {
     /// How it stands, as far as the file says.
-    pub(super) confirmation: Confirmation,
+    pub(crate) confirmation: Confirmation,
     /// The starts that the store includes; the present one is the last.
-    pub(super) starts: Vec<u64>,
+    pub(crate) starts: Vec<u64>,
     /// See [`cluster::sweep::Incarnation::last_loss`].
-    pub(super) last_loss: u64,
+    pub(crate) last_loss: u64,
     /// What is added to the count of the engine.
-    pub(super) taken_over: u64,
+    pub(crate) taken_over: u64,
     /// When the store was created, if that is known.
-    pub(super) created_unix_ms: Option<u64>,
+    pub(crate) created_unix_ms: Option<u64>,
     /// The count of the engine.
-    pub(super) acknowledged: u64,
+    pub(crate) acknowledged: u64,
 }
 
 /// The number of a loss. It is drawn, not counted: a folder that is restored from a copy
 /// brings an earlier count back, and each restored store must be another incarnation.
-pub(super) fn draw_loss(random: &dyn Random) -> u64 {
+pub(crate) fn draw_loss(random: &dyn Random) -> u64 {
     // Zero stands for a store that has lost nothing.
     random.next_u64().max(1)
 }
 
 /// What became of a peer's hello.
-pub(super) enum Recorded {
+pub(crate) enum Recorded {
     /// It is in the file, in this version.
     InVersion(u64),
     /// This node's own hello is out of date: it does not say what is remembered by
@@ -144,7 +150,7 @@ pub(super) enum Recorded {
 
 impl MembershipState {
     /// The state at a start, from what the file says.
-    pub(super) fn new(own: &OwnStore, opening: Opening, loaded: Option<&ClusterFile>) -> Self {
+    pub(crate) fn new(own: &OwnStore, opening: Opening, loaded: Option<&ClusterFile>) -> Self {
         let record = |name: &str| {
             let is_own = name == own.members.own_name();
             let loaded = loaded.filter(|_| !is_own);
@@ -191,7 +197,7 @@ impl MembershipState {
     }
 
     /// What this node's store says of itself.
-    pub(super) fn claim(&self, own: &OwnStore) -> StoreClaim<'_> {
+    pub(crate) fn claim(&self, own: &OwnStore) -> StoreClaim<'_> {
         StoreClaim {
             store_id: own.store_id,
             starts: &self.starts,
@@ -200,7 +206,7 @@ impl MembershipState {
     }
 
     /// How the store stands. That it is a voter counts only once it is durable.
-    pub(super) fn replica_state(&self) -> ReplicaState {
+    pub(crate) fn replica_state(&self) -> ReplicaState {
         match self.confirmation.replica_state() {
             replica_state if replica_state.is_voter() && !self.durable_replica_state.is_voter() => {
                 ReplicaState::Starting
@@ -211,7 +217,7 @@ impl MembershipState {
 
     /// What this node durably remembers of a peer. The count is the last one that was
     /// heard.
-    pub(super) fn durably_remembered(&self, peer: NodeNumber) -> Option<Remembered> {
+    pub(crate) fn durably_remembered(&self, peer: NodeNumber) -> Option<Remembered> {
         let known = self.peers.get(peer.index())?;
         let durable = known.durable?;
         let is_same = |last: &Remembered| last.is_start(durable.store_id, durable.start);
@@ -219,7 +225,7 @@ impl MembershipState {
     }
 
     /// See [`Membership::starts_of`](super::Membership::starts_of).
-    pub(super) fn starts_of(&self, peer: NodeNumber) -> Arc<[u64]> {
+    pub(crate) fn starts_of(&self, peer: NodeNumber) -> Arc<[u64]> {
         let known = self.peers.get(peer.index());
         known
             .map(|known| Arc::clone(&known.starts))
@@ -231,7 +237,7 @@ impl MembershipState {
     /// remembered one, only the links of this node to it tell: the others may be what a
     /// host has left that lost its power. If it lacks what is remembered, it can wait for
     /// those, too, and a pass must not take it for the store that they belong to.
-    pub(super) fn is_previous_start_live(&self, peer: NodeNumber, hello: &Hello) -> bool {
+    pub(crate) fn is_previous_start_live(&self, peer: NodeNumber, hello: &Hello) -> bool {
         let (Some(known), Some(present)) = (self.peers.get(peer.index()), present_start(hello))
         else {
             return false;
@@ -248,7 +254,7 @@ impl MembershipState {
 
     /// Changes how the store stands, by what `peer` has said; `random` draws the number
     /// of a loss. Returns whether anything has changed.
-    pub(super) fn change_confirmation(
+    pub(crate) fn change_confirmation(
         &mut self,
         own: &OwnStore,
         peer: NodeNumber,
@@ -297,7 +303,7 @@ impl MembershipState {
     /// before. `sent` is what this node's own hello said that it remembers of the peer, and
     /// `own_judgement` what the peer's hello means for this node's own store. `None` if the
     /// hello is of no peer.
-    pub(super) fn record(
+    pub(crate) fn record(
         &mut self,
         own: &OwnStore,
         peer: NodeNumber,
@@ -350,14 +356,14 @@ impl MembershipState {
 
     /// Notes that a peer is not believed what it remembers of this node's store. Returns whether
     /// that is new: a store that is kept out may connect for as long as it runs.
-    pub(super) fn disbelieve(&mut self, peer: NodeNumber, hello: &Hello) -> bool {
+    pub(crate) fn disbelieve(&mut self, peer: NodeNumber, hello: &Hello) -> bool {
         let start = hello.starts.last().copied();
         let known = self.peers.get_mut(peer.index());
         known.is_some_and(|known| std::mem::replace(&mut known.disbelieved, start) != start)
     }
 
     /// Takes what a peer says that it remembers of this node's store.
-    pub(super) fn hear_memory(&mut self, peer: NodeNumber, hello: &Hello) {
+    pub(crate) fn hear_memory(&mut self, peer: NodeNumber, hello: &Hello) {
         if let Some(known) = self.peers.get_mut(peer.index()) {
             known.says = hello.remembered;
             known.says_starts = Arc::clone(&hello.remembered_starts);
@@ -366,7 +372,7 @@ impl MembershipState {
 
     /// Takes what a peer reports on a connection. Returns whether to schedule a job that
     /// has the counts written.
-    pub(super) fn hear_report(
+    pub(crate) fn hear_report(
         &mut self,
         peer: NodeNumber,
         start: &StartWatch,
@@ -387,7 +393,7 @@ impl MembershipState {
     }
 
     /// See [`Membership::present_start`](super::Membership::present_start).
-    pub(super) fn present_start(&self, peer: NodeNumber) -> Option<StoreStart> {
+    pub(crate) fn present_start(&self, peer: NodeNumber) -> Option<StoreStart> {
         let known = self.peers.get(peer.index())?;
         let lacks_something = known.unremembered.is_some() || known.lost.is_some();
         let remembered = known.remembered.filter(|_| !lacks_something)?;
@@ -400,12 +406,12 @@ impl MembershipState {
     }
 
     /// See [`Membership::store_of`](super::Membership::store_of).
-    pub(super) fn store_of(&self, peer: NodeNumber) -> Option<u64> {
+    pub(crate) fn store_of(&self, peer: NodeNumber) -> Option<u64> {
         self.peers.get(peer.index())?.store_id
     }
 
     /// See [`Membership::named_by_pass`](super::Membership::named_by_pass).
-    pub(super) fn named_by_pass(&mut self, stores: &[StoreStart]) {
+    pub(crate) fn named_by_pass(&mut self, stores: &[StoreStart]) {
         for (known, named) in self.peers.iter_mut().zip(stores) {
             if *named != StoreStart::default() {
                 known.named_by_pass = Some(*named);
@@ -414,14 +420,14 @@ impl MembershipState {
     }
 
     /// Notes that the timestamps that a peer has seen are observed.
-    pub(super) fn observed(&mut self, peer: NodeNumber) {
+    pub(crate) fn observed(&mut self, peer: NodeNumber) {
         if let Some(known) = self.peers.get_mut(peer.index()) {
             known.is_observed = true;
         }
     }
 
     /// Counts as a change what peers have acknowledged since the last write.
-    pub(super) fn change_counts(&mut self) {
+    pub(crate) fn change_counts(&mut self) {
         self.is_count_write_scheduled = false;
         if std::mem::take(&mut self.is_count_stale) {
             self.versions.change();
@@ -429,7 +435,7 @@ impl MembershipState {
     }
 
     /// The watch of a connection with the peer that sent this hello.
-    pub(super) fn watch(&self, peer: NodeNumber, hello: &Hello) -> Option<StartWatch> {
+    pub(crate) fn watch(&self, peer: NodeNumber, hello: &Hello) -> Option<StartWatch> {
         let known = self.peers.get(peer.index())?;
         let present = present_start(hello)?;
         let start = if known.remembers(present) {
@@ -446,7 +452,7 @@ impl MembershipState {
 
     /// The content of the file for this state. `is_closed` says whether the store was
     /// closed.
-    pub(super) fn next_file(&mut self, own: &OwnStore, is_closed: bool) -> ClusterFile {
+    pub(crate) fn next_file(&mut self, own: &OwnStore, is_closed: bool) -> ClusterFile {
         self.is_count_stale = false;
         let node = |number: NodeNumber| {
             let known = self.peers.get(number.index());
@@ -477,7 +483,7 @@ impl MembershipState {
     }
 
     /// Notes that the file is durable in this version.
-    pub(super) fn became_durable(&mut self, version: u64, file: &ClusterFile) {
+    pub(crate) fn became_durable(&mut self, version: u64, file: &ClusterFile) {
         self.durable_replica_state = file.replica_state;
         self.durable_taken_over = file.taken_over;
         for peer in &mut self.peers {

@@ -1,19 +1,17 @@
 //! What may be lost with the stores that are learners at one time, in words for the
 //! operator.
 
-use super::Membership;
-use super::state::{Lost, MembershipState, OwnStore};
+use super::{Lost, MembershipState, OwnStore};
 use cluster::{LostStore, NodeNumber, PossibleLoss, ReplicaState};
-use profile::lock;
 use std::collections::BTreeSet;
 use std::fmt;
 
 /// What was found to be lost last.
 #[derive(Default)]
-pub(super) struct Losses {
+pub(crate) struct Losses {
     /// The nodes whose stores are learners now.
     lost: BTreeSet<NodeNumber>,
-    report: Option<LossReport>,
+    pub(crate) report: Option<LossReport>,
 }
 
 /// What may be lost with stores that were learners at one time.
@@ -83,22 +81,15 @@ impl fmt::Display for LossReport {
     }
 }
 
-impl Membership {
-    /// What may be lost, if stores were learners since this node was started.
-    pub(crate) fn loss_report(&self) -> Option<LossReport> {
-        lock(&self.inner.state).possible_loss.report.clone()
-    }
-}
-
 impl MembershipState {
     /// Whether this node's store is a voter, and no other one is known to lack something.
-    pub(super) fn are_all_whole(&self) -> bool {
+    pub(crate) fn are_all_whole(&self) -> bool {
         self.replica_state().is_voter() && self.possible_loss.lost.is_empty()
     }
 
     /// Notes which stores are learners now. If there is another one, what may be lost is
     /// logged anew.
-    pub(super) fn note_losses(&mut self, own: &OwnStore) {
+    pub(crate) fn note_losses(&mut self, own: &OwnStore) {
         let is_own_lost = self.confirmation.replica_state() == ReplicaState::Learner;
         let is_lost = |node: &NodeNumber| {
             if *node == own.members.own() {

@@ -1,14 +1,17 @@
 //! Loads a node with more writes than it takes at a time, to show how it refuses the rest.
 //!
-//! Each connection sends its next write once the last one is answered. That requests are
-//! refused is the aim, so nothing is counted; `kvorum-lab load` measures.
+//! Each connection sends its next write once the last one is answered, and waits after a
+//! refusal, as a client should. That requests are refused is the aim, so nothing is counted;
+//! `kvorum-lab load` measures.
 
 use super::reaching::{NodeStream, Reach, ReachedNode};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 /// How long a load lasts.
@@ -20,11 +23,22 @@ const CONNECTIONS_MAX: u16 = 4096;
 /// Files that the process has open in addition to these connections.
 const OTHER_FILES: u64 = 256;
 
-/// How long a connection that broke waits before the next attempt.
-const RETRY_PAUSE: Duration = Duration::from_millis(100);
+/// How long a connection that was refused or broke waits before its next attempt: what a
+/// node asks for in `Retry-After`.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long the load waits until all connections were tried.
+const OPENING_MAX: Duration = Duration::from_secs(20);
+
+/// How many connections are opened at a time. More would be dropped by the kernel, and tried
+/// again only after a second.
+const OPENED_AT_ONCE: usize = 64;
 
 /// The longest head of an answer, in bytes.
 const HEAD_BYTES_MAX: usize = 16 << 10;
+
+/// The status of a request that a node did not take.
+const REFUSED: u16 = 503;
 
 /// How many keys each connection writes, and the value.
 const KEYS: u64 = 100;
@@ -60,16 +74,36 @@ pub(super) async fn load(
     }
     let _running = Running;
     allow_files(u64::from(connections) + OTHER_FILES)?;
+    let opening = Arc::new(Semaphore::new(OPENED_AT_ONCE));
+    // `opened` has a permit for each connection that was tried; `begin` is closed when all
+    // may write.
+    let opened = Arc::new(Semaphore::new(0));
+    let begin = Arc::new(Semaphore::new(0));
     let mut writers = JoinSet::new();
-    for connection in 0..connections {
-        let (reach, node) = (reach.clone(), node.clone());
+    for number in 0..connections {
+        let writer = Writer {
+            reach: reach.clone(),
+            node: node.clone(),
+            number,
+            opening: Arc::clone(&opening),
+        };
+        let (opened, begin) = (Arc::clone(&opened), Arc::clone(&begin));
         writers.spawn(async move {
+            let mut stream = writer.connect().await;
+            opened.add_permits(1);
+            let _closed = begin.acquire().await;
             loop {
-                let _broken = write(&reach, &node, connection).await;
+                if let Ok(stream) = stream {
+                    let _broken = writer.write(stream).await;
+                }
                 tokio::time::sleep(RETRY_PAUSE).await;
+                stream = writer.connect().await;
             }
         });
     }
+    let all_opened = opened.acquire_many(connections.into());
+    let _all_or_late = tokio::time::timeout(OPENING_MAX, all_opened).await;
+    begin.close();
     tokio::time::sleep(DURATION).await;
     writers.shutdown().await;
     Ok(())
@@ -93,35 +127,52 @@ fn allow_files(needed: u64) -> Result<(), String> {
     ))
 }
 
-/// Writes on one connection until it breaks.
-async fn write(reach: &Reach, node: &ReachedNode, connection: u16) -> io::Result<()> {
-    let mut stream = reach.connect(node).await?;
-    let authorization = reach.authorization.as_ref();
-    let authorization =
-        authorization.map_or(String::new(), |value| format!("authorization: {value}\r\n"));
-    let mut answer = Vec::new();
-    for key in (0..KEYS).cycle() {
-        let head = format!(
-            "PUT /v0/entity?id=load%2F{connection}%2F{key} HTTP/1.1\r\nhost: {}\r\n\
-             content-length: {}\r\n{authorization}\r\n",
-            node.address,
-            VALUE.len()
-        );
-        stream
-            .write_all(&[head.as_bytes(), &VALUE].concat())
-            .await?;
-        stream.flush().await?;
-        read_answer(&mut stream, &mut answer).await?;
-    }
-    Ok(())
+/// One connection of a load.
+struct Writer {
+    reach: Reach,
+    node: ReachedNode,
+    number: u16,
+    opening: Arc<Semaphore>,
 }
 
-/// Reads one answer, whatever it says. `bytes` keeps what has arrived behind it.
-async fn read_answer(stream: &mut Box<dyn NodeStream>, bytes: &mut Vec<u8>) -> io::Result<()> {
+impl Writer {
+    async fn connect(&self) -> io::Result<Box<dyn NodeStream>> {
+        let _permit = self.opening.acquire().await.map_err(io::Error::other)?;
+        self.reach.connect(&self.node).await
+    }
+
+    /// Writes until the connection breaks.
+    async fn write(&self, mut stream: Box<dyn NodeStream>) -> io::Result<()> {
+        let authorization = self.reach.authorization.as_ref();
+        let authorization =
+            authorization.map_or(String::new(), |value| format!("authorization: {value}\r\n"));
+        let mut answer = Vec::new();
+        for key in (0..KEYS).cycle() {
+            let head = format!(
+                "PUT /v0/entity?id=load%2F{}%2F{key} HTTP/1.1\r\nhost: {}\r\n\
+                 content-length: {}\r\n{authorization}\r\n",
+                self.number,
+                self.node.address,
+                VALUE.len()
+            );
+            stream
+                .write_all(&[head.as_bytes(), &VALUE].concat())
+                .await?;
+            stream.flush().await?;
+            if read_answer(&mut stream, &mut answer).await? == REFUSED {
+                tokio::time::sleep(RETRY_PAUSE).await;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads one answer, and returns its status. `bytes` keeps what has arrived behind it.
+async fn read_answer(stream: &mut Box<dyn NodeStream>, bytes: &mut Vec<u8>) -> io::Result<u16> {
     loop {
-        if let Some(length) = answer_bytes(bytes)? {
+        if let Some((status, length)) = parse_answer(bytes)? {
             bytes.drain(..length);
-            return Ok(());
+            return Ok(status);
         }
         if stream.read_buf(bytes).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -129,8 +180,9 @@ async fn read_answer(stream: &mut Box<dyn NodeStream>, bytes: &mut Vec<u8>) -> i
     }
 }
 
-/// The length of the answer that `bytes` begin with; `None` while it is not whole.
-fn answer_bytes(bytes: &[u8]) -> io::Result<Option<usize>> {
+/// The status and the length of the answer that `bytes` begin with; `None` while it is not
+/// whole.
+fn parse_answer(bytes: &[u8]) -> io::Result<Option<(u16, usize)>> {
     let mut fields = [httparse::EMPTY_HEADER; 32];
     let mut response = httparse::Response::new(&mut fields);
     let parsed = response.parse(bytes).map_err(io::Error::other)?;
@@ -147,7 +199,9 @@ fn answer_bytes(bytes: &[u8]) -> io::Result<Option<usize>> {
     // A node announces the length of each answer to a write.
     let length = named("content-length").and_then(|field| str::from_utf8(field.value).ok());
     let body_bytes: usize = length.and_then(|length| length.parse().ok()).unwrap_or(0);
-    Ok((bytes.len() >= head_bytes + body_bytes).then_some(head_bytes + body_bytes))
+    let length = head_bytes + body_bytes;
+    let status = response.code.unwrap_or_default();
+    Ok((bytes.len() >= length).then_some((status, length)))
 }
 
 #[cfg(test)]
@@ -158,10 +212,10 @@ mod tests {
     fn an_answer_is_whole_once_its_body_is() {
         let whole = b"HTTP/1.1 503 x\r\nContent-Length: 4\r\n\r\nfull";
         for end in 0..whole.len() {
-            assert_eq!(answer_bytes(&whole[..end]).unwrap(), None, "{end}");
+            assert_eq!(parse_answer(&whole[..end]).unwrap(), None, "{end}");
         }
         let two = [&whole[..], b"HTTP/1.1"].concat();
-        assert_eq!(answer_bytes(&two).unwrap(), Some(whole.len()));
-        assert!(answer_bytes(b"\x16\x03\x01").is_err(), "TLS is no HTTP");
+        assert_eq!(parse_answer(&two).unwrap(), Some((503, whole.len())));
+        assert!(parse_answer(b"\x16\x03\x01").is_err(), "TLS is no HTTP");
     }
 }

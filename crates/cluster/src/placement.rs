@@ -190,7 +190,7 @@ mod tests {
                     let hashes = xxh3_64(&decoded(key)) ^ xxh3_64(name.as_bytes());
                     format!("{:016x}", mix(hashes))
                 }
-                ["ranking", key, "of", ref names @ ..] => {
+                ["replicas", key, "of", ref names @ ..] => {
                     let placement = Placement::new(names.iter().copied());
                     let ranking = placement.ranking(&decoded(key), u8::MAX);
                     let ranking: Vec<&str> =

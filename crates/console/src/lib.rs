@@ -83,7 +83,7 @@ impl Asset {
             Self::Script => SCRIPT,
             Self::Style => include_str!("../assets/console.css"),
             Self::Icon => include_str!("../assets/icon.svg"),
-            Self::Handbook => include_str!("../../../docs/how-to/runbooks.md"),
+            Self::Handbook => HANDBOOK,
         }
     }
 
@@ -124,6 +124,36 @@ impl fmt::Display for AssetTag {
         write!(f, "\"{:016x}\"", self.0)
     }
 }
+
+/// The operator's handbook: the runbooks, and the pages that they lead to. A link from one page
+/// to another leads to a heading of this text, so the name of each page is that of its title.
+const HANDBOOK: &str = concat!(
+    include_str!("../../../docs/how-to/runbooks.md"),
+    "\n",
+    include_str!("../../../docs/how-to/replace-a-node.md"),
+    "\n",
+    include_str!("../../../docs/how-to/back-up-and-restore.md"),
+    "\n",
+    include_str!("../../../docs/how-to/move-a-node.md"),
+    "\n",
+    include_str!("../../../docs/how-to/tls.md"),
+    "\n",
+    include_str!("../../../docs/how-to/tokens.md"),
+    "\n",
+    include_str!("../../../docs/how-to/monitor-a-cluster.md"),
+    "\n",
+    include_str!("../../../docs/how-to/logs.md"),
+    "\n",
+    include_str!("../../../docs/explanation/consistency.md"),
+    "\n",
+    include_str!("../../../docs/explanation/repair-and-deletion.md"),
+    "\n",
+    include_str!("../../../docs/explanation/clocks.md"),
+    "\n",
+    include_str!("../../../docs/explanation/durability.md"),
+    "\n",
+    include_str!("../../../docs/explanation/background-work.md"),
+);
 
 /// The module.
 const SCRIPT: &str = concat!(

@@ -129,6 +129,36 @@ fn each_runbook_that_is_linked_is_a_heading() {
     }
 }
 
+/// The console finds the page that a link leads to by its title.
+#[test]
+fn each_page_of_the_handbook_is_named_as_its_title() {
+    let anchors: BTreeSet<String> = Asset::Handbook
+        .body()
+        .lines()
+        .filter(|line| line.starts_with('#'))
+        .map(|line| {
+            line.trim_start_matches('#')
+                .trim()
+                .to_lowercase()
+                .replace(' ', "-")
+        })
+        .collect();
+    let pages = include_str!("lib.rs")
+        .split("/docs/")
+        .skip(1)
+        .filter_map(|rest| rest.split_once(".md\""))
+        .map(|(path, _)| path.rsplit('/').next().unwrap_or(path));
+    let mut count = 0;
+    for page in pages {
+        assert!(
+            anchors.contains(page),
+            "{page}.md has another title than its name"
+        );
+        count += 1;
+    }
+    assert!(count > 10, "{count}");
+}
+
 #[test]
 fn a_tag_is_named_by_itself_and_by_a_star() {
     let tag = Asset::Script.tag();

@@ -20,7 +20,7 @@ impl Placement {
         }
     }
 
-    /// The index of the node that comes first in the key's ranking, of those that
+    /// The index of the node that comes first in the preference list of the key, of those that
     /// `is_eligible`; [`None`] if none is.
     pub(crate) fn owner(&self, key: &[u8], is_eligible: impl Fn(usize) -> bool) -> Option<usize> {
         let key_hash = xxh3_64(key);
@@ -80,7 +80,7 @@ mod tests {
                     let weight = weight(xxh3_64(&decoded(key)), xxh3_64(name.as_bytes()));
                     assert_eq!(format!("{weight:016x}"), expected, "{what}");
                 }
-                ["ranking", key, "of", ref names @ ..] => {
+                ["replicas", key, "of", ref names @ ..] => {
                     let placement = Placement::new(names.iter().copied());
                     let mut ranking: Vec<usize> = Vec::new();
                     while let Some(next) =

@@ -105,7 +105,7 @@ pub enum Ask {
     /// Any: that of the connection that has been free longest.
     #[default]
     Any,
-    /// The first in the ranking of the key, of those that have an open connection.
+    /// The first in the preference list of the key, of those that have an open connection.
     Owner,
 }
 

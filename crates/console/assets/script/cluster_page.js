@@ -230,7 +230,7 @@ function workOf(status) {
       !isAlone && ended("incremental", "Incremental repair"),
       !isAlone && ended("full", "Full repair"),
       !isAlone && [
-        "Mends",
+        "Repair writes",
         `${count(repair.repair_writes_sent)} sent, ${count(repair.repair_writes_received)} received; ${count(repair.ranges_differing)} of ${counted(repair.ranges_compared, "compared range")} differed`,
       ],
       rebuild && [
@@ -240,7 +240,7 @@ function workOf(status) {
         rebuild.seconds_left === undefined ? "" : `; about ${span(rebuild.seconds_left)} left`,
       ],
       !isAlone && [
-        "Forget bound",
+        "GC threshold",
         tombstone_gc.age_seconds === undefined
           ? `no full repair has set it yet, so nothing that was deleted is dropped (grace ${span(tombstone_gc.gc_grace_seconds)})`
           : `what was deleted more than ${span(tombstone_gc.age_seconds)} ago may be dropped (grace ${span(tombstone_gc.gc_grace_seconds)})`,

@@ -25,7 +25,14 @@ function runbooksPage(root) {
   root.replaceChildren(body);
   const read = ask("/console/runbooks.md", { accept: "text/markdown" })
     .then((answer) => answer.text())
-    .then((text) => replace(body, markdown(text)))
+    .then((text) => {
+      replace(body, markdown(text));
+      // Links to pages that are not here are plain words.
+      for (const link of body.querySelectorAll("a")) {
+        const at = new URLSearchParams(link.hash.split("?")[1]).get("at");
+        if (!body.querySelector(`[id="${at}"]`)) link.replaceWith(...link.childNodes);
+      }
+    })
     .catch((problem) => replace(body, h("p", {}, `The runbooks cannot be read: ${problem.message}.`)));
   return {
     title: "Runbooks",
@@ -53,7 +60,7 @@ function markdown(text) {
       out.push(h(`h${level}`, { id: anchorOf(heading[2]), tabindex: "-1" }, inline(heading[2])));
       at += 1;
     } else if (/^\s*```/.test(line)) {
-      const [block, next] = fenced(lines, at);
+      const [block, next] = codeBlock(lines, at);
       out.push(block);
       at = next;
     } else if (line.startsWith("|")) {
@@ -87,7 +94,7 @@ function endOf(lines, at, belongs) {
 }
 
 /** A block of code, and the line after it. */
-function fenced(lines, at) {
+function codeBlock(lines, at) {
   const indent = /^\s*/.exec(lines[at])[0].length;
   const end = lines.findIndex((line, index) => index > at && /^\s*```\s*$/.test(line));
   const code = lines.slice(at + 1, end).map((line) => line.slice(Math.min(indent, line.length)));
@@ -125,7 +132,7 @@ function listOf(lines) {
   );
 }
 
-/** Text with code, links and emphasis. Links to other documents lose their target. */
+/** Text with code, links and emphasis. */
 function inline(text) {
   const parts = text.split(/(`[^`]+`|\[(?:[^\]]|`[^`]*`)+\]\([^)]*\)|\*\*[^*]+\*\*)/);
   return parts.map((part, index) => {
@@ -133,8 +140,10 @@ function inline(text) {
     if (part[0] === "`") return h("code", {}, part.slice(1, -1).replaceAll("\\|", "|"));
     if (part[0] === "*") return h("strong", {}, inline(part.slice(2, -2)));
     const [, words, target] = /^\[(.*)\]\((.*)\)$/.exec(part);
-    return target[0] === "#"
-      ? h("a", { href: hrefOf("runbooks", { at: target.slice(1) }) }, inline(words))
-      : h("span", {}, inline(words));
+    // A page without a heading of it is named by its title.
+    const [, page, heading] = /([\w-]*)(?:\.md)?(?:#(.*))?$/.exec(target);
+    return target.includes("reference/")
+      ? h("span", {}, inline(words))
+      : h("a", { href: hrefOf("runbooks", { at: heading ?? page }) }, inline(words));
   });
 }

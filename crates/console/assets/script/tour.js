@@ -15,7 +15,7 @@ function tourPage(root) {
     const names = (state.status?.cluster ?? []).map((member) => member.name);
     const stage = stageOf(names);
     const log = h("ol", { class: "log", "aria-live": "polite", "aria-label": "What happened" });
-    const verdict = h("div", { class: "verdict", role: "status" });
+    const outcome = h("div", { class: "outcome", role: "status" });
     const button = h("button", { type: "button", class: "main", disabled: true }, "Do it");
     let guess = null;
     const options = answers.map((text, at) =>
@@ -39,7 +39,7 @@ function tourPage(root) {
       log.lastElementChild.scrollIntoView({ block: "nearest" });
     };
     button.addEventListener("click", async () => {
-      if (verdict.childElementCount > 0) return void show(index);
+      if (outcome.childElementCount > 0) return void show(index);
       button.disabled = true;
       options.forEach((option) => (option.firstChild.disabled = true));
       log.replaceChildren();
@@ -53,12 +53,12 @@ function tourPage(root) {
         await cast.healed();
         const truth = await run(cast);
         replace(
-          verdict,
-          verdictOf(answers, guess, truth, seen),
+          outcome,
+          outcomeOf(answers, guess, truth, seen),
           index + 1 < TOUR.length ? nextLink(index + 1) : endOfTour(),
         );
       } catch (problem) {
-        replace(verdict, h("p", { class: "receipt bad" }, `The step did not end: ${problem.message}.`));
+        replace(outcome, h("p", { class: "receipt bad" }, `The step did not end: ${problem.message}.`));
       }
       end();
       if (runningStep === mine) runningStep = null;
@@ -66,7 +66,7 @@ function tourPage(root) {
       button.textContent = "Once more";
       button.className = "";
       // On a phone it is above what was watched.
-      verdict.scrollIntoView({ block: "nearest" });
+      outcome.scrollIntoView({ block: "nearest" });
     });
     root.replaceChildren(
       h("h1", { class: "hidden" }, "Tour"),
@@ -82,7 +82,7 @@ function tourPage(root) {
           h("p", {}, lesson),
           h("fieldset", {}, h("legend", {}, question), options),
           button,
-          verdict,
+          outcome,
         ),
         h("div", { class: "showing" }, stage.picture, log),
       ),
@@ -126,7 +126,7 @@ function stepList(current) {
 }
 
 /** What came true, beside what was predicted. */
-function verdictOf(answers, guess, truth, seen) {
+function outcomeOf(answers, guess, truth, seen) {
   const isRight = guess === truth;
   return [
     h("h3", {}, mark(isRight ? "good" : "warn", isRight ? "As you predicted" : "Not as you predicted")),

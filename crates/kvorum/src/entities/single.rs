@@ -209,7 +209,7 @@ pub(super) fn replicas(options: &ReplicasOptions) -> Result<(), Failure> {
     })
 }
 
-/// A line for each node, in the order of the ranking.
+/// A line for each node, in the order of the preference list.
 fn replicas_lines(listed: &KeyReplicas, has_versions: bool) -> Vec<String> {
     let width =
         |cell: fn(&KeyReplica) -> &str| text::column_width(listed.replicas.iter().map(cell));

@@ -179,7 +179,7 @@ fn gauges(store: &Statistics, node: &Node) -> Vec<Family> {
         ),
         (
             "kvorum_store_flushed_versions",
-            "Versions whose verdicts are remembered after their flush",
+            "Versions whose newer-version checks are remembered after their flush",
             store.flushed_versions as f64,
         ),
         (

@@ -148,7 +148,7 @@ struct Places {
     strangers: VecDeque<Stranger>,
 }
 
-/// A connection that may give way.
+/// A connection that may be shed.
 struct Stranger {
     task: AbortHandle,
     /// Whether it has shown the token.
@@ -332,7 +332,7 @@ mod tests {
             .map(|_| begin(&mut places, false))
             .collect();
         tokio::task::yield_now().await;
-        assert!(places.has_room(), "strangers give way");
+        assert!(places.has_room(), "strangers are shed");
         for stranger in strangers {
             begin(&mut places, true);
             tokio::task::yield_now().await;

@@ -116,8 +116,8 @@ fn the_tour_shows_what_it_says() {
     assert_eq!(browser.evaluate("location.hash"), "#/tour");
     take(&mut browser, &TRUTHS);
     // The last step asks the reader to explain, and helps.
-    browser.click(".verdict summary");
-    browser.wait_for_text(".verdict .said", "Any two of three have one in common");
+    browser.click(".outcome summary");
+    browser.wait_for_text(".outcome .said", "Any two of three have one in common");
     browser.assert_calm(&url);
     dev.signal(rustix::process::Signal::INT);
     assert_eq!(dev.end().code, Some(0));
@@ -136,8 +136,8 @@ pub(crate) fn take_step(browser: &mut Browser, step: usize, truth: usize) {
     browser.wait_for_text(".telling h2", &format!("{step}. "));
     browser.click(&format!("fieldset label:nth-of-type({}) input", truth + 1));
     browser.click(".telling button.main");
-    browser.wait_for("document.querySelector('.verdict').childElementCount > 0");
-    let verdict = browser.evaluate("document.querySelector('.verdict').textContent");
+    browser.wait_for("document.querySelector('.outcome').childElementCount > 0");
+    let verdict = browser.evaluate("document.querySelector('.outcome').textContent");
     let log = browser.evaluate("document.querySelector('.log').innerText");
     let verdict = verdict.as_str().unwrap();
     assert!(

@@ -72,7 +72,7 @@ impl HeldBackBy {
             ),
             HeldBack::Unfenced(nodes) => of_nodes(
                 nodes,
-                "these nodes could not store the fence, or were replaced meanwhile",
+                "these nodes could not close the timestamp, or were replaced meanwhile",
                 "look for errors in their logs, and at their disks",
             ),
             HeldBack::Unequal(pairs) => {

@@ -83,7 +83,7 @@ impl Worker<'_> {
     }
 
     /// Sends the requests for nodes that cannot be reached any more to the next in the
-    /// rankings of their keys.
+    /// preference lists of their keys.
     pub(super) fn reroute_stranded(&mut self, now: Duration) -> io::Result<()> {
         while let Some(stranded) = self.pools.pop_stranded() {
             for exchange in stranded {

@@ -1,4 +1,4 @@
-//! Deleted data goes, as an operator sees it: docs/how-to/runbooks.md, "See deleted data go".
+//! Deleted data goes, as an operator sees it: docs/tutorial.md, "Delete, and see it go".
 
 use crate::fixtures::cluster::{ClusterNode, TestCluster, node_locations};
 use crate::support::{kvorum, run_to_end, wait_until, wait_until_ok};

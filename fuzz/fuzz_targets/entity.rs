@@ -2,7 +2,7 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|line: &[u8]| {
-    if let Some(put) = client::fuzzing::entity(line) {
+    if let Some(put) = api::fuzzing::entity(line) {
         assert!(
             server::fuzzing::operation(&put),
             "a node refuses what a client sends"

@@ -5,10 +5,9 @@
 //! - `client`: several nodes, what is repeated at which of them, and how often.
 //! - `entity`: requests for one key.
 //! - `range`: ranges that go on when a node dies, and never take a cut stream for a whole one.
-//! - `import`: many lines as batches, without losing one; `line`: entities as lines of JSON.
+//! - `import`: many lines as batches, without losing one.
 //! - `single`: one request to one node.
 //! - `error`: what went wrong, which replica did what, and what to do.
-//! - [`fuzzing`]: what fuzzers call.
 //! - `connection`: one connection: HTTP by hyper, silence noticed, cut answers refused.
 //! - `query`, `node`: how requests, nodes and tokens are written; `text`: bytes as text.
 
@@ -16,9 +15,7 @@ mod client;
 mod connection;
 mod entity;
 mod error;
-pub mod fuzzing;
 mod import;
-mod line;
 mod node;
 mod query;
 mod range;
@@ -30,15 +27,14 @@ mod text;
 pub use client::{Client, Settings};
 pub use connection::Limits;
 pub use entity::{EntityHead, Found, KeyReplica, KeyReplicas};
-pub use error::problem::{Problem, Refusal, ReplicaOutcome};
+pub use error::refusal::Refusal;
 pub use error::{Error, Remedy};
 pub use import::{
     ImportError, ImportObserver, ImportProgress, ImportSettings, LineFailure, Position, Waiting,
     import,
 };
-pub use line::Entity;
 pub use node::{HostError, Node, Token, TokenError};
 pub use query::Replicas;
 pub use range::{RangeReader, RangeRequest, Scope};
 pub use single::{SingleRequest, SingleResponse, fetch};
-pub use text::{base64_form, one_line, parse_base64, parse_percent, percent_form};
+pub use text::{one_line, parse_base64, parse_percent, percent_form};

@@ -2,6 +2,7 @@
 
 use crate::access::{self, Access};
 use crate::failure::Failure;
+use api::Problem;
 use client::{Error, Limits, Remedy, SingleRequest, SingleResponse};
 use cluster::NodeUrl;
 use std::time::Duration;
@@ -73,17 +74,11 @@ impl NodeRequest<'_> {
 
 /// The failure for an unsuccessful response.
 pub(crate) fn refusal(url: &NodeUrl, status: u16, body: &[u8]) -> Failure {
-    let line = match problem_member(body, "detail") {
-        Some(detail) => format!("{url} refuses: {detail}"),
-        None => format!("{url} answers {status}: it may not be a Kvorum node"),
+    let line = match &*Problem::parse(body).detail {
+        "" => format!("{url} answers {status}: it may not be a Kvorum node"),
+        detail => format!("{url} refuses: {detail}"),
     };
     access::refused(status, line)
-}
-
-/// A text in the problem that a node has answered.
-pub(crate) fn problem_member(body: &[u8], name: &str) -> Option<String> {
-    let problem: serde_json::Value = serde_json::from_slice(body).ok()?;
-    problem.get(name)?.as_str().map(str::to_owned)
 }
 
 #[cfg(test)]

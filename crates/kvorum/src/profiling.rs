@@ -2,9 +2,11 @@
 
 use crate::access::AccessOptions;
 use crate::failure::Failure;
-use crate::node_client::{self, NodeRequest, problem_member};
+use crate::node_client::{self, NodeRequest};
 use crate::text::report_line;
 use crate::values::{count, url};
+use api::Problem;
+use api::problem_type::UNKNOWN_PATH;
 use clap::{Args, ValueEnum};
 use cluster::NodeUrl;
 use std::io::{self, Write};
@@ -151,12 +153,12 @@ fn fetch(options: &ProfileOptions) -> Result<Vec<u8>, Failure> {
 
 /// The failure for an unsuccessful response.
 fn refusal(url: &NodeUrl, status: u16, body: &[u8]) -> Failure {
-    match problem_member(body, "type").as_deref() {
-        Some("urn:kvorum:problem:unknown-path") => Failure::failed(format!(
+    if Problem::parse(body).is(&UNKNOWN_PATH) {
+        return Failure::failed(format!(
             "{url} serves no profiles: start the node with --debug-endpoints"
-        )),
-        _ => node_client::refusal(url, status, body),
+        ));
     }
+    node_client::refusal(url, status, body)
 }
 
 #[cfg(test)]

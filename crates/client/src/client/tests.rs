@@ -208,7 +208,7 @@ fn pauses_grow_and_heed_the_node_within_a_bound() {
         Error::Refused(Box::new(crate::Refusal {
             node: String::new(),
             status: 503,
-            problem: crate::Problem::default(),
+            problem: api::Problem::default(),
             version: None,
             retry_after: Some(Duration::from_secs(seconds)),
         }))

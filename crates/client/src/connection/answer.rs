@@ -2,7 +2,8 @@
 
 use super::{Connection, Limits, error_of};
 use crate::error::Error;
-use crate::error::problem::{PROBLEM_BYTES_MAX, Problem, Refusal};
+use crate::error::refusal::{PROBLEM_BYTES_MAX, Refusal};
+use api::Problem;
 use bytes::Bytes;
 use http_body::Body;
 use hyper::body::Incoming;

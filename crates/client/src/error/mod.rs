@@ -1,8 +1,9 @@
-//! Why a request did not succeed, with what the caller can do; `problem`: what a node says.
+//! Why a request did not succeed, with what the caller can do; `refusal`: an answer that is a problem.
 
-pub(crate) mod problem;
+pub(crate) mod refusal;
 
-use problem::Refusal;
+use api::problem_type::{BAD_PARAMETER, TLS_REQUIRED};
+use refusal::Refusal;
 use std::time::Duration;
 use tls::HandshakeFailure;
 
@@ -150,9 +151,9 @@ impl Error {
             Self::Refused(refusal) => match refusal.status {
                 401 | 403 => Remedy::Identify,
                 // By http to a node that speaks only TLS.
-                400 if refusal.problem.name() == "tls-required" => Remedy::Identify,
+                400 if refusal.problem.is(&TLS_REQUIRED) => Remedy::Identify,
                 502..=504 => Remedy::Wait,
-                400 if refusal.problem.name() == "bad-parameter" => Remedy::Correct,
+                400 if refusal.problem.is(&BAD_PARAMETER) => Remedy::Correct,
                 _ => Remedy::Other,
             },
             Self::AllFailed(errors) => {

@@ -3,9 +3,9 @@
 use crate::client::Message;
 use crate::connection::{Answer, Connection, LINES_TYPE, Limits};
 use crate::error::Error;
-use crate::error::problem::Problem;
 use crate::node::Node;
 use crate::query::{Replicas, Target};
+use api::Problem;
 use bytes::Bytes;
 use hyper::Method;
 use hyper::header::CONTENT_TYPE;

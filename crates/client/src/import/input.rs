@@ -4,7 +4,7 @@
 //! import can go on with it, and with the same lines in another form.
 
 use super::caller::{LineFailure, Position};
-use crate::line::Entity;
+use api::Entity;
 use crc_fast::{CrcAlgorithm, Digest};
 use flate2::bufread::MultiGzDecoder;
 use std::io::{self, BufRead, BufReader, Chain, Cursor, Read};

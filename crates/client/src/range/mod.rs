@@ -8,9 +8,9 @@
 use crate::client::{Client, Message, Repeat, Settings, all_failed, pause, send_within};
 use crate::connection::{Answer, LINES_TYPE, Limits};
 use crate::error::{Error, Outcome};
-use crate::line::Entity;
 use crate::node::Node;
 use crate::query::{Replicas, Target};
+use api::Entity;
 use crc_fast::{CrcAlgorithm, Digest};
 use hyper::Method;
 use hyper::header::{ACCEPT, TE};

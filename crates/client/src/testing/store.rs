@@ -1,8 +1,8 @@
 //! A store of a test: what its nodes answer to ranges and batches.
 
 use super::{Received, Script, TestNode};
-use crate::Entity;
 use crate::text::parse_percent;
+use api::Entity;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -12,8 +12,9 @@ use super::ranges::RangeOptions;
 use super::wait_for;
 use crate::failure::Failure;
 use crate::text::report_line;
+use api::Entity;
 use clap::Args;
-use client::{Client, Entity, Error, RangeRequest, Scope, percent_form};
+use client::{Client, Error, RangeRequest, Scope, percent_form};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 

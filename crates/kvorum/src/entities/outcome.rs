@@ -3,7 +3,9 @@
 use super::output;
 use crate::access;
 use crate::failure::Failure;
-use client::{Error, Problem, Remedy};
+use api::Problem;
+use api::problem_type::NO_SUCH_ENTITY;
+use client::{Error, Remedy};
 use serde::Serialize;
 
 /// A failure as `--json` prints it.
@@ -21,7 +23,7 @@ struct FailureDocument<'a> {
 pub(super) fn failure_of(error: &Error) -> Failure {
     let line = error.to_string();
     if let Error::Refused(refusal) = error
-        && refusal.problem.name() == "no-such-entity"
+        && refusal.problem.is(&NO_SUCH_ENTITY)
     {
         return Failure::absent("the key has no value");
     }

@@ -8,8 +8,9 @@ use super::ranges::RangeOptions;
 use super::wait_for;
 use crate::failure::Failure;
 use crate::values::count;
+use api::Entity;
 use clap::Args;
-use client::{Client, Entity, RangeRequest, Scope, percent_form};
+use client::{Client, RangeRequest, Scope, percent_form};
 
 pub(super) const HELP: &str = "\
 Examples:

@@ -136,12 +136,13 @@ struct EntityDocument<'a> {
 
 impl<'a> EntityDocument<'a> {
     fn new(key: &'a [u8], value: &'a [u8], head: &'a EntityHead) -> Self {
-        let (key_text, value_text) = (str::from_utf8(key).ok(), str::from_utf8(value).ok());
+        let (key, key_base64) = api::text_or_base64(key);
+        let (value, value_base64) = api::text_or_base64(value);
         Self {
-            key: key_text,
-            key_base64: key_text.is_none().then(|| client::base64_form(key)),
-            value: value_text,
-            value_base64: value_text.is_none().then(|| client::base64_form(value)),
+            key,
+            key_base64,
+            value,
+            value_base64,
             head,
         }
     }

@@ -1,6 +1,6 @@
 //! The header fields that several resources set.
 
-use crate::http::rfc3339;
+use crate::http::json_line;
 use base::{Expiry, Timestamp};
 use cluster::Replicas;
 use hyper::header::{CACHE_CONTROL, HeaderName, HeaderValue, X_CONTENT_TYPE_OPTIONS};
@@ -50,7 +50,7 @@ pub(crate) fn set_version(headers: &mut HeaderMap, timestamp: Timestamp) {
 /// Sets when a version expires, if it does.
 pub(crate) fn set_expires(headers: &mut HeaderMap, expiry: Expiry) {
     // Digits and signs are always a valid value.
-    let time = rfc3339::of_expiry(expiry).and_then(|time| HeaderValue::try_from(time).ok());
+    let time = json_line::time_of(expiry).and_then(|time| HeaderValue::try_from(time).ok());
     if let Some(time) = time {
         headers.insert(EXPIRES, time);
     }

@@ -1,46 +1,17 @@
-//! An entity as a line of JSON:
+//! An entity as a line of JSON (`api::EntityLine`), as a part of an answer.
 //!
-//! ```text
-//! {"key":"k","value":"v","version":"9"}
-//! {"key_base64":"/w==","value_base64":"//4=","version":"9"}
-//! {"key":"k","value":"v","version":"9","expires":"2026-11-22T16:00:00Z"}
-//! {"key":"k","version":"9"}
-//! ```
-//!
-//! The last line is that of a range without values.
-//!
-//! Bytes that are not UTF-8 are written as base64 under another name. A value can be
-//! six times as long in JSON, so a long value never exists in JSON as a whole: it is
-//! converted piece by piece, as the client reads it.
+//! A value can be six times as long in JSON, so a long value never exists in JSON as a whole: it
+//! is converted piece by piece, as the client reads it.
 
-use crate::http::rfc3339;
-use base::{Entry, LONG_VALUE_BYTES};
+use api::{EntityLine, rfc3339};
+use base::{Entry, Expiry, LONG_VALUE_BYTES};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
-use schemars::JsonSchema;
-use serde::Serialize;
 
 /// How many bytes of a long value are converted at a time. It is a multiple of three,
 /// so that the base64 of the pieces is that of the whole.
 const PIECE_BYTES: usize = 12 << 10;
-
-/// A whole line.
-#[derive(Serialize, JsonSchema)]
-#[schemars(rename = "EntityLine")]
-pub(crate) struct Line<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    key: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    key_base64: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    value: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    value_base64: Option<String>,
-    version: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    expires: Option<String>,
-}
 
 /// A line, or its beginning and the pieces that follow.
 pub(crate) struct JsonLine {
@@ -48,6 +19,11 @@ pub(crate) struct JsonLine {
     pub(crate) head: Bytes,
     /// The value of a long line and all that follows it.
     pub(crate) value_pieces: Option<ValuePieces>,
+}
+
+/// When an entity expires, as text; `None` if it never does.
+pub(crate) fn time_of(expiry: Expiry) -> Option<String> {
+    (expiry != Expiry::NEVER).then(|| rfc3339::of_unix_ms(expiry.unix_ms()))
 }
 
 /// A long value and the end of its line, as pieces of JSON.
@@ -62,71 +38,44 @@ pub(crate) struct ValuePieces {
 impl JsonLine {
     /// The line of a live entity.
     pub(crate) fn of(entry: &Entry) -> Self {
-        let key = std::str::from_utf8(entry.key()).ok();
-        let value = std::str::from_utf8(entry.value_bytes()).ok();
-        let is_long = entry.value_bytes().len() > LONG_VALUE_BYTES;
-        let line = Line {
-            value: value.map(|value| if is_long { "" } else { value }),
-            value_base64: value.is_none().then(|| {
-                if is_long {
-                    String::new()
-                } else {
-                    BASE64.encode(entry.value_bytes())
-                }
-            }),
-            ..Line::without_value(entry, key)
-        };
-        let mut head = line.encode();
-        if !is_long {
-            return Self {
-                head,
-                value_pieces: None,
-            };
+        let value = entry.value_bytes();
+        if value.len() <= LONG_VALUE_BYTES {
+            return Self::whole(entry, Some(value));
         }
-        // The version and the expiry consist of characters that stand for themselves, so
-        // the length of what follows the value's first quote is known:
-        // `","version":"9","expires":"…"}` and the end of the line.
-        let expires_bytes = line
-            .expires
-            .map_or(0, |expires| ",\"expires\":\"\"".len() + expires.len());
-        let end_bytes = "\",\"version\":\"\"}\n".len() + line.version.len() + expires_bytes;
-        let end = head.split_off(head.len().saturating_sub(end_bytes));
-        let value_pieces = ValuePieces::new(entry.value_handle(), value.is_some(), end);
+        let is_text = std::str::from_utf8(value).is_ok();
+        let mut head = Vec::new();
+        let end = with_line(entry, |line| line.write_around_value(is_text, &mut head));
+        let value_pieces = ValuePieces::new(entry.value_handle(), is_text, Bytes::from(end));
         Self {
-            head,
+            head: Bytes::from(head),
             value_pieces: Some(value_pieces),
         }
     }
 
     /// The line of a live entity, without its value.
     pub(crate) fn without_value(entry: &Entry) -> Self {
-        let key = std::str::from_utf8(entry.key()).ok();
+        Self::whole(entry, None)
+    }
+
+    fn whole(entry: &Entry, value: Option<&[u8]>) -> Self {
+        let mut head = Vec::with_capacity(entry.key().len() + value.map_or(0, <[u8]>::len) + 64);
+        with_line(entry, |line| line.write(value, &mut head));
         Self {
-            head: Line::without_value(entry, key).encode(),
+            head: Bytes::from(head),
             value_pieces: None,
         }
     }
 }
 
-impl<'a> Line<'a> {
-    /// The line of an entity, whose key is `key` if it is text.
-    fn without_value(entry: &Entry, key: Option<&'a str>) -> Self {
-        Self {
-            key,
-            key_base64: key.is_none().then(|| BASE64.encode(entry.key())),
-            value: None,
-            value_base64: None,
-            version: entry.timestamp().to_string(),
-            expires: rfc3339::of_expiry(entry.expiry()),
-        }
-    }
-
-    fn encode(&self) -> Bytes {
-        // Strings always have a JSON form.
-        let mut json = serde_json::to_vec(self).unwrap_or_default();
-        json.push(b'\n');
-        Bytes::from(json)
-    }
+/// Writes the line of an entity.
+fn with_line<T>(entry: &Entry, write: impl FnOnce(EntityLine<'_>) -> T) -> T {
+    let version = entry.timestamp().to_string();
+    let expires = time_of(entry.expiry());
+    write(EntityLine {
+        key: entry.key(),
+        version: Some(&version),
+        expires: expires.as_deref(),
+    })
 }
 
 impl ValuePieces {

@@ -18,7 +18,6 @@
 //! - `cors`: what pages of other origins may see and ask.
 //! - `problem`: refusals and failures, and which status each has.
 //! - `trace_context`: the trace that a request is part of.
-//! - `rfc3339`: times of expiry as text.
 //! - `page`: answers that are whole texts, as several resources give them.
 //! - `request_body`, `response_body`, `body_chunk`, `json_line`, `headers`: the bytes.
 //!
@@ -34,7 +33,7 @@
 //! 4. Describe it in `resources/openapi` (its `mod.rs` says how); tests compare that with
 //!    the table of resources and with all answers that tests get.
 //! 5. Describe it in `docs/reference/api.md`. A new problem needs a row in
-//!    `problem/catalogue.rs`, its text in the file beside it that is about such problems, and
+//!    `api::problem_type`, its text in the file of `problem` that is about such problems, and
 //!    a row in the table of problems of `docs/reference/api.md`.
 
 mod body_chunk;
@@ -53,7 +52,6 @@ mod query;
 mod request_body;
 mod resources;
 mod response_body;
-mod rfc3339;
 #[cfg(test)]
 mod testing;
 mod trace_context;

@@ -3,7 +3,7 @@
 
 use crate::commands::keys::{cluster, run, succeed, url};
 use crate::support::{Process, free_port, free_ports, kvorum, serve, started, wait_until};
-use client::Entity;
+use api::Entity;
 use rustix::process::Signal;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};

@@ -1,7 +1,7 @@
 //! Problems of batches and of their lines.
 
 use super::Problem;
-use super::catalogue::{ANSWER_TOO_LONG, BAD_LINE, BATCH_TOO_LONG, LINE_TOO_LONG, VALUE_TOO_LONG};
+use api::problem_type::{ANSWER_TOO_LONG, BAD_LINE, BATCH_TOO_LONG, LINE_TOO_LONG, VALUE_TOO_LONG};
 
 impl Problem {
     /// A batch whose length is announced is longer than that.

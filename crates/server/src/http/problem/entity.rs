@@ -1,7 +1,7 @@
 //! Problems of a key: its value, the conditions of a request for it, and its replicas.
 
 use super::Problem;
-use super::catalogue::{
+use api::problem_type::{
     CONDITIONAL_WRITE, DISK_FULL, NO_SUCH_ENTITY, NOT_ENOUGH_REPLICAS, OTHER_VERSION, PARTIAL_PUT,
     STORE_FAILED, VALUE_TOO_LONG,
 };

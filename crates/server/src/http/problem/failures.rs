@@ -1,4 +1,4 @@
-//! Which problem each failure becomes. The problems themselves are in `catalogue`.
+//! Which problem each failure becomes.
 
 use super::Problem;
 use crate::http::query::ParameterError;

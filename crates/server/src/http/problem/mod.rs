@@ -1,14 +1,12 @@
 //! Problems: the answers to requests that are refused or fail, as
-//! `application/problem+json` (RFC 9457).
+//! `application/problem+json` (RFC 9457). All types of them are in `api::problem_type`.
 //!
-//! - `catalogue`: each type of problem, with its status and its title.
 //! - `request`, `trust`, `entity`, `timestamp`, `range`, `batch`, `operator`: the problems with
 //!   their texts, by what they are about.
 //! - `failures`: which problem each failure of the node becomes.
 //! - `receipt`: what became of a request at each replica, as JSON.
 
 mod batch;
-pub(crate) mod catalogue;
 mod entity;
 mod failures;
 mod operator;
@@ -26,9 +24,9 @@ use crate::http::response_body::ResponseBody;
 use crate::net::paused_connections::RETRY_AFTER_SECONDS;
 use crate::trust::Unknown;
 use crate::trust::audit::EventKind;
+use api::problem_type::{self, ProblemType};
 use base::TraceId;
 use bytes::Bytes;
-use catalogue::ProblemType;
 use cluster::Replicas;
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::{Method, Response, StatusCode};
@@ -108,10 +106,10 @@ impl Problem {
     /// What the audit log says of it.
     pub(crate) fn event(&self) -> Option<EventKind> {
         let known = [
-            (&catalogue::OTHER_HOST, EventKind::OtherHost),
-            (&catalogue::OTHER_ORIGIN, EventKind::OtherOrigin),
-            (&catalogue::NO_TOKEN, EventKind::NoToken),
-            (&catalogue::PEER_CERTIFICATE, EventKind::NoPeer),
+            (&problem_type::OTHER_HOST, EventKind::OtherHost),
+            (&problem_type::OTHER_ORIGIN, EventKind::OtherOrigin),
+            (&problem_type::NO_TOKEN, EventKind::NoToken),
+            (&problem_type::PEER_CERTIFICATE, EventKind::NoPeer),
         ];
         let event = known
             .into_iter()
@@ -146,7 +144,8 @@ impl Problem {
 
     /// The status of the answer.
     pub(crate) fn status(&self) -> StatusCode {
-        self.problem_type.status
+        // All of them are statuses.
+        StatusCode::from_u16(self.problem_type.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
     /// The problem as the bytes of a whole answer, for a connection that ends with it

@@ -2,7 +2,7 @@
 //! ready.
 
 use super::Problem;
-use super::catalogue::{
+use api::problem_type::{
     CLIENT_LEFT, COMPACTION_FAILED, NO_OTHER_NODES, NOT_READY, PROFILE_FAILED, PROFILE_RUNNING,
     PROFILE_UNAVAILABLE,
 };

@@ -1,7 +1,7 @@
 //! Problems of ranges, counts and digests.
 
 use super::Problem;
-use super::catalogue::{
+use api::problem_type::{
     RANGE_FAILED, RANGE_NEEDS_HTTP_1_1, RANGE_TIMED_OUT, RANGE_TOO_LONG, TOO_FEW_NODES,
 };
 use node::Receipt;

@@ -2,7 +2,7 @@
 //! body arrives.
 
 use super::Problem;
-use super::catalogue::{
+use api::problem_type::{
     BAD_HOST, BAD_PARAMETER, BAD_TRANSFER_CODING, BROKEN_BODY, HEADER_TOO_LONG, LATE_BODY,
     METHOD_NOT_ALLOWED, NOT_JSON, OVERLOADED, TARGET_TOO_LONG, UNKNOWN_PATH,
     UNKNOWN_TRANSFER_CODING,

@@ -1,6 +1,5 @@
 //! Failures as their answers.
 
-use super::catalogue::ALL;
 use super::*;
 use base::Timestamp;
 use cluster::{Fate, Miss};
@@ -90,36 +89,5 @@ fn the_type_of_a_write_without_a_timestamp_names_the_cause() {
         assert_eq!(document["status"], 503);
         let names_the_sweep = document["detail"].as_str().unwrap().contains("full repair");
         assert_eq!(names_the_sweep, why == NoTimestamp::Outdated, "{document}");
-    }
-}
-
-#[test]
-fn the_page_of_the_api_has_a_table_of_all_problem_types() {
-    const PAGE: &str = include_str!("../../../../../docs/reference/api.md");
-    let section = PAGE.split_once("\n### Types of problems\n").unwrap().1;
-    let section = section.split_once("\n## ").unwrap().0;
-    let rows: Vec<Vec<&str>> = section
-        .lines()
-        .filter(|line| line.starts_with("| `"))
-        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
-        .collect();
-    let described: Vec<String> = rows.iter().map(|row| row[..3].join(" | ")).collect();
-    let expected: Vec<String> = ALL
-        .iter()
-        .map(|known| {
-            format!(
-                "`{}` | {} | {}",
-                known.name,
-                known.status.as_u16(),
-                known.title
-            )
-        })
-        .collect();
-    assert_eq!(
-        described, expected,
-        "docs/reference/api.md, \"Types of problems\""
-    );
-    for row in rows {
-        assert!(row.len() == 4 && !row[3].is_empty(), "what to do: {row:?}");
     }
 }

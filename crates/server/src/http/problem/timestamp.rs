@@ -1,7 +1,7 @@
 //! Problems of a write that gets no timestamp.
 
 use super::Problem;
-use super::catalogue::{
+use api::problem_type::{
     CLOCK, NEW_STORE, NO_TIMESTAMPS_LEFT, RESTORED_STORE, STORE_NOT_OPEN,
     TIMESTAMP_BOUND_NOT_STORED,
 };

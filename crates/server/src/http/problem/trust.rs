@@ -1,10 +1,10 @@
 //! Problems of trust: who may use the node, in whose name, and over which connections.
 
 use super::Problem;
-use super::catalogue::{
+use crate::trust::{Caller, Unknown};
+use api::problem_type::{
     NO_RIGHT, NO_TOKEN, OTHER_HOST, OTHER_ORIGIN, PEER_CERTIFICATE, TLS_REQUIRED, UPGRADE_REQUIRED,
 };
-use crate::trust::{Caller, Unknown};
 use tokens::Need;
 
 /// How much of a foreign `Host` the detail shows.

@@ -4,10 +4,10 @@
 //! counts as a read.
 
 use crate::http::exchange::{Answer, Exchange};
+use crate::http::json_line;
 use crate::http::page;
 use crate::http::query::keys::{key_missing, key_of};
 use crate::http::query::{ParameterError, QueryBytes, pairs, set, switch_of, unknown};
-use crate::http::rfc3339;
 use base::Kind;
 use cluster::Fate;
 use node::{Held, KeyVersions};
@@ -128,7 +128,7 @@ impl HeldVersion {
                     Kind::Value => "value",
                     Kind::Tombstone => "tombstone",
                 }),
-                expires: rfc3339::of_expiry(head.expiry),
+                expires: json_line::time_of(head.expiry),
                 value_bytes: (head.kind == Kind::Value).then_some(head.value_bytes),
                 copies: Some(head.copies),
                 ..unknown

@@ -10,9 +10,8 @@
 //! ```
 
 use crate::http::body_chunk::BodyChunk;
-use crate::http::json_line::{JsonLine, ValuePieces};
+use crate::http::json_line::{JsonLine, ValuePieces, time_of};
 use crate::http::problem::Problem;
-use crate::http::rfc3339;
 use base::{Entry, Share, Timestamp};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -73,7 +72,7 @@ impl OperationAnswer {
             }
             Self::Found(entry, share) => {
                 put_version(out, entry.timestamp());
-                if let Some(expires) = rfc3339::of_expiry(entry.expiry()) {
+                if let Some(expires) = time_of(entry.expiry()) {
                     out.extend_from_slice(b",\"expires\":\"");
                     out.extend_from_slice(expires.as_bytes());
                     out.push(b'"');

@@ -3,8 +3,8 @@
 use super::lines::{LineText, Lines};
 use super::operation::{Action, Operation, TextMemory};
 use crate::admission::Uploads;
-use crate::http::rfc3339;
-use base::{Expiry, KEY_BYTES_MAX, LONG_VALUE_BYTES};
+use api::rfc3339;
+use base::{KEY_BYTES_MAX, LONG_VALUE_BYTES};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
@@ -88,7 +88,7 @@ fn line_of(operation: &Operation) -> Option<String> {
                 Expires::Never => {}
                 Expires::AfterSeconds(seconds) => set("ttl", seconds.into()),
                 Expires::AtUnixMs(unix_ms) => {
-                    let text = rfc3339::of_expiry(Expiry::at_unix_ms(unix_ms))?;
+                    let text = rfc3339::of_unix_ms(unix_ms);
                     // A year above 9999 is written as the last one.
                     if rfc3339::unix_ms_of(&text) != Some(unix_ms) {
                         return None;

@@ -13,20 +13,26 @@
 //! of a line whose memory counts. Otherwise it is copied, because a part would keep all of what
 //! hyper has read at a time, of which the line may be the least.
 
-mod fields;
-
 use crate::http::query::keys::check_key;
 use crate::http::resources::entity::TTL_SECONDS_MAX;
-use crate::http::rfc3339;
 use crate::metrics::OperationKind;
+use api::{Fields, rfc3339};
 use base::Share;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
-use fields::{Fields, Text};
 use node::Expires;
 use std::borrow::Cow;
 use tokens::Need;
+
+/// The fields that a line may have.
+const NAMES: &[&str] = &[
+    "op",
+    "key",
+    "key_base64",
+    "value",
+    "value_base64",
+    "ttl",
+    "expires",
+];
 
 /// An operation.
 #[derive(Debug, PartialEq, Eq)]
@@ -70,6 +76,15 @@ impl TextMemory {
             None => Self::Own,
         }
     }
+
+    /// These bytes, which are a part of `line` or a copy.
+    fn bytes_of(self, bytes: Cow<'_, [u8]>, line: &Bytes) -> Bytes {
+        match (bytes, self) {
+            (Cow::Borrowed(bytes), Self::Line) => line.slice_ref(bytes),
+            (Cow::Borrowed(bytes), Self::Own) => Bytes::copy_from_slice(bytes),
+            (Cow::Owned(bytes), _) => Bytes::from(bytes),
+        }
+    }
 }
 
 /// Why a line is no operation.
@@ -79,17 +94,6 @@ pub(super) enum LineError {
     Malformed(String),
     /// Its value is longer than the node allows.
     ValueTooLong,
-}
-
-impl Text<'_> {
-    /// The bytes of the text, which is a part of `line` or a copy.
-    fn into_bytes(self, line: &Bytes, memory: TextMemory) -> Bytes {
-        match (self.0, memory) {
-            (Cow::Borrowed(text), TextMemory::Line) => line.slice_ref(text.as_bytes()),
-            (Cow::Borrowed(text), TextMemory::Own) => Bytes::copy_from_slice(text.as_bytes()),
-            (Cow::Owned(text), _) => Bytes::from(text),
-        }
-    }
 }
 
 impl Operation {
@@ -136,26 +140,17 @@ impl Operation {
         value_bytes_max: usize,
         memory: TextMemory,
     ) -> Result<Self, LineError> {
-        // Serde's error would repeat all of a string.
-        let kind = match line.trim_ascii_start().first() {
-            Some(b'[') => Some("an array"),
-            Some(b'"') => Some("a string"),
-            _ => None,
+        let fields = Fields::read(line, NAMES).map_err(malformed)?;
+        let bytes_of = |name, text, base64| {
+            let bytes = api::bytes_of(name, text, base64).map_err(malformed)?;
+            Ok(bytes.map(|bytes| memory.bytes_of(bytes, line)))
         };
-        if let Some(kind) = kind {
-            return Err(malformed(format!(
-                "it is {kind}: write an object, {{\"op\":…,\"key\":…}}"
-            )));
-        }
-        let fields: Fields<'_> =
-            serde_json::from_slice(line).map_err(|error| malformed(shown(&error)))?;
-        let bytes_of = |name, text, base64| bytes_of(name, text, base64, line, memory);
-        let key = bytes_of("key", fields.key, fields.key_base64)?
+        let key: Bytes = bytes_of("key", fields.key, fields.key_base64)?
             .ok_or_else(|| malformed("it has no key: give `key` or `key_base64`"))?;
         check_key("key", key.len()).map_err(|error| malformed(error.detail))?;
-        let action = match &*fields.op.0 {
+        let action = match fields.op.as_deref().unwrap_or_default() {
             "put" => {
-                let expires = expires_of(fields.ttl, fields.expires.as_ref())?;
+                let expires = expires_of(fields.ttl, fields.expires.as_deref())?;
                 let value = bytes_of("value", fields.value, fields.value_base64)?
                     .ok_or_else(|| malformed("it has no value: give `value` or `value_base64`"))?;
                 if value.len() > value_bytes_max {
@@ -188,47 +183,16 @@ fn malformed(detail: impl Into<String>) -> LineError {
     LineError::Malformed(detail.into())
 }
 
-/// What is wrong with the JSON of a line. Serde counts lines, too, but it sees only this one.
-fn shown(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    let place = format!(" at line {} column {}", error.line(), error.column());
-    let what = text.strip_suffix(&place).unwrap_or(&text);
-    format!("{what} at column {}", error.column())
-}
-
-/// The bytes of a field that is given as text or as base64.
-fn bytes_of(
-    name: &str,
-    text: Option<Text<'_>>,
-    base64: Option<Text<'_>>,
-    line: &Bytes,
-    memory: TextMemory,
-) -> Result<Option<Bytes>, LineError> {
-    match (text, base64) {
-        (Some(text), None) => Ok(Some(text.into_bytes(line, memory))),
-        (None, Some(base64)) => match BASE64.decode(&*base64.0) {
-            Ok(bytes) => Ok(Some(Bytes::from(bytes))),
-            Err(error) => Err(malformed(format!("`{name}_base64` is no base64: {error}"))),
-        },
-        (None, None) => Ok(None),
-        (Some(_), Some(_)) => Err(malformed(format!(
-            "it has `{name}` and `{name}_base64`: give one of them"
-        ))),
-    }
-}
-
-fn expires_of(ttl: Option<u64>, expires: Option<&Text<'_>>) -> Result<Expires, LineError> {
+fn expires_of(ttl: Option<u64>, expires: Option<&str>) -> Result<Expires, LineError> {
     match (ttl, expires) {
         (None, None) => Ok(Expires::Never),
         (Some(seconds @ 1..=TTL_SECONDS_MAX), None) => Ok(Expires::AfterSeconds(seconds)),
         (Some(_), None) => Err(malformed(format!(
             "`ttl` is out of range: give 1 to {TTL_SECONDS_MAX} seconds"
         ))),
-        (None, Some(text)) => rfc3339::unix_ms_of(&text.0)
+        (None, Some(text)) => rfc3339::unix_ms_of(text)
             .map(Expires::AtUnixMs)
-            .ok_or_else(|| {
-                malformed("`expires` is no instant of RFC 3339, such as 2026-11-22T16:00:00Z")
-            }),
+            .ok_or_else(|| malformed(rfc3339::NO_TIME)),
         (Some(_), Some(_)) => Err(malformed("it has `ttl` and `expires`: give one of them")),
     }
 }

@@ -7,9 +7,9 @@ use super::operation::{Operation, Success, json_bytes};
 use super::parameters;
 use super::ranges::LINES;
 use crate::http::problem::Document as Problem;
-use crate::http::problem::catalogue::{self, ProblemType};
 use crate::http::resources::entity::TTL_SECONDS_MAX;
 use crate::http::verb::Verb;
+use api::problem_type::{self as catalogue, ProblemType};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -92,7 +92,7 @@ fn answer_line(schemas: &mut Schemas) -> Value {
         &catalogue::STORE_FAILED,
     ];
     for known in types.iter().chain(&NO_TIMESTAMP) {
-        let names = by_status.entry(known.status.as_u16()).or_default();
+        let names = by_status.entry(known.status).or_default();
         names.push(known.urn());
     }
     let problems: Vec<Value> = by_status

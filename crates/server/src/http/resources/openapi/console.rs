@@ -3,8 +3,8 @@
 use super::headers::{ASSET_TAG, Header, POLICY, VARY};
 use super::operation::{Operation, Success, bytes};
 use super::parameters;
-use crate::http::problem::catalogue;
 use crate::http::verb::Verb;
+use api::problem_type as catalogue;
 use console::Asset;
 use serde_json::json;
 

@@ -3,9 +3,9 @@
 use super::headers::{ACKS, ETAG, EXPIRES, Header, SANDBOX, VERSION};
 use super::operation::{Operation, Success, bytes};
 use super::parameters;
-use crate::http::problem::catalogue::{self, ProblemType};
 use crate::http::resources::entity::TTL_SECONDS_MAX;
 use crate::http::verb::Verb;
+use api::problem_type::{self as catalogue, ProblemType};
 use base::KEY_BYTES_MAX;
 use serde_json::{Value, json};
 

@@ -31,8 +31,8 @@ mod tests;
 use crate::http::exchange::{Answer, Exchange};
 use crate::http::page;
 use crate::http::problem::Document as Problem;
-use crate::http::problem::catalogue::{self, ProblemType};
 use crate::http::query;
+use api::problem_type::{self as catalogue, ProblemType};
 use bytes::Bytes;
 use operation::{Operation, TOKEN, describe_problems, preflights, with_heads};
 use schemars::generate::SchemaSettings;
@@ -97,8 +97,7 @@ fn document(extras: Extras) -> Value {
             .or_insert_with(|| Value::Object(Map::new()));
         path[operation.method()] = operation.describe();
     }
-    let unmatched =
-        |types: &'static ProblemType| describe_problems(types.status.as_u16(), &[types], true);
+    let unmatched = |types: &'static ProblemType| describe_problems(types.status, &[types], true);
     json!({
         "openapi": "3.1.1",
         "info": {

@@ -4,7 +4,6 @@ use super::Schemas;
 use super::headers::{Header, UPGRADE, VARY};
 use super::operation::{Operation, Success, bytes};
 use super::parameters;
-use crate::http::problem::catalogue;
 use crate::http::resources::cluster::Cluster;
 use crate::http::resources::health::{Live, Ready};
 use crate::http::resources::history::History;
@@ -12,6 +11,7 @@ use crate::http::resources::replicas::KeyReplicas;
 use crate::http::resources::status::Status;
 use crate::http::verb::Verb;
 use crate::metrics::SAMPLES_MAX;
+use api::problem_type as catalogue;
 use base::KEY_BYTES_MAX;
 use serde_json::{Value, json};
 

@@ -2,9 +2,9 @@
 
 use super::headers::{self, Header};
 use super::node::PEER_PATH;
-use crate::http::problem::catalogue::{self, ProblemType};
 use crate::http::resources::table::Resource;
 use crate::http::verb::Verb;
+use api::problem_type::{self as catalogue, ProblemType};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use tokens::Need;
@@ -142,7 +142,7 @@ impl Operation {
             _ => &[&catalogue::NO_TOKEN, &catalogue::NO_RIGHT],
         };
         for problem_type in OF_ALL.iter().chain(of_tokens).chain(&self.problems) {
-            let types = by_status.entry(problem_type.status.as_u16()).or_default();
+            let types = by_status.entry(problem_type.status).or_default();
             types.push(problem_type);
         }
         by_status

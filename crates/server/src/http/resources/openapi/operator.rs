@@ -4,10 +4,10 @@ use super::Schemas;
 use super::headers::{Header, VARY};
 use super::operation::{Operation, Success, bytes};
 use super::parameters;
-use crate::http::problem::catalogue::{self, ProblemType};
 use crate::http::resources::admin::compact::Compaction;
 use crate::http::resources::admin::repair::Repair;
 use crate::http::verb::Verb;
+use api::problem_type::{self as catalogue, ProblemType};
 use serde_json::{Value, json};
 
 const TAG: &str = "operators";

@@ -2,6 +2,8 @@
 
 use super::*;
 use base::Budget;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 
 const VALUE_BYTES_MAX: usize = 100;
 

@@ -1,19 +1,17 @@
 //! What fuzzers call. Each function has to return, whatever the bytes are.
 
-use crate::line::Entity;
+use crate::Entity;
 
 /// Takes bytes as a line of an entity. What is read is what was meant: written again it is the
 /// same. Returns the line of a batch that puts the entity, if it has a value; each node takes
 /// such a line.
 pub fn entity(line: &[u8]) -> Option<Vec<u8>> {
-    let mut entity = Entity::parse(line).ok()?;
+    let entity = Entity::parse(line).ok()?;
     let mut written = Vec::new();
     entity.write_line(true, &mut written);
-    let line_ends = memchr::memchr_iter(b'\n', &written).count();
+    let line_ends = written.iter().filter(|byte| **byte == b'\n').count();
     assert!(line_ends == 1 && written.ends_with(b"\n"));
     assert_eq!(Entity::parse(&written).as_ref(), Ok(&entity));
-    // A node takes no expiry before 1970.
-    entity.expires = None;
     entity.value.as_ref()?;
     let mut put = Vec::new();
     entity.write_put(&mut put);

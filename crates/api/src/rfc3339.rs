@@ -1,6 +1,5 @@
 //! Times of expiry as text (RFC 3339, UTC).
 
-use base::Expiry;
 use jiff::SignedDuration;
 use jiff::civil::DateTime;
 
@@ -9,21 +8,22 @@ const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
 /// The last time that RFC 3339 can write, to the millisecond.
 const LAST: DateTime = DateTime::constant(9999, 12, 31, 23, 59, 59, 999_000_000);
 
-/// The time of an expiry, with milliseconds unless it is a whole second; `None` for one
-/// that never comes. A time after the year 9999, which RFC 3339 cannot write, is written as
-/// the last that can be written.
-pub(crate) fn of_expiry(expiry: Expiry) -> Option<String> {
-    if expiry == Expiry::NEVER {
-        return None;
-    }
-    let since = i64::try_from(expiry.unix_ms()).map(SignedDuration::from_millis);
+/// The time of a millisecond since the Unix epoch, with milliseconds unless it is a whole
+/// second. A time after the year 9999, which RFC 3339 cannot write, is written as the last that
+/// can be written.
+#[must_use]
+pub fn of_unix_ms(unix_ms: u64) -> String {
+    let since = i64::try_from(unix_ms).map(SignedDuration::from_millis);
     let time = since.ok().and_then(|since| EPOCH.checked_add(since).ok());
     let time = time.unwrap_or(LAST);
-    Some(match time.subsec_nanosecond() {
+    match time.subsec_nanosecond() {
         0 => format!("{time}Z"),
         _ => format!("{time:.3}Z"),
-    })
+    }
 }
+
+/// What is wrong with an `expires` that [`unix_ms_of`] does not know.
+pub const NO_TIME: &str = "`expires` is no instant of RFC 3339, such as 2026-11-22T16:00:00Z";
 
 /// The greatest expiry that a request may give, in milliseconds since the Unix epoch: the
 /// range of a timestamp.
@@ -31,7 +31,8 @@ const UNIX_MS_MAX: u64 = (1 << 48) - 1;
 
 /// The millisecond since the Unix epoch of a time with any offset; `None` for a text that
 /// is none, and for a time before the epoch.
-pub(crate) fn unix_ms_of(text: &str) -> Option<u64> {
+#[must_use]
+pub fn unix_ms_of(text: &str) -> Option<u64> {
     let (time, offset) = split(text)?;
     let since_epoch = time.duration_since(EPOCH).checked_sub(offset)?;
     let unix_ms = u64::try_from(since_epoch.as_millis()).ok()?;
@@ -111,10 +112,8 @@ mod tests {
             (1 << 48, "9999-12-31T23:59:59.999Z"),
             (u64::MAX - 1, "9999-12-31T23:59:59.999Z"),
         ] {
-            let expiry = Expiry::at_unix_ms(unix_ms);
-            assert_eq!(of_expiry(expiry).as_deref(), Some(text), "{unix_ms}");
+            assert_eq!(of_unix_ms(unix_ms), text, "{unix_ms}");
         }
-        assert_eq!(of_expiry(Expiry::NEVER), None);
     }
 
     #[test]

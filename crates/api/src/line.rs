@@ -1,44 +1,97 @@
-//! Entities as lines of JSON, as ranges give them and imports take them:
+//! Entities as lines of JSON, as scans return them and imports take them:
 //!
 //! ```text
 //! {"key":"k","value":"v","version":"9"}
-//! {"key_base64":"/w==","value_base64":"//4=","expires":"2026-11-22T16:00:00Z"}
+//! {"key_base64":"/w==","value_base64":"//4=","version":"9","expires":"2026-11-22T16:00:00Z"}
+//! {"key":"k","version":"9"}
 //! ```
 //!
-//! An import ignores the version, because the cluster gives each write a new one.
+//! Bytes that are not UTF-8 are written in base64 under another name. The last line is that of
+//! a scan without values. An import ignores the version, because the cluster gives each write a
+//! new one.
 
-use crate::text::{base64_form, parse_base64};
-use jiff::fmt::temporal::Pieces;
-use serde::Deserialize;
-use serde_json::Value;
+use crate::fields::{Fields, bytes_of};
+use crate::rfc3339;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use std::borrow::Cow;
 
 /// The longest key, in bytes.
 const KEY_BYTES_MAX: usize = 4096;
+
+/// The fields that a line may have.
+const NAMES: &[&str] = &[
+    "key",
+    "key_base64",
+    "value",
+    "value_base64",
+    "version",
+    "expires",
+];
+
+/// A line to write, but for its value.
+#[derive(Clone, Copy, Debug)]
+pub struct EntityLine<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// The version, a decimal number.
+    pub version: Option<&'a str>,
+    /// When the entity expires (RFC 3339), if it does.
+    pub expires: Option<&'a str>,
+}
+
+impl EntityLine<'_> {
+    /// Appends the line, with its end.
+    pub fn write(&self, value: Option<&[u8]>, out: &mut Vec<u8>) {
+        self.begin(out);
+        if let Some(value) = value {
+            out.push(b',');
+            put_bytes(out, "value", value);
+        }
+        self.end(out);
+    }
+
+    /// Appends the line up to the first character of its value, and returns what follows the
+    /// last one. It is for long values, which are written piece by piece: as JSON text without
+    /// its quotes if `is_text`, otherwise in base64.
+    pub fn write_around_value(&self, is_text: bool, out: &mut Vec<u8>) -> Vec<u8> {
+        self.begin(out);
+        let name: &[u8] = if is_text {
+            b",\"value\":\""
+        } else {
+            b",\"value_base64\":\""
+        };
+        out.extend_from_slice(name);
+        let mut end = vec![b'"'];
+        self.end(&mut end);
+        end
+    }
+
+    fn begin(&self, out: &mut Vec<u8>) {
+        out.push(b'{');
+        put_bytes(out, "key", self.key);
+    }
+
+    fn end(&self, out: &mut Vec<u8>) {
+        if let Some(version) = self.version {
+            put_text(out, ",\"version\":", version);
+        }
+        put_expires(out, self.expires);
+        out.extend_from_slice(b"}\n");
+    }
+}
 
 /// An entity.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entity {
     /// The key, 1 to 4096 bytes.
     pub key: Vec<u8>,
-    /// The value; `None` where a range leaves values out.
+    /// The value; `None` where a scan leaves values out.
     pub value: Option<Vec<u8>>,
     /// The version, a decimal number.
     pub version: Option<String>,
     /// When it expires (RFC 3339), if it does.
     pub expires: Option<String>,
-}
-
-/// A line as JSON. A member that is unknown makes the line wrong: a typing error must not
-/// lose an expiry.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Members {
-    key: Option<String>,
-    key_base64: Option<String>,
-    value: Option<String>,
-    value_base64: Option<String>,
-    version: Option<Value>,
-    expires: Option<String>,
 }
 
 impl Entity {
@@ -47,12 +100,8 @@ impl Entity {
     /// # Errors
     /// What is wrong with the line, and what to do.
     pub fn parse(line: &[u8]) -> Result<Self, String> {
-        // Serde would also take an array, with the members in their order.
-        if line.trim_ascii_start().first() == Some(&b'[') {
-            return Err("it is an array: write an object, {\"key\":…,\"value\":…}".to_owned());
-        }
-        let members: Members = serde_json::from_slice(line).map_err(|error| shown(&error))?;
-        let key = bytes_of("key", members.key, members.key_base64)?;
+        let fields = Fields::read(line, NAMES)?;
+        let key = bytes_of("key", fields.key, fields.key_base64)?;
         let key = key.ok_or("it has no key: give `key` or `key_base64`")?;
         match key.len() {
             0 => return Err("its key is empty: give 1 to 4096 bytes".to_owned()),
@@ -63,68 +112,64 @@ impl Entity {
                 ));
             }
         }
-        if members
-            .expires
-            .as_deref()
-            .is_some_and(|text| !is_instant(text))
-        {
-            let problem = "`expires` is no instant of RFC 3339, such as 2026-11-22T16:00:00Z";
-            return Err(problem.to_owned());
+        let is_time = |text: &str| rfc3339::unix_ms_of(text).is_some();
+        if fields.expires.as_deref().is_some_and(|text| !is_time(text)) {
+            return Err(rfc3339::NO_TIME.to_owned());
         }
+        let value = bytes_of("value", fields.value, fields.value_base64)?;
         Ok(Self {
-            key,
-            value: bytes_of("value", members.value, members.value_base64)?,
-            version: members.version.map(|version| match version {
-                Value::String(text) => text,
-                other => other.to_string(),
-            }),
-            expires: members.expires,
+            key: key.into_owned(),
+            value: value.map(Cow::into_owned),
+            version: fields.version.map(Cow::into_owned),
+            expires: fields.expires.map(Cow::into_owned),
         })
     }
 
     /// Appends the line of the entity, with its end.
     pub fn write_line(&self, has_version: bool, out: &mut Vec<u8>) {
-        out.push(b'{');
-        put_bytes(out, "key", &self.key, usize::MAX);
-        if let Some(value) = &self.value {
-            out.push(b',');
-            put_bytes(out, "value", value, usize::MAX);
-        }
-        if let Some(version) = self.version.as_ref().filter(|_| has_version) {
-            put_text(out, ",\"version\":", version);
-        }
-        if let Some(expires) = &self.expires {
-            put_text(out, ",\"expires\":", expires);
-        }
-        out.extend_from_slice(b"}\n");
+        let line = EntityLine {
+            key: &self.key,
+            version: self.version.as_deref().filter(|_| has_version),
+            expires: self.expires.as_deref(),
+        };
+        line.write(self.value.as_deref(), out);
     }
 
     /// Appends the line of a batch that puts the entity, with its end.
-    pub(crate) fn write_put(&self, out: &mut Vec<u8>) {
+    pub fn write_put(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"op\":\"put\",");
-        put_bytes(out, "key", &self.key, usize::MAX);
+        put_bytes(out, "key", &self.key);
         out.push(b',');
         // A node takes lines of four thirds of the longest value; escapes can be longer.
         let value = self.value.as_deref().unwrap_or_default();
-        put_bytes(out, "value", value, value.len() / 3 * 4 + 4);
-        if let Some(expires) = &self.expires {
-            put_text(out, ",\"expires\":", expires);
-        }
+        put_bytes_within(out, "value", value, value.len() / 3 * 4 + 4);
+        put_expires(out, self.expires.as_deref());
         out.extend_from_slice(b"}\n");
     }
 }
 
-/// Whether a text names an instant. It may be the last second of the year 9999, which is
-/// none for `jiff::Timestamp`. A node, which reads it next, is stricter about its form.
-fn is_instant(text: &str) -> bool {
-    let pieces = Pieces::parse(text).ok();
-    let offset = pieces.and_then(|pieces| pieces.time().and(pieces.to_numeric_offset()));
-    offset.is_some_and(|offset| offset.seconds().abs() < 24 * 3600)
+fn put_expires(out: &mut Vec<u8>, expires: Option<&str>) {
+    if let Some(expires) = expires {
+        put_text(out, ",\"expires\":", expires);
+    }
 }
 
-/// Appends a member of bytes: as text if they are UTF-8 and that is no longer than
-/// `text_bytes_max`, otherwise in base64 under another name.
-fn put_bytes(out: &mut Vec<u8>, name: &str, bytes: &[u8], text_bytes_max: usize) {
+/// Bytes as text if they are UTF-8, otherwise in base64.
+#[must_use]
+pub fn text_or_base64(bytes: &[u8]) -> (Option<&str>, Option<String>) {
+    match str::from_utf8(bytes) {
+        Ok(text) => (Some(text), None),
+        Err(_) => (None, Some(BASE64.encode(bytes))),
+    }
+}
+
+/// Appends a member of bytes: as text if they are UTF-8, otherwise in base64 under another name.
+fn put_bytes(out: &mut Vec<u8>, name: &str, bytes: &[u8]) {
+    put_bytes_within(out, name, bytes, usize::MAX);
+}
+
+/// The same, as text only if that is no longer than `text_bytes_max`.
+fn put_bytes_within(out: &mut Vec<u8>, name: &str, bytes: &[u8], text_bytes_max: usize) {
     let begin = out.len();
     if let Ok(text) = str::from_utf8(bytes) {
         put_text(out, &format!("\"{name}\":"), text);
@@ -134,40 +179,14 @@ fn put_bytes(out: &mut Vec<u8>, name: &str, bytes: &[u8], text_bytes_max: usize)
         }
         out.truncate(begin);
     }
-    put_text(out, &format!("\"{name}_base64\":"), &base64_form(bytes));
+    put_text(out, &format!("\"{name}_base64\":"), &BASE64.encode(bytes));
 }
 
+/// Appends a text as JSON behind what stands before it.
 fn put_text(out: &mut Vec<u8>, before: &str, text: &str) {
     out.extend_from_slice(before.as_bytes());
     // Writing to memory does not fail, and strings always have a JSON form.
     let _ = serde_json::to_writer(&mut *out, text);
-}
-
-/// The bytes of a member that is given as text or in base64.
-fn bytes_of(
-    name: &str,
-    text: Option<String>,
-    base64: Option<String>,
-) -> Result<Option<Vec<u8>>, String> {
-    match (text, base64) {
-        (Some(text), None) => Ok(Some(text.into_bytes())),
-        (None, Some(base64)) => match parse_base64(base64.as_bytes()) {
-            Some(bytes) => Ok(Some(bytes)),
-            None => Err(format!("`{name}_base64` is not base64 with padding")),
-        },
-        (None, None) => Ok(None),
-        (Some(_), Some(_)) => Err(format!(
-            "it has `{name}` and `{name}_base64`: give one of them"
-        )),
-    }
-}
-
-/// What is wrong with the JSON of a line. Serde counts lines, too, but sees only this one.
-fn shown(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    let place = format!(" at line {} column {}", error.line(), error.column());
-    let what = text.strip_suffix(&place).unwrap_or(&text);
-    format!("{what} at column {}", error.column())
 }
 
 #[cfg(test)]
@@ -193,6 +212,25 @@ mod tests {
             let entity = Entity::parse(line.as_bytes()).unwrap();
             assert_eq!(written(&entity, true), format!("{line}\n"));
             assert!(!written(&entity, false).contains("version"));
+        }
+    }
+
+    #[test]
+    fn a_line_around_its_value_is_the_same_line() {
+        let line = EntityLine {
+            key: b"k",
+            version: Some("9"),
+            expires: Some("2026-11-22T16:00:00Z"),
+        };
+        for (is_text, value, characters) in
+            [(true, &b"v"[..], &b"v"[..]), (false, b"\xff\xfe", b"//4=")]
+        {
+            let (mut whole, mut pieces) = (Vec::new(), Vec::new());
+            line.write(Some(value), &mut whole);
+            let end = line.write_around_value(is_text, &mut pieces);
+            pieces.extend_from_slice(characters);
+            pieces.extend_from_slice(&end);
+            assert_eq!(pieces, whole);
         }
     }
 

@@ -1,0 +1,248 @@
+//! The fields of a line: of an entity, or of an operation of a batch.
+//!
+//! Serde's own errors repeat a name or a string that they do not expect, however long it is,
+//! and with escapes in place of what cannot be printed. A line may be as long as the longest
+//! value, so names and strings are taken by visitors here that do not repeat them.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde::de::{DeserializeSeed, Error, MapAccess, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer};
+use std::borrow::Cow;
+use std::fmt;
+
+/// A name that is longer is not repeated in an error.
+const NAME_BYTES_SHOWN_MAX: usize = 64;
+
+/// The fields of a line. Strings are borrowed from the line unless they have escapes.
+#[derive(Debug, Default)]
+pub struct Fields<'a> {
+    /// What an operation does.
+    pub op: Option<Cow<'a, str>>,
+    /// The key as text.
+    pub key: Option<Cow<'a, str>>,
+    /// The key in base64.
+    pub key_base64: Option<Cow<'a, str>>,
+    /// The value as text.
+    pub value: Option<Cow<'a, str>>,
+    /// The value in base64.
+    pub value_base64: Option<Cow<'a, str>>,
+    /// The version, a decimal number.
+    pub version: Option<Cow<'a, str>>,
+    /// After how many seconds the entity expires.
+    pub ttl: Option<u64>,
+    /// When it expires (RFC 3339).
+    pub expires: Option<Cow<'a, str>>,
+}
+
+impl<'a> Fields<'a> {
+    /// Reads a line, with or without its end. A field that is given twice or has none of the
+    /// `names` makes the line wrong: a typing error must not change what is stored.
+    ///
+    /// # Errors
+    /// What is wrong with the line.
+    pub fn read(line: &'a [u8], names: &'static [&'static str]) -> Result<Self, String> {
+        // Serde's error would repeat all of a string.
+        let kind = match line.trim_ascii_start().first() {
+            Some(b'[') => Some("an array"),
+            Some(b'"') => Some("a string"),
+            _ => None,
+        };
+        if let Some(kind) = kind {
+            let first = names.first().copied().unwrap_or_default();
+            return Err(format!("it is {kind}: write an object, {{\"{first}\":…}}"));
+        }
+        let mut json = serde_json::Deserializer::from_slice(line);
+        let fields = FieldsOf(names).deserialize(&mut json);
+        fields
+            .and_then(|fields| json.end().map(|()| fields))
+            .map_err(|error| shown(&error))
+    }
+}
+
+/// What is wrong with the JSON of a line. Serde counts lines, too, but sees only this one.
+fn shown(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    let what = text.strip_suffix(&place).unwrap_or(&text);
+    format!("{what} at column {}", error.column())
+}
+
+/// The bytes of a field that is given as text or in base64.
+///
+/// # Errors
+/// Both are given, or the base64 is none.
+pub fn bytes_of<'a>(
+    name: &str,
+    text: Option<Cow<'a, str>>,
+    base64: Option<Cow<'a, str>>,
+) -> Result<Option<Cow<'a, [u8]>>, String> {
+    match (text, base64) {
+        (Some(Cow::Borrowed(text)), None) => Ok(Some(Cow::Borrowed(text.as_bytes()))),
+        (Some(Cow::Owned(text)), None) => Ok(Some(Cow::Owned(text.into_bytes()))),
+        (None, Some(base64)) => match BASE64.decode(&*base64) {
+            Ok(bytes) => Ok(Some(Cow::Owned(bytes))),
+            Err(error) => Err(format!("`{name}_base64` is no base64: {error}")),
+        },
+        (None, None) => Ok(None),
+        (Some(_), Some(_)) => Err(format!(
+            "it has `{name}` and `{name}_base64`: give one of them"
+        )),
+    }
+}
+
+/// Reads the fields of these names.
+#[derive(Clone, Copy)]
+struct FieldsOf(&'static [&'static str]);
+
+impl<'de> DeserializeSeed<'de> for FieldsOf {
+    type Value = Fields<'de>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for FieldsOf {
+    type Value = Fields<'de>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut seen = 0_u32;
+        let mut fields = Fields::default();
+        while let Some(Text(name)) = map.next_key()? {
+            let known = self.0.iter().enumerate().find(|(_, known)| **known == name);
+            let Some((index, known)) = known else {
+                let is_shown = name.len() <= NAME_BYTES_SHOWN_MAX;
+                let shown = if is_shown { &*name } else { "…" };
+                return Err(A::Error::unknown_field(shown, self.0));
+            };
+            if seen & 1 << index != 0 {
+                return Err(A::Error::duplicate_field(known));
+            }
+            seen |= 1 << index;
+            match *known {
+                "op" => fields.op = Some(map.next_value::<Text<'_>>()?.0),
+                "key" => fields.key = text_of(&mut map)?,
+                "key_base64" => fields.key_base64 = text_of(&mut map)?,
+                "value" => fields.value = text_of(&mut map)?,
+                "value_base64" => fields.value_base64 = text_of(&mut map)?,
+                "version" => {
+                    let version = map.next_value::<Option<NumberOrText<'_>>>()?;
+                    fields.version = version.map(|NumberOrText(text)| text);
+                }
+                "ttl" => {
+                    let number = map.next_value::<Option<Number>>()?;
+                    fields.ttl = number.map(|Number(number)| number);
+                }
+                _ => fields.expires = text_of(&mut map)?,
+            }
+        }
+        if fields.op.is_none() && self.0.contains(&"op") {
+            return Err(A::Error::missing_field("op"));
+        }
+        Ok(fields)
+    }
+}
+
+/// Takes a text, which may be `null`.
+fn text_of<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Option<Cow<'de, str>>, A::Error> {
+    let text = map.next_value::<Option<Text<'_>>>()?;
+    Ok(text.map(|Text(text)| text))
+}
+
+/// A string that is borrowed from the line unless it has escapes. (Serde copies the
+/// strings of an optional `Cow`.)
+struct Text<'a>(Cow<'a, str>);
+
+/// A number without a sign.
+struct Number(u64);
+
+/// A number without a sign, as such or as a string.
+struct NumberOrText<'a>(Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(TextVisitor).map(Text)
+    }
+}
+
+struct TextVisitor;
+
+impl<'de> Visitor<'de> for TextVisitor {
+    type Value = Cow<'de, str>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a string")
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(Cow::Borrowed(text))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(Cow::Owned(text.to_owned()))
+    }
+
+    fn visit_string<E: Error>(self, text: String) -> Result<Self::Value, E> {
+        Ok(Cow::Owned(text))
+    }
+}
+
+impl<'de> Deserialize<'de> for Number {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // Who asks for a number alone gets an error with all of a string that comes instead.
+        deserializer.deserialize_any(NumberVisitor)
+    }
+}
+
+struct NumberVisitor;
+
+impl Visitor<'_> for NumberVisitor {
+    type Value = Number;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("u64")
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Self::Value, E> {
+        Ok(Number(number))
+    }
+
+    fn visit_str<E: Error>(self, _: &str) -> Result<Self::Value, E> {
+        Err(E::invalid_type(Unexpected::Other("string"), &self))
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for NumberOrText<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer
+            .deserialize_any(NumberOrTextVisitor)
+            .map(NumberOrText)
+    }
+}
+
+struct NumberOrTextVisitor;
+
+impl<'de> Visitor<'de> for NumberOrTextVisitor {
+    type Value = Cow<'de, str>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a number in a string")
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Self::Value, E> {
+        Ok(number.to_string().into())
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(Cow::Borrowed(text))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(Cow::Owned(text.to_owned()))
+    }
+}

@@ -1,0 +1,20 @@
+//! The API as text: what a node and its clients both write and read. It does no I/O, and knows
+//! neither HTTP nor the store.
+//!
+//! - `line`: entities as lines of JSON. `fields`: the fields of such a line and of a line of a
+//!   batch, as they are read.
+//! - `problem`: problems (RFC 9457) with their receipts; [`problem_type`]: all types of them.
+//! - [`rfc3339`]: times of expiry as text.
+//! - [`fuzzing`]: what fuzzers call.
+
+mod fields;
+pub mod fuzzing;
+mod line;
+mod problem;
+pub mod problem_type;
+pub mod rfc3339;
+
+pub use fields::{Fields, bytes_of};
+pub use line::{Entity, EntityLine, text_or_base64};
+pub use problem::{Problem, ReplicaOutcome};
+pub use problem_type::ProblemType;

@@ -20,8 +20,8 @@
 #![expect(clippy::print_stdout, reason = "it prints what it measures")]
 
 use base::{Clock, Entry, Expiry, Kind, ManualClock, SeededRandom, Timestamp};
-use lsm::testing::{BlockingWrite, environment};
-use lsm::{Durability, Engine, Error, MemoryDisk, Options, StepExecutor};
+use lsm::{Durability, Engine, Error, Options};
+use lsm_testing::{BlockingWrite, MemoryDisk, StepExecutor, environment};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;

@@ -14,8 +14,8 @@
 #![expect(clippy::print_stdout, reason = "it prints what it measures")]
 
 use base::{Clock, Entry, Expiry, SystemClock, Timestamp};
-use lsm::testing::{BlockingWrite, environment};
 use lsm::{Engine, Executor, Job, Lane, LaneQueue, Options, RealDisk, Statistics};
+use lsm_testing::{BlockingWrite, environment};
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -11,8 +11,8 @@
 #![expect(clippy::print_stdout, reason = "it prints what it measures")]
 
 use base::{Entry, Expiry, ManualClock, SeededRandom, Timestamp};
-use lsm::testing::{BlockingWrite, environment};
 use lsm::{Durability, Engine, Options, RealDisk};
+use lsm_testing::{BlockingWrite, environment};
 use std::sync::Arc;
 
 const VALUE_BYTES: usize = 1 << 10;

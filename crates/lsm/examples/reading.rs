@@ -12,8 +12,8 @@
 #![expect(clippy::print_stdout, reason = "it prints what it measures")]
 
 use base::{Entry, Expiry, ManualClock, SeededRandom, Timestamp};
-use lsm::testing::environment;
 use lsm::{Admission, Engine, Options, RealDisk};
+use lsm_testing::environment;
 use std::sync::Arc;
 
 /// How many tables hold each part of the key space before the compaction.

@@ -5,12 +5,9 @@
 //! first, the function also tries the bytes with the right checksum, because arbitrary
 //! bytes would hardly ever have it.
 
-mod operations;
-
 pub use crate::manifest::fuzz_manifest;
 pub use crate::table::{fuzz_block, fuzz_footer, fuzz_table};
 pub use crate::wal::fuzz_segment as fuzz_log;
-pub use operations::fuzz_operations;
 
 #[cfg(test)]
 mod tests {
@@ -61,16 +58,6 @@ mod tests {
             for _ in 0..3_000 {
                 decode(&mutated(sound, &mut random));
             }
-        }
-    }
-
-    #[test]
-    fn a_store_survives_any_operations() {
-        let mut random = fastrand::Rng::with_seed(23);
-        for _ in 0..100 {
-            let mut bytes = vec![0; random.usize(0..1000)];
-            random.fill(&mut bytes);
-            fuzz_operations(&bytes);
         }
     }
 }

@@ -5,8 +5,8 @@
 mod common;
 
 use common::{World, put};
-use lsm::testing::BlockingWrite;
 use lsm::{Engine, Lookup};
+use lsm_testing::BlockingWrite;
 
 const TABLES: u64 = 20;
 const MISSES: u64 = 10_000;

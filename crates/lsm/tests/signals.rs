@@ -15,8 +15,8 @@
 mod common;
 
 use common::{World, put, read};
-use lsm::testing::{BlockingWrite, Ends};
 use lsm::{Disk, Engine, Environment, RealDisk};
+use lsm_testing::{BlockingWrite, Ends};
 use profile::{ProfileKind, Recording};
 use rustix::process::{Signal, getpid, kill_process};
 use std::sync::Arc;

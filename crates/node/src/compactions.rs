@@ -117,8 +117,8 @@ impl Compactions {
 mod tests {
     use super::*;
     use base::{Entry, Expiry, Timestamp};
-    use lsm::testing::{BlockingWrite, environment};
-    use lsm::{Environment, MemoryDisk, Options};
+    use lsm::{Environment, Options};
+    use lsm_testing::{BlockingWrite, MemoryDisk, environment};
 
     #[test]
     fn one_compaction_runs_at_a_time_and_all_hear_how_it_ends() {

@@ -232,7 +232,7 @@ fn read(engine: &Engine, job: ReadJob) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lsm::testing::PATIENCE;
+    use lsm_testing::PATIENCE;
     use std::sync::mpsc;
 
     fn job(ticket: u64) -> ReadJob {

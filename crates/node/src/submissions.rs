@@ -101,7 +101,8 @@ mod tests {
     use crate::testing::open_node;
     use base::{Expiry, ManualClock, Timestamp};
     use cluster::NodeUrl;
-    use lsm::{Durability, MemoryDisk, StepExecutor};
+    use lsm::Durability;
+    use lsm_testing::{MemoryDisk, StepExecutor};
     use tokio::task::LocalSet;
 
     const NOW_MS: u64 = 1_700_000_000_000;

@@ -5,7 +5,8 @@ use crate::node::Node;
 use crate::read_pool::ReadsRun;
 use crate::seams::Seams;
 use base::{Clock, ManualClock, SeededRandom};
-use lsm::{Disk, Executor, StepExecutor};
+use lsm::{Disk, Executor};
+use lsm_testing::StepExecutor;
 use std::sync::Arc;
 
 /// Opens a node of one runtime and little memory. Its jobs run when the test runs them, and

@@ -129,7 +129,7 @@ fn set_priority(niceness: i32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lsm::testing::PATIENCE;
+    use lsm_testing::PATIENCE;
     use std::sync::mpsc;
 
     fn executor() -> ThreadExecutor {

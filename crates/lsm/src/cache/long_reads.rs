@@ -71,7 +71,7 @@ impl Drop for LongReadTurn<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::waiting::{guarded, until};
+    use crate::testing::waiting::{guarded, until};
     use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
     #[test]

@@ -11,10 +11,7 @@
 //!   that is open then fails, but no later one.
 
 mod direct;
-mod faulty;
-mod hooked;
 mod locked_folder;
-mod memory;
 mod permissions;
 mod read;
 mod real;
@@ -25,9 +22,6 @@ mod tests;
 
 pub(crate) use direct::ALIGNMENT as DIRECT_ALIGNMENT;
 pub use direct::DirectReader;
-pub use faulty::{Call, Fault, FaultyDisk};
-pub use hooked::{HookedDisk, SyncHook};
-pub use memory::{MemoryDisk, Unsynced};
 pub(crate) use read::read_file;
 pub use read::read_small_file;
 pub use real::RealDisk;

@@ -82,7 +82,8 @@ fn open_or_create(disk: &dyn Disk, path: &Path) -> Result<(Arc<dyn DiskFile>, bo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::{Fault, FaultyDisk, MemoryDisk, read_small_file};
+    use crate::disk::read_small_file;
+    use crate::testing::{Fault, FaultyDisk, MemoryDisk};
 
     const FOLDER: &str = "/store";
 

@@ -168,7 +168,7 @@ impl Background {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::StepExecutor;
+    use crate::testing::StepExecutor;
     use base::ManualClock;
     use std::sync::Mutex;
 

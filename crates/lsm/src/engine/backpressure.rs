@@ -115,10 +115,9 @@ impl Inner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::{HookedDisk, SyncHook};
     use crate::sync::lock;
-    use crate::testing::{BlockingWrite, environment};
-    use crate::{Engine, MemoryDisk, Options};
+    use crate::testing::{BlockingWrite, HookedDisk, MemoryDisk, SyncHook, environment};
+    use crate::{Engine, Options};
     use base::{Entry, Expiry, Timestamp};
     use std::io;
     use std::path::Path;

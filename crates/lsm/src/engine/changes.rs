@@ -153,8 +153,8 @@ impl Steps {
 mod tests {
     use super::*;
     use crate::Engine;
-    use crate::testing::{BlockingWrite, environment};
-    use crate::{MemoryDisk, Options};
+    use crate::Options;
+    use crate::testing::{BlockingWrite, MemoryDisk, environment};
     use base::{Entry, Expiry};
     use std::sync::Arc;
 

@@ -128,8 +128,8 @@ impl Failing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::environment;
-    use crate::{Engine, MemoryDisk, Options};
+    use crate::testing::{MemoryDisk, environment};
+    use crate::{Engine, Options};
     use std::sync::Arc;
 
     #[test]

@@ -230,8 +230,8 @@ fn complete(flush: Flush, core: &Core) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{BlockingWrite, environment};
-    use crate::{Engine, MemoryDisk, Options};
+    use crate::testing::{BlockingWrite, MemoryDisk, environment};
+    use crate::{Engine, Options};
     use base::{Entry, Expiry, Timestamp};
 
     #[test]

@@ -47,9 +47,9 @@ impl FolderLock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{BlockingWrite, PATIENCE, environment};
-    use crate::waiting::until;
-    use crate::{Engine, Environment, Lane, MemoryDisk, Options};
+    use crate::testing::waiting::until;
+    use crate::testing::{BlockingWrite, MemoryDisk, PATIENCE, environment};
+    use crate::{Engine, Environment, Lane, Options};
     use base::{Clock, Entry, Expiry, ManualClock, Timestamp};
     use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
     use std::sync::mpsc::{Receiver, Sender, channel};

@@ -113,8 +113,8 @@ impl HeldScans {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{BlockingWrite, environment};
-    use crate::{Engine, MemoryDisk, Options, Scan, StepExecutor};
+    use crate::testing::{BlockingWrite, MemoryDisk, StepExecutor, environment};
+    use crate::{Engine, Options, Scan};
     use base::{Entry, Expiry, ManualClock, Timestamp};
     use std::sync::Arc;
 

@@ -235,9 +235,9 @@ impl Engine {
         self.inner.core.fence.barrier()
     }
 
-    /// Commits what was submitted, on this thread, for tests that wait for a write.
-    /// Does nothing on a closed engine, whose close has committed everything.
-    pub(crate) fn commit_waiting(&self) {
+    /// Commits what was submitted, on this thread. Blocks. Does nothing on a closed
+    /// engine, whose close has committed everything.
+    pub fn commit_waiting(&self) {
         if let Ok(_folder_lock) = self.inner.core.background.folder_lock().hold() {
             self.inner.commit_waiting();
         }

@@ -213,9 +213,9 @@ fn missing_segment(folder: &Path, number: u64) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::{Disk, MemoryDisk};
+    use crate::disk::Disk;
     use crate::options::Options;
-    use crate::testing::environment;
+    use crate::testing::{MemoryDisk, environment};
     use base::{Entry, Timestamp};
     use std::sync::Arc;
 

@@ -361,11 +361,10 @@ fn list(disk: &dyn Disk, folder: &Path) -> Result<Vec<String>, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::{Call, Fault, FaultyDisk};
+    use crate::Engine;
     use crate::manifest::LiveTable;
     use crate::table_id::table_file_name;
-    use crate::testing::{BlockingWrite, environment};
-    use crate::{Engine, MemoryDisk};
+    use crate::testing::{BlockingWrite, Call, Fault, FaultyDisk, MemoryDisk, environment};
     use base::{Entry, Expiry};
     use std::io;
 

@@ -330,8 +330,8 @@ impl Drop for Scan {
 #[cfg(test)]
 mod tests {
     use super::Scan;
-    use crate::testing::{BlockingWrite, environment};
-    use crate::{Engine, MemoryDisk, Options, ScanAhead};
+    use crate::testing::{BlockingWrite, MemoryDisk, environment};
+    use crate::{Engine, Options, ScanAhead};
     use base::{Entry, Expiry, Timestamp};
     use std::collections::BTreeMap;
     use std::sync::Arc;

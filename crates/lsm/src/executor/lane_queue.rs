@@ -202,7 +202,7 @@ impl Ord for DelayedJob {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::waiting::{guarded, until};
+    use crate::testing::waiting::{guarded, until};
     use base::{ManualClock, SystemClock};
     use std::sync::mpsc::{Receiver, channel};
 

@@ -1,10 +1,8 @@
 //! The executor seam: the engine starts no threads, but spawns jobs.
 
 mod lane_queue;
-mod step;
 
 pub use lane_queue::LaneQueue;
-pub use step::StepExecutor;
 
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
 use super::*;
-use crate::disk::{Call, Fault, FaultyDisk, MemoryDisk, Unsynced, temporary_name};
+use crate::disk::temporary_name;
+use crate::testing::{Call, Fault, FaultyDisk, MemoryDisk, Unsynced};
 use std::io::ErrorKind;
 use std::sync::Arc;
 

@@ -11,9 +11,11 @@ use super::index::IndexEntry;
 use super::record::{DataBlock, RecordBody};
 use super::{Access, Purpose, Table};
 use crate::cache::{Block, BlockCache};
-use crate::disk::{Disk, MemoryDisk};
+use crate::disk::DiskFile;
+use crate::error::Error;
 use crate::record::RecordCursor;
 use crate::table_id::TableId;
+use std::io;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
@@ -65,24 +67,54 @@ pub fn fuzz_footer(bytes: &[u8]) {
     }
 }
 
+/// A file in memory that can only be read.
+struct ReadOnly(Vec<u8>);
+
+impl DiskFile for ReadOnly {
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let read = usize::try_from(offset).ok().and_then(|begin| {
+            let end = begin.checked_add(buffer.len())?;
+            self.0.get(begin..end)
+        });
+        buffer.copy_from_slice(read.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.len() as u64)
+    }
+
+    fn write_all_at(&self, _bytes: &[u8], _offset: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn allocate(&self, _offset: u64, _bytes: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn set_len(&self, _bytes: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+/// Opens `bytes` as the file of a table.
+fn open(bytes: &[u8]) -> Result<Table, Error> {
+    let file = Arc::new(ReadOnly(bytes.to_vec()));
+    let cache = Arc::new(BlockCache::new(64 << 10));
+    Table::open(file, Path::new("/table"), TableId(1), cache)
+}
+
 /// Opens `bytes` as the file of a table, unchanged and with the right checksums,
 /// walks the table and gets the keys that it has.
 pub fn fuzz_table(bytes: &[u8]) {
     let mut fixed = bytes.to_vec();
     fix_checksums(&mut fixed);
     for bytes in [bytes, &fixed] {
-        let disk = MemoryDisk::new();
-        let path = Path::new("/fuzzed/table");
-        let file = || {
-            disk.create_folder(Path::new("/fuzzed"))?;
-            let file = disk.create(path)?;
-            file.write_all_at(bytes, 0).map(|()| file)
-        };
-        let Ok(file) = file() else { continue };
-        let cache = Arc::new(BlockCache::new(64 << 10));
-        let Ok(mut table) = Table::open(file, path, TableId(1), cache) else {
-            continue;
-        };
+        let Ok(mut table) = open(bytes) else { continue };
         table.pin_filter(0);
         let table = Arc::new(table);
         let mut keys = vec![
@@ -211,13 +243,8 @@ mod tests {
             bytes[end - 1] ^= 1;
         }
         fix_checksums(&mut bytes);
-        let disk = MemoryDisk::new();
-        disk.create_folder(Path::new("/")).unwrap();
-        let file = disk.create(Path::new("/table")).unwrap();
-        file.write_all_at(&bytes, 0).unwrap();
-        let cache = Arc::new(BlockCache::new(1 << 20));
-        let table = Table::open(file, Path::new("/table"), TableId(1), cache).unwrap();
-        let mut records = Arc::new(table).cursor(Bound::Unbounded, Purpose::Compaction);
+        let mut records =
+            Arc::new(open(&bytes).unwrap()).cursor(Bound::Unbounded, Purpose::Compaction);
         let mut walked = 0;
         while records.advance().unwrap() {
             walked += 1;

@@ -208,7 +208,8 @@ pub(super) fn of_bytes(bytes: usize) -> ReadAhead {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Disk, MemoryDisk};
+    use crate::Disk;
+    use crate::testing::MemoryDisk;
     use std::fs::File;
     use std::os::fd::OwnedFd;
     use std::path::Path;

@@ -158,8 +158,7 @@ impl FreeSegments {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::{HookedDisk, MemoryDisk, SyncHook};
-    use crate::testing::environment;
+    use crate::testing::{HookedDisk, MemoryDisk, SyncHook, environment};
     use std::io;
     use std::path::Path;
     use std::sync::atomic::{AtomicU32, Ordering::Relaxed};

@@ -3,7 +3,8 @@
 
 use super::segment_reader::read_segment;
 use super::*;
-use crate::disk::{MemoryDisk, read_file};
+use crate::disk::read_file;
+use crate::testing::MemoryDisk;
 use base::{Entry, Expiry, Timestamp};
 use std::path::PathBuf;
 

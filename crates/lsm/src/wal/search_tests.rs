@@ -2,7 +2,8 @@
 //! finds there.
 
 use super::*;
-use crate::disk::{DiskFile, MemoryDisk, read_file};
+use crate::disk::{DiskFile, read_file};
+use crate::testing::MemoryDisk;
 use base::{Entry, Expiry, Timestamp};
 use std::io;
 use std::path::PathBuf;

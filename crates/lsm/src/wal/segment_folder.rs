@@ -161,7 +161,7 @@ impl SegmentFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::MemoryDisk;
+    use crate::testing::MemoryDisk;
     use base::{Expiry, Timestamp};
 
     fn put(key: &str) -> Entry {

@@ -3,7 +3,8 @@
 use super::group::{GroupSize, write_group};
 use super::segment_reader::read_segment;
 use super::*;
-use crate::disk::{Call, Fault, FaultyDisk, MemoryDisk, RealDisk};
+use crate::disk::RealDisk;
+use crate::testing::{Call, Fault, FaultyDisk, MemoryDisk};
 use base::{Entry, Expiry, Timestamp};
 use std::path::PathBuf;
 use std::sync::Arc;

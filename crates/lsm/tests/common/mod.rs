@@ -10,14 +10,12 @@
     reason = "each program uses its part, and a test that cannot go on panics"
 )]
 
-pub mod waiting;
-
 use base::{Clock, Entry, Expiry, Kind, ManualClock, SeededRandom, Timestamp};
-use lsm::disk::MemoryDisk;
 use lsm::{
     Admission, Barrier, Disk, Engine, Environment, Error, Ingested, Options, Outbox, Outcome,
-    RecoveryReport, StepExecutor, Surplus,
+    RecoveryReport, Surplus,
 };
+use lsm_testing::{MemoryDisk, StepExecutor};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

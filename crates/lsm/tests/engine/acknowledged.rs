@@ -3,8 +3,8 @@
 
 use crate::common::{World, delete, put};
 use fastrand::Rng;
-use lsm::testing::BlockingWrite;
 use lsm::{Acknowledged, Durability};
+use lsm_testing::BlockingWrite;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,9 +1,8 @@
 //! How writers fare when background work falls behind or fails.
 
 use crate::common::{CollectedOutcomes, World, put, read};
-use lsm::disk::{Call, Fault, FaultyDisk};
-use lsm::testing::BlockingWrite;
 use lsm::{Durability, Error, Lane, Options, Outbox};
+use lsm_testing::{BlockingWrite, Call, Fault, FaultyDisk};
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,9 +1,8 @@
 //! A closed store writes nothing to its folder, which another engine can open at once.
 
 use crate::common::{World, put, read, scan_all};
-use lsm::disk::{Call, Fault, FaultyDisk};
-use lsm::testing::BlockingWrite;
 use lsm::{Engine, Error};
+use lsm_testing::{BlockingWrite, Call, Fault, FaultyDisk};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;

@@ -2,8 +2,8 @@
 
 use crate::common::{self, CollectedOutcomes, World, delete, put, read};
 use base::Expiry;
-use lsm::testing::BlockingWrite;
 use lsm::{Admission, Durability, Engine, Error, Lookup, Outbox};
+use lsm_testing::BlockingWrite;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::Arc;

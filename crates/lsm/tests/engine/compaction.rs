@@ -2,8 +2,8 @@
 
 use crate::common::{World, delete, put, read, scan_all};
 use base::{Entry, Expiry, Timestamp};
-use lsm::testing::BlockingWrite;
 use lsm::{Durability, Engine, Options, RealDisk};
+use lsm_testing::BlockingWrite;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -46,7 +46,7 @@ fn overwrites_keep_space_amplification_under_two() {
 #[test]
 fn compactions_on_a_real_disk_read_what_others_wrote() {
     let folder = tempfile::tempdir().unwrap();
-    let (mut environment, _executor) = lsm::testing::environment(Arc::new(RealDisk::default()));
+    let (mut environment, _executor) = lsm_testing::environment(Arc::new(RealDisk::default()));
     environment.folder = folder.path().join("store");
     let options = Options {
         durability: Durability::Os,

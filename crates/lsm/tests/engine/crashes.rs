@@ -4,9 +4,8 @@
 use crate::common::{self, World, ingest};
 use base::{Entry, Expiry, Timestamp};
 use fastrand::Rng;
-use lsm::disk::{Fault, FaultyDisk, MemoryDisk};
-use lsm::testing::BlockingWrite;
 use lsm::{Disk, Durability, Engine, Error};
+use lsm_testing::{BlockingWrite, Fault, FaultyDisk, MemoryDisk};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -2,9 +2,8 @@
 
 use crate::common::{World, delete, put, read};
 use base::Kind;
-use lsm::disk::{Call, Fault, FaultyDisk};
-use lsm::testing::BlockingWrite;
 use lsm::{Disk, Engine, Error};
+use lsm_testing::{BlockingWrite, Call, Fault, FaultyDisk};
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -2,9 +2,8 @@
 
 use crate::common::{World, delete, put, read, scan_all};
 use base::Timestamp;
-use lsm::disk::{Fault, FaultyDisk, MemoryDisk};
-use lsm::testing::BlockingWrite;
 use lsm::{Disk, Engine};
+use lsm_testing::{BlockingWrite, Fault, FaultyDisk, MemoryDisk};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::sync::Arc;

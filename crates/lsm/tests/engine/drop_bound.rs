@@ -2,8 +2,8 @@
 
 use crate::common::{CollectedOutcomes, World, delete, put, read, scan_all, table_files};
 use base::Timestamp;
-use lsm::testing::{BlockingWrite, Ends};
 use lsm::{Admission, Barrier, Durability, Engine, Error, Lane, Outbox};
+use lsm_testing::{BlockingWrite, Ends};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 

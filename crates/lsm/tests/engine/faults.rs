@@ -3,9 +3,8 @@
 
 use crate::common::{CollectedOutcomes, World, ingest, long, put, read};
 use base::{Entry, Timestamp};
-use lsm::disk::{Call, Fault, FaultyDisk};
-use lsm::testing::BlockingWrite;
 use lsm::{Durability, Engine, Error, Lane, Outbox};
+use lsm_testing::{BlockingWrite, Call, Fault, FaultyDisk};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;

@@ -1,11 +1,9 @@
 //! The fence: nothing that is older slips into the store behind it.
 
-use crate::common::waiting::until;
 use crate::common::{self, CollectedOutcomes, World, delete, put, read, scan_all};
 use base::{Entry, Timestamp};
-use lsm::disk::{Call, Fault, FaultyDisk};
-use lsm::testing::{BlockingWrite, Ends};
 use lsm::{Admission, Disk, Durability, Engine, Error, Lane, Options, Outbox};
+use lsm_testing::{BlockingWrite, Call, Ends, Fault, FaultyDisk, waiting::until};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};

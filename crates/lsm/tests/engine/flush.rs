@@ -1,9 +1,8 @@
 //! Flushes, which take one step at a time.
 
 use crate::common::{World, put, read, scan_all};
-use lsm::disk::{Call, Fault, FaultyDisk};
-use lsm::testing::BlockingWrite;
 use lsm::{Disk, Engine, Lane};
+use lsm_testing::{BlockingWrite, Call, Fault, FaultyDisk};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;

@@ -1,9 +1,8 @@
 //! A full disk: what the store refuses, what it still does, and how it recovers.
 
 use crate::common::{World, delete, put, read};
-use lsm::disk::{Call, Fault, FaultyDisk};
-use lsm::testing::BlockingWrite;
 use lsm::{Disk, Engine, Error, Lane};
+use lsm_testing::{BlockingWrite, Call, Fault, FaultyDisk};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;

@@ -3,8 +3,8 @@
 
 use crate::common::{self, World, delete, ingest, long, put, read, scan_all, table_files, tables};
 use base::{Timestamp, Verdict};
-use lsm::testing::{BlockingWrite, verdict_of};
 use lsm::{Admission, Error, Ingested};
+use lsm_testing::{BlockingWrite, verdict_of};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 

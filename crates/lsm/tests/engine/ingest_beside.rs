@@ -1,11 +1,10 @@
 //! Ingest beside compactions in progress, scans, writes and other threads.
 
-use crate::common::waiting::guarded;
 use crate::common::{self, World, ingest, long, put, read, scan_all, table_files, tables};
 use base::{Entry, Timestamp};
 use fastrand::Rng;
 use lsm::Ingest;
-use lsm::testing::BlockingWrite;
+use lsm_testing::{BlockingWrite, waiting::guarded};
 use std::collections::BTreeMap;
 use std::time::Duration;
 

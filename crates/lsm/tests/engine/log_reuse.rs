@@ -1,9 +1,8 @@
 //! Log segments begin in the files of earlier ones, and no crash brings back what those held.
 
 use crate::common::{self, World, put, read};
-use lsm::disk::{Call, Fault, FaultyDisk, Unsynced};
-use lsm::testing::BlockingWrite;
 use lsm::{Disk, Durability, Engine, Error, Lane};
+use lsm_testing::{BlockingWrite, Call, Fault, FaultyDisk, Unsynced};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;

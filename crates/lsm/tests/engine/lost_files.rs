@@ -1,9 +1,8 @@
 //! A store does not open if a file is missing, truncated or damaged, also the newest log.
 
 use crate::common::{World, put, read};
-use lsm::disk::{Call, Fault, FaultyDisk};
-use lsm::testing::BlockingWrite;
 use lsm::{Engine, Error};
+use lsm_testing::{BlockingWrite, Call, Fault, FaultyDisk};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;

@@ -3,9 +3,8 @@
 
 use crate::common::{World, put, read};
 use base::{Entry, Expiry, Timestamp};
-use lsm::disk::{Call, Fault, FaultyDisk};
-use lsm::testing::BlockingWrite;
 use lsm::{Disk, Engine, Error, Lane, Surplus};
+use lsm_testing::{BlockingWrite, Call, Fault, FaultyDisk};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

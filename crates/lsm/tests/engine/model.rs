@@ -4,8 +4,8 @@
 use crate::common::{self, World};
 use base::{Entry, Expiry, Timestamp, Verdict};
 use fastrand::Rng;
-use lsm::testing::{BlockingWrite, verdict_of};
 use lsm::{Engine, Error, Ingest, Lookup, Scan};
+use lsm_testing::{BlockingWrite, verdict_of};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;

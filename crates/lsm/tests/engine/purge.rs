@@ -3,7 +3,7 @@
 use crate::common::{World, delete, put, read, scan_all};
 use base::{Clock, Entry, Expiry, Kind, Timestamp};
 use lsm::Engine;
-use lsm::testing::BlockingWrite;
+use lsm_testing::BlockingWrite;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 

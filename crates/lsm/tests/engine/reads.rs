@@ -2,7 +2,7 @@
 
 use crate::common::{World, delete, put, read, scan_all};
 use lsm::Lookup;
-use lsm::testing::BlockingWrite;
+use lsm_testing::BlockingWrite;
 
 #[test]
 fn a_miss_reads_no_data_block_except_for_a_false_positive() {

@@ -1,9 +1,8 @@
 //! Starts that fail, die or meet a full disk, and what the next start finds.
 
 use crate::common::{World, delete, put, read};
-use lsm::disk::{Fault, FaultyDisk, MemoryDisk};
-use lsm::testing::BlockingWrite;
 use lsm::{Disk, Durability, Error, Lane};
+use lsm_testing::{BlockingWrite, Fault, FaultyDisk, MemoryDisk};
 use std::io::ErrorKind;
 use std::sync::Arc;
 
@@ -102,7 +101,7 @@ fn a_start_that_fails_at_any_call_leaves_a_store_that_starts() {
                     // The power was cut.
                     check(world.memory.clone_synced(), &context);
                     for likely in 1..4 {
-                        let survives = &mut |_: lsm::disk::Unsynced<'_>| rng.u8(0..4) < likely;
+                        let survives = &mut |_: lsm_testing::Unsynced<'_>| rng.u8(0..4) < likely;
                         check(world.memory.crash_clone(survives), &context);
                     }
                     if faulty.failed() == 0 {

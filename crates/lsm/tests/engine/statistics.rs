@@ -1,8 +1,8 @@
 //! The statistics of a store are right.
 
 use crate::common::{World, put};
-use lsm::testing::BlockingWrite;
 use lsm::{Compression, Engine, Statistics};
+use lsm_testing::BlockingWrite;
 use std::time::Duration;
 
 /// Writes a hundred bytes to each of these keys, and runs the jobs meanwhile.

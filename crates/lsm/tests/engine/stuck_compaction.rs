@@ -2,9 +2,8 @@
 
 use crate::common::{World, delete, put, read};
 use base::{Entry, Expiry, Timestamp};
-use lsm::disk::{Call, Fault, FaultyDisk};
-use lsm::testing::BlockingWrite;
 use lsm::{Disk, Engine, Error, Lane};
+use lsm_testing::{BlockingWrite, Call, Fault, FaultyDisk};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;

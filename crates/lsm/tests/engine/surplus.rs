@@ -4,8 +4,8 @@
 use crate::common::{World, scan_all};
 use base::{Entry, Expiry, Kind, Timestamp};
 use fastrand::Rng;
-use lsm::testing::BlockingWrite;
 use lsm::{Engine, Scan, Surplus};
+use lsm_testing::BlockingWrite;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

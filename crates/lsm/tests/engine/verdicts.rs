@@ -4,9 +4,8 @@
 use crate::common::{World, put};
 use base::{Clock, Entry, Expiry, Timestamp, Verdict};
 use fastrand::Rng;
-use lsm::disk::{Call, Fault, FaultyDisk};
-use lsm::testing::{BlockingWrite, verdict_of};
 use lsm::{Applied, Engine, PendingVerdict};
+use lsm_testing::{BlockingWrite, Call, Fault, FaultyDisk, verdict_of};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;

@@ -2,8 +2,8 @@
 
 use crate::common::{World, delete, long, put, read, scan_all};
 use base::Kind;
-use lsm::testing::BlockingWrite;
 use lsm::{Disk, Engine, Error, Lane, WholeCompaction};
+use lsm_testing::BlockingWrite;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 

@@ -2,9 +2,8 @@
 
 use crate::common::{CollectedOutcomes, World, put};
 use base::Clock;
-use lsm::disk::{HookedDisk, SyncHook};
-use lsm::testing::BlockingWrite;
 use lsm::{Engine, Lane, Outbox};
+use lsm_testing::{BlockingWrite, HookedDisk, SyncHook};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;

@@ -2,9 +2,8 @@
 //! only once to each handle of the file.
 
 use crate::common::{World, put, read};
-use lsm::disk::{HookedDisk, SyncHook};
-use lsm::testing::{BlockingWrite, PATIENCE};
 use lsm::{Error, Lane};
+use lsm_testing::{BlockingWrite, HookedDisk, PATIENCE, SyncHook};
 use std::io;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};

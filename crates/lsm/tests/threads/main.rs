@@ -12,22 +12,18 @@
 
 mod lanes;
 mod ledger;
-#[path = "../common/waiting.rs"]
-mod waiting;
 
 use base::{Entry, SeededRandom, SystemClock, Timestamp, Verdict};
 use lanes::Lanes;
 use ledger::{Floor, Ledger, MARCHERS, SCATTERED_KEYS, SCATTERERS};
-use lsm::disk::{MemoryDisk, Unsynced};
-use lsm::testing::{BlockingWrite, Ends, verdict_of};
 use lsm::{
     Admission, Applied, Disk, Durability, Engine, Environment, Error, Lookup, Options, Outbox,
     Outcome, RealDisk, Scan,
 };
+use lsm_testing::{BlockingWrite, Ends, MemoryDisk, Unsynced, verdict_of, waiting::guarded};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex};
-use waiting::guarded;
 
 /// What a run waits for that does not end.
 const HANG: &str = "the threads that write, read, scan, flush and compact";

@@ -1,7 +1,7 @@
 //! What is durable before what, and what happens if the disk fails.
 
 use super::*;
-use lsm::disk::{Call, Fault};
+use lsm_testing::{Call, Fault};
 
 /// What a node durably remembers of the peer with this name.
 fn remembered(membership: &Membership, name: &str) -> Option<Remembered> {

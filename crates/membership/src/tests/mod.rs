@@ -15,7 +15,7 @@ mod voter;
 use super::*;
 use base::{ManualClock, SeededRandom, Timestamp};
 use cluster::{Member, NodeUrl};
-use lsm::{FaultyDisk, MemoryDisk, StepExecutor};
+use lsm_testing::{FaultyDisk, MemoryDisk, StepExecutor};
 use peer::Protocol;
 use std::cell::Cell;
 use std::path::Path;

@@ -3,7 +3,7 @@
 use super::controller::SHARE_MIN;
 use super::{Background, ClientsSeen, Pacer, REST_MAX, WorkKind};
 use base::{Clock, ManualClock};
-use lsm::StepExecutor;
+use lsm_testing::StepExecutor;
 use profile::lock;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

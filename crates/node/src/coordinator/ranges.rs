@@ -259,8 +259,8 @@ mod tests {
     use crate::worker::Worker;
     use base::{Entry, Expiry, ManualClock, Timestamp};
     use cluster::NodeUrl;
-    use lsm::testing::{BlockingWrite, PATIENCE};
-    use lsm::{Disk, Durability, MemoryDisk, StepExecutor};
+    use lsm::{Disk, Durability};
+    use lsm_testing::{BlockingWrite, MemoryDisk, PATIENCE, StepExecutor};
     use peer::{TcpTransport, Transport};
 
     const ENTRIES: usize = 600;

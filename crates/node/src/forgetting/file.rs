@@ -256,8 +256,8 @@ pub fn fuzz_forget(bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lsm::MemoryDisk;
     use lsm::checked_file::fuzz_mutations_of;
+    use lsm_testing::MemoryDisk;
 
     const FIXTURE: &[u8] = include_bytes!("../../tests/fixtures/forget-v4.bin");
     const FIXTURE_V3: &[u8] = include_bytes!("../../tests/fixtures/forget-v3.bin");

@@ -4,9 +4,8 @@ mod mends;
 
 use super::*;
 use base::{Entry, Expiry};
-use lsm::disk::Fault;
-use lsm::testing::environment;
-use lsm::{Admission, FaultyDisk, MemoryDisk, Options};
+use lsm::{Admission, Options};
+use lsm_testing::{Fault, FaultyDisk, MemoryDisk, environment};
 use std::cell::Cell;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -6,8 +6,8 @@ use crate::node::Node;
 use crate::testing::open_node;
 use base::{Entry, Expiry, ManualClock};
 use cluster::{Member, Members, NodeUrl};
-use lsm::testing::BlockingWrite;
-use lsm::{Disk, Durability, MemoryDisk, StepExecutor};
+use lsm::{Disk, Durability};
+use lsm_testing::{BlockingWrite, MemoryDisk, StepExecutor};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 

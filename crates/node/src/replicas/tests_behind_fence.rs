@@ -6,8 +6,8 @@ use crate::completion_queue::KeyRead;
 use crate::forgetting::{BeforeRead, SharedBounds, Taken};
 use base::{ManualClock, Timestamp, Verdict};
 use cluster::forgetting::{Bounds, NamedBounds, StoreStart};
-use lsm::testing::BlockingWrite;
-use lsm::{Admission, Barrier, FaultyDisk, MemoryDisk};
+use lsm::{Admission, Barrier};
+use lsm_testing::{BlockingWrite, FaultyDisk, MemoryDisk};
 use std::sync::Arc;
 
 fn at(ms: u64) -> Timestamp {

@@ -9,8 +9,8 @@ use base::{Entry, Expiry, ManualClock, Timestamp};
 use bytes::Bytes;
 use cluster::sweep::{Digest, Item, PassId, PassKind};
 use cluster::{NodeNumber, Placement};
-use lsm::testing::BlockingWrite;
-use lsm::{Engine, MemoryDisk};
+use lsm::Engine;
+use lsm_testing::{BlockingWrite, MemoryDisk};
 use peer::SweepAnswer;
 use std::sync::Arc;
 

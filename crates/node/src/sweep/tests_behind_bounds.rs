@@ -12,7 +12,7 @@ use cluster::forgetting::{Bounds, Vouching};
 use cluster::sweep::{Item, KeyBounds, PassId, PassKind};
 use cluster::{NodeNumber, Placement};
 use lsm::Engine;
-use lsm::testing::BlockingWrite;
+use lsm_testing::BlockingWrite;
 use peer::{Offer, SweepAnswer};
 use std::sync::Arc;
 use std::time::Duration;

@@ -227,8 +227,7 @@ pub fn fuzz_timestamp_bound(bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lsm::MemoryDisk;
-    use lsm::disk::{Call, Fault, FaultyDisk};
+    use lsm_testing::{Call, Fault, FaultyDisk, MemoryDisk};
 
     const FOLDER: &str = "/store";
 

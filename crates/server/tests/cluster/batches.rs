@@ -4,7 +4,8 @@
 use crate::support::{Cluster, OpenOnDrop, until};
 use crate::wire::gated_disk;
 use crate::wire::lines::{NDJSON, batch, get, put, statuses};
-use lsm::{Disk, MemoryDisk};
+use lsm::Disk;
+use lsm_testing::MemoryDisk;
 use std::sync::Arc;
 use std::time::Duration;
 

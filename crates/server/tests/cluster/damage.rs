@@ -3,7 +3,8 @@
 
 use crate::support::{Cluster, until};
 use crate::wire::Reply;
-use lsm::{Disk, MemoryDisk};
+use lsm::Disk;
+use lsm_testing::MemoryDisk;
 use server::ServerConfig;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};

@@ -3,7 +3,8 @@
 
 use crate::support::{Cluster, OpenOnDrop, timed, until};
 use crate::wire::{Reply, gated_disk};
-use lsm::{Disk, MemoryDisk};
+use lsm::Disk;
+use lsm_testing::MemoryDisk;
 use std::sync::Arc;
 use std::time::Duration;
 

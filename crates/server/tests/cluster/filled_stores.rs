@@ -1,7 +1,8 @@
 //! Stores that lost something and come back by themselves, and what nodes say of it.
 
 use crate::support::{Cluster, Disks, until};
-use lsm::{Durability, MemoryDisk};
+use lsm::Durability;
+use lsm_testing::MemoryDisk;
 use server::ServerConfig;
 use std::sync::Arc;
 use std::time::Duration;

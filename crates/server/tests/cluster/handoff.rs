@@ -68,7 +68,7 @@ fn with_a_slow_disk(slow: usize) -> (Cluster, Arc<Gate>) {
             if node == slow {
                 Arc::clone(&disk) as Arc<dyn Disk>
             } else {
-                Arc::new(lsm::MemoryDisk::new())
+                Arc::new(lsm_testing::MemoryDisk::new())
             }
         },
     );
@@ -116,7 +116,9 @@ fn a_write_that_the_coordinators_own_store_missed_is_handed_over() {
 /// A hint for the node's own store would take the space that the store lacks.
 #[test]
 fn a_full_node_keeps_no_hints_for_itself() {
-    let disks: Vec<_> = (0..3).map(|_| Arc::new(lsm::MemoryDisk::new())).collect();
+    let disks: Vec<_> = (0..3)
+        .map(|_| Arc::new(lsm_testing::MemoryDisk::new()))
+        .collect();
     let cluster = Cluster::start_on(
         3,
         |config| config.node.disk_reserve_bytes = 1 << 20,

@@ -1,7 +1,7 @@
 //! Whether a node of a cluster is ready.
 
 use crate::support::{Cluster, until};
-use lsm::MemoryDisk;
+use lsm_testing::MemoryDisk;
 use std::sync::Arc;
 
 /// Why a node is not ready; empty if it is.

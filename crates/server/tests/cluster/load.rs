@@ -3,7 +3,8 @@
 use crate::support::{Cluster, OpenOnDrop, metric_of, until};
 use crate::wire::{Client, Reply, gated_disk};
 use fastrand::Rng;
-use lsm::{Disk, MemoryDisk};
+use lsm::Disk;
+use lsm_testing::MemoryDisk;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -4,7 +4,8 @@
 use crate::support::{Cluster, OpenOnDrop, until};
 use crate::wire::lines::{BatchStream, put, statuses};
 use crate::wire::{Client, gated_disk};
-use lsm::{Disk, MemoryDisk};
+use lsm::Disk;
+use lsm_testing::MemoryDisk;
 use std::sync::Arc;
 
 /// More than half of what uploads may hold with the limit below.

@@ -2,7 +2,7 @@
 
 use crate::support::{Cluster, until};
 use crate::wire::lines::{NDJSON, put, read_lines, statuses};
-use lsm::MemoryDisk;
+use lsm_testing::MemoryDisk;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

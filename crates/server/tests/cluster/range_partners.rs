@@ -5,7 +5,8 @@
 use crate::support::{Cluster, Disks, until};
 use crate::wire::Reply;
 use crate::wire::lines::read_lines;
-use lsm::{Disk, MemoryDisk};
+use lsm::Disk;
+use lsm_testing::MemoryDisk;
 use peer::Protocol;
 use server::ServerConfig;
 use std::path::Path;

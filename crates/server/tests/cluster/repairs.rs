@@ -3,7 +3,7 @@
 
 use crate::support::{Cluster, Disks, until};
 use crate::wire::Ends;
-use lsm::MemoryDisk;
+use lsm_testing::MemoryDisk;
 use server::ServerConfig;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

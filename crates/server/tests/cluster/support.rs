@@ -4,7 +4,8 @@
 use crate::wire::{self, Client, Gate, Reply, SkewedClock};
 use base::{BootId, Clock, SeededRandom};
 use cluster::{Member, Members, NodeUrl};
-use lsm::{Disk, MemoryDisk};
+use lsm::Disk;
+use lsm_testing::MemoryDisk;
 use server::{Seams, Server, ServerConfig, StartError};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;

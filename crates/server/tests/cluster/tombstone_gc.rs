@@ -3,7 +3,7 @@
 
 use crate::repairs::{stored_at, target, wait_until_filled};
 use crate::support::{Cluster, Disks, until};
-use lsm::MemoryDisk;
+use lsm_testing::MemoryDisk;
 use server::ServerConfig;
 use std::sync::Arc;
 use std::time::Duration;

@@ -3,7 +3,8 @@
 
 use crate::support::{Cluster, Disks, until};
 use crate::wire::{Client, Reply, seams};
-use lsm::{Disk, MemoryDisk};
+use lsm::Disk;
+use lsm_testing::MemoryDisk;
 use peer::Protocol;
 use server::{Server, ServerConfig};
 use std::net::{Ipv4Addr, SocketAddr};

@@ -4,7 +4,7 @@ use crate::support::lines::{NDJSON, chunk};
 use crate::support::{Client, config, seams, start_with, wait_for_metric, wait_until};
 use base::{Clock, ManualClock};
 use cluster::{Member, Members, NodeUrl};
-use lsm::MemoryDisk;
+use lsm_testing::MemoryDisk;
 use server::{Seams, Server};
 use std::sync::Arc;
 use std::time::Duration;

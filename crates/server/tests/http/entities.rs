@@ -2,7 +2,7 @@
 
 use crate::support::{Client, SkewedClock, config, seams, start, start_with};
 use base::Clock;
-use lsm::MemoryDisk;
+use lsm_testing::MemoryDisk;
 use server::{Seams, Server};
 use std::sync::Arc;
 

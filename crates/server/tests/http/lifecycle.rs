@@ -2,7 +2,8 @@
 
 use crate::support::{Client, begin_shutdown, config, gated_disk, seams, start, wait_for_metric};
 use cluster::NodeUrl;
-use lsm::{Disk, MemoryDisk, RealDisk};
+use lsm::{Disk, RealDisk};
+use lsm_testing::MemoryDisk;
 use node::OpenError;
 use server::{Server, ServerConfig, StartError};
 use std::net::TcpStream;

@@ -1,7 +1,7 @@
 //! More requests than a node takes on, and disks that are slow, full or broken.
 
 use crate::support::{Client, config, gated_disk, seams, wait_for_metric, wait_until};
-use lsm::MemoryDisk;
+use lsm_testing::MemoryDisk;
 use server::Server;
 use std::sync::Arc;
 use std::time::Duration;

@@ -8,8 +8,8 @@ pub(crate) mod lines;
 
 use base::{BootId, Clock, SeededRandom, SystemClock};
 use cluster::NodeUrl;
-use lsm::disk::HookedDisk;
-use lsm::{Disk, MemoryDisk};
+use lsm::Disk;
+use lsm_testing::{HookedDisk, MemoryDisk};
 use server::{Seams, Server, ServerConfig};
 use std::fmt::Debug;
 use std::io::{self, Read, Write};

@@ -5,7 +5,7 @@ use crate::support::{
     wait_until,
 };
 use cluster::{Member, Members, NodeUrl};
-use lsm::MemoryDisk;
+use lsm_testing::MemoryDisk;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, ProtocolVersion, StreamOwned};

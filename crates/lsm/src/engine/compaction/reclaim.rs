@@ -232,8 +232,8 @@ impl Survey {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{BlockingWrite, environment};
-    use crate::{Engine, Error, MemoryDisk, Options};
+    use crate::testing::{BlockingWrite, MemoryDisk, environment};
+    use crate::{Engine, Error, Options};
     use base::{Expiry, Timestamp};
 
     /// A store with a table for each of these entries, on a disk that is full.

@@ -191,8 +191,7 @@ impl RoomWatch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::{Call, Fault, FaultyDisk, MemoryDisk};
-    use crate::testing::{PATIENCE, environment};
+    use crate::testing::{Call, Fault, FaultyDisk, MemoryDisk, PATIENCE, environment};
     use std::io;
     use std::sync::mpsc;
     use std::thread;

@@ -139,9 +139,8 @@ fn free_some(waiting: Arc<Mutex<Waiting>>, executor: &Weak<dyn Executor>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::StepExecutor;
-    use crate::disk::{Call, Fault, FaultyDisk, MemoryDisk, RealDisk};
-    use crate::testing::environment;
+    use crate::disk::RealDisk;
+    use crate::testing::{Call, Fault, FaultyDisk, MemoryDisk, StepExecutor, environment};
     use std::io;
     use std::path::Path;
 

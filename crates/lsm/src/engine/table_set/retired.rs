@@ -93,10 +93,8 @@ fn free_in_steps(mut remains: Remains, executor: &Weak<dyn Executor>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::StepExecutor;
-    use crate::disk::MemoryDisk;
     use crate::record::Record;
-    use crate::testing::environment;
+    use crate::testing::{MemoryDisk, StepExecutor, environment};
     use base::{Entry, Expiry, Kind, Timestamp};
     use bytes::Bytes;
 

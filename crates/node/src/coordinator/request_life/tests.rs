@@ -2,7 +2,7 @@ use super::*;
 use crate::pending::{AnswerKind, PendingRequests};
 use base::{Clock, ManualClock};
 use cluster::{Members, NodeUrl, ReplicaIndex};
-use lsm::StepExecutor;
+use lsm_testing::StepExecutor;
 use peer::PeerAnswer;
 use std::future::Future;
 use std::pin::{Pin, pin};

@@ -7,7 +7,8 @@ mod store;
 
 use super::*;
 use base::{Clock, Expiry, ManualClock, Timestamp};
-use lsm::{Disk, FaultyDisk, MemoryDisk, StepExecutor};
+use lsm::Disk;
+use lsm_testing::{FaultyDisk, MemoryDisk, StepExecutor};
 
 const MIB: u64 = 1 << 20;
 

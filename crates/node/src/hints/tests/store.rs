@@ -1,7 +1,7 @@
 //! Which hints are kept, which survive, and which are dropped.
 
 use super::*;
-use lsm::disk::{Call, Fault, Unsynced};
+use lsm_testing::{Call, Fault, Unsynced};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 

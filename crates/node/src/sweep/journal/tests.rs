@@ -1,8 +1,8 @@
 //! What the file `SWEEP` remembers.
 
 use super::*;
-use lsm::MemoryDisk;
 use lsm::checked_file::fuzz_mutations_of;
+use lsm_testing::MemoryDisk;
 
 const FIXTURE: &[u8] = include_bytes!("../../../tests/fixtures/sweep-v2.bin");
 const FIXTURE_V1: &[u8] = include_bytes!("../../../tests/fixtures/sweep-v1.bin");

@@ -7,8 +7,7 @@ mod unique;
 
 use super::*;
 use cluster::Member;
-use lsm::disk::Fault;
-use lsm::{FaultyDisk, MemoryDisk, StepExecutor};
+use lsm_testing::{Fault, FaultyDisk, MemoryDisk, StepExecutor};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

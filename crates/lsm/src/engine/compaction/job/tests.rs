@@ -1,11 +1,10 @@
 //! What begins when, and what is measured meanwhile.
 
 use super::*;
-use crate::disk::{HookedDisk, SyncHook};
 use crate::engine::compaction::pressure::LEVEL_0_TABLES_DUE;
 use crate::engine::write_rate::Backlog;
-use crate::testing::{BlockingWrite, environment};
-use crate::{Engine, MemoryDisk, Options, StepExecutor};
+use crate::testing::{BlockingWrite, HookedDisk, MemoryDisk, StepExecutor, SyncHook, environment};
+use crate::{Engine, Options};
 use base::{Entry, Expiry, ManualClock, Timestamp};
 use std::io;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! A disk on which a test controls the syncs of files.
 
-use super::{Disk, DiskFile};
-use crate::sync::lock;
+use lsm::{Disk, DiskFile};
+use profile::lock;
 use std::any::Any;
 use std::io;
 use std::path::{Path, PathBuf};

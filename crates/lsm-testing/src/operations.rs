@@ -1,9 +1,9 @@
 //! Operations on a whole store, chosen by bytes. A model, a map of the newest versions,
 //! says what the store has to answer.
 
-use crate::testing::{BlockingWrite, environment};
-use crate::{Disk, Engine, Error, MemoryDisk, Options, StepExecutor};
+use super::{BlockingWrite, MemoryDisk, StepExecutor, environment};
 use base::{Entry, Expiry, Timestamp};
+use lsm::{Disk, Engine, Error, Options};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

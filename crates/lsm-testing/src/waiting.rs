@@ -1,19 +1,8 @@
-//! Ends for tests whose threads wait for each other. Unit tests have this file, too.
+//! Ends for tests whose threads wait for each other.
 
-#![allow(
-    dead_code,
-    unreachable_pub,
-    clippy::panic,
-    clippy::allow_attributes,
-    reason = "each test uses its part, and one that hangs panics"
-)]
-
+use super::PATIENCE;
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
-
-/// How long a test waits for its threads. It is long, because only a test that fails waits
-/// for all of it.
-const PATIENCE: Duration = Duration::from_secs(120);
+use std::time::Instant;
 
 /// Waits until a condition holds that other threads bring about; `what` names it.
 ///
@@ -37,7 +26,11 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
 ///
 /// # Panics
 /// The test panics, or does not end in time.
-#[expect(clippy::disallowed_methods, reason = "the test runs in real time")]
+#[expect(
+    clippy::disallowed_methods,
+    clippy::panic,
+    reason = "the test runs in real time, and one that hangs panics"
+)]
 pub fn guarded(what: &str, test: impl FnOnce() + Send + 'static) {
     let (sender, ended) = mpsc::channel::<()>();
     let thread = std::thread::spawn(move || {

@@ -16,9 +16,9 @@ mod unsynced;
 
 pub use unsynced::Unsynced;
 
-use super::{Disk, DiskFile};
-use crate::sync::lock;
 use file_system::{Change, FileSystem, Folder, Inode, PAGE_BYTES, split};
+use lsm::{Disk, DiskFile};
+use profile::lock;
 use std::any::Any;
 use std::fmt;
 use std::io;

@@ -1,13 +1,10 @@
-//! Shared by tests of the store: an environment without chance, a write that waits for its
+//! An environment without chance, a write that waits for its
 //! outcome, and what ends the threads of a test.
 
-use crate::disk::Disk;
-use crate::engine::{Applied, Engine, Outbox, Outcome};
-use crate::error::Error;
-use crate::executor::StepExecutor;
-use crate::options::Environment;
-use crate::sync::lock;
+use super::StepExecutor;
 use base::{Entry, ManualClock, SeededRandom, Timestamp, Verdict};
+use lsm::{Applied, Disk, Engine, Environment, Error, Outbox, Outcome};
+use profile::lock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;

@@ -4,8 +4,8 @@
 //! repeats this with `at` = 0, 1, 2 … until the fault no longer occurs, each call of
 //! the work has failed once.
 
-use super::{Disk, DiskFile};
-use crate::sync::lock;
+use lsm::{Disk, DiskFile};
+use profile::lock;
 use std::any::Any;
 use std::io;
 use std::path::{Path, PathBuf};

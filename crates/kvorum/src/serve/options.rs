@@ -109,7 +109,7 @@ pub(crate) struct ServeOptions {
     /// How often the nodes compare what has changed since they last agreed, and send each other what is missing; off for never
     #[arg(long, value_parser = interval(bounds::REPAIR_INTERVAL), value_name = "INTERVAL", help_heading = "Cluster", default_value_t = IntervalOption(defaults().node.repair_interval))]
     pub(crate) repair_interval: IntervalOption,
-    /// How often the nodes compare everything, and verify every stored block; off for only when a store has to be filled
+    /// How often the nodes compare everything, and verify every stored block; off for only when a store has to be rebuilt
     #[arg(long, value_parser = interval(bounds::REPAIR_INTERVAL), value_name = "INTERVAL", help_heading = "Cluster", default_value_t = IntervalOption(defaults().node.full_repair_interval))]
     pub(crate) full_repair_interval: IntervalOption,
 

@@ -191,6 +191,7 @@ def run(arguments):
     return {
         "command": shlex.join(["python3", "bench/peers.py", *sys.argv[1:]]),
         "began": began.strftime("%Y-%m-%d %H:%M UTC"),
+        "commit": subprocess.run(["git", "rev-parse", "--short=8", "HEAD"], capture_output=True, text=True).stdout.strip() or "unknown",
         "seconds": arguments.seconds,
         "rounds": arguments.rounds,
         "machine": {**machine(), "stolen": stolen / max(total, 1)},

@@ -195,7 +195,7 @@ def head(results):
     return (
         "# Compared with other stores\n\n"
         "How much does a request cost in Kvorum, over HTTP, and in stores with protocols of their own, if each gives the same guarantee?\n\n"
-        f"`{results['command']}` wrote this page, its plots and its [samples](peers/samples.json), started {results['began']}. {versions}.\n"
+        f"`{results['command']}` wrote this page, its plots and its [samples](peers/samples.json), started {results['began']} at commit `{results['commit']}`. {versions}.\n"
     )
 
 

@@ -63,7 +63,11 @@ impl Experiment {
         context.fail_if_stopped()?;
         page.section("Written by");
         page.code(&settings.command);
-        page.paragraph(&format!("on {}.", units::moment(settings.begun_unix_ms)));
+        page.paragraph(&format!(
+            "on {}, at commit `{}`.",
+            units::moment(settings.begun_unix_ms),
+            machine::commit().as_deref().unwrap_or("unknown")
+        ));
         page.write(&settings.output)
     }
 }

@@ -41,6 +41,16 @@ pub(crate) fn lines(context: &ExperimentContext<'_>) -> Vec<String> {
     lines
 }
 
+/// The commit of the sources in the current folder, whose program is measured; `checks/lab`
+/// finds the pages whose commit is old by it. None where git does not tell.
+pub(crate) fn commit() -> Option<String> {
+    let mut git = Command::new("git");
+    git.args(["rev-parse", "--short=8", "HEAD"])
+        .stdin(Stdio::null());
+    let said = git.output().ok().filter(|said| said.status.success())?;
+    Some(String::from_utf8(said.stdout).ok()?.trim().to_owned())
+}
+
 /// The time of the processors, in ticks since the machine started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProcessorTicks {

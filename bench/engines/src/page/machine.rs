@@ -1,6 +1,7 @@
 //! The machine of the measurements, according to the system.
 
 use std::fs;
+use std::process::Command;
 
 /// A line about the processor, the memory and the system, without unknown parts.
 pub fn line() -> String {
@@ -18,6 +19,18 @@ pub fn line() -> String {
             .map(|release| format!("Linux {}", release.trim())),
     );
     parts.join(", ")
+}
+
+/// The commit of the engine that is measured.
+pub fn commit() -> String {
+    let said = Command::new("git")
+        .args(["rev-parse", "--short=8", "HEAD"])
+        .output();
+    let said = said.ok().filter(|said| said.status.success());
+    said.map_or_else(
+        || "unknown".to_owned(),
+        |said| String::from_utf8_lossy(&said.stdout).trim().to_owned(),
+    )
 }
 
 /// The text behind a name and a colon in a file of the system.

@@ -145,7 +145,7 @@ others of its kind, on equal terms?
 
     cd bench/engines && cargo run --release -- run
 
-That wrote this page; `--full` takes ten times as many keys. The figures are medians of {rounds} \
+That wrote this page at commit `{commit}`; `--full` takes ten times as many keys. The figures are medians of {rounds} \
 rounds. Each task ran in a process of its own, and the engines took turns within each workload. \
 Machine: {machine}.
 
@@ -176,6 +176,7 @@ flushes and when it is opened, so some of its work is put off until a read opens
 what is measured there.
 ",
         machine = machine::line(),
+        commit = machine::commit(),
         cache = terms::CACHE_BYTES >> 20,
         memtable = terms::MEMTABLE_BYTES >> 20,
         memtables = terms::MEMTABLES_MAX,

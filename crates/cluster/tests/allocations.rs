@@ -1,6 +1,6 @@
 //! Proof that coordination allocates nothing for up to eight replicas.
 
-use base::{Entry, Expiry, Timestamp, Verdict};
+use base::{Entry, Expiry, NewerVersion, Timestamp};
 use cluster::{Miss, Placement, ReplicaIndex, Replicas};
 use cluster::{Read, ReadActions, ReadEvent, Round, Write, WriteActions, WriteEvent};
 
@@ -21,10 +21,10 @@ fn the_ranking_of_a_key_allocates_nothing() {
 #[test]
 fn a_write_with_two_rounds_and_hints_allocates_nothing() {
     let timestamp = Timestamp::from_u64;
-    let stored = |round, replica, verdict| WriteEvent::Stored {
+    let stored = |round, replica, newer_version| WriteEvent::Stored {
         round,
         replica,
-        verdict,
+        newer_version,
     };
     allocates_nothing(|| {
         let mut actions = WriteActions::new();
@@ -33,7 +33,7 @@ fn a_write_with_two_rounds_and_hints_allocates_nothing() {
         for replica in replicas.indexes().take(5) {
             actions.clear();
             write.step(
-                stored(Round::First, replica, Verdict::Newer(timestamp(9))),
+                stored(Round::First, replica, NewerVersion::At(timestamp(9))),
                 &mut actions,
             );
         }
@@ -45,7 +45,10 @@ fn a_write_with_two_rounds_and_hints_allocates_nothing() {
             &mut actions,
         );
         for replica in replicas.indexes().take(5) {
-            write.step(stored(Round::Second, replica, Verdict::Clean), &mut actions);
+            write.step(
+                stored(Round::Second, replica, NewerVersion::None),
+                &mut actions,
+            );
         }
         actions.clear();
         write.step(WriteEvent::Deadline, &mut actions);
@@ -77,8 +80,14 @@ fn a_read_with_repairs_allocates_nothing() {
         assert_eq!(actions.len(), 4, "{actions:?}");
         for replica in replicas.indexes().skip(1).take(4) {
             actions.clear();
-            let verdict = Verdict::Clean;
-            read.step(ReadEvent::Repaired { replica, verdict }, &mut actions);
+            let newer_version = NewerVersion::None;
+            read.step(
+                ReadEvent::Repaired {
+                    replica,
+                    newer_version,
+                },
+                &mut actions,
+            );
         }
         assert_eq!(actions.len(), 2, "{actions:?}");
     });

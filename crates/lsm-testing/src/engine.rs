@@ -2,7 +2,7 @@
 //! outcome, and what ends the threads of a test.
 
 use super::StepExecutor;
-use base::{Entry, ManualClock, SeededRandom, Timestamp, Verdict};
+use base::{Entry, ManualClock, NewerVersion, SeededRandom, Timestamp};
 use lsm::{Applied, Disk, Engine, Environment, Error, Outbox, Outcome};
 use profile::lock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,11 +54,11 @@ impl BlockingWrite for Engine {
     }
 }
 
-/// The verdict on a write, after reading what the verdict needs.
+/// The newer-version check of a write, after reading what the newer-version check needs.
 #[must_use]
-pub fn verdict_of(applied: &Applied) -> Verdict {
+pub fn newer_version_of(applied: &Applied) -> NewerVersion {
     match applied {
-        Applied::Known(verdict) => *verdict,
+        Applied::Known(newer_version) => *newer_version,
         Applied::Pending(pending) => pending.finish(),
     }
 }

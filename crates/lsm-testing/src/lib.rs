@@ -21,7 +21,7 @@ mod operations;
 mod step_executor;
 pub mod waiting;
 
-pub use engine::{BlockingWrite, Ends, PATIENCE, environment, verdict_of};
+pub use engine::{BlockingWrite, Ends, PATIENCE, environment, newer_version_of};
 pub use faulty::{Call, Fault, FaultyDisk};
 pub use hooked::{HookedDisk, SyncHook};
 pub use memory::{MemoryDisk, Unsynced};

@@ -92,8 +92,8 @@ extern crate self as lsm;
 pub use disk::{Disk, DiskFile, RealDisk};
 pub use engine::{
     Acknowledged, Admission, Applied, Barrier, DamageMark, Engine, Ingest, Ingested,
-    LeastTimestamps, LevelStatistics, Lookup, Outbox, Outcome, PendingVerdict, RecoveryReport,
-    Scan, Statistics, SyncTimeStatistics, WholeCompaction,
+    LeastTimestamps, LevelStatistics, Lookup, Outbox, Outcome, PendingCheck, RecoveryReport, Scan,
+    Statistics, SyncTimeStatistics, WholeCompaction,
 };
 pub use error::Error;
 pub use executor::{Executor, Job, Lane, LaneQueue};

@@ -75,10 +75,10 @@ pub struct Options {
     pub purge_wait: Duration,
     /// Space kept free for deletes, flush and compaction when the disk is full, in bytes.
     pub disk_reserve_bytes: u64,
-    /// How long the store remembers its verdicts on writes: a version that is delivered
-    /// twice must get the same verdict both times (see `engine/verdicts.rs`). At least as
-    /// long as a request may wait for its answer.
-    pub verdicts_kept: Duration,
+    /// How long the store remembers its newer-version checks: a version that is delivered twice
+    /// must get the same answer both times (see `engine/newer_versions.rs`). At least as long
+    /// as a request may wait for its answer.
+    pub newer_version_checks_kept: Duration,
     /// Versions above this timestamp are dropped for good when the store is opened.
     /// An operator sets it to get rid of versions that a wrong clock has given a timestamp.
     pub drop_versions_above: Option<Timestamp>,
@@ -103,7 +103,7 @@ impl Default for Options {
             table_bytes: 32 << 20,
             purge_wait: Duration::from_secs(7 * 86_400),
             disk_reserve_bytes: 64 << 20,
-            verdicts_kept: Duration::from_secs(10),
+            newer_version_checks_kept: Duration::from_secs(10),
             drop_versions_above: None,
             fence: Timestamp::ZERO,
         }

@@ -16,7 +16,7 @@ use crate::range_digest::RangeDigest;
 use crate::turn_budget::Allotment;
 use crate::wait_sites;
 use base::{Budget, Entry, Refused};
-use lsm::{Applied, Engine, PendingVerdict, Scan};
+use lsm::{Applied, Engine, PendingCheck, Scan};
 use profile::Stopwatch;
 use profile::lock;
 use std::collections::VecDeque;
@@ -36,7 +36,7 @@ pub(crate) enum Read {
         before: BeforeRead,
     },
     /// The newer versions that the store held when a write arrived.
-    Newer(PendingVerdict),
+    Newer(PendingCheck),
     /// The next entries of a scan, up to this number of bytes. The entries may take the
     /// allotment; the read returns the rest of it. A value that is longer than any that clients
     /// may send takes a share of the budget besides; without one it is left for a later read.

@@ -154,8 +154,8 @@ impl Worker {
     pub fn spawn_upkeep(self: &Rc<Self>) {
         let pending = Rc::clone(&self.coordinator.pending);
         let own = Rc::clone(self.replicas.own());
-        let finish_verdict = move |address, completion| own.finish_verdict(address, completion);
-        tokio::task::spawn_local(pending.deliver_forever(finish_verdict));
+        let finish_check = move |address, completion| own.finish_check(address, completion);
+        tokio::task::spawn_local(pending.deliver_forever(finish_check));
         let submissions = Rc::clone(&self.replicas.own().submissions);
         tokio::task::spawn_local(submissions.submit_forever());
         tokio::task::spawn_local(Rc::clone(self).end_overdue_forever());

@@ -74,9 +74,9 @@ fn take(decoder: &mut Decoder, values: &mut Assembler<()>) -> Result<bool, Frame
                 assert!(!entry.key().is_empty());
             }
         }
-        Message::Verdicts(verdicts) => {
-            for verdict in verdicts {
-                let _verdict = verdict?;
+        Message::NewerVersions(newer_versions) => {
+            for newer_version in newer_versions {
+                let _newer_version = newer_version?;
             }
         }
         _ => {}
@@ -126,8 +126,8 @@ mod tests {
         message::put_examine(&mut out, 14, second);
         message::put_examined(&mut out, 14, &crate::tests::REPORT);
         message::put_piece(&mut out, 2, &long.value_bytes()[..1 << 16]);
-        message::put_stored(&mut out, 4, base::Verdict::Newer(at));
-        message::put_stored(&mut out, 4, base::Verdict::Clean);
+        message::put_stored(&mut out, 4, base::NewerVersion::At(at));
+        message::put_stored(&mut out, 4, base::NewerVersion::None);
         message::put_found(&mut out, 5, &short);
         message::put_found(&mut out, 5, &Entry::tombstone(b"key", at, 1));
         message::put_piece(&mut out, 2, &long.value_bytes()[1 << 16..]);
@@ -143,12 +143,12 @@ mod tests {
             message::put_write_item(&mut out, 11, entry);
         }
         end_frame(&mut out, writes);
-        let verdicts = out.len();
-        message::begin_verdicts(&mut out);
-        for verdict in [base::Verdict::Clean, base::Verdict::Newer(at)] {
-            message::put_verdict_item(&mut out, 11, verdict);
+        let newer_versions = out.len();
+        message::begin_newer_versions(&mut out);
+        for newer_version in [base::NewerVersion::None, base::NewerVersion::At(at)] {
+            message::put_newer_version_item(&mut out, 11, newer_version);
         }
-        end_frame(&mut out, verdicts);
+        end_frame(&mut out, newer_versions);
         for entries in [1, 3] {
             let mut run = RunWriter::default();
             for _ in 0..entries {

@@ -65,7 +65,7 @@ mod wait_sites;
 mod tests;
 
 use base::Budget;
-use base::{Clock, Entry, Random, Verdict};
+use base::{Clock, Entry, NewerVersion, Random};
 use bytes::Bytes;
 use cluster::Miss;
 use cluster::forgetting::{Answerer, NamedBounds};
@@ -198,7 +198,7 @@ pub enum PeerAnswer {
     /// The write is stored.
     Stored {
         /// What newer versions the replica held when this version first arrived.
-        verdict: Verdict,
+        newer_version: NewerVersion,
     },
     /// The freshest version that the replica has, even if it is a tombstone or
     /// has expired.

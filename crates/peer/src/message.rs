@@ -4,7 +4,7 @@
 //! kind  message  payload
 //!    1  write    remaining ms u32 | entry
 //!    2  read     remaining ms u32 | key
-//!    3  stored   verdict u8: 0 clean | 1 newer, timestamp u64
+//!    3  stored   newer version u8: 0 none | 1 at, timestamp u64
 //!                                    | 2 unknown, bound on timestamps u64
 //!    4  found    entry
 //!    5  absent
@@ -31,7 +31,7 @@
 //!            | entry
 //!                                          (16 and 17 only with the feature `FORGETTING`)
 //!   18  writes   remaining ms u32 | for each write: call u64 | entry
-//!   19  verdicts for each write that is stored: call u64 | verdict, as in `stored`
+//!   19  newer    for each write that is stored: call u64 | newer version, as in `stored`
 //!                                          (18 and 19 only with the feature `MANY`)
 //!   21  page     request, as drawn in `page.rs`
 //!   22  paged    a page, as drawn there
@@ -61,7 +61,7 @@
 //! value follows in pieces, between other frames. Each piece but the last has
 //! exactly that size. See `assembly.rs`. A run (`run.rs`) travels in the same way.
 //!
-//! `writes` and `verdicts` say the same as a frame for each write, with one header and one
+//! `writes` and `newer_versions` say the same as a frame for each write, with one header and one
 //! checksum for all. Entries in `writes` have short values.
 //!
 //! Requests, their pieces and pings go from the dialler to the acceptor; the other
@@ -72,14 +72,14 @@ mod fields;
 mod many;
 
 pub(super) use encode::{
-    ALL_LATER, begin_verdicts, begin_writes, is_long, put_absent, put_contact, put_entry_head,
-    put_examine, put_examined, put_forgets, put_found, put_look, put_mend, put_missed, put_page,
-    put_paged, put_piece, put_ping, put_pong, put_read, put_read_unless_same, put_repair,
-    put_replica_state, put_report, put_run, put_same, put_stored, put_sweep, put_swept, put_trace,
-    put_verdict_item, put_write, put_write_item, remaining_ms,
+    ALL_LATER, begin_newer_versions, begin_writes, is_long, put_absent, put_contact,
+    put_entry_head, put_examine, put_examined, put_forgets, put_found, put_look, put_mend,
+    put_missed, put_newer_version_item, put_page, put_paged, put_piece, put_ping, put_pong,
+    put_read, put_read_unless_same, put_repair, put_replica_state, put_report, put_run, put_same,
+    put_stored, put_sweep, put_swept, put_trace, put_write, put_write_item, remaining_ms,
 };
 
-pub(super) use many::{Entries, Many, Verdicts};
+pub(super) use many::{Entries, Many, NewerVersions};
 
 use fields::{Fields, miss_of_code};
 
@@ -89,7 +89,7 @@ use crate::node_report::NodeReport;
 use crate::page::{PagedHead, decode_paged};
 use crate::same::{HeldVersion, ValueHash};
 use crate::store_report::StoreReport;
-use base::{Entry, Expiry, Kind, Timestamp, TraceId, Verdict};
+use base::{Entry, Expiry, Kind, NewerVersion, Timestamp, TraceId};
 use cluster::Miss;
 use cluster::ReplicaState;
 use cluster::forgetting::{Answerer, NamedBounds};
@@ -116,7 +116,7 @@ const FORGETS: u8 = 16;
 const REPAIR: u8 = 17;
 
 const WRITES: u8 = 18;
-const VERDICTS: u8 = 19;
+const NEWER_VERSIONS: u8 = 19;
 
 const PAGE: u8 = 21;
 const PAGED: u8 = 22;
@@ -134,7 +134,7 @@ const CONTACT: u8 = 30;
 
 const OBSOLETE: u8 = 7;
 
-const CLEAN: u8 = 0;
+const NO_NEWER: u8 = 0;
 const NEWER: u8 = 1;
 const UNKNOWN: u8 = 2;
 
@@ -178,7 +178,7 @@ pub(super) enum Message<'a> {
     /// The version is stored.
     Stored {
         /// What newer versions the replica held when the version first arrived.
-        verdict: Verdict,
+        newer_version: NewerVersion,
     },
     /// The freshest version.
     Found(EntryHead<'a>),
@@ -230,7 +230,7 @@ pub(super) enum Message<'a> {
         writes: Many<'a, Entries>,
     },
     /// These versions are stored.
-    Verdicts(Many<'a, Verdicts>),
+    NewerVersions(Many<'a, NewerVersions>),
     /// Store this version, with which a store has answered a read.
     Repair {
         /// How long the dialler waits for the answer.
@@ -363,7 +363,7 @@ impl<'a> Message<'a> {
                 Self::Trace(id.ok_or_else(|| frame.malformed("a trace of 0"))?)
             }
             STORED => Self::Stored {
-                verdict: fields.verdict()?,
+                newer_version: fields.newer_version()?,
             },
             FOUND => Self::Found(fields.entry()?),
             ABSENT => Self::Absent,
@@ -433,7 +433,7 @@ impl<'a> Message<'a> {
                 remaining: fields.remaining()?,
                 writes: Many::of(&mut fields, Entries),
             },
-            VERDICTS => Self::Verdicts(Many::of(&mut fields, Verdicts)),
+            NEWER_VERSIONS => Self::NewerVersions(Many::of(&mut fields, NewerVersions)),
             EXAMINE => Self::Examine {
                 remaining: fields.remaining()?,
             },

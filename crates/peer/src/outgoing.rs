@@ -21,7 +21,7 @@ use super::assembly::LONG_VALUES_MAX;
 use super::frame::{HEADER_BYTES, PAYLOAD_BYTES_MAX, PIECE_BYTES, end_frame};
 use super::message;
 use base::Entry;
-use base::{Share, TraceId, Verdict};
+use base::{NewerVersion, Share, TraceId};
 use cluster::forgetting::{Answerer, NamedBounds};
 use cluster::sweep::PassId;
 use std::cell::{Cell, RefCell};
@@ -95,8 +95,8 @@ pub(super) enum LongMessageKind {
 enum ManyKind {
     /// Writes whose dialler waits for so many milliseconds.
     Writes { remaining_ms: u32 },
-    /// Verdicts.
-    Verdicts,
+    /// Newer-version checks.
+    NewerVersions,
 }
 
 /// The last frame of the last chunk, while further items may follow in it.
@@ -211,9 +211,9 @@ impl Outgoing {
     }
 
     /// Appends the answer that a write is stored to a frame of many.
-    pub(super) fn push_verdict(&self, call: u64, verdict: Verdict) {
-        let put = |out: &mut Vec<u8>| message::put_verdict_item(out, call, verdict);
-        self.push_item(ManyKind::Verdicts, ITEM_BYTES_MAX, put);
+    pub(super) fn push_newer_version(&self, call: u64, newer_version: NewerVersion) {
+        let put = |out: &mut Vec<u8>| message::put_newer_version_item(out, call, newer_version);
+        self.push_item(ManyKind::NewerVersions, ITEM_BYTES_MAX, put);
     }
 
     fn push_item(&self, kind: ManyKind, item_bytes: usize, encode: impl FnOnce(&mut Vec<u8>)) {
@@ -224,7 +224,7 @@ impl Outgoing {
             queue.close_frame();
             let begin = queue.append(|out| match kind {
                 ManyKind::Writes { remaining_ms } => message::begin_writes(out, remaining_ms),
-                ManyKind::Verdicts => message::begin_verdicts(out),
+                ManyKind::NewerVersions => message::begin_newer_versions(out),
             });
             queue.open = Some(OpenFrame { kind, begin });
         }

@@ -39,7 +39,7 @@ pub const FORGETTING: u64 = 64;
 pub const PAGES: u64 = 512;
 
 /// Writes and the answers to them travel many in a frame: frames of the kinds `writes` and
-/// `verdicts`.
+/// `newer_versions`.
 pub const MANY: u64 = 256;
 
 /// The dialled side says what its store holds of a key whether or not that counts: frames of

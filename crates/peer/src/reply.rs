@@ -186,11 +186,11 @@ impl ReplyChannel {
                 self.name(named);
                 self.send_answer(call, PeerAnswer::Found(entry), deadline, share);
             }
-            PeerAnswer::Stored { verdict } if self.takes_many.get() => {
-                outgoing.push_verdict(call, verdict);
+            PeerAnswer::Stored { newer_version } if self.takes_many.get() => {
+                outgoing.push_newer_version(call, newer_version);
             }
-            PeerAnswer::Stored { verdict } => {
-                outgoing.push(|out| message::put_stored(out, call, verdict));
+            PeerAnswer::Stored { newer_version } => {
+                outgoing.push(|out| message::put_stored(out, call, newer_version));
             }
             PeerAnswer::Found(None) => outgoing.push(|out| message::put_absent(out, call)),
             PeerAnswer::Found(Some(entry)) if message::is_long(&entry) => {

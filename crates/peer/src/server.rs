@@ -444,7 +444,7 @@ impl<R: RequestHandler> Side for AcceptorSide<R> {
             Message::Trace(trace) => self.trace.set(Some((call, trace))),
             Message::Ping => self.send_pong(call),
             Message::Stored { .. }
-            | Message::Verdicts(_)
+            | Message::NewerVersions(_)
             | Message::Swept(_)
             | Message::Run(_)
             | Message::Paged(_)

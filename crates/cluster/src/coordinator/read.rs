@@ -11,11 +11,11 @@
 //! replicas beyond these are repaired in the background.
 //!
 //! **Repairs count like acks.** A repaired replica holds the version. If it held nothing
-//! newer when the version first arrived there, it is clean for the write of that version,
+//! newer when the version first arrived there, it acks the write of that version,
 //! and that write counts it (see [`Write`](super::Write)). A replica that held something
 //! newer, or does not know, is asked once more, and the read goes on with its new answer.
-//! So a read never returns a version of its pair of which fewer than `ack` replicas are
-//! clean, and the write of such a version is free to take a second timestamp.
+//! So a read never returns a version of its pair that fewer than `ack` replicas ack, and the
+//! write of such a version is free to take a second timestamp.
 //!
 //! **Copies.** A version that was written for `c` copies belongs on the first `c`
 //! replicas of the ranking. Answers of the other replicas count as they are, and those
@@ -43,7 +43,7 @@ use super::read_steps::{ReadAction, ReadActions, ReadEvent};
 use crate::forgetting::is_absent;
 use crate::placement::REPLICAS_INLINE;
 use crate::replicas::{Fate, Miss, ReplicaIndex, Replicas};
-use base::{Entry, Kind, Timestamp, Verdict};
+use base::{Entry, Kind, NewerVersion, Timestamp};
 use smallvec::SmallVec;
 use std::cmp::Ordering;
 
@@ -146,7 +146,10 @@ impl Read {
                     *progress = ReadProgress::Missed(why);
                 }
             }
-            ReadEvent::Repaired { replica, verdict } => self.repaired(replica, verdict, actions),
+            ReadEvent::Repaired {
+                replica,
+                newer_version,
+            } => self.repaired(replica, newer_version, actions),
             ReadEvent::RepairMissed { replica, why } => {
                 if let Some(progress @ ReadProgress::Repairing { .. }) = self.progress_of(replica) {
                     *progress = ReadProgress::Unrepaired(why);
@@ -233,7 +236,12 @@ impl Read {
 
     /// Notes that a replica was repaired. If it held a version that is newer than all
     /// answers so far, it is asked for that version, unless the client has its reply.
-    fn repaired(&mut self, replica: ReplicaIndex, verdict: Verdict, actions: &mut ReadActions) {
+    fn repaired(
+        &mut self,
+        replica: ReplicaIndex,
+        newer_version: NewerVersion,
+        actions: &mut ReadActions,
+    ) {
         let freshest = self.freshest.as_ref().map(Entry::timestamp);
         let is_gathering = self.stage == Stage::Gathering;
         let Some(progress) = self.progress_of(replica) else {
@@ -242,14 +250,14 @@ impl Read {
         let ReadProgress::Repairing { with, said } = *progress else {
             return;
         };
-        *progress = match verdict {
-            Verdict::Newer(newest) | Verdict::Unknown(newest)
+        *progress = match newer_version {
+            NewerVersion::At(newest) | NewerVersion::Unknown(newest)
                 if is_gathering && Some(newest) > freshest =>
             {
                 actions.push(ReadAction::Ask { replica });
                 ReadProgress::Asked
             }
-            Verdict::Newer(_) | Verdict::Unknown(_) if is_gathering => {
+            NewerVersion::At(_) | NewerVersion::Unknown(_) if is_gathering => {
                 let holds = Version::Older;
                 ReadProgress::Answered { holds, said }
             }

@@ -3,7 +3,7 @@
 use super::Decision;
 use crate::placement::REPLICAS_INLINE;
 use crate::replicas::{Miss, ReplicaIndex};
-use base::{Entry, Timestamp, Verdict};
+use base::{Entry, NewerVersion, Timestamp};
 use smallvec::SmallVec;
 
 /// What has happened to a read. `replica` says which replica of the key.
@@ -32,7 +32,7 @@ pub enum ReadEvent {
         /// Which replica.
         replica: ReplicaIndex,
         /// What newer versions it held when that version first arrived there.
-        verdict: Verdict,
+        newer_version: NewerVersion,
     },
     /// A replica was not repaired, or its answer was lost.
     RepairMissed {

@@ -9,27 +9,27 @@
 //!    |   |
 //!    |   +--- second timestamp, to all replicas
 //!    v   |
-//!   TimestampPush    `ack` replicas have stored it, but too few of them are clean, and
-//!                 no other can make up for that, or half of the time is over
+//!   TimestampPush    `ack` replicas have stored it, but too few of them held nothing
+//!                 newer, no other can make up for that, or half of the time is over
 //! ```
 //!
 //! **What is an ack.** In the first round a replica acks if it has stored the write and
-//! held nothing newer when the write first arrived there; such a replica is *clean*. When
-//! the acks overlap, at least one of any `ack` replicas has what was acknowledged before
-//! this write began. If that was newer than this write, the replica is not clean. So
-//! `ack` clean replicas prove that the timestamp is above all that was acknowledged.
+//! held nothing newer when the write first arrived there. When the acks overlap, at least one
+//! of any `ack` replicas has what was acknowledged before this write began. If that was newer
+//! than this write, the replica does not ack. So `ack` acks prove that the timestamp is above
+//! all that was acknowledged.
 //!
-//! **The second timestamp.** If too few replicas can be clean, the write is given a timestamp once more:
-//! above every version that at least `ack` replicas named, and so above all that was
+//! **The second timestamp.** If too few replicas can ack, the write gets a second timestamp: above
+//! every version that at least `ack` replicas named, and so above all that was
 //! acknowledged. A version above the second timestamp came while the write ran and is
 //! concurrent with it, so in the second round every replica that has stored the write
 //! acks. Acks and hints of the first timestamp no longer count.
 //!
-//! **Why no read returns both timestamps.** A replica that is not clean never becomes clean.
-//! The second timestamp is issued when fewer than `ack` replicas are clean, so at least
-//! `from - ack + 1` are not, if all have answered. A read of this pair needs `ack` clean
-//! replicas to return the first timestamp: see [`Read`](super::Read). Before a replica has
-//! answered this is not certain. So when a replica is not clean, the write first waits for
+//! **Why no read returns both timestamps.** A replica that held something newer never acks the
+//! first timestamp. The second one is issued when fewer than `ack` replicas ack, so at least
+//! `from - ack + 1` do not, if all have answered. A read of this pair needs `ack` of those that
+//! do to return the first timestamp: see [`Read`](super::Read). Before a replica has answered
+//! this is not certain. So when a replica held something newer, the write first waits for
 //! the others, as long as they may answer and half of the time is left. If a replica is
 //! silent after that, a running write may change its position among the writes that run
 //! with it; once the write is acknowledged its version stands.
@@ -51,7 +51,7 @@
 use super::Decision;
 use crate::placement::REPLICAS_INLINE;
 use crate::replicas::{Fate, Miss, ReplicaIndex, Replicas};
-use base::{Timestamp, Verdict};
+use base::{NewerVersion, Timestamp};
 use smallvec::SmallVec;
 
 /// Which timestamp of a write is meant: there are at most two.
@@ -73,7 +73,7 @@ pub enum WriteEvent {
         /// Which replica.
         replica: ReplicaIndex,
         /// What newer versions it held when this timestamp first arrived there.
-        verdict: Verdict,
+        newer_version: NewerVersion,
     },
     /// A replica has not stored it, or its answer was lost.
     Missed {
@@ -137,7 +137,7 @@ pub struct Write {
     round: Round,
     timestamp: Timestamp,
     stage: Stage,
-    /// Whether others may still make up for a replica that is not clean.
+    /// Whether others may still make up for a replica that held something newer.
     is_patient: bool,
     /// What is known of this round at each replica.
     progress: SmallVec<[WriteProgress; REPLICAS_INLINE]>,
@@ -163,8 +163,8 @@ enum Stage {
 enum WriteProgress {
     /// It was sent the write and has not answered.
     Awaited,
-    /// It has stored the write, with this verdict.
-    Stored(Verdict),
+    /// It has stored the write, with this newer-version check.
+    Stored(NewerVersion),
     /// It may not have the write.
     Missed { why: Miss, hint: Hint },
 }
@@ -225,9 +225,9 @@ impl Write {
             WriteEvent::Stored {
                 round,
                 replica,
-                verdict,
+                newer_version,
             } => {
-                self.settle(round, replica, WriteProgress::Stored(verdict));
+                self.settle(round, replica, WriteProgress::Stored(newer_version));
             }
             WriteEvent::Missed {
                 round,
@@ -253,7 +253,7 @@ impl Write {
     }
 
     /// Whether [`WriteEvent::HalfTime`] would change what the write waits for:
-    /// it waits only because a replica that has stored it is not clean.
+    /// it waits only because a replica that has stored it held something newer.
     #[must_use]
     pub fn awaits_half_time(&self) -> bool {
         self.is_patient
@@ -407,7 +407,7 @@ impl Write {
     fn acks(&self) -> u8 {
         match self.round {
             Round::First => {
-                self.count(|progress| *progress == WriteProgress::Stored(Verdict::Clean))
+                self.count(|progress| *progress == WriteProgress::Stored(NewerVersion::None))
             }
             Round::Second => self.stored(),
         }
@@ -427,13 +427,13 @@ impl Write {
         let is_certain = |progress: &WriteProgress| {
             matches!(
                 progress,
-                WriteProgress::Stored(Verdict::Clean | Verdict::Newer(_))
+                WriteProgress::Stored(NewerVersion::None | NewerVersion::At(_))
             )
         };
         let suffices = self.count(is_certain) >= self.replicas.ack;
         let named = self.progress.iter().filter_map(|progress| match progress {
-            WriteProgress::Stored(Verdict::Newer(newest)) => Some(*newest),
-            WriteProgress::Stored(Verdict::Unknown(bound)) if !suffices => Some(*bound),
+            WriteProgress::Stored(NewerVersion::At(newest)) => Some(*newest),
+            WriteProgress::Stored(NewerVersion::Unknown(bound)) if !suffices => Some(*bound),
             _ => None,
         });
         named.max()

@@ -140,10 +140,10 @@ fn second_timestamps_are_fewer_than_by_the_former_rule() {
 }
 
 /// Replicas that do not know what they held count like silent ones: concurrent
-/// operations may have no order, but acknowledged writes stand. If such replicas count as
-/// clean, acknowledged writes are lost.
+/// operations may have no order, but acknowledged writes stand. If such replicas
+/// ack, acknowledged writes are lost.
 #[test]
-fn a_replica_that_does_not_know_what_it_held_is_not_clean() {
+fn a_replica_that_does_not_know_what_it_held_does_not_ack() {
     let broken_later = |seed: u64, bug| {
         let world = run(seed, bug, true);
         checker::check(&world.history)
@@ -151,6 +151,6 @@ fn a_replica_that_does_not_know_what_it_held_is_not_clean() {
             .any(|violation| violation.promise == Promise::LaterWriteWins)
     };
     assert!(!(0..10_000).any(|seed| broken_later(seed, None)));
-    let bug = Some(Bug::UnknownIsClean);
+    let bug = Some(Bug::UnknownIsNone);
     assert!((0..10_000).any(|seed| broken_later(seed, bug)));
 }

@@ -1,6 +1,6 @@
 //! A node of the model: a clock, and a list of versions for a store.
 
-use base::{Entry, Timestamp, Verdict};
+use base::{Entry, NewerVersion, Timestamp};
 use cluster::HybridClock;
 
 /// A bug to plant.
@@ -15,8 +15,8 @@ pub(crate) enum Bug {
     RepairsCount,
     /// A replica answers with what it held at the last arrival of the version.
     LastArrival,
-    /// A replica that does not know what it held answers that it is clean.
-    UnknownIsClean,
+    /// A replica that does not know what it held answers that it held nothing newer.
+    UnknownIsNone,
 }
 
 pub(crate) struct Node {
@@ -25,9 +25,9 @@ pub(crate) struct Node {
     pub(crate) is_down: bool,
     /// Whether it no longer knows what newer versions it held, as with damaged blocks.
     pub(crate) forgets: bool,
-    /// All versions that it was ever sent, in the order of arrival, with the verdict of
+    /// All versions that it was ever sent, in the order of arrival, with the newer-version check of
     /// the first arrival.
-    pub(crate) versions: Vec<(Entry, Verdict)>,
+    pub(crate) versions: Vec<(Entry, NewerVersion)>,
 }
 
 impl Node {
@@ -43,11 +43,11 @@ impl Node {
     }
 
     /// Stores a version; returns what newer versions were there when it first arrived.
-    pub(crate) fn store(&mut self, entry: &Entry, bug: Option<Bug>) -> Verdict {
+    pub(crate) fn store(&mut self, entry: &Entry, bug: Option<Bug>) -> NewerVersion {
         let timestamp = entry.timestamp();
         let timestamps = self.versions.iter().map(|(held, _)| held.timestamp());
         let newest = timestamps.max().filter(|newest| *newest > timestamp);
-        let now = newest.map_or(Verdict::Clean, Verdict::Newer);
+        let now = newest.map_or(NewerVersion::None, NewerVersion::At);
         let known = self.versions.iter().find(|(held, _)| held == entry);
         let first = known.map_or(now, |(_, first)| *first);
         if known.is_none() {
@@ -55,8 +55,8 @@ impl Node {
         }
         match (bug, newest) {
             (Some(Bug::LastArrival | Bug::FirstAnswersDecide), _) => now,
-            (Some(Bug::UnknownIsClean), _) if self.forgets => Verdict::Clean,
-            (_, Some(newest)) if self.forgets => Verdict::Unknown(newest),
+            (Some(Bug::UnknownIsNone), _) if self.forgets => NewerVersion::None,
+            (_, Some(newest)) if self.forgets => NewerVersion::Unknown(newest),
             _ => first,
         }
     }

@@ -126,9 +126,9 @@ fn read_event(words: &[&str], from: u8) -> ReadEvent {
             let why = script::miss(why);
             ReadEvent::Missed { replica, why }
         }
-        ["repaired", ref verdict @ ..] => ReadEvent::Repaired {
+        ["repaired", ref newer_version @ ..] => ReadEvent::Repaired {
             replica,
-            verdict: script::verdict(verdict),
+            newer_version: script::newer_version(newer_version),
         },
         ["repair", "missed", why] => {
             let why = script::miss(why);

@@ -111,12 +111,12 @@ pub(crate) fn miss(word: &str) -> cluster::Miss {
 }
 
 /// What a replica held: `newer T`, `unknown T`, or nothing.
-pub(crate) fn verdict(words: &[&str]) -> base::Verdict {
+pub(crate) fn newer_version(words: &[&str]) -> base::NewerVersion {
     let timestamp = |text: &str| base::Timestamp::from_u64(text.parse().unwrap());
     match words {
-        [] => base::Verdict::Clean,
-        ["newer", newest] => base::Verdict::Newer(timestamp(newest)),
-        ["unknown", bound] => base::Verdict::Unknown(timestamp(bound)),
+        [] => base::NewerVersion::None,
+        ["newer", newest] => base::NewerVersion::At(timestamp(newest)),
+        ["unknown", bound] => base::NewerVersion::Unknown(timestamp(bound)),
         _ => panic!("unknown: {words:?}"),
     }
 }

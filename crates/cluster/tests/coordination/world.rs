@@ -6,7 +6,7 @@
 
 use crate::message::{Event, Message, Request, missed, missed_instead};
 use crate::node::{Bug, Node};
-use base::{Entry, Expiry, Kind, Timestamp, Verdict};
+use base::{Entry, Expiry, Kind, NewerVersion, Timestamp};
 use checker::{Action, Content, History, OperationId, Outcome};
 use cluster::{Decision, Miss, ReplicaIndex, Replicas};
 use cluster::{Read, ReadAction, ReadActions, ReadEvent};
@@ -279,21 +279,24 @@ impl World {
                 if merges_clocks {
                     node.clock.observe(entry.timestamp());
                 }
-                let verdict = node.store(&entry, bug);
+                let newer_version = node.store(&entry, bug);
                 Event::Write(WriteEvent::Stored {
                     round,
                     replica,
-                    verdict,
+                    newer_version,
                 })
             }
             Request::Repair { entry } => {
-                let verdict = match node.store(&entry, bug) {
+                let newer_version = match node.store(&entry, bug) {
                     _ if matches!(bug, Some(Bug::RepairsCount | Bug::FirstAnswersDecide)) => {
-                        Verdict::Clean
+                        NewerVersion::None
                     }
-                    verdict => verdict,
+                    newer_version => newer_version,
                 };
-                Event::Read(ReadEvent::Repaired { replica, verdict })
+                Event::Read(ReadEvent::Repaired {
+                    replica,
+                    newer_version,
+                })
             }
             Request::Read => {
                 let entry = self.held(replica).cloned();

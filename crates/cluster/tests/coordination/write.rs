@@ -60,10 +60,10 @@ fn step(machine: &mut Option<Machine>, event: &str) -> String {
 fn read_event(words: &[&str], round: Round) -> WriteEvent {
     let replica = ReplicaIndex::new(words[0].parse().unwrap_or(0));
     match words[1..] {
-        ["stored", ref verdict @ ..] => WriteEvent::Stored {
+        ["stored", ref newer_version @ ..] => WriteEvent::Stored {
             round,
             replica,
-            verdict: script::verdict(verdict),
+            newer_version: script::newer_version(newer_version),
         },
         ["missed", why] => WriteEvent::Missed {
             round,

@@ -18,9 +18,9 @@ use super::backpressure::Stall;
 use super::failing::Work;
 use super::fence::Admission;
 use super::log::Committer;
+use super::newer_versions::check;
 use super::outbox::{Deliveries, Outbox, Outcome};
 use super::queue::{CommitStart, GROUP_BYTES_MAX, Group, QueueState, check_lengths, split_deletes};
-use super::verdicts::judge;
 use super::write_rate::group_bytes_max;
 use crate::error::Error;
 use crate::memtable::memory_bytes;
@@ -363,7 +363,7 @@ impl Inner {
         let mut greatest = Timestamp::ZERO;
         let now = core.now();
         let next_sequence = committer.next_sequence();
-        committer.verdicts.age(now, next_sequence);
+        committer.newer_versions.age(now, next_sequence);
         let mut deliveries = Deliveries::new(group.len());
         let keys = group.iter().map(|pending| pending.entry.key());
         state.active.prefetch(keys);
@@ -377,7 +377,7 @@ impl Inner {
             let sequence = committer.issue_sequence();
             let record = Record { sequence, entry };
             let rivals = state.active.insert(&record);
-            let applied = judge(&mut committer.verdicts, &state, &record, rivals, now);
+            let applied = check(&mut committer.newer_versions, &state, &record, rivals, now);
             deliveries.add(pending.outbox, pending.ticket, Ok(applied));
         }
         if !had_tombstones && state.active.has_tombstones() {

@@ -23,10 +23,10 @@
 //!   visible and the moment at which the number does. So a snapshot sees all or none of
 //!   them. The files are written before the number is known. They hold 0, and the open
 //!   table adds the number; after a restart 0 is right, because no snapshot is left.
-//! - **Verdicts.** The verdict on a version describes its first arrival, which may be the
-//!   ingest. What was newer then is not remembered, so for as long as verdicts are kept,
-//!   any version between the least and the greatest ingested timestamp may have arrived,
-//!   and is told "unknown" unless the answer is clean anyway.
+//! - **Newer-version checks.** A check describes the first arrival of a version, which may be
+//!   the ingest. What was newer then is not remembered, so for as long as checks are kept, any
+//!   version between the least and the greatest ingested timestamp may have arrived, and the
+//!   answer is "unknown" unless there is nothing newer anyway.
 //! - **Changes.** Ingested versions are arrivals: [`Changes`](super::changes::Changes)
 //!   remembers their least timestamps before anybody can see them.
 //! - **The drop bound.** A compaction drops a tombstone if no older version of its key

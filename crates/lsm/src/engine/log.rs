@@ -15,7 +15,7 @@
 use super::background::EngineJob;
 use super::core::Core;
 use super::failing::Work;
-use super::verdicts::Verdicts;
+use super::newer_versions::NewerVersionChecks;
 use crate::disk::Disk;
 use crate::error::Error;
 use crate::manifest::LogClaim;
@@ -78,8 +78,8 @@ pub(super) struct Committer {
     is_syncing_aside: bool,
     /// Whether a job to claim the log is scheduled.
     claim_scheduled: bool,
-    /// The verdicts on recent writes, which may be asked for again.
-    pub(super) verdicts: Verdicts,
+    /// The newer-version checks of recent writes, which may be asked for again.
+    pub(super) newer_versions: NewerVersionChecks,
 }
 
 impl Committer {
@@ -155,7 +155,10 @@ impl Log {
                 sync_scheduled: false,
                 is_syncing_aside: false,
                 claim_scheduled: false,
-                verdicts: Verdicts::new(options.verdicts_kept, next_sequence),
+                newer_versions: NewerVersionChecks::new(
+                    options.newer_version_checks_kept,
+                    next_sequence,
+                ),
             }),
             spare: Mutex::new(None),
             free_segments,

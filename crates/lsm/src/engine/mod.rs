@@ -12,7 +12,7 @@
 //!    [`Durability::Sync`](crate::Durability::Sync), synced.
 //! 4. Only then is the group inserted into the memtable, so no reader sees a
 //!    write that is less durable than its acknowledgement.
-//! 5. For each write, `verdicts` says which newer version the store held when it
+//! 5. For each write, `newer_versions` says which newer version the store held when it
 //!    first arrived.
 //! 6. Each `outbox` gets the outcomes of its writes in one call.
 //! 7. Later the `flush` job writes the frozen memtable to a level-0 table, and the file
@@ -25,7 +25,7 @@
 //! 2. The commit names all tables in one edit of the manifest, each on the deepest level
 //!    where it overlaps nothing.
 //! 3. Under the commit lock the records get one sequence number, and become visible to
-//!    readers at once. `changes` and `verdicts` learn of their arrival.
+//!    readers at once. `changes` and `newer_versions` learn of their arrival.
 //!
 //! # The life of a read
 //!
@@ -45,7 +45,7 @@
 //!   `background` (jobs that wait, and the `folder_lock`), `health` (poisoned,
 //!   full, failing, closing) with `full_disk` and `failing`, `queue`, `log`, `table_set`, `snapshots`,
 //!   `changes`, `ingests` and `counters`;
-//! - `queue`, `commit`, `fence`, `backpressure`, `write_rate`, `outbox`, `verdicts`, then
+//! - `queue`, `commit`, `fence`, `backpressure`, `write_rate`, `outbox`, `newer_versions`, then
 //!   [`wal`](crate::wal) and `log`: writes;
 //! - `table_set`, `scan`, `held_scans`, `snapshots`: reads, and how the live tables change;
 //! - `damage`: what becomes of damaged parts of tables;
@@ -86,6 +86,7 @@ mod ingest;
 mod ingests;
 mod jobs;
 mod log;
+mod newer_versions;
 mod outbox;
 mod positions;
 mod queue;
@@ -97,7 +98,6 @@ mod snapshots;
 mod statistics;
 mod sync_times;
 mod table_set;
-mod verdicts;
 mod write_rate;
 
 pub use acknowledged::Acknowledged;
@@ -106,12 +106,12 @@ pub use compaction::WholeCompaction;
 pub use damage::DamageMark;
 pub use fence::{Admission, Barrier};
 pub use ingest::{Ingest, Ingested};
+pub use newer_versions::PendingCheck;
 pub use outbox::{Applied, Outbox, Outcome};
 pub use recovery::RecoveryReport;
 pub use scan::Scan;
 pub use statistics::{LevelStatistics, Statistics};
 pub use sync_times::SyncTimeStatistics;
-pub use verdicts::PendingVerdict;
 
 use crate::error::Error;
 use crate::options::{Environment, Options};

@@ -1,18 +1,18 @@
 //! The outcomes of writes, and how they are delivered to the writers.
 
-use super::verdicts::PendingVerdict;
+use super::newer_versions::PendingCheck;
 use crate::error::Error;
-use base::Verdict;
+use base::NewerVersion;
 use std::sync::Arc;
 
-/// The verdict on a write that is stored.
+/// The newer-version check of a write that is stored.
 #[derive(Clone, Debug)]
 pub enum Applied {
     /// Reached without reading the disk.
-    Known(Verdict),
+    Known(NewerVersion),
     /// Needs blocks from the disk. If clocks are right this does not happen: a fresh
     /// write is newer than every table.
-    Pending(PendingVerdict),
+    Pending(PendingCheck),
 }
 
 /// The outcome of a submitted write.

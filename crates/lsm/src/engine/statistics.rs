@@ -101,7 +101,7 @@ pub struct Statistics {
     /// Scans whose snapshot lives.
     pub snapshots: u64,
     /// Versions of flushed memtables that are remembered; see
-    /// [`Options::verdicts_kept`](crate::Options::verdicts_kept).
+    /// [`Options::newer_version_checks_kept`](crate::Options::newer_version_checks_kept).
     pub flushed_versions: u64,
 }
 

@@ -2,9 +2,9 @@
 //! one that fails.
 
 use crate::common::{self, World, delete, ingest, long, put, read, scan_all, table_files, tables};
-use base::{Timestamp, Verdict};
+use base::{NewerVersion, Timestamp};
 use lsm::{Admission, Error, Ingested};
-use lsm_testing::{BlockingWrite, verdict_of};
+use lsm_testing::{BlockingWrite, newer_version_of};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -213,7 +213,7 @@ fn ingested_versions_are_arrivals() {
 /// A version that came with an ingest is not taken for one that arrives now: it was
 /// clean when it came, although a newer one is here now.
 #[test]
-fn the_verdict_on_an_ingested_version_is_not_that_of_a_first_arrival() {
+fn the_newer_version_on_an_ingested_version_is_not_that_of_a_first_arrival() {
     for compacts in [false, true] {
         let world = World::new();
         let engine = world.open();
@@ -224,9 +224,9 @@ fn the_verdict_on_an_ingested_version_is_not_that_of_a_first_arrival() {
         }
         let again = engine.write(put("a", 5, "v")).unwrap();
         let newer = Timestamp::from_u64(9);
-        assert_eq!(verdict_of(&again), Verdict::Unknown(newer));
+        assert_eq!(newer_version_of(&again), NewerVersion::Unknown(newer));
         let other = engine.write(put("a", 6, "v")).unwrap();
-        assert_eq!(verdict_of(&other), Verdict::Newer(newer));
+        assert_eq!(newer_version_of(&other), NewerVersion::At(newer));
         // Once no request asks any more, the tables alone decide.
         world.clock.advance(Duration::from_secs(60));
         engine.write(put("b", 20, "v")).unwrap();

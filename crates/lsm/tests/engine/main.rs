@@ -46,6 +46,8 @@ mod mending;
 #[cfg(test)]
 mod model;
 #[cfg(test)]
+mod newer_versions;
+#[cfg(test)]
 mod purge;
 #[cfg(test)]
 mod reads;
@@ -57,8 +59,6 @@ mod statistics;
 mod stuck_compaction;
 #[cfg(test)]
 mod surplus;
-#[cfg(test)]
-mod verdicts;
 #[cfg(test)]
 mod whole_compaction;
 #[cfg(test)]

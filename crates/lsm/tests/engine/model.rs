@@ -2,10 +2,10 @@
 //! background work, flushes, compactions and reopenings.
 
 use crate::common::{self, World};
-use base::{Entry, Expiry, Timestamp, Verdict};
+use base::{Entry, Expiry, NewerVersion, Timestamp};
 use fastrand::Rng;
 use lsm::{Engine, Error, Ingest, Lookup, Scan};
-use lsm_testing::{BlockingWrite, verdict_of};
+use lsm_testing::{BlockingWrite, newer_version_of};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -142,11 +142,11 @@ fn check_write(engine: &Engine, model: &mut Model, arrivals: &mut Arrivals, entr
     };
     let newest = model.get(entry.key()).map(Entry::timestamp);
     let newer = newest.filter(|newest| *newest > entry.timestamp());
-    // `verdicts.rs` tests which write was first.
-    let is_right = match verdict_of(&applied) {
-        Verdict::Clean => true,
-        Verdict::Newer(newest) => newest > entry.timestamp() && Some(newest) <= newer,
-        Verdict::Unknown(bound) => bound > entry.timestamp() && newer.is_some(),
+    // `newer_versions.rs` tests which write was first.
+    let is_right = match newer_version_of(&applied) {
+        NewerVersion::None => true,
+        NewerVersion::At(newest) => newest > entry.timestamp() && Some(newest) <= newer,
+        NewerVersion::Unknown(bound) => bound > entry.timestamp() && newer.is_some(),
     };
     assert!(is_right, "{entry:?} was told {applied:?} beside {newest:?}");
     apply(model, entry);

@@ -13,14 +13,14 @@
 mod lanes;
 mod ledger;
 
-use base::{Entry, SeededRandom, SystemClock, Timestamp, Verdict};
+use base::{Entry, NewerVersion, SeededRandom, SystemClock, Timestamp};
 use lanes::Lanes;
 use ledger::{Floor, Ledger, MARCHERS, SCATTERED_KEYS, SCATTERERS};
 use lsm::{
     Admission, Applied, Disk, Durability, Engine, Environment, Error, Lookup, Options, Outbox,
     Outcome, RealDisk, Scan,
 };
-use lsm_testing::{BlockingWrite, Ends, MemoryDisk, Unsynced, verdict_of, waiting::guarded};
+use lsm_testing::{BlockingWrite, Ends, MemoryDisk, Unsynced, newer_version_of, waiting::guarded};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex};
@@ -181,9 +181,9 @@ impl Run {
             };
             for ((entry, known), result) in piece.iter().zip(known).zip(results) {
                 let known = Timestamp::from_u64(known);
-                let is_told = match verdict_of(&result.unwrap()) {
-                    Verdict::Clean => known <= entry.timestamp(),
-                    Verdict::Newer(newest) | Verdict::Unknown(newest) => known <= newest,
+                let is_told = match newer_version_of(&result.unwrap()) {
+                    NewerVersion::None => known <= entry.timestamp(),
+                    NewerVersion::At(newest) | NewerVersion::Unknown(newest) => known <= newest,
                 };
                 assert!(is_told, "{known} was acknowledged, and not told");
                 self.ledger.end(entry);

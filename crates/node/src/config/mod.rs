@@ -198,7 +198,7 @@ impl NodeConfig {
             disk_reserve_bytes: self.disk_reserve_bytes,
             // A write may arrive again as long as its request runs, and the request
             // may have started late. All nodes of a cluster have the same timeout.
-            verdicts_kept: self.timeout.saturating_mul(2),
+            newer_version_checks_kept: self.timeout.saturating_mul(2),
             // The forget bound rises by about one interval with each full sweep. What it has
             // passed goes with the next one at the latest, however unevenly they come.
             purge_wait: self

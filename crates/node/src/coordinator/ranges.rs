@@ -310,7 +310,7 @@ mod tests {
         let coordinator = Rc::clone(worker.coordinator());
         let tasks = tokio::task::LocalSet::new();
         let own = Rc::clone(coordinator.replicas.own());
-        let finish = move |address, completion| own.finish_verdict(address, completion);
+        let finish = move |address, completion| own.finish_check(address, completion);
         tasks.spawn_local(Rc::clone(&coordinator.pending).deliver_forever(finish));
         let alone = tasks.run_until(batches(&coordinator)).await;
         let rest = ENTRIES - 7 * SHORT;

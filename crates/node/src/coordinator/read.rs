@@ -467,9 +467,9 @@ impl Reading {
 /// What the answer of a replica to its repair says.
 fn repaired(replica: ReplicaIndex, answer: &PeerAnswer) -> ReadEvent {
     match answer {
-        PeerAnswer::Stored { verdict } => ReadEvent::Repaired {
+        PeerAnswer::Stored { newer_version } => ReadEvent::Repaired {
             replica,
-            verdict: *verdict,
+            newer_version: *newer_version,
         },
         PeerAnswer::Missed(why) => ReadEvent::RepairMissed { replica, why: *why },
         PeerAnswer::Found(_)

@@ -31,8 +31,8 @@ pub(super) struct Writing {
     pushes_timestamp_above: Option<Timestamp>,
     ticket: Ticket,
     deadline: Duration,
-    /// When the write stops waiting for others to make up for a replica that is
-    /// not clean.
+    /// When the write stops waiting for others to make up for a replica
+    /// that held something newer.
     half_time: Option<Instant>,
     /// Whether the machine has nothing left to do.
     is_done: bool,
@@ -346,10 +346,10 @@ fn event_of(round: Round, replica: ReplicaIndex, answer: &PeerAnswer) -> WriteEv
         why,
     };
     match answer {
-        PeerAnswer::Stored { verdict } => WriteEvent::Stored {
+        PeerAnswer::Stored { newer_version } => WriteEvent::Stored {
             round,
             replica,
-            verdict: *verdict,
+            newer_version: *newer_version,
         },
         PeerAnswer::Found(_)
         | PeerAnswer::FoundBehind { .. }

@@ -1,5 +1,5 @@
 use super::*;
-use base::Verdict;
+use base::NewerVersion;
 use cluster::ReplicaIndex;
 use lsm::{Applied, Outcome};
 use std::future::Future;
@@ -10,7 +10,7 @@ fn poll(wait: &Wait) -> Poll<Option<Completion>> {
 }
 
 fn stored() -> Completion {
-    Completion::Written(Ok(Applied::Known(Verdict::Clean)))
+    Completion::Written(Ok(Applied::Known(NewerVersion::None)))
 }
 
 fn tag(replica: u8) -> AnswerTag {
@@ -187,7 +187,7 @@ fn a_group_of_answers_wakes_once() {
             .iter()
             .map(|wait| Outcome {
                 ticket: wait.address(),
-                result: Ok(Applied::Known(Verdict::Clean)),
+                result: Ok(Applied::Known(NewerVersion::None)),
             })
             .collect(),
     );

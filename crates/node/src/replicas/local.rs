@@ -187,13 +187,9 @@ impl LocalReplica {
         let _in_time = tokio::time::timeout(patience, self.membership.settled()).await;
     }
 
-    /// Lets the read pool finish a verdict that needs reads; the write's outcome then
+    /// Lets the read pool finish a newer-version check that needs reads; the write's outcome then
     /// comes again, complete. Any other completion is returned.
-    pub(crate) fn finish_verdict(
-        &self,
-        address: u64,
-        completion: Completion,
-    ) -> Option<Completion> {
+    pub(crate) fn finish_check(&self, address: u64, completion: Completion) -> Option<Completion> {
         let Completion::Written(Ok(Applied::Pending(pending))) = completion else {
             return Some(completion);
         };
@@ -215,13 +211,13 @@ impl LocalReplica {
         let answer = match completion {
             Some(Completion::Peer(answer)) => return (answer, None),
             Some(Completion::Written(Ok(applied))) => {
-                let verdict = match applied {
-                    Applied::Known(verdict) => verdict,
-                    // `finish_verdict` leaves none of these.
+                let newer_version = match applied {
+                    Applied::Known(newer_version) => newer_version,
+                    // `finish_check` leaves none of these.
                     Applied::Pending(pending) => pending.give_up(),
                 };
                 self.check_replica_state(key)
-                    .map(|()| (PeerAnswer::Stored { verdict }, None))
+                    .map(|()| (PeerAnswer::Stored { newer_version }, None))
             }
             Some(Completion::Read(Ok(read))) => self
                 .check_replica_state(key)

@@ -4,7 +4,7 @@ use super::LocalReplica;
 use crate::completion_queue::Completion;
 use crate::forgetting::Taken;
 use base::Refused;
-use base::{Entry, Verdict};
+use base::{Entry, NewerVersion};
 use bytes::Bytes;
 use cluster::Miss;
 use cluster::forgetting::{Answerer, Obsolete};
@@ -53,12 +53,12 @@ impl LocalReplica {
             // does not get it: then the two differ.
             && (taken.is_ok() || held.timestamp() == entry.timestamp())
         {
-            let verdict = if held.timestamp() > entry.timestamp() {
-                Verdict::Newer(held.timestamp())
+            let newer_version = if held.timestamp() > entry.timestamp() {
+                NewerVersion::At(held.timestamp())
             } else {
-                Verdict::Clean
+                NewerVersion::None
             };
-            return reply.send(PeerAnswer::Stored { verdict });
+            return reply.send(PeerAnswer::Stored { newer_version });
         }
         let taken = match taken {
             Ok(taken) => taken,
@@ -69,8 +69,8 @@ impl LocalReplica {
         let (replica, version) = (Rc::clone(self), entry.clone());
         let address = self.pending.handle(reply.deadline(), move |completion| {
             reply.send(match completion {
-                Some(Completion::Written(Ok(Applied::Known(verdict)))) => {
-                    PeerAnswer::Stored { verdict }
+                Some(Completion::Written(Ok(Applied::Known(newer_version)))) => {
+                    PeerAnswer::Stored { newer_version }
                 }
                 Some(Completion::Peer(PeerAnswer::Missed(why))) if why != Miss::Overloaded => {
                     // A node cannot be asked, or what it says forbids the version.

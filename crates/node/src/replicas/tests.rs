@@ -10,7 +10,7 @@ use crate::pending::PendingRequests;
 use crate::submissions::Submissions;
 use crate::testing::open_node;
 use crate::worker::Worker;
-use base::{Expiry, ManualClock, Timestamp, Verdict};
+use base::{Expiry, ManualClock, NewerVersion, Timestamp};
 use cluster::{Member, Members, NodeUrl, Replicas};
 use lsm::{Admission, Disk, Durability};
 use lsm_testing::{BlockingWrite, Call, Fault, FaultyDisk, MemoryDisk, StepExecutor};
@@ -175,26 +175,26 @@ pub(super) fn replica(node: &Node) -> Rc<LocalReplica> {
 }
 
 /// What the store answers to a write.
-async fn verdict(replica: &LocalReplica, entry: Entry) -> Verdict {
+async fn newer_version(replica: &LocalReplica, entry: Entry) -> NewerVersion {
     let wait = replica.pending.wait(Duration::MAX);
     let key = entry.key().to_vec();
     replica
         .write(entry, None, Admission::Ordinary, wait.address())
         .unwrap();
     match replica.answer_of(&key, wait.only().await).0 {
-        PeerAnswer::Stored { verdict } => verdict,
+        PeerAnswer::Stored { newer_version } => newer_version,
         answer => panic!("{answer:?}"),
     }
 }
 
 /// The newer version lies in a table, no block of which is in memory.
 #[tokio::test]
-async fn a_verdict_that_takes_a_read_is_answered_after_it_or_as_unknown() {
+async fn a_newer_version_that_takes_a_read_is_answered_after_it_or_as_unknown() {
     let newer = version(50).timestamp();
     for (label, expected) in [
-        ("read", Verdict::Newer(newer)),
-        ("the disk fails", Verdict::Unknown(newer)),
-        ("the pool is full", Verdict::Unknown(newer)),
+        ("read", NewerVersion::At(newer)),
+        ("the disk fails", NewerVersion::Unknown(newer)),
+        ("the pool is full", NewerVersion::Unknown(newer)),
     ] {
         let disk = Arc::new(FaultyDisk::new(Arc::new(MemoryDisk::new())));
         let clock = Arc::new(ManualClock::new(START_MS + 1_000));
@@ -220,13 +220,13 @@ async fn a_verdict_that_takes_a_read_is_answered_after_it_or_as_unknown() {
         let submissions = Rc::clone(&replica.submissions);
         tasks.spawn_local(submissions.submit_forever());
         let own = Rc::clone(&replica);
-        let finish = move |address, completion| own.finish_verdict(address, completion);
+        let finish = move |address, completion| own.finish_check(address, completion);
         tasks.spawn_local(Rc::clone(&replica.pending).deliver_forever(finish));
-        let told = tasks.run_until(verdict(&replica, version(45))).await;
+        let told = tasks.run_until(newer_version(&replica, version(45))).await;
         assert_eq!(told, expected, "{label}");
         disk.heal();
-        let again = tasks.run_until(verdict(&replica, version(45))).await;
-        assert_eq!(again, expected, "{label}: the verdict stays");
+        let again = tasks.run_until(newer_version(&replica, version(45))).await;
+        assert_eq!(again, expected, "{label}: the newer-version check stays");
     }
 }
 
@@ -245,7 +245,7 @@ fn worker_of_three(clock: &Arc<ManualClock>) -> (Rc<Worker>, tokio::task::LocalS
     let own = Rc::clone(worker.coordinator().replicas.own());
     tasks.spawn_local(Rc::clone(&own.submissions).submit_forever());
     let pending = Rc::clone(&own.pending);
-    let finish = move |address, completion| own.finish_verdict(address, completion);
+    let finish = move |address, completion| own.finish_check(address, completion);
     tasks.spawn_local(pending.deliver_forever(finish));
     (worker, tasks)
 }

@@ -4,7 +4,7 @@ use super::tests::{START_MS, open, replica, version};
 use super::*;
 use crate::completion_queue::KeyRead;
 use crate::forgetting::{BeforeRead, SharedBounds, Taken};
-use base::{ManualClock, Timestamp, Verdict};
+use base::{ManualClock, NewerVersion, Timestamp};
 use cluster::forgetting::{Bounds, NamedBounds, StoreStart};
 use lsm::{Admission, Barrier};
 use lsm_testing::{BlockingWrite, FaultyDisk, MemoryDisk};
@@ -50,7 +50,7 @@ async fn asked_before(
     let tasks = tokio::task::LocalSet::new();
     tasks.spawn_local(Rc::clone(&replica.submissions).submit_forever());
     let finishing = Rc::clone(replica);
-    let finish = move |address, completion| finishing.finish_verdict(address, completion);
+    let finish = move |address, completion| finishing.finish_check(address, completion);
     tasks.spawn_local(Rc::clone(&replica.pending).deliver_forever(finish));
     let wait = replica.pending.wait(Duration::MAX);
     let answer = async {
@@ -79,15 +79,15 @@ fn mend(drop_bound: Timestamp) -> Admission {
     }
 }
 
-const CLEAN: PeerAnswer = PeerAnswer::Stored {
-    verdict: Verdict::Clean,
+const NO_NEWER: PeerAnswer = PeerAnswer::Stored {
+    newer_version: NewerVersion::None,
 };
 
 #[tokio::test]
 async fn a_write_below_the_fence_is_obsolete_and_one_at_it_is_taken() {
     let (_node, replica) = fenced(None);
     let obsolete = PeerAnswer::Missed(Miss::Obsolete { below: at(100) });
-    for (ms, expected) in [(99, &obsolete), (100, &CLEAN)] {
+    for (ms, expected) in [(99, &obsolete), (100, &NO_NEWER)] {
         let entry = version(ms);
         let allocated = &mut None;
         let write = ReplicaRequest::Write {
@@ -123,7 +123,7 @@ async fn a_repair_passes_the_fence_only_with_what_a_present_store_has_answered()
         ("replaced", by(replaced), &obsolete),
         ("restarted", by(restarted), &obsolete),
         ("of no node", unknown, &obsolete),
-        ("present", by(own.store), &CLEAN),
+        ("present", by(own.store), &NO_NEWER),
     ] {
         let request = ReplicaRequest::Repair { entry: &entry, by };
         assert_eq!(asked(&replica, request).await, *expected, "{label}");
@@ -142,7 +142,11 @@ async fn a_repair_that_a_pass_fences_out_on_its_way_into_the_store_is_admitted_a
                 node.engine.raise_barrier().unwrap();
             }
         };
-        assert_eq!(asked_before(&replica, request, pass).await, CLEAN, "{kind}");
+        assert_eq!(
+            asked_before(&replica, request, pass).await,
+            NO_NEWER,
+            "{kind}"
+        );
     }
 }
 

@@ -4,7 +4,7 @@
 use super::Sweeper;
 use crate::completion_queue::Completion;
 use crate::pending::Wait;
-use base::{Entry, Verdict};
+use base::{Entry, NewerVersion};
 use cluster::sweep::{PassId, PassKind};
 use cluster::{Miss, NodeNumber};
 use peer::{LinkState, PeerAnswer, PeerRequest, SweepAnswer, SweepRequest};
@@ -46,7 +46,7 @@ impl PeerCall {
     /// may hold a newer one.
     pub(super) async fn stored(self) -> Result<bool, Miss> {
         match self.answer().await {
-            PeerAnswer::Stored { verdict } => Ok(verdict != Verdict::Clean),
+            PeerAnswer::Stored { newer_version } => Ok(newer_version != NewerVersion::None),
             PeerAnswer::Missed(why) => Err(why),
             PeerAnswer::Found(_)
             | PeerAnswer::FoundBehind { .. }

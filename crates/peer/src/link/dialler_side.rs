@@ -16,7 +16,7 @@ use crate::{
     CONTACT, FORGETTING, LiveLink, NegotiatedProtocol, PeerAnswer, REPLICA_STATE, REPORT,
     StartWatch,
 };
-use base::{Entry, Timestamp, Verdict};
+use base::{Entry, NewerVersion, Timestamp};
 use bytes::Bytes;
 use cluster::forgetting::NamedBounds;
 use cluster::{Miss, ReplicaState};
@@ -193,7 +193,7 @@ impl<'a> DiallerSide<'a> {
         &self,
         frame: Frame<'_>,
         call: u64,
-        verdict: Verdict,
+        newer_version: NewerVersion,
         now: Duration,
     ) -> Result<(), FrameError> {
         let kind = match self.link.kind_of(call) {
@@ -201,7 +201,7 @@ impl<'a> DiallerSide<'a> {
             Some(CallKind::Sweep) => CallKind::Sweep,
             _ => CallKind::Write,
         };
-        self.answer_call(frame, call, kind, PeerAnswer::Stored { verdict }, now)
+        self.answer_call(frame, call, kind, PeerAnswer::Stored { newer_version }, now)
     }
 }
 
@@ -239,11 +239,13 @@ impl Side for DiallerSide<'_> {
                 .count(|counts| counts.sweep_received_bytes += bytes);
         }
         match Message::decode(frame)? {
-            Message::Stored { verdict } => self.stored(frame, frame.call, verdict, now)?,
-            Message::Verdicts(verdicts) => {
-                for verdict in verdicts {
-                    let (call, verdict) = verdict?;
-                    self.stored(frame, call, verdict, now)?;
+            Message::Stored { newer_version } => {
+                self.stored(frame, frame.call, newer_version, now)?;
+            }
+            Message::NewerVersions(newer_versions) => {
+                for newer_version in newer_versions {
+                    let (call, newer_version) = newer_version?;
+                    self.stored(frame, call, newer_version, now)?;
                 }
             }
             Message::Found(head) => match head.whole() {

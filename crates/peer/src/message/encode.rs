@@ -1,9 +1,9 @@
 //! Appends messages to what is sent.
 
 use super::{
-    ABSENT, CLEAN, CONTACT, EXAMINE, EXAMINED, FORGETS, FOUND, LOOK, MEND, MISSED, NEWER, OBSOLETE,
-    PAGE, PAGED, PIECE, PING, PONG, READ, READ_UNLESS_SAME, REPAIR, REPLICA_STATE, REPORT, RUN,
-    SAME, STORED, SWEEP, SWEPT, TRACE, UNKNOWN, VERDICTS, WRITE, WRITES,
+    ABSENT, CONTACT, EXAMINE, EXAMINED, FORGETS, FOUND, LOOK, MEND, MISSED, NEWER, NEWER_VERSIONS,
+    NO_NEWER, OBSOLETE, PAGE, PAGED, PIECE, PING, PONG, READ, READ_UNLESS_SAME, REPAIR,
+    REPLICA_STATE, REPORT, RUN, SAME, STORED, SWEEP, SWEPT, TRACE, UNKNOWN, WRITE, WRITES,
 };
 use crate::contact::Contact;
 use crate::entry_fields::{FLAG_EXPIRES, FLAG_TOMBSTONE};
@@ -13,7 +13,7 @@ use crate::page;
 use crate::same::ValueHash;
 use crate::store_report::StoreReport;
 use crate::sweep_message::{SweepAnswer, SweepRequest};
-use base::{Entry, EntryRef, Expiry, Kind, TraceId, Verdict};
+use base::{Entry, EntryRef, Expiry, Kind, NewerVersion, TraceId};
 use cluster::forgetting::{Answerer, NamedBounds, StoreStart};
 use cluster::pages::PageRequest;
 use cluster::sweep::PassId;
@@ -45,15 +45,15 @@ pub(crate) fn put_write_item(out: &mut Vec<u8>, call: u64, entry: &Entry) {
     put_entry(out, entry);
 }
 
-/// Appends the beginning of a frame of many verdicts.
-pub(crate) fn begin_verdicts(out: &mut Vec<u8>) {
-    begin_frame(out, VERDICTS, 0);
+/// Appends the beginning of a frame of many newer-version checks.
+pub(crate) fn begin_newer_versions(out: &mut Vec<u8>) {
+    begin_frame(out, NEWER_VERSIONS, 0);
 }
 
 /// Appends the answer that a write is stored to a frame of many.
-pub(crate) fn put_verdict_item(out: &mut Vec<u8>, call: u64, verdict: Verdict) {
+pub(crate) fn put_newer_version_item(out: &mut Vec<u8>, call: u64, newer_version: NewerVersion) {
     out.extend_from_slice(&call.to_le_bytes());
-    put_verdict(out, verdict);
+    put_newer_version(out, newer_version);
 }
 
 /// Appends a mend; a long value is yet to follow.
@@ -161,17 +161,19 @@ pub(crate) fn put_same(out: &mut Vec<u8>, call: u64) {
 }
 
 /// Appends the answer that a write is stored.
-pub(crate) fn put_stored(out: &mut Vec<u8>, call: u64, verdict: Verdict) {
-    put_frame(out, STORED, call, |out| put_verdict(out, verdict));
+pub(crate) fn put_stored(out: &mut Vec<u8>, call: u64, newer_version: NewerVersion) {
+    put_frame(out, STORED, call, |out| {
+        put_newer_version(out, newer_version);
+    });
 }
 
-fn put_verdict(out: &mut Vec<u8>, verdict: Verdict) {
-    let (verdict, timestamp) = match verdict {
-        Verdict::Clean => return out.push(CLEAN),
-        Verdict::Newer(newest) => (NEWER, newest),
-        Verdict::Unknown(bound) => (UNKNOWN, bound),
+fn put_newer_version(out: &mut Vec<u8>, newer_version: NewerVersion) {
+    let (newer_version, timestamp) = match newer_version {
+        NewerVersion::None => return out.push(NO_NEWER),
+        NewerVersion::At(newest) => (NEWER, newest),
+        NewerVersion::Unknown(bound) => (UNKNOWN, bound),
     };
-    out.push(verdict);
+    out.push(newer_version);
     out.extend_from_slice(&timestamp.as_u64().to_le_bytes());
 }
 

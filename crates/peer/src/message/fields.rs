@@ -1,9 +1,9 @@
 //! Reads the fields of messages.
 
-use super::{CLEAN, EntryHead, Frame, FrameError, NEWER, RunHead, UNKNOWN};
+use super::{EntryHead, Frame, FrameError, NEWER, NO_NEWER, RunHead, UNKNOWN};
 use crate::entry_fields::EntryFields;
 use crate::frame::{PIECE_BYTES, RUN_BYTES_MAX};
-use base::{ByteReader, KEY_BYTES_MAX, Timestamp, Verdict};
+use base::{ByteReader, KEY_BYTES_MAX, NewerVersion, Timestamp};
 use cluster::forgetting::{Answerer, StoreStart};
 use cluster::{Miss, NodeNumber};
 use std::time::Duration;
@@ -136,13 +136,13 @@ impl<'a> Fields<'a> {
         })
     }
 
-    pub(super) fn verdict(&mut self) -> Result<Verdict, FrameError> {
-        let [verdict] = self.array()?;
-        Ok(match verdict {
-            CLEAN => Verdict::Clean,
-            NEWER => Verdict::Newer(Timestamp::from_u64(self.u64()?)),
-            UNKNOWN => Verdict::Unknown(Timestamp::from_u64(self.u64()?)),
-            _ => return Err(self.frame.malformed("an unknown verdict")),
+    pub(super) fn newer_version(&mut self) -> Result<NewerVersion, FrameError> {
+        let [newer_version] = self.array()?;
+        Ok(match newer_version {
+            NO_NEWER => NewerVersion::None,
+            NEWER => NewerVersion::At(Timestamp::from_u64(self.u64()?)),
+            UNKNOWN => NewerVersion::Unknown(Timestamp::from_u64(self.u64()?)),
+            _ => return Err(self.frame.malformed("an unknown newer-version check")),
         })
     }
 

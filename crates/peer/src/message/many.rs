@@ -1,7 +1,7 @@
 //! Frames of many items.
 
 use super::{Fields, Frame, FrameError};
-use base::{ByteReader, Entry, Verdict};
+use base::{ByteReader, Entry, NewerVersion};
 
 /// Many items of one frame, each with its call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,9 +15,9 @@ pub(crate) struct Many<'a, K> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entries;
 
-/// Items that are verdicts.
+/// Items that are newer-version checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Verdicts;
+pub(crate) struct NewerVersions;
 
 /// What the items of a frame are.
 pub(crate) trait ItemKind<'a> {
@@ -38,11 +38,11 @@ impl<'a> ItemKind<'a> for Entries {
     }
 }
 
-impl<'a> ItemKind<'a> for Verdicts {
-    type Item = Verdict;
+impl<'a> ItemKind<'a> for NewerVersions {
+    type Item = NewerVersion;
 
-    fn read(fields: &mut Fields<'a>) -> Result<Verdict, FrameError> {
-        fields.verdict()
+    fn read(fields: &mut Fields<'a>) -> Result<NewerVersion, FrameError> {
+        fields.newer_version()
     }
 }
 

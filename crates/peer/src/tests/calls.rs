@@ -8,8 +8,8 @@ async fn requests_and_answers_arrive_as_they_were_sent() {
         let (asker, replica, ..) = connected().await;
         let tombstone = Entry::tombstone(b"key", Timestamp::MAX, 1);
         let empty = Entry::value(b"key", Timestamp::from_u64(1), b"", Expiry::NEVER, 255);
-        let newer = Verdict::Newer(Timestamp::from_u64(7));
-        let unknown = Verdict::Unknown(Timestamp::from_u64(9));
+        let newer = NewerVersion::At(Timestamp::from_u64(7));
+        let unknown = NewerVersion::Unknown(Timestamp::from_u64(9));
         let write = |entry: &Entry| PeerRequest::Write(entry.clone());
         let key = "k".repeat(base::KEY_BYTES_MAX);
         let short = entry(&key, &long_value(frame::PIECE_BYTES));
@@ -18,11 +18,21 @@ async fn requests_and_answers_arrive_as_they_were_sent() {
             (
                 write(&tombstone),
                 PeerAnswer::Stored {
-                    verdict: Verdict::Clean,
+                    newer_version: NewerVersion::None,
                 },
             ),
-            (write(&empty), PeerAnswer::Stored { verdict: newer }),
-            (write(&empty), PeerAnswer::Stored { verdict: unknown }),
+            (
+                write(&empty),
+                PeerAnswer::Stored {
+                    newer_version: newer,
+                },
+            ),
+            (
+                write(&empty),
+                PeerAnswer::Stored {
+                    newer_version: unknown,
+                },
+            ),
             (write(&short), PeerAnswer::Missed(Miss::Full)),
             (write(&long), PeerAnswer::Missed(Miss::Failed)),
             (read_of("key"), PeerAnswer::Found(None)),

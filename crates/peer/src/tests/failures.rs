@@ -53,7 +53,7 @@ async fn malformed_bytes_close_the_connection() {
         let mut long = frame(2, &[b'k'; 8]);
         long[4..8].copy_from_slice(&(PAYLOAD_BYTES_MAX as u32 + 1).to_le_bytes());
         let mut answer = Vec::new();
-        put_stored(&mut answer, 1, Verdict::Clean);
+        put_stored(&mut answer, 1, NewerVersion::None);
         let tombstone_with_value = [1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, b'k', b'v'];
         let entry_write = |entry: &[u8]| frame(1, &[&[0; 4], entry].concat());
         for (case, bytes) in [
@@ -115,7 +115,7 @@ async fn connected_to_bytes() -> (Asker, DuplexStream) {
 async fn an_answer_of_another_kind_than_its_call_closes_the_connection() {
     // Neither is an answer to a read that holds nothing.
     let wrong: [fn(&mut Vec<u8>, u64); 2] = [
-        |out, call| put_stored(out, call, Verdict::Clean),
+        |out, call| put_stored(out, call, NewerVersion::None),
         message::put_same,
     ];
     for put_wrong in wrong {
@@ -133,7 +133,7 @@ async fn an_answer_of_another_kind_than_its_call_closes_the_connection() {
             let mut bytes = Vec::new();
             // Answers to unknown calls are ignored.
             put_absent(&mut bytes, call ^ (1 << 40));
-            put_stored(&mut bytes, call ^ (1 << 41), Verdict::Clean);
+            put_stored(&mut bytes, call ^ (1 << 41), NewerVersion::None);
             message::put_same(&mut bytes, call ^ (1 << 42));
             put_wrong(&mut bytes, call);
             theirs.write_all(&bytes).await.unwrap();

@@ -19,9 +19,9 @@ fn messages() -> Vec<u8> {
     put_write(&mut out, 1 << 40, ms(5_000_000_000), &long);
     put_piece(&mut out, 1 << 40, b"piece");
     put_read(&mut out, 3, Duration::from_micros(1_001), b"key");
-    put_stored(&mut out, 4, Verdict::Newer(at));
-    put_stored(&mut out, 4, Verdict::Unknown(at));
-    put_stored(&mut out, 5, Verdict::Clean);
+    put_stored(&mut out, 4, NewerVersion::At(at));
+    put_stored(&mut out, 4, NewerVersion::Unknown(at));
+    put_stored(&mut out, 5, NewerVersion::None);
     put_found(&mut out, 6, &lasting);
     put_found(&mut out, 7, &Entry::tombstone(b"key", at, 2));
     put_absent(&mut out, 8);

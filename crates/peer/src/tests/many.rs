@@ -23,7 +23,9 @@ async fn written(outgoing: &Outgoing) -> Vec<(u8, Vec<u64>)> {
                 assert_eq!(remaining, ms(9));
                 writes.map(|write| write.unwrap().0).collect()
             }
-            Message::Verdicts(verdicts) => verdicts.map(|verdict| verdict.unwrap().0).collect(),
+            Message::NewerVersions(newer_versions) => newer_versions
+                .map(|newer_version| newer_version.unwrap().0)
+                .collect(),
             _ => vec![frame.call],
         };
         frames.push((frame.kind, calls));
@@ -39,10 +41,10 @@ async fn items_that_follow_each_other_share_a_frame() {
     outgoing.push_write(2, ms(9), &short);
     outgoing.push(|out| message::put_read(out, 3, ms(9), b"key"));
     outgoing.push_write(4, ms(9), &short);
-    outgoing.push_verdict(5, Verdict::Clean);
-    outgoing.push_verdict(6, Verdict::Newer(Timestamp::from_u64(7)));
+    outgoing.push_newer_version(5, NewerVersion::None);
+    outgoing.push_newer_version(6, NewerVersion::At(Timestamp::from_u64(7)));
     outgoing.push_urgent(|out| message::put_ping(out, 8));
-    outgoing.push_verdict(7, Verdict::Unknown(Timestamp::from_u64(7)));
+    outgoing.push_newer_version(7, NewerVersion::Unknown(Timestamp::from_u64(7)));
     let frames = written(&outgoing).await;
     let expected = [
         (7, vec![8]),
@@ -93,9 +95,9 @@ fn frames_of_many_are_as_drawn() {
     ];
     assert_eq!(out[8..], [&header[4..], &payload.concat()].concat());
     out.clear();
-    message::begin_verdicts(&mut out);
-    message::put_verdict_item(&mut out, 0x11, Verdict::Clean);
-    message::put_verdict_item(&mut out, 0x12, Verdict::Newer(at));
+    message::begin_newer_versions(&mut out);
+    message::put_newer_version_item(&mut out, 0x11, NewerVersion::None);
+    message::put_newer_version_item(&mut out, 0x12, NewerVersion::At(at));
     frame::end_frame(&mut out, 0);
     let payload = [
         0x11, 0, 0, 0, 0, 0, 0, 0, 0, 0x12, 0, 0, 0, 0, 0, 0, 0, 1, 8, 7, 6, 5, 4, 3, 2, 1,
@@ -130,10 +132,10 @@ async fn many_writes_are_answered_each_by_itself() {
             let answer = |ticket: u64| match ticket % 3 {
                 0 => PeerAnswer::Missed(Miss::Full),
                 1 => PeerAnswer::Stored {
-                    verdict: Verdict::Clean,
+                    newer_version: NewerVersion::None,
                 },
                 _ => PeerAnswer::Stored {
-                    verdict: Verdict::Newer(Timestamp::from_u64(ticket)),
+                    newer_version: NewerVersion::At(Timestamp::from_u64(ticket)),
                 },
             };
             for (ticket, reply) in asked.into_iter().enumerate().rev() {

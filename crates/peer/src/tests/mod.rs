@@ -121,7 +121,7 @@ impl RequestHandler for TestReplica {
             return match request {
                 PeerRequest::Write(_) | PeerRequest::Repair { .. } | PeerRequest::Mend { .. } => {
                     reply.send(PeerAnswer::Stored {
-                        verdict: Verdict::Clean,
+                        newer_version: NewerVersion::None,
                     });
                 }
                 PeerRequest::Read(_)

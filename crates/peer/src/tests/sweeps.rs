@@ -41,7 +41,7 @@ async fn mends_carry_their_pass_however_long_their_values_are() {
             let (request, reply) = replica.next().await;
             assert_eq!(request, mend);
             let stored = PeerAnswer::Stored {
-                verdict: Verdict::Clean,
+                newer_version: NewerVersion::None,
             };
             reply.send(stored.clone());
             assert_eq!(asker.answers.next().await, (ticket, stored));

@@ -28,12 +28,12 @@ async fn short_requests_and_heartbeats_overtake_a_long_value() {
         let (request, reply) = replica.next().await;
         assert_eq!(request, PeerRequest::Write(long.clone()));
         reply.send(PeerAnswer::Stored {
-            verdict: Verdict::Clean,
+            newer_version: NewerVersion::None,
         });
         let mut answers = [asker.answers.next().await, asker.answers.next().await];
         answers.sort_by_key(|(ticket, _)| *ticket);
         let stored = PeerAnswer::Stored {
-            verdict: Verdict::Clean,
+            newer_version: NewerVersion::None,
         };
         assert_eq!(answers, [(1, stored), (2, PeerAnswer::Found(Some(long)))]);
     })
@@ -116,7 +116,7 @@ async fn a_long_value_without_room_in_the_budget_is_answered_as_overloaded() {
             "the value takes its share until the request is answered"
         );
         reply.send(PeerAnswer::Stored {
-            verdict: Verdict::Clean,
+            newer_version: NewerVersion::None,
         });
         assert!(budget.take(2 * PIECE_BYTES).is_ok());
         asker.answers.next().await;

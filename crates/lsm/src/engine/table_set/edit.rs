@@ -47,7 +47,7 @@ pub(crate) struct IngestedRecords {
 pub(crate) struct FlushedMemtable {
     /// The memtable.
     pub(crate) memtable: Arc<Memtable>,
-    /// The versions in it, for verdicts on versions that come again.
+    /// The versions in it, for newer-version checks of versions that come again.
     pub(crate) sequences: VersionSequences,
     /// When it was flushed, on the monotonic clock.
     pub(crate) at: Duration,

@@ -4,7 +4,7 @@
 //! The tables do not know. A flush writes only the newest version of each key, a
 //! compaction drops what another table outranks, and neither keeps sequence numbers.
 //! So a flush also records the versions that it reads. When one of them arrives
-//! again, its writer gets the first verdict again, as if the memtable were still
+//! again, its writer gets the first newer-version check again, as if the memtable were still
 //! there.
 //!
 //! A version is identified by its whole timestamp and the hash of its key. Two writes
@@ -13,7 +13,7 @@
 //!
 //! This costs a flush a search tree of the versions. It costs a commit nothing
 //! unless the store holds a newer version of its key. The memory is bounded, and
-//! the verdict on a version that is not remembered is unknown.
+//! the newer-version check of a version that is not remembered is unknown.
 
 use crate::error::Error;
 use crate::memtable::{Memtable, record_bytes};
@@ -30,7 +30,7 @@ const FLUSHED_MAX: usize = 32;
 /// How many sequence numbers are remembered with their versions, of all flushes
 /// together; at times up to twice as many, which take three mebibytes. That is
 /// two seconds of 32,000 writes a second, and two seconds is for how long a node
-/// keeps verdicts by default.
+/// keeps newer-version checks by default.
 const SEQUENCES_MAX: u64 = 64 << 10;
 
 /// A version, by its timestamp and the hash of its key.

@@ -83,7 +83,7 @@ pub(crate) struct TableSet {
     /// What a reader may still hold.
     retired: Retired,
     memtable_bytes: usize,
-    verdicts_kept: Duration,
+    newer_version_checks_kept: Duration,
     /// Whether the read state has damaged ranges.
     is_damaged: AtomicBool,
 }
@@ -113,7 +113,7 @@ impl TableSet {
             read_state: ArcSwap::from_pointee(read_state),
             retired: Retired::new(environment),
             memtable_bytes: options.memtable_bytes,
-            verdicts_kept: options.verdicts_kept,
+            newer_version_checks_kept: options.newer_version_checks_kept,
         }
     }
 
@@ -383,13 +383,13 @@ impl StoredEdit<'_> {
         set.retired.add_tables(removed);
         if let Some(flushed) = edit.flushed {
             let last = Flushed::new(flushed.at, &flushed.memtable, flushed.sequences);
-            remember(&mut state.flushed, last, set.verdicts_kept);
+            remember(&mut state.flushed, last, set.newer_version_checks_kept);
             set.retired.add_memtable(flushed.memtable);
         }
         if let Some(ingested) = edit.ingested {
             let (least, greatest) = (ingested.least_timestamp, ingested.greatest_timestamp);
             let last = Flushed::ingested(at, least, greatest);
-            remember(&mut state.flushed, last, set.verdicts_kept);
+            remember(&mut state.flushed, last, set.newer_version_checks_kept);
         }
         set.publish_damage(&state);
         set.read_state.store(Arc::new(state));

@@ -2,7 +2,7 @@
 
 use crate::manifest::LEVELS;
 use crate::table::{Access, Interrupt, KeyHash, Table};
-use base::{Entry, Timestamp, Verdict};
+use base::{Entry, NewerVersion, Timestamp};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -180,14 +180,14 @@ pub(crate) struct Beside {
 }
 
 impl Beside {
-    /// The verdict on a version with this timestamp that arrives now for the first
+    /// The newer-version check of a version with this timestamp that arrives now for the first
     /// time, unless that is doubtful. `newer` is the greatest timestamp above it in
     /// the memtables.
-    pub(crate) fn verdict(self, newer: Option<Timestamp>, is_doubtful: bool) -> Verdict {
+    pub(crate) fn newer_version(self, newer: Option<Timestamp>, is_doubtful: bool) -> NewerVersion {
         match newer.max(self.newer) {
-            None => Verdict::Clean,
-            Some(newest) if is_doubtful || self.has_same => Verdict::Unknown(newest),
-            Some(newest) => Verdict::Newer(newest),
+            None => NewerVersion::None,
+            Some(newest) if is_doubtful || self.has_same => NewerVersion::Unknown(newest),
+            Some(newest) => NewerVersion::At(newest),
         }
     }
 }

@@ -1,11 +1,11 @@
-//! The verdict on a write is that of its first arrival, exactly, or it is unknown. A
+//! The newer-version check of a write is that of its first arrival, exactly, or it is unknown. A
 //! commit never reads the disk for it.
 
 use crate::common::{World, put};
-use base::{Clock, Entry, Expiry, Timestamp, Verdict};
+use base::{Clock, Entry, Expiry, NewerVersion, Timestamp};
 use fastrand::Rng;
-use lsm::{Applied, Engine, PendingVerdict};
-use lsm_testing::{BlockingWrite, Call, Fault, FaultyDisk, verdict_of};
+use lsm::{Applied, Engine, PendingCheck};
+use lsm_testing::{BlockingWrite, Call, Fault, FaultyDisk, newer_version_of};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
@@ -15,31 +15,31 @@ fn at(timestamp: u64) -> Timestamp {
     Timestamp::from_u64(timestamp)
 }
 
-fn newer(timestamp: u64) -> Verdict {
-    Verdict::Newer(at(timestamp))
+fn newer(timestamp: u64) -> NewerVersion {
+    NewerVersion::At(at(timestamp))
 }
 
-fn unknown(bound: u64) -> Verdict {
-    Verdict::Unknown(at(bound))
+fn unknown(bound: u64) -> NewerVersion {
+    NewerVersion::Unknown(at(bound))
 }
 
-/// The verdict on a put, after reading what it needs.
-fn verdict(engine: &Engine, key: &str, timestamp: u64) -> Verdict {
-    verdict_of(&engine.write(put(key, timestamp, "v")).unwrap())
+/// The newer-version check of a put, after reading what it needs.
+fn newer_version(engine: &Engine, key: &str, timestamp: u64) -> NewerVersion {
+    newer_version_of(&engine.write(put(key, timestamp, "v")).unwrap())
 }
 
-fn look(applied: Applied) -> PendingVerdict {
+fn look(applied: Applied) -> PendingCheck {
     match applied {
         Applied::Pending(pending) => pending,
-        Applied::Known(verdict) => panic!("{verdict:?} was told without reading"),
+        Applied::Known(newer_version) => panic!("{newer_version:?} was told without reading"),
     }
 }
 
-/// A world some time after the start of its store, so that the start makes no verdict
+/// A world some time after the start of its store, so that the start makes no newer-version check
 /// unknown.
 fn settled(world: &World) -> Engine {
     let engine = world.open();
-    pass(world, world.options.verdicts_kept);
+    pass(world, world.options.newer_version_checks_kept);
     engine
 }
 
@@ -51,25 +51,33 @@ fn pass(world: &World, time: Duration) {
 }
 
 #[test]
-fn a_verdict_names_newer_versions_of_the_key_in_memory_and_tables() {
+fn a_newer_version_names_newer_versions_of_the_key_in_memory_and_tables() {
     let world = World::new();
     let engine = settled(&world);
-    assert_eq!(verdict(&engine, "k", 50), Verdict::Clean);
-    assert_eq!(verdict(&engine, "k", 40), newer(50));
+    assert_eq!(newer_version(&engine, "k", 50), NewerVersion::None);
+    assert_eq!(newer_version(&engine, "k", 40), newer(50));
     engine.flush().unwrap();
-    pass(&world, world.options.verdicts_kept);
-    assert_eq!(verdict(&engine, "k", 45), newer(50), "found in a table");
+    pass(&world, world.options.newer_version_checks_kept);
     assert_eq!(
-        verdict(&engine, "j", 45),
-        Verdict::Clean,
+        newer_version(&engine, "k", 45),
+        newer(50),
+        "found in a table"
+    );
+    assert_eq!(
+        newer_version(&engine, "j", 45),
+        NewerVersion::None,
         "the newer one has another key"
     );
-    assert_eq!(verdict(&engine, "k", 60), Verdict::Clean);
-    assert_eq!(verdict(&engine, "k", 55), newer(60), "the newest of both");
+    assert_eq!(newer_version(&engine, "k", 60), NewerVersion::None);
+    assert_eq!(
+        newer_version(&engine, "k", 55),
+        newer(60),
+        "the newest of both"
+    );
     engine.compact().unwrap();
-    pass(&world, world.options.verdicts_kept);
-    assert_eq!(verdict(&engine, "k", 30), newer(60));
-    assert_eq!(verdict(&engine, "k", 70), Verdict::Clean);
+    pass(&world, world.options.newer_version_checks_kept);
+    assert_eq!(newer_version(&engine, "k", 30), newer(60));
+    assert_eq!(newer_version(&engine, "k", 70), NewerVersion::None);
     assert_eq!(engine.greatest_timestamp().as_u64(), 70);
 }
 
@@ -79,39 +87,39 @@ fn the_first_arrival_decides_after_a_flush_too() {
     for flushes in [false, true] {
         let world = World::new();
         let engine = settled(&world);
-        assert_eq!(verdict(&engine, "clean", 10), Verdict::Clean);
-        assert_eq!(verdict(&engine, "clean", 20), Verdict::Clean);
-        assert_eq!(verdict(&engine, "dirty", 20), Verdict::Clean);
-        assert_eq!(verdict(&engine, "dirty", 10), newer(20));
-        assert_eq!(verdict(&engine, "dirty", 30), Verdict::Clean);
+        assert_eq!(newer_version(&engine, "newest", 10), NewerVersion::None);
+        assert_eq!(newer_version(&engine, "newest", 20), NewerVersion::None);
+        assert_eq!(newer_version(&engine, "hidden", 20), NewerVersion::None);
+        assert_eq!(newer_version(&engine, "hidden", 10), newer(20));
+        assert_eq!(newer_version(&engine, "hidden", 30), NewerVersion::None);
         if flushes {
             engine.flush().unwrap();
         }
         for _ in 0..3 {
             assert_eq!(
-                verdict(&engine, "dirty", 10),
+                newer_version(&engine, "hidden", 10),
                 newer(20),
                 "flushed: {flushes}"
             );
-            assert_eq!(verdict(&engine, "dirty", 30), Verdict::Clean);
-            assert_eq!(verdict(&engine, "clean", 10), Verdict::Clean);
+            assert_eq!(newer_version(&engine, "hidden", 30), NewerVersion::None);
+            assert_eq!(newer_version(&engine, "newest", 10), NewerVersion::None);
         }
-        assert_eq!(verdict(&engine, "clean", 15), newer(20), "comes now");
+        assert_eq!(newer_version(&engine, "newest", 15), newer(20), "comes now");
     }
 }
 
 /// A newer version arrives before or after the flush, which writes one or both. A
 /// compaction then drops the older one.
 #[test]
-fn a_clean_verdict_stays_clean_through_flush_and_compaction() {
+fn a_clean_newer_version_stays_clean_through_flush_and_compaction() {
     for (step, label) in ["overwritten", "flushed", "compacted"].iter().enumerate() {
         let world = World::new();
         let engine = settled(&world);
-        assert_eq!(verdict(&engine, "k", 10), Verdict::Clean);
+        assert_eq!(newer_version(&engine, "k", 10), NewerVersion::None);
         if step > 0 {
             engine.flush().unwrap();
         }
-        assert_eq!(verdict(&engine, "k", 20), Verdict::Clean);
+        assert_eq!(newer_version(&engine, "k", 20), NewerVersion::None);
         engine.flush().unwrap();
         if step > 1 {
             engine.compact().unwrap();
@@ -119,33 +127,39 @@ fn a_clean_verdict_stays_clean_through_flush_and_compaction() {
         let remembered = engine.statistics().flushed_versions;
         assert_eq!(remembered, 2, "{label}");
         for _ in 0..3 {
-            assert_eq!(verdict(&engine, "k", 10), Verdict::Clean, "{label}");
+            assert_eq!(
+                newer_version(&engine, "k", 10),
+                NewerVersion::None,
+                "{label}"
+            );
             engine.flush().unwrap();
         }
         for _ in 0..10 {
-            world.clock.advance(world.options.verdicts_kept / 4);
-            verdict(&engine, "other", 30);
+            world
+                .clock
+                .advance(world.options.newer_version_checks_kept / 4);
+            newer_version(&engine, "other", 30);
         }
         assert_ne!(
-            verdict(&engine, "k", 10),
-            Verdict::Clean,
+            newer_version(&engine, "k", 10),
+            NewerVersion::None,
             "{label}: long ago"
         );
     }
 }
 
-/// The verdict of the first arrival is kept for as long as the last arrival is known.
+/// The newer-version check of the first arrival is kept for as long as the last arrival is known.
 #[test]
 fn a_version_that_arrives_again_does_not_become_clean() {
     let world = World::new();
     let engine = settled(&world);
-    verdict(&engine, "k", 20);
-    assert_eq!(verdict(&engine, "k", 10), newer(20));
+    newer_version(&engine, "k", 20);
+    assert_eq!(newer_version(&engine, "k", 10), newer(20));
     engine.flush().unwrap();
-    let kept = world.options.verdicts_kept;
+    let kept = world.options.newer_version_checks_kept;
     for wait in [kept / 2, kept * 3 / 4, kept * 3 / 4] {
         world.clock.advance(wait);
-        assert_eq!(verdict(&engine, "k", 10), newer(20), "after {wait:?}");
+        assert_eq!(newer_version(&engine, "k", 10), newer(20), "after {wait:?}");
         engine.flush().unwrap();
     }
 }
@@ -156,45 +170,49 @@ fn the_first_arrival_decides_in_frozen_memtables() {
     let mut world = World::new();
     world.options.memtables_frozen_max = 4;
     let engine = settled(&world);
-    assert_eq!(verdict(&engine, "clean", 10), Verdict::Clean);
-    assert_eq!(verdict(&engine, "clean", 20), Verdict::Clean);
-    assert_eq!(verdict(&engine, "dirty", 20), Verdict::Clean);
-    assert_eq!(verdict(&engine, "dirty", 10), newer(20));
+    assert_eq!(newer_version(&engine, "newest", 10), NewerVersion::None);
+    assert_eq!(newer_version(&engine, "newest", 20), NewerVersion::None);
+    assert_eq!(newer_version(&engine, "hidden", 20), NewerVersion::None);
+    assert_eq!(newer_version(&engine, "hidden", 10), newer(20));
     let before = engine.statistics().memtables_frozen;
     let mut fill = 1_000;
     while engine.statistics().memtables_frozen == before {
         fill += 1;
         assert!(fill < 100_000, "no memtable is ever frozen");
-        verdict(&engine, &fill.to_string(), fill);
+        newer_version(&engine, &fill.to_string(), fill);
     }
     for _ in 0..3 {
-        assert_eq!(verdict(&engine, "clean", 10), Verdict::Clean);
-        assert_eq!(verdict(&engine, "dirty", 10), newer(20));
+        assert_eq!(newer_version(&engine, "newest", 10), NewerVersion::None);
+        assert_eq!(newer_version(&engine, "hidden", 10), newer(20));
     }
-    assert_eq!(verdict(&engine, "clean", 15), newer(20), "comes now");
+    assert_eq!(newer_version(&engine, "newest", 15), newer(20), "comes now");
 }
 
 #[test]
 fn past_the_longest_request_it_cannot_be_told() {
     let world = World::new();
     let engine = settled(&world);
-    for (key, first, second) in [("clean", 10, 20), ("dirty", 20, 10)] {
-        verdict(&engine, key, first);
-        verdict(&engine, key, second);
+    for (key, first, second) in [("newest", 10, 20), ("hidden", 20, 10)] {
+        newer_version(&engine, key, first);
+        newer_version(&engine, key, second);
     }
     // A little less than they are kept.
-    world.clock.advance(world.options.verdicts_kept * 9 / 10);
-    assert_eq!(verdict(&engine, "other", 30), Verdict::Clean);
-    assert_eq!(verdict(&engine, "clean", 10), Verdict::Clean);
-    assert_eq!(verdict(&engine, "dirty", 10), newer(20));
+    world
+        .clock
+        .advance(world.options.newer_version_checks_kept * 9 / 10);
+    assert_eq!(newer_version(&engine, "other", 30), NewerVersion::None);
+    assert_eq!(newer_version(&engine, "newest", 10), NewerVersion::None);
+    assert_eq!(newer_version(&engine, "hidden", 10), newer(20));
     for _ in 0..10 {
-        world.clock.advance(world.options.verdicts_kept / 4);
-        verdict(&engine, "other", 30);
+        world
+            .clock
+            .advance(world.options.newer_version_checks_kept / 4);
+        newer_version(&engine, "other", 30);
     }
-    assert_eq!(verdict(&engine, "clean", 10), unknown(20));
+    assert_eq!(newer_version(&engine, "newest", 10), unknown(20));
     assert_eq!(
-        verdict(&engine, "clean", 20),
-        Verdict::Clean,
+        newer_version(&engine, "newest", 20),
+        NewerVersion::None,
         "nothing is newer"
     );
 }
@@ -204,25 +222,25 @@ fn after_a_start_the_first_arrival_is_unknown() {
     for closes in [false, true] {
         let world = World::new();
         let engine = settled(&world);
-        for (key, first, second) in [("clean", 10, 20), ("dirty", 20, 10)] {
-            verdict(&engine, key, first);
-            verdict(&engine, key, second);
+        for (key, first, second) in [("newest", 10, 20), ("hidden", 20, 10)] {
+            newer_version(&engine, key, first);
+            newer_version(&engine, key, second);
         }
         if closes {
             engine.close().unwrap();
         }
         drop(engine);
         let engine = world.open();
-        assert_eq!(verdict(&engine, "clean", 10), unknown(20));
-        assert_eq!(verdict(&engine, "dirty", 10), unknown(20));
+        assert_eq!(newer_version(&engine, "newest", 10), unknown(20));
+        assert_eq!(newer_version(&engine, "hidden", 10), unknown(20));
         // This version was never here, but the store cannot know that.
-        assert_eq!(verdict(&engine, "clean", 15), unknown(20));
-        assert_eq!(verdict(&engine, "clean", 20), Verdict::Clean);
-        assert_eq!(verdict(&engine, "clean", 30), Verdict::Clean);
+        assert_eq!(newer_version(&engine, "newest", 15), unknown(20));
+        assert_eq!(newer_version(&engine, "newest", 20), NewerVersion::None);
+        assert_eq!(newer_version(&engine, "newest", 30), NewerVersion::None);
         // It is above every version that the store held at the start.
-        assert_eq!(verdict(&engine, "clean", 25), newer(30));
-        pass(&world, world.options.verdicts_kept);
-        assert_eq!(verdict(&engine, "clean", 16), newer(30));
+        assert_eq!(newer_version(&engine, "newest", 25), newer(30));
+        pass(&world, world.options.newer_version_checks_kept);
+        assert_eq!(newer_version(&engine, "newest", 16), newer(30));
     }
 }
 
@@ -248,32 +266,32 @@ fn unread(versions: &[(&str, u64)]) -> (World, Arc<FaultyDisk>, Engine) {
 }
 
 #[test]
-fn a_commit_reads_no_disk_and_a_pending_verdict_is_about_its_key_alone() {
+fn a_commit_reads_no_disk_and_a_pending_newer_version_is_about_its_key_alone() {
     let (_world, faulty, engine) = unread(&[("a", 40), ("k", 50), ("z", 60)]);
     let write = |key, timestamp| engine.write(put(key, timestamp, "w")).unwrap();
     let newer_here = look(write("k", 45));
     let no_such_key = look(write("b", 45));
     let older_here = look(write("a", 45));
     assert_eq!(
-        verdict_of(&write("zz", 45)),
-        Verdict::Clean,
+        newer_version_of(&write("zz", 45)),
+        NewerVersion::None,
         "no table has it"
     );
     assert_eq!(
-        verdict_of(&write("m", 61)),
-        Verdict::Clean,
+        newer_version_of(&write("m", 61)),
+        NewerVersion::None,
         "no table is so new"
     );
     assert_eq!(faulty.calls(), 0, "a commit has read the disk");
     faulty.heal();
     assert_eq!(newer_here.finish(), newer(50));
-    assert_eq!(no_such_key.finish(), Verdict::Clean);
-    assert_eq!(older_here.finish(), Verdict::Clean);
-    assert_eq!(verdict_of(&write("c", 45)), Verdict::Clean);
+    assert_eq!(no_such_key.finish(), NewerVersion::None);
+    assert_eq!(older_here.finish(), NewerVersion::None);
+    assert_eq!(newer_version_of(&write("c", 45)), NewerVersion::None);
 }
 
 #[test]
-fn a_verdict_is_unknown_if_a_block_is_damaged_or_not_read() {
+fn a_newer_version_is_unknown_if_a_block_is_damaged_or_not_read() {
     let (_world, faulty, engine) = unread(&[("a", 40), ("k", 50), ("z", 60)]);
     let write = |key, timestamp| engine.write(put(key, timestamp, "w")).unwrap();
     let (damaged, given_up) = (look(write("k", 45)), look(write("k", 46)));
@@ -281,15 +299,15 @@ fn a_verdict_is_unknown_if_a_block_is_damaged_or_not_read() {
     assert_eq!(given_up.give_up(), unknown(60));
     faulty.heal();
     for (version, first) in [(45, damaged), (46, given_up)] {
-        // The verdict stays the same for later arrivals.
+        // The newer-version check stays the same for later arrivals.
         assert_eq!(first.finish(), unknown(60));
-        assert_eq!(verdict_of(&write("k", version)), unknown(60));
+        assert_eq!(newer_version_of(&write("k", version)), unknown(60));
     }
-    assert_eq!(verdict_of(&write("k", 47)), newer(50));
+    assert_eq!(newer_version_of(&write("k", 47)), newer(50));
 }
 
 #[test]
-fn a_pending_verdict_is_as_of_its_commit() {
+fn a_pending_newer_version_is_as_of_its_commit() {
     let (world, faulty, engine) = unread(&[("k", 5), ("z", 60)]);
     let write = |key, timestamp| engine.write(put(key, timestamp, "w")).unwrap();
     let first = look(write("k", 45));
@@ -301,26 +319,26 @@ fn a_pending_verdict_is_as_of_its_commit() {
     engine.compact().unwrap();
     world.executor.run_until_idle();
     let again = look(write("k", 45));
-    assert_eq!(again.finish(), Verdict::Clean, "50 came later");
-    assert_eq!(first.finish(), Verdict::Clean);
-    assert_eq!(verdict_of(&write("k", 46)), newer(50), "comes now");
+    assert_eq!(again.finish(), NewerVersion::None, "50 came later");
+    assert_eq!(first.finish(), NewerVersion::None);
+    assert_eq!(newer_version_of(&write("k", 46)), newer(50), "comes now");
 }
 
 /// The number of flushes that the store remembers separately.
 const FLUSHED_MAX: u64 = 32;
 
-/// The first verdict on a version.
+/// The first newer-version check of a version.
 struct Known {
-    first: Verdict,
+    first: NewerVersion,
     at: Duration,
     /// How often the store was opened before, and how often it was flushed since.
     opened: u32,
     flushes: u64,
-    /// Whether the verdict was known.
+    /// Whether the newer-version check was known.
     was_told: bool,
 }
 
-/// The first verdicts by key and timestamp.
+/// The first newer-version checks by key and timestamp.
 type Told = BTreeMap<(Vec<u8>, u64), Known>;
 
 struct Run {
@@ -332,7 +350,7 @@ struct Run {
     opened_at: Duration,
     told: Told,
     recent: Vec<(Vec<u8>, u64)>,
-    /// How often each verdict was given, and Clean because of a remembered flush.
+    /// How often each newer-version check was given, and `None` because of a remembered flush.
     counts: [u64; 4],
 }
 
@@ -342,7 +360,7 @@ impl Run {
         let mut world = World::new();
         world.options.memtable_bytes = rng.usize(2_000..20_000);
         world.options.cache_bytes = rng.usize(1..40_000);
-        world.options.verdicts_kept = Duration::from_secs(rng.u64(1..20));
+        world.options.newer_version_checks_kept = Duration::from_secs(rng.u64(1..20));
         Self {
             engine: Some(world.open()),
             opened: 1,
@@ -413,11 +431,11 @@ impl Run {
         let gives_up = self.rng.u8(0..10) == 0;
         let now = match &applied {
             Applied::Pending(pending) if gives_up => pending.give_up(),
-            applied => verdict_of(applied),
+            applied => newer_version_of(applied),
         };
-        let as_of_now = newest.map_or(Verdict::Clean, newer);
+        let as_of_now = newest.map_or(NewerVersion::None, newer);
         let time = self.world.clock.monotonic();
-        let kept = self.world.options.verdicts_kept;
+        let kept = self.world.options.newer_version_checks_kept;
         let flushes = self.engine().statistics().flushes;
         let is_known = self.told.contains_key(&(key.clone(), timestamp));
         let known = self.told.entry((key, timestamp)).or_insert(Known {
@@ -436,15 +454,15 @@ impl Run {
         }
         let first = known.first;
         let is_right = match now {
-            Verdict::Unknown(bound) => match first {
-                Verdict::Newer(newest) => newest <= bound,
+            NewerVersion::Unknown(bound) => match first {
+                NewerVersion::At(newest) => newest <= bound,
                 _ => at(timestamp) < bound,
             },
             now => now == first,
         };
         assert!(
             is_right,
-            "the verdict on {timestamp} is {now:?}, but was {first:?} at first"
+            "the newer-version check of {timestamp} is {now:?}, but was {first:?} at first"
         );
         let can_be_told = if is_known {
             let is_same_start = known.opened == self.opened;
@@ -453,15 +471,18 @@ impl Run {
             flushes < FLUSHED_MAX && time - self.opened_at >= kept && !gives_up
         };
         if can_be_told {
-            assert_eq!(now, first, "the verdict on {timestamp} should be known");
-            if now == Verdict::Clean && newest.is_some() && flushes > known.flushes {
+            assert_eq!(
+                now, first,
+                "the newer-version check of {timestamp} should be known"
+            );
+            if now == NewerVersion::None && newest.is_some() && flushes > known.flushes {
                 self.counts[3] += 1;
             }
         }
         self.counts[match now {
-            Verdict::Clean => 0,
-            Verdict::Newer(_) => 1,
-            Verdict::Unknown(_) => 2,
+            NewerVersion::None => 0,
+            NewerVersion::At(_) => 1,
+            NewerVersion::Unknown(_) => 2,
         }] += 1;
     }
 }
@@ -475,7 +496,7 @@ fn run(seed: u64) -> [u64; 4] {
 }
 
 #[test]
-fn verdicts_are_those_of_the_first_arrival_and_unknown_only_if_they_must_be() {
+fn newer_versions_are_those_of_the_first_arrival_and_unknown_only_if_they_must_be() {
     let mut counts = [0; 4];
     for seed in 0..150 {
         let result = std::panic::catch_unwind(|| run(seed));

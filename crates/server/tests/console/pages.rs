@@ -53,6 +53,23 @@ fn the_cluster_page_says_which_node_is_gone_and_that_it_is_back() {
 }
 
 #[test]
+fn the_runbooks_lead_to_the_pages_that_they_name() {
+    let Some(mut browser) = Browser::start() else {
+        return;
+    };
+    let cluster = Cluster::start(1);
+    let origin = cluster.url(0);
+    browser.open(&format!("{origin}/#/runbooks?at=a-disk-died"));
+    browser.wait_for("document.activeElement.id === 'a-disk-died'");
+    browser.click("#a-disk-died ~ ol a[href='#/runbooks?at=replace-a-node']");
+    browser.wait_for("document.activeElement.id === 'replace-a-node'");
+    let lead_somewhere = "[...document.querySelectorAll('.prose a')].every((link) => \
+         document.getElementById(new URLSearchParams(link.hash.split('?')[1]).get('at')))";
+    assert_eq!(browser.evaluate(lead_somewhere), true);
+    browser.assert_calm(&origin);
+}
+
+#[test]
 fn a_node_is_not_taken_for_a_supervisor_because_its_address_says_so() {
     let Some(mut browser) = Browser::start() else {
         return;

@@ -20,7 +20,7 @@ from harness import Cluster, at_most, command_line, figure, load, metric, print_
 OPTIONS = ("--memory", "256MiB", "--threads", "1", "--durability", "os", "--repair-interval", "2s",
            "--gc-grace", "10s", "--hint-age-max", "5s", "--clock-drift-max", "2s")
 VARIANTS = {"forgets": ("--full-repair-interval", "10s"), "remembers": ("--full-repair-interval", "off")}
-WORKLOAD = ("mixed", "--mix", "put=60,delete=40", "--keys", "200000", "--value-bytes", "1024", "--replicas", "2/3")
+WORKLOAD = ("mixed", "--mix", "put=60,delete=40", "--keys", "200000", "--value-bytes", "1024", "--ack", "2", "--from", "3")
 # What was deleted last is below the GC threshold after the grace and a full repair, and gone after one more: that
 # takes 30 s at best. Both clusters get the same time.
 REST_SECONDS = 60

@@ -34,7 +34,7 @@ def wrk(url, seconds):
 
 
 def load(arguments, workload, url):
-    options = ["--verify", "off", "--warmup", "0", "--duration", f"{arguments.seconds}s", "--json", "-", "--target", url]
+    options = ["--verify", "off", "--warmup", "0", "--duration", f"{arguments.seconds}s", "--json", "-", "--url", url]
     text, cpu_seconds = measured([generator(), "load", workload, *options])
     return cpu_seconds, json.loads(text)["succeeded"]
 

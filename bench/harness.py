@@ -421,7 +421,7 @@ def generator():
 
 def load(ports, *options):
     """Runs `kvorum-lab load` on these nodes. Returns what it measured, and as `stolen` what the host took of the CPU time."""
-    command = [generator(), "load", "--target", urls(ports), "--json", "-", *map(str, options)]
+    command = [generator(), "load", "--url", urls(ports), "--json", "-", *map(str, options)]
     before = machine_ticks()
     done = subprocess.run(command, capture_output=True, text=True)
     stolen, total = (now - then for now, then in zip(machine_ticks(), before))

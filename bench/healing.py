@@ -24,7 +24,7 @@ from harness import (
 
 MIB = 1 << 20
 VALUE_BYTES = 1024
-QUORUM = "2/3"
+QUORUM = ("--ack", "2", "--from", "3")
 OPTIONS = ("--memory", "512MiB", "--threads", "1", "--repair-interval", "off", "--full-repair-interval", "off")
 # The share of its time that background work may always use.
 FLOOR = 0.02
@@ -48,7 +48,7 @@ def keys(arguments):
 def filled(arguments, name, *options):
     """Three nodes with all values, at rest: nothing to flush or to compact any more."""
     server = Cluster(arguments.kvorum, name, 3, "--durability", "os", *OPTIONS, *options)
-    run_load(arguments, server.ports, "fill", "--keys", keys(arguments), "--replicas", "3/3")
+    run_load(arguments, server.ports, "fill", "--keys", keys(arguments), "--ack", "3", "--from", "3")
     settle(server)
     return server
 
@@ -114,7 +114,7 @@ def differing(arguments):
     count = max(keys(arguments) // 1000, 1)
     try:
         server.nodes[2].stop()
-        run_load(arguments, server.all_ports[:2], "fill", "--keys", count, "--seed", 2, "--replicas", QUORUM)
+        run_load(arguments, server.all_ports[:2], "fill", "--keys", count, "--seed", 2, *QUORUM)
         time.sleep(3)
         server.start(2)
         time.sleep(5)
@@ -155,7 +155,7 @@ def under_load(arguments):
     At the breaking point (99% within 10 ms) and beyond it background work has its floor and no more: what it uses of
     its time is at most that."""
     server = filled(arguments, "load")
-    mix = ("mixed", "--mix", "get=50,put=50", "--replicas", QUORUM, "--keys", keys(arguments))
+    mix = ("mixed", "--mix", "get=50,put=50", *QUORUM, "--keys", keys(arguments))
     try:
         best = run_load(arguments, server.ports[:2], *mix, "--find-breaking-point", "--duration", "4s")["rate"]
         if best is None:

@@ -31,7 +31,7 @@ INTERVAL_SECONDS = 10
 BATCH = 20
 OPTIONS = ("--memory", "128MiB", "--threads", "1", "--repair-interval", "30s", "--full-repair-interval", "3m",
            "--gc-grace", "1m", "--hint-age-max", "30s", "--clock-drift-max", "10s")
-VALUES = ("--value-bytes", "1024", "--replicas", "2/3")
+VALUES = ("--value-bytes", "1024", "--ack", "2", "--from", "3")
 SINGLE = ("mixed", "--mix", "put=35,get=45,delete=10,range=10", "--range-limit", "20")
 BATCHES = ("mixed", "--mix", "put=40,get=50,delete=10", "--batch", BATCH)
 # What of a node is sampled, with its unit and how much of its median it may grow in an hour.

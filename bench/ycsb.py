@@ -119,11 +119,11 @@ def with_ycsb(server, arguments):
 
 def with_load(server, arguments):
     """The same with the load generator, which does not tell reads from updates."""
-    load(server.ports, "fill", "--keys", arguments.records, "--replicas", "2/3")
+    load(server.ports, "fill", "--keys", arguments.records, "--ack", "2", "--from", "3")
     before = server.cpu_seconds()
     run = load(
         server.ports, "ycsb-a", "--keys", arguments.records, "--rate", arguments.rate, "--warmup", "0",
-        "--duration", f"{arguments.seconds}s", "--connections", THREADS, "--replicas", "2/3",
+        "--duration", f"{arguments.seconds}s", "--connections", THREADS, "--ack", "2", "--from", "3",
     )  # fmt: skip
     return {
         "rate": run["succeeded"] / run["measured_seconds"],

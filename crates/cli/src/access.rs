@@ -1,25 +1,61 @@
-//! Whom a command trusts, and how it shows who it is. All commands that speak with nodes
-//! share these options, and get their nodes from here.
+//! Which nodes a command asks, whom it trusts, and how it shows who it is. All commands that
+//! speak with nodes get them from here.
 //!
 //! A token never stands on the command line, where every user of the machine could read it.
 
 use crate::failure::Failure;
 use crate::files;
 use crate::private_file;
+use crate::values;
 use clap::Args;
 use client::{Error, Node, Token};
 use cluster::NodeUrl;
 use rustls::ClientConfig;
 use std::env;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use tls::{Authorities, HandshakeFailure, Identity, MaterialError};
 
+/// The variables that only commands to nodes read; a node passes over them.
+pub const CLIENT_VARIABLES: [&str; 3] = [CA_VARIABLE, TOKEN_VARIABLE, TOKEN_FILE_VARIABLE];
+
 /// Where the file of authorities is named, unless `--ca` names one.
-pub const CA_VARIABLE: &str = "KVORUM_CA";
+const CA_VARIABLE: &str = "KVORUM_CA";
 
 /// Where the token stands, unless `--token-file` names a file.
-pub const TOKEN_VARIABLE: &str = "KVORUM_TOKEN";
+const TOKEN_VARIABLE: &str = "KVORUM_TOKEN";
+
+/// Where the file of the token is named, unless `--token-file` or [`TOKEN_VARIABLE`] comes first.
+const TOKEN_FILE_VARIABLE: &str = "KVORUM_TOKEN_FILE";
+
+/// Where the nodes are named, with commas, unless `--url` names them.
+const URL_VARIABLE: &str = "KVORUM_URL";
+
+/// The node that is asked if none is named.
+const URL_DEFAULT: &str = "http://127.0.0.1:8080";
+
+/// The nodes that `--url` names, or else the environment, or else one of this machine.
+///
+/// # Errors
+/// The variable holds something else than URLs.
+pub fn nodes(given: &[NodeUrl]) -> Result<Vec<NodeUrl>, Failure> {
+    if !given.is_empty() {
+        return Ok(given.to_vec());
+    }
+    let named = variable(URL_VARIABLE);
+    let named = named
+        .as_deref()
+        .map_or(URL_DEFAULT.into(), OsStr::to_string_lossy);
+    let nodes = named.split(',').map(values::url);
+    let nodes: Result<Vec<NodeUrl>, String> = nodes.collect();
+    nodes.map_err(|problem| Failure::usage(problem).with_origin(URL_VARIABLE))
+}
+
+/// A variable of the environment; one that is empty is not set.
+fn variable(name: &str) -> Option<OsString> {
+    env::var_os(name).filter(|value| !value.is_empty())
+}
 
 /// The options of all commands that speak with nodes.
 #[derive(Args, Clone, Debug, Default)]
@@ -34,7 +70,7 @@ pub struct AccessOptions {
     /// A PEM file with the private key of --client-cert
     #[arg(long, value_name = "FILE", requires = "client_cert")]
     client_key: Option<PathBuf>,
-    /// A file whose first line is the token to show to nodes [default: KVORUM_TOKEN, or none]
+    /// A file whose first line is the token to show to nodes [default: the token in KVORUM_TOKEN, or the file in KVORUM_TOKEN_FILE, or none]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// Also send the token to other machines by http://, where it can be read on the way
@@ -75,7 +111,6 @@ impl AccessOptions {
                  or omit --ca",
             ));
         }
-        let variable = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
         let access = Access {
             trust: Trust {
                 ca: self
@@ -85,18 +120,25 @@ impl AccessOptions {
                 identity: self.client_cert.clone().zip(self.client_key.clone()),
             },
             config: OnceLock::new(),
-            token: match &self.token_file {
-                Some(file) => Some(token_of_file(file)?),
-                None => variable(TOKEN_VARIABLE)
-                    .map(|token| parse_token(&token.to_string_lossy(), TOKEN_VARIABLE))
-                    .transpose()?,
-            },
+            token: self.token()?,
             token_in_clear: self.token_in_clear,
         };
         if has_tls {
             access.tls()?;
         }
         Ok(access)
+    }
+
+    fn token(&self) -> Result<Option<Token>, Failure> {
+        if let Some(file) = &self.token_file {
+            return token_of_file("--token-file", file).map(Some);
+        }
+        if let Some(token) = variable(TOKEN_VARIABLE) {
+            return parse_token(&token.to_string_lossy(), TOKEN_VARIABLE).map(Some);
+        }
+        let file = variable(TOKEN_FILE_VARIABLE).map(PathBuf::from);
+        file.map(|file| token_of_file(TOKEN_FILE_VARIABLE, &file))
+            .transpose()
     }
 }
 
@@ -167,9 +209,9 @@ impl Trust {
     }
 }
 
-fn token_of_file(file: &Path) -> Result<Token, Failure> {
+fn token_of_file(origin: &str, file: &Path) -> Result<Token, Failure> {
     let line = private_file::first_line(file, &files::read);
-    let line = line.map_err(|problem| Failure::usage(format!("--token-file: {problem}")))?;
+    let line = line.map_err(|problem| Failure::usage(problem).with_origin(origin))?;
     parse_token(&line, &file.display().to_string())
 }
 
@@ -224,5 +266,5 @@ fn tip_of_handshake(failure: HandshakeFailure) -> Option<&'static str> {
 }
 
 fn tip_of_status(status: u16) -> Option<&'static str> {
-    (status == 401).then_some("give a token with --token-file or in KVORUM_TOKEN")
+    (status == 401).then_some("give a token with --token-file, KVORUM_TOKEN or KVORUM_TOKEN_FILE")
 }

@@ -13,16 +13,6 @@ pub fn report_through(say: fn(&str)) {
     let _is_first = SAY.set(say);
 }
 
-/// The widest column of a table, in characters. A node may send a name of any length, and
-/// formatting panics at widths beyond 16 bits.
-pub const COLUMN_WIDTH_MAX: usize = 200;
-
-/// The width of a column with these cells.
-pub fn column_width<'a>(cells: impl Iterator<Item = &'a str>) -> usize {
-    let widths = cells.map(|cell| cell.chars().count());
-    widths.max().unwrap_or_default().min(COLUMN_WIDTH_MAX)
-}
-
 /// Lines as they are printed.
 pub fn of_lines(lines: impl IntoIterator<Item = impl AsRef<str>>) -> String {
     let mut text = String::new();

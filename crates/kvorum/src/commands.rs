@@ -33,7 +33,7 @@ pub(crate) enum Command {
     /// Run a local cluster to try things out; Ctrl-C stops it, and its data is kept
     #[command(allow_negative_numbers = true)]
     Dev(DevOptions),
-    /// See how the nodes of a running cluster are, and have them compared or compacted
+    /// Show the state of a running cluster, repair or compact it, make tokens
     Admin(AdminOptions),
     /// Record where a running node spends its time or memory, as a flame graph
     #[command(allow_negative_numbers = true)]
@@ -52,13 +52,47 @@ mod tests {
     }
 
     #[test]
+    fn commands_to_nodes_share_their_options_and_no_heading_has_those_of_another() {
+        const ACCESS: [&str; 5] = [
+            "ca",
+            "client-cert",
+            "client-key",
+            "token-file",
+            "token-in-clear",
+        ];
+        const WITHOUT_NODES: [&str; 4] = ["serve", "dev", "token", "help"];
+        fn check(command: &clap::Command) {
+            let name = command.get_name();
+            if WITHOUT_NODES.contains(&name) {
+                return;
+            }
+            if command.has_subcommands() {
+                return command.get_subcommands().for_each(check);
+            }
+            let options = |heading: &str| -> Vec<&str> {
+                let arguments = command.get_arguments();
+                let below = arguments.filter(|one| one.get_help_heading() == Some(heading));
+                below.filter_map(clap::Arg::get_long).collect()
+            };
+            assert_eq!(options("Access"), ACCESS, "{name}");
+            assert!(options("Nodes").contains(&"url"), "{name}");
+            let json = command.get_arguments().find(|one| one.get_id() == "json");
+            assert!(
+                json.is_none_or(|json| json.get_help_heading().is_none()),
+                "{name}"
+            );
+        }
+        check(&Cli::command());
+    }
+
+    #[test]
     fn a_refusal_of_the_parser_becomes_one_readable_line() {
-        let error = Cli::try_parse_from(["kvorum", "profile"]).unwrap_err();
+        let error = Cli::try_parse_from(["kvorum", "get"]).unwrap_err();
         let failure = Failure::from_clap(&error);
         assert_eq!(
             failure.line(),
-            "the following required arguments were not provided: --url <URL>; \
-             'kvorum profile --help' lists what there is"
+            "the following required arguments were not provided: <KEY>; 'kvorum get --help' lists \
+             what there is"
         );
         for (words, line) in [
             (

@@ -294,7 +294,7 @@ impl EnvironmentSettings {
             warnings: Vec::new(),
         };
         for (name, value) in found {
-            if [access::CA_VARIABLE, access::TOKEN_VARIABLE].contains(&&*name) {
+            if access::CLIENT_VARIABLES.contains(&&*name) {
                 // They are for commands that speak with nodes.
             } else if name == CONFIG_VARIABLE {
                 variables.config = Some(value.into());

@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use api::Problem;
 use client::{Error, Limits, Remedy, SingleRequest, SingleResponse};
 use cluster::NodeUrl;
+use std::convert::Infallible;
 use std::time::Duration;
 
 /// How long connecting to the node may take.
@@ -33,6 +34,34 @@ impl NodeRequest<'_> {
     /// # Errors
     /// A node that cannot be reached, or does not answer as HTTP asks for.
     pub(crate) fn send(&self) -> Result<SingleResponse, Failure> {
+        self.send_beside(std::future::pending())
+    }
+
+    /// The same; meanwhile `beside` shows how far the node is.
+    ///
+    /// # Errors
+    /// As [`Self::send`].
+    pub(crate) fn send_beside(
+        &self,
+        beside: impl Future<Output = Infallible>,
+    ) -> Result<SingleResponse, Failure> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| Failure::failed(format!("cannot start a runtime: {error}")))?;
+        runtime.block_on(async {
+            tokio::select! {
+                response = self.fetch() => response,
+                never = beside => match never {},
+            }
+        })
+    }
+
+    /// The same, where others run beside it.
+    ///
+    /// # Errors
+    /// As [`Self::send`].
+    pub(crate) async fn fetch(&self) -> Result<SingleResponse, Failure> {
         let asked = SingleRequest {
             method: self.method,
             target: self.target,
@@ -44,12 +73,8 @@ impl NodeRequest<'_> {
             bytes_max: self.answer_bytes_max,
         };
         let node = self.access.node(self.node)?;
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|error| Failure::failed(format!("cannot start a runtime: {error}")))?;
-        let page = runtime.block_on(client::fetch(&node, &asked));
-        page.map_err(|error| {
+        let response = client::fetch(&node, &asked).await;
+        response.map_err(|error| {
             if error.remedy() == Remedy::Identify {
                 return access::denied(&error);
             }
@@ -92,7 +117,7 @@ mod tests {
         let asked = NodeRequest {
             node: &url.parse().unwrap(),
             access: &AccessOptions::default().access([]).unwrap(),
-            option: Some("--target"),
+            option: Some("--url"),
             method: "GET",
             target: "/v0/status",
             headers: &[],
@@ -118,7 +143,7 @@ mod tests {
         let url = format!("http://{}", node.local_addr().unwrap());
         drop(node);
         let line = line_of(&url, Duration::from_secs(60));
-        let end = "refuses connections: start the node, or name another one with --target";
+        let end = "refuses connections: start the node, or name another one with --url";
         assert!(line.ends_with(end), "{line}");
     }
 }

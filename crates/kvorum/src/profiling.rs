@@ -1,6 +1,6 @@
 //! `kvorum profile`: asks a running node for a profile and saves it.
 
-use crate::access::AccessOptions;
+use crate::access::{self, AccessOptions};
 use crate::failure::Failure;
 use crate::node_client::{self, NodeRequest};
 use crate::text::report_line;
@@ -8,13 +8,18 @@ use crate::values::{count, url};
 use api::Problem;
 use api::problem_type::UNKNOWN_PATH;
 use clap::{Args, ValueEnum};
+use cli::progress::{Progress, Stage};
 use cluster::NodeUrl;
+use std::convert::Infallible;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long the node may take to turn its recording into a profile.
 const FINISH_MAX: Duration = Duration::from_secs(60);
+
+/// How often the progress is shown.
+const SHOW_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The longest response that is read, in bytes: far above any profile.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
@@ -25,9 +30,9 @@ const STDOUT: &str = "-";
 /// The options of `profile`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ProfileOptions {
-    /// The node, which must run with --debug-endpoints
-    #[arg(long, value_parser = url, value_name = "URL")]
-    pub(crate) url: NodeUrl,
+    /// The node, which must run with --debug-endpoints [default: KVORUM_URL, or http://127.0.0.1:8080]
+    #[arg(long, value_parser = url, value_name = "URL", help_heading = "Nodes")]
+    url: Option<NodeUrl>,
     /// cpu: where CPU time is spent; alloc: where memory is allocated; lock: waits for locks, in queues, for disks and for peers
     #[arg(long, value_enum, value_name = "KIND", default_value_t = ProfileKind::Cpu)]
     pub(crate) kind: ProfileKind,
@@ -124,7 +129,12 @@ fn write(output: &Path, profile: &[u8]) -> Result<(), Failure> {
 
 /// Requests the profile from the node and waits for it.
 fn fetch(options: &ProfileOptions) -> Result<Vec<u8>, Failure> {
-    let url = &options.url;
+    let nodes = access::nodes(options.url.as_slice())?;
+    let [url] = &*nodes else {
+        return Err(Failure::usage(
+            "a profile is of one node, and KVORUM_URL names several: name the node with --url",
+        ));
+    };
     let accept = match options.format {
         ProfileFormat::Svg => "image/svg+xml",
         ProfileFormat::Folded => "text/plain",
@@ -144,10 +154,22 @@ fn fetch(options: &ProfileOptions) -> Result<Vec<u8>, Failure> {
         time_max: Duration::from_secs(options.seconds) + FINISH_MAX,
         answer_bytes_max: ANSWER_BYTES_MAX,
     };
-    let answer = request.send()?;
+    let answer = request.send_beside(show(options.seconds))?;
     match answer.status {
         200 if answer.media_type.starts_with(accept) => Ok(answer.body),
         status => Err(refusal(url, status, &answer.body)),
+    }
+}
+
+/// Shows how much of the time has passed.
+async fn show(seconds_all: u64) -> Infallible {
+    let mut progress = Progress::new();
+    loop {
+        tokio::time::sleep(SHOW_INTERVAL).await;
+        progress.show(|seconds| Stage {
+            share: Some(seconds / seconds_all as f64),
+            text: "recording".to_owned(),
+        });
     }
 }
 

@@ -17,8 +17,8 @@ pub mod report;
 pub mod results;
 pub mod summary;
 
-mod access;
 mod breaking_point;
+mod credentials;
 mod error;
 mod file_limit;
 mod generator;
@@ -35,8 +35,8 @@ mod workload;
 /// The version of the generator, which is part of each run.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-pub use access::Access;
 pub use breaking_point::find_breaking_point;
+pub use credentials::Credentials;
 pub use error::Error;
 pub use generator::{fill, run, run_with_slowest};
 pub use plan::Plan;

@@ -4,7 +4,7 @@ mod check;
 
 pub(crate) use check::KEY_DIGITS_MAX;
 
-use crate::Access;
+use crate::Credentials;
 use serde::{Deserialize, Serialize};
 
 /// The plan of a load: what a run is to do. It is also part of the results and
@@ -58,7 +58,7 @@ pub struct Plan {
     pub seed: u64,
     /// How the targets and the generator trust each other; no part of results.
     #[serde(skip)]
-    pub access: Access,
+    pub access: Credentials,
 }
 
 impl Plan {
@@ -86,7 +86,7 @@ impl Plan {
             batch: None,
             verify: true,
             seed: 1,
-            access: Access::default(),
+            access: Credentials::default(),
         }
     }
 

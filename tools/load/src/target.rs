@@ -1,7 +1,7 @@
 //! The targets of requests.
 
 use crate::socket::{Socket, TargetTls};
-use crate::{Access, Error};
+use crate::{Credentials, Error};
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ impl Target {
     /// # Errors
     /// [`Error::Plan`] if `url` is not the URL of a node, [`Error::Unreachable`],
     /// [`Error::Distrusted`].
-    pub(crate) fn reach(url: &str, access: &Access) -> Result<Self, Error> {
+    pub(crate) fn reach(url: &str, access: &Credentials) -> Result<Self, Error> {
         let (scheme, authority) = parse(url)?;
         let tls = match (scheme, &access.tls) {
             (Scheme::Http, _) => None,

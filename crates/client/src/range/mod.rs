@@ -5,6 +5,8 @@
 //! number of entities and the checksum of all bytes. Keys must rise. Anything else is
 //! [`Error::Damaged`], which is final, because what came before may be wrong, too.
 
+mod estimate;
+
 use crate::client::{Client, Message, Repeat, Settings, all_failed, pause, send_within};
 use crate::connection::{Answer, LINES_TYPE, Limits};
 use crate::error::{Error, Outcome};

@@ -1,9 +1,9 @@
 //! Where an operator has to do something, and what.
 
 use super::overview::{Asked, LossStatus, Member, NoStatus, NodeStatus};
-use super::table::{counted, span};
 use super::tombstone_gc;
 use std::collections::BTreeMap;
+use units::{counted, rough_span as span};
 
 /// A pair of nodes that no repair has found equal for this many intervals needs a look.
 const INTERVALS_MAX: u64 = 3;

@@ -2,15 +2,33 @@
 
 use super::overview::Member;
 use super::status::fetch_target;
-use super::table::counted;
-use super::{ANSWER_BYTES_MAX, CompactOptions, print_json, print_lines};
+use super::target::{ANSWER_BYTES_MAX, Target, print_json, print_lines};
+use super::waiting::Compactions;
 use crate::access::Access;
 use crate::failure::Failure;
 use crate::node_client::{NodeRequest, refusal};
+use clap::Args;
 use cluster::NodeUrl;
 use serde::{Deserialize, Serialize};
 use std::thread;
 use std::time::Duration;
+use units::{bytes, counted};
+
+/// The options of `admin compact`.
+#[derive(Args, Clone, Debug)]
+pub(super) struct CompactOptions {
+    /// The names of the nodes to compact; all nodes if none is named
+    #[arg(value_name = "NODE")]
+    nodes: Vec<String>,
+    /// Wait for the end, and print what is left
+    #[arg(long)]
+    wait: bool,
+    /// Print JSON for programs instead of a line for each node
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    target: Target,
+}
 
 /// How long a compaction is waited for. It reads and writes all data of the node once.
 const COMPACTION_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -46,7 +64,7 @@ struct Contents {
 
 /// What became of the request to a node.
 #[derive(Debug, Serialize)]
-struct Asked {
+struct CompactedNode {
     name: String,
     #[serde(flatten)]
     outcome: Outcome,
@@ -62,7 +80,7 @@ enum Outcome {
 /// All nodes that were asked, for programs.
 #[derive(Debug, Serialize)]
 struct Answer<'a> {
-    nodes: &'a [Asked],
+    nodes: &'a [CompactedNode],
 }
 
 /// Has nodes compact their stores, all of them at the same time.
@@ -71,16 +89,17 @@ struct Answer<'a> {
 /// A name that no node has; a node that cannot be reached, or refuses; a compaction that
 /// failed.
 pub(super) fn run(options: &CompactOptions) -> Result<(), Failure> {
-    let access = options.target.access()?;
-    let cluster = fetch_target(&options.target.url, &access)?.cluster;
+    let (node, access) = options.target.choose()?;
+    let cluster = fetch_target(&node, &access)?.cluster;
     let is_alone = cluster.len() == 1;
     let members = chosen(&cluster, &options.nodes)?;
-    let asked: Vec<Asked> = thread::scope(|scope| {
+    let shown = options.wait.then(Compactions::new);
+    let asked: Vec<CompactedNode> = thread::scope(|scope| {
         let asked: Vec<_> = members
             .iter()
-            .map(|member| (member, scope.spawn(|| ask(member, &access, options.wait))))
+            .map(|member| (member, scope.spawn(|| ask(member, &access, shown.as_ref()))))
             .collect();
-        let asked = asked.into_iter().map(|(member, answer)| Asked {
+        let asked = asked.into_iter().map(|(member, answer)| CompactedNode {
             name: member.name.clone(),
             outcome: match answer.join() {
                 Ok(Ok(compaction)) => Outcome::Done(compaction),
@@ -92,6 +111,7 @@ pub(super) fn run(options: &CompactOptions) -> Result<(), Failure> {
         });
         asked.collect()
     });
+    drop(shown);
     if options.json {
         print_json(&Answer { nodes: &asked })?;
     } else {
@@ -124,12 +144,18 @@ fn chosen(members: &[Member], names: &[String]) -> Result<Vec<Member>, Failure> 
     Ok(chosen.cloned().collect())
 }
 
-fn ask(member: &Member, access: &Access, waits: bool) -> Result<Compaction, String> {
+/// Asks a node, and waits for its end if the work of all nodes is `shown`.
+fn ask(
+    member: &Member,
+    access: &Access,
+    shown: Option<&Compactions>,
+) -> Result<Compaction, String> {
+    let waits = shown.is_some();
     let node: NodeUrl = member
         .url
         .parse()
         .map_err(|error| format!("its URL {} is wrong: {error}", member.url))?;
-    let answer = NodeRequest {
+    let request = NodeRequest {
         node: &node,
         access,
         option: None,
@@ -138,9 +164,12 @@ fn ask(member: &Member, access: &Access, waits: bool) -> Result<Compaction, Stri
         headers: &[("Content-Type", "application/json")],
         time_max: if waits { COMPACTION_MAX } else { BEGIN_MAX },
         answer_bytes_max: ANSWER_BYTES_MAX,
-    }
-    .send()
-    .map_err(|failure| failure.line().to_owned())?;
+    };
+    let answer = match shown {
+        Some(shown) => request.send_beside(shown.show(&member.name, &node, access)),
+        None => request.send(),
+    };
+    let answer = answer.map_err(|failure| failure.line().to_owned())?;
     if !matches!(answer.status, 200 | 202) {
         return Err(refusal(&node, answer.status, &answer.body)
             .line()
@@ -157,7 +186,7 @@ fn ask(member: &Member, access: &Access, waits: bool) -> Result<Compaction, Stri
 }
 
 /// A line for each node that has done what it was asked for.
-fn lines(asked: &[Asked], is_alone: bool) -> Vec<String> {
+fn lines(asked: &[CompactedNode], is_alone: bool) -> Vec<String> {
     let lines = asked.iter().filter_map(|node| match &node.outcome {
         Outcome::Done(compaction) => {
             Some(format!("{}: {}", node.name, describe(compaction, is_alone)))
@@ -168,7 +197,7 @@ fn lines(asked: &[Asked], is_alone: bool) -> Vec<String> {
 }
 
 /// The problems of the other nodes.
-fn problems(asked: &[Asked]) -> Option<String> {
+fn problems(asked: &[CompactedNode]) -> Option<String> {
     let problems = asked.iter().filter_map(|node| match &node.outcome {
         Outcome::Done(_) => None,
         Outcome::Failed { problem } => Some(format!("{}: {problem}", node.name)),
@@ -201,19 +230,10 @@ fn describe(compaction: &Compaction, is_alone: bool) -> String {
     format!(
         "its tables hold {} in {} after {} in {}{left}",
         counted(after.entries, "version"),
-        bytes(after.table_bytes),
+        bytes(after.table_bytes as f64),
         before.entries,
-        bytes(before.table_bytes)
+        bytes(before.table_bytes as f64)
     )
-}
-
-/// A size, roughly.
-fn bytes(bytes: u64) -> String {
-    match bytes {
-        0..10_240 => format!("{bytes} bytes"),
-        10_240..10_485_760 => format!("{} KiB", bytes >> 10),
-        _ => format!("{} MiB", bytes >> 20),
-    }
 }
 
 #[cfg(test)]
@@ -241,7 +261,7 @@ mod tests {
         };
         assert_eq!(
             described(&ended(0)),
-            "its tables hold 500 versions in 20 KiB after 900 in 30 MiB, and no tombstone is left"
+            "its tables hold 500 versions in 20.0 KiB after 900 in 30.0 MiB, and no tombstone is left"
         );
         let left = described(&ended(1));
         assert!(left.contains("1 tombstone left"), "{left}");
@@ -282,11 +302,11 @@ mod tests {
     #[test]
     fn a_node_that_fails_does_not_hide_the_others() {
         let asked = [
-            Asked {
+            CompactedNode {
                 name: "a".to_owned(),
                 outcome: Outcome::Done(compaction(json!({"joined": false, "state": "ordered"}))),
             },
-            Asked {
+            CompactedNode {
                 name: "b".to_owned(),
                 outcome: Outcome::Failed {
                     problem: "cannot reach it".to_owned(),

@@ -1,14 +1,32 @@
 //! `kvorum admin repair`.
 
-use super::table::counted;
-use super::{ANSWER_BYTES_MAX, RepairOptions, print_lines};
+use super::target::{ANSWER_BYTES_MAX, Target, print_json, print_lines};
+use super::waiting::show_repair;
 use crate::failure::Failure;
 use crate::node_client::{NodeRequest, refusal};
+use clap::Args;
 use serde::Deserialize;
 use std::time::Duration;
+use units::counted;
+
+/// The options of `admin repair`.
+#[derive(Args, Clone, Debug)]
+pub(super) struct RepairOptions {
+    /// Compare everything and verify every stored block, not only what has changed
+    #[arg(long)]
+    full: bool,
+    /// Wait for the end, and print the result; exit code 1 if the nodes are not equal
+    #[arg(long)]
+    wait: bool,
+    /// Print JSON for programs instead of a line
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    target: Target,
+}
 
 /// How long a repair is waited for. A full repair reads all data once.
-const SWEEP_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+const REPAIR_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// How long a node may take to begin one.
 const BEGIN_MAX: Duration = Duration::from_secs(30);
@@ -42,56 +60,67 @@ struct HeldBack {
 /// # Errors
 /// The node cannot be reached, or refuses; or the repair did not find all nodes equal.
 pub(super) fn run(options: &RepairOptions) -> Result<(), Failure> {
-    let node = &options.target.url;
+    let (node, access) = options.target.choose()?;
     let (full, wait) = (options.full, options.wait);
-    let answer = NodeRequest {
-        node,
-        access: &options.target.access()?,
-        option: Some("--target"),
+    let request = NodeRequest {
+        node: &node,
+        access: &access,
+        option: Some("--url"),
         method: "POST",
         target: &format!("/v0/admin/repair?full={full}&wait={wait}"),
         headers: &[("Content-Type", "application/json")],
-        time_max: if wait { SWEEP_MAX } else { BEGIN_MAX },
+        time_max: if wait { REPAIR_MAX } else { BEGIN_MAX },
         answer_bytes_max: ANSWER_BYTES_MAX,
-    }
-    .send()?;
+    };
+    let answer = if wait {
+        request.send_beside(show_repair(&node, &access, full))?
+    } else {
+        request.send()?
+    };
     if !matches!(answer.status, 200 | 202) {
-        return Err(refusal(node, answer.status, &answer.body));
+        return Err(refusal(&node, answer.status, &answer.body));
     }
-    let sweep: Repair = serde_json::from_slice(&answer.body).map_err(|error| {
-        Failure::failed(format!("{node} does not answer as a Kvorum node: {error}"))
-    })?;
-    let line = describe(&sweep);
-    if sweep.clean == Some(false) {
+    let other_server =
+        |error| Failure::failed(format!("{node} does not answer as a Kvorum node: {error}"));
+    let json: serde_json::Value = serde_json::from_slice(&answer.body).map_err(other_server)?;
+    let repair = Repair::deserialize(&json).map_err(other_server)?;
+    if options.json {
+        print_json(&json)?;
+    }
+    let line = describe(&repair);
+    if repair.clean == Some(false) {
         return Err(Failure::failed(line));
     }
-    if wait && sweep.clean.is_none() {
+    if wait && repair.clean.is_none() {
         return Err(Failure::failed(format!(
             "{node} stopped before the repair had ended: see 'kvorum admin status'"
         )));
+    }
+    if options.json {
+        return Ok(());
     }
     print_lines([line])
 }
 
 /// What a node has answered, as one line.
-fn describe(sweep: &Repair) -> String {
-    let kind = &sweep.kind;
-    let Some(is_clean) = sweep.clean else {
-        let begun = if sweep.joined {
+fn describe(repair: &Repair) -> String {
+    let kind = &repair.kind;
+    let Some(is_clean) = repair.clean else {
+        let begun = if repair.joined {
             format!("a {kind} repair was already running")
         } else {
             format!("a {kind} repair begins")
         };
         return format!("{begun}: 'kvorum admin status' shows how far it is");
     };
-    let ranges = counted(sweep.ranges, "range");
-    let differing = match sweep.ranges_differing {
+    let ranges = counted(repair.ranges, "range");
+    let differing = match repair.ranges_differing {
         0 => "no two nodes differed".to_owned(),
         differing => format!("two nodes differed {}", counted(differing, "time")),
     };
     let found = format!("a {kind} repair has compared {ranges}, in which {differing}");
     if is_clean {
-        match &sweep.held_back {
+        match &repair.held_back {
             None => format!("{found}; all nodes are equal"),
             Some(why) => format!(
                 "{found}; all nodes are equal. The GC threshold has not risen: {}",
@@ -102,7 +131,7 @@ fn describe(sweep: &Repair) -> String {
         format!(
             "{found}; only {} of {} pairs of nodes are equal: see 'kvorum admin status', and \
              repair again once all nodes are up",
-            sweep.pairs_equal, sweep.pairs
+            repair.pairs_equal, repair.pairs
         )
     }
 }

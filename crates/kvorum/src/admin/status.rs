@@ -1,10 +1,12 @@
 //! `kvorum admin status`.
 
 use super::overview::{Asked, Member, NoStatus, NodeStatus, Overview};
-use super::{ANSWER_BYTES_MAX, StatusOptions, print_json, print_lines, table};
+use super::table;
+use super::target::{ANSWER_BYTES_MAX, Target, print_json, print_lines};
 use crate::access::Access;
 use crate::failure::Failure;
 use crate::node_client::{NodeRequest, refusal};
+use clap::Args;
 use cluster::NodeUrl;
 use std::thread;
 use std::time::Duration;
@@ -15,13 +17,23 @@ const MEMBERS_MAX: usize = u8::MAX as usize;
 /// How long a node may take to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
+/// The options of `admin status`.
+#[derive(Args, Clone, Debug)]
+pub(super) struct StatusOptions {
+    /// Print JSON for programs instead of a table
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    target: Target,
+}
+
 /// Prints how the nodes of a cluster are.
 ///
 /// # Errors
 /// The node of the options cannot be reached, or is no node; something needs attention.
 pub(super) fn run(options: &StatusOptions) -> Result<(), Failure> {
-    let access = options.target.access()?;
-    let first = fetch_target(&options.target.url, &access)?;
+    let (node, access) = options.target.choose()?;
+    let first = fetch_target(&node, &access)?;
     let overview = Overview::of(&ask_all(&first, &access));
     if options.json {
         print_json(&overview)?;
@@ -88,7 +100,7 @@ fn not_given(problem: impl Into<String>) -> NoStatus {
 /// # Errors
 /// The node cannot be reached, or is no node.
 pub(super) fn fetch_target(node: &NodeUrl, access: &Access) -> Result<NodeStatus, NoStatus> {
-    fetch(node, Some("--target"), access)
+    fetch(node, Some("--url"), access)
 }
 
 fn fetch(node: &NodeUrl, option: Option<&str>, access: &Access) -> Result<NodeStatus, NoStatus> {

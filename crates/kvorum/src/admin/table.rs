@@ -1,7 +1,7 @@
 //! The overview of a cluster as text.
 
 use super::overview::{NodeOverview, Overview};
-use crate::text;
+use units::{Columns, counted, rough_span as span};
 
 const HEAD: [&str; 5] = [
     "node",
@@ -15,16 +15,7 @@ const HEAD: [&str; 5] = [
 pub(super) fn lines(overview: &Overview) -> Vec<String> {
     let mut rows = vec![HEAD.map(str::to_owned)];
     rows.extend(overview.nodes.iter().map(row));
-    let widths: [usize; HEAD.len()] =
-        std::array::from_fn(|column| text::column_width(rows.iter().map(|row| &*row[column])));
-    let row_line = |row: &[String; HEAD.len()]| {
-        let cells = row.iter().zip(widths);
-        let cells: Vec<String> = cells
-            .map(|(cell, width)| format!("{cell:width$}"))
-            .collect();
-        cells.join("  ").trim_end().to_owned()
-    };
-    let mut lines: Vec<String> = rows.iter().map(row_line).collect();
+    let mut lines = units::lines_of(Columns::Left, &rows);
     let mut paragraph = |text: String| lines.extend([String::new(), text]);
     for (node, rebuild) in overview
         .nodes
@@ -105,24 +96,6 @@ fn row(node: &NodeOverview) -> [String; HEAD.len()] {
     ]
 }
 
-/// A number of things.
-pub(super) fn counted(number: u64, thing: &str) -> String {
-    match number {
-        1 => format!("1 {thing}"),
-        number => format!("{number} {thing}s"),
-    }
-}
-
-/// A time, roughly.
-pub(super) fn span(seconds: u64) -> String {
-    match seconds {
-        0..120 => format!("{seconds}s"),
-        120..7200 => format!("{}m", seconds / 60),
-        7200..172_800 => format!("{}h", seconds / 3600),
-        _ => format!("{}d", seconds / 86_400),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::overview::{
@@ -130,20 +103,6 @@ mod tests {
     };
     use super::super::tombstone_gc::TombstoneGcOverview;
     use super::*;
-
-    #[test]
-    fn spans_are_short() {
-        for (seconds, short) in [
-            (0, "0s"),
-            (119, "119s"),
-            (120, "2m"),
-            (7199, "119m"),
-            (7200, "2h"),
-            (172_800, "2d"),
-        ] {
-            assert_eq!(span(seconds), short);
-        }
-    }
 
     #[test]
     fn each_node_has_a_row_and_each_advice_a_line() {

@@ -3,7 +3,8 @@
 //! The token is printed once and kept nowhere: the file has its hash. The line with the
 //! token is the first of stdout, and with `--append` the only one, for scripts.
 
-use super::{append_token, print};
+use super::append_token;
+use super::target::print;
 use crate::failure::Failure;
 use base::OsRandom;
 use clap::{Args, Subcommand};

@@ -3,8 +3,8 @@
 
 use super::advice::{CLOCK_AHEAD_MS_MAX, FULL_INTERVALS_MAX, UNCLEAN_SECONDS_MIN};
 use super::overview::{Asked, NodeStatus};
-use super::table::span;
 use serde::{Deserialize, Serialize};
+use units::rough_span as span;
 
 /// How often full repairs should run where none begins by itself.
 const FULL_INTERVAL_SECONDS: u64 = 7 * 86_400;

@@ -21,11 +21,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Environment variables that would give every node the same identity, and those of commands
-/// that speak with nodes.
-pub(super) const VARIABLES_REMOVED: [&str; 8] = [
-    access::CA_VARIABLE,
-    access::TOKEN_VARIABLE,
+/// Environment variables that would give every node the same identity.
+const VARIABLES_OF_ONE_NODE: [&str; 6] = [
     "KVORUM_URL",
     "KVORUM_NAME",
     "KVORUM_LISTEN",
@@ -33,6 +30,13 @@ pub(super) const VARIABLES_REMOVED: [&str; 8] = [
     "KVORUM_DATA",
     "KVORUM_CONFIG",
 ];
+
+/// The variables that no node of the cluster sees: these, and those of commands to nodes.
+pub(super) fn variables_removed() -> impl Iterator<Item = &'static str> {
+    VARIABLES_OF_ONE_NODE
+        .into_iter()
+        .chain(access::CLIENT_VARIABLES)
+}
 
 /// How the parser refuses an option that a node is given twice.
 const TWICE: &str = "cannot be used multiple times";
@@ -256,7 +260,7 @@ impl ClusterLayout {
     ) -> Result<(Box<ServeOptions>, Parsed<NodeProgram>), EarlyExit> {
         let mut arguments = vec![OsString::from("kvorum")];
         arguments.extend(self.arguments(node));
-        let kept = |name: &OsString| VARIABLES_REMOVED.iter().all(|removed| name != removed);
+        let kept = |name: &OsString| variables_removed().all(|removed| name != removed);
         let environment = std::env::vars_os().filter(|(name, _)| kept(name));
         let parsed = layers::parse::<NodeProgram>(&arguments, environment, &files::read);
         let parsed = parsed.map_err(|exit| match exit {

@@ -30,7 +30,7 @@ pub(crate) struct DevOptions {
     /// have https:// URLs
     #[arg(long)]
     pub(super) tls: bool,
-    /// Want tokens: make one with all rights in the folder, and a tokens file for the nodes
+    /// Require tokens: make one with all rights in the folder, and a tokens file for the nodes
     #[arg(long)]
     pub(super) tokens: bool,
     /// The lowest level that the nodes log [default: info]

@@ -11,7 +11,7 @@
 
 use super::STOP_TIME;
 use super::control::{ActionRequest, CommandResult, NodeAction, Supervisor, WAITING_MAX};
-use super::layout::{ClusterLayout, NodeLayout, VARIABLES_REMOVED};
+use super::layout::{ClusterLayout, NodeLayout, variables_removed};
 use super::node_fault::NodeFault;
 use super::probe::Probe;
 use crate::failure::Failure;
@@ -111,7 +111,7 @@ impl NodeProcess {
             .stdin(Stdio::piped())
             .process_group(0)
             .kill_on_drop(true);
-        for variable in VARIABLES_REMOVED {
+        for variable in variables_removed() {
             command.env_remove(variable);
         }
         let mut child = command.spawn().map_err(failed)?;

@@ -74,7 +74,7 @@ pub(super) fn text(layout: &ClusterLayout, console: &str) -> String {
     let _ = writeln!(
         text,
         "\nSee how its nodes are, and what to do:\n  \
-         {program} admin status --target {first}{program_access}"
+         {program} admin status --url {first}{program_access}"
     );
     text
 }

@@ -7,16 +7,17 @@ use super::files::{Partial, PartialError};
 use super::options::TransferOptions;
 use super::outcome::failure_of;
 use super::output::{Output, print_json};
-use super::progress::{Progress, grouped, rate};
-use super::ranges::RangeOptions;
-use super::wait_for;
+use super::ranges::{RangeOptions, transferred};
+use super::waiting::wait_for;
 use crate::failure::Failure;
 use crate::text::report_line;
 use api::Entity;
 use clap::Args;
+use cli::progress::{Progress, Stage};
 use client::{Client, Error, RangeRequest, Scope, percent_form};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
+use units::count;
 
 pub(super) const HELP: &str = "\
 Examples:
@@ -28,8 +29,11 @@ Examples:
 A line is {\"key\":…,\"value\":…} with key_base64 and value_base64 where bytes are no text, and with \
 expires where the value has a TTL. 'kvorum import' reads it again.
 
-The export goes on at another node when one does not answer. FILE appears once it is whole and agrees \
-with the digests of the nodes; until then there is FILE.partial.";
+When a node does not answer, the export continues at another one. FILE appears once it is complete \
+and matches the digests of the nodes; until then there is FILE.partial.";
+
+/// How many entities there are is known only about, so no more than this is done.
+const SHARE_MAX: f64 = 0.99;
 
 /// The options of `export`.
 #[derive(Args, Clone, Debug)]
@@ -37,13 +41,13 @@ pub(crate) struct ExportOptions {
     /// The file to write; - for stdout
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Continue behind the last line of FILE.partial, if it is there
+    /// Continue after the last line of FILE.partial
     #[arg(long)]
     resume: bool,
-    /// Write the versions, too, which an import ignores
+    /// Also write versions; an import ignores them
     #[arg(long)]
     versions: bool,
-    /// Export what the first node keeps, rather than the whole cluster
+    /// Export only what the first node holds, not the whole cluster
     #[arg(long)]
     node: bool,
     #[command(flatten)]
@@ -94,23 +98,21 @@ async fn to_stdout(
     options: &ExportOptions,
 ) -> Result<(), Failure> {
     let mut output = Output::stdout();
+    let mut shown = Shown::new(client, &request, options.transfer.progress(true)).await;
     let mut reader = client.range(request);
-    let mut progress = Progress::new(options.transfer.has_progress(), true);
-    let mut count = 0;
     let ended = loop {
         match reader.next().await {
             Ok(Some(entity)) => {
                 if !output.write(|line| entity.write_line(options.versions, line))? {
-                    break Err(Failure::other("nobody reads stdout: the export is cut"));
+                    break Err(Failure::other("stdout was closed"));
                 }
             }
             Ok(None) => break Ok(()),
             Err(error) => break Err(cut(&error)),
         }
-        count += 1;
-        show(&mut progress, count);
+        shown.add_one();
     };
-    progress.clear();
+    drop(shown);
     output.flush()?;
     ended
 }
@@ -126,9 +128,9 @@ async fn to_file(
         go_on_behind(&line, &mut request)
             .map_err(|problem| Failure::usage(format!("{name}.partial {problem}")))?;
     }
+    let mut shown = Shown::new(client, &request, options.transfer.progress(false)).await;
     let mut reader = client.range(request);
-    let mut progress = Progress::new(options.transfer.has_progress(), false);
-    let (mut entities, mut streams) = (0, 0);
+    let mut streams = 0;
     // Where what the present stream has brought begins.
     let mut stream_begin = partial.bytes();
     let mut line = Vec::new();
@@ -142,14 +144,14 @@ async fn to_file(
                 line.clear();
                 entity.write_line(options.versions, &mut line);
                 partial.write(&line).map_err(failure_of_file)?;
-                entities += 1;
-                show(&mut progress, entities);
+                shown.add_one();
             }
             Ok(None) => break Ok(()),
             Err(error) => break Err(error),
         }
     };
-    progress.clear();
+    let entities = shown.entities;
+    drop(shown);
     match ended {
         Ok(()) => {}
         Err(error @ Error::Damaged { .. }) => {
@@ -159,7 +161,7 @@ async fn to_file(
         }
         Err(error) => {
             partial.flush().map_err(failure_of_file)?;
-            return Err(cut(&error).with_more("run the same command with --resume to go on"));
+            return Err(cut(&error).with_more("run the same command with --resume to continue"));
         }
     }
     let bytes = partial.bytes();
@@ -167,32 +169,51 @@ async fn to_file(
     if options.json {
         return print_json(&Exported { entities, bytes });
     }
-    report_line(&format!(
-        "exported {} entities to {name}",
-        grouped(entities)
-    ));
+    report_line(&format!("exported {} entities to {name}", count(entities)));
     Ok(())
 }
 
-fn show(progress: &mut Progress, count: u64) {
-    progress.show(|seconds| {
-        format!(
-            "exported {} entities, {}",
-            grouped(count),
-            rate(count, seconds)
-        )
-    });
+/// How far an export is.
+struct Shown {
+    progress: Progress,
+    entities: u64,
+    /// About how many there are, if that is known.
+    all: Option<u64>,
+}
+
+impl Shown {
+    async fn new(client: &Client, request: &RangeRequest, progress: Progress) -> Self {
+        let all = if progress.is_shown() {
+            client.entities_about(request).await
+        } else {
+            None
+        };
+        Self {
+            progress,
+            entities: 0,
+            all,
+        }
+    }
+
+    fn add_one(&mut self) {
+        self.entities += 1;
+        let (entities, all) = (self.entities, self.all);
+        self.progress.show(|seconds| Stage {
+            share: all.map(|all| (entities as f64 / all as f64).min(SHARE_MAX)),
+            text: transferred(entities, "exported", seconds),
+        });
+    }
 }
 
 /// The failure of an export that is not whole.
 fn cut(error: &Error) -> Failure {
-    failure_of(error).with_more("the export is not complete")
+    failure_of(error).with_more("the export is incomplete")
 }
 
 /// Continues behind a line of an earlier export.
 fn go_on_behind(line: &[u8], request: &mut RangeRequest) -> Result<(), String> {
     let entity = Entity::parse(line).map_err(|problem| {
-        format!("does not end with a line of an export ({problem}): remove it, and begin anew")
+        format!("does not end with a line of an export ({problem}): remove it, and start again")
     })?;
     let is_before = entity.key < request.start;
     let is_behind = request.end.as_ref().is_some_and(|end| entity.key >= *end);
@@ -211,7 +232,7 @@ fn go_on_behind(line: &[u8], request: &mut RangeRequest) -> Result<(), String> {
 fn failure_of_file(error: PartialError) -> Failure {
     match error {
         PartialError::IsThere(partial) => Failure::usage(format!(
-            "{0} is there from an export that was cut: give --resume to go on, or remove it",
+            "{0} is left of an interrupted export: give --resume to continue it, or remove the file",
             partial.display()
         )),
         PartialError::IsFolder(folder) => Failure::usage(format!(

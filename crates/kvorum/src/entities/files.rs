@@ -12,9 +12,14 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How much is gathered before it is written, and looked at from the end.
 const BUFFER_BYTES: usize = 256 << 10;
+
+/// How gzip begins.
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 /// The version of a position as it is written now.
 const POSITION_VERSION: u32 = 2;
@@ -267,12 +272,67 @@ impl PositionFile {
     }
 }
 
-/// Opens the input of an import.
-///
-/// # Errors
-/// Those of the system.
-pub(super) fn open_input(file: &Path) -> io::Result<File> {
-    File::open(file)
+/// A file that is imported.
+pub(super) struct FileInput {
+    file: File,
+    size: InputSize,
+}
+
+/// How long a file is, and how much of it was read.
+#[derive(Clone)]
+pub(super) struct InputSize {
+    bytes: u64,
+    read: Arc<AtomicU64>,
+    is_gzip: bool,
+}
+
+impl FileInput {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        let mut file = File::open(path)?;
+        let bytes = file.metadata()?.len();
+        let mut first = [0; GZIP_MAGIC.len()];
+        let is_gzip = bytes > 0 && file.read_exact(&mut first).is_ok() && first == GZIP_MAGIC;
+        // What is no file of a disk, such as a pipe, has no length and cannot be read again.
+        if bytes > 0 {
+            file.seek(SeekFrom::Start(0))?;
+        }
+        let size = InputSize {
+            bytes,
+            read: Arc::default(),
+            is_gzip,
+        };
+        Ok(Self { file, size })
+    }
+
+    /// How long it is.
+    pub(super) fn size(&self) -> InputSize {
+        self.size.clone()
+    }
+}
+
+impl InputSize {
+    /// The share of the file that is done, once these bytes of its lines are. How many lines
+    /// there are in a compressed file is not known, so of that what was read counts.
+    pub(super) fn share(&self, bytes_done: u64) -> f64 {
+        let done = if self.is_gzip {
+            self.read.load(Ordering::Relaxed)
+        } else {
+            bytes_done
+        };
+        done as f64 / self.bytes.max(1) as f64
+    }
+}
+
+impl Read for FileInput {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(buffer)?;
+        self.size.read.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
 }
 
 #[cfg(test)]
@@ -333,6 +393,26 @@ mod tests {
         }
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
         assert!(!with_suffix(folder.path(), ".partial").exists());
+    }
+
+    #[test]
+    fn the_share_of_a_file_is_that_of_its_lines_or_of_what_was_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lines");
+        for (bytes, shares) in [
+            (&b"line\nline\n"[..], [0.5, 0.5]),
+            (b"\x1f\x8b gzip", [0.0, 1.0]),
+            (b"", [5.0, 5.0]),
+        ] {
+            fs::write(&path, bytes).unwrap();
+            let mut input = FileInput::open(&path).unwrap();
+            let size = input.size();
+            let before = size.share(5);
+            let mut all = Vec::new();
+            input.read_to_end(&mut all).unwrap();
+            assert_eq!(all, bytes);
+            assert_eq!([before, size.share(5)], shares);
+        }
     }
 
     #[test]

@@ -1,15 +1,15 @@
 //! `kvorum import`: lines of JSON into a cluster, through batches.
 
-use super::files::{PositionFile, open_input, with_suffix};
+use super::files::{FileInput, InputSize, PositionFile, with_suffix};
 use super::options::TransferOptions;
 use super::outcome::failure_of;
 use super::output::print_json;
-use super::progress::{Progress, grouped, rate};
-use super::wait_for;
+use super::waiting::wait_for;
 use crate::failure::Failure;
 use crate::text::report_line;
-use crate::values::{TimeSpan, count, span};
+use crate::values::{self, TimeSpan, span};
 use clap::Args;
+use cli::progress::{Progress, Stage};
 use client::{ImportError, ImportObserver, ImportSettings, LineFailure, Position, Waiting};
 use serde::Serialize;
 use std::io::{self, Read};
@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
+use units::{count, rate};
 
 pub(super) const HELP: &str = "\
 Examples:
@@ -31,9 +32,9 @@ A line is {\"key\":…,\"value\":…} as 'kvorum export' and the API write it: k
 value_base64 for bytes that are no text, expires for a TTL; a version is ignored. Of lines with one key \
 the last wins. What begins as gzip does is decompressed.
 
-While an import runs, FILE.position says from where on nothing is sure; it goes once all is stored. \
-After a kill, --resume goes on there: it repeats some lines, which stores the same again, and misses \
-none. It needs one of the nodes that were given before.";
+While an import runs, FILE.position records confirmed progress; it is deleted on success. After an \
+interruption, --resume continues there: it stores some lines again, with the same content, and misses \
+none. Name at least one of the nodes that were named before.";
 
 /// How many of the lines that are passed over are named.
 const NAMED_MAX: u64 = 20;
@@ -58,19 +59,19 @@ pub(crate) struct ImportOptions {
     /// The file to read; - for stdin
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Continue an import that was cut, from its position on
+    /// Continue an interrupted import where FILE.position says
     #[arg(long)]
     resume: bool,
-    /// Where to keep the position [default: FILE.position; for stdin it is not kept]
+    /// The file that records progress [default: FILE.position; none for stdin]
     #[arg(long, value_name = "FILE")]
     position: Option<PathBuf>,
-    /// Pass over lines that cannot be stored, and name them, rather than end at the first
+    /// Skip and report lines that cannot be stored; otherwise the first one ends the import
     #[arg(long)]
     keep_going: bool,
-    /// How many batches are under way at a time
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = count(1..=256_u16))]
+    /// How many batches to send in parallel
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = values::count(1..=256_u16))]
     parallel: u16,
-    /// How long to repeat a batch of which no line is stored
+    /// How long to repeat a batch of which no line gets stored
     #[arg(long, value_name = "TIME", default_value_t = TimeSpan(PATIENCE), value_parser = span(PATIENCES))]
     patience: TimeSpan,
     /// Print a line of JSON about the result
@@ -97,28 +98,29 @@ struct Imported {
 /// See `outcome`.
 pub(super) fn run(options: &ImportOptions) -> Result<(), Failure> {
     let is_stdin = options.file == Path::new("-");
-    let position_file = |path| PositionFile::new(path, options.transfer.urls());
+    let urls = options.transfer.urls()?;
+    let position_file = |path| PositionFile::new(path, urls.clone());
     let file = match (&options.position, is_stdin) {
         (Some(path), _) => Some(position_file(path.clone())),
         (None, false) => Some(position_file(with_suffix(&options.file, ".position"))),
         (None, true) if options.resume => {
             let line =
-                "--resume needs --position FILE: the position of stdin is not kept otherwise";
+                "--resume needs --position FILE: without it no progress of stdin is recorded";
             return Err(Failure::usage(line));
         }
         (None, true) => None,
     };
     let from = begin(file.as_ref(), options.resume)?;
+    let mut size = None;
     let input: Box<dyn Read + Send> = if is_stdin {
         Box::new(io::stdin())
     } else {
-        match open_input(&options.file) {
-            Ok(opened) => Box::new(opened),
-            Err(error) => {
-                let name = options.file.display();
-                return Err(Failure::usage(format!("cannot open {name}: {error}")));
-            }
-        }
+        let opened = FileInput::open(&options.file).map_err(|error| {
+            let name = options.file.display();
+            Failure::usage(format!("cannot open {name}: {error}"))
+        })?;
+        size = Some(opened.size());
+        Box::new(opened)
     };
     let client = Arc::new(options.transfer.client()?);
     let settings = ImportSettings {
@@ -133,7 +135,8 @@ pub(super) fn run(options: &ImportOptions) -> Result<(), Failure> {
         file,
         kept: None,
         begin: from,
-        progress: Progress::new(options.transfer.has_progress(), false),
+        size,
+        progress: options.transfer.progress(false),
         named: 0,
         waiting_named: None,
     };
@@ -157,12 +160,12 @@ fn begin(file: Option<&PositionFile>, resumes: bool) -> Result<Position, Failure
         Ok(None) => Ok(Position::default()),
         Ok(Some(position)) if resumes => Ok(position),
         Ok(Some(position)) => Err(Failure::usage(format!(
-            "{name} is there from an import that was cut behind line {}: give --resume to go on, \
-             or remove it to begin anew",
+            "{name} is left of an import that was interrupted after line {}: give --resume to \
+             continue it, or remove the file to start again",
             position.lines
         ))),
         Err(problem) => Err(Failure::usage(format!(
-            "cannot go on from the position {name} ({problem}): remove it to begin anew"
+            "cannot continue from {name} ({problem}): remove the file to start again"
         ))),
     }
 }
@@ -174,6 +177,8 @@ struct Keeper {
     /// When it was kept last, and what.
     kept: Option<(Instant, Position)>,
     begin: Position,
+    /// How long the input is; not known of stdin.
+    size: Option<InputSize>,
     progress: Progress,
     named: u64,
     /// When it was said last that lines are sent again.
@@ -182,11 +187,15 @@ struct Keeper {
 
 impl ImportObserver for Keeper {
     fn progress(&mut self, progress: &client::ImportProgress, is_last: bool) -> io::Result<()> {
-        let stored = progress.stored;
-        self.progress.show(|seconds| {
-            let line = grouped(progress.position.lines);
-            let (stored, rate) = (grouped(stored), rate(stored, seconds));
-            format!("stored {stored} lines, {rate}; the first {line} lines of the input are done")
+        let size = self.size.as_ref();
+        self.progress.show(|seconds| Stage {
+            share: size.map(|size| size.share(progress.position.bytes)),
+            text: format!(
+                "{} lines stored, {}; the first {} are done",
+                count(progress.stored),
+                rate(progress.stored as f64 / seconds),
+                count(progress.position.lines)
+            ),
         });
         let Some(file) = &self.file else {
             return Ok(());
@@ -234,14 +243,14 @@ impl Keeper {
             removed.map_err(|error| {
                 let name = file.path().display();
                 Failure::other(format!(
-                    "all is stored, but {name} cannot be removed: {error}"
+                    "everything is stored, but {name} cannot be removed: {error}"
                 ))
             })?;
         }
         let Position {
             lines, passed_over, ..
         } = progress.position;
-        let stored = grouped(progress.stored);
+        let stored = count(progress.stored);
         if json {
             print_json(&Imported {
                 stored: progress.stored,
@@ -251,15 +260,15 @@ impl Keeper {
         }
         if passed_over > 0 {
             return Err(Failure::other(format!(
-                "{} of {} lines could not be stored and were passed over; {stored} are stored",
-                grouped(passed_over),
-                grouped(lines)
+                "{} of {} lines could not be stored and were skipped; {stored} are stored",
+                count(passed_over),
+                count(lines)
             )));
         }
         if !json {
             let before = match self.begin.lines {
                 0 => String::new(),
-                before => format!(", behind {} lines of earlier runs", grouped(before)),
+                before => format!(", after {} lines of earlier runs", count(before)),
             };
             report_line(&format!("imported {stored} entities{before}"));
         }
@@ -286,13 +295,13 @@ fn failure_of_import(error: &ImportError, file: Option<&PositionFile>) -> Failur
     let (failure, repair) = match error {
         ImportError::Line(_) => (
             Failure::other(line),
-            "correct the line, or pass over such lines with --keep-going",
+            "correct the line, or skip such lines with --keep-going",
         ),
         ImportError::OtherInput(_) => {
             let name = file.map(|file| file.path().display().to_string());
             let name = name.unwrap_or_default();
             return Failure::usage(format!(
-                "{line}; give the same input, or remove {name} to begin anew"
+                "{line}; give the same input, or remove {name} to start again"
             ));
         }
         ImportError::Refused(error) => (failure_of(error), "repair that"),
@@ -301,10 +310,10 @@ fn failure_of_import(error: &ImportError, file: Option<&PositionFile>) -> Failur
     };
     match file {
         Some(_) => failure.with_more(&format!(
-            "the import is not complete: {repair}, and run the same command with --resume"
+            "the import is incomplete: {repair}, and run the same command with --resume"
         )),
         None => failure.with_more(&format!(
-            "the import is not complete: {repair}, and run the same command again, which stores \
+            "the import is incomplete: {repair}, and run the same command again, which stores \
              the same again"
         )),
     }

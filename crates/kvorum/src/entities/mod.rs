@@ -4,10 +4,9 @@
 //!
 //! - `options`, `ranges`: what the commands have in common: nodes, replicas, keys.
 //! - `single`: the commands for one key.
-//! - `scan`, `import`, `export`: those for many; `files`: their files, `progress`: how far
-//!   they are.
+//! - `scan`, `import`, `export`: those for many; `files`: their files.
 //! - `outcome`: which exit code and which line each failure becomes.
-//! - `output`: stdout.
+//! - `output`: stdout; `waiting`: waits for requests.
 
 mod export;
 mod files;
@@ -15,10 +14,10 @@ mod import;
 mod options;
 mod outcome;
 mod output;
-mod progress;
 mod ranges;
 mod scan;
 mod single;
+mod waiting;
 
 use crate::failure::Failure;
 use clap::Subcommand;
@@ -67,17 +66,4 @@ pub(crate) fn run(command: &EntityCommand) -> Result<(), Failure> {
         EntityCommand::Import(options) => import::run(options),
         EntityCommand::Export(options) => export::run(options),
     }
-}
-
-/// Waits for a request.
-fn wait_for<T>(request: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    let runtime =
-        runtime.map_err(|error| Failure::other(format!("cannot start a runtime: {error}")))?;
-    let done = runtime.block_on(request);
-    // What still reads a slow file must not hold the end of the program back.
-    runtime.shutdown_background();
-    done
 }

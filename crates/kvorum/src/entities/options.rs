@@ -1,9 +1,10 @@
 //! The options that the commands have in common.
 
-use crate::access::AccessOptions;
+use crate::access::{self, AccessOptions};
 use crate::failure::Failure;
 use crate::values::{TimeSpan, count, span, url};
 use clap::Args;
+use cli::progress::Progress;
 use client::{Client, Limits, Replicas, Settings};
 use cluster::NodeUrl;
 use std::ffi::OsStr;
@@ -27,15 +28,16 @@ const KEY_BYTES_MAX: usize = 4096;
 /// The nodes to ask.
 #[derive(Args, Clone, Debug)]
 pub(super) struct NodeOptions {
-    /// A node; several with commas, or with the option repeated. Each serves every request, so
-    /// the next one is asked when one does not answer, or answers 503
+    /// A node; several with commas, or with the option repeated. Every node serves every request:
+    /// when one does not answer, or answers 503, the next one is asked [default: KVORUM_URL, or
+    /// http://127.0.0.1:8080]
     #[arg(long = "url", value_parser = url, value_name = "URL", value_delimiter = ',',
-        default_value = "http://127.0.0.1:8080", help_heading = "Nodes")]
+        help_heading = "Nodes")]
     urls: Vec<NodeUrl>,
-    /// How long a node may send nothing [default: 15s, in a range 60s, while it counts 1h]
+    /// How long a node may be silent [default: 15s; 60s in a range; 1h while it counts]
     #[arg(long, value_parser = span(TIMEOUTS), value_name = "TIME", help_heading = "Nodes")]
     timeout: Option<TimeSpan>,
-    /// How many more times to ask, once each node has failed
+    /// How often to ask all nodes again after each has failed
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = count(0..=1000_u32),
         help_heading = "Nodes")]
     retries: u32,
@@ -44,19 +46,24 @@ pub(super) struct NodeOptions {
 }
 
 impl NodeOptions {
-    /// The nodes as they were given.
-    fn urls(&self) -> Vec<String> {
-        self.urls.iter().map(ToString::to_string).collect()
+    /// The URLs of the nodes.
+    ///
+    /// # Errors
+    /// See [`access::nodes`].
+    fn urls(&self) -> Result<Vec<String>, Failure> {
+        let nodes = access::nodes(&self.urls)?;
+        Ok(nodes.iter().map(ToString::to_string).collect())
     }
 
     /// A client of the nodes. `repeats_writes` says whether it repeats a write whose outcome
     /// is unknown.
     ///
     /// # Errors
-    /// Those of [`AccessOptions::access`]; no node, which the options do not allow.
+    /// Those of [`access::nodes`] and [`AccessOptions::access`].
     pub(super) fn client(&self, repeats_writes: bool) -> Result<Client, Failure> {
-        let access = self.access.access(&self.urls)?;
-        let nodes: Result<_, Failure> = self.urls.iter().map(|url| access.node(url)).collect();
+        let urls = access::nodes(&self.urls)?;
+        let access = self.access.access(&urls)?;
+        let nodes: Result<_, Failure> = urls.iter().map(|url| access.node(url)).collect();
         let given = self.timeout.map(|span| span.0);
         let timeout = given.unwrap_or(TIMEOUT);
         let settings = Settings {
@@ -95,7 +102,7 @@ impl From<ReplicaOptions> for Replicas {
 /// What the commands for many entities have in common.
 #[derive(Args, Clone, Debug)]
 pub(super) struct TransferOptions {
-    /// Show progress on stderr also if it is no terminal
+    /// Show progress also where stderr is not a terminal
     #[arg(long)]
     progress: bool,
     #[command(flatten)]
@@ -105,13 +112,16 @@ pub(super) struct TransferOptions {
 }
 
 impl TransferOptions {
-    /// Whether progress is shown also if stderr is no terminal.
-    pub(super) fn has_progress(&self) -> bool {
-        self.progress
+    /// Shows how far the transfer is, on a terminal that it does not write to.
+    pub(super) fn progress(&self, writes_to_stdout: bool) -> Progress {
+        Progress::with(self.progress, writes_to_stdout)
     }
 
-    /// The nodes as they were given.
-    pub(super) fn urls(&self) -> Vec<String> {
+    /// The URLs of the nodes.
+    ///
+    /// # Errors
+    /// See [`access::nodes`].
+    pub(super) fn urls(&self) -> Result<Vec<String>, Failure> {
         self.nodes.urls()
     }
 
@@ -171,7 +181,7 @@ impl KeyForm {
 /// The key of a command for one key.
 #[derive(Args, Clone, Debug)]
 pub(super) struct KeyOptions {
-    /// The key: its bytes, unless --key-base64 or --key-percent is given
+    /// The key, byte for byte unless --key-base64 or --key-percent is given
     #[arg(value_name = "KEY")]
     key: OsString,
     #[command(flatten)]
@@ -191,8 +201,8 @@ impl KeyOptions {
 /// What may be done with a write whose outcome is unknown.
 #[derive(Args, Clone, Copy, Debug)]
 pub(super) struct WriteOptions {
-    /// Repeat a write that may have happened (504, or a cut connection). It is a new write, which
-    /// also replaces what others have written meanwhile
+    /// Repeat a write whose outcome is unknown (504, or a cut connection). The repeat is a new
+    /// write: it also replaces what others have written meanwhile
     #[arg(long, help_heading = "Nodes")]
     pub(super) retry_writes: bool,
 }

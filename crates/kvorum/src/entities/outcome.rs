@@ -41,11 +41,11 @@ pub(super) fn failure_of_write(error: &Error) -> Failure {
     let is_unknown = |error: &Error| matches!(error, Error::Silent { .. } | Error::Cut { .. });
     match error {
         error if is_unknown(error) => failure.with_more(
-            "the write may have happened, or happen later: read the key, or repeat the write \
-             with --retry-writes",
+            "the write may still take effect: read the key, or repeat the write with \
+             --retry-writes",
         ),
         Error::AllFailed(errors) if errors.iter().any(is_unknown) => {
-            failure.with_more("the write may have happened, or happen later: read the key")
+            failure.with_more("the write may still take effect: read the key")
         }
         _ => failure,
     }
@@ -166,11 +166,23 @@ mod tests {
         let cut = Error::Cut {
             node: "http://h:1".to_owned(),
         };
-        assert!(failure_of_write(&cut).line().contains("may have happened"));
-        assert!(!failure_of(&cut).line().contains("may have happened"));
+        assert!(
+            failure_of_write(&cut)
+                .line()
+                .contains("may still take effect")
+        );
+        assert!(!failure_of(&cut).line().contains("may still take effect"));
         let all = Error::AllFailed(vec![refused(503, "overloaded"), cut]);
-        assert!(failure_of_write(&all).line().contains("may have happened"));
+        assert!(
+            failure_of_write(&all)
+                .line()
+                .contains("may still take effect")
+        );
         let none = Error::AllFailed(vec![refused(503, "overloaded")]);
-        assert!(!failure_of_write(&none).line().contains("may have happened"));
+        assert!(
+            !failure_of_write(&none)
+                .line()
+                .contains("may still take effect")
+        );
     }
 }

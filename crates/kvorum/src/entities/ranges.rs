@@ -6,16 +6,22 @@ use clap::Args;
 use client::{RangeRequest, Scope};
 use std::ffi::OsString;
 
+/// How many entities were `read` or `exported`, and how fast.
+pub(super) fn transferred(entities: u64, how: &str, seconds: f64) -> String {
+    let rate = units::rate(entities as f64 / seconds);
+    format!("{} entities {how}, {rate}", units::count(entities))
+}
+
 /// Which keys are read.
 #[derive(Args, Clone, Debug)]
 pub(super) struct RangeOptions {
-    /// The first key [default: the first key of all]
+    /// The first key [default: the first key there is]
     #[arg(long, value_name = "KEY", help_heading = "Range")]
     start: Option<OsString>,
-    /// The key before which the range ends [default: behind the last key]
+    /// Stop before this key [default: after the last key]
     #[arg(long, value_name = "KEY", help_heading = "Range")]
     end: Option<OsString>,
-    /// Only the keys that begin so
+    /// Only keys that begin with PREFIX
     #[arg(long, value_name = "PREFIX", conflicts_with_all = ["start", "end"], help_heading = "Range")]
     prefix: Option<OsString>,
     #[command(flatten)]

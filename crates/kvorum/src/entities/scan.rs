@@ -3,13 +3,13 @@
 use super::options::TransferOptions;
 use super::outcome::failure_of;
 use super::output::{Output, print_lines};
-use super::progress::{Progress, grouped, rate};
-use super::ranges::RangeOptions;
-use super::wait_for;
+use super::ranges::{RangeOptions, transferred};
+use super::waiting::wait_for;
 use crate::failure::Failure;
 use crate::values::count;
 use api::Entity;
 use clap::Args;
+use cli::progress::Stage;
 use client::{Client, RangeRequest, Scope, percent_form};
 
 pub(super) const HELP: &str = "\
@@ -20,27 +20,27 @@ Examples:
   kvorum scan --cluster --values-omit --key-percent --start '%00%FF'
   kvorum scan --cluster --json | jq .key
 
-Each line is a key, a tab and a value. What is no printable text in them, and %, is written as %XX; \
---json writes lines of JSON as the API does.
+Each line is a key, a tab and a value; unprintable bytes and % are written as %XX. --json writes \
+lines of JSON as the API does.
 
-A range of the cluster goes on at another node when one does not answer. A scan that could not be \
-finished ends with an exit code other than 0.";
+When a node does not answer, a scan of the cluster continues at another one. An incomplete scan ends \
+with an exit code other than 0.";
 
 /// The options of `scan`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ScanOptions {
-    /// Scan the whole cluster, each key once, rather than what the first node keeps
+    /// Scan the whole cluster, each key once; otherwise what the first node holds
     #[arg(long)]
     cluster: bool,
     #[command(flatten)]
     range: RangeOptions,
-    /// At most so many entities
+    /// Stop after N entities
     #[arg(long, value_name = "N", value_parser = count(1..=u64::MAX), help_heading = "Range")]
     limit: Option<u64>,
     /// Print keys without values
     #[arg(long)]
     values_omit: bool,
-    /// Print only how many entities there are
+    /// Print only the number of entities
     #[arg(long, conflicts_with_all = ["values_omit", "json"])]
     count: bool,
     /// Print lines of JSON with versions and expiries
@@ -87,7 +87,7 @@ async fn scan(
 ) -> Result<(), Failure> {
     let mut reader = client.range(request);
     let mut output = Output::stdout();
-    let mut progress = Progress::new(options.transfer.has_progress(), true);
+    let mut progress = options.transfer.progress(true);
     let (mut count, mut last_key) = (0, None);
     let ended = loop {
         let entity = match reader.next().await {
@@ -101,14 +101,17 @@ async fn scan(
             return Ok(());
         }
         last_key = Some(entity.key);
-        progress.show(|seconds| format!("{} entities, {}", grouped(count), rate(count, seconds)));
+        progress.show(|seconds| Stage {
+            share: None,
+            text: transferred(count, "read", seconds),
+        });
     };
     progress.clear();
     output.flush()?;
     ended.map_err(|failure| match &last_key {
         None => failure,
         Some(key) => failure.with_more(&format!(
-            "the scan is not complete, its last key is {}",
+            "the scan is incomplete: its last key is {}",
             percent_form(key)
         )),
     })

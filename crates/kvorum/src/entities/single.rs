@@ -3,9 +3,8 @@
 use super::options::{KeyOptions, NodeOptions, ReplicaOptions, WriteOptions};
 use super::outcome::{failure_of, failure_of_write, print_failure};
 use super::output::{print, print_json, print_lines};
-use super::wait_for;
+use super::waiting::wait_for;
 use crate::failure::Failure;
-use crate::text;
 use crate::values::count;
 use clap::Args;
 use client::{EntityHead, Error, KeyReplica, KeyReplicas};
@@ -14,6 +13,7 @@ use std::ffi::OsString;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use units::{Columns, lines_of};
 
 /// The longest value, in bytes: the greatest that a node can be configured to take.
 const VALUE_BYTES_MAX: u64 = 1 << 30;
@@ -74,7 +74,7 @@ pub(crate) struct PutOptions {
     /// Read the value from a file
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// The value expires after so many seconds
+    /// Let the value expire after SECONDS
     #[arg(long, value_name = "SECONDS", value_parser = count(1..=u64::MAX))]
     ttl: Option<u64>,
     /// Print a line of JSON
@@ -212,20 +212,16 @@ pub(super) fn replicas(options: &ReplicasOptions) -> Result<(), Failure> {
 
 /// A line for each node, in the order of the preference list.
 fn replicas_lines(listed: &KeyReplicas, has_versions: bool) -> Vec<String> {
-    let width =
-        |cell: fn(&KeyReplica) -> &str| text::column_width(listed.replicas.iter().map(cell));
-    let name_width = width(|replica| &replica.name);
-    let url_width = width(|replica| &replica.url);
-    let lines = listed.replicas.iter().enumerate().map(|(index, replica)| {
-        let (place, name, url) = (index + 1, &replica.name, &replica.url);
-        if has_versions {
-            let held = held_text(replica);
-            format!("{place:>3}  {name:name_width$}  {url:url_width$}  {held}")
+    let rows = listed.replicas.iter().enumerate().map(|(index, replica)| {
+        let held = if has_versions {
+            held_text(replica)
         } else {
-            format!("{place:>3}  {name:name_width$}  {url}")
-        }
+            String::new()
+        };
+        let place = format!("{:>3}", index + 1);
+        [place, replica.name.clone(), replica.url.clone(), held]
     });
-    lines.collect()
+    lines_of(Columns::Left, &rows.collect::<Vec<_>>())
 }
 
 /// What a node holds.

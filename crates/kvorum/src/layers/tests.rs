@@ -274,11 +274,11 @@ fn a_contradiction_between_options_is_refused_with_its_origin() {
         let error = options.server_config(&no_file).unwrap_err();
         parsed.refuse(&error).line().to_owned()
     };
-    let file = "url = \"http://h:1\"\ndata = \"d\"\nmemory = \"128MiB\"\nreplicas = \"1/2\"";
+    let file = "url = \"http://h:1\"\ndata = \"d\"\nmemory = \"128MiB\"\nfrom = 2";
     for (arguments, environment, origin) in [
-        (&[][..], &[][..], "kvorum.toml: replicas: "),
-        (&[], &[("KVORUM_REPLICAS", "1/2")], "KVORUM_REPLICAS: "),
-        (&["--replicas", "1/2"], &[], "--replicas: "),
+        (&[][..], &[][..], "kvorum.toml: from: "),
+        (&[], &[("KVORUM_FROM", "2")], "KVORUM_FROM: "),
+        (&["--from", "2"], &[], "--from: "),
     ] {
         let line = refusal(arguments, environment, file);
         assert!(line.starts_with(origin), "{line}");

@@ -11,11 +11,11 @@ use crate::layers::OptionError;
 use crate::logging::LogOptions;
 use crate::resources;
 use crate::values::{
-    ByteSize, IntervalOption, ReplicasOption, Switch, TimeSpan, address, count, interval, member,
-    name, size, span, url,
+    ByteSize, IntervalOption, Switch, TimeSpan, address, count, interval, member, name, size, span,
+    url,
 };
 use clap::{Args, Parser, Subcommand};
-use cluster::{Member, Members, NodeUrl};
+use cluster::{Member, Members, NodeUrl, Replicas};
 use server::{AuditTarget, ServerConfig, TlsConfig, TlsFiles, TrustConfig, bounds};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -82,9 +82,12 @@ pub(crate) struct ServeOptions {
     /// The node's name, which decides which keys the node holds [default: the name in --cluster, or HOST:PORT of the URL]
     #[arg(long, value_parser = name, value_name = "NAME", help_heading = "Cluster")]
     pub(crate) name: Option<String>,
-    /// ACK/FROM for requests that set neither: how many replicas must answer, out of how many [default: a quorum of all nodes]
-    #[arg(long, value_name = "ACK/FROM", help_heading = "Cluster")]
-    pub(crate) replicas: Option<ReplicasOption>,
+    /// How many replicas must answer a request that sets neither `ack` nor `from` [default: more than half of --from]
+    #[arg(long, value_name = "ACK", value_parser = count(1..=u8::MAX), help_heading = "Cluster")]
+    pub(crate) ack: Option<u8>,
+    /// How many replicas a key has for a request that does not set `from` [default: the number of nodes]
+    #[arg(long, value_name = "FROM", value_parser = count(1..=u8::MAX), help_heading = "Cluster")]
+    pub(crate) from: Option<u8>,
     /// A file whose first line is the secret that all nodes of the cluster share, at least 16 bytes; a second line is accepted, too, while the secret changes; read again when it changes [default: no secret, which only a cluster on one machine allows]
     #[arg(long, value_name = "FILE", help_heading = "Cluster")]
     pub(crate) cluster_secret_file: Option<PathBuf>,
@@ -103,13 +106,13 @@ pub(crate) struct ServeOptions {
     /// How long writes that another node has missed are kept for it
     #[arg(long, value_parser = span(bounds::HINT_AGE), value_name = "TIME", help_heading = "Cluster", default_value_t = TimeSpan(defaults().node.hint_age_max))]
     pub(crate) hint_age_max: TimeSpan,
-    /// How long deleted keys are remembered at least; after that, until all nodes are known to agree on them
+    /// How long tombstones are kept at least; after that, until all nodes are known to agree on them
     #[arg(long, value_parser = span(bounds::GC_GRACE), value_name = "TIME", help_heading = "Cluster", default_value_t = TimeSpan(defaults().node.gc_grace))]
     pub(crate) gc_grace: TimeSpan,
-    /// How often the nodes compare what has changed since they last agreed, and send each other what is missing; off for never
+    /// How often an incremental repair begins: the nodes compare what has changed since they last agreed, and send each other what is missing; off for never
     #[arg(long, value_parser = interval(bounds::REPAIR_INTERVAL), value_name = "INTERVAL", help_heading = "Cluster", default_value_t = IntervalOption(defaults().node.repair_interval))]
     pub(crate) repair_interval: IntervalOption,
-    /// How often the nodes compare everything, and verify every stored block; off for only when a store has to be rebuilt
+    /// How often a full repair begins: the nodes compare everything, and verify every stored block; off for only to rebuild a replica
     #[arg(long, value_parser = interval(bounds::REPAIR_INTERVAL), value_name = "INTERVAL", help_heading = "Cluster", default_value_t = IntervalOption(defaults().node.full_repair_interval))]
     pub(crate) full_repair_interval: IntervalOption,
 
@@ -262,7 +265,7 @@ impl ServeOptions {
         config.tls = self.tls()?;
         config.cors_origins.clone_from(&self.cors_origin);
 
-        config.replicas_default = self.replicas.map(|replicas| replicas.0);
+        config.replicas_default = self.replicas_default(config.node.members.count())?;
         if let Some(file) = &self.cluster_secret_file {
             let secret = secret_file::read(file, read_file);
             let refuse = |problem| OptionError::new(CLUSTER_SECRET_FILE, problem);
@@ -318,6 +321,22 @@ impl ServeOptions {
             problem: with_options(&error.problem),
         })?;
         Ok(config)
+    }
+
+    /// The replicas of requests that choose none; `None` for a quorum of all nodes.
+    fn replicas_default(&self, nodes: u8) -> Result<Option<Replicas>, OptionError> {
+        if self.ack.is_none() && self.from.is_none() {
+            return Ok(None);
+        }
+        let from = self.from.unwrap_or(nodes);
+        let ack = self.ack.unwrap_or(Replicas::quorum(from).ack);
+        let pair = Replicas::new(ack, from).ok_or_else(|| {
+            OptionError::new(
+                "ack",
+                format!("a key has {from} replicas: give at most {from}"),
+            )
+        })?;
+        Ok(Some(pair))
     }
 
     /// How the node speaks TLS.
@@ -406,7 +425,7 @@ pub(super) fn option_of(field: &str) -> String {
         "cors_origins" => "cors-origin".to_owned(),
         "memory_bytes" => "memory".to_owned(),
         "filter_false_positive_rate" => "filter".to_owned(),
-        "replicas_default" => "replicas".to_owned(),
+        "replicas_default" => "from".to_owned(),
         "cluster_secret" => CLUSTER_SECRET_FILE.to_owned(),
         field => field.replace('_', "-"),
     }

@@ -3,11 +3,13 @@
 use super::report;
 use clap::Args;
 use cli::failure::Failure;
+use cli::text;
 use load::Run;
-use load::report::units;
 use load::results::BreakingPoint;
+use serde::Serialize;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use units::Columns;
 
 /// The options of `load compare`.
 #[derive(Args, Clone, Debug)]
@@ -16,6 +18,9 @@ pub(crate) struct CompareOptions {
     /// shown
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
+    /// Print JSON for programs instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
     /// Write a page with tables and plots of all runs
     #[arg(long, value_name = "DIR")]
     pub(crate) report: Option<PathBuf>,
@@ -28,8 +33,15 @@ pub(crate) struct CompareOptions {
 pub(super) fn run(options: &CompareOptions) -> Result<(), Failure> {
     let runs: Result<Vec<Run>, Failure> = options.files.iter().map(|file| read(file)).collect();
     let runs = runs?;
+    let figures: Vec<Figures<'_>> = runs.iter().map(Figures::of).collect();
+    let text = if options.json {
+        let json = serde_json::to_string_pretty(&figures);
+        json.map_err(|error| Failure::failed(format!("cannot write JSON: {error}")))? + "\n"
+    } else {
+        table(&figures)
+    };
     // A closed stdout is no reason to fail.
-    let _ = io::stdout().write_all(table(&runs).as_bytes());
+    let _ = io::stdout().write_all(text.as_bytes());
     match &options.report {
         Some(directory) => report::write(directory, "Comparison of runs", &runs),
         None => Ok(()),
@@ -57,38 +69,49 @@ fn read(file: &Path) -> Result<Run, Failure> {
     }
 }
 
-fn table(runs: &[Run]) -> String {
-    let heads = ["", "succeeded", "failed", "p50", "p99", "p99.9", "max"].map(str::to_owned);
-    let lines: Vec<[String; 7]> = std::iter::once(heads)
-        .chain(runs.iter().map(line))
-        .collect();
-    let widths: [usize; 7] = std::array::from_fn(|column| {
-        let cells = lines.iter().map(|line| line[column].chars().count());
-        cells.max().unwrap_or_default()
-    });
-    let mut text = String::new();
-    for [label, figures @ ..] in &lines {
-        text.push_str(&format!("{label:width$}", width = widths[0]));
-        for (figure, width) in figures.iter().zip(&widths[1..]) {
-            text.push_str(&format!("  {figure:>width$}"));
-        }
-        text.push('\n');
-    }
-    text
+/// What is compared of a run.
+#[derive(Serialize)]
+struct Figures<'a> {
+    label: &'a str,
+    succeeded_per_second: f64,
+    failed_share: f64,
+    p50_ms: Option<f64>,
+    p99_ms: Option<f64>,
+    p999_ms: Option<f64>,
+    max_ms: Option<f64>,
 }
 
-fn line(run: &Run) -> [String; 7] {
-    let latency = |percentile| {
-        let ms = run.latency.percentile_ms(percentile);
-        units::latency(ms.unwrap_or(f64::NAN))
-    };
-    [
-        run.label.clone(),
-        units::rate(run.achieved()),
-        units::share(run.failed_share()),
-        latency(50.0),
-        latency(99.0),
-        latency(99.9),
-        latency(100.0),
-    ]
+impl<'a> Figures<'a> {
+    fn of(run: &'a Run) -> Self {
+        let latency = |percentile| run.latency.percentile_ms(percentile);
+        Self {
+            label: &run.label,
+            succeeded_per_second: run.achieved(),
+            failed_share: run.failed_share(),
+            p50_ms: latency(50.0),
+            p99_ms: latency(99.0),
+            p999_ms: latency(99.9),
+            max_ms: latency(100.0),
+        }
+    }
+
+    fn row(&self) -> [String; 7] {
+        let latency = |ms: Option<f64>| units::latency(ms.unwrap_or(f64::NAN));
+        [
+            self.label.to_owned(),
+            units::rate(self.succeeded_per_second),
+            units::share(self.failed_share),
+            latency(self.p50_ms),
+            latency(self.p99_ms),
+            latency(self.p999_ms),
+            latency(self.max_ms),
+        ]
+    }
+}
+
+fn table(runs: &[Figures<'_>]) -> String {
+    let heads = ["", "succeeded", "failed", "p50", "p99", "p99.9", "max"];
+    let mut rows = vec![heads.map(str::to_owned)];
+    rows.extend(runs.iter().map(Figures::row));
+    text::of_lines(units::lines_of(Columns::NameAndFigures, &rows))
 }

@@ -59,9 +59,7 @@ fn failure(run: &Run, line: String) -> Failure {
         Some(status) => access::refused(status, line),
         // Other statuses than a node's, or the page of another server instead of a value.
         None if run.failed.keys().any(|why| why.starts_with('2')) => Failure::failed(line)
-            .with_more(
-                "no Kvorum node answers these requests so: --target may name another server",
-            ),
+            .with_more("no Kvorum node answers these requests so: --url may name another server"),
         None => Failure::failed(line),
     }
 }

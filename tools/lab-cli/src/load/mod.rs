@@ -5,7 +5,6 @@
 mod compare;
 mod failures;
 mod options;
-mod progress;
 mod report;
 mod values;
 
@@ -14,15 +13,16 @@ pub(crate) use options::{AFTER_HELP, LoadOptions};
 use crate::until_stopped::until_stopped;
 use cli::access;
 use cli::failure::Failure;
+use cli::progress::{Progress, Stage};
 use cli::text::report_line;
 use load::results::Run;
 use load::{Error, Plan, summary};
 use options::{OtherCommand, Workload};
-use progress::ProgressLine;
 use serde::Serialize;
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use units::count;
 
 /// Generates the load that `options` describe.
 ///
@@ -78,11 +78,15 @@ impl LoadCommand<'_> {
         if self.options.find_breaking_point {
             return self.search();
         }
-        let mut progress = ProgressLine::new();
+        let mut progress = Progress::new();
+        let seconds_all = self.plan.warmup_seconds + self.plan.seconds;
         let run = load::run(&self.plan, self.stop, &mut |second| {
-            progress.show(&summary::of_second(second));
+            progress.show(|seconds| Stage {
+                share: Some(seconds / seconds_all),
+                text: summary::of_second(second),
+            });
         });
-        progress.clear();
+        drop(progress);
         self.finish_run(run.map_err(|error| failure(&error))?, failures::of_run)
     }
 
@@ -105,19 +109,22 @@ impl LoadCommand<'_> {
     }
 
     fn fill(&self) -> Result<Run, Failure> {
-        let mut progress = ProgressLine::new();
+        let mut progress = Progress::new();
         let mut done = 0;
         let keys = self.plan.keys;
         let filled = load::fill(&self.plan, self.stop, &mut |second| {
             done += second.succeeded;
-            progress.show(&format!("{done} of {keys} keys put"));
+            progress.show(|_| Stage {
+                share: Some(done as f64 / keys as f64),
+                text: format!("{} of {} keys put", count(done), count(keys)),
+            });
         });
-        progress.clear();
+        drop(progress);
         filled.map_err(|error| failure(&error))
     }
 
     fn search(&self) -> Result<(), Failure> {
-        let mut progress = ProgressLine::new();
+        let mut progress = Progress::new();
         let bound = self.options.bound();
         let found = load::find_breaking_point(&self.plan, bound, self.stop, &mut |probe| {
             progress.add(&summary::of_probe(probe));

@@ -3,9 +3,9 @@
 use super::compare::CompareOptions;
 use super::values::{MixOption, PauseOption, RateOption, SizesOption};
 use clap::{Args, Subcommand, ValueEnum};
-use cli::access::AccessOptions;
+use cli::access::{self, AccessOptions};
 use cli::failure::Failure;
-use cli::values::{ReplicasOption, Switch, TimeSpan, count, url};
+use cli::values::{Switch, TimeSpan, count, url};
 use cluster::NodeUrl;
 use load::Plan;
 use load::plan::{Ask, KeyChoice, Operation};
@@ -43,9 +43,9 @@ pub(crate) struct LoadOptions {
     /// The requests to send
     #[arg(value_enum, value_name = "WORKLOAD", default_value_t = Workload::Mixed)]
     pub(crate) workload: Workload,
-    /// The nodes to send requests to; connections are spread over them
-    #[arg(long = "target", value_parser = url, value_name = "URL", value_delimiter = ',', default_value = "http://127.0.0.1:8080")]
-    pub(crate) targets: Vec<NodeUrl>,
+    /// The nodes to send requests to; connections are spread over them [default: KVORUM_URL, or http://127.0.0.1:8080]
+    #[arg(long = "url", value_parser = url, value_name = "URL", value_delimiter = ',')]
+    pub(crate) urls: Vec<NodeUrl>,
     /// Which of the nodes gets a request: any, or the first replica of its key
     #[arg(long, value_enum, value_name = "WHICH", default_value_t = AskOption::Any)]
     pub(crate) ask: AskOption,
@@ -98,9 +98,12 @@ pub(crate) struct LoadOptions {
     /// Number of entities that a range requests
     #[arg(long, value_parser = count(1..=u64::MAX), value_name = "COUNT", default_value_t = 100, help_heading = "Requests")]
     pub(crate) range_limit: u64,
-    /// ACK/FROM of each request: how many replicas must answer, out of how many [default: the cluster's default]
-    #[arg(long, value_name = "ACK/FROM", help_heading = "Requests")]
-    pub(crate) replicas: Option<ReplicasOption>,
+    /// How many replicas must answer [default: more than half of FROM]
+    #[arg(long, value_name = "ACK", value_parser = count(1..=u8::MAX), requires = "from", help_heading = "Requests")]
+    pub(crate) ack: Option<u8>,
+    /// How many replicas a key has [default: the cluster's default]
+    #[arg(long, value_name = "FROM", value_parser = count(1..=u8::MAX), help_heading = "Requests")]
+    pub(crate) from: Option<u8>,
     /// Time to live of the values that are put [default: they do not expire]
     #[arg(long, value_parser = count(1..=u64::MAX), value_name = "SECONDS", help_heading = "Requests")]
     pub(crate) ttl: Option<u64>,
@@ -218,7 +221,7 @@ impl Workload {
 pub(crate) enum AskOption {
     /// The node of the connection that has been free longest
     Any,
-    /// The first replica of the key, of the nodes in --target that can be reached
+    /// The first replica of the key, of the nodes in --url that can be reached
     Owner,
 }
 
@@ -286,11 +289,12 @@ impl LoadOptions {
             RUN_TIME
         };
         let operations = self.workload.operations();
-        let access = self.access.access(&self.targets)?;
-        let (tls, token) = access.credentials(&self.targets)?;
+        let nodes = access::nodes(&self.urls)?;
+        let access = self.access.access(&nodes)?;
+        let (tls, token) = access.credentials(&nodes)?;
         let key_choice = self.key_choice.map(KeyChoice::from);
         let plan = Plan {
-            targets: self.targets.iter().map(NodeUrl::to_string).collect(),
+            targets: nodes.iter().map(NodeUrl::to_string).collect(),
             ask: self.ask.into(),
             connections: self.connections,
             threads: self.threads,
@@ -308,12 +312,12 @@ impl LoadOptions {
             key_bytes: self.key_bytes.0,
             value_bytes: self.value_bytes.0,
             range_limit: self.range_limit,
-            replicas: self.replicas.map(|pair| (pair.0.ack, pair.0.from)),
+            replicas: self.replicas()?,
             ttl_seconds: self.ttl,
             batch: self.batch,
             verify: self.verify == Switch::On,
             seed: self.seed,
-            access: load::Access {
+            access: load::Credentials {
                 tls,
                 token: token.map(str::to_owned),
             },
@@ -321,6 +325,19 @@ impl LoadOptions {
         plan.check()
             .map_err(|error| Failure::usage(error.to_string()))?;
         Ok(plan)
+    }
+
+    /// How many replicas must answer, out of how many; none for the cluster's default.
+    fn replicas(&self) -> Result<Option<(u8, u8)>, Failure> {
+        let Some(from) = self.from else {
+            return Ok(None);
+        };
+        let ack = self.ack.unwrap_or(from / 2 + 1);
+        if ack > from {
+            let line = format!("--ack: a key has {from} replicas (--from): give at most {from}");
+            return Err(Failure::usage(line));
+        }
+        Ok(Some((ack, from)))
     }
 
     /// The bound within which a rate holds.

@@ -30,7 +30,7 @@ impl Node {
         let target = format!("http://127.0.0.1:{}", self.port);
         let mut command = kvorum_lab(&["load"]);
         command.args(words.split_whitespace());
-        command.args(["--keys", "100", "--connections", "4", "--target", &target]);
+        command.args(["--keys", "100", "--connections", "4", "--url", &target]);
         command.arg("--json").arg(self.file());
         Process::spawn(&mut command)
     }
@@ -115,7 +115,7 @@ fn a_wrong_value_is_an_error() {
 #[test]
 fn an_unreachable_node_is_reported_in_one_line() {
     let url = format!("http://127.0.0.1:{}", free_port());
-    let end = Process::spawn(&mut kvorum_lab(&["load", "put", "--target", &url])).end();
+    let end = Process::spawn(&mut kvorum_lab(&["load", "put", "--url", &url])).end();
     assert_eq!(end.code, Some(1));
     assert!(end.line().contains(&url), "{end:?}");
 }
@@ -151,7 +151,7 @@ fn a_search_reports_its_probes() {
     let node = Node::start();
     // A strict bound ends the search soon.
     let words = "put --find-breaking-point --rate 4 --p99 1ms --duration 300ms --warmup 0";
-    let end = node.loaded(&format!("{words} --replicas 1/1"));
+    let end = node.loaded(&format!("{words} --ack 1 --from 1"));
     let found = node.measured();
     let probes = found["probes"].as_array().unwrap();
     assert!(!probes.is_empty());

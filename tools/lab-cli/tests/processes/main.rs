@@ -6,6 +6,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod access;
 mod lab_command;
 mod load_command;
 mod options;

@@ -7,7 +7,7 @@ use crate::support::Process;
 fn refusals_name_the_option_and_the_remedy() {
     let table: Vec<(Vec<&str>, &[&str])> = vec![
         (vec!["load", "putt"], &["putt", "put", "ycsb-a"]),
-        (vec!["load", "--target", "127.0.0.1:1"], &["http://"]),
+        (vec!["load", "--url", "127.0.0.1:1"], &["http://"]),
         (
             vec!["load", "--rate", "fast"],
             &["--rate", "requests per second", "max"],

@@ -58,7 +58,7 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
             ClusterLayout {
                 nodes,
                 memory: "512MiB",
-                options: &["--durability", "os", "--replicas", "1/1"],
+                options: &["--durability", "os", "--ack", "1", "--from", "1"],
             },
         )?;
         let plan = measure::plan(context, &cluster, Operation::Put);
@@ -100,7 +100,7 @@ fn spread(context: &ExperimentContext<'_>) -> Result<KeySpread, Error> {
         ClusterLayout {
             nodes: NODES,
             memory: "128MiB",
-            options: &["--durability", "os", "--replicas", "1/1"],
+            options: &["--durability", "os", "--ack", "1", "--from", "1"],
         },
     )?;
     let plan = Plan {

@@ -7,7 +7,7 @@ use crate::nodes::{ClusterLayout, LabCluster};
 use crate::page::{MarkdownTable, Page, text};
 use crate::sections;
 use crate::{Error, Experiment, statistics};
-use load::Access;
+use load::Credentials;
 use load::plan::{Operation, Plan, SizeDistribution};
 use load::report::plot::{Axis, Bars};
 use load::report::units::{self, Unit};
@@ -110,7 +110,7 @@ fn case(
     let with_tls = |url: &String| url.replacen("http://", "https://", 1);
     let tls = Plan {
         targets: plan.targets.iter().map(with_tls).collect(),
-        access: Access {
+        access: Credentials {
             tls: Some(certificates.client()?),
             token: None,
         },

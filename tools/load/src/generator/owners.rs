@@ -4,7 +4,7 @@
 use crate::http::response::ResponseDecoder;
 use crate::placement::Placement;
 use crate::target::Target;
-use crate::{Access, Error};
+use crate::{Credentials, Error};
 use serde::Deserialize;
 use std::io::{self, Read as _, Write as _};
 
@@ -22,7 +22,7 @@ struct NamedStatus {
 /// # Errors
 /// [`Error::Unreachable`] and [`Error::Refused`] for a target that does not say its name,
 /// [`Error::Plan`] for two targets that are one node.
-pub(super) fn placement_of(targets: &[Target], access: &Access) -> Result<Placement, Error> {
+pub(super) fn placement_of(targets: &[Target], access: &Credentials) -> Result<Placement, Error> {
     let names = targets.iter().map(|target| node_name(target, access));
     let names: Result<Vec<String>, Error> = names.collect();
     let names = names?;
@@ -41,7 +41,7 @@ pub(super) fn placement_of(targets: &[Target], access: &Access) -> Result<Placem
 /// # Errors
 /// [`Error::Unreachable`] if it does not answer, or not as a node does; [`Error::Refused`] if
 /// it does not accept the token.
-fn node_name(target: &Target, access: &Access) -> Result<String, Error> {
+fn node_name(target: &Target, access: &Credentials) -> Result<String, Error> {
     let unreachable = |source| Error::Unreachable {
         target: format!("{}/v0/status", target.url()),
         source,
@@ -60,7 +60,7 @@ fn node_name(target: &Target, access: &Access) -> Result<String, Error> {
 }
 
 /// The status of an answer to a request for the status of a node, and its page.
-fn status_of(target: &Target, access: &Access) -> io::Result<(u16, Vec<u8>)> {
+fn status_of(target: &Target, access: &Credentials) -> io::Result<(u16, Vec<u8>)> {
     let mut stream = target.connect()?;
     let token = access.token.as_ref();
     let token = token.map(|token| format!("Authorization: Bearer {token}\r\n"));

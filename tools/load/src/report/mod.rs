@@ -2,11 +2,11 @@
 
 mod page;
 pub mod plot;
-pub mod units;
 
 #[cfg(test)]
 mod samples;
 #[cfg(test)]
 mod tests;
 
+pub use ::units;
 pub use page::{PAGE, write, write_search};

@@ -122,7 +122,7 @@ fn plan() -> Plan {
         batch: None,
         verify: true,
         seed: 42,
-        access: crate::Access::default(),
+        access: crate::Credentials::default(),
     }
 }
 

@@ -54,7 +54,8 @@ fn every_option_reaches_the_node() {
         ("--gc-grace", "11d"),
         ("--repair-interval", "off"),
         ("--full-repair-interval", "7m"),
-        ("--replicas", "1/1"),
+        ("--ack", "1"),
+        ("--from", "1"),
         ("--tls-cert", "c.pem"),
         ("--tls-key", "k.pem"),
         ("--tls-peer-ca", "ca.pem"),
@@ -208,10 +209,11 @@ fn a_contradiction_names_its_option() {
             "half",
         ),
         (
-            &["--memory", "128MiB", "--replicas", "1/2"],
-            "replicas",
+            &["--memory", "128MiB", "--from", "2"],
+            "from",
             "number of nodes",
         ),
+        (&["--ack", "2"], "ack", "a key has 1 replicas"),
         (
             &["--gc-grace", "4h"],
             "gc-grace",

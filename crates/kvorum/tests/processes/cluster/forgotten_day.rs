@@ -188,7 +188,7 @@ fn a_day_of_deletes_ends_small_and_brings_nothing_back() {
     wait_until_forgotten(&cluster, written_unix_ms + 2_000);
     let url = format!("http://{}", cluster[0].location.address);
     wait_until_ok("nothing but what was kept, or has expired", || {
-        let words = ["admin", "compact", "--wait", "--target", &url];
+        let words = ["admin", "compact", "--wait", "--url", &url];
         let compacted = run_to_end(&mut kvorum(&words));
         assert!(compacted.status.success(), "{compacted:?}");
         let stores = cluster.nodes.iter().map(|node| {

@@ -153,7 +153,7 @@ fn a_node_without_its_folder_is_filled_once_all_nodes_are_up() {
 /// Runs `kvorum admin` on the cluster of a node.
 fn run_admin(node: &ClusterNode, words: &[&str]) -> Output {
     let url = format!("http://{}", node.location.address);
-    let words = [&["admin"], words, &["--target", &url]].concat();
+    let words = [&["admin"], words, &["--url", &url]].concat();
     run_to_end(&mut kvorum(&words))
 }
 

@@ -10,7 +10,7 @@ const TARGET: &str = "/v0/entity?id=k&replicas=3/3";
 /// Runs `kvorum admin` on the cluster of a node.
 fn admin(node: &ClusterNode, words: &[&str]) -> Output {
     let url = format!("http://{}", node.location.address);
-    let words = [&["admin"], words, &["--target", &url]].concat();
+    let words = [&["admin"], words, &["--url", &url]].concat();
     run_to_end(&mut kvorum(&words))
 }
 

@@ -98,13 +98,8 @@ fn what_a_node_says_steers_no_terminal() {
         (&["admin", "compact"], 1),
         (&["admin", "compact", "x"], 2),
     ] {
-        let target = if words[0] == "admin" {
-            "--target"
-        } else {
-            "--url"
-        };
         let mut command = kvorum(words);
-        command.args([target, &url]).current_dir(folder.path());
+        command.args(["--url", &url]).current_dir(folder.path());
         let output = run_to_end(&mut command);
         let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
         assert_eq!(output.status.code(), Some(code), "{words:?}: {said}");

@@ -1,7 +1,9 @@
 //! The commands for one key, as scripts use them: bytes in and out, exit codes, lines that
 //! say what to do, and a node that does not answer.
 
-use crate::support::{Process, Watchdog, free_port, free_ports, kvorum, serve, started};
+use crate::support::{
+    Process, Watchdog, free_port, free_ports, kvorum, run_to_end, serve, started,
+};
 use std::io::Write;
 use std::process::{Output, Stdio};
 
@@ -95,6 +97,37 @@ fn any_bytes_go_in_and_come_out() {
 }
 
 #[test]
+fn the_environment_names_nodes_where_the_command_line_names_none() {
+    let (folder, first) = (tempfile::tempdir().unwrap(), free_ports(2));
+    let _node = started(&mut serve(first, folder.path()), first);
+    let (up, down) = (&*url(first), &*url(first + 1));
+    let down_and_up = &*format!("{down},{up}");
+    for (words, variable, code, word) in [
+        ("put k v", up, 0, "stored"),
+        ("put k v", down_and_up, 0, "stored"),
+        ("admin status", down_and_up, 0, "serving"),
+        ("admin repair --json", down_and_up, 0, "\"kind\""),
+        ("get k --retries 0", down, 3, "refuses connections"),
+        ("get k", "127.0.0.1:1", 2, "KVORUM_URL: "),
+        ("profile", down_and_up, 2, "name the node with --url"),
+    ] {
+        let words: Vec<&str> = words.split(' ').collect();
+        let mut command = kvorum(&words);
+        command
+            .env("KVORUM_URL", variable)
+            .current_dir(folder.path());
+        let ran = run_to_end(&mut command);
+        let said = String::from_utf8([ran.stdout, ran.stderr].concat()).unwrap();
+        assert_eq!(ran.status.code(), Some(code), "{words:?}: {said}");
+        assert!(said.contains(word), "{words:?}: {said}");
+    }
+    // What the command line says comes first.
+    let mut command = kvorum(&["get", "k", "--url", up]);
+    let ran = run_to_end(command.env("KVORUM_URL", down));
+    assert_eq!(ran.stdout, b"v");
+}
+
+#[test]
 fn each_failure_has_its_exit_code_and_one_line() {
     let (folder, first) = (tempfile::tempdir().unwrap(), free_ports(2));
     let mut nodes = cluster(first, 2, folder.path());
@@ -157,12 +190,12 @@ fn each_failure_has_its_exit_code_and_one_line() {
         (
             &["put", "k", "w", "--ack", "2", "--url", one],
             3,
-            &[down, "new write"],
+            &[down, "newer version"],
         ),
         (
             &["delete", "k", "--ack", "2", "--url", one],
             3,
-            &[down, "may appear later"],
+            &[down, "may still take effect"],
         ),
         (
             &["get", "k", "--url", down],

@@ -101,11 +101,11 @@ fn wrong_options_are_reported_in_one_line() {
             vec!["serve", "--url", "http://127.0.0.1:0", "--data", "d"],
             &["--url", "port 0"],
         ),
-        (with(&["--replicas", "3/2"]), &["--replicas", "ACK"]),
         (
-            with(&["--replicas", "1/2"]),
-            &["--replicas", "number of nodes"],
+            with(&["--ack", "3", "--from", "1"]),
+            &["--ack", "at most 1"],
         ),
+        (with(&["--from", "2"]), &["--from", "number of nodes"]),
         (
             with(&["--value-bytes-max", "2GiB"]),
             &["--value-bytes-max", "1GiB"],

@@ -56,24 +56,38 @@ fn every_command_shows_its_token_and_none_prints_it() {
         assert!(ran.status.success(), "{line}: {}", text(&ran));
     }
 
-    let json = folder.path().join("run.json");
-    let load = format!("load put --keys 100 --duration 300ms --warmup 0 --target {url}");
-    let mut loading = command(&format!("{load} --json {}", json.display()));
-    let loaded = run_to_end(loading.env("KVORUM_TOKEN", &token));
-    assert_eq!(loaded.status.code(), Some(0), "{}", text(&loaded));
-    let run = std::fs::read_to_string(json).unwrap();
-    assert!(
-        !run.contains(&token) && !text(&loaded).contains(&token),
-        "{run}"
-    );
+    // The environment names the node and the token for every command.
+    let named = [
+        ("KVORUM_URL", &*url),
+        ("KVORUM_TOKEN_FILE", file.to_str().unwrap()),
+    ];
+    let lines_file = folder.path().join("lines");
+    let lines_file = write(&lines_file, "{\"key\":\"a\",\"value\":\"b\"}\n", 0o600);
+    let export = folder.path().join("export");
+    for words in [
+        "put hello world".to_owned(),
+        "get hello".to_owned(),
+        "replicas hello".to_owned(),
+        "delete hello".to_owned(),
+        "scan".to_owned(),
+        format!("import {lines_file}"),
+        format!("export {}", export.display()),
+        "admin repair".to_owned(),
+        "admin compact".to_owned(),
+    ] {
+        let ran = run_to_end(command(&words).envs(named));
+        assert_eq!(ran.status.code(), Some(0), "{words}: {}", text(&ran));
+    }
+    // The nodes may still have something to do.
+    let status = run_to_end(command("admin status --json").envs(named));
+    assert!(text(&status).contains("\"serving\""), "{}", text(&status));
 
     for words in [
         format!("get hello --url {url}"),
         format!("put hello w --url {url}"),
         format!("scan --url {url}"),
-        format!("admin status --target {url}"),
-        format!("admin repair --target {url}"),
-        load,
+        format!("admin status --url {url}"),
+        format!("admin repair --url {url}"),
     ] {
         for wrong in [None, Some("kvorum_wrong")] {
             let token = wrong.map(|token| ("KVORUM_TOKEN", token));
@@ -150,13 +164,7 @@ fn a_token_goes_neither_over_the_network_in_clear_nor_into_other_hands() {
             "--token-in-clear",
         ),
         (
-            format!("admin status --target {far}"),
-            token,
-            5,
-            "--token-in-clear",
-        ),
-        (
-            format!("load put --target {far}"),
+            format!("admin status --url {far}"),
             token,
             5,
             "--token-in-clear",

@@ -80,7 +80,7 @@ fn every_command_works_over_tls() {
     cluster.entities(&format!("import {file}"), b"");
     assert_eq!(cluster.entities("get k", b""), "v");
 
-    let target = format!("--target {} --ca {}", cluster.url(), cluster.ca);
+    let target = format!("--url {} --ca {}", cluster.url(), cluster.ca);
     let status = cluster.succeed(&format!("admin status --json {target}"), b"");
     let status: serde_json::Value = serde_json::from_str(&status).unwrap();
     let states = status["nodes"].as_array().unwrap().iter();
@@ -89,9 +89,6 @@ fn every_command_works_over_tls() {
     let swept = cluster.succeed(&format!("admin repair --wait {target}"), b"");
     assert!(swept.contains("all nodes are equal"), "{swept}");
     cluster.succeed(&format!("admin compact --wait {target}"), b"");
-    let words = "load mixed --fill --keys 100 --connections 8 --duration 300ms --warmup 0";
-    let every = format!("--target {} --ca {} --ask owner", cluster.urls, cluster.ca);
-    cluster.succeed(&format!("{words} {every}"), b"");
 }
 
 #[test]
@@ -164,12 +161,7 @@ fn without_trust_there_is_no_request_and_the_line_says_what_to_do() {
             &[&missing, "cannot read"],
         ),
         (
-            format!("admin status --target {url} --ca {}", other.ca),
-            5,
-            &["no authority", "--ca"],
-        ),
-        (
-            format!("load put --target {url} --ca {}", other.ca),
+            format!("admin status --url {url} --ca {}", other.ca),
             5,
             &["no authority", "--ca"],
         ),

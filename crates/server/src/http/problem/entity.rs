@@ -69,13 +69,15 @@ impl Problem {
 
     /// Too few replicas answered a read, or a write if the receipt has its timestamp.
     pub(super) fn not_enough_replicas(receipt: Receipt, replicas: Replicas) -> Self {
+        let (acks, ack) = (receipt.acks, replicas.ack);
         let detail = match receipt.timestamp {
-            Some(_) => {
-                "too few replicas answered as asked; the write counts as still running, and \
-                 may appear later. To repeat it is a new write, newer than whatever was \
-                 acknowledged meanwhile"
-            }
-            None => "too few replicas answered as asked: try again, or with a smaller ack",
+            Some(_) => format!(
+                "{acks} of {ack} required replicas acknowledged. The write may still take effect; \
+                 a retry creates a newer version"
+            ),
+            None => format!(
+                "{acks} of {ack} required replicas answered: try again, or with a smaller ack"
+            ),
         };
         Self::new(&NOT_ENOUGH_REPLICAS, detail).with_receipt(receipt, replicas)
     }

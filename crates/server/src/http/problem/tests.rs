@@ -57,7 +57,7 @@ fn a_read_that_failed_does_not_speak_of_a_write() {
         let failure = Failure::NotEnoughReplicas(receipt);
         Problem::of_failure(failure, REPLICAS).detail.into_owned()
     };
-    assert!(detail_of(receipt()).contains("a new write, newer than"));
+    assert!(detail_of(receipt()).contains("a retry creates a newer version"));
     let of_a_read = Receipt {
         timestamp: None,
         ..receipt()

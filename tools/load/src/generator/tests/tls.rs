@@ -1,7 +1,7 @@
 //! Loads over TLS, with a token.
 
 use super::*;
-use crate::Access;
+use crate::Credentials;
 use crate::plan::Ask;
 use crate::testing::certificates::pair;
 
@@ -12,7 +12,7 @@ fn values_of_many_records_go_both_ways() {
     let plan = Plan {
         keys: 20,
         value_bytes: SizeDistribution::Uniform(1, 200_000),
-        access: Access {
+        access: Credentials {
             tls: Some(client),
             token: None,
         },
@@ -51,7 +51,7 @@ fn each_request_shows_the_token() {
     let server = TestServer::with_tls(answer, server);
     let mut plan = Plan {
         ask: Ask::Owner,
-        access: Access {
+        access: Credentials {
             tls: Some(client),
             token: Some("kvorum_x".to_owned()),
         },

@@ -103,7 +103,7 @@ fn put() -> Operation {
         tag: TAG,
         summary: "Write a value",
         text: "The body is the value, whatever its `Content-Type`. `If-Match` and \
-               `If-None-Match` are `501`. A write that ended in `504` counts as still running: \
+               `If-None-Match` are `501`. A write that ended in `504` may still take effect: \
                it may appear, or win, later.",
         parameters,
         body: Some(json!({

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 /// What the generator believes of its targets, and shows to them.
 #[derive(Clone, Default)]
-pub struct Access {
+pub struct Credentials {
     /// The authorities that it trusts, for targets with `https://`. All connections share it,
     /// and resume each other's sessions.
     pub tls: Option<Arc<ClientConfig>>,
@@ -14,17 +14,17 @@ pub struct Access {
     pub token: Option<String>,
 }
 
-impl fmt::Debug for Access {
+impl fmt::Debug for Credentials {
     /// Does not show the token.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Access")
+        f.debug_struct("Credentials")
             .field("tls", &self.tls.is_some())
             .field("token", &self.token.is_some())
             .finish()
     }
 }
 
-impl PartialEq for Access {
+impl PartialEq for Credentials {
     fn eq(&self, other: &Self) -> bool {
         let same_tls = match (&self.tls, &other.tls) {
             (Some(one), Some(two)) => Arc::ptr_eq(one, two),
@@ -48,7 +48,7 @@ mod tests {
         assert!(!written.contains("hidden"), "{written}");
         assert!(!format!("{plan:?}").contains("hidden"), "{plan:?}");
         let read: Plan = serde_json::from_str(&written).unwrap();
-        assert_eq!(read.access, Access::default());
+        assert_eq!(read.access, Credentials::default());
         assert_ne!(read, plan);
     }
 }

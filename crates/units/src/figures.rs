@@ -29,6 +29,14 @@ pub fn count(number: u64) -> String {
     grouped
 }
 
+/// A number of things: `1 node`, `1,234 nodes`.
+pub fn counted(number: u64, thing: &str) -> String {
+    match number {
+        1 => format!("1 {thing}"),
+        number => format!("{} {thing}s", count(number)),
+    }
+}
+
 /// A rate per second: `29,997/s`, or `0.4/s` for a low one.
 pub fn rate(per_second: f64) -> String {
     if !per_second.is_finite() {
@@ -84,6 +92,16 @@ pub fn seconds(seconds: f64) -> String {
         return NONE.to_owned();
     }
     format!("{} s", trimmed(&format!("{seconds:.1}")))
+}
+
+/// A time, roughly: `45s`, `12m`, `3h`, `9d`.
+pub fn rough_span(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds}s"),
+        120..7200 => format!("{}m", seconds / 60),
+        7200..172_800 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
 }
 
 /// A time in milliseconds since 1970: `2026-11-22 17:36:05 UTC`. 0 stands for
@@ -285,6 +303,8 @@ mod tests {
         assert_eq!(count(999), "999");
         assert_eq!(count(1_000), "1,000");
         assert_eq!(count(u64::MAX), "18,446,744,073,709,551,615");
+        assert_eq!(counted(1, "node"), "1 node");
+        assert_eq!(counted(2_000, "node"), "2,000 nodes");
         assert_eq!(rate(29_996.7), "29,997/s");
         assert_eq!(rate(0.4), "0.4/s");
         assert_eq!(rate(f64::NAN), NONE);
@@ -306,6 +326,20 @@ mod tests {
         }
         assert_eq!(percentile(50.0), "50%");
         assert_eq!(percentile(99.999), "99.999%");
+    }
+
+    #[test]
+    fn rough_spans_are_short() {
+        for (seconds, short) in [
+            (0, "0s"),
+            (119, "119s"),
+            (120, "2m"),
+            (7199, "119m"),
+            (7200, "2h"),
+            (172_800, "2d"),
+        ] {
+            assert_eq!(rough_span(seconds), short);
+        }
     }
 
     #[test]

@@ -106,7 +106,7 @@ fn the_environment_names_nodes_where_the_command_line_names_none() {
         ("put k v", up, 0, "stored"),
         ("put k v", down_and_up, 0, "stored"),
         ("admin status", down_and_up, 0, "serving"),
-        ("admin repair --json", down_and_up, 0, "\"kind\""),
+        ("admin compact --json", down_and_up, 0, "\"state\""),
         ("get k --retries 0", down, 3, "refuses connections"),
         ("get k", "127.0.0.1:1", 2, "KVORUM_URL: "),
         ("profile", down_and_up, 2, "name the node with --url"),

@@ -2,6 +2,6 @@
 
 pub use crate::forgetting::fuzz_forget as forget;
 pub use crate::sweep::fuzz_sweep as sweep;
-pub use crate::timestamps::fuzz_timestamp_bound as timestamp_bound;
 pub use membership::fuzz_cluster as cluster;
 pub use peer::fuzz_frames as frames;
+pub use replica::timestamps::fuzz_timestamp_bound as timestamp_bound;

@@ -3,11 +3,11 @@
 use crate::config::{Secret, Secrets};
 use crate::dialled_peers::DialledPeers;
 use crate::forgetting::{Forgetting, Heard};
-use crate::timestamps::TimestampAllocator;
 use base::Timestamp;
 use cluster::{NodeNumber, ReplicaState};
 use membership::Membership;
 use peer::{HandshakePolicy, Hello, Protocol, StartWatch, StoreReport};
+use replica::timestamps::TimestampAllocator;
 use std::future::{Future, ready};
 use std::pin::Pin;
 use std::rc::Rc;

@@ -21,46 +21,32 @@
 //! - [`metrics`] counts, [`families`] returns the counts, and `wait_sites` names for
 //!   profiles where requests wait.
 
-mod background;
 mod compactions;
-mod completion_queue;
 mod config;
 mod coordinator;
 mod dialled_peers;
-mod expiry;
 mod families;
 mod forgetting;
 mod future_versions;
 #[doc(hidden)]
 pub mod fuzzing;
 mod handshakes;
-mod hints;
 pub mod metrics;
 mod node;
 mod node_report;
-mod or_abort;
-mod page_read;
-mod peers;
-mod pending;
-mod range_digest;
 mod range_memory;
-mod read_pool;
-mod replicas;
+#[cfg(test)]
+mod replica_tests;
 mod seams;
 #[doc(hidden)]
 pub mod simulation;
-mod submissions;
 mod surplus;
 mod sweep;
 #[cfg(test)]
 mod testing;
-mod timestamps;
 mod traced_requests;
-mod turn_budget;
-mod wait_sites;
 mod worker;
 
-pub use background::{ClientsSeen, LatencyCounts, SeeClients};
 pub use compactions::{CompactionEnd, OrderedCompaction, RunningCompaction, TableContents};
 pub use config::{
     BATCH_BYTES_MAX, ConfigError, MemoryParts, NodeConfig, Resources, Secret, Secrets, SweepSizes,
@@ -73,19 +59,18 @@ pub use coordinator::{
 };
 pub use families::families;
 pub use forgetting::{ForgettingStatus, HeldBack};
-pub use hints::HintsWaiting;
 pub use membership::LossReport;
 pub use node::{Load, Node};
 pub use node_report::{ClientActivity, ExaminedNode, SeeActivity};
-pub use or_abort::{before_abort, or_abort};
-pub use range_digest::RangeDigest;
+pub use replica::background::{ClientsSeen, LatencyCounts, SeeClients};
+pub use replica::hints::HintsWaiting;
+pub use replica::timestamps::{NoTimestamp, TimestampStatus};
+pub use replica::{Allotment, RangeDigest, before_abort, or_abort};
 pub use seams::{OpenError, Seams};
 pub use surplus::SurplusStatus;
 pub use sweep::{
     EndedPasses, LastClean, OrderedSweep, PassReport, RefillProgress, RunningPass, SweepCounts,
     SweepStatus,
 };
-pub use timestamps::{NoTimestamp, TimestampStatus};
 pub use traced_requests::{SeeTraced, TracedRequest};
-pub use turn_budget::Allotment;
 pub use worker::Worker;

@@ -1,31 +1,30 @@
 //! What all runtimes of a node share, from the opening of its store to the closing.
 
-use crate::background::{Background, SeeClients, WorkKind};
 use crate::compactions::{CompactionEnd, Compactions, OrderedCompaction, RunningCompaction};
 use crate::config::{NodeConfig, Resources};
 use crate::dialled_peers::DialledPeers;
-use crate::expiry::{ExpiryBound, OwnClock};
-use crate::forgetting::{
-    ForgetFile, Forgetting, ForgettingEnvironment, ForgettingStatus, SharedBounds,
-};
+use crate::forgetting::{ForgetFile, Forgetting, ForgettingEnvironment, ForgettingStatus};
 use crate::future_versions::end_of_present;
-use crate::hints::{HintEnvironment, HintOptions, HintStore, HintsWaiting};
 use crate::metrics::Metrics;
 use crate::node_report::{Examiner, OwnEnvironment, OwnReport, SeeActivity};
 use crate::range_memory::RangeMemory;
-use crate::read_pool::{ReadPool, ReadsRun};
 use crate::seams::{OpenError, Seams};
 use crate::surplus::{SurplusRule, SurplusStatus};
 use crate::sweep::{JournalEnvironment, OrderedSweep, SweepEnvironment, SweepStatus, Sweeps};
-use crate::timestamps::{TimestampAllocator, TimestampStatus};
 use crate::traced_requests::{SeeTraced, TracedRequests};
-use crate::turn_budget::TurnBudget;
 use base::{Budget, Clock, LimitedLog, Random, Timestamp};
 use cluster::sweep::PassKind;
 use cluster::{NodeNumber, Placement, ReplicaState};
 use lsm::{Disk, DropBound, Engine, Executor};
 use membership::{LossReport, Membership, MembershipEnvironment, StoreCount};
 use peer::PeerLog;
+use replica::SharedBounds;
+use replica::TurnBudget;
+use replica::background::{Background, SeeClients, WorkKind};
+use replica::hints::{HintEnvironment, HintOptions, HintStore, HintsWaiting};
+use replica::timestamps::{TimestampAllocator, TimestampStatus};
+use replica::{ExpiryBound, OwnClock};
+use replica::{ReadPool, ReadsRun};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;

@@ -10,9 +10,7 @@ use crate::coordinator::{
     self, Change, ClusterRangePlan, Ended, Expires, Failure, Operations, Terms,
 };
 use crate::forgetting::ForgettingStatus;
-use crate::hints::HintStatistics;
 use crate::node::Node;
-use crate::read_pool::ReadsRun;
 use crate::seams::{OpenError, Seams};
 use crate::worker::Worker;
 use base::{Entry, Timestamp};
@@ -21,6 +19,8 @@ use cluster::sweep::{PassId, PassKind};
 use cluster::{NodeNumber, Replicas};
 use lsm::{Engine, Executor};
 use peer::{Stream, Transport};
+use replica::ReadsRun;
+use replica::hints::HintStatistics;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::future::poll_fn;

@@ -17,10 +17,10 @@
 //! every replica has lost its block within one interval of full sweeps, which no store could answer
 //! for anyway.
 
-use crate::forgetting::SharedBounds;
 use base::Timestamp;
 use cluster::{NodeNumber, Placement};
 use lsm::Surplus;
+use replica::SharedBounds;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire};
 
@@ -71,6 +71,7 @@ impl SurplusRule {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cluster::forgetting::Bounds;
     use std::sync::atomic::Ordering::Relaxed;
 
     #[test]
@@ -78,10 +79,13 @@ mod tests {
         let placement = Arc::new(Placement::new(["a", "b", "c"]));
         let are_all_whole = Arc::<AtomicBool>::default();
         let last = placement.ranking(b"key", 3)[2];
+        let shared = SharedBounds::default();
+        let below = Timestamp::from_u64(7);
+        shared.set(Bounds::default(), Timestamp::ZERO, below);
         let rule = SurplusRule {
             placement,
             own: last,
-            bounds: Arc::new(SharedBounds::of_surplus(Timestamp::from_u64(7))),
+            bounds: Arc::new(shared),
             are_all_whole: Arc::clone(&are_all_whole),
         };
         let surplus = rule.for_engine();

@@ -2,11 +2,11 @@
 
 use crate::config::{MemoryParts, NodeConfig, Resources};
 use crate::node::Node;
-use crate::read_pool::ReadsRun;
 use crate::seams::Seams;
 use base::{Clock, ManualClock, SeededRandom};
 use lsm::{Disk, Executor};
 use lsm_testing::StepExecutor;
+use replica::ReadsRun;
 use std::sync::Arc;
 
 /// Opens a node of one runtime and little memory. Its jobs run when the test runs them, and

@@ -2,20 +2,20 @@
 
 use crate::coordinator::{Coordinator, HedgeBudget, RunningRequests};
 use crate::handshakes::NodeHandshakes;
-use crate::hints::HintDelivery;
 use crate::metrics::WorkerMetrics;
 use crate::node::Node;
 use crate::node_report::ExaminedNode;
-use crate::peers::Peers;
-use crate::pending::PendingRequests;
-use crate::replicas::{LocalReplica, PageTelling, ReplicaHints, ReplicaSet};
-use crate::submissions::Submissions;
 use crate::sweep::Sweeper;
 use crate::traced_requests::TimingHandler;
 use base::{Clock, overdue_check_period};
 use bytes::Bytes;
 use cluster::{NodeNumber, Placement, Ranking};
 use peer::{AnswerHandler, HandshakePolicy, Link, LinkStatus, PeerEnvironment, Stream, Transport};
+use replica::Peers;
+use replica::Submissions;
+use replica::hints::HintDelivery;
+use replica::pending::PendingRequests;
+use replica::{LocalReplica, PageTelling, ReplicaHints, ReplicaSet};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;

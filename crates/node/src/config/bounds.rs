@@ -8,6 +8,11 @@ use std::time::Duration;
 
 /// Numbers of requests that wait or run, and of connections.
 pub const COUNTS: RangeInclusive<usize> = 1..=1 << 20;
+
+// The requests in flight, four in the background for each, and as many again for peers and
+// hints have a slot each.
+const _: () = assert!(8 * *COUNTS.end() < replica::pending::SLOTS_MAX);
+
 /// [`NodeConfig::value_bytes_max`](super::NodeConfig::value_bytes_max).
 pub const VALUE_BYTES: RangeInclusive<u64> = 1..=base::VALUE_BYTES_MAX as u64;
 /// [`NodeConfig::compaction_bytes_per_second`](super::NodeConfig::compaction_bytes_per_second).

@@ -2,7 +2,7 @@
 //! answers the client.
 //!
 //! The state machines of [`cluster::coordinator`] decide what to do after each
-//! answer; the code here does it: it asks the replicas (`crate::replicas`), keeps hints,
+//! answer; the code here does it: it asks the replicas (`replica`), keeps hints,
 //! allocates timestamps, and watches the deadline. `write` and `read` are the two requests, `own_read`
 //! reads of this node's own store alone,
 //! `request_life` is the life that both share, `hedging` says when a read asks one replica
@@ -33,17 +33,17 @@ pub use replica_times::ReplicaTimes;
 pub use terms::Terms;
 pub use versions::{Held, KeyVersions, VersionHead};
 
-use crate::hints::HintStore;
 use crate::metrics::WorkerMetrics;
-use crate::peers::Peers;
-use crate::pending::PendingRequests;
-use crate::replicas::ReplicaSet;
-use crate::timestamps::{NoTimestamp, TimestampAllocator};
-use crate::turn_budget::TurnBudget;
 use base::{Budget, Clock, Entry, Expiry, Kind, Share, Timestamp};
 use bytes::Bytes;
 use cluster::{Fate, Miss, NodeNumber, Placement, Ranking};
 use read::Reading;
+use replica::Peers;
+use replica::ReplicaSet;
+use replica::TurnBudget;
+use replica::hints::HintStore;
+use replica::pending::PendingRequests;
+use replica::timestamps::{NoTimestamp, TimestampAllocator};
 use request_life::{BackgroundLimit, Requests};
 use std::rc::Rc;
 use std::sync::Arc;

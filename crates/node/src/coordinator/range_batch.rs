@@ -2,8 +2,8 @@
 
 use super::Receipt;
 use super::range_window::RangeWindow;
-use crate::turn_budget::Allotment;
 use base::{Entry, Share};
+use replica::Allotment;
 use std::rc::Rc;
 
 /// A batch of a range: the range to go on with, and its next entries.

@@ -5,9 +5,9 @@
 //! ranges that turn out to be long: only half of the memory of all ranges is for them, and a
 //! range for which there is none left goes on with the pages that it has room for.
 
-use crate::page_read::PAGE_BYTES_MAX;
-use crate::turn_budget::{Allotment, TurnBudget};
 use base::Refused;
+use replica::PAGE_BYTES_MAX;
+use replica::{Allotment, TurnBudget};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 

@@ -3,9 +3,6 @@
 use super::hedging::{Hedge, HedgeReason};
 use super::request_life::{Request, Trigger};
 use super::{Coordinator, Failure, Found, ReplicaTimes, Terms};
-use crate::completion_queue::Completion;
-use crate::pending::{AnswerKind, AnswerTag, Ticket};
-use crate::replicas::{Asked, ReplicaRequest};
 use base::{Budget, LONG_VALUE_BYTES, Refused, Share};
 use base::{Entry, Timestamp, TraceId};
 use bytes::Bytes;
@@ -14,6 +11,9 @@ use cluster::{
     Decision, Miss, Ranking, Read, ReadAction, ReadActions, ReadEvent, ReplicaIndex, Replicas,
 };
 use peer::{PeerAnswer, SAME_BYTES_MIN};
+use replica::Completion;
+use replica::pending::{AnswerKind, AnswerTag, Ticket};
+use replica::{Asked, ReplicaRequest};
 use smallvec::SmallVec;
 use std::rc::Rc;
 use std::sync::Arc;

@@ -24,9 +24,9 @@
 //! replies. A request that has a trigger, as few writes do, gets a future nevertheless.
 
 use super::ReplicaTimes;
-use crate::completion_queue::Completion;
-use crate::pending::{AnswerReceiver, AnswerTag, Awaits, Registration};
-use crate::timestamps::TimestampAllocator;
+use replica::Completion;
+use replica::pending::{AnswerReceiver, AnswerTag, Awaits, Registration};
+use replica::timestamps::TimestampAllocator;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::rc::{Rc, Weak};

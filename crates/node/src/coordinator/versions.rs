@@ -3,13 +3,13 @@
 
 use super::Coordinator;
 use super::request_life::{Request, Trigger};
-use crate::completion_queue::Completion;
-use crate::pending::{AnswerKind, AnswerTag, Ticket};
-use crate::replicas::{Asked, ReplicaRequest};
 use base::{Entry, Expiry, Kind, Timestamp};
 use bytes::Bytes;
 use cluster::{Miss, NodeNumber, Ranking, ReplicaIndex};
 use peer::PeerAnswer;
+use replica::Completion;
+use replica::pending::{AnswerKind, AnswerTag, Ticket};
+use replica::{Asked, ReplicaRequest};
 use std::rc::Rc;
 use std::time::Duration;
 

@@ -3,16 +3,16 @@
 
 use super::request_life::{PendingReply, Request, Trigger};
 use super::{Change, Coordinator, Expires, Failure, ReplicaTimes, Terms, Written};
-use crate::completion_queue::Completion;
-use crate::pending::{AnswerKind, AnswerTag, Ticket};
-use crate::replicas::{Asked, ReplicaRequest};
-use crate::timestamps::{AllocatedTimestamp, NoTimestamp};
 use base::Share;
 use base::{Entry, Expiry, Timestamp, TraceId};
 use cluster::{
     Decision, Miss, Ranking, ReplicaIndex, Round, Write, WriteAction, WriteActions, WriteEvent,
 };
 use peer::PeerAnswer;
+use replica::Completion;
+use replica::pending::{AnswerKind, AnswerTag, Ticket};
+use replica::timestamps::{AllocatedTimestamp, NoTimestamp};
+use replica::{Asked, ReplicaRequest};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Metrics about the budget of background work.
 
-use crate::background::WorkKind;
 use crate::metrics::{Family, Labels};
 use crate::node::Node;
+use replica::background::WorkKind;
 use std::time::Duration;
 
 /// The state of the budget, what it is derived from, and what it did.

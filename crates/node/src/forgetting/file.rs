@@ -20,6 +20,7 @@ use cluster::forgetting::Bounds;
 use lsm::checked_file::{self, FileKind};
 use lsm::disk::{read_small_file, replace_file};
 use lsm::{Disk, Error};
+use replica::SharedBounds;
 use std::path::Path;
 
 const FILE: &str = "FORGET";
@@ -83,6 +84,13 @@ impl SurplusBound {
 }
 
 impl ForgetFile {
+    /// Publishes what is durable to requests and compaction, in a cluster whose list of nodes
+    /// has this hash.
+    pub(super) fn publish(&self, shared: &SharedBounds, members_hash: u64) {
+        let surplus_below = self.surplus.with(members_hash);
+        shared.set(self.bounds, self.receives_below, surplus_below);
+    }
+
     /// Whether the store is from before the fence of the pass that `greatest` rests on, the
     /// greatest forget bound that its node has heard of. Such a store keeps its fence until it
     /// is filled, so that a restart finds it out again.

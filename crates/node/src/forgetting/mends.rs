@@ -8,31 +8,10 @@ use cluster::forgetting::{Arrival, Bounds, Obsolete, Receiving};
 use cluster::sweep::{PassId, PassKind};
 use lsm::{Admission, Barrier, Error, Lane};
 use profile::lock;
+use replica::Taken;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
-
-/// How a version is taken that comes as a mend or a repair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Taken {
-    /// As it is.
-    AtOnce(Admission),
-    /// Once it was compared with what all other nodes hold.
-    OnceCompared {
-        /// As what it is written then.
-        admission: Admission,
-        /// The greatest F that this node knew when it decided so.
-        greatest: Timestamp,
-    },
-}
-
-impl Taken {
-    /// As what it is written.
-    pub(crate) fn admission(self) -> Admission {
-        let (Self::AtOnce(admission) | Self::OnceCompared { admission, .. }) = self;
-        admission
-    }
-}
 
 /// What decides about the mends of a pass, at one moment.
 #[derive(Clone, Copy, Debug)]

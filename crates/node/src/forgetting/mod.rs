@@ -23,7 +23,6 @@
 mod believing;
 mod file;
 mod mends;
-mod shared;
 mod state;
 mod status;
 #[cfg(test)]
@@ -31,8 +30,7 @@ mod tests;
 
 pub(crate) use file::ForgetFile;
 pub use file::fuzz_forget;
-pub(crate) use mends::{MendRules, Taken};
-pub(crate) use shared::{BeforeRead, SharedBounds};
+pub(crate) use mends::MendRules;
 pub use status::{ForgettingStatus, HeldBack};
 
 use base::{Clock, Timestamp};
@@ -42,6 +40,7 @@ use cluster::forgetting::{Bounds, latest_fence};
 use cluster::sweep::{PassId, PassKind};
 use lsm::{Disk, Engine, Error, Executor, Lane};
 use profile::lock;
+use replica::SharedBounds;
 use state::State;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -136,7 +135,7 @@ impl Forgetting {
         believing::warn_of_future(&stored, (environment.latest_named)());
         let refused_below = stored.refuses_below(greatest);
         environment.engine.fence(refused_below)?;
-        shared.set(&stored, environment.members_hash);
+        stored.publish(&shared, environment.members_hash);
         shared.hear(greatest);
         let state = State {
             stored,
@@ -417,7 +416,7 @@ impl Forgetting {
         {
             let mut state = lock(&self.state);
             (state.stored, state.refused_below) = (next, refused_below);
-            self.shared.set(&next, self.environment.members_hash);
+            next.publish(&self.shared, self.environment.members_hash);
             if has_risen {
                 // Whoever drove that pass, what this node had found no longer holds F back.
                 state.held_back = None;

@@ -1,12 +1,12 @@
 //! Asks all nodes how they are.
 
 use super::{FRESH, OwnReport};
-use crate::completion_queue::Completion;
-use crate::peers::Peers;
-use crate::pending::{PendingRequests, Wait};
 use base::Clock;
 use cluster::{Miss, NodeNumber};
 use peer::{NodeReport, PeerAnswer, PeerRequest};
+use replica::Completion;
+use replica::Peers;
+use replica::pending::{PendingRequests, Wait};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;

@@ -3,12 +3,12 @@
 use super::disk_room::DiskRoom;
 use super::examiner::EXAMINE_MAX;
 use super::{ClientActivity, SeeActivity};
-use crate::background::Background;
-use crate::hints::HintStore;
 use base::Clock;
 use cluster::Members;
 use lsm::{Disk, Engine, Executor};
 use peer::{NodeReport, PeerAnswer, Reply};
+use replica::background::Background;
+use replica::hints::HintStore;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

@@ -4,12 +4,12 @@ use super::Sweeper;
 use super::exchange::RangeId;
 use super::participant::UnknownRange;
 use super::runs::{Gap, RunRefusal, TakenRun};
-use crate::forgetting::Taken;
 use base::Entry;
 use bytes::Bytes;
 use cluster::sweep::{Digest, PassId};
 use cluster::{Miss, NodeNumber};
 use peer::{PeerAnswer, PeerRequest, Run, SweepAnswer, SweepRequest};
+use replica::Taken;
 use std::sync::Arc;
 
 /// What pulling a range has come to.

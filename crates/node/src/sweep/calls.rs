@@ -2,12 +2,12 @@
 //! costs a pass of gigabytes a node.
 
 use super::Sweeper;
-use crate::completion_queue::Completion;
-use crate::pending::Wait;
 use base::{Entry, NewerVersion};
 use cluster::sweep::{PassId, PassKind};
 use cluster::{Miss, NodeNumber};
 use peer::{LinkState, PeerAnswer, PeerRequest, SweepAnswer, SweepRequest};
+use replica::Completion;
+use replica::pending::Wait;
 use std::time::Duration;
 
 /// How long a node waits for the answer to one request of a sweep. Scanning or

@@ -4,7 +4,6 @@ use super::Sweeper;
 use super::bulk::Filled;
 use super::calls::{RETRY_PAUSE, TRIES_MAX};
 use super::participant::{Plan, Selected, UnknownRange};
-use crate::background::WorkKind;
 use base::{Entry, Kind, Timestamp};
 use bytes::Bytes;
 use cluster::forgetting::is_absent;
@@ -12,6 +11,7 @@ use cluster::sweep::symbols::Decoder;
 use cluster::sweep::{Digest, Item, PassId};
 use cluster::{Miss, NodeNumber};
 use peer::{KEY_HASHES_MAX, PeerRequest, SweepAnswer, SweepRequest};
+use replica::background::WorkKind;
 use std::time::Duration;
 
 /// The most symbols that one exchange asks for. A range has some 16,000 keys, so

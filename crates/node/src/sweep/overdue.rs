@@ -4,7 +4,7 @@
 //! enough for a store that does not grow, but deleted data must go in bounded time however
 //! much comes. So a pass gets more the later F is: see [`Background::set_overdue`].
 //!
-//! [`Background::set_overdue`]: crate::background::Background::set_overdue
+//! [`Background::set_overdue`]: replica::background::Background::set_overdue
 
 use base::Timestamp;
 use std::time::Duration;

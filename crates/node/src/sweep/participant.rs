@@ -10,8 +10,6 @@ use super::exchange::RangeId;
 use super::mended::{MendedKeys, Overflowed};
 use super::pass_state::{PassState, Position, Range, newest_of};
 use crate::config::SweepSizes;
-use crate::expiry::ExpiryBound;
-use crate::forgetting::SharedBounds;
 use base::{Clock, Entry, Timestamp};
 use bytes::Bytes;
 use cluster::sweep::symbols::{Decoder, Symbol, symbols_of};
@@ -19,6 +17,8 @@ use cluster::sweep::{Digest, Exchange, Incarnation, Item, KeyBounds, PassId, Pas
 use cluster::{NodeNumber, Placement};
 use lsm::{Engine, Error};
 use peer::{SYMBOLS_MAX, SweepAnswer};
+use replica::ExpiryBound;
+use replica::SharedBounds;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

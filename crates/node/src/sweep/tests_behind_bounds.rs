@@ -4,8 +4,6 @@ use super::joining::Agreed;
 use super::participant::{Participant, ParticipantEnvironment};
 use super::tests::{PASS, STORE, agreed, begin, engine, expiry, items_of_ranges, present, write};
 use crate::config::SweepSizes;
-use crate::expiry::{ExpiryBound, OwnClock};
-use crate::forgetting::SharedBounds;
 use base::{Entry, Expiry, ManualClock, Timestamp};
 use bytes::Bytes;
 use cluster::forgetting::{Bounds, Vouching};
@@ -14,6 +12,8 @@ use cluster::{NodeNumber, Placement};
 use lsm::Engine;
 use lsm_testing::BlockingWrite;
 use peer::{Offer, SweepAnswer};
+use replica::SharedBounds;
+use replica::{ExpiryBound, OwnClock};
 use std::sync::Arc;
 use std::time::Duration;
 

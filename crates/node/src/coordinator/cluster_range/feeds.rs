@@ -1,14 +1,14 @@
 //! The pages of all nodes on their way to a range.
 
 use super::ClusterRangePlan;
-use crate::completion_queue::Completion;
 use crate::coordinator::Coordinator;
 use crate::coordinator::range_window::{PAGE_BYTES_MIN, RangeWindow};
-use crate::pending::Wait;
 use base::{Kind, LimitedLog};
 use cluster::pages::{NodeSet, Page, PageRequest, RangeMerge};
 use cluster::{Miss, NodeNumber};
 use peer::{PeerAnswer, PeerRequest};
+use replica::Completion;
+use replica::pending::Wait;
 use std::future::Future;
 use std::pin::pin;
 use std::rc::Rc;

@@ -4,12 +4,12 @@
 use super::ClusterRangePlan;
 use crate::coordinator::range_batch::BatchFailure;
 use crate::coordinator::{Coordinator, Failure};
-use crate::replicas::{Asked, ReplicaRequest};
 use base::{Entry, Share};
 use bytes::Bytes;
 use cluster::pages::PageItem;
 use cluster::{NodeNumber, Replicas};
 use peer::PeerAnswer;
+use replica::{Asked, ReplicaRequest};
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::task::JoinSet;

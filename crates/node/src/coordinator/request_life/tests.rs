@@ -1,9 +1,9 @@
 use super::*;
-use crate::pending::{AnswerKind, PendingRequests};
 use base::{Clock, ManualClock};
 use cluster::{Members, NodeUrl, ReplicaIndex};
 use lsm_testing::StepExecutor;
 use peer::PeerAnswer;
+use replica::pending::{AnswerKind, PendingRequests};
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;

@@ -1,6 +1,7 @@
 //! Which mends a store takes, and what is noted of them.
 
 use super::*;
+use replica::Taken;
 
 #[test]
 fn that_an_old_version_came_in_behind_a_scan_is_known_after_a_restart() {

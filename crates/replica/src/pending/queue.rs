@@ -1,0 +1,107 @@
+//! How answers of other threads reach a runtime.
+//!
+//! A runtime has one [`CompletionQueue`], the only part of it that other threads touch: a
+//! list behind a lock. A thread wakes the runtime only when the list stops being empty, so
+//! a group commit of a thousand writes costs each runtime one wake.
+
+use crate::range_digest::RangeDigest;
+use crate::shared_bounds::BeforeRead;
+use crate::turn_budget::Allotment;
+use crate::wait_sites;
+use base::{Entry, Share};
+use cluster::pages::Page;
+use lsm::{Applied, Error, Outcome, Scan};
+use peer::PeerAnswer;
+use profile::Stopwatch;
+use profile::lock;
+use std::sync::Mutex;
+use tokio::sync::Notify;
+
+/// An answer that a request waits for.
+pub enum Completion {
+    /// A write is stored, or not.
+    Written(Result<Applied, Error>),
+    /// A key was read.
+    Read(Result<KeyRead, Error>),
+    /// The scan, its next entries, and the allotment of memory that they take.
+    Scanned(
+        Box<Scan>,
+        Result<Vec<Entry>, Error>,
+        (Allotment, Option<Share>),
+    ),
+    /// The sum over a range, and whether it is complete.
+    Digested(Box<RangeDigest>, Result<bool, Error>),
+    /// A page of a range.
+    Paged(Result<Page, Error>),
+    /// A peer answered, or no answer of it can come.
+    Peer(PeerAnswer),
+    /// A hint is kept, or could not be kept.
+    HintKept,
+}
+
+/// The newest version of a key in the store.
+pub struct KeyRead {
+    /// The version.
+    pub entry: Option<Entry>,
+    /// The share of memory of a long value.
+    pub share: Option<Share>,
+    /// What held for the store before the read.
+    pub before: BeforeRead,
+}
+
+/// An answer in the queue.
+pub struct Delivery {
+    /// What it is addressed to.
+    pub ticket: u64,
+    /// The answer.
+    pub completion: Completion,
+    stopwatch: Stopwatch,
+}
+
+/// Where other threads leave answers for one runtime.
+#[derive(Default)]
+pub struct CompletionQueue {
+    delivered: Mutex<Vec<Delivery>>,
+    arrived: Notify,
+}
+
+impl CompletionQueue {
+    /// Leaves one answer.
+    pub fn complete(&self, ticket: u64, completion: Completion) {
+        self.extend(std::iter::once((ticket, completion)));
+    }
+
+    fn extend(&self, completions: impl Iterator<Item = (u64, Completion)>) {
+        let mut delivered = lock(&self.delivered);
+        let was_empty = delivered.is_empty();
+        delivered.extend(completions.map(|(ticket, completion)| Delivery {
+            ticket,
+            completion,
+            stopwatch: Stopwatch::start(),
+        }));
+        let wake = was_empty && !delivered.is_empty();
+        drop(delivered);
+        if wake {
+            self.arrived.notify_one();
+        }
+    }
+
+    /// Waits for an answer, and takes all answers into `answers`.
+    pub async fn take_all(&self, answers: &mut Vec<Delivery>) {
+        self.arrived.notified().await;
+        std::mem::swap(answers, &mut *lock(&self.delivered));
+        for answer in answers {
+            answer.stopwatch.stop(&wait_sites::COMPLETIONS);
+        }
+    }
+}
+
+impl lsm::Outbox for CompletionQueue {
+    fn deliver(&self, outcomes: Vec<Outcome>) {
+        self.extend(
+            outcomes
+                .into_iter()
+                .map(|outcome| (outcome.ticket, Completion::Written(outcome.result))),
+        );
+    }
+}

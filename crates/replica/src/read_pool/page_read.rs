@@ -1,0 +1,118 @@
+//! Reads the pages of ranges of the whole cluster from this node's own store.
+//!
+//! A page is read over a snapshot that is given up with it: the next page begins behind its
+//! last key. So no range of another node keeps anything here, however slowly its client reads.
+
+use crate::shared_bounds::SharedBounds;
+use base::{EntryRef, LONG_VALUE_BYTES};
+use cluster::pages::{Page, PageItem, PageRequest, Part};
+use cluster::{NodeNumber, Placement};
+use lsm::{Engine, Error};
+use peer::PAGE_ITEM_BYTES;
+use std::sync::Arc;
+
+/// How many bytes of keys and values a page is read from, at most.
+pub const PAGE_BYTES_MAX: u32 = 256 << 10;
+
+/// The page to read.
+pub struct PageRead {
+    /// What is asked for.
+    pub request: PageRequest,
+    /// Which nodes are the replicas of a key.
+    pub placement: Arc<Placement>,
+    /// This node.
+    pub own: NodeNumber,
+    /// Below which the store only receives.
+    pub bounds: Arc<SharedBounds>,
+}
+
+impl PageRead {
+    /// Reads the page. May read the disk.
+    ///
+    /// # Errors
+    /// See [`lsm::Scan::advance`]. Damage that was not known before is an error, too: it
+    /// will have been noted soon.
+    pub fn read(&self, engine: &Engine) -> Result<Page, Error> {
+        let request = &self.request;
+        let start = request.start.as_slice();
+        let damage = engine.damage_from(start);
+        let damage = damage.filter(|(first, _)| {
+            let end = request.end.as_deref();
+            end.is_none_or(|end| **first < *end)
+        });
+        if let Some((first, last)) = &damage
+            && **first <= *start
+        {
+            return Ok(self.uncounted(last.as_deref()));
+        }
+        let met = engine.damage_met();
+        // Before the store as well as after it: a store that is filled meanwhile has buried what
+        // the snapshot shows.
+        let received_below = self.bounds.receives_below();
+        let end = match &damage {
+            Some((first, _)) => Some(&**first),
+            None => request.end.as_deref(),
+        };
+        let scan = engine.scan(start, end);
+        let mut scan = match damage {
+            // It passes over the damaged block, which an ordinary scan would look into at its
+            // end.
+            Some(_) => scan.for_sweep(base::Timestamp::ZERO),
+            None => scan.of_long_range(),
+        };
+        let bytes_max = request.bytes.min(PAGE_BYTES_MAX) as usize;
+        let mut items = Vec::new();
+        let mut bytes = 0;
+        let next = loop {
+            if bytes >= bytes_max {
+                break scan.last_key().map(|last| [last, &[0]].concat());
+            }
+            if !scan.advance()? {
+                // What comes next is damaged, or nothing.
+                break damage.as_ref().map(|(first, _)| first.to_vec());
+            }
+            let entry = scan.entry();
+            // What is short takes far more memory than its bytes.
+            bytes += PAGE_ITEM_BYTES + entry.data_bytes();
+            items.extend(self.item(entry));
+        };
+        if engine.damage_met() != met {
+            return Err(Error::Overloaded);
+        }
+        let receives_below = self.bounds.receives_below().max(received_below);
+        for item in &mut items {
+            item.counts = item.entry.timestamp() >= receives_below;
+        }
+        Ok(Page {
+            items,
+            next: next.filter(|next| {
+                let end = request.end.as_deref();
+                end.is_none_or(|end| next.as_slice() < end)
+            }),
+            counts: true,
+        })
+    }
+
+    /// The page of a damaged part that ends with the key `last`, or with the last of all.
+    fn uncounted(&self, last: Option<&[u8]>) -> Page {
+        let behind = last.map(|last| [last, &[0]].concat());
+        Page {
+            items: Vec::new(),
+            next: behind.filter(|behind| {
+                let end = self.request.end.as_deref();
+                end.is_none_or(|end| behind.as_slice() < end)
+            }),
+            counts: false,
+        }
+    }
+
+    fn item(&self, entry: EntryRef<'_>) -> Option<PageItem> {
+        let part = self.request.part_of(self.own, entry.key(), &self.placement);
+        let is_short = entry.value_bytes().len() <= LONG_VALUE_BYTES;
+        match part {
+            Part::None => None,
+            Part::Replica => Some(PageItem::of(entry, false, true)),
+            Part::Sender => Some(PageItem::of(entry, is_short, true)),
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! The replicas of keys, as one runtime asks them.
+//!
+//! [`ReplicaSet`] hides whether a replica is this node's own store (`local`) or a
+//! peer's behind a link. Coordinators, read repair and the delivery of hints
+//! (`hint_receiver`) ask through it; peers' requests (`peer_requests`) and pages of ranges
+//! (`pages`) come to the own store only. `repairs` says which repairs the own store takes.
+//! Two checks protect what is acknowledged, each in one place of `local`:
+//! this node's own store takes no version from beyond the clock bound, by whatever way
+//! it comes, and neither its acks nor its reads count while it is no voter, or of keys
+//! that a damaged block may have held.
+
+mod hint_receiver;
+mod local;
+mod pages;
+mod peer_requests;
+mod repairs;
+
+pub use hint_receiver::ReplicaHints;
+pub use local::LocalReplica;
+pub use pages::PageTelling;
+pub use repairs::Taken;
+
+use crate::peers::Peers;
+use crate::pending::Completion;
+use crate::timestamps::AllocatedTimestamp;
+use base::{Entry, Share, TraceId};
+use bytes::Bytes;
+use cluster::forgetting::Answerer;
+use cluster::{Miss, NodeNumber};
+use peer::{Link, PeerAnswer, PeerRequest};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// What a replica is asked.
+pub enum ReplicaRequest<'a> {
+    /// To store a version.
+    Write {
+        /// The version.
+        entry: &'a Entry,
+        /// Its timestamp, if this node given a timestamp it: this node's own store takes it.
+        allocated: &'a mut Option<AllocatedTimestamp>,
+    },
+    /// To store a version, with which a store has answered a read.
+    Repair {
+        /// The version.
+        entry: &'a Entry,
+        /// That store, if it has a fence.
+        by: Option<Answerer>,
+    },
+    /// For its newest version of a key.
+    Read(&'a Bytes),
+    /// For its newest version of the key of this one, which the read holds: a peer need not
+    /// send the same again.
+    ReadUnlessSame(&'a Bytes, &'a Entry),
+}
+
+/// How a replica took a request.
+#[derive(Debug)]
+pub enum Asked {
+    /// The answer is here; nothing comes later.
+    Now(PeerAnswer),
+    /// The answer comes to the address that was named.
+    Later,
+}
+
+/// Every node of the cluster, as a replica.
+pub struct ReplicaSet {
+    own: Rc<LocalReplica>,
+    peers: Rc<Peers>,
+}
+
+/// Where a replica is.
+enum Location<'a> {
+    OwnStore(&'a Rc<LocalReplica>),
+    Peer(&'a Link),
+}
+
+impl ReplicaSet {
+    /// This node's own store, and those of the peers.
+    pub fn new(own: Rc<LocalReplica>, peers: Rc<Peers>) -> Self {
+        Self { own, peers }
+    }
+
+    /// This node's own store.
+    pub fn own(&self) -> &Rc<LocalReplica> {
+        &self.own
+    }
+
+    /// Asks a node. An answer that is not here at once comes to `address`. A peer gets to
+    /// know the `trace`.
+    pub fn ask(
+        &self,
+        node: NodeNumber,
+        request: ReplicaRequest<'_>,
+        deadline: Duration,
+        address: u64,
+        trace: Option<TraceId>,
+    ) -> Asked {
+        let link = match self.locate(node) {
+            Some(Location::OwnStore(own)) => return own.ask(request, address),
+            Some(Location::Peer(link)) => link,
+            None => return Asked::Now(PeerAnswer::Missed(Miss::Failed)),
+        };
+        let request = match request {
+            ReplicaRequest::Write { entry, .. } => PeerRequest::Write(entry.clone()),
+            ReplicaRequest::Repair {
+                entry,
+                by: Some(by),
+            } => PeerRequest::Repair {
+                by,
+                entry: entry.clone(),
+            },
+            ReplicaRequest::Repair { entry, by: None } => PeerRequest::Write(entry.clone()),
+            ReplicaRequest::Read(key) => PeerRequest::Read(key.clone()),
+            ReplicaRequest::ReadUnlessSame(key, held) => PeerRequest::ReadUnlessSame {
+                key: key.clone(),
+                held: held.clone(),
+            },
+        };
+        match link.call_in_trace(request, deadline, address, trace) {
+            Ok(()) => Asked::Later,
+            Err(why) => Asked::Now(PeerAnswer::Missed(why)),
+        }
+    }
+
+    /// What a completion is as the answer of the replica that was asked for `key`, and the
+    /// share of memory that a long value came with; `None` is the deadline.
+    pub fn answer_of(
+        &self,
+        key: &[u8],
+        completion: Option<Completion>,
+    ) -> (PeerAnswer, Option<Share>) {
+        self.own.answer_of(key, completion)
+    }
+
+    /// Why a node is known not to answer, if it is.
+    pub fn why_down(&self, node: NodeNumber) -> Option<Miss> {
+        match self.locate(node)? {
+            Location::OwnStore(_) => None,
+            Location::Peer(link) => link.why_down(),
+        }
+    }
+
+    /// After how long a read of a node is slow; `None` for this node's own store,
+    /// whose reads wait only for its disk.
+    pub fn slow_after(&self, node: NodeNumber) -> Option<Duration> {
+        match self.locate(node)? {
+            Location::OwnStore(_) => None,
+            Location::Peer(link) => Some(link.hedge_delay()),
+        }
+    }
+
+    /// Whether a hint for a node may be delivered now.
+    pub fn takes_hints(&self, node: NodeNumber) -> bool {
+        match self.locate(node) {
+            Some(Location::OwnStore(own)) => own.takes_puts(),
+            Some(Location::Peer(link)) => !link.is_down(),
+            None => false,
+        }
+    }
+
+    /// Whether a hint for a node may be kept. On a full disk a hint for the own
+    /// store would take the room that the store needs, and a store whose sync has
+    /// failed keeps nothing.
+    pub fn may_keep_hint_for(&self, node: NodeNumber) -> bool {
+        match self.locate(node) {
+            Some(Location::OwnStore(own)) => own.takes_puts(),
+            Some(Location::Peer(_)) | None => true,
+        }
+    }
+
+    /// The order in which to ask replicas: those that are up first, and the own
+    /// store first among them.
+    pub fn preference(&self, node: NodeNumber) -> impl Ord + use<> {
+        match self.locate(node) {
+            Some(Location::OwnStore(_)) => (false, false),
+            Some(Location::Peer(link)) => (link.is_down(), true),
+            None => (true, true),
+        }
+    }
+
+    fn locate(&self, node: NodeNumber) -> Option<Location<'_>> {
+        if self.peers.is_own(node) {
+            return Some(Location::OwnStore(&self.own));
+        }
+        self.peers.link(node).map(|link| Location::Peer(link))
+    }
+}

@@ -1,0 +1,88 @@
+//! The pages of ranges of the whole cluster, as this node's own store tells them.
+
+use super::LocalReplica;
+use crate::pending::Completion;
+use crate::read_pool::{PAGE_BYTES_MAX, PageRead};
+use crate::read_pool::{PoolFull, Read};
+use crate::turn_budget::TurnBudget;
+use base::Budget;
+use cluster::pages::{Page, PageRequest};
+use cluster::{Miss, NodeNumber, Placement};
+use peer::{EncodedPage, PeerAnswer, Reply};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What the store needs to tell pages.
+pub struct PageTelling {
+    /// This node.
+    pub own: NodeNumber,
+    /// Which nodes are the replicas of a key.
+    pub placement: Arc<Placement>,
+    /// Peers' pages are read one at a time, because a batch of long values takes much memory.
+    pub turns_of_peers: Arc<TurnBudget>,
+    /// Peers' pages until they are sent, in bytes. Clients have a budget of their own, so no node
+    /// waits for another one's clients.
+    pub bytes_of_peers: Arc<Budget>,
+}
+
+impl LocalReplica {
+    /// Tells a page for a coordinator, once it is its turn.
+    ///
+    /// # Errors
+    /// Why the store does not tell it; [`Miss::Learner`] if its word does not count.
+    pub async fn page(
+        &self,
+        request: PageRequest,
+        turns: &TurnBudget,
+        turn_bytes: usize,
+        deadline: Duration,
+    ) -> Result<Page, Miss> {
+        if !self.is_settled() {
+            self.settled(deadline).await;
+        }
+        self.check_whole()?;
+        let mut wait = self.pending.wait(deadline);
+        let turn = tokio::select! {
+            biased;
+            taken = turns.take(turn_bytes) => taken.ok(),
+            // Nothing was asked yet, so this is the deadline.
+            _ = wait.next() => None,
+        };
+        let turn = turn.ok_or(Miss::Overloaded)?;
+        let read = PageRead {
+            request,
+            placement: Arc::clone(&self.telling.placement),
+            own: self.telling.own,
+            bounds: Arc::clone(&self.bounds),
+        };
+        self.submit(Read::Page(Box::new(read), turn), wait.address())
+            .map_err(|PoolFull| Miss::Overloaded)?;
+        match wait.only().await {
+            Some(Completion::Paged(Ok(page))) => self.check_whole().map(|()| page),
+            Some(Completion::Paged(Err(error))) => Err(self.miss_of(&error)),
+            Some(_) => Err(Miss::Failed),
+            None => Err(Miss::Timeout),
+        }
+    }
+
+    /// Tells a page for a peer. What waits here is bounded by the bytes of such pages.
+    pub fn page_for_peer(self: &Rc<Self>, request: PageRequest, reply: Reply) {
+        let bytes = request.bytes.min(PAGE_BYTES_MAX) as usize;
+        let Ok(share) = self.telling.bytes_of_peers.take(bytes) else {
+            return reply.send(PeerAnswer::Missed(Miss::Overloaded));
+        };
+        let replica = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            let turns = &replica.telling.turns_of_peers;
+            let told = replica.page(request, turns, usize::MAX, reply.deadline());
+            match told.await {
+                Ok(page) => {
+                    let page = PeerAnswer::Paged(EncodedPage::of(&page));
+                    reply.send_holding(page, Some(share));
+                }
+                Err(why) => reply.send(PeerAnswer::Missed(why)),
+            }
+        });
+    }
+}

@@ -1,0 +1,152 @@
+//! The requests of peers to this node's own store.
+
+use super::LocalReplica;
+use crate::pending::Completion;
+use crate::replicas::Taken;
+use base::Refused;
+use base::{Entry, NewerVersion};
+use bytes::Bytes;
+use cluster::Miss;
+use cluster::forgetting::{Answerer, Obsolete};
+use lsm::{Applied, Lookup};
+use peer::{PeerAnswer, Reply};
+use std::rc::Rc;
+
+impl LocalReplica {
+    /// Stores a version that a peer has sent, be it a write, a hint or a repair. `by` is
+    /// the store that a repair names.
+    pub fn write_for_peer(self: &Rc<Self>, entry: Entry, by: Option<Answerer>, reply: Reply) {
+        // The entry is stored at once; only the answer waits for the replica state.
+        let (replica, version) = (Rc::clone(self), entry.clone());
+        let address = self.pending.handle(reply.deadline(), move |completion| {
+            replica.when_settled(reply, move |replica, reply| {
+                reply.send(replica.answer_of(version.key(), completion).0);
+            });
+        });
+        if let Err(why) = self.repair(entry, by, address) {
+            let missed = Completion::Peer(PeerAnswer::Missed(why));
+            self.pending.complete(address, missed);
+        }
+    }
+
+    /// Stores a version that a sweep brings. The answer is no ack, so it does not
+    /// depend on the replica state. `taken` says whether it is stored, and how. If it cannot be compared
+    /// with all other nodes it is refused, and its sender goes on with others.
+    pub fn mend_for_peer(
+        self: &Rc<Self>,
+        entry: Entry,
+        taken: Result<Taken, Obsolete>,
+        reply: Reply,
+    ) {
+        // What is here already is no change: recorded as one, it would have the next
+        // sweep compare it again, and so on without end. But what only the cache has of a
+        // damaged block will be gone.
+        if !self.is_damaged(entry.key())
+            && let Ok(Lookup::Found(Some(held))) = self.engine.get_cached(entry.key())
+            && held.rank() >= entry.rank()
+            // What is newer may be a tombstone that others have forgotten, so that the sender
+            // does not get it: then the two differ.
+            && (taken.is_ok() || held.timestamp() == entry.timestamp())
+        {
+            let newer_version = if held.timestamp() > entry.timestamp() {
+                NewerVersion::At(held.timestamp())
+            } else {
+                NewerVersion::None
+            };
+            return reply.send(PeerAnswer::Stored { newer_version });
+        }
+        let taken = match taken {
+            Ok(taken) => taken,
+            Err(Obsolete { below }) => {
+                return reply.send(PeerAnswer::Missed(Miss::Obsolete { below }));
+            }
+        };
+        let (replica, version) = (Rc::clone(self), entry.clone());
+        let address = self.pending.handle(reply.deadline(), move |completion| {
+            reply.send(match completion {
+                Some(Completion::Written(Ok(Applied::Known(newer_version)))) => {
+                    PeerAnswer::Stored { newer_version }
+                }
+                Some(Completion::Peer(PeerAnswer::Missed(why))) if why != Miss::Overloaded => {
+                    // A node cannot be asked, or what it says forbids the version.
+                    PeerAnswer::Missed(Miss::Refused)
+                }
+                completion => replica.answer_of(version.key(), completion).0,
+            });
+        });
+        let written = match taken {
+            Taken::AtOnce(admission) => self.write(entry, None, admission, address),
+            taken @ Taken::OnceCompared { .. } => {
+                self.write_below_fence(entry, taken, None, address)
+            }
+        };
+        if let Err(why) = written {
+            let missed = Completion::Peer(PeerAnswer::Missed(why));
+            self.pending.complete(address, missed);
+        }
+    }
+
+    /// Says what the store holds of a key to a peer that is about to take a late repair,
+    /// whether or not it counts.
+    pub fn look_for_peer(self: &Rc<Self>, key: &Bytes, reply: Reply) {
+        let (replica, asked) = (Rc::clone(self), key.clone());
+        let address = self.pending.handle(reply.deadline(), move |completion| {
+            let (answer, share) = replica.looked(&asked, completion);
+            reply.send_holding(answer, share);
+        });
+        if let Err(why) = self.read(key, address) {
+            let missed = Completion::Peer(PeerAnswer::Missed(why));
+            self.pending.complete(address, missed);
+        }
+    }
+
+    /// Reads a key for a peer.
+    pub fn read_for_peer(self: &Rc<Self>, key: Bytes, reply: Reply) {
+        self.when_settled(reply, move |replica, reply| {
+            replica.read_settled(&key, reply);
+        });
+    }
+
+    fn read_settled(self: &Rc<Self>, key: &Bytes, reply: Reply) {
+        if let Some(answer) = self.read_cached(key) {
+            return self.reply_cached(answer, reply);
+        }
+        let (replica, asked) = (Rc::clone(self), key.clone());
+        let address = self.pending.handle(reply.deadline(), move |completion| {
+            let (answer, share) = replica.answer_of(&asked, completion);
+            reply.send_holding(answer, share);
+        });
+        if let Err(why) = self.read(key, address) {
+            let missed = Completion::Peer(PeerAnswer::Missed(why));
+            self.pending.complete(address, missed);
+        }
+    }
+
+    /// Answers with what was cached; a long value counts until it is sent.
+    fn reply_cached(&self, answer: PeerAnswer, reply: Reply) {
+        let value_bytes = match &answer {
+            PeerAnswer::Found(Some(entry))
+            | PeerAnswer::FoundBehind {
+                entry: Some(entry), ..
+            } => entry.value_bytes().len(),
+            _ => 0,
+        };
+        match self.answers.take_for_value(value_bytes) {
+            Ok(share) => reply.send_holding(answer, share),
+            Err(Refused) => reply.send(PeerAnswer::Missed(Miss::Overloaded)),
+        }
+    }
+
+    /// Does `work` once the store's replica state is settled, or when time is short.
+    /// What waits here is bounded: each is a call of a peer in flight.
+    fn when_settled(self: &Rc<Self>, reply: Reply, work: impl FnOnce(&Rc<Self>, Reply) + 'static) {
+        if self.is_settled() {
+            return work(self, reply);
+        }
+        let replica = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            replica.settled(reply.deadline()).await;
+            work(&replica, reply);
+        });
+    }
+}

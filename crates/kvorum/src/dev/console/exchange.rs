@@ -13,7 +13,7 @@ const HEAD_BYTES_MAX: usize = 64 << 10;
 const FIELDS_MAX: usize = 64;
 
 /// A request whose head was read.
-pub(super) struct Exchange {
+pub(super) struct BrowserRequest {
     pub(super) stream: TcpStream,
     method: String,
     /// The path, with the query.
@@ -31,7 +31,7 @@ pub(super) struct Answer {
     body: Vec<u8>,
 }
 
-impl Exchange {
+impl BrowserRequest {
     /// Reads the head of the request that a connection carries.
     ///
     /// # Errors

@@ -29,7 +29,7 @@ use super::layout::ClusterLayout;
 use crate::failure::Failure;
 use base::{OsRandom, Random};
 use console::Asset;
-use exchange::{Answer, Exchange};
+use exchange::{Answer, BrowserRequest};
 use reaching::{Reach, ReachedNode};
 use rustls::ClientConfig;
 use serde_json::json;
@@ -193,7 +193,7 @@ impl Places {
 
 /// Answers the one request of a connection. Sets the flag if it has shown the token.
 async fn serve_one(stream: TcpStream, cluster: &Cluster, has_token: &AtomicBool) {
-    let head = tokio::time::timeout(HEAD_TIME, Exchange::read(stream)).await;
+    let head = tokio::time::timeout(HEAD_TIME, BrowserRequest::read(stream)).await;
     let Ok(Ok(mut exchange)) = head else {
         return;
     };
@@ -212,7 +212,7 @@ async fn serve_one(stream: TcpStream, cluster: &Cluster, has_token: &AtomicBool)
 
 impl Cluster {
     /// Why a request is not answered, if it is not.
-    fn refusal(&self, exchange: &Exchange) -> Option<Answer> {
+    fn refusal(&self, exchange: &BrowserRequest) -> Option<Answer> {
         let port = self.address.port();
         let own = [format!("127.0.0.1:{port}"), format!("localhost:{port}")];
         let host = exchange.field("host").unwrap_or_default();
@@ -232,14 +232,14 @@ impl Cluster {
     }
 
     /// Whether a request has the token.
-    fn is_own(&self, exchange: &Exchange) -> bool {
+    fn is_own(&self, exchange: &BrowserRequest) -> bool {
         // Hashes are compared, so that the time that it takes tells nothing of the token.
         let is_own = |token| TokenHash::of(token) == TokenHash::of(self.token.as_bytes());
         exchange.field(TOKEN_FIELD).is_some_and(is_own)
     }
 
     /// Answers a request. `None` if a node has answered it.
-    async fn answer(&self, exchange: &mut Exchange) -> Option<Answer> {
+    async fn answer(&self, exchange: &mut BrowserRequest) -> Option<Answer> {
         if let Some(asset) = asset_of(exchange) {
             return Some(Answer::file(asset, self.reach.nodes.len()));
         }
@@ -306,7 +306,7 @@ impl Cluster {
 }
 
 /// The file of the console that a request asks for.
-fn asset_of(exchange: &Exchange) -> Option<Asset> {
+fn asset_of(exchange: &BrowserRequest) -> Option<Asset> {
     let mut all = Asset::ALL.into_iter();
     all.find(|asset| exchange.method() == "GET" && exchange.path() == asset.path())
 }

@@ -1,6 +1,6 @@
 //! Passes a request on to a node, and the node's answer back.
 
-use super::exchange::{Answer, Exchange};
+use super::exchange::{Answer, BrowserRequest};
 use super::reaching::{NodeStream, Reach, ReachedNode};
 use std::io;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -24,7 +24,7 @@ const PASSED_PATHS: [&str; 4] = ["/v0/", "/metrics", "/debug/", "/health/"];
 /// Passes a request on. `None` once the node's answer has been passed back, as far as it
 /// came.
 pub(super) async fn pass_on(
-    exchange: &mut Exchange,
+    exchange: &mut BrowserRequest,
     path: &str,
     reach: &Reach,
     node: &ReachedNode,
@@ -50,7 +50,7 @@ pub(super) async fn pass_on(
 
 /// Copies the request to the node and the answer back, until either side ends.
 async fn copy(
-    exchange: &mut Exchange,
+    exchange: &mut BrowserRequest,
     head: &[u8],
     mut node: Box<dyn NodeStream>,
 ) -> io::Result<()> {
@@ -78,7 +78,7 @@ async fn copy(
 
 /// The head of the request as the node gets it. It shows the reader's token, or else the
 /// cluster's.
-fn head(exchange: &Exchange, path: &str, reach: &Reach, node: &ReachedNode) -> Vec<u8> {
+fn head(exchange: &BrowserRequest, path: &str, reach: &Reach, node: &ReachedNode) -> Vec<u8> {
     let (method, query, address) = (exchange.method(), exchange.query(), node.address);
     let mut head =
         format!("{method} {path}{query} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n")

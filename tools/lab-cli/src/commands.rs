@@ -1,7 +1,7 @@
 //! The commands.
 
 use crate::exit_codes;
-use crate::lab::LabOptions;
+use crate::lab::{LabOptions, ReportOptions};
 use crate::load::{self, LoadOptions};
 use clap::{CommandFactory, Parser, Subcommand};
 
@@ -27,6 +27,8 @@ pub(crate) enum Command {
     Load(Box<LoadOptions>),
     /// Run an experiment on nodes of its own and write a page about the results
     Lab(LabOptions),
+    /// Write the page of an earlier run again, from its results and the text as it is now
+    Report(ReportOptions),
 }
 
 /// The definition of all commands, with the exit codes in their help.

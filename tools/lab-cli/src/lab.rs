@@ -60,6 +60,38 @@ pub(crate) struct LabOptions {
     pub(crate) binary: Option<PathBuf>,
 }
 
+/// The options of `report`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ReportOptions {
+    /// The experiment, or 'all'
+    #[arg(value_name = "EXPERIMENT", value_parser = names())]
+    pub(crate) experiment: String,
+    /// The folder of the pages
+    #[arg(long, value_name = "DIR", default_value = PAGES)]
+    pub(crate) output: PathBuf,
+}
+
+/// Writes pages again.
+///
+/// # Errors
+/// The results of a page cannot be read or do not fit to its text.
+pub(crate) fn report(options: &ReportOptions) -> Result<(), Failure> {
+    let chosen = EXPERIMENTS
+        .iter()
+        .filter(|known| is_chosen(known, &options.experiment));
+    for experiment in chosen {
+        let written = experiment.report(&options.output);
+        if written.map_err(|error| Failure::failed(error.to_string()))? {
+            text::report_line(&format!("wrote {}.md", experiment.name));
+        }
+    }
+    Ok(())
+}
+
+fn is_chosen(experiment: &Experiment, name: &str) -> bool {
+    [experiment.name, ALL].contains(&name)
+}
+
 fn names() -> PossibleValuesParser {
     let experiments = EXPERIMENTS.iter().map(|experiment| experiment.name);
     PossibleValuesParser::new(experiments.chain([LIST, ALL]))
@@ -81,7 +113,7 @@ pub(crate) fn run(options: &LabOptions) -> Result<(), Failure> {
     }
     let chosen: Vec<&'static Experiment> = EXPERIMENTS
         .iter()
-        .filter(|experiment| [experiment.name, ALL].contains(&&*options.experiment))
+        .filter(|experiment| is_chosen(experiment, &options.experiment))
         .collect();
     let program = match &options.binary {
         Some(program) => program.clone(),

@@ -1,7 +1,8 @@
 //! `kvorum-lab`: measures nodes.
 //!
 //! [`load`] generates load on nodes that run. [`lab`] runs experiments on nodes of its own,
-//! and writes a page about each. Both do their work on another thread, while
+//! and writes a page about each; `report`
+//! writes pages again. Both do their work on another thread, while
 //! [`until_stopped`] waits for signals. The program is apart from `kvorum`, so that a node
 //! neither contains nor waits to be built with what draws plots.
 
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
     let ended = match parsed {
         Ok(program) => match program.command {
             Command::Lab(options) => lab::run(&options),
+            Command::Report(options) => lab::report(&options),
             Command::Load(options) => load::run(&options),
         },
         Err(error) => match error.kind() {

@@ -8,6 +8,9 @@ use std::path::PathBuf;
 /// that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// The text of the page does not fit to the results.
+    #[error("{0}")]
+    Page(String),
     /// The user stopped it.
     #[error("stopped early; no page was written")]
     Stopped,

@@ -1,10 +1,9 @@
 //! The laboratory: experiments on the store that write their own pages.
 //!
 //! An [`Experiment`] starts nodes of its own (`nodes`), puts load on them with
-//! the generator (`measure`), profiles them (`profile`) and describes the
-//! results on a page (`page`). The conclusions of a page are computed from its
-//! run; fixed sentences only say how something was measured and why the store
-//! behaves so.
+//! the generator (`measure`), profiles them (`profile`) and keeps what it found
+//! for a page (`page`). A person wrote the text of the page, in `pages`; figures,
+//! tables and charts are filled in.
 
 mod certificates;
 mod context;
@@ -26,5 +25,6 @@ mod testing;
 
 pub use error::Error;
 pub use experiment::Experiment;
+pub(crate) use experiment::PageText;
 pub use experiments::EXPERIMENTS;
 pub use settings::{Effort, Settings};

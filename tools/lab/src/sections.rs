@@ -5,7 +5,7 @@ use crate::page::{MarkdownTable, Page, text};
 use crate::profile::{FoldedProfile, OperationProfile, PARTS, ProfileKind};
 use load::Run;
 use load::plan::Operation;
-use load::report::units;
+use load::report::{plot, units};
 use std::fmt::Display;
 
 /// Whether a greater or a smaller figure is better.
@@ -120,25 +120,21 @@ pub(crate) fn for_times_the_cpu(times: Option<f64>) -> String {
     })
 }
 
-/// The head of a table of capacities, with the name of its first column.
-pub(crate) fn capacity_table(first: &str) -> MarkdownTable {
-    MarkdownTable::new([
-        first,
-        "breaking point",
-        "p99 there",
-        "closed loop",
-        "CPU per request",
-    ])
-}
+/// The heads of the columns with a capacity.
+pub(crate) const CAPACITY_HEAD: [&str; 4] = [
+    "breaking point",
+    "p99 there",
+    "closed loop",
+    "CPU per request",
+];
 
-/// The row of a capacity.
-pub(crate) fn capacity_row(name: &str, measured: &Measured<Capacity>) -> Vec<String> {
-    let mut row = vec![name.to_owned()];
+/// A capacity, for the columns of [`CAPACITY_HEAD`].
+pub(crate) fn capacity_cells(measured: &Measured<Capacity>) -> [String; 4] {
     match measured {
         Ok(capacity) => {
             let best = capacity.search.best.as_ref();
             let p99 = best.and_then(|run| run.latency.percentile_ms(99.0));
-            row.extend([
+            [
                 match capacity.search.rate {
                     Some(rate) => units::rate(rate),
                     None => "none held".to_owned(),
@@ -146,11 +142,58 @@ pub(crate) fn capacity_row(name: &str, measured: &Measured<Capacity>) -> Vec<Str
                 text::latency(p99),
                 units::rate(capacity.saturated.rate()),
                 text::cpu(capacity.saturated.cpu_us),
-            ]);
+            ]
         }
-        Err(_) => row.extend(std::iter::repeat_n(units::NONE.to_owned(), 4)),
+        Err(_) => [(); 4].map(|()| units::NONE.to_owned()),
     }
-    row
+}
+
+/// The head of a table of capacities, with the name of its first column.
+pub(crate) fn capacity_table(first: &str) -> MarkdownTable {
+    MarkdownTable::new([first].into_iter().chain(CAPACITY_HEAD))
+}
+
+/// The row of a capacity.
+pub(crate) fn capacity_row(name: &str, measured: &Measured<Capacity>) -> Vec<String> {
+    let name = [name.to_owned()].into_iter();
+    name.chain(capacity_cells(measured)).collect()
+}
+
+/// Keeps the table `measured` of capacities, and lists those that failed.
+pub(crate) fn capacities<'a>(
+    page: &mut Page,
+    first: &str,
+    rows: impl Iterator<Item = (String, &'a Measured<Capacity>)> + Clone,
+) {
+    let mut table = capacity_table(first);
+    for (name, measured) in rows.clone() {
+        table.row(capacity_row(&name, measured));
+    }
+    page.keep_table("measured", table);
+    failed_measurements(page, rows);
+}
+
+/// Keeps a table of loads with their rates and latencies.
+pub(crate) fn latencies<'a>(
+    page: &mut Page,
+    name: &str,
+    first: &str,
+    rows: impl Iterator<Item = (String, &'a Measured<CostedRun>)>,
+) {
+    let mut table = MarkdownTable::new([first, "rate"].into_iter().chain(LATENCY_HEAD));
+    for (name, load) in rows {
+        let rate = load.as_ref().ok().map(CostedRun::rate);
+        let head = [name, text::rate(rate)].into_iter();
+        table.row(head.chain(latency_cells(load)));
+    }
+    page.keep_table(name, table);
+}
+
+/// The latencies of loads by percentile, as a picture.
+pub(crate) fn percentiles<'a>(
+    loads: impl IntoIterator<Item = (String, &'a Measured<CostedRun>)>,
+) -> String {
+    plot::percentiles(&labelled(loads).iter().collect::<Vec<_>>())
 }
 
 /// The heads of the columns with a load's latencies.
@@ -193,6 +236,7 @@ pub(crate) fn failed_measurements<'a, T: 'a>(
         .map(|(name, problem)| trouble(&name, problem))
         .collect();
     if !found.is_empty() {
+        page.results.failed.extend(found.iter().cloned());
         page.paragraph("Not measured:");
         page.list(found);
     }
@@ -219,6 +263,8 @@ pub(crate) fn profile(
         Ok(drawn) => drawn,
         Err(problem) => {
             page.paragraph(&format!("No profile: {problem}."));
+            page.results.failed.push(format!("{title}: {problem}"));
+            page.keep_table(file, MarkdownTable::new(["part", "share"]));
             return;
         }
     };
@@ -230,6 +276,7 @@ pub(crate) fn profile(
             table.row([name, text::ratio(at_a_time)]);
         }
         page.table(&table);
+        page.keep_table(file, table);
     } else {
         let mut table = MarkdownTable::new(["part", "share"]);
         let shares = profile.divided(PARTS);
@@ -242,6 +289,7 @@ pub(crate) fn profile(
         }
         table.row(["other".to_owned(), text::percent((1.0 - listed).max(0.0))]);
         page.table(&table);
+        page.keep_table(file, table);
     }
 }
 

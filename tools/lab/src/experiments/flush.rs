@@ -6,7 +6,7 @@ use crate::nodes::{ClusterLayout, LabCluster, MetricsSnapshot};
 use crate::page::{MarkdownTable, Page, text};
 use crate::profile::{self, FoldedProfile, ProfileKind};
 use crate::sections::{self, Better, StudyComparison};
-use crate::{Error, Experiment, statistics};
+use crate::{Error, Experiment, PageText, statistics};
 use load::Run;
 use load::plan::{KeyChoice, Operation, Plan, Rate, SizeDistribution};
 use load::report::{plot, units};
@@ -24,18 +24,20 @@ const SHARE: f64 = 0.4;
 const RATE_MAX: f64 = 5_000.0;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
-    name: "flush",
-    title: "Writes through flush and compaction",
-    question: "Do flushes and compactions increase the latency of writes?",
-    method: &[
-        "`PUT` of 1 KiB values with new keys at a constant rate over 64 connections, on two nodes \
+    text: PageText::Sentences {
+        title: "Writes through flush and compaction",
+        method: &[
+            "`PUT` of 1 KiB values with new keys at a constant rate over 64 connections, on two nodes \
          with `--durability os`, one after the other. The rate is two fifths of what a closed loop \
          reached, but at most 5,000 per second. One node has memtables of 16 MiB, and compaction \
          on. The memtables of the other node are so large that nothing is flushed during the run.",
-        "Latency counts from when a request was due. Each second the experiment reads how many \
+            "Latency counts from when a request was due. Each second the experiment reads how many \
          flushes and compactions the node has finished; the marks in the plots show them. The \
          seconds in which one finished are compared with the others.",
-    ],
+        ],
+    },
+    name: "flush",
+    question: "Do flushes and compactions increase the latency of writes?",
     run,
 };
 

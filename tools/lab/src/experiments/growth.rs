@@ -7,7 +7,7 @@ use crate::nodes::{ClusterLayout, LabCluster};
 use crate::page::{MarkdownTable, Page, text};
 use crate::profile::{self, FoldedProfile, ProfileKind};
 use crate::sections;
-use crate::{Error, Experiment, statistics};
+use crate::{Error, Experiment, PageText, statistics};
 use load::plan::{Operation, Plan, SizeDistribution};
 use load::report::plot::{Axis, Lines, Series, Style};
 use load::report::units::{self, Unit};
@@ -34,22 +34,24 @@ const KEYS_VALUE_BYTES: usize = 256;
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
-    name: "growth",
-    title: "Larger values, more keys",
-    question: "How does the cost of a request grow with the size of its value, and with the \
-               amount of data in the store?",
-    method: &[
-        "Values: for each size a new node with `--durability os` and 1 GiB of memory is filled \
+    text: PageText::Sentences {
+        title: "Larger values, more keys",
+        method: &[
+            "Values: for each size a new node with `--durability os` and 1 GiB of memory is filled \
          with up to 100,000 keys and at most 256 MiB. Then a closed loop sends `GET` and `PUT` of \
          these keys over 64 connections, or over 16 for values of 128 KiB and more. The values \
          cannot be compressed.",
-        "Keys: for each number of keys a new node with 192 MiB of memory is filled with 256-byte \
+            "Keys: for each number of keys a new node with 192 MiB of memory is filled with 256-byte \
          values in random order, and left until its compactions are done. Then a closed loop sends \
          `GET` and `PUT` of uniformly chosen keys over 64 connections. The larger sets do not fit \
          into the cache of the node, which reads them from the page cache of the operating system, \
          as far as the machine has memory. The profile shows `GET` with the most keys, in a run of \
          its own.",
-    ],
+        ],
+    },
+    name: "growth",
+    question: "How does the cost of a request grow with the size of its value, and with the \
+               amount of data in the store?",
     run,
 };
 

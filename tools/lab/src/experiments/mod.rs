@@ -1,6 +1,5 @@
-//! The experiments, one per file. Each has a `run` that measures, and functions
-//! that turn the figures into tables, plots and sentences. These functions are
-//! tested with hand-made figures.
+//! The experiments, one per file. Each has a `run` that measures, and keeps tables,
+//! charts and values for the text of its page.
 //!
 //! `docs/lab/README.md` lists the experiments, and a test compares the two lists.
 //! CONTRIBUTING.md says how to add one.
@@ -49,6 +48,25 @@ pub const EXPERIMENTS: &[Experiment] = &[
 #[cfg(test)]
 mod tests {
     use super::EXPERIMENTS;
+    use std::path::Path;
+
+    /// The committed pages are what their text and the results of their runs make. `kvorum-lab
+    /// report all` writes them again.
+    #[test]
+    fn each_page_follows_from_its_text_and_its_results() {
+        let pages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/lab");
+        for experiment in EXPERIMENTS {
+            let Some(page) = experiment.page_again(&pages).unwrap() else {
+                continue;
+            };
+            let committed = std::fs::read_to_string(pages.join(format!("{}.md", experiment.name)));
+            assert!(
+                committed.unwrap() == page,
+                "docs/lab/{}.md: run kvorum-lab report {0}",
+                experiment.name
+            );
+        }
+    }
 
     #[test]
     fn each_experiment_is_in_the_index_once() {

@@ -5,7 +5,7 @@ use crate::measure::{self, Measured};
 use crate::nodes::{ClusterLayout, LabCluster, LabNode};
 use crate::page::{MarkdownTable, Page, text};
 use crate::profile::{self, FoldedProfile, ProfileKind};
-use crate::{Error, Experiment, sections, statistics};
+use crate::{Error, Experiment, PageText, sections, statistics};
 use load::Run;
 use load::plan::{Operation, Plan, Rate};
 use load::report::{plot, units};
@@ -24,22 +24,24 @@ const SHARE: f64 = 0.3;
 const HANDOFF_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
-    name: "outage",
-    title: "A node killed, frozen and healed",
-    question: "What do clients of a cluster notice when one of its three nodes is killed, \
-               restarted, frozen and resumed?",
-    method: &[
-        "Three nodes on this machine with `--durability os`, `ack=2`, `from=3`. The load is half \
+    text: PageText::Sentences {
+        title: "A node killed, frozen and healed",
+        method: &[
+            "Three nodes on this machine with `--durability os`, `ack=2`, `from=3`. The load is half \
          `PUT` and half `GET`, 3,000 requests per second (or three tenths of what a closed loop \
          reached, if that is less), over 64 connections to the first two nodes. The third node \
          gets no requests from clients, but is one of the three replicas of each key. Latency \
          counts from when a request was due.",
-        "At equal intervals during the run, the third node is killed with SIGKILL, restarted, \
+            "At equal intervals during the run, the third node is killed with SIGKILL, restarted, \
          frozen with SIGSTOP and resumed with SIGCONT. After the load the experiment measures how \
          long the other nodes need to hand over all writes that the third node missed.",
-        "The profile shows the waits of the first node under the same load while the third node \
+            "The profile shows the waits of the first node under the same load while the third node \
          is frozen, in a separate run.",
-    ],
+        ],
+    },
+    name: "outage",
+    question: "What do clients of a cluster notice when one of its three nodes is killed, \
+               restarted, frozen and resumed?",
     run,
 };
 

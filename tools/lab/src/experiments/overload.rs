@@ -6,7 +6,7 @@ use crate::nodes::{ClusterLayout, LabCluster};
 use crate::page::{MarkdownTable, Page, text};
 use crate::profile::{self, FoldedProfile, ProfileKind};
 use crate::sections::{self, Better, StudyComparison};
-use crate::{Error, Experiment, statistics};
+use crate::{Error, Experiment, PageText, statistics};
 use load::plan::{Operation, Plan};
 use load::report::plot::{self, Axis, Lines, Series, Style};
 use load::report::units::{self, Unit};
@@ -29,25 +29,27 @@ const KEPT_MIN: f64 = 0.8;
 const STUDY_RATE: f64 = 20_000.0;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
-    name: "overload",
-    title: "Overload",
-    question: "How much of its throughput does a node, or a cluster, keep when the requested rate \
-               is up to five times its capacity?",
-    method: &[
-        "One node, and three nodes with `ack=2`, `from=3`, with `--durability os` and `PUT` of \
+    text: PageText::Sentences {
+        title: "Overload",
+        method: &[
+            "One node, and three nodes with `ack=2`, `from=3`, with `--durability os` and `PUT` of \
          64-byte values. Each setup is searched for its breaking point, and saturated by a closed \
          loop, over 64 connections. Then it gets constant rates that are multiples of the greater \
          of these two rates, over 64 and over 4,096 connections. Requests go to all three nodes.",
-        "With 64 connections at most 64 requests can be in flight at any rate: the others wait in \
+            "With 64 connections at most 64 requests can be in flight at any rate: the others wait in \
          the generator, which real clients would not do. With 4,096 connections the nodes have to \
          refuse requests. Only successful requests count as achieved. Latency counts from when a \
          request was due, so beyond the breaking point it consists mostly of the wait in the \
          generator. The table therefore also shows the mean service time that the nodes measured, \
          from the head of a request to the head of its response, including refusals. The generator \
          shares the cores, and takes more of them at a higher rate.",
-        "The profile shows a node at three times the best rate, over the most connections, in a \
+            "The profile shows a node at three times the best rate, over the most connections, in a \
          separate run.",
-    ],
+        ],
+    },
+    name: "overload",
+    question: "How much of its throughput does a node, or a cluster, keep when the requested rate \
+               is up to five times its capacity?",
     run,
 };
 

@@ -5,7 +5,7 @@ use crate::measure::{self, CostedRun, Measured};
 use crate::nodes::{ClusterLayout, LabCluster};
 use crate::page::{MarkdownTable, Page, text};
 use crate::sections;
-use crate::{Error, Experiment, statistics};
+use crate::{Error, Experiment, PageText, statistics};
 use load::plan::{Ask, Operation, Plan, Rate};
 use load::report::plot::{Axis, Bars};
 use load::report::units::{self, Unit};
@@ -21,22 +21,24 @@ const CALM_SHARE: f64 = 0.4;
 const OPERATIONS: [Operation; 2] = [Operation::Get, Operation::Put];
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
-    name: "placement",
-    title: "Placement",
-    question: "What does a client save that knows where a key lies and asks its first replica, \
-               rather than any node?",
-    method: &[
-        "Three nodes on this machine, with `--durability os`, for each of the pairs 1/1, 2/3 and \
+    text: PageText::Sentences {
+        title: "Placement",
+        method: &[
+            "Three nodes on this machine, with `--durability os`, for each of the pairs 1/1, 2/3 and \
          3/3. `GET` and `PUT` of 64-byte values over 64 connections, twice: each request goes to \
          the connection that has been free longest, whatever node it leads to (`--ask any`), or \
          to the first replica of its key (`--ask owner`). With 1/1 that is the only node that has \
          the key.",
-        "CPU time is that of all nodes for each request, in a closed loop. Latencies and bytes \
+            "CPU time is that of all nodes for each request, in a closed loop. Latencies and bytes \
          are measured at a constant rate, the same for both: two fifths of what a closed loop \
          achieves when any node is asked. The bytes are those that nodes send each other \
          (`kvorum_peer_bytes_total`), heartbeats included, for each request. The two ways are \
          measured in turn, several times, and each figure is the median.",
-    ],
+        ],
+    },
+    name: "placement",
+    question: "What does a client save that knows where a key lies and asks its first replica, \
+               rather than any node?",
     run,
 };
 

@@ -6,7 +6,7 @@ use crate::nodes::{ClusterLayout, LabCluster};
 use crate::page::{MarkdownTable, Page, text};
 use crate::profile::{self, FoldedProfile, ProfileKind};
 use crate::sections::{self, Better, StudyComparison};
-use crate::{Error, Experiment, statistics};
+use crate::{Error, Experiment, PageText, statistics};
 use load::plan::{Operation, Plan, Rate, SizeDistribution};
 use load::report::plot::{Axis, Lines, Series, Style};
 use load::report::units::{self, Unit};
@@ -41,22 +41,24 @@ const STUDY_QUEUE_LEAST: usize = 32;
 const SHARE: f64 = 0.7;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
-    name: "queue",
-    title: "Workers and queues",
-    question: "Which numbers of threads and which queue lengths collapse under load, and which \
-               make no difference?",
-    method: &[
-        "The study's server handed each request through a queue to a pool of threads; both sizes \
+    text: PageText::Sentences {
+        title: "Workers and queues",
+        method: &[
+            "The study's server handed each request through a queue to a pool of threads; both sizes \
          decided whether it kept up. Here the thread that reads a request also serves it; there is \
          one thread per core (`--threads`). Admission limits the requests that are processed \
          (`--requests-in-flight-max`) and those that wait (`--requests-queued-max`). Only a read \
          that misses the cache goes to a pool (`--read-threads`).",
-        "`PUT` of 64-byte values with `--durability os` over 64 connections, at 70% of the \
+            "`PUT` of 64-byte values with `--durability os` over 64 connections, at 70% of the \
          breaking point of a node with its defaults, on a new node for each row. For the queues \
          only 16 requests are processed at a time, so that the requests of 64 connections have to \
          queue. For the read pool the node has 128 MiB of memory and more than twice as much data, \
          and is read in a closed loop.",
-    ],
+        ],
+    },
+    name: "queue",
+    question: "Which numbers of threads and which queue lengths collapse under load, and which \
+               make no difference?",
     run,
 };
 

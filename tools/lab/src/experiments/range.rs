@@ -5,7 +5,7 @@ use crate::measure::{self, CostedRun, Measured};
 use crate::nodes::{ClusterLayout, LabCluster, LabNode};
 use crate::page::{MarkdownTable, Page, text};
 use crate::profile::{self, FoldedProfile, ProfileKind};
-use crate::{Error, Experiment, http, sections, statistics};
+use crate::{Error, Experiment, PageText, http, sections, statistics};
 use load::plan::{KeyChoice, Operation, Plan, Rate, SizeDistribution};
 use load::report::plot::{Axis, Lines, Series};
 use load::report::units::{self, Unit};
@@ -36,18 +36,20 @@ const STREAM_TIMEOUT: Duration = Duration::from_secs(600);
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
-    name: "range",
-    title: "A range larger than memory",
-    question: "How fast does one client read a data set that is eight times as large as the \
-               node's memory, and how much memory does the node use meanwhile?",
-    method: &[
-        "A node with `--memory 128MiB` and `--durability os` is filled with 1 GiB of 1 KiB values \
+    text: PageText::Sentences {
+        title: "A range larger than memory",
+        method: &[
+            "A node with `--memory 128MiB` and `--durability os` is filled with 1 GiB of 1 KiB values \
          that cannot be compressed. Then one HTTP client requests all of it with a single `GET \
          /v0/entities?start=%00` and reads as fast as possible, like `curl`. The resident memory \
          of the node is sampled every 50 ms.",
-        "Then one connection requests ranges of 10,000 entities from random keys, one after \
+            "Then one connection requests ranges of 10,000 entities from random keys, one after \
          another, as in the study.",
-    ],
+        ],
+    },
+    name: "range",
+    question: "How fast does one client read a data set that is eight times as large as the \
+               node's memory, and how much memory does the node use meanwhile?",
     run,
 };
 

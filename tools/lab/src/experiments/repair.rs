@@ -4,7 +4,7 @@ use crate::context::ExperimentContext;
 use crate::measure;
 use crate::nodes::{ClusterLayout, LabCluster, Usage};
 use crate::page::{MarkdownTable, Page, text};
-use crate::{Error, Experiment, statistics};
+use crate::{Error, Experiment, PageText, statistics};
 use load::plan::{KeyChoice, Operation, Plan, Rate, SizeDistribution};
 use load::report::plot::{Axis, Lines, Series, Style};
 use load::report::units::{self, Unit};
@@ -36,24 +36,26 @@ const CPU_SECONDS_A_GB_MAX: f64 = 1.0;
 const NETWORK_BYTES_A_GB_MAX: f64 = 0.2 * 1024.0 * 1024.0;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
-    name: "repair",
-    title: "What a repair costs",
-    question: "How much CPU time, network, memory and time does a repair of three nodes take, \
-               against the size of the data and the share that differs?",
-    method: &[
-        "Three nodes on this machine with `--durability os`, without repairs of their own, and \
+    text: PageText::Sentences {
+        title: "What a repair costs",
+        method: &[
+            "Three nodes on this machine with `--durability os`, without repairs of their own, and \
          with values of 1 KiB that cannot be compressed. Each node keeps every key. A full repair \
          is driven by the first node (`POST /v0/admin/repair?full=true&wait=true`), without load.",
-        "To make the nodes differ, the third one is killed, versions of random keys are written \
+            "To make the nodes differ, the third one is killed, versions of random keys are written \
          to the other two, and it is started again when its hints have expired. How many keys it \
          lacks is the difference of two digests (`/v0/digest`): of all that another node keeps, \
          and of what is no newer than the kill. How many versions the repair sent is \
          `kvorum_repair_writes_total`.",
-        "CPU time is that of all three processes during the repair, divided by three and by the \
+            "CPU time is that of all three processes during the repair, divided by three and by the \
          bytes of keys and values that each keeps; the network is what repairs send between the \
          nodes (`kvorum_repair_bytes_total`), divided likewise. Memory is the growth of the node \
          that grew most. The data blocks that a full repair reads are not counted: it reads all.",
-    ],
+        ],
+    },
+    name: "repair",
+    question: "How much CPU time, network, memory and time does a repair of three nodes take, \
+               against the size of the data and the share that differs?",
     run,
 };
 

@@ -6,7 +6,7 @@ use crate::nodes::{ClusterLayout, LabCluster};
 use crate::page::{Page, text};
 use crate::profile::{self, OperationProfile, ProfileKind};
 use crate::sections::{self, Better, StudyComparison};
-use crate::{Error, Experiment, statistics};
+use crate::{Error, Experiment, PageText, statistics};
 use load::plan::{Operation, Plan};
 use load::report::plot::{Axis, Bars};
 use load::report::units::{self, Unit};
@@ -28,18 +28,20 @@ const STUDY_ASYNCHRONOUS: f64 = 3.0;
 const STUDY_OF_ONE_COPY: f64 = 0.40;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
-    name: "replication",
-    title: "Replication",
-    question: "How much does a request cost when three nodes keep each key and one, two or all of \
-               them must answer, and where does the time go?",
-    method: &[
-        "One node alone, and three nodes on this machine, with `--durability os`. `PUT` and `GET` \
+    text: PageText::Sentences {
+        title: "Replication",
+        method: &[
+            "One node alone, and three nodes on this machine, with `--durability os`. `PUT` and `GET` \
          of 64-byte values over 100,000 keys, over 64 connections that are spread over all nodes. \
          The three nodes keep one copy of each key (1/1), or three copies of which one, two or all \
          must answer. The CPU time is the sum over all nodes.",
-        "The profiles show one of the three nodes under 2/3, at 70% of the breaking point, in \
+            "The profiles show one of the three nodes under 2/3, at 70% of the breaking point, in \
          separate runs.",
-    ],
+        ],
+    },
+    name: "replication",
+    question: "How much does a request cost when three nodes keep each key and one, two or all of \
+               them must answer, and where does the time go?",
     run,
 };
 

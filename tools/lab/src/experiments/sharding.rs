@@ -6,7 +6,7 @@ use crate::nodes::{ClusterLayout, LabCluster};
 use crate::page::{MarkdownTable, Page, text};
 use crate::profile::{self, FoldedProfile, ProfileKind};
 use crate::sections::{self, Better, StudyComparison};
-use crate::{Error, Experiment, statistics};
+use crate::{Error, Experiment, PageText, statistics};
 use load::plan::{Operation, Plan, Rate};
 use load::report::plot::{Axis, Bars};
 use load::report::units::{self, Unit};
@@ -23,20 +23,22 @@ const STUDY_SHARES: [(Operation, f64); 2] = [(Operation::Put, 0.14), (Operation:
 const NODES: usize = 10;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
-    name: "sharding",
-    title: "Sharding",
-    question: "How evenly are keys spread over ten nodes, and how does the breaking point of \
-               three nodes with one copy of each key compare with that of one node?",
-    method: &[
-        "Ten nodes are filled with random keys and 64-byte values, one copy each (`ack=1`, \
+    text: PageText::Sentences {
+        title: "Sharding",
+        method: &[
+            "Ten nodes are filled with random keys and 64-byte values, one copy each (`ack=1`, \
          `from=1`), through all nodes in turn. Then they are stopped, which flushes everything to \
          tables, and the size of each node's tables is measured.",
-        "One node and three nodes with one copy of each key are searched for their breaking \
+            "One node and three nodes with one copy of each key are searched for their breaking \
          points, with `--durability os`, over 64 connections that are spread over all nodes. All \
          nodes share the cores with the generator, so three nodes are not three machines, and two \
          of three requests reach a node that has to forward them. The CPU time is the sum over all \
          nodes.",
-    ],
+        ],
+    },
+    name: "sharding",
+    question: "How evenly are keys spread over ten nodes, and how does the breaking point of \
+               three nodes with one copy of each key compare with that of one node?",
     run,
 };
 

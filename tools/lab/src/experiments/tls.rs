@@ -6,7 +6,7 @@ use crate::measure::{self, CostedRun, Measured};
 use crate::nodes::{ClusterLayout, LabCluster};
 use crate::page::{MarkdownTable, Page, text};
 use crate::sections;
-use crate::{Error, Experiment, statistics};
+use crate::{Error, Experiment, PageText, statistics};
 use load::Credentials;
 use load::plan::{Operation, Plan, SizeDistribution};
 use load::report::plot::{Axis, Bars};
@@ -24,23 +24,11 @@ const CALM_SHARE: f64 = 0.5;
 /// The data of each size, in bytes, so that all of it stays in memory.
 const DATA_BYTES: u64 = 64 << 20;
 
-/// How many times the CPU time of plain HTTP a `GET` of the smallest value may take.
-const GOAL: f64 = 1.3;
-
 pub(super) const EXPERIMENT: Experiment = Experiment {
+    text: PageText::Template(include_str!("../../pages/tls.md")),
     name: "tls",
-    title: "TLS",
     question: "How much more CPU time does a node need for a request over TLS than for the same \
                request over plain HTTP, by the size of the value?",
-    method: &[
-        "One node with `--durability os` and `--tls-optional`, so that it serves both on its port \
-         from the same data. `GET` and `PUT` over 64 connections that are kept, so that the \
-         figures are those of encryption and not of handshakes. TLS 1.3 with the cipher suite \
-         that both sides prefer.",
-        "The rate is the same for both: half of what a closed loop over TLS achieves. The two are \
-         measured in turn, several times, and each figure is the median. CPU time is that of the \
-         node alone, user and system, for each request.",
-    ],
     run,
 };
 
@@ -176,7 +164,6 @@ fn median(
 }
 
 fn describe(page: &mut Page, cases: &[TlsCase]) {
-    page.section("Measured");
     let mut table = MarkdownTable::new([
         "request",
         "over",
@@ -206,7 +193,7 @@ fn describe(page: &mut Page, cases: &[TlsCase]) {
             ]);
         }
     }
-    page.table(&table);
+    page.keep_table("measured", table);
     let failed = cases.iter().flat_map(|case| {
         let both = case.both().into_iter();
         both.map(|(over, runs)| (format!("{} over {over}", case.name()), runs))
@@ -222,63 +209,6 @@ fn describe(page: &mut Page, cases: &[TlsCase]) {
         });
         bars = bars.with(over, values);
     }
-    page.figure("cpu", title, bars.draw());
-    page.section("What it shows");
-    page.list(cases.iter().filter_map(finding));
+    page.keep_chart("cpu", bars.draw());
     page.data("runs", &cases);
-}
-
-/// What a case shows; none if a measurement failed.
-fn finding(case: &TlsCase) -> Option<String> {
-    let ratio = case.ratio()?;
-    let goal = match (case.operation, case.value_bytes == VALUE_BYTES[0]) {
-        (Operation::Get, true) if ratio <= GOAL => {
-            format!(" The goal is at most {GOAL} times, so it is reached.")
-        }
-        (Operation::Get, true) => format!(" The goal is at most {GOAL} times, so it is missed."),
-        _ => String::new(),
-    };
-    Some(format!(
-        "{} takes {} times the CPU time over TLS.{goal}",
-        case.name(),
-        text::ratio(ratio),
-    ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing::{assert_contains, load, page_text};
-
-    #[test]
-    fn each_size_says_what_tls_costs() {
-        let mut cases = [TlsCase {
-            operation: Operation::Get,
-            value_bytes: 64,
-            plain: Ok(vec![load(4_000, 5.0, 10.0)]),
-            // The round that was disturbed does not count.
-            tls: Ok(vec![
-                load(4_000, 5.0, 12.0),
-                load(4_000, 5.0, 90.0),
-                load(4_000, 5.0, 11.0),
-            ]),
-        }];
-        let page = page_text(|page| describe(page, &cases));
-        assert_contains(
-            &page,
-            &[
-                "GET of 64 B takes 1.20 times the CPU time over TLS.",
-                "so it is reached",
-                "1.20 |",
-            ],
-        );
-        cases[0].plain = Ok(vec![load(4_000, 5.0, 6.0)]);
-        assert_contains(
-            &page_text(|page| describe(page, &cases)),
-            &["so it is missed"],
-        );
-        cases[0].tls = Err("refused".to_owned());
-        let page = page_text(|page| describe(page, &cases));
-        assert_contains(&page, &["- GET of 64 B over TLS: refused"]);
-    }
 }

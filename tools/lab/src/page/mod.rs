@@ -5,9 +5,11 @@
 //! then replaces the old one, and the page follows last.
 
 mod table;
+mod template;
 pub(crate) mod text;
 
 pub(crate) use table::MarkdownTable;
+pub(crate) use template::{Results, render};
 
 use crate::Error;
 use serde::Serialize;
@@ -20,6 +22,8 @@ pub(crate) struct Page {
     /// The experiment's name, which is also the name of its file and folder.
     name: &'static str,
     markdown: String,
+    /// What a template is filled in with.
+    pub(crate) results: Results,
     /// The names and contents of its files.
     files: Vec<(String, String)>,
 }
@@ -34,6 +38,7 @@ impl Page {
         Self {
             name,
             markdown: format!("# {title}\n"),
+            results: Results::default(),
             files: Vec::new(),
         }
     }
@@ -75,6 +80,33 @@ impl Page {
     /// Adds a table.
     pub(crate) fn table(&mut self, table: &MarkdownTable) {
         self.block(&table.markdown());
+    }
+
+    /// Keeps a table for the template.
+    pub(crate) fn keep_table(&mut self, name: &str, table: MarkdownTable) {
+        self.results.tables.insert(name.to_owned(), table);
+    }
+
+    /// Keeps a picture for the template, as the file `name.svg` beside the page.
+    pub(crate) fn keep_chart(&mut self, name: &str, svg: String) {
+        self.files.push((format!("{name}.svg"), svg));
+    }
+
+    /// Keeps a figure that stands in no table for the template.
+    pub(crate) fn keep_value(&mut self, name: &str, value: String) {
+        self.results.values.insert(name.to_owned(), value);
+    }
+
+    /// Keeps the results as `run.json`, and fills the template in with them.
+    ///
+    /// # Errors
+    /// [`Error::Page`] if the template names what was not kept. The page then says so.
+    pub(crate) fn fill(&mut self, template: &str) -> Result<(), Error> {
+        let results = self.results.clone();
+        self.data("run", &results);
+        let filled = render(template, self.name, &results);
+        self.markdown = filled.clone().unwrap_or_else(|missing| missing + "\n");
+        filled.map(drop).map_err(Error::Page)
     }
 
     /// Adds a block of preformatted lines.

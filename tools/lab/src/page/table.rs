@@ -1,10 +1,11 @@
 //! A table of a page.
 
+use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 
 /// A table whose first column contains words and whose other columns contain
 /// numbers.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct MarkdownTable {
     head: Vec<String>,
     rows: Vec<Vec<String>>,
@@ -27,6 +28,19 @@ impl MarkdownTable {
     /// Adds a row; missing cells at its end stay empty.
     pub(crate) fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
         self.rows.push(cells.into_iter().map(Into::into).collect());
+    }
+
+    /// The cell of the first row with this name. The names of further columns, joined by
+    /// commas, tell rows apart that begin alike.
+    pub(crate) fn cell(&self, row: &str, column: &str) -> Option<&str> {
+        let column = self.head.iter().position(|head| head == column)?;
+        let is_it =
+            |cells: &&Vec<String>| (1..=cells.len()).any(|first| cells[..first].join(", ") == row);
+        self.rows
+            .iter()
+            .find(is_it)?
+            .get(column)
+            .map(|cell| &**cell)
     }
 
     /// The table in Markdown, with columns as wide as their longest cell.

@@ -43,6 +43,11 @@ pub(crate) fn requested(run: &Run) -> String {
     }
 }
 
+/// A count, which a metric tells as a fraction.
+pub(crate) fn count(count: f64) -> String {
+    units::count(count as u64)
+}
+
 /// A share in percent: `97%`, `0.4%`.
 pub(crate) fn percent(share: f64) -> String {
     let percents = share * 100.0;

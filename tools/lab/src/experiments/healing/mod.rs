@@ -8,7 +8,7 @@ use crate::equality::StoreComparison;
 use crate::measure::{self, Measured};
 use crate::nodes::{ClusterLayout, LabCluster};
 use crate::page::Page;
-use crate::{Error, Experiment};
+use crate::{Error, Experiment, PageText};
 use load::Run;
 use load::plan::{Operation, Plan, Rate, SizeDistribution};
 use serde::Serialize;
@@ -22,27 +22,29 @@ const SHARE: f64 = 0.5;
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
-    name: "healing",
-    title: "A cluster heals",
-    question: "What do clients notice while a node catches up that was away for longer than its \
-               hints are kept, while a lost disk is filled, and while a full repair runs, and how \
-               long does each take?",
-    method: &[
-        "Three nodes on this machine with `--durability os`, `ack=2`, `from=3` and values of \
+    text: PageText::Sentences {
+        title: "A cluster heals",
+        method: &[
+            "Three nodes on this machine with `--durability os`, `ack=2`, `from=3` and values of \
          1 KiB that cannot be compressed. The load is half `PUT` and half `GET` of uniform keys, \
          at half of the breaking point of the three nodes, over 64 connections to the first two. \
          Latency counts from when a request was due. Each story has new nodes.",
-        "A long absence: the third node is killed and started again after its hints have expired \
+            "A long absence: the third node is killed and started again after its hints have expired \
          (`--hint-age-max`). A lost disk: it is killed, its folder is removed, and it is started \
          again. A full repair: all nodes are up and compare everything. Only the first story has \
          incremental repairs (`--repair-interval`), and nobody reads what the third node lacks but the \
          load itself.",
-        "Every second the digests (`/v0/digest`) of 150 keys are compared over all nodes; from \
+            "Every second the digests (`/v0/digest`) of 150 keys are compared over all nodes; from \
          them follows how many keys differ. The stores count as equal once each of 256 ranges of \
          keys was equal on all three nodes after the healing began. The bytes are those of \
          repairs between nodes (`kvorum_repair_bytes_total`). CPU time is that of all nodes beyond \
          what the load took before; a dash where it took no more.",
-    ],
+        ],
+    },
+    name: "healing",
+    question: "What do clients notice while a node catches up that was away for longer than its \
+               hints are kept, while a lost disk is filled, and while a full repair runs, and how \
+               long does each take?",
     run,
 };
 

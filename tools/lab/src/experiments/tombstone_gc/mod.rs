@@ -6,7 +6,7 @@ use crate::context::ExperimentContext;
 use crate::measure::{self, Measured};
 use crate::nodes::{ClusterLayout, LabCluster, LabNode};
 use crate::page::Page;
-use crate::{Error, Experiment};
+use crate::{Error, Experiment, PageText};
 use load::Run;
 use load::plan::{KeyChoice, Operation, Plan, SizeDistribution};
 use serde::Serialize;
@@ -43,29 +43,31 @@ const LOOKS_MAX: f64 = 600.0;
 const FORGET_TIMEOUT: Duration = Duration::from_secs(3600);
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
-    name: "tombstone_gc",
-    title: "Deleted data goes",
-    question: "Does a cluster that writes, expires and deletes at full speed for long end as \
-               small as it began, and what do clients notice?",
-    method: &[
-        "Three nodes on this machine with `--durability os`, `ack=2`, `from=3`, values of 256 \
+    text: PageText::Sentences {
+        title: "Deleted data goes",
+        method: &[
+            "Three nodes on this machine with `--durability os`, `ack=2`, `from=3`, values of 256 \
          bytes that cannot be compressed, a `--gc-grace` of 10 s and full repairs every few seconds \
          (`--full-repair-interval`). All keys are put once, all nodes compact their stores, and the \
          bytes of their tables are what each began with.",
-        "The churn is a closed loop over 64 connections: 40% inserts of keys that were never \
+            "The churn is a closed loop over 64 connections: 40% inserts of keys that were never \
          used before, 10% puts, 30% deletes and 20% gets, mostly of the newest keys. All that it \
          puts expires after 5 s. So the live keys stay few, but nearly every new key leaves a \
          tombstone, which nothing overwrites: only tombstone GC can free it. New keys come in \
          ascending order, so while a repair runs, new keys are always ahead of it.",
-        "Every second, or 600 times in a longer run, each node is asked for its tombstones and \
+            "Every second, or 600 times in a longer run, each node is asked for its tombstones and \
          for the age of its GC threshold (`/v0/status`), and the sizes of its tables and log are \
          read from its folder. Tombstones are those in tables.",
-        "At the end all keys of the beginning are put once more, so that the same keys live. Once \
+            "At the end all keys of the beginning are put once more, so that the same keys live. Once \
          the GC threshold of every node has passed the churn, and what has expired may be freed \
          (a minute and twice `--clock-drift-max` after it expired), all nodes compact their \
          stores again. They end as small as they began if the tables of none take more than a \
          tenth more room, and no tombstone is left.",
-    ],
+        ],
+    },
+    name: "tombstone_gc",
+    question: "Does a cluster that writes, expires and deletes at full speed for long end as \
+               small as it began, and what do clients notice?",
     run,
 };
 

@@ -4,6 +4,7 @@
 //! - `line`: entities as lines of JSON. `fields`: the fields of such a line and of a line of a
 //!   batch, as they are read.
 //! - `problem`: problems (RFC 9457) with their receipts; [`problem_type`]: all types of them.
+//! - [`OPENAPI`]: the description of the API.
 //! - [`rfc3339`]: times of expiry as text.
 //! - [`fuzzing`]: what fuzzers call.
 
@@ -18,3 +19,7 @@ pub use fields::{Fields, bytes_of};
 pub use line::{Entity, EntityLine, text_or_base64};
 pub use problem::{Problem, ReplicaOutcome};
 pub use problem_type::ProblemType;
+
+/// The HTTP API as an OpenAPI document, which each node serves. It has no `HEAD`, which follows
+/// from `GET`, and one `OPTIONS` for all paths.
+pub const OPENAPI: &str = include_str!("../openapi.json");

@@ -69,7 +69,7 @@ pub(crate) fn set_fields(
 }
 
 /// The methods of a resource, for `Allow`.
-pub(crate) fn allow(listener: &Listener, resource: Resource) -> String {
+pub(crate) fn allow(listener: &Listener, resource: &Resource) -> String {
     let methods = resource.methods();
     if resource.has_options(listener) {
         format!("{methods}, OPTIONS")
@@ -81,7 +81,7 @@ pub(crate) fn allow(listener: &Listener, resource: Resource) -> String {
 /// The answer to `OPTIONS`. Its origin was checked.
 pub(crate) fn preflight(
     listener: &Listener,
-    resource: Resource,
+    resource: &Resource,
     headers: &HeaderMap,
 ) -> Response<ResponseBody> {
     let mut response = Response::new(ResponseBody::empty());

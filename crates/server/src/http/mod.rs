@@ -26,12 +26,13 @@
 //!    own) with `pub(super) async fn answer(exchange: Exchange<'_>) -> Answer`. It reads
 //!    its parameters with `query`, then calls [`Exchange::authorize`], then
 //!    [`Exchange::check_body_limit`], then [`Exchange::admit`].
-//! 2. Add a variant to [`Resource`] and its path to `PATHS` in `resources/table.rs`; the
-//!    compiler then asks for its row in each of the methods there, and for its handler. A new method also needs a `Verb`, in `verb`.
+//! 2. Add a row to the table in `resources/table.rs`: its path, its methods and what they need,
+//!    its parameters and its name in the metrics; and its handler to `resources/mod.rs`. A new
+//!    method also needs a `Verb`, in `verb`.
 //! 3. Add a variant to `Route` in `metrics/requests.rs`, with rows in `ROUTES` and
 //!    `EXPECTED` there.
-//! 4. Describe it in `resources/openapi` (its `mod.rs` says how); tests compare that with
-//!    the table of resources and with all answers that tests get.
+//! 4. Describe it in `crates/api/openapi.json`; tests compare that with the table of resources,
+//!    with the types of the answers and with all answers that tests get.
 //! 5. Describe it in `docs/reference/api.md`. A new problem needs a row in
 //!    `api::problem_type`, its text in the file of `problem` that is about such problems, and
 //!    a row in the table of problems of `docs/reference/api.md`.
@@ -154,7 +155,7 @@ pub(crate) async fn answer(
     );
     if let (Some(slow_requests), Some(timeline)) = (&listener.shared().slow_requests, &timeline)
         && resource
-            .and_then(Resource::route)
+            .and_then(|resource| resource.route)
             .is_some_and(Route::has_latency)
     {
         let answered = Answered {
@@ -181,13 +182,13 @@ pub(crate) async fn answer(
 /// Counts an answer. Those to peers' upgrades count apart from those to clients.
 fn count(
     listener: &Listener,
-    resource: Option<Resource>,
+    resource: Option<&'static Resource>,
     method: &Method,
     status: StatusCode,
     took: Duration,
 ) {
     let requests = &listener.metrics.requests;
-    let route = match resource.map(Resource::route) {
+    let route = match resource.map(|resource| resource.route) {
         Some(None) => return requests.answered_peer(status),
         Some(Some(route)) => route,
         None => Route::Other,
@@ -257,7 +258,7 @@ struct AdminRequest {
 
 /// A request whose head was checked.
 struct Arrived<'a> {
-    resource: Option<Resource>,
+    resource: Option<&'static Resource>,
     trace: Option<TraceId>,
     timeline: Option<&'a Timeline>,
     began: Duration,
@@ -291,6 +292,7 @@ async fn dispatch(
     if verb == Verb::Post && !negotiation::is_json(&head.headers) {
         return Err(Problem::not_json());
     }
+    let named = query::check_names(head.uri.query(), resource.parameters);
     let need = resource.need(verb);
     // A caller without the right orders nothing, whatever the answer is.
     let is_told = need == Need::Admin
@@ -314,7 +316,10 @@ async fn dispatch(
         timeline: arrived.timeline,
         began: arrived.began,
     };
-    let answer = resource.answer(exchange).await;
+    let answer = match named {
+        Ok(()) => resource.answer(exchange).await,
+        Err(error) => Err(error.into()),
+    };
     if let Some(told) = told {
         audit_admin(listener, channel, &told, &answer);
     }

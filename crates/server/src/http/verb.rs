@@ -1,4 +1,5 @@
-//! The methods that resources have.
+//! The methods that resources have. `OPTIONS`, which only pages of other origins need, is none of
+//! them: see `http/cors.rs`.
 
 use hyper::Method;
 
@@ -15,8 +16,6 @@ pub(crate) enum Verb {
     Delete,
     /// `POST`.
     Post,
-    /// `OPTIONS`, which only pages of other origins need: see `http/cors.rs`.
-    Options,
 }
 
 impl Verb {
@@ -40,7 +39,6 @@ impl Verb {
             Self::Put => "PUT",
             Self::Delete => "DELETE",
             Self::Post => "POST",
-            Self::Options => "OPTIONS",
         }
     }
 }

@@ -29,6 +29,14 @@ pub(crate) fn document() -> &'static Value {
     })
 }
 
+/// What a part of the document is or refers to.
+pub(crate) fn referred(part: &'static Value) -> &'static Value {
+    match part["$ref"].as_str() {
+        Some(reference) => document().pointer(&reference[1..]).unwrap(),
+        None => part,
+    }
+}
+
 /// Checks an answer.
 pub(crate) fn check(method: &str, target: &str, reply: &Reply) {
     let path = target.split('?').next().unwrap();
@@ -41,18 +49,17 @@ pub(crate) fn check(method: &str, target: &str, reply: &Reply) {
         return;
     }
     let what = format!("{method} {path} was answered {}", reply.status);
-    let todo =
-        "describe it in crates/server/src/http/resources/openapi, and in docs/reference/api.md";
-    let response = &operation["responses"][reply.status.to_string()];
+    let todo = "describe it in crates/api/openapi.json, and in docs/reference/api.md";
+    let response = referred(&operation["responses"][reply.status.to_string()]);
     assert!(
         !response.is_null(),
         "{what}, which /openapi.json does not describe: {todo}. {reply:?}"
     );
-    let described: Vec<(String, &Value)> = response["headers"]
-        .as_object()
-        .unwrap()
-        .iter()
-        .map(|(name, header)| (name.to_ascii_lowercase(), header))
+    let of_all = &document()["x-headers-of-all-responses"];
+    let described: Vec<(String, &Value)> = [of_all, &response["headers"]]
+        .into_iter()
+        .flat_map(|headers| headers.as_object().into_iter().flatten())
+        .map(|(name, header)| (name.to_ascii_lowercase(), referred(header)))
         .collect();
     for (name, value) in &reply.headers {
         let is_known =
@@ -64,7 +71,7 @@ pub(crate) fn check(method: &str, target: &str, reply: &Reply) {
         assert!(
             !is_missing,
             "{what} without {name}, which /openapi.json says each such answer has: \
-             describe it with Header::sometimes. {reply:?}"
+             describe it without `required`. {reply:?}"
         );
     }
     let Some(content) = response["content"].as_object().filter(|_| method != "HEAD") else {

@@ -4,14 +4,12 @@
 //! - `request`, `trust`, `entity`, `timestamp`, `range`, `batch`, `operator`: the problems with
 //!   their texts, by what they are about.
 //! - `failures`: which problem each failure of the node becomes.
-//! - `receipt`: what became of a request at each replica, as JSON.
 
 mod batch;
 mod entity;
 mod failures;
 mod operator;
 mod range;
-mod receipt;
 mod request;
 mod timestamp;
 mod trust;
@@ -24,6 +22,7 @@ use crate::http::response_body::ResponseBody;
 use crate::net::paused_connections::RETRY_AFTER_SECONDS;
 use crate::trust::Unknown;
 use crate::trust::audit::EventKind;
+use api::ReplicaOutcome;
 use api::problem_type::{self, ProblemType};
 use base::TraceId;
 use bytes::Bytes;
@@ -31,9 +30,6 @@ use cluster::Replicas;
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::{Method, Response, StatusCode};
 use node::Receipt;
-use receipt::ReceiptDocument;
-use schemars::JsonSchema;
-use serde::Serialize;
 use std::borrow::Cow;
 
 /// Why a request was refused or has failed.
@@ -53,33 +49,6 @@ pub(crate) struct Problem {
     receipt: Option<Box<Receipt>>,
     /// How many replicas had answered, and of how many.
     acks: Option<(u8, Replicas)>,
-}
-
-/// A problem as JSON.
-#[derive(Serialize, JsonSchema)]
-#[schemars(rename = "Problem")]
-pub(crate) struct Document<'a> {
-    /// What kind of problem it is.
-    r#type: String,
-    title: &'a str,
-    status: u16,
-    /// What happened, with which values, and what to do.
-    detail: &'a str,
-    /// The query parameter to correct.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    parameter: Option<&'a str>,
-    /// The methods of the resource.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    allow: Option<&'a str>,
-    /// The trace that the request is part of (`traceparent`).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("pattern" = "^[0-9a-f]{32}$"))]
-    trace: Option<String>,
-    /// The number of the line in a batch, from 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    line: Option<u64>,
-    #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    receipt: Option<ReceiptDocument<'a>>,
 }
 
 impl Problem {
@@ -172,19 +141,20 @@ impl Problem {
 
     /// The problem as JSON.
     pub(crate) fn document(&self) -> Vec<u8> {
-        let document = Document {
-            r#type: self.problem_type.urn(),
-            title: self.problem_type.title,
-            status: self.status().as_u16(),
-            detail: &self.detail,
-            parameter: self.parameter.as_deref(),
-            allow: self.allow.as_deref(),
-            trace: self.trace.map(|trace| trace.to_string()),
-            line: self.line,
-            receipt: self.receipt.as_deref().map(ReceiptDocument::from),
-        };
-        // Strings and numbers always have a JSON form.
-        serde_json::to_vec(&document).unwrap_or_default()
+        let mut document = api::Problem::new(self.problem_type, &self.detail);
+        document.parameter = self.parameter.as_deref().map(str::to_owned);
+        document.allow = self.allow.as_deref().map(str::to_owned);
+        document.trace = self.trace.map(|trace| trace.to_string());
+        document.line = self.line;
+        if let Some(receipt) = &self.receipt {
+            let replicas = receipt.replicas.iter().map(|line| ReplicaOutcome {
+                url: line.url.clone(),
+                outcome: line.outcome.word().to_owned(),
+            });
+            document.timestamp = receipt.timestamp.map(|timestamp| timestamp.to_string());
+            document.replicas = replicas.collect();
+        }
+        document.to_json()
     }
 }
 

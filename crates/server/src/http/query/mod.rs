@@ -47,6 +47,29 @@ pub(crate) fn none(query: Option<&str>) -> Result<(), ParameterError> {
     }
 }
 
+/// Checks that a query has only parameters of these names. What is malformed is left to those
+/// who read the values.
+///
+/// # Errors
+/// The first parameter that has none of them.
+pub(crate) fn check_names(query: Option<&str>, names: &[&str]) -> Result<(), ParameterError> {
+    let is_known = |name: &[u8]| names.iter().any(|known| known.as_bytes() == name);
+    for pair in query
+        .unwrap_or_default()
+        .as_bytes()
+        .split(|byte| *byte == b'&')
+    {
+        let name = pair.split(|byte| *byte == b'=').next().unwrap_or_default();
+        if name.is_empty() || is_known(name) {
+            continue;
+        }
+        if let Some(name) = decode(name).filter(|name| !is_known(name)) {
+            return Err(unknown(&name));
+        }
+    }
+    Ok(())
+}
+
 /// The decoded names and values of a query. An empty query has none.
 pub(crate) fn pairs(
     query: Option<&str>,
@@ -178,5 +201,22 @@ mod tests {
         assert_eq!(none(Some("")), Ok(()));
         assert!(none(Some("a=b")).is_err());
         assert!(none(Some("&")).is_err());
+    }
+
+    #[test]
+    fn names_of_parameters_are_checked_without_their_values() {
+        for query in [
+            None,
+            Some(""),
+            Some("id=%zz"),
+            Some("&id"),
+            Some("i%64=a&ack=%"),
+            Some("%z=a"),
+        ] {
+            assert_eq!(check_names(query, &["id", "ack"]), Ok(()), "{query:?}");
+        }
+        for query in ["no", "id=a&no=b", "%6Eo=b", "ID=a"] {
+            assert!(check_names(Some(query), &["id", "ack"]).is_err(), "{query}");
+        }
     }
 }

@@ -23,29 +23,30 @@ pub(crate) use batch::{fuzz_batch, fuzz_operation};
 
 use crate::http::exchange::{Answer, Exchange};
 
+use table::Handler;
 pub(crate) use table::Resource;
 
 impl Resource {
     /// Answers a request for the resource.
-    pub(crate) async fn answer(self, exchange: Exchange<'_>) -> Answer {
-        match self {
-            Self::Entity => entity::answer(exchange).await,
-            Self::Entities => entities::answer(exchange).await,
-            Self::Batch => batch::answer(exchange).await,
-            Self::Digest => digest::answer(exchange).await,
-            Self::Status => status::answer(exchange).await,
-            Self::Metrics => metrics::answer(exchange).await,
-            Self::KeyReplicas => replicas::answer(exchange).await,
-            Self::HealthLive => health::live(&exchange),
-            Self::HealthReady => health::ready(&exchange),
-            Self::OpenApi => openapi::answer(&exchange),
-            Self::Peer => peer::answer(&exchange),
-            Self::AdminSweep => admin::repair::answer(exchange).await,
-            Self::AdminCompact => admin::compact::answer(exchange).await,
-            Self::Profile => profile::answer(exchange).await,
-            Self::History => history::answer(exchange).await,
-            Self::Cluster => cluster::answer(exchange).await,
-            Self::Console(asset) => console::answer(&exchange, asset),
+    pub(crate) async fn answer(&self, exchange: Exchange<'_>) -> Answer {
+        match self.handler {
+            Handler::Entity => entity::answer(exchange).await,
+            Handler::Entities => entities::answer(exchange).await,
+            Handler::Batch => batch::answer(exchange).await,
+            Handler::Digest => digest::answer(exchange).await,
+            Handler::Status => status::answer(exchange).await,
+            Handler::Metrics => metrics::answer(exchange).await,
+            Handler::KeyReplicas => replicas::answer(exchange).await,
+            Handler::HealthLive => health::live(&exchange),
+            Handler::HealthReady => health::ready(&exchange),
+            Handler::OpenApi => openapi::answer(&exchange),
+            Handler::Peer => peer::answer(&exchange),
+            Handler::AdminRepair => admin::repair::answer(exchange).await,
+            Handler::AdminCompact => admin::compact::answer(exchange).await,
+            Handler::Profile => profile::answer(exchange).await,
+            Handler::History => history::answer(exchange).await,
+            Handler::Cluster => cluster::answer(exchange).await,
+            Handler::Console(asset) => console::answer(&exchange, asset),
         }
     }
 }

@@ -1,5 +1,6 @@
-//! The one table of the resources: their paths, their methods, what these need, and their
-//! names in the metrics. `http/mod.rs` says how to add a resource.
+//! The one table of the resources: their paths, their methods and what these need, their
+//! parameters, and their names in the metrics. Dispatch, `Allow`, rights, the table in
+//! `docs/reference/api.md` and `/openapi.json` follow from it, or are held to it by tests. `http/mod.rs` says how to add a resource.
 
 use crate::http::negotiation::names_html;
 use crate::http::verb::Verb;
@@ -10,64 +11,187 @@ use hyper::Method;
 use hyper::http::request::Parts;
 use tokens::Need;
 
-/// A resource.
+/// Who answers the requests for a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Resource {
-    /// One key: `/v0/entity`.
+pub(super) enum Handler {
+    /// One key.
     Entity,
-    /// A range of this node's keys: `/v0/entities`.
+    /// A scan of a range of keys.
     Entities,
-    /// Many operations: `/v0/batch`.
+    /// Many operations.
     Batch,
-    /// What this node keeps in a range, as a sum: `/v0/digest`.
+    /// What this node keeps in a range, as a sum.
     Digest,
-    /// The node: `/v0/status`.
+    /// The node.
     Status,
-    /// What the node did in the last hour: `/v0/history`.
+    /// What the node did in the last hour.
     History,
-    /// How each node of the cluster is: `/v0/cluster`.
+    /// How each node of the cluster is.
     Cluster,
-    /// The metrics of the node, for Prometheus: `/metrics`.
+    /// The metrics of the node, for Prometheus.
     Metrics,
-    /// The replicas of a key: `/v0/replicas`.
+    /// The replicas of a key.
     KeyReplicas,
-    /// Whether the process serves: `/health/live`.
+    /// Whether the process serves.
     HealthLive,
-    /// Whether the node can take requests: `/health/ready`.
+    /// Whether the node can take requests.
     HealthReady,
-    /// The API as an OpenAPI document: `/openapi.json`.
+    /// The API as an OpenAPI document.
     OpenApi,
-    /// The entrance for other nodes of the cluster: `/v0/peer`.
+    /// The entrance for other nodes of the cluster.
     Peer,
-    /// A repair that an operator asks for: `/v0/admin/repair`.
-    AdminSweep,
-    /// A compaction that an operator asks for: `/v0/admin/compact`.
+    /// A repair that an operator asks for.
+    AdminRepair,
+    /// A compaction that an operator asks for.
     AdminCompact,
-    /// A profile of the process: `/debug/profile`, where debug endpoints are on.
+    /// A profile of the process, where debug endpoints are on.
     Profile,
     /// A file of the console. Its page, `/`, is there only for requests that name HTML.
     Console(Asset),
 }
 
-/// The path of each resource. They are looked up in this order, so those that clients ask for
-/// most come first, and those of the console last.
-pub(super) const PATHS: [(&str, Resource); 21] = [
-    ("/v0/entity", Resource::Entity),
-    ("/v0/entities", Resource::Entities),
-    ("/v0/batch", Resource::Batch),
-    ("/v0/digest", Resource::Digest),
-    ("/v0/status", Resource::Status),
-    ("/v0/history", Resource::History),
-    ("/v0/cluster", Resource::Cluster),
-    ("/v0/replicas", Resource::KeyReplicas),
-    ("/v0/admin/repair", Resource::AdminSweep),
-    ("/v0/admin/compact", Resource::AdminCompact),
-    ("/metrics", Resource::Metrics),
-    ("/health/live", Resource::HealthLive),
-    ("/health/ready", Resource::HealthReady),
-    ("/openapi.json", Resource::OpenApi),
-    ("/v0/peer", Resource::Peer),
-    ("/debug/profile", Resource::Profile),
+/// A resource: a row of the table.
+#[derive(Debug)]
+pub(crate) struct Resource {
+    /// Its path.
+    pub(super) path: &'static str,
+    /// Who answers.
+    pub(super) handler: Handler,
+    /// Its methods, with what each needs on a node with a tokens file. The other nodes of the
+    /// cluster have no tokens: they prove that they know its secret.
+    methods: &'static [(Verb, Need)],
+    /// The parameters of its query. An unknown one is refused before the handler is asked.
+    pub(crate) parameters: &'static [&'static str],
+    /// Its name in the metrics. `None`: answers to peers count apart from those to clients.
+    pub(crate) route: Option<Route>,
+}
+
+/// `GET` and `HEAD`.
+const fn pages(need: Need) -> [(Verb, Need); 2] {
+    [(Verb::Get, need), (Verb::Head, need)]
+}
+
+/// The table. It is looked up in this order, so the resources that clients ask for most come
+/// first, and those of the console last.
+#[rustfmt::skip]
+pub(super) static RESOURCES: [Resource; 21] = [
+    Resource {
+        path: "/v0/entity",
+        handler: Handler::Entity,
+        methods: &[
+            (Verb::Get, Need::Read), (Verb::Head, Need::Read),
+            (Verb::Put, Need::Write), (Verb::Delete, Need::Write),
+        ],
+        parameters: &["id", "ack", "from", "replicas", "ttl"],
+        route: Some(Route::Entity),
+    },
+    Resource {
+        path: "/v0/entities",
+        handler: Handler::Entities,
+        methods: &pages(Need::Read),
+        parameters: &[
+            "start", "end", "prefix", "limit", "values", "count", "scope", "ack", "from", "replicas",
+        ],
+        route: Some(Route::Range),
+    },
+    Resource {
+        path: "/v0/batch",
+        handler: Handler::Batch,
+        methods: &[(Verb::Post, Need::Lines)],
+        parameters: &["ack", "from", "replicas"],
+        route: Some(Route::Batch),
+    },
+    Resource {
+        path: "/v0/digest",
+        handler: Handler::Digest,
+        methods: &pages(Need::Read),
+        parameters: &["start", "end", "peer", "cut", "gc_threshold"],
+        route: Some(Route::Digest),
+    },
+    Resource {
+        path: "/v0/status",
+        handler: Handler::Status,
+        methods: &pages(Need::AnyToken),
+        parameters: &[],
+        route: Some(Route::Status),
+    },
+    Resource {
+        path: "/v0/history",
+        handler: Handler::History,
+        methods: &pages(Need::Metrics),
+        parameters: &["limit"],
+        route: Some(Route::History),
+    },
+    Resource {
+        path: "/v0/cluster",
+        handler: Handler::Cluster,
+        methods: &pages(Need::Metrics),
+        parameters: &[],
+        route: Some(Route::Cluster),
+    },
+    Resource {
+        path: "/v0/replicas",
+        handler: Handler::KeyReplicas,
+        methods: &pages(Need::Read),
+        parameters: &["id", "versions"],
+        route: Some(Route::KeyReplicas),
+    },
+    Resource {
+        path: "/v0/admin/repair",
+        handler: Handler::AdminRepair,
+        methods: &[(Verb::Post, Need::Admin)],
+        parameters: &["full", "wait"],
+        route: Some(Route::Admin),
+    },
+    Resource {
+        path: "/v0/admin/compact",
+        handler: Handler::AdminCompact,
+        methods: &[(Verb::Post, Need::Admin)],
+        parameters: &["wait"],
+        route: Some(Route::Admin),
+    },
+    Resource {
+        path: "/metrics",
+        handler: Handler::Metrics,
+        methods: &pages(Need::Metrics),
+        parameters: &[],
+        route: Some(Route::Metrics),
+    },
+    Resource {
+        path: "/health/live",
+        handler: Handler::HealthLive,
+        methods: &pages(Need::Nothing),
+        parameters: &[],
+        route: Some(Route::Health),
+    },
+    Resource {
+        path: "/health/ready",
+        handler: Handler::HealthReady,
+        methods: &pages(Need::Nothing),
+        parameters: &[],
+        route: Some(Route::Health),
+    },
+    Resource {
+        path: "/openapi.json",
+        handler: Handler::OpenApi,
+        methods: &pages(Need::Nothing),
+        parameters: &[],
+        route: Some(Route::OpenApi),
+    },
+    Resource {
+        path: "/v0/peer",
+        handler: Handler::Peer,
+        methods: &[(Verb::Get, Need::Nothing)],
+        parameters: &[],
+        route: None,
+    },
+    Resource {
+        path: "/debug/profile",
+        handler: Handler::Profile,
+        methods: &pages(Need::Admin),
+        parameters: &["kind", "seconds"],
+        route: Some(Route::Profile),
+    },
     of_console(Asset::Page),
     of_console(Asset::Script),
     of_console(Asset::Style),
@@ -75,144 +199,107 @@ pub(super) const PATHS: [(&str, Resource); 21] = [
     of_console(Asset::Handbook),
 ];
 
-/// A file of the console with its path.
-const fn of_console(asset: Asset) -> (&'static str, Resource) {
-    (asset.path(), Resource::Console(asset))
+/// A file of the console.
+const fn of_console(asset: Asset) -> Resource {
+    Resource {
+        path: asset.path(),
+        handler: Handler::Console(asset),
+        methods: &[(Verb::Get, Need::Nothing), (Verb::Head, Need::Nothing)],
+        parameters: &[],
+        route: Some(Route::Console),
+    }
 }
 
 impl Resource {
     /// The resource that a request asks for, if the node behind `listener` serves it.
-    pub(crate) fn of(listener: &Listener, head: &Parts) -> Option<Self> {
+    pub(crate) fn of(listener: &Listener, head: &Parts) -> Option<&'static Self> {
         let found = Self::at(head.uri.path()).filter(|resource| resource.is_served(listener))?;
-        match found {
-            Self::Console(Asset::Page) => found.is_for(listener, head).then_some(found),
-            _ => Some(found),
-        }
+        let is_there = match found.handler {
+            Handler::Console(Asset::Page) => found.is_for(listener, head),
+            _ => true,
+        };
+        is_there.then_some(found)
     }
 
     /// Whether the console's page is there for a request: for all that do not name HTML `/`
     /// is a path that does not exist. A preflight comes without the `Accept` of the request
     /// that follows it.
-    fn is_for(self, listener: &Listener, head: &Parts) -> bool {
+    fn is_for(&self, listener: &Listener, head: &Parts) -> bool {
         names_html(&head.headers) || (head.method == Method::OPTIONS && self.has_options(listener))
     }
 
     /// The resource at a path; paths are compared byte by byte.
-    pub(super) fn at(path: &str) -> Option<Self> {
-        let found = PATHS.iter().find(|(known, _)| *known == path);
-        found.map(|(_, resource)| *resource)
+    pub(super) fn at(path: &str) -> Option<&'static Self> {
+        RESOURCES.iter().find(|known| known.path == path)
     }
 
     /// Whether the node behind `listener` serves the resource.
-    fn is_served(self, listener: &Listener) -> bool {
-        self != Self::Profile || listener.has_debug_endpoints()
+    fn is_served(&self, listener: &Listener) -> bool {
+        !self.is_debug() || listener.has_debug_endpoints()
+    }
+
+    /// Whether only nodes with debug endpoints serve it.
+    pub(super) fn is_debug(&self) -> bool {
+        self.handler == Handler::Profile
     }
 
     /// Whether the node behind `listener` answers its `OPTIONS`: only pages of other origins ask
     /// for it.
-    pub(crate) fn has_options(self, listener: &Listener) -> bool {
-        listener.own_hosts.cors_origins().are_any() && self != Self::Peer
+    pub(crate) fn has_options(&self, listener: &Listener) -> bool {
+        listener.own_hosts.cors_origins().are_any() && self.may_have_options()
+    }
+
+    /// Whether pages of other origins may ask for it, where a node lets them.
+    pub(super) fn may_have_options(&self) -> bool {
+        self.handler != Handler::Peer
     }
 
     /// The paths of the resources for clients that the node behind `listener` serves.
     pub(crate) fn paths_for_clients(listener: &Listener) -> String {
-        let served = PATHS
+        let served = RESOURCES
             .iter()
-            .filter(|(_, resource)| resource.is_for_clients() && resource.is_served(listener));
-        let paths: Vec<&str> = served.map(|(path, _)| *path).collect();
+            .filter(|resource| resource.is_for_clients() && resource.is_served(listener));
+        let paths: Vec<&str> = served.map(|resource| resource.path).collect();
         paths.join(", ")
     }
 
     /// Whether clients use it, rather than nodes or browsers.
-    fn is_for_clients(self) -> bool {
-        !matches!(self, Self::Peer | Self::Console(_))
+    fn is_for_clients(&self) -> bool {
+        !matches!(self.handler, Handler::Peer | Handler::Console(_))
     }
 
     /// The methods of the resource.
-    pub(super) fn verbs(self) -> &'static [Verb] {
-        match self {
-            Self::Entity => &[Verb::Get, Verb::Head, Verb::Put, Verb::Delete],
-            Self::Entities
-            | Self::Digest
-            | Self::Status
-            | Self::History
-            | Self::Cluster
-            | Self::Metrics
-            | Self::KeyReplicas
-            | Self::HealthLive
-            | Self::HealthReady
-            | Self::OpenApi
-            | Self::Profile
-            | Self::Console(_) => &[Verb::Get, Verb::Head],
-            Self::Peer => &[Verb::Get],
-            Self::Batch | Self::AdminSweep | Self::AdminCompact => &[Verb::Post],
-        }
+    pub(super) fn verbs(&self) -> impl Iterator<Item = Verb> {
+        self.methods.iter().map(|(verb, _)| *verb)
     }
 
-    /// What a method of the resource needs, on a node with a tokens file. The other nodes
-    /// of the cluster have no tokens: they prove that they know its secret. Browsers ask
-    /// without a token what pages may do.
-    pub(crate) fn need(self, verb: Verb) -> Need {
-        match self {
-            _ if verb == Verb::Options => Need::Nothing,
-            Self::Entity => match verb {
-                Verb::Get | Verb::Head => Need::Read,
-                _ => Need::Write,
-            },
-            Self::Entities | Self::Digest | Self::KeyReplicas => Need::Read,
-            Self::Batch => Need::Lines,
-            Self::Status => Need::AnyToken,
-            Self::Metrics | Self::History | Self::Cluster => Need::Metrics,
-            Self::AdminSweep | Self::AdminCompact | Self::Profile => Need::Admin,
-            Self::HealthLive
-            | Self::HealthReady
-            | Self::OpenApi
-            | Self::Peer
-            | Self::Console(_) => Need::Nothing,
-        }
+    /// What a method of the resource needs.
+    pub(crate) fn need(&self, verb: Verb) -> Need {
+        let found = self.methods.iter().find(|(known, _)| *known == verb);
+        found.map_or(Need::Admin, |(_, need)| *need)
     }
 
     /// Whether the resource is reached even when clients hold all connections.
-    pub(crate) fn is_always_reached(self) -> bool {
-        matches!(self, Self::Peer | Self::HealthLive | Self::HealthReady)
+    pub(crate) fn is_always_reached(&self) -> bool {
+        matches!(
+            self.handler,
+            Handler::Peer | Handler::HealthLive | Handler::HealthReady
+        )
     }
 
     /// Whether the resource is for everyone, so that not even a token is looked at.
-    pub(crate) fn is_public(self) -> bool {
-        let mut verbs = self.verbs().iter();
-        verbs.all(|verb| self.need(*verb) == Need::Nothing)
-    }
-
-    /// The name of the resource in the metrics. `None`: answers to peers count apart
-    /// from those to clients.
-    pub(crate) fn route(self) -> Option<Route> {
-        match self {
-            Self::Entity => Some(Route::Entity),
-            Self::Entities => Some(Route::Range),
-            Self::Batch => Some(Route::Batch),
-            Self::Digest => Some(Route::Digest),
-            Self::Status => Some(Route::Status),
-            Self::Metrics => Some(Route::Metrics),
-            Self::KeyReplicas => Some(Route::KeyReplicas),
-            Self::HealthLive | Self::HealthReady => Some(Route::Health),
-            Self::OpenApi => Some(Route::OpenApi),
-            Self::Peer => None,
-            Self::AdminSweep | Self::AdminCompact => Some(Route::Admin),
-            Self::Profile => Some(Route::Profile),
-            Self::History => Some(Route::History),
-            Self::Cluster => Some(Route::Cluster),
-            Self::Console(_) => Some(Route::Console),
-        }
+    pub(crate) fn is_public(&self) -> bool {
+        self.methods.iter().all(|(_, need)| *need == Need::Nothing)
     }
 
     /// The verb of a method, if the resource has it.
-    pub(crate) fn verb(self, method: &Method) -> Option<Verb> {
-        Verb::of(method).filter(|verb| self.verbs().contains(verb))
+    pub(crate) fn verb(&self, method: &Method) -> Option<Verb> {
+        Verb::of(method).filter(|verb| self.verbs().any(|known| known == *verb))
     }
 
     /// The names of its methods.
-    pub(crate) fn methods(self) -> String {
-        let names: Vec<&str> = self.verbs().iter().map(|verb| verb.name()).collect();
+    pub(crate) fn methods(&self) -> String {
+        let names: Vec<&str> = self.verbs().map(Verb::name).collect();
         names.join(", ")
     }
 }
@@ -221,14 +308,15 @@ impl Resource {
 mod tests {
     use super::*;
 
+    fn handler_at(path: &str) -> Option<Handler> {
+        Resource::at(path).map(|resource| resource.handler)
+    }
+
     #[test]
     fn paths_are_exact() {
-        assert_eq!(Resource::at("/v0/entity"), Some(Resource::Entity));
-        assert_eq!(Resource::at("/v0/entities"), Some(Resource::Entities));
-        assert_eq!(Resource::at("/v0/digest"), Some(Resource::Digest));
-        assert_eq!(Resource::at("/v0/status"), Some(Resource::Status));
-        assert_eq!(Resource::at("/metrics"), Some(Resource::Metrics));
-        assert_eq!(Resource::at("/"), Some(Resource::Console(Asset::Page)));
+        for resource in &RESOURCES {
+            assert_eq!(handler_at(resource.path), Some(resource.handler));
+        }
         for path in [
             "",
             "//",
@@ -239,16 +327,16 @@ mod tests {
             "/V0/entity",
             "/v0//entity",
         ] {
-            assert_eq!(Resource::at(path), None, "{path}");
+            assert_eq!(handler_at(path), None, "{path}");
         }
     }
 
     #[test]
     fn only_what_is_named_here_needs_no_token() {
-        let public: Vec<&str> = PATHS
+        let public: Vec<&str> = RESOURCES
             .iter()
-            .filter(|(_, resource)| resource.is_public())
-            .map(|(path, _)| *path)
+            .filter(|resource| resource.is_public())
+            .map(|resource| resource.path)
             .collect();
         let expected = [
             "/health/live",
@@ -263,15 +351,9 @@ mod tests {
         ];
         assert_eq!(public, expected);
         // A path is public or it is not: the token is looked at before the method.
-        for (path, resource) in PATHS {
-            let verbs = resource.verbs().iter();
-            let free = verbs.filter(|verb| resource.need(**verb) == Need::Nothing);
-            let expected = if resource.is_public() {
-                resource.verbs().len()
-            } else {
-                0
-            };
-            assert_eq!(free.count(), expected, "{path}");
+        for resource in RESOURCES.iter().filter(|resource| !resource.is_public()) {
+            let mut needs = resource.methods.iter().map(|(_, need)| *need);
+            assert!(needs.all(|need| need != Need::Nothing), "{}", resource.path);
         }
     }
 
@@ -285,18 +367,18 @@ mod tests {
             .filter(|line| line.starts_with("| `"))
             .collect();
         let mut expected = Vec::new();
-        for (path, resource) in PATHS {
+        for resource in &RESOURCES {
+            let path = resource.path;
             let mut rows: Vec<(Need, Vec<&str>)> = Vec::new();
-            for verb in resource.verbs() {
-                let need = resource.need(*verb);
+            for (verb, need) in resource.methods.iter().copied() {
                 match rows.last_mut().filter(|(last, _)| *last == need) {
                     Some((_, names)) => names.push(verb.name()),
                     None => rows.push((need, vec![verb.name()])),
                 }
             }
             for (need, names) in rows {
-                let of_keys = match resource {
-                    Resource::Entities | Resource::Digest => " for all keys of the range",
+                let of_keys = match resource.handler {
+                    Handler::Entities | Handler::Digest => " for all keys of the range",
                     _ => " for the key",
                 };
                 let need = match need {
@@ -316,40 +398,29 @@ mod tests {
 
     #[test]
     fn allow_names_exactly_the_methods_that_a_resource_has() {
-        for (resource, allow) in [
-            (Resource::Entity, "GET, HEAD, PUT, DELETE"),
-            (Resource::Entities, "GET, HEAD"),
-            (Resource::Batch, "POST"),
-            (Resource::Digest, "GET, HEAD"),
-            (Resource::Status, "GET, HEAD"),
-            (Resource::Metrics, "GET, HEAD"),
-            (Resource::KeyReplicas, "GET, HEAD"),
-            (Resource::HealthLive, "GET, HEAD"),
-            (Resource::HealthReady, "GET, HEAD"),
-            (Resource::OpenApi, "GET, HEAD"),
-            (Resource::Peer, "GET"),
-            (Resource::AdminSweep, "POST"),
-            (Resource::AdminCompact, "POST"),
-            (Resource::Profile, "GET, HEAD"),
-            (Resource::History, "GET, HEAD"),
-            (Resource::Cluster, "GET, HEAD"),
-            (Resource::Console(Asset::Page), "GET, HEAD"),
+        for (path, allow) in [
+            ("/v0/entity", "GET, HEAD, PUT, DELETE"),
+            ("/v0/entities", "GET, HEAD"),
+            ("/v0/batch", "POST"),
+            ("/v0/peer", "GET"),
+            ("/v0/admin/repair", "POST"),
+            ("/", "GET, HEAD"),
         ] {
-            assert_eq!(resource.methods(), allow, "{resource:?}");
+            let resource = Resource::at(path).unwrap();
+            assert_eq!(resource.methods(), allow, "{path}");
             let allowed: Vec<&str> = allow.split(", ").collect();
             for method in ["GET", "HEAD", "PUT", "DELETE", "POST", "OPTIONS", "get"] {
                 let known = resource.verb(&method.parse().unwrap()).is_some();
-                assert_eq!(known, allowed.contains(&method), "{resource:?} {method}");
+                assert_eq!(known, allowed.contains(&method), "{path} {method}");
             }
         }
     }
 
     #[test]
     fn the_console_costs_the_lookups_of_other_paths_nothing() {
-        assert_eq!(PATHS[0], ("/v0/entity", Resource::Entity));
-        let is_of_console =
-            |(_, resource): &(_, Resource)| matches!(resource, Resource::Console(_));
-        let first = PATHS.iter().position(is_of_console).unwrap();
-        assert_eq!(first, PATHS.len() - Asset::ALL.len());
+        assert_eq!(RESOURCES[0].path, "/v0/entity");
+        let is_of_console = |resource: &Resource| matches!(resource.handler, Handler::Console(_));
+        let first = RESOURCES.iter().position(is_of_console).unwrap();
+        assert_eq!(first, RESOURCES.len() - Asset::ALL.len());
     }
 }

@@ -29,6 +29,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokens::{Need, RequestedKeys};
 
+#[cfg(test)]
 pub(super) use count::CountPage;
 
 /// `GET` and `HEAD`. Reads the first batch before the answer begins, so that a store

@@ -32,7 +32,7 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
         Verb::Put => put(exchange, parameters).await,
         Verb::Delete => delete(exchange, parameters).await,
         // The table of resources does not let it through.
-        Verb::Post | Verb::Options => Err(Problem::method_not_allowed("GET, HEAD, PUT, DELETE")),
+        Verb::Post => Err(Problem::method_not_allowed("GET, HEAD, PUT, DELETE")),
     }
 }
 

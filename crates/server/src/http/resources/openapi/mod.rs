@@ -1,58 +1,28 @@
 //! `/openapi.json`: the HTTP API as an OpenAPI 3.1 document.
 //!
-//! The document is built from what the code uses itself, so that it cannot drift: types
-//! of problems from their catalogue, bodies of JSON from the types that are written. What
-//! is left, paths, methods, parameters and statuses, tests compare with the table of
-//! resources and with the answers of a running node, in both directions.
-//!
-//! - `entity`, `batch`, `ranges`, `node`, `operator`, `console`: the operations.
-//! - `operation`, `parameters`, `headers`: what describes one.
-//!
-//! It is built when it is first asked for, and costs other requests nothing.
-//!
-//! # To describe a resource
-//! Add an [`Operation`](operation::Operation) for each of its methods but `HEAD` to the
-//! file that fits, or to a new one with a line in [`operations`]. Derive `JsonSchema` for
-//! the types of its answers. Its types of problems are the constants of the catalogue.
-
-mod batch;
-mod console;
-mod entity;
-mod headers;
-mod node;
-mod operation;
-mod operator;
-mod parameters;
-mod ranges;
+//! The document is the file `crates/api/openapi.json`. A node serves it with what follows from
+//! it: a `HEAD` for each `GET`, and where pages of other origins are served an `OPTIONS` for each
+//! path; and without the paths that it does not have. Tests hold the file to the table of
+//! resources, to the types of the answers, and to each answer that a test gets, in both
+//! directions.
 
 #[cfg(test)]
 mod tests;
 
+use super::table::{RESOURCES, Resource};
 use crate::http::exchange::{Answer, Exchange};
 use crate::http::page;
-use crate::http::problem::Document as Problem;
 use crate::http::query;
-use api::problem_type::{self as catalogue, ProblemType};
+use crate::http::verb::Verb;
 use bytes::Bytes;
-use operation::{Operation, TOKEN, describe_problems, preflights, with_heads};
-use schemars::generate::SchemaSettings;
-use schemars::{JsonSchema, SchemaGenerator};
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 use std::sync::OnceLock;
-
-/// What the document says of the API as a whole.
-const TEXT: &str = "A replicated key-value store. Any node of a cluster takes any request.\n\n\
-    A request to an unknown path is `400` with the problem type `unknown-path`, and one with \
-    another method is `405` with `method-not-allowed` and `Allow`. A refused request changes \
-    nothing. What clients may rely on is in docs/reference/api.md.";
-
-/// What it says of tokens.
-const TEXT_OF_TOKENS: &str = "A node with a tokens file needs a token for all paths but those \
-    without security here. The names beside the scheme are rights, of which the token needs \
-    one: `read` and `write` for the keys of the request. Other nodes need none.";
 
 /// The documents of nodes with and without debug endpoints and pages of other origins.
 static DOCUMENTS: [OnceLock<Bytes>; 4] = [const { OnceLock::new() }; 4];
+
+/// The operation in the file that stands for the `OPTIONS` of each path.
+const OPTIONS: &str = "x-options-of-all-paths";
 
 /// What only some nodes serve.
 #[derive(Clone, Copy, Debug)]
@@ -81,75 +51,65 @@ pub(super) fn answer(exchange: &Exchange<'_>) -> Answer {
 
 /// The document of a node.
 fn document(extras: Extras) -> Value {
-    let mut schemas = Schemas::new();
-    schemas.of::<Problem<'_>>();
-    let mut paths = Map::new();
-    let mut operations = operations(&mut schemas);
-    if extras.cors {
-        operations.extend(preflights(&operations));
-    }
-    for operation in operations {
-        if operation.path == operator::PROFILE_PATH && !extras.debug {
+    // A test reads the file.
+    let mut document: Value = serde_json::from_str(api::OPENAPI).unwrap_or_default();
+    let options = document
+        .as_object_mut()
+        .and_then(|fields| fields.remove(OPTIONS));
+    let options = options.filter(|_| extras.cors);
+    for resource in &RESOURCES {
+        let Some(operations) = document.pointer_mut(&pointer(resource)) else {
             continue;
+        };
+        if resource.verbs().any(|verb| verb == Verb::Head) {
+            operations["head"] = head_of(&operations["get"]);
         }
-        let path = paths
-            .entry(operation.path)
-            .or_insert_with(|| Value::Object(Map::new()));
-        path[operation.method()] = operation.describe();
+        if let Some(options) = options.as_ref().filter(|_| resource.may_have_options()) {
+            operations["options"] = options_of(operations, options);
+        }
     }
-    let unmatched = |types: &'static ProblemType| describe_problems(types.status, &[types], true);
-    json!({
-        "openapi": "3.1.1",
-        "info": {
-            "title": "Kvorum",
-            "version": env!("CARGO_PKG_VERSION"),
-            "description": TEXT,
-            "license": {"name": "Apache License 2.0", "identifier": "Apache-2.0"},
-        },
-        "servers": [{"url": "/"}],
-        "paths": paths,
-        "components": {
-            "securitySchemes": {
-                TOKEN: {"type": "http", "scheme": "bearer", "description": TEXT_OF_TOKENS},
-            },
-            "schemas": schemas.into_components(),
-            "responses": {
-                "UnknownPath": unmatched(&catalogue::UNKNOWN_PATH),
-                "MethodNotAllowed": unmatched(&catalogue::METHOD_NOT_ALLOWED),
-            },
-        },
-    })
+    if let (false, Some(paths)) = (extras.debug, document["paths"].as_object_mut()) {
+        paths.retain(|path, _| {
+            !RESOURCES
+                .iter()
+                .any(|known| known.path == path && known.is_debug())
+        });
+    }
+    document
 }
 
-/// All operations, those with `HEAD` included.
-fn operations(schemas: &mut Schemas) -> Vec<Operation> {
-    let mut all = entity::operations();
-    all.extend(batch::operations(schemas));
-    all.extend(ranges::operations(schemas));
-    all.extend(node::operations(schemas));
-    all.extend(operator::operations(schemas));
-    all.extend(console::operations());
-    let mut all = with_heads(all);
-    all.push(node::peer());
-    all
+/// Where the operations of a resource stand in the document (RFC 6901).
+fn pointer(resource: &Resource) -> String {
+    format!("/paths/{}", resource.path.replace('/', "~1"))
 }
 
-/// The schemas of bodies, made from the types that are written.
-struct Schemas(SchemaGenerator);
-
-impl Schemas {
-    fn new() -> Self {
-        let mut settings = SchemaSettings::draft2020_12().for_serialize();
-        settings.definitions_path = "/components/schemas".into();
-        Self(settings.into_generator())
+/// A `HEAD`: the same as `GET`, without bodies.
+fn head_of(get: &Value) -> Value {
+    let mut head = get.clone();
+    head["operationId"] = named("head", get);
+    let responses = head["responses"].as_object_mut();
+    for response in responses.into_iter().flat_map(|all| all.values_mut()) {
+        if let Some(fields) = response.as_object_mut() {
+            fields.remove("content");
+        }
     }
+    head
+}
 
-    /// The schema of a type, as a reference to a component.
-    fn of<T: JsonSchema>(&mut self) -> Value {
-        self.0.subschema_for::<T>().into()
+/// The `OPTIONS` of a path with these operations.
+fn options_of(operations: &Value, template: &Value) -> Value {
+    let mut options = template.clone();
+    let first = operations.as_object().and_then(|all| all.values().next());
+    if let Some(first) = first {
+        options["operationId"] = named("options", first);
+        options["tags"] = first["tags"].clone();
     }
+    options
+}
 
-    fn into_components(mut self) -> Map<String, Value> {
-        self.0.take_definitions(true)
-    }
+/// The name of an operation with another method: `getEntity` becomes `headEntity`.
+fn named(method: &str, operation: &Value) -> Value {
+    let name = operation["operationId"].as_str().unwrap_or_default();
+    let resource = name.trim_start_matches(|sign: char| sign.is_lowercase());
+    format!("{method}{resource}").into()
 }

@@ -1,8 +1,11 @@
-//! The document beside the table of resources and the catalogue of problems. The tests
-//! over real sockets compare parameters and answers with it.
+//! The document beside the table of resources, the types of problems and the types of answers.
+//! The tests over real sockets compare parameters and answers with it.
 
+use super::super::{admin, cluster, digest, entities, health, history, replicas, status};
 use super::*;
-use crate::http::resources::table::{PATHS, Resource};
+use api::{Problem, ReplicaOutcome, problem_type};
+use schemars::generate::SchemaSettings;
+use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use tokens::Need;
 
@@ -10,54 +13,95 @@ const ALL_EXTRAS: Extras = Extras {
     debug: true,
     cors: true,
 };
-const NO_EXTRAS: Extras = Extras {
-    debug: false,
-    cors: false,
-};
 
 /// What the one has and the other lacks, with what to do.
 fn assert_same<T: Ord + std::fmt::Debug>(served: &BTreeSet<T>, described: &BTreeSet<T>) {
     let missing: Vec<_> = served.difference(described).collect();
     assert!(
         missing.is_empty(),
-        "/openapi.json does not describe {missing:?}: add it to an Operation in \
-         crates/server/src/http/resources/openapi (its mod.rs says how), and to docs/reference/api.md"
+        "crates/api/openapi.json does not describe {missing:?}: add it there, and to \
+         docs/reference/api.md"
     );
     let extra: Vec<_> = described.difference(served).collect();
     assert!(
         extra.is_empty(),
-        "/openapi.json describes {extra:?}, which no node has: remove it from \
-         crates/server/src/http/resources/openapi"
+        "crates/api/openapi.json describes {extra:?}, which no node has: remove it"
     );
 }
 
-fn all() -> Vec<Operation> {
-    operations(&mut Schemas::new())
+/// The file as it is.
+fn file() -> Value {
+    serde_json::from_str(api::OPENAPI).unwrap()
+}
+
+/// All operations of a document, with their paths and their methods.
+fn operations(document: &Value) -> Vec<(&str, &str, &Value)> {
+    let paths = document["paths"].as_object().unwrap().iter();
+    paths
+        .flat_map(|(path, operations)| {
+            let operations = operations.as_object().unwrap().iter();
+            operations.map(move |(method, operation)| (&**path, &**method, operation))
+        })
+        .collect()
 }
 
 #[test]
 fn each_method_of_each_resource_is_described_and_no_other() {
-    let served: BTreeSet<(&str, String)> = PATHS
+    let served: BTreeSet<(&str, String)> = RESOURCES
         .iter()
-        .flat_map(|(path, resource)| {
-            let methods = resource.verbs().iter();
-            methods.map(|verb| (*path, verb.name().to_owned()))
+        .flat_map(|resource| {
+            let verbs = resource.verbs();
+            verbs.map(|verb| (resource.path, verb.name().to_ascii_lowercase()))
         })
         .collect();
-    let described: BTreeSet<(&str, String)> = all()
-        .iter()
-        .map(|operation| (operation.path, operation.verb.name().to_owned()))
+    let document = document(Extras {
+        cors: false,
+        ..ALL_EXTRAS
+    });
+    let described: BTreeSet<(&str, String)> = operations(&document)
+        .into_iter()
+        .map(|(path, method, _)| (path, method.to_owned()))
         .collect();
     assert_same(&served, &described);
+    let written = file();
+    for (path, method, _) in operations(&written) {
+        assert_ne!(method, "head", "{path}: it follows from GET");
+    }
+    assert_eq!(document["info"]["version"], env!("CARGO_PKG_VERSION"));
+}
+
+#[test]
+fn each_parameter_of_each_resource_is_described_and_no_other() {
+    let document = file();
+    for resource in &RESOURCES {
+        let operations = document.pointer(&pointer(resource)).unwrap();
+        let operations = operations.as_object().unwrap().values();
+        let parameters = operations.flat_map(|operation| {
+            let parameters = operation["parameters"].as_array().into_iter().flatten();
+            parameters.map(|parameter| target(&document, parameter))
+        });
+        let queried = parameters.filter(|parameter| parameter["in"] == "query");
+        let described = queried.map(|parameter| parameter["name"].as_str().unwrap());
+        let served = resource.parameters.iter().copied().collect();
+        assert_same(&served, &described.collect());
+    }
+}
+
+/// What a part of the document is or refers to.
+fn target<'a>(document: &'a Value, part: &'a Value) -> &'a Value {
+    match part["$ref"].as_str() {
+        Some(reference) => document.pointer(&reference[1..]).unwrap(),
+        None => part,
+    }
 }
 
 #[test]
 fn each_type_of_problem_is_described_and_no_other() {
-    let served: BTreeSet<String> = catalogue::ALL.iter().map(|known| known.urn()).collect();
+    let served: BTreeSet<String> = problem_type::ALL.iter().map(|known| known.urn()).collect();
     let mut described = BTreeMap::new();
-    collect_types(&document(ALL_EXTRAS), &mut described);
+    collect_types(&file(), &mut described);
     assert_same(&served, &described.keys().cloned().collect());
-    for known in catalogue::ALL {
+    for known in problem_type::ALL {
         let statuses = &described[&known.urn()];
         assert_eq!(statuses, &BTreeSet::from([known.status]), "{}", known.name);
     }
@@ -82,13 +126,20 @@ fn collect_types(part: &Value, types: &mut BTreeMap<String, BTreeSet<u16>>) {
 
 #[test]
 fn each_reference_leads_to_a_component_and_each_component_is_used() {
-    let document = document(ALL_EXTRAS);
+    let document = file();
     let mut references = BTreeSet::new();
     collect_references(&document, &mut references);
-    let components = document["components"]["schemas"].as_object().unwrap();
+    // No operation has these answers; they are described for people.
+    for name in ["MethodNotAllowed", "UnknownPath"] {
+        references.insert(format!("#/components/responses/{name}"));
+    }
+    let components = document["components"].as_object().unwrap().iter();
+    let components = components.filter(|(kind, _)| *kind != "securitySchemes");
     let components: BTreeSet<String> = components
-        .keys()
-        .map(|name| format!("#/components/schemas/{name}"))
+        .flat_map(|(kind, all)| {
+            let names = all.as_object().unwrap().keys();
+            names.map(move |name| format!("#/components/{kind}/{name}"))
+        })
         .collect();
     assert_eq!(references, components);
 }
@@ -116,11 +167,12 @@ fn collect_references(part: &Value, references: &mut BTreeSet<String>) {
 #[test]
 fn each_operation_needs_what_the_table_of_resources_says() {
     let document = document(ALL_EXTRAS);
-    for (path, resource) in PATHS {
+    for resource in &RESOURCES {
         for verb in resource.verbs() {
             let method = verb.name().to_ascii_lowercase();
+            let path = resource.path;
             let operation = &document["paths"][path][&method];
-            let security = match resource.need(*verb) {
+            let security = match resource.need(verb) {
                 Need::Nothing => json!([]),
                 need => json!([{}, {"token": need.rights()}]),
             };
@@ -139,15 +191,11 @@ fn each_operation_needs_what_the_table_of_resources_says() {
 #[test]
 fn the_names_of_operations_are_unique() {
     let document = document(ALL_EXTRAS);
-    let paths = document["paths"].as_object().unwrap().values();
-    let methods = paths.flat_map(|path| path.as_object().unwrap().values());
-    let mut names: Vec<&str> = methods
-        .map(|method| method["operationId"].as_str().unwrap())
-        .collect();
-    let count = names.len();
-    names.sort_unstable();
-    names.dedup();
-    assert_eq!(names.len(), count);
+    let mut names = BTreeSet::new();
+    for (path, method, operation) in operations(&document) {
+        let name = operation["operationId"].as_str().unwrap();
+        assert!(names.insert(name), "{method} {path}");
+    }
 }
 
 /// What generators of clients can read: an answer is an object of JSON, or bytes, and never
@@ -155,20 +203,17 @@ fn the_names_of_operations_are_unique() {
 #[test]
 fn an_answer_that_is_no_object_of_json_is_bytes() {
     let document = document(ALL_EXTRAS);
-    let paths = document["paths"].as_object().unwrap();
-    let operations = paths.values().flat_map(|path| path.as_object().unwrap());
     let mut bytes = 0;
-    for (_, operation) in operations {
+    for (path, method, operation) in operations(&document) {
         for (status, response) in operation["responses"].as_object().unwrap() {
-            let content = response.get("content").and_then(Value::as_object);
+            let content = target(&document, response)["content"].as_object();
             let content = content.filter(|_| status.starts_with('2'));
             let Some(content) = content else { continue };
             let media: Vec<&str> = content.keys().map(String::as_str).collect();
             let is_object = media == ["application/json"];
             for body in content.values() {
                 let is_bytes = body["schema"]["format"] == "binary";
-                let what = &operation["operationId"];
-                assert_eq!(is_bytes, !is_object, "{what} {status}: {body}");
+                assert_eq!(is_bytes, !is_object, "{method} {path} {status}: {body}");
                 assert!(!is_bytes || body["schema"]["type"] == "string");
                 bytes += usize::from(is_bytes);
             }
@@ -177,10 +222,104 @@ fn an_answer_that_is_no_object_of_json_is_bytes() {
     assert!(bytes > 5, "{bytes}");
 }
 
+/// The schemas of answers are those of the types that are written.
+#[test]
+fn each_answer_is_described_as_its_type_says() {
+    let mut settings = SchemaSettings::draft2020_12().for_serialize();
+    settings.definitions_path = "/components/schemas".into();
+    let mut types = settings.into_generator();
+    types.subschema_for::<entities::CountPage>();
+    types.subschema_for::<digest::DigestPage>();
+    types.subschema_for::<status::Status<'_>>();
+    types.subschema_for::<health::Live>();
+    types.subschema_for::<cluster::Cluster<'_>>();
+    types.subschema_for::<replicas::KeyReplicas<'_>>();
+    types.subschema_for::<health::Ready>();
+    types.subschema_for::<history::History>();
+    types.subschema_for::<admin::repair::Repair>();
+    types.subschema_for::<admin::compact::Compaction>();
+    let written = types.take_definitions(true);
+    let document = file();
+    let described = document["components"]["schemas"].as_object().unwrap();
+    for (name, schema) in &written {
+        assert!(
+            described.get(name) == Some(schema),
+            "crates/api/openapi.json: the schema {name} has to be:\n\"{name}\": {}",
+            serde_json::to_string_pretty(schema).unwrap()
+        );
+    }
+    // These are types of the crate `api`, which tests compare with what is written.
+    let others = ["EntityLine", "Problem", "ReplicaOutcome"];
+    let written = written.keys().map(String::as_str).chain(others);
+    assert_same(
+        &written.collect(),
+        &described.keys().map(String::as_str).collect(),
+    );
+}
+
+/// The members that a value has as JSON.
+fn members(value: &impl serde::Serialize) -> BTreeSet<String> {
+    let json = serde_json::to_value(value).unwrap();
+    json.as_object().unwrap().keys().cloned().collect()
+}
+
+#[test]
+fn problems_and_lines_are_described_with_all_their_members() {
+    let document = file();
+    let described = |name: &str| -> (BTreeSet<String>, BTreeSet<String>) {
+        let schema = &document["components"]["schemas"][name];
+        let required = schema["required"].as_array().unwrap().iter();
+        let required = required.map(|name| name.as_str().unwrap().to_owned());
+        (
+            schema["properties"]
+                .as_object()
+                .unwrap()
+                .keys()
+                .cloned()
+                .collect(),
+            required.collect(),
+        )
+    };
+    let least = Problem::default();
+    let outcome = ReplicaOutcome::default();
+    let text = || Some(String::new());
+    let whole = Problem {
+        parameter: text(),
+        allow: text(),
+        trace: text(),
+        line: Some(1),
+        timestamp: text(),
+        replicas: vec![outcome.clone()],
+        ..Problem::default()
+    };
+    assert_eq!(described("Problem"), (members(&whole), members(&least)));
+    assert_eq!(
+        described("ReplicaOutcome"),
+        (members(&outcome), members(&outcome))
+    );
+    let line = |key: &[u8], value: Option<&[u8]>, expires| -> BTreeSet<String> {
+        let mut line = Vec::new();
+        let entity = api::EntityLine {
+            key,
+            version: Some("9"),
+            expires,
+        };
+        entity.write(value, &mut line);
+        members(&serde_json::from_slice::<Value>(&line).unwrap())
+    };
+    let mut all = line(b"k", Some(b"v"), Some("2026-11-22T16:00:00Z"));
+    all.extend(line(b"\xff", Some(b"\xff"), None));
+    assert_eq!(described("EntityLine").0, all);
+    assert_eq!(
+        described("EntityLine").1,
+        BTreeSet::from(["version".to_owned()])
+    );
+}
+
 #[test]
 fn outcomes_are_those_of_receipts() {
-    use cluster::{Fate, Miss};
-    let document = document(NO_EXTRAS);
+    use ::cluster::{Fate, Miss};
+    let document = file();
     let outcomes = &document["components"]["schemas"]["ReplicaOutcome"]["properties"]["outcome"];
     let described: BTreeSet<&str> = outcomes["enum"]
         .as_array()
@@ -216,10 +355,10 @@ fn only_nodes_with_extras_describe_them() {
         let document = document(Extras { debug, cors });
         let paths = document["paths"].as_object().unwrap();
         assert_eq!(paths.contains_key("/debug/profile"), debug);
+        assert!(document.get(OPTIONS).is_none());
         for (path, methods) in paths {
             let has_options = methods.get("options").is_some();
             assert_eq!(has_options, cors && path != "/v0/peer", "{path}");
         }
     }
-    assert!(PATHS.contains(&("/debug/profile", Resource::Profile)));
 }

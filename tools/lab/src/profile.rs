@@ -101,7 +101,12 @@ pub(crate) const PARTS: &[StorePart] = &[
     StorePart::named("coordination", &["node::coordinator", "cluster::"]),
     StorePart::named(
         "peers",
-        &["peer::", "node::peers", "node::replicas", "node::hints"],
+        &[
+            "peer::",
+            "replica::peers",
+            "replica::replicas",
+            "replica::hints",
+        ],
     ),
     StorePart::named(
         "HTTP",
@@ -114,7 +119,10 @@ pub(crate) const PARTS: &[StorePart] = &[
         ],
     ),
     StorePart::named("admission", &["server::admission"]),
-    StorePart::named("node, all else", &["node::", "server::"]),
+    StorePart::named(
+        "node, all else",
+        &["node::", "replica::", "membership::", "server::"],
+    ),
     StorePart::named("event loop", &["tokio::", "mio::"]),
 ];
 

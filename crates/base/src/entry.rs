@@ -282,7 +282,7 @@ impl Entry {
     }
 
     /// The same version as a tombstone, which replaces a version that has expired.
-    pub fn buried(&self) -> Self {
+    pub fn suppressed(&self) -> Self {
         Self::tombstone(self.key(), self.timestamp(), self.copies())
     }
 

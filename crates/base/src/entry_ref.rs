@@ -99,9 +99,9 @@ impl<'a> EntryRef<'a> {
         }
     }
 
-    /// The same version as a tombstone, as [`Entry::buried`].
+    /// The same version as a tombstone, as [`Entry::suppressed`].
     #[must_use]
-    pub fn buried(self) -> Self {
+    pub fn suppressed(self) -> Self {
         Self {
             value: &[],
             expiry: Expiry::NEVER,
@@ -160,7 +160,7 @@ mod tests {
             assert_eq!(lent.to_entry(), entry);
             assert_eq!(lent.rank(), entry.rank());
             assert_eq!(lent.data_bytes(), entry.data_bytes());
-            assert_eq!(lent.buried().to_entry(), entry.buried());
+            assert_eq!(lent.suppressed().to_entry(), entry.suppressed());
             assert_eq!(lent.without_value().to_entry(), entry.without_value());
         }
     }

@@ -25,8 +25,8 @@ pub fn environment(disk: Arc<dyn Disk>) -> (Environment, Arc<StepExecutor>) {
         clock,
         random: Arc::new(SeededRandom::new(1)),
         executor: Arc::clone(&executor) as _,
-        drop_bound: Arc::new(|| Timestamp::ZERO),
-        surplus: None,
+        gc_threshold: Arc::new(|| Timestamp::ZERO),
+        non_owned: None,
         expired_before_unix_ms: Arc::new(|| 0),
         rest_after: Arc::new(|took, _urgency| took),
     };

@@ -1,5 +1,5 @@
 //! What forgetting costs: a store that writes, expires and deletes over a bounded set of
-//! keys, without a drop bound and with one that follows the clock.
+//! keys, without a GC threshold and with one that follows the clock.
 //!
 //! ```text
 //! cargo run --release -p lsm --example churn [seconds] [keys] [writes a second]
@@ -9,7 +9,7 @@
 //! figures do not depend on the machine. Writes are puts of 100 to 1000 bytes, puts that
 //! expire after a minute, and deletes; of the latter two there are many (a fifth each) or
 //! few (a hundredth each). A bound rises every 300 s or every 30 s to the time 60 s ago, as that
-//! of a cluster does with each full sweep, and tables are purged at that pace. Without a bound
+//! of a cluster does with each full comparison, and tables are purged at that pace. Without a bound
 //! they are purged of what has expired only by the week.
 //!
 //! It prints for each: the bytes written to the disk for each byte of a key or a value that
@@ -70,7 +70,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (seconds, keys, writes_per_second) =
         (argument(1_200)?, argument(100_000)?, argument(2_000)?);
     println!(
-        "deletes  drop bound   written/accepted  by compaction  tables MiB  live MiB  \
+        "deletes  GC threshold   written/accepted  by compaction  tables MiB  live MiB  \
          tables/live  tombstones  live keys"
     );
     for (mix, dying) in [("many", 20), ("few", 1)] {
@@ -107,18 +107,18 @@ fn run(churn: Churn, step: Option<Duration>) -> Result<Figures, Error> {
     let executor = Arc::new(StepExecutor::new(Arc::clone(&clock)));
     let bound = Arc::new(AtomicU64::new(0));
     let (mut environment, _) = environment(Arc::new(MemoryDisk::new()));
-    let (now, drop_bound) = (Arc::clone(&clock), Arc::clone(&bound));
+    let (now, gc_threshold) = (Arc::clone(&clock), Arc::clone(&bound));
     environment.clock = Arc::clone(&clock) as _;
     environment.executor = Arc::clone(&executor) as _;
     environment.random = Arc::new(SeededRandom::new(1));
-    environment.drop_bound = Arc::new(move || Timestamp::from_u64(drop_bound.load(Relaxed)));
+    environment.gc_threshold = Arc::new(move || Timestamp::from_u64(gc_threshold.load(Relaxed)));
     environment.expired_before_unix_ms = Arc::new(move || now.unix_ms());
     environment.rest_after = Arc::new(|_took, _urgency| Duration::ZERO);
     let options = Options {
         durability: Durability::Os,
         memtable_bytes: 4 << 20,
         table_bytes: 8 << 20,
-        // As a node sets it whose full sweeps come with the steps of the bound.
+        // As a node sets it whose full comparisons come with the steps of the bound.
         purge_wait: step.map_or(Options::default().purge_wait, |step| step / 2),
         ..Options::default()
     };

@@ -50,8 +50,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (started, cpu_started) = (wall_seconds(), cpu_seconds());
     let (mut bytes, mut tables, mut number) = (0, 0, 0);
     while number < records {
-        let admission = Admission::Mend {
-            drop_bound: Timestamp::ZERO,
+        let admission = Admission::Late {
+            gc_threshold: Timestamp::ZERO,
             barrier: engine.barrier(),
         };
         let mut ingest = engine.begin_ingest(admission)?;

@@ -1,4 +1,4 @@
-//! What reading in order costs: compaction, ranges and sweeps.
+//! What reading in order costs: compaction, ranges and comparisons.
 //!
 //! ```text
 //! cargo run --release -p lsm --example reading [megabytes] [bytes a value] [random|text]
@@ -6,7 +6,7 @@
 //!
 //! It fills a store in the system's temporary folder with tables that overlap, so that
 //! everything after is a merge, and prints the CPU time a megabyte of keys and values of a
-//! whole compaction, and of a range and a sweep before it and after it. The values are random,
+//! whole compaction, and of a range and a comparison before it and after it. The values are random,
 //! or with `text` compress to about a half. All files fit the system's cache.
 
 #![expect(clippy::print_stdout, reason = "it prints what it measures")]
@@ -53,8 +53,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (engine, _) = Engine::open(environment, Options::default())?;
     let records = megabytes * 1_000_000 / (value_bytes + 16);
     for layer in 0..LAYERS {
-        let admission = Admission::Mend {
-            drop_bound: Timestamp::ZERO,
+        let admission = Admission::Late {
+            gc_threshold: Timestamp::ZERO,
             barrier: engine.barrier(),
         };
         let mut ingest = engine.begin_ingest(admission)?;
@@ -83,7 +83,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let read = |when: &str| -> Result<(), lsm::Error> {
         tell(&format!("range {when}"), least(|| range(&engine, records))?);
-        tell(&format!("sweep {when}"), least(|| sweep(&engine, records))?);
+        tell(
+            &format!("comparison {when}"),
+            least(|| comparison(&engine, records))?,
+        );
         Ok(())
     };
     read("before")?;
@@ -120,8 +123,8 @@ fn range(engine: &Engine, records: usize) -> Result<(), lsm::Error> {
     Ok(())
 }
 
-fn sweep(engine: &Engine, records: usize) -> Result<(), lsm::Error> {
-    let mut scan = engine.scan(b"", None).for_full_sweep();
+fn comparison(engine: &Engine, records: usize) -> Result<(), lsm::Error> {
+    let mut scan = engine.scan(b"", None).for_full_comparison();
     let mut found = 0;
     while scan.advance()? {
         found += usize::from(!scan.entry().key().is_empty());

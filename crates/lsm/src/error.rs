@@ -9,8 +9,8 @@ use std::sync::Arc;
 /// group gets the error.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
-    /// Flush or compaction is behind, or too many writes wait, or a mend was admitted before the
-    /// present [`Barrier`](crate::Barrier). Try again later.
+    /// Flush or compaction is behind, or too many writes wait, or a late write was admitted
+    /// before the present [`Barrier`](crate::Barrier). Try again later.
     #[error("the store is overloaded: too many writes wait for the disk")]
     Overloaded,
     /// The disk has no room for more data. Reads and deletes go on. The store
@@ -53,7 +53,8 @@ pub enum Error {
         /// The system's answer.
         source: Arc<io::Error>,
     },
-    /// Another process uses the folder, or has locked it, for which it need only be able to read it.
+    /// Another process uses the folder, or has locked it, for which it need only be able to
+    /// read it.
     #[error(
         "{} is in use by another process, or one that does not use it has locked the folder: see \
          lslocks",
@@ -63,12 +64,13 @@ pub enum Error {
         /// The data folder.
         folder: PathBuf,
     },
-    /// The write is older than the fence of the store, or a mend is older than the drop
-    /// bound, which has risen since the mend was admitted: its sender must not try again.
-    #[error("the write is obsolete: it is older than the store's fence {fence}")]
+    /// The write is older than the closed timestamp of the store, or a late write is older
+    /// than the GC threshold, which has risen since its admission: its sender must not try
+    /// again.
+    #[error("the write is obsolete: the store takes no such write below {below}")]
     Obsolete {
         /// The timestamp below which the store does not take such writes.
-        fence: Timestamp,
+        below: Timestamp,
     },
     /// The store is being closed.
     #[error("the store is closed")]

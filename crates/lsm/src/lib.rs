@@ -33,8 +33,8 @@
 //!     clock,
 //!     random: Arc::new(SeededRandom::new(1)),
 //!     executor: Arc::clone(&executor) as _,
-//!     drop_bound: Arc::new(|| Timestamp::ZERO),
-//!     surplus: None,
+//!     gc_threshold: Arc::new(|| Timestamp::ZERO),
+//!     non-owned: None,
 //!     expired_before_unix_ms: Arc::new(|| 0),
 //!     rest_after: Arc::new(|took, _urgency| took),
 //! };
@@ -99,8 +99,8 @@ pub use error::Error;
 pub use executor::{Executor, Job, Lane, LaneQueue};
 pub use manifest::holds_store;
 pub use options::{
-    Compression, DropBound, Durability, Environment, ExpiredBefore, IsSurplus, Options, RestAfter,
-    Surplus,
+    Compression, Durability, Environment, ExpiredBefore, GcThreshold, IsNonOwned, NonOwned,
+    Options, RestAfter,
 };
 pub use table::ScanAhead;
 pub use wal::{PendingSync, SegmentFile, SegmentFolder, SegmentOwner, SegmentWriter};

@@ -69,7 +69,7 @@ pub struct Options {
     pub compaction_bytes_per_second: u64,
     /// The size at which compaction starts the next table, in bytes.
     pub table_bytes: u64,
-    /// How far the drop bound may be past a tombstone, by their timestamps, before
+    /// How far the GC threshold may be past a tombstone, by their timestamps, before
     /// compaction rewrites a table for a few of them; and how long values may stay that
     /// have expired. Every table is rewritten at most once in that time for this.
     pub purge_wait: Duration,
@@ -82,9 +82,10 @@ pub struct Options {
     /// Versions above this timestamp are dropped for good when the store is opened.
     /// An operator sets it to get rid of versions that a wrong clock has given a timestamp.
     pub drop_versions_above: Option<Timestamp>,
-    /// The fence that was raised last: ordinary writes below it are refused (see
-    /// [`Engine::fence`](crate::Engine::fence)). [`Timestamp::ZERO`] for none.
-    pub fence: Timestamp,
+    /// The closed timestamp that was raised last: ordinary writes below it are refused (see
+    /// [`Engine::raise_closed_timestamp`](crate::Engine::closed timestamp)).
+    /// [`Timestamp::ZERO`] for none.
+    pub closed_timestamp: Timestamp,
 }
 
 impl Default for Options {
@@ -105,7 +106,7 @@ impl Default for Options {
             disk_reserve_bytes: 64 << 20,
             newer_version_checks_kept: Duration::from_secs(10),
             drop_versions_above: None,
-            fence: Timestamp::ZERO,
+            closed_timestamp: Timestamp::ZERO,
         }
     }
 }
@@ -139,39 +140,39 @@ impl Options {
 }
 
 /// Returns the bound below which tombstones may be dropped: no ordinary write with a lower
-/// timestamp will be submitted or ingested any more, and no mend with a lower one is
-/// admitted (see [`Admission::Mend`](crate::Admission::Mend)). [`Timestamp::ZERO`] for
+/// timestamp will be submitted or ingested any more, and no late write with a lower one is
+/// admitted (see [`Admission::Late`](crate::Admission::Mend)). [`Timestamp::ZERO`] for
 /// "never".
-pub type DropBound = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+pub type GcThreshold = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// What a store may hold although it belongs to other stores: **surplus** versions.
+/// What a store may hold although it belongs to other stores: **non-owned** versions.
 #[derive(Clone)]
-pub struct Surplus {
+pub struct NonOwned {
     /// Whether a version of this key that was written for so many copies belongs to other
     /// stores only. The answer stays the same while the store is open.
-    pub is_surplus: IsSurplus,
-    /// The bound below which surplus versions may be dropped: every store to which one of them
+    pub is_non_owned: IsNonOwned,
+    /// The bound below which non-owned versions may be dropped: every store to which one of them
     /// belongs holds that version or a newer one of its key, and no store holds an older one.
-    /// Each compaction calls it, and goes no further than the drop bound for tombstones. It calls
+    /// Each compaction calls it, and goes no further than the GC threshold for tombstones. It calls
     /// it again for each version that it is about to drop, and the bound may be lower by then.
     /// [`Timestamp::ZERO`] for "never".
-    pub drop_bound: DropBound,
+    pub gc_threshold: GcThreshold,
 }
 
-/// Returns whether a version of a key, which was written for so many copies, is surplus.
-pub type IsSurplus = Arc<dyn Fn(&[u8], u8) -> bool + Send + Sync>;
+/// Returns whether a version of a key, which was written for so many copies, is non-owned.
+pub type IsNonOwned = Arc<dyn Fn(&[u8], u8) -> bool + Send + Sync>;
 
-impl Surplus {
+impl NonOwned {
     /// Whether a version is a value that belongs to other stores only. Tombstones are
     /// dropped by their own rule.
     pub(crate) fn includes(&self, entry: EntryRef<'_>) -> bool {
-        entry.kind() == Kind::Value && (self.is_surplus)(entry.key(), entry.copies())
+        entry.kind() == Kind::Value && (self.is_non_owned)(entry.key(), entry.copies())
     }
 
     /// Whether versions up to this timestamp may still be dropped: since a compaction began, a
     /// store may have been lost that one of them belongs to.
     pub(crate) fn may_go(&self, timestamp: Timestamp) -> bool {
-        timestamp < (self.drop_bound)()
+        timestamp < (self.gc_threshold)()
     }
 }
 
@@ -200,10 +201,10 @@ pub struct Environment {
     /// Runs the jobs of this engine and of no other: see [`Executor::replace`].
     pub executor: Arc<dyn Executor>,
     /// The bound for dropping tombstones. Each compaction calls it.
-    pub drop_bound: DropBound,
+    pub gc_threshold: GcThreshold,
     /// What the store may hold although it belongs to other stores; `None` if all that it
     /// holds belongs to it.
-    pub surplus: Option<Surplus>,
+    pub non_owned: Option<NonOwned>,
     /// The bound for freeing expired values. Each compaction calls it.
     pub expired_before_unix_ms: ExpiredBefore,
     /// The pace of compaction. Each step calls it.

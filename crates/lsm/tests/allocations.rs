@@ -106,7 +106,7 @@ fn a_scan_that_lends_allocates_nothing_for_an_entry() {
     let (_world, engine) = overlapping_tables();
     let mut lent = 0;
     let taken = allocation_counter::measure(|| {
-        let mut scan = engine.scan(b"", None).for_full_sweep();
+        let mut scan = engine.scan(b"", None).for_full_comparison();
         while scan.advance().unwrap() {
             lent += scan.entry().value_bytes().len() as u64 / 40;
         }

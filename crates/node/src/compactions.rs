@@ -124,7 +124,7 @@ mod tests {
     fn one_compaction_runs_at_a_time_and_all_hear_how_it_ends() {
         let (environment, executor) = environment(Arc::new(MemoryDisk::new()));
         let environment = Environment {
-            drop_bound: Arc::new(|| Timestamp::from_u64(9)),
+            gc_threshold: Arc::new(|| Timestamp::from_u64(9)),
             ..environment
         };
         let clock = Arc::clone(&environment.clock);

@@ -15,7 +15,7 @@ use crate::traced_requests::{SeeTraced, TracedRequests};
 use base::{Budget, Clock, LimitedLog, Random, Timestamp};
 use cluster::sweep::PassKind;
 use cluster::{NodeNumber, Placement, ReplicaState};
-use lsm::{Disk, DropBound, Engine, Executor};
+use lsm::{Disk, Engine, Executor, GcThreshold};
 use membership::{LossReport, Membership, MembershipEnvironment, StoreCount};
 use peer::PeerLog;
 use replica::SharedBounds;
@@ -56,7 +56,7 @@ pub struct Node {
     /// Below which bound the dead are dropped.
     pub(crate) forgetting: Arc<Forgetting>,
     /// Below which bound surplus copies are dropped; none for a node alone, which has none.
-    surplus_bound: Option<DropBound>,
+    surplus_bound: Option<GcThreshold>,
     /// The budget of hints, sweeps and compaction.
     pub(crate) background: Arc<Background>,
     /// This node's part in sweeps.
@@ -187,7 +187,7 @@ impl Node {
         let surplus = (!is_single_node).then(|| surplus.for_engine());
         let surplus_bound = surplus
             .as_ref()
-            .map(|surplus| Arc::clone(&surplus.drop_bound));
+            .map(|surplus| Arc::clone(&surplus.gc_threshold));
         let proven = Arc::clone(&timestamps);
         let own_clock = if is_single_node {
             OwnClock::alone(Arc::clone(&clock))
@@ -206,14 +206,14 @@ impl Node {
             executor: Arc::clone(executor),
             // With peers, an older write may still wait at one of them, unless all have
             // shown that they are equal below the bound.
-            drop_bound: Arc::new(move || {
+            gc_threshold: Arc::new(move || {
                 if is_single_node {
                     own_drop_bound.drop_bound()
                 } else {
                     forgotten.forgotten()
                 }
             }),
-            surplus,
+            non_owned: surplus,
             expired_before_unix_ms: Arc::new(move || freed.expired_before_unix_ms()),
             rest_after: Arc::new(move |took, urgency| {
                 pace.rest_after_urgent(WorkKind::Compaction, took, urgency)
@@ -232,7 +232,7 @@ impl Node {
         }
         let options = lsm::Options {
             drop_versions_above: drop_above,
-            fence,
+            closed_timestamp: fence,
             ..config.store_options(&memory)
         };
         let (engine, recovery) = Engine::open(environment, options)?;
@@ -481,7 +481,7 @@ impl Node {
     pub fn surplus_status(&self) -> Option<SurplusStatus> {
         let below = self.surplus_bound.as_ref()?;
         Some(SurplusStatus {
-            copies: self.engine.statistics().table_surplus,
+            copies: self.engine.statistics().table_non_owned,
             below: below(),
         })
     }

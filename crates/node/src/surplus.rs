@@ -19,7 +19,7 @@
 
 use base::Timestamp;
 use cluster::{NodeNumber, Placement};
-use lsm::Surplus;
+use lsm::NonOwned;
 use replica::SharedBounds;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire};
@@ -48,16 +48,16 @@ pub(crate) struct SurplusRule {
 
 impl SurplusRule {
     /// What the engine is told.
-    pub(crate) fn for_engine(self) -> Surplus {
+    pub(crate) fn for_engine(self) -> NonOwned {
         let Self {
             placement,
             own,
             bounds,
             are_all_whole,
         } = self;
-        Surplus {
-            is_surplus: Arc::new(move |key, copies| !placement.is_replica(own, key, copies)),
-            drop_bound: Arc::new(move || {
+        NonOwned {
+            is_non_owned: Arc::new(move |key, copies| !placement.is_replica(own, key, copies)),
+            gc_threshold: Arc::new(move || {
                 if are_all_whole.load(Acquire) {
                     bounds.surplus_below()
                 } else {
@@ -89,10 +89,10 @@ mod tests {
             are_all_whole: Arc::clone(&are_all_whole),
         };
         let surplus = rule.for_engine();
-        let is_surplus = |copies| (surplus.is_surplus)(b"key", copies);
+        let is_surplus = |copies| (surplus.is_non_owned)(b"key", copies);
         assert!(is_surplus(1) && is_surplus(2) && !is_surplus(3));
-        assert_eq!((surplus.drop_bound)(), Timestamp::ZERO);
+        assert_eq!((surplus.gc_threshold)(), Timestamp::ZERO);
         are_all_whole.store(true, Relaxed);
-        assert_eq!((surplus.drop_bound)(), Timestamp::from_u64(7));
+        assert_eq!((surplus.gc_threshold)(), Timestamp::from_u64(7));
     }
 }

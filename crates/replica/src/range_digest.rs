@@ -22,7 +22,7 @@ impl RangeDigest {
         // damaged block is left out: the node does not keep it any more.
         let scan = engine.scan(start, end);
         Self {
-            scan: scan.for_sweep(base::Timestamp::ZERO),
+            scan: scan.for_comparison(base::Timestamp::ZERO),
             scope,
             kept: Kept::default(),
         }

@@ -48,7 +48,7 @@ impl ThreadExecutor {
             ("flush", Lane::Flush, 10),
             ("compaction", Lane::Compaction, 15),
             ("owner", Lane::Owner, 0),
-            ("repair", Lane::Sweep, 15),
+            ("repair", Lane::Scan, 15),
         ] {
             let queue = Arc::clone(executor.queue(lane));
             let thread = std::thread::Builder::new()
@@ -91,7 +91,7 @@ impl ThreadExecutor {
             Lane::Flush => &self.flush,
             Lane::Compaction => &self.compaction,
             Lane::Owner => &self.owner,
-            Lane::Sweep => &self.sweep,
+            Lane::Scan => &self.sweep,
         }
     }
 }

@@ -43,8 +43,8 @@ impl Kvorum {
             clock: Arc::new(SystemClock::new()),
             random: Arc::new(OsRandom::new()?),
             executor: Arc::clone(&executor) as _,
-            drop_bound: Arc::new(|| Timestamp::ZERO),
-            surplus: None,
+            gc_threshold: Arc::new(|| Timestamp::ZERO),
+            non_owned: None,
             expired_before_unix_ms: Arc::new(|| 0),
             // The other engines do not rest either.
             rest_after: Arc::new(|_took, _urgency| Duration::ZERO),

@@ -130,9 +130,9 @@ impl Background {
         &self.folder_lock
     }
 
-    /// Schedules a job after `delay`. At most one flush, one compaction, one fill, one
-    /// retry and one note of damage wait at a time; scheduling another does nothing. The job does nothing
-    /// if the engine is gone or closed by then.
+    /// Schedules a job after `delay`. At most one flush, one compaction, one fill, one retry
+    /// and one note of damage wait at a time; scheduling another does nothing. The job does
+    /// nothing if the engine is gone or closed by then.
     pub(super) fn schedule(&self, job: EngineJob, delay: Duration) {
         let Some(runner) = self.runner.get().cloned() else {
             return;

@@ -15,8 +15,8 @@
 use super::Inner;
 use super::background::EngineJob;
 use super::backpressure::Stall;
+use super::closed_timestamp::Admission;
 use super::failing::Work;
-use super::fence::Admission;
 use super::log::Committer;
 use super::newer_versions::check;
 use super::outbox::{Deliveries, Outbox, Outcome};
@@ -288,7 +288,7 @@ impl Inner {
         }
         let mut group = core.queue.take_group(bytes_max);
         let writes = group.len();
-        for (refused, error) in core.fence.take_refused(&mut group).into_iter().flatten() {
+        for (refused, error) in core.closed.take_refused(&mut group).into_iter().flatten() {
             if !refused.is_empty() {
                 core.refuse(refused, &error);
             }

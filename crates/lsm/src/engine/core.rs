@@ -8,10 +8,10 @@
 use super::acknowledged::AcknowledgedCounter;
 use super::background::{Background, EngineJob};
 use super::changes::Changes;
+use super::closed_timestamp::ClosedTimestamp;
 use super::counters::Counters;
 use super::damage::Damage;
 use super::failing::{RETRY_DELAY, Work};
-use super::fence::Fence;
 use super::full_disk::RoomWatch;
 use super::health::Health;
 use super::held_scans::HeldScans;
@@ -45,7 +45,7 @@ pub(super) struct Core {
     /// Owns the log, and with it the commit lock.
     pub(super) log: Log,
     /// Owns the timestamp below which ordinary writes are refused.
-    pub(super) fence: Fence,
+    pub(super) closed: ClosedTimestamp,
     /// Owns the manifest and the read state.
     pub(super) tables: TableSet,
     /// Owns the living snapshots.

@@ -18,7 +18,7 @@ pub(super) struct Counters {
     pub(super) compactions: AtomicU64,
     pub(super) compaction_read_bytes: AtomicU64,
     pub(super) compaction_written_bytes: AtomicU64,
-    pub(super) surplus_dropped: AtomicU64,
+    pub(super) non_owned_dropped: AtomicU64,
     pub(super) hidden: HiddenShare,
     pub(super) slowdowns: AtomicU64,
     pub(super) stalls: AtomicU64,

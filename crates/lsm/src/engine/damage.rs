@@ -1,18 +1,18 @@
 //! Damage: parts of tables that are not what was written, from the moment they are
-//! found until they are mended.
+//! found until they are rewritten.
 //!
 //! 1. A read, a scan or a compaction meets a damaged block. It fails, or a scan for a
-//!    sweep passes over it, and the table reports where it is.
+//!    comparison passes over it, and the table reports where it is.
 //! 2. A job finds out which keys the block may have held, and notes that as a
 //!    **damaged range**, durably in the manifest. Compaction leaves the table alone
-//!    from now on, and scans for sweeps pass over the part whether it can be read or
+//!    from now on, and scans for comparisons pass over the part whether it can be read or
 //!    not. The owner of the store can ask whether a key lies in such a range: what
 //!    the store says about it may be wrong.
 //! 3. The owner compares the store with others, and writes what it lacks. A
 //!    comparison counts if it began after the range was noted ([`DamageMark`]).
 //! 4. A compaction rewrites the table without its damaged parts, or with what it can read of
-//!    them by then ([`compaction`](super::compaction)). The edit that removes the table also removes
-//!    its ranges.
+//!    them by then ([`compaction`](super::compaction)). The edit that removes the table also
+//!    removes its ranges.
 //!
 //! The damaged block may have held the tombstone that hid an older version, and the other
 //! stores may have forgotten that tombstone. So the owner writes a tombstone over such a
@@ -104,24 +104,24 @@ impl Damage {
     }
 
     /// Takes note that the ranges up to a mark were compared. Returns whether a table
-    /// can be mended.
+    /// can be rewritten.
     pub(super) fn compared(&self, up_to: DamageMark, state: &ReadState) -> bool {
         self.compared.fetch_max(up_to.0, Relaxed);
-        self.mendable(state).is_some()
+        self.rewritable(state).is_some()
     }
 
     /// A table whose damaged parts were all compared, with its level.
-    pub(super) fn mendable(&self, state: &ReadState) -> Option<(usize, TableId)> {
+    pub(super) fn rewritable(&self, state: &ReadState) -> Option<(usize, TableId)> {
         let compared = self.compared.load(Relaxed);
-        let is_mendable = |id: TableId| {
+        let is_rewritable = |id: TableId| {
             let mut ranges = state.damaged.iter().filter(|noted| noted.range.table == id);
             ranges.all(|noted| noted.number <= compared)
         };
         let damaged = state.damaged.iter().map(|noted| noted.range.table);
-        let mendable = damaged.into_iter().find(|id| is_mendable(*id))?;
+        let rewritable = damaged.into_iter().find(|id| is_rewritable(*id))?;
         let mut tables = state.tables.iter();
-        let (level, _) = tables.find(|(_, table)| table.id() == mendable)?;
-        Some((level, mendable))
+        let (level, _) = tables.find(|(_, table)| table.id() == rewritable)?;
+        Some((level, rewritable))
     }
 
     /// Whether a range has not been compared since it was noted.

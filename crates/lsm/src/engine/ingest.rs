@@ -29,19 +29,19 @@
 //!   answer is "unknown" unless there is nothing newer anyway.
 //! - **Changes.** Ingested versions are arrivals: [`Changes`](super::changes::Changes)
 //!   remembers their least timestamps before anybody can see them.
-//! - **The drop bound.** A compaction drops a tombstone if no older version of its key
+//! - **The GC threshold.** A compaction drops a tombstone if no older version of its key
 //!   lies in another table, in memory or in a write that waits. An entry that was pushed
 //!   is a write that waits: [`Ingests`](super::ingests::Ingests) knows the least
 //!   timestamp of each ingest under way, from before the push returns until after the
 //!   tables are live.
 //! - **The counter of acknowledged writes** counts ingested records with the edit.
-//! - **The fence** is checked with the edit, and does not rise before the tables are
-//!   visible. The drop bound of compactions and the barrier are checked with it: all entries
+//! - **The closed timestamp** is checked with the edit, and does not rise before the tables are
+//!   visible. The GC threshold of compactions and the barrier are checked with it: all entries
 //!   count as admitted when the ingest began.
 //!
 //! The caller answers for what the commit job does not check either: that no timestamp is
-//! too far ahead of the clock, and that none lay below the drop bound when the ingest began,
-//! unless the store lacks something ([`fence`](super::fence)).
+//! too far ahead of the clock, and that none lay below the GC threshold when the ingest began,
+//! unless the store lacks something ([`closed_timestamp`](super::closed timestamp)).
 //!
 //! # Failures
 //!
@@ -53,8 +53,8 @@
 
 use super::Inner;
 use super::changes::Steps;
+use super::closed_timestamp::Admission;
 use super::core::Core;
-use super::fence::Admission;
 use super::queue::check_lengths;
 use super::table_set::{IngestedRecords, TableOutput};
 use crate::error::Error;
@@ -169,8 +169,8 @@ impl Ingest {
     /// Makes everything that was pushed part of the store, durably and at once. Blocks.
     ///
     /// # Errors
-    /// As [`Ingest::push`], [`Error::Obsolete`] and [`Error::Overloaded`]. Nothing of it is part of the store
-    /// then, unless a failed sync leaves that unknown until the next start.
+    /// As [`Ingest::push`], [`Error::Obsolete`] and [`Error::Overloaded`]. Nothing of it is
+    /// part of the store then, unless a failed sync leaves that unknown until the next start.
     pub fn commit(mut self) -> Result<Ingested, Error> {
         let inner = Arc::clone(&self.inner);
         let _folder_lock = inner.core.background.folder_lock().hold()?;
@@ -197,10 +197,10 @@ impl Ingest {
             least_timestamp: self.least_timestamp,
             greatest_timestamp: self.greatest_timestamp,
         };
-        // The fence does not rise between this check and the moment at which the tables
+        // The closed timestamp does not rise between this check and the moment at which the tables
         // are visible. So nothing below it slips in behind a scan that begins after it.
-        let _fence = core.fence.hold();
-        if let Err(error) = core.fence.check(self.least_timestamp, self.admission) {
+        let _closed_timestamp = core.closed.hold();
+        if let Err(error) = core.closed.check(self.least_timestamp, self.admission) {
             self.tables = tables;
             return Err(error);
         }

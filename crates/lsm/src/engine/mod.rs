@@ -41,12 +41,12 @@
 //!
 //! # The modules, in the order in which to read them
 //!
-//! - `core`: the owners that every job uses, each with its own fields and locks:
-//!   `background` (jobs that wait, and the `folder_lock`), `health` (poisoned,
-//!   full, failing, closing) with `full_disk` and `failing`, `queue`, `log`, `table_set`, `snapshots`,
-//!   `changes`, `ingests` and `counters`;
-//! - `queue`, `commit`, `fence`, `backpressure`, `write_rate`, `outbox`, `newer_versions`, then
-//!   [`wal`](crate::wal) and `log`: writes;
+//! - `core`: the owners that every job uses, each with its own fields and locks: `background`
+//!   (jobs that wait, and the `folder_lock`), `health` (poisoned, full, failing, closing) with
+//!   `full_disk` and `failing`, `queue`, `log`, `table_set`, `snapshots`, `changes`, `ingests`
+//!   and `counters`;
+//! - `queue`, `commit`, `closed_timestamp`, `backpressure`, `write_rate`, `outbox`,
+//!   `newer_versions`, then [`wal`](crate::wal) and `log`: writes;
 //! - `table_set`, `scan`, `held_scans`, `snapshots`: reads, and how the live tables change;
 //! - `damage`: what becomes of damaged parts of tables;
 //! - `flush`, `compaction`: jobs above the core that move records down;
@@ -59,7 +59,7 @@
 //! # Locks, in the order in which they are taken
 //!
 //! The folder lock, for as long as a job or a call may write; the flusher's or the
-//! compactor's; the fence's; the table set's manifest; the commit lock, then the spare
+//! compactor's; the closed timestamp's; the table set's manifest; the commit lock, then the spare
 //! segment's, both of the log; that of the living snapshots; the table set's sealed
 //! segments; the queue's; a memtable's. A thread that holds the commit lock must not wait
 //! for the manifest's: it would keep all writers waiting across the manifest's syncs.
@@ -69,6 +69,7 @@ mod acknowledged;
 mod background;
 mod backpressure;
 mod changes;
+mod closed_timestamp;
 mod closing;
 mod commit;
 mod compaction;
@@ -76,7 +77,6 @@ mod core;
 mod counters;
 mod damage;
 mod failing;
-mod fence;
 mod flush;
 mod folder_lock;
 mod full_disk;
@@ -102,9 +102,9 @@ mod write_rate;
 
 pub use acknowledged::Acknowledged;
 pub use changes::LeastTimestamps;
+pub use closed_timestamp::{Admission, Barrier};
 pub use compaction::WholeCompaction;
 pub use damage::DamageMark;
-pub use fence::{Admission, Barrier};
 pub use ingest::{Ingest, Ingested};
 pub use newer_versions::PendingCheck;
 pub use outbox::{Applied, Outbox, Outcome};
@@ -184,7 +184,7 @@ impl Engine {
     /// Submits many writes as [`Engine::submit`] does one, but under one lock and
     /// with one wake of the commit lane. Each write is an entry with its admission
     /// and its ticket. The outcome of each is delivered to `outbox`; that of a
-    /// refused one before this returns, unless the fence refuses it.
+    /// refused one before this returns, unless the closed timestamp refuses it.
     pub fn submit_batch(
         &self,
         batch: impl IntoIterator<Item = (Entry, Admission, u64)>,
@@ -193,46 +193,46 @@ impl Engine {
         self.inner.submit_batch(batch, outbox);
     }
 
-    /// Refuses ordinary writes below `fence` from now on, with
-    /// [`Error::Obsolete`] as their outcome. Everything below it that was committed
-    /// is visible when this returns. A lower fence than the present one changes
-    /// nothing. The caller makes the fence durable: see [`Options::fence`]. Blocks.
+    /// Refuses ordinary writes below `closed_timestamp` from now on, with [`Error::Obsolete`]
+    /// as their outcome. Everything below it that was committed is visible when this returns.
+    /// A lower closed timestamp than the present one changes nothing. The caller makes the
+    /// closed timestamp durable: see [`Options::closed_timestamp`]. Blocks.
     ///
     /// # Errors
     /// [`Error::Closed`]. [`Error::Poisoned`]: the log may hold writes that no scan
     /// sees and that come back with the next start.
-    pub fn fence(&self, fence: Timestamp) -> Result<(), Error> {
+    pub fn raise_closed_timestamp(&self, closed_timestamp: Timestamp) -> Result<(), Error> {
         let core = &self.inner.core;
         let _folder_lock = core.background.folder_lock().hold()?;
-        // The edits first: an ingest takes the commit lock while it holds the fence.
-        let held = core.fence.hold();
+        // The edits first: an ingest takes the commit lock while it holds the closed timestamp.
+        let held = core.closed.hold();
         let mut committer = core.log.lock();
         core.health.check_poison()?;
-        core.fence.raise(fence, &held, &mut committer);
+        core.closed.raise(closed_timestamp, &held, &mut committer);
         Ok(())
     }
 
-    /// Refuses the mends below the fence that were admitted before this call and are not
-    /// committed yet, with [`Error::Overloaded`] as their outcome: those that wait in the store
-    /// and those that their owner submits only later. So no scan that begins afterwards misses
-    /// one of them. Blocks.
+    /// Refuses the late writes below the closed timestamp that were admitted before this call
+    /// and are not committed yet, with [`Error::Overloaded`] as their outcome: those that wait
+    /// in the store and those that their owner submits only later. So no scan that begins
+    /// afterwards misses one of them. Blocks.
     ///
     /// # Errors
-    /// As [`Engine::fence`].
+    /// As [`Engine::raise_closed_timestamp`].
     pub fn raise_barrier(&self) -> Result<(), Error> {
         let core = &self.inner.core;
         let _folder_lock = core.background.folder_lock().hold()?;
-        let held = core.fence.hold();
+        let held = core.closed.hold();
         let mut committer = core.log.lock();
         core.health.check_poison()?;
-        core.fence.raise_barrier(&held, &mut committer);
+        core.closed.raise_barrier(&held, &mut committer);
         Ok(())
     }
 
-    /// The present barrier, for the admissions of mends.
+    /// The present barrier, for the admissions of late writes.
     #[must_use]
     pub fn barrier(&self) -> Barrier {
-        self.inner.core.fence.barrier()
+        self.inner.core.closed.barrier()
     }
 
     /// Commits what was submitted, on this thread. Blocks. Does nothing on a closed
@@ -297,14 +297,14 @@ impl Engine {
     }
 
     /// How often damage was met that was not noted yet. If it is the same before and after a
-    /// scan for a sweep, the scan has passed over none but what was noted.
+    /// scan for a comparison, the scan has passed over none but what was noted.
     #[must_use]
     pub fn damage_met(&self) -> u64 {
         let reports = self.inner.core.tables.files().cache().damage_reports();
         reports.reported()
     }
 
-    /// The damage that is noted now. A scan for a sweep that begins later passes over
+    /// The damage that is noted now. A scan for a comparison that begins later passes over
     /// all of it.
     #[must_use]
     pub fn damage_mark(&self) -> DamageMark {
@@ -322,7 +322,7 @@ impl Engine {
     /// taken, and was written what it lacked. Compaction then rewrites the tables
     /// without the parts that were damaged up to the mark. A table in which more
     /// damage was noted since then waits for the next comparison.
-    pub fn mend_damage(&self, up_to: DamageMark) {
+    pub fn damage_compared(&self, up_to: DamageMark) {
         let core = &self.inner.core;
         if core.damage.compared(up_to, &core.tables.load()) {
             core.schedule_compaction(Duration::ZERO);
@@ -372,16 +372,16 @@ impl Engine {
         self.inner.flush_all()
     }
 
-    /// Has compaction look at once for what it may drop now that the drop bound has risen.
+    /// Has compaction look at once for what it may drop now that the GC threshold has risen.
     /// By itself it looks once a minute. Never blocks.
-    pub fn drop_bound_rose(&self) {
+    pub fn gc_threshold_rose(&self) {
         self.inner.core.schedule_compaction(Duration::ZERO);
     }
 
     /// Has the store compact all that it holds now, in the background, even when automatic
     /// compaction is off. Returns the number of this compaction. It is done in pieces,
     /// between which ordinary compactions come, so writes go on. Afterwards nothing is left
-    /// in tables that was dead below the drop bound when it began, except what a living
+    /// in tables that was dead below the GC threshold when it began, except what a living
     /// scan sees and what damaged tables hold. A call while one is under way joins that
     /// one. Does not block.
     ///

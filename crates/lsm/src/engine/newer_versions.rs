@@ -36,8 +36,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// The most answers that are kept because there was something newer: about two mebibytes. Newer-version checks of versions that arrived before the oldest of them are
-/// unknown then.
+/// The most answers that are kept because there was something newer: about two mebibytes.
+/// Newer-version checks of versions that arrived before the oldest of them are unknown then.
 const NOTED_MAX: usize = 16 << 10;
 
 /// How many marks there are in the time that answers are kept. Each relates a time to a

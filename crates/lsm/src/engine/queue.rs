@@ -1,6 +1,6 @@
 //! The queue of writes that wait for the next group commit, bounded in bytes.
 
-use super::fence::Admission;
+use super::closed_timestamp::Admission;
 use super::outbox::Outbox;
 use crate::error::Error;
 use crate::memtable::memory_bytes;

@@ -5,11 +5,11 @@ use super::Inner;
 use super::acknowledged::AcknowledgedCounter;
 use super::background::{Background, EngineJob};
 use super::changes::Changes;
+use super::closed_timestamp::ClosedTimestamp;
 use super::compaction::{Compactor, drop_above};
 use super::core::Core;
 use super::counters::Counters;
 use super::damage::Damage;
-use super::fence::Fence;
 use super::flush::Flusher;
 use super::folder_lock::FolderLock;
 use super::full_disk::{FullDisk, RoomWatch};
@@ -228,7 +228,7 @@ impl Inner {
                 health: Health::new(full_disk),
                 queue: WriteQueue::new(&options),
                 log,
-                fence: Fence::new(options.fence),
+                closed: ClosedTimestamp::new(options.closed_timestamp),
                 tables,
                 snapshots,
                 held_scans: HeldScans::default(),

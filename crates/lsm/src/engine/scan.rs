@@ -19,7 +19,7 @@ use std::time::Duration;
 /// memtable, table or block: the next batch seeks in what is live then. So it costs no memory.
 /// It only keeps the disk space of versions that it sees and that were overwritten
 /// meanwhile. Batches of a long range that follow each other at once do not seek: for a tenth
-/// of a second the scan may hold all of these. A scan for a sweep, and one that lends its
+/// of a second the scan may hold all of these. A scan for a comparison, and one that lends its
 /// entries ([`Scan::advance`]), holds them until it is dropped, so it is to be used for a moment.
 pub struct Scan {
     inner: Arc<Inner>,
@@ -36,7 +36,7 @@ pub struct Scan {
     /// What it reads ahead, where another scan goes on with it.
     ahead: Option<ScanAhead>,
     /// The records from `start` on, once they were needed. Between batches only a scan
-    /// for a sweep keeps them here.
+    /// for a comparison keeps them here.
     records: Option<Merge<StoreCursor>>,
     /// Whether the records stand at the next entry already: it did not fit the batch before.
     is_pending: bool,
@@ -75,8 +75,8 @@ impl Scan {
     /// key whose newest version is below it the scan may return an older one, or none.
     /// It passes over damaged blocks; the engine notes them.
     #[must_use]
-    pub fn for_sweep(mut self, least_timestamp: Timestamp) -> Self {
-        self.purpose = Purpose::Sweep {
+    pub fn for_comparison(mut self, least_timestamp: Timestamp) -> Self {
+        self.purpose = Purpose::Comparison {
             least_timestamp,
             checks_disk: false,
         };
@@ -86,8 +86,8 @@ impl Scan {
     /// The same, but every block is read from the disk and checked, whether the cache
     /// has it or not; and so are the parts of tables that hold no records.
     #[must_use]
-    pub fn for_full_sweep(mut self) -> Self {
-        self.purpose = Purpose::Sweep {
+    pub fn for_full_comparison(mut self) -> Self {
+        self.purpose = Purpose::Comparison {
             least_timestamp: Timestamp::ZERO,
             checks_disk: true,
         };
@@ -95,7 +95,7 @@ impl Scan {
     }
 
     /// The scan, for one who goes on where another ended that was given the same `ahead`: what
-    /// that one has read ahead is not read again. It should be for a sweep, because others
+    /// that one has read ahead is not read again. It should be for a comparison, because others
     /// hardly read ahead.
     #[must_use]
     pub fn going_on(mut self, ahead: &ScanAhead) -> Self {
@@ -337,7 +337,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn a_scan_for_a_sweep_passes_over_what_is_older() {
+    fn a_scan_for_a_comparison_passes_over_what_is_older() {
         let (environment, _executor) = environment(Arc::new(MemoryDisk::new()));
         let (engine, _) = Engine::open(environment, Options::default()).unwrap();
         for (from, timestamp) in [("a", 10), ("b", 100)] {
@@ -351,7 +351,7 @@ mod tests {
         }
         let keys = |least: u64| {
             let scan = engine.scan(b"", None);
-            let mut scan = scan.for_sweep(Timestamp::from_u64(least));
+            let mut scan = scan.for_comparison(Timestamp::from_u64(least));
             let batch = scan.next_batch(1 << 20).unwrap();
             batch
                 .iter()
@@ -441,7 +441,7 @@ mod tests {
             .into_iter()
             .map(|(_, entry)| entry.clone())
             .collect();
-        for kind in [|scan| scan, Scan::of_long_range, Scan::for_full_sweep] {
+        for kind in [|scan| scan, Scan::of_long_range, Scan::for_full_comparison] {
             let begin = || kind(engine.scan(b"b", Some(b"d")));
             assert_eq!(lent(&mut begin(), usize::MAX), expected);
             // In turns with batches, which end within bytes that do not fit.
@@ -483,7 +483,7 @@ mod tests {
         for round in 0.. {
             let last = found.last().map_or(Vec::new(), |last| last.key().to_vec());
             let start = [&last[..], &[0]].concat();
-            let scan = engine.scan(&start, None).for_full_sweep();
+            let scan = engine.scan(&start, None).for_full_comparison();
             let mut scan = scan.going_on(&ahead);
             let part = lent(&mut scan, random.usize(1..200));
             drop(scan);
@@ -534,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_for_a_sweep_keeps_nothing_in_the_cache_and_returns_each_key_once() {
+    fn a_scan_for_a_comparison_keeps_nothing_in_the_cache_and_returns_each_key_once() {
         let engine = engine_of_small_blocks();
         for round in 1..=3 {
             for number in 0..100 {
@@ -549,9 +549,9 @@ mod tests {
         for is_full in [false, true] {
             let scan = engine.scan(b"", None);
             let mut scan = if is_full {
-                scan.for_full_sweep()
+                scan.for_full_comparison()
             } else {
-                scan.for_sweep(Timestamp::ZERO)
+                scan.for_comparison(Timestamp::ZERO)
             };
             let mut found = Vec::new();
             loop {

@@ -24,13 +24,13 @@ pub struct Statistics {
     /// Tombstones among them.
     pub table_tombstones: u64,
     /// Versions in tables that belong to other stores only, as far as the tables say.
-    pub table_surplus: u64,
+    pub table_non_owned: u64,
     /// Entries in the active and the frozen memtables: versions, not keys.
     pub memtable_entries: u64,
     /// Tables of which some part was damaged or unreadable since the store was
     /// opened. Their other parts are served, and compaction leaves them out.
     pub tables_damaged: u64,
-    /// Key ranges that damaged parts of tables may have held, until they are mended.
+    /// Key ranges that damaged parts of tables may have held, until they are rewritten.
     pub damaged_ranges: u64,
     /// Memory of the active and the frozen memtables, in bytes.
     pub memtable_bytes: u64,
@@ -75,7 +75,7 @@ pub struct Statistics {
     /// Bytes that compactions wrote.
     pub compaction_written_bytes: u64,
     /// Versions that compactions dropped because they belong to other stores only.
-    pub surplus_dropped: u64,
+    pub non_owned_dropped: u64,
     /// Of the bytes that compactions moved to the last level, the share that replaced
     /// older versions there: 1 if all were overwrites, 0 if all keys were new.
     pub hidden_share: f64,
@@ -156,7 +156,7 @@ impl Core {
             levels,
             table_entries: properties().map(|properties| properties.entries).sum(),
             table_tombstones: properties().map(|properties| properties.tombstones).sum(),
-            table_surplus: properties().map(|properties| properties.surplus).sum(),
+            table_non_owned: properties().map(|properties| properties.non_owned).sum(),
             memtable_entries: memtables().map(|memtable| memtable.entries() as u64).sum(),
             tables_damaged: {
                 let tables = state.tables.iter();
@@ -184,7 +184,7 @@ impl Core {
             compactions: counters.compactions.load(Relaxed),
             compaction_read_bytes: counters.compaction_read_bytes.load(Relaxed),
             compaction_written_bytes: counters.compaction_written_bytes.load(Relaxed),
-            surplus_dropped: counters.surplus_dropped.load(Relaxed),
+            non_owned_dropped: counters.non_owned_dropped.load(Relaxed),
             hidden_share: counters.hidden.share(),
             slowdowns: counters.slowdowns.load(Relaxed),
             stalls: counters.stalls.load(Relaxed),

@@ -31,7 +31,7 @@ pub enum Lane {
     /// Long scans of the engine's owner, a step a job: nobody waits for them, so they
     /// keep away from the jobs of [`Lane::Owner`], which requests wait for. The engine
     /// spawns no job here.
-    Sweep,
+    Scan,
 }
 
 impl Lane {
@@ -42,7 +42,7 @@ impl Lane {
         Self::Flush,
         Self::Compaction,
         Self::Owner,
-        Self::Sweep,
+        Self::Scan,
     ];
 }
 

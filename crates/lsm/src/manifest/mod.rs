@@ -1,7 +1,7 @@
 //! The manifest: which tables are live, and what else must survive a restart.
 //!
-//! It is small, so every change replaces it as a whole ([`replace_file`]). A crash leaves the old manifest or the new one, but never a torn
-//! one, so any damage is corruption.
+//! It is small, so every change replaces it as a whole ([`replace_file`]). A crash leaves the
+//! old manifest or the new one, but never a torn one, so any damage is corruption.
 //!
 //! The format of the file, with integers in little endian:
 //!

@@ -1,4 +1,4 @@
-//! Damaged parts of a table: which keys they may have held, and what a walk for a sweep
+//! Damaged parts of a table: which keys they may have held, and what a walk for a comparison
 //! does about them.
 //!
 //! A block that is damaged is reported by its offset. The index tells which keys the
@@ -214,12 +214,12 @@ impl Table {
         match purpose {
             Purpose::Scan { .. } | Purpose::Compaction => false,
             // A part that cannot be read in several tries is as good as damaged.
-            Purpose::Mend | Purpose::MendSound if !self.is_noted(offset) => {
+            Purpose::Rewrite | Purpose::RewriteSound if !self.is_noted(offset) => {
                 self.note_corruption(error, offset);
                 false
             }
-            Purpose::Mend | Purpose::MendSound => true,
-            Purpose::Sweep { .. } => {
+            Purpose::Rewrite | Purpose::RewriteSound => true,
+            Purpose::Comparison { .. } => {
                 self.note_corruption(error, offset);
                 true
             }
@@ -229,7 +229,7 @@ impl Table {
     /// How often a walk tries to read a block that the system cannot read.
     pub(super) fn reads_max(purpose: Purpose) -> u32 {
         match purpose {
-            Purpose::Sweep { .. } | Purpose::Mend | Purpose::MendSound => READS_MAX,
+            Purpose::Comparison { .. } | Purpose::Rewrite | Purpose::RewriteSound => READS_MAX,
             Purpose::Scan { .. } | Purpose::Compaction => 1,
         }
     }

@@ -24,7 +24,7 @@
 //!           greatest timestamp, greatest sequence number, the expiry by which half of
 //!           the bytes have expired; from version 4 on: the least timestamp of a
 //!           tombstone, or the greatest possible one without any, and the least expiry;
-//!           from version 5 on: surplus versions, and the least timestamp of one, or the
+//!           from version 5 on: non-owned versions, and the least timestamp of one, or the
 //!           greatest possible one without any
 //! u32 each: filter pages, filter page bytes, filter probes; 0 without a filter
 //! least key, greatest key: length varint and bytes each
@@ -45,8 +45,8 @@ pub(super) const VERSION: u32 = 5;
 /// The oldest version that is read.
 pub(super) const VERSION_MIN: u32 = 3;
 
-/// The version before, whose properties do not count surplus versions.
-const VERSION_WITHOUT_SURPLUS: u32 = 4;
+/// The version before, whose properties do not count non-owned versions.
+const VERSION_WITHOUT_NON_OWNED: u32 = 4;
 
 /// Sequence numbers are counted from 1, and no store lives long enough to reach this
 /// number: the next one always exists.
@@ -183,9 +183,9 @@ pub(crate) struct TableProperties {
     /// No value expires earlier, as far as the table says.
     pub(crate) least_expiry: Expiry,
     /// The versions that belong to other stores only, as far as the table says.
-    pub(crate) surplus: u64,
+    pub(crate) non_owned: u64,
     /// None of them has a lower timestamp; [`Timestamp::MAX`] if there is none.
-    pub(crate) oldest_surplus: Timestamp,
+    pub(crate) oldest_non_owned: Timestamp,
     /// The least key.
     pub(crate) least_key: Vec<u8>,
     /// The greatest key.
@@ -207,8 +207,8 @@ impl TableProperties {
             half_expired: Expiry::NEVER,
             oldest_tombstone: Timestamp::MAX,
             least_expiry: Expiry::NEVER,
-            surplus: 0,
-            oldest_surplus: Timestamp::MAX,
+            non_owned: 0,
+            oldest_non_owned: Timestamp::MAX,
             least_key: Vec::new(),
             greatest_key: Vec::new(),
             filter: None,
@@ -235,10 +235,10 @@ impl TableProperties {
         self.greatest_sequence = self.greatest_sequence.max(record.sequence);
     }
 
-    /// Counts the last record as a surplus version of this timestamp.
-    pub(super) fn add_surplus(&mut self, timestamp: Timestamp) {
-        self.surplus += 1;
-        self.oldest_surplus = self.oldest_surplus.min(timestamp);
+    /// Counts the last record as a non-owned version of this timestamp.
+    pub(super) fn add_non_owned(&mut self, timestamp: Timestamp) {
+        self.non_owned += 1;
+        self.oldest_non_owned = self.oldest_non_owned.min(timestamp);
     }
 
     /// The payload of the properties' frame.
@@ -254,8 +254,8 @@ impl TableProperties {
             self.half_expired.unix_ms(),
             self.oldest_tombstone.as_u64(),
             self.least_expiry.unix_ms(),
-            self.surplus,
-            self.oldest_surplus.as_u64(),
+            self.non_owned,
+            self.oldest_non_owned.as_u64(),
         ] {
             buffer.extend_from_slice(&number.to_le_bytes());
         }
@@ -290,8 +290,8 @@ impl TableProperties {
             && self.least_timestamp <= self.greatest_timestamp
             && self.least_key <= self.greatest_key
             && self.least_timestamp <= self.oldest_tombstone
-            && self.surplus <= self.entries - self.tombstones
-            && self.least_timestamp <= self.oldest_surplus;
+            && self.non_owned <= self.entries - self.tombstones
+            && self.least_timestamp <= self.oldest_non_owned;
         if !is_sound {
             return Err(Malformed("the properties contradict one another"));
         }
@@ -319,9 +319,9 @@ impl TableProperties {
                 Expiry::at_unix_ms(input.u64()?),
             ),
         };
-        let (surplus, oldest_surplus) = match version {
+        let (non_owned, oldest_non_owned) = match version {
             // What an earlier release has written is left to the ordinary compactions.
-            VERSION_MIN..=VERSION_WITHOUT_SURPLUS => (0, Timestamp::MAX),
+            VERSION_MIN..=VERSION_WITHOUT_NON_OWNED => (0, Timestamp::MAX),
             _ => (input.u64()?, Timestamp::from_u64(input.u64()?)),
         };
         Some(Self {
@@ -334,8 +334,8 @@ impl TableProperties {
             half_expired,
             oldest_tombstone,
             least_expiry,
-            surplus,
-            oldest_surplus,
+            non_owned,
+            oldest_non_owned,
             filter: decode_shape(input)?,
             least_key: decode_key(input)?,
             greatest_key: decode_key(input)?,

@@ -112,10 +112,10 @@ pub(crate) enum Purpose {
         /// be repeated, but a long one would push out the blocks of gets.
         keep_data: bool,
     },
-    /// A sweep compares what the table holds with other stores. The cache keeps
+    /// A comparison compares what the table holds with other stores. The cache keeps
     /// nothing of it. Damaged parts are reported and passed over: what they held
     /// comes from the other stores.
-    Sweep {
+    Comparison {
         /// Blocks that hold only versions below this are passed over.
         least_timestamp: Timestamp,
         /// Whether every block is read from the disk, and the parts of the file that
@@ -128,19 +128,19 @@ pub(crate) enum Purpose {
     Compaction,
     /// The same, of a table that is damaged: known damaged parts are passed over if
     /// they cannot be read. Any other damage is an error.
-    Mend,
+    Rewrite,
     /// The same, of its sound parts alone: known damaged parts are not even read.
-    MendSound,
+    RewriteSound,
 }
 
 impl Purpose {
     /// Whether a block is not read whose newest version has this timestamp.
     pub(crate) fn passes_over(self, greatest_timestamp: Timestamp) -> bool {
         match self {
-            Self::Sweep {
+            Self::Comparison {
                 least_timestamp, ..
             } => greatest_timestamp < least_timestamp,
-            Self::Scan { .. } | Self::Compaction | Self::Mend | Self::MendSound => false,
+            Self::Scan { .. } | Self::Compaction | Self::Rewrite | Self::RewriteSound => false,
         }
     }
 
@@ -151,7 +151,9 @@ impl Purpose {
             Self::Scan { keep_data: true } => 0,
             // It may end soon, and the next batch reads anew.
             Self::Scan { keep_data: false } => 64 << 10,
-            Self::Sweep { .. } | Self::Compaction | Self::Mend | Self::MendSound => 512 << 10,
+            Self::Comparison { .. } | Self::Compaction | Self::Rewrite | Self::RewriteSound => {
+                512 << 10
+            }
         }
     }
 
@@ -165,7 +167,7 @@ impl Purpose {
     fn checks_disk(self) -> bool {
         matches!(
             self,
-            Self::Sweep {
+            Self::Comparison {
                 checks_disk: true,
                 ..
             }
@@ -175,7 +177,7 @@ impl Purpose {
     /// Whether parts that are noted as damaged are not even read: if one of them could
     /// be read now and not later, what it holds would count as compared.
     fn passes_over_noted(self) -> bool {
-        matches!(self, Self::Sweep { .. } | Self::MendSound)
+        matches!(self, Self::Comparison { .. } | Self::RewriteSound)
     }
 }
 

@@ -86,7 +86,7 @@ impl Table {
     }
 
     /// A table that does not open because of `why`. Every read of it fails with that, walks
-    /// for sweeps pass over it, and compaction takes it for one that may hold any version
+    /// for comparisons pass over it, and compaction takes it for one that may hold any version
     /// of the keys in `range` up to `greatest_timestamp`.
     pub(crate) fn lost(
         file: Arc<dyn DiskFile>,

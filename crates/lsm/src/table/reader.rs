@@ -261,14 +261,14 @@ impl Table {
                 takes_turns: true,
                 counts: Some(self.cache.counters().stripe(self.id.0)),
             },
-            Purpose::Sweep { checks_disk, .. } => Fetch {
+            Purpose::Comparison { checks_disk, .. } => Fetch {
                 access: Access::MayRead,
                 bypasses_cache: checks_disk,
                 keep: false,
                 takes_turns: true,
                 counts: (!checks_disk).then(|| self.cache.counters().stripe(self.id.0)),
             },
-            Purpose::Compaction | Purpose::Mend | Purpose::MendSound => Fetch {
+            Purpose::Compaction | Purpose::Rewrite | Purpose::RewriteSound => Fetch {
                 access: Access::Compaction,
                 bypasses_cache: false,
                 keep: false,

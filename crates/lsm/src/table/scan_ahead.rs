@@ -11,7 +11,7 @@ const BYTES_MAX: usize = 4 << 20;
 
 /// What a scan has read ahead of where it ended, for the next scan, which goes on there.
 ///
-/// A sweep reads a store in many scans, each of a short part: between them it holds neither a
+/// A comparison reads a store in many scans, each of a short part: between them it holds neither a
 /// snapshot nor a table. Each walk over a table begins with short reads, and the last one
 /// has read more than it needed. With this, a walk goes on with the long piece of the one
 /// before, so everything is read once.

@@ -145,9 +145,9 @@ impl TableWriter {
         self.data.last_key()
     }
 
-    /// Counts the last record that was added as a surplus version of this timestamp.
-    pub(crate) fn count_surplus(&mut self, timestamp: Timestamp) {
-        self.properties.add_surplus(timestamp);
+    /// Counts the last record that was added as a non-owned version of this timestamp.
+    pub(crate) fn count_non_owned(&mut self, timestamp: Timestamp) {
+        self.properties.add_non_owned(timestamp);
     }
 
     /// The bytes written so far, without the current block, the rest of the index

@@ -129,12 +129,12 @@ impl FreeSegments {
 
     /// Removes free segments until there are `count`.
     fn shrink(&self, count: usize) {
-        let surplus = {
+        let non_owned = {
             let mut free = lock(&self.free);
             let first = free.keys().nth(count).copied();
             first.map(|first| free.split_off(&first))
         };
-        for number in surplus.into_iter().flatten().map(|(number, _)| number) {
+        for number in non_owned.into_iter().flatten().map(|(number, _)| number) {
             self.remove(number);
         }
     }

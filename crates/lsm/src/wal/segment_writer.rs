@@ -549,8 +549,8 @@ fn reopen_begun(place: SegmentPlace<'_>, bytes: u64) -> Result<Option<Arc<dyn Di
     Ok(Some(file))
 }
 
-/// Writes zeros to what is behind the header of a segment, after cutting it to `bytes` bytes, if any
-/// are asked for. If the file system needs room for that, the file's own is of no use.
+/// Writes zeros to what is behind the header of a segment, after cutting it to `bytes` bytes,
+/// if any are asked for. If the file system needs room for that, the file's own is of no use.
 fn clear(file: &dyn DiskFile, bytes: u64) -> io::Result<()> {
     let from = SEGMENT_HEADER_BYTES as u64;
     if bytes > 0 && file.len()? > bytes {

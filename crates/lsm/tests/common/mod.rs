@@ -12,8 +12,8 @@
 
 use base::{Clock, Entry, Expiry, Kind, ManualClock, SeededRandom, Timestamp};
 use lsm::{
-    Admission, Barrier, Disk, Engine, Environment, Error, Ingested, Options, Outbox, Outcome,
-    RecoveryReport, Surplus,
+    Admission, Barrier, Disk, Engine, Environment, Error, Ingested, NonOwned, Options, Outbox,
+    Outcome, RecoveryReport,
 };
 use lsm_testing::{MemoryDisk, StepExecutor};
 use std::path::PathBuf;
@@ -27,10 +27,10 @@ pub struct World {
     pub memory: Arc<MemoryDisk>,
     pub clock: Arc<ManualClock>,
     pub executor: Arc<StepExecutor>,
-    /// The drop bound, as a number.
+    /// The GC threshold, as a number.
     pub bound: Arc<AtomicU64>,
     /// What the store may hold although it belongs to other stores.
-    pub surplus: Option<Surplus>,
+    pub non_owned: Option<NonOwned>,
     /// Whether the store may free entries that have expired by the clock.
     pub trusts_clock: Arc<AtomicBool>,
     /// How long compaction rests after each step if it is not urgent, in milliseconds.
@@ -54,7 +54,7 @@ impl World {
             executor: Arc::new(StepExecutor::new(Arc::clone(&clock))),
             clock,
             bound: Arc::default(),
-            surplus: None,
+            non_owned: None,
             trusts_clock: Arc::new(AtomicBool::new(true)),
             rest_ms: Arc::default(),
             options: Options {
@@ -86,8 +86,8 @@ impl World {
             clock: Arc::clone(&self.clock) as _,
             random: Arc::new(SeededRandom::new(7)),
             executor: Arc::clone(&self.executor) as _,
-            drop_bound: Arc::new(move || Timestamp::from_u64(bound.load(Ordering::Relaxed))),
-            surplus: self.surplus.clone(),
+            gc_threshold: Arc::new(move || Timestamp::from_u64(bound.load(Ordering::Relaxed))),
+            non_owned: self.non_owned.clone(),
             expired_before_unix_ms: Arc::new(move || {
                 if trusts_clock.load(Ordering::Relaxed) {
                     clock.unix_ms()
@@ -172,15 +172,15 @@ impl Outbox for CollectedOutcomes {
     }
 }
 
-/// How mends come while nothing is dropped, and before any barrier.
-pub const MEND: Admission = Admission::Mend {
-    drop_bound: Timestamp::ZERO,
+/// How late writes come while nothing is dropped, and before any barrier.
+pub const LATE: Admission = Admission::Late {
+    gc_threshold: Timestamp::ZERO,
     barrier: Barrier::FIRST,
 };
 
 /// Ingests entries, which are sorted by key.
 pub fn ingest(engine: &Engine, entries: &[Entry]) -> Result<Ingested, Error> {
-    let mut ingest = engine.begin_ingest(MEND)?;
+    let mut ingest = engine.begin_ingest(LATE)?;
     for entry in entries {
         ingest.push(entry)?;
     }

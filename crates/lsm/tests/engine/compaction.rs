@@ -217,9 +217,9 @@ fn expired_versions_hide_older_ones_until_they_may_go() {
     );
 }
 
-/// There is no drop bound, and no more write comes.
+/// There is no GC threshold, and no more write comes.
 #[test]
-fn what_has_expired_in_a_quiet_store_is_freed_without_a_drop_bound() {
+fn what_has_expired_in_a_quiet_store_is_freed_without_a_gc_threshold() {
     let mut world = World::new();
     world.options.compression = lsm::Compression::None;
     world.trusts_clock.store(false, Relaxed);

@@ -13,7 +13,7 @@ fn nothing_is_visible_before_the_commit_and_everything_after() {
     let world = World::new();
     let engine = world.open();
     engine.write(put("b", 5, "written")).unwrap();
-    let mut ingest = engine.begin_ingest(common::MEND).unwrap();
+    let mut ingest = engine.begin_ingest(common::LATE).unwrap();
     for entry in [put("a", 7, "new"), put("b", 4, "old"), delete("c", 8)] {
         ingest.push(&entry).unwrap();
     }
@@ -105,7 +105,7 @@ fn keys_that_do_not_ascend_end_an_ingest() {
     let world = World::new();
     let engine = world.open();
     for second in ["a", "b"] {
-        let mut ingest = engine.begin_ingest(common::MEND).unwrap();
+        let mut ingest = engine.begin_ingest(common::LATE).unwrap();
         ingest.push(&put("b", 1, "v")).unwrap();
         for _ in 0..2 {
             let refused = ingest.push(&put(second, 2, "v"));
@@ -123,7 +123,7 @@ fn keys_that_do_not_ascend_end_an_ingest() {
 fn an_ingest_that_is_dropped_removes_its_files() {
     let world = World::new();
     let engine = world.open();
-    let mut ingest = engine.begin_ingest(common::MEND).unwrap();
+    let mut ingest = engine.begin_ingest(common::LATE).unwrap();
     for number in 0..100 {
         let key = format!("{number:03}");
         ingest.push(&put(&key, 1, &long(number, 1000))).unwrap();
@@ -138,7 +138,7 @@ fn an_ingest_that_is_dropped_removes_its_files() {
 fn an_ingest_that_outlives_its_engine_touches_no_file_of_the_next() {
     let world = World::new();
     let engine = world.open();
-    let mut ingest = engine.begin_ingest(common::MEND).unwrap();
+    let mut ingest = engine.begin_ingest(common::LATE).unwrap();
     ingest.push(&put("a", 1, "lost")).unwrap();
     engine.close().unwrap();
     drop(engine);
@@ -242,8 +242,8 @@ fn an_entry_that_was_pushed_keeps_the_tombstones_that_hide_it() {
         let world = World::new();
         let engine = world.open();
         engine.write(delete("k", 5)).unwrap();
-        let admission = Admission::Mend {
-            drop_bound: Timestamp::from_u64(10),
+        let admission = Admission::Late {
+            gc_threshold: Timestamp::from_u64(10),
             barrier: engine.barrier(),
         };
         let mut ingest = engine.begin_ingest(admission).unwrap();
@@ -267,16 +267,18 @@ fn an_entry_that_was_pushed_keeps_the_tombstones_that_hide_it() {
 }
 
 #[test]
-fn the_fence_refuses_an_ordinary_ingest_that_began_before_it_rose() {
-    for admission in [Admission::Ordinary, common::MEND] {
+fn the_closed_timestamp_refuses_an_ordinary_ingest_that_began_before_it_rose() {
+    for admission in [Admission::Ordinary, common::LATE] {
         let world = World::new();
         let engine = world.open();
         let mut ingest = engine.begin_ingest(admission).unwrap();
         ingest.push(&put("a", 9, "v")).unwrap();
         ingest.push(&put("b", 20, "v")).unwrap();
-        engine.fence(Timestamp::from_u64(10)).unwrap();
+        engine
+            .raise_closed_timestamp(Timestamp::from_u64(10))
+            .unwrap();
         let ingested = ingest.commit();
-        if admission == common::MEND {
+        if admission == common::LATE {
             assert_eq!(ingested.unwrap().records, 2);
         } else {
             assert!(
@@ -298,7 +300,7 @@ fn an_ingest_leaves_the_room_that_writes_need() {
     world
         .memory
         .set_capacity(world.memory.used_bytes() + (200 << 10));
-    let mut ingest = engine.begin_ingest(common::MEND).unwrap();
+    let mut ingest = engine.begin_ingest(common::LATE).unwrap();
     let mut pushes = (0..1000).map(|number| {
         let key = format!("{number:04}");
         ingest.push(&put(&key, 1, &long(number, 1000)))
@@ -315,7 +317,7 @@ fn an_ingest_leaves_the_room_that_writes_need() {
     let refused = engine.write(put("c", 3, &"v".repeat(200_000)));
     assert!(matches!(refused, Err(Error::DiskFull)), "{refused:?}");
     assert!(matches!(
-        engine.begin_ingest(common::MEND),
+        engine.begin_ingest(common::LATE),
         Err(Error::DiskFull)
     ));
 }
@@ -325,7 +327,7 @@ fn a_failed_sync_poisons_the_store() {
     for at_commit in [false, true] {
         let world = World::new();
         let engine = world.open();
-        let mut ingest = engine.begin_ingest(common::MEND).unwrap();
+        let mut ingest = engine.begin_ingest(common::LATE).unwrap();
         ingest.push(&put("a", 1, &long(1, 20_000))).unwrap();
         world.memory.fail_syncs(true);
         let failed = if at_commit {
@@ -336,7 +338,7 @@ fn a_failed_sync_poisons_the_store() {
         assert!(matches!(failed, Err(Error::Poisoned { .. })), "{failed:?}");
         world.memory.fail_syncs(false);
         assert!(matches!(
-            engine.begin_ingest(common::MEND),
+            engine.begin_ingest(common::LATE),
             Err(Error::Poisoned { .. })
         ));
         assert_eq!(engine.get(b"a").unwrap(), None);

@@ -97,7 +97,7 @@ fn ingests_beside_compactions_in_progress() {
     }
 }
 
-/// Ingests, writes, flushes, compactions, scans and a rising fence at once. No lock
+/// Ingests, writes, flushes, compactions, scans and a rising closed timestamp at once. No lock
 /// waits for another in a circle, and each scan sees whole ingests.
 #[test]
 fn ingests_beside_everything_else() {
@@ -111,12 +111,14 @@ fn ingest_beside_everything_else() {
     std::thread::scope(|scope| {
         scope.spawn(move || {
             for timestamp in 1..=100 {
-                let mut ingest = engine.begin_ingest(common::MEND).unwrap();
+                let mut ingest = engine.begin_ingest(common::LATE).unwrap();
                 for entry in bulk(timestamp) {
                     ingest.push(&entry).unwrap();
                 }
                 ingest.commit().unwrap();
-                engine.fence(Timestamp::from_u64(timestamp)).unwrap();
+                engine
+                    .raise_closed_timestamp(Timestamp::from_u64(timestamp))
+                    .unwrap();
             }
         });
         scope.spawn(move || {
@@ -151,7 +153,7 @@ fn an_ingest_goes_from_thread_to_thread() {
     is_send::<Ingest>();
     let world = World::new();
     let engine = world.open();
-    let mut ingest = engine.begin_ingest(common::MEND).unwrap();
+    let mut ingest = engine.begin_ingest(common::LATE).unwrap();
     ingest.push(&put("a", 1, "v")).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(move || ingest.commit().unwrap());

@@ -73,9 +73,9 @@ fn keys(engine: &Engine, file: &Path) -> (Vec<u64>, Vec<u64>, Vec<u64>) {
     (read, failed, damaged)
 }
 
-/// The keys that a scan for a sweep finds.
+/// The keys that a scan for a comparison finds.
 fn swept(engine: &Engine) -> usize {
-    let mut scan = engine.scan(b"", None).for_full_sweep();
+    let mut scan = engine.scan(b"", None).for_full_comparison();
     let mut keys = 0;
     loop {
         match scan.next_batch(1 << 20).unwrap().len() {
@@ -190,7 +190,7 @@ fn the_store_goes_on_and_loses_no_tombstone_that_the_table_needs() {
     assert_eq!(report.tables_lost, 0);
     assert_eq!(read(&engine, &key(lost)), None);
     assert_eq!(read(&engine, &key(lost + 2)), Some("v".repeat(200)));
-    // No sweep has compared it since, and it is not the start that says it is whole.
+    // No comparison has compared it since, and it is not the start that says it is whole.
     assert!(engine.is_damaged(key(lost).as_bytes()));
     assert!(engine.has_damage_to_compare());
 }
@@ -201,13 +201,13 @@ fn once_it_was_compared_the_table_is_gone() {
     damage(&world, &files[1]);
     let engine = world.open();
     let (_, failed, _) = keys(&engine, &files[1]);
-    // A sweep brings what the others have.
+    // A comparison brings what the others have.
     let mark = engine.damage_mark();
     for number in &failed[1..] {
-        let mend = put(&key(*number), 1 + number, &"v".repeat(200));
-        engine.write(mend).unwrap();
+        let again = put(&key(*number), 1 + number, &"v".repeat(200));
+        engine.write(again).unwrap();
     }
-    engine.mend_damage(mark);
+    engine.damage_compared(mark);
     world.executor.run_for(Duration::from_secs(60));
     assert_eq!(engine.statistics().tables_damaged, 0);
     assert!(!engine.is_damaged(key(failed[1]).as_bytes()));

@@ -9,6 +9,8 @@ mod backpressure;
 #[cfg(test)]
 mod close;
 #[cfg(test)]
+mod closed_timestamp;
+#[cfg(test)]
 mod commits;
 #[cfg(test)]
 #[path = "../common/mod.rs"]
@@ -20,17 +22,17 @@ mod crashes;
 #[cfg(test)]
 mod damage;
 #[cfg(test)]
+mod damaged_tables;
+#[cfg(test)]
 mod drop_above;
 #[cfg(test)]
-mod drop_bound;
-#[cfg(test)]
 mod faults;
-#[cfg(test)]
-mod fence;
 #[cfg(test)]
 mod flush;
 #[cfg(test)]
 mod full_disk;
+#[cfg(test)]
+mod gc_threshold;
 #[cfg(test)]
 mod ingest;
 #[cfg(test)]
@@ -42,11 +44,11 @@ mod lost_files;
 #[cfg(test)]
 mod lost_tables;
 #[cfg(test)]
-mod mending;
-#[cfg(test)]
 mod model;
 #[cfg(test)]
 mod newer_versions;
+#[cfg(test)]
+mod non_owned;
 #[cfg(test)]
 mod purge;
 #[cfg(test)]
@@ -57,8 +59,6 @@ mod recovery;
 mod statistics;
 #[cfg(test)]
 mod stuck_compaction;
-#[cfg(test)]
-mod surplus;
 #[cfg(test)]
 mod whole_compaction;
 #[cfg(test)]

@@ -268,7 +268,7 @@ fn run(seed: u64) {
             }
             47..55 => {
                 let ingest = if ingests.is_empty() || rng.u8(0..8) == 0 {
-                    unless_full(engine.begin_ingest(common::MEND)).map(|ingest| Pushed {
+                    unless_full(engine.begin_ingest(common::LATE)).map(|ingest| Pushed {
                         ingest,
                         entries: Vec::new(),
                     })

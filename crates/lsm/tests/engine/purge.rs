@@ -1,4 +1,4 @@
-//! Tombstones below the drop bound leave the disk, whatever lies beside them.
+//! Tombstones below the GC threshold leave the disk, whatever lies beside them.
 
 use crate::common::{World, delete, put, read, scan_all};
 use base::{Clock, Entry, Expiry, Kind, Timestamp};
@@ -82,7 +82,7 @@ fn what_is_dead_goes_as_soon_as_compaction_hears_of_the_bound() {
         assert_eq!(tombstones(&engine).len(), 100);
         world.bound.store(10_000, Relaxed);
         if hears {
-            engine.drop_bound_rose();
+            engine.gc_threshold_rose();
         }
         world.executor.run_for(Duration::from_millis(500));
         assert_eq!(tombstones(&engine).is_empty(), hears);

@@ -103,8 +103,8 @@ impl Ledger {
         self.floors[writer].store(u64::MAX, SeqCst);
     }
 
-    /// The bound below which no thread writes any more; the engine's drop bound.
-    pub(crate) fn drop_bound(&self) -> Timestamp {
+    /// The bound below which no thread writes any more; the engine's GC threshold.
+    pub(crate) fn gc_threshold(&self) -> Timestamp {
         // In this order: a writer that raises its floor after this read raises it above
         // this timestamp.
         let next = self.next_timestamp.load(SeqCst);

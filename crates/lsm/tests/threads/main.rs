@@ -64,8 +64,8 @@ fn open(
         clock: Arc::new(SystemClock::new()),
         random: Arc::new(SeededRandom::new(7)),
         executor: Arc::clone(lanes) as _,
-        drop_bound: Arc::new(move || ledger.drop_bound()),
-        surplus: None,
+        gc_threshold: Arc::new(move || ledger.gc_threshold()),
+        non_owned: None,
         expired_before_unix_ms: Arc::new(|| 0),
         rest_after: Arc::new(|took, _urgency| took),
     };

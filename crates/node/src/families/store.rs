@@ -90,7 +90,7 @@ fn counters(store: &Statistics) -> Vec<Family> {
         (
             "kvorum_store_non_owned_dropped",
             "Copies that compaction dropped because this node is no replica of their versions",
-            store.surplus_dropped,
+            store.non_owned_dropped,
         ),
         (
             "kvorum_store_slowdowns",
@@ -200,7 +200,7 @@ fn gauges(store: &Statistics, node: &Node) -> Vec<Family> {
         (
             "kvorum_store_table_non_owned",
             "Values in all tables of whose versions this node is no replica",
-            store.table_surplus as f64,
+            store.table_non_owned as f64,
         ),
         (
             "kvorum_store_tables_damaged",

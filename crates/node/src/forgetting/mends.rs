@@ -191,8 +191,8 @@ impl MendRules {
         let is_dead = entry.kind() == Kind::Tombstone;
         let timestamp = entry.timestamp();
         self.bounds.admit(timestamp, is_dead, arrival, receiving)?;
-        let admission = Admission::Mend {
-            drop_bound: self.bounds.forgotten,
+        let admission = Admission::Late {
+            gc_threshold: self.bounds.forgotten,
             barrier: self.barrier,
         };
         let do_reads_count = replica_state != ReplicaState::Learner;

@@ -107,7 +107,7 @@ impl Forgetting {
     /// Loads what earlier starts have stored, and fences the store by it. Blocks.
     ///
     /// # Errors
-    /// See [`ForgetFile::load`] and [`Engine::fence`].
+    /// See [`ForgetFile::load`] and [`Engine::raise_closed_timestamp`].
     pub(crate) fn open(
         environment: ForgettingEnvironment,
         shared: Arc<SharedBounds>,
@@ -134,7 +134,7 @@ impl Forgetting {
         let greatest = stored.greatest.max(stored.bounds.forgotten);
         believing::warn_of_future(&stored, (environment.latest_named)());
         let refused_below = stored.refuses_below(greatest);
-        environment.engine.fence(refused_below)?;
+        environment.engine.raise_closed_timestamp(refused_below)?;
         stored.publish(&shared, environment.members_hash);
         shared.hear(greatest);
         let state = State {
@@ -410,7 +410,7 @@ impl Forgetting {
         if next != before {
             next.store(&**disk, folder)?;
         }
-        engine.fence(refused_below)?;
+        engine.raise_closed_timestamp(refused_below)?;
         let has_risen = next.bounds.forgotten > before.bounds.forgotten;
         let has_surplus_risen = next.surplus != before.surplus;
         {
@@ -423,7 +423,7 @@ impl Forgetting {
             }
         }
         if has_risen || has_surplus_risen {
-            engine.drop_bound_rose();
+            engine.gc_threshold_rose();
         }
         if has_risen {
             tracing::info!(forgotten = %next.bounds.forgotten, "what is dead below may be dropped");

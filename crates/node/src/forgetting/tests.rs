@@ -61,7 +61,7 @@ impl TestNode {
         let folder = Path::new("/store");
         let stored = ForgetFile::load(&*disk, folder).unwrap();
         let options = Options {
-            fence: stored.bounds.fence,
+            closed_timestamp: stored.bounds.fence,
             ..Options::default()
         };
         let engine = Engine::open(environment, options).unwrap().0;

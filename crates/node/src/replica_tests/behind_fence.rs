@@ -26,7 +26,7 @@ fn fenced(forgotten_ms: Option<u64>) -> (crate::node::Node, Rc<LocalReplica>) {
     let clock = Arc::new(ManualClock::new(START_MS + 1_000));
     let disk = Arc::new(FaultyDisk::new(Arc::new(MemoryDisk::new())));
     let node = open(&disk, &clock);
-    node.engine.fence(at(100)).unwrap();
+    node.engine.raise_closed_timestamp(at(100)).unwrap();
     let bounds = Bounds {
         fence: at(100),
         forgotten: forgotten_ms.map_or(Timestamp::ZERO, at),
@@ -80,8 +80,8 @@ fn own(replica: &LocalReplica) -> Answerer {
 }
 
 fn mend(drop_bound: Timestamp) -> Admission {
-    Admission::Mend {
-        drop_bound,
+    Admission::Late {
+        gc_threshold: drop_bound,
         barrier: Barrier::FIRST,
     }
 }

@@ -88,8 +88,8 @@ impl Filling {
     }
 
     fn push_waiting(&mut self) -> Result<(), Error> {
-        let admission = Admission::Mend {
-            drop_bound: self.drop_bound,
+        let admission = Admission::Late {
+            gc_threshold: self.drop_bound,
             barrier: self.barrier,
         };
         for entry in std::mem::take(&mut self.waiting) {

@@ -292,7 +292,7 @@ fn with_damage() -> (Engine, Arc<StepExecutor>) {
 }
 
 fn find_damage(engine: &Engine, executor: &StepExecutor) {
-    let mut scan = engine.scan(b"", None).for_full_sweep();
+    let mut scan = engine.scan(b"", None).for_full_comparison();
     while !scan.next_batch(1 << 20).unwrap().is_empty() {}
     executor.run_all_due();
     assert!(engine.is_damaged(b"k"));

@@ -15,7 +15,7 @@
 //! ```
 //!
 //! - `participant`: what a node keeps of a pass, and what it reads from its store
-//!   for it; jobs of [`Lane::Sweep`].
+//!   for it; jobs of [`Lane::Scan`].
 //! - `pass_state`: the scan of one pass, and its last ranges.
 //! - `exchange`: makes two nodes equal in a range.
 //! - `announcing`: offers versions to nodes that do not compare them.
@@ -200,7 +200,7 @@ impl Sweeps {
                 Arc::clone(&environment.background),
                 WorkKind::Sweep,
                 Arc::clone(&environment.executor),
-                Lane::Sweep,
+                Lane::Scan,
             ),
             environment,
             participant: Arc::new(Mutex::new(participant)),

@@ -139,8 +139,8 @@ impl Participant {
         let scan = engine.scan(&from, state.scan_end.as_deref());
         let scan = scan.going_on(&state.scanned_ahead);
         let mut scan = match state.kind {
-            PassKind::Recent => scan.for_sweep(least.unwrap_or(Timestamp::ZERO)),
-            PassKind::Full => scan.for_full_sweep(),
+            PassKind::Recent => scan.for_comparison(least.unwrap_or(Timestamp::ZERO)),
+            PassKind::Full => scan.for_full_comparison(),
         };
         state.scan_ahead(&mut scan, state.ahead_bytes + STEP_BYTES, sizes)?;
         Ok(Advance::GoOn)
@@ -350,7 +350,7 @@ impl Participant {
             && others.all(|other| clean_with.iter().any(|node| node.index() == other))
             && let Some(damage) = state.damage
         {
-            self.environment.engine.mend_damage(damage);
+            self.environment.engine.damage_compared(damage);
         }
         // What this pass has seen may be what another one passes over.
         for other in self.passes.values_mut() {

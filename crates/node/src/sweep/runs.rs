@@ -107,7 +107,9 @@ impl Participant {
             None => range.start.to_vec(),
         };
         let least = bounds.least_in(&from, range.end.as_deref());
-        let scan = engine.scan(&from, range.end.as_deref()).for_sweep(least);
+        let scan = engine
+            .scan(&from, range.end.as_deref())
+            .for_comparison(least);
         let mut store = ByKey::new(scan.going_on(&state.sent_ahead));
         let comparison = state.comparison(&placement, own);
         let mut writer = RunWriter::default();

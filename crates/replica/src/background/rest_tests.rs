@@ -111,7 +111,7 @@ impl Lane {
     fn new() -> Self {
         let (background, clock) = overloaded_now();
         let executor = Arc::new(StepExecutor::new(Arc::clone(&clock)));
-        let (kind, lane) = (WorkKind::Sweep, lsm::Lane::Sweep);
+        let (kind, lane) = (WorkKind::Sweep, lsm::Lane::Scan);
         Self {
             pacer: Pacer::new(
                 Arc::clone(&background),
@@ -200,7 +200,7 @@ impl lsm::Executor for Jobs {
 fn jobs_run_in_their_order_and_go_with_their_executor() {
     let (background, _clock) = overloaded_now();
     let executor = Arc::new(Jobs::default());
-    let (kind, lane) = (WorkKind::Sweep, lsm::Lane::Sweep);
+    let (kind, lane) = (WorkKind::Sweep, lsm::Lane::Scan);
     let pacer = Pacer::new(background, kind, Arc::clone(&executor) as _, lane);
     let ran: Arc<Mutex<Vec<u32>>> = Arc::default();
     let spawn = |number| {

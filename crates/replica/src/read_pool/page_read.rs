@@ -57,7 +57,7 @@ impl PageRead {
         let mut scan = match damage {
             // It passes over the damaged block, which an ordinary scan would look into at its
             // end.
-            Some(_) => scan.for_sweep(base::Timestamp::ZERO),
+            Some(_) => scan.for_comparison(base::Timestamp::ZERO),
             None => scan.of_long_range(),
         };
         let bytes_max = request.bytes.min(PAGE_BYTES_MAX) as usize;

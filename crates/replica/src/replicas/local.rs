@@ -297,7 +297,7 @@ fn miss_of(error: &lsm::Error) -> Miss {
         lsm::Error::Overloaded => Miss::Overloaded,
         lsm::Error::DiskFull => Miss::Full,
         lsm::Error::Closed => Miss::Refused,
-        lsm::Error::Obsolete { fence } => Miss::Obsolete { below: *fence },
+        lsm::Error::Obsolete { below } => Miss::Obsolete { below: *below },
         lsm::Error::Poisoned { .. }
         | lsm::Error::Corrupt { .. }
         | lsm::Error::Io { .. }

@@ -165,7 +165,7 @@ impl LocalReplica {
 
     /// Whether the store refuses what was admitted so, because it was fenced since.
     fn is_from_before_barrier(&self, admission: Admission) -> bool {
-        matches!(admission, Admission::Mend { barrier, .. } if barrier != self.engine.barrier())
+        matches!(admission, Admission::Late { barrier, .. } if barrier != self.engine.barrier())
     }
 
     /// Whether a repair is taken below the fence, and how.
@@ -197,8 +197,8 @@ impl LocalReplica {
         if let Err(Obsolete { below }) = bounds.admit(timestamp, is_dead, by.arrival(), receiving) {
             return Err(Miss::Obsolete { below });
         }
-        let admission = Admission::Mend {
-            drop_bound: bounds.forgotten,
+        let admission = Admission::Late {
+            gc_threshold: bounds.forgotten,
             barrier,
         };
         // Below the forget bound the store that has answered knew that bound: no tombstone from

@@ -1,7 +1,7 @@
 //! What compaction begins with once the last compaction has ended.
 
 use super::aside::set_damaged_aside;
-use super::drop_bounds::DropBounds;
+use super::gc_thresholds::GcThresholds;
 use super::job::CompactorState;
 use super::merging::Compaction;
 use super::pick::{Pick, PickSettings, Reason, pick, summarize};
@@ -29,7 +29,7 @@ impl CompactorState {
     pub(super) fn begin(&mut self, orders: &Orders, core: &Core) -> Result<Beginning, Error> {
         self.try_unreadable_again(core);
         set_damaged_aside(core)?;
-        let compaction = self.begin_mend(core).or_else(|| self.begin_hidden(core));
+        let compaction = self.begin_rewrite(core).or_else(|| self.begin_hidden(core));
         if let Some(compaction) = compaction {
             return Ok(Beginning::Compaction(Box::new(compaction)));
         }
@@ -56,11 +56,11 @@ impl CompactorState {
     }
 
     /// Begins to rewrite a table without its damaged parts, if one was compared.
-    fn begin_mend(&mut self, core: &Core) -> Option<Compaction> {
-        if std::mem::take(&mut self.mend_failed) {
+    fn begin_rewrite(&mut self, core: &Core) -> Option<Compaction> {
+        if std::mem::take(&mut self.rewrite_failed) {
             return None;
         }
-        let (level, table) = core.damage.mendable(&core.tables.load())?;
+        let (level, table) = core.damage.rewritable(&core.tables.load())?;
         let pick = Pick {
             inputs: vec![(level, table)],
             output_level: level,
@@ -93,7 +93,7 @@ impl CompactorState {
         let is_whole_next = urgency(core) < 1.0 && !self.whole.had_turn;
         self.whole.had_turn = false;
         let pick_whole = |whole: &mut Whole| {
-            let bounds = DropBounds::of(&core.environment);
+            let bounds = GcThresholds::of(&core.environment);
             let pick = whole.pick(&settings, bounds, orders, core);
             whole.had_turn = pick.is_some();
             pick
@@ -113,9 +113,9 @@ impl CompactorState {
     fn pick_due(&mut self, settings: &PickSettings, core: &Core) -> Option<Pick> {
         // A table must not be picked for what its compaction could not drop now.
         let (bounds, expired_before_unix_ms) = if core.snapshots.hold_compaction_back() {
-            (DropBounds::NONE, 0)
+            (GcThresholds::NONE, 0)
         } else {
-            let bounds = DropBounds::of(&core.environment);
+            let bounds = GcThresholds::of(&core.environment);
             let expired_before_unix_ms = (core.environment.expired_before_unix_ms)();
             let bounds = bounds.at_most(core.least_timestamp_in_memory());
             (bounds, expired_before_unix_ms)

@@ -69,9 +69,9 @@ pub(super) struct CompactorState {
     pub(super) purges: Purges,
     quiet: QuietMemtable,
     pub(super) whole: Whole,
-    /// Whether the last attempt was to mend a table and has failed, in its merging or at its end,
-    /// so that others come first.
-    pub(super) mend_failed: bool,
+    /// Whether the last attempt was to rewrite a table and has failed, in its merging or at
+    /// its end, so that others come first.
+    pub(super) rewrite_failed: bool,
 }
 
 /// How a step of compaction ended.
@@ -332,7 +332,7 @@ impl CompactorState {
             },
         };
         let is_whole = compaction.pick.reason == Reason::Manual;
-        let is_mend = compaction.pick.reason == Reason::Damaged;
+        let is_rewrite = compaction.pick.reason == Reason::Damaged;
         let result = match compaction.merge_some(core) {
             Ok(Some(bytes)) => {
                 self.current = Some(compaction);
@@ -350,7 +350,7 @@ impl CompactorState {
         match result {
             Ok(()) => Ok(CompactionStep::Finished),
             Err(error) => {
-                self.mend_failed = is_mend;
+                self.rewrite_failed = is_rewrite;
                 // While compaction is behind, ordinary ones go first. Without room they fail
                 // again and again, and an operator would wait for a whole one without a word.
                 if is_whole || matches!(error, Error::DiskFull) {

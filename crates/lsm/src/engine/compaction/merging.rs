@@ -3,7 +3,7 @@
 //! Nothing that it has written counts before it is complete. Then its tables
 //! take the place of the inputs, all at once.
 
-use super::drop_bounds::DropBounds;
+use super::gc_thresholds::GcThresholds;
 use super::pick::{Pick, Reason};
 use super::reread::Reread;
 use super::retention::{NewerElsewhere, Retained, Retention, Step};
@@ -11,7 +11,7 @@ use crate::engine::core::Core;
 use crate::engine::table_set::{LevelCursor, MergeRange, TableEdit, TableOutput, Tables};
 use crate::error::Error;
 use crate::merge::Merge;
-use crate::options::Surplus;
+use crate::options::NonOwned;
 use crate::record::{EitherCursor, RecordCursor};
 use crate::table::{Access, Purpose, Table};
 use crate::table_id::TableId;
@@ -45,15 +45,15 @@ pub(super) struct Compaction {
     write_bytes_max: u64,
     /// What it had written when the room on the disk was asked for last, in bytes.
     room_checked_at: Option<u64>,
-    /// The fence of the store when it began.
-    fence: Timestamp,
-    /// The tables that it mends, and which parts of each were noted as damaged when it began.
-    mended: Vec<(Arc<Table>, Vec<Range<u64>>)>,
+    /// The closed timestamp of the store when it began.
+    closed_timestamp: Timestamp,
+    /// The tables that it rewrites, and which parts of each were noted as damaged when it began.
+    rewritten: Vec<(Arc<Table>, Vec<Range<u64>>)>,
     /// Keeps ingested tables out of its way.
     _range: Arc<MergeRange>,
 }
 
-/// A cursor over inputs: over tables, or over a damaged one that is mended.
+/// A cursor over inputs: over tables, or over a damaged one that is rewritten.
 type InputCursor = EitherCursor<LevelCursor, Reread>;
 
 /// What a complete compaction has put in the place of its inputs.
@@ -73,12 +73,17 @@ struct Inputs {
     file_bytes: u64,
     entry_bytes: u64,
     entries: u64,
-    mended: Vec<(Arc<Table>, Vec<Range<u64>>)>,
+    rewritten: Vec<(Arc<Table>, Vec<Range<u64>>)>,
     others: Tables,
 }
 
 impl Inputs {
-    fn divide(tables: &Tables, pick: &Pick, fence: Timestamp, surplus: Option<&Surplus>) -> Self {
+    fn divide(
+        tables: &Tables,
+        pick: &Pick,
+        closed_timestamp: Timestamp,
+        non_owned: Option<&NonOwned>,
+    ) -> Self {
         let is_input = |table: &Table| pick.inputs.iter().any(|(_, id)| *id == table.id());
         let mut cursors = Vec::new();
         let cursor = |tables| {
@@ -87,7 +92,7 @@ impl Inputs {
         };
         let (mut file_bytes, mut entry_bytes, mut entries) = (0, 0, 0);
         let mut others = Vec::new();
-        let mut mended = Vec::new();
+        let mut rewritten = Vec::new();
         for (level, tables) in tables.levels().iter().enumerate() {
             let (inputs, rest): (Vec<_>, Vec<_>) =
                 tables.iter().cloned().partition(|table| is_input(table));
@@ -98,13 +103,14 @@ impl Inputs {
                 entries += table.properties().entries;
             }
             if pick.reason == Reason::Damaged {
-                mended.extend(
+                rewritten.extend(
                     inputs
                         .iter()
                         .map(|table| (Arc::clone(table), table.noted_parts())),
                 );
-                let reread =
-                    |table| InputCursor::Second(Reread::new(&table, fence, surplus.cloned()));
+                let reread = |table| {
+                    InputCursor::Second(Reread::new(&table, closed_timestamp, non_owned.cloned()))
+                };
                 cursors.extend(inputs.into_iter().map(reread));
             } else if level == 0 {
                 cursors.extend(inputs.into_iter().map(|table| cursor(vec![table])));
@@ -117,7 +123,7 @@ impl Inputs {
             file_bytes,
             entry_bytes,
             entries,
-            mended,
+            rewritten,
             others: Tables::new(others.into_iter()),
         }
     }
@@ -129,24 +135,24 @@ impl Compaction {
     /// ingest has added a table in its way since the pick.
     pub(super) fn start(pick: Pick, left_bytes: Option<u64>, core: &Core) -> Option<Self> {
         let range = core.tables.begin_merge(pick.output_level, &pick.inputs)?;
-        // Raise the drop bound first. Every write below it has reached the engine by
+        // Raise the GC threshold first. Every write below it has reached the engine by
         // then, so the reads of memory and tables that follow find it; or it comes later
-        // and is refused ([`fence`](crate::engine::fence)).
-        let drop_bounds = DropBounds::of(&core.environment);
-        let drop_bounds = DropBounds {
-            tombstones: core.fence.raise_drop_bound(drop_bounds.tombstones),
-            ..drop_bounds
+        // and is refused ([`closed_timestamp`](crate::engine::closed timestamp)).
+        let gc_thresholds = GcThresholds::of(&core.environment);
+        let gc_thresholds = GcThresholds {
+            tombstones: core.closed.raise_gc_threshold(gc_thresholds.tombstones),
+            ..gc_thresholds
         };
         let least_in_memory = core.least_timestamp_in_memory();
         // Read the tables before the snapshots: a snapshot taken after these tables
         // were read sees all that they hold, so it misses nothing that they outrank.
         let state = core.tables.load_full();
-        let fence = core.fence.bound();
+        let closed_timestamp = core.closed.bound();
         let inputs = Inputs::divide(
             &state.tables,
             &pick,
-            fence,
-            core.environment.surplus.as_ref(),
+            closed_timestamp,
+            core.environment.non_owned.as_ref(),
         );
         let others = Arc::new(inputs.others);
         let newer_elsewhere =
@@ -160,8 +166,8 @@ impl Compaction {
         let retention = Retention {
             snapshots: core.snapshots.living(),
             expired_before_unix_ms: (core.environment.expired_before_unix_ms)(),
-            drop_bounds,
-            surplus: core.environment.surplus.clone(),
+            gc_thresholds,
+            non_owned: core.environment.non_owned.clone(),
             older_elsewhere: Box::new(older_elsewhere),
             newer_elsewhere,
         };
@@ -177,8 +183,8 @@ impl Compaction {
             entries: inputs.entries,
             write_bytes_max: left_bytes.unwrap_or(inputs.file_bytes),
             room_checked_at: None,
-            fence,
-            mended: inputs.mended,
+            closed_timestamp,
+            rewritten: inputs.rewritten,
         })
     }
 
@@ -288,21 +294,24 @@ impl Compaction {
     ///
     /// # Errors
     /// Those of [`TableSet::apply`](crate::engine::table_set::TableSet::apply), and
-    /// [`Error::Obsolete`] for a mend if the fence has risen since it began: what it has read
-    /// again would come in behind the scan of a pass. [`Error::Invalid`] if further damage of its
-    /// inputs was noted meanwhile: it may have passed over what no sweep has compared, and the
-    /// note of that would go with the table; and if a store was lost meanwhile, whose last copies
-    /// may be among the surplus versions that it has dropped.
+    /// [`Error::Obsolete`] for a rewrite if the closed timestamp has risen since it began:
+    /// what it has read again would come in behind the scan of a pass. [`Error::Invalid`] if
+    /// further damage of its inputs was noted meanwhile: it may have passed over what no
+    /// comparison has compared, and the note of that would go with the table; and if a store
+    /// was lost meanwhile, whose last copies may be among the non-owned versions that it has
+    /// dropped.
     pub(super) fn complete(self, core: &Core) -> Result<Replaced, Error> {
-        let is_mend = self.pick.reason == Reason::Damaged;
-        let _held = is_mend.then(|| core.fence.hold());
-        let fence = core.fence.bound();
-        if is_mend && fence > self.fence {
+        let is_rewrite = self.pick.reason == Reason::Damaged;
+        let _held = is_rewrite.then(|| core.closed.hold());
+        let closed_timestamp = core.closed.bound();
+        if is_rewrite && closed_timestamp > self.closed_timestamp {
             self.abandon(core);
-            return Err(Error::Obsolete { fence });
+            return Err(Error::Obsolete {
+                below: closed_timestamp,
+            });
         }
         if let Some((table, _)) = self
-            .mended
+            .rewritten
             .iter()
             .find(|(table, noted)| table.noted_parts() != *noted)
         {
@@ -314,7 +323,7 @@ impl Compaction {
             self.abandon(core);
             return Err(error);
         }
-        if !self.records.may_surplus_go() {
+        if !self.records.may_non_owned_go() {
             self.abandon(core);
             return Err(Error::Invalid(
                 "a store has come to lack something while non-owned copies were dropped, which may \
@@ -327,28 +336,28 @@ impl Compaction {
         let damaged_versions = self.damaged_versions();
         let dropped_versions = self.records.dropped_versions();
         let dropped_tombstones = self.records.dropped_tombstones();
-        let dropped_surplus = self.records.dropped_surplus();
+        let dropped_non_owned = self.records.dropped_non_owned();
         let Self {
             pick,
             outputs,
             records,
-            mended,
+            rewritten,
             read_bytes,
             entry_bytes: input_entry_bytes,
             ..
         } = self;
         // They hold the inputs, which the edit frees if nobody reads them any more.
-        drop((records, mended));
+        drop((records, rewritten));
         let entry_bytes = |table: &Arc<Table>| (table.id(), table.properties().entry_bytes);
         let replacing: Vec<_> = outputs.iter().map(entry_bytes).collect();
         let least = outputs
             .iter()
             .map(|table| table.properties().least_timestamp);
         let least = least.min().map(|least| (Vec::new(), least));
-        // A part that was noted as damaged may be read now, and no sweep has compared
-        // what it holds: to sweeps it has just come, later than all that is committed.
+        // A part that was noted as damaged may be read now, and no comparison has compared
+        // what it holds: to comparisons it has just come, later than all that is committed.
         let note_arrival = || {
-            if is_mend {
+            if is_rewrite {
                 let sequence = core.snapshots.visible() + 1;
                 core.changes
                     .flushed(sequence, least.iter().cloned().collect());
@@ -381,12 +390,14 @@ impl Compaction {
         counters
             .compaction_written_bytes
             .fetch_add(written, Relaxed);
-        counters.surplus_dropped.fetch_add(dropped_surplus, Relaxed);
+        counters
+            .non_owned_dropped
+            .fetch_add(dropped_non_owned, Relaxed);
         tracing::debug!(
             written,
             dropped_versions,
             dropped_tombstones,
-            dropped_surplus,
+            dropped_non_owned,
             "compaction ends"
         );
         Ok(Replaced {
@@ -405,7 +416,7 @@ impl Compaction {
             .sum();
         let dropped = self.records.dropped_versions()
             + self.records.dropped_tombstones()
-            + self.records.dropped_surplus();
+            + self.records.dropped_non_owned();
         self.entries.saturating_sub(written + dropped)
     }
 

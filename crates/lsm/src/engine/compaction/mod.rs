@@ -29,7 +29,7 @@
 mod aside;
 mod begin;
 mod drop_above;
-mod drop_bounds;
+mod gc_thresholds;
 mod job;
 mod merging;
 mod pick;

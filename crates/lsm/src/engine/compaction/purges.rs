@@ -1,8 +1,8 @@
-//! When a table is rewritten for a few tombstones or surplus versions below the drop bound, or
+//! When a table is rewritten for a few tombstones or non-owned versions below the GC threshold, or
 //! for a few values that have expired.
 //!
 //! A table of which half are such entries is picked at once. One that holds fewer waits: the
-//! drop bound rises all the time on a node alone, and a table with a tombstone in a thousand
+//! GC threshold rises all the time on a node alone, and a table with a tombstone in a thousand
 //! entries must not be rewritten for each. It has its turn once the bound has passed the
 //! oldest of them by [`Options::purge_wait`](crate::Options::purge_wait), or by a part of
 //! that if they are many. Most of these turns are never needed, because the ordinary
@@ -10,13 +10,13 @@
 //!
 //! How far the bound is past them the table itself knows, so a restart forgets nothing. A
 //! bound that has stopped never gets that far; then it counts how long the table has been
-//! here. For surplus versions nothing else counts: a read may bring one back at any time,
+//! here. For non-owned versions nothing else counts: a read may bring one back at any time,
 //! and no table is to be rewritten each time for the one that a flush has added.
 //!
 //! A purge leaves nothing below the bound that it was picked for, unless something keeps the
 //! tombstones: a snapshot, or an older version in memory. The table then waits anew.
 
-use super::drop_bounds::DropBounds;
+use super::gc_thresholds::GcThresholds;
 use super::merging::Replaced;
 use super::pick::{Pick, PickSettings, PurgeRule, Reason, Waiting, pick_purge, summarize};
 use crate::engine::core::Core;
@@ -29,15 +29,15 @@ pub(super) struct Purges {
     /// Those that have ever waited, as long as they live: a snapshot lowers the bounds for a
     /// moment, and no table is to wait anew for that.
     waiting: BTreeMap<TableId, Waiting>,
-    /// The drop bounds of the last purge.
-    drop_bounds: DropBounds,
+    /// The GC thresholds of the last purge.
+    gc_thresholds: GcThresholds,
 }
 
 impl Default for Purges {
     fn default() -> Self {
         Self {
             waiting: BTreeMap::new(),
-            drop_bounds: DropBounds::NONE,
+            gc_thresholds: GcThresholds::NONE,
         }
     }
 }
@@ -48,11 +48,11 @@ impl Purges {
         &mut self,
         core: &Core,
         settings: &PickSettings,
-        drop_bounds: DropBounds,
+        gc_thresholds: GcThresholds,
         expired_before_unix_ms: u64,
     ) -> Option<Pick> {
         let rule = PurgeRule {
-            drop_bounds,
+            gc_thresholds,
             expired_before_unix_ms,
             wait: core.options.purge_wait,
             now: core.now(),
@@ -70,9 +70,9 @@ impl Purges {
                 due.insert(table.id);
             }
         }
-        let pick = pick_purge(&levels, &due, drop_bounds.tombstones, settings);
+        let pick = pick_purge(&levels, &due, gc_thresholds.tombstones, settings);
         if pick.is_some() {
-            self.drop_bounds = drop_bounds;
+            self.gc_thresholds = gc_thresholds;
         }
         pick
     }
@@ -86,7 +86,7 @@ impl Purges {
         let waiting = match replaced.pick.reason {
             Reason::Purge => Waiting {
                 since: now,
-                purged_below: Some(self.drop_bounds),
+                purged_below: Some(self.gc_thresholds),
             },
             Reason::PushDown => Waiting {
                 since,

@@ -3,7 +3,7 @@
 //! Compaction drops what lies in tables. If an application deletes what it has and then
 //! falls silent, the tombstones stay in a memtable that never gets full, and what they hide
 //! stays on the disk. And one old version in memory is enough to stop all purges: it could
-//! be what a tombstone in a table hides. So once the drop bound has passed something in the
+//! be what a tombstone in a table hides. So once the GC threshold has passed something in the
 //! active memtable, and there is something to drop, the memtable is flushed as it is.
 //!
 //! Compaction looks for that once a minute while there is something dead anywhere. That it
@@ -16,7 +16,7 @@ use crate::engine::table_set::ReadState;
 use crate::memtable::Memtable;
 use base::Timestamp;
 
-/// Whether compaction may drop something once the drop bound or the clock has advanced.
+/// Whether compaction may drop something once the GC threshold or the clock has advanced.
 pub(super) fn has_dead(state: &ReadState) -> bool {
     may_become_due(&summarize(&state.tables)) || state.active.has_tombstones()
 }
@@ -24,14 +24,14 @@ pub(super) fn has_dead(state: &ReadState) -> bool {
 /// What is known of flushes of memtables that are not full.
 #[derive(Default)]
 pub(super) struct QuietMemtable {
-    /// The drop bound at the last one.
+    /// The GC threshold at the last one.
     flushed_below: Timestamp,
 }
 
 impl QuietMemtable {
     /// Begins the flush of the active memtable, if that lets compaction drop something.
     pub(super) fn flush_what_is_due(&mut self, core: &Core) {
-        let bound = (core.environment.drop_bound)();
+        let bound = (core.environment.gc_threshold)();
         if !core.options.compaction || bound <= self.flushed_below {
             return;
         }

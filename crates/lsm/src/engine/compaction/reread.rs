@@ -1,16 +1,17 @@
-//! What a mend reads again of a damaged table.
+//! What a rewrite reads again of a damaged table.
 //!
-//! A part that was noted as damaged may be readable by the time that its table is rewritten: the
-//! system could not read it for a while. What it holds is kept then, because it may be the only
-//! copy. But no sweep has seen it, so a tombstone that hides a live version in it may be
-//! forgotten everywhere else. Nothing below the fence comes into the store any more without
-//! being compared with others, and this would. So a live version below the fence is left out,
-//! unless it has a single copy, of which nobody else could tell. The comparison that lets the
-//! table be rewritten has brought all others from those that have them. A single copy on a store
-//! that is not its replica is left out, too: only its replica can tell whether it was deleted.
+//! A part that was noted as damaged may be readable by the time that its table is rewritten:
+//! the system could not read it for a while. What it holds is kept then, because it may be the
+//! only copy. But no comparison has seen it, so a tombstone that hides a live version in it
+//! may be forgotten everywhere else. Nothing below the closed timestamp comes into the store
+//! any more without being compared with others, and this would. So a live version below the
+//! closed timestamp is left out, unless it has a single copy, of which nobody else could tell.
+//! The comparison that lets the table be rewritten has brought all others from those that have
+//! them. A single copy on a store that is not its replica is left out, too: only its replica
+//! can tell whether it was deleted.
 
 use crate::error::Error;
-use crate::options::Surplus;
+use crate::options::NonOwned;
 use crate::record::{Record, RecordCursor, RecordRef};
 use crate::table::{Purpose, Table, TableCursor};
 use base::{EntryRef, Kind, Timestamp};
@@ -24,9 +25,9 @@ pub(super) struct Reread {
     /// Those in the sound parts.
     sound: TableCursor,
     stand: Stand,
-    /// The fence when the compaction began.
-    fence: Timestamp,
-    surplus: Option<Surplus>,
+    /// The closed timestamp when the compaction began.
+    closed_timestamp: Timestamp,
+    non_owned: Option<NonOwned>,
 }
 
 /// Where the cursor over the sound parts stands.
@@ -38,19 +39,23 @@ enum Stand {
 }
 
 impl Reread {
-    pub(super) fn new(table: &Arc<Table>, fence: Timestamp, surplus: Option<Surplus>) -> Self {
+    pub(super) fn new(
+        table: &Arc<Table>,
+        closed_timestamp: Timestamp,
+        non_owned: Option<NonOwned>,
+    ) -> Self {
         Self {
-            all: table.cursor(Bound::Unbounded, Purpose::Mend),
-            sound: table.cursor(Bound::Unbounded, Purpose::MendSound),
+            all: table.cursor(Bound::Unbounded, Purpose::Rewrite),
+            sound: table.cursor(Bound::Unbounded, Purpose::RewriteSound),
             stand: Stand::BeforeFirst,
-            fence,
-            surplus,
+            closed_timestamp,
+            non_owned,
         }
     }
 
-    fn is_surplus(&self, entry: EntryRef<'_>) -> bool {
-        let surplus = self.surplus.as_ref();
-        surplus.is_some_and(|surplus| surplus.includes(entry))
+    fn is_non_owned(&self, entry: EntryRef<'_>) -> bool {
+        let non_owned = self.non_owned.as_ref();
+        non_owned.is_some_and(|non_owned| non_owned.includes(entry))
     }
 
     /// Whether the record that is due is in a sound part of the table.
@@ -77,8 +82,8 @@ impl RecordCursor for Reread {
     fn advance(&mut self) -> Result<bool, Error> {
         while self.all.advance()? {
             let entry = self.all.record().entry;
-            let may_return = entry.timestamp() >= self.fence
-                || entry.copies() <= 1 && !self.is_surplus(entry)
+            let may_return = entry.timestamp() >= self.closed_timestamp
+                || entry.copies() <= 1 && !self.is_non_owned(entry)
                 || entry.kind() == Kind::Tombstone;
             if may_return || self.is_sound()? {
                 return Ok(true);

@@ -5,11 +5,11 @@
 //! on, and neither time nor room for more than a piece is taken at once. What is in memory
 //! when the compaction begins is flushed first.
 //!
-//! When it ends without a failure, no tombstone and no surplus version is left that was in the
-//! store when it began and below the drop bound, but for those that a living snapshot or a damaged
-//! table needs, and for those under which something older has come meanwhile.
+//! When it ends without a failure, no tombstone and no non-owned version is left that was in
+//! the store when it began and below the GC threshold, but for those that a living snapshot or
+//! a damaged table needs, and for those under which something older has come meanwhile.
 
-use super::drop_bounds::DropBounds;
+use super::gc_thresholds::GcThresholds;
 use super::merging::Replaced;
 use super::pick::{Pick, PickSettings, Reason, Walk, summarize};
 use crate::engine::core::Core;
@@ -108,7 +108,7 @@ impl Whole {
     pub(super) fn pick(
         &mut self,
         settings: &PickSettings,
-        drop_bounds: DropBounds,
+        gc_thresholds: GcThresholds,
         orders: &Orders,
         core: &Core,
     ) -> Option<Pick> {
@@ -126,7 +126,7 @@ impl Whole {
         }
         let levels = summarize(&core.tables.load().tables);
         let walk = self.walk.get_or_insert_with(|| Walk::new(&levels));
-        let next = walk.next(&levels, settings, drop_bounds);
+        let next = walk.next(&levels, settings, gc_thresholds);
         if next.is_none() {
             orders.end(None);
             *self = Self::default();

@@ -3,7 +3,7 @@
 use crate::cache::BlockCache;
 use crate::disk::{Disk, DiskFile};
 use crate::error::Error;
-use crate::options::{Environment, Options, Surplus};
+use crate::options::{Environment, NonOwned, Options};
 use crate::record::{RecordCursor, RecordRef};
 use crate::table::{Table, TableSettings, TableWriter};
 use crate::table_id::{TableId, lost_file_name, table_file_name};
@@ -18,7 +18,7 @@ pub(crate) struct TableFiles {
     folder: PathBuf,
     cache: Arc<BlockCache>,
     settings: TableSettings,
-    surplus: Option<Surplus>,
+    non_owned: Option<NonOwned>,
     /// The number of the next table.
     next: AtomicU64,
 }
@@ -27,7 +27,7 @@ pub(crate) struct TableFiles {
 pub(crate) struct TableOutput {
     id: TableId,
     writer: TableWriter,
-    surplus: Option<Surplus>,
+    non_owned: Option<NonOwned>,
     /// Whether it is written through the system's memory.
     is_recent: bool,
 }
@@ -40,8 +40,8 @@ impl TableOutput {
     pub(crate) fn add(&mut self, record: RecordRef<'_>) -> Result<(), Error> {
         self.writer.add(record)?;
         let entry = record.entry;
-        if self.surplus.as_ref().is_some_and(|it| it.includes(entry)) {
-            self.writer.count_surplus(entry.timestamp());
+        if self.non_owned.as_ref().is_some_and(|it| it.includes(entry)) {
+            self.writer.count_non_owned(entry.timestamp());
         }
         Ok(())
     }
@@ -70,7 +70,7 @@ impl TableFiles {
             folder: environment.folder.clone(),
             cache,
             settings: TableSettings::from(options),
-            surplus: environment.surplus.clone(),
+            non_owned: environment.non_owned.clone(),
             next: AtomicU64::new(next.0),
         }
     }
@@ -113,7 +113,7 @@ impl TableFiles {
         Ok(TableOutput {
             id,
             writer: TableWriter::create(file, &path, &self.settings),
-            surplus: self.surplus.clone(),
+            non_owned: self.non_owned.clone(),
             is_recent,
         })
     }

@@ -57,7 +57,7 @@ fn the_fixture_is_read_exactly_and_written_again_to_the_byte() {
     assert!(bytes == FIXTURE, "the writer's bytes have changed");
 }
 
-/// A file of the records of the fixture, whose tables count some of them as surplus.
+/// A file of the records of the fixture, whose tables count some of them as non-owned.
 fn fixture_file() -> Arc<TestFile> {
     let file = Arc::new(TestFile::default());
     let opened: Arc<dyn DiskFile> = Arc::<TestFile>::clone(&file);
@@ -65,7 +65,7 @@ fn fixture_file() -> Arc<TestFile> {
     for record in fixture_records() {
         writer.add(record.lend()).unwrap();
         if record.entry.key().starts_with(b"prefix-05") {
-            writer.count_surplus(record.entry.timestamp());
+            writer.count_non_owned(record.entry.timestamp());
         }
     }
     writer.finish().unwrap();
@@ -73,19 +73,22 @@ fn fixture_file() -> Arc<TestFile> {
 }
 
 #[test]
-fn surplus_versions_are_counted_from_version_5_on() {
+fn non_owned_versions_are_counted_from_version_5_on() {
     let open = |bytes| open(&TestFile::holding(bytes), &cache()).unwrap();
     let (table, before) = (open(FIXTURE), open(FIXTURE_V4));
-    let surplus = fixture_records().into_iter().filter(|record| {
+    let non_owned = fixture_records().into_iter().filter(|record| {
         let key = record.entry.key();
         key.starts_with(b"prefix-05")
     });
-    let oldest = surplus.clone().map(|record| record.entry.timestamp()).min();
-    assert_eq!(table.properties().surplus, surplus.count() as u64);
-    assert_eq!(Some(table.properties().oldest_surplus), oldest);
+    let oldest = non_owned
+        .clone()
+        .map(|record| record.entry.timestamp())
+        .min();
+    assert_eq!(table.properties().non_owned, non_owned.count() as u64);
+    assert_eq!(Some(table.properties().oldest_non_owned), oldest);
     check(&before, &fixture_records());
-    assert_eq!(before.properties().surplus, 0);
-    assert_eq!(before.properties().oldest_surplus, Timestamp::MAX);
+    assert_eq!(before.properties().non_owned, 0);
+    assert_eq!(before.properties().oldest_non_owned, Timestamp::MAX);
     let same = |table: &Table| (table.properties().tombstones, table.properties().entries);
     assert_eq!(same(&table), same(&before));
 }

@@ -251,7 +251,7 @@ fn a_walk_that_passes_over_blocks_reads_no_others_ahead() {
         ..SETTINGS
     };
     let (file, table) = table(&settings, &records);
-    let purpose = Purpose::Sweep {
+    let purpose = Purpose::Comparison {
         least_timestamp: Timestamp::from_u64(9),
         checks_disk: false,
     };
@@ -264,7 +264,7 @@ fn a_walk_that_passes_over_blocks_reads_no_others_ahead() {
 
 /// Walks a table in many parts, which go on where the one before ended.
 fn walk_in_parts(table: &Arc<Table>, records_of_part: usize, ahead: &ScanAhead) -> Vec<Record> {
-    let purpose = Purpose::Sweep {
+    let purpose = Purpose::Comparison {
         least_timestamp: Timestamp::ZERO,
         checks_disk: false,
     };
@@ -389,18 +389,18 @@ fn what_cannot_be_read_ahead_is_read_block_by_block() {
 fn the_sound_parts_of_a_damaged_table_are_read_whole_or_not_at_all() {
     let records = even_records(3000);
     let (file, table, bad) = table_and_block(&records);
-    let all = walk(&table, Bound::Unbounded, Purpose::MendSound).unwrap();
+    let all = walk(&table, Bound::Unbounded, Purpose::RewriteSound).unwrap();
     assert_eq!(all.len(), records.len());
     // What is noted is passed over, although it can be read.
     let part = bad.offset..bad.offset + u64::from(bad.bytes);
     table.set_damaged_parts(vec![part.clone()]);
     assert_eq!(table.noted_parts(), [part]);
-    let sound = walk(&table, Bound::Unbounded, Purpose::MendSound).unwrap();
+    let sound = walk(&table, Bound::Unbounded, Purpose::RewriteSound).unwrap();
     assert!((2500..3000).contains(&sound.len()), "{}", sound.len());
     // What is not noted was compared with nobody, so it must not be passed over.
     table.set_damaged_parts(Vec::new());
     file.cannot_read(bad.offset + 7);
-    let error = walk(&table, Bound::Unbounded, Purpose::MendSound).unwrap_err();
+    let error = walk(&table, Bound::Unbounded, Purpose::RewriteSound).unwrap_err();
     assert!(matches!(error, Error::Io { .. }), "{error}");
 }
 

@@ -76,8 +76,8 @@ fn only_mends_of_a_present_pass_come_in_below_the_fence() {
     assert!(admit(ReplicaState::Learner, false));
     // The store takes it only while F stays where it is.
     let rules = forgetting.mend_rules(PASS, ReplicaState::Learner);
-    let mend = Admission::Mend {
-        drop_bound: at(GRACE_MS),
+    let mend = Admission::Late {
+        gc_threshold: at(GRACE_MS),
         barrier: lsm::Barrier::FIRST,
     };
     assert_eq!(rules.admit(&old, false), Ok(Taken::AtOnce(mend)));
@@ -152,8 +152,8 @@ fn a_sealed_store_compares_what_is_from_before_its_fence_before_it_takes_it() {
     };
     let taken =
         |opened: &Opened, timestamp| taken_by(opened, ReplicaState::Voter, timestamp, false);
-    let admission = Admission::Mend {
-        drop_bound: Timestamp::ZERO,
+    let admission = Admission::Late {
+        gc_threshold: Timestamp::ZERO,
         barrier: lsm::Barrier::FIRST,
     };
     let (at_once, once_compared) = (

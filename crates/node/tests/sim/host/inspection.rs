@@ -85,7 +85,7 @@ impl Host {
         let state = self.state.borrow();
         let process = state.process.as_ref();
         process.map_or(0, |process| {
-            process.node.engine().statistics().surplus_dropped
+            process.node.engine().statistics().non_owned_dropped
         })
     }
 

@@ -40,7 +40,7 @@
 //! On a full disk none of this may fit. There [`pick_hidden`] comes first: it
 //! rewrites a table on its own level, without what versions in other tables hide.
 
-use crate::engine::compaction::drop_bounds::DropBounds;
+use crate::engine::compaction::gc_thresholds::GcThresholds;
 use crate::manifest::LEVELS;
 use crate::table_id::TableId;
 use base::Expiry;
@@ -103,11 +103,11 @@ pub(crate) enum Reason {
     LevelSize,
     /// A level above the base level still holds tables.
     LevelLeftOver,
-    /// Half of a table are tombstones or surplus versions that may be dropped.
+    /// Half of a table are tombstones or non-owned versions that may be dropped.
     Droppable,
     /// Half of a table has expired.
     Expired,
-    /// Some tombstones or surplus versions of a table may be dropped, and it has waited long
+    /// Some tombstones or non-owned versions of a table may be dropped, and it has waited long
     /// enough.
     Purge,
     /// It brings down what the tombstones of a table below may hide.
@@ -127,9 +127,9 @@ pub(crate) enum Reason {
 ///
 /// `cursors` has for each level the key up to which its tables had their turn.
 ///
-/// Only what is below `drop_bounds` may be dropped, and only values that expired
+/// Only what is below `gc_thresholds` may be dropped, and only values that expired
 /// before `expired_before_unix_ms` may be freed. The caller lowers all bounds to
-/// what its retention allows: the drop bounds to the least timestamp in the
+/// what its retention allows: the GC thresholds to the least timestamp in the
 /// memtables, and all to zero while snapshots live. Otherwise a table whose
 /// tombstones stay would be picked again and again.
 pub(crate) fn pick(
@@ -137,7 +137,7 @@ pub(crate) fn pick(
     settings: &PickSettings,
     cursors: &[Option<Bytes>; LEVELS],
     expired_before_unix_ms: u64,
-    drop_bounds: DropBounds,
+    gc_thresholds: GcThresholds,
 ) -> Option<Pick> {
     let all = levels;
     let undamaged;
@@ -171,7 +171,7 @@ pub(crate) fn pick(
         }
         too_large.get_or_insert(pick);
     }
-    let droppable = pick_dead(levels, all, expired_before_unix_ms, drop_bounds);
+    let droppable = pick_dead(levels, all, expired_before_unix_ms, gc_thresholds);
     let Some(too_large) = too_large else {
         return droppable;
     };
@@ -416,7 +416,7 @@ fn overlapped<'a>(
 /// - Expired entries leave at most tombstones, which do not expire. What is left of
 ///   the table is picked once half of that has expired. So at most twice the bytes
 ///   that expire are written, however far apart the expiries lie.
-/// - Tombstones and surplus versions count only if all of them are below their bounds and no
+/// - Tombstones and non-owned versions count only if all of them are below their bounds and no
 ///   other table can hold what they hide, so the rewriting drops every one.
 ///
 /// `all` includes the tables that must not be picked.
@@ -424,14 +424,14 @@ fn pick_dead(
     levels: &Levels,
     all: &Levels,
     expired_before_unix_ms: u64,
-    drop_bounds: DropBounds,
+    gc_thresholds: GcThresholds,
 ) -> Option<Pick> {
     let expired_before = Expiry::at_unix_ms(expired_before_unix_ms);
     for (level, tables) in levels.iter().enumerate().rev() {
         for table in tables {
             let reason = if table.half_expired < expired_before {
                 Reason::Expired
-            } else if is_mostly_droppable(table, drop_bounds) && !may_hide_elsewhere(table, all) {
+            } else if is_mostly_droppable(table, gc_thresholds) && !may_hide_elsewhere(table, all) {
                 Reason::Droppable
             } else {
                 continue;
@@ -448,20 +448,21 @@ fn pick_dead(
 }
 
 /// Whether time alone may make a compaction due: one of the tables could be
-/// rewritten once more of it has expired or the drop bound has advanced.
+/// rewritten once more of it has expired or the GC threshold has advanced.
 pub(crate) fn may_become_due(levels: &Levels) -> bool {
     let mut tables = levels.iter().flatten().filter(|table| !table.is_damaged);
-    tables.any(|table| table.tombstones + table.surplus > 0 || table.least_expiry != Expiry::NEVER)
+    tables
+        .any(|table| table.tombstones + table.non_owned > 0 || table.least_expiry != Expiry::NEVER)
 }
 
-/// Whether half of a table are tombstones or surplus versions, all below their bounds.
-fn is_mostly_droppable(table: &TableSummary, drop_bounds: DropBounds) -> bool {
-    let DropBounds {
+/// Whether half of a table are tombstones or non-owned versions, all below their bounds.
+fn is_mostly_droppable(table: &TableSummary, gc_thresholds: GcThresholds) -> bool {
+    let GcThresholds {
         tombstones,
-        surplus,
-    } = drop_bounds;
-    let both = table.tombstones + table.surplus;
-    [(table.tombstones, tombstones), (both, surplus)]
+        non_owned,
+    } = gc_thresholds;
+    let both = table.tombstones + table.non_owned;
+    [(table.tombstones, tombstones), (both, non_owned)]
         .into_iter()
         .any(|(dropped, bound)| {
             dropped >= table.entries.div_ceil(2) && table.greatest_timestamp < bound

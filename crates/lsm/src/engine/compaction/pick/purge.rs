@@ -1,18 +1,18 @@
-//! Choosing what rids a table of the tombstones and surplus versions below the drop bound,
+//! Choosing what rids a table of the tombstones and non-owned versions below the GC threshold,
 //! although it holds more than those.
 
 use super::PickSettings;
 use super::{
     Levels, Pick, Reason, TableSummary, Targets, input_bytes, overlapped, pick_level_zero,
 };
-use crate::engine::compaction::drop_bounds::DropBounds;
+use crate::engine::compaction::gc_thresholds::GcThresholds;
 use crate::manifest::LEVELS;
 use crate::table_id::TableId;
 use base::Timestamp;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// A table waits for a part of the time if one entry in this many is a tombstone or surplus.
+/// A table waits for a part of the time if one entry in this many is a tombstone or non-owned.
 const MANY_DIVISOR: u64 = 16;
 
 /// It is this part of the time.
@@ -22,7 +22,7 @@ const MANY_WAIT_DIVISOR: u32 = 7;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PurgeRule {
     /// What is below may go.
-    pub(crate) drop_bounds: DropBounds,
+    pub(crate) gc_thresholds: GcThresholds,
     /// Values that expired before it may be freed; 0 for none.
     pub(crate) expired_before_unix_ms: u64,
     /// How far these are past what may stay.
@@ -36,16 +36,16 @@ pub(crate) struct PurgeRule {
 pub(crate) struct Waiting {
     /// Since when, on the monotonic clock.
     pub(crate) since: Duration,
-    /// The drop bounds of the purge that has written the table, if one has. What is below
+    /// The GC thresholds of the purge that has written the table, if one has. What is below
     /// could not go.
-    pub(crate) purged_below: Option<DropBounds>,
+    pub(crate) purged_below: Option<GcThresholds>,
 }
 
 impl PurgeRule {
     /// Whether a table holds what may go.
     pub(crate) fn concerns(&self, table: &TableSummary) -> bool {
-        let may_drop = table.has_tombstone_below(self.drop_bounds)
-            || table.has_surplus_below(self.drop_bounds);
+        let may_drop = table.has_tombstone_below(self.gc_thresholds)
+            || table.has_non_owned_below(self.gc_thresholds);
         !table.is_damaged && (may_drop || self.may_free(table))
     }
 
@@ -55,7 +55,7 @@ impl PurgeRule {
 
     /// Whether a table has its turn.
     pub(crate) fn is_due(&self, table: &TableSummary, waiting: Waiting) -> bool {
-        let droppable = table.tombstones + table.surplus;
+        let droppable = table.tombstones + table.non_owned;
         let wait = if droppable >= table.entries.div_ceil(MANY_DIVISOR) {
             self.wait / MANY_WAIT_DIVISOR
         } else {
@@ -65,14 +65,14 @@ impl PurgeRule {
         let is_past = |passed_ms: u64, by_ms: u64| {
             passed_ms > 0 && Duration::from_millis(passed_ms.saturating_sub(by_ms)) >= wait
         };
-        let (oldest, bound) = (table.oldest_tombstone, self.drop_bounds.tombstones);
+        let (oldest, bound) = (table.oldest_tombstone, self.gc_thresholds.tombstones);
         let drops = match waiting.purged_below {
             Some(below) if oldest < below.tombstones => has_waited && below.tombstones < bound,
             _ => has_waited || is_past(bound.unix_ms(), oldest.unix_ms()),
         };
-        let drops_surplus = match waiting.purged_below {
-            Some(below) if table.has_surplus_below(below) => {
-                has_waited && below.surplus < self.drop_bounds.surplus
+        let drops_non_owned = match waiting.purged_below {
+            Some(below) if table.has_non_owned_below(below) => {
+                has_waited && below.non_owned < self.gc_thresholds.non_owned
             }
             _ => has_waited,
         };
@@ -80,8 +80,8 @@ impl PurgeRule {
             Some(_) => has_waited,
             None => is_past(self.expired_before_unix_ms, table.least_expiry.unix_ms()),
         };
-        table.has_tombstone_below(self.drop_bounds) && drops
-            || table.has_surplus_below(self.drop_bounds) && drops_surplus
+        table.has_tombstone_below(self.gc_thresholds) && drops
+            || table.has_non_owned_below(self.gc_thresholds) && drops_non_owned
             || self.may_free(table) && frees
     }
 }
@@ -96,7 +96,7 @@ impl PurgeRule {
 pub(crate) fn pick_purge(
     levels: &Levels,
     due: &BTreeSet<TableId>,
-    drop_bound: Timestamp,
+    gc_threshold: Timestamp,
     settings: &PickSettings,
 ) -> Option<Pick> {
     let is_due = |table: &&TableSummary| due.contains(&table.id) && !table.is_damaged;
@@ -107,7 +107,7 @@ pub(crate) fn pick_purge(
             .map(move |table| (level, table))
     });
     tables
-        .map(|(level, table)| purge(levels, level, table, drop_bound, settings))
+        .map(|(level, table)| purge(levels, level, table, gc_threshold, settings))
         .find(|pick| input_bytes(levels, &pick.inputs) <= settings.room_bytes)
 }
 
@@ -115,13 +115,13 @@ fn purge(
     levels: &Levels,
     level: usize,
     table: &TableSummary,
-    drop_bound: Timestamp,
+    gc_threshold: Timestamp,
     settings: &PickSettings,
 ) -> Pick {
     let may_hide = |other: &&TableSummary| {
         other.id != table.id
             && !other.is_damaged
-            && other.least_timestamp < drop_bound
+            && other.least_timestamp < gc_threshold
             && other.greatest_key >= table.least_key
             && other.least_key <= table.greatest_key
     };

@@ -68,8 +68,8 @@ impl Model {
             half_expired: Expiry::NEVER,
             oldest_tombstone: Timestamp::MAX,
             least_expiry: Expiry::NEVER,
-            surplus: 0,
-            oldest_surplus: Timestamp::MAX,
+            non_owned: 0,
+            oldest_non_owned: Timestamp::MAX,
             is_damaged: false,
         };
         self.keys.push(keys);
@@ -88,7 +88,13 @@ impl Model {
 
     fn compact(&mut self) {
         let mut rounds = 0;
-        while let Some(pick) = pick(&self.levels, &SETTINGS, &self.cursors, 0, DropBounds::NONE) {
+        while let Some(pick) = pick(
+            &self.levels,
+            &SETTINGS,
+            &self.cursors,
+            0,
+            GcThresholds::NONE,
+        ) {
             rounds += 1;
             assert!(rounds < 1000, "compactions never end: {pick:?}");
             let mut merged = BTreeSet::new();

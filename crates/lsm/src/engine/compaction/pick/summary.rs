@@ -1,6 +1,6 @@
 //! What a choice needs to know about the tables.
 
-use crate::engine::compaction::drop_bounds::DropBounds;
+use crate::engine::compaction::gc_thresholds::GcThresholds;
 use crate::engine::table_set::Tables;
 use crate::manifest::LEVELS;
 use crate::table::Table;
@@ -38,22 +38,22 @@ pub(crate) struct TableSummary {
     /// No value in it expires earlier.
     pub(crate) least_expiry: Expiry,
     /// Its versions that belong to other stores only.
-    pub(crate) surplus: u64,
+    pub(crate) non_owned: u64,
     /// None of them has a lower timestamp.
-    pub(crate) oldest_surplus: Timestamp,
+    pub(crate) oldest_non_owned: Timestamp,
     /// Whether some part of it cannot be read.
     pub(crate) is_damaged: bool,
 }
 
 impl TableSummary {
     /// Whether it holds a tombstone below the bound for them.
-    pub(crate) fn has_tombstone_below(&self, bounds: DropBounds) -> bool {
+    pub(crate) fn has_tombstone_below(&self, bounds: GcThresholds) -> bool {
         self.tombstones > 0 && self.oldest_tombstone < bounds.tombstones
     }
 
-    /// Whether it holds a surplus version below the bound for them.
-    pub(crate) fn has_surplus_below(&self, bounds: DropBounds) -> bool {
-        self.surplus > 0 && self.oldest_surplus < bounds.surplus
+    /// Whether it holds a non-owned version below the bound for them.
+    pub(crate) fn has_non_owned_below(&self, bounds: GcThresholds) -> bool {
+        self.non_owned > 0 && self.oldest_non_owned < bounds.non_owned
     }
 }
 
@@ -81,8 +81,8 @@ fn summary(table: &Table) -> TableSummary {
         half_expired: properties.half_expired,
         oldest_tombstone: properties.oldest_tombstone,
         least_expiry: properties.least_expiry,
-        surplus: properties.surplus,
-        oldest_surplus: properties.oldest_surplus,
+        non_owned: properties.non_owned,
+        oldest_non_owned: properties.oldest_non_owned,
         is_damaged: table.is_damaged(),
     }
 }

@@ -32,8 +32,8 @@ fn table(word: &str) -> TableSummary {
         half_expired: Expiry::NEVER,
         oldest_tombstone: Timestamp::from_u64(60),
         least_expiry: Expiry::NEVER,
-        surplus: 0,
-        oldest_surplus: Timestamp::from_u64(60),
+        non_owned: 0,
+        oldest_non_owned: Timestamp::from_u64(60),
         is_damaged: false,
     }
 }
@@ -45,7 +45,7 @@ fn tables(line: &str) -> Vec<TableSummary> {
         match letter {
             "e" => tables.last_mut().unwrap().entries = figures.parse().unwrap(),
             "t" => tables.last_mut().unwrap().tombstones = figures.parse().unwrap(),
-            "s" => tables.last_mut().unwrap().surplus = figures.parse().unwrap(),
+            "s" => tables.last_mut().unwrap().non_owned = figures.parse().unwrap(),
             "d" => tables.last_mut().unwrap().is_damaged = true,
             // The picker gets the bytes from [`hidden_bytes`].
             "h" => {}
@@ -58,7 +58,7 @@ fn tables(line: &str) -> Vec<TableSummary> {
                 let table = tables.last_mut().unwrap();
                 table.least_timestamp = Timestamp::from_u64(least.parse().unwrap());
                 table.oldest_tombstone = table.least_timestamp;
-                table.oldest_surplus = table.least_timestamp;
+                table.oldest_non_owned = table.least_timestamp;
                 table.greatest_timestamp = Timestamp::from_u64(greatest.parse().unwrap());
             }
             _ => tables.push(table(word)),
@@ -120,9 +120,9 @@ fn picks_are_those_of_the_golden_cases() {
         for line in lines.lines() {
             if let Some(expected) = line.strip_prefix("=> ") {
                 let bound = Timestamp::from_u64(50);
-                let bounds = DropBounds {
+                let bounds = GcThresholds {
                     tombstones: bound,
-                    surplus: Timestamp::from_u64(45),
+                    non_owned: Timestamp::from_u64(45),
                 };
                 let pick = if due.is_empty() {
                     pick_hidden(&levels, &hidden, settings.room_bytes)
@@ -166,11 +166,18 @@ fn a_pick_moves_the_cursor_past_its_table() {
         table_bytes: 100,
         room_bytes: u64::MAX,
     };
-    let pick = pick(&levels, &settings, &Default::default(), 0, DropBounds::NONE).unwrap();
+    let pick = pick(
+        &levels,
+        &settings,
+        &Default::default(),
+        0,
+        GcThresholds::NONE,
+    )
+    .unwrap();
     assert_eq!(pick.cursor, Some((5, Bytes::from_static(b"c"))));
 }
 
-/// The rule is asked about tables of 100 entries, at the 100th day of the drop bound and of
+/// The rule is asked about tables of 100 entries, at the 100th day of the GC threshold and of
 /// the monotonic clock. What may stay for a week is described by days.
 #[test]
 fn a_table_is_purged_once_the_bound_is_far_enough_past_its_oldest_tombstone() {
@@ -178,12 +185,12 @@ fn a_table_is_purged_once_the_bound_is_far_enough_past_its_oldest_tombstone() {
     let start = Timestamp::ZERO.unix_ms();
     let day = |day: u64| Timestamp::from_unix_ms(start + day * DAY_MS);
     let days = |days: u64| Duration::from_millis(days * DAY_MS);
-    let below = |bound: u64| DropBounds {
+    let below = |bound: u64| GcThresholds {
         tombstones: day(bound),
-        surplus: day(bound.saturating_sub(10)),
+        non_owned: day(bound.saturating_sub(10)),
     };
     let rule = PurgeRule {
-        drop_bounds: below(100),
+        gc_thresholds: below(100),
         expired_before_unix_ms: start + 100 * DAY_MS,
         wait: days(7),
         now: days(100),
@@ -233,7 +240,7 @@ fn a_table_is_purged_once_the_bound_is_far_enough_past_its_oldest_tombstone() {
         };
         assert!(!rule.concerns(&damaged));
     }
-    // The surplus versions, the day of the oldest, what is known.
+    // The non-owned versions, the day of the oldest, what is known.
     let cases = [
         // However old they are, what counts is how long the table has been here.
         (1, 1, here(94), false),
@@ -247,19 +254,19 @@ fn a_table_is_purged_once_the_bound_is_far_enough_past_its_oldest_tombstone() {
         (1, 89, purged(93, 99), true),
         (1, 50, purged(94, 99), false),
     ];
-    for (surplus, oldest, waiting, is_due) in cases {
+    for (non_owned, oldest, waiting, is_due) in cases {
         let table = TableSummary {
             entries: 100,
-            surplus,
-            oldest_surplus: day(oldest),
+            non_owned,
+            oldest_non_owned: day(oldest),
             ..table("1[a-b]1")
         };
         let due = rule.concerns(&table) && rule.is_due(&table, waiting);
-        assert_eq!(due, is_due, "{surplus} {oldest} {waiting:?}");
+        assert_eq!(due, is_due, "{non_owned} {oldest} {waiting:?}");
     }
     // While neither bound is known, nothing is due.
     let unknown = PurgeRule {
-        drop_bounds: DropBounds::NONE,
+        gc_thresholds: GcThresholds::NONE,
         expired_before_unix_ms: 0,
         ..rule
     };

@@ -9,11 +9,11 @@
 //! much is written meanwhile.
 //!
 //! On the last level it rewrites what no piece has written yet, and what holds a
-//! tombstone or a surplus version that could not go earlier, because what it hides lay above.
+//! tombstone or a non-owned version that could not go earlier, because what it hides lay above.
 
 use super::{Levels, Pick, PickSettings, Reason, TableSummary, Targets};
 use super::{overlapped, pick_level_zero};
-use crate::engine::compaction::drop_bounds::DropBounds;
+use crate::engine::compaction::gc_thresholds::GcThresholds;
 use crate::manifest::LEVELS;
 use crate::table_id::TableId;
 use bytes::Bytes;
@@ -47,7 +47,7 @@ impl Walk {
         &mut self,
         levels: &Levels,
         settings: &PickSettings,
-        drop_bounds: DropBounds,
+        gc_thresholds: GcThresholds,
     ) -> Option<Pick> {
         let base = Targets::new(&levels[1..], settings).base;
         if self.level == 0 {
@@ -72,8 +72,8 @@ impl Walk {
             self.after = None;
         }
         let is_done = |table: &&TableSummary| {
-            let may_drop =
-                table.has_tombstone_below(drop_bounds) || table.has_surplus_below(drop_bounds);
+            let may_drop = table.has_tombstone_below(gc_thresholds)
+                || table.has_non_owned_below(gc_thresholds);
             self.written.contains(&table.id) && !may_drop
         };
         let mut left = self.left(levels).skip_while(is_done);

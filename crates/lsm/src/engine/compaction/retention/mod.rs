@@ -26,7 +26,7 @@
 //!
 //! **Is a tombstone still needed?** It hides older versions, so it may be dropped
 //! once it hides nothing, and nothing that it would hide can still arrive:
-//! - its timestamp is below the drop bound, so no older write will arrive;
+//! - its timestamp is below the GC threshold, so no older write will arrive;
 //! - no version of its key at or below its timestamp lies outside the inputs;
 //! - no other version of its key was kept. Such a version would be kept only for a
 //!   snapshot, and without the tombstone every other reader would see it.
@@ -36,25 +36,25 @@
 //! key is dropped this way. A lower tombstone is kept for a snapshot, and is dropped
 //! with it.
 //!
-//! **Does it belong to other stores only?** Such a version is surplus. If it is below the
-//! bound for them, which is no greater than the drop bound, the winner of a key is dropped if
+//! **Does it belong to other stores only?** Such a version is non-owned. If it is below the
+//! bound for them, which is no greater than the GC threshold, the winner of a key is dropped if
 //! nothing older lies outside the inputs: without it, that would be seen instead. Unlike a
 //! tombstone it can be seen itself, so it stays while a snapshot lives, and nothing else of its
-//! key is kept. A scan that begins while a compaction is under way may miss a surplus version
+//! key is kept. A scan that begins while a compaction is under way may miss a non-owned version
 //! that the compaction drops.
 //!
 //! A compaction that makes room on a full disk asks another question first: **does
 //! a newer version elsewhere hide the key?** If no snapshot lives, no reader sees a
 //! version that does not win its key, and every later snapshot sees the winner.
 
-use super::drop_bounds::DropBounds;
+use super::gc_thresholds::GcThresholds;
 use crate::error::Error;
-use crate::options::Surplus;
+use crate::options::NonOwned;
 use crate::record::{Record, RecordCursor, RecordRef};
 use base::{EntryRef, Expiry, Kind, Timestamp};
 
 #[cfg(test)]
-mod surplus_tests;
+mod non_owned_tests;
 #[cfg(test)]
 mod tests;
 
@@ -76,9 +76,9 @@ pub(crate) struct Retention {
     /// expired by every clock; 0 if that is certain of none.
     pub(crate) expired_before_unix_ms: u64,
     /// What stays.
-    pub(crate) drop_bounds: DropBounds,
+    pub(crate) gc_thresholds: GcThresholds,
     /// Which versions belong to other stores only.
-    pub(crate) surplus: Option<Surplus>,
+    pub(crate) non_owned: Option<NonOwned>,
     /// Whether what a tombstone hides may lie elsewhere.
     pub(crate) older_elsewhere: OlderElsewhere,
     /// Whether a version elsewhere hides a key; `None` to skip that question.
@@ -93,8 +93,8 @@ impl Retention {
         Self {
             snapshots,
             expired_before_unix_ms: 0,
-            drop_bounds: DropBounds::NONE,
-            surplus: None,
+            gc_thresholds: GcThresholds::NONE,
+            non_owned: None,
             older_elsewhere: Box::new(|_, _| true),
             newer_elsewhere: None,
         }
@@ -122,23 +122,23 @@ impl Retention {
 
     /// Whether the winner of a key may be dropped, judging by it alone.
     fn may_drop(&self, entry: EntryRef<'_>) -> bool {
-        entry.timestamp() < self.drop_bounds.tombstones && entry.kind() == Kind::Tombstone
+        entry.timestamp() < self.gc_thresholds.tombstones && entry.kind() == Kind::Tombstone
     }
 
     /// Whether the winner of a key is dropped because it belongs to other stores only. Then
     /// nothing else of the key is kept.
-    fn drops_surplus(&self, entry: EntryRef<'_>) -> bool {
-        entry.timestamp() < self.drop_bounds.surplus
+    fn drops_non_owned(&self, entry: EntryRef<'_>) -> bool {
+        entry.timestamp() < self.gc_thresholds.non_owned
             && self.snapshots.is_empty()
             && self
-                .surplus
+                .non_owned
                 .as_ref()
                 .is_some_and(|it| it.includes(entry) && it.may_go(entry.timestamp()))
             && !(self.older_elsewhere)(entry.key(), entry.timestamp())
     }
 
     /// Whether a version is a value that has expired, so that a tombstone replaces it.
-    fn is_buried(&self, entry: EntryRef<'_>) -> bool {
+    fn is_suppressed(&self, entry: EntryRef<'_>) -> bool {
         let has_expired = entry.expiry().unix_ms() < self.expired_before_unix_ms;
         entry.kind() == Kind::Value && entry.expiry() != Expiry::NEVER && has_expired
     }
@@ -180,9 +180,9 @@ pub(crate) struct Retained<C> {
     settled: Settled,
     dropped_versions: u64,
     dropped_tombstones: u64,
-    dropped_surplus: u64,
-    /// The greatest timestamp of those that were dropped as surplus.
-    greatest_surplus: Option<Timestamp>,
+    dropped_non_owned: u64,
+    /// The greatest timestamp of those that were dropped as non-owned.
+    greatest_non_owned: Option<Timestamp>,
 }
 
 /// How a record that is kept is written.
@@ -190,15 +190,15 @@ pub(crate) struct Retained<C> {
 struct Settled {
     sequence: u64,
     /// Whether it is written as a tombstone.
-    is_buried: bool,
+    is_suppressed: bool,
 }
 
 impl Settled {
     fn apply(self, record: RecordRef<'_>) -> RecordRef<'_> {
         RecordRef {
             sequence: self.sequence,
-            entry: if self.is_buried {
-                record.entry.buried()
+            entry: if self.is_suppressed {
+                record.entry.suppressed()
             } else {
                 record.entry
             },
@@ -233,8 +233,8 @@ impl<C: RecordCursor> Retained<C> {
             settled: Settled::default(),
             dropped_versions: 0,
             dropped_tombstones: 0,
-            dropped_surplus: 0,
-            greatest_surplus: None,
+            dropped_non_owned: 0,
+            greatest_non_owned: None,
         }
     }
 
@@ -290,16 +290,16 @@ impl<C: RecordCursor> Retained<C> {
     }
 
     /// How many versions were dropped that belong to other stores only.
-    pub(crate) fn dropped_surplus(&self) -> u64 {
-        self.dropped_surplus
+    pub(crate) fn dropped_non_owned(&self) -> u64 {
+        self.dropped_non_owned
     }
 
-    /// Whether all versions that were dropped as surplus might still be.
-    pub(crate) fn may_surplus_go(&self) -> bool {
-        let surplus = self.retention.surplus.as_ref();
-        self.greatest_surplus
-            .zip(surplus)
-            .is_none_or(|(greatest, surplus)| surplus.may_go(greatest))
+    /// Whether all versions that were dropped as non-owned might still be.
+    pub(crate) fn may_non_owned_go(&self) -> bool {
+        let non_owned = self.retention.non_owned.as_ref();
+        self.greatest_non_owned
+            .zip(non_owned)
+            .is_none_or(|(greatest, non_owned)| non_owned.may_go(greatest))
     }
 
     /// Whether a version elsewhere hides the winner of a key, at which the cursor stands,
@@ -335,7 +335,7 @@ impl<C: RecordCursor> Retained<C> {
     fn keep(&mut self) -> Result<Step, Error> {
         if self.released.is_some() {
             self.is_ready = true;
-        } else if !self.settled.is_buried {
+        } else if !self.settled.is_suppressed {
             self.records.fetch_value()?;
         }
         Ok(Step::Kept)
@@ -353,7 +353,7 @@ impl<C: RecordCursor> Retained<C> {
                 key.least_sequence = record.sequence;
                 self.settled = Settled {
                     sequence: self.retention.settled(record.sequence),
-                    is_buried: false,
+                    is_suppressed: false,
                 };
                 self.released = self.held.take();
                 self.keep()
@@ -383,16 +383,16 @@ impl<C: RecordCursor> Retained<C> {
         let record = self.records.record();
         self.settled = Settled {
             sequence: self.retention.settled(record.sequence),
-            is_buried: self.retention.is_buried(record.entry),
+            is_suppressed: self.retention.is_suppressed(record.entry),
         };
         let record = self.settled.apply(record);
         if self.retention.may_drop(record.entry) {
             self.held = Some(record.to_record());
             return Ok(passed);
         }
-        if self.retention.drops_surplus(record.entry) {
-            self.dropped_surplus += 1;
-            self.greatest_surplus = self.greatest_surplus.max(Some(record.entry.timestamp()));
+        if self.retention.drops_non_owned(record.entry) {
+            self.dropped_non_owned += 1;
+            self.greatest_non_owned = self.greatest_non_owned.max(Some(record.entry.timestamp()));
             return Ok(passed);
         }
         self.keep()

@@ -20,14 +20,19 @@ struct Output {
 }
 
 /// What an ordinary compaction keeps, which does not ask what is hidden elsewhere.
-fn retain(records: Vec<Record>, snapshots: &[u64], drop_bound: u64, outside: &[Record]) -> Output {
-    retain_what_is_not_hidden(records, snapshots, (drop_bound, 0), outside, &[])
+fn retain(
+    records: Vec<Record>,
+    snapshots: &[u64],
+    gc_threshold: u64,
+    outside: &[Record],
+) -> Output {
+    retain_what_is_not_hidden(records, snapshots, (gc_threshold, 0), outside, &[])
 }
 
 fn retain_what_is_not_hidden(
     mut records: Vec<Record>,
     snapshots: &[u64],
-    (drop_bound, expired_before_unix_ms): (u64, u64),
+    (gc_threshold, expired_before_unix_ms): (u64, u64),
     outside: &[Record],
     hiding: &[Record],
 ) -> Output {
@@ -38,11 +43,11 @@ fn retain_what_is_not_hidden(
         Retention {
             snapshots: snapshots.to_vec(),
             expired_before_unix_ms,
-            drop_bounds: DropBounds {
-                tombstones: Timestamp::from_u64(drop_bound),
-                surplus: Timestamp::ZERO,
+            gc_thresholds: GcThresholds {
+                tombstones: Timestamp::from_u64(gc_threshold),
+                non_owned: Timestamp::ZERO,
             },
-            surplus: None,
+            non_owned: None,
             older_elsewhere: Box::new(move |key, timestamp| {
                 outside.iter().any(|record| {
                     record.entry.key() == key && record.entry.timestamp() <= timestamp
@@ -148,7 +153,7 @@ fn every_snapshot_sees_the_same_in_every_small_case() {
             for snapshots in all_snapshots() {
                 let readers: Vec<u64> = snapshots.iter().copied().chain([READER]).collect();
 
-                // Without a drop bound every reader sees exactly the same version.
+                // Without a GC threshold every reader sees exactly the same version.
                 let output = retain(list.clone(), &snapshots, 0, &[]);
                 for &reader in &readers {
                     assert_eq!(
@@ -182,7 +187,7 @@ fn every_snapshot_sees_the_same_in_every_small_case() {
                         outside.into_iter().map(|(_, r)| r.clone()).collect();
                     let hidings: [&[Record]; 2] = [&[], &outside];
                     let bounds = [(2, 0), (3, 0), (2, NOW_UNIX_MS), (3, NOW_UNIX_MS)];
-                    for ((drop_bound, expired_before), hiding) in bounds
+                    for ((gc_threshold, expired_before), hiding) in bounds
                         .into_iter()
                         .flat_map(|bounds| hidings.map(|hiding| (bounds, hiding)))
                     {
@@ -194,7 +199,7 @@ fn every_snapshot_sees_the_same_in_every_small_case() {
                         let output = retain_what_is_not_hidden(
                             inside.clone(),
                             &snapshots,
-                            (drop_bound, expired_before),
+                            (gc_threshold, expired_before),
                             &outside,
                             hiding,
                         );
@@ -204,7 +209,7 @@ fn every_snapshot_sees_the_same_in_every_small_case() {
                             assert_eq!(
                                 value_seen(after.iter().copied(), reader),
                                 value_seen(&list, reader),
-                                "{inside:?} beside {outside:?} below {drop_bound}, seen from \
+                                "{inside:?} beside {outside:?} below {gc_threshold}, seen from \
                                  {reader} of {snapshots:?}, became {output:?}"
                             );
                         }
@@ -286,11 +291,11 @@ fn sequence_numbers_become_0_only_below_the_least_snapshot() {
 #[test]
 fn a_tombstone_is_dropped_only_if_it_hides_nothing() {
     let tombstone = version(2, 1, 8);
-    let alone = |drop_bound, outside: &[Record]| {
+    let alone = |gc_threshold, outside: &[Record]| {
         retain(
             vec![tombstone.clone(), version(1, 0, 5)],
             &[],
-            drop_bound,
+            gc_threshold,
             outside,
         )
     };
@@ -325,8 +330,8 @@ fn a_version_that_has_expired_by_every_clock_becomes_a_tombstone() {
             3,
         ),
     };
-    let retained = |record: Record, drop_bound, expired_before, outside: &[Record]| {
-        let bounds = (drop_bound, expired_before);
+    let retained = |record: Record, gc_threshold, expired_before, outside: &[Record]| {
+        let bounds = (gc_threshold, expired_before);
         retain_what_is_not_hidden(vec![record], &[], bounds, outside, &[]).records
     };
     let tombstone = Record {
@@ -340,7 +345,7 @@ fn a_version_that_has_expired_by_every_clock_becomes_a_tombstone() {
     let lasting = version(2, 0, 0);
     assert_eq!(retained(lasting.clone(), 0, u64::MAX, &[]), [lasting]);
     assert_eq!(retained(expiring(0), u64::MAX, 0, &[]), [expiring(0)]);
-    // Below the drop bound it is dropped as any tombstone is.
+    // Below the GC threshold it is dropped as any tombstone is.
     assert_eq!(retained(expiring(99), 3, 100, &[]), []);
     let older = [version(1, 0, 0)];
     assert_eq!(retained(expiring(99), 3, 100, &older), [tombstone]);

@@ -11,15 +11,15 @@ fn at(timestamp: u64) -> Timestamp {
     Timestamp::from_u64(timestamp)
 }
 
-/// A mend that was admitted under this drop bound.
-fn mend(drop_bound: u64) -> Admission {
-    Admission::Mend {
-        drop_bound: at(drop_bound),
+/// A late write that was admitted under this GC threshold.
+fn late(gc_threshold: u64) -> Admission {
+    Admission::Late {
+        gc_threshold: at(gc_threshold),
         barrier: Barrier::FIRST,
     }
 }
 
-/// A store that has had a tombstone of "a" with the timestamp 60. `bound` is the drop bound
+/// A store that has had a tombstone of "a" with the timestamp 60. `bound` is the GC threshold
 /// of its last compaction.
 fn deleted(world: &World, bound: u64) -> Engine {
     let engine = world.open();
@@ -39,22 +39,24 @@ fn refusal(engine: &Engine, timestamp: u64, admission: Admission) -> Option<Time
     engine.write(put("c", 1 << 40, "v")).unwrap();
     match &collected.take()[0].result {
         Ok(_) => None,
-        Err(Error::Obsolete { fence }) => Some(*fence),
+        Err(Error::Obsolete {
+            below: closed_timestamp,
+        }) => Some(*closed_timestamp),
         Err(error) => unreachable!("{error}"),
     }
 }
 
 #[test]
-fn a_mend_that_was_admitted_before_the_bound_rose_is_refused_below_it() {
+fn a_late_write_that_was_admitted_before_the_bound_rose_is_refused_below_it() {
     // The bound of the compaction, the timestamp, the bound at the admission.
     let cases = [
-        (100, 50, mend(0), Some(100)),
-        (100, 99, mend(99), Some(100)),
-        (100, 100, mend(0), None),
+        (100, 50, late(0), Some(100)),
+        (100, 99, late(99), Some(100)),
+        (100, 100, late(0), None),
         // A store that lacks something is filled below its own bound.
-        (100, 50, mend(100), None),
-        (100, 50, mend(120), None),
-        (0, 50, mend(0), None),
+        (100, 50, late(100), None),
+        (100, 50, late(120), None),
+        (0, 50, late(0), None),
         // The owner has promised that there are none below: this one was on its way.
         (100, 50, Admission::Ordinary, None),
     ];
@@ -78,7 +80,7 @@ fn the_bound_never_goes_back() {
     let engine = deleted(&world, 100);
     world.bound.store(40, Relaxed);
     engine.compact().unwrap();
-    assert_eq!(refusal(&engine, 50, mend(40)), Some(at(100)));
+    assert_eq!(refusal(&engine, 50, late(40)), Some(at(100)));
     // What the compaction may drop does not go back either.
     engine.write(delete("d", 90)).unwrap();
     engine.compact().unwrap();
@@ -86,24 +88,24 @@ fn the_bound_never_goes_back() {
 }
 
 #[test]
-fn a_fence_and_a_bound_refuse_each_their_own() {
+fn a_closed_timestamp_and_a_bound_refuse_each_their_own() {
     let world = World::new();
     let engine = deleted(&world, 100);
-    engine.fence(at(200)).unwrap();
+    engine.raise_closed_timestamp(at(200)).unwrap();
     assert_eq!(refusal(&engine, 150, Admission::Ordinary), Some(at(200)));
-    assert_eq!(refusal(&engine, 50, mend(0)), Some(at(100)));
-    assert_eq!(refusal(&engine, 150, mend(0)), None);
+    assert_eq!(refusal(&engine, 50, late(0)), Some(at(100)));
+    assert_eq!(refusal(&engine, 150, late(0)), None);
 }
 
 /// It was submitted before the compaction began, so its tombstone stays, although it is
 /// refused in the end.
 #[test]
-fn a_tombstone_stays_while_a_mend_waits_that_it_hides() {
+fn a_tombstone_stays_while_a_late_write_waits_that_it_hides() {
     let world = World::new();
     let engine = deleted(&world, 0);
     let collected = Arc::new(CollectedOutcomes::default());
     let outbox: Arc<dyn Outbox> = Arc::clone(&collected) as _;
-    engine.submit_batch([(put("a", 50, "old"), mend(0), 0)], &outbox);
+    engine.submit_batch([(put("a", 50, "old"), late(0), 0)], &outbox);
     world.bound.store(100, Relaxed);
     engine.order_compaction().unwrap();
     world.executor.run_lane(Lane::Compaction);
@@ -120,7 +122,7 @@ fn an_ingest_that_began_before_the_bound_rose_is_refused_whole() {
     for is_pushed_before in [true, false] {
         let world = World::new();
         let engine = deleted(&world, 0);
-        let mut ingest = engine.begin_ingest(mend(0)).unwrap();
+        let mut ingest = engine.begin_ingest(late(0)).unwrap();
         let old = put("a", 50, "old");
         if is_pushed_before {
             ingest.push(&old).unwrap();
@@ -135,7 +137,7 @@ fn an_ingest_that_began_before_the_bound_rose_is_refused_whole() {
         ingest.push(&put("d", 500, "new")).unwrap();
         let committed = ingest.commit();
         assert!(
-            matches!(committed, Err(Error::Obsolete { fence }) if fence == at(100)),
+            matches!(committed, Err(Error::Obsolete { below: closed_timestamp }) if closed_timestamp == at(100)),
             "{committed:?}"
         );
         assert_eq!(read(&engine, "a"), None);
@@ -145,16 +147,16 @@ fn an_ingest_that_began_before_the_bound_rose_is_refused_whole() {
     }
     let world = World::new();
     let engine = deleted(&world, 100);
-    let mut ingest = engine.begin_ingest(mend(100)).unwrap();
+    let mut ingest = engine.begin_ingest(late(100)).unwrap();
     ingest.push(&put("a", 50, "filled")).unwrap();
     ingest.commit().unwrap();
     assert_eq!(read(&engine, "a").as_deref(), Some("filled"));
 }
 
-/// Mends are admitted and then wait, while the bound rises and compactions drop the
+/// Late writes are admitted and then wait, while the bound rises and compactions drop the
 /// tombstones that hide them.
 #[test]
-fn mends_and_compactions_beside_each_other_bring_nothing_back() {
+fn late_writes_and_compactions_beside_each_other_bring_nothing_back() {
     const KEYS: u64 = 20;
     const ROUNDS: u64 = 60;
     let mut world = World::new();
@@ -164,7 +166,7 @@ fn mends_and_compactions_beside_each_other_bring_nothing_back() {
     let is_over = AtomicBool::new(false);
     // The owner's bound: versions below it are not admitted.
     let admits_from = AtomicU64::new(0);
-    let mender = |thread: u64| {
+    let rewriter = |thread: u64| {
         let mut random = fastrand::Rng::with_seed(thread);
         while !is_over.load(SeqCst) {
             let bound = admits_from.load(SeqCst);
@@ -180,9 +182,9 @@ fn mends_and_compactions_beside_each_other_bring_nothing_back() {
             let old = put(&key(number), timestamp, "old");
             let collected: Arc<dyn Outbox> = Arc::new(CollectedOutcomes::default());
             if random.bool() {
-                engine.submit_batch([(old, mend(bound), 0)], &collected);
+                engine.submit_batch([(old, late(bound), 0)], &collected);
             } else {
-                let mut ingest = engine.begin_ingest(mend(bound)).unwrap();
+                let mut ingest = engine.begin_ingest(late(bound)).unwrap();
                 ingest.push(&old).unwrap();
                 let _refused_or_stored = ingest.commit();
             }
@@ -190,8 +192,8 @@ fn mends_and_compactions_beside_each_other_bring_nothing_back() {
     };
     std::thread::scope(|scope| {
         for thread in 0..2 {
-            let mender = &mender;
-            scope.spawn(move || mender(thread));
+            let rewriter = &rewriter;
+            scope.spawn(move || rewriter(thread));
         }
         let _ends = Ends(&is_over);
         for round in 0..ROUNDS {

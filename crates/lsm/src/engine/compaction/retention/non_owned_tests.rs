@@ -9,35 +9,35 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// A reader without a snapshot sees all sequence numbers up to this one.
 const READER: u64 = u64::MAX;
 
-/// The forms of a version: a value of this store, a tombstone, a surplus value.
+/// The forms of a version: a value of this store, a tombstone, a non-owned value.
 const FORMS: usize = 3;
 
-const SURPLUS_COPIES: u8 = 1;
+const NON_OWNED_COPIES: u8 = 1;
 
 fn version(timestamp: u64, form: usize, sequence: u64) -> Record {
     let at = Timestamp::from_u64(timestamp);
     let entry = match form {
         0 => Entry::value(b"k", at, b"v", Expiry::NEVER, 3),
-        1 => Entry::tombstone(b"k", at, SURPLUS_COPIES),
-        _ => Entry::value(b"k", at, b"s", Expiry::NEVER, SURPLUS_COPIES),
+        1 => Entry::tombstone(b"k", at, NON_OWNED_COPIES),
+        _ => Entry::value(b"k", at, b"s", Expiry::NEVER, NON_OWNED_COPIES),
     };
     Record { sequence, entry }
 }
 
-fn surplus() -> Surplus {
-    Surplus {
-        is_surplus: Arc::new(|_, copies| copies == SURPLUS_COPIES),
-        drop_bound: Arc::new(|| Timestamp::MAX),
+fn non_owned() -> NonOwned {
+    NonOwned {
+        is_non_owned: Arc::new(|_, copies| copies == NON_OWNED_COPIES),
+        gc_threshold: Arc::new(|| Timestamp::MAX),
     }
 }
 
 struct Output {
     records: Vec<Record>,
-    surplus: u64,
+    non_owned: u64,
     tombstones: u64,
 }
 
-/// What a compaction keeps of `records` below the bounds for tombstones and for surplus, with
+/// What a compaction keeps of `records` below the bounds for tombstones and for non-owned, with
 /// the rest of the versions outside.
 fn retain(
     mut records: Vec<Record>,
@@ -50,11 +50,11 @@ fn retain(
     let retention = Retention {
         snapshots: snapshots.to_vec(),
         expired_before_unix_ms: 0,
-        drop_bounds: DropBounds {
+        gc_thresholds: GcThresholds {
             tombstones: Timestamp::from_u64(tombstones),
-            surplus: Timestamp::from_u64(below),
+            non_owned: Timestamp::from_u64(below),
         },
-        surplus: Some(surplus()),
+        non_owned: Some(non_owned()),
         older_elsewhere: Box::new(move |_, timestamp| {
             let mut outside = outside.iter();
             outside.any(|record| record.entry.timestamp() <= timestamp)
@@ -69,7 +69,7 @@ fn retain(
     }
     Output {
         records: kept,
-        surplus: retained.dropped_surplus(),
+        non_owned: retained.dropped_non_owned(),
         tombstones: retained.dropped_tombstones(),
     }
 }
@@ -107,49 +107,49 @@ fn all_lists(length: usize) -> Vec<Vec<Record>> {
 }
 
 #[test]
-fn surplus_stays_once_its_bound_is_withdrawn() {
+fn non_owned_stays_once_its_bound_is_withdrawn() {
     let bound = Arc::new(AtomicU64::new(5));
     let present = Arc::clone(&bound);
-    let drop_bound = Arc::new(move || Timestamp::from_u64(present.load(Relaxed)));
+    let gc_threshold = Arc::new(move || Timestamp::from_u64(present.load(Relaxed)));
     let at = Timestamp::from_u64(1);
     let records = [b"a", b"b", b"c"].map(|key| Record {
         sequence: 1,
-        entry: Entry::value(key, at, b"s", Expiry::NEVER, SURPLUS_COPIES),
+        entry: Entry::value(key, at, b"s", Expiry::NEVER, NON_OWNED_COPIES),
     });
     let retention = Retention {
         snapshots: Vec::new(),
         expired_before_unix_ms: 0,
-        drop_bounds: DropBounds {
+        gc_thresholds: GcThresholds {
             tombstones: Timestamp::from_u64(5),
-            surplus: Timestamp::from_u64(5),
+            non_owned: Timestamp::from_u64(5),
         },
-        surplus: Some(Surplus {
-            drop_bound,
-            ..surplus()
+        non_owned: Some(NonOwned {
+            gc_threshold,
+            ..non_owned()
         }),
         older_elsewhere: Box::new(|_, _| false),
         newer_elsewhere: None,
     };
     let mut retained = Retained::new(ListCursor::new(Vec::from(records.map(Ok))), retention);
     assert!(matches!(retained.step().unwrap(), Step::Passed));
-    assert!(retained.may_surplus_go());
+    assert!(retained.may_non_owned_go());
     bound.store(0, Relaxed);
     let mut kept = Vec::new();
     while let Some(record) = retained.next().unwrap() {
         kept.push(record.entry.key().to_vec());
     }
     assert_eq!(kept, [b"b", b"c"]);
-    assert_eq!(retained.dropped_surplus(), 1);
+    assert_eq!(retained.dropped_non_owned(), 1);
     // The first one is not gone before the tables are replaced.
-    assert!(!retained.may_surplus_go());
+    assert!(!retained.may_non_owned_go());
     bound.store(1, Relaxed);
-    assert!(!retained.may_surplus_go());
+    assert!(!retained.may_non_owned_go());
     bound.store(2, Relaxed);
-    assert!(retained.may_surplus_go());
+    assert!(retained.may_non_owned_go());
 }
 
 #[test]
-fn surplus_goes_below_its_bound_and_shows_nothing_older_in_any_small_case() {
+fn non_owned_goes_below_its_bound_and_shows_nothing_older_in_any_small_case() {
     let mut dropped = 0;
     for length in 1..=3 {
         for list in all_lists(length) {
@@ -164,7 +164,7 @@ fn surplus_goes_below_its_bound_and_shows_nothing_older_in_any_small_case() {
                 let [inside, outside] = [inside, outside]
                     .map(|part| part.iter().map(|at| list[*at].clone()).collect::<Vec<_>>());
                 let output = retain(inside.clone(), snapshots, bounds, &outside);
-                dropped += output.surplus;
+                dropped += output.non_owned;
                 let case = || format!("{inside:?} beside {outside:?}, {snapshots:?}, {bounds:?}");
                 let after = [output.records.as_slice(), &outside].concat();
                 for snapshot in snapshots {
@@ -174,7 +174,7 @@ fn surplus_goes_below_its_bound_and_shows_nothing_older_in_any_small_case() {
                 let before = value_seen(&list, READER);
                 let now = value_seen(&after, READER);
                 let may_go = before.is_some_and(|entry| {
-                    entry.copies() == SURPLUS_COPIES && entry.timestamp().as_u64() < bounds.1
+                    entry.copies() == NON_OWNED_COPIES && entry.timestamp().as_u64() < bounds.1
                 });
                 let is_gone = may_go && snapshots.is_empty() && now.is_none();
                 assert!(is_gone || now == before, "{} shows {now:?}", case());
@@ -185,7 +185,7 @@ fn surplus_goes_below_its_bound_and_shows_nothing_older_in_any_small_case() {
 }
 
 #[test]
-fn a_surplus_version_is_dropped_only_below_its_own_bound_and_that_for_tombstones_is_another() {
+fn a_non_owned_version_is_dropped_only_below_its_own_bound_and_that_for_tombstones_is_another() {
     let list = || vec![version(5, 2, 2), version(4, 0, 1)];
     let left = |bounds, snapshots: &[u64], outside: &[Record]| {
         retain(list(), snapshots, bounds, outside).records.len()
@@ -200,7 +200,7 @@ fn a_surplus_version_is_dropped_only_below_its_own_bound_and_that_for_tombstones
     assert_eq!(left((9, 6), &[], &[version(6, 0, 1)]), 0);
     // A tombstone goes by the bound for tombstones, wherever it belongs.
     let tombstone = retain(vec![version(5, 1, 1)], &[], (6, 0), &[]);
-    assert_eq!((tombstone.tombstones, tombstone.surplus), (1, 0));
+    assert_eq!((tombstone.tombstones, tombstone.non_owned), (1, 0));
     let tombstone = retain(vec![version(5, 1, 1)], &[], (5, 5), &[]);
     assert_eq!(tombstone.records.len(), 1);
     // What belongs to this store stays.

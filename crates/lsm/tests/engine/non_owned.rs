@@ -4,7 +4,7 @@
 use crate::common::{World, scan_all};
 use base::{Entry, Expiry, Kind, Timestamp};
 use fastrand::Rng;
-use lsm::{Engine, Scan, Surplus};
+use lsm::{Engine, NonOwned, Scan};
 use lsm_testing::BlockingWrite;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,20 +15,20 @@ const DAY: Duration = Duration::from_secs(86_400);
 const HOUR: Duration = Duration::from_secs(3_600);
 
 /// A version of so many copies belongs to another store.
-const SURPLUS_COPIES: u8 = 1;
+const NON_OWNED_COPIES: u8 = 1;
 
-fn is_surplus(entry: &Entry) -> bool {
-    entry.copies() == SURPLUS_COPIES
+fn is_non_owned(entry: &Entry) -> bool {
+    entry.copies() == NON_OWNED_COPIES
 }
 
-/// A world with a bound for surplus versions.
+/// A world with a bound for non-owned versions.
 fn world() -> (World, Arc<AtomicU64>) {
     let bound = Arc::<AtomicU64>::default();
     let read = Arc::clone(&bound);
     let mut world = World::new();
-    world.surplus = Some(Surplus {
-        is_surplus: Arc::new(|_, copies| copies == SURPLUS_COPIES),
-        drop_bound: Arc::new(move || Timestamp::from_u64(read.load(Relaxed))),
+    world.non_owned = Some(NonOwned {
+        is_non_owned: Arc::new(|_, copies| copies == NON_OWNED_COPIES),
+        gc_threshold: Arc::new(move || Timestamp::from_u64(read.load(Relaxed))),
     });
     (world, bound)
 }
@@ -48,12 +48,12 @@ fn value(number: u64, timestamp: u64, copies: u8) -> Entry {
     )
 }
 
-/// A store of some levels, in which every `share`-th key is surplus.
+/// A store of some levels, in which every `share`-th key is non-owned.
 fn filled(world: &World, share: u64) -> Engine {
     let engine = world.open();
     for number in 0..1500 {
         let copies = match number % share {
-            0 => SURPLUS_COPIES,
+            0 => NON_OWNED_COPIES,
             _ => 3,
         };
         let number = number * 37 % 1500;
@@ -65,9 +65,9 @@ fn filled(world: &World, share: u64) -> Engine {
     engine
 }
 
-fn surplus_left(engine: &Engine) -> u64 {
+fn non_owned_left(engine: &Engine) -> u64 {
     let all = scan_all(engine, "", None);
-    all.iter().filter(|entry| is_surplus(entry)).count() as u64
+    all.iter().filter(|entry| is_non_owned(entry)).count() as u64
 }
 
 fn table_bytes(engine: &Engine) -> u64 {
@@ -76,27 +76,30 @@ fn table_bytes(engine: &Engine) -> u64 {
 }
 
 #[test]
-fn surplus_goes_within_a_week_of_its_bound_and_nothing_is_rewritten_afterwards() {
+fn non_owned_goes_within_a_week_of_its_bound_and_nothing_is_rewritten_afterwards() {
     for share in [3, 100] {
         let (world, bound) = world();
         let engine = filled(&world, share);
-        let surplus = 1500 / share;
-        assert_eq!(engine.statistics().table_surplus, surplus);
+        let non_owned = 1500 / share;
+        assert_eq!(engine.statistics().table_non_owned, non_owned);
         let written = || engine.statistics().compaction_written_bytes;
         let before = written();
-        // The bound for tombstones is not enough, nor is that for surplus alone.
+        // The bound for tombstones is not enough, nor is that for non-owned alone.
         for (dead, own) in [(10_000, 0), (0, 10_000)] {
             world.bound.store(dead, Relaxed);
             bound.store(own, Relaxed);
             world.executor.run_for(20 * DAY);
-            assert_eq!((surplus_left(&engine), written()), (surplus, before));
+            assert_eq!((non_owned_left(&engine), written()), (non_owned, before));
         }
         world.bound.store(10_000, Relaxed);
         world.executor.run_for(9 * DAY);
         let after = engine.statistics();
-        assert_eq!(surplus_left(&engine), 0);
-        assert_eq!((after.table_surplus, after.surplus_dropped), (0, surplus));
-        assert_eq!(scan_all(&engine, "", None).len() as u64, 1500 - surplus);
+        assert_eq!(non_owned_left(&engine), 0);
+        assert_eq!(
+            (after.table_non_owned, after.non_owned_dropped),
+            (0, non_owned)
+        );
+        assert_eq!(scan_all(&engine, "", None).len() as u64, 1500 - non_owned);
         assert!(written() - before <= 2 * table_bytes(&engine));
         let before = written();
         world.bound.store(20_000, Relaxed);
@@ -107,7 +110,7 @@ fn surplus_goes_within_a_week_of_its_bound_and_nothing_is_rewritten_afterwards()
 }
 
 #[test]
-fn surplus_goes_although_scans_come_again_and_again() {
+fn non_owned_goes_although_scans_come_again_and_again() {
     let (world, bound) = world();
     let engine = filled(&world, 100);
     world.bound.store(10_000, Relaxed);
@@ -119,14 +122,14 @@ fn surplus_goes_although_scans_come_again_and_again() {
         drop(scan);
         world.executor.run_for(HOUR - Duration::from_secs(180));
     }
-    assert_eq!(surplus_left(&engine), 0);
+    assert_eq!(non_owned_left(&engine), 0);
 }
 
 /// The bound is withdrawn when a store comes to lack something: a version that has left the merge
 /// already, but not the disk, may be the last copy.
 #[test]
-fn a_bound_that_is_withdrawn_while_surplus_is_dropped_keeps_all_of_it() {
-    const SURPLUS: u64 = 10;
+fn a_bound_that_is_withdrawn_while_non_owned_is_dropped_keeps_all_of_it() {
+    const NON_OWNED: u64 = 10;
     let mut given_up = 0;
     for asks_max in 0..30 {
         let asks = Arc::<AtomicU64>::default();
@@ -134,9 +137,9 @@ fn a_bound_that_is_withdrawn_while_surplus_is_dropped_keeps_all_of_it() {
         let mut world = World::new();
         world.options.compaction = false;
         world.bound.store(10_000, Relaxed);
-        world.surplus = Some(Surplus {
-            is_surplus: Arc::new(|_, copies| copies == SURPLUS_COPIES),
-            drop_bound: Arc::new(move || {
+        world.non_owned = Some(NonOwned {
+            is_non_owned: Arc::new(|_, copies| copies == NON_OWNED_COPIES),
+            gc_threshold: Arc::new(move || {
                 if asked.fetch_add(1, Relaxed) < asks_max {
                     Timestamp::from_u64(10_000)
                 } else {
@@ -145,8 +148,10 @@ fn a_bound_that_is_withdrawn_while_surplus_is_dropped_keeps_all_of_it() {
             }),
         });
         let engine = world.open();
-        for number in 0..SURPLUS {
-            engine.write(value(2 * number, 1, SURPLUS_COPIES)).unwrap();
+        for number in 0..NON_OWNED {
+            engine
+                .write(value(2 * number, 1, NON_OWNED_COPIES))
+                .unwrap();
             engine.write(value(2 * number + 1, 1, 3)).unwrap();
         }
         engine.flush().unwrap();
@@ -155,31 +160,31 @@ fn a_bound_that_is_withdrawn_while_surplus_is_dropped_keeps_all_of_it() {
             Ok(()) => {}
             Err(error) => {
                 assert!(error.to_string().contains("non-owned"), "{error}");
-                assert_eq!(surplus_left(&engine), SURPLUS, "after {asks_max} asks");
+                assert_eq!(non_owned_left(&engine), NON_OWNED, "after {asks_max} asks");
                 given_up += 1;
             }
         }
         if asks_max > 25 {
-            assert_eq!(surplus_left(&engine), 0);
+            assert_eq!(non_owned_left(&engine), 0);
         }
     }
     // One for each version that was dropped by then.
-    assert_eq!(given_up, SURPLUS);
+    assert_eq!(given_up, NON_OWNED);
 }
 
 #[test]
-fn a_store_without_surplus_rewrites_nothing_for_it() {
+fn a_store_without_non_owned_rewrites_nothing_for_it() {
     let (world, bound) = world();
     let engine = filled(&world, 10_000);
     // The first key is the only one.
     assert!(engine.write(value(0, 5_000, 3)).is_ok());
     engine.compact().unwrap();
-    assert_eq!(engine.statistics().table_surplus, 0);
+    assert_eq!(engine.statistics().table_non_owned, 0);
     let before = engine.statistics().compactions;
     for day in 1..30 {
         world.bound.store(10_000 * day, Relaxed);
         bound.store(10_000 * day, Relaxed);
-        engine.drop_bound_rose();
+        engine.gc_threshold_rose();
         world.executor.run_for(DAY);
     }
     assert_eq!(engine.statistics().compactions, before);
@@ -187,7 +192,7 @@ fn a_store_without_surplus_rewrites_nothing_for_it() {
 
 /// A read of more replicas than a version has puts it where it does not belong.
 #[test]
-fn a_surplus_version_that_comes_back_all_the_time_does_not_rewrite_tables_all_the_time() {
+fn a_non_owned_version_that_comes_back_all_the_time_does_not_rewrite_tables_all_the_time() {
     let written_for = |copies| {
         let (world, bound) = world();
         let engine = filled(&world, 10_000);
@@ -208,20 +213,20 @@ fn a_surplus_version_that_comes_back_all_the_time_does_not_rewrite_tables_all_th
         }
         let written = engine.statistics().compaction_written_bytes - before;
         world.executor.run_for(9 * DAY);
-        assert_eq!(surplus_left(&engine), 0);
+        assert_eq!(non_owned_left(&engine), 0);
         written
     };
-    let (own, surplus) = (written_for(3), written_for(SURPLUS_COPIES));
-    assert!(surplus <= own + own / 4, "{surplus} for {own}");
+    let (own, non_owned) = (written_for(3), written_for(NON_OWNED_COPIES));
+    assert!(non_owned <= own + own / 4, "{non_owned} for {own}");
 }
 
 #[test]
-fn a_whole_compaction_leaves_no_surplus_below_the_bound_wherever_older_versions_lie() {
+fn a_whole_compaction_leaves_no_non_owned_below_the_bound_wherever_older_versions_lie() {
     let (world, bound) = world();
     let engine = world.open();
     for number in 0..300 {
         engine
-            .write(value(number, 1_000 + number, SURPLUS_COPIES))
+            .write(value(number, 1_000 + number, NON_OWNED_COPIES))
             .unwrap();
     }
     engine.compact().unwrap();
@@ -234,7 +239,7 @@ fn a_whole_compaction_leaves_no_surplus_below_the_bound_wherever_older_versions_
     bound.store(1_200, Relaxed);
     let scan = engine.scan(b"", None);
     engine.compact().unwrap();
-    assert_eq!(surplus_left(&engine), 300, "a scan sees them");
+    assert_eq!(non_owned_left(&engine), 300, "a scan sees them");
     drop(scan);
     engine.compact().unwrap();
     let left = scan_all(&engine, "", None);
@@ -246,7 +251,7 @@ fn a_whole_compaction_leaves_no_surplus_below_the_bound_wherever_older_versions_
 struct Model {
     newest: BTreeMap<Vec<u8>, Entry>,
     dead_below: u64,
-    surplus_below: u64,
+    non_owned_below: u64,
 }
 
 impl Model {
@@ -254,7 +259,7 @@ impl Model {
         let timestamp = entry.timestamp().as_u64();
         match entry.kind() {
             Kind::Tombstone => timestamp < self.dead_below,
-            Kind::Value => is_surplus(entry) && timestamp < self.surplus_below,
+            Kind::Value => is_non_owned(entry) && timestamp < self.non_owned_below,
         }
     }
 
@@ -293,7 +298,7 @@ fn run(seed: u64) {
     let mut model = Model {
         newest: BTreeMap::new(),
         dead_below: 0,
-        surplus_below: 0,
+        non_owned_below: 0,
     };
     let mut greatest = 1;
     for number in 0..400 {
@@ -304,7 +309,7 @@ fn run(seed: u64) {
                 let timestamp = rng.u64(least + 1..=greatest.max(least + 1) + 20) << 16 | number;
                 greatest = greatest.max(timestamp >> 16);
                 let (key, at) = (key(rng.u64(0..KEYS)), Timestamp::from_u64(timestamp));
-                let copies = if rng.bool() { SURPLUS_COPIES } else { 3 };
+                let copies = if rng.bool() { NON_OWNED_COPIES } else { 3 };
                 let entry = match rng.u8(0..4) {
                     0 => Entry::tombstone(key.as_bytes(), at, copies),
                     _ => Entry::value(key.as_bytes(), at, &[7; 60], Expiry::NEVER, copies),
@@ -332,11 +337,11 @@ fn run(seed: u64) {
                 model.dead_below = rng.u64(model.dead_below..=greatest << 16);
                 world.bound.store(model.dead_below, Relaxed);
                 if rng.bool() {
-                    let least = model.surplus_below.min(model.dead_below);
-                    model.surplus_below = rng.u64(least..=model.dead_below);
-                    bound.store(model.surplus_below, Relaxed);
+                    let least = model.non_owned_below.min(model.dead_below);
+                    model.non_owned_below = rng.u64(least..=model.dead_below);
+                    bound.store(model.non_owned_below, Relaxed);
                 }
-                engine.drop_bound_rose();
+                engine.gc_threshold_rose();
             }
             91..94 => scans.push(Expected {
                 scan: engine.scan(b"", None),
@@ -352,7 +357,7 @@ fn run(seed: u64) {
                     }
                     found.extend(batch);
                 }
-                // A compaction that had begun before may drop what it has taken for surplus.
+                // A compaction that had begun before may drop what it has taken for non-owned.
                 let missed = entries.iter().filter(|entry| !found.contains(entry));
                 for entry in missed {
                     assert!(model.may_be_gone(entry), "the scan has missed {entry:?}");
@@ -377,7 +382,7 @@ fn run(seed: u64) {
 }
 
 #[test]
-fn the_store_has_the_newest_versions_but_for_surplus_that_may_be_gone() {
+fn the_store_has_the_newest_versions_but_for_non_owned_that_may_be_gone() {
     for seed in 0..150 {
         let result = std::panic::catch_unwind(|| run(seed));
         assert!(result.is_ok(), "failed with seed {seed}");

@@ -1,4 +1,4 @@
-//! The fence: nothing that is older slips into the store behind it.
+//! The closed timestamp: nothing that is older slips into the store behind it.
 
 use crate::common::{self, CollectedOutcomes, World, delete, put, read, scan_all};
 use base::{Entry, Timestamp};
@@ -13,15 +13,16 @@ fn at(timestamp: u64) -> Timestamp {
     Timestamp::from_u64(timestamp)
 }
 
-/// The tickets that were refused by the fence `fence`, and those that were stored.
+/// The tickets that were refused below `closed_timestamp`, and those that
+/// were stored.
 #[track_caller]
-fn outcomes(collected: &CollectedOutcomes, fence: u64) -> (Vec<u64>, Vec<u64>) {
+fn outcomes(collected: &CollectedOutcomes, closed_timestamp: u64) -> (Vec<u64>, Vec<u64>) {
     let (mut refused, mut stored) = (Vec::new(), Vec::new());
     for outcome in collected.take() {
         match outcome.result {
             Ok(_) => stored.push(outcome.ticket),
-            Err(Error::Obsolete { fence: told }) => {
-                assert_eq!(told, at(fence));
+            Err(Error::Obsolete { below: told }) => {
+                assert_eq!(told, at(closed_timestamp));
                 refused.push(outcome.ticket);
             }
             Err(error) => unreachable!("{error}"),
@@ -39,7 +40,7 @@ fn is_obsolete(written: Result<lsm::Applied, Error>) -> bool {
 }
 
 #[test]
-fn writes_that_wait_when_the_fence_rises_are_refused_below_it() {
+fn writes_that_wait_when_the_closed_timestamp_rises_are_refused_below_it() {
     let world = World::new();
     let engine = world.open();
     let collected = Arc::new(CollectedOutcomes::default());
@@ -49,7 +50,7 @@ fn writes_that_wait_when_the_fence_rises_are_refused_below_it() {
         let entry = put(&format!("k{timestamp}"), timestamp, "v");
         engine.submit(entry, &outbox, timestamp).unwrap();
     }
-    engine.fence(at(50)).unwrap();
+    engine.raise_closed_timestamp(at(50)).unwrap();
     assert!(scan_all(&engine, "", None).is_empty(), "they still wait");
     world.executor.run_lane(Lane::Commit);
     assert_eq!(outcomes(&collected, 50), (vec![10, 49], vec![50]));
@@ -65,15 +66,15 @@ fn writes_that_wait_when_the_fence_rises_are_refused_below_it() {
 }
 
 #[test]
-fn mends_pass_the_fence() {
+fn late_writes_pass_the_closed_timestamp() {
     let engine = World::new().open();
-    engine.fence(at(50)).unwrap();
+    engine.raise_closed_timestamp(at(50)).unwrap();
     let collected = Arc::new(CollectedOutcomes::default());
     let outbox: Arc<dyn Outbox> = Arc::clone(&collected) as _;
     let writes = [
-        (put("a", 10, "mend"), common::MEND, 0),
+        (put("a", 10, "late"), common::LATE, 0),
         (put("b", 10, "late"), Admission::Ordinary, 1),
-        (delete("c", 49), common::MEND, 2),
+        (delete("c", 49), common::LATE, 2),
         (put("d", 50, "new"), Admission::Ordinary, 3),
     ];
     engine.submit_batch(writes, &outbox);
@@ -86,10 +87,10 @@ fn mends_pass_the_fence() {
     assert_eq!(kept, b"acd");
 }
 
-/// A mend with the barrier that the store has now.
-fn mend(engine: &Engine) -> Admission {
-    Admission::Mend {
-        drop_bound: Timestamp::ZERO,
+/// A late write with the barrier that the store has now.
+fn late(engine: &Engine) -> Admission {
+    Admission::Late {
+        gc_threshold: Timestamp::ZERO,
         barrier: engine.barrier(),
     }
 }
@@ -109,12 +110,12 @@ fn overloaded(collected: &CollectedOutcomes) -> (Vec<u64>, Vec<u64>) {
 }
 
 #[test]
-fn mends_from_before_the_barrier_are_refused_below_the_fence() {
+fn late_writes_from_before_the_barrier_are_refused_below_the_closed_timestamp() {
     let world = World::new();
     let engine = world.open();
     let collected = Arc::new(CollectedOutcomes::default());
     let outbox: Arc<dyn Outbox> = Arc::clone(&collected) as _;
-    let before = mend(&engine);
+    let before = late(&engine);
     let put_at = |timestamp: u64| put(&format!("k{timestamp}"), timestamp, "v");
     let submit = |timestamp, admission| {
         engine.submit_batch([(put_at(timestamp), admission, timestamp)], &outbox);
@@ -122,28 +123,28 @@ fn mends_from_before_the_barrier_are_refused_below_the_fence() {
     // These wait in the queue, and the next one on its way to it.
     submit(49, before);
     submit(50, before);
-    engine.fence(at(50)).unwrap();
+    engine.raise_closed_timestamp(at(50)).unwrap();
     engine.raise_barrier().unwrap();
     let seen = scan_all(&engine, "", None);
     submit(10, before);
-    submit(11, mend(&engine));
+    submit(11, late(&engine));
     world.executor.run_until_idle();
     assert_eq!(overloaded(&collected), (vec![10, 49], vec![11, 50]));
     let mut now = scan_all(&engine, "", None);
     now.retain(|entry| *entry != put_at(11) && *entry != put_at(50));
     assert_eq!(now, seen);
 
-    // The fence may be there already.
-    submit(20, mend(&engine));
-    engine.fence(at(40)).unwrap();
+    // The closed timestamp may be there already.
+    submit(20, late(&engine));
+    engine.raise_closed_timestamp(at(40)).unwrap();
     engine.raise_barrier().unwrap();
     world.executor.run_until_idle();
     assert_eq!(overloaded(&collected), (vec![20], vec![]));
 }
 
-/// Writers that are held back keep mends waiting for as long as that lasts.
+/// Writers that are held back keep late writes waiting for as long as that lasts.
 #[test]
-fn a_mend_beside_a_stalled_writer_does_not_come_in_behind_the_barrier() {
+fn a_late_write_beside_a_stalled_writer_does_not_come_in_behind_the_barrier() {
     let mut world = World::new();
     world.options.memtables_frozen_max = 1;
     let engine = world.open();
@@ -158,8 +159,8 @@ fn a_mend_beside_a_stalled_writer_does_not_come_in_behind_the_barrier() {
         world.clock.advance(Duration::from_millis(25));
         world.executor.run_lane(Lane::Commit);
     }
-    engine.submit_batch([(put("old", 10, "v"), mend(&engine), 0)], &outbox);
-    engine.fence(at(50)).unwrap();
+    engine.submit_batch([(put("old", 10, "v"), late(&engine), 0)], &outbox);
+    engine.raise_closed_timestamp(at(50)).unwrap();
     engine.raise_barrier().unwrap();
     assert_eq!(read(&engine, "old"), None);
     world.executor.run_until_idle();
@@ -172,18 +173,18 @@ fn a_mend_beside_a_stalled_writer_does_not_come_in_behind_the_barrier() {
 #[test]
 fn an_ingest_from_before_the_barrier_is_refused_whole() {
     let engine = World::new().open();
-    engine.fence(at(50)).unwrap();
+    engine.raise_closed_timestamp(at(50)).unwrap();
     let ingest = |timestamp, admission| {
         let mut ingest = engine.begin_ingest(admission)?;
         ingest.push(&put("k", timestamp, "v"))?;
         ingest.commit()
     };
-    let before = mend(&engine);
+    let before = late(&engine);
     engine.raise_barrier().unwrap();
     let refused = ingest(49, before);
     assert!(matches!(refused, Err(Error::Overloaded)), "{refused:?}");
     assert_eq!(read(&engine, "k"), None);
-    for (timestamp, admission) in [(49, mend(&engine)), (50, before)] {
+    for (timestamp, admission) in [(49, late(&engine)), (50, before)] {
         ingest(timestamp, admission).unwrap();
     }
     engine.close().unwrap();
@@ -191,15 +192,18 @@ fn an_ingest_from_before_the_barrier_is_refused_whole() {
 }
 
 #[test]
-fn a_fence_never_goes_back() {
+fn a_closed_timestamp_never_goes_back() {
     let engine = World::new().open();
-    for (fence, in_force) in [(50, 50), (40, 50), (0, 50), (60, 60)] {
-        engine.fence(at(fence)).unwrap();
+    for (closed_timestamp, in_force) in [(50, 50), (40, 50), (0, 50), (60, 60)] {
+        engine.raise_closed_timestamp(at(closed_timestamp)).unwrap();
         assert!(is_obsolete(engine.write(put("k", in_force - 1, "v"))));
         assert!(!is_obsolete(engine.write(put("k", in_force, "v"))));
     }
     engine.close().unwrap();
-    assert!(matches!(engine.fence(at(70)), Err(Error::Closed)));
+    assert!(matches!(
+        engine.raise_closed_timestamp(at(70)),
+        Err(Error::Closed)
+    ));
 }
 
 #[test]
@@ -207,11 +211,11 @@ fn a_restart_replays_what_is_older_and_refuses_what_comes() {
     let mut world = World::new();
     let engine = world.open();
     engine.write(put("old", 10, "v")).unwrap();
-    engine.fence(at(50)).unwrap();
+    engine.raise_closed_timestamp(at(50)).unwrap();
     // Not closed: the log is replayed.
     drop(engine);
     world.options = Options {
-        fence: at(50),
+        closed_timestamp: at(50),
         ..world.options
     };
     let (engine, report) = world.try_open().unwrap();
@@ -224,15 +228,18 @@ fn a_restart_replays_what_is_older_and_refuses_what_comes() {
 /// Its log may hold a write that no scan sees and that a restart brings back: a
 /// pass would miss it.
 #[test]
-fn a_poisoned_store_takes_no_fence() {
+fn a_poisoned_store_takes_no_closed_timestamp() {
     let mut world = World::new();
     let disk = Arc::new(FaultyDisk::new(Arc::clone(&world.memory) as _));
     world.disk = Arc::clone(&disk) as _;
     let engine = world.open();
     disk.arm(Fault::at(0, io::ErrorKind::Other).only(|call, _| call == Call::Sync));
     engine.write(put("k", 10, "v")).unwrap_err();
-    for fenced in [engine.fence(at(50)), engine.raise_barrier()] {
-        assert!(matches!(fenced, Err(Error::Poisoned { .. })), "{fenced:?}");
+    for raised in [
+        engine.raise_closed_timestamp(at(50)),
+        engine.raise_barrier(),
+    ] {
+        assert!(matches!(raised, Err(Error::Poisoned { .. })), "{raised:?}");
     }
     assert_eq!(read(&engine, "k"), None);
     drop(engine);
@@ -240,10 +247,10 @@ fn a_poisoned_store_takes_no_fence() {
     assert_eq!(read(&world.open(), "k").as_deref(), Some("v"));
 }
 
-/// Threads write below the fence while it rises. What a scan sees behind the fence
-/// is all that there will ever be.
+/// Threads write below the closed timestamp while it rises. What a scan sees behind the closed
+/// timestamp is all that there will ever be.
 #[test]
-fn nothing_older_appears_after_the_fence_has_risen() {
+fn nothing_older_appears_after_the_closed_timestamp_has_risen() {
     for round in 0..20 {
         let mut world = World::new();
         world.options.durability = Durability::Os;
@@ -254,7 +261,7 @@ fn nothing_older_appears_after_the_fence_has_risen() {
             let mut number = 0;
             while !is_over.load(SeqCst) {
                 let key = format!("{thread}-{number}");
-                // Every second write is above the fence.
+                // Every second write is above the closed timestamp.
                 let timestamp = 1 + number + number % 2 * 1_000_000;
                 let _refused_or_stored = engine.write(put(&key, timestamp, "v"));
                 number += 1;
@@ -267,10 +274,10 @@ fn nothing_older_appears_after_the_fence_has_risen() {
             }
             let _ends = Ends(&is_over);
             until("the first writes", || engine.last_sequence() >= 100 + round);
-            engine.fence(at(1_000_000)).unwrap();
+            engine.raise_closed_timestamp(at(1_000_000)).unwrap();
             let seen = below(&engine, 1_000_000);
             let sequence = engine.last_sequence();
-            until("writes above the fence", || {
+            until("writes above the closed timestamp", || {
                 engine.last_sequence() >= sequence + 100
             });
             is_over.store(true, SeqCst);

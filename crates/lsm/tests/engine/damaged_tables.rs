@@ -1,9 +1,9 @@
-//! Damaged parts of tables, from the scan that finds them until they are mended: no read
+//! Damaged parts of tables, from the scan that finds them until they are rewritten: no read
 //! is wrong at any moment.
 
 use crate::common::{World, put, read};
 use base::{Entry, Expiry, Timestamp};
-use lsm::{Disk, Engine, Error, Lane, Surplus};
+use lsm::{Disk, Engine, Error, Lane, NonOwned};
 use lsm_testing::{BlockingWrite, Call, Fault, FaultyDisk};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -58,9 +58,9 @@ fn copy_of(world: &World) -> World {
     }
 }
 
-/// The keys that a full sweep finds, after which the damage that it met is noted.
-fn sweep(world: &World, engine: &Engine) -> BTreeSet<String> {
-    let mut scan = engine.scan(b"", None).for_full_sweep();
+/// The keys that a full comparison finds, after which the damage that it met is noted.
+fn scan_fully(world: &World, engine: &Engine) -> BTreeSet<String> {
+    let mut scan = engine.scan(b"", None).for_full_comparison();
     let mut found = BTreeSet::new();
     loop {
         let batch = scan.next_batch(500).unwrap();
@@ -78,10 +78,10 @@ fn sweep(world: &World, engine: &Engine) -> BTreeSet<String> {
 }
 
 /// Compares the store with one that has all versions: it is written what it lacks. A
-/// poisoned store is not mended.
+/// poisoned store is not rewritten.
 fn compare(world: &World, engine: &Engine) {
     let mark = engine.damage_mark();
-    let found = sweep(world, engine);
+    let found = scan_fully(world, engine);
     for number in 0..KEYS {
         if !found.contains(&key(number))
             && let Err(error) = engine.write(version(number))
@@ -90,7 +90,7 @@ fn compare(world: &World, engine: &Engine) {
             return;
         }
     }
-    engine.mend_damage(mark);
+    engine.damage_compared(mark);
 }
 
 /// Checks that each key is read right or not at all.
@@ -113,7 +113,7 @@ fn check_whole(world: &World, engine: Engine, context: &str) {
     let damage = (statistics.damaged_ranges, statistics.tables_damaged);
     assert_eq!(damage, (0, 0), "{context}");
     assert!(!engine.is_damaged(b"") && !engine.has_damage_to_compare());
-    assert_eq!(sweep(world, &engine).len() as u64, KEYS, "{context}");
+    assert_eq!(scan_fully(world, &engine).len() as u64, KEYS, "{context}");
     drop(engine);
     let engine = world.open();
     for number in 0..KEYS {
@@ -127,7 +127,7 @@ fn check_whole(world: &World, engine: Engine, context: &str) {
 }
 
 #[test]
-fn a_full_sweep_finds_damage_anywhere_and_after_it_the_table_is_mended() {
+fn a_full_comparison_finds_damage_anywhere_and_after_it_the_table_is_rewritten() {
     let (store, file, length) = store_of_a_table();
     let mut lost = BTreeSet::new();
     for offset in (0..length).step_by(83).chain([length - 1]) {
@@ -138,7 +138,7 @@ fn a_full_sweep_finds_damage_anywhere_and_after_it_the_table_is_mended() {
         check(&engine, &context);
         assert!(!engine.is_damaged(key(3).as_bytes()));
         world.memory.corrupt(&file, offset, 0x20).unwrap();
-        let found = sweep(&world, &engine);
+        let found = scan_fully(&world, &engine);
         lost.insert(KEYS - found.len() as u64);
         let statistics = engine.statistics();
         assert_eq!(statistics.damaged_ranges, 1, "{context}");
@@ -184,36 +184,36 @@ fn damage_concerns_the_keys_of_its_block_and_is_known_after_a_restart() {
     assert_eq!(damaged_keys(&engine), damaged);
     assert_eq!(engine.statistics().tables_damaged, 1);
     assert_eq!(engine.damage_mark(), mark);
-    // Not even if it can be read again: what a sweep returns now may be gone later.
+    // Not even if it can be read again: what a comparison returns now may be gone later.
     world.memory.corrupt(&file, 1000, 1).unwrap();
-    let found = sweep(&world, &engine);
+    let found = scan_fully(&world, &engine);
     assert!(!found.contains(&key(failed.unwrap())));
     compare(&world, &engine);
     let compared = engine.last_sequence();
     let is_empty = |changes: Vec<lsm::LeastTimestamps>| changes.iter().all(Vec::is_empty);
     assert!(is_empty(engine.changes_since(compared).unwrap()));
     world.executor.run_for(Duration::from_secs(5));
-    // What the rewritten table holds again, the next sweep compares.
+    // What the rewritten table holds again, the next comparison compares.
     let changes = engine.changes_since(compared).unwrap();
     let least = changes.iter().flatten().map(|(_, least)| least.as_u64());
     assert_eq!(least.min(), Some(1));
-    check_whole(&world, engine, "mended");
+    check_whole(&world, engine, "rewritten");
 }
 
 #[test]
-fn a_table_with_damage_that_was_noted_after_the_comparison_began_is_not_mended() {
+fn a_table_with_damage_that_was_noted_after_the_comparison_began_is_not_rewritten() {
     let (world, file, length) = store_of_a_table();
     world.memory.corrupt(&file, 1000, 1).unwrap();
     let engine = world.open();
     let before = engine.damage_mark();
-    sweep(&world, &engine);
+    scan_fully(&world, &engine);
     let first = engine.damage_mark();
     assert!(first > before);
     world.memory.corrupt(&file, length / 2, 1).unwrap();
-    sweep(&world, &engine);
+    scan_fully(&world, &engine);
     assert_eq!(engine.statistics().damaged_ranges, 2);
     for mark in [before, first] {
-        engine.mend_damage(mark);
+        engine.damage_compared(mark);
         world.executor.run_for(Duration::from_secs(5));
         engine.compact().unwrap();
         assert_eq!(engine.statistics().damaged_ranges, 2);
@@ -226,7 +226,7 @@ fn a_table_with_damage_that_was_noted_after_the_comparison_began_is_not_mended()
 }
 
 #[test]
-fn a_sector_that_cannot_be_read_is_damage_to_a_sweep() {
+fn a_sector_that_cannot_be_read_is_damage_to_a_comparison() {
     let (mut world, file, _) = store_of_a_table();
     let faulty = Arc::new(FaultyDisk::new(Arc::clone(&world.memory) as _));
     world.disk = Arc::clone(&faulty) as _;
@@ -234,11 +234,11 @@ fn a_sector_that_cannot_be_read_is_damage_to_a_sweep() {
     let of_table = move |call, path: &Path| call == Call::Read && path == file;
     // One failure may be temporary.
     faulty.arm(Fault::at(3, ErrorKind::Other).only(of_table.clone()));
-    assert_eq!(sweep(&world, &engine).len() as u64, KEYS);
+    assert_eq!(scan_fully(&world, &engine).len() as u64, KEYS);
     assert_eq!(faulty.failed(), 1);
     assert_eq!(engine.statistics().damaged_ranges, 0);
     faulty.arm(Fault::at(3, ErrorKind::Other).only(of_table).lasting());
-    assert!((sweep(&world, &engine).len() as u64) < KEYS);
+    assert!((scan_fully(&world, &engine).len() as u64) < KEYS);
     assert!(engine.statistics().damaged_ranges > 0);
     faulty.heal();
     compare(&world, &engine);
@@ -246,9 +246,9 @@ fn a_sector_that_cannot_be_read_is_damage_to_a_sweep() {
     check_whole(&world, engine, "readable again");
 }
 
-/// Its tombstone may be forgotten everywhere else: no sweep has seen what is read again.
+/// Its tombstone may be forgotten everywhere else: no comparison has seen what is read again.
 #[test]
-fn what_can_be_read_again_of_a_damaged_part_does_not_come_back_below_the_fence() {
+fn what_can_be_read_again_of_a_damaged_part_does_not_come_back_below_the_closed_timestamp() {
     let below = 1 + KEYS;
     let cases = [
         (0, 3, false),
@@ -256,11 +256,11 @@ fn what_can_be_read_again_of_a_damaged_part_does_not_come_back_below_the_fence()
         (below, 1, false),
         (below, 1, true),
     ];
-    for (fence, copies, is_surplus) in cases {
+    for (closed_timestamp, copies, is_non_owned) in cases {
         let mut world = World::new();
-        world.surplus = is_surplus.then(|| Surplus {
-            is_surplus: Arc::new(|_, _| true),
-            drop_bound: Arc::new(|| Timestamp::ZERO),
+        world.non_owned = is_non_owned.then(|| NonOwned {
+            is_non_owned: Arc::new(|_, _| true),
+            gc_threshold: Arc::new(|| Timestamp::ZERO),
         });
         world.options.compression = lsm::Compression::None;
         world.options.table_bytes = 1 << 20;
@@ -277,21 +277,27 @@ fn what_can_be_read_again_of_a_damaged_part_does_not_come_back_below_the_fence()
         let file = table_file(&world);
         let engine = world.open();
         world.memory.corrupt(&file, 1000, 1).unwrap();
-        let found = sweep(&world, &engine);
+        let found = scan_fully(&world, &engine);
         let damaged: Vec<u64> = (0..KEYS).filter(|it| !found.contains(&key(*it))).collect();
         assert!((2..20).contains(&damaged.len()), "{damaged:?}");
         // The disk was at fault, and all other stores have forgotten what the part held.
         world.memory.corrupt(&file, 1000, 1).unwrap();
-        engine.fence(Timestamp::from_u64(fence)).unwrap();
+        engine
+            .raise_closed_timestamp(Timestamp::from_u64(closed_timestamp))
+            .unwrap();
         let mark = engine.damage_mark();
-        assert_eq!(sweep(&world, &engine), found);
-        engine.mend_damage(mark);
+        assert_eq!(scan_fully(&world, &engine), found);
+        engine.damage_compared(mark);
         world.executor.run_for(Duration::from_secs(5));
         assert_eq!(engine.statistics().damaged_ranges, 0);
         for number in 0..KEYS {
             let held = engine.get(key(number).as_bytes()).unwrap().is_some();
-            let is_kept = !damaged.contains(&number) || fence == 0 || copies == 1 && !is_surplus;
-            assert_eq!(held, is_kept, "{number}, {fence}, {copies}, {is_surplus}");
+            let is_kept =
+                !damaged.contains(&number) || closed_timestamp == 0 || copies == 1 && !is_non_owned;
+            assert_eq!(
+                held, is_kept,
+                "{number}, {closed_timestamp}, {copies}, {is_non_owned}"
+            );
         }
     }
 }
@@ -299,9 +305,9 @@ fn what_can_be_read_again_of_a_damaged_part_does_not_come_back_below_the_fence()
 /// From the report of the damage until the table is rewritten, each call on the disk
 /// fails in turn. Afterwards the power is cut.
 #[test]
-fn whatever_call_fails_while_damage_is_noted_and_mended_no_read_is_wrong() {
+fn whatever_call_fails_while_damage_is_noted_and_rewritten_no_read_is_wrong() {
     let (store, file, _) = store_of_a_table();
-    let mut mended = 0;
+    let mut rewritten = 0;
     for at in 0.. {
         let mut world = copy_of(&store);
         let faulty = Arc::new(FaultyDisk::new(Arc::clone(&world.memory) as _));
@@ -316,18 +322,18 @@ fn whatever_call_fails_while_damage_is_noted_and_mended_no_read_is_wrong() {
         let _may_fail = engine.get(key(9).as_bytes()).is_err();
         world.executor.run_all_due();
         world.executor.run_for(Duration::from_secs(2));
-        sweep(&world, &engine);
+        scan_fully(&world, &engine);
         compare(&world, &engine);
         world.executor.run_for(Duration::from_secs(20));
         let has_failed = faulty.failed() > 0;
         faulty.heal();
         check(&engine, &context);
-        mended += u64::from(engine.statistics().damaged_ranges == 0);
+        rewritten += u64::from(engine.statistics().damaged_ranges == 0);
         drop(engine);
         let after = copy_of(&world);
         let engine = after.open();
         check(&engine, &context);
-        sweep(&after, &engine);
+        scan_fully(&after, &engine);
         compare(&after, &engine);
         after.executor.run_for(Duration::from_secs(5));
         check_whole(&after, engine, &context);
@@ -336,15 +342,15 @@ fn whatever_call_fails_while_damage_is_noted_and_mended_no_read_is_wrong() {
             break;
         }
     }
-    assert!(mended > 0);
+    assert!(rewritten > 0);
 }
 
 #[test]
-fn the_power_may_be_cut_at_any_moment_of_a_mend() {
+fn the_power_may_be_cut_at_any_moment_of_a_rewrite() {
     let (world, file, _) = store_of_a_table();
     world.memory.corrupt(&file, 1000, 1).unwrap();
     let engine = world.open();
-    sweep(&world, &engine);
+    scan_fully(&world, &engine);
     compare(&world, &engine);
     engine.flush().unwrap();
     let mut states = BTreeSet::new();

@@ -5,29 +5,29 @@ use base::Timestamp;
 
 /// Below which timestamps compaction may drop what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DropBounds {
+pub(crate) struct GcThresholds {
     /// Tombstones.
     pub(crate) tombstones: Timestamp,
-    /// Surplus versions. No greater than that for tombstones, on which rests that nothing
+    /// Non-owned versions. No greater than that for tombstones, on which rests that nothing
     /// older comes later.
-    pub(crate) surplus: Timestamp,
+    pub(crate) non_owned: Timestamp,
 }
 
-impl DropBounds {
+impl GcThresholds {
     /// Nothing may be dropped.
     pub(crate) const NONE: Self = Self {
         tombstones: Timestamp::ZERO,
-        surplus: Timestamp::ZERO,
+        non_owned: Timestamp::ZERO,
     };
 
     /// What the owner of the store allows now.
     pub(crate) fn of(environment: &Environment) -> Self {
-        let surplus = environment.surplus.as_ref();
-        let surplus = surplus.map_or(Timestamp::ZERO, |surplus| (surplus.drop_bound)());
-        let tombstones = (environment.drop_bound)();
+        let non_owned = environment.non_owned.as_ref();
+        let non_owned = non_owned.map_or(Timestamp::ZERO, |non_owned| (non_owned.gc_threshold)());
+        let tombstones = (environment.gc_threshold)();
         Self {
             tombstones,
-            surplus: surplus.min(tombstones),
+            non_owned: non_owned.min(tombstones),
         }
     }
 
@@ -36,7 +36,7 @@ impl DropBounds {
     pub(crate) fn at_most(self, most: Timestamp) -> Self {
         Self {
             tombstones: self.tombstones.min(most),
-            surplus: self.surplus.min(most),
+            non_owned: self.non_owned.min(most),
         }
     }
 }

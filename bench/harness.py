@@ -233,12 +233,6 @@ def cpu_seconds(pid):
     return total / TICKS
 
 
-def thread_seconds(pid, name):
-    """The CPU time of the threads of this name of a process."""
-    found = [task for task in pathlib.Path(f"/proc/{pid}/task").iterdir() if (task / "comm").read_text().strip() == name]
-    return sum(int((task / "schedstat").read_text().split()[0]) for task in found) / 1e9
-
-
 def sync_milliseconds(count=1000):
     """The time of a sync of 4 KiB on the idle disk, over zeros, one sync after another, and its CPU time."""
     path, page, took = WORK / "sync", b"x" * 4096, []

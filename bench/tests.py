@@ -6,9 +6,11 @@
 
 import pathlib
 import socket
+import sys
 import tempfile
 import unittest
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parent / "others"))
 import harness
 import requests
 import ycsb

@@ -2,7 +2,7 @@
 """YCSB beside `kvorum-lab load ycsb-a`: the same work, the same nodes, the same rate.
 
     cargo build --profile dist -p kvorum -p lab-cli
-    python3 bench/ycsb.py [--kvorum target/dist/kvorum] [--seconds 15] [--pairs 2] [--records 10000] [--rate 800]
+    python3 bench/others/ycsb.py [--kvorum target/dist/kvorum] [--seconds 15] [--pairs 2] [--records 10000] [--rate 800]
 
 Three nodes on this machine. Each of the two loads records of one field of 64 bytes and runs
 workload A (half reads, half updates, Zipf's law) with 2/3, in turn. It needs a JDK, 17 or
@@ -16,9 +16,10 @@ import statistics
 import subprocess
 import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from harness import Cluster, command_line, figure, load, percentile, print_verdicts, urls
 
-BINDING = pathlib.Path(__file__).resolve().parent.parent / "examples" / "ycsb"
+BINDING = pathlib.Path(__file__).resolve().parents[2] / "examples" / "ycsb"
 CLASSES = f"{BINDING}/target/*:{BINDING}/target/dependency/*"
 DATABASE = "kvorum.KvorumDb"
 THREADS = 32

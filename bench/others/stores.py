@@ -350,9 +350,9 @@ def programs(binary, needed):
             subprocess.run(command, cwd=PEERS, capture_output=True, text=True, check=True, timeout=BUILD_SECONDS_MAX)
             found[name] = str(place)
         except subprocess.TimeoutExpired:
-            missing[name] = f"`go build {package}` in `bench/peers` has not ended within {BUILD_SECONDS_MAX} s"
+            missing[name] = f"`go build {package}` in `bench/others/peers` has not ended within {BUILD_SECONDS_MAX} s"
         except subprocess.CalledProcessError as failed:
-            missing[name] = f"`go build {package}` in `bench/peers` failed: {(failed.stderr.strip().splitlines() or ['it said nothing'])[-1]}"
+            missing[name] = f"`go build {package}` in `bench/others/peers` failed: {(failed.stderr.strip().splitlines() or ['it said nothing'])[-1]}"
     return found, missing
 
 

@@ -2,8 +2,8 @@
 """Compares Kvorum with other stores in one run on this machine; writes docs/lab/peers.md.
 
     cargo build --profile dist -p kvorum -p lab-cli
-    python3 bench/peers.py [--kvorum target/dist/kvorum] [--seconds 3] [--rounds 3] [--only TEXT] [--page FILE]
-    python3 bench/peers.py --from-samples docs/lab/peers/samples.json
+    python3 bench/others/peers.py [--kvorum target/dist/kvorum] [--seconds 3] [--rounds 3] [--only TEXT] [--page FILE]
+    python3 bench/others/peers.py --from-samples docs/lab/peers/samples.json
 
 Takes about ten minutes, and longer the first time, because Go builds etcd and
 NATS. Needs Go (https://go.dev/dl) for the load generators. A store that is not
@@ -27,12 +27,13 @@ import statistics
 import subprocess
 import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import peers_page
 import perf
 from harness import CONNECTIONS, KEYS, WORK, Parser, figure, file_system, machine_ticks, print_verdicts, sync_milliseconds
 from stores import StoreFailed, cpu_seconds, deployments, programs, versions
 
-PAGE = pathlib.Path(__file__).parents[1] / "docs" / "lab" / "peers.md"
+PAGE = pathlib.Path(__file__).parents[2] / "docs" / "lab" / "peers.md"
 WARM_UP_SECONDS = 0.5
 
 
@@ -189,7 +190,7 @@ def run(arguments):
         results.take_round(number, chosen, found, arguments)
     stolen, total = (now - then for now, then in zip(machine_ticks(), before))
     return {
-        "command": shlex.join(["python3", "bench/peers.py", *sys.argv[1:]]),
+        "command": shlex.join(["python3", "bench/others/peers.py", *sys.argv[1:]]),
         "began": began.strftime("%Y-%m-%d %H:%M UTC"),
         "commit": subprocess.run(["git", "rev-parse", "--short=8", "HEAD"], capture_output=True, text=True).stdout.strip() or "unknown",
         "seconds": arguments.seconds,

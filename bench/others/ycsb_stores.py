@@ -2,7 +2,7 @@
 """YCSB A to F on three nodes of Kvorum, of etcd and of Cassandra, one store after another.
 
     cargo build --profile dist -p kvorum -p lab-cli
-    python3 bench/ycsb_stores.py [--kvorum target/dist/kvorum] [--stores kvorum etcd cassandra]
+    python3 bench/others/ycsb_stores.py [--kvorum target/dist/kvorum] [--stores kvorum etcd cassandra]
                                  [--workloads a b c f d e] [--records 100000] [--value-bytes 1000]
                                  [--operations 60000] [--seconds 60] [--threads 32] [--pairs 1] [--install]
 
@@ -25,9 +25,12 @@ store that cannot be installed, does not start, or fails is left out, and the ru
 
 import collections
 import dataclasses
+import pathlib
+import sys
 import shutil
 import statistics
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import cassandra
 import stores
 import ycsb

@@ -4,7 +4,7 @@
 //! - [`Entry`] is one version of one key, [`EntryRef`] one whose bytes are lent,
 //!   [`Timestamp`] what orders versions;
 //!   [`Rank`] is the whole rule of which version wins.
-//! - [`Budget`] bounds what is taken of the memory.
+//! - [`Quota`], [`Permits`] and [`FairQuota`] bound what is taken of anything.
 //! - [`ByteReader`] decodes the integers of all formats, and [`crc32c`] is their checksum.
 //! - [`Clock`] and [`Random`] are seams: a real side each, and one for tests. [`BootId`]
 //!   tells one boot of the machine from another.
@@ -13,7 +13,7 @@
 //! - [`TraceId`] names what a request is part of, in logs.
 
 mod boot_id;
-mod budget;
+
 mod byte_reader;
 mod checksum;
 mod clock;
@@ -22,13 +22,13 @@ mod entry_ref;
 mod log_limiter;
 mod newer_version;
 mod overdue;
+mod quota;
 mod random;
 mod timestamp;
 mod trace_id;
 mod work_timer;
 
 pub use boot_id::BootId;
-pub use budget::{Budget, LONG_VALUE_BYTES, Refused, Share};
 pub use byte_reader::{ByteReader, put_varint};
 pub use checksum::{crc32c, crc32c_append};
 pub use clock::{Clock, ManualClock, SystemClock};
@@ -37,6 +37,10 @@ pub use entry_ref::EntryRef;
 pub use log_limiter::{LimitedLog, LogLimiter, LogRate};
 pub use newer_version::NewerVersion;
 pub use overdue::overdue_check_period;
+pub use quota::{
+    Admitted, BatchPermits, FairQuota, InLine, LONG_VALUE_BYTES, Permit, Permits, Promise,
+    QueuedPermit, Quota, Refused, Reservation, Turn,
+};
 pub use random::{OsRandom, Random, SeededRandom};
 pub use timestamp::Timestamp;
 pub use trace_id::TraceId;

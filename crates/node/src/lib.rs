@@ -65,7 +65,7 @@ pub use node_report::{ClientActivity, ExaminedNode, SeeActivity};
 pub use replica::background::{ClientsSeen, LatencyCounts, SeeClients};
 pub use replica::hints::HintsWaiting;
 pub use replica::timestamps::{NoTimestamp, TimestampStatus};
-pub use replica::{Allotment, RangeDigest, before_abort, or_abort};
+pub use replica::{RangeDigest, before_abort, or_abort};
 pub use seams::{OpenError, Seams};
 pub use surplus::SurplusStatus;
 pub use sweep::{

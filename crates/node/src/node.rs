@@ -12,14 +12,13 @@ use crate::seams::{OpenError, Seams};
 use crate::surplus::{SurplusRule, SurplusStatus};
 use crate::sweep::{JournalEnvironment, OrderedSweep, SweepEnvironment, SweepStatus, Sweeps};
 use crate::traced_requests::{SeeTraced, TracedRequests};
-use base::{Budget, Clock, LimitedLog, Random, Timestamp};
+use base::{Clock, LimitedLog, Quota, Random, Timestamp};
 use cluster::sweep::PassKind;
 use cluster::{NodeNumber, Placement, ReplicaState};
 use lsm::{Disk, Engine, Executor, GcThreshold};
 use membership::{LossReport, Membership, MembershipEnvironment, StoreCount};
 use peer::PeerLog;
 use replica::SharedBounds;
-use replica::TurnBudget;
 use replica::background::{Background, SeeClients, WorkKind};
 use replica::hints::{HintEnvironment, HintOptions, HintStore, HintsWaiting};
 use replica::timestamps::{TimestampAllocator, TimestampStatus};
@@ -80,17 +79,17 @@ pub struct Node {
     /// Reads that may block.
     pub(crate) read_pool: Arc<ReadPool>,
     /// Long values on their way in from peers.
-    pub(crate) peer_bytes: Arc<Budget>,
+    pub(crate) peer_bytes: Arc<Quota>,
     /// Long values on their way out.
-    pub(crate) answers: Arc<Budget>,
+    pub(crate) answers: Arc<Quota>,
     /// Batches of ranges on their way out.
-    pub(crate) ranges: Arc<TurnBudget>,
+    pub(crate) ranges: Arc<Quota>,
     /// The pages of ranges of the whole cluster that wait for clients.
-    pub(crate) windows: Arc<TurnBudget>,
+    pub(crate) windows: Arc<Quota>,
     /// The pages that are told to peers.
-    pub(crate) peer_pages: Arc<Budget>,
+    pub(crate) peer_pages: Arc<Quota>,
     /// The turns of their reads.
-    pub(crate) peer_page_turns: Arc<TurnBudget>,
+    pub(crate) peer_page_turns: Arc<Quota>,
     /// What is counted.
     pub(crate) metrics: Metrics,
 }
@@ -383,12 +382,12 @@ impl Node {
             peer_log: Arc::default(),
             hints,
             read_pool: Arc::new(read_pool),
-            peer_bytes: Budget::new(memory.peer_bytes),
-            answers: Budget::new(memory.answers_bytes),
-            ranges: Arc::new(TurnBudget::new(ranges.batches_bytes)),
-            windows: Arc::new(TurnBudget::new(ranges.windows_bytes)),
-            peer_pages: Budget::new(ranges.peer_pages_bytes),
-            peer_page_turns: Arc::new(TurnBudget::new(1)),
+            peer_bytes: Quota::new(memory.peer_bytes),
+            answers: Quota::new(memory.answers_bytes),
+            ranges: Quota::new(ranges.batches_bytes),
+            windows: Quota::new(ranges.windows_bytes),
+            peer_pages: Quota::new(ranges.peer_pages_bytes),
+            peer_page_turns: Quota::new(1),
             metrics,
             config,
             resources,

@@ -7,7 +7,7 @@ use crate::node::Node;
 use crate::node_report::ExaminedNode;
 use crate::sweep::Sweeper;
 use crate::traced_requests::TimingHandler;
-use base::{Clock, overdue_check_period};
+use base::{Clock, Permits, overdue_check_period};
 use bytes::Bytes;
 use cluster::{NodeNumber, Placement, Ranking};
 use peer::{AnswerHandler, HandshakePolicy, Link, LinkStatus, PeerEnvironment, Stream, Transport};
@@ -16,7 +16,6 @@ use replica::Submissions;
 use replica::hints::HintDelivery;
 use replica::pending::PendingRequests;
 use replica::{LocalReplica, PageTelling, ReplicaHints, ReplicaSet};
-use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -105,7 +104,7 @@ impl Worker {
                 bytes_of_peers: Arc::clone(&node.peer_pages),
             },
             peers: Rc::clone(&peers),
-            comparing: Cell::default(),
+            comparing: Permits::new(replica::COMPARING_MAX),
         });
         let replicas = Rc::new(ReplicaSet::new(replica, Rc::clone(&peers)));
         let sweeper = Rc::new(Sweeper {

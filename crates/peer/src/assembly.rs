@@ -16,8 +16,8 @@
 use super::frame::{Frame, FrameError, PIECE_BYTES};
 use super::message::{EntryHead, RunHead};
 use super::page::PagedHead;
-use base::{Budget, Share};
 use base::{Entry, Expiry, Timestamp, VALUE_BYTES_MAX};
+use base::{Quota, Reservation};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub(super) const LONG_VALUES_MAX: usize = 4;
 
 /// The incoming long values of a connection. `T` is what the caller keeps with each.
 pub(super) struct Assembler<T> {
-    budget: Arc<Budget>,
+    budget: Arc<Quota>,
     values: SmallVec<[PartialValue<T>; LONG_VALUES_MAX]>,
 }
 
@@ -43,7 +43,7 @@ struct PartialValue<T> {
     missing_bytes: usize,
     /// The key, and the value as far as it has arrived; empty if it is thrown away.
     data: Vec<u8>,
-    share: Option<Share>,
+    share: Option<Reservation>,
 }
 
 /// A long value that is complete.
@@ -51,12 +51,12 @@ pub(super) struct Assembled<T> {
     /// What the caller kept with it.
     pub(super) context: T,
     /// The entry and its share of the budget; `None` if there was no room.
-    pub(super) entry: Option<(Entry, Share)>,
+    pub(super) entry: Option<(Entry, Reservation)>,
 }
 
 impl<T> Assembler<T> {
     /// An assembler without values.
-    pub(super) fn new(budget: Arc<Budget>) -> Self {
+    pub(super) fn new(budget: Arc<Quota>) -> Self {
         Self {
             budget,
             values: SmallVec::new(),
@@ -117,7 +117,7 @@ impl<T> Assembler<T> {
         if self.values.iter().any(|value| value.call == frame.call) {
             return Err(frame.malformed("a second value for one call"));
         }
-        let share = self.budget.take_even_oversized(head.value_bytes).ok();
+        let share = self.budget.try_reserve_oversized(head.value_bytes).ok();
         let mut data = Vec::new();
         if share.is_some() {
             data.reserve_exact(head.key.len() + head.value_bytes);

@@ -6,7 +6,7 @@ use super::frame::{Decoder, FrameError, HEADER_BYTES, PAYLOAD_BYTES_MAX};
 use super::handshake::fuzz_hello;
 use super::message::Message;
 use super::run::Run;
-use base::Budget;
+use base::Quota;
 use bytes::Bytes;
 
 /// Half of the room for values, so that a few fit into a fuzzer's memory.
@@ -31,7 +31,7 @@ pub fn fuzz_frames(bytes: &[u8]) {
 /// valid, and what was wrong with the next one.
 fn take_all(bytes: &[u8], size: usize) -> (usize, Option<FrameError>) {
     let mut decoder = Decoder::new(&[], PAYLOAD_BYTES_MAX);
-    let mut values = Assembler::new(Budget::new(2 * HALF_OF_ROOM_BYTES));
+    let mut values = Assembler::new(Quota::new(2 * HALF_OF_ROOM_BYTES));
     let mut frames = 0;
     for bytes in bytes.chunks(size) {
         decoder.push(bytes);

@@ -64,7 +64,7 @@ mod wait_sites;
 #[cfg(test)]
 mod tests;
 
-use base::Budget;
+use base::Quota;
 use base::{Clock, Entry, NewerVersion, Random};
 use bytes::Bytes;
 use cluster::Miss;
@@ -234,7 +234,7 @@ pub struct PeerEnvironment {
     /// Bounds the warnings about peers in the log.
     pub log: Arc<PeerLog>,
     /// The budget for long values that peers are sending.
-    pub incoming: Arc<Budget>,
+    pub incoming: Arc<Quota>,
     /// How many runtimes this node has: each has a link to each peer.
     pub runtimes: usize,
 }

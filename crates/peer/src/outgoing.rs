@@ -21,7 +21,7 @@ use super::assembly::LONG_VALUES_MAX;
 use super::frame::{HEADER_BYTES, PAYLOAD_BYTES_MAX, PIECE_BYTES, end_frame};
 use super::message;
 use base::Entry;
-use base::{NewerVersion, Share, TraceId};
+use base::{NewerVersion, Reservation, TraceId};
 use cluster::forgetting::{Answerer, NamedBounds};
 use cluster::sweep::PassId;
 use std::cell::{Cell, RefCell};
@@ -55,7 +55,7 @@ pub(super) struct LongMessage {
     /// The trace that it is part of, if the other side is to know.
     pub(super) trace: Option<TraceId>,
     /// The value's share of the budget, until it is sent.
-    pub(super) _share: Option<Share>,
+    pub(super) _share: Option<Reservation>,
 }
 
 /// Why a long value is sent.

@@ -6,7 +6,7 @@ use crate::page::EncodedPage;
 use crate::run::Run;
 use crate::same::HeldVersion;
 use crate::{CALLS_MAX, PeerAnswer};
-use base::{Entry, Expiry, Kind, Share, Timestamp, TraceId};
+use base::{Entry, Expiry, Kind, Reservation, Timestamp, TraceId};
 use cluster::Miss;
 use cluster::forgetting::NamedBounds;
 use std::cell::{Cell, OnceCell};
@@ -20,7 +20,7 @@ pub struct Reply {
     call: u64,
     deadline: Duration,
     /// The request's share of the budget, until it is answered.
-    _share: Option<Share>,
+    _share: Option<Reservation>,
     /// The trace that the request is part of.
     trace: Option<TraceId>,
     /// Called once it is answered.
@@ -57,7 +57,7 @@ impl Reply {
     }
 
     /// Sends an answer whose value takes `share` of a budget until it is written.
-    pub fn send_holding(mut self, answer: PeerAnswer, share: Option<Share>) {
+    pub fn send_holding(mut self, answer: PeerAnswer, share: Option<Reservation>) {
         self.is_sent = true;
         let channel = &self.channel;
         match &self.held {
@@ -122,7 +122,7 @@ impl ReplyChannel {
         self: &Rc<Self>,
         call: u64,
         deadline: Duration,
-        share: Option<Share>,
+        share: Option<Reservation>,
         trace: Option<TraceId>,
     ) -> Option<Reply> {
         let in_flight = self.in_flight.get();
@@ -164,14 +164,26 @@ impl ReplyChannel {
         self.outgoing.push(|out| message::put_same(out, call));
     }
 
-    fn answer(&self, call: u64, answer: PeerAnswer, deadline: Duration, share: Option<Share>) {
+    fn answer(
+        &self,
+        call: u64,
+        answer: PeerAnswer,
+        deadline: Duration,
+        share: Option<Reservation>,
+    ) {
         self.in_flight.set(self.in_flight.get() - 1);
         if !self.is_closed.get() {
             self.send_answer(call, answer, deadline, share);
         }
     }
 
-    fn send_answer(&self, call: u64, answer: PeerAnswer, deadline: Duration, share: Option<Share>) {
+    fn send_answer(
+        &self,
+        call: u64,
+        answer: PeerAnswer,
+        deadline: Duration,
+        share: Option<Reservation>,
+    ) {
         let outgoing = &self.outgoing;
         match answer {
             PeerAnswer::FoundBehind {
@@ -226,7 +238,7 @@ impl ReplyChannel {
         entry: Entry,
         named: Option<NamedBounds>,
         deadline: Duration,
-        share: Option<Share>,
+        share: Option<Reservation>,
     ) {
         let outgoing = &self.outgoing;
         if !outgoing.has_room_for(&entry) {
@@ -242,7 +254,13 @@ impl ReplyChannel {
         });
     }
 
-    fn send_page(&self, call: u64, page: &EncodedPage, deadline: Duration, share: Option<Share>) {
+    fn send_page(
+        &self,
+        call: u64,
+        page: &EncodedPage,
+        deadline: Duration,
+        share: Option<Reservation>,
+    ) {
         let outgoing = &self.outgoing;
         let (flags, entry) = (page.flags(), page.as_entry());
         if !outgoing.has_room_for(&entry) {

@@ -22,7 +22,7 @@ use crate::{
     CONTACT, FORGETTING, LiveLink, MANY, NegotiatedProtocol, PeerEnvironment, PeerRequest,
     REPLICA_STATE, REPORT, StartWatch, StoreReport, Stream,
 };
-use base::{Entry, Share, TraceId};
+use base::{Entry, Reservation, TraceId};
 use bytes::Bytes;
 use cluster::forgetting::Answerer;
 use cluster::sweep::PassId;
@@ -232,7 +232,13 @@ impl<R: RequestHandler> AcceptorSide<R> {
         }
     }
 
-    fn serve(&self, request: PeerRequest, call: u64, deadline: Duration, share: Option<Share>) {
+    fn serve(
+        &self,
+        request: PeerRequest,
+        call: u64,
+        deadline: Duration,
+        share: Option<Reservation>,
+    ) {
         let trace = self.take_trace(call);
         self.serve_in_trace(request, call, deadline, share, trace, None);
     }
@@ -244,7 +250,7 @@ impl<R: RequestHandler> AcceptorSide<R> {
         request: PeerRequest,
         call: u64,
         deadline: Duration,
-        share: Option<Share>,
+        share: Option<Reservation>,
         trace: Option<TraceId>,
         held: Option<HeldVersion>,
     ) {

@@ -24,7 +24,6 @@ mod replicas;
 mod shared_bounds;
 mod submissions;
 pub mod timestamps;
-mod turn_budget;
 mod wait_sites;
 
 pub use expiry::{ExpiryBound, OwnClock};
@@ -34,8 +33,9 @@ pub use pending::{Completion, CompletionQueue, KeyRead};
 pub use range_digest::RangeDigest;
 pub use read_pool::{PAGE_BYTES_MAX, PageRead, PoolFull, Read, ReadJob, ReadPool, ReadsRun};
 pub use replicas::{
-    Asked, LocalReplica, PageTelling, ReplicaHints, ReplicaRequest, ReplicaSet, Taken,
+    Asked, COMPARING_MAX, LocalReplica, PageTelling, ReplicaHints, ReplicaRequest, ReplicaSet,
+    Taken,
 };
 pub use shared_bounds::{BeforeRead, SharedBounds};
 pub use submissions::Submissions;
-pub use turn_budget::{Allotment, TurnBudget};
+pub use wait_sites::RANGE_MEMORY;

@@ -10,7 +10,7 @@ pub(crate) static TURN: WaitSite = WaitSite::new("queue;engine write;turn of the
 pub(crate) static READ_POOL: WaitSite = WaitSite::new("queue;read pool");
 
 /// A range waits for memory to read its next batch.
-pub(crate) static RANGE_MEMORY: WaitSite = WaitSite::new("queue;range memory");
+pub static RANGE_MEMORY: WaitSite = WaitSite::new("queue;range memory");
 
 /// A completion of another thread waits for the runtime.
 pub(crate) static COMPLETIONS: WaitSite = WaitSite::new("queue;outbox");

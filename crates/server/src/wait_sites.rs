@@ -5,8 +5,11 @@ use profile::WaitSite;
 /// A request waits for a permit to run.
 pub(crate) static ADMISSION: WaitSite = WaitSite::new("queue;admission");
 
-/// A range waits for its place.
-pub(crate) static RANGE_PLACE: WaitSite = WaitSite::new("queue;range place");
+/// A range waits for its turn.
+pub(crate) static RANGE: WaitSite = WaitSite::new("queue;range");
 
 /// A body waits for memory.
-pub(crate) static UPLOAD_ROOM: WaitSite = WaitSite::new("queue;memory for a body");
+pub(crate) static UPLOAD_MEMORY: WaitSite = WaitSite::new("queue;memory for a body");
+
+/// A page waits for its turn.
+pub(crate) static PAGE: WaitSite = WaitSite::new("queue;page");

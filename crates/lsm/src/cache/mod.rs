@@ -11,23 +11,23 @@
 //! store is opened anew. Each change of the capacity makes the cache forget some keys
 //! of its list of recently evicted blocks.
 //!
-//! Every read of a table goes through the cache, so it also counts reads, issues
-//! turns for long ones, and takes the reports of damaged blocks.
+//! Every read of a table goes through the cache, so it also counts reads, bounds the
+//! memory of long ones, and takes the reports of damaged blocks.
 
 mod block;
 mod counters;
 mod damage_reports;
-mod long_reads;
 
 pub(crate) use block::{Block, LONG_BLOCK_BYTES};
 #[cfg(test)]
 pub(crate) use counters::ReadCounts;
 pub(crate) use counters::{CountsStripe, ReadCounters};
 pub(crate) use damage_reports::DamageReports;
-pub(crate) use long_reads::{LongReadTurn, LongReads};
 
 use crate::sync::lock;
 use crate::table_id::TableId;
+use crate::wait_sites;
+use base::{Quota, Reservation};
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -57,6 +57,11 @@ const SHARDS_MAX: usize = 64;
 /// cache remembers follows from it and from the capacity.
 const BLOCK_BYTES_USUAL: usize = 4 << 10;
 
+/// The memory that all reads of long blocks share, in bytes. A usual block takes little memory,
+/// however many threads read one at a time. A long block holds a value of megabytes, and is in
+/// memory twice while it is unpacked.
+const LONG_READS_BYTES: usize = 8 << 20;
+
 /// A bounded store of blocks, shared by all tables.
 pub(crate) struct BlockCache {
     blocks: Cache<BlockId, Block, BlockWeight, BuildHasherDefault<BlockHasher>>,
@@ -65,7 +70,8 @@ pub(crate) struct BlockCache {
     capacity_bytes: usize,
     reserved: Mutex<Reserved>,
     counters: ReadCounters,
-    long_reads: LongReads,
+    /// The memory for long blocks that are being read.
+    long_reads: Arc<Quota>,
     damage_reports: DamageReports,
 }
 
@@ -96,7 +102,7 @@ impl BlockCache {
             capacity_bytes,
             reserved: Mutex::default(),
             counters: ReadCounters::default(),
-            long_reads: LongReads::default(),
+            long_reads: Quota::new(LONG_READS_BYTES),
             damage_reports: DamageReports::default(),
         }
     }
@@ -144,9 +150,15 @@ impl BlockCache {
         })
     }
 
-    /// Issues the turns to read long blocks.
-    pub(crate) fn long_reads(&self) -> &LongReads {
-        &self.long_reads
+    /// Waits for the memory to read a long block, first come, first served. One that takes more
+    /// than all reads may is read alone. No read waits for anything else meanwhile, so every wait
+    /// ends with the reads before it.
+    pub(crate) fn reserve_long_read(&self, bytes: usize) -> Option<Reservation> {
+        let reserved = self
+            .long_reads
+            .reserve_blocking(bytes, &wait_sites::LONG_READ);
+        // Any number may wait, so none is refused.
+        reserved.ok()
     }
 
     /// Where tables report damage.

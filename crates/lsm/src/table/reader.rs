@@ -11,11 +11,11 @@ use super::pinned_filter::PinnedFilter;
 use super::read_ahead::ReadAhead;
 use super::record::{DataBlock, RecordBody};
 use super::{Access, Interrupt, Purpose};
-use crate::cache::{Block, BlockCache, CountsStripe, LongReadTurn};
+use crate::cache::{Block, BlockCache, CountsStripe};
 use crate::disk::DiskFile;
 use crate::error::Error;
 use crate::table_id::TableId;
-use base::{Entry, Timestamp};
+use base::{Entry, Reservation, Timestamp};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -331,7 +331,7 @@ impl Table {
         }
         let block = {
             let _turn = if fetch.takes_turns {
-                self.turn(handle)?
+                self.reserve_long_read(handle)?
             } else {
                 None
             };
@@ -375,9 +375,9 @@ impl Table {
         }
     }
 
-    /// Waits for a turn to read a block that may take much memory. It reads the
+    /// Waits for the memory to read a block that may take much. It reads the
     /// frame's trailer first, because a frame may unpack to many times its length.
-    fn turn(&self, handle: Handle) -> Result<Option<LongReadTurn<'_>>, Error> {
+    fn reserve_long_read(&self, handle: Handle) -> Result<Option<Reservation>, Error> {
         let bytes = handle.bytes as usize;
         if bytes < LONG_FRAME_BYTES {
             return Ok(None);
@@ -387,7 +387,7 @@ impl Table {
         let trailer_offset = handle.offset + (bytes - TRAILER_BYTES) as u64;
         self.read(&mut trailer, trailer_offset)?;
         let bytes = bytes + frame::unpacked_bytes(trailer);
-        Ok(Some(self.cache.long_reads().wait(bytes)))
+        Ok(self.cache.reserve_long_read(bytes))
     }
 
     /// Fills a buffer from the table's file, and notes if the file is too short.

@@ -34,17 +34,16 @@ pub use terms::Terms;
 pub use versions::{Held, KeyVersions, VersionHead};
 
 use crate::metrics::WorkerMetrics;
-use base::{Budget, Clock, Entry, Expiry, Kind, Share, Timestamp};
+use base::{Clock, Entry, Expiry, Kind, Permits, Quota, Reservation, Timestamp};
 use bytes::Bytes;
 use cluster::{Fate, Miss, NodeNumber, Placement, Ranking};
 use read::Reading;
 use replica::Peers;
 use replica::ReplicaSet;
-use replica::TurnBudget;
 use replica::hints::HintStore;
 use replica::pending::PendingRequests;
 use replica::timestamps::{NoTimestamp, TimestampAllocator};
-use request_life::{BackgroundLimit, Requests};
+use request_life::Requests;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -91,7 +90,7 @@ pub struct Found {
     /// How many replicas have answered.
     pub acks: u8,
     /// The share of memory of a long value, to be kept as long as the value.
-    pub share: Option<Share>,
+    pub share: Option<Reservation>,
 }
 
 /// A line of a receipt.
@@ -159,13 +158,13 @@ pub struct Coordinator {
     /// The writes and the reads among them.
     pub(crate) requests: RunningRequests,
     /// Long values on their way out.
-    pub(crate) answers: Arc<Budget>,
+    pub(crate) answers: Arc<Quota>,
     /// Batches of ranges on their way out.
-    pub(crate) ranges: Arc<TurnBudget>,
+    pub(crate) ranges: Arc<Quota>,
     /// The memory that a batch may take while it is read, before its size is known.
     pub(crate) range_batch_bytes: usize,
     /// The pages of ranges of the whole cluster that wait for clients.
-    pub(crate) windows: Arc<TurnBudget>,
+    pub(crate) windows: Arc<Quota>,
     /// Which nodes are the replicas of a key.
     pub(crate) placement: Arc<Placement>,
     /// How long the replicas have to answer.
@@ -190,7 +189,7 @@ pub(crate) struct RunningRequests {
 impl RunningRequests {
     /// No requests yet; up to `background_max` may go on after their answer.
     pub(crate) fn new(background_max: usize) -> Self {
-        let background = BackgroundLimit::new(background_max);
+        let background = Permits::new(background_max);
         Self {
             writes: Requests::new(&background),
             reads: Requests::new(&background),

@@ -9,7 +9,7 @@
 use super::request_life::{PendingReply, ReplyReceiver};
 use super::write::Writing;
 use super::{Change, Coordinator, Failure, Found, Terms, Written};
-use base::Share;
+use base::Reservation;
 use bytes::Bytes;
 use slab::Slab;
 use std::cell::RefCell;
@@ -89,7 +89,7 @@ impl Operations {
         number: u64,
         key: Bytes,
         change: Change,
-        share: Option<Share>,
+        share: Option<Reservation>,
         terms: Terms,
     ) {
         let coordinator = &self.coordinator;

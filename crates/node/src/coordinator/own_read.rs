@@ -3,7 +3,7 @@
 //! the instructions of a `GET` from memory.
 
 use super::{Coordinator, Failure, Found, Terms};
-use base::Share;
+use base::Reservation;
 use cluster::forgetting::is_absent;
 use cluster::{Fate, Miss, Replicas};
 use peer::PeerAnswer;
@@ -34,7 +34,7 @@ impl Coordinator {
     }
 
     /// Has the read pool read the key.
-    async fn read_own_disk(&self, key: &[u8], terms: Terms) -> (PeerAnswer, Option<Share>) {
+    async fn read_own_disk(&self, key: &[u8], terms: Terms) -> (PeerAnswer, Option<Reservation>) {
         let wait = self.pending.wait(terms.deadline);
         if let Err(why) = self.replicas.own().read(key, wait.address()) {
             return (PeerAnswer::Missed(why), None);
@@ -47,7 +47,7 @@ impl Coordinator {
     }
 
     /// What the client gets, or why it gets nothing.
-    fn found(&self, answer: PeerAnswer, share: Option<Share>) -> Result<Found, Miss> {
+    fn found(&self, answer: PeerAnswer, share: Option<Reservation>) -> Result<Found, Miss> {
         let (entry, named) = match answer {
             PeerAnswer::FoundBehind { entry, named } => (entry, named),
             PeerAnswer::Missed(why) => return Err(why),
@@ -58,7 +58,7 @@ impl Coordinator {
         let share = match share {
             Some(share) => Some(share),
             None => {
-                let taken = self.answers.take_for_value(value_bytes);
+                let taken = self.answers.try_reserve_for_value(value_bytes);
                 taken.map_err(|_| Miss::Overloaded)?
             }
         };

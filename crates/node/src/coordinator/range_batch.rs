@@ -2,8 +2,7 @@
 
 use super::Receipt;
 use super::range_window::RangeWindow;
-use base::{Entry, Share};
-use replica::Allotment;
+use base::{Entry, Reservation};
 use std::rc::Rc;
 
 /// A batch of a range: the range to go on with, and its next entries.
@@ -18,25 +17,25 @@ pub struct Batch<R> {
 
 /// The memory of a batch, until it is dropped.
 pub struct BatchMemory {
-    _allotment: Option<Allotment>,
+    _reservation: Option<Reservation>,
     _window: Option<Rc<RangeWindow>>,
-    _values: Vec<Share>,
+    _values: Vec<Reservation>,
 }
 
 impl BatchMemory {
-    /// That of a range of this node, and of a value that is longer than its allotment.
-    pub(super) fn of_own((allotment, value): (Allotment, Option<Share>)) -> Self {
+    /// That of a range of this node, and of a value that is longer than its reservation.
+    pub(super) fn of_own((reservation, value): (Reservation, Option<Reservation>)) -> Self {
         Self {
-            _allotment: Some(allotment),
+            _reservation: Some(reservation),
             _window: None,
             _values: value.into_iter().collect(),
         }
     }
 
     /// The window of a range of the cluster, and the long values of the batch.
-    pub(super) fn of_cluster(window: Rc<RangeWindow>, values: Vec<Share>) -> Self {
+    pub(super) fn of_cluster(window: Rc<RangeWindow>, values: Vec<Reservation>) -> Self {
         Self {
-            _allotment: None,
+            _reservation: None,
             _window: Some(window),
             _values: values,
         }

@@ -5,9 +5,9 @@
 //! ranges that turn out to be long: only half of the memory of all ranges is for them, and a
 //! range for which there is none left goes on with the pages that it has room for.
 
-use base::Refused;
+use base::{Quota, Refused, Reservation};
 use replica::PAGE_BYTES_MAX;
-use replica::{Allotment, TurnBudget};
+use replica::RANGE_MEMORY;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
@@ -16,8 +16,7 @@ pub(super) const PAGE_BYTES_MIN: u32 = 16 << 10;
 
 /// The memory for the pages of a range of the whole cluster, until it is dropped.
 pub struct RangeWindow {
-    windows: Arc<TurnBudget>,
-    held: RefCell<Allotment>,
+    held: RefCell<Reservation>,
     nodes: usize,
     /// For which size of pages there is room.
     page_bytes: Cell<u32>,
@@ -31,15 +30,16 @@ impl RangeWindow {
     /// # Errors
     /// None in practice.
     pub(crate) async fn take(
-        windows: &Arc<TurnBudget>,
+        windows: &Arc<Quota>,
         nodes: usize,
         page_bytes_max: u32,
     ) -> Result<Self, Refused> {
         let page_bytes_max = fitting(windows.max(), nodes).min(page_bytes_max);
         let page_bytes = PAGE_BYTES_MIN.min(page_bytes_max);
-        let held = windows.take(pages_bytes(page_bytes, nodes)).await?;
+        let held = windows
+            .reserve(pages_bytes(page_bytes, nodes), &RANGE_MEMORY)
+            .await?;
         Ok(Self {
-            windows: Arc::clone(windows),
             held: RefCell::new(held),
             nodes,
             page_bytes: Cell::new(page_bytes),
@@ -56,8 +56,7 @@ impl RangeWindow {
             return wanted;
         }
         let more = pages_bytes(wanted - has, self.nodes);
-        let mut held = self.held.borrow_mut();
-        if self.windows.grow_within_half(&mut held, more) {
+        if self.held.borrow_mut().grow_within_half(more) {
             self.page_bytes.set(wanted);
         }
         self.page_bytes.get()
@@ -83,7 +82,7 @@ mod tests {
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
-    fn begin(windows: &Arc<TurnBudget>, page_bytes_max: u32) -> Option<RangeWindow> {
+    fn begin(windows: &Arc<Quota>, page_bytes_max: u32) -> Option<RangeWindow> {
         let mut taken = pin!(RangeWindow::take(windows, 3, page_bytes_max));
         match taken.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(window) => Some(window.unwrap()),
@@ -93,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_range_takes_what_small_pages_need_and_more_as_it_goes_on() {
-        let windows = Arc::new(TurnBudget::new(12 << 20));
+        let windows = Quota::new(12 << 20);
         let window = begin(&windows, u32::MAX).unwrap();
         assert_eq!(windows.used(), 6 * (16 << 10));
         assert_eq!(window.page_bytes(100), 100);
@@ -110,7 +109,7 @@ mod tests {
 
     #[test]
     fn long_ranges_leave_half_of_the_memory_to_short_ones() {
-        let windows = Arc::new(TurnBudget::new(3 << 20));
+        let windows = Quota::new(3 << 20);
         let long: Vec<_> = (0..4).map(|_| begin(&windows, u32::MAX).unwrap()).collect();
         let grown: u32 = long.iter().map(|window| window.page_bytes(u32::MAX)).sum();
         assert!(grown > 4 * PAGE_BYTES_MIN, "{grown}");

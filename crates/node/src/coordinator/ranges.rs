@@ -5,11 +5,11 @@ use super::cluster_range::{ClusterRange, ClusterRangePlan};
 use super::range_batch::{Batch, BatchFailure, BatchMemory};
 use super::range_window::RangeWindow;
 use crate::config::BATCH_BYTES_MAX;
-use base::Refused;
+use base::{Refused, Reservation};
 use cluster::sweep::KeptScope;
 use lsm::Scan;
-use replica::Allotment;
 use replica::Completion;
+use replica::RANGE_MEMORY;
 use replica::RangeDigest;
 use replica::{PoolFull, Read, ReadJob};
 use std::cell::RefCell;
@@ -147,7 +147,7 @@ impl Coordinator {
         let memory = self.range_batch_bytes + 2 * (bytes - BATCH_BYTES_MAX);
         loop {
             let answers = Arc::clone(&self.answers);
-            let read = |allotment| Read::Batch(scan, bytes, allotment, answers);
+            let read = |reservation| Read::Batch(scan, bytes, reservation, answers);
             match self.read_range(read, memory, deadline).await? {
                 Some(Completion::Scanned(scan, Ok(entries), memory)) => {
                     if self.clock.monotonic() < range.ends {
@@ -201,7 +201,7 @@ impl Coordinator {
         digest: Box<RangeDigest>,
         deadline: Duration,
     ) -> Result<(Box<RangeDigest>, bool), BatchFailure> {
-        let read = |allotment| Read::Digest(digest, allotment);
+        let read = |reservation| Read::Digest(digest, reservation);
         let memory = self.range_batch_bytes;
         match self.read_range(read, memory, deadline).await? {
             Some(Completion::Digested(digest, Ok(is_complete))) => Ok((digest, is_complete)),
@@ -227,22 +227,22 @@ impl Coordinator {
     /// Waits for this much memory for a batch, then for the read that takes it.
     async fn read_range(
         &self,
-        read: impl FnOnce(Allotment) -> Read,
+        read: impl FnOnce(Reservation) -> Read,
         memory: usize,
         deadline: Duration,
     ) -> Result<Option<Completion>, BatchFailure> {
         let mut wait = self.pending.wait(deadline);
-        let allotment = tokio::select! {
+        let reservation = tokio::select! {
             biased;
-            taken = self.ranges.take(memory) => taken.ok(),
+            taken = self.ranges.reserve(memory, &RANGE_MEMORY) => taken.ok(),
             // Nothing was asked yet, so this is the deadline.
             _ = wait.next() => None,
         };
-        let allotment = allotment.ok_or(BatchFailure::Overloaded)?;
+        let reservation = reservation.ok_or(BatchFailure::Overloaded)?;
         let own = self.replicas.own();
         own.read_pool
             .submit(ReadJob {
-                read: read(allotment),
+                read: read(reservation),
                 completions: Arc::clone(self.pending.completions()),
                 ticket: wait.address(),
             })
@@ -317,7 +317,7 @@ mod tests {
         assert_eq!(alone, [SHORT, 2 * SHORT, 4 * SHORT, rest]);
 
         let beside_batch = coordinator.ranges.max() - coordinator.range_batch_bytes;
-        let held = coordinator.ranges.take(beside_batch / 2).await.unwrap();
+        let held = coordinator.ranges.try_reserve(beside_batch / 2).unwrap();
         let others_wait = tokio::time::timeout(PATIENCE, tasks.run_until(batches(&coordinator)));
         let others_wait = others_wait
             .await

@@ -3,8 +3,8 @@
 use super::hedging::{Hedge, HedgeReason};
 use super::request_life::{Request, Trigger};
 use super::{Coordinator, Failure, Found, ReplicaTimes, Terms};
-use base::{Budget, LONG_VALUE_BYTES, Refused, Share};
 use base::{Entry, Timestamp, TraceId};
+use base::{LONG_VALUE_BYTES, Quota, Refused, Reservation};
 use bytes::Bytes;
 use cluster::forgetting::{Answerer, NamedBounds};
 use cluster::{
@@ -44,7 +44,7 @@ pub(super) struct Reading {
     /// The store that has answered with the freshest version, if it has a fence.
     freshest_by: Option<Answerer>,
     /// The share of memory of the freshest version, if its value is long.
-    share: Option<Share>,
+    share: Option<Reservation>,
     /// How often a replica may still be asked again because there was no memory for its answer.
     asks_again: u8,
     decision: Option<Decision>,
@@ -247,8 +247,11 @@ impl Request for Reading {
 ///
 /// # Errors
 /// [`Refused`] if less is left.
-fn share_for_repairs(answers: &Arc<Budget>, value_bytes: usize) -> Result<Option<Share>, Refused> {
-    let share = answers.take_for_value(value_bytes)?;
+fn share_for_repairs(
+    answers: &Arc<Quota>,
+    value_bytes: usize,
+) -> Result<Option<Reservation>, Refused> {
+    let share = answers.try_reserve_for_value(value_bytes)?;
     let left = answers.max().saturating_sub(answers.used());
     if share.is_some() && left < value_bytes {
         Err(Refused)
@@ -415,7 +418,7 @@ impl Reading {
         &mut self,
         replica: ReplicaIndex,
         answer: PeerAnswer,
-        share: Option<Share>,
+        share: Option<Reservation>,
     ) -> ReadEvent {
         let missed = |why| ReadEvent::Missed { replica, why };
         let (entry, named) = match answer {
@@ -436,11 +439,13 @@ impl Reading {
             let answers = &self.coordinator.answers;
             let counted = match share {
                 Some(share) => Ok(Some(share)),
-                None => answers.take_for_value(value_bytes).or_else(|Refused| {
-                    // The version that it replaces may have what it needs.
-                    self.share = None;
-                    answers.take_for_value(value_bytes)
-                }),
+                None => answers
+                    .try_reserve_for_value(value_bytes)
+                    .or_else(|Refused| {
+                        // The version that it replaces may have what it needs.
+                        self.share = None;
+                        answers.try_reserve_for_value(value_bytes)
+                    }),
             };
             match counted {
                 Ok(share) => self.share = share,
@@ -493,16 +498,16 @@ mod tests {
 
     #[test]
     fn long_values_are_kept_for_repairs_where_as_much_again_is_left() {
-        let answers = Budget::new(ANSWERS_BYTES);
+        let answers = Quota::new(ANSWERS_BYTES);
         for (value_bytes, is_kept) in [
             (LONG_VALUE_BYTES + 1, true),
             (5 << 20, true),
             (6 << 20, false),
         ] {
-            let reply = answers.take_for_value(value_bytes).unwrap();
+            let reply = answers.try_reserve_for_value(value_bytes).unwrap();
             let kept = share_for_repairs(&answers, value_bytes);
             assert_eq!(kept.is_ok(), is_kept, "{value_bytes}");
-            let next = answers.take_for_value(value_bytes);
+            let next = answers.try_reserve_for_value(value_bytes);
             assert!(next.is_ok(), "{value_bytes}: the client reads on");
             drop((reply, kept, next));
             assert_eq!(answers.used(), 0);
@@ -510,7 +515,7 @@ mod tests {
         // One that is longer than all of it has the place beside it, and leaves nothing.
         assert!(share_for_repairs(&answers, ANSWERS_BYTES + 1).is_err());
         // A short one takes none.
-        let all = answers.take(ANSWERS_BYTES).unwrap();
+        let all = answers.try_reserve(ANSWERS_BYTES).unwrap();
         assert!(matches!(
             share_for_repairs(&answers, LONG_VALUE_BYTES),
             Ok(None)

@@ -12,7 +12,7 @@
 //!
 //! 1. The request acts on each answer as it comes, in the task that brought the answer.
 //! 2. The answer that decides the request leaves the reply in the cell and wakes the
-//!    client. From then on the request counts against the [`BackgroundLimit`].
+//!    client. From then on the request has a permit of those in the background.
 //! 3. A decided request goes on in its slot, for hints and the repairs of stale replicas,
 //!    until nothing is left to do or until the deadline.
 //!
@@ -24,10 +24,11 @@
 //! replies. A request that has a trigger, as few writes do, gets a future nevertheless.
 
 use super::ReplicaTimes;
+use base::{Permit, Permits};
 use replica::Completion;
 use replica::pending::{AnswerReceiver, AnswerTag, Awaits, Registration};
 use replica::timestamps::TimestampAllocator;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::future::poll_fn;
 use std::rc::{Rc, Weak};
 use std::task::{Poll, Waker};
@@ -70,42 +71,9 @@ pub(super) enum Trigger {
     TimestampAllocator,
 }
 
-/// How many requests may go on in the background, after their reply.
-pub(super) struct BackgroundLimit {
-    running: Cell<usize>,
-    max: usize,
-}
-
-/// A request in the background, until it is dropped.
-struct BackgroundPermit(Rc<BackgroundLimit>);
-
-impl BackgroundLimit {
-    /// A limit of `max` requests.
-    pub(super) fn new(max: usize) -> Rc<Self> {
-        Rc::new(Self {
-            running: Cell::new(0),
-            max,
-        })
-    }
-
-    fn take(self: &Rc<Self>) -> Option<BackgroundPermit> {
-        let running = self.running.get();
-        (running < self.max).then(|| {
-            self.running.set(running + 1);
-            BackgroundPermit(Rc::clone(self))
-        })
-    }
-}
-
-impl Drop for BackgroundPermit {
-    fn drop(&mut self) {
-        self.0.running.set(self.0.running.get() - 1);
-    }
-}
-
 /// The requests of one kind.
 pub(super) struct Requests<R: Request> {
-    background: Rc<BackgroundLimit>,
+    background: Rc<Permits>,
     spare: Rc<SpareCells<R>>,
 }
 
@@ -117,7 +85,7 @@ struct RequestCell<R: Request> {
     /// For the client.
     reply: RefCell<Option<R::Reply>>,
     client: RefCell<Client<R>>,
-    background: Rc<BackgroundLimit>,
+    background: Rc<Permits>,
     spare: Weak<SpareCells<R>>,
 }
 
@@ -143,12 +111,12 @@ pub(super) trait ReplyReceiver<R: Request> {
 struct Running<R> {
     request: R,
     /// Once it is decided.
-    background: Option<BackgroundPermit>,
+    background: Option<Permit>,
 }
 
 impl<R: Request> Requests<R> {
-    /// No requests, which share the limit with those of other kinds.
-    pub(super) fn new(background: &Rc<BackgroundLimit>) -> Self {
+    /// No requests, which share the permits for the background with those of other kinds.
+    pub(super) fn new(background: &Rc<Permits>) -> Self {
         Self {
             background: Rc::clone(background),
             spare: Rc::new(SpareCells(RefCell::default())),
@@ -204,8 +172,8 @@ impl<R: Request> Requests<R> {
 }
 
 /// Lets a decided request go on, if there is room and anything to wait for.
-fn go_on<R: Request>(request: &mut R, limit: &Rc<BackgroundLimit>) -> Option<BackgroundPermit> {
-    let permit = limit.take();
+fn go_on<R: Request>(request: &mut R, permits: &Rc<Permits>) -> Option<Permit> {
+    let permit = permits.try_take();
     let goes_on = request.go_on(permit.is_some());
     permit.filter(|_| goes_on)
 }

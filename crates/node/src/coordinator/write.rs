@@ -3,7 +3,7 @@
 
 use super::request_life::{PendingReply, Request, Trigger};
 use super::{Change, Coordinator, Expires, Failure, ReplicaTimes, Terms, Written};
-use base::Share;
+use base::Reservation;
 use base::{Entry, Expiry, Timestamp, TraceId};
 use cluster::{
     Decision, Miss, Ranking, ReplicaIndex, Round, Write, WriteAction, WriteActions, WriteEvent,
@@ -41,7 +41,7 @@ pub(super) struct Writing {
     /// Notes when each replica answers, if anyone asks for it.
     watch: Option<Rc<ReplicaTimes>>,
     /// The share of memory of a long value.
-    _share: Option<Share>,
+    _share: Option<Reservation>,
 }
 
 impl Coordinator {
@@ -54,7 +54,7 @@ impl Coordinator {
         self: &Rc<Self>,
         key: &[u8],
         change: Change,
-        share: Option<Share>,
+        share: Option<Reservation>,
         terms: Terms,
     ) -> Result<Written, Failure> {
         let (from, deadline) = (terms.replicas.from, terms.deadline);
@@ -76,7 +76,7 @@ impl Coordinator {
         self: &Rc<Self>,
         key: &[u8],
         change: Change,
-        share: Option<Share>,
+        share: Option<Reservation>,
         terms: Terms,
         allocated: AllocatedTimestamp,
     ) -> Result<Result<Written, Failure>, PendingReply<Writing>> {

@@ -8,7 +8,7 @@ use crate::node::Node;
 use crate::testing::open_node;
 use crate::worker::Worker;
 use base::Entry;
-use base::{Expiry, ManualClock, NewerVersion, Timestamp};
+use base::{Expiry, ManualClock, NewerVersion, Permits, Timestamp};
 use bytes::Bytes;
 use cluster::Miss;
 use cluster::{Member, Members, NodeUrl, Replicas};
@@ -22,7 +22,6 @@ use replica::Submissions;
 use replica::hints::HintReceiver;
 use replica::pending::PendingRequests;
 use replica::{Asked, Completion, LocalReplica, PageTelling, Peers, ReplicaHints, ReplicaRequest};
-use std::cell::Cell;
 use std::io::{self, Write};
 use std::path::Path;
 use std::rc::Rc;
@@ -179,7 +178,7 @@ pub(super) fn replica(node: &Node) -> Rc<LocalReplica> {
             Arc::clone(&node.timestamps),
             |_| unreachable!("it has no peers"),
         ),
-        comparing: Cell::default(),
+        comparing: Permits::new(replica::COMPARING_MAX),
     })
 }
 

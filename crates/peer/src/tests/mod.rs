@@ -22,7 +22,7 @@ mod values;
 
 use super::failure_detector::HEARTBEAT;
 use super::*;
-use base::Budget;
+use base::Quota;
 use base::{Expiry, SeededRandom, Timestamp};
 use cluster::{NodeUrl, ReplicaState};
 use std::cell::{Cell, RefCell};

@@ -74,7 +74,7 @@ impl TestNode {
             random: Arc::new(SeededRandom::new(unix_ms)),
             policy: Rc::new(self),
             log: Arc::default(),
-            incoming: Budget::new(256 << 20),
+            incoming: Quota::new(256 << 20),
             runtimes: 1,
         }
     }

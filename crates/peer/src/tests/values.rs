@@ -94,7 +94,7 @@ async fn a_long_value_without_room_in_the_budget_is_answered_as_overloaded() {
         asker.start();
         let replica = Rc::<TestReplica>::default();
         let mut environment = TestNode::named("replica").environment(90_000);
-        let budget = Budget::new(3 * PIECE_BYTES);
+        let budget = Quota::new(3 * PIECE_BYTES);
         environment.incoming = budget.clone();
         let stream = Box::new(asker.arrivals.recv().await.unwrap());
         tokio::task::spawn_local(serve(
@@ -112,13 +112,13 @@ async fn a_long_value_without_room_in_the_budget_is_answered_as_overloaded() {
         assert_eq!(asker.answers.next().await, (2, overloaded));
         let (_, reply) = replica.next().await;
         assert!(
-            budget.take(2 * PIECE_BYTES).is_err(),
+            budget.try_reserve(2 * PIECE_BYTES).is_err(),
             "the value takes its share until the request is answered"
         );
         reply.send(PeerAnswer::Stored {
             newer_version: NewerVersion::None,
         });
-        assert!(budget.take(2 * PIECE_BYTES).is_ok());
+        assert!(budget.try_reserve(2 * PIECE_BYTES).is_ok());
         asker.answers.next().await;
     })
     .await;

@@ -6,9 +6,8 @@
 
 use crate::range_digest::RangeDigest;
 use crate::shared_bounds::BeforeRead;
-use crate::turn_budget::Allotment;
 use crate::wait_sites;
-use base::{Entry, Share};
+use base::{Entry, Reservation};
 use cluster::pages::Page;
 use lsm::{Applied, Error, Outcome, Scan};
 use peer::PeerAnswer;
@@ -23,11 +22,11 @@ pub enum Completion {
     Written(Result<Applied, Error>),
     /// A key was read.
     Read(Result<KeyRead, Error>),
-    /// The scan, its next entries, and the allotment of memory that they take.
+    /// The scan, its next entries, and the reservation of memory that they take.
     Scanned(
         Box<Scan>,
         Result<Vec<Entry>, Error>,
-        (Allotment, Option<Share>),
+        (Reservation, Option<Reservation>),
     ),
     /// The sum over a range, and whether it is complete.
     Digested(Box<RangeDigest>, Result<bool, Error>),
@@ -44,7 +43,7 @@ pub struct KeyRead {
     /// The version.
     pub entry: Option<Entry>,
     /// The share of memory of a long value.
-    pub share: Option<Share>,
+    pub share: Option<Reservation>,
     /// What held for the store before the read.
     pub before: BeforeRead,
 }

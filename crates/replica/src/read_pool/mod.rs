@@ -16,9 +16,8 @@ pub use page_read::{PAGE_BYTES_MAX, PageRead};
 use crate::pending::{Completion, CompletionQueue, KeyRead};
 use crate::range_digest::RangeDigest;
 use crate::shared_bounds::BeforeRead;
-use crate::turn_budget::Allotment;
 use crate::wait_sites;
-use base::{Budget, Entry, Refused};
+use base::{Entry, Quota, Refused, Reservation};
 use lsm::{Applied, Engine, PendingCheck, Scan};
 use profile::Stopwatch;
 use profile::lock;
@@ -34,21 +33,21 @@ pub enum Read {
         key: Box<[u8]>,
         /// A long value takes its share of it in the pool, so that the values whose answers
         /// wait are bounded.
-        budget: Arc<Budget>,
+        budget: Arc<Quota>,
         /// What held for the store before the read.
         before: BeforeRead,
     },
     /// The newer versions that the store held when a write arrived.
     Newer(PendingCheck),
     /// The next entries of a scan, up to this number of bytes. The entries may take the
-    /// allotment; the read returns the rest of it. A value that is longer than any that clients
+    /// reservation; the read returns the rest of it. A value that is longer than any that clients
     /// may send takes a share of the budget besides; without one it is left for a later read.
-    Batch(Box<Scan>, usize, Allotment, Arc<Budget>),
+    Batch(Box<Scan>, usize, Reservation, Arc<Quota>),
     /// The next keys of a sum over a range. They are dropped once they are added, and the
-    /// allotment stands for them until then.
-    Digest(Box<RangeDigest>, Allotment),
-    /// A page of a range of the cluster; the allotment stands for it while it is read.
-    Page(Box<PageRead>, Allotment),
+    /// reservation stands for them until then.
+    Digest(Box<RangeDigest>, Reservation),
+    /// A page of a range of the cluster; the reservation stands for it while it is read.
+    Page(Box<PageRead>, Reservation),
 }
 
 /// A read, and where its answer goes.
@@ -193,7 +192,7 @@ fn read(engine: &Engine, job: ReadJob) {
             before,
         } => Completion::Read(engine.get(&key).and_then(|entry| {
             let value_bytes = entry.as_ref().map_or(0, |entry| entry.value_bytes().len());
-            match budget.take_for_value(value_bytes) {
+            match budget.try_reserve_for_value(value_bytes) {
                 Ok(share) => Ok(KeyRead {
                     entry,
                     share,
@@ -203,29 +202,29 @@ fn read(engine: &Engine, job: ReadJob) {
             }
         })),
         Read::Newer(pending) => Completion::Written(Ok(Applied::Known(pending.finish()))),
-        Read::Batch(mut scan, bytes_max, mut allotment, budget) => {
+        Read::Batch(mut scan, bytes_max, mut reservation, budget) => {
             let mut entries = scan.next_batch(bytes_max);
             let entries_read = entries.as_deref().unwrap_or_default().iter();
             let bytes = entries_read.map(Entry::memory_bytes).sum();
             let mut share = None;
-            if bytes > allotment.bytes() {
-                share = budget.take_even_oversized(bytes).ok();
+            if bytes > reservation.amount() {
+                share = budget.try_reserve_oversized(bytes).ok();
             }
-            if bytes > allotment.bytes() && share.is_none() {
+            if bytes > reservation.amount() && share.is_none() {
                 scan.take_back();
                 entries = Err(lsm::Error::Overloaded);
             }
-            allotment.shrink_to(bytes);
-            Completion::Scanned(scan, entries, (allotment, share))
+            reservation.shrink_to(bytes);
+            Completion::Scanned(scan, entries, (reservation, share))
         }
-        Read::Digest(mut digest, allotment) => {
+        Read::Digest(mut digest, reservation) => {
             let is_complete = digest.step();
-            drop(allotment);
+            drop(reservation);
             Completion::Digested(digest, is_complete)
         }
-        Read::Page(page, allotment) => {
+        Read::Page(page, reservation) => {
             let page = page.read(engine);
-            drop(allotment);
+            drop(reservation);
             Completion::Paged(page)
         }
     };
@@ -242,7 +241,7 @@ mod tests {
         ReadJob {
             read: Read::Key {
                 key: Box::from(*b"key"),
-                budget: Budget::new(0),
+                budget: Quota::new(0),
                 before: BeforeRead::default(),
             },
             completions: Arc::default(),

@@ -8,13 +8,12 @@ use crate::read_pool::{PoolFull, Read, ReadJob, ReadPool};
 use crate::shared_bounds::{BeforeRead, SharedBounds};
 use crate::submissions::Submissions;
 use crate::timestamps::{AllocatedTimestamp, TimestampAllocator};
-use base::{Budget, Clock, Entry, Kind, LimitedLog, Share};
+use base::{Clock, Entry, Kind, LimitedLog, Permits, Quota, Reservation};
 use cluster::Miss;
 use cluster::forgetting::{NamedBounds, StoreStart};
 use lsm::{Admission, Applied, Engine, Lookup};
 use membership::Membership;
 use peer::PeerAnswer;
-use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +29,7 @@ pub struct LocalReplica {
     /// For reads that may block.
     pub read_pool: Arc<ReadPool>,
     /// Long values on their way out.
-    pub answers: Arc<Budget>,
+    pub answers: Arc<Quota>,
     /// Writes on their way to the store.
     pub submissions: Rc<Submissions>,
     /// The requests that wait for the store.
@@ -47,8 +46,8 @@ pub struct LocalReplica {
     pub telling: PageTelling,
     /// The other nodes, with which what may be late is compared.
     pub peers: Rc<Peers>,
-    /// How many repairs and mends are being compared.
-    pub comparing: Cell<usize>,
+    /// For the repairs and mends that are being compared.
+    pub comparing: Rc<Permits>,
 }
 
 impl LocalReplica {
@@ -207,7 +206,7 @@ impl LocalReplica {
         &self,
         key: &[u8],
         completion: Option<Completion>,
-    ) -> (PeerAnswer, Option<Share>) {
+    ) -> (PeerAnswer, Option<Reservation>) {
         let answer = match completion {
             Some(Completion::Peer(answer)) => return (answer, None),
             Some(Completion::Written(Ok(applied))) => {

@@ -18,12 +18,12 @@ mod repairs;
 pub use hint_receiver::ReplicaHints;
 pub use local::LocalReplica;
 pub use pages::PageTelling;
-pub use repairs::Taken;
+pub use repairs::{COMPARING_MAX, Taken};
 
 use crate::peers::Peers;
 use crate::pending::Completion;
 use crate::timestamps::AllocatedTimestamp;
-use base::{Entry, Share, TraceId};
+use base::{Entry, Reservation, TraceId};
 use bytes::Bytes;
 use cluster::forgetting::Answerer;
 use cluster::{Miss, NodeNumber};
@@ -129,7 +129,7 @@ impl ReplicaSet {
         &self,
         key: &[u8],
         completion: Option<Completion>,
-    ) -> (PeerAnswer, Option<Share>) {
+    ) -> (PeerAnswer, Option<Reservation>) {
         self.own.answer_of(key, completion)
     }
 

@@ -4,8 +4,8 @@ use super::LocalReplica;
 use crate::pending::Completion;
 use crate::read_pool::{PAGE_BYTES_MAX, PageRead};
 use crate::read_pool::{PoolFull, Read};
-use crate::turn_budget::TurnBudget;
-use base::Budget;
+use crate::wait_sites;
+use base::Quota;
 use cluster::pages::{Page, PageRequest};
 use cluster::{Miss, NodeNumber, Placement};
 use peer::{EncodedPage, PeerAnswer, Reply};
@@ -20,10 +20,10 @@ pub struct PageTelling {
     /// Which nodes are the replicas of a key.
     pub placement: Arc<Placement>,
     /// Peers' pages are read one at a time, because a batch of long values takes much memory.
-    pub turns_of_peers: Arc<TurnBudget>,
+    pub turns_of_peers: Arc<Quota>,
     /// Peers' pages until they are sent, in bytes. Clients have a budget of their own, so no node
     /// waits for another one's clients.
-    pub bytes_of_peers: Arc<Budget>,
+    pub bytes_of_peers: Arc<Quota>,
 }
 
 impl LocalReplica {
@@ -34,7 +34,7 @@ impl LocalReplica {
     pub async fn page(
         &self,
         request: PageRequest,
-        turns: &TurnBudget,
+        turns: &Arc<Quota>,
         turn_bytes: usize,
         deadline: Duration,
     ) -> Result<Page, Miss> {
@@ -45,7 +45,7 @@ impl LocalReplica {
         let mut wait = self.pending.wait(deadline);
         let turn = tokio::select! {
             biased;
-            taken = turns.take(turn_bytes) => taken.ok(),
+            taken = turns.reserve(turn_bytes, &wait_sites::RANGE_MEMORY) => taken.ok(),
             // Nothing was asked yet, so this is the deadline.
             _ = wait.next() => None,
         };
@@ -69,7 +69,7 @@ impl LocalReplica {
     /// Tells a page for a peer. What waits here is bounded by the bytes of such pages.
     pub fn page_for_peer(self: &Rc<Self>, request: PageRequest, reply: Reply) {
         let bytes = request.bytes.min(PAGE_BYTES_MAX) as usize;
-        let Ok(share) = self.telling.bytes_of_peers.take(bytes) else {
+        let Ok(share) = self.telling.bytes_of_peers.try_reserve(bytes) else {
             return reply.send(PeerAnswer::Missed(Miss::Overloaded));
         };
         let replica = Rc::clone(self);

@@ -131,7 +131,7 @@ impl LocalReplica {
             } => entry.value_bytes().len(),
             _ => 0,
         };
-        match self.answers.take_for_value(value_bytes) {
+        match self.answers.try_reserve_for_value(value_bytes) {
             Ok(share) => reply.send_holding(answer, share),
             Err(Refused) => reply.send(PeerAnswer::Missed(Miss::Overloaded)),
         }

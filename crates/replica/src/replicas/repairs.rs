@@ -28,7 +28,7 @@
 
 use super::LocalReplica;
 use crate::pending::Completion;
-use base::{Entry, Kind, Share, Timestamp};
+use base::{Entry, Kind, Reservation, Timestamp};
 use bytes::Bytes;
 use cluster::Miss;
 use cluster::forgetting::{Answerer, NamedBounds, Obsolete, Receiving};
@@ -38,7 +38,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 /// The repairs and mends that are compared at a time.
-const COMPARING_MAX: usize = 64;
+pub const COMPARING_MAX: usize = 64;
 
 /// How often a repair is admitted while passes fence the store.
 const ADMISSIONS_MAX: usize = 4;
@@ -103,18 +103,15 @@ impl LocalReplica {
         by: Option<Answerer>,
         address: u64,
     ) -> Result<(), Miss> {
-        let is_compared = matches!(taken, Taken::OnceCompared { .. });
-        if is_compared && self.comparing.get() == COMPARING_MAX {
-            return Err(Miss::Overloaded);
-        }
-        self.comparing
-            .update(|count| count + usize::from(is_compared));
+        let comparing = if matches!(taken, Taken::OnceCompared { .. }) {
+            Some(self.comparing.try_take().ok_or(Miss::Overloaded)?)
+        } else {
+            None
+        };
         let replica = Rc::clone(self);
         tokio::task::spawn_local(async move {
             let outcome = replica.admitted_anew(&entry, taken, by).await;
-            replica
-                .comparing
-                .update(|count| count - usize::from(is_compared));
+            drop(comparing);
             let completion =
                 outcome.unwrap_or_else(|why| Completion::Peer(PeerAnswer::Missed(why)));
             replica.pending.complete(address, completion);
@@ -279,7 +276,7 @@ impl LocalReplica {
         &self,
         key: &[u8],
         completion: Option<Completion>,
-    ) -> (PeerAnswer, Option<Share>) {
+    ) -> (PeerAnswer, Option<Reservation>) {
         match completion {
             Some(Completion::Read(_)) if self.is_damaged(key) => {
                 (PeerAnswer::Missed(Miss::Learner), None)

@@ -1,23 +1,24 @@
-//! Admission: how much of the node's memory and time requests and connections may take.
+//! Admission: how much of the node's memory and time requests and connections may take. What
+//! bounds an amount is one of the quotas of `base`; here is what they are used for.
 //!
-//! - [`Gate`]: requests that run, and requests that wait for a permit.
-//! - [`Uploads`]: bytes of bodies that are being received.
-//! - `places`: ranges that are streamed, and those that wait in line.
-//! - `batch_places`: chunked batches.
-//! - `page_limiter`: the time spent on pages, which are outside the gate.
-//! - `fair_room`: what connections hold that are not done with their handshakes or records.
-//!   A connection of the address that holds the most gives way (`owners`, `holdings`).
+//! - [`base::Permits`], one for each runtime: requests that run, and requests that wait for that.
+//! - `uploads`: bytes of bodies that are being received; `upload_wait`: how they wait.
+//! - `batch_streams`: chunked batches.
+//! - `page_limiter`: the time spent on pages, which need no permit.
+//! - `shedding`: what connections hold that are not done with their handshakes or records, or
+//!   that do not read. One of the owner (`owners`) that uses the most is shed.
+//!
+//! Ranges, long heads and the memory of batches have a [`base::Quota`] each, which all runtimes
+//! share (`net::ListenerShared`). They are separate, so that clients that stall at one of them
+//! block no client at another. The node has two more, for long answers and for the batches of
+//! ranges.
 
-pub(crate) mod batch_places;
-pub(crate) mod fair_room;
-mod holdings;
+pub(crate) mod batch_streams;
 pub(crate) mod owners;
 pub(crate) mod page_limiter;
-pub(crate) mod places;
-mod request_gate;
-mod upload_budgets;
-mod upload_room;
+pub(crate) mod shedding;
+mod upload_wait;
+mod uploads;
 
-pub(crate) use request_gate::{Admission, BatchPermits, Gate, Permit};
-pub(crate) use upload_budgets::Uploads;
-pub(crate) use upload_room::{Promise, RoomWait};
+pub(crate) use upload_wait::UploadWait;
+pub(crate) use uploads::Uploads;

@@ -8,10 +8,10 @@
 //! a page is bounded. The bytes of pages whose clients do not read them count with
 //! those of other answers (`unsent_answers`).
 
-use base::{Clock, Refused};
-use std::cell::Cell;
-use std::sync::Arc;
-use tokio::sync::Semaphore;
+use crate::wait_sites;
+use base::{Admitted, Clock, Permits, Refused};
+use std::rc::Rc;
+use std::time::Duration;
 
 /// How much longer than it renders pages a runtime rests from them: so pages take
 /// a fifth of its time at most.
@@ -23,24 +23,13 @@ const QUEUED_MAX: usize = 128;
 
 /// Lets the pages of one runtime be rendered one at a time.
 pub(crate) struct PageLimiter {
-    permit: Arc<Semaphore>,
-    queued: Cell<usize>,
-}
-
-/// Counts one request that waits for a page, until it is dropped.
-struct QueuedPage<'a>(&'a Cell<usize>);
-
-impl Drop for QueuedPage<'_> {
-    fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
-    }
+    permits: Rc<Permits>,
 }
 
 impl PageLimiter {
     pub(crate) fn new() -> Self {
         Self {
-            permit: Arc::new(Semaphore::new(1)),
-            queued: Cell::new(0),
+            permits: Permits::with_queue(1, QUEUED_MAX, &wait_sites::PAGE),
         }
     }
 
@@ -53,14 +42,10 @@ impl PageLimiter {
         clock: &dyn Clock,
         page: impl FnOnce() -> T,
     ) -> Result<T, Refused> {
-        if self.queued.get() == QUEUED_MAX {
-            return Err(Refused);
-        }
-        self.queued.set(self.queued.get() + 1);
-        let queued = QueuedPage(&self.queued);
-        let permit = Arc::clone(&self.permit).acquire_owned().await;
-        let permit = permit.map_err(|_| Refused)?;
-        drop(queued);
+        let permit = match self.permits.admit(Duration::MAX)? {
+            Admitted::Granted(permit) => permit,
+            Admitted::Queued(queued) => queued.await?,
+        };
         let began = clock.monotonic();
         let page = page();
         let took = clock.monotonic().saturating_sub(began);
@@ -76,8 +61,7 @@ impl PageLimiter {
 mod tests {
     use super::*;
     use base::ManualClock;
-    use std::rc::Rc;
-    use std::time::Duration;
+    use std::cell::Cell;
     use tokio::task::LocalSet;
 
     #[tokio::test(start_paused = true)]
@@ -113,7 +97,7 @@ mod tests {
                     assert!(began.elapsed() >= rested, "{number}");
                     assert_eq!(rendered.get(), number + 1);
                 }
-                assert_eq!(limiter.queued.get(), 0);
+                assert_eq!(limiter.permits.queued(), 0);
                 assert_eq!(ask().await, Ok(()));
             })
             .await;

@@ -1,9 +1,9 @@
 //! A chunk of an answer, which consists of parts, so that hyper can send them without
 //! copying them together.
 
-use crate::admission::batch_places::BatchPlace;
+use crate::admission::batch_streams::BatchStream;
 use crate::http::json_line::{JsonLine, ValuePieces};
-use base::Share;
+use base::Reservation;
 use bytes::{Buf, Bytes};
 use node::BatchMemory;
 use std::cell::Cell;
@@ -26,10 +26,10 @@ pub(crate) struct BodyChunk {
 /// which is free again when the last of them is written.
 pub(crate) enum ChunkMemory {
     /// A long value.
-    Value { _share: Share },
+    Value { _share: Reservation },
     /// Answers to operations of a batch. The share is given back before the task learns.
     Answers {
-        _share: Option<Share>,
+        _share: Option<Reservation>,
         _unwritten: UnwrittenAnswers,
     },
     /// A batch of a range.
@@ -42,8 +42,8 @@ pub(crate) struct Unwritten {
     all: Cell<usize>,
     /// How much memory they hold that no budget counts.
     uncounted: Cell<usize>,
-    /// The place of a chunked batch, which is free when nothing of it is left.
-    _place: Option<BatchPlace>,
+    /// A chunked batch, which runs until nothing of it is left.
+    _stream: Option<BatchStream>,
 }
 
 /// Some answers, which count until they are written. Then the task is woken that made them.
@@ -56,10 +56,10 @@ pub(crate) struct UnwrittenAnswers {
 }
 
 impl Unwritten {
-    /// Nothing yet, for a batch that has this place, if it is chunked.
-    pub(crate) fn new(place: Option<BatchPlace>) -> Self {
+    /// Nothing yet, for a batch that is `stream`, if it is chunked.
+    pub(crate) fn new(stream: Option<BatchStream>) -> Self {
         Self {
-            _place: place,
+            _stream: stream,
             ..Self::default()
         }
     }

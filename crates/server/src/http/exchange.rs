@@ -1,6 +1,5 @@
 //! A request as its handler gets it, with the checks that handlers share.
 
-use crate::admission::{Admission, Permit};
 use crate::http::headers;
 use crate::http::problem::Problem;
 use crate::http::query::replicas::ReplicaRules;
@@ -13,7 +12,7 @@ use crate::net::slow_clients::Progress;
 use crate::slow_requests::Timeline;
 use crate::trust::Caller;
 use crate::trust::audit::{Event, EventKind};
-use base::{Refused, TraceId};
+use base::{Admitted, Permit, Refused, TraceId};
 use cluster::Replicas;
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
@@ -154,12 +153,11 @@ impl Exchange<'_> {
     /// Waits for a permit to run, until `deadline` at most.
     ///
     /// # Errors
-    /// [`Refused`] at once when the gate is full, and later when the deadline has
-    /// passed.
+    /// [`Refused`] at once when too many wait, and later when the deadline has passed.
     pub(crate) async fn admit(&self, deadline: Duration) -> Result<Permit, Refused> {
-        let permit = match self.listener.gate.admit(deadline)? {
-            Admission::Granted(permit) => permit,
-            Admission::Queued(queued) => queued.await?,
+        let permit = match self.listener.permits.admit(deadline)? {
+            Admitted::Granted(permit) => permit,
+            Admitted::Queued(queued) => queued.await?,
         };
         if let Some(timeline) = self.timeline {
             timeline.admitted(self.listener.clock().monotonic());

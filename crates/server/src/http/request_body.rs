@@ -1,9 +1,9 @@
 //! The bodies of requests, which handlers may leave unread.
 
-use crate::admission::{Promise, Uploads};
+use crate::admission::Uploads;
 use crate::http::problem::Problem;
 use crate::net::slow_clients::Progress;
-use base::{LONG_VALUE_BYTES, Refused, Share};
+use base::{LONG_VALUE_BYTES, Promise, Refused, Reservation};
 use bytes::{Bytes, BytesMut};
 use http_body::{Body, SizeHint};
 use hyper::HeaderMap;
@@ -43,19 +43,19 @@ pub(crate) struct Upload {
     /// The bytes.
     pub(crate) bytes: Bytes,
     /// The share of the budget that the bytes hold. It must live as long as they do.
-    pub(crate) share: Option<Share>,
+    pub(crate) share: Option<Reservation>,
 }
 
 /// The memory of a body that is being received.
 struct Memory<'a> {
     uploads: &'a Uploads,
     promise: Option<Promise>,
-    share: Option<Share>,
+    share: Option<Reservation>,
     bytes_max: usize,
 }
 
 impl<'a> Memory<'a> {
-    /// Waits for room for a body of which so many bytes are announced, and which may have so many.
+    /// Waits for memory for a body of which so many bytes are announced, and which may have so many.
     ///
     /// # Errors
     /// There is none in time.
@@ -65,14 +65,14 @@ impl<'a> Memory<'a> {
         bytes_max: usize,
     ) -> Result<Self, Refused> {
         Ok(Self {
-            promise: uploads.wait_for_room(announced_bytes).await?,
+            promise: uploads.wait_for_memory(announced_bytes).await?,
             uploads,
             share: None,
             bytes_max,
         })
     }
 
-    /// Covers so many bytes that were received. While it waits for room the client is not late:
+    /// Covers so many bytes that were received. While it waits for memory the client is not late:
     /// the node does not read.
     ///
     /// # Errors
@@ -222,7 +222,7 @@ impl RequestBody {
         &mut self,
         uploads: &Uploads,
         progress: &Progress,
-    ) -> Result<(VecDeque<Bytes>, Option<Share>), Problem> {
+    ) -> Result<(VecDeque<Bytes>, Option<Reservation>), Problem> {
         let announced = self.announced_bytes();
         let mut memory = Memory::admit(uploads, announced, announced).await?;
         let mut blocks = VecDeque::new();

@@ -2,7 +2,7 @@
 
 use crate::http::body_chunk::{BodyChunk, ChunkMemory};
 use crate::net::slow_clients::Progress;
-use base::Share;
+use base::Reservation;
 use bytes::{Buf, Bytes};
 use http_body::{Body, Frame, SizeHint};
 use std::pin::Pin;
@@ -54,7 +54,7 @@ impl ResponseBody {
     }
 
     /// These bytes, which keep `share` until they are written.
-    pub(crate) fn counted(bytes: Bytes, share: Option<Share>) -> Self {
+    pub(crate) fn counted(bytes: Bytes, share: Option<Reservation>) -> Self {
         let memory = share.map(|share| ChunkMemory::Value { _share: share });
         let chunk = BodyChunk::new(bytes, Bytes::new()).counted(memory);
         Self::of(ResponseKind::Full(chunk))

@@ -113,7 +113,7 @@ pub(super) fn families(shared: &ListenerShared) -> Vec<Family> {
         ),
         (
             ("kvorum_batch_streams", "Chunked batches that run"),
-            shared.batch_places.used(),
+            shared.batch_streams.used(),
             (
                 "kvorum_batch_streams_max",
                 "Chunked batches that may run at a time; more are refused",

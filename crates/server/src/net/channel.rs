@@ -13,9 +13,9 @@
 
 use crate::net::recorded_steps::RecordedSteps;
 use crate::net::slow_clients::Progress;
-use crate::net::unsent_answers::{UnsentAnswers, UnsentEntry};
+use crate::net::unsent_answers::{UnsentAnswer, UnsentAnswers};
 use crate::net::wire::Wire;
-use base::{Budget, Refused, Share};
+use base::{Quota, Refused, Reservation};
 use hyper::StatusCode;
 use hyper::rt::ReadBufCursor;
 use rustix::net::RecvFlags;
@@ -23,7 +23,7 @@ use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{self, Poll};
 
@@ -58,14 +58,14 @@ pub(crate) struct Buffers {
     /// An empty buffer with room for answers, unless a connection uses it.
     spare: Cell<Vec<u8>>,
     /// The budget for long heads, which all runtimes share.
-    heads: Arc<Budget>,
+    heads: Arc<Quota>,
     /// Answers that wait for clients that do not read.
     pub(crate) unsent_answers: Rc<UnsentAnswers>,
 }
 
 impl Buffers {
     /// The buffers of one runtime.
-    pub(crate) fn new(heads: Arc<Budget>, unsent_answers: Rc<UnsentAnswers>) -> Self {
+    pub(crate) fn new(heads: Arc<Quota>, unsent_answers: Rc<UnsentAnswers>) -> Self {
         Self {
             scratch: RefCell::new(vec![0; SCRATCH_BYTES].into_boxed_slice()),
             spare: Cell::default(),
@@ -88,11 +88,10 @@ pub(crate) struct Channel {
     is_paused: Cell<bool>,
     /// The share of the longest head. It is kept until the connection ends, because
     /// hyper keeps a buffer of that length until then.
-    head_share: RefCell<Option<Share>>,
+    head_share: RefCell<Option<Reservation>>,
     /// Whether a head was refused because the budget for long heads was used up.
     is_head_refused: Cell<bool>,
-    unsent_entry: UnsentEntry,
-    own: Weak<Self>,
+    unsent: UnsentAnswer,
     pub(crate) progress: Rc<Progress>,
     pub(crate) steps: RecordedSteps,
 }
@@ -100,11 +99,10 @@ pub(crate) struct Channel {
 impl Channel {
     /// The channel over a wire, with the `buffers` of its runtime.
     pub(crate) fn new(wire: Wire, buffers: Rc<Buffers>, progress: Rc<Progress>) -> Rc<Self> {
-        Rc::new_cyclic(|own| Self {
+        Rc::new(Self {
             head_share: RefCell::default(),
             is_head_refused: Cell::new(false),
-            unsent_entry: UnsentEntry::new(Rc::clone(&buffers.unsent_answers)),
-            own: Weak::clone(own),
+            unsent: UnsentAnswer::new(Rc::clone(&buffers.unsent_answers)),
             wire: RefCell::new(wire),
             sealed: Cell::new(0),
             gathered: RefCell::default(),
@@ -194,14 +192,14 @@ impl Channel {
     pub(crate) fn cover_head(&self, bytes: usize) -> Result<(), Refused> {
         let wanted = bytes.saturating_sub(HEAD_FREE_BYTES);
         let mut share = self.head_share.borrow_mut();
-        let covered = share.as_ref().map_or(0, Share::amount);
+        let covered = share.as_ref().map_or(0, Reservation::amount);
         if wanted <= covered {
             return Ok(());
         }
         match &mut *share {
             Some(share) => share.grow(wanted - covered),
             None => {
-                *share = Some(self.buffers.heads.take(wanted)?);
+                *share = Some(self.buffers.heads.try_reserve(wanted)?);
                 Ok(())
             }
         }
@@ -336,7 +334,7 @@ impl Channel {
             Poll::Ready(Ok(())) => {
                 self.sealed.set(0);
                 self.progress.sent(0);
-                self.unsent_entry.remove();
+                self.unsent.remove();
             }
             Poll::Pending => self.note_blocked(0),
             Poll::Ready(Err(_)) => {}
@@ -385,7 +383,7 @@ impl Channel {
                 } else {
                     self.sealed.set(0);
                     if sent == bytes {
-                        self.unsent_entry.remove();
+                        self.unsent.remove();
                     }
                 }
                 Poll::Ready(Ok(sent))
@@ -403,7 +401,7 @@ impl Channel {
     fn note_blocked(&self, gathered: usize) {
         self.progress.blocked();
         let waiting = gathered + self.sealed.get() + self.progress.answer_bytes();
-        self.unsent_entry.add(&self.own, waiting);
+        self.unsent.add(&self.progress, waiting);
     }
 }
 

@@ -8,8 +8,8 @@
 //! may prove that it is a peer's, or ask for the health of the node, and do nothing else.
 //!
 //! Any client can open an unauthenticated connection and never prove anything. So
-//! their number is bounded, and a new one is always accepted: it evicts the oldest
-//! unauthenticated connection of the address that has the most of them. A flood
+//! their number is bounded, and a new one is always accepted: the oldest unauthenticated
+//! connection of the address that has the most of them is shed ([`FairQuota`]). A flood
 //! from one address therefore evicts only its own connections. A flood from many
 //! addresses would have to open [`UNAUTHENTICATED_MAX`] connections in the time that
 //! one handshake takes. A connection that has proved to be a peer's is not evicted.
@@ -17,14 +17,14 @@
 //! Nothing here answers a request. A slot has a [`ConnectionScope`], and `dispatch` in
 //! `http/mod.rs` answers a request for a resource outside that scope with `503`.
 
-use crate::admission::owners::{gives_way, owner_of};
+use crate::admission::owners::owner_of;
 use crate::config::ServerConfig;
+use base::{FairQuota, Quota, Reservation};
 use profile::lock;
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Notify;
 
 /// The bound on unauthenticated connections. Each takes some 12 KiB, 8 of which
 /// are for the head of its request.
@@ -47,9 +47,9 @@ pub(crate) enum ConnectionScope {
 /// The slots of all connections.
 #[derive(Clone)]
 pub(crate) struct ConnectionSlots {
-    clients: Arc<Semaphore>,
+    clients: Arc<Quota>,
     /// For peers that were accepted when all other slots were taken.
-    peers: Arc<Semaphore>,
+    peers: Arc<Quota>,
     unauthenticated: Arc<UnauthenticatedConnections>,
 }
 
@@ -58,14 +58,14 @@ pub(crate) struct ConnectionSlot(RefCell<SlotKind>);
 
 enum SlotKind {
     Client {
-        _permit: OwnedSemaphorePermit,
+        _slot: Reservation,
     },
     Unauthenticated {
         connection: UnauthenticatedConnection,
-        peers: Arc<Semaphore>,
+        peers: Arc<Quota>,
     },
     Peer {
-        _permit: OwnedSemaphorePermit,
+        _slot: Reservation,
     },
 }
 
@@ -75,18 +75,18 @@ impl ConnectionSlots {
     pub(crate) fn new(config: &ServerConfig, unauthenticated_max: usize) -> Self {
         let peers = usize::from(config.node.members.count() - 1);
         Self {
-            clients: Arc::new(Semaphore::new(config.connections_max)),
-            peers: Arc::new(Semaphore::new(peers * config.threads * PEER_CONNECTIONS)),
-            unauthenticated: Arc::new(UnauthenticatedConnections::new(unauthenticated_max)),
+            clients: Quota::new(config.connections_max),
+            peers: Quota::new(peers * config.threads * PEER_CONNECTIONS),
+            unauthenticated: Arc::new(Mutex::new(FairQuota::new(unauthenticated_max))),
         }
     }
 
     /// Takes a slot for a connection that was accepted from `address`.
     pub(crate) fn take(&self, address: IpAddr) -> ConnectionSlot {
-        let kind = match Arc::clone(&self.clients).try_acquire_owned() {
-            Ok(permit) => SlotKind::Client { _permit: permit },
+        let kind = match self.clients.try_reserve(1) {
+            Ok(slot) => SlotKind::Client { _slot: slot },
             Err(_) => SlotKind::Unauthenticated {
-                connection: self.unauthenticated.add(address),
+                connection: UnauthenticatedConnection::add(&self.unauthenticated, address),
                 peers: Arc::clone(&self.peers),
             },
         };
@@ -123,34 +123,18 @@ impl ConnectionSlot {
     pub(crate) fn promote_to_peer(&self) {
         let mut kind = self.0.borrow_mut();
         if let SlotKind::Unauthenticated { peers, .. } = &*kind
-            && let Ok(permit) = Arc::clone(peers).try_acquire_owned()
+            && let Ok(slot) = peers.try_reserve(1)
         {
-            *kind = SlotKind::Peer { _permit: permit };
+            *kind = SlotKind::Peer { _slot: slot };
         }
     }
 }
 
 /// The connections that were accepted without a free slot and have not proved
-/// that they are a peer's.
-struct UnauthenticatedConnections {
-    list: Mutex<UnauthenticatedList>,
-    max: usize,
-}
+/// that they are a peer's. Each is notified when it is shed.
+type UnauthenticatedConnections = Mutex<FairQuota<IpAddr, Arc<Notify>>>;
 
-#[derive(Default)]
-struct UnauthenticatedList {
-    /// In the order in which they were accepted, which is that of their numbers.
-    oldest_first: VecDeque<UnauthenticatedEntry>,
-    number_next: u64,
-}
-
-struct UnauthenticatedEntry {
-    number: u64,
-    owner: IpAddr,
-    evicted: Arc<Notify>,
-}
-
-/// A connection's entry in the list, removed when this is dropped.
+/// A connection's entry among them, removed when this is dropped.
 struct UnauthenticatedConnection {
     number: u64,
     /// Notified when the connection has to end.
@@ -158,50 +142,27 @@ struct UnauthenticatedConnection {
     connections: Arc<UnauthenticatedConnections>,
 }
 
-impl UnauthenticatedConnections {
-    fn new(max: usize) -> Self {
-        Self {
-            list: Mutex::default(),
-            max,
-        }
-    }
-
-    /// Adds a connection, and evicts another one if there are too many.
-    fn add(self: &Arc<Self>, address: IpAddr) -> UnauthenticatedConnection {
-        let owner = owner_of(address);
-        let mut list = lock(&self.list);
-        if list.oldest_first.len() >= self.max {
-            let entries = list.oldest_first.iter();
-            let held: Vec<_> = entries.map(|entry| (entry.owner, 1)).collect();
-            if let Some(entry) = list.oldest_first.remove(gives_way(&held, (owner, 1))) {
-                entry.evicted.notify_one();
-            }
-        }
-        let number = list.number_next;
-        list.number_next += 1;
+impl UnauthenticatedConnection {
+    /// Adds a connection, and sheds another one if there are too many.
+    fn add(connections: &Arc<UnauthenticatedConnections>, address: IpAddr) -> Self {
         let evicted = Arc::new(Notify::new());
-        list.oldest_first.push_back(UnauthenticatedEntry {
-            number,
-            owner,
-            evicted: Arc::clone(&evicted),
-        });
-        UnauthenticatedConnection {
+        let mut list = lock(connections);
+        let number = list.add(owner_of(address), 1, Arc::clone(&evicted));
+        while let Some((_, evicted)) = list.shed_for(number) {
+            evicted.notify_one();
+        }
+        drop(list);
+        Self {
             number,
             evicted,
-            connections: Arc::clone(self),
+            connections: Arc::clone(connections),
         }
     }
 }
 
 impl Drop for UnauthenticatedConnection {
     fn drop(&mut self) {
-        let mut list = lock(&self.connections.list);
-        let index = list
-            .oldest_first
-            .binary_search_by_key(&self.number, |entry| entry.number);
-        if let Ok(index) = index {
-            list.oldest_first.remove(index);
-        }
+        lock(&self.connections).remove(self.number);
     }
 }
 
@@ -261,7 +222,7 @@ mod tests {
         assert!(!is_evicted(&other));
         // Connections that end by themselves leave the list, too.
         drop(unauthenticated);
-        assert_eq!(lock(&slots.unauthenticated.list).oldest_first.len(), 1);
+        assert_eq!(lock(&slots.unauthenticated).used(), 1);
         drop(client);
         let client = slots.take(address(1));
         assert_eq!(client.scope(), ConnectionScope::AnyRequest);

@@ -26,14 +26,16 @@ pub(crate) mod wire;
 
 pub(crate) use shared::ListenerShared;
 
-use crate::admission::batch_places::BatchPlaces;
+use crate::admission::Uploads;
+use crate::admission::batch_streams::BatchStreams;
 use crate::admission::page_limiter::PageLimiter;
-use crate::admission::places::Place;
-use crate::admission::{Gate, Uploads};
 use crate::metrics::ListenerMetrics;
 use crate::trust::Trust;
 use crate::trust::web_pages::OwnHosts;
-use base::{Budget, Clock, Entry, Expiry, Kind, Refused, overdue_check_period};
+use crate::wait_sites;
+use base::{
+    Clock, Entry, Expiry, Kind, Permits, Quota, Refused, Reservation, overdue_check_period,
+};
 use channel::Buffers;
 use node::Worker;
 use paused_connections::PausedConnections;
@@ -48,11 +50,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tls::{Entered, TlsRooms};
+use tls::{Entered, TlsQuotas};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::MissedTickBehavior;
-use unsent_answers::UnsentAnswers;
+use unsent_answers::unsent_answers;
 use wire::Wire;
 
 /// The listener of one runtime, and the worker behind it. No other thread uses any of it,
@@ -64,7 +66,7 @@ pub(crate) struct Listener {
     /// The names by which clients may address the node.
     pub(crate) own_hosts: OwnHosts,
     /// Admits requests.
-    pub(crate) gate: Rc<Gate>,
+    pub(crate) permits: Rc<Permits>,
     /// Limits the time spent on pages.
     pub(crate) page_limiter: PageLimiter,
     /// The connections of requests that were refused.
@@ -78,7 +80,7 @@ pub(crate) struct Listener {
     pub(crate) buffers: Rc<Buffers>,
     connections: RefCell<Slab<Rc<Progress>>>,
     /// What the TLS connections share.
-    tls_rooms: TlsRooms,
+    tls_quotas: TlsQuotas,
     /// Notified when the last connection has ended.
     emptied: Notify,
     stage: Cell<Stage>,
@@ -119,17 +121,17 @@ impl Listener {
         let queued_max = config.requests_queued_max.div_ceil(config.threads);
         Rc::new(Self {
             own_hosts: OwnHosts::new(config),
-            gate: Gate::new(in_flight_max, queued_max),
+            permits: Permits::with_queue(in_flight_max, queued_max, &wait_sites::ADMISSION),
             page_limiter: PageLimiter::new(),
             paused_connections: Rc::default(),
             metrics: shared.metrics.of_listener(number),
             now: Rc::new(Cell::new(worker.clock().monotonic())),
             buffers: Rc::new(Buffers::new(
                 Arc::clone(&shared.heads),
-                UnsentAnswers::new(config.memory_split().unsent_bytes / config.threads),
+                unsent_answers(config.memory_split().unsent_bytes / config.threads),
             )),
             connections: RefCell::default(),
-            tls_rooms: TlsRooms::new(config),
+            tls_quotas: TlsQuotas::new(config),
             emptied: Notify::new(),
             stage: Cell::new(Stage::Serving),
             worker,
@@ -142,7 +144,7 @@ impl Listener {
         self.metrics.runs_here();
         self.worker.spawn_upkeep();
         let paused_connections = Rc::clone(&self.paused_connections);
-        tokio::task::spawn_local(paused_connections.resume_forever(Rc::clone(&self.gate)));
+        tokio::task::spawn_local(paused_connections.resume_forever(Rc::clone(&self.permits)));
         tokio::task::spawn_local(Rc::clone(self).end_overdue_forever());
     }
 
@@ -173,29 +175,32 @@ impl Listener {
         &self.shared.uploads
     }
 
-    /// Waits for the place of a range, until `deadline` at most.
+    /// Waits until another range may be streamed, until `deadline` at most.
     ///
     /// # Errors
     /// [`Refused`] at once if too many ranges wait, and later when the deadline has passed.
-    pub(crate) async fn range_place(&self, deadline: Duration) -> Result<Place, Refused> {
+    pub(crate) async fn admit_range(&self, deadline: Duration) -> Result<Reservation, Refused> {
         let wait_max = deadline.saturating_sub(self.clock().monotonic());
-        self.shared.ranges.take(wait_max).await
+        let admitted = self.shared.ranges.reserve(1, &wait_sites::RANGE);
+        tokio::time::timeout(wait_max, admitted)
+            .await
+            .unwrap_or(Err(Refused))
     }
 
-    /// Budget for the values that the batches of all runtimes have read, in bytes.
-    pub(crate) fn batch_answers(&self) -> &Arc<Budget> {
+    /// Quota for the values that the batches of all runtimes have read, in bytes.
+    pub(crate) fn batch_answers(&self) -> &Arc<Quota> {
         &self.shared.batch_answers
     }
 
-    /// Budget for the operations that the batches of all runtimes have read and not answered,
+    /// Quota for the operations that the batches of all runtimes have read and not answered,
     /// in bytes.
-    pub(crate) fn batch_windows(&self) -> &Arc<Budget> {
+    pub(crate) fn batch_windows(&self) -> &Arc<Quota> {
         &self.shared.batch_windows
     }
 
-    /// The places of the chunked batches of all runtimes.
-    pub(crate) fn batch_places(&self) -> &Arc<BatchPlaces> {
-        &self.shared.batch_places
+    /// The chunked batches of all runtimes.
+    pub(crate) fn batch_streams(&self) -> &Arc<BatchStreams> {
+        &self.shared.batch_streams
     }
 
     /// Whether `/debug/profile` is served.
@@ -237,8 +242,8 @@ impl Listener {
         match &self.shared.tls {
             None => Entered::Wire(Wire::Plain(stream)),
             Some(tls) => {
-                let rooms = &self.tls_rooms;
-                let entering = tls.enter(stream, progress, rooms, &self.metrics.tls, &self.now);
+                let quotas = &self.tls_quotas;
+                let entering = tls.enter(stream, progress, quotas, &self.metrics.tls, &self.now);
                 // As without TLS, one that comes while the node stops has some time.
                 let fresh = self
                     .is_stopping()
@@ -322,12 +327,12 @@ impl Listener {
         }
     }
 
-    /// Ends connections that are too slow and waits at the gate that have reached
+    /// Ends connections that are too slow and waits for permits that have reached
     /// their deadline, and publishes the gauges of this listener.
     fn end_overdue(&self) {
         let now = self.clock().monotonic();
         self.now.set(now);
-        self.gate.expire(now);
+        self.permits.expire(now);
         let config = self.shared.config();
         let timeouts = SlowClientTimeouts {
             idle: config.idle_timeout,
@@ -340,11 +345,11 @@ impl Listener {
         }
         self.metrics.publish(
             self.connections.borrow().len(),
-            self.gate.in_flight(),
-            self.gate.queued(),
-            self.buffers.unsent_answers.bytes(),
+            self.permits.in_flight(),
+            self.permits.queued(),
+            self.buffers.unsent_answers.used(),
         );
-        self.tls_rooms.publish(&self.metrics.tls);
+        self.tls_quotas.publish(&self.metrics.tls);
     }
 
     async fn end_overdue_forever(self: Rc<Self>) {

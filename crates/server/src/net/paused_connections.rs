@@ -8,14 +8,14 @@
 //! runtime resumes them at its ticks, so no connection needs a timer of its own:
 //!
 //! - A connection waits for at least one whole tick.
-//! - Then as many connections resume as the gate has room for.
-//! - While the gate is full, a few resume at each tick, which bounds what refusing
+//! - Then as many connections resume as there are permits and places in the queue for them.
+//! - While there are none, a few resume at each tick, which bounds what refusing
 //!   them again costs.
 //! - Each resumes after [`PAUSE_TICKS_MAX`] in any case. That is the time that
 //!   `Retry-After` names, so a client that heeds it never waits for the queue.
 
 use super::channel::Channel;
-use crate::admission::Gate;
+use base::Permits;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
@@ -29,7 +29,7 @@ pub(crate) const RETRY_AFTER_SECONDS: u16 = 1;
 /// How often connections resume, while some are paused.
 const TICK: Duration = Duration::from_millis(5);
 
-/// How many connections resume at each tick although the gate is full. At 25 us
+/// How many connections resume at each tick although there are no permits. At 25 us
 /// for each refusal that follows, this takes a twentieth of the runtime.
 const RESUMED_PER_TICK: usize = 10;
 
@@ -69,14 +69,14 @@ impl PausedConnections {
     }
 
     /// Resumes connections when their time has come, while the runtime lives.
-    pub(crate) async fn resume_forever(self: Rc<Self>, gate: Rc<Gate>) {
+    pub(crate) async fn resume_forever(self: Rc<Self>, permits: Rc<Permits>) {
         loop {
             self.begun.notified().await;
             let mut ticks = tokio::time::interval(TICK);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             while !self.queue.borrow().is_empty() {
                 ticks.tick().await;
-                self.tick(gate.room());
+                self.tick(permits.left());
             }
         }
     }
@@ -88,13 +88,13 @@ impl PausedConnections {
         }
     }
 
-    /// Resumes the connections whose time has come, when the gate has room for
-    /// `room` requests.
-    fn tick(&self, room: usize) {
+    /// Resumes the connections whose time has come, when `admitted` requests
+    /// would be admitted.
+    fn tick(&self, admitted: usize) {
         let tick = self.ticks.get() + 1;
         self.ticks.set(tick);
         let mut queue = self.queue.borrow_mut();
-        let mut resumable = room.max(RESUMED_PER_TICK);
+        let mut resumable = admitted.max(RESUMED_PER_TICK);
         while let Some(first) = queue.front() {
             let waited = tick - first.since_tick;
             if waited < 2 || (resumable == 0 && waited < PAUSE_TICKS_MAX) {
@@ -127,9 +127,9 @@ mod tests {
     use crate::net::channel::Buffers;
     use crate::net::connection_slots::ConnectionScope;
     use crate::net::slow_clients::Progress;
-    use crate::net::unsent_answers::UnsentAnswers;
+    use crate::net::unsent_answers::unsent_answers;
     use crate::net::wire::Wire;
-    use base::Budget;
+    use base::Quota;
     use tokio::net::{TcpListener, TcpStream};
 
     async fn channel() -> Rc<Channel> {
@@ -137,7 +137,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let stream = TcpStream::connect(address).await.unwrap();
         let progress = Progress::new(Rc::default(), ConnectionScope::AnyRequest);
-        let buffers = Buffers::new(Budget::new(0), UnsentAnswers::new(0));
+        let buffers = Buffers::new(Quota::new(0), unsent_answers(0));
         Channel::new(Wire::Plain(stream), Rc::new(buffers), Rc::new(progress))
     }
 
@@ -151,18 +151,18 @@ mod tests {
     }
 
     /// How many connections resume at each of `count` ticks.
-    fn resumed_at_ticks(paused: &PausedConnections, room: usize, count: usize) -> Vec<usize> {
+    fn resumed_at_ticks(paused: &PausedConnections, admitted: usize, count: usize) -> Vec<usize> {
         let left = || paused.queue.borrow().len();
         let tick = |_| {
             let before = left();
-            paused.tick(room);
+            paused.tick(admitted);
             before - left()
         };
         (0..count).map(tick).collect()
     }
 
     #[tokio::test]
-    async fn connections_wait_for_a_whole_tick_and_then_in_order_while_the_gate_is_full() {
+    async fn connections_wait_for_a_whole_tick_and_then_in_order_while_no_permit_is_free() {
         let (paused, first) = queue_of(25).await;
         assert_eq!(resumed_at_ticks(&paused, 0, 2), [0, 10]);
         let last = channel().await;
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn as_many_connections_resume_as_the_gate_has_room_for() {
+    async fn as_many_connections_resume_as_would_be_admitted() {
         let (paused, _channel) = queue_of(100).await;
         assert_eq!(resumed_at_ticks(&paused, 80, 3), [0, 80, 20]);
     }
@@ -209,7 +209,7 @@ mod tests {
     async fn the_ticks_begin_anew_when_the_queue_fills_again() {
         let paused = Rc::new(PausedConnections::default());
         let local = tokio::task::LocalSet::new();
-        local.spawn_local(Rc::clone(&paused).resume_forever(Gate::new(1, 1)));
+        local.spawn_local(Rc::clone(&paused).resume_forever(Permits::new(1)));
         let channel = channel().await;
         let waits = async {
             for _ in 0..3 {

@@ -4,15 +4,13 @@ use super::counted_since::CountedSince;
 use super::start_hold::StartHold;
 use super::tls::ListenerTls;
 use crate::admission::Uploads;
-use crate::admission::batch_places::BatchPlaces;
-use crate::admission::places::Places;
+use crate::admission::batch_streams::BatchStreams;
 use crate::config::ServerConfig;
 use crate::line_writer::LineWriter;
 use crate::metrics::{History, Metrics};
 use crate::slow_requests::SlowRequests;
 use crate::trust::Trust;
-use crate::wait_sites;
-use base::{Budget, Clock};
+use base::{Clock, Quota};
 use node::Node;
 use std::sync::Arc;
 use tls::NodeTls;
@@ -27,16 +25,18 @@ pub(crate) struct ListenerShared {
     pub(crate) tls: Option<Arc<ListenerTls>>,
     /// Budgets for bodies that are being received, in bytes.
     pub(crate) uploads: Uploads,
-    /// Budget for long request heads, in bytes.
-    pub(crate) heads: Arc<Budget>,
-    /// The places of ranges that are streamed.
-    pub(crate) ranges: Places,
-    /// Budget for the values of up to 64 KiB that batches have read, in bytes.
-    pub(crate) batch_answers: Arc<Budget>,
-    /// Budget for the operations that batches have read and not answered, in bytes.
-    pub(crate) batch_windows: Arc<Budget>,
-    /// The places of chunked batches that run.
-    pub(crate) batch_places: Arc<BatchPlaces>,
+    /// Quota for long request heads, in bytes.
+    pub(crate) heads: Arc<Quota>,
+    /// The ranges that are streamed. Each holds memory that no quota counts, and lasts as long as
+    /// its client reads. Most are short, so one that finds too many waits for a while, and holds
+    /// nothing meanwhile: neither memory, nor a permit, nor anything of another node.
+    pub(crate) ranges: Arc<Quota>,
+    /// Quota for the values of up to 64 KiB that batches have read, in bytes.
+    pub(crate) batch_answers: Arc<Quota>,
+    /// Quota for the operations that batches have read and not answered, in bytes.
+    pub(crate) batch_windows: Arc<Quota>,
+    /// The chunked batches that run.
+    pub(crate) batch_streams: Arc<BatchStreams>,
     /// Who may do what.
     pub(crate) trust: Arc<Trust>,
     /// Logs slow requests, if any are to be logged.
@@ -84,15 +84,11 @@ impl ListenerShared {
                 config.requests_queued_max,
                 config.node.timeout,
             ),
-            heads: Budget::new(split.heads_bytes),
-            ranges: Places::new(
-                split.scans_max,
-                config.requests_queued_max,
-                &wait_sites::RANGE_PLACE,
-            ),
-            batch_answers: Budget::new(split.batch_answers_bytes),
-            batch_windows: Budget::new(split.batch_windows_bytes),
-            batch_places: BatchPlaces::new(split.batch_streams_max),
+            heads: Quota::new(split.heads_bytes),
+            ranges: Quota::with_line(split.scans_max, config.requests_queued_max),
+            batch_answers: Quota::new(split.batch_answers_bytes),
+            batch_windows: Quota::new(split.batch_windows_bytes),
+            batch_streams: BatchStreams::new(split.batch_streams_max),
             trust,
             history,
             start_hold: StartHold::new(clock.monotonic()),

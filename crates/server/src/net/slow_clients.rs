@@ -2,7 +2,7 @@
 //! a runtime reads it to close connections that make no progress, so no connection
 //! needs a timer of its own.
 
-use crate::admission::fair_room::GivesWay;
+use crate::admission::shedding::Shed;
 use crate::net::connection_slots::ConnectionScope;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -386,8 +386,8 @@ impl Progress {
     }
 }
 
-impl GivesWay for Progress {
-    fn give_way(&self) {
+impl Shed for Progress {
+    fn shed(&self) {
         self.cut();
     }
 }

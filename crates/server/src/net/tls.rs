@@ -3,13 +3,13 @@
 //!
 //! A connection is looked at before it is read: the first byte of TLS is 0x16, which no
 //! request of HTTP begins with. A handshake may take as long as the head of a request.
-//! Each runtime has a bounded number of them under way (`fair_room`); a further one is
-//! always begun, and the oldest of the address with the most gives way. So neither a
-//! client that does not go on nor a flood from one address takes places from others.
+//! Each runtime has a bounded number of them under way (`shedding`); a further one is
+//! always begun, and the oldest of the address with the most is shed. So neither a
+//! client that does not go on nor a flood from one address takes anything from others.
 //! Honest handshakes, which take two turns of the network, are safe unless more
-//! addresses than there are places begin one within that time.
+//! addresses than there may be handshakes begin one within that time.
 //!
-//! Peers have places of their own, which other clients do not take: some for connections
+//! Peers have quotas of their own, which other clients do not take: some for connections
 //! from addresses from which a peer has come before or at which this node has reached one,
 //! and some for those that arrive when all slots of clients are taken, so that they may only
 //! become a peer's. Where clients share the address of a peer, as on one machine, they use
@@ -17,9 +17,9 @@
 
 use super::connection_slots::ConnectionScope;
 use super::slow_clients::{Phase, Progress};
-use super::wire::{CountedStream, RecordRoom, Wire};
-use crate::admission::fair_room::{FairRoom, GivesWay};
+use super::wire::{CountedStream, RecordMemory, Wire};
 use crate::admission::owners::owner_of;
+use crate::admission::shedding::{ConnectionQuota, Shed};
 use crate::config::{ServerConfig, TlsConfig};
 use crate::metrics::TlsMetrics;
 use base::{LogLimiter, LogRate};
@@ -82,22 +82,22 @@ struct PeerAddresses {
 const ADDRESSES_A_PEER: usize = 2;
 
 /// What the TLS connections of one runtime share.
-pub(crate) struct TlsRooms {
+pub(crate) struct TlsQuotas {
     /// Handshakes under way, of clients.
-    clients: Rc<FairRoom>,
+    clients: Rc<ConnectionQuota>,
     /// Handshakes under way of connections that may only become a peer's, or ask for health.
-    upgrades: Rc<FairRoom>,
+    upgrades: Rc<ConnectionQuota>,
     /// Handshakes under way, from addresses of peers.
-    peers: Rc<FairRoom>,
+    peers: Rc<ConnectionQuota>,
     /// Bytes of records that are not complete.
-    records: Rc<FairRoom>,
+    records: Rc<ConnectionQuota>,
 }
 
-/// A handshake that is under way. What gives way is dropped at once, because the task of
+/// A handshake that is under way. One that is shed is dropped at once, because the task of
 /// the connection may have its turn late: in a flood, that would be many times the memory
 /// of the handshakes that may be under way.
 struct Handshake<F> {
-    /// None once it has given way.
+    /// None once it is shed.
     accepting: RefCell<Option<Pin<Box<F>>>>,
     progress: Rc<Progress>,
 }
@@ -112,8 +112,8 @@ impl<F: Future> Handshake<F> {
     }
 }
 
-impl<F> GivesWay for Handshake<F> {
-    fn give_way(&self) {
+impl<F> Shed for Handshake<F> {
+    fn shed(&self) {
         drop(self.accepting.take());
         self.progress.cut();
     }
@@ -178,7 +178,7 @@ impl ListenerTls {
         &self,
         stream: TcpStream,
         progress: &Rc<Progress>,
-        rooms: &TlsRooms,
+        quotas: &TlsQuotas,
         metrics: &TlsMetrics,
         now: &Cell<Duration>,
     ) -> Entered {
@@ -197,23 +197,23 @@ impl ListenerTls {
         let address = stream.peer_addr().map(|address| address.ip());
         let owner = owner_of(address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)));
         let is_peers = lock(&self.peer_addresses).addresses.contains(&owner);
-        let handshakes = rooms.handshakes(progress.scope(), is_peers);
+        let handshakes = quotas.handshakes(progress.scope(), is_peers);
         let acceptor = TlsAcceptor::from(self.node_tls.server());
         let accepting = acceptor.accept(CountedStream::new(stream)).into_fallible();
         let handshake = Rc::new(Handshake {
             accepting: RefCell::new(Some(Box::pin(accepting))),
             progress: Rc::clone(progress),
         });
-        let holder: Rc<dyn GivesWay> = Rc::<Handshake<_>>::clone(&handshake);
-        let place = handshakes.enter(owner, 1, Rc::downgrade(&holder));
+        let holder: Rc<dyn Shed> = Rc::<Handshake<_>>::clone(&handshake);
+        let usage = handshakes.take(owner, 1, Rc::downgrade(&holder));
         let accepted = unless_cut(progress, poll_fn(|cx| handshake.poll(cx))).await;
-        let gave_way = place.gave_way();
-        drop(place);
+        let is_shed = usage.is_shed();
+        drop(usage);
         match accepted {
             Some(Ok(stream)) => {
                 progress.enter(Phase::Idle);
                 metrics.done();
-                let records = RecordRoom::new(Rc::clone(&rooms.records), owner, progress);
+                let records = RecordMemory::new(Rc::clone(&quotas.records), owner, progress);
                 Entered::Wire(Wire::sealed(stream, records))
             }
             Some(Err((error, stream))) => {
@@ -226,7 +226,7 @@ impl ListenerTls {
                 Entered::Ended
             }
             None => {
-                metrics.failed(if gave_way {
+                metrics.failed(if is_shed {
                     HandshakeFailure::GaveWay
                 } else {
                     HandshakeFailure::Slow
@@ -356,7 +356,7 @@ impl PeerAddresses {
     }
 }
 
-impl TlsRooms {
+impl TlsQuotas {
     /// What the TLS connections of one runtime of a server with this configuration share.
     pub(crate) fn new(config: &ServerConfig) -> Self {
         let split = config.memory_split().tls;
@@ -366,16 +366,19 @@ impl TlsRooms {
             for_peers => for_peers / 2,
         };
         Self {
-            clients: FairRoom::new(split.handshakes_max / config.threads),
-            upgrades: FairRoom::new(beyond_slots),
-            peers: FairRoom::new(for_peers / 2),
-            records: FairRoom::new(split.records_bytes / config.threads),
+            clients: ConnectionQuota::new(split.handshakes_max / config.threads, "TLS handshakes"),
+            upgrades: ConnectionQuota::new(beyond_slots, "TLS handshakes beside the slots"),
+            peers: ConnectionQuota::new(for_peers / 2, "TLS handshakes of peers"),
+            records: ConnectionQuota::new(
+                split.records_bytes / config.threads,
+                "incomplete TLS records",
+            ),
         }
     }
 
-    /// Where a connection of this scope has its place while its handshake is under way.
+    /// The quota of a connection of this scope while its handshake is under way.
     /// `is_peers`: its address is known as a peer's.
-    fn handshakes(&self, scope: ConnectionScope, is_peers: bool) -> &Rc<FairRoom> {
+    fn handshakes(&self, scope: ConnectionScope, is_peers: bool) -> &Rc<ConnectionQuota> {
         match scope {
             _ if is_peers && self.peers.is_free() => &self.peers,
             ConnectionScope::PeerOrProbe => &self.upgrades,
@@ -388,7 +391,7 @@ impl TlsRooms {
         let handshakes = self.clients.used() + self.upgrades.used() + self.peers.used();
         metrics.handshakes_in_flight.set(handshakes as u64);
         metrics.record_bytes.set(self.records.used() as u64);
-        metrics.records_cut.set(self.records.cuts());
+        metrics.records_cut.set(self.records.sheds());
     }
 }
 
@@ -427,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handshake_that_gives_way_holds_nothing_from_then_on() {
+    fn a_handshake_that_is_shed_holds_nothing_from_then_on() {
         let held = Rc::new(());
         let kept = Rc::clone(&held);
         let handshake = Handshake {
@@ -440,13 +443,13 @@ mod tests {
         let mut context = Context::from_waker(std::task::Waker::noop());
         assert!(handshake.poll(&mut context).is_pending());
         assert_eq!(Rc::strong_count(&held), 2);
-        handshake.give_way();
+        handshake.shed();
         assert_eq!(Rc::strong_count(&held), 1);
         assert!(handshake.progress.is_cut() && handshake.poll(&mut context).is_pending());
     }
 
     #[test]
-    fn clients_take_no_places_of_peers() {
+    fn clients_take_nothing_from_peers() {
         let urls = ["https://a:1", "https://b:1"].map(|url| url.parse::<NodeUrl>().unwrap());
         let members = urls.clone().map(Member::unnamed).to_vec();
         let mut config = ServerConfig::new(Members::new(members, &urls[0]).unwrap(), "store");
@@ -461,7 +464,7 @@ mod tests {
             files,
             is_optional: false,
         });
-        let rooms = TlsRooms::new(&config);
+        let quotas = TlsQuotas::new(&config);
         let connections: Vec<_> = (0..=255)
             .map(|last| (IpAddr::from([10, 0, 0, last]), AnyRequest, false))
             .chain((0..=255).map(|last| (IpAddr::from([10, 0, 1, last]), PeerOrProbe, false)))
@@ -470,29 +473,29 @@ mod tests {
         let upgrade = (IpAddr::from([10, 0, 2, 2]), PeerOrProbe, false);
         let enter = |(owner, scope, is_peers)| {
             let progress = Rc::new(Progress::new(Rc::default(), scope));
-            let holder: Rc<dyn GivesWay> = Rc::<Progress>::clone(&progress);
+            let holder: Rc<dyn Shed> = Rc::<Progress>::clone(&progress);
             (
-                rooms
+                quotas
                     .handshakes(scope, is_peers)
-                    .enter(owner, 1, Rc::downgrade(&holder)),
+                    .take(owner, 1, Rc::downgrade(&holder)),
                 progress,
             )
         };
         let of_peer = enter(peer);
         // Clients with the address of the peer take what is left, and then those of clients.
         let beside: Vec<_> = (0..11).map(|_| enter(peer)).collect();
-        assert_eq!((rooms.peers.used(), rooms.clients.used()), (4, 8));
-        assert!(beside.iter().all(|(place, _)| !place.gave_way()));
+        assert_eq!((quotas.peers.used(), quotas.clients.used()), (4, 8));
+        assert!(beside.iter().all(|(usage, _)| !usage.is_shed()));
         // A flood from many addresses, while clients have slots.
         let of_clients: Vec<_> = connections[..256].iter().copied().map(enter).collect();
         let of_upgrade = enter(upgrade);
         let more_of_clients: Vec<_> = connections[..256].iter().copied().map(enter).collect();
-        assert!(!of_peer.0.gave_way() && !of_upgrade.0.gave_way());
+        assert!(!of_peer.0.is_shed() && !of_upgrade.0.is_shed());
         // And while they have none.
         let of_upgrades: Vec<_> = connections[256..].iter().copied().map(enter).collect();
-        assert!(!of_peer.0.gave_way() && of_upgrade.0.gave_way());
-        let staying = |places: &[(_, Rc<Progress>)]| {
-            places
+        assert!(!of_peer.0.is_shed() && of_upgrade.0.is_shed());
+        let staying = |usages: &[(_, Rc<Progress>)]| {
+            usages
                 .iter()
                 .filter(|(_, progress)| !progress.is_cut())
                 .count()

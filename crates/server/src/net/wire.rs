@@ -4,11 +4,11 @@
 //! rustls holds what it has sealed and the kernel has not taken, up to its own bound of
 //! 64 KiB, and what it has received of a record, up to 18 KiB, or of a message of the
 //! handshake in several records, up to 64 KiB. The first counts like other unsent bytes
-//! (`channel`). The second takes room that the connections of a runtime share, beyond the
-//! first few KiB and as long as the record is not complete ([`RecordRoom`]).
+//! (`channel`). The second takes memory that the connections of a runtime share, beyond the
+//! first few KiB and as long as the record is not complete ([`RecordMemory`]).
 
 use super::slow_clients::Progress;
-use crate::admission::fair_room::{FairRoom, GivesWay, Place};
+use crate::admission::shedding::{ConnectionQuota, Shed, Usage};
 use crate::config::bounds::HANDSHAKE_BYTES_MAX;
 use std::io::{self, IoSlice};
 use std::net::IpAddr;
@@ -35,34 +35,34 @@ pub(crate) enum Wire {
     Sealed(Box<SealedStream>),
 }
 
-/// A TLS stream, and the room that its incomplete record takes.
+/// A TLS stream, and the memory that its incomplete record takes.
 pub(crate) struct SealedStream {
     stream: TlsStream<CountedStream>,
-    records: RecordRoom,
+    records: RecordMemory,
     /// What [`CountedStream::received`] was when the last plaintext came.
     counted: u64,
 }
 
-/// The room for incomplete records, in bytes, as one connection takes it.
+/// The memory for incomplete records, as one connection takes it.
 ///
-/// A connection that needs room always gets it, and another one is cut if there is too
+/// A connection that needs some always gets it, and another one is shed if there is too
 /// little. So clients that leave records incomplete do not disturb those that send.
-pub(crate) struct RecordRoom {
-    room: Rc<FairRoom>,
+pub(crate) struct RecordMemory {
+    quota: Rc<ConnectionQuota>,
     owner: IpAddr,
-    holder: Weak<dyn GivesWay>,
-    place: Option<Place>,
+    holder: Weak<dyn Shed>,
+    usage: Option<Usage>,
 }
 
-impl RecordRoom {
-    /// The room of a connection of `owner`.
-    pub(crate) fn new(room: Rc<FairRoom>, owner: IpAddr, progress: &Rc<Progress>) -> Self {
-        let holder: Rc<dyn GivesWay> = Rc::<Progress>::clone(progress);
+impl RecordMemory {
+    /// That of a connection of `owner`.
+    pub(crate) fn new(quota: Rc<ConnectionQuota>, owner: IpAddr, progress: &Rc<Progress>) -> Self {
+        let holder: Rc<dyn Shed> = Rc::<Progress>::clone(progress);
         Self {
-            room,
+            quota,
             owner,
             holder: Rc::downgrade(&holder),
-            place: None,
+            usage: None,
         }
     }
 
@@ -73,23 +73,23 @@ impl RecordRoom {
             return;
         }
         let counted = (bytes - RECORD_FREE_BYTES).next_multiple_of(RECORD_STEP_BYTES);
-        if let Some(place) = &self.place {
-            place.grow_to(counted);
+        if let Some(usage) = &self.usage {
+            usage.grow_to(counted);
         } else {
             let holder = Weak::clone(&self.holder);
-            self.place = Some(self.room.enter(self.owner, counted, holder));
+            self.usage = Some(self.quota.take(self.owner, counted, holder));
         }
     }
 
     /// The record is complete.
     fn leave(&mut self) {
-        self.place = None;
+        self.usage = None;
     }
 }
 
 impl Wire {
     /// The wire over a TLS stream whose handshake is over.
-    pub(crate) fn sealed(stream: TlsStream<CountedStream>, records: RecordRoom) -> Self {
+    pub(crate) fn sealed(stream: TlsStream<CountedStream>, records: RecordMemory) -> Self {
         Self::Sealed(Box::new(SealedStream {
             counted: stream.get_ref().0.received,
             stream,
@@ -306,16 +306,19 @@ mod tests {
     use super::*;
     use crate::net::connection_slots::ConnectionScope;
 
-    fn connection(room: &Rc<FairRoom>, last: u8) -> (RecordRoom, Rc<Progress>) {
+    fn connection(quota: &Rc<ConnectionQuota>, last: u8) -> (RecordMemory, Rc<Progress>) {
         let progress = Rc::new(Progress::new(Rc::default(), ConnectionScope::AnyRequest));
         let owner = IpAddr::from([10, 0, 0, last]);
-        (RecordRoom::new(Rc::clone(room), owner, &progress), progress)
+        (
+            RecordMemory::new(Rc::clone(quota), owner, &progress),
+            progress,
+        )
     }
 
     #[test]
     fn an_incomplete_record_counts_as_rustls_buffers_it() {
-        let room = FairRoom::new(1 << 20);
-        let (mut records, _progress) = connection(&room, 1);
+        let quota = ConnectionQuota::new(1 << 20, "records");
+        let (mut records, _progress) = connection(&quota, 1);
         for (bytes, counted) in [
             (0, 0),
             (4 << 10, 0),
@@ -326,23 +329,23 @@ mod tests {
             (1 << 20, 60 << 10),
         ] {
             records.hold(bytes);
-            assert_eq!(room.used(), counted, "{bytes}");
+            assert_eq!(quota.used(), counted, "{bytes}");
         }
         records.leave();
-        assert_eq!(room.used(), 0);
+        assert_eq!(quota.used(), 0);
         records.hold(5 << 10);
         drop(records);
-        assert_eq!(room.used(), 0);
+        assert_eq!(quota.used(), 0);
     }
 
     #[test]
     fn clients_that_leave_records_incomplete_cut_off_no_client_that_sends() {
-        let room = FairRoom::new(128 << 10);
-        let mut stalled: Vec<_> = (0..100).map(|_| connection(&room, 1)).collect();
+        let quota = ConnectionQuota::new(128 << 10, "records");
+        let mut stalled: Vec<_> = (0..100).map(|_| connection(&quota, 1)).collect();
         for (records, _) in &mut stalled {
             records.hold(16 << 10);
         }
-        let (mut sending, progress) = connection(&room, 2);
+        let (mut sending, progress) = connection(&quota, 2);
         for _ in 0..10 {
             sending.hold(9 << 10);
             sending.hold(15 << 10);
@@ -350,7 +353,7 @@ mod tests {
         }
         assert!(!progress.is_cut());
         let cut = stalled.iter().filter(|(_, progress)| progress.is_cut());
-        assert_eq!(cut.count(), 91, "ten have room, and one of them makes room");
-        assert!(room.used() <= 128 << 10);
+        assert_eq!(cut.count(), 91, "ten fit, and one of them is shed");
+        assert!(quota.used() <= 128 << 10);
     }
 }

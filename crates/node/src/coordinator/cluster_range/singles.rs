@@ -4,7 +4,7 @@
 use super::ClusterRangePlan;
 use crate::coordinator::range_batch::BatchFailure;
 use crate::coordinator::{Coordinator, Failure};
-use base::{Entry, Share};
+use base::{Entry, Reservation};
 use bytes::Bytes;
 use cluster::pages::PageItem;
 use cluster::{NodeNumber, Replicas};
@@ -21,7 +21,7 @@ const READS_MAX: usize = 4;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// What a key has: its entity, if it is live, and the share of memory of a long value.
-type Single = (Option<Entry>, Option<Share>);
+type Single = (Option<Entry>, Option<Reservation>);
 
 /// The reads of a batch, which run side by side.
 pub(super) struct Singles {
@@ -152,7 +152,7 @@ async fn fetch(
     coordinator: &Coordinator,
     node: NodeNumber,
     item: &PageItem,
-) -> Option<(Entry, Option<Share>)> {
+) -> Option<(Entry, Option<Reservation>)> {
     let key = Bytes::copy_from_slice(item.entry.key());
     let deadline = coordinator.clock.monotonic() + coordinator.timeout;
     let wait = coordinator.pending.wait(deadline);
@@ -173,7 +173,10 @@ async fn fetch(
         Some(share) => Some(share),
         None => {
             let value_bytes = entry.value_bytes().len();
-            coordinator.answers.take_for_value(value_bytes).ok()?
+            coordinator
+                .answers
+                .try_reserve_for_value(value_bytes)
+                .ok()?
         }
     };
     item.is_version_of(&entry).then_some((entry, share))

@@ -1,5 +1,5 @@
 use super::*;
-use base::{Clock, ManualClock};
+use base::{Clock, ManualClock, Permits};
 use cluster::{Members, NodeUrl, ReplicaIndex};
 use lsm_testing::StepExecutor;
 use peer::PeerAnswer;
@@ -86,7 +86,7 @@ impl World {
         let url: NodeUrl = "http://a:1".parse().unwrap();
         Self {
             pending: PendingRequests::new(),
-            requests: Requests::new(&BackgroundLimit::new(background_max)),
+            requests: Requests::new(&Permits::new(background_max)),
             timestamps: TimestampAllocator::new(
                 Arc::clone(&clock) as Arc<dyn Clock>,
                 Arc::new(StepExecutor::new(clock)),

@@ -124,7 +124,7 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
         parameters.end.as_deref(),
     ))?;
     exchange.check_body_limit()?;
-    let _place = listener.range_place(exchange.deadline()).await?;
+    let _admitted = listener.admit_range(exchange.deadline()).await?;
     let permit = exchange.admit(exchange.deadline()).await?;
     if exchange.verb == Verb::Head {
         let mut response = Response::new(ResponseBody::empty());

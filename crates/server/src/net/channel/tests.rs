@@ -51,7 +51,10 @@ async fn connected(progress: &Rc<Progress>) -> (Rc<Channel>, TcpStream) {
     let address = listener.local_addr().unwrap();
     let client = TcpStream::connect(address).await.unwrap();
     let (stream, _) = listener.accept().await.unwrap();
-    let buffers = Rc::new(Buffers::new(Budget::new(0), UnsentAnswers::new(0)));
+    let buffers = Rc::new(Buffers::new(
+        Quota::new(0),
+        crate::net::unsent_answers::unsent_answers(0),
+    ));
     let channel = Channel::new(Wire::Plain(stream), buffers, Rc::clone(progress));
     (channel, client)
 }

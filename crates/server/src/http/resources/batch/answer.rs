@@ -12,7 +12,7 @@
 use crate::http::body_chunk::BodyChunk;
 use crate::http::json_line::{JsonLine, ValuePieces, time_of};
 use crate::http::problem::Problem;
-use base::{Entry, Share, Timestamp};
+use base::{Entry, Reservation, Timestamp};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
@@ -28,7 +28,7 @@ pub(super) enum OperationAnswer {
     /// A write is stored.
     Written(StatusCode, Timestamp),
     /// A live value, and its share of the memory if it is long.
-    Found(Entry, Option<Share>),
+    Found(Entry, Option<Reservation>),
     /// The operation was refused or has failed; for a read with the version that it found.
     Problem(Option<Timestamp>, Problem),
 }
@@ -58,7 +58,7 @@ impl OperationAnswer {
 
     /// Appends the line to `out`. The end of one with a long value is returned as a chunk
     /// instead, whose pieces are made when they are written.
-    pub(super) fn encode(self, out: &mut Vec<u8>) -> Option<(BodyChunk, Option<Share>)> {
+    pub(super) fn encode(self, out: &mut Vec<u8>) -> Option<(BodyChunk, Option<Reservation>)> {
         out.extend_from_slice(b"{\"status\":");
         put_decimal(out, self.status().as_u16().into());
         match self {

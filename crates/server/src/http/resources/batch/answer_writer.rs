@@ -7,7 +7,7 @@ use crate::config::bounds::BATCH_BODY_BYTES_MAX;
 use crate::http::body_chunk::BodyChunk;
 use crate::http::problem::Problem;
 use crate::metrics::{ListenerMetrics, OperationKind};
-use base::{Share, TraceId};
+use base::{Reservation, TraceId};
 use bytes::{Buf, Bytes};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use std::task::Context;
 pub(super) const CHUNK_BYTES: usize = 16 << 10;
 
 /// The end of a line with a long value, and the memory of the value.
-type LongEnd = (BodyChunk, Option<Share>);
+type LongEnd = (BodyChunk, Option<Reservation>);
 
 /// Writes answers.
 pub(super) struct AnswerWriter {
@@ -54,7 +54,7 @@ impl AnswerWriter {
     /// room.
     pub(super) fn write(&mut self, window: &mut Window, cx: &Context<'_>) {
         let mut text = Vec::new();
-        let mut room: Option<Share> = None;
+        let mut room: Option<Reservation> = None;
         while self.output.has_room()
             && let Some((kind, answer, of_slot)) = window.pop_ended()
         {
@@ -102,7 +102,7 @@ impl AnswerWriter {
         end
     }
 
-    fn flush(&self, text: &mut Vec<u8>, room: &mut Option<Share>, cx: &Context<'_>) {
+    fn flush(&self, text: &mut Vec<u8>, room: &mut Option<Reservation>, cx: &Context<'_>) {
         if text.is_empty() {
             return;
         }

@@ -6,7 +6,7 @@
 //! What cannot be kept is skipped up to the end of its line.
 
 use crate::admission::Uploads;
-use base::Share;
+use base::Reservation;
 use bytes::{Buf, Bytes};
 
 /// How much of a line is put together without counting: each connection has buffers of
@@ -27,7 +27,7 @@ pub(super) struct Line {
 pub(super) enum LineText {
     /// A whole line, and its share of the memory if it counts. If not, nothing of it may be
     /// kept for long, because the piece in which it lies is kept with it.
-    Whole(Bytes, Option<Share>),
+    Whole(Bytes, Option<Reservation>),
     /// It is longer than any valid line.
     TooLong,
     /// There was no memory for it.
@@ -40,21 +40,21 @@ pub(super) struct Lines {
     /// What has arrived and was not looked at.
     piece: Bytes,
     /// The share that covers `piece` and the pieces to come, of a body that is all here.
-    body_share: Option<Share>,
+    body_share: Option<Reservation>,
     /// The beginning of a line whose end has not arrived.
     partial: Vec<u8>,
-    partial_share: Option<Share>,
+    partial_share: Option<Reservation>,
     /// Why the rest of the present line is skipped.
     skipped: Option<LineText>,
     /// How long the present line is so far, where there is no room for that.
-    unroomed: Option<usize>,
+    waits: Option<usize>,
     number: u64,
 }
 
 impl Lines {
     /// No lines yet. A line may have up to `line_bytes_max` bytes; `body_share` covers a
     /// body that is all here.
-    pub(super) fn new(line_bytes_max: usize, body_share: Option<Share>) -> Self {
+    pub(super) fn new(line_bytes_max: usize, body_share: Option<Reservation>) -> Self {
         Self {
             line_bytes_max,
             piece: Bytes::new(),
@@ -62,7 +62,7 @@ impl Lines {
             partial: Vec::new(),
             partial_share: None,
             skipped: None,
-            unroomed: None,
+            waits: None,
             number: 0,
         }
     }
@@ -80,8 +80,8 @@ impl Lines {
 
     /// How long the line is for which there is no room, as far as it has arrived. Until there is,
     /// or it is refused, no line comes.
-    pub(super) fn unroomed_bytes(&self) -> Option<usize> {
-        self.unroomed
+    pub(super) fn waiting_bytes(&self) -> Option<usize> {
+        self.waits
     }
 
     /// How many lines have ended: what tells the present line from others.
@@ -91,13 +91,13 @@ impl Lines {
 
     /// How much the line lacks for which there is no room.
     pub(super) fn lacking(&self, uploads: &Uploads) -> usize {
-        let bytes = self.unroomed.unwrap_or_default();
+        let bytes = self.waits.unwrap_or_default();
         uploads.lacking(self.partial_share.as_ref(), bytes, self.line_bytes_max)
     }
 
     /// Refuses the line for which there is no room.
     pub(super) fn refuse(&mut self) {
-        if self.unroomed.take().is_some() {
+        if self.waits.take().is_some() {
             self.skip(LineText::Refused);
         }
     }
@@ -144,7 +144,7 @@ impl Lines {
             && (FREE_BYTES + 1..=self.line_bytes_max).contains(&bytes);
         let share = &mut self.partial_share;
         let has_room = !counts || uploads.cover(share, bytes, self.line_bytes_max).is_ok();
-        self.unroomed = (!has_room).then_some(bytes);
+        self.waits = (!has_room).then_some(bytes);
         has_room
     }
 
@@ -205,7 +205,7 @@ impl Lines {
         self.skipped = Some(why);
     }
 
-    fn split_body_share(&mut self, bytes: usize) -> Option<Share> {
+    fn split_body_share(&mut self, bytes: usize) -> Option<Reservation> {
         let share = self.body_share.as_mut()?;
         Some(share.split(bytes))
     }
@@ -294,12 +294,12 @@ mod tests {
         assert!(lines.is_counting());
         assert_eq!(uploads.used(), 2 * FREE_BYTES);
         let mut pushed = 2;
-        while lines.unroomed_bytes().is_none() {
+        while lines.waiting_bytes().is_none() {
             lines.push(piece.clone());
             assert!(lines.next(&uploads).is_none());
             pushed += 1;
         }
-        assert_eq!(lines.unroomed_bytes(), Some(pushed * FREE_BYTES));
+        assert_eq!(lines.waiting_bytes(), Some(pushed * FREE_BYTES));
         assert!(lines.lacking(&uploads) > 0);
         assert!(lines.next(&uploads).is_none(), "it stands still");
         lines.refuse();
@@ -326,10 +326,10 @@ mod tests {
         let line = [&[b'x'; 100 << 10][..], b"end"].concat();
         lines.push(Bytes::copy_from_slice(&line[..70 << 10]));
         assert!(lines.next(&uploads).is_none());
-        assert_eq!(lines.unroomed_bytes(), Some(70 << 10));
+        assert_eq!(lines.waiting_bytes(), Some(70 << 10));
         drop(held);
         assert!(lines.next(&uploads).is_none());
-        assert_eq!(lines.unroomed_bytes(), None);
+        assert_eq!(lines.waiting_bytes(), None);
         lines.push(Bytes::from([&line[70 << 10..], b"\nnext\n"].concat()));
         let whole = lines.next(&uploads).unwrap().text;
         assert!(matches!(&whole, LineText::Whole(text, Some(_)) if *text == line));

@@ -7,7 +7,7 @@
 //! body --lines--> operations --window--> answers --output--> connection
 //! ```
 //!
-//! - `input` is the body, `lines` splits it, `line_room` waits for the memory of a line,
+//! - `input` is the body, `lines` splits it, `line_memory` waits for the memory of a line,
 //!   `operation` reads it.
 //! - `window` holds the operations until they are answered, within bounds.
 //! - `key_order` has operations on one key run one after another.
@@ -18,7 +18,7 @@
 //! its body is received first, and it and the answer are bounded by [`BATCH_BODY_BYTES_MAX`].
 //! The head of the answer goes with its first line, in one write. A chunked batch may be
 //! endless, and flows both ways at a time: the node reads no further while too many operations
-//! run or too many answers wait. It has a place among the chunked batches of the node, whose
+//! run or too many answers wait. It is one of the chunked batches of the node, whose
 //! number bounds what they hold beside the budgets; the clients of one address have half of
 //! them at most. What the other batches hold counts once their clients do not read, as other
 //! answers do.
@@ -28,7 +28,7 @@ mod answer_writer;
 mod fuzzing;
 mod input;
 mod key_order;
-mod line_room;
+mod line_memory;
 mod lines;
 mod operation;
 mod output;
@@ -59,7 +59,7 @@ use tokens::RequestedKeys;
 /// What hyper may have read of a chunked batch: its buffer, and what it has handed over.
 const RECEIVED_BYTES_MAX: usize = 4 * READ_BUFFER_BYTES;
 
-/// What the place of a chunked batch stands for.
+/// What counts as one chunked batch.
 const _: () = assert!(
     RECEIVED_BYTES_MAX
         + lines::FREE_BYTES
@@ -76,9 +76,9 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     exchange.authorize(RequestedKeys::NoKey)?;
     let (listener, progress) = (exchange.listener, &exchange.channel.progress);
     let is_chunked = exchange.body.is_chunked();
-    let place = if is_chunked {
+    let stream = if is_chunked {
         let client = exchange.channel.client().ok_or(Refused)?;
-        Some(listener.batch_places().take(client.ip())?)
+        Some(listener.batch_streams().admit(client.ip())?)
     } else {
         None
     };
@@ -102,8 +102,8 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
             .await?;
         (Input::new(blocks, None), share)
     };
-    let uncounted = place.is_none().then(|| Rc::clone(progress));
-    let output = Rc::new(Output::new(place));
+    let uncounted = stream.is_none().then(|| Rc::clone(progress));
+    let output = Rc::new(Output::new(stream));
     let caller = LastingCaller::of(&exchange);
     let batch = Batch::new(listener, progress, caller, replicas, input, share, &output);
     let task = tokio::task::spawn_local(batch.run());

@@ -17,7 +17,7 @@ use crate::http::query::keys::check_key;
 use crate::http::resources::entity::TTL_SECONDS_MAX;
 use crate::metrics::OperationKind;
 use api::{Fields, rfc3339};
-use base::Share;
+use base::Reservation;
 use bytes::Bytes;
 use node::Expires;
 use std::borrow::Cow;
@@ -70,7 +70,7 @@ pub(super) enum TextMemory {
 
 impl TextMemory {
     /// Where that of an operation lies whose line has this share.
-    pub(super) fn of(share: Option<&Share>) -> Self {
+    pub(super) fn of(share: Option<&Reservation>) -> Self {
         match share {
             Some(_) => Self::Line,
             None => Self::Own,

@@ -3,12 +3,12 @@
 //! The task leaves chunks, and the connection takes them when the client reads. The task
 //! looks at [`Output::has_room`] before it makes further answers.
 
-use crate::admission::batch_places::BatchPlace;
+use crate::admission::batch_streams::BatchStream;
 use crate::http::body_chunk::{BodyChunk, ChunkMemory, Unwritten, UnwrittenAnswers};
 use crate::http::response_body::{BodyStream, StreamCut};
 use crate::net::Listener;
 use crate::net::slow_clients::Progress;
-use base::Share;
+use base::Reservation;
 use bytes::Buf;
 use http_body::Frame;
 use std::cell::{Cell, RefCell};
@@ -43,11 +43,11 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// No answers yet, of a batch that has this place, if it is chunked.
-    pub(super) fn new(place: Option<BatchPlace>) -> Self {
+    /// No answers yet, of a batch that is `stream`, if it is chunked.
+    pub(super) fn new(stream: Option<BatchStream>) -> Self {
         Self {
             chunks: RefCell::default(),
-            unwritten: Rc::new(Unwritten::new(place)),
+            unwritten: Rc::new(Unwritten::new(stream)),
             end: Cell::new(None),
             reader: RefCell::default(),
             writer: RefCell::default(),
@@ -65,10 +65,10 @@ impl Output {
     }
 
     /// Adds a chunk of the task of `cx`, which keeps `share` until it is written.
-    pub(super) fn push(&self, chunk: BodyChunk, share: Option<Share>, cx: &Context<'_>) {
+    pub(super) fn push(&self, chunk: BodyChunk, share: Option<Reservation>, cx: &Context<'_>) {
         let bytes = chunk.remaining();
         // The share of a short value covers the value, and not the text around it.
-        let counted = share.as_ref().map_or(0, Share::amount);
+        let counted = share.as_ref().map_or(0, Reservation::amount);
         let uncounted = chunk.held_bytes().saturating_sub(counted);
         let unwritten = UnwrittenAnswers::new(&self.unwritten, bytes, uncounted, cx.waker());
         let memory = ChunkMemory::Answers {
@@ -136,13 +136,13 @@ pub(super) struct AnswerStream {
     output: Rc<Output>,
     task: JoinHandle<()>,
     listener: Rc<Listener>,
-    /// Learns how much waits that neither a budget nor the place of a batch counts.
+    /// Learns how much waits that neither a quota nor the number of batches counts.
     progress: Option<Rc<Progress>>,
     was_stopping: bool,
 }
 
 impl AnswerStream {
-    /// The body that takes what `task` leaves in `output`. A batch without a place reports
+    /// The body that takes what `task` leaves in `output`. A batch that is not chunked reports
     /// to `progress`.
     pub(super) fn new(
         output: Rc<Output>,
@@ -207,9 +207,9 @@ impl Drop for AnswerStream {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admission::batch_places::BatchPlaces;
+    use crate::admission::batch_streams::BatchStreams;
     use crate::http::json_line::{JsonLine, ValuePieces};
-    use base::Budget;
+    use base::Quota;
     use bytes::Bytes;
     use std::net::IpAddr;
 
@@ -219,12 +219,12 @@ mod tests {
 
     #[test]
     fn answers_take_room_until_they_are_written() {
-        let (places, memory) = (BatchPlaces::new(1), Budget::new(70_000));
-        let output = Output::new(places.take(IpAddr::from([127, 0, 0, 1])).ok());
+        let (streams, memory) = (BatchStreams::new(1), Quota::new(70_000));
+        let output = Output::new(streams.admit(IpAddr::from([127, 0, 0, 1])).ok());
         let cx = Context::from_waker(Waker::noop());
         output.push(chunk(OUTPUT_BYTES_MAX - 1), None, &cx);
         assert!(output.has_room() && !output.is_empty());
-        output.push(chunk(60_000), memory.take(60_000).ok(), &cx);
+        output.push(chunk(60_000), memory.try_reserve(60_000).ok(), &cx);
         assert!(!output.has_room());
         let taken: Vec<BodyChunk> = std::iter::from_fn(|| output.next()).collect();
         assert_eq!(taken.len(), 2);
@@ -234,12 +234,12 @@ mod tests {
         assert_eq!(memory.used(), 60_000);
         drop(output);
         assert_eq!(
-            places.used(),
+            streams.used(),
             1,
             "the batch is over, and not all of it is written"
         );
         drop(taken);
-        assert_eq!((places.used(), memory.used()), (0, 0));
+        assert_eq!((streams.used(), memory.used()), (0, 0));
     }
 
     #[test]
@@ -258,11 +258,11 @@ mod tests {
     /// Whoever does not read them must be found, however little their values take.
     #[test]
     fn answers_count_but_for_what_the_shares_of_their_values_cover() {
-        let memory = Budget::new(200);
+        let memory = Quota::new(200);
         let output = Output::new(None);
         let cx = Context::from_waker(Waker::noop());
         for (covered, uncounted) in [(0, 1000), (1, 1999), (99, 2900)] {
-            let mut share = memory.take(100).unwrap();
+            let mut share = memory.try_reserve(100).unwrap();
             share.shrink_to(covered);
             output.push(chunk(1000), Some(share), &cx);
             assert_eq!(output.unwritten.uncounted_bytes(), uncounted);
@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn a_long_value_whose_share_covers_it_counts_with_one_piece_of_its_text() {
         const VALUE_BYTES: usize = 1 << 20;
-        let memory = Budget::new(VALUE_BYTES);
+        let memory = Quota::new(VALUE_BYTES);
         let output = Output::new(None);
         let cx = Context::from_waker(Waker::noop());
         let value = Bytes::from(vec![0xff; VALUE_BYTES]);
@@ -284,7 +284,7 @@ mod tests {
         };
         let chunk = BodyChunk::of_line(line);
         assert!(chunk.remaining() > VALUE_BYTES * 5 / 4);
-        output.push(chunk, memory.take(VALUE_BYTES).ok(), &cx);
+        output.push(chunk, memory.try_reserve(VALUE_BYTES).ok(), &cx);
         let uncounted = output.unwritten.uncounted_bytes();
         assert!((1..VALUE_BYTES / 8).contains(&uncounted), "{uncounted}");
     }

@@ -19,12 +19,11 @@ use super::answer::OperationAnswer;
 use super::answer_writer::AnswerWriter;
 use super::input::Input;
 use super::key_order::{KeyHash, KeyOrder};
-use super::line_room::LineRoom;
+use super::line_memory::LineMemory;
 use super::lines::{Line, LineText, Lines};
 use super::operation::{Action, LineError, Operation, TextMemory};
 use super::output::{End, Output};
 use super::window::{Repeat, Slot, Window};
-use crate::admission::BatchPermits;
 use crate::config::bounds::{BATCH_BODY_BYTES_MAX, line_bytes_max};
 use crate::http::lasting_caller::LastingCaller;
 use crate::http::problem::Problem;
@@ -32,7 +31,7 @@ use crate::metrics::OperationKind;
 use crate::net::Listener;
 use crate::net::slow_clients::{Phase, Progress};
 use crate::slow_requests::{EndedOperation, OperationTimes};
-use base::{LONG_VALUE_BYTES, Share};
+use base::{BatchPermits, LONG_VALUE_BYTES, Reservation};
 use cluster::Replicas;
 use hyper::StatusCode;
 use node::{Change, Ended, Operations, Terms};
@@ -68,7 +67,7 @@ pub(super) struct Batch {
     operations: Operations,
     reads: usize,
     /// Waits for memory for the line that is arriving, if there is too little.
-    line_room: LineRoom,
+    line_memory: LineMemory,
     /// The pause before the oldest operation, a read, asks again for memory that others hold.
     pause: Option<Pin<Box<Sleep>>>,
     answers: AnswerWriter,
@@ -92,7 +91,7 @@ impl Batch {
         caller: LastingCaller,
         replicas: Replicas,
         input: Input,
-        share: Option<Share>,
+        share: Option<Reservation>,
         output: &Rc<Output>,
     ) -> Self {
         let value_bytes_max = listener.value_bytes_max();
@@ -109,10 +108,10 @@ impl Batch {
             window: Window::new(listener.batch_windows()),
             key_order: KeyOrder::default(),
             ready: VecDeque::new(),
-            permits: BatchPermits::new(&listener.gate),
+            permits: BatchPermits::new(&listener.permits),
             operations: Operations::new(listener.worker.coordinator()),
             reads: 0,
-            line_room: LineRoom::default(),
+            line_memory: LineMemory::default(),
             pause: None,
             answers: AnswerWriter::new(output, &listener.metrics, answer_bytes_max, trace),
             end: End::Whole,
@@ -179,9 +178,9 @@ impl Batch {
                 self.take_line(line);
                 continue;
             }
-            if self.lines.unroomed_bytes().is_some() {
+            if self.lines.waiting_bytes().is_some() {
                 match self
-                    .line_room
+                    .line_memory
                     .poll(&mut self.lines, self.listener.uploads(), cx)
                 {
                     Poll::Ready(()) => continue,
@@ -200,7 +199,7 @@ impl Batch {
                 Poll::Ready(Err(_)) => self.end = End::Cut,
             }
         }
-        self.line_room.leave();
+        self.line_memory.leave();
         false
     }
 
@@ -332,7 +331,11 @@ impl Batch {
             return true;
         };
         if slot.kind == OperationKind::Get {
-            slot.room = self.listener.batch_answers().take(LONG_VALUE_BYTES).ok();
+            slot.room = self
+                .listener
+                .batch_answers()
+                .try_reserve(LONG_VALUE_BYTES)
+                .ok();
             // Only one value at a time has none, so the answers before it go first.
             if slot.room.is_none() && !(is_oldest && is_all_written) {
                 return false;

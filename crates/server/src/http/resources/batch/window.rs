@@ -12,7 +12,7 @@ use super::key_order::KeyHash;
 use super::operation::Operation;
 use crate::metrics::OperationKind;
 use crate::slow_requests::OperationTimes;
-use base::{Budget, LONG_VALUE_BYTES, Share};
+use base::{LONG_VALUE_BYTES, Quota, Reservation};
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub(super) struct Slot {
     /// How far it is.
     state: SlotState,
     /// The room for the value of a read.
-    pub(super) room: Option<Share>,
+    pub(super) room: Option<Reservation>,
     /// Where its time goes, until it has ended, if anyone asks for it.
     pub(super) times: Option<Box<OperationTimes>>,
     /// Whether it is a read that has run, and runs again for lack of memory.
@@ -73,7 +73,7 @@ pub(super) enum Repeat {
 
 enum SlotState {
     /// It waits for its key, or for a permit.
-    Waiting(Operation, Option<Share>),
+    Waiting(Operation, Option<Reservation>),
     /// It runs. The key is that of a read.
     Running(Bytes),
     /// A read that found no memory for its value, or gave it up, runs again once it is the
@@ -88,7 +88,7 @@ impl Slot {
         operation: Operation,
         key: KeyHash,
         line_bytes: usize,
-        share: Option<Share>,
+        share: Option<Reservation>,
     ) -> Self {
         let line_bytes = if share.is_some() { 0 } else { line_bytes };
         Self {
@@ -121,7 +121,7 @@ impl Slot {
 
     /// Lets it run: gives the operation and the share of its line, if it waits. A put holds
     /// both while it runs. The others hold their key alone.
-    pub(super) fn run(&mut self) -> Option<(Operation, Option<Share>)> {
+    pub(super) fn run(&mut self) -> Option<(Operation, Option<Reservation>)> {
         if !matches!(self.state, SlotState::Waiting(..)) {
             return None;
         }
@@ -186,13 +186,13 @@ pub(super) struct Window {
     written_bytes: usize,
     held_bytes: usize,
     /// What all windows of the node may hold beyond what is free for each.
-    memory: Arc<Budget>,
-    share: Option<Share>,
+    memory: Arc<Quota>,
+    share: Option<Reservation>,
 }
 
 impl Window {
     /// An empty window, which shares `memory` with those of other batches.
-    pub(super) fn new(memory: &Arc<Budget>) -> Self {
+    pub(super) fn new(memory: &Arc<Quota>) -> Self {
         Self {
             slots: VecDeque::new(),
             turns_ended: Vec::new(),
@@ -212,7 +212,7 @@ impl Window {
     }
 
     fn has_memory(&mut self) -> bool {
-        let covered = self.share.as_ref().map_or(0, Share::amount);
+        let covered = self.share.as_ref().map_or(0, Reservation::amount);
         let lacking = (self.held_bytes + 1).saturating_sub(FREE_BYTES + covered);
         if lacking == 0 {
             return true;
@@ -221,7 +221,7 @@ impl Window {
         match &mut self.share {
             Some(share) => share.grow(wanted).is_ok(),
             none => {
-                *none = self.memory.take(wanted).ok();
+                *none = self.memory.try_reserve(wanted).ok();
                 none.is_some()
             }
         }
@@ -352,7 +352,9 @@ impl Window {
 
     /// Takes the oldest operation if it has ended: what it is, its answer, and the room of
     /// its value.
-    pub(super) fn pop_ended(&mut self) -> Option<(OperationKind, OperationAnswer, Option<Share>)> {
+    pub(super) fn pop_ended(
+        &mut self,
+    ) -> Option<(OperationKind, OperationAnswer, Option<Reservation>)> {
         if !self.has_oldest_ended() {
             return None;
         }
@@ -378,7 +380,7 @@ mod tests {
     use hyper::StatusCode;
     use std::time::Duration;
 
-    fn slot(line_bytes: usize, share: Option<Share>) -> Slot {
+    fn slot(line_bytes: usize, share: Option<Reservation>) -> Slot {
         let operation = Operation::get(Bytes::from_static(b"k"));
         Slot::of(operation, KeyHash::of(b"k"), line_bytes, share)
     }
@@ -399,7 +401,7 @@ mod tests {
 
     #[test]
     fn windows_share_their_memory_and_each_goes_on_without() {
-        let memory = Budget::new(2 * STEP_BYTES);
+        let memory = Quota::new(2 * STEP_BYTES);
         let mut windows = [(); 4].map(|()| Window::new(&memory));
         let free = FREE_BYTES.div_ceil(SLOT_BYTES + (1 << 10));
         let counts: Vec<usize> = windows.iter_mut().map(fill).collect();
@@ -420,11 +422,11 @@ mod tests {
 
     #[test]
     fn lines_that_count_elsewhere_take_only_their_slots() {
-        let (memory, uploads) = (Budget::new(0), Budget::new(1 << 30));
+        let (memory, uploads) = (Quota::new(0), Quota::new(1 << 30));
         let mut window = Window::new(&memory);
         let mut count = 0;
         while window.has_room() {
-            window.push(slot(1 << 20, uploads.take(1 << 20).ok()));
+            window.push(slot(1 << 20, uploads.try_reserve(1 << 20).ok()));
             count += 1;
         }
         assert_eq!(count, FREE_BYTES / SLOT_BYTES);
@@ -433,10 +435,10 @@ mod tests {
     /// The share of a line ends when its read runs, so the read must not keep the line.
     #[test]
     fn a_read_that_runs_keeps_its_key_alone() {
-        let uploads = Budget::new(1 << 20);
+        let uploads = Quota::new(1 << 20);
         let line = Bytes::from(vec![b'k'; 10_000]);
         let operation = Operation::get(line.slice(..1));
-        let share = uploads.take(line.len()).ok();
+        let share = uploads.try_reserve(line.len()).ok();
         let times = OperationTimes::new(1, &operation.key, Duration::ZERO);
         let mut read = Slot::of(operation, KeyHash::of(b"k"), line.len(), share);
         read.times = Some(Box::new(times));
@@ -450,7 +452,7 @@ mod tests {
 
     #[test]
     fn an_operation_is_answered_in_its_place() {
-        let mut window = Window::new(&Budget::new(0));
+        let mut window = Window::new(&Quota::new(0));
         window.push(slot(10, None));
         window.push(Slot::refused(answer()));
         assert!(window.does_oldest_wait() && window.pop_ended().is_none());

@@ -7,7 +7,6 @@ mod count;
 mod parameters;
 mod range_stream;
 
-use crate::admission::places::Place;
 use crate::http::exchange::{Answer, Exchange};
 use crate::http::headers::SANDBOX;
 use crate::http::lasting_caller::LastingCaller;
@@ -17,7 +16,7 @@ use crate::http::response_body::ResponseBody;
 use crate::http::verb::Verb;
 use crate::net::Listener;
 use crate::trust::Trust;
-use base::Refused;
+use base::{Refused, Reservation};
 use cluster::Replicas;
 use hyper::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, TRAILER, VARY};
 use hyper::{HeaderMap, Response, Version};
@@ -46,16 +45,16 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     exchange.check_body_limit()?;
     let listener = exchange.listener;
     // Ranges wait for one another before they have a permit, so they keep no request out.
-    let place = listener.range_place(exchange.deadline()).await?;
+    let admitted = listener.admit_range(exchange.deadline()).await?;
     let source = source(listener, &parameters, exchange.deadline()).await?;
     let permit = exchange.admit(exchange.deadline()).await?;
     // The nodes have all of the time, however long the range waited for its turn.
     let deadline = listener.deadline_after(listener.clock().monotonic());
     if parameters.telling == Telling::Count {
-        // It holds the place of a range, and no permit, because it may take long.
+        // It counts as a range, and has no permit, because it may take long.
         drop(permit);
         let counted = count::answer(&exchange, parameters, source, deadline).await;
-        drop(place);
+        drop(admitted);
         return counted;
     }
     let headers = &exchange.head.headers;
@@ -81,7 +80,7 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     // reader must not keep other requests out.
     drop(permit);
     let reader = Reader::new(&exchange, parameters);
-    let stream = stream(listener, plan, reader, first, place);
+    let stream = stream(listener, plan, reader, first, admitted);
     let stream = stream.gathered(exchange.channel.gather_range());
     Ok(response.map(|_| ResponseBody::stream(Box::new(stream))))
 }
@@ -188,7 +187,7 @@ fn stream(
     plan: RangePlan,
     mut reader: Reader,
     first: Option<RangeBatch>,
-    place: Place,
+    admitted: Reservation,
 ) -> RangeStream {
     let log = Arc::clone(listener.worker.node().log());
     let listener = Rc::clone(listener);
@@ -204,5 +203,5 @@ fn stream(
             batch.map_err(CutReason::Failed)
         })
     };
-    RangeStream::new(&log, plan, Box::new(ask), first, place)
+    RangeStream::new(&log, plan, Box::new(ask), first, admitted)
 }

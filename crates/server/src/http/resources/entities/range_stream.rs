@@ -6,13 +6,12 @@
 //! then closes the connection without the last chunk, so a stream that was cut never
 //! looks whole.
 
-use crate::admission::places::Place;
 use crate::http::body_chunk::{BodyChunk, ChunkMemory};
 use crate::http::json_line::JsonLine;
 use crate::http::negotiation::RangeFormat;
 use crate::http::response_body::{BodyStream, StreamCut};
 use crate::net::channel::RangeGathering;
-use base::{Entry, LONG_VALUE_BYTES, LimitedLog};
+use base::{Entry, LONG_VALUE_BYTES, LimitedLog, Reservation};
 use bytes::Bytes;
 use http_body::Frame;
 use hyper::HeaderMap;
@@ -59,8 +58,8 @@ pub(crate) struct RangeStream {
     count: u64,
     crc32c: u32,
     log: Arc<LimitedLog>,
-    /// Its place among those that may run at a time.
-    _place: Place,
+    /// Its part of those that may run at a time.
+    _admitted: Reservation,
     _gathering: Option<RangeGathering>,
 }
 
@@ -98,7 +97,7 @@ impl RangeStream {
         plan: RangePlan,
         ask: AskForBatch,
         first: Option<RangeBatch>,
-        place: Place,
+        admitted: Reservation,
     ) -> Self {
         Self {
             log: Arc::clone(log),
@@ -107,7 +106,7 @@ impl RangeStream {
             state: first.map_or(StreamState::Ending, StreamState::sending),
             count: 0,
             crc32c: 0,
-            _place: place,
+            _admitted: admitted,
             _gathering: None,
         }
     }
@@ -283,15 +282,13 @@ fn encode(format: RangeFormat, entry: &Entry) -> BodyChunk {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admission::places::Places;
-    use base::{Expiry, ManualClock, Timestamp};
+    use base::{Expiry, ManualClock, Quota, Timestamp};
     use bytes::Buf;
     use std::task::Waker;
 
     #[tokio::test]
     async fn a_batch_that_is_not_read_in_time_cuts_the_range() {
-        let places = Places::new(1, 0, &crate::wait_sites::RANGE_PLACE);
-        let place = places.take_at_once();
+        let admitted = Quota::new(1).try_reserve(1);
         let log = Arc::new(LimitedLog::new(Arc::new(ManualClock::new(0))));
         let mut stream = RangeStream::new(
             &log,
@@ -303,7 +300,7 @@ mod tests {
             },
             Box::new(|_| Box::pin(std::future::pending())),
             None,
-            place.unwrap(),
+            admitted.unwrap(),
         );
         let mut context = Context::from_waker(Waker::noop());
         let timed_out = CutReason::Failed(BatchFailure::TimedOut);

@@ -8,7 +8,7 @@ use crate::http::headers::{SANDBOX, set_acks, set_expires, set_version};
 use crate::http::problem::Problem;
 use crate::http::response_body::ResponseBody;
 use crate::http::verb::Verb;
-use base::{Entry, Share};
+use base::{Entry, Reservation};
 use bytes::Bytes;
 use cluster::Replicas;
 use hyper::header::{
@@ -89,9 +89,10 @@ async fn put(mut exchange: Exchange<'_>, parameters: EntityParameters) -> Answer
     exchange.check_body_limit()?;
     let listener = exchange.listener;
     // A body that is being received counts by its bytes and holds no permit, because
-    // slow uploads must not keep other requests out. A full gate refuses the request
+    // slow uploads must not keep other requests out. Without a permit or a place in
+    // the queue the request is refused
     // before the body, so that the client need not send it.
-    if listener.gate.is_full() {
+    if listener.permits.is_full() {
         return Err(Problem::overloaded());
     }
     // The fields are not needed any more, and the body may take long.
@@ -172,7 +173,7 @@ async fn delete(mut exchange: Exchange<'_>, parameters: EntityParameters) -> Ans
 fn value_response(
     exchange: &mut Exchange<'_>,
     entry: &Entry,
-    share: Option<Share>,
+    share: Option<Reservation>,
 ) -> Response<ResponseBody> {
     let verb = exchange.verb;
     let value: Bytes = entry.value_handle();

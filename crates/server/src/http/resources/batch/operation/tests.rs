@@ -1,7 +1,7 @@
 //! Lines as operations.
 
 use super::*;
-use base::Budget;
+use base::Quota;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
@@ -182,7 +182,7 @@ fn a_value_has_the_bound_of_the_node() {
 #[test]
 fn text_without_escapes_is_copied_from_a_line_that_does_not_count() {
     let line = Bytes::from_static(br#"{"op":"put","key":"abc","value":"value"}"#);
-    let share = Budget::new(1).take(1).ok();
+    let share = Quota::new(1).try_reserve(1).ok();
     for (share, is_in_line) in [(share.as_ref(), true), (None, false)] {
         let memory = TextMemory::of(share);
         let operation = read_from(&line, memory).unwrap();

@@ -2,10 +2,10 @@
 //!
 //! Each operation of a batch holds a permit while it runs. A batch takes as many as are
 //! free and asks for the rest; it never waits with permits that it does not use, so
-//! batches cannot block each other. All batches of a runtime together hold at most half
-//! of its permits, so that other requests always find some.
+//! batches cannot block each other. All batches together hold at most half of the permits,
+//! so that others always find some.
 
-use super::Gate;
+use super::Permits;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -17,7 +17,7 @@ pub(super) struct BatchQueue {
     held: Cell<usize>,
     held_max: usize,
     waiting: RefCell<VecDeque<Rc<WaitingBatch>>>,
-    /// Whether a batch is next, of the batches and the requests that wait.
+    /// Whether a batch is next, of the batches and the others that wait.
     is_next: Cell<bool>,
 }
 
@@ -32,8 +32,8 @@ struct WaitingBatch {
 }
 
 /// The permits of one batch, which return when this is dropped.
-pub(crate) struct BatchPermits {
-    gate: Rc<Gate>,
+pub struct BatchPermits {
+    all: Rc<Permits>,
     held: Cell<usize>,
     waiting: Rc<WaitingBatch>,
 }
@@ -50,9 +50,9 @@ impl BatchQueue {
     }
 
     /// Grants a permit that has returned to the first batch, if that is its turn. The
-    /// turns change while requests wait as well.
-    pub(super) fn grant(&self, do_requests_wait: bool) -> bool {
-        if do_requests_wait && !self.is_next.replace(true) {
+    /// turns change while others wait as well.
+    pub(super) fn grant(&self, do_others_wait: bool) -> bool {
+        if do_others_wait && !self.is_next.replace(true) {
             return false;
         }
         if self.held.get() == self.held_max {
@@ -88,9 +88,9 @@ impl BatchQueue {
 
 impl BatchPermits {
     /// No permits yet.
-    pub(crate) fn new(gate: &Rc<Gate>) -> Self {
+    pub fn new(all: &Rc<Permits>) -> Self {
         Self {
-            gate: Rc::clone(gate),
+            all: Rc::clone(all),
             held: Cell::new(0),
             waiting: Rc::default(),
         }
@@ -98,8 +98,8 @@ impl BatchPermits {
 
     /// Takes up to `wanted` permits, and returns how many. If there is none, it wakes
     /// `cx` when there is one. A batch that wants none any more gives back what it was granted.
-    pub(crate) fn poll_take(&self, cx: &mut Context<'_>, wanted: usize) -> usize {
-        let batches = &self.gate.batches;
+    pub fn poll_take(&self, cx: &mut Context<'_>, wanted: usize) -> usize {
+        let batches = &self.all.batches;
         let granted = self.waiting.granted.take();
         self.held.set(self.held.get() + granted);
         if granted > wanted {
@@ -115,10 +115,10 @@ impl BatchPermits {
         };
         if is_turn {
             let of_batches = batches.held_max - batches.held.get();
-            let free = self.gate.in_flight_max - self.gate.in_flight.get();
+            let free = self.all.in_flight_max - self.all.in_flight.get();
             let more = free.min(of_batches).min(wanted - taken);
             batches.held.set(batches.held.get() + more);
-            self.gate.in_flight.set(self.gate.in_flight.get() + more);
+            self.all.in_flight.set(self.all.in_flight.get() + more);
             self.held.set(self.held.get() + more);
             taken += more;
         }
@@ -137,20 +137,20 @@ impl BatchPermits {
     }
 
     /// Returns permits.
-    pub(crate) fn release(&self, count: usize) {
+    pub fn release(&self, count: usize) {
         let count = count.min(self.held.get());
         self.held.set(self.held.get() - count);
-        let held = &self.gate.batches.held;
+        let held = &self.all.batches.held;
         held.set(held.get() - count);
         for _ in 0..count {
-            self.gate.release();
+            self.all.release();
         }
     }
 }
 
 impl Drop for BatchPermits {
     fn drop(&mut self) {
-        self.gate.batches.remove(&self.waiting);
+        self.all.batches.remove(&self.waiting);
         let granted = self.waiting.granted.take();
         self.held.set(self.held.get() + granted);
         self.release(self.held.get());
@@ -159,9 +159,12 @@ impl Drop for BatchPermits {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Admitted;
     use super::*;
-    use crate::admission::Admission;
+    use profile::WaitSite;
     use std::time::Duration;
+
+    static SITE: WaitSite = WaitSite::new("queue;of the test");
 
     fn take(permits: &BatchPermits, wanted: usize) -> usize {
         permits.poll_take(&mut Context::from_waker(Waker::noop()), wanted)
@@ -169,13 +172,13 @@ mod tests {
 
     #[test]
     fn all_batches_together_hold_half_of_the_permits() {
-        let gate = Gate::new(10, 1);
-        let (first, second) = (BatchPermits::new(&gate), BatchPermits::new(&gate));
+        let all = Permits::with_queue(10, 1, &SITE);
+        let (first, second) = (BatchPermits::new(&all), BatchPermits::new(&all));
         assert_eq!(take(&first, 3), 3);
         assert_eq!(take(&second, 9), 2);
         assert_eq!((take(&first, 9), take(&second, 9)), (0, 0));
-        assert_eq!(gate.in_flight(), 5);
-        let Ok(Admission::Granted(_request)) = gate.admit(Duration::MAX) else {
+        assert_eq!(all.in_flight(), 5);
+        let Ok(Admitted::Granted(_request)) = all.admit(Duration::MAX) else {
             panic!("the other half is for requests");
         };
         // What returns goes to the batch that has waited longest, up to what it wants.
@@ -184,13 +187,13 @@ mod tests {
         drop(first);
         assert_eq!(take(&second, 9), 5);
         drop(second);
-        assert_eq!(gate.in_flight(), 1);
+        assert_eq!(all.in_flight(), 1);
     }
 
     #[test]
     fn a_batch_that_wants_none_any_more_keeps_none_from_others() {
-        let gate = Gate::new(8, 1);
-        let [holder, waiting, other] = [(); 3].map(|()| BatchPermits::new(&gate));
+        let all = Permits::with_queue(8, 1, &SITE);
+        let [holder, waiting, other] = [(); 3].map(|()| BatchPermits::new(&all));
         assert_eq!((take(&holder, 9), take(&waiting, 3)), (4, 0));
         holder.release(1);
         assert_eq!(take(&other, 1), 0, "it was granted to the batch that waits");
@@ -198,23 +201,23 @@ mod tests {
         assert_eq!(take(&other, 1), 1);
         holder.release(3);
         assert_eq!(take(&other, 9), 3);
-        assert_eq!(gate.in_flight(), 4);
+        assert_eq!(all.in_flight(), 4);
     }
 
     #[test]
     fn permits_that_return_go_to_requests_and_batches_in_turn() {
-        let gate = Gate::new(2, 9);
-        let hold = || match gate.admit(Duration::MAX) {
-            Ok(Admission::Granted(permit)) => permit,
+        let all = Permits::with_queue(2, 9, &SITE);
+        let hold = || match all.admit(Duration::MAX) {
+            Ok(Admitted::Granted(permit)) => permit,
             _ => panic!("a permit is free"),
         };
         let (one, other) = (hold(), hold());
-        let (first, second) = (gate.admit(Duration::MAX), gate.admit(Duration::MAX));
-        let batch = BatchPermits::new(&gate);
+        let (first, second) = (all.admit(Duration::MAX), all.admit(Duration::MAX));
+        let batch = BatchPermits::new(&all);
         assert_eq!(take(&batch, 4), 0);
         drop(one);
         assert_eq!(
-            gate.queued(),
+            all.queued(),
             2,
             "a granted request has not left the queue yet"
         );
@@ -223,19 +226,19 @@ mod tests {
         assert_eq!(take(&batch, 4), 1);
         drop(other);
         drop(second);
-        assert_eq!((take(&batch, 4), gate.in_flight()), (0, 1));
+        assert_eq!((take(&batch, 4), all.in_flight()), (0, 1));
         batch.release(1);
         assert_eq!(take(&batch, 4), 1, "what returns goes round");
     }
 
     #[test]
     fn a_batch_that_ends_returns_what_it_was_granted() {
-        let gate = Gate::new(2, 0);
-        let (first, second) = (BatchPermits::new(&gate), BatchPermits::new(&gate));
+        let all = Permits::with_queue(2, 0, &SITE);
+        let (first, second) = (BatchPermits::new(&all), BatchPermits::new(&all));
         assert_eq!((take(&first, 1), take(&second, 1)), (1, 0));
         drop(first);
-        assert_eq!(gate.in_flight(), 1, "it was passed on");
+        assert_eq!(all.in_flight(), 1, "it was passed on");
         drop(second);
-        assert_eq!(gate.in_flight(), 0);
+        assert_eq!(all.in_flight(), 0);
     }
 }

@@ -1,26 +1,22 @@
-//! The gate: how many requests run at a time, and how many may wait.
+//! Permits: how many may run at a time, and how many may wait for that.
 //!
-//! A request that finds a free permit runs at once. When no permit is free, a
-//! bounded number of requests waits in a queue, in the order of their arrival and
-//! up to their deadlines. Every further request is refused at once.
+//! Who finds a free permit runs at once. When none is free, a bounded number waits in a
+//! queue, in the order of their arrival and up to their deadlines. Every further one is
+//! refused at once. A permit returns when its guard is dropped, however its holder ended.
 //!
-//! Each runtime has a gate of its own with an even share of the bounds, so the hot
-//! path needs no atomics. The acceptor keeps the runtimes' connections even.
+//! All of it belongs to one thread, so the hot path needs no atomics.
 //!
-//! A permit returns when its guard is dropped, however the request ended.
-//!
-//! The operations of batches need permits, too (`batch_permits`). All batches together
-//! hold at most half of them, and a batch waits instead of being refused. While requests
-//! and batches wait, permits that return go to both in turn.
+//! A batch takes many permits ([`BatchPermits`]). All batches together hold at most half of
+//! them, and a batch waits instead of being refused. While both wait, permits that return go
+//! to batches and to others in turn.
 
 mod batch_permits;
 
-pub(crate) use batch_permits::BatchPermits;
+pub use batch_permits::BatchPermits;
 
-use crate::wait_sites;
-use base::Refused;
+use super::Refused;
 use batch_permits::BatchQueue;
-use profile::Stopwatch;
+use profile::{Stopwatch, WaitSite};
 use slab::Slab;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -30,13 +26,15 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// Admits the requests of one runtime.
-pub(crate) struct Gate {
+/// How many may run at a time on one thread.
+pub struct Permits {
     in_flight: Cell<usize>,
     in_flight_max: usize,
     queued_max: usize,
     queue: RefCell<Queue>,
     batches: BatchQueue,
+    /// Where the profile of the waits counts those in the queue.
+    site: Option<&'static WaitSite>,
 }
 
 #[derive(Default)]
@@ -56,75 +54,101 @@ struct QueueEntry {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum QueueState {
     Queued,
-    /// The request has a permit, which it has not picked up yet.
+    /// It has a permit, which it has not picked up yet.
     Granted,
     Expired,
 }
 
-/// Lets one request run, until it is dropped.
-pub(crate) struct Permit {
-    gate: Rc<Gate>,
+/// Lets its holder run, until it is dropped.
+pub struct Permit {
+    permits: Rc<Permits>,
 }
 
-/// A request that waits in the queue; as a future it resolves to its [`Permit`].
-pub(crate) struct QueuedRequest {
-    gate: Rc<Gate>,
+/// Somebody who waits in the queue; as a future it resolves to a [`Permit`].
+pub struct QueuedPermit {
+    permits: Rc<Permits>,
     number: usize,
 }
 
-/// How the gate admits a request.
-pub(crate) enum Admission {
-    /// The request may run.
+/// How somebody is admitted.
+pub enum Admitted {
+    /// It may run.
     Granted(Permit),
-    /// The request has to wait.
-    Queued(QueuedRequest),
+    /// It has to wait.
+    Queued(QueuedPermit),
 }
 
-impl Gate {
-    /// A gate for `in_flight_max` requests, and `queued_max` more that wait.
-    pub(crate) fn new(in_flight_max: usize, queued_max: usize) -> Rc<Self> {
+impl Permits {
+    /// So many permits, for which nobody waits.
+    #[must_use]
+    pub fn new(in_flight_max: usize) -> Rc<Self> {
+        Self::build(in_flight_max, 0, None)
+    }
+
+    /// So many permits, and a queue for `queued_max` who wait. The profile of the waits counts
+    /// them at `site`.
+    #[must_use]
+    pub fn with_queue(
+        in_flight_max: usize,
+        queued_max: usize,
+        site: &'static WaitSite,
+    ) -> Rc<Self> {
+        Self::build(in_flight_max, queued_max, Some(site))
+    }
+
+    fn build(in_flight_max: usize, queued_max: usize, site: Option<&'static WaitSite>) -> Rc<Self> {
         Rc::new(Self {
             in_flight: Cell::new(0),
             in_flight_max,
             queued_max,
             queue: RefCell::default(),
             batches: BatchQueue::new((in_flight_max / 2).max(1)),
+            site,
         })
     }
 
-    /// The number of requests that run.
-    pub(crate) fn in_flight(&self) -> usize {
+    /// How many run.
+    pub fn in_flight(&self) -> usize {
         self.in_flight.get()
     }
 
-    /// The number of requests that wait.
-    pub(crate) fn queued(&self) -> usize {
+    /// How many wait.
+    pub fn queued(&self) -> usize {
         self.queue.borrow().entries.len()
     }
 
-    /// How many more requests [`Gate::admit`] would take, to run or to wait.
-    pub(crate) fn room(&self) -> usize {
+    /// How many more [`Permits::admit`] would take, to run or to wait.
+    pub fn left(&self) -> usize {
         let in_flight = self.in_flight_max.saturating_sub(self.in_flight.get());
         in_flight + self.queued_max.saturating_sub(self.queued())
     }
 
-    /// Whether [`Gate::admit`] would refuse a request.
-    pub(crate) fn is_full(&self) -> bool {
-        self.room() == 0
+    /// Whether [`Permits::admit`] would refuse.
+    pub fn is_full(&self) -> bool {
+        self.left() == 0
     }
 
-    /// Admits a request. If it has to wait, it waits until `deadline` at most.
+    /// Takes a permit, if one is free.
+    #[must_use]
+    pub fn try_take(self: &Rc<Self>) -> Option<Permit> {
+        // While anybody waits, no permit is free: one that returns goes to the first in the
+        // queue. So nobody overtakes the queue.
+        let in_flight = self.in_flight.get();
+        (in_flight < self.in_flight_max).then(|| {
+            self.in_flight.set(in_flight + 1);
+            Permit {
+                permits: Rc::clone(self),
+            }
+        })
+    }
+
+    /// Takes a permit, or waits for one until `deadline` at most.
     ///
     /// # Errors
     /// [`Refused`] when all permits are taken and the queue is full.
-    pub(crate) fn admit(self: &Rc<Self>, deadline: Duration) -> Result<Admission, Refused> {
-        // While requests wait, no permit is free: a permit that returns goes to
-        // the first in the queue. So a new request cannot overtake the queue.
-        if self.in_flight.get() < self.in_flight_max {
-            self.in_flight.set(self.in_flight.get() + 1);
-            return Ok(Admission::Granted(Permit {
-                gate: Rc::clone(self),
-            }));
+    pub fn admit(self: &Rc<Self>, deadline: Duration) -> Result<Admitted, Refused> {
+        if let Some(permit) = self.try_take() {
+            return Ok(Admitted::Granted(permit));
         }
         if self.is_full() {
             return Err(Refused);
@@ -137,14 +161,14 @@ impl Gate {
             stopwatch: Stopwatch::start(),
         });
         queue.order.push_back(number);
-        Ok(Admission::Queued(QueuedRequest {
-            gate: Rc::clone(self),
+        Ok(Admitted::Queued(QueuedPermit {
+            permits: Rc::clone(self),
             number,
         }))
     }
 
-    /// Refuses the queued requests whose deadline has passed.
-    pub(crate) fn expire(&self, now: Duration) {
+    /// Refuses those in the queue whose deadline has passed.
+    pub fn expire(&self, now: Duration) {
         let mut wakers = Vec::new();
         {
             let Queue { entries, order } = &mut *self.queue.borrow_mut();
@@ -188,15 +212,15 @@ impl Gate {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.gate.release();
+        self.permits.release();
     }
 }
 
-impl Future for QueuedRequest {
+impl Future for QueuedPermit {
     type Output = Result<Permit, Refused>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut queue = self.gate.queue.borrow_mut();
+        let mut queue = self.permits.queue.borrow_mut();
         let Some(entry) = queue.entries.get_mut(self.number) else {
             return Poll::Ready(Err(Refused));
         };
@@ -210,7 +234,7 @@ impl Future for QueuedRequest {
                 entry.state = QueueState::Expired;
                 drop(queue);
                 Poll::Ready(Ok(Permit {
-                    gate: Rc::clone(&self.gate),
+                    permits: Rc::clone(&self.permits),
                 }))
             }
             QueueState::Expired => Poll::Ready(Err(Refused)),
@@ -218,12 +242,14 @@ impl Future for QueuedRequest {
     }
 }
 
-impl Drop for QueuedRequest {
+impl Drop for QueuedPermit {
     fn drop(&mut self) {
-        let mut queue = self.gate.queue.borrow_mut();
+        let mut queue = self.permits.queue.borrow_mut();
         let entry = queue.entries.try_remove(self.number);
         let state = entry.map(|entry| {
-            entry.stopwatch.stop(&wait_sites::ADMISSION);
+            if let Some(site) = self.permits.site {
+                entry.stopwatch.stop(site);
+            }
             entry.state
         });
         if state == Some(QueueState::Queued) {
@@ -231,7 +257,7 @@ impl Drop for QueuedRequest {
         }
         drop(queue);
         if state == Some(QueueState::Granted) {
-            self.gate.release();
+            self.permits.release();
         }
     }
 }

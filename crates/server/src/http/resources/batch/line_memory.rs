@@ -1,29 +1,29 @@
 //! The memory for a line of a batch that is arriving, where it has to wait for that.
 
 use super::lines::Lines;
-use crate::admission::{RoomWait, Uploads};
+use crate::admission::{UploadWait, Uploads};
 use std::task::{Context, Poll, ready};
 use tokio::time::Instant;
 
 /// Waits for memory for the lines of a batch, one after another.
 #[derive(Default)]
-pub(super) struct LineRoom {
+pub(super) struct LineMemory {
     /// None as soon as it is over, whatever the line does then: a line may take minutes, and
     /// nobody else gets memory while somebody waits for it.
-    wait: Option<RoomWait>,
+    wait: Option<UploadWait>,
     /// Until when the line may wait behind which so many have ended.
     until: Option<(u64, Instant)>,
 }
 
-impl LineRoom {
-    /// Waits until there is room for the line that stands still, or has it refused.
+impl LineMemory {
+    /// Waits until there is memory for the line that stands still, or has it refused.
     pub(super) fn poll(
         &mut self,
         lines: &mut Lines,
         uploads: &Uploads,
         cx: &mut Context<'_>,
     ) -> Poll<()> {
-        let Some(bytes) = lines.unroomed_bytes() else {
+        let Some(bytes) = lines.waiting_bytes() else {
             return Poll::Ready(());
         };
         if self.wait.is_none() {
@@ -31,12 +31,12 @@ impl LineRoom {
                 .begin_wait(bytes, self.deadline(lines, uploads))
                 .ok();
         }
-        let has_room = match &mut self.wait {
+        let has_memory = match &mut self.wait {
             Some(wait) => ready!(wait.poll(lines.lacking(uploads), cx)).is_ok(),
             None => false,
         };
         self.wait = None;
-        if !has_room {
+        if !has_memory {
             lines.refuse();
         }
         Poll::Ready(())
@@ -63,7 +63,7 @@ impl LineRoom {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::{LONG_VALUE_BYTES, Share};
+    use base::{LONG_VALUE_BYTES, Reservation};
     use bytes::Bytes;
     use std::task::Waker;
     use std::time::Duration;
@@ -75,9 +75,9 @@ mod tests {
     struct Reader {
         uploads: Uploads,
         lines: Lines,
-        room: LineRoom,
-        short: Option<Share>,
-        long: Option<Share>,
+        memory: LineMemory,
+        short: Option<Reservation>,
+        long: Option<Reservation>,
     }
 
     impl Reader {
@@ -90,18 +90,18 @@ mod tests {
             uploads.cover(&mut long, LONG_BYTES, max).unwrap();
             Self {
                 lines: Lines::new(LONG_BYTES, None),
-                room: LineRoom::default(),
+                memory: LineMemory::default(),
                 uploads,
                 short,
                 long,
             }
         }
 
-        /// The client sends so much more of a blank line. Returns whether there is room for it.
+        /// The client sends so much more of a blank line. Returns whether there is memory for it.
         fn send(&mut self, bytes: usize) -> bool {
             self.lines.push(Bytes::from(vec![b' '; bytes]));
             self.take();
-            self.lines.unroomed_bytes().is_none()
+            self.lines.waiting_bytes().is_none()
         }
 
         fn take(&mut self) {
@@ -110,7 +110,7 @@ mod tests {
 
         fn poll(&mut self) -> Poll<()> {
             let mut cx = Context::from_waker(Waker::noop());
-            self.room.poll(&mut self.lines, &self.uploads, &mut cx)
+            self.memory.poll(&mut self.lines, &self.uploads, &mut cx)
         }
 
         /// Whether anybody waits for memory of bodies of this length.
@@ -131,7 +131,7 @@ mod tests {
         reader.take();
         assert!(
             !reader.is_awaited(1),
-            "the line has room, and has not ended"
+            "the line has memory, and has not ended"
         );
     }
 
@@ -149,7 +149,7 @@ mod tests {
         reader.long = None;
         assert!(reader.poll().is_ready());
         reader.take();
-        assert_eq!(reader.lines.unroomed_bytes(), None);
+        assert_eq!(reader.lines.waiting_bytes(), None);
     }
 
     #[tokio::test(start_paused = true)]
@@ -165,7 +165,7 @@ mod tests {
         assert!(reader.poll().is_pending());
         tokio::time::advance(WAIT_MAX / 2).await;
         assert!(reader.poll().is_ready());
-        assert_eq!(reader.lines.unroomed_bytes(), None, "it is refused");
+        assert_eq!(reader.lines.waiting_bytes(), None, "it is refused");
         assert!(!reader.is_awaited(LONG_BYTES), "the rest is skipped");
         reader.take();
         reader.lines.push(Bytes::from_static(b"\n"));
@@ -176,7 +176,7 @@ mod tests {
         assert!(reader.poll().is_pending());
         tokio::time::advance(WAIT_MAX / 2).await;
         assert!(reader.poll().is_pending());
-        reader.room.leave();
+        reader.memory.leave();
         assert!(!reader.is_awaited(LONG_BYTES));
     }
 }

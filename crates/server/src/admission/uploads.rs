@@ -1,42 +1,42 @@
-//! Budgets for the bodies of requests that are being received.
+//! The memory for the bodies of requests that are being received.
 
-use super::upload_room::{Promise, Room, RoomWait};
+use super::upload_wait::UploadWait;
 use crate::wait_sites;
-use base::{LONG_VALUE_BYTES, Refused, Share};
+use base::{LONG_VALUE_BYTES, Promise, Quota, Refused, Reservation, Turn};
 use profile::Stopwatch;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// By how many bytes at a time the share of a long body grows.
+/// By how many bytes at a time the reservation of a long body grows.
 pub(super) const UPLOAD_STEP_BYTES: usize = 256 << 10;
 
-/// Budgets for the bodies of requests that are being received, in bytes.
+/// Quotas for the bodies of requests that are being received, in bytes.
 ///
 /// A body counts by the bytes that were received, not by those that were announced,
-/// so that a body that never arrives takes no room from others. Short bodies have a
-/// budget of their own, so that slow long bodies do not keep them out.
+/// so that a body that never arrives takes nothing from others. Short bodies have a
+/// quota of their own, so that slow long bodies do not keep them out.
 ///
 /// A write keeps its body until the last replica has it or a hint is kept for it, which may be
 /// `--timeout` after its client has the answer. A client that sends the next body at once must
-/// not be refused because of that. So a body whose length is announced and finds no room waits
-/// that long for some, in line, before any of it is read ([`Room`]). Once it is let in, others
+/// not be refused because of that. So a body whose length is announced and finds too little waits
+/// that long for some, in line, before any of it is read (`upload_wait`). Once it is let in, others
 /// are let in for a second only beside all of it.
 ///
-/// Nothing is reserved for longer, so a slow body, or one of unknown length, may still find no
-/// room when a part of it is here. It waits then only if no other such body does, so two that
+/// Nothing is reserved for longer, so a slow body, or one of unknown length, may still find
+/// too little when a part of it is here. It waits then only if no other such body does, so two that
 /// lack memory do not wait for each other's. What has no announced length takes what is free,
 /// whoever waits.
 pub(crate) struct Uploads {
-    short: Arc<Room>,
-    long: Arc<Room>,
+    short: Arc<Quota>,
+    long: Arc<Quota>,
     /// How long a body waits.
     wait_max: Duration,
 }
 
 impl Uploads {
-    /// A budget of `short_bytes` for bodies of which up to [`LONG_VALUE_BYTES`] were
+    /// A quota of `short_bytes` for bodies of which up to [`LONG_VALUE_BYTES`] were
     /// received, and one of `long_bytes` for longer ones. For each so many may wait, for so long.
     pub(crate) fn new(
         (short_bytes, long_bytes): (usize, usize),
@@ -44,15 +44,16 @@ impl Uploads {
         wait_max: Duration,
     ) -> Self {
         Self {
-            short: Room::new(short_bytes, waiting_max),
-            long: Room::new(long_bytes, waiting_max),
+            // One is next, and so many wait behind it.
+            short: Quota::with_line(short_bytes, waiting_max.saturating_add(1)),
+            long: Quota::with_line(long_bytes, waiting_max.saturating_add(1)),
             wait_max,
         }
     }
 
     /// How many bytes are in use.
     pub(crate) fn used(&self) -> usize {
-        self.short.budget.used() + self.long.budget.used()
+        self.short.used() + self.long.used()
     }
 
     /// Waits until a body of this length fits, and promises it that much, if it is long or had to
@@ -61,40 +62,40 @@ impl Uploads {
     /// # Errors
     /// [`Refused`] when it does not fit in time, or too many wait, so that the client need not
     /// send it.
-    pub(crate) async fn wait_for_room(
+    pub(crate) async fn wait_for_memory(
         &self,
         announced_bytes: usize,
     ) -> Result<Option<Promise>, Refused> {
-        let room = self.room(announced_bytes);
+        let quota = self.quota(announced_bytes);
         // A short body is about to be here, and most are short.
         let is_short = announced_bytes <= LONG_VALUE_BYTES;
-        if announced_bytes == 0 || (is_short && room.is_free(announced_bytes)) {
+        if announced_bytes == 0 || (is_short && is_free(quota, announced_bytes)) {
             return Ok(None);
         }
-        let mut wait = room.join(false, self.deadline())?;
+        let mut wait = UploadWait::begin(quota, Turn::Passable, self.deadline())?;
         let mut stopwatch = None;
-        let has_room = poll_fn(|cx| {
+        let polled = poll_fn(|cx| {
             let polled = wait.poll(announced_bytes, cx);
             if polled.is_pending() && stopwatch.is_none() {
                 stopwatch = Some(Stopwatch::start());
             }
             polled
         });
-        let has_room = has_room.await;
+        let outcome = polled.await;
         if let Some(stopwatch) = stopwatch {
-            stopwatch.stop(&wait_sites::UPLOAD_ROOM);
+            stopwatch.stop(&wait_sites::UPLOAD_MEMORY);
         }
-        has_room.map(|()| Some(wait.into_promise(announced_bytes)))
+        outcome.map(|()| Some(wait.into_promise(announced_bytes)))
     }
 
     /// Makes `share` cover the `bytes` that were received of a body that has at most
     /// `bytes_max`.
     ///
     /// # Errors
-    /// [`Refused`] when the budget is used up.
+    /// [`Refused`] when the quota is used up.
     pub(crate) fn cover(
         &self,
-        share: &mut Option<Share>,
+        share: &mut Option<Reservation>,
         bytes: usize,
         bytes_max: usize,
     ) -> Result<(), Refused> {
@@ -102,23 +103,23 @@ impl Uploads {
         if more == 0 {
             return Ok(());
         }
-        let budget = &self.room(bytes).budget;
+        let quota = self.quota(bytes);
         match share {
-            Some(share) if share.is_of(budget) => share.grow(more),
+            Some(share) if share.is_of(quota) => share.grow(more),
             _ => {
-                *share = Some(budget.take(more)?);
+                *share = Some(quota.try_reserve(more)?);
                 Ok(())
             }
         }
     }
 
-    /// As [`Uploads::cover`], but waits for room as [`Uploads`] says.
+    /// As [`Uploads::cover`], but waits for memory as [`Uploads`] says.
     ///
     /// # Errors
-    /// [`Refused`] when the budget stays used up.
+    /// [`Refused`] when the quota stays used up.
     pub(crate) async fn cover_patiently(
         &self,
-        share: &mut Option<Share>,
+        share: &mut Option<Reservation>,
         bytes: usize,
         bytes_max: usize,
     ) -> Result<(), Refused> {
@@ -140,20 +141,25 @@ impl Uploads {
         Instant::now() + self.wait_max
     }
 
-    /// Begins to wait for room for a body of which so many bytes were received.
+    /// Begins to wait for memory for a body of which so many bytes were received.
     ///
     /// # Errors
     /// [`Refused`] if another such body waits.
-    pub(crate) fn begin_wait(&self, bytes: usize, until: Instant) -> Result<RoomWait, Refused> {
-        self.room(bytes).join(true, until)
+    pub(crate) fn begin_wait(&self, bytes: usize, until: Instant) -> Result<UploadWait, Refused> {
+        UploadWait::begin(self.quota(bytes), Turn::First, until)
     }
 
     /// How much more a share takes to cover so many bytes.
-    pub(crate) fn lacking(&self, share: Option<&Share>, bytes: usize, bytes_max: usize) -> usize {
-        if bytes <= share.map_or(0, Share::amount) {
+    pub(crate) fn lacking(
+        &self,
+        share: Option<&Reservation>,
+        bytes: usize,
+        bytes_max: usize,
+    ) -> usize {
+        if bytes <= share.map_or(0, Reservation::amount) {
             return 0;
         }
-        let room = self.room(bytes);
+        let quota = self.quota(bytes);
         let wanted = if bytes <= LONG_VALUE_BYTES {
             bytes
         } else {
@@ -162,17 +168,22 @@ impl Uploads {
                 .unwrap_or(bytes);
             stepped.min(bytes_max).max(bytes)
         };
-        let covered = share.filter(|share| share.is_of(&room.budget));
-        wanted - covered.map_or(0, Share::amount)
+        let covered = share.filter(|share| share.is_of(quota));
+        wanted - covered.map_or(0, Reservation::amount)
     }
 
-    fn room(&self, bytes: usize) -> &Arc<Room> {
+    fn quota(&self, bytes: usize) -> &Arc<Quota> {
         if bytes <= LONG_VALUE_BYTES {
             &self.short
         } else {
             &self.long
         }
     }
+}
+
+/// Whether so much is free, and nobody waits.
+fn is_free(quota: &Quota, bytes: usize) -> bool {
+    quota.waiting() == 0 && bytes <= quota.left()
 }
 
 #[cfg(test)]
@@ -182,7 +193,7 @@ mod tests {
     const STEP: usize = UPLOAD_STEP_BYTES;
 
     #[tokio::test]
-    async fn a_body_counts_by_its_received_bytes_and_a_long_one_leaves_room_for_short_ones() {
+    async fn a_body_counts_by_its_received_bytes_and_a_long_one_leaves_memory_to_short_ones() {
         let (short, long) = (2 * LONG_VALUE_BYTES, 1 << 20);
         let uploads = Uploads::new((short, long), 0, Duration::ZERO);
         let bytes_max = long;
@@ -193,11 +204,11 @@ mod tests {
             .cover(&mut slow, LONG_VALUE_BYTES + 1, bytes_max)
             .unwrap();
         assert_eq!(
-            (uploads.short.budget.used(), uploads.long.budget.used()),
+            (uploads.short.used(), uploads.long.used()),
             (0, UPLOAD_STEP_BYTES)
         );
-        assert!(uploads.wait_for_room(long).await.is_err());
-        assert!(uploads.wait_for_room(long - STEP).await.is_ok());
+        assert!(uploads.wait_for_memory(long).await.is_err());
+        assert!(uploads.wait_for_memory(long - STEP).await.is_ok());
         uploads.cover(&mut slow, long, bytes_max).unwrap();
         assert_eq!(uploads.used(), long);
         let mut other = None;
@@ -209,7 +220,7 @@ mod tests {
         uploads
             .cover(&mut other, LONG_VALUE_BYTES, bytes_max)
             .unwrap();
-        assert!(uploads.wait_for_room(LONG_VALUE_BYTES).await.is_ok());
+        assert!(uploads.wait_for_memory(LONG_VALUE_BYTES).await.is_ok());
         drop((slow, other));
         assert_eq!(uploads.used(), 0);
     }

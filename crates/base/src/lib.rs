@@ -8,10 +8,12 @@
 //! - [`ByteReader`] decodes the integers of all formats, and [`crc32c`] is their checksum.
 //! - [`Clock`] and [`Random`] are seams: a real side each, and one for tests. [`BootId`]
 //!   tells one boot of the machine from another.
+//! - [`Backoff`] is how long to wait after failures.
 //! - [`WorkTimer`] says how long a thread worked, without its waits for a processor.
 //! - [`LogLimiter`] and [`LimitedLog`] bound what is written to the log.
 //! - [`TraceId`] names what a request is part of, in logs.
 
+mod backoff;
 mod boot_id;
 
 mod byte_reader;
@@ -28,6 +30,7 @@ mod timestamp;
 mod trace_id;
 mod work_timer;
 
+pub use backoff::{Backoff, jittered};
 pub use boot_id::BootId;
 pub use byte_reader::{ByteReader, put_varint};
 pub use checksum::{crc32c, crc32c_append};

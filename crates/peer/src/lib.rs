@@ -6,7 +6,7 @@
 //! requests are in flight, and answers come in any order.
 //!
 //! - [`Link`] (`link`) is the connection of one runtime to one peer. It connects
-//!   again whenever the connection is lost (`backoff`). `calls` are the requests
+//!   again whenever the connection is lost (`base::Backoff`). `calls` are the requests
 //!   that wait for an answer, `failure_detector` says whether the peer is alive,
 //!   and `latency` how fast it answers.
 //! - [`serve`] (`server`) is the other end, where a [`RequestHandler`] handles
@@ -31,7 +31,6 @@
 //! - Whatever a peer sends, the worst consequence is that its connection closes.
 
 mod assembly;
-mod backoff;
 mod calls;
 mod clock_offset;
 mod connection;

@@ -53,7 +53,7 @@ use tokio::time::Instant;
 
 pub use status::{LinkState, LinkStatus};
 #[cfg(test)]
-pub(super) use upkeep::START_PATIENCE;
+pub(super) use upkeep::{BACKOFF_MAX, START_PATIENCE};
 
 /// Receives the answers of a link.
 pub trait AnswerHandler {

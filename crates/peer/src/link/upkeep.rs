@@ -2,7 +2,6 @@
 
 use super::dialler_side::DiallerSide;
 use super::{Link, LinkState};
-use crate::backoff::{BACKOFF_MAX, Backoff};
 use crate::clock_offset;
 use crate::connection::{Connection, End};
 use crate::failure_detector::HEARTBEAT;
@@ -10,6 +9,7 @@ use crate::frame::{Decoder, PAYLOAD_BYTES_MAX};
 use crate::handshake::{self, HANDSHAKE_BYTES_MAX, HandshakeError, Session};
 use crate::log_limiter::Direction;
 use crate::{CONTACT, Contact, NegotiatedProtocol, PeerEnvironment};
+use base::Backoff;
 use cluster::Miss;
 use std::pin::pin;
 use std::rc::Rc;
@@ -17,6 +17,13 @@ use std::time::Duration;
 
 /// How long dialling and the handshake may take together.
 const CONNECT_MAX: Duration = Duration::from_secs(1);
+
+/// The longest that the first wait before a peer is dialled again can be.
+const BACKOFF_MIN: Duration = Duration::from_millis(10);
+
+/// The longest that any such wait can be: a peer that is back is found within this
+/// time even if it does not dial first.
+pub(crate) const BACKOFF_MAX: Duration = Duration::from_secs(1);
 
 /// For how long nothing is logged about a peer that has not been reached yet: the
 /// nodes of a cluster are started one after another.
@@ -43,7 +50,7 @@ impl ConnectError {
 impl Link {
     /// Keeps the link connected until the runtime ends.
     pub async fn run_forever(self: Rc<Self>) {
-        let mut backoff = Backoff::new();
+        let mut backoff = Backoff::new(BACKOFF_MIN, BACKOFF_MAX);
         let patient_until = self.environment.clock.monotonic() + START_PATIENCE;
         loop {
             let mut longest = BACKOFF_MAX;
@@ -97,7 +104,10 @@ impl Link {
                 self.let_calls_wait();
                 continue;
             }
-            let wait = backoff.next(&*self.environment.random).min(longest);
+            backoff.fail();
+            let wait = backoff
+                .jittered_wait(&*self.environment.random)
+                .min(longest);
             tokio::select! {
                 biased;
                 () = self.redial.notified() => {

@@ -1,8 +1,8 @@
 //! Links that connect, and peers that cannot be reached.
 
 use super::*;
-use crate::backoff::BACKOFF_MAX;
 use crate::failure_detector::SUSPECT_AFTER;
+use crate::link::BACKOFF_MAX;
 use crate::link::START_PATIENCE;
 use crate::log_limiter::Direction;
 

@@ -21,7 +21,7 @@
 
 use super::{HintBatch, HintStore};
 use crate::background::{Background, WorkKind};
-use base::{Entry, Random};
+use base::{Backoff, Entry, Random, jittered};
 use cluster::{Miss, NodeNumber};
 use lsm::Error;
 use std::collections::VecDeque;
@@ -71,7 +71,7 @@ pub struct HintDelivery<R> {
     random: Arc<dyn Random>,
     background: Arc<Background>,
     /// How often in a row the peer did not store a hint.
-    failures: u32,
+    backoff: Backoff,
 }
 
 /// A segment in memory.
@@ -107,7 +107,7 @@ impl<R: HintReceiver> HintDelivery<R> {
             reading,
             random,
             background,
-            failures: 0,
+            backoff: Backoff::new(DELAY_MIN, DELAY_MAX),
         }
     }
 
@@ -137,7 +137,7 @@ impl<R: HintReceiver> HintDelivery<R> {
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot read hints");
-                    self.failures = self.failures.saturating_add(1);
+                    self.backoff.fail();
                     DeliveryOutcome::PutBack
                 }
             };
@@ -149,7 +149,11 @@ impl<R: HintReceiver> HintDelivery<R> {
 
     /// Waits until a hint was written or the peer is back, at most about [`DELAY_MAX`].
     async fn sleep_until_woken(&self) {
-        let woken = timeout(self.jittered(DELAY_MAX), self.store.woken(self.peer)).await;
+        let woken = timeout(
+            jittered(DELAY_MAX, &*self.random),
+            self.store.woken(self.peer),
+        )
+        .await;
         if woken.is_err() && self.store.waiting(self.peer).hints > 0 {
             self.store.drop_expired();
         }
@@ -185,15 +189,15 @@ impl<R: HintReceiver> HintDelivery<R> {
             let before = left.len();
             obsolete += self.send_until_missed(&mut left).await;
             if left.is_empty() {
-                self.failures = 0;
+                self.backoff.reset();
                 self.store.delivered(segment, obsolete);
                 return DeliveryOutcome::Delivered;
             }
             if left.len() < before {
-                self.failures = 0;
+                self.backoff.reset();
             }
-            self.failures = self.failures.saturating_add(1);
-            if !self.receiver.is_up() || self.failures >= FAILURES_MAX {
+            self.backoff.fail();
+            if !self.receiver.is_up() || self.backoff.failures() >= FAILURES_MAX {
                 if left.len() < count {
                     self.store.put_back(segment, left.into(), obsolete);
                 }
@@ -246,14 +250,6 @@ impl<R: HintReceiver> HintDelivery<R> {
     }
 
     async fn back_off(&self) {
-        let doublings = self.failures.saturating_sub(1).min(16);
-        let delay = DELAY_MIN.saturating_mul(1 << doublings).min(DELAY_MAX);
-        sleep(self.jittered(delay)).await;
-    }
-
-    /// Between a half of `delay` and all of it, so that many nodes do not send at once.
-    fn jittered(&self, delay: Duration) -> Duration {
-        let half_us = (delay / 2).as_micros() as u64;
-        Duration::from_micros(half_us + self.random.next_u64() % (half_us + 1))
+        sleep(self.backoff.jittered_wait(&*self.random)).await;
     }
 }

@@ -5,6 +5,7 @@
 //! an earlier one has replaced finds that out when it fires, and does nothing.
 
 use crate::sync::lock;
+use base::Backoff;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -22,10 +23,9 @@ pub(crate) struct Retry {
     state: Mutex<RetryState>,
 }
 
-#[derive(Default)]
 struct RetryState {
     /// How often compaction has failed since it last succeeded.
-    failures: u32,
+    backoff: Backoff,
     /// Whether no step has made progress since the last failure.
     is_stuck: bool,
     failed_at: Duration,
@@ -33,15 +33,25 @@ struct RetryState {
     wakes_at: Option<Duration>,
 }
 
+impl Default for RetryState {
+    fn default() -> Self {
+        Self {
+            backoff: Backoff::new(RETRY_DELAY_MIN, RETRY_DELAY_MAX),
+            is_stuck: false,
+            failed_at: Duration::ZERO,
+            wakes_at: None,
+        }
+    }
+}
+
 impl Retry {
     /// When the next attempt may be made.
     pub(crate) fn due(&self) -> Duration {
         let state = lock(&self.state);
-        if state.failures == 0 {
+        if state.backoff.failures() == 0 {
             return Duration::ZERO;
         }
-        let delay = RETRY_DELAY_MIN * 2_u32.saturating_pow(state.failures - 1);
-        state.failed_at + delay.min(RETRY_DELAY_MAX)
+        state.failed_at + state.backoff.wait()
     }
 
     /// Whether the last attempt has failed and none has made progress since, so
@@ -54,9 +64,9 @@ impl Retry {
     pub(crate) fn note_failure(&self, now: Duration) -> u32 {
         let mut state = lock(&self.state);
         state.failed_at = now;
-        state.failures = state.failures.saturating_add(1);
+        state.backoff.fail();
         state.is_stuck = true;
-        state.failures
+        state.backoff.failures()
     }
 
     /// Notes that an attempt has merged something. The failures still count,
@@ -68,15 +78,14 @@ impl Retry {
     /// Notes that compaction works, or has nothing to do.
     pub(crate) fn note_success(&self) {
         let mut state = lock(&self.state);
-        state.failures = 0;
+        state.backoff.reset();
         state.is_stuck = false;
     }
 
     /// Notes that a flush has changed what there is to compact, so that earlier
     /// failures say less about the next attempt.
     pub(crate) fn note_flush(&self) {
-        let mut state = lock(&self.state);
-        state.failures = state.failures.min(1);
+        lock(&self.state).backoff.count_at_most(1);
     }
 
     /// Notes that compaction is to wake at `due`. Returns whether that needs a

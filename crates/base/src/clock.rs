@@ -1,4 +1,4 @@
-//! The clock seam.
+//! The clock seam, and how often what is overdue by it is looked for.
 
 use profile::ProcessorTimes;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -121,6 +121,13 @@ impl Clock for ManualClock {
     fn waited_for_processor(&self) -> Duration {
         self.lock().waited_for_processor
     }
+}
+
+/// The time between two checks for what is overdue. `shortest` is the shortest timeout
+/// that the checks enforce: there are eight checks in it, and at least four a second.
+#[must_use]
+pub fn overdue_check_period(shortest: Duration) -> Duration {
+    (shortest / 8).clamp(Duration::from_millis(5), Duration::from_millis(250))
 }
 
 #[cfg(test)]

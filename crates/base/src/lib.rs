@@ -23,7 +23,6 @@ mod entry;
 mod entry_ref;
 mod log_limiter;
 mod newer_version;
-mod overdue;
 mod quota;
 mod random;
 mod timestamp;
@@ -34,12 +33,11 @@ pub use backoff::{Backoff, jittered};
 pub use boot_id::BootId;
 pub use byte_reader::{ByteReader, put_varint};
 pub use checksum::{crc32c, crc32c_append};
-pub use clock::{Clock, ManualClock, SystemClock};
+pub use clock::{Clock, ManualClock, SystemClock, overdue_check_period};
 pub use entry::{Entry, Expiry, KEY_BYTES_MAX, Kind, Rank, VALUE_BYTES_MAX};
 pub use entry_ref::EntryRef;
 pub use log_limiter::{LimitedLog, LogLimiter, LogRate};
 pub use newer_version::NewerVersion;
-pub use overdue::overdue_check_period;
 pub use quota::{
     Admitted, BatchPermits, FairQuota, InLine, LONG_VALUE_BYTES, Permit, Permits, Promise,
     QueuedPermit, Quota, Refused, Reservation, Turn,

@@ -5,15 +5,18 @@
 //!   batch, as they are read.
 //! - `problem`: problems (RFC 9457) with their receipts; [`problem_type`]: all types of them.
 //! - [`OPENAPI`]: the description of the API.
+//! - [`status`]: how a node is. [`cluster`]: how all nodes are, and what an operator has to do.
 //! - [`rfc3339`]: times of expiry as text.
 //! - [`fuzzing`]: what fuzzers call.
 
+pub mod cluster;
 mod fields;
 pub mod fuzzing;
 mod line;
 mod problem;
 pub mod problem_type;
 pub mod rfc3339;
+pub mod status;
 
 pub use fields::{Fields, bytes_of};
 pub use line::{Entity, EntityLine, text_or_base64};

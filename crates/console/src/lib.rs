@@ -163,7 +163,6 @@ const SCRIPT: &str = concat!(
     include_str!("../assets/script/node_api.js"),
     include_str!("../assets/script/dev_cluster.js"),
     include_str!("../assets/script/charts.js"),
-    include_str!("../assets/script/advice.js"),
     include_str!("../assets/script/stage.js"),
     include_str!("../assets/script/cluster_map.js"),
     include_str!("../assets/script/cluster_page.js"),

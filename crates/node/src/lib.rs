@@ -16,7 +16,8 @@
 //! - `forgetting` remembers below which bound the dead may be dropped.
 //! - `hints` keeps writes that peers missed, and delivers them.
 //! - `background` gives hints, sweeps and compaction what clients leave.
-//! - `node_report` says how this node and the others are, for those who look at the cluster.
+//! - `node_report` says how this node and the others are, for those who look at the cluster;
+//!   `reporting` tells it the others.
 //! - `compactions` compacts the whole store when an operator asks for it.
 //! - [`metrics`] counts, [`families`] returns the counts, and `wait_sites` names for
 //!   profiles where requests wait.
@@ -37,6 +38,7 @@ mod node_report;
 mod range_memory;
 #[cfg(test)]
 mod replica_tests;
+mod reporting;
 mod seams;
 #[doc(hidden)]
 pub mod simulation;
@@ -61,7 +63,7 @@ pub use families::families;
 pub use forgetting::{ForgettingStatus, HeldBack};
 pub use membership::LossReport;
 pub use node::{Load, Node};
-pub use node_report::{ClientActivity, ExaminedNode, SeeActivity};
+pub use node_report::{ClientActivity, ExaminedNode, NodeSnapshot, SeeActivity, SeeStatus};
 pub use replica::background::{ClientsSeen, LatencyCounts, SeeClients};
 pub use replica::hints::HintsWaiting;
 pub use replica::timestamps::{NoTimestamp, TimestampStatus};

@@ -1,12 +1,12 @@
 //! What all runtimes of a node share, from the opening of its store to the closing.
 
-use crate::compactions::{CompactionEnd, Compactions, OrderedCompaction, RunningCompaction};
+use crate::compactions::{CompactionEnd, Compactions, OrderedCompaction};
 use crate::config::{NodeConfig, Resources};
 use crate::dialled_peers::DialledPeers;
 use crate::forgetting::{ForgetFile, Forgetting, ForgettingEnvironment, ForgettingStatus};
 use crate::future_versions::end_of_present;
 use crate::metrics::Metrics;
-use crate::node_report::{Examiner, OwnEnvironment, OwnReport, SeeActivity};
+use crate::node_report::{Examiner, NodeSnapshot, OwnReport, SeeActivity, SeeStatus};
 use crate::range_memory::RangeMemory;
 use crate::seams::{OpenError, Seams};
 use crate::surplus::{SurplusRule, SurplusStatus};
@@ -16,7 +16,7 @@ use base::{Clock, LimitedLog, Quota, Random, Timestamp};
 use cluster::sweep::PassKind;
 use cluster::{NodeNumber, Placement, ReplicaState};
 use lsm::{Disk, Engine, Executor, GcThreshold};
-use membership::{LossReport, Membership, MembershipEnvironment, StoreCount};
+use membership::{Membership, MembershipEnvironment, StoreCount};
 use peer::PeerLog;
 use replica::SharedBounds;
 use replica::background::{Background, SeeClients, WorkKind};
@@ -65,7 +65,7 @@ pub struct Node {
     /// Times requests of peers that are part of a trace.
     pub(crate) traced: Arc<TracedRequests>,
     /// Says how this node is.
-    pub(crate) node_report: Arc<OwnReport>,
+    pub(crate) report: OwnReport,
     /// Asks the other nodes how they are.
     pub(crate) examiner: Examiner,
     /// Tells all runtimes which peers have dialled this node.
@@ -351,16 +351,12 @@ impl Node {
         let ranges = RangeMemory::of(memory.ranges_bytes, config.range_batch_bytes());
         let sweeps = Sweeps::open(sweep_environment, journal);
         let compactions = Compactions::new(engine.clone(), Arc::clone(&clock));
-        let node_report = OwnReport::new(OwnEnvironment {
-            members: config.members.clone(),
-            engine: engine.clone(),
-            hints: hints.clone(),
-            background: Arc::clone(&background),
-            disk: seams.disk,
-            folder: config.data.clone(),
-            clock: Arc::clone(&clock),
-            executor: Arc::clone(executor),
-        });
+        let report = OwnReport::new(
+            seams.disk,
+            config.data.clone(),
+            Arc::clone(&clock),
+            Arc::clone(executor),
+        );
         Ok(Self {
             placement,
             background,
@@ -368,7 +364,7 @@ impl Node {
             surplus_bound,
             sweeps,
             compactions,
-            node_report,
+            report,
             examiner: Examiner::default(),
             engine,
             traced: TracedRequests::new(Arc::clone(&clock)),
@@ -400,10 +396,32 @@ impl Node {
         &self.log
     }
 
-    /// How long ago the node was started.
+    /// What the node is like now.
     #[must_use]
-    pub fn uptime(&self) -> Duration {
-        self.clock.monotonic().saturating_sub(self.started)
+    pub fn snapshot(&self) -> NodeSnapshot {
+        let store = self.engine.statistics();
+        let non_owned = self.surplus_bound.as_ref().map(|below| SurplusStatus {
+            copies: store.table_non_owned,
+            below: below(),
+        });
+        let nodes = self.config.members.numbers();
+        NodeSnapshot {
+            uptime: self.clock.monotonic().saturating_sub(self.started),
+            unix_ms: self.clock.unix_ms(),
+            store_id: self.engine.store_id(),
+            store_created_unix_ms: self.membership.created_unix_ms(),
+            store,
+            compaction: self.compactions.running(),
+            replica_state: self.replica_state(),
+            learner_because: self.membership.learner_because(),
+            loss: self.membership.loss_report(),
+            timestamps: self.timestamp_status(),
+            hints: nodes.map(|node| self.hints_waiting(node)).collect(),
+            background_share: self.background.status().share,
+            repair: self.sweep_status(),
+            tombstone_gc: self.forgetting_status(),
+            non_owned,
+        }
     }
 
     /// What the store holds and has done.
@@ -412,39 +430,13 @@ impl Node {
         self.engine.statistics()
     }
 
-    /// The store's random number, drawn when the store was created.
-    #[must_use]
-    pub fn store_id(&self) -> u64 {
-        self.engine.store_id()
-    }
-
-    /// When the store was created, in milliseconds since the Unix epoch; `None` if an earlier
-    /// release created it.
-    #[must_use]
-    pub fn store_created_unix_ms(&self) -> Option<u64> {
-        self.membership.created_unix_ms()
-    }
-
     /// How the store stands with the node's peers.
     #[must_use]
     pub fn replica_state(&self) -> ReplicaState {
         self.membership.replica_state()
     }
 
-    /// Why the last full sweep has not filled the store, if one has ended and the store is still
-    /// learner.
-    #[must_use]
-    pub fn learner_because(&self) -> Option<String> {
-        self.membership.learner_because()
-    }
-
-    /// What may be lost, if stores were learners since the node was started.
-    #[must_use]
-    pub fn loss_report(&self) -> Option<LossReport> {
-        self.membership.loss_report()
-    }
-
-    /// Whether the node may allocate timestamps writes, and why not.
+    /// Whether the node may allocate timestamps, and why not.
     #[must_use]
     pub fn timestamp_status(&self) -> TimestampStatus {
         self.timestamps.status()
@@ -454,13 +446,6 @@ impl Node {
     #[must_use]
     pub fn hints_waiting(&self, node: NodeNumber) -> HintsWaiting {
         self.hints.waiting(node)
-    }
-
-    /// The share of its time that each kind of background work may use: 1 unless clients
-    /// feel it.
-    #[must_use]
-    pub fn background_share(&self) -> f64 {
-        self.background.status().share
     }
 
     /// What the node knows of sweeps.
@@ -473,16 +458,6 @@ impl Node {
     #[must_use]
     pub fn forgetting_status(&self) -> ForgettingStatus {
         self.forgetting.status()
-    }
-
-    /// The surplus copies of the store; `None` for a node alone, which has none.
-    #[must_use]
-    pub fn surplus_status(&self) -> Option<SurplusStatus> {
-        let below = self.surplus_bound.as_ref()?;
-        Some(SurplusStatus {
-            copies: self.engine.statistics().table_non_owned,
-            below: below(),
-        })
     }
 
     /// Has the node drive a pass of a sweep as soon as none of its own is running, or
@@ -507,12 +482,6 @@ impl Node {
         self.compactions.end(ordered)
     }
 
-    /// The compaction that was ordered and is under way.
-    #[must_use]
-    pub fn running_compaction(&self) -> Option<RunningCompaction> {
-        self.compactions.running()
-    }
-
     /// Says where the node sees what its clients feel: background work rests while they
     /// feel it. Until then only the queueing delay of the runtimes counts.
     pub fn see_clients_by(&self, see: SeeClients) {
@@ -522,7 +491,13 @@ impl Node {
     /// Says where the node sees what clients did lately, which it tells those who look at the
     /// cluster. Until then it tells that they did nothing.
     pub fn see_activity_by(&self, see: SeeActivity) {
-        self.node_report.see_activity_by(see);
+        self.report.see_activity_by(see);
+    }
+
+    /// Says who puts the status of the node into bytes, for its report to other nodes. Until then
+    /// it has none.
+    pub fn see_status_by(&self, see: SeeStatus) {
+        self.report.see_status_by(see);
     }
 
     /// Says who is told how long this node takes for requests of peers that are part of a
@@ -534,7 +509,7 @@ impl Node {
     /// What the disk of the data folder has left for the node, in bytes. A job asks the disk,
     /// once a second at most; `None` if that takes too long or fails.
     pub async fn disk_free_bytes(&self) -> Option<u64> {
-        self.node_report.disk_free_bytes().await
+        self.report.disk_free_bytes().await
     }
 
     /// What the node is working on.

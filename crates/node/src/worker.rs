@@ -5,6 +5,7 @@ use crate::handshakes::NodeHandshakes;
 use crate::metrics::WorkerMetrics;
 use crate::node::Node;
 use crate::node_report::ExaminedNode;
+use crate::reporting::{ReportingHandler, report};
 use crate::sweep::Sweeper;
 use crate::traced_requests::TimingHandler;
 use base::{Clock, Permits, overdue_check_period};
@@ -112,7 +113,6 @@ impl Worker {
             peers: Rc::clone(&peers),
             replicas: Rc::clone(&replicas),
             pending: Rc::clone(&pending),
-            node_report: Arc::clone(&node.node_report),
         });
         let metrics = node.metrics.of_worker(number);
         let resources = &node.resources;
@@ -197,8 +197,13 @@ impl Worker {
     /// the upgrade; `known` is called once the connection has proved to be a peer's.
     pub async fn welcome(&self, stream: Box<dyn Stream>, received: Bytes, known: impl FnOnce()) {
         let environment = self.peer_environment.clone();
-        let handler = Rc::new(TimingHandler {
+        let handler = Rc::new(ReportingHandler {
             handler: Rc::clone(&self.sweeper),
+            node: Arc::clone(&self.node),
+            peers: Rc::clone(&self.peers),
+        });
+        let handler = Rc::new(TimingHandler {
+            handler,
             traced: Arc::clone(&self.node.traced),
         });
         let stream = self.transport.accept(stream);
@@ -252,13 +257,20 @@ impl Worker {
         self.peers.status(node)
     }
 
+    /// The states of the links to all nodes, by node; none to this one.
+    #[must_use]
+    pub fn links(&self) -> Vec<Option<LinkStatus>> {
+        let nodes = self.peers.numbers();
+        nodes.map(|node| self.peers.status(node)).collect()
+    }
+
     /// How each node is, in the order of their names: as they said within the last second, or
     /// say now. Waits for those that are silent, but no longer than a second.
     pub async fn examine(&self) -> Arc<[ExaminedNode]> {
-        let node = &*self.node;
-        let (own, pending) = (&node.node_report, &self.coordinator.pending);
+        let (node, peers) = (&*self.node, &*self.peers);
+        let own = async |deadline| report(node, peers, deadline).await;
         node.examiner
-            .examine(own, &self.peers, pending, &*node.clock)
+            .examine(own, peers, &self.coordinator.pending, &*node.clock)
             .await
     }
 

@@ -5,6 +5,7 @@ use super::assembly::Assembler;
 use super::frame::{Decoder, FrameError, HEADER_BYTES, PAYLOAD_BYTES_MAX};
 use super::handshake::fuzz_hello;
 use super::message::Message;
+use super::node_report::NodeReport;
 use super::run::Run;
 use base::Quota;
 use bytes::Bytes;
@@ -53,6 +54,10 @@ fn take(decoder: &mut Decoder, values: &mut Assembler<()>) -> Result<bool, Frame
     };
     fuzz_hello(frame);
     match Message::decode(frame)? {
+        Message::Examined(bytes) => {
+            let report = NodeReport::decode(bytes);
+            assert!(report.is_none_or(|report| report.status.len() < bytes.len()));
+        }
         Message::Write { entry, .. } | Message::Repair { entry, .. } | Message::Found(entry) => {
             if let Some(whole) = entry.whole() {
                 assert_eq!(whole.key(), entry.key);

@@ -77,7 +77,7 @@ use std::sync::Arc;
 pub use contact::Contact;
 pub use frame::RUN_BYTES_MAX;
 pub use fuzz::fuzz_frames;
-pub use handshake::{HandshakePolicy, Hello};
+pub use handshake::{HandshakePolicy, Hello, LinkProblem};
 pub use link::{AnswerHandler, Link, LinkState, LinkStatus};
 pub use link_faults::LinkFaults;
 pub use log_limiter::PeerLog;
@@ -218,7 +218,7 @@ pub enum PeerAnswer {
     /// A page of a range.
     Paged(EncodedPage),
     /// How the node is.
-    Examined(NodeReport),
+    Examined(Box<NodeReport>),
 }
 
 /// What peer connections take from the node.

@@ -85,7 +85,6 @@ use fields::{Fields, miss_of_code};
 
 use super::frame::{Frame, FrameError};
 use crate::contact::Contact;
-use crate::node_report::NodeReport;
 use crate::page::{PagedHead, decode_paged};
 use crate::same::{HeldVersion, ValueHash};
 use crate::store_report::StoreReport;
@@ -254,8 +253,8 @@ pub(super) enum Message<'a> {
         /// How long the dialler waits for the answer.
         remaining: Duration,
     },
-    /// The node report of the acceptor.
-    Examined(NodeReport),
+    /// The node report of the acceptor, in bytes.
+    Examined(&'a [u8]),
     /// How the acceptor deals with the dialler.
     Contact(Contact),
 }
@@ -437,12 +436,7 @@ impl<'a> Message<'a> {
             EXAMINE => Self::Examine {
                 remaining: fields.remaining()?,
             },
-            EXAMINED => {
-                let report = NodeReport::decode(&mut fields.reader);
-                let report = fields.present(report)?;
-                let _from_later_releases = fields.take_rest();
-                Self::Examined(report)
-            }
+            EXAMINED => Self::Examined(fields.take_rest()),
             CONTACT => {
                 let [code] = fields.array()?;
                 let _from_later_releases = fields.take_rest();

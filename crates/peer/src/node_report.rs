@@ -4,19 +4,24 @@
 //! ```text
 //! node report = data bytes u64 | free bytes u64 | hints u64 | requests in 1000 s u64
 //!             | background share in thousandths u16 | reads | writes
-//!             | whatever later releases add
+//!             | status bytes u32 | status | whatever later releases add
 //! reads, writes = p50 u64 | p99 u64 | p99.9 u64, in microseconds
 //! ```
 //!
-//! A number with all bits set is not known.
+//! A number with all bits set is not known. The status is the node's own account in the words
+//! of the layer above, which this one only carries. Earlier releases end before its length.
 
 use base::ByteReader;
+use bytes::Bytes;
+
+/// The longest status that travels, in bytes. A longer one is left out.
+const STATUS_BYTES_MAX: usize = 64 << 10;
 
 /// Stands for a number that is not known.
 const UNKNOWN: u64 = u64::MAX;
 
 /// How a node is, as it says itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeReport {
     /// What the tables and the log of its store take, in bytes.
     pub data_bytes: u64,
@@ -34,6 +39,8 @@ pub struct NodeReport {
     pub reads: Option<LatencyQuantiles>,
     /// How long `PUT`s and `DELETE`s took lately; `None` if there were none.
     pub writes: Option<LatencyQuantiles>,
+    /// The status of the node, in the words of the layer above; empty if it is not known.
+    pub status: Bytes,
 }
 
 /// Times that a half, 99% and 99.9% of the requests did not exceed.
@@ -67,10 +74,21 @@ impl NodeReport {
                 out.extend_from_slice(&number.to_le_bytes());
             }
         }
+        let status: &[u8] = if self.status.len() <= STATUS_BYTES_MAX {
+            &self.status
+        } else {
+            &[]
+        };
+        // The limit fits.
+        let bytes = u32::try_from(status.len()).unwrap_or(0);
+        out.extend_from_slice(&bytes.to_le_bytes());
+        out.extend_from_slice(status);
     }
 
-    /// Reads what [`NodeReport::encode`] has written; `None` if the payload is too short.
-    pub(crate) fn decode(reader: &mut ByteReader<'_>) -> Option<Self> {
+    /// Reads what [`NodeReport::encode`] has written, and passes over what a later release has
+    /// added; `None` if it is too short.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let reader = &mut ByteReader::new(bytes);
         Some(Self {
             data_bytes: reader.u64()?,
             free_bytes: known(reader.u64()?),
@@ -79,8 +97,18 @@ impl NodeReport {
             background_permille: u16::from_le_bytes(reader.array()?),
             reads: LatencyQuantiles::decode(reader)?,
             writes: LatencyQuantiles::decode(reader)?,
+            status: decode_status(reader)?,
         })
     }
+}
+
+/// The status, which earlier releases leave out.
+fn decode_status(reader: &mut ByteReader<'_>) -> Option<Bytes> {
+    if reader.rest().is_empty() {
+        return Some(Bytes::new());
+    }
+    let bytes = usize::try_from(reader.u32()?).ok()?;
+    reader.bytes(bytes).map(Bytes::copy_from_slice)
 }
 
 impl LatencyQuantiles {

@@ -10,6 +10,7 @@
 //! - `http` turns requests into answers.
 //! - `trust` knows who may do what, and writes the audit log; `tls_files` reads the files
 //!   of TLS.
+//! - `status` is what an operator sees of the node and of the cluster.
 //! - `slow_requests` logs where the time of slow requests went. `line_writer` writes lines on
 //!   a thread of its own, so that none that serves waits for whoever reads them.
 //! - `open_files` bounds connections by what the system lets the process open.
@@ -34,6 +35,7 @@ mod runtime;
 mod server;
 mod slow_requests;
 mod start_error;
+mod status;
 mod tls_files;
 mod trust;
 mod wait_sites;

@@ -16,6 +16,7 @@ use crate::open_files::{self, ConnectionBounds};
 use crate::read_threads::ReadThreads;
 use crate::runtime;
 use crate::start_error::{FewOpenFiles, StartError, is_no_such_address};
+use crate::status;
 use crate::tls_files::{self, TlsReload};
 use crate::trust::Trust;
 use crate::trust::reloading::{Reload, Reloader};
@@ -143,6 +144,7 @@ impl Server {
             let shared = Arc::new(ListenerShared::new(
                 config, node, trust, node_tls, log, &clock,
             ));
+            status::report_by(&shared);
             let threads = runtime::start(
                 &shared,
                 sockets,

@@ -29,8 +29,9 @@ function clusterPage(root) {
     update(state) {
       breaks?.draw();
       if (!state.status) return;
-      redraw(lead, leadOf(state.status));
-      redraw(advice, adviceList(adviceOf(state.status)));
+      redraw(lead, state.failure ? silentLead(state) : leadOf(state.status));
+      redraw(advice, state.failure ? silentAdvice(state.status) : adviceList(state));
+      root.classList.toggle("stale", state.failure !== null);
       map.update(state);
       redraw(nodes, nodesTable(state));
       redraw(clients, clientsTable(state));
@@ -65,14 +66,42 @@ function leadOf(status) {
   return h("p", { class: isEnough ? "lead" : "lead bad" }, `${nodes},${need}${then}`);
 }
 
-/** The list of what needs attention. */
-function adviceList(items) {
-  if (items.length === 0) return h("p", { class: "calm" }, mark("good", "Nothing needs attention."));
+/** What stands in its place while the node that serves this page does not answer. */
+function silentLead({ status, statusAt }) {
+  const since = span((Date.now() - statusAt) / 1000);
+  return h("p", { class: "lead bad" }, `${status.name} does not answer: what you see is ${since} old.`);
+}
+
+/** What to do about that: the other nodes know more. */
+function silentAdvice({ name, cluster }) {
+  const others = cluster.filter((member) => member.name !== name);
+  const links = others.flatMap((member) => [" ", h("a", consoleOf(member, false), member.name)]);
+  const look = others.length > 0 ? [" Look through another node:", links, "."] : [];
+  const what = `${name} serves this page and does not answer. Start it, or restart it if it hangs.`;
+  return adviceItems([{ severity: "bad", text: [what, look], runbook: "A node is down or silent" }]);
+}
+
+/** The list of what needs attention, as the node says. */
+function adviceList({ advice, adviceFailure }) {
+  if (adviceFailure)
+    return h("p", { class: "note" }, `What needs attention is not known: ${adviceFailure.message}.`);
+  if (!advice) return h("p", { class: "note" }, "Asking all nodes …");
+  const isCalm = advice.every((item) => item.severity === "note");
+  return [
+    isCalm ? h("p", { class: "calm" }, mark("good", "Nothing needs attention.")) : null,
+    adviceItems(
+      advice.map((item) => ({ ...item, text: `${item.node ?? "cluster"}: ${item.what}. ${item.remedy}.` })),
+    ),
+  ];
+}
+
+function adviceItems(items) {
+  if (items.length === 0) return null;
   return h(
     "ul",
     { class: "advice", "aria-label": "What needs attention" },
     items.map((item) =>
-      h("li", { class: item.level }, h("p", {}, item.text), h("p", {}, runbookLink(item.runbook))),
+      h("li", { class: item.severity }, h("p", {}, item.text), h("p", {}, runbookLink(item.runbook))),
     ),
   );
 }

@@ -29,6 +29,10 @@ const state = {
   statusAt: 0,
   /** Why there is no newer one, if there is none. */
   failure: null,
+  /** What an operator has to do, as the node says: the last `advice` of `/v0/cluster`. */
+  advice: null,
+  /** Why there is no newer one, if there is none. */
+  adviceFailure: null,
   /** The samples of the last hour, oldest first, and what happened since. */
   history: { samples: [], bounds_us: [], running: null },
   /** The last metrics. */
@@ -145,9 +149,10 @@ async function pollCluster() {
     const lines = [own, ...peers.values()].flatMap((answer) => answer.nodes);
     const told = lines.filter((line) => line.report);
     state.reports = new Map(told.map((line) => [line.name, line.report]));
-  } catch {
-    // The status says that the node does not answer. A node of an older release, or a token
-    // without the right, leaves dashes.
+    state.advice = own.advice;
+    state.adviceFailure = null;
+  } catch (problem) {
+    state.adviceFailure = problem;
   }
   draw();
 }
@@ -155,6 +160,7 @@ async function pollCluster() {
 /** Forgets what one node said, and asks another. */
 function seeAnew() {
   state.history = { samples: [], bounds_us: [], running: null };
+  state.advice = null;
   poll();
   pollCluster();
   pollHistory();

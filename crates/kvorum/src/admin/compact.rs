@@ -1,12 +1,12 @@
 //! `kvorum admin compact`.
 
-use super::overview::Member;
 use super::status::fetch_target;
 use super::target::{ANSWER_BYTES_MAX, Target, print_json, print_lines};
 use super::waiting::Compactions;
 use crate::access::Access;
 use crate::failure::Failure;
 use crate::node_client::{NodeRequest, refusal};
+use api::status::Member;
 use clap::Args;
 use cluster::NodeUrl;
 use serde::{Deserialize, Serialize};
@@ -279,7 +279,10 @@ mod tests {
             name: name.to_owned(),
             url: "http://h:1".to_owned(),
             state: "up".to_owned(),
+            replica_state: None,
+            clock_ahead_ms: None,
             down_seconds: None,
+            problem: None,
             hints: 0,
             hint_bytes: 0,
             last_repair_unix_ms: None,

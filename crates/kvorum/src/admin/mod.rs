@@ -1,8 +1,7 @@
 //! `kvorum admin`: what an operator does with a running cluster.
 //!
-//! - `status`: asks every node for its status, and prints what they say.
-//! - `overview`: what the statuses of all nodes say together.
-//! - `advice`: where an operator has to do something.
+//! - `status`: asks a node how all nodes are, and prints what they say and what to do.
+//! - `overview`: what it prints of them.
 //! - `tombstone_gc`: how far tombstones are dropped.
 //! - `table`: the overview as text.
 //! - `repair`: has a node compare all nodes now.
@@ -10,9 +9,6 @@
 //! - `target`: the node that is asked; `waiting`: what is shown while it works.
 //! - `token`: makes a token, which `append_token` adds to the tokens file.
 
-mod advice;
-#[cfg(test)]
-mod advice_tests;
 mod append_token;
 mod compact;
 mod overview;

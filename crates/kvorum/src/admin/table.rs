@@ -1,6 +1,7 @@
 //! The overview of a cluster as text.
 
 use super::overview::{NodeOverview, Overview};
+use api::cluster::{Advice, Severity};
 use units::{Columns, counted, rough_span as span};
 
 const HEAD: [&str; 5] = [
@@ -76,8 +77,18 @@ pub(super) fn lines(overview: &Overview) -> Vec<String> {
     if !overview.advice.is_empty() {
         lines.push(String::new());
     }
-    lines.extend(overview.advice.iter().map(|line| format!("! {line}")));
+    lines.extend(overview.advice.iter().map(advice_line));
     lines
+}
+
+/// What is to be done begins with `!`.
+fn advice_line(advice: &Advice) -> String {
+    let sign = if advice.severity == Severity::Note {
+        "-"
+    } else {
+        "!"
+    };
+    format!("{sign} {advice} (runbook: {})", advice.runbook)
 }
 
 fn row(node: &NodeOverview) -> [String; HEAD.len()] {
@@ -98,11 +109,10 @@ fn row(node: &NodeOverview) -> [String; HEAD.len()] {
 
 #[cfg(test)]
 mod tests {
-    use super::super::overview::{
-        CompactionOverview, LastCleanOverview, NonOwnedStatus, RebuildStatus, RepairOverview,
-    };
+    use super::super::overview::{CompactionOverview, LastCleanOverview, RepairOverview};
     use super::super::tombstone_gc::TombstoneGcOverview;
     use super::*;
+    use api::status::{NonOwnedCopies, RebuildOverview};
 
     #[test]
     fn each_node_has_a_row_and_each_advice_a_line() {
@@ -113,8 +123,9 @@ mod tests {
             replica_state: replica_state.map(str::to_owned),
             hints_waiting: 12,
             background_share: Some(1.0),
-            rebuild: (name == "a").then_some(RebuildStatus {
+            rebuild: (name == "a").then_some(RebuildOverview {
                 received_bytes: 300 << 20,
+                received_keys: 7,
                 share: 0.25,
                 seconds_left: Some(600),
             }),
@@ -122,7 +133,8 @@ mod tests {
                 seconds: 300,
                 merged_bytes: 7 << 20,
             }),
-            non_owned: Some(NonOwnedStatus {
+            non_owned: Some(NonOwnedCopies {
+                bound_unix_ms: None,
                 copies: if name == "a" { 3 } else { 1 },
                 age_seconds: (name == "a").then_some(1_036_800),
             }),
@@ -131,6 +143,13 @@ mod tests {
         let clean = |name: &str, seconds_ago| LastCleanOverview {
             name: name.to_owned(),
             seconds_ago,
+        };
+        let advice = |severity| Advice {
+            severity,
+            node: Some("north-2".to_owned()),
+            what: "it is down".to_owned(),
+            remedy: "Start it".to_owned(),
+            runbook: "A node is down".to_owned(),
         };
         let overview = Overview {
             nodes: vec![
@@ -152,7 +171,7 @@ mod tests {
                 age_seconds: Some(1_036_800),
                 held_back_by: Vec::new(),
             }),
-            advice: vec!["north-2: start it".to_owned()],
+            advice: [Severity::Bad, Severity::Note].map(advice).into(),
         };
         let expected = "\
 node     state        replica state  hints  last successful repair
@@ -171,7 +190,8 @@ a full repair has been running for 5s and has compared 3 ranges
 
 what was deleted more than 12d ago may be dropped (grace: 10d)
 
-! north-2: start it";
+! north-2: it is down. Start it (runbook: A node is down)
+- north-2: it is down. Start it (runbook: A node is down)";
         assert_eq!(lines(&overview).join("\n"), expected);
     }
 }

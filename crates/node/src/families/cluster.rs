@@ -2,6 +2,7 @@
 
 use crate::metrics::{Cell, CoordinationMetrics, Family, Labels, LinkMetrics, MISSES, Metrics};
 use crate::node::Node;
+use crate::node_report::NodeSnapshot;
 use cluster::{NodeNumber, ReplicaState};
 use peer::CALLS_MAX;
 
@@ -9,12 +10,12 @@ use peer::CALLS_MAX;
 type OfLink = fn(&LinkMetrics) -> &Cell;
 
 /// The metrics about the other nodes.
-pub(super) fn families(metrics: &Metrics, node: &Node) -> Vec<Family> {
-    let mut families = coordination(metrics);
+pub(super) fn families(node: &Node, snapshot: &NodeSnapshot) -> Vec<Family> {
+    let mut families = coordination(&node.metrics);
     families.extend(hints(node));
-    families.extend(own(node));
-    families.extend(clock(node));
-    families.extend(peers(metrics, node));
+    families.extend(own(snapshot));
+    families.extend(clock(node, snapshot));
+    families.extend(peers(node, snapshot));
     families
 }
 
@@ -83,11 +84,11 @@ fn hints(node: &Node) -> Vec<Family> {
     ]
 }
 
-/// The replica state of this node's store, and what may be lost with stores that were learners.
-fn own(node: &Node) -> Vec<Family> {
-    let loss = node.membership.loss_report().map(|report| report.loss);
-    let loss = loss.unwrap_or_default();
-    let replica_state = node.membership.replica_state();
+/// The replica state of this node's store, and what may be lost with stores that are learners.
+fn own(snapshot: &NodeSnapshot) -> Vec<Family> {
+    let loss = snapshot.loss.as_ref().filter(|report| !report.is_over);
+    let loss = loss.map(|report| report.loss).unwrap_or_default();
+    let replica_state = snapshot.replica_state;
     let replica_states = ReplicaState::ALL.map(|each| {
         let holds = f64::from(u8::from(each == replica_state));
         (vec![("state", each.word().to_owned())], holds)
@@ -100,20 +101,20 @@ fn own(node: &Node) -> Vec<Family> {
         ),
         Family::gauge(
             "kvorum_writes_possibly_lost",
-            "Acknowledged writes that may be lost with stores that were learners since the node started, at most, as far as it knows",
+            "Acknowledged writes that may be lost with stores that are learners, at most, as far as the node knows; 0 once they are filled",
             loss.writes_max() as f64,
         ),
         Family::gauge(
             "kvorum_writes_possibly_lost_unknown",
-            "Whether more may be lost than the node knows",
+            "Whether more may be lost with those stores than the node knows",
             f64::from(u8::from(loss.has_unknown)),
         ),
     ]
 }
 
 /// This node's clock, and whether it allocates timestamps.
-fn clock(node: &Node) -> [Family; 5] {
-    let timestamps = node.timestamps.status();
+fn clock(node: &Node, snapshot: &NodeSnapshot) -> [Family; 5] {
+    let timestamps = &snapshot.timestamps;
     let seconds = |ms: i64| ms as f64 / 1e3;
     [
         Family::gauge(
@@ -144,8 +145,12 @@ fn clock(node: &Node) -> [Family; 5] {
     ]
 }
 
-fn peers(metrics: &Metrics, node: &Node) -> Vec<Family> {
-    let members = &node.config.members;
+fn peers(node: &Node, snapshot: &NodeSnapshot) -> Vec<Family> {
+    let (members, metrics) = (&node.config.members, &node.metrics);
+    let hints = |peer: NodeNumber| {
+        let waiting = snapshot.hints.get(peer.index()).copied();
+        waiting.unwrap_or_default()
+    };
     let runtimes = metrics.workers.len().max(1) as f64;
     let labels = |peer: NodeNumber| -> Labels { vec![("peer", members.name(peer).to_owned())] };
     let and = |mut labels: Labels, name: &'static str, value: &str| -> Labels {
@@ -264,12 +269,12 @@ fn peers(metrics: &Metrics, node: &Node) -> Vec<Family> {
         Family::gauges(
             "kvorum_hints_waiting",
             "Hints that wait for a peer",
-            gauges(&|peer| node.hints.waiting(peer).hints as f64),
+            gauges(&|peer| hints(peer).hints as f64),
         ),
         Family::gauges(
             "kvorum_hint_bytes",
             "Bytes of hints that wait for a peer",
-            gauges(&|peer| node.hints.waiting(peer).bytes as f64),
+            gauges(&|peer| hints(peer).bytes as f64),
         ),
     ]
 }

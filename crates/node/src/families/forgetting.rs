@@ -3,12 +3,13 @@
 use crate::forgetting::HeldBack;
 use crate::metrics::{Family, Labels};
 use crate::node::Node;
+use crate::node_report::NodeSnapshot;
 use base::Timestamp;
 use cluster::NodeNumber;
 
 /// The forget bound, who holds it back, and the bound for surplus copies.
-pub(super) fn families(node: &Node) -> [Family; 4] {
-    let status = node.forgetting_status();
+pub(super) fn families(node: &Node, snapshot: &NodeSnapshot) -> [Family; 4] {
+    let status = &snapshot.tombstone_gc;
     let seconds = |bound: Timestamp| {
         if bound > Timestamp::ZERO {
             bound.unix_ms() as f64 / 1e3
@@ -16,8 +17,9 @@ pub(super) fn families(node: &Node) -> [Family; 4] {
             0.0
         }
     };
-    let surplus = node.surplus_status();
-    let surplus_below = surplus.map_or(Timestamp::ZERO, |surplus| surplus.below);
+    let surplus_below = snapshot
+        .non_owned
+        .map_or(Timestamp::ZERO, |surplus| surplus.below);
     let holds_back = |member: NodeNumber| match &status.held_back {
         Some(HeldBack::Away(nodes) | HeldBack::Clocks(nodes) | HeldBack::Unfenced(nodes)) => {
             nodes.contains(&member)

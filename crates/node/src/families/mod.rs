@@ -14,10 +14,11 @@ use crate::node::Node;
 /// [`Node::disk_free_bytes`] says.
 #[must_use]
 pub fn families(node: &Node, disk_free_bytes: Option<u64>) -> Vec<Family> {
-    let mut families = store::families(node, disk_free_bytes);
-    families.extend(cluster::families(&node.metrics, node));
-    families.extend(sweeps::families(node));
-    families.extend(forgetting::families(node));
+    let snapshot = node.snapshot();
+    let mut families = store::families(node, &snapshot.store, disk_free_bytes);
+    families.extend(cluster::families(node, &snapshot));
+    families.extend(sweeps::families(node, &snapshot.repair));
+    families.extend(forgetting::families(node, &snapshot));
     families.extend(background::families(node));
     families
 }

@@ -7,12 +7,15 @@ use lsm::Statistics;
 use std::time::Duration;
 
 /// The metrics about the store and its disk.
-pub(super) fn families(node: &Node, disk_free_bytes: Option<u64>) -> Vec<Family> {
-    let store = node.engine.statistics();
-    let mut families = counters(&store);
-    families.extend(gauges(&store, node));
-    families.push(sync_times(&store));
-    families.extend(levels(&store));
+pub(super) fn families(
+    node: &Node,
+    store: &Statistics,
+    disk_free_bytes: Option<u64>,
+) -> Vec<Family> {
+    let mut families = counters(store);
+    families.extend(gauges(store, node));
+    families.push(sync_times(store));
+    families.extend(levels(store));
     families.extend(disk(node, disk_free_bytes));
     families
 }

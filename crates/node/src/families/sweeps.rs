@@ -2,12 +2,11 @@
 
 use crate::metrics::{Cell, Family, Labels, LinkMetrics, WorkerMetrics};
 use crate::node::Node;
-use crate::sweep::{EndedPasses, LastClean};
+use crate::sweep::{EndedPasses, LastClean, SweepStatus};
 use cluster::sweep::PassKind;
 
 /// What this node knows of sweeps.
-pub(super) fn families(node: &Node) -> [Family; 14] {
-    let status = node.sweep_status();
+pub(super) fn families(node: &Node, status: &SweepStatus) -> [Family; 14] {
     let label = |name, value: &str| -> Labels { vec![(name, value.to_owned())] };
     let of_kind = |kind: PassKind| status.ended[kind as usize];
     let ended = PassKind::ALL.into_iter().flat_map(|kind| {
@@ -29,7 +28,7 @@ pub(super) fn families(node: &Node) -> [Family; 14] {
         (label("kind", kind.word()), running.count() as f64)
     });
     let last_clean = |of: fn(&LastClean) -> Option<u64>| {
-        let (peers, status) = (node.config.members.peers(), &status);
+        let peers = node.config.members.peers();
         peers.map(move |peer| {
             let clean = status.last_clean.get(peer.index()).and_then(of);
             let seconds = clean.map_or(0.0, |unix_ms| unix_ms as f64 / 1e3);

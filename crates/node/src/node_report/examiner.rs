@@ -1,6 +1,6 @@
 //! Asks all nodes how they are.
 
-use super::{FRESH, OwnReport};
+use super::FRESH;
 use base::Clock;
 use cluster::{Miss, NodeNumber};
 use peer::{NodeReport, PeerAnswer, PeerRequest};
@@ -16,7 +16,7 @@ use tokio::sync::Mutex;
 pub(super) const EXAMINE_MAX: Duration = Duration::from_secs(1);
 
 /// How a node is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExaminedNode {
     /// Which node.
     pub node: NodeNumber,
@@ -36,10 +36,10 @@ pub(crate) struct Examiner {
 
 impl Examiner {
     /// How each node is, in the order of their names: as they said within the last second, or
-    /// say now.
+    /// say now. `own` says how this one is, in time for its deadline.
     pub(crate) async fn examine(
         &self,
-        own: &OwnReport,
+        own: impl AsyncFnOnce(Duration) -> NodeReport,
         peers: &Peers,
         pending: &Rc<PendingRequests>,
         clock: &dyn Clock,
@@ -56,11 +56,11 @@ impl Examiner {
             .numbers()
             .map(|node| (node, ask(peers, pending, node, deadline)))
             .collect();
-        let own_report = own.tell(deadline).await;
+        let own_report = own(deadline).await;
         let mut nodes = Vec::with_capacity(asked.len());
         for (node, asked) in asked {
             let report = match asked {
-                None => Ok(own_report),
+                None => Ok(own_report.clone()),
                 Some(Ok(wait)) => answered(wait.only().await.as_ref()),
                 Some(Err(why)) => Err(why),
             };
@@ -88,7 +88,7 @@ fn ask(
 /// What a node has answered; `None` is the deadline.
 fn answered(completion: Option<&Completion>) -> Result<NodeReport, Miss> {
     match completion {
-        Some(Completion::Peer(PeerAnswer::Examined(report))) => Ok(*report),
+        Some(Completion::Peer(PeerAnswer::Examined(report))) => Ok(report.as_ref().clone()),
         Some(Completion::Peer(PeerAnswer::Missed(why))) => Err(*why),
         Some(_) => Err(Miss::Failed),
         None => Err(Miss::Timeout),

@@ -1,6 +1,7 @@
 //! Node reports: how each node of the cluster is, for people who look at the cluster through
 //! one of its nodes.
 //!
+//! - `snapshot` is what a node is like at one moment.
 //! - `own` is what this node says of itself, to its readers and to peers that examine it.
 //! - `disk_room` is what its disk has left. A disk may hang, so no runtime asks it.
 //! - `examiner` asks all other nodes.
@@ -11,15 +12,17 @@
 mod disk_room;
 mod examiner;
 mod own;
+mod snapshot;
 
 #[cfg(test)]
 mod tests;
 
 pub use examiner::ExaminedNode;
 pub(crate) use examiner::Examiner;
-pub(crate) use own::{OwnEnvironment, OwnReport};
+pub(crate) use own::OwnReport;
+pub use snapshot::NodeSnapshot;
 
-use peer::LatencyQuantiles;
+use peer::{LatencyQuantiles, LinkStatus};
 use std::time::Duration;
 
 /// For how long what was found out is told again.
@@ -38,3 +41,7 @@ pub struct ClientActivity {
 
 /// Returns what clients did lately.
 pub type SeeActivity = Box<dyn Fn() -> ClientActivity + Send + Sync>;
+
+/// Returns the status of the node in bytes, for its report; it gets the links of a runtime, by
+/// node.
+pub type SeeStatus = Box<dyn Fn(&NodeSnapshot, &[Option<LinkStatus>]) -> Vec<u8> + Send + Sync>;

@@ -2,13 +2,11 @@
 
 use super::disk_room::DiskRoom;
 use super::examiner::EXAMINE_MAX;
-use super::{ClientActivity, SeeActivity};
+use super::{ClientActivity, NodeSnapshot, SeeActivity, SeeStatus};
 use base::Clock;
-use cluster::Members;
-use lsm::{Disk, Engine, Executor};
-use peer::{NodeReport, PeerAnswer, Reply};
-use replica::background::Background;
-use replica::hints::HintStore;
+use bytes::Bytes;
+use lsm::{Disk, Executor};
+use peer::{LinkStatus, NodeReport};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -16,57 +14,29 @@ use std::time::Duration;
 /// How much of the time until a deadline the disk has. The rest is for the answer's way.
 const DISK_SHARE: u32 = 2;
 
-/// What this node is asked about.
-pub(crate) struct OwnEnvironment {
-    /// All nodes.
-    pub(crate) members: Members,
-    /// The store.
-    pub(crate) engine: Engine,
-    /// The hints for the other nodes.
-    pub(crate) hints: HintStore,
-    /// The budget of background work.
-    pub(crate) background: Arc<Background>,
-    /// The disk that the store lies on, and where.
-    pub(crate) disk: Arc<dyn Disk>,
-    pub(crate) folder: PathBuf,
-    /// The time.
-    pub(crate) clock: Arc<dyn Clock>,
-    /// Runs the jobs that ask the disk.
-    pub(crate) executor: Arc<dyn Executor>,
-}
-
-/// Says how this node is.
+/// Says how this node is, with what only its owner sees.
 pub(crate) struct OwnReport {
-    members: Members,
-    engine: Engine,
-    hints: HintStore,
-    background: Arc<Background>,
     clock: Arc<dyn Clock>,
     disk_room: Arc<DiskRoom>,
     see_activity: OnceLock<SeeActivity>,
+    see_status: OnceLock<SeeStatus>,
 }
 
 impl OwnReport {
-    pub(crate) fn new(environment: OwnEnvironment) -> Arc<Self> {
-        let OwnEnvironment {
-            members,
-            engine,
-            hints,
-            background,
-            disk,
-            folder,
-            clock,
-            executor,
-        } = environment;
-        Arc::new(Self {
-            members,
-            engine,
-            hints,
-            background,
+    /// Of a node whose store lies in this folder of this disk. `executor` runs the jobs that ask
+    /// the disk.
+    pub(crate) fn new(
+        disk: Arc<dyn Disk>,
+        folder: PathBuf,
+        clock: Arc<dyn Clock>,
+        executor: Arc<dyn Executor>,
+    ) -> Self {
+        Self {
             disk_room: DiskRoom::new(disk, folder, Arc::clone(&clock), executor),
             clock,
             see_activity: OnceLock::new(),
-        })
+            see_status: OnceLock::new(),
+        }
     }
 
     /// Says where the node sees what clients did lately. Until then they did nothing.
@@ -75,41 +45,44 @@ impl OwnReport {
         let _first = self.see_activity.set(see);
     }
 
+    /// Says who puts the status of the node into bytes. Until then it has none.
+    pub(crate) fn see_status_by(&self, see: SeeStatus) {
+        // As above.
+        let _first = self.see_status.set(see);
+    }
+
     /// What the disk has left for the node, in bytes; `None` if it does not say so in time.
     pub(crate) async fn disk_free_bytes(&self) -> Option<u64> {
         self.disk_room.free_bytes(EXAMINE_MAX / DISK_SHARE).await
     }
 
-    /// How this node is, in time for `deadline` on the monotonic clock.
-    pub(crate) async fn tell(&self, deadline: Duration) -> NodeReport {
+    /// How this node is, in time for `deadline` on the monotonic clock. `see` looks at the node,
+    /// and at its links, by node.
+    pub(crate) async fn tell(
+        &self,
+        deadline: Duration,
+        see: impl FnOnce() -> (NodeSnapshot, Vec<Option<LinkStatus>>),
+    ) -> NodeReport {
         let left = deadline.saturating_sub(self.clock.monotonic());
         let free_bytes = self.disk_room.free_bytes(left / DISK_SHARE).await;
-        let statistics = self.engine.statistics();
-        let table_bytes: u64 = statistics.levels.iter().map(|level| level.bytes).sum();
-        let waiting = self.members.peers().map(|peer| self.hints.waiting(peer));
-        let see = self.see_activity.get();
+        let (snapshot, links) = see();
+        let see_activity = self.see_activity.get();
         let ClientActivity {
             requests_per_1000_s,
             reads,
             writes,
-        } = see.map(|see| see()).unwrap_or_default();
+        } = see_activity.map(|see| see()).unwrap_or_default();
+        let see_status = self.see_status.get();
+        let status = see_status.map_or_else(Bytes::new, |see| see(&snapshot, &links).into());
         NodeReport {
-            data_bytes: table_bytes.saturating_add(statistics.log_bytes),
+            data_bytes: snapshot.data_bytes(),
             free_bytes,
-            hints: waiting.map(|waiting| waiting.hints).sum(),
+            hints: snapshot.hints.iter().map(|waiting| waiting.hints).sum(),
             requests_per_1000_s,
-            background_permille: (self.background.status().share * 1000.0).round() as u16,
+            background_permille: (snapshot.background_share * 1000.0).round() as u16,
             reads,
             writes,
+            status,
         }
-    }
-
-    /// Replies to a peer that examines this node.
-    pub(crate) fn reply(self: &Arc<Self>, reply: Reply) {
-        let own = Arc::clone(self);
-        tokio::task::spawn_local(async move {
-            let report = own.tell(reply.deadline()).await;
-            reply.send(PeerAnswer::Examined(report));
-        });
     }
 }

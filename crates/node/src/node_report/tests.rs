@@ -96,7 +96,8 @@ async fn a_node_tells_its_disk_its_store_and_what_clients_did() {
     let tell = async || {
         let deadline = machine.clock.monotonic() + WAIT_MAX;
         let jobs = async { machine.executor.run_all_due() };
-        tokio::join!(node.node_report.tell(deadline), jobs).0
+        let see = || (node.snapshot(), Vec::new());
+        tokio::join!(node.report.tell(deadline, see), jobs).0
     };
     let report = tell().await;
     assert!(report.data_bytes >= 1000, "{report:?}");
@@ -118,9 +119,15 @@ async fn a_node_tells_its_disk_its_store_and_what_clients_did() {
         writes: None,
     };
     node.see_activity_by(Box::new(move || activity));
+    node.see_status_by(Box::new(|snapshot, links| {
+        assert!(links.is_empty());
+        format!("{} bytes", snapshot.data_bytes()).into_bytes()
+    }));
     let report = tell().await;
     assert_eq!(report.requests_per_1000_s, 1_500);
     assert_eq!((report.reads, report.writes), (Some(reads), None));
+    let status = format!("{} bytes", report.data_bytes);
+    assert_eq!(report.status, status.as_bytes());
 }
 
 #[tokio::test(start_paused = true)]

@@ -79,7 +79,6 @@ pub use schedule::OrderedSweep;
 
 use crate::config::SweepSizes;
 use crate::forgetting::Forgetting;
-use crate::node_report::OwnReport;
 use base::{Clock, Random};
 use cluster::sweep::{Incarnation, PassId, PassKind};
 use cluster::{Members, NodeNumber, Placement};
@@ -162,8 +161,6 @@ pub(crate) struct Sweeper {
     pub(crate) peers: Rc<Peers>,
     pub(crate) replicas: Rc<ReplicaSet>,
     pub(crate) pending: Rc<PendingRequests>,
-    /// What this node says of itself.
-    pub(crate) node_report: Arc<OwnReport>,
 }
 
 impl Sweeps {

@@ -1,5 +1,4 @@
-//! How a node serves the requests of other nodes: writes, reads, mends, those of sweeps, and
-//! examinations.
+//! How a node serves the requests of other nodes: writes, reads, mends, and those of sweeps.
 
 use super::joining::Agreed;
 use super::participant::{Participant, UnknownRange};
@@ -58,7 +57,8 @@ impl peer::RequestHandler for Sweeper {
                     reply.send(PeerAnswer::Swept(SweepAnswer::Unknown));
                 }
             }
-            PeerRequest::Examine => self.node_report.reply(reply),
+            // Another handler answers that.
+            PeerRequest::Examine => reply.send(PeerAnswer::Missed(Miss::Unsupported)),
         }
     }
 }

@@ -58,6 +58,7 @@ pub(super) use hello::HANDSHAKE_BYTES_MAX;
 pub use hello::Hello;
 pub(super) use policy::HandshakeEnvironment;
 pub use policy::HandshakePolicy;
+pub use refusal::LinkProblem;
 #[cfg(test)]
 pub(super) use tests::put_one_of_each;
 
@@ -124,6 +125,16 @@ pub(super) enum HandshakeError {
 }
 
 impl HandshakeError {
+    /// What is wrong between the two nodes, if one of them has said so.
+    pub(super) fn problem(&self) -> Option<LinkProblem> {
+        match self {
+            Self::Refused { refusal, .. } | Self::RefusedByOther(refusal) => {
+                LinkProblem::of_reason(refusal)
+            }
+            _ => None,
+        }
+    }
+
     /// Whether the reason goes away by itself within a moment.
     pub(super) fn is_temporary(&self) -> bool {
         matches!(

@@ -16,6 +16,47 @@ pub(super) const REFUSE: u8 = 34;
 /// The longest reason, in bytes; the rest is cut off.
 const REASON_BYTES_MAX: usize = 512;
 
+/// What is wrong between two nodes that reach each other and have no connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkProblem {
+    /// Their lists of nodes differ.
+    OtherMembers,
+    /// Their secrets differ.
+    OtherSecret,
+    /// They share no version of the protocol.
+    OtherProtocol,
+    /// One of them has not the name that the other expects.
+    OtherName,
+}
+
+impl LinkProblem {
+    /// The word for it on the status page.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::OtherMembers => "other members",
+            Self::OtherSecret => "other secret",
+            Self::OtherProtocol => "other protocol",
+            Self::OtherName => "other name",
+        }
+    }
+
+    /// The problem that a refusal names, by how its reason begins: a node that is refused gets
+    /// the reason as text.
+    pub(super) fn of_reason(reason: &str) -> Option<Self> {
+        let reasons = [
+            ("the nodes have different lists", Self::OtherMembers),
+            ("the nodes have different secrets", Self::OtherSecret),
+            ("the nodes share no version", Self::OtherProtocol),
+            ("no node of the cluster is named", Self::OtherName),
+            ("both nodes have the same name", Self::OtherName),
+            ("the node that was dialled is", Self::OtherName),
+        ];
+        let mut reasons = reasons.into_iter();
+        let found = reasons.find(|(begin, _)| reason.starts_with(begin));
+        found.map(|(_, problem)| problem)
+    }
+}
+
 /// Why a node is refused as a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
@@ -128,5 +169,38 @@ pub(super) fn check_peer(
             name: theirs.name.clone(),
         }),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_its_problem_to_both_sides() {
+        let name = || "x".to_owned();
+        let (own, other) = (Protocol::OWN, Protocol::OWN);
+        for (refusal, problem) in [
+            (Refusal::Members, Some(LinkProblem::OtherMembers)),
+            (Refusal::Secret, Some(LinkProblem::OtherSecret)),
+            (
+                Refusal::Version { own, other },
+                Some(LinkProblem::OtherProtocol),
+            ),
+            (Refusal::UnknownName(name()), Some(LinkProblem::OtherName)),
+            (Refusal::OwnName, Some(LinkProblem::OtherName)),
+            (
+                Refusal::UnexpectedName {
+                    expected: name(),
+                    name: name(),
+                },
+                Some(LinkProblem::OtherName),
+            ),
+            (Refusal::MalformedHello, None),
+            (Refusal::PreviousStartLive, None),
+        ] {
+            let reason = refusal.to_string();
+            assert_eq!(LinkProblem::of_reason(&reason), problem, "{reason}");
+        }
     }
 }

@@ -8,6 +8,7 @@ use crate::connection::{End, Side};
 use crate::failure_detector::{FailureDetector, HEARTBEAT, Liveness};
 use crate::frame::{Frame, FrameError, HEADER_BYTES};
 use crate::message::{self, Message};
+use crate::node_report::NodeReport;
 use crate::outgoing::Outgoing;
 use crate::page::EncodedPage;
 use crate::run::Run;
@@ -336,7 +337,10 @@ impl Side for DiallerSide<'_> {
                     self.answers.begin_page(frame, &head, page)?;
                 }
             }
-            Message::Examined(report) => {
+            Message::Examined(bytes) => {
+                let report = NodeReport::decode(bytes)
+                    .ok_or_else(|| frame.malformed("a node report that is cut off"))?;
+                let report = Box::new(report);
                 self.answer(frame, CallKind::Examine, PeerAnswer::Examined(report), now)?;
             }
             Message::Pong { unix_ms } => self.take_pong(frame.call, unix_ms, now),

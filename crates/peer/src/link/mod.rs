@@ -37,8 +37,8 @@ use crate::message;
 use crate::outgoing::{LongMessage, LongMessageKind, Outgoing};
 use crate::wait_sites;
 use crate::{
-    CALLS_MAX, FORGETTING, LOOK, MANY, NegotiatedProtocol, PeerAnswer, PeerEnvironment,
-    PeerRequest, SAME, TRACES, Transport,
+    CALLS_MAX, FORGETTING, LOOK, LinkProblem, MANY, NegotiatedProtocol, PeerAnswer,
+    PeerEnvironment, PeerRequest, SAME, TRACES, Transport,
 };
 use base::{Entry, TraceId};
 use cluster::{Miss, NodeUrl, ReplicaState};
@@ -75,6 +75,8 @@ pub struct Link {
     /// Since when there is no connection, on the monotonic clock; `None` while there is
     /// one.
     down_since: Cell<Option<Duration>>,
+    /// Why the last attempt to connect has failed, if one of the two nodes has said so.
+    problem: Cell<Option<LinkProblem>>,
     /// Since when there is one; `None` while there is none.
     up_since: Cell<Option<Duration>>,
     /// Until when calls wait for a link that has been up.
@@ -135,6 +137,7 @@ impl Link {
             state: Cell::new(LinkState::Connecting),
             has_been_up: Cell::new(false),
             down_since: Cell::new(Some(now)),
+            problem: Cell::new(None),
             up_since: Cell::new(None),
             calls_wait_until: Cell::new(Instant::now()),
             calls: RefCell::default(),
@@ -393,6 +396,7 @@ impl Link {
             state: self.state.get(),
             down_for: self.down_since.get().map(|since| now.saturating_sub(since)),
             up_for: self.up_since.get().map(|since| now.saturating_sub(since)),
+            problem: self.problem.get(),
             contact: self.contact.get(),
             in_flight: self.calls.borrow().len(),
             replica_state: self.replica_state.get(),

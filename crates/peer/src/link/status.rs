@@ -1,6 +1,7 @@
 //! The state of a link, and what can be seen of it from outside.
 
 use crate::contact::Contact;
+use crate::handshake::LinkProblem;
 use cluster::ReplicaState;
 use std::time::Duration;
 
@@ -65,6 +66,8 @@ pub struct LinkStatus {
     pub state: LinkState,
     /// For how long there has been no connection; `None` while there is one.
     pub down_for: Option<Duration>,
+    /// Why there is none, if one of the two nodes has said so.
+    pub problem: Option<LinkProblem>,
     /// For how long there has been one, without a break; `None` while there is none.
     pub up_for: Option<Duration>,
     /// How the peer deals with this node, as the peer says; `None` while there is no

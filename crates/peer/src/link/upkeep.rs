@@ -8,7 +8,7 @@ use crate::failure_detector::HEARTBEAT;
 use crate::frame::{Decoder, PAYLOAD_BYTES_MAX};
 use crate::handshake::{self, HANDSHAKE_BYTES_MAX, HandshakeError, Session};
 use crate::log_limiter::Direction;
-use crate::{CONTACT, Contact, NegotiatedProtocol, PeerEnvironment};
+use crate::{CONTACT, Contact, LinkProblem, NegotiatedProtocol, PeerEnvironment};
 use base::Backoff;
 use cluster::Miss;
 use std::pin::pin;
@@ -41,6 +41,14 @@ enum ConnectError {
 }
 
 impl ConnectError {
+    /// What is wrong between the two nodes, if one of them has said so.
+    fn problem(&self) -> Option<LinkProblem> {
+        match self {
+            Self::Handshake(error) => error.problem(),
+            Self::Dial(_) | Self::Late => None,
+        }
+    }
+
     /// Whether one node refuses the other for a reason that goes away by itself.
     fn is_temporary(&self) -> bool {
         matches!(self, Self::Handshake(error) if error.is_temporary())
@@ -72,6 +80,7 @@ impl Link {
                     self.disconnect();
                 }
                 Err(error) => {
+                    self.problem.set(error.problem());
                     let may_be_starting = matches!(error, ConnectError::Dial(_))
                         && self.ahead_of_monotonic_ms.get().is_none()
                         && self.environment.clock.monotonic() < patient_until;
@@ -176,6 +185,7 @@ impl Link {
         self.is_redial_due.set(false);
         pin!(self.redial.notified()).enable();
         self.has_been_up.set(true);
+        self.problem.set(None);
         self.down_since.set(None);
         self.up_since.set(Some(clock.monotonic()));
         self.contact.set(Some(if negotiated.has(CONTACT) {

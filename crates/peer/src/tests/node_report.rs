@@ -17,6 +17,7 @@ pub(crate) const REPORT: NodeReport = NodeReport {
         p999_us: 9,
     }),
     writes: None,
+    status: Bytes::from_static(b"well"),
 };
 
 /// The payload of a frame with [`REPORT`].
@@ -28,7 +29,7 @@ fn payload() -> Vec<u8> {
     let share = 750_u16.to_le_bytes();
     let head = numbers(&[0x0102_0304, u64::MAX, 5, 6_500]);
     let tail = numbers(&[7, 8, 9, u64::MAX, u64::MAX, u64::MAX]);
-    [&head[..], &share, &tail].concat()
+    [&head[..], &share, &tail, &[4, 0, 0, 0], b"well"].concat()
 }
 
 #[test]
@@ -40,27 +41,51 @@ fn the_frames_are_as_drawn() {
     assert_eq!(out[4..], [&header(28, 4)[..], &[0xf4, 1, 0, 0]].concat());
     out.clear();
     message::put_examined(&mut out, 0x11, &REPORT);
-    assert_eq!(out[4..], [&header(29, 82)[..], &payload()].concat());
+    assert_eq!(out[4..], [&header(29, 90)[..], &payload()].concat());
 }
 
 #[test]
 fn fields_of_later_releases_are_passed_over_and_a_short_payload_is_malformed() {
     let later = [payload(), vec![1, 2, 3]].concat();
-    for (payload, is_whole) in [
-        (&later[..], true),
-        (&payload()[..], true),
-        (&payload()[..81], false),
-        (&[], false),
+    let earlier = NodeReport {
+        status: Bytes::new(),
+        ..REPORT
+    };
+    for (payload, report) in [
+        (&later[..], Some(REPORT)),
+        (&payload()[..], Some(REPORT)),
+        // As of a release that tells no status.
+        (&payload()[..82], Some(earlier)),
+        (&payload()[..81], None),
+        (&payload()[..85], None),
+        (&payload()[..89], None),
+        (&[], None),
     ] {
         let mut out = Vec::new();
         put_frame(&mut out, 29, 1, |out| out.extend_from_slice(payload));
-        let mut decoder = Decoder::new(&out, PAYLOAD_BYTES_MAX);
-        let decoded = Message::decode(decoder.next().unwrap().unwrap());
-        if is_whole {
-            assert_eq!(decoded, Ok(Message::Examined(REPORT)));
-        } else {
-            assert!(decoded.is_err(), "{decoded:?}");
-        }
+        assert_eq!(reported(&out), report);
+    }
+}
+
+/// The report in a frame.
+fn reported(frame: &[u8]) -> Option<NodeReport> {
+    let mut decoder = Decoder::new(frame, PAYLOAD_BYTES_MAX);
+    match Message::decode(decoder.next().unwrap().unwrap()) {
+        Ok(Message::Examined(bytes)) => NodeReport::decode(bytes),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_status_that_is_too_long_for_a_frame_is_left_out() {
+    for (status_bytes, sent_bytes) in [(64 << 10, 64 << 10), ((64 << 10) + 1, 0)] {
+        let report = NodeReport {
+            status: vec![b'x'; status_bytes].into(),
+            ..REPORT
+        };
+        let mut out = Vec::new();
+        message::put_examined(&mut out, 1, &report);
+        assert_eq!(reported(&out).unwrap().status.len(), sent_bytes);
     }
 }
 
@@ -71,9 +96,9 @@ async fn a_peer_that_is_examined_tells_its_node_report() {
         asker.call(PeerRequest::Examine, 1).unwrap();
         let (request, reply) = replica.next().await;
         assert_eq!(request, PeerRequest::Examine);
-        reply.send(PeerAnswer::Examined(REPORT));
+        reply.send(PeerAnswer::Examined(Box::new(REPORT)));
         let answer = asker.answers.next().await;
-        assert_eq!(answer, (1, PeerAnswer::Examined(REPORT)));
+        assert_eq!(answer, (1, PeerAnswer::Examined(Box::new(REPORT))));
         // How long that takes says nothing about reads and writes.
         let status = asker.link.status();
         assert_eq!((status.read_latency, status.write_latency), (None, None));

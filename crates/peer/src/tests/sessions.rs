@@ -50,6 +50,26 @@ async fn a_peer_that_serves_a_call_counts_as_remembering_this_node() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_link_says_that_the_two_nodes_have_different_lists_until_they_have_not() {
+    run(async {
+        let (asker, mut replica) = (TestNode::named("asker"), TestNode::named("replica"));
+        let members_hash = replica.hello.members_hash;
+        replica.hello.members_hash = members_hash ^ 1;
+        let mut pair = Pair::new(asker, replica);
+        pair.asker.start();
+        let _refused = pair.accept().await;
+        pair.asker.until(LinkState::Down).await;
+        let problem = pair.asker.link.status().problem;
+        assert_eq!(problem, Some(LinkProblem::OtherMembers));
+        pair.serving = TestNode::named("replica").environment(90_000);
+        let _serving = pair.accept().await;
+        pair.asker.until(LinkState::Up).await;
+        assert_eq!(pair.asker.link.status().problem, None);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn only_the_acceptor_learns_that_the_other_has_dialled() {
     run(async {
         let (asker, replica) = (TestNode::named("asker"), TestNode::named("replica"));

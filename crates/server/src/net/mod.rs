@@ -294,6 +294,7 @@ impl Listener {
 
     /// Has each connection end with its next answer.
     pub(crate) fn begin_to_stop(&self) {
+        self.shared.begin_to_stop();
         self.paused_connections.resume_all();
         self.reach(Stage::LastRequests);
     }

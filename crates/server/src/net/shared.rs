@@ -13,6 +13,7 @@ use crate::trust::Trust;
 use base::{Clock, Quota};
 use node::Node;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tls::NodeTls;
 
 /// What the listeners of all runtimes share: the node behind them, and the budgets
@@ -51,6 +52,8 @@ pub(crate) struct ListenerShared {
     pub(crate) start_hold: StartHold,
     /// For how long the store has counted.
     pub(crate) counted_since: CountedSince,
+    /// Whether the node is stopping.
+    is_stopping: AtomicBool,
 }
 
 impl ListenerShared {
@@ -93,12 +96,23 @@ impl ListenerShared {
             history,
             start_hold: StartHold::new(clock.monotonic()),
             counted_since: CountedSince::default(),
+            is_stopping: AtomicBool::new(false),
             slow_requests,
             log,
             metrics,
             node,
             config,
         }
+    }
+
+    /// Notes that the node is stopping.
+    pub(super) fn begin_to_stop(&self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the node is stopping.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Relaxed)
     }
 
     /// The configuration of the server.

@@ -104,6 +104,11 @@ impl Trust {
         families
     }
 
+    /// Whether the tokens file cannot be used now; `None` where clients need no tokens.
+    pub(crate) fn is_file_unusable(&self) -> Option<bool> {
+        self.tokens.as_ref().map(|tokens| tokens.is_stale())
+    }
+
     /// Who sent a request with these fields.
     ///
     /// # Errors

@@ -53,6 +53,11 @@ impl TokensInForce {
         })
     }
 
+    /// Whether the file cannot be used now.
+    pub(super) fn is_stale(&self) -> bool {
+        self.is_stale.load(Ordering::Relaxed)
+    }
+
     /// The token in force whose hash this is.
     pub(crate) fn find(&self, hash: &TokenHash) -> Option<Arc<Token>> {
         self.table.load().find(hash).map(Arc::clone)
@@ -83,7 +88,7 @@ impl TokensInForce {
 
 /// The metrics of the tokens, also of a node that has none.
 pub(super) fn families(tokens: Option<&TokensInForce>) -> Vec<Family> {
-    let is_stale = tokens.is_some_and(|tokens| tokens.is_stale.load(Ordering::Relaxed));
+    let is_stale = tokens.is_some_and(TokensInForce::is_stale);
     let loads = tokens.map_or(0, |tokens| tokens.loads.load(Ordering::Relaxed));
     vec![
         Family::gauge(

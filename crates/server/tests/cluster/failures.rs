@@ -181,6 +181,15 @@ fn a_full_disk_of_a_replica_is_a_line_in_the_receipt() {
         &refused,
         &[(0, "stored"), (1, "full"), (2, "stored")],
     );
+    // Whoever looks at the cluster through another node is told, too.
+    until("the advice to name the full disk", || {
+        let cluster = cluster.client(0).get("/v0/cluster").json();
+        let mut advice = cluster["advice"].as_array().unwrap().iter();
+        advice.any(|advice| {
+            let what = advice["what"].as_str().unwrap();
+            advice["node"] == "b" && what.starts_with("its disk is full")
+        })
+    });
     // Enough other replicas make up for it, also for that of the coordinator.
     for node in 0..3 {
         assert_eq!(cluster.client(node).put(&target("2/3"), b"v").status, 201);

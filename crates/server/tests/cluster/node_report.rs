@@ -76,6 +76,35 @@ fn a_node_that_is_away_or_of_an_older_release_says_nothing() {
 }
 
 #[test]
+fn every_node_tells_its_status_and_gives_the_same_advice_on_a_node_that_is_away() {
+    let mut cluster = Cluster::start(3);
+    let page = |cluster: &Cluster, at: usize| cluster.client(at).get("/v0/cluster").json();
+    until("all nodes to need nobody", || {
+        let page = page(&cluster, 1);
+        let mut nodes = page["nodes"].as_array().unwrap().iter();
+        page["advice"] == serde_json::json!([])
+            && nodes.all(|node| node["status"]["replica_state"] == "voter")
+    });
+    cluster.stop_node(2);
+    let put = cluster.client(0).put("/v0/entity?id=k", b"v");
+    assert_eq!(put.status, 201);
+    for at in [0, 1] {
+        until(
+            "the advice to name the node and the write that waits for it",
+            || {
+                let advice = &page(&cluster, at)["advice"][0];
+                let what = advice["what"].as_str().unwrap_or_default();
+                advice["node"] == "c"
+                    && advice["severity"] == "bad"
+                    && advice["runbook"] == "A node is down or silent"
+                    && what.starts_with("it has been unreachable for")
+                    && what.ends_with("and 1 write waits as hints for it")
+            },
+        );
+    }
+}
+
+#[test]
 fn hints_are_told_by_the_node_that_keeps_them() {
     let mut cluster = Cluster::start(3);
     cluster.stop_node(2);

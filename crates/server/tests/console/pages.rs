@@ -42,7 +42,7 @@ fn the_cluster_page_says_which_node_is_gone_and_that_it_is_back() {
     browser.wait_for_text(".lead", "All 3 nodes are up");
     cluster.stop_node(1);
     browser.wait_for_text(".lead", "2 of 3 nodes are up");
-    browser.wait_for_text(".advice", "b has no connection");
+    browser.wait_for_text(".advice", "b: it has been unreachable for");
     browser.click(".advice a");
     browser.wait_for("document.activeElement.id === 'a-node-is-down-or-silent'");
     browser.evaluate("history.back()");
@@ -155,6 +155,13 @@ fn a_node_that_stops_answering_is_said_to_be_silent() {
     browser.open(&format!("{origin}/"));
     cluster.stop_node(0);
     browser.wait_for_text(".served.bad", "does not answer");
+    // The page has no good news from before: it sends its reader to the other nodes.
+    browser.wait_for_text(".lead.bad", "a does not answer: what you see is");
+    browser.wait_for_text(".advice li.bad", "Look through another node: b c.");
+    assert_eq!(
+        browser.evaluate("document.querySelector('.calm')"),
+        serde_json::Value::Null
+    );
     // What was known stays on the page.
     browser.wait_for_text(".part-nodes", "voter");
     cluster.start_node(0);

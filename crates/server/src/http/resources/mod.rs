@@ -17,7 +17,6 @@ mod profile;
 mod replicas;
 mod status;
 mod table;
-mod tombstone_gc;
 
 pub(crate) use batch::{fuzz_batch, fuzz_operation};
 

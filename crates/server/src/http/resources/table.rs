@@ -125,7 +125,8 @@ pub(super) static RESOURCES: [Resource; 21] = [
     Resource {
         path: "/v0/cluster",
         handler: Handler::Cluster,
-        methods: &pages(Need::Metrics),
+        // The numbers of clients and disks are only for those with the right `metrics`.
+        methods: &pages(Need::AnyToken),
         parameters: &[],
         route: Some(Route::Cluster),
     },

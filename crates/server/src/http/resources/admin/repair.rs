@@ -5,9 +5,10 @@ use crate::http::exchange::{Answer, Exchange};
 use crate::http::page;
 use crate::http::problem::Problem;
 use crate::http::query::{ParameterError, pairs, set, switch_of, unknown};
-use crate::http::resources::tombstone_gc::{HeldBackBy, held_back};
 use crate::net::Listener;
 use crate::net::channel::Channel;
+use crate::status::held_back;
+use api::status::HeldBackBy;
 use cluster::sweep::PassKind;
 use hyper::StatusCode;
 use node::PassReport;
@@ -62,7 +63,14 @@ impl Report {
             ranges_differing: report.differing,
             pairs: report.pairs,
             pairs_equal: report.clean_pairs,
-            held_back: report.is_held_back.then(|| held_back(listener)).flatten(),
+            held_back: if report.is_held_back {
+                held_back(
+                    listener.shared(),
+                    &listener.worker.node().forgetting_status(),
+                )
+            } else {
+                None
+            },
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The document beside the table of resources, the types of problems and the types of answers.
 //! The tests over real sockets compare parameters and answers with it.
 
-use super::super::{admin, cluster, digest, entities, health, history, replicas, status};
+use super::super::{admin, digest, entities, health, history, replicas};
 use super::*;
 use api::{Problem, ReplicaOutcome, problem_type};
 use schemars::generate::SchemaSettings;
@@ -230,9 +230,9 @@ fn each_answer_is_described_as_its_type_says() {
     let mut types = settings.into_generator();
     types.subschema_for::<entities::CountPage>();
     types.subschema_for::<digest::DigestPage>();
-    types.subschema_for::<status::Status<'_>>();
+    types.subschema_for::<api::status::Status>();
     types.subschema_for::<health::Live>();
-    types.subschema_for::<cluster::Cluster<'_>>();
+    types.subschema_for::<api::cluster::Cluster>();
     types.subschema_for::<replicas::KeyReplicas<'_>>();
     types.subschema_for::<health::Ready>();
     types.subschema_for::<history::History>();

@@ -1,0 +1,44 @@
+//! What an operator has to do: the only place that judges. A pure function of what all nodes
+//! report, so each rule is a line of `cases.txt`.
+//!
+//! - `reach`: nodes that nobody reaches, that do not reach each other, or refuse each other.
+//! - `clocks`: whose clock is wrong.
+//! - `node`: what a node says of its own store, disk and files.
+//! - `repairs`: repairs that are late, or get no time.
+//! - `data`: what may be lost, and deleted data that stays.
+//! - `view` is what they look at.
+//! - [`thresholds`]: from where on; the alerts share them.
+
+mod clocks;
+mod data;
+mod node;
+mod reach;
+mod repairs;
+#[cfg(test)]
+mod tests;
+mod thresholds;
+mod view;
+
+use api::cluster::{Advice, ClusterNode};
+use view::View;
+
+/// What an operator has to do, the worst first, by what the node `own` has heard of all nodes.
+pub(crate) fn of(own: &str, nodes: &[ClusterNode]) -> Vec<Advice> {
+    let view = View { own, nodes };
+    let (reach, refusing) = reach::of(view);
+    let clocks = clocks::of(view);
+    let explains = node::Explained {
+        clocks: !clocks.advice.is_empty(),
+        no_peers: !reach.is_empty(),
+    };
+    let mut all = reach;
+    for status in view.statuses() {
+        all.extend(node::of(view, status, &refusing, explains));
+        all.extend(repairs::of(view, status));
+    }
+    all.extend(data::of(view, &clocks, &refusing));
+    all.extend(clocks.advice);
+    // Those of one severity stay in their order.
+    all.sort_by_key(|advice| advice.severity);
+    all
+}

@@ -1,0 +1,273 @@
+//! What a node says of its own store, disk and files.
+
+use super::reach::{Refusing, waiting};
+use super::thresholds::{CERTIFICATE_SECONDS_MIN, HINT_SHARE_MAX};
+use super::view::View;
+use super::view::listed;
+use api::cluster::{Advice, Severity};
+use api::status::Status;
+use units::{counted, rough_span as span};
+
+/// What other advice explains already.
+#[derive(Clone, Copy)]
+pub(super) struct Explained {
+    /// Why clocks are not near each other.
+    pub(super) clocks: bool,
+    /// Why nodes have not met.
+    pub(super) no_peers: bool,
+}
+
+/// What to do about one node.
+pub(super) fn of(
+    view: View<'_>,
+    status: &Status,
+    refusing: &Refusing<'_>,
+    explained: Explained,
+) -> Vec<Advice> {
+    let name = status.name.as_str();
+    let bad = |what: String, remedy: &str, runbook: &str| {
+        Advice::of_node(Severity::Bad, name, what, remedy, runbook)
+    };
+    let silent = view.silent();
+    let mut all = Vec::new();
+    let state = if refusing.has(name) {
+        None
+    } else {
+        of_replica_state(status, &silent)
+    };
+    match state {
+        Some(advice) => all.push(advice),
+        None => all.extend(of_refusal(status, explained)),
+    }
+    if let Some(why) = &status.store.poisoned {
+        let what = format!("its store is read-only ({why})");
+        let remedy = "Check its disk, then restart it or replace it";
+        all.push(bad(what, remedy, "A failed sync"));
+    }
+    if let Some(why) = &status.store.failing {
+        let what = format!("its store cannot write files ({why}); it tries again each second");
+        let remedy = "Check its data folder and its disk";
+        all.push(bad(what, remedy, "A store that cannot write files"));
+    }
+    if status.store.disk_full {
+        let others = view.statuses().flat_map(Status::others);
+        let hints: u64 = others
+            .filter(|member| member.name == name)
+            .map(|member| member.hints)
+            .sum();
+        let what = match hints {
+            0 => "its disk is full".to_owned(),
+            hints => format!("its disk is full, and {} for it", waiting(hints)),
+        };
+        all.push(bad(what, "Give it room, or delete keys", "Full disk"));
+    }
+    all.extend(of_damage(status, &silent));
+    all.extend(of_hints(status));
+    all.extend(of_files(status));
+    all
+}
+
+/// What to do about a store that does not count, or was forced to.
+fn of_replica_state(status: &Status, silent: &[&str]) -> Option<Advice> {
+    const RUNBOOK: &str = "A store that does not count";
+    let bad = |what: String, remedy: String| {
+        Some(Advice::of_node(
+            Severity::Bad,
+            &status.name,
+            what,
+            remedy,
+            RUNBOOK,
+        ))
+    };
+    let is_repaired = !status.repair.running.is_empty();
+    let start = format!("Start {}", listed(silent));
+    let state = status.replica_state.as_str();
+    match (state, silent.is_empty(), &status.learner_because) {
+        // A full repair fills it, or it is confirmed, by itself.
+        ("voter", ..) | ("starting", true, _) => None,
+        ("starting", false, _) => bad(
+            "its store does not count before all nodes have met once".to_owned(),
+            start,
+        ),
+        ("learner", false, _) => bad(
+            "its store has lost data and does not count; it is filled by itself once all nodes \
+             are up"
+                .to_owned(),
+            start,
+        ),
+        ("learner", true, _) if is_repaired => None,
+        ("learner", true, Some(why)) => bad(
+            format!("its store does not count: {why}"),
+            "A full repair makes it count once that is over".to_owned(),
+        ),
+        // Until the first has ended, it needs nobody.
+        ("learner", true, None) => match status.repair.full.incomplete {
+            0 => None,
+            failed => {
+                let verb = if failed == 1 { "has" } else { "have" };
+                let failed = counted(failed, "full repair");
+                bad(
+                    format!("its store does not count: {failed} {verb} not filled it"),
+                    "See 'a repair has ended' in the log of the first node by name".to_owned(),
+                )
+            }
+        },
+        // A full repair has filled it since it started. What came before says nothing: a store
+        // that was restored from a copy brings its old times with it.
+        ("forced_voter", ..) => {
+            let is_filled = status.others().all(|member| {
+                let seconds = status.seconds_since(member.last_full_repair_unix_ms);
+                seconds.is_some_and(|seconds| seconds < status.uptime_seconds)
+            });
+            let what = "it was started with --accept-data-loss and may lack data";
+            let remedy = "Run 'kvorum admin repair --full --wait' once all nodes are up";
+            (!is_filled)
+                .then(|| Advice::of_node(Severity::Warn, &status.name, what, remedy, RUNBOOK))
+        }
+        (other, ..) => bad(
+            format!("its replica state is {other}, which this release does not know"),
+            "Upgrade all nodes to one release".to_owned(),
+        ),
+    }
+}
+
+/// What to do about a node that allocates no timestamps.
+fn of_refusal(status: &Status, explained: Explained) -> Option<Advice> {
+    let why = status.clock.refuses_writes.as_ref()?;
+    let clock = "Clock out of bounds";
+    let store = "A store that does not count";
+    let (remedy, runbook) = match status.clock.refuses_because.as_deref() {
+        _ if status.replica_state == "learner" => return None,
+        Some("stopping") => return None,
+        Some("far") if explained.clocks => return None,
+        Some("unmet") if explained.clocks || explained.no_peers => return None,
+        Some("unmet") => ("Start the other nodes", clock),
+        Some("new store") => ("Start all nodes; it ends by itself", store),
+        Some("restored store") => ("Start all nodes: a full repair fills it", store),
+        Some("disk") => (
+            "Look for errors of the disk in its log",
+            "Damaged timestamp bound",
+        ),
+        Some("timestamps ahead" | "no timestamps left") => (
+            "Wait until its clock has caught up, or start it with --drop-future-versions",
+            clock,
+        ),
+        _ => ("Repair NTP on its machine", clock),
+    };
+    let what = format!("it refuses writes: {why}");
+    Some(Advice::of_node(
+        Severity::Bad,
+        &status.name,
+        what,
+        remedy,
+        runbook,
+    ))
+}
+
+/// What to do about damage.
+fn of_damage(status: &Status, silent: &[&str]) -> Option<Advice> {
+    let (what, remedy) = match (status.store.tables_damaged, status.store.damaged_ranges) {
+        (0, 0) => return None,
+        // Nobody repairs a node alone.
+        _ if status.others().next().is_none() => (
+            "it cannot read a part of its tables".to_owned(),
+            "Check its disk, then restore the last copy of its folder, or copy what it can still \
+             read to a new node"
+                .to_owned(),
+        ),
+        // A compaction notes no range for a block that it could not read; a full repair does.
+        (tables, 0) => (
+            format!("{} cannot be read whole", counted(tables, "of its table")),
+            "Check its disk, then run 'kvorum admin repair --full --wait', which has the other \
+             nodes repair it"
+                .to_owned(),
+        ),
+        (_, ranges) => {
+            let who = match silent {
+                [] => "A full repair does it by itself".to_owned(),
+                silent => format!("Start {}", listed(silent)),
+            };
+            (
+                format!(
+                    "{} of its store may lie in a damaged block, and what it says about them does \
+                     not count until the other nodes have repaired it",
+                    counted(ranges, "key range")
+                ),
+                format!("{who}. Check its disk; damage that comes back is a disk that dies"),
+            )
+        }
+    };
+    Some(Advice::of_node(
+        Severity::Bad,
+        &status.name,
+        what,
+        remedy,
+        "Damaged data",
+    ))
+}
+
+/// What to do about hints that take much of their room.
+fn of_hints(status: &Status) -> Option<Advice> {
+    let bytes: u64 = status.cluster.iter().map(|member| member.hint_bytes).sum();
+    let share = bytes as f64 / status.hints.bytes_max.max(1) as f64;
+    if share <= HINT_SHARE_MAX {
+        return None;
+    }
+    let most = status.cluster.iter().max_by_key(|member| member.hint_bytes);
+    let what = format!(
+        "its hints take {:.0}% of their room, most of them for {}; past that the oldest are \
+         dropped and left to repairs",
+        share * 100.0,
+        most.map_or("another node", |member| &member.name)
+    );
+    let remedy = "Bring that node back, or raise --hint-bytes-max";
+    let runbook = "A node is down or silent";
+    Some(Advice::of_node(
+        Severity::Warn,
+        &status.name,
+        what,
+        remedy,
+        runbook,
+    ))
+}
+
+/// What to do about files that have changed and cannot be used, and about certificates.
+fn of_files(status: &Status) -> Vec<Advice> {
+    let name = status.name.as_str();
+    let mut all = Vec::new();
+    if let Some(tls) = &status.tls {
+        if let Some(problem) = &tls.problem {
+            let what = format!("its files of TLS have changed and cannot be used: {problem}");
+            let remedy = "Put the right files in their place, and do not restart it before: it \
+                          would not start";
+            let runbook = "The files of TLS cannot be used";
+            all.push(Advice::of_node(Severity::Bad, name, what, remedy, runbook));
+        }
+        let expires_ms = tls.certificate_expires_unix_ms;
+        let seconds = expires_ms.saturating_sub(status.clock.unix_ms) / 1000;
+        if seconds < CERTIFICATE_SECONDS_MIN {
+            let (severity, what) = match seconds {
+                0 => (Severity::Bad, "its certificate has expired".to_owned()),
+                _ => (
+                    Severity::Warn,
+                    format!("its certificate expires in {}", span(seconds)),
+                ),
+            };
+            let remedy = "Exchange it";
+            all.push(Advice::of_node(
+                severity,
+                name,
+                what,
+                remedy,
+                "The files of TLS cannot be used",
+            ));
+        }
+    }
+    if status.tokens.as_ref().is_some_and(|tokens| tokens.unusable) {
+        let what = "its tokens file cannot be used, so what it has read before stays in force";
+        let remedy = "Its log says why; repair the file";
+        let runbook = "The tokens file cannot be used";
+        all.push(Advice::of_node(Severity::Warn, name, what, remedy, runbook));
+    }
+    all
+}

@@ -1,0 +1,251 @@
+//! What an operator sees of a node and of its cluster.
+//!
+//! ```text
+//! node's snapshot, links -> status -> /v0/status, and with the node report to the other nodes
+//! the reports of all nodes -> advice -> /v0/cluster -> console, kvorum admin status
+//! ```
+//!
+//! - This file makes the status, which `api` defines; `tombstone_gc` is the part of it that says
+//!   why deleted data stays.
+//! - `reports` is what all nodes have reported, with the advice on it.
+//! - `advice` says what an operator has to do: the only place that judges.
+
+mod advice;
+mod reports;
+mod tombstone_gc;
+
+pub(crate) use reports::cluster;
+pub(crate) use tombstone_gc::held_back;
+
+use crate::net::ListenerShared;
+use crate::net::tls::ListenerTls;
+use api::status::{
+    BackgroundWork, Clock, Compaction, EndedRepairs, Hints, MayBeLost, Member, RebuildOverview,
+    Repair, RunningRepair, Status, Store, Tls, TokensFile,
+};
+use cluster::sweep::PassKind;
+use cluster::{NodeNumber, ReplicaState};
+use node::{LossReport, NoTimestamp, NodeSnapshot, SweepStatus};
+use peer::LinkStatus;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Has the node tell the other nodes its status with its reports.
+pub(crate) fn report_by(shared: &Arc<ListenerShared>) {
+    let weak = Arc::downgrade(shared);
+    let status = move |snapshot: &NodeSnapshot, links: &[Option<LinkStatus>]| {
+        let status = weak.upgrade().map(|shared| of(&shared, snapshot, links));
+        // Strings and numbers always have a JSON form.
+        status.map_or_else(Vec::new, |status| {
+            serde_json::to_vec(&status).unwrap_or_default()
+        })
+    };
+    shared.node.see_status_by(Box::new(status));
+}
+
+/// The status of a node. `links` are those of one runtime to the other nodes, by node.
+pub(crate) fn of(
+    shared: &ListenerShared,
+    snapshot: &NodeSnapshot,
+    links: &[Option<LinkStatus>],
+) -> Status {
+    let config = shared.config();
+    Status {
+        name: config.node.name().to_owned(),
+        url: config.node.url().to_string(),
+        version: config.version.clone(),
+        uptime_seconds: snapshot.uptime.as_secs(),
+        state: if shared.is_stopping() {
+            "stopping"
+        } else {
+            "serving"
+        }
+        .to_owned(),
+        replica_state: snapshot.replica_state.word().to_owned(),
+        learner_because: snapshot.learner_because.clone(),
+        may_be_lost: snapshot.loss.as_ref().map(may_be_lost),
+        cluster: members(shared, snapshot, links),
+        value_bytes_max: config.node.value_bytes_max as u64,
+        clock: clock(snapshot),
+        tls: shared.tls.as_deref().map(tls),
+        tokens: shared
+            .trust
+            .is_file_unusable()
+            .map(|unusable| TokensFile { unusable }),
+        hints: Hints {
+            age_max_seconds: config.node.hint_age_max.as_secs(),
+            bytes_max: config.node.hint_bytes_max,
+        },
+        repair: repair(shared, &snapshot.repair),
+        tombstone_gc: tombstone_gc::tombstone_gc(shared, snapshot),
+        non_owned: tombstone_gc::non_owned(snapshot),
+        background: BackgroundWork {
+            share: snapshot.background_share,
+        },
+        store: store(snapshot),
+    }
+}
+
+fn may_be_lost(report: &LossReport) -> MayBeLost {
+    MayBeLost {
+        text: report.to_string(),
+        writes_max: report.loss.writes_max(),
+        single_copies: report.loss.single_copies,
+        since_full_repair: report.loss.since_full_pass,
+        incomplete: report.loss.has_unknown,
+        filled: report.is_over,
+        nodes: report.nodes.clone(),
+    }
+}
+
+fn clock(snapshot: &NodeSnapshot) -> Clock {
+    let timestamps = &snapshot.timestamps;
+    Clock {
+        unix_ms: snapshot.unix_ms,
+        greatest_timestamp: timestamps.greatest.to_string(),
+        timestamp_ahead_ms: timestamps.timestamp_ahead_ms,
+        timestamp_bound: timestamps.bound.to_string(),
+        others_ahead_ms: timestamps.peers_ahead_ms,
+        proven: timestamps.is_proven,
+        refuses_writes: timestamps.refusal.map(|why| why.to_string()),
+        refuses_because: timestamps.refusal.map(|why| refusal_word(why).to_owned()),
+    }
+}
+
+fn refusal_word(why: NoTimestamp) -> &'static str {
+    match why {
+        NoTimestamp::Closed => "stopping",
+        NoTimestamp::Far => "far",
+        NoTimestamp::Unmet => "unmet",
+        NoTimestamp::Unheard { .. } => "new store",
+        NoTimestamp::Ahead { .. } => "timestamps ahead",
+        NoTimestamp::Bound => "disk",
+        NoTimestamp::Outdated => "restored store",
+        NoTimestamp::NoTime => "no time",
+        NoTimestamp::End => "no timestamps left",
+    }
+}
+
+fn store(snapshot: &NodeSnapshot) -> Store {
+    let statistics = &snapshot.store;
+    let state = if statistics.poisoned.is_some() {
+        "read-only until it is restarted"
+    } else if statistics.failing.is_some() {
+        "cannot write files"
+    } else if statistics.disk_full {
+        "disk full"
+    } else {
+        "open"
+    };
+    let table_bytes = snapshot.table_bytes();
+    Store {
+        id: format!("{:032x}", snapshot.store_id),
+        created_unix_ms: snapshot.store_created_unix_ms,
+        state: state.to_owned(),
+        entries: statistics.table_entries + statistics.memtable_entries,
+        tombstones: statistics.table_tombstones,
+        tables_damaged: statistics.tables_damaged,
+        damaged_ranges: statistics.damaged_ranges,
+        compaction: snapshot.compaction.as_ref().map(|running| Compaction {
+            began_unix_ms: running.began_unix_ms,
+            merged_bytes: running.merged_bytes,
+        }),
+        table_bytes,
+        memtable_bytes: statistics.memtable_bytes,
+        log_bytes: statistics.log_bytes,
+        cache_bytes: statistics.cache_bytes,
+        disk_full: statistics.disk_full,
+        write_amplification: (statistics.flushes > 0).then(|| statistics.write_amplification()),
+        space_amplification: (table_bytes > 0).then(|| statistics.space_amplification()),
+        failing: statistics.failing.clone(),
+        poisoned: statistics.poisoned.clone(),
+    }
+}
+
+fn tls(tls: &ListenerTls) -> Tls {
+    let status = tls.node_tls.status();
+    Tls {
+        optional: tls.is_optional(),
+        verifies_peers: tls.node_tls.verifies_peers(),
+        certificate_expires_unix_ms: status.expires_unix_s.saturating_mul(1000),
+        reloads: status.reloads,
+        problem: status.problem,
+    }
+}
+
+/// The nodes of the cluster, in the order of their names.
+fn members(
+    shared: &ListenerShared,
+    snapshot: &NodeSnapshot,
+    links: &[Option<LinkStatus>],
+) -> Vec<Member> {
+    let members = &shared.config().node.members;
+    let member = |node: NodeNumber| {
+        let link = links.get(node.index()).and_then(Option::as_ref);
+        let is_own = node == members.own();
+        let replica_state = match link {
+            Some(link) => link.replica_state,
+            None => is_own.then_some(snapshot.replica_state),
+        };
+        let waiting = snapshot.hints.get(node.index()).copied();
+        let waiting = waiting.unwrap_or_default();
+        let last_clean = snapshot.repair.last_clean.get(node.index());
+        Member {
+            name: members.name(node).to_owned(),
+            url: members.url(node).to_string(),
+            state: link
+                .map_or("this node", |link| link.state.word())
+                .to_owned(),
+            replica_state: replica_state.map(ReplicaState::word).map(str::to_owned),
+            clock_ahead_ms: link.and_then(|link| link.drift_ms),
+            down_seconds: link
+                .and_then(|link| link.down_for)
+                .map(|down_for| down_for.as_secs()),
+            problem: link
+                .and_then(|link| link.problem)
+                .map(|problem| problem.word().to_owned()),
+            hints: waiting.hints,
+            hint_bytes: waiting.bytes,
+            last_repair_unix_ms: last_clean.and_then(|clean| clean.any_unix_ms),
+            last_full_repair_unix_ms: last_clean.and_then(|clean| clean.full_unix_ms),
+        }
+    };
+    members.numbers().map(member).collect()
+}
+
+fn repair(shared: &ListenerShared, status: &SweepStatus) -> Repair {
+    let config = &shared.config().node;
+    let counts = status.counts;
+    let ended = |kind: PassKind, interval: Option<Duration>| {
+        let ended = status.ended[kind as usize];
+        let duration = u64::try_from(ended.last_duration.as_millis()).unwrap_or(u64::MAX);
+        EndedRepairs {
+            interval_seconds: interval.map(|interval| interval.as_secs()),
+            clean: ended.clean,
+            incomplete: ended.incomplete,
+            last_end_unix_ms: ended.last_end_unix_ms,
+            last_duration_ms: ended.last_end_unix_ms.map(|_| duration),
+        }
+    };
+    let running = status.running.iter().map(|pass| RunningRepair {
+        kind: pass.kind.word().to_owned(),
+        began_unix_ms: pass.began_unix_ms,
+        ranges: pass.ranges,
+    });
+    Repair {
+        running: running.collect(),
+        incremental: ended(PassKind::Recent, config.repair_interval),
+        full: ended(PassKind::Full, config.full_repair_interval),
+        repair_writes_sent: counts.repair_writes_sent,
+        repair_writes_received: counts.repair_writes_received,
+        ranges_compared: counts.ranges_compared,
+        ranges_differing: counts.ranges_differing,
+        non_owned_offered: counts.non_owned_offered,
+        rebuild: status.refill.as_ref().map(|rebuild| RebuildOverview {
+            received_bytes: rebuild.received_bytes,
+            received_keys: rebuild.received_keys,
+            share: f64::from(rebuild.position_permille) / 1e3,
+            seconds_left: rebuild.time_left.map(|left| left.as_secs()),
+        }),
+    }
+}

@@ -84,21 +84,45 @@ pub(crate) fn compare_with_study(page: &mut Page, rows: &[StudyComparison]) {
     page.table(&table);
 }
 
-/// Says what a run has achieved, and whether it was cut short. `requested` is what was asked of
-/// it, if it was a rate.
-pub(crate) fn achieved(page: &mut Page, requested: Option<&str>, run: &Run) {
+/// What a run has achieved, and whether it was cut short. `requested` is what was asked of it,
+/// if it was a rate.
+pub(crate) fn achieved_text(requested: Option<&str>, run: &Run) -> String {
     let requested = requested.map(|rate| format!("{rate} requested, "));
-    page.paragraph(&format!(
-        "{}{} achieved over {}; {} of {} requests failed.",
+    let cut_short = run.cut_short.as_ref();
+    format!(
+        "{}{} achieved over {}; {} of {} requests failed.{}",
         requested.unwrap_or_default(),
         units::rate(run.achieved()),
         units::seconds(run.measured_seconds),
         units::count(run.failures()),
-        units::count(run.failures() + run.succeeded)
-    ));
-    if let Some(reason) = &run.cut_short {
-        page.paragraph(&format!("The run was cut short: {reason}."));
-    }
+        units::count(run.failures() + run.succeeded),
+        cut_short.map_or_else(String::new, |reason| format!(
+            " The run was cut short: {reason}."
+        ))
+    )
+}
+
+/// The breaking point of a capacity; not a number if it was not measured, or no rate held.
+pub(crate) fn breaking_point(measured: &Measured<Capacity>) -> f64 {
+    let rate = measured
+        .as_ref()
+        .ok()
+        .and_then(|capacity| capacity.search.rate);
+    rate.unwrap_or(f64::NAN)
+}
+
+/// The CPU time of a request at saturation; not a number if it was not measured.
+pub(crate) fn cpu_ms(measured: &Measured<Capacity>) -> f64 {
+    let cpu_us = measured
+        .as_ref()
+        .ok()
+        .and_then(|capacity| capacity.saturated.cpu_us);
+    cpu_us.map_or(f64::NAN, |cpu_us| cpu_us / 1e3)
+}
+
+/// Adds a paragraph with [`achieved_text`].
+pub(crate) fn achieved(page: &mut Page, requested: Option<&str>, run: &Run) {
+    page.paragraph(&achieved_text(requested, run));
 }
 
 /// The HTTP method of an operation.
@@ -108,16 +132,6 @@ pub(crate) fn method(operation: Operation) -> &'static str {
         Operation::Get | Operation::GetMissing | Operation::Range => "GET",
         Operation::Delete => "DELETE",
     }
-}
-
-/// `, for 1.52 times the CPU time per request`; empty if that was not measured.
-pub(crate) fn for_times_the_cpu(times: Option<f64>) -> String {
-    times.map_or_else(String::new, |times| {
-        format!(
-            ", for {} times the CPU time per request",
-            text::ratio(times)
-        )
-    })
 }
 
 /// The heads of the columns with a capacity.

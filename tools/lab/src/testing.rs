@@ -1,10 +1,10 @@
 //! Hand-made figures for tests of what pages say about them.
 
-use crate::measure::{Capacity, CostedRun};
+use crate::measure::CostedRun;
 use crate::page::Page;
 use load::Run;
 use load::plan::{Operation, Plan, Rate};
-use load::results::{Bound, BreakingPoint, LatencyDistribution, MachineInfo, Mark, Second};
+use load::results::{LatencyDistribution, MachineInfo, Mark, Second};
 use std::collections::BTreeMap;
 
 /// A run of one second at a requested rate. Half of the requests take at most a
@@ -42,24 +42,6 @@ pub(crate) fn load(succeeded: u64, p99_ms: f64, cpu_us: f64) -> CostedRun {
     CostedRun {
         run: run(succeeded as f64, succeeded, p99_ms),
         cpu_us: Some(cpu_us),
-    }
-}
-
-/// A capacity whose breaking point is `rate`.
-pub(crate) fn capacity(rate: f64, cpu_us: f64) -> Capacity {
-    Capacity {
-        saturated: load((rate * 1.5) as u64, 20.0, cpu_us),
-        search: BreakingPoint {
-            format: 1,
-            label: String::new(),
-            started_unix_ms: 0,
-            version: "0.1.0".to_owned(),
-            bound: Bound::default(),
-            rate: Some(rate),
-            probes: Vec::new(),
-            best: Some(run(rate, rate as u64, 5.0)),
-            cut_short: None,
-        },
     }
 }
 

@@ -24,21 +24,7 @@ const SHARE: f64 = 0.3;
 const HANDOFF_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
-    text: PageText::Sentences {
-        title: "A node killed, frozen and healed",
-        method: &[
-            "Three nodes on this machine with `--durability os`, `ack=2`, `from=3`. The load is half \
-         `PUT` and half `GET`, 3,000 requests per second (or three tenths of what a closed loop \
-         reached, if that is less), over 64 connections to the first two nodes. The third node \
-         gets no requests from clients, but is one of the three replicas of each key. Latency \
-         counts from when a request was due.",
-            "At equal intervals during the run, the third node is killed with SIGKILL, restarted, \
-         frozen with SIGSTOP and resumed with SIGCONT. After the load the experiment measures how \
-         long the other nodes need to hand over all writes that the third node missed.",
-            "The profile shows the waits of the first node under the same load while the third node \
-         is frozen, in a separate run.",
-        ],
-    },
+    text: PageText::Template(include_str!("../../pages/outage.md")),
     name: "outage",
     question: "What do clients of a cluster notice when one of its three nodes is killed, \
                restarted, frozen and resumed?",
@@ -222,15 +208,11 @@ impl OutagePhase<'_> {
 }
 
 fn describe(page: &mut Page, outcome: &OutageResults) {
-    page.section("Measured");
-    let run = match &outcome.run {
-        Ok(run) => run,
-        Err(problem) => {
-            page.paragraph(&format!("Not measured: {problem}."));
-            return;
-        }
-    };
-    sections::achieved(page, Some(&text::requested(run)), run);
+    page.keep_value("hints", units::count(outcome.hints));
+    let seconds = outcome.heal_seconds.map_or(f64::NAN, |seconds| seconds);
+    page.keep_value("time to hand over", units::seconds(seconds));
+    let title = format!("The third node frozen: {}", ProfileKind::Lock.title());
+    sections::profile(page, "frozen-lock", &title, &outcome.frozen);
     let mut table = MarkdownTable::new([
         "the third node",
         "seconds",
@@ -240,77 +222,35 @@ fn describe(page: &mut Page, outcome: &OutageResults) {
         "median p99 afterwards",
         "max",
     ]);
-    for phase in phases(run) {
-        let first = phase.first();
-        table.row([
-            phase.name.to_owned(),
-            units::count(phase.seconds.len() as u64),
-            units::count(phase.failed()),
-            text::latency(first.map(|second| second.p99_ms)),
-            text::latency(first.map(|second| second.max_ms)),
-            text::latency(phase.p99_ms()),
-            text::latency(phase.max_ms()),
-        ]);
-    }
-    page.table(&table);
-    page.figure("latency", "Latency over time", plot::timeline(&[run]));
-    page.figure("throughput", "Requests over time", plot::throughput(&[run]));
-
-    page.section("Waits");
-    let title = format!("The third node frozen: {}", ProfileKind::Lock.title());
-    sections::profile(page, "frozen-lock", &title, &outcome.frozen);
-
-    page.section("What it shows");
-    page.list(findings(outcome, run));
-    page.paragraph("The studies have no such figures.");
-    page.data("run", outcome);
-}
-
-fn findings(outcome: &OutageResults, run: &Run) -> Vec<String> {
-    let phases = phases(run);
-    let Some((before, after)) = phases.split_first() else {
-        return Vec::new();
-    };
-    let mut found = Vec::new();
-    for phase in after {
-        let times = statistics::ratio(phase.p99_ms(), before.p99_ms());
-        found.push(format!(
-            "{}: {} requests failed; the slowest request in the first second took {}{}.",
-            phase.name,
-            match phase.failed() {
-                0 => "no".to_owned(),
-                some => units::count(some),
-            },
-            text::latency(phase.first().map(|second| second.max_ms)),
-            times.map_or_else(String::new, |times| format!(
-                ", afterwards p99 is {} times that with all three nodes up",
-                text::ratio(times)
-            ))
-        ));
-    }
-    found.push(match outcome.heal_seconds {
-        Some(_) if outcome.hints == 0 => {
-            "When the load ended, the node had received all writes that it had missed.".to_owned()
+    sections::failed_measurements(page, [("the load".to_owned(), &outcome.run)]);
+    if let Ok(run) = &outcome.run {
+        page.keep_value(
+            "achieved",
+            sections::achieved_text(Some(&text::requested(run)), run),
+        );
+        for phase in phases(run) {
+            let first = phase.first();
+            table.row([
+                phase.name.to_owned(),
+                units::count(phase.seconds.len() as u64),
+                units::count(phase.failed()),
+                text::latency(first.map(|second| second.p99_ms)),
+                text::latency(first.map(|second| second.max_ms)),
+                text::latency(phase.p99_ms()),
+                text::latency(phase.max_ms()),
+            ]);
         }
-        Some(seconds) => format!(
-            "When the load ended, {} hints were left for the node; handing them over took {} \
-             more.",
-            units::count(outcome.hints),
-            units::seconds(seconds)
-        ),
-        None => format!(
-            "{} hints for the node were left {} after the load.",
-            units::count(outcome.hints),
-            units::seconds(HANDOFF_TIMEOUT.as_secs_f64())
-        ),
-    });
-    found
+        page.keep_chart("latency", plot::timeline(&[run]));
+        page.keep_chart("throughput", plot::throughput(&[run]));
+    }
+    page.keep_table("measured", table);
+    page.data("samples", outcome);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{assert_contains, marks, page_text, run, timeline};
+    use crate::testing::{marks, run, timeline};
 
     fn outcome() -> OutageResults {
         let mut run = run(100.0, 800, 5.0);
@@ -335,33 +275,5 @@ mod tests {
             .collect();
         let expected = [("all nodes up", 3), ("killed", 3), ("frozen", 2)];
         assert_eq!(lengths, expected);
-    }
-
-    #[test]
-    fn phases_are_compared_with_the_time_before() {
-        let mut outcome = outcome();
-        assert_contains(
-            &page_text(|page| describe(page, &outcome)),
-            &[
-                "killed: 7 requests failed; the slowest request in the first second took 100 ms, \
-                 afterwards p99 is 2.00 times",
-                "frozen: no requests failed; the slowest request in the first second took 800 ms, \
-                 afterwards p99 is 1.00 times",
-                "had received all writes that it had missed",
-                "### The third node frozen: time waited",
-                "| queue, peers, answer |            2.00 |",
-            ],
-        );
-        outcome.hints = 9;
-        outcome.heal_seconds = None;
-        assert_contains(
-            &page_text(|page| describe(page, &outcome)),
-            &["9 hints for the node were left 60 s after the load."],
-        );
-        outcome.run = Err("cannot connect".to_owned());
-        assert_contains(
-            &page_text(|page| describe(page, &outcome)),
-            &["Not measured: cannot connect."],
-        );
     }
 }

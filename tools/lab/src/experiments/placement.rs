@@ -21,21 +21,7 @@ const CALM_SHARE: f64 = 0.4;
 const OPERATIONS: [Operation; 2] = [Operation::Get, Operation::Put];
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
-    text: PageText::Sentences {
-        title: "Placement",
-        method: &[
-            "Three nodes on this machine, with `--durability os`, for each of the pairs 1/1, 2/3 and \
-         3/3. `GET` and `PUT` of 64-byte values over 64 connections, twice: each request goes to \
-         the connection that has been free longest, whatever node it leads to (`--ask any`), or \
-         to the first replica of its key (`--ask owner`). With 1/1 that is the only node that has \
-         the key.",
-            "CPU time is that of all nodes for each request, in a closed loop. Latencies and bytes \
-         are measured at a constant rate, the same for both: two fifths of what a closed loop \
-         achieves when any node is asked. The bytes are those that nodes send each other \
-         (`kvorum_peer_bytes_total`), heartbeats included, for each request. The two ways are \
-         measured in turn, several times, and each figure is the median.",
-        ],
-    },
+    text: PageText::Template(include_str!("../../pages/placement.md")),
     name: "placement",
     question: "What does a client save that knows where a key lies and asks its first replica, \
                rather than any node?",
@@ -202,7 +188,6 @@ fn peer_bytes_of(cost: &AskCost) -> Option<f64> {
 }
 
 fn describe(page: &mut Page, cases: &[PlacementCase]) {
-    page.section("Measured");
     let mut table = MarkdownTable::new([
         "request",
         "asked",
@@ -229,7 +214,7 @@ fn describe(page: &mut Page, cases: &[PlacementCase]) {
             ]);
         }
     }
-    page.table(&table);
+    page.keep_table("measured", table);
     let failed = cases.iter().flat_map(|case| {
         let both = case.both().into_iter();
         both.map(|(asked, cost)| (format!("{}, {asked}", case.name()), cost))
@@ -264,67 +249,7 @@ fn describe(page: &mut Page, cases: &[PlacementCase]) {
             });
             bars = bars.with(asked, values);
         }
-        page.figure(file, title, bars.draw());
+        page.keep_chart(file, bars.draw());
     }
-    page.section("What it shows");
-    page.list(cases.iter().filter_map(finding));
-    page.paragraph(
-        "[Which nodes hold a key](../reference/placement.md) says how a client computes the first replica, \
-         and [the load generator](../how-to/load.md) what `--ask owner` does.",
-    );
     page.data("runs", &cases);
-}
-
-/// What a case shows; none if a measurement failed.
-fn finding(case: &PlacementCase) -> Option<String> {
-    let (any, owner) = (case.any.as_ref().ok()?, case.owner.as_ref().ok()?);
-    let ratio = |figure: fn(&AskCost) -> Option<f64>| {
-        statistics::ratio(median(owner, figure), median(any, figure))
-    };
-    let (cpu, p50, bytes) = (ratio(cpu_us)?, ratio(p50_ms)?, ratio(peer_bytes_of)?);
-    Some(format!(
-        "{}: asking the first replica costs {} of the CPU time, {} of the median latency and {} of \
-         the bytes between nodes of asking any node.",
-        case.name(),
-        text::percent(cpu),
-        text::percent(p50),
-        text::percent(bytes),
-    ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing::{assert_contains, load, page_text};
-
-    fn cost(cpu_us: f64, peer_bytes: f64) -> AskCost {
-        AskCost {
-            saturated: load(10_000, 20.0, cpu_us),
-            calm: load(4_000, 5.0, cpu_us),
-            peer_bytes,
-        }
-    }
-
-    #[test]
-    fn each_pair_says_what_asking_the_owner_saves() {
-        let mut cases = [PlacementCase {
-            operation: Operation::Get,
-            replicas: (1, 1),
-            any: Ok(vec![cost(40.0, 200.0)]),
-            // The round that was disturbed does not count.
-            owner: Ok(vec![cost(10.0, 8.0), cost(900.0, 8.0), cost(9.0, 8.0)]),
-        }];
-        assert_contains(
-            &page_text(|page| describe(page, &cases)),
-            &[
-                "GET 1/1: asking the first replica costs 25% of the CPU time, 100% of the median \
-                 latency and 4.0% of the bytes between nodes",
-                "| GET 1/1 | owner |",
-            ],
-        );
-        cases[0].owner = Err("refused".to_owned());
-        let page = page_text(|page| describe(page, &cases));
-        assert_contains(&page, &["- GET 1/1, owner: refused"]);
-        assert!(!page.contains("asking the first replica costs"), "{page}");
-    }
 }

@@ -2,11 +2,11 @@
 
 use crate::config::{Secret, Secrets};
 use crate::dialled_peers::DialledPeers;
-use crate::forgetting::{Forgetting, Heard};
 use base::Timestamp;
 use cluster::{NodeNumber, ReplicaState};
 use membership::Membership;
 use peer::{HandshakePolicy, Hello, Protocol, StartWatch, StoreReport};
+use repair::forgetting::{Forgetting, Heard};
 use replica::timestamps::TimestampAllocator;
 use std::future::{Future, ready};
 use std::pin::Pin;

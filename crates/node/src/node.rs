@@ -3,14 +3,11 @@
 use crate::compactions::{CompactionEnd, Compactions, OrderedCompaction};
 use crate::config::{NodeConfig, Resources};
 use crate::dialled_peers::DialledPeers;
-use crate::forgetting::{ForgetFile, Forgetting, ForgettingEnvironment, ForgettingStatus};
 use crate::future_versions::end_of_present;
 use crate::metrics::Metrics;
 use crate::node_report::{Examiner, NodeSnapshot, OwnReport, SeeActivity, SeeStatus};
 use crate::range_memory::RangeMemory;
 use crate::seams::{OpenError, Seams};
-use crate::surplus::{SurplusRule, SurplusStatus};
-use crate::sweep::{JournalEnvironment, OrderedSweep, SweepEnvironment, SweepStatus, Sweeps};
 use crate::traced_requests::{SeeTraced, TracedRequests};
 use base::{Clock, LimitedLog, Quota, Random, Timestamp};
 use cluster::sweep::PassKind;
@@ -18,6 +15,9 @@ use cluster::{NodeNumber, Placement, ReplicaState};
 use lsm::{Disk, Engine, Executor, GcThreshold};
 use membership::{Membership, MembershipEnvironment, StoreCount};
 use peer::PeerLog;
+use repair::forgetting::{ForgetFile, Forgetting, ForgettingEnvironment, ForgettingStatus};
+use repair::sweep::{JournalEnvironment, OrderedSweep, SweepEnvironment, SweepStatus, Sweeps};
+use repair::{SurplusRule, SurplusStatus};
 use replica::SharedBounds;
 use replica::background::{Background, SeeClients, WorkKind};
 use replica::hints::{HintEnvironment, HintOptions, HintStore, HintsWaiting};
@@ -346,7 +346,7 @@ impl Node {
             interval: config.repair_interval,
             full_interval: config.full_repair_interval,
             grace: config.gc_grace,
-            sizes: config.sweep_sizes.within(&resources.memory),
+            sizes: config.sweep_sizes.within(memory.sweep_range_bytes_max()),
         };
         let ranges = RangeMemory::of(memory.ranges_bytes, config.range_batch_bytes());
         let sweeps = Sweeps::open(sweep_environment, journal);

@@ -9,7 +9,6 @@ use crate::config::{NodeConfig, Resources};
 use crate::coordinator::{
     self, Change, ClusterRangePlan, Ended, Expires, Failure, Operations, Terms,
 };
-use crate::forgetting::ForgettingStatus;
 use crate::node::Node;
 use crate::seams::{OpenError, Seams};
 use crate::worker::Worker;
@@ -19,6 +18,7 @@ use cluster::sweep::{PassId, PassKind};
 use cluster::{NodeNumber, Replicas};
 use lsm::{Engine, Executor};
 use peer::{Stream, Transport};
+use repair::forgetting::ForgettingStatus;
 use replica::ReadsRun;
 use replica::hints::HintStatistics;
 use std::cell::Cell;

@@ -1,12 +1,11 @@
 //! How long this node takes for those requests of peers that are part of a trace.
 //!
-//! The node that a client asks says which replica was slow; what the replica itself knows
-//! of that is said under the same trace. Requests without a trace are not timed.
+//! The node that a client asks says which replica was slow. What the replica itself knows
+//! of that is told under the same trace. Requests without a trace are not timed.
 
 use base::{Clock, TraceId};
 use bytes::Bytes;
-use peer::{PeerRequest, Reply, RequestHandler};
-use std::rc::Rc;
+use peer::{PeerRequest, Reply};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -34,21 +33,6 @@ pub(crate) struct TracedRequests {
     see: OnceLock<SeeTraced>,
 }
 
-/// Serves requests of peers with another handler, and times those that are part of a trace.
-pub(crate) struct TimingHandler<R> {
-    pub(crate) handler: Rc<R>,
-    pub(crate) traced: Arc<TracedRequests>,
-}
-
-impl<R: RequestHandler> RequestHandler for TimingHandler<R> {
-    fn serve(self: &Rc<Self>, request: PeerRequest, mut reply: Reply) {
-        if let Some(trace) = reply.trace() {
-            self.traced.time(trace, &request, &mut reply);
-        }
-        self.handler.serve(request, reply);
-    }
-}
-
 impl TracedRequests {
     /// Times requests by this clock.
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
@@ -64,7 +48,8 @@ impl TracedRequests {
         let _first = self.see.set(see);
     }
 
-    fn time(self: &Arc<Self>, trace: TraceId, request: &PeerRequest, reply: &mut Reply) {
+    /// Times a request until its answer, if somebody asks for that.
+    pub(crate) fn time(self: &Arc<Self>, trace: TraceId, request: &PeerRequest, reply: &mut Reply) {
         if self.see.get().is_none() {
             return;
         }

@@ -5,13 +5,12 @@ use crate::handshakes::NodeHandshakes;
 use crate::metrics::WorkerMetrics;
 use crate::node::Node;
 use crate::node_report::ExaminedNode;
-use crate::reporting::{ReportingHandler, report};
-use crate::sweep::Sweeper;
-use crate::traced_requests::TimingHandler;
+use crate::peer_requests::{PeerRequests, report};
 use base::{Clock, Permits, overdue_check_period};
 use bytes::Bytes;
 use cluster::{NodeNumber, Placement, Ranking};
 use peer::{AnswerHandler, HandshakePolicy, Link, LinkStatus, PeerEnvironment, Stream, Transport};
+use repair::sweep::Sweeper;
 use replica::Peers;
 use replica::Submissions;
 use replica::hints::HintDelivery;
@@ -197,14 +196,11 @@ impl Worker {
     /// the upgrade; `known` is called once the connection has proved to be a peer's.
     pub async fn welcome(&self, stream: Box<dyn Stream>, received: Bytes, known: impl FnOnce()) {
         let environment = self.peer_environment.clone();
-        let handler = Rc::new(ReportingHandler {
-            handler: Rc::clone(&self.sweeper),
+        let handler = Rc::new(PeerRequests {
+            replicas: Rc::clone(&self.replicas),
+            sweeper: Rc::clone(&self.sweeper),
             node: Arc::clone(&self.node),
             peers: Rc::clone(&self.peers),
-        });
-        let handler = Rc::new(TimingHandler {
-            handler,
-            traced: Arc::clone(&self.node.traced),
         });
         let stream = self.transport.accept(stream);
         peer::serve(stream, received, environment, handler, known).await;

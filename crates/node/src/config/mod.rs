@@ -7,16 +7,15 @@
 pub mod bounds;
 mod resources;
 mod secret;
-mod sweep_sizes;
 mod validation;
 
 pub use resources::{MemoryParts, Resources};
 pub use secret::{Secret, Secrets};
-pub use sweep_sizes::SweepSizes;
 
 use cluster::{Members, NodeUrl};
 use lsm::{Compression, Durability};
 use peer::Protocol;
+use repair::SweepSizes;
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -1,11 +1,11 @@
 //! Metrics about forgetting.
 
-use crate::forgetting::HeldBack;
 use crate::metrics::{Family, Labels};
 use crate::node::Node;
 use crate::node_report::NodeSnapshot;
 use base::Timestamp;
 use cluster::NodeNumber;
+use repair::forgetting::HeldBack;
 
 /// The forget bound, who holds it back, and the bound for surplus copies.
 pub(super) fn families(node: &Node, snapshot: &NodeSnapshot) -> [Family; 4] {

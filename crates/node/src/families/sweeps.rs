@@ -2,8 +2,8 @@
 
 use crate::metrics::{Cell, Family, Labels, LinkMetrics, WorkerMetrics};
 use crate::node::Node;
-use crate::sweep::{EndedPasses, LastClean, SweepStatus};
 use cluster::sweep::PassKind;
+use repair::sweep::{EndedPasses, LastClean, SweepStatus};
 
 /// What this node knows of sweeps.
 pub(super) fn families(node: &Node, status: &SweepStatus) -> [Family; 14] {

@@ -1,11 +1,11 @@
 //! What a node is like at one moment: status, metrics and node report all say what is here.
 
 use crate::compactions::RunningCompaction;
-use crate::forgetting::ForgettingStatus;
-use crate::surplus::SurplusStatus;
-use crate::sweep::SweepStatus;
 use cluster::ReplicaState;
 use membership::LossReport;
+use repair::SurplusStatus;
+use repair::forgetting::ForgettingStatus;
+use repair::sweep::SweepStatus;
 use replica::hints::HintsWaiting;
 use replica::timestamps::TimestampStatus;
 use std::time::Duration;

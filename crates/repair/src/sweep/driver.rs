@@ -102,7 +102,7 @@ impl Sweeper {
     /// A recent pass that nobody waits for lets writes arrive that are on their way, so that it
     /// does not send them a second time; if meanwhile `is_full_due`, it ends at once. A full pass
     /// lets writes arrive only while a store has to be filled: see `settling`.
-    pub(crate) async fn drive(
+    pub async fn drive(
         self: &Rc<Self>,
         kind: PassKind,
         is_full_due: Option<&dyn Fn() -> bool>,

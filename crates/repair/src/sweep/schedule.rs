@@ -220,7 +220,7 @@ impl Order {
 impl Sweeper {
     /// Drives a pass whenever an operator asks for one, or one is due and this node is
     /// the first of those that are up. Runs for as long as its runtime.
-    pub(crate) async fn drive_forever(self: Rc<Self>) {
+    pub async fn drive_forever(self: Rc<Self>) {
         if self.sweeps.environment.members.is_single_node() {
             return;
         }

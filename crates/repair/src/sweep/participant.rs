@@ -9,7 +9,7 @@
 use super::exchange::RangeId;
 use super::mended::{MendedKeys, Overflowed};
 use super::pass_state::{PassState, Position, Range, newest_of};
-use crate::config::SweepSizes;
+use crate::SweepSizes;
 use base::{Clock, Entry, Timestamp};
 use bytes::Bytes;
 use cluster::sweep::symbols::{Decoder, Symbol, symbols_of};

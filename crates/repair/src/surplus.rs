@@ -34,21 +34,21 @@ pub struct SurplusStatus {
 }
 
 /// What compaction asks about surplus copies.
-pub(crate) struct SurplusRule {
+pub struct SurplusRule {
     /// Which nodes are the replicas of a key.
-    pub(crate) placement: Arc<Placement>,
+    pub placement: Arc<Placement>,
     /// This node.
-    pub(crate) own: NodeNumber,
+    pub own: NodeNumber,
     /// The bound below which surplus copies may go.
-    pub(crate) bounds: Arc<SharedBounds>,
+    pub bounds: Arc<SharedBounds>,
     /// Whether the data folder is one of a cluster of these nodes, this store is a voter, and
     /// no other one is known to lack something.
-    pub(crate) are_all_whole: Arc<AtomicBool>,
+    pub are_all_whole: Arc<AtomicBool>,
 }
 
 impl SurplusRule {
     /// What the engine is told.
-    pub(crate) fn for_engine(self) -> NonOwned {
+    pub fn for_engine(self) -> NonOwned {
         let Self {
             placement,
             own,

@@ -28,9 +28,9 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use file::ForgetFile;
+pub use file::ForgetFile;
 pub use file::fuzz_forget;
-pub(crate) use mends::MendRules;
+pub use mends::MendRules;
 pub use status::{ForgettingStatus, HeldBack};
 
 use base::{Clock, Timestamp};
@@ -51,32 +51,32 @@ use tokio::sync::oneshot;
 const RETRY_DELAY: Duration = Duration::from_secs(5);
 
 /// What forgetting works with.
-pub(crate) struct ForgettingEnvironment {
+pub struct ForgettingEnvironment {
     /// The data folder, which exists and is locked.
-    pub(crate) folder: PathBuf,
+    pub folder: PathBuf,
     /// The disk.
-    pub(crate) disk: Arc<dyn Disk>,
+    pub disk: Arc<dyn Disk>,
     /// Runs the jobs.
-    pub(crate) executor: Arc<dyn Executor>,
+    pub executor: Arc<dyn Executor>,
     /// The store.
-    pub(crate) engine: Engine,
+    pub engine: Engine,
     /// How far in the past everything below a fence is.
-    pub(crate) grace: Duration,
+    pub grace: Duration,
     /// The [hash](cluster::Members::names_hash) of the list of nodes.
-    pub(crate) members_hash: u64,
+    pub members_hash: u64,
     /// While an operator drops the versions from the future: what the present is. A fence
     /// or a forget bound from the future goes as well, wherever it comes from.
-    pub(crate) present: Option<Box<dyn Fn() -> Timestamp + Send + Sync>>,
+    pub present: Option<Box<dyn Fn() -> Timestamp + Send + Sync>>,
     /// The wall clock in milliseconds since 1970, while it is trusted.
-    pub(crate) trusted_unix_ms: Box<dyn Fn() -> Option<u64> + Send + Sync>,
+    pub trusted_unix_ms: Box<dyn Fn() -> Option<u64> + Send + Sync>,
     /// The greatest fence or forget bound that another member can name truthfully now.
-    pub(crate) latest_named: Box<dyn Fn() -> Timestamp + Send + Sync>,
+    pub latest_named: Box<dyn Fn() -> Timestamp + Send + Sync>,
     /// The time.
-    pub(crate) clock: Arc<dyn Clock>,
+    pub clock: Arc<dyn Clock>,
 }
 
 /// What a node remembers of forgetting. Its runtimes share it.
-pub(crate) struct Forgetting {
+pub struct Forgetting {
     environment: ForgettingEnvironment,
     shared: Arc<SharedBounds>,
     state: Mutex<State>,
@@ -87,20 +87,20 @@ pub(crate) struct Forgetting {
 
 /// What a node is fenced at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Raised {
+pub struct Raised {
     /// Its durable fence before it was asked.
-    pub(crate) before: Timestamp,
+    pub before: Timestamp,
     /// Its durable fence now.
-    pub(crate) fence: Timestamp,
+    pub fence: Timestamp,
 }
 
 /// What a member names of forgetting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Heard {
+pub struct Heard {
     /// The greatest F that it knows.
-    pub(crate) forgotten: Timestamp,
+    pub forgotten: Timestamp,
     /// Its durable fence.
-    pub(crate) fence: Timestamp,
+    pub fence: Timestamp,
 }
 
 impl Forgetting {
@@ -108,7 +108,7 @@ impl Forgetting {
     ///
     /// # Errors
     /// See [`ForgetFile::load`] and [`Engine::raise_closed_timestamp`].
-    pub(crate) fn open(
+    pub fn open(
         environment: ForgettingEnvironment,
         shared: Arc<SharedBounds>,
     ) -> Result<Arc<Self>, Error> {
@@ -162,27 +162,27 @@ impl Forgetting {
     }
 
     /// Ends all writing to the data folder. Blocks while a write is running.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         *lock(&self.is_closed) = true;
     }
 
     /// What requests ask.
-    pub(crate) fn shared(&self) -> &Arc<SharedBounds> {
+    pub fn shared(&self) -> &Arc<SharedBounds> {
         &self.shared
     }
 
     /// What is durable.
-    pub(crate) fn bounds(&self) -> Bounds {
+    pub fn bounds(&self) -> Bounds {
         lock(&self.state).stored.bounds
     }
 
     /// The greatest F that this node has heard of.
-    pub(crate) fn greatest(&self) -> Timestamp {
+    pub fn greatest(&self) -> Timestamp {
         self.shared.greatest()
     }
 
     /// What this node knows.
-    pub(crate) fn status(&self) -> ForgettingStatus {
+    pub fn status(&self) -> ForgettingStatus {
         let state = lock(&self.state);
         ForgettingStatus {
             fence: state.stored.bounds.fence,
@@ -195,13 +195,13 @@ impl Forgetting {
 
     /// Takes note of what a full pass that this node drove could not do; `None` if F has
     /// risen.
-    pub(crate) fn set_held_back(&self, held_back: Option<HeldBack>) {
+    pub fn set_held_back(&self, held_back: Option<HeldBack>) {
         lock(&self.state).held_back = held_back;
     }
 
     /// The timestamp to which a pass that begins now is to raise F; `None` while this
     /// node's clock is not trusted.
-    pub(crate) fn next_fence(&self) -> Option<Timestamp> {
+    pub fn next_fence(&self) -> Option<Timestamp> {
         let trusted_unix_ms = (self.environment.trusted_unix_ms)();
         latest_fence(trusted_unix_ms, self.environment.grace)
     }
@@ -209,7 +209,7 @@ impl Forgetting {
     /// Raises the fence durably towards `fence`, as far as this node's own clock allows, unless
     /// the store is from before the fence of a pass that F rests on. Gives what it is then, in
     /// any case.
-    pub(crate) fn raise(self: &Arc<Self>, fence: Timestamp) -> oneshot::Receiver<Raised> {
+    pub fn raise(self: &Arc<Self>, fence: Timestamp) -> oneshot::Receiver<Raised> {
         let (sender, raised) = oneshot::channel();
         let forgetting = Arc::clone(self);
         let job = Box::new(move || {
@@ -248,7 +248,7 @@ impl Forgetting {
     /// follows soon, unless its store may lack something: such a store takes over the fence,
     /// and says when it is fenced if it was not yet. It must take nothing from that member
     /// before, because what is late would come in behind the passes of the others.
-    pub(crate) fn hear(
+    pub fn hear(
         self: &Arc<Self>,
         heard: Heard,
         replica_state: ReplicaState,
@@ -280,7 +280,7 @@ impl Forgetting {
     }
 
     /// Takes note of the F that a pass has shown, if that pass has ended in this node.
-    pub(crate) fn shown(&self, pass: PassId, forgotten: Timestamp) {
+    pub fn shown(&self, pass: PassId, forgotten: Timestamp) {
         let mut state = lock(&self.state);
         if state.ended_pass == Some(pass) {
             state.shown = state.shown.max(forgotten);
@@ -290,7 +290,7 @@ impl Forgetting {
     /// A full pass begins or goes on, so what is named in it is not what it has shown; or it
     /// has ended in this node, which took part in it from its begin, without a restart, and is
     /// equal with all others.
-    pub(crate) fn set_ended_pass(&self, ended: Option<PassId>) {
+    pub fn set_ended_pass(&self, ended: Option<PassId>) {
         lock(&self.state).ended_pass = ended;
     }
 
@@ -350,14 +350,14 @@ impl Forgetting {
     ///
     /// # Errors
     /// As those of writing the file.
-    pub(crate) fn set_replica_state(&self, replica_state: ReplicaState) -> Result<(), Error> {
+    pub fn set_replica_state(&self, replica_state: ReplicaState) -> Result<(), Error> {
         self.apply_replica_state(&mut lock(&self.state), replica_state);
         self.change_by(|state| self.next(state))
     }
 
     /// The store was compared with all others, and has buried its leftovers: it is no receiver
     /// any more. Says when that is durable.
-    pub(crate) fn fill(self: &Arc<Self>) -> oneshot::Receiver<()> {
+    pub fn fill(self: &Arc<Self>) -> oneshot::Receiver<()> {
         let (sender, filled) = oneshot::channel();
         // What was heard while it lacked something may still wait to be written.
         lock(&self.state).replica_state = ReplicaState::Starting;
@@ -432,7 +432,7 @@ impl Forgetting {
     }
 
     /// This node takes part in these passes now.
-    pub(crate) fn set_passes(&self, passes: impl Iterator<Item = (PassId, PassKind)>) {
+    pub fn set_passes(&self, passes: impl Iterator<Item = (PassId, PassKind)>) {
         let mut state = lock(&self.state);
         state.passes.clear();
         state.passes.extend(passes);
@@ -440,14 +440,14 @@ impl Forgetting {
 
     /// These of them have gone back to a checkpoint, after all nodes were fenced: mends from before
     /// that may still come.
-    pub(crate) fn set_passes_gone_back(&self, passes: impl Iterator<Item = PassId>) {
+    pub fn set_passes_gone_back(&self, passes: impl Iterator<Item = PassId>) {
         let mut state = lock(&self.state);
         state.passes_gone_back.clear();
         state.passes_gone_back.extend(passes);
     }
 
     /// Whether the store only receives below the greatest F, if it stands so with its peers.
-    pub(crate) fn is_receiver(&self, replica_state: ReplicaState) -> bool {
+    pub fn is_receiver(&self, replica_state: ReplicaState) -> bool {
         let state = lock(&self.state);
         let replica_state = self.shared.replica_state_of(replica_state);
         state
@@ -458,7 +458,7 @@ impl Forgetting {
 
     /// Whether nothing is missing from the store below F, if it stands so with its peers and
     /// has no damage.
-    pub(crate) fn lacks_nothing(&self, replica_state: ReplicaState) -> bool {
+    pub fn lacks_nothing(&self, replica_state: ReplicaState) -> bool {
         let is_voter = self.shared.replica_state_of(replica_state) == ReplicaState::Voter;
         is_voter && !self.is_receiver(replica_state)
     }

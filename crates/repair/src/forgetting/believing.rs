@@ -31,7 +31,7 @@ pub(super) type RefusedBounds = BTreeMap<String, LogLimiter>;
 impl Forgetting {
     /// Whether to believe a fence or a forget bound that the member `name` names. It is logged if
     /// not, once in a while for each member.
-    pub(crate) fn believes(&self, name: &str, named: Timestamp) -> bool {
+    pub fn believes(&self, name: &str, named: Timestamp) -> bool {
         let latest = (self.environment.latest_named)();
         // What it knows already was believed under other options, or is no better itself.
         if named <= latest.max(self.greatest()) {
@@ -57,7 +57,7 @@ impl Forgetting {
     }
 
     /// As [`Forgetting::hear`], of what the member `name` names, as far as that is believed.
-    pub(crate) fn hear_from(
+    pub fn hear_from(
         self: &Arc<Self>,
         name: &str,
         heard: Heard,

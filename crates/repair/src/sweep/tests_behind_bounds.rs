@@ -3,7 +3,7 @@
 use super::joining::Agreed;
 use super::participant::{Participant, ParticipantEnvironment};
 use super::tests::{PASS, STORE, agreed, begin, engine, expiry, items_of_ranges, present, write};
-use crate::config::SweepSizes;
+use crate::SweepSizes;
 use base::{Entry, Expiry, ManualClock, Timestamp};
 use bytes::Bytes;
 use cluster::forgetting::{Bounds, Vouching};

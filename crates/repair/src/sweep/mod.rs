@@ -69,7 +69,7 @@ mod tests;
 #[cfg(test)]
 mod tests_behind_bounds;
 
-pub(crate) use journal::JournalEnvironment;
+pub use journal::JournalEnvironment;
 
 pub use driver::PassReport;
 pub use journal::fuzz_sweep;
@@ -77,7 +77,7 @@ pub use record::{EndedPasses, LastClean, RunningPass, SweepCounts, SweepStatus};
 pub use refill::RefillProgress;
 pub use schedule::OrderedSweep;
 
-use crate::config::SweepSizes;
+use crate::SweepSizes;
 use crate::forgetting::Forgetting;
 use base::{Clock, Random};
 use cluster::sweep::{Incarnation, PassId, PassKind};
@@ -105,45 +105,45 @@ use tokio::sync::oneshot;
 const PASS_IDLE_MAX: Duration = Duration::from_secs(120);
 
 /// What sweeps work with.
-pub(crate) struct SweepEnvironment {
+pub struct SweepEnvironment {
     /// All nodes.
-    pub(crate) members: Members,
+    pub members: Members,
     /// Where keys belong.
-    pub(crate) placement: Arc<Placement>,
+    pub placement: Arc<Placement>,
     /// The store.
-    pub(crate) engine: Engine,
+    pub engine: Engine,
     /// The time.
-    pub(crate) clock: Arc<dyn Clock>,
+    pub clock: Arc<dyn Clock>,
     /// Draws the ids of passes.
-    pub(crate) random: Arc<dyn Random>,
+    pub random: Arc<dyn Random>,
     /// Runs the jobs.
-    pub(crate) executor: Arc<dyn Executor>,
+    pub executor: Arc<dyn Executor>,
     /// What this node has given a timestamp and seen.
-    pub(crate) timestamps: Arc<TimestampAllocator>,
+    pub timestamps: Arc<TimestampAllocator>,
     /// How the store stands.
-    pub(crate) membership: Membership,
+    pub membership: Membership,
     /// Below which bound the dead are dropped.
-    pub(crate) forgetting: Arc<Forgetting>,
+    pub forgetting: Arc<Forgetting>,
     /// The budget of background work.
-    pub(crate) background: Arc<Background>,
+    pub background: Arc<Background>,
     /// From how many bytes of keys and values on an ingest is committed.
-    pub(crate) ingest_bytes_max: usize,
+    pub ingest_bytes_max: usize,
     /// Which values have expired by all clocks.
-    pub(crate) expiry: Arc<ExpiryBound>,
+    pub expiry: Arc<ExpiryBound>,
     /// The deadline of requests.
-    pub(crate) timeout: Duration,
+    pub timeout: Duration,
     /// How often the nodes compare what has changed, if they do.
-    pub(crate) interval: Option<Duration>,
+    pub interval: Option<Duration>,
     /// How often they compare everything, if they do.
-    pub(crate) full_interval: Option<Duration>,
+    pub full_interval: Option<Duration>,
     /// How far in the past what the forget bound covers is.
-    pub(crate) grace: Duration,
+    pub grace: Duration,
     /// How much is done at a time.
-    pub(crate) sizes: SweepSizes,
+    pub sizes: SweepSizes,
 }
 
 /// A node's part in sweeps. Its runtimes share it.
-pub(crate) struct Sweeps {
+pub struct Sweeps {
     environment: SweepEnvironment,
     participant: Arc<Mutex<Participant>>,
     mended: Arc<MendedKeys>,
@@ -156,16 +156,20 @@ pub(crate) struct Sweeps {
 }
 
 /// What a runtime needs to take part in sweeps, and to serve the other requests of peers.
-pub(crate) struct Sweeper {
-    pub(crate) sweeps: Arc<Sweeps>,
-    pub(crate) peers: Rc<Peers>,
-    pub(crate) replicas: Rc<ReplicaSet>,
-    pub(crate) pending: Rc<PendingRequests>,
+pub struct Sweeper {
+    /// What all runtimes share.
+    pub sweeps: Arc<Sweeps>,
+    /// The links to the other nodes.
+    pub peers: Rc<Peers>,
+    /// This node's own store among the others.
+    pub replicas: Rc<ReplicaSet>,
+    /// Where answers come to.
+    pub pending: Rc<PendingRequests>,
 }
 
 impl Sweeps {
     /// No passes yet, but what earlier starts of this node remember. Blocks.
-    pub(crate) fn open(environment: SweepEnvironment, journal: JournalEnvironment) -> Arc<Self> {
+    pub fn open(environment: SweepEnvironment, journal: JournalEnvironment) -> Arc<Self> {
         let (clock, placement) = (&environment.clock, &environment.placement);
         let (journal, remembered) = journal::Journal::open(journal);
         let record = record::Record::new(Arc::clone(clock), placement.nodes(), remembered);
@@ -210,12 +214,12 @@ impl Sweeps {
     }
 
     /// What this node knows of sweeps.
-    pub(crate) fn status(&self) -> SweepStatus {
+    pub fn status(&self) -> SweepStatus {
         self.record.status(&self.refill)
     }
 
     /// Ends all writing to the data folder. Blocks while a write is running.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         self.journal.close();
     }
 
@@ -251,7 +255,7 @@ impl Sweeps {
     }
 
     /// Has this node drive a pass, unless it is alone.
-    pub(crate) fn order(&self, kind: PassKind) -> Option<OrderedSweep> {
+    pub fn order(&self, kind: PassKind) -> Option<OrderedSweep> {
         let is_alone = self.environment.members.is_single_node();
         (!is_alone).then(|| self.orders.order(kind))
     }

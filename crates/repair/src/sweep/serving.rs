@@ -1,4 +1,4 @@
-//! How a node serves the requests of other nodes: writes, reads, mends, and those of sweeps.
+//! How a node serves the mends of other nodes, and the requests of passes.
 
 use super::joining::Agreed;
 use super::participant::{Participant, UnknownRange};
@@ -7,7 +7,7 @@ use crate::forgetting::MendRules;
 use base::{Entry, Timestamp};
 use cluster::Miss;
 use cluster::sweep::PassId;
-use peer::{PeerAnswer, PeerRequest, Reply, SweepAnswer, SweepRequest};
+use peer::{PeerAnswer, Reply, SweepAnswer, SweepRequest};
 use std::rc::Rc;
 
 /// The fence or the forget bound that a request names.
@@ -33,37 +33,23 @@ fn named_bound(request: &SweepRequest) -> Option<Timestamp> {
     }
 }
 
-impl peer::RequestHandler for Sweeper {
-    fn serve(self: &Rc<Self>, request: PeerRequest, reply: Reply) {
-        match request {
-            PeerRequest::Write(entry) => self.replicas.own().write_for_peer(entry, None, reply),
-            PeerRequest::Repair { by, entry } => {
-                self.replicas.own().write_for_peer(entry, Some(by), reply);
-            }
-            PeerRequest::Mend { pass, entry } => {
-                self.sweeps.record.mend_received();
-                self.take_mend(pass, entry, reply);
-            }
-            PeerRequest::Read(key) | PeerRequest::ReadUnlessSame { key, .. } => {
-                self.replicas.own().read_for_peer(key, reply);
-            }
-            PeerRequest::Look(key) => self.replicas.own().look_for_peer(&key, reply),
-            PeerRequest::Page(request) => self.replicas.own().page_for_peer(request, reply),
-            PeerRequest::Sweep(request) => {
-                if self.believes(reply.peer(), &request) {
-                    self.serve_sweep(request, reply);
-                } else {
-                    // The driver goes on without this node.
-                    reply.send(PeerAnswer::Swept(SweepAnswer::Unknown));
-                }
-            }
-            // Another handler answers that.
-            PeerRequest::Examine => reply.send(PeerAnswer::Missed(Miss::Unsupported)),
+impl Sweeper {
+    /// Serves the mend of a peer.
+    pub fn serve_mend(self: &Rc<Self>, pass: PassId, entry: Entry, reply: Reply) {
+        self.sweeps.record.mend_received();
+        self.take_mend(pass, entry, reply);
+    }
+
+    /// Serves what the driver of a pass, or another node in it, asks for.
+    pub fn serve(self: &Rc<Self>, request: SweepRequest, reply: Reply) {
+        if self.believes(reply.peer(), &request) {
+            self.serve_sweep(request, reply);
+        } else {
+            // The driver goes on without this node.
+            reply.send(PeerAnswer::Swept(SweepAnswer::Unknown));
         }
     }
-}
 
-impl Sweeper {
     /// Takes a version that a pass brings, if the rules allow it.
     fn take_mend(self: &Rc<Self>, pass: PassId, entry: Entry, reply: Reply) {
         let Sweeps {

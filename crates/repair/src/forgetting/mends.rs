@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 /// What decides about the mends of a pass, at one moment.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct MendRules {
+pub struct MendRules {
     pass: PassId,
     barrier: Barrier,
     bounds: Bounds,
@@ -34,7 +34,7 @@ pub(crate) struct MendRules {
 
 impl Forgetting {
     /// What decides now about the mends of a pass.
-    pub(crate) fn mend_rules(&self, pass: PassId, replica_state: ReplicaState) -> MendRules {
+    pub fn mend_rules(&self, pass: PassId, replica_state: ReplicaState) -> MendRules {
         // Before what the admissions rest on.
         let barrier = self.environment.engine.barrier();
         let state = lock(&self.state);
@@ -61,7 +61,7 @@ impl Forgetting {
     /// node hears of that. So from before the answer on, and for good, the store takes a live
     /// version from below the fence only once it was compared with what all other nodes hold.
     /// The receiver hears when that is durable, or that it could not be.
-    pub(crate) fn seal(self: &Arc<Self>, fence: Timestamp) -> oneshot::Receiver<()> {
+    pub fn seal(self: &Arc<Self>, fence: Timestamp) -> oneshot::Receiver<()> {
         {
             let mut state = lock(&self.state);
             let passes = state.passes.iter().map(|(pass, _)| *pass);
@@ -73,7 +73,7 @@ impl Forgetting {
     /// A version from before the fence is about to come in behind the scan of a pass: notes that,
     /// durably, for a pass that goes on after a restart. The receiver hears when that is done, or
     /// that it could not be.
-    pub(crate) fn disturb(self: &Arc<Self>) -> oneshot::Receiver<()> {
+    pub fn disturb(self: &Arc<Self>) -> oneshot::Receiver<()> {
         self.note(|state| state.stored.with_disturbed_fence())
     }
 
@@ -104,25 +104,25 @@ impl Forgetting {
     }
 
     /// The greatest fence of a pass that must not raise F once it goes on after a restart.
-    pub(crate) fn disturbed(&self) -> Timestamp {
+    pub fn disturbed(&self) -> Timestamp {
         lock(&self.state).stored.disturbed
     }
 }
 
 impl MendRules {
     /// The pass.
-    pub(crate) fn pass(&self) -> PassId {
+    pub fn pass(&self) -> PassId {
         self.pass
     }
 
     /// The barrier of the store, which names what is admitted by these rules.
-    pub(crate) fn barrier(&self) -> Barrier {
+    pub fn barrier(&self) -> Barrier {
         self.barrier
     }
 
     /// The same for what the node itself has asked for, with the number of a range. That number is
     /// known until the pass goes back.
-    pub(crate) fn for_answers(self) -> Self {
+    pub fn for_answers(self) -> Self {
         Self {
             has_gone_back: false,
             ..self
@@ -130,14 +130,14 @@ impl MendRules {
     }
 
     /// Whether the node takes part in the pass.
-    pub(crate) fn takes_part(&self) -> bool {
+    pub fn takes_part(&self) -> bool {
         self.takes_part
     }
 
     /// Whether it is a live version that a pass must meet that is to raise F: one between F and
     /// the fence. A store that lacks it, as `is_damaged` may say of its key, takes it below F, too,
     /// where a tombstone from above F may hide it.
-    pub(crate) fn is_old(&self, entry: &Entry, is_damaged: bool) -> bool {
+    pub fn is_old(&self, entry: &Entry, is_damaged: bool) -> bool {
         let (timestamp, replica_state) = (entry.timestamp(), self.replica_state_of_key(is_damaged));
         let is_taken = timestamp >= self.greatest
             || self.takes_part && self.bounds.is_receiver(replica_state, self.greatest);
@@ -153,13 +153,13 @@ impl MendRules {
     }
 
     /// Whether no other full pass, which may raise F, has to expect what this one brings.
-    pub(crate) fn is_only_full_pass(&self) -> bool {
+    pub fn is_only_full_pass(&self) -> bool {
         self.takes_part && self.is_only
     }
 
     /// Whether it is durable that a version from before the present fence has come in behind a
     /// scan: see [`Forgetting::disturb`].
-    pub(crate) fn is_noted_as_disturbed(&self) -> bool {
+    pub fn is_noted_as_disturbed(&self) -> bool {
         self.disturbed >= self.bounds.fence
     }
 
@@ -179,7 +179,7 @@ impl MendRules {
     ///
     /// # Errors
     /// [`Obsolete`].
-    pub(crate) fn admit(&self, entry: &Entry, is_damaged: bool) -> Result<Taken, Obsolete> {
+    pub fn admit(&self, entry: &Entry, is_damaged: bool) -> Result<Taken, Obsolete> {
         let replica_state = self.replica_state_of_key(is_damaged);
         let receiving = Receiving {
             greatest: self.greatest,

@@ -3,7 +3,7 @@
 use super::filling::Filling;
 use super::joining::Agreed;
 use super::leftovers::Leftovers;
-use crate::config::SweepSizes;
+use crate::SweepSizes;
 use base::{Entry, EntryRef, Kind, Timestamp};
 use bytes::Bytes;
 use cluster::forgetting::is_absent;

@@ -79,11 +79,11 @@ pub(super) struct SweepFile {
 }
 
 /// Where the file is.
-pub(crate) struct JournalEnvironment {
+pub struct JournalEnvironment {
     /// The data folder, which exists and is locked.
-    pub(crate) folder: PathBuf,
+    pub folder: PathBuf,
     /// The disk.
-    pub(crate) disk: Arc<dyn Disk>,
+    pub disk: Arc<dyn Disk>,
 }
 
 /// The owner of the file, and of the checkpoint in it.

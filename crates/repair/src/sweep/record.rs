@@ -101,7 +101,7 @@ pub struct SweepCounts {
 }
 
 /// What a node remembers of sweeps. Its runtimes share it.
-pub(crate) struct Record {
+pub(super) struct Record {
     clock: Arc<dyn Clock>,
     state: Mutex<RecordState>,
     requests: AtomicU64,

@@ -4,7 +4,7 @@ use super::exchange::RangeId;
 use super::joining::{Agreed, PresentStore};
 use super::mended::MendedKeys;
 use super::participant::{Advance, Ended, Participant, ParticipantEnvironment, Selected};
-use crate::config::SweepSizes;
+use crate::SweepSizes;
 use base::{Clock, Entry, Expiry, ManualClock, Timestamp};
 use bytes::Bytes;
 use cluster::sweep::{Incarnation, Item, KeyBounds, PassId, PassKind};

@@ -1,6 +1,5 @@
 //! How much sweeps do at a time.
 
-use super::MemoryParts;
 use std::time::Duration;
 
 /// How much a pass does at a time.
@@ -21,10 +20,11 @@ impl SweepSizes {
     /// The most that is pulled of a range, as a multiple of [`SweepSizes::range_bytes`].
     const PULLED_RANGES_MAX: usize = 2;
 
-    /// The same, as far as the memory allows.
-    pub(crate) fn within(self, memory: &MemoryParts) -> Self {
+    /// The same, with ranges of at most so many bytes.
+    #[must_use]
+    pub fn within(self, range_bytes_max: usize) -> Self {
         Self {
-            range_bytes: self.range_bytes.min(memory.sweep_range_bytes_max()),
+            range_bytes: self.range_bytes.min(range_bytes_max),
             ..self
         }
     }
@@ -32,7 +32,7 @@ impl SweepSizes {
     /// The most bytes that are pulled of a range. Several nodes may send some of it, and
     /// values may have become longer since the range was scanned. What does not fit comes
     /// as mends.
-    pub(crate) fn pulled_bytes_max(self) -> usize {
+    pub fn pulled_bytes_max(self) -> usize {
         self.range_bytes.saturating_mul(Self::PULLED_RANGES_MAX)
     }
 }

@@ -4,7 +4,7 @@ use super::exchange::RangeId;
 use super::participant::{Advance, Participant, ParticipantEnvironment};
 use super::runs::{Gap, RunRefusal};
 use super::tests::{begin, engine_on, expiry, participant_of, reach, sent_of};
-use crate::config::SweepSizes;
+use crate::SweepSizes;
 use base::{Entry, Expiry, ManualClock, Timestamp};
 use bytes::Bytes;
 use cluster::sweep::{Digest, Item, PassId, PassKind};

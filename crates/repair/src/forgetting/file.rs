@@ -40,29 +40,29 @@ const FILE_BYTES_MAX: u64 = 4 << 10;
 
 /// What the file holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ForgetFile {
+pub struct ForgetFile {
     /// The fence and the forget bound of this store.
-    pub(crate) bounds: Bounds,
+    pub bounds: Bounds,
     /// The greatest forget bound that this node has heard of.
-    pub(crate) greatest: Timestamp,
+    pub greatest: Timestamp,
     /// Below it the store only receives, because it lacked something and was not compared
     /// with all others since; [`Timestamp::ZERO`] if it was.
-    pub(crate) receives_below: Timestamp,
+    pub receives_below: Timestamp,
     /// Which surplus copies may be dropped.
-    pub(crate) surplus: SurplusBound,
+    pub surplus: SurplusBound,
     /// The fence when a version from before it last came in behind the scan of a pass. A pass of
     /// this fence or a lower one that goes on after a restart must not raise the forget bound,
     /// because it does not meet that version.
-    pub(crate) disturbed: Timestamp,
+    pub disturbed: Timestamp,
     /// The greatest fence of a pass whose driver has asked for the last time whether the store is
     /// as it was when it was fenced. That pass may have raised the forget bound to it, whether
     /// this node ever hears of that from the driver or not.
-    pub(crate) sealed: Timestamp,
+    pub sealed: Timestamp,
 }
 
 /// What a pass in which the store took part has shown of surplus copies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct SurplusBound {
+pub struct SurplusBound {
     /// Below it the replicas of all versions have them, or newer ones. No greater than the
     /// forget bound.
     pub(super) below: Timestamp,
@@ -114,7 +114,7 @@ impl ForgetFile {
     /// # Errors
     /// [`Error::Io`]; [`Error::Corrupt`] for bytes that no node wrote, and
     /// [`Error::Invalid`] for a format version that this code does not know.
-    pub(crate) fn load(disk: &dyn Disk, folder: &Path) -> Result<Self, Error> {
+    pub fn load(disk: &dyn Disk, folder: &Path) -> Result<Self, Error> {
         let path = folder.join(FILE);
         let bytes = read_small_file(disk, &path, FILE_BYTES_MAX)?;
         bytes.map_or(Ok(Self::default()), |bytes| Self::decode(&path, &bytes))

@@ -61,20 +61,20 @@ impl PeerCall {
 impl Sweeper {
     /// Sends a version to a peer as a mend of each recent pass that this node takes part in.
     /// Simulations have mends arrive with it that were long on their way.
-    pub(crate) async fn send_late_mend(&self, to: NodeNumber, entry: &Entry) {
+    pub async fn send_late_mend(&self, to: NodeNumber, entry: &Entry) {
         for pass in self.passes_of(PassKind::Recent).await {
             self.send_mend_of(pass, to, entry).await;
         }
     }
 
     /// Sends a version to a peer as a mend of a pass, whether this node takes part in it or not.
-    pub(crate) async fn send_mend_of(&self, pass: PassId, to: NodeNumber, entry: &Entry) {
+    pub async fn send_mend_of(&self, pass: PassId, to: NodeNumber, entry: &Entry) {
         let entry = entry.clone();
         let _answer = self.call(to, PeerRequest::Mend { pass, entry }).await;
     }
 
     /// The passes of a kind that this node takes part in.
-    pub(crate) async fn passes_of(&self, kind: PassKind) -> Vec<PassId> {
+    pub async fn passes_of(&self, kind: PassKind) -> Vec<PassId> {
         let passes = self.in_background(|own| own.passes().collect::<Vec<_>>());
         let passes = passes.await.unwrap_or_default().into_iter();
         let of_kind = passes.filter(|(_, of)| *of == kind);

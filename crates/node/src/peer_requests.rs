@@ -1,0 +1,51 @@
+//! Serves what peers ask of this node: its own store, its part in repairs, and its report.
+
+use crate::node::Node;
+use peer::{NodeReport, PeerAnswer, PeerRequest, Reply, RequestHandler};
+use repair::sweep::Sweeper;
+use replica::{Peers, ReplicaSet};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Serves the requests of peers on one runtime.
+pub(crate) struct PeerRequests {
+    pub(crate) replicas: Rc<ReplicaSet>,
+    pub(crate) sweeper: Rc<Sweeper>,
+    pub(crate) node: Arc<Node>,
+    pub(crate) peers: Rc<Peers>,
+}
+
+impl RequestHandler for PeerRequests {
+    fn serve(self: &Rc<Self>, request: PeerRequest, mut reply: Reply) {
+        if let Some(trace) = reply.trace() {
+            self.node.traced.time(trace, &request, &mut reply);
+        }
+        let own = self.replicas.own();
+        match request {
+            PeerRequest::Write(entry) => own.write_for_peer(entry, None, reply),
+            PeerRequest::Repair { by, entry } => own.write_for_peer(entry, Some(by), reply),
+            PeerRequest::Mend { pass, entry } => self.sweeper.serve_mend(pass, entry, reply),
+            PeerRequest::Read(key) | PeerRequest::ReadUnlessSame { key, .. } => {
+                own.read_for_peer(key, reply);
+            }
+            PeerRequest::Look(key) => own.look_for_peer(&key, reply),
+            PeerRequest::Page(request) => own.page_for_peer(request, reply),
+            PeerRequest::Sweep(request) => self.sweeper.serve(request, reply),
+            PeerRequest::Examine => {
+                let own = Rc::clone(self);
+                tokio::task::spawn_local(async move {
+                    let report = report(&own.node, &own.peers, reply.deadline()).await;
+                    reply.send(PeerAnswer::Examined(Box::new(report)));
+                });
+            }
+        }
+    }
+}
+
+/// How this node is, in time for `deadline` on the monotonic clock.
+pub(crate) async fn report(node: &Node, peers: &Peers, deadline: Duration) -> NodeReport {
+    let links = || peers.numbers().map(|node| peers.status(node)).collect();
+    let see = || (node.snapshot(), links());
+    node.report.tell(deadline, see).await
+}

@@ -1,7 +1,9 @@
 //! `kvorum-lab load` with and without a token.
 
 use crate::kvorum_lab;
-use crate::support::{free_port, kvorum, run_to_end, serve, started};
+use crate::support::{
+    HttpConnection, Process, free_port, kvorum, local, run_to_end, serve, wait_until,
+};
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Output;
@@ -23,7 +25,13 @@ fn a_load_shows_its_token_to_nodes_and_prints_it_nowhere() {
     std::fs::write(&token_file, &made.stdout).unwrap();
     std::fs::set_permissions(&token_file, Permissions::from_mode(0o600)).unwrap();
     let mut node = serve(port, &folder.path().join("data"));
-    let _node = started(node.args(["--tokens-file", &tokens]), port);
+    let _node = Process::spawn(node.args(["--tokens-file", &tokens]));
+    // The status needs a token, and health needs none.
+    wait_until("the node to be ready", || {
+        let mut connection = HttpConnection::open(local(port)).ok()?;
+        let answer = connection.exchange("GET", "/health/ready", b"").ok()?;
+        (answer.status == 200).then_some(())
+    });
     let url = format!("http://127.0.0.1:{port}");
     let load = |variables: &[(&str, &str)]| {
         let words = [

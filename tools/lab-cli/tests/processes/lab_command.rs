@@ -36,7 +36,7 @@ fn an_experiment_writes_its_page() {
         assert!(page.contains(text), "{text} is not in:\n{page}");
     }
     assert!(!page.contains("Not measured"), "{page}");
-    assert!(page.contains(" UTC."), "the date of {page}");
+    assert!(page.contains(" UTC, at commit `"), "the date of {page}");
     for file in ["latency.svg", "throughput.svg", "run.json"] {
         let file = folder.path().join("outage").join(file);
         assert!(file.is_file(), "{}", file.display());

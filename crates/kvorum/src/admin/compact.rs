@@ -1,12 +1,11 @@
 //! `kvorum admin compact`.
 
-use super::status::fetch_target;
+use super::status::{Member, members};
 use super::target::{ANSWER_BYTES_MAX, Target, print_json, print_lines};
 use super::waiting::Compactions;
 use crate::access::Access;
 use crate::failure::Failure;
 use crate::node_client::{NodeRequest, refusal};
-use api::status::Member;
 use clap::Args;
 use cluster::NodeUrl;
 use serde::{Deserialize, Serialize};
@@ -90,7 +89,7 @@ struct Answer<'a> {
 /// failed.
 pub(super) fn run(options: &CompactOptions) -> Result<(), Failure> {
     let (node, access) = options.target.choose()?;
-    let cluster = fetch_target(&node, &access)?.cluster;
+    let cluster = members(&node, &access)?;
     let is_alone = cluster.len() == 1;
     let members = chosen(&cluster, &options.nodes)?;
     let shown = options.wait.then(Compactions::new);
@@ -278,15 +277,6 @@ mod tests {
         let member = |name: &str| Member {
             name: name.to_owned(),
             url: "http://h:1".to_owned(),
-            state: "up".to_owned(),
-            replica_state: None,
-            clock_ahead_ms: None,
-            down_seconds: None,
-            problem: None,
-            hints: 0,
-            hint_bytes: 0,
-            last_repair_unix_ms: None,
-            last_full_repair_unix_ms: None,
         };
         let members = [member("a"), member("b"), member("c")];
         let chosen_of = |names: &[&str]| {

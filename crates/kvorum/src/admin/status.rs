@@ -7,9 +7,9 @@ use crate::access::Access;
 use crate::failure::Failure;
 use crate::node_client::{NodeRequest, refusal};
 use api::cluster::{Advice, Cluster, Severity};
-use api::status::Status;
 use clap::Args;
 use cluster::NodeUrl;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::time::Duration;
 
@@ -62,14 +62,27 @@ fn verdict(advice: &[Advice], is_json: bool) -> Result<(), Failure> {
     }))
 }
 
-/// The status of the node that the user has named.
+/// A node of a cluster, as far as one has to know it to ask it.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Member {
+    pub(super) name: String,
+    pub(super) url: String,
+}
+
+/// What is used of a status.
+#[derive(Deserialize)]
+struct MembersPage {
+    cluster: Vec<Member>,
+}
+
+/// All nodes of the cluster of the node that the user has named.
 ///
 /// # Errors
 /// The node cannot be reached, or is no node.
-pub(super) fn fetch_target(node: &NodeUrl, access: &Access) -> Result<Status, Failure> {
-    let status: Status = fetch(node, "/v0/status", access)?;
-    match status.cluster.len() {
-        ..=MEMBERS_MAX => Ok(status),
+pub(super) fn members(node: &NodeUrl, access: &Access) -> Result<Vec<Member>, Failure> {
+    let MembersPage { cluster } = fetch(node, "/v0/status", access)?;
+    match cluster.len() {
+        ..=MEMBERS_MAX => Ok(cluster),
         // Each is asked by a thread of its own.
         members => Err(is_other(node, &format!("it names {members} nodes"))),
     }

@@ -9,27 +9,23 @@ use std::net::{TcpListener, TcpStream};
 /// Sets the title, changes the colour, begins a line, and the same with a control of one byte.
 const HOSTILE: &str = "d\x1b]0;owned\x07\x1b[31m\r\nFALSE LINE\u{9b}31m\u{202e}";
 
+/// The names of nodes that the server tells.
+fn names() -> [String; 2] {
+    ["a", &"long".repeat(30_000)].map(|name| format!("{name}{HOSTILE}"))
+}
+
 /// What the server says of itself as a node. It names another one, which it is, too.
 fn status(url: &str) -> Value {
-    let member = |name: &str| {
-        json!({
-            "name": format!("{name}{HOSTILE}"), "url": url, "state": HOSTILE,
-            "down_seconds": null, "hints": 0, "hint_bytes": 0,
-            "last_repair_unix_ms": null, "last_full_repair_unix_ms": null,
-        })
-    };
-    json!({
-        "name": format!("a{HOSTILE}"), "uptime_seconds": 1, "state": HOSTILE, "replica_state": HOSTILE,
-        "cluster": [member("a"), member(&"long".repeat(30_000))],
-        "clock": {"unix_ms": 1, "refuses_writes": HOSTILE},
-        "hints": {"age_max_seconds": 1, "bytes_max": 1},
-        "repair": {
-            "running": [{"kind": HOSTILE, "began_unix_ms": 1, "ranges": 1}],
-            "incremental": {"incomplete": 0}, "full": {"incomplete": 0},
-        },
-        "background": {"share": 1.0},
-        "store": {"poisoned": HOSTILE, "disk_full": false, "tables_damaged": 0, "damaged_ranges": 0},
-    })
+    json!({"cluster": names().map(|name| json!({"name": name, "url": url}))})
+}
+
+/// What it says of all nodes.
+fn cluster(url: &str) -> Value {
+    let node = |name: String| json!({"name": name, "url": url, "missed": HOSTILE});
+    let advice = json!({
+        "severity": "bad", "node": HOSTILE, "what": HOSTILE, "remedy": HOSTILE, "runbook": HOSTILE,
+    });
+    json!({"asked_by": HOSTILE, "nodes": names().map(node), "advice": [advice]})
 }
 
 /// Answers one request.
@@ -43,6 +39,8 @@ fn answer(stream: TcpStream, url: &str) -> std::io::Result<()> {
     }
     let (status, page) = if line.contains("/v0/status") {
         (200, status(url))
+    } else if line.contains("/v0/cluster") {
+        (200, cluster(url))
     } else if line.contains("/v0/replicas") {
         let replica = json!({
             "name": HOSTILE, "url": HOSTILE, "version": HOSTILE, "kind": HOSTILE, "copies": 3,

@@ -4,6 +4,7 @@ use crate::fixtures::authority::{Authority, NodeFiles, client};
 use crate::fixtures::cluster::{TestCluster, node_locations};
 use crate::support::{Process, wait_until};
 use rustix::process::Signal;
+use serde_json::Value;
 
 /// Two nodes of a cluster over TLS that know each other, and a third that has yet to start.
 fn two_of_three(authority: &Authority) -> (TestCluster, NodeFiles) {
@@ -88,6 +89,17 @@ fn a_node_does_not_start_with_a_certificate_that_the_others_would_refuse() {
     let status = cluster[2].status().unwrap();
     let problem = status["tls"]["problem"].as_str().unwrap();
     assert!(problem.contains("other nodes would refuse"), "{problem}");
+    // It is told through the other nodes, too.
+    wait_until("another node to tell what to do", || {
+        let mut connection = cluster[0].connect().ok()?;
+        let answer = connection.exchange("GET", "/v0/cluster", b"").ok()?;
+        let page: Value = serde_json::from_slice(&answer.body).ok()?;
+        let mut advice = page["advice"].as_array()?.iter();
+        let of_files = |advice: &&Value| {
+            advice["node"] == "c" && advice["runbook"] == "The files of TLS cannot be used"
+        };
+        advice.find(of_files).map(|_| ())
+    });
     cluster[0].stop();
     cluster[0].start(&[]);
     cluster.wait_until_joined();

@@ -44,7 +44,7 @@ pub use config::{
 };
 pub use coordinator::{
     Batch, BatchFailure, BatchMemory, Change, ClusterRange, ClusterRangePlan, Coordinator, Ended,
-    Expires, Failure, Found, Held, KeyVersions, Operations, OwnRange, Range, RangeBatch,
+    Expires, Failure, Found, HeldByNode, KeyVersions, Operations, OwnRange, Range, RangeBatch,
     RangeWindow, Receipt, ReplicaLine, ReplicaTimes, Terms, VersionHead, Written,
 };
 pub use families::families;

@@ -52,7 +52,7 @@ impl Worker {
         let pending = PendingRequests::new();
         let submissions = Rc::new(Submissions::new(
             node.engine.clone(),
-            Arc::clone(pending.outbox()),
+            Arc::clone(pending.completions()),
         ));
         let handshakes = NodeHandshakes::new(
             node.membership.clone(),

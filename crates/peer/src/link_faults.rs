@@ -132,7 +132,7 @@ struct FaultyStream {
     faults: Arc<LinkFaults>,
     reading: Wait,
     writing: Wait,
-    held: Held,
+    held: DelayedInput,
 }
 
 impl FaultyStream {
@@ -142,7 +142,7 @@ impl FaultyStream {
             faults,
             reading: None,
             writing: None,
-            held: Held::default(),
+            held: DelayedInput::default(),
         }
     }
 }
@@ -187,7 +187,7 @@ impl AsyncWrite for FaultyStream {
 
 /// What has arrived on a slow stream and may not be read yet, the oldest first.
 #[derive(Default)]
-struct Held {
+struct DelayedInput {
     parts: VecDeque<(Instant, Bytes)>,
     /// What the parts take.
     bytes: usize,
@@ -196,7 +196,7 @@ struct Held {
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl Held {
+impl DelayedInput {
     fn is_empty(&self) -> bool {
         self.parts.is_empty() && self.end.is_none()
     }

@@ -33,7 +33,7 @@ pub use pending::{Completion, CompletionQueue, KeyRead};
 pub use range_digest::RangeDigest;
 pub use read_pool::{PAGE_BYTES_MAX, PageRead, PoolFull, Read, ReadJob, ReadPool, ReadsRun};
 pub use replicas::{
-    Asked, COMPARING_MAX, LocalReplica, PageTelling, ReplicaHints, ReplicaRequest, ReplicaSet,
+    AnswerTime, COMPARING_MAX, LocalReplica, PageTelling, ReplicaHints, ReplicaRequest, ReplicaSet,
     Taken,
 };
 pub use shared_bounds::{BeforeRead, SharedBounds};

@@ -8,6 +8,7 @@
 //! cost fewer syncs and wakes, and a single write waits for one poll.
 
 use crate::or_abort::or_abort;
+use crate::pending::CompletionQueue;
 use crate::timestamps::AllocatedTimestamp;
 use crate::wait_sites;
 use base::Entry;
@@ -39,17 +40,17 @@ struct Submission {
 }
 
 impl Submissions {
-    /// No writes yet; their outcomes will go to `outbox`.
-    pub fn new(engine: Engine, outbox: Arc<dyn Outbox>) -> Self {
+    /// No writes yet; their outcomes will go to `completions`.
+    pub fn new(engine: Engine, completions: Arc<CompletionQueue>) -> Self {
         Self {
             engine,
-            outbox,
+            outbox: completions,
             noted: RefCell::default(),
             arrived: Notify::new(),
         }
     }
 
-    /// Notes a write. Its outcome, also a refusal, goes to the outbox with `ticket`.
+    /// Notes a write. Its outcome, also a refusal, goes to the queue with `ticket`.
     /// `admission` says whether it is taken below the store's fence.
     pub fn push(
         &self,
@@ -96,7 +97,6 @@ impl Submissions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pending::CompletionQueue;
     use base::{Expiry, Timestamp};
     use lsm::{Durability, Options};
     use lsm_testing::{MemoryDisk, environment};
@@ -113,8 +113,7 @@ mod tests {
         };
         let (engine, _) = Engine::open(environment, options).unwrap();
         let completions = Arc::<CompletionQueue>::default();
-        let outbox = Arc::clone(&completions) as Arc<dyn Outbox>;
-        let submissions = Rc::new(Submissions::new(engine.clone(), outbox));
+        let submissions = Rc::new(Submissions::new(engine.clone(), Arc::clone(&completions)));
         let write = |ticket: u64| {
             let timestamp = Timestamp::from_unix_ms(NOW_MS + ticket);
             let entry = Entry::value(b"k", timestamp, b"v", Expiry::NEVER, 1);

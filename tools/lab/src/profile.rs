@@ -121,7 +121,13 @@ pub(crate) const PARTS: &[StorePart] = &[
     StorePart::named("admission", &["server::admission"]),
     StorePart::named(
         "node, all else",
-        &["node::", "replica::", "membership::", "server::"],
+        &[
+            "node::",
+            "replica::",
+            "membership::",
+            "repair::",
+            "server::",
+        ],
     ),
     StorePart::named("event loop", &["tokio::", "mio::"]),
 ];

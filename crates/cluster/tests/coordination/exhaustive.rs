@@ -1,7 +1,7 @@
 //! Every order in which the messages of a few requests can arrive.
 
 use crate::message::Message;
-use crate::world::{Asked, World};
+use crate::world::{ClientRequest, World};
 use cluster::{ReplicaIndex, Replicas};
 
 /// Goes through all sequences of choices, one sequence a run, as an odometer counts.
@@ -39,7 +39,7 @@ impl Choices {
 struct Plan {
     /// A request begins when the one before it is answered; the messages of the earlier
     /// request stay on their way.
-    requests: &'static [(u8, Asked, &'static str)],
+    requests: &'static [(u8, ClientRequest, &'static str)],
     /// How many messages may be lost.
     losses: usize,
 }
@@ -98,12 +98,12 @@ fn run(plan: &Plan, choices: &mut Choices) -> World {
 
 #[test]
 fn promises_hold_in_every_order_of_messages() {
-    use Asked::{Delete, Get, Put};
-    let two_writes_and_a_read: [&[(u8, Asked, &str)]; 2] = [
+    use ClientRequest::{Delete, Get, Put};
+    let two_writes_and_a_read: [&[(u8, ClientRequest, &str)]; 2] = [
         &[(0, Put('a'), "2/2"), (1, Put('b'), "2/2"), (0, Get, "1/2")],
         &[(0, Put('a'), "1/2"), (1, Delete, "2/2"), (1, Get, "1/2")],
     ];
-    let reads_of_a_write: [&[(u8, Asked, &str)]; 3] = [
+    let reads_of_a_write: [&[(u8, ClientRequest, &str)]; 3] = [
         &[
             (0, Put('a'), "1/1"),
             (1, Get, "2/3"),
@@ -113,7 +113,7 @@ fn promises_hold_in_every_order_of_messages() {
         &[(0, Put('a'), "1/2"), (0, Get, "2/2"), (1, Get, "2/2")],
         &[(0, Put('a'), "2/3"), (1, Get, "2/3")],
     ];
-    let with_a_loss: [&[(u8, Asked, &str)]; 3] = [
+    let with_a_loss: [&[(u8, ClientRequest, &str)]; 3] = [
         &[(0, Put('a'), "1/1"), (1, Put('b'), "2/2"), (1, Get, "2/2")],
         &[(0, Put('a'), "1/1"), (1, Get, "2/2"), (1, Get, "2/2")],
         &[(0, Put('a'), "1/1"), (1, Get, "2/3"), (1, Get, "2/3")],

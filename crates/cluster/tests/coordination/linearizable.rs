@@ -7,7 +7,7 @@
 //! histories that have none.
 
 use crate::node::Bug;
-use crate::world::{Answer, Asked, Operation, World};
+use crate::world::{Answer, ClientRequest, Operation, World};
 use checker::Promise;
 use cluster::{ReplicaIndex, Replicas};
 use fastrand::Rng;
@@ -36,13 +36,13 @@ fn run_with(seed: u64, change: impl FnOnce(&mut World, &mut Rng)) -> World {
     change(&mut world, &mut rng);
     let reads = rng.usize(4..7);
     let due = rng.u8(1..6);
-    let mut asked: Vec<Asked> = ('a'..)
+    let mut asked: Vec<ClientRequest> = ('a'..)
         .take(OPERATIONS)
         .enumerate()
         .map(|(number, letter)| match number {
-            _ if number < reads => Asked::Get,
-            _ if rng.u8(0..6) == 0 => Asked::Delete,
-            _ => Asked::Put(letter),
+            _ if number < reads => ClientRequest::Get,
+            _ if rng.u8(0..6) == 0 => ClientRequest::Delete,
+            _ => ClientRequest::Put(letter),
         })
         .collect();
     rng.shuffle(&mut asked);

@@ -2,7 +2,7 @@
 //! clocks minutes apart.
 
 use crate::message::{Message, Request};
-use crate::world::{Answer, Asked, World};
+use crate::world::{Answer, ClientRequest, World};
 use checker::Promise;
 use cluster::{ReplicaIndex, Replicas};
 use fastrand::Rng;
@@ -91,18 +91,18 @@ fn begin(world: &mut World, rng: &mut Rng, faults: Faults, frozen: u8, requests:
     let mut coordinator = rng.u8(0..nodes);
     let letter = char::from(b'a' + world.operations.len() as u8);
     let asked = match rng.u8(0..8) {
-        0 => Asked::Delete,
-        1..=3 => Asked::Put(letter),
-        _ if requests == Requests::Writes => Asked::Put(letter),
-        _ => Asked::Get,
+        0 => ClientRequest::Delete,
+        1..=3 => ClientRequest::Put(letter),
+        _ if requests == Requests::Writes => ClientRequest::Put(letter),
+        _ => ClientRequest::Get,
     };
     if requests == Requests::QuorumReads {
         replicas = match asked {
-            Asked::Get => Replicas::quorum(nodes),
-            Asked::Put(_) | Asked::Delete => Replicas::new(1, from).unwrap(),
+            ClientRequest::Get => Replicas::quorum(nodes),
+            ClientRequest::Put(_) | ClientRequest::Delete => Replicas::new(1, from).unwrap(),
         };
     }
-    if requests == Requests::HalfReads && asked == Asked::Get && nodes > 1 {
+    if requests == Requests::HalfReads && asked == ClientRequest::Get && nodes > 1 {
         replicas = Replicas::new(nodes / 2, nodes).unwrap();
     }
     if faults == Faults::OneFrozen {
@@ -247,7 +247,8 @@ fn hints_bring_acknowledged_writes_to_all_their_replicas() {
 fn copies_stay_on_the_replicas_that_they_were_written_for() {
     for seed in 0..2_000 {
         let world = run(seed, Faults::Many);
-        let may_copy = |asked, replicas: Replicas| asked == Asked::Get && replicas.overlap();
+        let may_copy =
+            |asked, replicas: Replicas| asked == ClientRequest::Get && replicas.overlap();
         let mut operations = world.operations.iter();
         if operations.any(|operation| may_copy(operation.asked, operation.replicas)) {
             continue;

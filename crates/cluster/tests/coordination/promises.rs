@@ -9,7 +9,7 @@
 
 use crate::message::{Message, Request};
 use crate::script;
-use crate::world::{Answer, Asked, World};
+use crate::world::{Answer, ClientRequest, World};
 use base::{Entry, Kind};
 use cluster::ReplicaIndex;
 
@@ -54,20 +54,26 @@ fn step(world: &mut Option<World>, event: &str) -> String {
             held.join(" ")
         }
         ["put", letter, replicas, "at", node, ref rest @ ..] => {
-            let asked = Asked::Put(letter.parse().unwrap());
+            let asked = ClientRequest::Put(letter.parse().unwrap());
             request(world, asked, replicas, node, rest)
         }
         ["delete", replicas, "at", node, ref rest @ ..] => {
-            request(world, Asked::Delete, replicas, node, rest)
+            request(world, ClientRequest::Delete, replicas, node, rest)
         }
         ["get", replicas, "at", node, ref rest @ ..] => {
-            request(world, Asked::Get, replicas, node, rest)
+            request(world, ClientRequest::Get, replicas, node, rest)
         }
         _ => panic!("unknown event: {event}"),
     }
 }
 
-fn request(world: &mut World, asked: Asked, replicas: &str, node: &str, rest: &[&str]) -> String {
+fn request(
+    world: &mut World,
+    asked: ClientRequest,
+    replicas: &str,
+    node: &str,
+    rest: &[&str],
+) -> String {
     let replicas = script::replicas(replicas);
     let mut preference: Vec<ReplicaIndex> = replicas.indexes().collect();
     let mut reaching = preference.clone();

@@ -36,7 +36,7 @@ pub(crate) struct World {
 
 /// What a client asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum ClientRequest {
     /// To store this letter.
     Put(char),
     Delete,
@@ -45,7 +45,7 @@ pub(crate) enum Asked {
 
 /// A request and what the coordinator made of it.
 pub(crate) struct Operation {
-    pub(crate) asked: Asked,
+    pub(crate) asked: ClientRequest,
     pub(crate) replicas: Replicas,
     coordinator: u8,
     /// The answer, once there is one.
@@ -104,7 +104,7 @@ impl World {
     pub(crate) fn invoke(
         &mut self,
         coordinator: u8,
-        asked: Asked,
+        asked: ClientRequest,
         replicas: Replicas,
         preference: &[ReplicaIndex],
     ) -> usize {
@@ -127,7 +127,7 @@ impl World {
         };
         let unix_ms = self.unix_ms(coordinator);
         self.history.invoke(request, unix_ms);
-        if asked == Asked::Get {
+        if asked == ClientRequest::Get {
             let mut actions = ReadActions::new();
             let read = Read::start(replicas, preference.iter().copied(), &mut actions);
             self.machines.push(Machine::Read(read));
@@ -250,14 +250,14 @@ impl World {
             .timestamp(now_unix_ms)
             .unwrap();
         let entry = match asked {
-            Asked::Put(letter) => Entry::value(
+            ClientRequest::Put(letter) => Entry::value(
                 KEY,
                 timestamp,
                 letter.to_string().as_bytes(),
                 Expiry::NEVER,
                 from,
             ),
-            Asked::Delete | Asked::Get => Entry::tombstone(KEY, timestamp, from),
+            ClientRequest::Delete | ClientRequest::Get => Entry::tombstone(KEY, timestamp, from),
         };
         self.operations[operation].written.push(entry.clone());
         entry
@@ -481,7 +481,7 @@ impl World {
     }
 }
 
-impl Asked {
+impl ClientRequest {
     fn action(self) -> Action {
         match self {
             Self::Put(_) => Action::Put { ttl_seconds: None },

@@ -31,7 +31,7 @@ pub use range_window::RangeWindow;
 pub use ranges::{OwnRange, Range, RangeBatch};
 pub use replica_times::ReplicaTimes;
 pub use terms::Terms;
-pub use versions::{Held, KeyVersions, VersionHead};
+pub use versions::{HeldByNode, KeyVersions, VersionHead};
 
 use crate::metrics::WorkerMetrics;
 use base::{Clock, Entry, Expiry, Kind, Permits, Quota, Reservation, Timestamp};

@@ -13,7 +13,7 @@ use cluster::{
 use peer::{PeerAnswer, SAME_BYTES_MIN};
 use replica::Completion;
 use replica::pending::{AnswerKind, AnswerTag, Ticket};
-use replica::{Asked, ReplicaRequest};
+use replica::{AnswerTime, ReplicaRequest};
 use smallvec::SmallVec;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -334,8 +334,8 @@ impl Reading {
         };
         let replicas = &self.coordinator.replicas;
         match replicas.ask(node, request, self.deadline, address, self.trace) {
-            Asked::Now(answer) => return Some(self.answered(replica, answer, None)),
-            Asked::Later => {}
+            AnswerTime::Now(answer) => return Some(self.answered(replica, answer, None)),
+            AnswerTime::Later => {}
         }
         match replicas.slow_after(node) {
             Some(delay) => self.hedges.push(Hedge {
@@ -379,8 +379,8 @@ impl Reading {
             .replicas
             .ask(node, request, self.deadline, address, self.trace);
         match asked {
-            Asked::Now(answer) => Some(repaired(replica, &answer)),
-            Asked::Later => {
+            AnswerTime::Now(answer) => Some(repaired(replica, &answer)),
+            AnswerTime::Later => {
                 self.hedge_at_half_time(replica);
                 None
             }

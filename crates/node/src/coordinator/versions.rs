@@ -9,7 +9,7 @@ use cluster::{Miss, NodeNumber, Ranking, ReplicaIndex};
 use peer::PeerAnswer;
 use replica::Completion;
 use replica::pending::{AnswerKind, AnswerTag, Ticket};
-use replica::{Asked, ReplicaRequest};
+use replica::{AnswerTime, ReplicaRequest};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub struct VersionHead {
 
 /// What a node holds of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Held {
+pub enum HeldByNode {
     /// Its newest version.
     Version(VersionHead),
     /// Nothing.
@@ -46,7 +46,7 @@ pub enum Held {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyVersions {
     /// A line for each node.
-    pub nodes: Vec<(NodeNumber, Held)>,
+    pub nodes: Vec<(NodeNumber, HeldByNode)>,
     /// Below it a node may have dropped what is dead.
     pub forgotten: Timestamp,
 }
@@ -55,8 +55,8 @@ impl KeyVersions {
     /// The newest version that any node holds.
     pub fn newest(&self) -> Option<VersionHead> {
         let heads = self.nodes.iter().filter_map(|(_, held)| match held {
-            Held::Version(head) => Some(*head),
-            Held::Nothing | Held::Unknown(_) => None,
+            HeldByNode::Version(head) => Some(*head),
+            HeldByNode::Nothing | HeldByNode::Unknown(_) => None,
         });
         heads.max_by_key(|head| head.timestamp)
     }
@@ -67,9 +67,9 @@ impl KeyVersions {
     pub fn is_stale(&self, place: usize, now_unix_ms: u64) -> Option<bool> {
         let (_, held) = self.nodes.get(place)?;
         let own = match held {
-            Held::Version(head) => Some(head.timestamp),
-            Held::Nothing => None,
-            Held::Unknown(_) => return None,
+            HeldByNode::Version(head) => Some(head.timestamp),
+            HeldByNode::Nothing => None,
+            HeldByNode::Unknown(_) => return None,
         };
         let Some(newest) = self.newest() else {
             return Some(false);
@@ -89,7 +89,7 @@ pub(super) struct Look {
     ticket: Ticket,
     deadline: Duration,
     /// What is known so far, by the place in the ranking.
-    held: Vec<Option<Held>>,
+    held: Vec<Option<HeldByNode>>,
     /// How many of the ranking were asked.
     asked: usize,
     forgotten: Timestamp,
@@ -183,7 +183,7 @@ impl Look {
         let address = self.ticket.with(AnswerTag { kind, replica });
         let (node, request) = (self.ranking[place], ReplicaRequest::Read(&self.key));
         let replicas = &self.coordinator.replicas;
-        if let Asked::Now(answer) = replicas.ask(node, request, self.deadline, address, None) {
+        if let AnswerTime::Now(answer) = replicas.ask(node, request, self.deadline, address, None) {
             self.note(place, answer);
         }
     }
@@ -200,9 +200,9 @@ impl Look {
             _ => Err(Miss::Failed),
         };
         let held = match entry {
-            Ok(Some(entry)) => Held::Version(VersionHead::of(&entry)),
-            Ok(None) => Held::Nothing,
-            Err(why) => Held::Unknown(why),
+            Ok(Some(entry)) => HeldByNode::Version(VersionHead::of(&entry)),
+            Ok(None) => HeldByNode::Nothing,
+            Err(why) => HeldByNode::Unknown(why),
         };
         if let Some(known) = self.held.get_mut(place) {
             *known = Some(held);
@@ -212,7 +212,7 @@ impl Look {
     fn reply(&mut self) -> KeyVersions {
         self.is_done = true;
         let held = self.held.iter();
-        let held = held.map(|held| held.unwrap_or(Held::Unknown(Miss::Timeout)));
+        let held = held.map(|held| held.unwrap_or(HeldByNode::Unknown(Miss::Timeout)));
         KeyVersions {
             nodes: self.ranking.iter().copied().zip(held).collect(),
             forgotten: self.forgotten,
@@ -236,8 +236,8 @@ impl VersionHead {
 mod tests {
     use super::*;
 
-    fn version(timestamp: u64, kind: Kind, copies: u8) -> Held {
-        Held::Version(VersionHead {
+    fn version(timestamp: u64, kind: Kind, copies: u8) -> HeldByNode {
+        HeldByNode::Version(VersionHead {
             timestamp: Timestamp::from_u64(timestamp),
             kind,
             expiry: Expiry::NEVER,
@@ -247,7 +247,7 @@ mod tests {
     }
 
     /// Which of the nodes are stale: `s`, `-`, or `?`.
-    fn stale(held: &[Held], forgotten: u64, now_unix_ms: u64) -> String {
+    fn stale(held: &[HeldByNode], forgotten: u64, now_unix_ms: u64) -> String {
         let nodes = (0..).map(NodeNumber::new).zip(held.iter().copied());
         let versions = KeyVersions {
             nodes: nodes.collect(),
@@ -263,11 +263,11 @@ mod tests {
 
     #[test]
     fn a_replica_of_the_newest_version_that_lacks_it_is_stale() {
-        use Held::{Nothing, Unknown};
+        use HeldByNode::{Nothing, Unknown};
         use Kind::{Tombstone, Value};
         let (new, old) = (version(9, Value, 2), version(5, Value, 3));
         let buried = version(9, Tombstone, 3);
-        let expiring = Held::Version(VersionHead {
+        let expiring = HeldByNode::Version(VersionHead {
             timestamp: Timestamp::from_u64(9),
             kind: Value,
             expiry: Expiry::at_unix_ms(100),

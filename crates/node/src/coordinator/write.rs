@@ -12,7 +12,7 @@ use peer::PeerAnswer;
 use replica::Completion;
 use replica::pending::{AnswerKind, AnswerTag, Ticket};
 use replica::timestamps::{AllocatedTimestamp, NoTimestamp};
-use replica::{Asked, ReplicaRequest};
+use replica::{AnswerTime, ReplicaRequest};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -269,8 +269,8 @@ impl Writing {
         };
         let replicas = &self.coordinator.replicas;
         match replicas.ask(node, request, self.deadline, address, self.trace) {
-            Asked::Now(answer) => Some(event_of(round, replica, &answer)),
-            Asked::Later => None,
+            AnswerTime::Now(answer) => Some(event_of(round, replica, &answer)),
+            AnswerTime::Later => None,
         }
     }
 

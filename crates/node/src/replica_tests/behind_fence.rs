@@ -11,7 +11,7 @@ use lsm::{Admission, Barrier};
 use lsm_testing::{BlockingWrite, FaultyDisk, MemoryDisk};
 use peer::PeerAnswer;
 use replica::KeyRead;
-use replica::{Asked, Completion, LocalReplica, ReplicaRequest};
+use replica::{AnswerTime, Completion, LocalReplica, ReplicaRequest};
 use replica::{BeforeRead, SharedBounds, Taken};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -64,8 +64,8 @@ async fn asked_before(
         let asked = replica.ask(request, wait.address());
         happens();
         match asked {
-            Asked::Now(answer) => answer,
-            Asked::Later => replica.answer_of(b"k", wait.only().await).0,
+            AnswerTime::Now(answer) => answer,
+            AnswerTime::Later => replica.answer_of(b"k", wait.only().await).0,
         }
     };
     tasks.run_until(answer).await

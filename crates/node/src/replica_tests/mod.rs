@@ -21,7 +21,9 @@ use replica::KeyRead;
 use replica::Submissions;
 use replica::hints::HintReceiver;
 use replica::pending::PendingRequests;
-use replica::{Asked, Completion, LocalReplica, PageTelling, Peers, ReplicaHints, ReplicaRequest};
+use replica::{
+    AnswerTime, Completion, LocalReplica, PageTelling, Peers, ReplicaHints, ReplicaRequest,
+};
 use std::io::{self, Write};
 use std::path::Path;
 use std::rc::Rc;
@@ -153,7 +155,7 @@ fn open_one_of(members: Members, disk: &Arc<FaultyDisk>, clock: &Arc<ManualClock
 
 pub(super) fn replica(node: &Node) -> Rc<LocalReplica> {
     let pending = PendingRequests::new();
-    let writes = Arc::clone(pending.outbox());
+    let writes = Arc::clone(pending.completions());
     Rc::new(LocalReplica {
         engine: node.engine.clone(),
         timestamps: Arc::clone(&node.timestamps),
@@ -273,8 +275,8 @@ async fn asked_own(worker: &Worker, request: ReplicaRequest<'_>) -> PeerAnswer {
         ReplicaRequest::Read(key) | ReplicaRequest::ReadUnlessSame(key, _) => key.to_vec(),
     };
     match replicas.ask(own, request, Duration::MAX, wait.address(), None) {
-        Asked::Now(answer) => answer,
-        Asked::Later => replicas.answer_of(&key, wait.only().await).0,
+        AnswerTime::Now(answer) => answer,
+        AnswerTime::Later => replicas.answer_of(&key, wait.only().await).0,
     }
 }
 

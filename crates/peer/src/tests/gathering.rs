@@ -41,14 +41,14 @@ impl AsyncWrite for Counting {
 }
 
 /// A replica that has not answered so many reads yet.
-struct Asked {
+struct SilentReplica {
     asker: Asker,
     replies: Vec<Reply>,
     /// How often the replica has written since it was asked.
     writes: Rc<Cell<usize>>,
 }
 
-impl Asked {
+impl SilentReplica {
     async fn new(reads: u64) -> Self {
         let mut asker = Asker::new(TestNode::named("asker").environment(50_000));
         asker.start();
@@ -93,7 +93,7 @@ impl Asked {
 #[tokio::test(start_paused = true)]
 async fn what_the_next_events_bring_goes_into_the_same_write() {
     run(async {
-        let mut asked = Asked::new(3).await;
+        let mut asked = SilentReplica::new(3).await;
         asked.answer();
         asked.answer();
         // The runtime polls for events before it comes back to this task.
@@ -128,7 +128,7 @@ fn no_frame_waits_for_a_second_poll() {
 #[tokio::test(start_paused = true)]
 async fn a_full_batch_is_written_at_once() {
     run(async {
-        let mut asked = Asked::new(1).await;
+        let mut asked = SilentReplica::new(1).await;
         let reply = asked.replies.pop().unwrap();
         let found = entry("0", &long_value(4 * frame::PIECE_BYTES));
         reply.send(PeerAnswer::Found(Some(found)));

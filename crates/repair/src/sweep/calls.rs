@@ -26,14 +26,14 @@ pub(super) const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 /// A request on its way to a peer.
 pub(super) enum PeerCall {
-    Asked(Wait),
+    AnswerTime(Wait),
     Missed(Miss),
 }
 
 impl PeerCall {
     async fn answer(self) -> PeerAnswer {
         match self {
-            Self::Asked(wait) => match wait.only().await {
+            Self::AnswerTime(wait) => match wait.only().await {
                 Some(Completion::Peer(answer)) => answer,
                 Some(_) => PeerAnswer::Missed(Miss::Failed),
                 None => PeerAnswer::Missed(Miss::Timeout),
@@ -149,7 +149,7 @@ impl Sweeper {
             None => Err(Miss::Failed),
         };
         match called {
-            Ok(()) => PeerCall::Asked(wait),
+            Ok(()) => PeerCall::AnswerTime(wait),
             Err(why) => PeerCall::Missed(why),
         }
     }

@@ -58,7 +58,6 @@ pub struct PendingRequests {
     /// How many requests there have been.
     requests: Cell<u64>,
     completions: Arc<CompletionQueue>,
-    outbox: Arc<dyn lsm::Outbox>,
 }
 
 struct Slot {
@@ -98,23 +97,17 @@ impl Drop for Clearing {
 impl PendingRequests {
     /// No requests yet, and a queue for their answers.
     pub fn new() -> Rc<Self> {
-        let completions = Arc::new(CompletionQueue::default());
         Rc::new(Self {
             slots: RefCell::default(),
             requests: Cell::new(0),
-            outbox: Arc::clone(&completions) as Arc<dyn lsm::Outbox>,
-            completions,
+            completions: Arc::default(),
         })
     }
 
-    /// Where other threads leave answers, as the read pool takes it.
+    /// Where other threads leave answers: those of the engine, which takes it as its outbox, of
+    /// the read pool, and of hints.
     pub fn completions(&self) -> &Arc<CompletionQueue> {
         &self.completions
-    }
-
-    /// Where other threads leave answers, as the engine takes it.
-    pub fn outbox(&self) -> &Arc<dyn lsm::Outbox> {
-        &self.outbox
     }
 
     /// Takes a slot for a future's answers, which come before `deadline` on the

@@ -1,7 +1,7 @@
 use super::*;
 use base::NewerVersion;
 use cluster::ReplicaIndex;
-use lsm::{Applied, Outcome};
+use lsm::{Applied, Outbox, Outcome};
 use std::future::Future;
 use std::pin::pin;
 
@@ -182,7 +182,7 @@ fn a_group_of_answers_wakes_once() {
         .unwrap();
     let pending = PendingRequests::new();
     let waits: Vec<Wait> = (0..3).map(|_| pending.wait(Duration::MAX)).collect();
-    pending.outbox().deliver(
+    pending.completions().deliver(
         waits
             .iter()
             .map(|wait| Outcome {

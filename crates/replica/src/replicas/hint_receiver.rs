@@ -1,7 +1,7 @@
 //! A replica that hints are delivered to. This node's own store is one as well:
 //! it misses writes while it is overloaded.
 
-use super::{Asked, ReplicaRequest, ReplicaSet};
+use super::{AnswerTime, ReplicaRequest, ReplicaSet};
 use crate::hints::HintReceiver;
 use crate::pending::PendingRequests;
 use base::{Clock, Entry};
@@ -47,8 +47,8 @@ impl HintReceiver for ReplicaHints {
             .replicas
             .ask(self.node, request, deadline, wait.address(), None);
         let answer = match asked {
-            Asked::Now(answer) => answer,
-            Asked::Later => self.replicas.answer_of(hint.key(), wait.only().await).0,
+            AnswerTime::Now(answer) => answer,
+            AnswerTime::Later => self.replicas.answer_of(hint.key(), wait.only().await).0,
         };
         match answer {
             // A store that is no voter has stored it nevertheless.

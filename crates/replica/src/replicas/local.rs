@@ -1,6 +1,6 @@
 //! This node's own store, as one runtime asks it.
 
-use super::{Asked, PageTelling, ReplicaRequest};
+use super::{AnswerTime, PageTelling, ReplicaRequest};
 use crate::peers::Peers;
 use crate::pending::Completion;
 use crate::pending::PendingRequests;
@@ -52,7 +52,7 @@ pub struct LocalReplica {
 
 impl LocalReplica {
     /// Asks the store. An answer that is not here at once comes to `address`.
-    pub fn ask(self: &Rc<Self>, request: ReplicaRequest<'_>, address: u64) -> Asked {
+    pub fn ask(self: &Rc<Self>, request: ReplicaRequest<'_>, address: u64) -> AnswerTime {
         let asked = match request {
             ReplicaRequest::Write { entry, allocated } => self.write(
                 entry.clone(),
@@ -63,14 +63,14 @@ impl LocalReplica {
             ReplicaRequest::Repair { entry, by } => self.repair(entry.clone(), by, address),
             ReplicaRequest::Read(key) | ReplicaRequest::ReadUnlessSame(key, _) => {
                 match self.read_cached(key) {
-                    Some(answer) => return Asked::Now(answer),
+                    Some(answer) => return AnswerTime::Now(answer),
                     None => self.read(key, address),
                 }
             }
         };
         match asked {
-            Ok(()) => Asked::Later,
-            Err(why) => Asked::Now(PeerAnswer::Missed(why)),
+            Ok(()) => AnswerTime::Later,
+            Err(why) => AnswerTime::Now(PeerAnswer::Missed(why)),
         }
     }
 

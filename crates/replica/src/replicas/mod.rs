@@ -56,7 +56,7 @@ pub enum ReplicaRequest<'a> {
 
 /// How a replica took a request.
 #[derive(Debug)]
-pub enum Asked {
+pub enum AnswerTime {
     /// The answer is here; nothing comes later.
     Now(PeerAnswer),
     /// The answer comes to the address that was named.
@@ -95,11 +95,11 @@ impl ReplicaSet {
         deadline: Duration,
         address: u64,
         trace: Option<TraceId>,
-    ) -> Asked {
+    ) -> AnswerTime {
         let link = match self.locate(node) {
             Some(Location::OwnStore(own)) => return own.ask(request, address),
             Some(Location::Peer(link)) => link,
-            None => return Asked::Now(PeerAnswer::Missed(Miss::Failed)),
+            None => return AnswerTime::Now(PeerAnswer::Missed(Miss::Failed)),
         };
         let request = match request {
             ReplicaRequest::Write { entry, .. } => PeerRequest::Write(entry.clone()),
@@ -118,8 +118,8 @@ impl ReplicaSet {
             },
         };
         match link.call_in_trace(request, deadline, address, trace) {
-            Ok(()) => Asked::Later,
-            Err(why) => Asked::Now(PeerAnswer::Missed(why)),
+            Ok(()) => AnswerTime::Later,
+            Err(why) => AnswerTime::Now(PeerAnswer::Missed(why)),
         }
     }
 

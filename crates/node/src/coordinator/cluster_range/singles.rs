@@ -9,7 +9,7 @@ use bytes::Bytes;
 use cluster::pages::PageItem;
 use cluster::{NodeNumber, Replicas};
 use peer::PeerAnswer;
-use replica::{Asked, ReplicaRequest};
+use replica::{AnswerTime, ReplicaRequest};
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -159,8 +159,8 @@ async fn fetch(
     let request = ReplicaRequest::Read(&key);
     let replicas = &coordinator.replicas;
     let (answer, share) = match replicas.ask(node, request, deadline, wait.address(), None) {
-        Asked::Now(answer) => (answer, None),
-        Asked::Later => replicas.answer_of(&key, wait.only().await),
+        AnswerTime::Now(answer) => (answer, None),
+        AnswerTime::Later => replicas.answer_of(&key, wait.only().await),
     };
     let (PeerAnswer::Found(Some(entry))
     | PeerAnswer::FoundBehind {

@@ -75,7 +75,7 @@ pub(crate) enum Acceptance {
 }
 
 /// A request that a client has sent.
-pub(crate) struct Asked<T> {
+pub(crate) struct SentRequest<T> {
     /// The answer, unless the process ends before.
     pub(crate) answer: oneshot::Receiver<T>,
     /// Tells the process that the client no longer waits.
@@ -347,7 +347,11 @@ impl Host {
     }
 
     /// Sends a request to the node. `None` if no process runs, or it was told to stop.
-    pub(crate) fn ask(&self, request: Request, value: Option<Bytes>) -> Option<Asked<Outcome>> {
+    pub(crate) fn ask(
+        &self,
+        request: Request,
+        value: Option<Bytes>,
+    ) -> Option<SentRequest<Outcome>> {
         let (node, clock) = (self.serving()?, Arc::clone(&self.clock));
         self.run(async move { requests::perform(&node, &clock, request, value).await })
     }
@@ -357,7 +361,7 @@ impl Host {
         &self,
         requests: Vec<Request>,
         client: Rc<dyn BatchClient>,
-    ) -> Option<Asked<()>> {
+    ) -> Option<SentRequest<()>> {
         let (node, clock) = (self.serving()?, Arc::clone(&self.clock));
         self.run(async move {
             requests::perform_batch(&node, &clock, &requests, &*client).await;
@@ -372,7 +376,10 @@ impl Host {
     }
 
     /// Runs a request in the process.
-    fn run<T: 'static>(&self, request: impl Future<Output = T> + 'static) -> Option<Asked<T>> {
+    fn run<T: 'static>(
+        &self,
+        request: impl Future<Output = T> + 'static,
+    ) -> Option<SentRequest<T>> {
         let state = self.state.borrow();
         let process = state.process.as_ref()?;
         let (sender, answer) = oneshot::channel();
@@ -385,7 +392,7 @@ impl Host {
         });
         drop(state);
         self.wake();
-        Some(Asked {
+        Some(SentRequest {
             answer,
             leave: task.abort_handle(),
         })
@@ -393,14 +400,18 @@ impl Host {
 
     /// Asks the node for a range of the whole cluster from a key on. [`None`] if no process
     /// runs, or it was told to stop.
-    pub(crate) fn ask_range(&self, start: u64, replicas: Replicas) -> Option<Asked<RangeTold>> {
+    pub(crate) fn ask_range(
+        &self,
+        start: u64,
+        replicas: Replicas,
+    ) -> Option<SentRequest<RangeTold>> {
         let node = self.serving()?;
         self.run(async move { requests::tell(&node, start, replicas).await })
     }
 
     /// Has the process send a version to another one as a mend of the recent sweeps that it
     /// takes part in. [`None`] if no process runs, or it was told to stop.
-    pub(crate) fn send_late_mend(&self, to: HostNumber, entry: Entry) -> Option<Asked<()>> {
+    pub(crate) fn send_late_mend(&self, to: HostNumber, entry: Entry) -> Option<SentRequest<()>> {
         let (node, to) = (self.serving()?, NodeNumber::new(to as u8));
         self.run(async move { node.send_late_mend(to, &entry).await })
     }
@@ -412,14 +423,14 @@ impl Host {
         pass: PassId,
         to: HostNumber,
         entry: Entry,
-    ) -> Option<Asked<()>> {
+    ) -> Option<SentRequest<()>> {
         let (node, to) = (self.serving()?, NodeNumber::new(to as u8));
         self.run(async move { node.send_mend_of(pass, to, &entry).await })
     }
 
     /// The sweeps of a kind that the process takes part in. [`None`] if no process runs, or it was
     /// told to stop.
-    pub(crate) fn passes_of(&self, kind: PassKind) -> Option<Asked<Vec<PassId>>> {
+    pub(crate) fn passes_of(&self, kind: PassKind) -> Option<SentRequest<Vec<PassId>>> {
         let node = self.serving()?;
         self.run(async move { node.passes_of(kind).await })
     }

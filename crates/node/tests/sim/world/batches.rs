@@ -4,7 +4,7 @@
 
 use super::{PATIENCE, REFUSED_PAUSE, World};
 use crate::dice::Dice;
-use crate::host::{Asked, BatchClient};
+use crate::host::{BatchClient, SentRequest};
 use crate::{value, workload};
 use base::Clock;
 use bytes::Bytes;
@@ -49,7 +49,7 @@ impl World {
         });
         let client = Rc::clone(&batch) as Rc<dyn BatchClient>;
         let asked = self.hosts[first.node].ask_batch(requests, client);
-        let Some(Asked { answer, leave }) = asked else {
+        let Some(SentRequest { answer, leave }) = asked else {
             sleep(REFUSED_PAUSE).await;
             return count;
         };

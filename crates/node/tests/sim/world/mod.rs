@@ -47,7 +47,7 @@ pub(crate) use report::Report;
 use crate::clock::SimClock;
 use crate::dice::Dice;
 use crate::faults;
-use crate::host::{Acceptance, Asked, Crash, Host};
+use crate::host::{Acceptance, Crash, Host, SentRequest};
 use crate::log;
 use crate::network::{HostNumber, Network};
 use crate::panics;
@@ -300,7 +300,7 @@ impl World {
         let id = OperationId(self.history.borrow().operations().len());
         let value = matches!(request.action, Action::Put { .. })
             .then(|| value::of(id, workload::value_bytes(&self.value_dice)));
-        let Asked { answer, leave } = host.ask(request, value)?;
+        let SentRequest { answer, leave } = host.ask(request, value)?;
         self.history
             .borrow_mut()
             .invoke(request, host.clock.unix_ms());

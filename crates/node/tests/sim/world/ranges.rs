@@ -3,7 +3,7 @@
 
 use super::{PATIENCE, World};
 use crate::dice::Dice;
-use crate::host::{Asked, RangeTold, key_bytes};
+use crate::host::{RangeTold, SentRequest, key_bytes};
 use crate::workload;
 use base::{Clock, Timestamp};
 use checker::{Action, Content, OperationId, Outcome, Request};
@@ -19,7 +19,7 @@ impl World {
             ack: any.ack,
             from: any.from,
         };
-        let Some(Asked { answer, leave }) = host.ask_range(any.key, replicas) else {
+        let Some(SentRequest { answer, leave }) = host.ask_range(any.key, replicas) else {
             return sleep(super::REFUSED_PAUSE).await;
         };
         let start = key_bytes(any.key);

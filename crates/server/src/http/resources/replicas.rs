@@ -10,7 +10,7 @@ use crate::http::query::keys::{key_missing, key_of};
 use crate::http::query::{ParameterError, QueryBytes, pairs, set, switch_of, unknown};
 use base::Kind;
 use cluster::Fate;
-use node::{Held, KeyVersions};
+use node::{HeldByNode, KeyVersions};
 use schemars::JsonSchema;
 use serde::Serialize;
 use tokens::RequestedKeys;
@@ -122,7 +122,7 @@ impl HeldVersion {
             ..Self::default()
         };
         match versions.nodes.get(place) {
-            Some((_, Held::Version(head))) => Self {
+            Some((_, HeldByNode::Version(head))) => Self {
                 version: Some(head.timestamp.to_string()),
                 kind: Some(match head.kind {
                     Kind::Value => "value",
@@ -133,11 +133,11 @@ impl HeldVersion {
                 copies: Some(head.copies),
                 ..unknown
             },
-            Some((_, Held::Unknown(why))) => Self {
+            Some((_, HeldByNode::Unknown(why))) => Self {
                 missed: Some(Fate::Missed(*why).word()),
                 ..unknown
             },
-            Some((_, Held::Nothing)) | None => unknown,
+            Some((_, HeldByNode::Nothing)) | None => unknown,
         }
     }
 }

@@ -34,7 +34,7 @@
 //!     random: Arc::new(SeededRandom::new(1)),
 //!     executor: Arc::clone(&executor) as _,
 //!     gc_threshold: Arc::new(|| Timestamp::ZERO),
-//!     non-owned: None,
+//!     non_owned: None,
 //!     expired_before_unix_ms: Arc::new(|| 0),
 //!     rest_after: Arc::new(|took, _urgency| took),
 //! };
@@ -56,7 +56,6 @@
 //! ```
 
 mod cache;
-pub mod checked_file;
 pub mod disk;
 mod engine;
 mod error;
@@ -65,10 +64,8 @@ mod executor;
 pub mod fuzzing;
 mod manifest;
 mod memtable;
-mod merge;
 mod options;
 mod record;
-mod sync;
 mod table;
 mod table_id;
 #[cfg(test)]
@@ -82,13 +79,14 @@ mod table_id;
     reason = "the unit tests use a part of it; it says itself why it is compiled here"
 )]
 mod testing;
-mod wait_sites;
+mod waits;
 mod wal;
 
 // So that `testing` finds the engine by the name that it has for others.
 #[cfg(test)]
 extern crate self as lsm;
 
+pub use disk::checked_file;
 pub use disk::{Disk, DiskFile, RealDisk};
 pub use engine::{
     Acknowledged, Admission, Applied, Barrier, DamageMark, Engine, Ingest, Ingested,

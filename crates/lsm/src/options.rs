@@ -75,15 +75,15 @@ pub struct Options {
     pub purge_wait: Duration,
     /// Space kept free for deletes, flush and compaction when the disk is full, in bytes.
     pub disk_reserve_bytes: u64,
-    /// How long the store remembers its newer-version checks: a version that is delivered twice
-    /// must get the same answer both times (see `engine/newer_versions.rs`). At least as long
-    /// as a request may wait for its answer.
+    /// How long the store remembers its newer-version checks: a version that is delivered
+    /// twice must get the same answer both times (see `engine/writes/newer_versions.rs`). At
+    /// least as long as a request may wait for its answer.
     pub newer_version_checks_kept: Duration,
     /// Versions above this timestamp are dropped for good when the store is opened.
     /// An operator sets it to get rid of versions that a wrong clock has given a timestamp.
     pub drop_versions_above: Option<Timestamp>,
     /// The closed timestamp that was raised last: ordinary writes below it are refused (see
-    /// [`Engine::raise_closed_timestamp`](crate::Engine::closed timestamp)).
+    /// [`Engine::raise_closed_timestamp`](crate::Engine::raise_closed_timestamp)).
     /// [`Timestamp::ZERO`] for none.
     pub closed_timestamp: Timestamp,
 }
@@ -141,7 +141,7 @@ impl Options {
 
 /// Returns the bound below which tombstones may be dropped: no ordinary write with a lower
 /// timestamp will be submitted or ingested any more, and no late write with a lower one is
-/// admitted (see [`Admission::Late`](crate::Admission::Mend)). [`Timestamp::ZERO`] for
+/// admitted (see [`Admission::Late`](crate::Admission::Late)). [`Timestamp::ZERO`] for
 /// "never".
 pub type GcThreshold = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 

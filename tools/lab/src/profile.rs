@@ -93,7 +93,10 @@ pub(crate) const PARTS: &[StorePart] = &[
     StorePart::named("block cache", &["quick_cache::", "lsm::cache"]),
     StorePart::named("log", &["lsm::wal"]),
     StorePart::named("disk", &["lsm::disk"]),
-    StorePart::named("merging", &["lsm::merge", "lsm::engine::compaction"]),
+    StorePart::named(
+        "merging",
+        &["lsm::record::merge", "lsm::engine::compaction"],
+    ),
     StorePart::named("compression", &["lz4_flex::"]),
     StorePart::named("checksums and hashes", &["crc_fast::", "xxhash_rust::"]),
     StorePart::named("engine, all else", &["lsm::"]),

@@ -10,6 +10,7 @@
 //! - If the system fails to write back a page by itself, the next sync of each handle
 //!   that is open then fails, but no later one.
 
+pub mod checked_file;
 mod direct;
 mod locked_folder;
 mod permissions;

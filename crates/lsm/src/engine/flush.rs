@@ -6,15 +6,15 @@
 //! unless writers may soon have to wait for it.
 
 use super::background::REST_MAX;
-use super::changes::Steps;
 use super::compaction::{Retained, Retention};
 use super::core::Core;
-use super::failing::{RETRY_DELAY, Work};
+use super::health::failing::{RETRY_DELAY, Work};
+use super::table_set::changes::Steps;
 use super::table_set::{FlushedMemtable, RecordedSequences, TableEdit, TableOutput};
 use crate::error::Error;
 use crate::memtable::{Memtable, MemtableCursor};
 use crate::record::RecordCursor;
-use crate::sync::lock;
+use crate::waits::lock;
 use base::LogLimiter;
 use std::ops::Bound;
 use std::sync::atomic::Ordering::Relaxed;

@@ -27,11 +27,11 @@
 //!   the ingest. What was newer then is not remembered, so for as long as checks are kept, any
 //!   version between the least and the greatest ingested timestamp may have arrived, and the
 //!   answer is "unknown" unless there is nothing newer anyway.
-//! - **Changes.** Ingested versions are arrivals: [`Changes`](super::changes::Changes)
+//! - **Changes.** Ingested versions are arrivals: [`Changes`](super::table_set::changes::Changes)
 //!   remembers their least timestamps before anybody can see them.
 //! - **The GC threshold.** A compaction drops a tombstone if no older version of its key
 //!   lies in another table, in memory or in a write that waits. An entry that was pushed
-//!   is a write that waits: [`Ingests`](super::ingests::Ingests) knows the least
+//!   is a write that waits: [`Ingests`](super::writes::ingests::Ingests) knows the least
 //!   timestamp of each ingest under way, from before the push returns until after the
 //!   tables are live.
 //! - **The counter of acknowledged writes** counts ingested records with the edit.
@@ -41,7 +41,7 @@
 //!
 //! The caller answers for what the commit job does not check either: that no timestamp is
 //! too far ahead of the clock, and that none lay below the GC threshold when the ingest began,
-//! unless the store lacks something ([`closed_timestamp`](super::closed timestamp)).
+//! unless the store lacks something ([`closed_timestamp`](super::writes::closed_timestamp)).
 //!
 //! # Failures
 //!
@@ -51,12 +51,12 @@
 //! flush does. An ingest leaves the room that the log and the flushes may need, and takes
 //! none of a full disk, so it ends with [`Error::DiskFull`] before they suffer.
 
-use super::Inner;
-use super::changes::Steps;
-use super::closed_timestamp::Admission;
 use super::core::Core;
-use super::queue::check_lengths;
+use super::store::Store;
+use super::table_set::changes::Steps;
 use super::table_set::{IngestedRecords, TableOutput};
+use super::writes::admission::Admission;
+use super::writes::queue::check_lengths;
 use crate::error::Error;
 use crate::manifest::LEVELS;
 use crate::record::RecordRef;
@@ -84,7 +84,7 @@ pub struct Ingested {
 /// is as new as an entry that was pushed. A table has at least one record of the ingest
 /// and no others, so many small ingests make many small tables.
 pub struct Ingest {
-    inner: Arc<Inner>,
+    inner: Arc<Store>,
     number: u64,
     admission: Admission,
     /// The table that is being written.
@@ -101,7 +101,7 @@ pub struct Ingest {
 }
 
 impl Ingest {
-    pub(super) fn begin(inner: Arc<Inner>, admission: Admission) -> Result<Self, Error> {
+    pub(super) fn begin(inner: Arc<Store>, admission: Admission) -> Result<Self, Error> {
         {
             let _folder_lock = inner.core.background.folder_lock().hold()?;
             check_health(&inner.core)?;
@@ -199,7 +199,7 @@ impl Ingest {
         };
         // The closed timestamp does not rise between this check and the moment at which the tables
         // are visible. So nothing below it slips in behind a scan that begins after it.
-        let _closed_timestamp = core.closed.hold();
+        let _held = core.closed.hold();
         if let Err(error) = core.closed.check(self.least_timestamp, self.admission) {
             self.tables = tables;
             return Err(error);

@@ -4,7 +4,7 @@
 //!
 //! 1. The writer submits an entry with an outbox. The entry waits in the `queue`,
 //!    which is bounded in bytes.
-//! 2. The commit job takes the waiting writes as one group (`commit`). If the
+//! 2. The commit job takes the waiting writes as one group (`jobs::commit`). If the
 //!    active memtable is full, it is frozen first, and the log goes on in a new
 //!    segment. If flush or compaction is behind, the group is held back
 //!    (`backpressure`, `write_rate`).
@@ -41,20 +41,22 @@
 //!
 //! # The modules, in the order in which to read them
 //!
-//! - `core`: the owners that every job uses, each with its own fields and locks: `background`
-//!   (jobs that wait, and the `folder_lock`), `health` (poisoned, full, failing, closing) with
-//!   `full_disk` and `failing`, `queue`, `log`, `table_set`, `snapshots`, `changes`, `ingests`
-//!   and `counters`;
-//! - `queue`, `commit`, `closed_timestamp`, `backpressure`, `write_rate`, `outbox`,
-//!   `newer_versions`, then [`wal`](crate::wal) and `log`: writes;
-//! - `table_set`, `scan`, `held_scans`, `snapshots`: reads, and how the live tables change;
-//! - `damage`: what becomes of damaged parts of tables;
-//! - `flush`, `compaction`: jobs above the core that move records down;
-//! - `ingest`: sorted entries that become tables;
-//! - `positions`: the last commit and key, and what has changed since a commit;
-//! - `recovery`, `recovered_log`, `recovered_tables`: opening a store; `closing`: its end;
-//! - `acknowledged`: how many records were ever committed;
-//! - `statistics`, `counters`, `sync_times`: what the store holds and has done.
+//! Each imports only those above it.
+//!
+//! - `counters`: what was done, and how many records were ever committed;
+//! - `health`: poisoned, full, failing, closing;
+//! - `table_set`: the live tables and how they change, damaged parts of them, and what has
+//!   changed since a commit;
+//! - `writes`: the queue, the committer, which writes are refused below the closed
+//!   timestamp, the pace of writers, newer-version checks, outboxes; then [`wal`](crate::wal);
+//! - `background`: the jobs that wait, and the folder lock;
+//! - `snapshots`: what scans see, and what they hold between batches;
+//! - `core`: wires the owners above together. Its `log` is the owner of the log;
+//! - `flush`, `compaction`: they move records down;
+//! - `store`: the core with flush and compaction, which all clones of an engine share;
+//! - `jobs`: the code of each job: `commit`, `backpressure`, `closing`; and the statistics;
+//! - `scan`, `ingest`: a range of a snapshot; sorted entries that become tables;
+//! - `recovery`: opening a store.
 //!
 //! # Locks, in the order in which they are taken
 //!
@@ -65,64 +67,42 @@
 //! for the manifest's: it would keep all writers waiting across the manifest's syncs.
 //! Readers take only the last: they load the read state.
 
-mod acknowledged;
 mod background;
-mod backpressure;
-mod changes;
-mod closed_timestamp;
-mod closing;
-mod commit;
 mod compaction;
 mod core;
 mod counters;
-mod damage;
-mod failing;
 mod flush;
-mod folder_lock;
-mod full_disk;
 mod health;
-mod held_scans;
 mod ingest;
-mod ingests;
 mod jobs;
-mod log;
-mod newer_versions;
-mod outbox;
-mod positions;
-mod queue;
-mod recovered_log;
-mod recovered_tables;
 mod recovery;
 mod scan;
 mod snapshots;
-mod statistics;
-mod sync_times;
+mod store;
 mod table_set;
-mod write_rate;
+mod writes;
 
-pub use acknowledged::Acknowledged;
-pub use changes::LeastTimestamps;
-pub use closed_timestamp::{Admission, Barrier};
 pub use compaction::WholeCompaction;
-pub use damage::DamageMark;
+pub use counters::acknowledged::Acknowledged;
+pub use counters::sync_times::SyncTimeStatistics;
 pub use ingest::{Ingest, Ingested};
-pub use newer_versions::PendingCheck;
-pub use outbox::{Applied, Outbox, Outcome};
+pub use jobs::statistics::{LevelStatistics, Statistics};
 pub use recovery::RecoveryReport;
 pub use scan::Scan;
-pub use statistics::{LevelStatistics, Statistics};
-pub use sync_times::SyncTimeStatistics;
+pub use table_set::changes::LeastTimestamps;
+pub use table_set::damage::DamageMark;
+pub use writes::admission::{Admission, Barrier};
+pub use writes::newer_versions::PendingCheck;
+pub use writes::outbox::{Applied, Outbox, Outcome};
 
 use crate::error::Error;
 use crate::options::{Environment, Options};
 use crate::table::{Access, Interrupt};
 use base::{Entry, Timestamp};
 use bytes::Bytes;
-use compaction::Compactor;
-use core::Core;
-use flush::Flusher;
 use std::sync::Arc;
 use std::time::Duration;
+use store::Store;
 
 /// The answer of a read that must not block.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -141,15 +121,7 @@ pub enum Lookup {
 /// replayed when it is opened again.
 #[derive(Clone)]
 pub struct Engine {
-    inner: Arc<Inner>,
-}
-
-/// What the clones of an engine and its jobs share: the core, and above it the
-/// jobs that take several steps.
-struct Inner {
-    core: Core,
-    flusher: Flusher,
-    compactor: Compactor,
+    inner: Arc<Store>,
 }
 
 impl Engine {
@@ -165,7 +137,7 @@ impl Engine {
         options: Options,
     ) -> Result<(Self, RecoveryReport), Error> {
         options.validate()?;
-        let (inner, report) = Inner::open(environment, options)?;
+        let (inner, report) = Store::open(environment, options)?;
         Ok((Self { inner }, report))
     }
 
@@ -308,7 +280,7 @@ impl Engine {
     /// all of it.
     #[must_use]
     pub fn damage_mark(&self) -> DamageMark {
-        damage::mark_of(&self.inner.core.tables.load().damaged)
+        table_set::damage::mark_of(&self.inner.core.tables.load().damaged)
     }
 
     /// Whether damage was noted that was not compared yet.
@@ -449,6 +421,29 @@ impl Engine {
     #[must_use]
     pub fn greatest_timestamp(&self) -> Timestamp {
         self.inner.core.tables.greatest_timestamp()
+    }
+
+    /// The sequence number of the last record that was committed.
+    #[must_use]
+    pub fn last_sequence(&self) -> u64 {
+        self.inner.core.snapshots.visible()
+    }
+
+    /// How old the versions are that were committed after `sequence`, a number
+    /// that [`Engine::last_sequence`] gave since the store was opened. All of them
+    /// are at or above the bound of their key in one of the lists.
+    ///
+    /// # Errors
+    /// As [`Engine::get`].
+    pub fn changes_since(&self, sequence: u64) -> Result<Vec<LeastTimestamps>, Error> {
+        let core = &self.inner.core;
+        core.changes.since(sequence, &core.tables.load())
+    }
+
+    /// The last key of the store, or one behind it. Reads nothing but memory.
+    #[must_use]
+    pub fn last_key(&self) -> Option<Vec<u8>> {
+        self.inner.core.tables.load().last_key()
     }
 
     /// A random number that was chosen when this store was made.

@@ -1,10 +1,10 @@
 //! Scans: merges over a snapshot, a batch at a time.
 
-use super::Inner;
-use super::held_scans::HeldRecords;
+use super::snapshots::held_scans::HeldRecords;
+use super::store::Store;
 use super::table_set::{LevelCursor, StoreCursor};
 use crate::error::Error;
-use crate::merge::Merge;
+use crate::record::merge::Merge;
 use crate::record::{RecordCursor, RecordRef};
 use crate::table::{Purpose, ScanAhead, Table};
 use base::{Entry, EntryRef, Timestamp};
@@ -22,7 +22,7 @@ use std::time::Duration;
 /// of a second the scan may hold all of these. A scan for a comparison, and one that lends its
 /// entries ([`Scan::advance`]), holds them until it is dropped, so it is to be used for a moment.
 pub struct Scan {
-    inner: Arc<Inner>,
+    inner: Arc<Store>,
     /// The number under which the engine holds its records between batches.
     number: u64,
     /// The greatest sequence number that it sees.
@@ -45,7 +45,7 @@ pub struct Scan {
 }
 
 impl Scan {
-    pub(super) fn new(inner: Arc<Inner>, start: &[u8], end: Option<&[u8]>) -> Self {
+    pub(super) fn new(inner: Arc<Store>, start: &[u8], end: Option<&[u8]>) -> Self {
         let snapshot = inner.core.snapshots.take();
         Self {
             number: inner.core.held_scans.number(),
@@ -143,7 +143,11 @@ impl Scan {
             is_pending: self.is_pending,
         };
         let core = &self.inner.core;
-        core.held_scans.hold(self.number, held, core);
+        if core.health.is_closing() {
+            return;
+        }
+        core.held_scans
+            .hold(self.number, held, core.now(), &core.background);
         self.may_be_held = true;
     }
 

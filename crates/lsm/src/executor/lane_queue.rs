@@ -1,7 +1,7 @@
 //! The jobs of one lane, for an executor that runs each lane on a thread.
 
 use super::Job;
-use crate::sync::lock;
+use crate::waits::lock;
 use base::Clock;
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, VecDeque};

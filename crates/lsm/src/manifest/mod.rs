@@ -32,7 +32,7 @@
 use crate::disk::{Disk, read_small_file, replace_file};
 use crate::error::Error;
 use crate::table_id::TableId;
-use crate::wait_sites;
+use crate::waits::sites as wait_sites;
 use base::{ByteReader, KEY_BYTES_MAX, Timestamp};
 use bytes::Bytes;
 use std::collections::BTreeSet;

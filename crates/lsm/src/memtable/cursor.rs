@@ -4,7 +4,7 @@ use super::Memtable;
 use super::order::{OrderedRecord, Position};
 use crate::error::Error;
 use crate::record::{Record, RecordCursor, RecordRef, no_record};
-use crate::sync::lock;
+use crate::waits::lock;
 use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;

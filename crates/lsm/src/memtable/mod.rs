@@ -21,8 +21,8 @@ mod remains;
 mod tree;
 
 use crate::record::Record;
-use crate::sync::lock;
 use crate::table::KeyHash;
+use crate::waits::lock;
 use base::{Entry, Kind, Timestamp};
 pub(crate) use cursor::MemtableCursor;
 use hash_index::{HashIndex, NewestVersion, PREFETCHED_MAX};

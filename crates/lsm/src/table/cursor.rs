@@ -2,9 +2,9 @@
 
 use super::Purpose;
 use super::block::BlockCursor;
-use super::frame::{Handle, Role};
-use super::index::IndexEntry;
-use super::malformed::Malformed;
+use super::block::frame::{Handle, Role};
+use super::block::index::IndexEntry;
+use super::block::malformed::Malformed;
 use super::read_ahead::ReadAhead;
 use super::reader::Table;
 use super::record::{DataBlock, RecordWalk};

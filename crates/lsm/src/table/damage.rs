@@ -8,10 +8,10 @@
 
 use super::Purpose;
 use super::block::BlockCursor;
+use super::block::frame::{Handle, Role};
+use super::block::index::IndexEntry;
+use super::block::malformed::Malformed;
 use super::format::{FOOTER_BYTES, Footer, FooterError};
-use super::frame::{Handle, Role};
-use super::index::IndexEntry;
-use super::malformed::Malformed;
 use super::reader::Table;
 use crate::error::Error;
 use crate::manifest::DamagedRange;

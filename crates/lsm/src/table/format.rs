@@ -30,9 +30,9 @@
 //! least key, greatest key: length varint and bytes each
 //! ```
 
+use super::block::frame::{Handle, TRAILER_BYTES};
+use super::block::malformed::Malformed;
 use super::filter::FilterShape;
-use super::frame::{Handle, TRAILER_BYTES};
-use super::malformed::Malformed;
 use crate::record::RecordRef;
 use base::{ByteReader, Expiry, KEY_BYTES_MAX, Kind, Timestamp, put_varint};
 

@@ -2,12 +2,13 @@
 //! panic nor loop, nor take more memory than a multiple of the bytes' length.
 
 use super::block::BlockCursor;
+use super::block::frame;
+use super::block::frame::{Handle, Role};
+use super::block::index::IndexEntry;
 use super::filter::{FilterShape, KeyHash};
 use super::format::{
     CHECKSUM_AT, FOOTER_BYTES, Footer, TableProperties, VERSION, VERSION_MIN, footer_checksum,
 };
-use super::frame::{self, Handle, Role};
-use super::index::IndexEntry;
 use super::record::{DataBlock, RecordBody};
 use super::{Access, Purpose, Table};
 use crate::cache::{Block, BlockCache};

@@ -23,30 +23,25 @@
 //! +--------------------------------+
 //! ```
 //!
-//! Every part except the footer is a frame (see [`frame`]) with its own checksum.
+//! Every part except the footer is a frame (see [`block::frame`]) with its own checksum.
 //! A checksum covers every byte of the file, so damage is always an error that
 //! names the file and the part's offset, and never a wrong answer.
 //!
 //! The index has two levels, so a lookup reads only a few kilobytes of it. All
 //! blocks and filter pages are read through the [cache](crate::cache). Only the
 //! properties stay in memory, and the filter if the cache has room for it
-//! ([`pinned_filter`]). An index holds the *last* key of each block. Therefore
+//! ([`filter::pinned`]). An index holds the *last* key of each block. Therefore
 //! the first block whose last key is at or above the wanted key holds the key's
 //! first record, if the table has one, and a get reads exactly one data block.
 
 mod block;
-mod block_writer;
 mod cursor;
 mod damage;
 mod expiries;
 mod filter;
 mod format;
-mod frame;
 mod fuzz;
-mod index;
-mod malformed;
 mod opening;
-mod pinned_filter;
 mod read_ahead;
 mod reader;
 mod record;

@@ -1,12 +1,12 @@
 //! Opening a table.
 
 use super::block::BlockCursor;
+use super::block::frame::{Handle, Role};
+use super::block::index::IndexEntry;
+use super::block::malformed::Malformed;
 use super::damage::DamageState;
+use super::filter::pinned::PinnedFilter;
 use super::format::{FOOTER_BYTES, Footer, FooterError, TableProperties, VERSION, VERSION_MIN};
-use super::frame::{Handle, Role};
-use super::index::IndexEntry;
-use super::malformed::Malformed;
-use super::pinned_filter::PinnedFilter;
 use super::reader::{Table, read};
 use crate::cache::BlockCache;
 use crate::disk::DiskFile;

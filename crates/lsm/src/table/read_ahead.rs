@@ -9,7 +9,7 @@
 //! A walk that nobody waits for, over a table that the system hardly has in its memory, reads
 //! past that memory: what it reads is seldom read again.
 
-use super::frame::{Handle, zeros};
+use super::block::frame::{Handle, zeros};
 use crate::disk::{DirectReader, DiskFile};
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,13 +1,14 @@
 //! Reading a table: finds the winning version of a key.
 
+use super::block::frame;
+use super::block::frame::{Handle, Role, TRAILER_BYTES};
+use super::block::index::IndexEntry;
+use super::block::malformed::Malformed;
 use super::block::{Body, FoundEntry, SortedBlock};
 use super::damage::DamageState;
+use super::filter::pinned::PinnedFilter;
 use super::filter::{FilterShape, KeyHash};
 use super::format::{FOOTER_BYTES, Footer, TableProperties};
-use super::frame::{self, Handle, Role, TRAILER_BYTES};
-use super::index::IndexEntry;
-use super::malformed::Malformed;
-use super::pinned_filter::PinnedFilter;
 use super::read_ahead::ReadAhead;
 use super::record::{DataBlock, RecordBody};
 use super::{Access, Interrupt, Purpose};

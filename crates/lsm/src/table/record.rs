@@ -6,9 +6,9 @@
 //! flags: bit 0 tombstone, bit 1 expires, bit 2 sequence number is not 0
 //! ```
 
+use super::block::index::IndexEntry;
+use super::block::malformed::Malformed;
 use super::block::{BlockCursor, Body, SortedBlock};
-use super::index::IndexEntry;
-use super::malformed::Malformed;
 use super::reader::Table;
 use crate::cache::Block;
 use crate::error::Error;

@@ -5,13 +5,13 @@
 //! end.
 
 use super::TableSettings;
+use super::block::frame::{Handle, Role};
+use super::block::index::IndexEntry;
+use super::block::writer::BlockWriter;
 use super::block::{BlockBuilder, SINGLE_ENTRY_END_BYTES};
-use super::block_writer::BlockWriter;
 use super::expiries::Expiries;
 use super::filter::{FilterShape, KeyHash};
 use super::format::{FOOTER_BYTES, Footer, TableProperties, VERSION};
-use super::frame::{Handle, Role};
-use super::index::IndexEntry;
 use super::record::RecordBody;
 use crate::disk::DiskFile;
 use crate::error::Error;

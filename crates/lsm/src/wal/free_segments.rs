@@ -11,7 +11,7 @@ use super::{
 use crate::disk::Disk;
 use crate::error::Error;
 use crate::options::{Environment, Options};
-use crate::sync::lock;
+use crate::waits::lock;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};

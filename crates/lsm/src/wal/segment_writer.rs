@@ -9,7 +9,7 @@ use super::{
 use crate::disk::{Disk, DiskFile};
 use crate::error::Error;
 use crate::manifest::LogClaim;
-use crate::wait_sites;
+use crate::waits::sites as wait_sites;
 use base::Entry;
 use std::io;
 use std::ops::Range;

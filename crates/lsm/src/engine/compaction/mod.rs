@@ -10,7 +10,7 @@
 //!
 //! The life of a compaction:
 //! 1. [`job`]: the compaction job comes, after a flush, after another compaction
-//!    or by a timer ([`retry`]), and takes one step; [`begin`] says with what.
+//!    or by a timer ([`job::retry`]), and takes one step; [`job::begin`] says with what.
 //! 2. [`pick`]: a pure function chooses what to merge; [`purges`] says which tables
 //!    have waited long enough for a few tombstones, and [`quiet`] flushes a memtable that
 //!    keeps tombstones from them. On a full disk [`reclaim`]
@@ -26,8 +26,6 @@
 //! `drop_above` is apart: it rewrites tables when a store is opened, to drop
 //! versions that a wrong clock has given a timestamp.
 
-mod aside;
-mod begin;
 mod drop_above;
 mod gc_thresholds;
 mod job;
@@ -39,8 +37,6 @@ mod quiet;
 mod reclaim;
 mod reread;
 mod retention;
-mod retry;
-mod unreadable;
 mod whole;
 
 pub(super) use drop_above::drop_above;

@@ -24,7 +24,9 @@
 //! so that a freeze and an edit do not overwrite each other; then that of
 //! `retired`, held briefly. Readers take none.
 
+pub(super) mod changes;
 mod cursors;
+pub(super) mod damage;
 mod damaged_ranges;
 mod edit;
 mod files;
@@ -49,9 +51,9 @@ use crate::error::Error;
 use crate::manifest::{LiveTable, LogClaim, Manifest};
 use crate::memtable::Memtable;
 use crate::options::{Environment, Options};
-use crate::sync::lock;
 use crate::table::Table;
 use crate::table_id::TableId;
+use crate::waits::lock;
 use crate::wal::{FreeSegments, SegmentSpace};
 use arc_swap::{ArcSwap, Guard};
 use base::Timestamp;

@@ -7,7 +7,7 @@
 use crate::disk::{Disk, DiskFile};
 use crate::executor::{Executor, Lane};
 use crate::options::Environment;
-use crate::sync::lock;
+use crate::waits::lock;
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, Weak};

@@ -4,8 +4,8 @@ use super::removed::RemovedFiles;
 use crate::executor::{Executor, Lane};
 use crate::memtable::{Memtable, Remains};
 use crate::options::Environment;
-use crate::sync::lock;
 use crate::table::Table;
+use crate::waits::lock;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 

@@ -1,12 +1,12 @@
 //! Tables from the writer to the reader, in a file in memory that counts its calls and
 //! can fail.
 
+use super::block::frame::{Handle, Role};
+use super::block::index::IndexEntry;
+use super::block::writer::BlockWriter;
 use super::block::{BlockBuilder, BlockCursor};
-use super::block_writer::BlockWriter;
 use super::format::FOOTER_BYTES;
 use super::format::{TableProperties, VERSION};
-use super::frame::{Handle, Role};
-use super::index::IndexEntry;
 use super::read_ahead::ReadAhead;
 use super::record::{DataBlock, RecordBody};
 use super::*;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::engine::compaction::pressure::LEVEL_0_TABLES_DUE;
-use crate::engine::write_rate::Backlog;
+use crate::engine::writes::write_rate::Backlog;
 use crate::testing::{BlockingWrite, HookedDisk, MemoryDisk, StepExecutor, SyncHook, environment};
 use crate::{Engine, Options};
 use base::{Entry, Expiry, ManualClock, Timestamp};

@@ -1,0 +1,27 @@
+//! Damaged tables are set aside, so that they stop no compaction.
+
+use crate::engine::core::Core;
+use crate::engine::table_set::TableEdit;
+use crate::error::Error;
+use std::sync::Arc;
+
+/// Moves the tables that are damaged to level 0, where tables may overlap.
+///
+/// # Errors
+/// As [`TableSet::apply`](crate::engine::table_set::TableSet::apply).
+pub(in crate::engine::compaction) fn set_damaged_aside(core: &Core) -> Result<(), Error> {
+    let state = core.tables.load_full();
+    let damaged = state.tables.iter();
+    let damaged = damaged.filter(|(level, table)| *level > 0 && table.is_damaged());
+    let moved: Vec<_> = damaged.map(|(_, table)| (0, Arc::clone(table))).collect();
+    if moved.is_empty() {
+        return Ok(());
+    }
+    let edit = TableEdit {
+        moved,
+        ..TableEdit::default()
+    };
+    core.tables
+        .apply(edit)
+        .map_err(|error| core.poison_if_sync(error))
+}

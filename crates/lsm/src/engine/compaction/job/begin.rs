@@ -1,0 +1,139 @@
+//! What compaction begins with once the last compaction has ended.
+
+use super::CompactorState;
+use super::aside::set_damaged_aside;
+use crate::engine::compaction::gc_thresholds::GcThresholds;
+use crate::engine::compaction::merging::Compaction;
+use crate::engine::compaction::pick::{Pick, PickSettings, Reason, pick, summarize};
+use crate::engine::compaction::pressure::{pick_settings, urgency};
+use crate::engine::compaction::whole::{Orders, Whole};
+use crate::engine::core::Core;
+use crate::error::Error;
+
+/// What a step begins with when no compaction is under way.
+pub(in crate::engine::compaction) enum Beginning {
+    /// A compaction.
+    Compaction(Box<Compaction>),
+    /// No compaction yet: this number of bytes was surveyed, and the next step looks again.
+    Surveyed(u64),
+    /// There is nothing to do.
+    Nothing,
+}
+
+impl CompactorState {
+    /// Begins the compaction that comes first: tables that were damaged, then what makes room
+    /// on a full disk, then what is due.
+    ///
+    /// # Errors
+    /// Those of [`set_damaged_aside`].
+    pub(in crate::engine::compaction) fn begin(
+        &mut self,
+        orders: &Orders,
+        core: &Core,
+    ) -> Result<Beginning, Error> {
+        self.try_unreadable_again(core);
+        set_damaged_aside(core)?;
+        let compaction = self.begin_rewrite(core).or_else(|| self.begin_hidden(core));
+        if let Some(compaction) = compaction {
+            return Ok(Beginning::Compaction(Box::new(compaction)));
+        }
+        if let Some(bytes) = self.survey_some(core) {
+            return Ok(Beginning::Surveyed(bytes));
+        }
+        let Some(pick) = self.pick(orders, core) else {
+            return Ok(Beginning::Nothing);
+        };
+        Ok(match Compaction::start(pick, None, core) {
+            Some(compaction) => Beginning::Compaction(Box::new(compaction)),
+            // The next step picks again.
+            None => Beginning::Surveyed(0),
+        })
+    }
+
+    /// Allows another try of the tables that could not be read, when it is time.
+    fn try_unreadable_again(&mut self, core: &Core) {
+        if self.unreadable.is_due(core.now()) {
+            for (_, table) in core.tables.load().tables.iter() {
+                table.try_again();
+            }
+        }
+    }
+
+    /// Begins to rewrite a table without its damaged parts, if one was compared.
+    fn begin_rewrite(&mut self, core: &Core) -> Option<Compaction> {
+        if std::mem::take(&mut self.rewrite_failed) {
+            return None;
+        }
+        let (level, table) = core.damage.rewritable(&core.tables.load())?;
+        let pick = Pick {
+            inputs: vec![(level, table)],
+            output_level: level,
+            reason: Reason::Damaged,
+            cursor: None,
+        };
+        Compaction::start(pick, None, core)
+    }
+
+    /// On a full disk, begins to rewrite a table without what is hidden in it, if
+    /// one is worth it.
+    fn begin_hidden(&self, core: &Core) -> Option<Compaction> {
+        let (pick, left_bytes) = self.reclaim.pick(core)?;
+        let compaction = Compaction::start(pick, Some(left_bytes), core)?;
+        // A scan that has begun since the pick sees what the compaction would drop.
+        (!compaction.has_snapshots()).then_some(compaction)
+    }
+
+    /// On a full disk, looks for what is hidden. Returns the bytes that were read.
+    fn survey_some(&mut self, core: &Core) -> Option<u64> {
+        core.options
+            .compaction
+            .then(|| self.reclaim.survey_some(core))?
+    }
+
+    /// What is to be merged next. A whole compaction takes turns with what is due, and
+    /// waits while compaction is behind.
+    fn pick(&mut self, orders: &Orders, core: &Core) -> Option<Pick> {
+        let settings = pick_settings(core);
+        let is_whole_next = urgency(core) < 1.0 && !self.whole.had_turn;
+        self.whole.had_turn = false;
+        let pick_whole = |whole: &mut Whole| {
+            let bounds = GcThresholds::of(&core.environment);
+            let pick = whole.pick(&settings, bounds, orders, core);
+            whole.had_turn = pick.is_some();
+            pick
+        };
+        if is_whole_next && let Some(pick) = pick_whole(&mut self.whole) {
+            return Some(pick);
+        }
+        let due = if core.options.compaction {
+            self.pick_due(&settings, core)
+        } else {
+            None
+        };
+        due.or_else(|| pick_whole(&mut self.whole))
+    }
+
+    /// What is due, whether or not there is room for it.
+    fn pick_due(&mut self, settings: &PickSettings, core: &Core) -> Option<Pick> {
+        // A table must not be picked for what its compaction could not drop now.
+        let (bounds, expired_before_unix_ms) = if core.snapshots.hold_compaction_back() {
+            (GcThresholds::NONE, 0)
+        } else {
+            let bounds = GcThresholds::of(&core.environment);
+            let expired_before_unix_ms = (core.environment.expired_before_unix_ms)();
+            let bounds = bounds.at_most(core.least_timestamp_in_memory());
+            (bounds, expired_before_unix_ms)
+        };
+        pick(
+            &summarize(&core.tables.load().tables),
+            settings,
+            &self.cursors,
+            expired_before_unix_ms,
+            bounds,
+        )
+        .or_else(|| {
+            self.purges
+                .pick(core, settings, bounds, expired_before_unix_ms)
+        })
+    }
+}

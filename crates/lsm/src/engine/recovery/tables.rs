@@ -1,0 +1,200 @@
+//! The tables of a store that is being opened.
+//!
+//! A table that does not open must not keep the store from serving all others. Its footer,
+//! properties or top index may be damaged, or the file cut short. It then counts as **lost**:
+//! one damaged part that spans the file ([`damage`](crate::engine::table_set::damage)). The
+//! keys that it may have held are a damaged range, of which nothing that the store says counts
+//! until it was compared with all others; reads that might need the table fail. A compaction
+//! then drops it. Until then each start tries it again. The file stays, in the end under the
+//! name `table-N.sst.lost`: someone may repair it, or the disk may have been unreadable for a
+//! moment only, and it may hold the only copy of something.
+//!
+//! A **read error** of the system (`EIO`) is damage as well once three tries have failed: a
+//! bad sector stays bad, and a node that cannot start would be of no more use than one that
+//! lacks a table. An error of opening the file is none, because it says something about
+//! the process (file handles, permissions) and not about the table. A **missing** file
+//! is no damage either: disks do not lose files, people do, and more may be missing than
+//! the store can know. So these two stop the start, and so does a format of a later version.
+
+use crate::cache::BlockCache;
+use crate::disk::{Disk, DiskFile};
+use crate::engine::table_set::Tables;
+use crate::error::Error;
+use crate::manifest::{DamagedRange, LiveTable, Manifest};
+use crate::table::Table;
+use crate::table_id::table_file_name;
+use base::KEY_BYTES_MAX;
+use bytes::Bytes;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// How often a table is opened that the system cannot read.
+const TRIES_MAX: u32 = 3;
+
+/// The tables of a store.
+pub(in crate::engine) struct RecoveredTables {
+    pub(in crate::engine) tables: Tables,
+    /// How many of them are lost.
+    pub(in crate::engine) lost: u64,
+}
+
+/// A table that does not open.
+struct Lost {
+    /// Its place in the manifest.
+    index: usize,
+    file: Arc<dyn DiskFile>,
+    why: Error,
+}
+
+/// Opens the tables that the manifest names. Notes there what is lost.
+///
+/// # Errors
+/// [`Error::Corrupt`] for a missing table, and for tables that overlap where they must not;
+/// [`Error::Invalid`] for a table of a later version; [`Error::Io`].
+pub(in crate::engine) fn open_tables(
+    disk: &dyn Disk,
+    folder: &Path,
+    manifest: &mut Manifest,
+    cache: &Arc<BlockCache>,
+) -> Result<RecoveredTables, Error> {
+    let mut opened = Vec::new();
+    let mut all_lost = Vec::new();
+    for (index, live) in manifest.tables.iter().enumerate() {
+        let path = folder.join(table_file_name(live.id));
+        let file = disk.open(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => {
+                Error::corrupt(&path, 0, "the manifest names this table, but it is missing")
+            }
+            _ => Error::io("open", &path, error),
+        })?;
+        match open(&file, &path, live, cache) {
+            Ok(table) => opened.push((index, usize::from(live.level), Arc::new(table))),
+            Err(why @ Error::Corrupt { .. }) => all_lost.push(Lost { index, file, why }),
+            Err(error) => return Err(error),
+        }
+    }
+    let lost = all_lost.len() as u64;
+    let ranges: Vec<_> = all_lost
+        .iter()
+        .map(|lost| range_of(lost.index, manifest, &opened))
+        .collect();
+    let mut tables: Vec<_> = opened
+        .into_iter()
+        .map(|(_, level, table)| (level, table))
+        .collect();
+    for (Lost { index, file, why }, range) in all_lost.into_iter().zip(ranges) {
+        let path = folder.join(table_file_name(range.table));
+        tracing::error!(
+            error = %why,
+            file = %path.display(),
+            from_key = %range.first_key.escape_ascii(),
+            to_key = %range.last_key.as_deref().unwrap_or(b"(the last)").escape_ascii(),
+            "a table does not open: what it held of these keys is missing, and reads of them \
+             fail unless they find something newer. In a cluster the next full repair brings it \
+             from the other nodes. For a node alone: stop it, put the file back from a copy, and \
+             start it again"
+        );
+        let greatest = manifest.greatest_timestamp;
+        let table = Table::lost(file, &path, &range, greatest, Arc::clone(cache), why);
+        tables.push((0, Arc::new(table)));
+        if let Some(live) = manifest.tables.get_mut(index) {
+            // Where tables may overlap: others will be written in its range.
+            live.level = 0;
+        }
+        manifest.damaged.retain(|known| known.table != range.table);
+        manifest.damaged.push(range);
+    }
+    let tables = Tables::new(tables.into_iter());
+    check_overlaps(folder, &tables)?;
+    Ok(RecoveredTables { tables, lost })
+}
+
+/// Opens a table, in several tries if the system cannot read it.
+///
+/// # Errors
+/// [`Error::Corrupt`] if it is damaged or cannot be read, [`Error::Invalid`].
+fn open(
+    file: &Arc<dyn DiskFile>,
+    path: &Path,
+    live: &LiveTable,
+    cache: &Arc<BlockCache>,
+) -> Result<Table, Error> {
+    let mut tries = 1;
+    let mut table = loop {
+        match Table::open(Arc::clone(file), path, live.id, Arc::clone(cache)) {
+            Err(error @ Error::Io { .. }) if tries == TRIES_MAX => {
+                let what = format!("the system cannot read it: {error}");
+                return Err(Error::corrupt(path, 0, what));
+            }
+            Err(Error::Io { .. }) => tries += 1,
+            opened => break opened?,
+        }
+    };
+    if table.file_bytes() != live.bytes {
+        let what = format!("the manifest says that the file has {} bytes", live.bytes);
+        return Err(Error::corrupt(path, table.file_bytes(), what));
+    }
+    table.pin_filter(usize::from(live.level));
+    Ok(table)
+}
+
+/// The keys that a lost table may have held: those that are noted already, or else those
+/// between its neighbours on its level, or all.
+fn range_of(
+    index: usize,
+    manifest: &Manifest,
+    opened: &[(usize, usize, Arc<Table>)],
+) -> DamagedRange {
+    let lost = manifest.tables[index];
+    let bytes = 0..lost.bytes.max(1);
+    let mut noted = manifest.damaged.iter();
+    if let Some(noted) = noted.find(|known| known.table == lost.id && known.bytes == bytes) {
+        return noted.clone();
+    }
+    // The tables of a sorted level come in the order of their keys.
+    let level = usize::from(lost.level);
+    let is_neighbour = |(_, other, _): &&(usize, usize, Arc<Table>)| level > 0 && *other == level;
+    let (before, after) = opened.split_at(opened.partition_point(|(other, ..)| *other < index));
+    let before = before.iter().rfind(is_neighbour);
+    let after = after.iter().find(is_neighbour);
+    let first_key = before.map(|(.., table)| &table.properties().greatest_key);
+    let last_key = after.map(|(.., table)| &table.properties().least_key);
+    DamagedRange {
+        table: lost.id,
+        bytes,
+        first_key: first_key.map_or_else(Bytes::new, |key| key_after(key)),
+        last_key: last_key.map(|key| Bytes::copy_from_slice(key)),
+    }
+}
+
+/// The key after this one, or this one if that is too long for a key: to take one more key for
+/// damaged does no harm.
+fn key_after(key: &[u8]) -> Bytes {
+    if key.len() < KEY_BYTES_MAX {
+        [key, &[0]].concat().into()
+    } else {
+        Bytes::copy_from_slice(key)
+    }
+}
+
+/// Checks that no two tables of a sorted level overlap. Lookups rely on that.
+fn check_overlaps(folder: &Path, tables: &Tables) -> Result<(), Error> {
+    for (level, tables) in tables.levels().iter().enumerate().skip(1) {
+        for pair in tables.windows(2) {
+            let [before, after] = pair else { continue };
+            if before.properties().greatest_key >= after.properties().least_key {
+                let names = [before, after].map(|table| table_file_name(table.id()));
+                return Err(Error::corrupt(
+                    &folder.join(&names[1]),
+                    0,
+                    format!(
+                        "the keys of this table of level {level} overlap those of {}",
+                        names[0]
+                    ),
+                ));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,32 @@
+//! Which writes a store admits below its closed timestamp:
+//! [`closed_timestamp`](super::closed_timestamp) tells why.
+
+use base::Timestamp;
+
+/// How an entry is admitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// A write, a hint or a repair: refused below the closed timestamp.
+    Ordinary,
+    /// A version that may be below the closed timestamp. The owner has checked that it may
+    /// be taken.
+    Late {
+        /// The GC threshold when the owner has checked the version. If compaction uses a
+        /// greater one by the time of the commit, a version below that is refused.
+        gc_threshold: Timestamp,
+        /// The barrier then, read before the owner has looked at anything else. If it has
+        /// risen by the time of the commit, a version below the closed timestamp is refused.
+        barrier: Barrier,
+    },
+}
+
+/// How often a store has refused the late writes that waited: see [`Engine::raise_barrier`].
+///
+/// [`Engine::raise_barrier`]: crate::Engine::raise_barrier
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Barrier(pub(super) u64);
+
+impl Barrier {
+    /// That of a store that was just opened.
+    pub const FIRST: Self = Self(0);
+}

@@ -1,0 +1,8 @@
+//! The end of a store, and its opening.
+
+mod close;
+mod crashes;
+mod drop_above;
+mod lost_files;
+mod lost_tables;
+mod replay;

@@ -82,7 +82,7 @@ pub fn bytes_of<'a>(
         (Some(Cow::Owned(text)), None) => Ok(Some(Cow::Owned(text.into_bytes()))),
         (None, Some(base64)) => match BASE64.decode(&*base64) {
             Ok(bytes) => Ok(Some(Cow::Owned(bytes))),
-            Err(error) => Err(format!("`{name}_base64` is no base64: {error}")),
+            Err(error) => Err(format!("`{name}_base64` is not base64: {error}")),
         },
         (None, None) => Ok(None),
         (Some(_), Some(_)) => Err(format!(

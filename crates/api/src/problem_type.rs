@@ -57,7 +57,7 @@ problem_types! {
     UPGRADE_REQUIRED = 426, "upgrade-required", "Upgrade Required";
     PARTIAL_PUT = 400, "partial-put", "Partial Put";
     CONDITIONAL_WRITE = 501, "conditional-write", "Conditional Writes Not Implemented";
-    RANGE_NEEDS_HTTP_1_1 = 505, "range-needs-http-1.1", "Ranges Need HTTP/1.1";
+    SCAN_NEEDS_HTTP_1_1 = 505, "scan-needs-http-1.1", "Scans Need HTTP/1.1";
     VALUE_TOO_LONG = 413, "value-too-long", "Value Too Long";
     BATCH_TOO_LONG = 413, "batch-too-long", "Batch Too Long";
     BAD_LINE = 400, "bad-line", "Bad Line";
@@ -79,9 +79,9 @@ problem_types! {
     TOO_FEW_NODES = 504, "too-few-nodes", "Too Few Nodes";
     NOT_ENOUGH_REPLICAS = 504, "not-enough-replicas", "Not Enough Replicas";
     DISK_FULL = 507, "disk-full", "Disk Full";
-    RANGE_TIMED_OUT = 504, "range-timed-out", "Range Timed Out";
-    RANGE_TOO_LONG = 504, "range-too-long", "Range Too Long";
-    RANGE_FAILED = 500, "range-failed", "Range Failed";
+    SCAN_TIMED_OUT = 504, "scan-timed-out", "Scan Timed Out";
+    SCAN_TOO_LONG = 504, "scan-too-long", "Scan Too Long";
+    SCAN_FAILED = 500, "scan-failed", "Scan Failed";
     COMPACTION_FAILED = 500, "compaction-failed", "Compaction Failed";
     PROFILE_RUNNING = 409, "profile-running", "Profile Running";
     PROFILE_UNAVAILABLE = 501, "profile-unavailable", "Profile Unavailable";

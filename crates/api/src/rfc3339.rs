@@ -23,7 +23,7 @@ pub fn of_unix_ms(unix_ms: u64) -> String {
 }
 
 /// What is wrong with an `expires` that [`unix_ms_of`] does not know.
-pub const NO_TIME: &str = "`expires` is no instant of RFC 3339, such as 2026-11-22T16:00:00Z";
+pub const NO_TIME: &str = "`expires` is not a time as in RFC 3339, such as 2026-11-22T16:00:00Z";
 
 /// The greatest expiry that a request may give, in milliseconds since the Unix epoch: the
 /// range of a timestamp.

@@ -1,4 +1,4 @@
-//! Integers and byte strings, as the formats on disk and on the wire have them.
+//! Decodes the integers and byte strings of the formats on disk and on the wire.
 //!
 //! Integers of a fixed length are little-endian. A varint is LEB128: seven bits a
 //! byte, low bits first; the high bit is set on all bytes but the last.

@@ -1,4 +1,4 @@
-//! The checksum of all formats and of ranges: CRC-32C (Castagnoli), as of iSCSI.
+//! The checksum of all formats and of scans: CRC-32C (Castagnoli), the one of iSCSI.
 
 use crc_fast::{CrcAlgorithm, Digest};
 

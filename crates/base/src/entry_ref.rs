@@ -1,4 +1,4 @@
-//! Entries whose bytes belong to somebody else.
+//! Entries that borrow their bytes.
 
 use crate::entry::{Entry, Expiry, Kind, Rank};
 use crate::timestamp::Timestamp;

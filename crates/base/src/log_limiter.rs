@@ -1,6 +1,6 @@
-//! How many lines of a kind a log gets, so that whoever causes them cannot fill a disk with
-//! them or hide others of their kind for long. What is left out is counted, and the next line
-//! of its kind that is written says how many that were.
+//! Limits how many log lines of one kind are written, so that nobody can fill a disk with them or
+//! hide others of their kind for long. Lines left out are counted, and the next line of the kind
+//! says how many there were.
 //!
 //! [`LogLimiter`] limits one kind of line. [`LimitedLog`] has one for each kind, and the clock.
 

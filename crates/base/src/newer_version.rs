@@ -1,4 +1,4 @@
-//! What a store says about a write that it has stored.
+//! The newer-version check: what a store says about a write that it has stored.
 
 use crate::timestamp::Timestamp;
 

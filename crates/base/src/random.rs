@@ -1,4 +1,4 @@
-//! The randomness seam.
+//! The randomness seam: the system's random numbers, or seeded ones in tests.
 
 use std::io;
 use std::mem::MaybeUninit;

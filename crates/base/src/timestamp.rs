@@ -7,9 +7,9 @@
 //! +----------------------------------+-------------+----------+
 //! ```
 //!
-//! The milliseconds last until the year 2577. A node allocates no timestamp twice and puts
-//! its own number into each, so all writes of a cluster have different timestamps. Only
-//! this module knows where the fields are.
+//! The milliseconds last until the year 2577. A node allocates no timestamp twice and puts its own
+//! number into each, so no two writes of a cluster share a timestamp. Only this module knows where
+//! the fields are.
 
 use std::fmt;
 

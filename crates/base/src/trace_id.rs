@@ -1,5 +1,5 @@
-//! The id of a trace, by which the logs of all nodes name the requests of one client that
-//! belong together.
+//! The ID of a trace. The logs of all nodes name by it the requests of one client that belong
+//! together.
 
 use std::fmt;
 

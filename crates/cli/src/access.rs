@@ -1,7 +1,7 @@
-//! Which nodes a command asks, whom it trusts, and how it shows who it is. All commands that
-//! speak with nodes get them from here.
+//! The options by which a command reaches nodes: whom to ask, whom to trust, and which token or
+//! certificate to show. All commands that talk to nodes use them.
 //!
-//! A token never stands on the command line, where every user of the machine could read it.
+//! A token is never given on the command line, where every user of the machine could read it.
 
 use crate::failure::Failure;
 use crate::files;
@@ -73,7 +73,7 @@ pub struct AccessOptions {
     /// A file whose first line is the token to show to nodes [default: the token in KVORUM_TOKEN, or the file in KVORUM_TOKEN_FILE, or none]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Also send the token to other machines by http://, where it can be read on the way
+    /// Also send the token to other machines over http://, where others can read it
     #[arg(long)]
     token_in_clear: bool,
 }
@@ -180,8 +180,8 @@ impl Access {
             return Ok(());
         }
         Err(Failure::denied(format!(
-            "{url}: the token would cross the network in clear: write https://, or allow it with \
-             --token-in-clear"
+            "{url}: the token would cross the network in the clear: write https://, or allow it \
+             with --token-in-clear"
         )))
     }
 

@@ -1,4 +1,4 @@
-//! What the exit codes mean, for the help of commands and for the documents.
+//! The meaning of the exit codes, for the help of commands and for the documents.
 
 use clap::Command;
 

@@ -1,4 +1,4 @@
-//! Requests for one key: read, write, delete, and where it lies.
+//! Requests for one key: read, write, delete, and list its replicas.
 
 use crate::client::{Client, Message, Repeat};
 use crate::connection::Answer;

@@ -1,15 +1,16 @@
-//! A client of the store: what a program needs to use a cluster over HTTP as its contract
-//! asks for (`docs/reference/api.md`). The commands of `kvorum` that work with entities are made of
-//! it. It depends on no crate of the store.
+//! A client of the store's HTTP API (`docs/reference/api.md`). The commands of `kvorum` for
+//! entities use it. It depends on no crate of the store.
 //!
-//! - `client`: several nodes, what is repeated at which of them, and how often.
+//! - `client`: several nodes, and which of them to retry, and how often.
 //! - `entity`: requests for one key.
-//! - `range`: ranges that go on when a node dies, and never take a cut stream for a whole one.
-//! - `import`: many lines as batches, without losing one.
+//! - `range`: scans that survive the death of a node, and never mistake a truncated stream for a
+//!   complete one.
+//! - `import`: many lines in batches, without losing one.
 //! - `single`: one request to one node.
 //! - `error`: what went wrong, which replica did what, and what to do.
-//! - `connection`: one connection: HTTP by hyper, silence noticed, cut answers refused.
-//! - `query`, `node`: how requests, nodes and tokens are written; `text`: bytes as text.
+//! - `connection`: one HTTP connection (hyper), which detects silence and refuses truncated
+//!   answers.
+//! - `query`, `node`: the syntax of requests, nodes and tokens; `text`: bytes as text.
 
 mod client;
 mod connection;

@@ -1,9 +1,9 @@
-//! How far clocks may be apart.
+//! How far apart clocks may be.
 //!
-//! While clocks are within the bound, a later write wins although clocks differ. A
-//! node whose clock is beyond the bound stops allocating timestamps, and replicas refuse versions
-//! that are given a timestamp too far ahead of them. So one broken clock cannot write keys with
-//! timestamps that nobody can overwrite.
+//! While clocks are within the bound, a later write wins although clocks differ. A node whose clock
+//! is beyond the bound stops allocating timestamps, and replicas refuse versions with a timestamp
+//! too far ahead of their own clocks. So one broken clock cannot write keys with timestamps that
+//! nobody can overwrite.
 
 use base::Timestamp;
 use std::time::Duration;

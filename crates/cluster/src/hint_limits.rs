@@ -1,8 +1,8 @@
-//! Which hints to drop when there are too many or when they are too old.
+//! Decides which hints to drop when there are too many or they are too old.
 //!
-//! Hints are best effort, so a node drops those that do not fit, the oldest first,
-//! because those are the most likely to be repaired by a read or overwritten
-//! already. Hints are kept and dropped in segments.
+//! Hints are best effort, so a node drops those that do not fit. It drops the oldest first, because
+//! a read has most likely repaired them, or a write replaced them. Hints are kept and dropped in
+//! segments.
 
 /// A segment of a log of hints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

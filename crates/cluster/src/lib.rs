@@ -3,11 +3,11 @@
 //!
 //! - [`Placement`] chooses the replicas of a key.
 //! - [`coordinator`] decides the next steps of a write or a read after each answer.
-//! - [`pages`] merge a range of the whole cluster.
+//! - [`pages`] merge a scan of the whole cluster.
 //! - [`HybridClock`] allocates the timestamps that order versions, [`ClockBound`] says
 //!   which clocks to trust, [`TimestampReservation`] how far ahead to reserve timestamps.
-//! - [`Confirmation`] says whether a store is a voter, [`PossibleLoss`] what a lost one
-//!   may have taken with it.
+//! - [`Confirmation`] says whether a store is a voter, [`PossibleLoss`] which writes a lost one may
+//!   have taken with it.
 //! - [`forgetting`] says when tombstones may go.
 //! - [`HintLimits`] says which hints to drop.
 //! - [`Members`] is the list of all nodes, a [`NodeNumber`] an index into it, and a

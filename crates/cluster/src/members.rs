@@ -1,9 +1,9 @@
 //! The static list of all nodes of a cluster.
 //!
-//! A node's name identifies it: it places keys, and peers remember it. Its URL is
-//! only where it is reached. A node with a name of its own can move to another
-//! address. If a node has no name of its own, its name is the host and the port of its
-//! URL. The scheme is no part of it: no key may move when a cluster moves to `https`.
+//! A node's name identifies it: it places keys, and peers remember it. Its URL only says where to
+//! reach it, so a node with an explicit name can move to another address. Without one, its name is
+//! the host and the port of its URL. The scheme is not part of the name, because no key may move
+//! when a cluster moves to `https`.
 //!
 //! Invariants of [`Members`]: the nodes are sorted by name bytewise, so that all
 //! nodes of a cluster number them alike; no name, and no host with its port, occurs twice; there

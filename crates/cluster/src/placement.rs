@@ -2,18 +2,17 @@
 //! Name-Based Mapping Scheme for Rendezvous", 1996), also called highest random
 //! weight.
 //!
-//! Every node has a weight for every key, which follows from the key and the
-//! node's name alone; a key's replicas are the nodes of the greatest weights.
-//! So the order of a list of nodes does not matter, the replicas for a smaller
-//! `from` are a prefix of those for a larger one, and a new node takes just
-//! the keys for which its weight is among the greatest: nothing else moves.
+//! Every node has a weight for every key, which depends only on the key and the node's name. The
+//! replicas of a key are the nodes with the greatest weights. So the order of a list of nodes does
+//! not matter, the replicas for a smaller `from` are a prefix of those for a larger one, and a new
+//! node takes just the keys for which its weight is among the greatest: nothing else moves.
 //!
-//! The weight is `mix(xxh3(key) ^ xxh3(name))`, where `mix` is David Stafford's
-//! thirteenth variant of MurmurHash3's 64-bit finaliser, known from SplitMix64
-//! (Steele, Lea and Flood, 2014). The key is hashed once, the names when the
-//! placement is made, so a node costs two multiplications. Changing any of it
-//! moves the keys of every store: the golden cases in `tests/` and the vectors in
-//! docs/reference/placement.md, by which clients compute rankings, stand guard.
+//! The weight is `mix(xxh3(key) ^ xxh3(name))`, where `mix` is David Stafford's thirteenth variant
+//! of MurmurHash3's 64-bit finaliser, known from SplitMix64 (Steele, Lea and Flood, 2014). The key
+//! is hashed once, and the names when the placement is made, so a node costs two multiplications. A
+//! change of any of it moves the keys of every store. The golden cases in `tests/` guard against
+//! that, and so do the vectors in docs/reference/placement.md, from which clients compute
+//! preference lists.
 
 use crate::node_number::{NODES_MAX, NodeNumber};
 use smallvec::SmallVec;

@@ -1,10 +1,9 @@
 //! How many acknowledged writes may be lost with the stores that are learners now.
 //!
-//! A write that several stores had acknowledged is lost only if all of them are. So of
-//! a single lost store only the versions are gone that no other store was to keep. If
-//! several stores are lost at a time, a write may be gone, too, that those had
-//! acknowledged and no other: at most as many as they have acknowledged since a full
-//! pass last made them equal with a store that is left.
+//! A write that several stores acknowledged is lost only if all of them are. So the loss of a
+//! single store takes only versions with a single copy. If several stores are lost at a time,
+//! writes that only they acknowledged may be gone, too: at most as many as they have acknowledged
+//! since a full repair last made them equal with a store that is left.
 
 /// A store that is a learner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

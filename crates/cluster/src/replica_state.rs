@@ -1,14 +1,12 @@
-//! Whether this node's store is a voter: whether it still has everything that
-//! it has acknowledged, as far as its peers can tell.
+//! Whether this node's store is a voter: whether it still has every write that it acknowledged, as
+//! far as its peers know.
 //!
-//! A node whose disk was lost comes back with an empty store, and one whose folder
-//! was restored from a copy comes back with an old store. If its reads counted, a
-//! quorum with it could miss acknowledged writes. If its acks counted, a write
-//! could be acknowledged with a lower timestamp than a write that only the lost
-//! disk had. Such a store is **learner**.
+//! A node whose disk was lost comes back with an empty store, and one whose folder was restored
+//! from a copy comes back with an old store. If its reads counted, a quorum with it could miss
+//! acknowledged writes. If its acks counted, a write could be acknowledged with a lower timestamp
+//! than a write that only the lost disk had. Such a store is a **learner**.
 //!
-//! A learner cannot know by itself that it lacks anything. Three rules find
-//! it:
+//! A store cannot know by itself that it lacks anything. Three rules detect it:
 //!
 //! - **Starts.** Each start of a store draws a random number, and the store keeps
 //!   the numbers of its starts. Each peer remembers the last start that it met. That
@@ -40,11 +38,10 @@
 //! - A new store waits for **all** peers, once. If a majority were enough, a peer
 //!   outside that majority would not know if one of its members lost its disk
 //!   later, and the two could form a majority.
-//! - A store that was a voter before waits at each start until each peer was
-//!   heard or found unreachable, so that a reachable peer that remembers a later
-//!   start can say so first.
-//! - One peer that speaks against the store outweighs all others, even later,
-//!   because it may be the only one that remembers.
+//! - A store that was a voter before waits at each start until each peer has answered or proved
+//!   unreachable, so that a reachable peer that remembers a later start can say so first.
+//! - One peer that contradicts the store outweighs all others, even later, because it may be the
+//!   only one that remembers.
 //! - A full pass compares a learner with the **present** store of every
 //!   peer, whatever the replica state of that store. So stores that are all learners
 //!   become voters together, without an operator: what none of them has is gone
@@ -55,13 +52,12 @@
 //! - If a peer's store is an older state of a store that this node remembers, its word
 //!   that it remembers *another* store of this node is not believed ([`is_bygone`]).
 //!
-//! If a peer remembers a start of the store that the store does not have, or more
-//! acknowledged writes, the store is **outdated** to that peer: it is an older state,
-//! or a copy. It may allocate the timestamps that the store has issued since then, or
-//! that another process still issues. So this node accepts no writes of its own until the store is
-//! filled, and the peer serves it nothing but what fills it. While the later start is
-//! connected, the peer refuses the store altogether: of a store and its running copy,
-//! only one counts.
+//! If a peer remembers a start of the store that the store does not have, or more acknowledged
+//! writes, the store is **outdated** to that peer: it is an older state, or a copy. It could issue
+//! timestamps that the store has issued since then, or that another process still issues. So this
+//! node accepts no writes of its own until the store is filled, and the peer serves it nothing but
+//! what fills it. While the later start is connected, the peer refuses the store altogether: of a
+//! store and its running copy, only one counts.
 //!
 //! Two cases stay undetected: the only peers that remember a later start are
 //! unavailable; or a folder is rolled back within the very start that the peers

@@ -1,4 +1,4 @@
-//! How many replicas a request has, and how it can end at one of them.
+//! How many replicas a request has, and the possible outcomes at one of them.
 
 use base::Timestamp;
 

@@ -1,16 +1,15 @@
 //! How far ahead a node reserves timestamps.
 //!
 //! A node allocates timestamps only up to a durable timestamp bound, and after a start only above
-//! the timestamp bound that it finds. So it allocates no timestamp twice, whatever it forgets in a
-//! crash and wherever its clock steps.
+//! the timestamp bound that it finds. So it allocates no timestamp twice, even if it crashes or its
+//! clock steps back.
 //!
-//! The timestamp bound is some seconds ahead and is raised before timestamps reach it. More
-//! seconds mean fewer syncs. But the timestamps between the last one issued and the
-//! timestamp bound are skipped after a crash, so the timestamps of the next start are ahead of
-//! its clock. A node that crashes again and again must not get further and further
-//! ahead. Therefore a full step is measured from the wall clock. From a hybrid clock
-//! that is ahead of the wall clock, as after a crash, the first step is short, and
-//! each further step is twice as long as the one before.
+//! The timestamp bound is some seconds ahead and is raised before timestamps reach it. More seconds
+//! mean fewer syncs. But the timestamps between the last one issued and the timestamp bound are
+//! skipped after a crash, so the timestamps of the next start are ahead of its clock. A node in a
+//! crash loop must not get further ahead with each start. Therefore a full step is measured from
+//! the wall clock. From a hybrid clock that is ahead of the wall clock, as after a crash, the first
+//! step is short, and each further step is twice as long as the one before.
 
 use base::Timestamp;
 use std::time::Duration;

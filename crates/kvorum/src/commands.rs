@@ -1,4 +1,4 @@
-//! The commands.
+//! The commands of the program.
 
 use crate::admin::AdminOptions;
 use crate::dev::DevOptions;

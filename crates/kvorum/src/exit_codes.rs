@@ -1,5 +1,5 @@
-//! What the exit codes mean. The help of every command and docs/reference/command-line.md say the same, word for
-//! word, because both come from here.
+//! The meaning of the exit codes. The help of every command and docs/reference/command-line.md say
+//! the same, word for word, because both come from here.
 
 use clap::Command;
 use cli::exit_codes::{self, DENIED, Meaning, OF_MOST, SUCCESS, WRONG, section};
@@ -18,7 +18,7 @@ const OF_ENTITY_COMMANDS: [Meaning; 6] = [
         3,
         "too few replicas answered, or no node did: try again later",
     ),
-    (4, "anything else: the line on stderr says what"),
+    (4, "any other failure: the line on stderr says why"),
     DENIED,
 ];
 

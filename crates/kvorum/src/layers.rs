@@ -1,5 +1,5 @@
-//! Where the options of `serve` come from: the command line, then the
-//! environment, then a file, then their defaults.
+//! Collects the options of `serve` from the command line, then the environment, then a file, then
+//! their defaults.
 //!
 //! The definition of the program, which the caller passes, is the only list of
 //! options. An option `--read-threads` of its command `serve` is also
@@ -246,8 +246,8 @@ impl Setting {
         let name = &known.keys[key].name;
         if known.keys[key].is_for_one_start() {
             let line = format!(
-                "it is for one start, and every start would find it here: give --{name} once, on \
-                 the command line"
+                "it is for one start, but every start reads it here: give --{name} once, on the \
+                 command line"
             );
             return Err(Failure::usage(line).with_origin(origin));
         }

@@ -1,14 +1,13 @@
 //! `kvorum`: the command line.
 //!
-//! [`commands`] lists the commands. [`layers`] collects their options from the
-//! command line, the environment and a file. [`serve`] runs a node, [`dev`] a
-//! local cluster of child processes, [`entities`] reads and writes entities,
-//! [`profiling`] records a profile of a running node, and [`admin`] shows a
-//! running cluster and has its nodes compared.
+//! [`commands`] lists the commands. [`layers`] collects their options from the command line, the
+//! environment and a file. [`serve`] runs a node, [`dev`] a local cluster of child processes,
+//! [`entities`] reads and writes entities, [`profiling`] records a profile of a running node, and
+//! [`admin`] shows a running cluster and starts repairs and compactions.
 //!
-//! [`exit_codes`] says what the exit codes mean. Each failure is one line on stderr, and what
-//! may come from a node is escaped where lines are written ([`text`]). What these commands
-//! share with those of `kvorum-lab` is the crate [`cli`](::cli).
+//! [`exit_codes`] says what the exit codes mean. Each failure is one line on stderr, and text from
+//! nodes is escaped when lines are written ([`text`]). These commands and those of `kvorum-lab`
+//! share the crate [`cli`](::cli).
 
 mod admin;
 mod commands;

@@ -1,4 +1,4 @@
-//! `kvorum profile`: asks a running node for a profile and saves it.
+//! `kvorum profile`: records a profile of a running node and saves it.
 
 use crate::access::{self, AccessOptions};
 use crate::failure::Failure;

@@ -1,5 +1,5 @@
-//! How much memory and how many cores a node takes by default, from what the
-//! machine and the control groups allow, and in pages of which size.
+//! The default memory, cores and page size of a node, from the limits of the machine and its
+//! control groups.
 //!
 //! A container sees the memory of the whole machine in `/proc/meminfo`; its own
 //! limit is in the files of its control group. A group is also bound by the

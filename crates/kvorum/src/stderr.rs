@@ -1,6 +1,5 @@
-//! Stderr. Whoever reads it may stop. So that no thread of a process which serves waits for
-//! that, a thread of its own writes the lines ([`server::LineWriter`]): the log, failures and
-//! panics. Other commands write themselves.
+//! Stderr. Its reader may stall, and no serving thread may wait for it. So a separate thread writes
+//! the lines ([`server::LineWriter`]): the log, failures and panics. Other commands write directly.
 
 use crate::text;
 use crate::threads::refusal_of_thread;
@@ -91,7 +90,7 @@ impl Output for Stderr {
         if count > 0 {
             tracing::warn!(
                 left_out = count,
-                "lines of the log were left out: nobody read them fast enough, or they could not be written"
+                "log lines were dropped: they were not read fast enough, or could not be written"
             );
         }
         // The line has come to the queue.

@@ -56,8 +56,7 @@ pub enum Error {
     /// Another process uses the folder, or has locked it, for which it need only be able to
     /// read it.
     #[error(
-        "{} is in use by another process, or one that does not use it has locked the folder: see \
-         lslocks",
+        "{} is in use, or another process has locked the folder: see lslocks",
         .folder.display()
     )]
     Locked {

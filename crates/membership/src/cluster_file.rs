@@ -1,9 +1,9 @@
 //! The file `CLUSTER`: which node of which cluster a data folder belongs to.
 //!
-//! The file is small, so each change replaces all of it
-//! ([`replace_file`]). A crash leaves either the old or the new file, so any damage is
-//! corruption. A change needs no room, because a node must be able to start and to meet
-//! restarted peers on a full disk. Integers are little-endian:
+//! The file is small, so each change replaces all of it ([`replace_file`]). A crash leaves either
+//! the old or the new file, so any damage is corruption. A change needs no free space, because a
+//! node must be able to start and to meet restarted peers on a full disk. Integers are
+//! little-endian:
 //!
 //! ```text
 //! file       = magic [u8; 8] | version u32 | store id u64 | replica state u8 | file flags u8
@@ -20,17 +20,16 @@
 //! name       = bytes u16 | UTF-8
 //! ```
 //!
-//! Created is when the store was, in milliseconds since the Unix epoch, or 0 if that is not
-//! known. Version 4 has neither that nor the starts of other nodes. Version 3 ends the first line with the flag `outdated`, has nothing in the second
-//! and third one but the name and the starts, and of a remembered node only the id and
-//! the start. It is read as the file of a run that was closed.
+//! `created` is when the store was created, in milliseconds since the Unix epoch, or 0 if unknown.
+//! Version 4 has neither that nor the starts of other nodes. Version 3 ends the first line with the
+//! flag `outdated`, has nothing in the second and third one but the name and the starts, and of a
+//! remembered node only the id and the start. It is read as the file of a run that was closed.
 //!
-//! The starts are the most recent ones of the store, in order; the present one is the
-//! last. The replica states have the same codes as in hellos. The nodes are all nodes of
-//! the cluster, with this one, in ascending order of their names. An unaware node has
-//! yet to learn that an operator has accepted this store. Magic, version and checksum
-//! keep their positions in every version, so that a newer file is not taken for a
-//! damaged one.
+//! The starts are the most recent ones of the store, in order; the present one is the last. The
+//! replica states have the same codes as in hellos. The nodes are all nodes of the cluster, with
+//! this one, in ascending order of their names. An unaware node does not know yet that an operator
+//! has accepted this store. Magic, version and checksum keep their positions in every version, so
+//! that a newer file is not mistaken for a damaged one.
 
 use base::{BootId, ByteReader};
 use cluster::{PEER_STARTS_MAX, Remembered, ReplicaState, STARTS_MAX};

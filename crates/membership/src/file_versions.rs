@@ -1,4 +1,4 @@
-//! Counts the changes of what the file `CLUSTER` holds, and which are durable.
+//! Counts the changes to the contents of the file `CLUSTER`, and which of them are durable.
 
 /// Called once, from any thread, with whether a change is durable. If it is not,
 /// the connection that waits for the change must not be used.

@@ -1,20 +1,19 @@
-//! Which node of which cluster this is, and what it and its peers know of each
-//! other's stores.
+//! Which node of which cluster this is, and what it and its peers know about each other's stores.
 //!
 //! The data folder remembers this in the file `CLUSTER` ([`cluster_file`]):
-//! - the node's own name and the names of all nodes, which place the keys. So a
-//!   folder is not started as another node's by mistake;
-//! - the starts of the node's store, how the store stands with its peers
-//!   ([`Confirmation`]), and how its last run ended;
-//! - the last start of each peer that this node has met, the starts that its store
-//!   includes, and what that has acknowledged.
+//! - the node's own name and the names of all nodes, which place the keys, so that no folder is
+//!   started as another node's by mistake;
+//! - the starts of the node's store, its replica state ([`Confirmation`]), and how its last run
+//!   ended;
+//! - for each peer that this node has met: its last start, the starts that its store includes, and
+//!   how many writes that store has acknowledged.
 //!
 //! The files of this folder:
-//! - `startup`: what a start takes from the file, and when it refuses the folder.
-//! - `state`: what is known, and how hellos of peers and repairs change it. Pure.
+//! - `startup`: what a start reads from the file, and when it refuses the folder.
+//! - `state`: what this node knows, and how hellos of peers and repairs change it. Pure.
 //! - `cluster_file`, `file_versions`, `writer`: how that becomes durable.
-//! - This file: what the rest of the node asks and reports. Its handshakes fill hellos from
-//!   here, and report here what peers say.
+//! - This file: the interface for the rest of the node, whose handshakes fill hellos from here and
+//!   report here what peers say.
 //!
 //! # What is durable before what
 //!
@@ -24,10 +23,10 @@
 //!   it; [`Membership::record_peer`] reports when. If the acks of two stores count
 //!   for one write, each of their nodes durably remembers the other's store. So
 //!   even if all nodes crash together, a lost disk does not look like a new one.
-//! - **That the store is a voter** is durable before its reads and acks count.
-//!   Otherwise it would wait for all peers again after a crash.
-//! - **That the store is a learner** becomes durable afterwards. If a crash
-//!   forgets it, the peers say it again.
+//! - **That the store is a voter** is durable before its reads and acks count. Otherwise the store
+//!   would wait for all peers again after a crash.
+//! - **That the store is a learner** becomes durable afterwards. If a crash loses it, the peers say
+//!   it again.
 //! - **What the store has acknowledged** is durable before a peer hears of it. What a
 //!   peer has acknowledged is remembered at once, and is durable some seconds later.
 //! - **That the store is closed** is durable after it is, and no longer before it takes
@@ -41,11 +40,10 @@
 //! the meantime. If the change leads to another judgement, the connection is not
 //! used; the next hello tells the peer the present state.
 //!
-//! A remembered start is replaced only by a later start of the same store, by a store
-//! that was filled and has taken the start over, by one that an operator has accepted, or by
-//! another store of a peer that this node finds to be in an older state itself
-//! ([`is_bygone`]). Otherwise a store that was rolled back would count as sound once it is
-//! started a second time.
+//! A remembered start is replaced only by a later start of the same store, by a store that was
+//! filled and has taken the start over, by one that an operator has accepted, or by another store
+//! of a peer that this node finds to be in an older state itself ([`is_bygone`]). Otherwise a
+//! rolled-back store would count as sound after its second start.
 //!
 //! # To remember more of a peer
 //!
@@ -174,8 +172,8 @@ impl Membership {
         };
         if run.boot_id.is_none() && !run.syncs_commits && !members.is_single_node() {
             tracing::warn!(
-                "the boot of this machine cannot be told: if this node ends without being \
-                 stopped, a full repair has to fill its store"
+                "cannot identify this boot of the machine: if this node crashes, a full repair \
+                 must rebuild its store"
             );
         }
         let opening = opening(
@@ -368,8 +366,8 @@ impl Membership {
                 if state.disbelieve(peer, hello) {
                     tracing::warn!(
                         peer = inner.own.members.name(peer),
-                        "a peer whose store is older than this node remembers it speaks against \
-                             this node's store: it remembers one from before, and is not believed"
+                        "ignoring a peer's doubt about this node's store: the peer's own store is \
+                         older than this node remembers"
                     );
                 }
                 Judgement::New

@@ -1,4 +1,4 @@
-//! What a start takes from the file `CLUSTER`, and when it refuses the folder.
+//! What a start reads from the file `CLUSTER`, and when it refuses the folder.
 
 use super::cluster_file::{ClusterFile, Run};
 use super::state::{Opening, draw_loss};
@@ -93,12 +93,12 @@ pub(super) fn log_replica_state(confirmation: &Confirmation) {
         ),
         ReplicaState::Learner if confirmation.is_outdated() => tracing::error!(
             "the store is older than what the peers remember, or a copy: its reads and acks do \
-             not count, and this node accepts no writes of its own, until a full repair has filled the store, \
-             which begins by itself once all nodes are up"
+             not count, and this node accepts no writes of its own, until a full repair has \
+             rebuilt the store; it starts on its own once all nodes are up"
         ),
         ReplicaState::Learner => tracing::error!(
-            "the store lost data that it had acknowledged: its reads and acks do not count \
-             until a full repair has filled it, which begins by itself once all nodes are up"
+            "the store lost data that it had acknowledged: its reads and acks do not count until \
+             a full repair has rebuilt it; that starts on its own once all nodes are up"
         ),
     }
 }
@@ -132,9 +132,9 @@ fn initial_confirmation(
         tracing::error!(
             before = ?loaded.run.boot_id,
             now = ?boot_id,
-            "the node was not stopped, and the machine has been started since, or its boot \
-             cannot be told: with this --durability the power cut may have taken the last \
-             writes that this store had acknowledged"
+            "the node was not stopped cleanly, and the machine may have restarted since: with \
+             this --durability a power cut may have taken the last writes that this store \
+             acknowledged"
         );
         return Confirmation::Learner { is_outdated: false };
     }

@@ -1,5 +1,5 @@
-//! Compactions of the whole store that operators ask for. The engine does the work; what it
-//! does not know is when one was ordered, and what the tables held then.
+//! Compactions of the whole store that operators order. The engine does the work; this module knows
+//! when one was ordered, and what the tables held then.
 
 use base::Clock;
 use lsm::{Engine, Error};

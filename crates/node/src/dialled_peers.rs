@@ -1,8 +1,8 @@
 //! Tells all runtimes of a node which peers have dialled it.
 //!
-//! A peer that was restarted dials this node before anything else, and each of its
-//! connections is served by one runtime. All others must hear of it, too: their links to
-//! the peer are down, and would find out by themselves only after a while.
+//! A restarted peer dials this node first of all, and one runtime serves each of its connections.
+//! The other runtimes must hear of it, too: their links to the peer are down, and would notice only
+//! after a while.
 
 use cluster::NodeNumber;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! Which versions are from the future, for a node that is to drop them.
+//! Finds versions from the future, for a node that was told to drop them.
 
 use base::{Clock, Timestamp};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! This node's side of handshakes: fills its hellos, and reads those of peers.
+//! This node's side of handshakes: fills its hellos, and evaluates those of peers.
 
 use crate::config::{Secret, Secrets};
 use crate::dialled_peers::DialledPeers;

@@ -9,9 +9,9 @@
 //!   workers which peers have come up.
 //! - `coordinator` asks the replicas of a key, and counts answers.
 //! - `peer_requests` serves what peers ask for; `traced_requests` times what is part of a trace.
-//! - `handshakes` says in handshakes with peers which node of which cluster this is.
-//! - `node_report` says how this node and the others are, for those who look at the cluster.
-//! - `compactions` compacts the whole store when an operator asks for it.
+//! - `handshakes` fills and evaluates the hellos of handshakes with peers.
+//! - `node_report` reports how this node and the others are doing, for operators.
+//! - `compactions` compacts the whole store when an operator orders it.
 //! - [`metrics`] counts, [`families`] returns the counts.
 
 mod compactions;

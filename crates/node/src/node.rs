@@ -1,4 +1,4 @@
-//! What all runtimes of a node share, from the opening of its store to the closing.
+//! The node: everything that its runtimes share, from the opening of the store to its closing.
 
 use crate::compactions::{CompactionEnd, Compactions, OrderedCompaction};
 use crate::config::{NodeConfig, Resources};
@@ -123,7 +123,7 @@ fn check_data(config: &NodeConfig, disk: &dyn Disk) -> Result<(), OpenError> {
         tracing::warn!(
             folder = %config.data.display(),
             "the data folder holds no store: this node begins with an empty one. If it had data, \
-             stop it: its disk may not be mounted. With --expect-data it does not start like this"
+             stop it: its disk may not be mounted. With --expect-data it would refuse to start"
         );
     } else {
         tracing::info!(
@@ -246,7 +246,7 @@ impl Node {
             tracing::warn!(
                 versions = recovery.versions_dropped,
                 %drop_above,
-                "the versions from the future are dropped"
+                "the versions from the future were dropped"
             );
         }
         let greatest_stored = engine.greatest_timestamp();
@@ -550,7 +550,7 @@ impl Node {
         // The store closes only once: a second attempt does not tell how the first ended.
         if is_first_close && let Err(error) = self.membership.mark_closed() {
             // The next start takes this one for a crash, which is safe.
-            tracing::warn!(%error, "cannot note in the file CLUSTER that the node was stopped");
+            tracing::warn!(%error, "cannot record in the file CLUSTER that the node was stopped");
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The memory that ranges share.
+//! The memory that scans share.
 
 /// How the memory for ranges is divided, in bytes. The batch that a range of this node reads
 /// has its room on top; of the rest ranges of this node have one half.

@@ -1,4 +1,4 @@
-//! The seams of a node to the outside world, and the reasons why it cannot be opened.
+//! The seams between a node and the outside world, and the reasons why it cannot be opened.
 
 use base::{BootId, Clock, OsRandom, Random, SystemClock};
 use lsm::{Disk, RealDisk};

@@ -1,4 +1,4 @@
-//! How long this node takes for those requests of peers that are part of a trace.
+//! Times those requests of peers that are part of a trace.
 //!
 //! The node that a client asks says which replica was slow. What the replica itself knows
 //! of that is told under the same trace. Requests without a trace are not timed.

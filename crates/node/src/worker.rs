@@ -1,4 +1,4 @@
-//! What answers for the store on one runtime.
+//! A worker: answers for the store on one runtime.
 
 use crate::coordinator::{Coordinator, HedgeBudget, RunningRequests};
 use crate::handshakes::NodeHandshakes;

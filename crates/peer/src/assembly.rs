@@ -1,17 +1,16 @@
-//! Puts long values together that arrive in pieces.
+//! Assembles long values that arrive in pieces.
 //!
-//! The length of a long value arrives before its first byte, so the value takes
-//! its memory once, from the node's budget. If the budget has no room, the pieces
-//! are still on their way: they are thrown away as they arrive, and then the
-//! request is answered as overloaded.
+//! The length of a long value arrives before its first byte, so the value takes its memory once,
+//! from the node's budget. If the budget is exhausted, the pieces are already on their way: the
+//! node discards them as they arrive, and answers the request as overloaded.
 //!
-//! A value that is longer than the whole budget has a place beside it, one at a time: nodes may
-//! bound differently what clients send them, and a store may hold what was stored when the bound
-//! was another one.
+//! A value that is longer than the whole budget gets memory beside it, one value at a time: nodes
+//! may have different bounds for values, and a store may hold values from before its bound was
+//! lowered.
 //!
-//! A connection has at most [`LONG_VALUES_MAX`] long values under way at a time,
-//! and none is longer than any store's longest value, or a run than its bound. If a peer
-//! sends more, or a longer one, the connection is closed.
+//! A connection receives at most [`LONG_VALUES_MAX`] long values at a time, none longer than the
+//! longest value of any store, or the longest run. If a peer exceeds this, the connection is
+//! closed.
 
 use super::frame::{Frame, FrameError, PIECE_BYTES};
 use super::message::{EntryHead, RunHead};

@@ -1,4 +1,4 @@
-//! The calls of a link that wait for an answer.
+//! The calls of a link that are waiting for answers.
 //!
 //! A call's number is a slot in a slab together with a generation, so that a
 //! late answer to an old call never reaches a new call in the same slot.

@@ -1,8 +1,7 @@
-//! How far wall clocks are ahead, of each other and of monotonic clocks.
+//! How far ahead a wall clock is of another wall clock or of a monotonic clock.
 //!
-//! A link keeps how far the *peer's wall clock* is ahead of *this node's
-//! monotonic clock*. A step of this node's wall clock then shows in their drift
-//! at once, and not only with the next heartbeat.
+//! A link remembers how far the *peer's wall clock* is ahead of *this node's monotonic clock*. So a
+//! step of this node's wall clock is noticed at once, not only with the next heartbeat.
 //!
 //! Pure: times are parameters.
 

@@ -5,11 +5,10 @@
 //! cost one system call to read, one wake, and one system call to write their
 //! answers.
 //!
-//! A turn that has little to write lets it gather: it leaves the write to the next turn,
-//! which comes once the runtime has polled for events. What these bring, here or at the
-//! connections of clients, goes into the same write, and the other side reads it at once.
-//! No frame waits for a second poll. An idle connection pays a poll for it, a busy one saves
-//! system calls and wakes on both sides.
+//! A turn that has little to write leaves it to the next turn, after the runtime has polled for
+//! events. Frames that these events cause, here or at clients' connections, join the same write,
+//! and the other side reads them at once. No frame waits for a second poll. An idle connection pays
+//! one poll for this, a busy one saves system calls and wakes on both sides.
 
 use super::Stream;
 use super::frame::{Decoder, Frame, FrameError};
@@ -55,7 +54,7 @@ pub(super) enum End {
     Superseded,
     /// The other node's store was filled, and this node has to learn which starts it
     /// includes now.
-    #[error("closed to shake hands again, because the other node's store was filled")]
+    #[error("closed to shake hands again, because the other node's store was rebuilt")]
     Filled,
 }
 

@@ -1,4 +1,4 @@
-//! What a node says to a peer of their contact: the way back from it to the peer.
+//! The message about contact: tells a peer how well this node can reach it back.
 
 /// How a node deals with a peer, as it says with its heartbeats. A node that was just
 /// started is of use to the others once all of them say both.

@@ -1,4 +1,4 @@
-//! What stands before the key of an entry, in a frame, a run or a page.
+//! The fields before the key of an entry, in a frame, a run or a page.
 
 use base::{ByteReader, Expiry, KEY_BYTES_MAX, Kind, Timestamp};
 

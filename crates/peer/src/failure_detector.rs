@@ -1,4 +1,4 @@
-//! The failure detector: says whether a peer is alive, from when it was last heard.
+//! The failure detector: decides whether a peer is alive by when it was last heard.
 //!
 //! Pure: times are parameters, on the monotonic clock.
 

@@ -11,8 +11,7 @@
 //! A payload has at most [`PAYLOAD_BYTES_MAX`] bytes, so that no frame delays the
 //! next ones for long. A longer value travels in pieces.
 //!
-//! If anything is wrong with a frame, nothing says where the next one begins. So
-//! the connection is closed.
+//! If a frame is damaged, the beginning of the next one is unknown, so the connection is closed.
 
 use super::Stream;
 use base::KEY_BYTES_MAX;

@@ -14,9 +14,9 @@
 //! - `connection` is the task that both ends run: it reads, acts and writes.
 //! - `protocol` negotiates versions and features between releases.
 //! - `frame`, `message`, `run` and `page` are the bytes. `outgoing` holds what is to be sent;
-//!   `assembly` puts long values together again.
-//! - `contact` is what a node says to a peer of the way back to it.
-//! - `node_report` is what a node says of itself to those who look at the cluster.
+//!   `assembly` reassembles long values.
+//! - `contact` tells a peer how well this node can reach it back.
+//! - `node_report` is what a node reports about itself to operators of the cluster.
 //! - `log_limiter` bounds the warnings about peers in the log; `fuzz` is for fuzzers.
 //! - `link_faults` is what `kvorum dev` does to the links of a node.
 //!
@@ -28,7 +28,7 @@
 //! - A call that was accepted gets exactly one answer. It gets it at once when
 //!   the peer cannot answer any more.
 //! - Calls, bytes to be sent, and bytes of incoming long values are bounded.
-//! - Whatever a peer sends, the worst consequence is that its connection closes.
+//! - Malformed input from a peer closes its connection, and has no other effect.
 
 mod assembly;
 mod calls;

@@ -1,8 +1,8 @@
-//! What `kvorum dev` does to the links of a node, so that people can watch what follows: it
-//! cuts them, or makes them slow. A node that no `dev` has started has no such faults.
+//! Faults that `kvorum dev` injects into the links of a node for demonstrations: it cuts them, or
+//! makes them slow. A node that `dev` did not start has no such faults.
 //!
-//! They lie between the node and the streams to and from its peers, so clients still reach
-//! the node.
+//! They sit between the node and the streams to and from its peers, so clients still reach the
+//! node.
 //!
 //! ```text
 //!   peers --> stream --> held for the delay --> frames --> node

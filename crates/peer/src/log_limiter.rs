@@ -1,11 +1,9 @@
-//! Keeps warnings about peers within bounds: those that repeat themselves, and those that a
-//! peer causes on purpose.
+//! Limits warnings about peers, both repeated ones and those that a peer causes on purpose.
 //!
-//! A link dials an unreachable peer again and again, and each runtime has its
-//! own link. So a problem is logged only if it differs from the last one with
-//! the same peer in the same direction, and each peer has its own rate. A node that has not
-//! proved itself can choose what its problem is, so problems of such nodes are logged only
-//! once in a while.
+//! A link keeps dialling an unreachable peer, and each runtime has its own link. So a problem is
+//! logged only if it differs from the last one with the same peer in the same direction, and each
+//! peer has its own rate. A node that has not proved itself can choose what its problem is, so
+//! problems of such nodes are logged only once in a while.
 
 use base::{LogLimiter, LogRate};
 use profile::lock;

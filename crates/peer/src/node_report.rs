@@ -1,5 +1,5 @@
-//! Node reports: what a node says of itself to a peer that examines it, because somebody
-//! looks at the cluster through that peer.
+//! Node reports: what a node reports about itself to a peer, when somebody looks at the cluster
+//! through that peer.
 //!
 //! ```text
 //! node report = data bytes u64 | free bytes u64 | hints u64 | requests in 1000 s u64
@@ -8,8 +8,8 @@
 //! reads, writes = p50 u64 | p99 u64 | p99.9 u64, in microseconds
 //! ```
 //!
-//! A number with all bits set is not known. The status is the node's own account in the words
-//! of the layer above, which this one only carries. Earlier releases end before its length.
+//! A number with all bits set means unknown. The status is the node's own account in the words of
+//! the layer above, which this one only carries. Earlier releases end before its length.
 
 use base::ByteReader;
 use bytes::Bytes;

@@ -1,4 +1,4 @@
-//! What a connection has yet to send.
+//! The frames that a connection has yet to send.
 //!
 //! Frames are encoded straight into the buffer that will be written, many frames
 //! into one buffer. The connection's task is woken once, and writes after all tasks that
@@ -119,7 +119,7 @@ struct Sending {
     sent: usize,
 }
 
-/// What a connection has yet to send.
+/// The frames that a connection has yet to send.
 #[derive(Default)]
 pub(super) struct Outgoing {
     queue: RefCell<Queue>,

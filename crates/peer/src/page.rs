@@ -1,4 +1,4 @@
-//! Pages of ranges: what a coordinator asks for, and what a node tells of its keys.
+//! Pages of scans: what a coordinator asks for, and what a node answers.
 //!
 //! ```text
 //! page   = remaining ms u32 | from u8 | coordinator u8 | bytes u32
@@ -11,7 +11,7 @@
 //! ```
 //!
 //! The flags of an item are those of an entry (`message.rs`), and: 4 the value is here, 8 the
-//! node's word does not count for this key. Long items travel in pieces, as a run does.
+//! node's answer does not count for this key. Long items travel in pieces, as a run does.
 
 use crate::entry_fields::{EntryFields, FLAG_EXPIRES, FLAG_TOMBSTONE};
 use crate::frame::{PIECE_BYTES, put_frame};

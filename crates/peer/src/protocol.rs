@@ -1,4 +1,4 @@
-//! What a build supports, and what two builds negotiate.
+//! Versions and features of the protocol: what a build supports, and what two builds negotiate.
 //!
 //! The nodes of a cluster are upgraded one after another, so two releases must
 //! work together. Each says in its hello which versions of the protocol it

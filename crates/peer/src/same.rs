@@ -1,4 +1,4 @@
-//! Whether a replica holds the very version that the asker holds.
+//! Lets a replica answer "the same version" instead of sending a long value again.
 //!
 //! A read asks several replicas for one version, and most often all have the same. So a read
 //! that holds a version with a value of at least [`SAME_BYTES_MIN`] bytes sends its head and a

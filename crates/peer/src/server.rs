@@ -1,4 +1,4 @@
-//! An incoming connection: a peer sends requests, and this node answers them.
+//! An incoming connection: a peer sends requests, and this node answers.
 //!
 //! Each request goes to the [`RequestHandler`] as soon as it is complete, with a
 //! [`Reply`] that can be used at once or later, in any order. Two things are

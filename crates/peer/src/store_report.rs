@@ -1,4 +1,4 @@
-//! What nodes report of themselves.
+//! What nodes report about their stores.
 
 use base::Timestamp;
 

@@ -1,4 +1,4 @@
-//! How much sweeps do at a time.
+//! How much repair does at a time.
 
 use std::time::Duration;
 

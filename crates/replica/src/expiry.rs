@@ -1,5 +1,5 @@
-//! The bound below which values have expired for all nodes, so that compaction may free
-//! them.
+//! The bound below which values have expired by the clocks of all nodes, so that compaction may
+//! drop them.
 //!
 //! A value that compaction has freed does not come back when a wrong clock is corrected.
 //! So the value must have expired by every clock that a node of the cluster may have,

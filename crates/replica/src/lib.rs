@@ -1,16 +1,16 @@
-//! The replicas of keys, as one node reaches them: its own store, and those of its peers.
+//! The replicas of keys as one node reaches them: its own store, and those of its peers.
 //!
 //! - [`ReplicaSet`] (`replicas`) asks any replica, [`LocalReplica`] is this node's own store,
 //!   and [`Peers`] (`peers`) are the links of one runtime to the other nodes.
-//! - [`pending`] are the requests of one runtime that wait for answers. Its queue takes those of
+//! - [`pending`] are the requests of one runtime that wait for answers. Its queue takes answers of
 //!   other threads: of group commits (`submissions`), and of `read_pool`, where reads may block.
-//! - [`timestamps`] allocates the timestamps that order writes; `expiry` says which values
-//!   have expired for all nodes.
+//! - [`timestamps`] allocates the timestamps that order writes; `expiry` says which values have
+//!   expired by the clocks of all nodes.
 //! - [`hints`] keeps writes that peers missed, and delivers them.
 //! - [`SharedBounds`] (`shared_bounds`) are the closed timestamp and the GC threshold of the
 //!   store, as requests and compaction read them.
-//! - [`background`] gives hints, repairs and compaction what clients leave.
-//! - `wait_sites` names for profiles where requests wait.
+//! - [`background`] gives hints, repairs and compaction the time that clients leave.
+//! - `wait_sites` names the places where requests wait, for profiles.
 
 pub mod background;
 mod expiry;

@@ -1,6 +1,5 @@
-//! A panic in the work of the store ends the process, because writers would wait
-//! forever and the state in memory could be wrong. At the next start the log restores
-//! all acknowledged writes.
+//! Ends the process if the store's work panics, because writers would wait forever and the state in
+//! memory could be wrong. At the next start the WAL restores all acknowledged writes.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;

@@ -1,4 +1,4 @@
-//! Sums up what this node keeps in a range of keys, a step at a time.
+//! Computes the digest of a range of this node's keys, a step at a time.
 
 use cluster::sweep::{Kept, KeptScope};
 use lsm::{Engine, Error, Scan};

@@ -1,11 +1,11 @@
 //! Writes on their way to the engine, gathered for one turn of the runtime.
 //!
-//! When the poller wakes many connections at once, each of their writes would take the
-//! engine's lock and might wake its commit thread alone. So a request only notes its
-//! write. The first note wakes the task that hands the notes to the engine, and that task
-//! runs after all tasks that were woken before it. It also waits until the runtime has polled
-//! for events once more, and takes what these bring. This makes group commits larger: they
-//! cost fewer syncs and wakes, and a single write waits for one poll.
+//! When the poller wakes many connections at once, each of their writes would take the engine's
+//! lock and might wake its commit thread. So a request only queues its write. The first one wakes
+//! the task that hands them to the engine, and that task runs after all tasks that were woken
+//! before it. It also waits until the runtime has polled for events once more, and takes the writes
+//! that these cause. This makes group commits larger: they cost fewer syncs and wakes, and a single
+//! write waits for one poll.
 
 use crate::or_abort::or_abort;
 use crate::pending::CompletionQueue;

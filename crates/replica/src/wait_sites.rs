@@ -1,5 +1,5 @@
-//! Where requests wait, by the names that a profile of waits shows. The engine has its
-//! own wait sites. A wait for a lock is shown by its stack instead.
+//! The places where requests wait, by the names that a profile of waits shows. The engine has its
+//! own wait sites. A profile shows a wait for a lock by its stack instead.
 
 use profile::WaitSite;
 
@@ -10,7 +10,7 @@ pub(crate) static TURN: WaitSite = WaitSite::new("queue;engine write;turn of the
 pub(crate) static READ_POOL: WaitSite = WaitSite::new("queue;read pool");
 
 /// A range waits for memory to read its next batch.
-pub static RANGE_MEMORY: WaitSite = WaitSite::new("queue;range memory");
+pub static RANGE_MEMORY: WaitSite = WaitSite::new("queue;scan memory");
 
 /// A completion of another thread waits for the runtime.
 pub(crate) static COMPLETIONS: WaitSite = WaitSite::new("queue;outbox");

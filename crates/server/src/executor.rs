@@ -1,8 +1,8 @@
 //! The real side of the executor seam: one thread a lane.
 //!
-//! A job that panics ends the process, and so does a runtime that panics while it
-//! commits a write itself. Otherwise every writer would wait for ever, and the state in
-//! memory could be wrong. The log restores all that was acknowledged.
+//! A panic in a job ends the process, and so does a panic in a runtime while it commits a write.
+//! Otherwise writers would wait forever, and the state in memory could be wrong. The WAL restores
+//! all acknowledged writes.
 
 use base::Clock;
 use lsm::{Executor, Job, Lane, LaneQueue};
@@ -79,7 +79,7 @@ impl ThreadExecutor {
         let threads = std::mem::take(&mut *lock(&self.threads));
         for thread in threads {
             if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {
-                tracing::error!("a thread of the store ended in a panic");
+                tracing::error!("a thread of the store panicked");
             }
         }
     }

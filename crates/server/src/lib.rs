@@ -8,17 +8,16 @@
 //!   connections of `net`, and a [`node::Worker`], which answers for the store.
 //! - `admission` bounds what connections and requests take.
 //! - `http` turns requests into answers.
-//! - `trust` knows who may do what, and writes the audit log; `tls_files` reads the files
-//!   of TLS.
+//! - `trust` decides who may do what, and writes the audit log; `tls_files` reads the TLS files.
 //! - `status` is what an operator sees of the node and of the cluster.
-//! - `slow_requests` logs where the time of slow requests went. `line_writer` writes lines on
-//!   a thread of its own, so that none that serves waits for whoever reads them.
-//! - `open_files` bounds connections by what the system lets the process open.
+//! - `slow_requests` logs where the time of slow requests went. `line_writer` writes log lines on
+//!   its own thread, so that no serving thread waits for their reader.
+//! - `open_files` bounds connections by the process's limit of open files.
 //! - `executor` and `read_threads` are the threads of the store: for its jobs, and for
 //!   reads that may block on the disk.
 //! - [`fuzzing`] is what fuzzers call.
-//! - `metrics` counts requests and has the gauges of the listeners, `metrics_page` renders
-//!   all metrics; `wait_sites` names where requests wait for admission.
+//! - `metrics` counts requests and has the gauges of the listeners, `metrics_page` renders all
+//!   metrics; `wait_sites` names the places where requests wait for admission.
 
 mod admission;
 mod config;

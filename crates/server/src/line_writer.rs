@@ -1,10 +1,10 @@
-//! Lines for whoever reads them: of the log, and of the audit log.
+//! Writes the lines of the log and of the audit log.
 //!
-//! A pipe that nobody reads takes no more once it is full, and a disk may hang: whoever
-//! writes to them waits. So no thread that serves does. It leaves its lines in a queue of
-//! bounded size, and one thread writes them. A line that does not fit is counted, and so is
-//! one that cannot be written; the count is told once lines can be written again, at most
-//! once a [`PERIOD`]. A line of which only a part could be written is ended then. What still waits at the end is written within [`FLUSH_MAX`] or lost.
+//! A pipe that nobody reads fills up, and a disk may hang; whoever writes to them waits. So serving
+//! threads only put their lines into a bounded queue, and one thread writes them. Lines that do not
+//! fit or cannot be written are counted, and the count is logged once lines can be written again,
+//! at most once a [`PERIOD`]. A partly written line is ended then. At the end, lines in the queue
+//! are written within [`FLUSH_MAX`] or lost.
 
 use base::Clock;
 use profile::lock;

@@ -1,8 +1,8 @@
-//! Open files: what the system lets a process have open, and how many connections that is.
+//! The process's limit of open files, and how many connections it allows.
 //!
-//! A store whose files cannot be opened fails writes, and a node that can accept nothing fails
-//! its probes. So of what is left beside what the node needs in any case the store gets half, but
-//! no more than [`STORE_MAX`], and connections get the rest.
+//! A store that cannot open files fails writes, and a node that cannot accept connections fails its
+//! probes. So the store gets half of what the node's fixed needs leave, but no more than
+//! [`STORE_MAX`], and connections get the rest.
 
 use crate::config::ServerConfig;
 use crate::net::connection_slots::{PEER_CONNECTIONS, UNAUTHENTICATED_MAX};
@@ -46,7 +46,8 @@ pub(crate) fn raise_limit() -> Option<u64> {
         },
     );
     if let Err(error) = raised {
-        tracing::warn!(%error, "cannot raise the limit of open files, one of which each connection and each table needs");
+        tracing::warn!(%error, "cannot raise the limit of open files; each connection and each \
+         table needs one");
     }
     getrlimit(Resource::Nofile).current
 }

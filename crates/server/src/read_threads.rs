@@ -38,7 +38,7 @@ impl Drop for ReadThreads {
         self.node.close_read_pool();
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
-                tracing::error!("a thread of the read pool ended in a panic");
+                tracing::error!("a thread of the read pool panicked");
             }
         }
     }

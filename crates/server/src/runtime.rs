@@ -164,9 +164,7 @@ fn spawn<T>(
     })?;
     match prepared.recv() {
         Ok(result) => result.map(|()| thread),
-        Err(_) => Err(io::Error::other(
-            "a thread ended in a panic while it was starting",
-        )),
+        Err(_) => Err(io::Error::other("a thread panicked while it was starting")),
     }
 }
 
@@ -278,7 +276,8 @@ fn begin(listener: &Rc<Listener>, accepted: AcceptedConnection) {
                 biased;
                 () = connection::serve(listener, stream, &slot, progress, registered) => {}
                 () = slot.evicted() => tracing::debug!(
-                    "closing a connection that has not proved to be a peer's: another one needs its slot"
+                    "closing a connection that is not known to be a peer's: another one needs its \
+                     slot"
                 ),
             },
             Err(error) => listener

@@ -234,7 +234,7 @@ impl Server {
         self.stop.send_replace(true);
         for thread in std::mem::take(&mut *lock(&self.threads)) {
             if thread.join().is_err() {
-                tracing::error!("a thread of the node ended in a panic");
+                tracing::error!("a thread of the node panicked");
             }
         }
         // Reads and the store may wait for a disk that hangs, so a thread of its own
@@ -318,13 +318,14 @@ fn bind_once(
         match runtime::bind(address, only_ipv6) {
             Ok(socket) => sockets.push(socket),
             Err(error) if is_derived && addresses.len() > 1 && is_no_such_address(&error) => {
-                tracing::warn!(%address, %error, "this machine does not have an address of the URL's host: the node listens on the others");
+                tracing::warn!(%address, %error, "this machine lacks an address of the URL's \
+                 host: the node listens on the others");
             }
             Err(source) => return Err(StartError::Address { address, source }),
         }
     }
     if sockets.is_empty() {
-        return Err(ConfigError::new("url", "no address of its host is this machine's").into());
+        return Err(ConfigError::new("url", "this machine has no address of its host").into());
     }
     Ok(sockets)
 }
@@ -338,8 +339,8 @@ fn connection_bounds(config: &mut ServerConfig) -> Result<ConnectionBounds, FewO
             open_files = limit,
             connections = bounds.clients,
             connections_max = config.connections_max,
-            "the limit of open files allows fewer connections than --connections-max beside the \
-             files of the store: raise the limit (LimitNOFILE= of a service, ulimit -n)"
+            "the limit of open files is too low for --connections-max and the files of the store: \
+             raise the limit (LimitNOFILE= of a service, ulimit -n)"
         );
         config.connections_max = bounds.clients;
     }
@@ -351,8 +352,8 @@ fn warn_of_file_size() {
     if let Some(bytes) = getrlimit(Resource::Fsize).current {
         tracing::warn!(
             bytes,
-            "the size of files is limited, and writes fail once a file of the store would be \
-             longer: lift the limit (LimitFSIZE=infinity of a service, ulimit -f unlimited)"
+            "the size of files is limited, and writes beyond it will fail: remove the limit \
+             (LimitFSIZE=infinity of a service, ulimit -f unlimited)"
         );
     }
 }

@@ -1,8 +1,8 @@
-//! What took long, as lines of the log that say where the time went: requests, operations
-//! of batches, and what peers asked for in a trace.
+//! Logs slow requests, operations of batches and peers' requests in a trace, with where their time
+//! went.
 //!
-//! Only a node with `--slow-request` takes the times: an answer then costs a look at the
-//! clock more for each step and each replica.
+//! Only a node with `--slow-request` measures this: it then reads the clock once more for each step
+//! and each replica.
 
 use crate::config::LogKeys;
 use base::{LogLimiter, Timestamp, TraceId};

@@ -1,4 +1,4 @@
-//! Why a server does not start, and what an operator does about it.
+//! Why a server does not start, and what an operator should do.
 
 use node::{ConfigError, OpenError};
 use rustix::io::Errno;
@@ -66,8 +66,9 @@ fn what_to_do(error: &io::Error) -> &'static str {
 fn limit_of(error: &io::Error) -> &'static str {
     match Errno::from_io_error(error) {
         Some(Errno::AGAIN) => {
-            "; the system refuses threads: raise the limit of processes (TasksMax= of a service, \
-             ulimit -u, pids.max of the control group), or give fewer --threads and --read-threads"
+            "; the system allows no more threads: raise the limit of processes (TasksMax= of a \
+             service, ulimit -u, pids.max of the control group), or give fewer --threads and \
+             --read-threads"
         }
         Some(Errno::MFILE | Errno::NFILE) => {
             "; raise the limit of open files (LimitNOFILE= of a service, ulimit -n)"

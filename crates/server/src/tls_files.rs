@@ -1,4 +1,4 @@
-//! The files of TLS at a node: read at the start, and again when they change.
+//! The TLS files of a node: read at the start, and again when they change.
 
 use crate::config::ServerConfig;
 use crate::trust::reloading::Reload;
@@ -63,8 +63,8 @@ fn warn_of_open_key(key: &Path) {
     if mode.is_ok_and(|mode| mode & MODE_OF_ALL_READERS != 0) {
         tracing::warn!(
             file = %key.display(),
-            "all users of this machine can read the key of the node's certificate, and with it \
-             take the node's place: run chmod o= on the file"
+            "all users of this machine can read the node's private key, and impersonate the node: \
+             run chmod o= on the file"
         );
     }
 }
@@ -91,13 +91,12 @@ impl Reload for TlsReload {
                 warn_of_open_key(&self.node_tls.files().key);
                 tracing::info!(
                     expires = expiry_of(&self.node_tls),
-                    "the files of TLS have changed: new connections use them"
+                    "the TLS files have changed: new connections use them"
                 );
             }
             Err(error) => tracing::error!(
                 problem = %error,
-                "the files of TLS have changed and cannot be used: the node goes on with those \
-                 that it has"
+                "the TLS files have changed but cannot be used: the node keeps the previous ones"
             ),
         }
     }

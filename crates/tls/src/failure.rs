@@ -10,7 +10,7 @@ pub enum HandshakeFailure {
     /// It was too slow.
     Slow,
     /// It had to make room for others.
-    GaveWay,
+    Shed,
     /// The other side closed the connection.
     Closed,
     /// The other side speaks plain HTTP.
@@ -29,7 +29,7 @@ impl HandshakeFailure {
     /// All of them.
     pub const ALL: [Self; 8] = [
         Self::Slow,
-        Self::GaveWay,
+        Self::Shed,
         Self::Closed,
         Self::Plain,
         Self::Incompatible,
@@ -43,7 +43,7 @@ impl HandshakeFailure {
     pub fn word(self) -> &'static str {
         match self {
             Self::Slow => "slow",
-            Self::GaveWay => "gave_way",
+            Self::Shed => "shed",
             Self::Closed => "closed",
             Self::Plain => "plain",
             Self::Incompatible => "incompatible",
@@ -103,8 +103,8 @@ pub fn explain(error: &io::Error) -> String {
         Error::NoApplicationProtocol => {
             "it does not offer http/1.1, the only protocol here, in ALPN".to_owned()
         }
-        Error::InvalidMessage(_) => "what it sends is no TLS: one side speaks plain HTTP; use \
-                                     https:// for a node with --tls-cert, and http:// for others"
+        Error::InvalidMessage(_) => "it does not speak TLS, so one side speaks plain HTTP: use \
+         https:// for a node with --tls-cert, and http:// for others"
             .to_owned(),
         other => other.to_string(),
     }
@@ -122,16 +122,15 @@ fn names_in(presented: &[String]) -> String {
 fn explain_certificate(problem: &CertificateError) -> String {
     match problem {
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-            "its certificate has expired: renew it there; if it has not, set the clocks of both \
-             machines right"
+            "its certificate has expired: renew it there, or correct the clocks of both machines"
                 .to_owned()
         }
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-            "its certificate is not valid yet: set the clocks of both machines right".to_owned()
+            "its certificate is not valid yet: correct the clocks of both machines".to_owned()
         }
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-            "its certificate is of no authority that is trusted here: have it signed by one, or \
-             trust its authority too"
+            "its certificate is not from an authority that is trusted here: have one sign it, or \
+             trust its authority, too"
                 .to_owned()
         }
         CertificateError::NotValidForName => {
@@ -192,7 +191,7 @@ mod tests {
             (
                 of(CertificateError::UnknownIssuer.into()),
                 HandshakeFailure::Certificate,
-                "have it signed",
+                "have one sign it",
             ),
             (
                 of(CertificateError::NotValidForName.into()),

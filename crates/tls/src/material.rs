@@ -211,7 +211,7 @@ impl Authorities {
             let problem = found.errors.first();
             let problem = problem.map_or(String::new(), |error| format!(" ({error})"));
             return Err(MaterialError::Refused(format!(
-                "this system trusts no authorities{problem}: name a file of authorities"
+                "this system has no trusted authorities{problem}: name a file of authorities"
             )));
         }
         Ok(Self {

@@ -197,8 +197,8 @@ impl NodeTls {
         if new.begins_unix_s > now_unix_s && self.in_force.load().begins_unix_s <= now_unix_s {
             return Err(MaterialError::Unusable {
                 file: self.files.certificate.clone(),
-                problem: "has a certificate that is not valid yet: it is used once it is, unless \
-                          the clock of this machine is wrong: then set that"
+                problem: "has a certificate that is not valid yet: wait until it is, or correct \
+                 the clock of this machine"
                     .to_owned(),
             });
         }

@@ -57,18 +57,19 @@ fn explain(error: &Error, authorities: &Path) -> String {
     };
     match problem {
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-            "it, or one between it and its authority, has expired: renew it, or set the clock of \
-             this machine right"
+            "it, or one between it and its authority, has expired: renew it, or correct the clock \
+             of this machine"
                 .to_owned()
         }
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-            "it, or one between it and its authority, is not valid yet: wait until it is, or set \
-             the clock of this machine right"
+            "it, or one between it and its authority, is not valid yet: wait until it is, or \
+             correct the clock of this machine"
                 .to_owned()
         }
         CertificateError::UnknownIssuer | CertificateError::BadSignature => format!(
-            "it is of no authority in {}: have it signed by one, put the certificates between the \
-             two behind it, or first add its authority to the file of --tls-peer-ca on all nodes",
+            "it is not from an authority in {}: have one sign it, put the certificates between \
+             the two behind it, or first add its authority to the file of --tls-peer-ca on all \
+             nodes",
             authorities.display()
         ),
         CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {

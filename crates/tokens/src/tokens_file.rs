@@ -155,7 +155,8 @@ pub fn check_name(name: &str) -> Result<(), FileError> {
         return Ok(());
     }
     Err(FileError::new(format!(
-        "`{}` is no name of a token: give 1 to {NAME_BYTES_MAX} letters, digits and any of -_.:@/",
+        "`{}` is not a valid name of a token: give 1 to {NAME_BYTES_MAX} letters, digits and any \
+         of -_.:@/",
         name.chars()
             .take(NAME_BYTES_MAX)
             .collect::<String>()
@@ -221,7 +222,7 @@ fn bytes_of(prefix: &Prefix) -> Result<Vec<u8>, String> {
         Prefix::Text(text) => text.as_bytes().to_vec(),
         Prefix::Bytes(bytes) => BASE64
             .decode(&bytes.base64)
-            .map_err(|error| format!("a prefix is no base64: {error}"))?,
+            .map_err(|error| format!("a prefix is not base64: {error}"))?,
     };
     match bytes.len() {
         0 => Err("a prefix is empty: write true for all keys".to_owned()),

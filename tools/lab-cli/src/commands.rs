@@ -1,4 +1,4 @@
-//! The commands.
+//! The commands of the program.
 
 use crate::exit_codes;
 use crate::lab::{LabOptions, ReportOptions};

@@ -1,4 +1,4 @@
-//! An amount that all threads share: of memory, of ranges, of connections.
+//! An amount that all threads share: of memory, scans or connections.
 
 use super::Refused;
 use super::line::{InLine, Line, Turn};

@@ -1,9 +1,9 @@
-//! A bound on what everyone uses together, of something that nobody is refused: whoever needs it
-//! gets it, and when that is too much, another usage is shed.
+//! A bound on the total usage of something that nobody is refused: every request for it succeeds,
+//! and if the total is too large, another usage is shed.
 //!
-//! Shed is the oldest usage of the owner that uses the most. One that does not go on keeps
-//! nobody out, because it is the oldest; an owner that floods the node sheds its own, because it
-//! uses the most. It is found without a look at all of them.
+//! The quota sheds the oldest usage of the owner that uses the most. A stalled usage shuts nobody
+//! out, because it is the oldest; an owner that floods the node loses its own, because it uses the
+//! most. The quota finds it without a look at all of them.
 
 use super::Refused;
 use std::cmp::Reverse;

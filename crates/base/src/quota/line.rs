@@ -1,13 +1,14 @@
-//! The line of those who wait for a part of a quota.
+//! The queue for a quota.
 //!
-//! Those that came first go first. But some let pass those behind them that fit, a bounded number
-//! of times ([`Turn::Passable`]): what they want need never become free while clients are slow.
-//! And one that holds a part already stands before all others ([`Turn::First`]). There is one
-//! such at a time, because two would wait for each other's part.
+//! The order is first come, first served, with two exceptions. A waiter may let later ones that fit
+//! pass it, a bounded number of times ([`Turn::Passable`]), because its amount may never become
+//! free while clients are slow. And a waiter that already holds a part comes before all others
+//! ([`Turn::First`]). There is only one such waiter at a time, because two would wait for each
+//! other's part.
 //!
-//! Who is let in may take a [`Promise`] of what it wants instead of a reservation, so that others
-//! are not let in for the same. A promise binds no longer than each who waits likes, because who
-//! has it need not take anything.
+//! An admitted waiter may take a [`Promise`] of its amount instead of a reservation, so that nobody
+//! else is admitted for the same. Each waiter decides how long it respects promises, because their
+//! holders may never use them.
 
 use super::{Quota, Refused, Reservation};
 use std::collections::VecDeque;

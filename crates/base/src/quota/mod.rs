@@ -1,13 +1,13 @@
-//! Quotas: bounds on what may be taken at a time. There are three:
+//! Quotas: bounds on usage. There are three types:
 //!
-//! - [`Quota`]: an amount that all threads share, of bytes mostly. Who takes a part has a
-//!   [`Reservation`]; who finds too little waits in line ([`InLine`]) or is refused.
-//! - [`Permits`]: a count that one thread keeps, without atomics: of requests that run. There is a
-//!   queue for those that find none.
-//! - [`FairQuota`]: an amount of which everyone gets what they need. What is too much is shed: the
-//!   oldest usage of the owner that uses the most.
+//! - [`Quota`]: an amount that all threads share, mostly bytes. A part of it is a [`Reservation`];
+//!   if too little is left, a request waits in line ([`InLine`]) or is refused.
+//! - [`Permits`]: a count of running requests that one thread keeps, without atomics, and a queue
+//!   of those that wait for a permit.
+//! - [`FairQuota`]: an amount of which every request gets what it needs. When the total is too
+//!   large, the oldest usage of the owner that uses the most is shed.
 //!
-//! Whatever was taken is given back when its guard is dropped.
+//! Dropping the guard returns what it holds.
 
 mod bytes;
 mod fair;

@@ -1,7 +1,7 @@
-//! A client of several nodes: which node is asked, what is repeated, and how often.
+//! A client of several nodes: decides which node to ask, what to retry, and how often.
 //!
-//! Any node serves any request, so a client goes on to the next node when one does not.
-//! What may be repeated depends on what the failed attempt may have done:
+//! Any node serves any request, so a client tries the next node when one fails. Whether it may
+//! retry depends on what the failed attempt may have done:
 //!
 //! | attempt | a read | a write |
 //! |---|---|---|
@@ -9,8 +9,8 @@
 //! | silence, a cut connection, `500`, `504`: the outcome is unknown | next node | only if the caller asks for it |
 //! | every other answer | final | final |
 //!
-//! To repeat a write whose outcome is unknown is a new write, newer than whatever was
-//! acknowledged meanwhile, so nobody but the caller can decide it.
+//! Retrying a write whose outcome is unknown makes a new write, newer than everything acknowledged
+//! meanwhile, so only the caller can decide it.
 
 use crate::connection::{Answer, Connection, Limits, RequestBody};
 use crate::error::{Error, Outcome};

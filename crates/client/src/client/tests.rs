@@ -49,7 +49,7 @@ fn rows() -> Vec<Row> {
         ),
         row(
             "500",
-            problem(500, "range-failed"),
+            problem(500, "scan-failed"),
             [true, false, true],
             Other,
         ),

@@ -86,7 +86,7 @@ impl Answer {
         if media_type.eq_ignore_ascii_case(LINES_TYPE) {
             Ok(self)
         } else {
-            Err(self.other("these are no lines of JSON"))
+            Err(self.other("these are not lines of JSON"))
         }
     }
 

@@ -1,4 +1,4 @@
-//! The bodies of requests: bytes that are there.
+//! The bodies of requests: bytes in memory.
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};

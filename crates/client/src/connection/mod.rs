@@ -1,11 +1,11 @@
-//! A connection to a node, and the answers that come over it.
+//! A connection to a node, and its answers.
 //!
-//! hyper speaks HTTP/1.1; what is added here is a bound on silence. A request has failed
-//! when no byte has moved for [`Limits::silence_max`], in either direction: a long upload
-//! that makes progress is not silent. An answer that does not say where it ends is refused,
-//! because one that was cut short would look whole.
+//! hyper speaks HTTP/1.1; this module adds a bound on silence. A request fails when no byte has
+//! moved in either direction for [`Limits::silence_max`]: a long upload that makes progress is not
+//! silent. An answer without a length or chunks is refused, because a truncated one would look
+//! complete.
 //!
-//! `transport` is what bytes move over: a `socket`, or TLS over one.
+//! `transport` carries the bytes: a `socket`, or TLS over one.
 
 mod answer;
 mod body;

@@ -97,7 +97,7 @@ async fn a_node_that_is_not_trusted_gets_no_request() {
         (
             authority.identity("127.0.0.1", false),
             trusting_nobody(),
-            "no authority that is trusted here",
+            "not from an authority that is trusted here",
         ),
         (
             authority.identity("localhost", false),

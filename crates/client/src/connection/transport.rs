@@ -1,5 +1,4 @@
-//! What hyper reads from and writes to: a socket, with TLS over it where the node's URL asks
-//! for it.
+//! The stream that hyper uses: a socket, with TLS over it if the node's URL says https.
 
 use super::socket::{Activity, Socket};
 use crate::node::Node;
@@ -14,7 +13,7 @@ use tokio_rustls::client::TlsStream;
 
 /// The server of a client without TLS answers with a record of TLS.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("it speaks TLS, and its URL says http://: write https://")]
+#[error("it speaks TLS, but its URL says http://: write https://")]
 pub(super) struct SpeaksTls;
 
 /// Whether an answer begins as an alert or a handshake of TLS: no HTTP does.

@@ -1,4 +1,4 @@
-//! Why a request did not succeed, with what the caller can do; `refusal`: an answer that is a problem.
+//! Why a request failed, and what the caller can do; `refusal`: an answer that is a problem.
 
 pub(crate) mod refusal;
 
@@ -19,7 +19,7 @@ pub enum Error {
         problem: Option<String>,
     },
     /// The node and this client could not agree on a TLS connection, so nothing was sent.
-    #[error("there is no safe connection to {node}: {problem}")]
+    #[error("cannot connect to {node} securely: {problem}")]
     Distrusted {
         /// The URL of the node.
         node: String,
@@ -67,7 +67,7 @@ pub enum Error {
     #[error("{0}")]
     Refused(Box<Refusal>),
     /// A stream came to its end and is not what the node says it sent.
-    #[error("what came from {node} is damaged: {problem}; read it again")]
+    #[error("the answer of {node} arrived damaged: {problem}; try again")]
     Damaged {
         /// The URL of the node.
         node: String,

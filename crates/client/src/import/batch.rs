@@ -1,4 +1,4 @@
-//! Batches of writes over one connection that is kept.
+//! Batches of writes over one persistent connection.
 
 use crate::client::Message;
 use crate::connection::{Answer, Connection, LINES_TYPE, Limits};

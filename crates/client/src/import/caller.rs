@@ -1,4 +1,4 @@
-//! What a caller gives an import, and what it hears of it.
+//! The interface between an import and its caller: options, progress, errors.
 
 use crate::error::Error;
 use crate::query::Replicas;
@@ -12,7 +12,7 @@ use std::time::Duration;
 pub struct ImportSettings {
     /// How many replicas must answer.
     pub replicas: Replicas,
-    /// How many batches are under way at a time.
+    /// How many batches to send at a time.
     pub shards: NonZeroUsize,
     /// How long a batch is repeated while none of its lines is stored.
     pub patience: Duration,
@@ -75,7 +75,7 @@ pub enum ImportError {
     Input(io::Error),
     /// The input does not begin with what stands before the position.
     #[error(
-        "the input is not the one that the position was kept for: its first {} bytes differ",
+        "the input differs from the one whose position was kept, within its first {} bytes",
         .0.bytes
     )]
     OtherInput(Position),
@@ -92,7 +92,7 @@ pub enum ImportError {
     )]
     GaveUp(Waiting),
     /// The observer cannot keep the position.
-    #[error("cannot keep the position: {0}")]
+    #[error("cannot save the position: {0}")]
     Observer(io::Error),
 }
 

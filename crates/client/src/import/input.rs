@@ -1,7 +1,7 @@
 //! The input of an import: its lines, as sections of operations.
 //!
-//! An input that begins as gzip does is decompressed. A position counts what comes out, so an
-//! import can go on with it, and with the same lines in another form.
+//! Input in gzip is decompressed. A position counts decompressed bytes, so an import can continue
+//! from the same lines in either form.
 
 use super::caller::{LineFailure, Position};
 use api::Entity;

@@ -8,13 +8,13 @@
 //!
 //! - `input` reads lines and cuts them into sections, each with a part for each shard. A key
 //!   belongs to one shard, so lines with the same key are written in their order.
-//! - `shard` sends one part after the other, and repeats what may be repeated. A put from a
-//!   line writes the same content however often it is sent, so a cut batch is sent again.
+//! - `shard` sends one part after the other, and retries. A put from a line writes the same content
+//!   however often it is sent, so an interrupted batch is sent again.
 //! - `batch` is a batch over one connection.
-//! - `tracker` knows the [`Position`]: all lines before it are stored, or were reported. A
-//!   later run that begins there repeats some lines and misses none.
+//! - `tracker` knows the [`Position`]: all lines before it are stored, or were reported. A later
+//!   run that begins there repeats some lines and skips none.
 //!
-//! Memory is bounded by [`OPEN_SECTIONS_MAX`] and [`OPEN_BYTES_MAX`], and a line beyond them.
+//! Memory is bounded by [`OPEN_SECTIONS_MAX`], and by [`OPEN_BYTES_MAX`] plus one line.
 
 mod batch;
 mod caller;

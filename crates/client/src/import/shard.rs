@@ -1,7 +1,8 @@
-//! A shard of an import: one batch after the other, each until all of its lines are stored.
+//! A shard of an import: sends one batch after the other, and retries each until all of its lines
+//! are stored.
 //!
-//! A line whose outcome is unknown is sent again, and so is each later line of the same
-//! batch with the same key, stored or not: otherwise the earlier line would win.
+//! A line whose outcome is unknown is sent again, together with each later line of the same batch
+//! with the same key, stored or not; otherwise the earlier line would win.
 
 use super::batch::{BatchSender, OperationAnswer};
 use super::caller::{ImportError, ImportSettings, LineFailure, Waiting};

@@ -1,4 +1,4 @@
-//! Which sections of an import are done, and so from where on nothing is sure.
+//! Tracks which sections of an import are done, and so the confirmed position.
 
 use super::caller::{ImportProgress, LineFailure, Position, Waiting};
 use std::collections::{BTreeMap, VecDeque};

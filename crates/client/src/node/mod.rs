@@ -1,4 +1,4 @@
-//! Nodes, as a client names and reaches them; `token`: who the client is.
+//! How a client names and reaches nodes; `token`: the client's identity.
 
 mod token;
 

@@ -1,4 +1,4 @@
-//! The token that shows nodes who a client is.
+//! The token by which nodes recognize a client.
 
 use hyper::header::HeaderValue;
 use std::fmt;

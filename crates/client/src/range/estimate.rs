@@ -1,4 +1,4 @@
-//! About how many entities there are, for whoever shows how far a range is.
+//! Estimates the number of entities, to show the progress of a scan.
 
 use super::{RangeRequest, Scope};
 use crate::client::{Client, Message};

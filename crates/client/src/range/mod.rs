@@ -1,9 +1,9 @@
-//! Ranges that go on: a stream that is cut continues behind its last key, at the same node
-//! or another one, and no stream that was cut is taken for a whole one.
+//! Scans that resume: an interrupted stream continues after its last key, at the same node or
+//! another one, and a truncated stream is never taken for a complete one.
 //!
-//! A whole stream ends with the last chunk, and its trailers agree with what came: the
-//! number of entities and the checksum of all bytes. Keys must rise. Anything else is
-//! [`Error::Damaged`], which is final, because what came before may be wrong, too.
+//! A complete stream ends with the last chunk, and its trailers match: the number of entities and
+//! the checksum of all bytes. Keys must ascend. Anything else is [`Error::Damaged`], which is
+//! final, because earlier entities may be wrong, too.
 
 mod estimate;
 
@@ -351,10 +351,10 @@ impl Stream {
         };
         let (lines, crc32c) = (self.lines, format!("crc32c={:08X}", self.crc32c.finalize()));
         if count != lines.to_string() {
-            return Err(self.damaged(format!("{lines} entities came, and {count} were sent")));
+            return Err(self.damaged(format!("{lines} entities arrived, but {count} were sent")));
         }
         if !digest.eq_ignore_ascii_case(&crc32c) {
-            return Err(self.damaged(format!("its digest is {crc32c}, and not {digest}")));
+            return Err(self.damaged(format!("its digest is {crc32c}, not {digest}")));
         }
         Ok(())
     }

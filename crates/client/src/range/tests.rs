@@ -117,7 +117,7 @@ async fn a_whole_stream_must_agree_with_its_trailers() {
         (
             "another count",
             with(Some("4"), None),
-            Some("3 entities came, and 4"),
+            Some("3 entities arrived, but 4"),
         ),
         (
             "no trailers",

@@ -1,14 +1,13 @@
-//! The coordination of one request: what a write or a read does next, answer
-//! by answer.
+//! Coordinates one request: decides after each answer what a write or a read does next.
 //!
-//! [`Write`] and [`Read`] are state machines. A shell feeds them events and carries out
-//! the actions that they return, in order. They know a replica by its index in the
-//! key's ranking ([`ReplicaIndex`](crate::ReplicaIndex)); the shell knows the addresses,
-//! the time and the connections.
+//! [`Write`] and [`Read`] are state machines. A shell feeds them events and carries out the actions
+//! that they return, in order. They know a replica by its index in the key's preference list
+//! ([`ReplicaIndex`](crate::ReplicaIndex)); the shell knows the addresses, the time and the
+//! connections.
 //!
-//! A machine keeps one state for each replica. Every decision follows from those states
-//! and from the stage of the request, so an answer that comes late, twice or out of order
-//! is never counted twice. Invariants:
+//! A machine keeps one state for each replica. Every decision follows from those states and from
+//! the stage of the request, so no answer is counted twice, even if it arrives late, twice or out
+//! of order. Invariants:
 //!
 //! - There is exactly one `Reply`, at the `Deadline` at the latest, and one `Done` after
 //!   it. Between them the machine finishes what the request left open: hints for writes,
@@ -18,10 +17,10 @@
 //! - The machine ignores an event of a replica from which it awaits nothing of the kind.
 //! - For up to eight replicas nothing is allocated.
 //!
-//! Two rules carry what a client may rely on. A **write** is acknowledged by replicas
-//! that held nothing newer, or is given a timestamp once more. A **read** whose answers differ
-//! repairs the stale replicas before it replies, and a repair counts only at a replica
-//! that holds nothing newer.
+//! Two rules carry the promises to clients. A **write** is acknowledged by replicas that held
+//! nothing newer; otherwise it gets a second timestamp. A **read** whose answers differ repairs the
+//! stale replicas before it replies, and a repair counts only at a replica that holds nothing
+//! newer.
 
 mod read;
 mod read_progress;

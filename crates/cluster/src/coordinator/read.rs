@@ -1,28 +1,28 @@
-//! A read: asks `ack` replicas, and one more for each that misses or is slow.
+//! A read: asks `ack` replicas, and one more for each that fails or is slow.
 //!
-//! The read returns the freshest version among the answers. It repairs a replica whose
-//! answer is stale by that version: it sends the freshest version to the replica.
+//! The read returns the newest version among the answers, and sends it to each replica whose answer
+//! is stale.
 //!
-//! **Why a read sees what was acknowledged.** It replies with `ack` answers, and when the
-//! acks overlap one of those replicas has what was acknowledged.
+//! **Why a read sees acknowledged writes.** It waits for `ack` answers. When the acks of reads and
+//! writes overlap, one of those replicas has the write.
 //!
-//! **Why reads never go back.** A read replies only when the replicas that it counts hold
-//! the freshest version. Any later read with overlapping acks meets one of them. Stale
-//! replicas beyond these are repaired in the background.
+//! **Why reads never go back.** A read replies only when the replicas that it counts hold the
+//! newest version. Any later read with overlapping acks meets one of them. Stale replicas beyond
+//! these are repaired in the background.
 //!
-//! **Repairs count like acks.** A repaired replica holds the version. If it held nothing
-//! newer when the version first arrived there, it acks the write of that version,
-//! and that write counts it (see [`Write`](super::Write)). A replica that held something
-//! newer, or does not know, is asked once more, and the read goes on with its new answer.
-//! So a read never returns a version of its pair that fewer than `ack` replicas ack, and the
-//! write of such a version is free to take a second timestamp.
+//! **Repairs count like acks.** A repaired replica holds the version. If it held nothing newer when
+//! the version first arrived there, it acks the write of that version, and that write counts it
+//! (see [`Write`](super::Write)). A replica that held something newer, or does not know, is asked
+//! once more, and the read continues with its new answer. So a read never returns a version of its
+//! pair that fewer than `ack` replicas ack, and the write of such a version may still take a second
+//! timestamp.
 //!
-//! **Copies.** A version that was written for `c` copies belongs on the first `c`
-//! replicas of the ranking. Answers of the other replicas count as they are, and those
-//! replicas are not repaired. But every read of more than half of the replicas must meet
-//! a version that was returned, so it must lie on `from - from / 2` of them. While fewer
-//! are known to have it, such reads also repair replicas beyond the first `c`, in the
-//! order of the ranking, because not going back outranks the number of copies.
+//! **Copies.** A version that was written for `c` copies belongs on the first `c` replicas of the
+//! preference list. Answers of the other replicas count as they are, and those replicas are not
+//! repaired. But every read of more than half of the replicas must meet a version that was
+//! returned, so it must lie on `from - from / 2` of them. While fewer are known to have it, such
+//! reads also repair replicas beyond the first `c`, in the order of the preference list: never
+//! going back is more important than the number of copies.
 //!
 //! **What is forgotten.** Each answer names the forget bound F of its store, below which
 //! stores may have dropped what is dead. A dead version below the greatest F named is as

@@ -1,4 +1,4 @@
-//! What a read knows of its replicas.
+//! What a read knows about its replicas.
 
 use crate::placement::REPLICAS_INLINE;
 use crate::replicas::{Fate, Miss, ReplicaIndex, Replicas};

@@ -1,4 +1,4 @@
-//! What a read is told, and what it asks for.
+//! The events that a read receives, and the actions that it returns.
 
 use super::Decision;
 use crate::placement::REPLICAS_INLINE;

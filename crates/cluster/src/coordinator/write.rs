@@ -1,4 +1,4 @@
-//! A write: sent to all replicas at once, acknowledged with the `ack`-th ack.
+//! A write: goes to all replicas at once, and is acknowledged by the `ack`-th ack.
 //!
 //! ```text
 //!              ack-th ack             hints for replicas
@@ -13,32 +13,31 @@
 //!                 newer, no other can make up for that, or half of the time is over
 //! ```
 //!
-//! **What is an ack.** In the first round a replica acks if it has stored the write and
-//! held nothing newer when the write first arrived there. When the acks overlap, at least one
-//! of any `ack` replicas has what was acknowledged before this write began. If that was newer
-//! than this write, the replica does not ack. So `ack` acks prove that the timestamp is above
-//! all that was acknowledged.
+//! **What is an ack.** In the first round a replica acks if it has stored the write and held
+//! nothing newer when the write first arrived there. When the acks overlap, at least one of any
+//! `ack` replicas has every write that was acknowledged before this one began. If that was newer
+//! than this write, the replica does not ack. So `ack` acks prove that the timestamp is above all
+//! acknowledged ones.
 //!
 //! **The second timestamp.** If too few replicas can ack, the write gets a second timestamp: above
-//! every version that at least `ack` replicas named, and so above all that was
-//! acknowledged. A version above the second timestamp came while the write ran and is
-//! concurrent with it, so in the second round every replica that has stored the write
-//! acks. Acks and hints of the first timestamp no longer count.
+//! every version that at least `ack` replicas named, and so above all acknowledged ones. A version
+//! above the second timestamp arrived while the write ran and is concurrent with it, so in the
+//! second round every replica that has stored the write acks. Acks and hints of the first timestamp
+//! no longer count.
 //!
 //! **Why no read returns both timestamps.** A replica that held something newer never acks the
 //! first timestamp. The second one is issued when fewer than `ack` replicas ack, so at least
-//! `from - ack + 1` do not, if all have answered. A read of this pair needs `ack` of those that
-//! do to return the first timestamp: see [`Read`](super::Read). Before a replica has answered
-//! this is not certain. So when a replica held something newer, the write first waits for
-//! the others, as long as they may answer and half of the time is left. If a replica is
-//! silent after that, a running write may change its position among the writes that run
-//! with it; once the write is acknowledged its version stands.
+//! `from - ack + 1` do not, if all have answered. A read of this pair needs `ack` of those that do
+//! to return the first timestamp: see [`Read`](super::Read). This is certain only once every
+//! replica has answered. So when a replica held something newer, the write first waits for the
+//! others, until half of its time is over. If a replica stays silent, a running write may change
+//! its position among concurrent writes; once the write is acknowledged, its version stands.
 //!
-//! **Hints** are owed to the replicas that missed the write. A replica that is known to be
-//! down is not sent the write, and its hint is kept before the reply, because nothing else
-//! will bring it the write. The others get their hints after the reply, once any replica
-//! has the write. A hint is never an ack. A store that is no voter
-//! ([`Miss::Learner`]) keeps the write, but does not ack it, and is owed no hint.
+//! **Hints** are kept for the replicas that missed the write. The write is not sent to a replica
+//! that is known to be down, whose hint is kept before the reply, because nothing else will bring
+//! it the write. The others get their hints after the reply, once any replica has the write. A hint
+//! is never an ack. A store that is no voter ([`Miss::Learner`]) keeps the write, but does not ack
+//! it, and needs no hint.
 //!
 //! **Below a fence** a replica refuses the write for good ([`Miss::Obsolete`]), so it is
 //! owed no hint, which it would refuse as well. The coordinator's clock was slow, or the

@@ -1,29 +1,27 @@
-//! Ranges of the whole cluster: each node tells its part in pages, and the coordinator merges
-//! them.
+//! Scans of the whole cluster: each node sends its part in pages, and the coordinator merges them.
 //!
-//! A coordinator asks every node for one [`Page`] after the other. A page says of an interval
-//! of keys, as of one moment, which version the node has of each key for which it is one of
-//! the first `from` replicas; one replica of a key also sends the value. Nothing is kept at
-//! the node between two pages: each begins behind the last one, over a snapshot of its own. So
-//! a node that was restarted goes on with the next page, and a slow reader keeps no snapshot.
+//! A coordinator asks every node for one [`Page`] after the other. A page covers an interval of
+//! keys at one moment. It lists the version of each key for which the node is one of the first
+//! `from` replicas; one replica of a key also sends the value. A node keeps nothing between two
+//! pages: each begins after the last one, with a new snapshot. So a restarted node continues with
+//! the next page, and a slow reader holds no snapshot open.
 //!
-//! [`RangeMerge`] is a state machine. A shell feeds it pages, and does what it says:
+//! [`RangeMerge`] is a state machine. A shell feeds it pages, and carries out its actions:
 //!
-//! - **Why a range sees what was acknowledged.** Of every key, known or not, the first `from`
-//!   nodes of its ranking were asked after the range had begun. At each position at most
-//!   `from - ack` nodes may be missing, whichever they are. So of every key at least `ack` of
-//!   its replicas have answered, as for a read; if more nodes are missing, the range ends.
-//!   A node is missing while it does not answer, and where its answer does not count: it is no
-//!   voter, or a damaged block may have held keys there.
-//! - **Where the replicas agree**, the newest version is told. Replicas beyond the copies that
-//!   it was written for may hold an older version or none.
-//! - **Where they do not**, the key is read once more, as any read of this pair that asks all
-//!   replicas. That read repairs what is stale before the key is told, by the rules of reads: what
-//!   counts as a repair, forget bounds, fences, copies.
-//! - **What is dead** by the coordinator's clock is left out, whoever lacks it: it hides what is
-//!   older, and nothing is told that a repair could contradict.
+//! - **Why a scan sees acknowledged writes.** For every key, known or not, the first `from` nodes
+//!   of its preference list were asked after the scan had begun. At each position at most
+//!   `from - ack` nodes may be missing. So at least `ack` replicas of every key have answered, as
+//!   for a read; if more nodes are missing, the scan ends. A node is missing while it does not
+//!   answer, and where its answer does not count: it is not a voter, or a damaged block may have
+//!   held keys there.
+//! - **Where the replicas agree**, the newest version is returned. Replicas beyond its number of
+//!   copies may hold an older version or none.
+//! - **Where they do not**, the key is read once more, by a read of this pair that asks all
+//!   replicas. That read repairs stale replicas before the key is returned, by the rules of reads.
+//! - **Tombstones and expired values**, by the coordinator's clock, are left out, whichever replica
+//!   lacks them: they hide older versions, and nothing is returned that a repair could contradict.
 //!
-//! A version that is known but whose value no page has brought is fetched from a node that has it.
+//! If no page brought the value of a version, it is fetched from a node that has it.
 
 mod page;
 

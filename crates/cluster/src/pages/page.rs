@@ -1,4 +1,4 @@
-//! Pages: what a node says of the next keys of a range.
+//! Pages: what a node answers about the next keys of a scan.
 
 use crate::node_number::NodeNumber;
 use crate::placement::{Placement, Ranking};

@@ -158,7 +158,7 @@ function chartOf({ title, format, isLog, lines, times, end }) {
       scale.ticks.map((tick) =>
         styled(h("span", { class: "tick" }, format(tick)), "bottom", `${scale.of(tick) * 100}%`),
       ),
-      times.length === 0 ? h("p", { class: "none" }, "The first figures come within ten seconds.") : null,
+      times.length === 0 ? h("p", { class: "none" }, "The first figures appear within ten seconds.") : null,
     ),
     h(
       "div",

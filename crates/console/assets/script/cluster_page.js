@@ -118,7 +118,7 @@ function nodesTable({ status, metrics, reports }) {
     "State",
     "Store",
     { text: "Clock", number: true },
-    !isAlone && { text: "Answers reads / writes in", number: true },
+    !isAlone && { text: "Latency of reads / writes", number: true },
     !isAlone && { text: "Hints for it", number: true },
     { text: "Disk", number: true },
     !isAlone && "Last equal with this node",
@@ -181,7 +181,7 @@ function clientsTable({ status, reports }) {
   });
   return section(
     "What clients get",
-    h("p", { class: "hint" }, "As each node says itself: its rate now, and its times of the last minute."),
+    h("p", { class: "hint" }, "As each node reports it: its present rate, and its latencies of the last minute."),
     table("What clients get", ["Node", { text: "Requests a second", number: true }, ...columns], rows),
   );
 }
@@ -222,8 +222,8 @@ function chartsOf({ samples: ended, bounds_us: boundsUs, running }) {
         rates("refused (503)", (sample) => sample.refused),
         rates("failed (5xx)", (sample) => sample.failed),
       ]),
-      chart("How long reads take", micros, latencies("reads"), true),
-      chart("How long writes take", micros, latencies("writes"), true),
+      chart("Latency of reads", micros, latencies("reads"), true),
+      chart("Latency of writes", micros, latencies("writes"), true),
     ),
   );
 }
@@ -237,10 +237,10 @@ function workOf(status) {
     const running = repair.running.find((pass) => pass.kind === kind);
     const rhythm = repair[kind].interval_seconds
       ? `every ${span(repair[kind].interval_seconds)}`
-      : "only when ordered";
+      : "only on request";
     const last = repair[kind].last_end_unix_ms
       ? `last ended ${ago(repair[kind].last_end_unix_ms, now)} after ${micros(repair[kind].last_duration_ms * 1000)}; ${count(repair[kind].clean)} clean, ${count(repair[kind].incomplete)} incomplete since the start`
-      : "none has ended since the start";
+      : "none has ended since the node started";
     const going = running
       ? [
           mark(
@@ -264,15 +264,15 @@ function workOf(status) {
       ],
       rebuild && [
         "Rebuild",
-        bar(rebuild.share, "how far the rebuild has come"),
+        bar(rebuild.share, "progress of the rebuild"),
         ` ${Math.round(rebuild.share * 100)}%, ${counted(rebuild.received_keys, "key")}, ${bytes(rebuild.received_bytes)}`,
         rebuild.seconds_left === undefined ? "" : `; about ${span(rebuild.seconds_left)} left`,
       ],
       !isAlone && [
         "GC threshold",
         tombstone_gc.age_seconds === undefined
-          ? `no full repair has set it yet, so nothing that was deleted is dropped (grace ${span(tombstone_gc.gc_grace_seconds)})`
-          : `what was deleted more than ${span(tombstone_gc.age_seconds)} ago may be dropped (grace ${span(tombstone_gc.gc_grace_seconds)})`,
+          ? `no full repair has set it yet, so all tombstones are kept (grace ${span(tombstone_gc.gc_grace_seconds)})`
+          : `tombstones older than ${span(tombstone_gc.age_seconds)} may be dropped (grace ${span(tombstone_gc.gc_grace_seconds)})`,
         tombstone_gc.held_back?.nodes.length > 0 ? `; held back by ${listed(tombstone_gc.held_back.nodes)}` : "",
       ],
       [
@@ -282,12 +282,12 @@ function workOf(status) {
               "good",
               `everything, for ${span((now - store.compaction.began_unix_ms) / 1000)}: ${bytes(store.compaction.merged_bytes)} merged`,
             )
-          : "by itself, as tables need it",
+          : "automatic",
       ],
       [
-        "Its share of time",
+        "Share of time",
         `${Math.round(background.share * 100)}%`,
-        background.share < 1 ? ": clients need the rest" : "",
+        background.share < 1 ? ": clients use the rest" : "",
       ],
     ),
   );

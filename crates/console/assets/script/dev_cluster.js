@@ -150,7 +150,7 @@ function breakingSection() {
   const rows = h("div", { class: "breaking" });
   const heal = h(
     "button",
-    { type: "button", onclick: () => report(healAll().then(() => "Nothing is broken any more")) },
+    { type: "button", onclick: () => report(healAll().then(() => "All faults are undone")) },
     "Undo all",
   );
   let drawn = "";
@@ -193,11 +193,11 @@ function breakingSection() {
   draw();
   return {
     element: section(
-      "Break it",
+      "Inject faults",
       h(
         "p",
         { class: "hint" },
-        "Then look at the nodes above: what gathers, what goes on, and what is repaired. Whatever you break, the other nodes go on. A network that is cut off or slow is that between the nodes: you still reach each of them, and its disk is as fast as before.",
+        "Then watch the nodes above: what queues up, what still works, and what is repaired. Whatever you break, the other nodes continue. Cutting or slowing the network affects traffic between nodes only: you still reach each node, and its disk is as fast as before.",
       ),
       rows,
       h("p", { class: "row" }, heal, said),

@@ -43,7 +43,7 @@ function profileSection() {
     button.disabled = false;
   }
   return section(
-    "What it spends its time on",
+    "Profile",
     h("div", { class: "row" }, h("label", { for: "profile-kind" }, "Profile of"), kind, button),
     said,
     graph,

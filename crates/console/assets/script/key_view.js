@@ -53,7 +53,7 @@ function keyView(detail, named, state, changed) {
       h("button", { class: "main" }, "Put"),
     ),
   );
-  const edit = h("details", { open: query.has("edit") }, h("summary", {}, "Write it"), editor);
+  const edit = h("details", { open: query.has("edit") }, h("summary", {}, "Edit"), editor);
   replace(
     detail,
     h(
@@ -156,7 +156,7 @@ function keyView(detail, named, state, changed) {
     const rest = data.length > part.length ? `\n… and ${bytes(data.length - part.length)} more` : "";
     if (shown === "hex") return hexLines(part) + rest;
     const words = textOf(data) ?? new TextDecoder().decode(part);
-    if (shown === "JSON") return jsonOf(words) ?? "This value is no JSON.";
+    if (shown === "JSON") return jsonOf(words) ?? "This value is not JSON.";
     return words.slice(0, DRAWN_BYTES_MAX) + rest;
   }
 
@@ -204,15 +204,15 @@ function keyView(detail, named, state, changed) {
   async function locate() {
     try {
       const { replicas } = await askJson(`/v0/replicas?id=${id}&versions=true`);
-      replace(where, section("Where it is", replicaTable(replicas), replicaRemark(replicas)));
+      replace(where, section("Replicas", replicaTable(replicas), replicaRemark(replicas)));
     } catch (problem) {
-      replace(where, section("Where it is", h("p", {}, `The replicas cannot be asked: ${problem.message}.`)));
+      replace(where, section("Replicas", h("p", {}, `The replicas cannot be asked: ${problem.message}.`)));
     }
   }
 
   function replicaRemark(replicas) {
     const stale = replicas.filter((replica) => replica.stale).length;
-    const again = h("button", { type: "button", "data-focus": "again", onclick: locate }, "Look again");
+    const again = h("button", { type: "button", "data-focus": "again", onclick: locate }, "Refresh");
     const repair = h(
       "button",
       { type: "button", "data-focus": "repair", onclick: readAll },
@@ -223,7 +223,7 @@ function keyView(detail, named, state, changed) {
       h(
         "p",
         {},
-        `${counted(stale, "replica")} ${stale === 1 ? "is" : "are"} stale. A read that meets a stale replica repair writes it before it answers; repair find the others.`,
+        `${counted(stale, "replica")} ${stale === 1 ? "is" : "are"} stale. A read repairs the stale replicas among those that it asks before it answers; repairs find the others.`,
       ),
       h("p", { class: "row" }, repair, again),
     ];
@@ -239,7 +239,7 @@ function keyView(detail, named, state, changed) {
       receipt.replaceChildren();
     } catch (problem) {
       if (problem.status !== 404)
-        replace(receipt, failureReceipt("It was not read from all replicas", problem, state.status));
+        replace(receipt, failureReceipt("Not all replicas could be read", problem, state.status));
     }
     locate();
   }
@@ -251,8 +251,8 @@ function keyView(detail, named, state, changed) {
     if (body === null && read?.length)
       return replace(receipt, h("p", { class: "note" }, "Load the value first."));
     await write(
-      "It is stored",
-      "It was not stored",
+      "Stored",
+      "Not stored",
       { method: "PUT", body, type: "application/octet-stream" },
       life,
     );
@@ -260,7 +260,7 @@ function keyView(detail, named, state, changed) {
 
   async function remove() {
     text.value = "";
-    await write("It is deleted", "It was not deleted", { method: "DELETE" }, "");
+    await write("Deleted", "Not deleted", { method: "DELETE" }, "");
   }
 
   async function write(done, failed, request, extra) {
@@ -328,7 +328,7 @@ function absent(problem) {
     "p",
     { class: "empty" },
     version
-      ? `There is no such key: it was deleted, or has expired (written ${moment(timestampOf(version).unixMs)}).`
+      ? `This key was deleted or has expired (at ${moment(timestampOf(version).unixMs)}).`
       : "There is no such key.",
     acks && ` ${acks.replace("/", " of ")} replicas answered.`,
   );
@@ -340,7 +340,7 @@ function deleteButton(remove) {
   let isArmed = false;
   const arm = (armed) => {
     isArmed = armed;
-    button.textContent = armed ? "Press again to delete it on all replicas" : "Delete";
+    button.textContent = armed ? "Press again to delete the key on all replicas" : "Delete";
   };
   button.addEventListener("click", () => {
     if (isArmed) remove();

@@ -175,7 +175,7 @@ function newKeyView(detail, prefix) {
         h("code", {}, "\\\\"),
         " a backslash.",
       ),
-      h("button", { class: "main" }, "Go on"),
+      h("button", { class: "main" }, "Continue"),
     ),
   );
   input.focus();

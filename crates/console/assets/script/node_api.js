@@ -59,7 +59,7 @@ async function ask(path, options = {}) {
     if (answer.status !== 401) throw new Problem(answer.status, body, answer.headers);
     // Another request may have asked for a token meanwhile.
     if (token !== used) continue;
-    await newToken(used === null ? "This node asks for a token." : "The node does not accept this token.");
+    await newToken(used === null ? "This node needs a token." : "The node does not accept this token.");
   }
 }
 
@@ -101,10 +101,10 @@ function newToken(why) {
         "form",
         { method: "dialog" },
         h("h2", { id: "token-title" }, why),
-        h("p", {}, "It stays in the memory of this page, and is gone when the page is."),
+        h("p", {}, "The page keeps the token in memory only, and forgets it when you leave."),
         h("label", { for: "token" }, "Token"),
         input,
-        h("button", { class: "main" }, "Use it"),
+        h("button", { class: "main" }, "Sign in"),
       ),
     );
     dialog.addEventListener("cancel", (event) => event.preventDefault());

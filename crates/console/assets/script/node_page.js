@@ -62,7 +62,7 @@ function storeSection(status, metrics) {
     h(
       "p",
       { class: "hint" },
-      "A write passes from the top to the bottom; a read looks from the top until nothing newer can be below.",
+      "Writes move from the top to the bottom. A read stops where no deeper level can hold a newer version.",
     ),
     h(
       "ol",
@@ -102,7 +102,7 @@ function storeSection(status, metrics) {
         hits + misses > 0 ? `, ${digits((hits / (hits + misses)) * 100)}% of lookups found their block` : "",
       ],
       [
-        "Waits of writers",
+        "Stalls of writers",
         mark(stalls > 0 ? "warn" : "good", `${counted(stalls, "stall")}, ${counted(slowdowns, "slowdown")}`),
         queue > 0 ? `; ${bytes(queue)} wait` : "",
       ],
@@ -173,9 +173,9 @@ function orders(hasPeers) {
 /** How much of each bounded resource is in use. */
 function limitsSection(metrics) {
   const rows = [
-    ["Requests that run", "kvorum_requests_in_flight", "kvorum_requests_in_flight_max", count],
-    ["Requests that wait", "kvorum_requests_queued", "kvorum_requests_queued_max", count],
-    ["Reads that wait for a thread", "kvorum_reads_queued", "kvorum_reads_queued_max", count],
+    ["Running requests", "kvorum_requests_in_flight", "kvorum_requests_in_flight_max", count],
+    ["Waiting requests", "kvorum_requests_queued", "kvorum_requests_queued_max", count],
+    ["Waiting reads", "kvorum_reads_queued", "kvorum_reads_queued_max", count],
     ["Connections", "kvorum_connections", "kvorum_connections_max", count],
     ["Ranges", "kvorum_scans", "kvorum_scans_max", count],
     ["Uploads", "kvorum_upload_bytes", "kvorum_upload_max_bytes", bytes],
@@ -190,10 +190,10 @@ function limitsSection(metrics) {
   ];
   const known = rows.filter(([, used]) => metrics.has(used));
   return section(
-    "What bounds it",
+    "Limits",
     table(
-      "What bounds the node",
-      ["What", { text: "Now", number: true }, { text: "Most", number: true }, "Share"],
+      "Limits of the node",
+      ["What", { text: "Now", number: true }, { text: "Limit", number: true }, "Share"],
       known.map(([name, used, most, format]) => [
         name,
         format(metrics.get(used)),

@@ -2,7 +2,7 @@
 
 /** What each outcome of a receipt says, for a write and for a read. */
 const OUTCOMES = {
-  stored: ["good", "has stored it, as durably as it was configured"],
+  stored: ["good", "has stored it durably, as configured"],
   value: ["good", "has answered with its version of the key"],
   absent: ["good", "has answered that it does not have the key"],
   answered: ["good", "has answered"],
@@ -10,18 +10,18 @@ const OUTCOMES = {
     "idle",
     "was not waited for: the outcome was clear before it could answer. Nothing is wrong with it",
   ],
-  timeout: ["warn", "did not answer before the time was over. It may have done what was asked all the same"],
-  suspected: ["bad", "has been silent for a while, so it was not asked, or no longer waited for"],
+  timeout: ["warn", "did not answer in time. It may have executed the request nevertheless"],
+  suspected: ["bad", "has been silent for a while, so the node did not ask it, or stopped waiting for it"],
   refused: ["bad", "cannot be reached, or refused a write because its own clock is too far behind"],
   unsupported: ["warn", "runs an older release that does not know this request"],
-  overloaded: ["warn", "has too much to do: try again later"],
+  overloaded: ["warn", "is overloaded: try again later"],
   full: ["bad", "has a full disk"],
   failed: ["bad", "has a store that is read-only or damaged: see its log"],
   learner: [
     "warn",
-    "has a store that does not count, because it may have lost what it acknowledged, or is new",
+    "has a store that does not count, because it is new or may have lost acknowledged writes",
   ],
-  obsolete: ["bad", "refused the write for good, because it is too old. Repeat it: it gets a new timestamp"],
+  obsolete: ["bad", "refused the write for good, because the write is too old. Retry it: it gets a new timestamp"],
 };
 
 /** The pair of requests that name none, unless the operator chose another. */
@@ -66,7 +66,7 @@ function successReceipt(what, headers) {
       "ol",
       {},
       timestamp &&
-        h("li", {}, `It was given a timestamp ${moment(timestamp.unixMs)}, as version `, h("code", {}, version), "."),
+        h("li", {}, `Its timestamp is ${moment(timestamp.unixMs)}, as version `, h("code", {}, version), "."),
       h(
         "li",
         {},
@@ -77,7 +77,7 @@ function successReceipt(what, headers) {
         h(
           "li",
           {},
-          `The node goes on with the other ${from - acks}: one that does not answer gets the write as a hint when it is back.`,
+          `The node continues with the other ${from - acks}: a replica that does not answer gets the write as a hint when it is back.`,
         ),
     ),
   );
@@ -100,7 +100,7 @@ function failureReceipt(what, problem, status) {
         replicas.map(({ url, outcome }) => {
           const [level, text] = OUTCOMES[outcome] ?? [
             "idle",
-            "said something that this console does not know",
+            "gave an answer that this console does not know",
           ];
           return h("li", {}, h("b", {}, names.get(url) ?? url), " ", mark(level, outcome), `: it ${text}.`);
         }),
@@ -111,7 +111,7 @@ function failureReceipt(what, problem, status) {
         {},
         "The write had the timestamp ",
         h("code", {}, problem.body.timestamp),
-        ". Read the key to see whether it won; to repeat it is safe, and makes a newer version.",
+        ". Read the key to see whether the write won. A retry is safe, and creates a newer version.",
       ),
   );
 }

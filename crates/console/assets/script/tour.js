@@ -16,7 +16,7 @@ function tourPage(root) {
     const stage = stageOf(names);
     const log = h("ol", { class: "log", "aria-live": "polite", "aria-label": "What happened" });
     const outcome = h("div", { class: "outcome", role: "status" });
-    const button = h("button", { type: "button", class: "main", disabled: true }, "Do it");
+    const button = h("button", { type: "button", class: "main", disabled: true }, "Run the step");
     let guess = null;
     const options = answers.map((text, at) =>
       h(
@@ -43,7 +43,7 @@ function tourPage(root) {
       button.disabled = true;
       options.forEach((option) => (option.firstChild.disabled = true));
       log.replaceChildren();
-      if (runningStep) say("Waiting until the step before has ended …", "idle");
+      if (runningStep) say("Waiting for the previous step …", "idle");
       const before = runningStep;
       let end;
       const mine = (runningStep = new Promise((resolve) => (end = resolve)));
@@ -58,12 +58,12 @@ function tourPage(root) {
           index + 1 < TOUR.length ? nextLink(index + 1) : endOfTour(),
         );
       } catch (problem) {
-        replace(outcome, h("p", { class: "receipt bad" }, `The step did not end: ${problem.message}.`));
+        replace(outcome, h("p", { class: "receipt bad" }, `The step failed: ${problem.message}.`));
       }
       end();
       if (runningStep === mine) runningStep = null;
       button.disabled = false;
-      button.textContent = "Once more";
+      button.textContent = "Run again";
       button.className = "";
       // On a phone it is above what was watched.
       outcome.scrollIntoView({ block: "nearest" });
@@ -151,7 +151,7 @@ function nextLink(index) {
 function endOfTour() {
   return [
     h("h3", {}, "Now you"),
-    h("p", {}, "What does 2/3 mean, and why is it enough? Say it in your own words, as to a colleague."),
+    h("p", {}, "What does 2/3 mean, and why is it enough? Say it in your own words, as you would to a colleague."),
     h(
       "details",
       {},
@@ -167,7 +167,7 @@ function endOfTour() {
       {},
       "That was the tour. Look around in ",
       h("a", { href: hrefOf("cluster") }, "the cluster"),
-      ", and break it yourself.",
+      ", and inject faults yourself.",
     ),
   ];
 }
@@ -181,7 +181,7 @@ function howToStart() {
     h(
       "p",
       {},
-      "So it runs on a local cluster of three nodes only. Start one with ",
+      "So it runs only on a local cluster of three nodes. Start one with ",
       h("code", {}, "kvorum dev"),
       ", and open the address of the console that it prints.",
     ),

@@ -182,7 +182,7 @@ function castOf(names, stage, say) {
     await enough(trips, given.ok ? pair.ack - 1 : trips.length);
     await stage.send(name, "you", given.ok ? "ack" : "lost", given.ok && !isWrite ? given.text : "");
     const said = given.ok
-      ? `${isWrite ? "stored" : JSON.stringify(given.text)}, after ${given.took}, with ${given.acks.replace("/", " of ")} answers in hand`
+      ? `${isWrite ? "stored" : JSON.stringify(given.text)}, after ${given.took}, with ${given.acks.replace("/", " of ")} answers`
       : given.problem.status === 404
         ? "there is no such key"
         : `${given.problem.body.title ?? given.problem.message} (error ${given.problem.status})`;

@@ -5,14 +5,14 @@ const [ONE_OF_THREE, TWO_OF_THREE, THREE_OF_THREE] = [1, 2, 3].map((ack) => ({ a
 
 /** What is said before the first step. */
 const TOUR_BEGIN =
-  "On your machine run three copies of Kvorum, called nodes: small programs that keep values under keys. Together they are one store, and you may ask any of them. The picture shows you and the three nodes. Each step asks what you expect, then does it to these real nodes.";
+  "Your machine runs three copies of Kvorum, called nodes: small programs that store values under keys. Together they are one store, and you may ask any of them. The picture shows you and the three nodes. Each step asks what you expect, then runs it on these real nodes.";
 
 /** What the reader can say at the end. */
 const TOUR_END = [
   "Each value has copies on three nodes, and a request counts once two of them have answered.",
-  "Any two of three have one in common with any other two. So what two have stored is met by whoever asks two.",
-  "One node may be away, slow or wrong: the other two are still two of three. With two away nobody gets an answer, rather than a wrong one.",
-  "A node that missed something gets it later: by a hint, by a read that meets it, or by a repair.",
+  "Any two of the three share at least one node with any other two. So whoever asks two nodes finds what two have stored.",
+  "One node may be down, slow or wrong: the other two are still two of three. If two are down you get no answer, rather than a wrong one.",
+  "A node that missed a write gets it later: by a hint, by a read that finds it stale, or by a repair.",
 ];
 
 /**
@@ -30,7 +30,7 @@ const TOUR = [
     lesson:
       "Each value is copied to all three nodes, so that it outlives a machine that breaks. With each request you say how many of the three must answer before it counts as done. 2/3, read “two of three”, waits for two of them; 3/3 waits for all.",
     question:
-      "The network of node-3 gets slow: it hears the other nodes a quarter of a second late. Then it stops altogether. Both times you store a value with 2/3, and another one with 3/3. What happens?",
+      "The network of node-3 becomes slow: messages of the other nodes reach it a quarter of a second late. Then it fails completely. Both times you store a value with 2/3, and another one with 3/3. What happens?",
     answers: [
       "Both get slow at first, and then both fail",
       "2/3 hardly notices; 3/3 gets slow, and then fails",
@@ -50,12 +50,12 @@ const TOUR = [
       if (!(quick.ok && late.ok && two.ok)) return 0;
       return three.ok ? 2 : 1;
     },
-    seen: "With 2/3 the two fastest nodes decide, so one node may be slow, or gone: you stored a value, and read it through another node. With 3/3 a single node holds everything up. Two of three is more than half of them; such a majority is called a quorum. The write that failed was not undone: node-1 and node-2 have it, and it may still appear. “Failed” means only that too few have promised to keep it.",
+    seen: "With 2/3 the two fastest nodes decide, so one node may be slow or down: you stored a value, and read it through another node. With 3/3 a single node holds everything up. Two of three is more than half of them; such a majority is called a quorum. The write that failed was not undone: node-1 and node-2 have it, and it may still appear. “Failed” only means that too few nodes have confirmed it.",
   },
   {
     title: "One of three",
     lesson:
-      "Why two? Take any two of the three nodes, and any other two: they have at least one in common. So if a write has reached two, a read that asks two meets a node that knows of it. A read of one, 1/3, is fast, and works while the other two nodes are gone. But the one that answers may have missed the write: then what it has is stale.",
+      "Why two? Take any two of the three nodes, and any other two: they have at least one in common. So if a write has reached two nodes, a read that asks two finds it. A read of one node, 1/3, is fast, and works while the other two nodes are down. But the node that answers may have missed the write, and then its value is stale.",
     question:
       "All nodes hold “old”. Then the network of node-3 breaks: you still reach it, and the other nodes do not. You store “new” through node-1, with 2/3. Now you read through node-3, first with 1/3, then with 2/3. What do you get?",
     answers: ["“new” both times", "“old” both times", "“old”, and then an error instead of a value"],
@@ -76,12 +76,12 @@ const TOUR = [
       if (alone.text !== "old") return 0;
       return quorum.ok ? 1 : 2;
     },
-    seen: "With 1/3 node-3 answered from its own copy, and could not know that there was a newer one. With 2/3 it needed a second node, reached none, and said so: no answer rather than a wrong one. As soon as it reached the others again, 2/3 gave you “new”. Meanwhile node-1 and node-2, two of three, had gone on without it.",
+    seen: "With 1/3 node-3 answered from its own copy, and could not know that there was a newer one. With 2/3 it needed a second node, reached none, and said so: no answer rather than a wrong one. As soon as it reached the others again, 2/3 gave you “new”. Meanwhile node-1 and node-2, two of three, had continued without it.",
   },
   {
     title: "Hints",
     lesson:
-      "What becomes of a write that a node misses? The node that took it from you keeps it for the one that is away, as a hint: a parcel for a neighbour. A hint does not count as an answer, and nobody reads it. It waits until that node is back, and is handed over.",
+      "What happens to a write that a node misses? The node that took it from you keeps a hint for the missing one: a parcel for a neighbour. A hint does not count as an answer, and reads never see it. It waits until that node is back, and is then delivered.",
     question:
       "node-2 is cut off. You store five values through node-1, with 2/3, and then node-2 is back. What will node-2 have a few seconds later, if nobody reads these values?",
     answers: [
@@ -98,17 +98,17 @@ const TOUR = [
       }
       await cast.look("tour/hint/5");
       await cast.act(second, "join");
-      await cast.until(`${first} has handed over its hints`, async () => (await cast.hints(first)) === 0);
+      await cast.until(`${first} has delivered its hints`, async () => (await cast.hints(first)) === 0);
       await cast.stage.send(first, second, "hint", "5 values");
       const held = await cast.look("tour/hint/5");
       return held.get(second).kind === "value" ? 0 : 1;
     },
-    seen: "node-1 kept five hints, and handed them over as soon as node-2 was back. Hints are kept for some hours and within bounds. What they miss, the nodes find later, when they compare all that they have: a repair.",
+    seen: "node-1 kept five hints, and delivered them as soon as node-2 was back. Hints are kept for some hours and up to a limit. The nodes find the rest later, when they compare their data: that is a repair.",
   },
   {
     title: "Reads repair",
     lesson:
-      "Hints may come late: the node that keeps them may itself be away. So reads help. When the copies that a read meets differ, the newest wins, and the read stores it where an older one was, before it answers you. So once you have seen a new value with 2/3, nobody who reads with 2/3 gets the old one any more.",
+      "Hints may come late: the node that keeps them may be down itself. So reads help. When a read finds different copies, the newest wins, and the read overwrites the older ones with it before it answers you. So once you have seen a new value with 2/3, nobody who reads with 2/3 gets the old one any more.",
     question:
       "node-3 has missed a write, and node-1, which keeps the hint for it, is cut off now. You read the key once, through node-2, with 2/3. What does node-3 have afterwards?",
     answers: [
@@ -140,9 +140,9 @@ const TOUR = [
   {
     title: "A lost disk",
     lesson:
-      "A node that comes back empty is worse than one that is away. It would say that there is no such key, and believe it; two such nodes would outvote the one that knows. But the other nodes remember what it once had, so they notice. Its answers do not count until it has everything again.",
+      "A node that comes back empty is worse than one that is down. It would claim that there is no such key, and two such nodes would outvote the one that knows. But the other nodes remember its store, so they notice. Its answers do not count until it has everything again.",
     question:
-      "You store a value with 2/3. Then node-2 loses its disk, and starts again with nothing. What becomes of the value?",
+      "You store a value with 2/3. Then node-2 loses its disk, and starts again with nothing. What happens to the value?",
     answers: [
       "node-2 gets everything back from the others, and nothing is lost",
       "node-2 stays empty, and gets each value only when it is stored again",
@@ -169,7 +169,7 @@ const TOUR = [
       if (!read.ok) return 2;
       return held.get(second).kind === "value" ? 0 : 1;
     },
-    seen: "The others told node-2 that it had once had more. So it asked them for all of it before its answers counted again. Meanwhile node-1 and node-3, two of three, went on serving.",
+    seen: "The others told node-2 that its store had once held more. So it fetched everything from them before its answers counted again. Meanwhile node-1 and node-3, two of three, kept serving.",
   },
   {
     title: "A wrong clock",
@@ -196,14 +196,14 @@ const TOUR = [
       if (ahead.ok) return 0;
       return right.ok ? 2 : 1;
     },
-    seen: "node-3 saw that its clock was more than an hour off, the bound of this cluster, and gave out no timestamps. What node-1 had given a timestamp it kept, so all three answered. Small differences do no harm: a write then gets a timestamp above whatever its copies have seen.",
+    seen: "node-3 saw that its clock was more than an hour off, the bound of this cluster, and issued no timestamps. It still stored the write that node-1 had timestamped, so all three answered. Small differences do no harm: a write then gets a timestamp above those that its replicas have seen.",
   },
   {
     title: "Overload",
     lesson:
-      "A node works on so many requests at a time, lets some more wait, and refuses the rest at once (error 503, with the time after which to try again). To refuse costs little, so the requests that were let in go on at full speed.",
+      "A node runs a limited number of requests at a time, queues some more, and refuses the rest at once (error 503, with the time after which to try again). A refusal costs little, so admitted requests continue at full speed.",
     question:
-      "First 64 clients store values through node-1, each as fast as it gets answers. Then 4,096 clients do. What becomes of the many?",
+      "First 64 clients store values through node-1, each as fast as it gets answers. Then 4,096 clients do. What happens to the many?",
     answers: [
       "Some are refused at once, and the node does about as much as before",
       "All of them wait, longer and longer",
@@ -232,7 +232,7 @@ const TOUR = [
       if (stored[1] < stored[0] / 3) return 2;
       return refused > 0 ? 0 : 1;
     },
-    seen: "There was room for 64 clients. Of 4,096 the node refused those that it could not take, and went on at about the same speed with the others. A client that is refused waits as long as it was told, and tries again, here or at another node.",
+    seen: "The node could serve 64 clients. Of 4,096 it refused those beyond its limit, and served the others at about the same speed. A refused client waits as long as it was told, and tries again, here or at another node.",
   },
 ];
 

@@ -104,7 +104,7 @@ pub(super) fn run(options: &CompactOptions) -> Result<(), Failure> {
                 Ok(Ok(compaction)) => Outcome::Done(compaction),
                 Ok(Err(problem)) => Outcome::Failed { problem },
                 Err(_) => Outcome::Failed {
-                    problem: "asking it ended in a panic".to_owned(),
+                    problem: "the request panicked".to_owned(),
                 },
             },
         });
@@ -119,7 +119,7 @@ pub(super) fn run(options: &CompactOptions) -> Result<(), Failure> {
     match problems(&asked) {
         None => Ok(()),
         Some(problems) => Err(Failure::failed(format!(
-            "{problems}. Repair that, and compact the nodes that are named here again"
+            "{problems}. Fix that, then compact these nodes again"
         ))),
     }
 }
@@ -178,7 +178,7 @@ fn ask(
         .map_err(|error| format!("{node} does not answer as a Kvorum node: {error}"))?;
     if waits && compaction.report.is_none() {
         return Err(format!(
-            "{node} stopped before the compaction had ended: start it, and ask again"
+            "{node} stopped before the compaction ended: start it, then compact it again"
         ));
     }
     Ok(compaction)
@@ -211,8 +211,8 @@ fn describe(compaction: &Compaction, is_alone: bool) -> String {
         return if compaction.joined {
             "a compaction was already running".to_owned()
         } else {
-            "a compaction begins".to_owned()
-        } + ": 'kvorum admin status' shows how far it is";
+            "a compaction has started".to_owned()
+        } + ": 'kvorum admin status' shows its progress";
     };
     let left = match after.tombstones {
         0 => ", and no tombstone is left".to_owned(),
@@ -222,7 +222,7 @@ fn describe(compaction: &Compaction, is_alone: bool) -> String {
             if is_alone {
                 "for a later compaction: the last writes and running scans need them"
             } else {
-                "until the GC threshold has risen further, which 'kvorum admin status' shows"
+                "until the GC threshold rises further; 'kvorum admin status' shows it"
             }
         ),
     };
@@ -248,7 +248,7 @@ mod tests {
     fn a_line_says_what_became_of_the_store() {
         let described = |compaction: &Compaction| describe(compaction, false);
         let ordered = compaction(json!({"joined": false, "state": "ordered"}));
-        assert!(described(&ordered).starts_with("a compaction begins"));
+        assert!(described(&ordered).starts_with("a compaction has started"));
         let joined = compaction(json!({"joined": true, "state": "running"}));
         assert!(described(&joined).starts_with("a compaction was already running"));
         let ended = |left: u64| {

@@ -37,15 +37,15 @@ pub(crate) struct AdminOptions {
 /// What to do.
 #[derive(Clone, Debug, Subcommand)]
 enum AdminCommand {
-    /// Show how each node is, when it was last found equal with the others, and what to do; exit
-    /// code 1 if something needs attention
+    /// Show the state of each node, its last repair, and what to do; exit code 1 if something needs
+    /// attention
     Status(StatusOptions),
     /// Have the nodes compare what they hold and send each other what is missing
     Repair(RepairOptions),
     /// Have nodes merge all of their tables now, which frees the space of overwritten, expired and
     /// deleted data
     Compact(CompactOptions),
-    /// Make tokens, which clients need on nodes with --tokens-file
+    /// Make tokens for the clients of nodes with --tokens-file
     #[command(subcommand)]
     Token(TokenCommand),
 }

@@ -93,7 +93,7 @@ pub(super) fn run(options: &RepairOptions) -> Result<(), Failure> {
     }
     if wait && repair.clean.is_none() {
         return Err(Failure::failed(format!(
-            "{node} stopped before the repair had ended: see 'kvorum admin status'"
+            "{node} stopped before the repair ended: see 'kvorum admin status'"
         )));
     }
     if options.json {
@@ -109,9 +109,9 @@ fn describe(repair: &Repair) -> String {
         let begun = if repair.joined {
             format!("a {kind} repair was already running")
         } else {
-            format!("a {kind} repair begins")
+            format!("a {kind} repair has started")
         };
-        return format!("{begun}: 'kvorum admin status' shows how far it is");
+        return format!("{begun}: 'kvorum admin status' shows its progress");
     };
     let ranges = counted(repair.ranges, "range");
     let differing = match repair.ranges_differing {
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn a_report_says_whether_the_nodes_are_equal() {
         let begun = described(r#"{"kind":"full","joined":false,"state":"ordered"}"#);
-        assert!(begun.starts_with("a full repair begins"), "{begun}");
+        assert!(begun.starts_with("a full repair has started"), "{begun}");
         let joined = described(r#"{"kind":"full","joined":true,"state":"running"}"#);
         assert!(joined.contains("already running"), "{joined}");
         let clean = described(

@@ -188,7 +188,7 @@ north-2 keeps 1 copy beyond the replicas of their versions: none may be dropped 
 
 a full repair has been running for 5s and has compared 3 ranges
 
-what was deleted more than 12d ago may be dropped (grace: 10d)
+tombstones older than 12d may be dropped (grace: 10d)
 
 ! north-2: it is down. Start it (runbook: A node is down)
 - north-2: it is down. Start it (runbook: A node is down)";

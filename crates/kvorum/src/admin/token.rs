@@ -36,13 +36,14 @@ pub(super) struct NewTokenOptions {
     /// The same for keys that begin with bytes, in base64
     #[arg(long, value_name = "BASE64", value_parser = base64)]
     prefix_base64: Vec<Bytes>,
-    /// Let it order repairs and compactions, and record profiles
+    /// Let it start repairs and compactions, and record profiles
     #[arg(long)]
     admin: bool,
     /// Let it read /metrics, /v0/history and /v0/cluster
     #[arg(long)]
     metrics: bool,
-    /// Append the lines to this tokens file, which is made if there is none, rather than print them
+    /// Append the lines to this tokens file instead of printing them; the file is created if it
+    /// does not exist
     #[arg(long, value_name = "FILE")]
     append: Option<PathBuf>,
 }
@@ -55,7 +56,7 @@ fn base64(text: &str) -> Result<Bytes, String> {
     let bytes = base64::engine::general_purpose::STANDARD.decode(text);
     bytes
         .map(Bytes::from)
-        .map_err(|error| format!("it is no base64: {error}"))
+        .map_err(|error| format!("it is not base64: {error}"))
 }
 
 /// Does what the options say.

@@ -50,12 +50,12 @@ impl TombstoneGcOverview {
         let grace = span(self.gc_grace_seconds);
         let bound = match self.age_seconds {
             Some(age) => format!(
-                "what was deleted more than {} ago may be dropped (grace: {grace})",
+                "tombstones older than {} may be dropped (grace: {grace})",
                 span(age)
             ),
             None => format!(
-                "no full repair has set the GC threshold yet, so nothing that was deleted is \
-                 dropped (grace: {grace})"
+                "no full repair has set the GC threshold yet, so all tombstones are kept (grace: \
+                 {grace})"
             ),
         };
         match self.held_back_by.as_slice() {
@@ -92,7 +92,7 @@ mod tests {
         });
         assert_eq!(
             text([young(), old]),
-            "what was deleted more than 12d ago may be dropped (grace: 10d)"
+            "tombstones older than 12d may be dropped (grace: 10d)"
         );
         let mut held_back = young();
         held_back["held_back"] = json!({"nodes": ["b"], "text": "b was away"});

@@ -1,6 +1,6 @@
-//! The tokens of a local cluster: a tokens file for its nodes, and a token with all rights
-//! for its user; and a secret by which the nodes know each other, because they show each other
-//! no tokens. All are kept, so that the user may add tokens to the file.
+//! The tokens of a local cluster: a tokens file for its nodes, a token with all rights for its
+//! user, and a secret by which the nodes recognize each other, because nodes use no tokens. All are
+//! kept, so that the user may add tokens to the file.
 
 use super::authority::write;
 use crate::failure::Failure;
@@ -67,8 +67,8 @@ impl AdminToken {
             (true, true) => return self.make_header(),
             (true, false) => {
                 return Err(Failure::failed(format!(
-                    "{shown} is gone, and {} has only its hash: remove that file, too, for new \
-                     tokens",
+                    "{shown} is missing, and {} has only the hash of its token: remove that file, \
+                     too, to make new tokens",
                     self.tokens_file.display()
                 )));
             }

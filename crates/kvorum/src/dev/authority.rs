@@ -8,8 +8,8 @@
 //! ```
 //!
 //! The authority is kept, so that clients trust the cluster after a restart as well. The
-//! certificates of nodes are made at each start, so that none expires. What the authority
-//! signs is only good for this machine, whoever gets hold of its key.
+//! certificates of nodes are made at each start, so that none expires. Its certificates are valid
+//! for this machine only, even if somebody steals its key.
 
 use crate::failure::Failure;
 use base::{Clock, SystemClock};
@@ -117,8 +117,8 @@ impl Authority {
         let key = match kept {
             Some(pem) => KeyPair::from_pem(&pem).map_err(|error| {
                 Failure::failed(format!(
-                    "{} holds no key ({error}): remove it, and have clients trust the authority \
-                     that is made then",
+                    "{} holds no key ({error}): remove it, then let clients trust the new \
+                     authority",
                     key_file.display()
                 ))
             })?,

@@ -3,13 +3,12 @@
 //!
 //! ```text
 //! request:  ACTION NUMBER\n          kill 2
-//! answer:   done LINE\n              done node-2 is killed; it starts again …
+//! answer:   done LINE\n              done node-2 was killed; it restarts …
 //!           refused LINE\n           refused node-2 is stopped: …
 //! ```
 //!
-//! Signals to process ids would not do: only the parent of a process can be
-//! sure that the id has not been reused, and only the supervisor can tell a
-//! node that was stopped from one that crashed.
+//! Signals to process IDs would not work: only the parent of a process can be sure that the ID has
+//! not been reused, and only the supervisor can tell a stopped node from a crashed one.
 //!
 //! The process that holds the lock on the folder runs the cluster, so a socket
 //! that an earlier process left behind is not in use. Only the user who runs the

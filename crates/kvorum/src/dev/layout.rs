@@ -266,7 +266,7 @@ impl ClusterLayout {
         let parsed = parsed.map_err(|exit| match exit {
             // The user has given it once, and cannot see the other one.
             EarlyExit::Refuse(failure) if failure.line().ends_with(TWICE) => failure
-                .with_more("'kvorum dev' gives it to each node by itself: omit it behind '--'")
+                .with_more("'kvorum dev' sets it for each node: omit it after '--'")
                 .into(),
             exit => exit,
         })?;

@@ -9,10 +9,9 @@
 //! - each is in a process group of its own, so that Ctrl-C in a terminal
 //!   reaches only the parent, which then stops the children in order.
 //!
-//! A node that ends by itself is restarted, if the cluster has several nodes
-//! and was up. So a user who kills a node sees that the others serve without it
-//! and that it catches up. The end of the only node, or of any node before the
-//! cluster is up, ends the command.
+//! A node that ends unexpectedly is restarted, if the cluster has several nodes and was up. So a
+//! user who kills a node sees that the others serve without it and that it catches up. The end of
+//! the only node, or of any node before the cluster is up, ends the command.
 //!
 //! `kvorum dev kill`, `stop`, `start`, `freeze`, `thaw` and `wipe` ([`control`]) act on a
 //! node of the running cluster, and so does its console ([`console`]). `skew`, `cut` and
@@ -150,7 +149,7 @@ async fn up(layout: &ClusterLayout, console: &str, probe: &Probe) {
     });
     if let Err(failure) = written {
         stderr::say(&format!(
-            "kvorum: the cluster is up, at {console}; no more is said of it: {}\n",
+            "kvorum: the cluster is up, at {console}; its welcome could not be printed: {}\n",
             failure.line()
         ));
     }

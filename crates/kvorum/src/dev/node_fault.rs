@@ -1,5 +1,4 @@
-//! The faults that a running node can be given, and rid of, while it runs. A node that is
-//! started anew has none.
+//! The faults that can be set and cleared on a running node. A restarted node has none.
 
 use std::time::Duration;
 
@@ -49,9 +48,9 @@ impl NodeFault {
                 let minutes = CLOCK_AHEAD.as_secs() / 60;
                 format!("the clock of {name} is {minutes} minutes ahead")
             }
-            (Self::ClockAhead, false) => format!("the clock of {name} is right"),
+            (Self::ClockAhead, false) => format!("the clock of {name} is correct"),
             (Self::CutOff, true) => {
-                format!("{name} is cut off from the other nodes, and clients still reach it")
+                format!("{name} is cut off from the other nodes; clients still reach it")
             }
             (Self::CutOff, false) => format!("{name} and the other nodes reach each other again"),
             (Self::Slow, true) => {

@@ -26,8 +26,8 @@ pub(crate) struct DevOptions {
     /// The folder for the data of all nodes
     #[arg(long, value_name = "DIR", default_value = DATA)]
     pub(super) data: PathBuf,
-    /// Encrypt: make an authority in the folder and certificates for the nodes, which then
-    /// have https:// URLs
+    /// Use TLS: make an authority in the folder and certificates for the nodes, whose URLs are then
+    /// https://
     #[arg(long)]
     pub(super) tls: bool,
     /// Require tokens: make one with all rights in the folder, and a tokens file for the nodes
@@ -62,15 +62,15 @@ pub(super) enum NodeCommand {
     Wipe(NodeOptions),
     /// Set the clock of a node 90 minutes ahead, beyond the bound of the cluster
     Skew(NodeOptions),
-    /// Set the clock of a node right again
+    /// Correct the clock of a node again
     Unskew(NodeOptions),
     /// Cut a node off from the other nodes; clients still reach it
     Cut(NodeOptions),
-    /// Let a node that was cut off and the other nodes reach each other again
+    /// Reconnect a node that was cut off
     Join(NodeOptions),
-    /// Slow a node's network: it hears the other nodes 250 ms late, and answers them so late
+    /// Slow a node's network: messages of the other nodes reach it 250 ms late
     Slow(NodeOptions),
-    /// Let a slow node hear the other nodes in time again
+    /// Give a node its normal network speed again
     Unslow(NodeOptions),
 }
 

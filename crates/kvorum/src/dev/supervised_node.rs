@@ -204,7 +204,7 @@ impl<'a> SupervisedNode<'a> {
 
     fn ended(&self, end: &str) -> String {
         format!(
-            "{} ({}) ended by itself: {end}",
+            "{} ({}) ended unexpectedly: {end}",
             self.layout.name,
             self.layout.url()
         )
@@ -289,7 +289,7 @@ impl<'a> SupervisedNode<'a> {
                 // runs.
                 self.restarts = 0;
                 let seconds = RESTART_PAUSE.as_secs();
-                let line = format!("{name} is killed; it restarts in {seconds} s");
+                let line = format!("{name} was killed; it restarts in {seconds} s");
                 self.pause();
                 Ok(line)
             }
@@ -417,7 +417,7 @@ enum SupervisorEvent {
 
 fn describe(status: ExitStatus) -> String {
     match status.code() {
-        Some(1 | 2) => format!("{status}; its last line of the log says why"),
+        Some(1 | 2) => format!("{status}; the last line of its log says why"),
         _ => status.to_string(),
     }
 }

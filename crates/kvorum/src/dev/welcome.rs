@@ -1,4 +1,4 @@
-//! What the user reads once a local cluster is up.
+//! The text that the user sees when a local cluster is up.
 
 use super::layout::ClusterLayout;
 use super::options::DevOptions;
@@ -19,7 +19,7 @@ pub(super) fn text(layout: &ClusterLayout, console: &str) -> String {
     }
     // The tour needs three nodes.
     let tour = match nodes.len() {
-        3 => ", and take the tour of what happens when nodes fail",
+        3 => ", and take the tour: what happens when nodes fail",
         _ => "",
     };
     let _ = writeln!(text, "\nOpen the console{tour}:\n  {console}");
@@ -56,13 +56,12 @@ pub(super) fn text(layout: &ClusterLayout, console: &str) -> String {
     // A node alone has no network to others.
     let network = match nodes.len() {
         1 => "",
-        _ => ", be cut off (cut, join), have a slow network (slow, unslow)",
+        _ => ", lose its network (cut, join), have a slow one (slow, unslow)",
     };
     let _ = writeln!(
         text,
-        "\nThen have a node crash (kill), be down (stop, start), hang (freeze, thaw){network} or \
-         lose its disk (wipe), and see what is left:\n  \
-         {program} dev kill {number}{data_option}"
+        "\nThen let a node crash (kill), stop (stop, start), hang (freeze, thaw){network} or lose \
+         its disk (wipe), and see what survives:\n  {program} dev kill {number}{data_option}"
     );
     if nodes.len() > 2 {
         let _ = writeln!(
@@ -73,8 +72,8 @@ pub(super) fn text(layout: &ClusterLayout, console: &str) -> String {
     }
     let _ = writeln!(
         text,
-        "\nSee how its nodes are, and what to do:\n  \
-         {program} admin status --url {first}{program_access}"
+        "\nSee the state of all nodes, and what to do:\n  {program} admin status --url \
+         {first}{program_access}"
     );
     text
 }

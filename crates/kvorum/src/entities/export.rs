@@ -1,7 +1,7 @@
 //! `kvorum export`: the entities of the cluster as lines of JSON, in the order of the keys.
 //!
-//! A file under its own name is whole. Until then it has the name with `.partial` behind
-//! it, and ends behind the last line that came, so that `--resume` can go on there.
+//! A file under its own name is complete. Until then it is called NAME.partial and ends after the
+//! last line that arrived, so that `--resume` can continue there.
 
 use super::files::{Partial, PartialError};
 use super::options::TransferOptions;
@@ -19,18 +19,15 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use units::count;
 
-pub(super) const HELP: &str = "\
-Examples:
+pub(super) const HELP: &str = "Examples:
   kvorum export backup.ndjson
   kvorum export backup.ndjson --resume
   kvorum export users.ndjson --prefix user/
   kvorum export - --url http://a:8080,http://b:8080 | gzip > backup.ndjson.gz
 
-A line is {\"key\":…,\"value\":…} with key_base64 and value_base64 where bytes are no text, and with \
-expires where the value has a TTL. 'kvorum import' reads it again.
+A line is {\"key\":…,\"value\":…} with key_base64 and value_base64 for bytes that are not text, and with expires if the value has a TTL. 'kvorum import' reads it.
 
-When a node does not answer, the export continues at another one. FILE appears once it is complete \
-and matches the digests of the nodes; until then there is FILE.partial.";
+When a node does not answer, the export continues at another one. FILE appears once it is complete and matches the digests of the nodes; until then there is FILE.partial.";
 
 /// How many entities there are is known only about, so no more than this is done.
 const SHARE_MAX: f64 = 0.99;

@@ -1,4 +1,4 @@
-//! The files of long work: an export that is not whole yet, and the position of an import.
+//! The files of long commands: an incomplete export, and the position of an import.
 
 #![expect(
     clippy::disallowed_methods,
@@ -234,7 +234,7 @@ impl PositionFile {
         let is_of_these = document.urls.iter().any(|url| self.urls.contains(url));
         if document.position.bytes > 0 && !is_of_these {
             return Err(format!(
-                "it is of an import into {}, and none of these nodes is given now",
+                "it belongs to an import into {}: give at least one of these nodes",
                 document.urls.join(", ")
             ));
         }

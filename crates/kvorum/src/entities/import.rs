@@ -20,21 +20,16 @@ use std::time::Duration;
 use tokio::time::Instant;
 use units::{count, rate};
 
-pub(super) const HELP: &str = "\
-Examples:
+pub(super) const HELP: &str = "Examples:
   kvorum import backup.ndjson
   kvorum import backup.ndjson.gz
   kvorum import backup.ndjson --resume
   kvorum import backup.ndjson --url http://a:8080,http://b:8080,http://c:8080 --parallel 16
   curl -s https://example.com/data.ndjson.gz | kvorum import - --position data.position
 
-A line is {\"key\":…,\"value\":…} as 'kvorum export' and the API write it: key_base64 and \
-value_base64 for bytes that are no text, expires for a TTL; a version is ignored. Of lines with one key \
-the last wins. What begins as gzip does is decompressed.
+A line is {\"key\":…,\"value\":…} as 'kvorum export' and the API write it: key_base64 and value_base64 for bytes that are not text, expires for a TTL; versions are ignored. If several lines have the same key, the last one wins. Input in gzip is recognized and decompressed.
 
-While an import runs, FILE.position records confirmed progress; it is deleted on success. After an \
-interruption, --resume continues there: it stores some lines again, with the same content, and misses \
-none. Name at least one of the nodes that were named before.";
+While an import runs, FILE.position records confirmed progress; it is deleted on success. After an interruption, --resume continues there: it stores some lines again, with the same content, and misses none. Name at least one of the nodes that were named before.";
 
 /// How many of the lines that are passed over are named.
 const NAMED_MAX: u64 = 20;

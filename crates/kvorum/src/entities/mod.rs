@@ -1,6 +1,5 @@
-//! `kvorum get`, `put`, `delete`, `replicas`, `scan`, `import`, `export`: what a user does with
-//! entities. The crate `client` speaks with the nodes; the code here reads options, and reads
-//! and writes files.
+//! `kvorum get`, `put`, `delete`, `replicas`, `scan`, `import`, `export`: commands for entities.
+//! The crate `client` talks to the nodes; this code reads options, and reads and writes files.
 //!
 //! - `options`, `ranges`: what the commands have in common: nodes, replicas, keys.
 //! - `single`: the commands for one key.
@@ -44,7 +43,7 @@ pub(crate) enum EntityCommand {
     /// Print the keys and values of a range
     #[command(after_help = scan::HELP)]
     Scan(ScanOptions),
-    /// Store the entities of a file, which are lines of JSON
+    /// Store the entities of a file with lines of JSON
     #[command(after_help = import::HELP)]
     Import(ImportOptions),
     /// Write the entities of the cluster to a file, as lines of JSON

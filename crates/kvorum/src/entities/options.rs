@@ -1,4 +1,4 @@
-//! The options that the commands have in common.
+//! Options that the commands share.
 
 use crate::access::{self, AccessOptions};
 use crate::failure::Failure;

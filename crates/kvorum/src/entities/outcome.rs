@@ -108,7 +108,7 @@ mod tests {
             (refused(403, "no-right"), 5, "why"),
             (refused(400, "tls-required"), 5, "why"),
             (refused(413, "value-too-long"), 4, "why"),
-            (refused(500, "range-failed"), 4, "why"),
+            (refused(500, "scan-failed"), 4, "why"),
             (refused(503, "overloaded"), 3, "why"),
             (refused(504, "not-enough-replicas"), 3, "why"),
             (refused(507, "disk-full"), 4, "why"),
@@ -147,7 +147,7 @@ mod tests {
                     problem: "p".into(),
                 },
                 4,
-                "read it again",
+                "try again",
             ),
             (
                 Error::AllFailed(vec![unreachable(), refused(503, "overloaded")]),

@@ -1,4 +1,4 @@
-//! What the commands write to stdout.
+//! Output of the commands on stdout.
 
 use crate::failure::Failure;
 use crate::text;

@@ -66,7 +66,7 @@ pub(super) fn run(options: &ScanOptions) -> Result<(), Failure> {
     request.replicas = options.transfer.replicas();
     if scope == Scope::Node && request.replicas != client::Replicas::default() {
         return Err(Failure::usage(
-            "--ack and --from are for --cluster: the range of one node asks no other",
+            "--ack and --from need --cluster: a scan of one node asks no other node",
         ));
     }
     let client = options.transfer.client()?;

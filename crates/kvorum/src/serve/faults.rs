@@ -1,4 +1,4 @@
-//! Faults that `dev` puts into its nodes, so that people can watch what they do.
+//! Faults that `dev` injects into its nodes for demonstrations.
 //!
 //! They come over the pipe that keeps a child of `dev` alive: lines of a word and a number.
 //!
@@ -8,7 +8,7 @@
 //! delay 250          has what the other nodes send arrive 250 ms late; 0 in time
 //! ```
 //!
-//! A node that no `dev` has started reads no stdin, has the machine's clock itself, and
+//! A node that `dev` did not start reads no stdin, uses the machine's clock directly, and has
 //! nothing between itself and its links.
 
 use base::{Clock, SystemClock};

@@ -91,15 +91,15 @@ fn check_memory(planned: u64, has: Option<u64>) -> Result<Option<String>, Option
     let (planned_size, has) = (ByteSize(planned), ByteSize(has >> 20 << 20));
     if planned <= MEMORY_BYTES_MIN {
         return Ok(Some(format!(
-            "a node needs {planned_size} of memory, and this machine, or the control group that \
-             the process is in, has {has}: the system may end the node at any time"
+            "a node needs {planned_size} of memory, and this machine or control group has {has}: \
+             the system may kill the node at any time"
         )));
     }
     Err(OptionError::new(
         "memory",
         format!(
-            "{planned_size} is more than the {has} that this machine, or the control group that \
-             the process is in, has: lower it, or omit it for a quarter of that"
+            "{planned_size} is more than the {has} of this machine or control group: lower it, or \
+             omit it to use a quarter of that"
         ),
     ))
 }
@@ -134,7 +134,7 @@ async fn serve(
         signal = signals.next() => {
             // The node has acknowledged nothing, and a store may be abandoned
             // at any moment.
-            tracing::info!("{}: stopped before the store was open", signal.name());
+            tracing::info!("{}: stopped before the store had opened", signal.name());
             return Ok(());
         }
         started = starting => match started {
@@ -218,7 +218,7 @@ fn boot_id() -> Option<BootId> {
 /// Has the node read again what may change, at each signal.
 async fn reload_forever(node: &Server, signals: &mut ReloadSignals) {
     while signals.next().await {
-        tracing::info!("SIGHUP: reading files again");
+        tracing::info!("SIGHUP: rereading files");
         node.reload();
     }
 }

@@ -132,7 +132,8 @@ pub(crate) struct ServeOptions {
     /// The node's memory budget, at most what the machine or the cgroup has [default: a quarter of the memory of the machine or the cgroup, at least 128MiB]
     #[arg(long, value_parser = size(bounds::MEMORY_BYTES), value_name = "SIZE", help_heading = "Store")]
     pub(crate) memory: Option<ByteSize>,
-    /// Use huge pages of memory where the system offers them: reads from memory cost less CPU time, and the first to touch such a page waits until 2MiB are zeroed
+    /// Use huge pages of memory if the system offers them: reads from memory take less CPU time,
+    /// but the first access to such a page waits until 2MiB are zeroed
     #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Store", num_args = 0..=1, require_equals = true, default_missing_value = "on", default_value_t = Switch::from_bool(false))]
     pub(crate) huge_pages: Switch,
     /// When a write is acknowledged: sync (once it is on stable storage), interval=TIME (immediately; synced within TIME), os (immediately; synced when the operating system decides)
@@ -160,14 +161,16 @@ pub(crate) struct ServeOptions {
     /// A TOML file of the tokens that clients need, with their rights; read again when it changes [default: clients need no token]
     #[arg(long, value_name = "FILE", help_heading = "Trust")]
     pub(crate) tokens_file: Option<PathBuf>,
-    /// Let other machines reach the node although clients need no token: whoever can, may read, write and delete everything
+    /// Let other machines reach the node although clients need no token: anyone who can reach it
+    /// may read, write and delete everything
     #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Trust", num_args = 0..=1, require_equals = true, default_missing_value = "on", default_value_t = Switch::from_bool(defaults().trust.open))]
     pub(crate) open: Switch,
-    /// Let tokens cross a network in clear, because something else encrypts it
+    /// Let tokens cross a network in the clear, because something else encrypts it
     #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Trust", num_args = 0..=1, require_equals = true, default_missing_value = "on", default_value_t = Switch::from_bool(defaults().trust.tokens_in_clear))]
     pub(crate) tokens_in_clear: Switch,
 
-    /// Where to write what operators did, and whom the node refused: a file, which is opened again on SIGHUP, or stderr [default: nowhere]
+    /// Where to log what operators did and whom the node refused: a file, which is reopened on
+    /// SIGHUP, or stderr [default: nowhere]
     #[arg(long, value_name = "FILE", help_heading = "Trust")]
     pub(crate) audit_log: Option<PathBuf>,
     /// How keys appear in logs: plain, hash (the beginning of their SHA-256), or off
@@ -192,14 +195,17 @@ pub(crate) struct ServeOptions {
     /// Open connections of clients, fewer if the limit of open files is low; further ones are answered 503, but for /health/live and /health/ready [default: one per 128KiB of --memory, from 256 to 16384]
     #[arg(long, value_parser = count(bounds::COUNTS), value_name = "COUNT", help_heading = "Limits")]
     pub(crate) connections_max: Option<usize>,
-    /// Ranges that are streamed at a time; as many as --requests-queued-max more wait for --timeout, and further ones are answered 503 [default: one per 2MiB of --memory, from 4 to 1024]
+    /// Scans that are being streamed at a time; as many as --requests-queued-max more wait for
+    /// --timeout, and further ones are answered 503 [default: one per 2MiB of --memory, from 4 to
+    /// 1024]
     #[arg(long, value_parser = count(bounds::COUNTS), value_name = "COUNT", help_heading = "Limits")]
     pub(crate) scans_max: Option<usize>,
     /// The longest value that clients may send, up to an eighth of --memory; longer ones are answered 413 [default: 16MiB; with less than 256MiB of --memory a twelfth of what it has beyond 64MiB, in whole MiB]
     #[arg(long, value_parser = size(bounds::VALUE_BYTES), value_name = "SIZE", help_heading = "Limits")]
     pub(crate) value_bytes_max: Option<ByteSize>,
 
-    /// How long the replicas may take to answer before a request is answered 504; the same on all nodes, as a rebuild waits so long for writes that are under way
+    /// How long the replicas may take to answer before a request is answered 504; use the same on
+    /// all nodes, because a rebuild waits this long for writes in progress
     #[arg(long, value_parser = span(bounds::TIMES), value_name = "TIME", help_heading = "Time limits", default_value_t = TimeSpan(defaults().node.timeout))]
     pub(crate) timeout: TimeSpan,
     /// How long a connection may be idle between requests
@@ -211,7 +217,8 @@ pub(crate) struct ServeOptions {
     /// The period in which the body of a request must end or average 64KiB per second
     #[arg(long, value_parser = span(bounds::TIMES), value_name = "TIME", help_heading = "Time limits", default_value_t = TimeSpan(defaults().body_timeout))]
     pub(crate) body_timeout: TimeSpan,
-    /// How long a client may read nothing of a response, or less than 8KiB per second, before its connection is closed
+    /// How long a client may read less than 8KiB per second of a response before its connection is
+    /// closed
     #[arg(long, value_parser = span(bounds::TIMES), value_name = "TIME", help_heading = "Time limits", default_value_t = TimeSpan(defaults().scan_stall_timeout))]
     pub(crate) scan_stall_timeout: TimeSpan,
     /// How long admitted requests may take to finish when the node stops, up to 8s
@@ -222,7 +229,7 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Debugging", num_args = 0..=1, require_equals = true, default_missing_value = "on", default_value_t = Switch::from_bool(defaults().debug_endpoints))]
     pub(crate) debug_endpoints: Switch,
 
-    /// Log where the time of a request went that took this long; off for never
+    /// Log where the time of each request went that took at least this long; off for never
     #[arg(long, value_parser = interval(bounds::TIMES), value_name = "INTERVAL", help_heading = "Debugging", default_value_t = IntervalOption(defaults().slow_request))]
     pub(crate) slow_request: IntervalOption,
 

@@ -63,7 +63,7 @@ impl Reload for SecretReload {
                 if self.secrets.replace(&read) {
                     tracing::info!(
                         accepted = read.list().len(),
-                        "the secret of the cluster has changed: new connections of peers use it"
+                        "the cluster's secret has changed: new peer connections use it"
                     );
                 }
                 None
@@ -76,8 +76,7 @@ impl Reload for SecretReload {
         {
             tracing::error!(
                 problem,
-                "the file of the secret cannot be used: the node goes on with the secret that it \
-                 has"
+                "the secret file cannot be used: the node keeps the previous secret"
             );
         }
         *last = problem;

@@ -1,4 +1,4 @@
-//! Values of options that only nodes have.
+//! Values of options that only `serve` has.
 
 use crate::values::{TimeSpan, span};
 use clap::ValueEnum;

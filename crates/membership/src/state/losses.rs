@@ -1,5 +1,4 @@
-//! What may be lost with the stores that are learners at one time, in words for the
-//! operator.
+//! What may be lost with the stores that are learners at the same time, in words for the operator.
 
 use super::{Lost, MembershipState, OwnStore};
 use cluster::{LostStore, NodeNumber, PossibleLoss, ReplicaState};

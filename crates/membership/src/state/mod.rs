@@ -1,5 +1,5 @@
-//! What this node knows about its own store and about its peers', and how a
-//! peer's hello changes that.
+//! What this node knows about its own store and those of its peers, and how a peer's hello changes
+//! that.
 //!
 //! Everything here is a function of the state and of what a peer has said; there
 //! is no lock, no clock and no disk. `passes` is what repair sessions change, `losses` what may
@@ -281,17 +281,17 @@ impl MembershipState {
         match self.confirmation {
             Confirmation::Learner { is_outdated: true } => tracing::error!(
                 peer,
-                "a peer remembers a later start of this node's store, or more acknowledged writes: \
-                 the folder was restored from a copy, or a copy of it was started. The store's \
-                 reads and acks do not count, and this node accepts no writes of its own, until a full repair \
-                 has filled the store, which begins by itself once all nodes are up. If another \
-                 process has the other folder, stop one of the two"
+                "a peer remembers a later start of this node's store, or more acknowledged \
+                 writes: the folder was restored from a copy, or a copy of it was started. The \
+                 store's reads and acks do not count, and this node accepts no writes of its own, \
+                 until a full repair has rebuilt the store; it starts on its own once all nodes \
+                 are up. If another process has the other folder, stop one of the two"
             ),
             Confirmation::Learner { is_outdated: false } => tracing::error!(
                 peer,
                 "a peer remembers another store of this node: the folder was lost. The store's \
-                 reads and acks do not count until a full repair has filled it, which begins by \
-                 itself once all nodes are up"
+                 reads and acks do not count until a full repair has rebuilt it; that starts on \
+                 its own once all nodes are up"
             ),
             _ => {}
         }
@@ -331,7 +331,7 @@ impl MembershipState {
                     peer = own.members.name(peer),
                     "a peer has connected with another store than the remembered one, with an \
                      older state of it, or with a copy. Its reads and acks do not count until a \
-                     full repair has filled it, which begins by itself once all nodes are up"
+                     full repair has rebuilt it; that starts on its own once all nodes are up"
                 );
             }
             let since = known.since;

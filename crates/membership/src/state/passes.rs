@@ -1,5 +1,5 @@
-//! What the passes of sweeps tell about stores: that this node's own one is filled, and
-//! up to where the others are safe.
+//! What repair sessions show about stores: that this node's own one is rebuilt, and up to where the
+//! others are safe.
 
 use super::{MembershipState, OwnStore};
 use cluster::NodeNumber;
@@ -35,14 +35,14 @@ impl NotFilled {
         };
         if self.unequal.is_empty() {
             format!(
-                "the last full repair has found it equal with all others, but its clock and that of \
-                 {} are too far apart to tell which timestamps were given before: set the wrong one \
-                 right",
+                "the last full repair has found it equal with all others, but its clock and that \
+                 of {} are too far apart to tell which timestamps were issued before: correct the \
+                 wrong one",
                 names(&self.unheard)
             )
         } else {
             format!(
-                "the last full repair has not found it equal with {}",
+                "the last full repair did not find it equal with {}",
                 names(&self.unequal)
             )
         }
@@ -124,7 +124,7 @@ impl MembershipState {
             self.take_over(own, durable);
             self.versions.change();
             self.note_losses(own);
-            tracing::info!("the store is filled: it has what all its peers have");
+            tracing::info!("the store is rebuilt: it has everything that its peers have");
         }
     }
 

@@ -1,5 +1,5 @@
-//! The bounds of the numbers in a configuration. They exclude numbers that can only be
-//! mistakes, and numbers with which a node could not keep its promises.
+//! The bounds of the numbers in a configuration. They exclude obvious mistakes, and numbers with
+//! which a node could not keep its promises.
 
 use super::ConfigError;
 use std::fmt;

@@ -88,7 +88,7 @@ pub struct NodeConfig {
     /// sees. Tests set less. Default: 10 min.
     #[doc(hidden)]
     pub snapshot_age_max: Duration,
-    /// How much sweeps do at a time. Tests with little data set less.
+    /// How much repair does at a time. Tests with little data set less.
     #[doc(hidden)]
     pub sweep_sizes: SweepSizes,
     /// The protocol that the node speaks with its peers. Tests of two releases side by

@@ -85,8 +85,8 @@ impl NodeConfig {
             Some(url) => Err(ConfigError::new(
                 "cluster_secret",
                 format!(
-                    "it is missing: only nodes of one machine (localhost, 127.0.0.1, [::1]) can \
-                     do without a secret, and {url} is none; give all nodes the same"
+                    "it is missing: give all nodes the same secret. Only a cluster on one machine \
+                     (localhost, 127.0.0.1, [::1]) needs none, and {url} is on another"
                 ),
             )),
         }

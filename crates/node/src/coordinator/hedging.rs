@@ -1,5 +1,5 @@
-//! When a read asks one replica more than it needs (Dean and Barroso, "The Tail
-//! at Scale", 2013).
+//! Decides when a read asks one replica more than it needs (Dean and Barroso, "The Tail at Scale",
+//! 2013).
 
 use cluster::ReplicaIndex;
 use std::cell::Cell;

@@ -1,13 +1,12 @@
 //! Coordinates a request: asks the replicas of a key, counts their answers, and
 //! answers the client.
 //!
-//! The state machines of [`cluster::coordinator`] decide what to do after each
-//! answer; the code here does it: it asks the replicas (`replica`), keeps hints,
-//! allocates timestamps, and watches the deadline. `write` and `read` are the two requests, `own_read`
-//! reads of this node's own store alone,
-//! `request_life` is the life that both share, `hedging` says when a read asks one replica
-//! more, `terms` what a client wants of either; `ranges` reads this node's own keys, `cluster_range` those of the whole cluster;
-//! `operations` runs many requests for one client.
+//! The state machines of [`cluster::coordinator`] decide what to do after each answer; the code
+//! here does it: it asks the replicas (`replica`), keeps hints, allocates timestamps, and watches
+//! the deadline. `write` and `read` are the two requests, `own_read` reads this node's own store
+//! alone, `request_life` is the life cycle that both share, `hedging` decides when a read asks one
+//! more replica, `terms` is what a client asks of either. `ranges` scans this node's own keys,
+//! `cluster_range` those of the whole cluster. `operations` runs many requests for one client.
 
 mod cluster_range;
 mod hedging;

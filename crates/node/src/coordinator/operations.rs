@@ -1,10 +1,9 @@
-//! Many operations that one client waits for: those of a batch.
+//! Runs the operations of a batch, for which one client waits.
 //!
-//! A future for each of them would cost a task and two wakes. So a write hands its reply
-//! to the client directly ([`ReplyReceiver`]), and all replies of a turn wake the client
-//! once. Only an operation that waits for more than answers gets a task of its own: a
-//! write that cannot be given a timestamp yet or that waits for its half time, and a read that asks
-//! peers, because it may hedge.
+//! A future for each of them would cost a task and two wakes. So a write hands its reply to the
+//! client directly ([`ReplyReceiver`]), and all replies of a turn wake the client once. Only an
+//! operation that waits for more than answers gets its own task: a write that must wait for a
+//! timestamp or for half of its time, and a read that asks peers, because it may hedge.
 
 use super::request_life::{PendingReply, ReplyReceiver};
 use super::write::Writing;

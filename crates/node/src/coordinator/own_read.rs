@@ -1,6 +1,6 @@
-//! Reads that want one replica, where that is this node's own store: there is nothing to
-//! count, to compare or to repair, so they need no state machine. It would take an eighth of
-//! the instructions of a `GET` from memory.
+//! Reads of one replica that is this node's own store. There is nothing to count, compare or
+//! repair, so they need no state machine, which would take an eighth of the instructions of a `GET`
+//! from memory.
 
 use super::{Coordinator, Failure, Found, Terms};
 use base::Reservation;

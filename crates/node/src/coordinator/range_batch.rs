@@ -1,4 +1,4 @@
-//! Batches of ranges, and why one does not come.
+//! Batches of scans, and the reasons why one fails.
 
 use super::Receipt;
 use super::range_window::RangeWindow;

@@ -1,9 +1,9 @@
-//! The memory for the pages of a range of the whole cluster.
+//! The memory for the pages of a scan of the whole cluster.
 //!
-//! A range begins with room for small pages, two of each node. It waits for that in turn, and
-//! before it asks any node, so nobody waits while holding something. Longer pages are for
-//! ranges that turn out to be long: only half of the memory of all ranges is for them, and a
-//! range for which there is none left goes on with the pages that it has room for.
+//! A scan begins with memory for small pages, two of each node. It waits for that in a queue before
+//! it asks any node, so nobody waits while holding memory. Longer pages are for scans that turn out
+//! to be long: they share half of the memory of all scans, and a scan that gets none of it
+//! continues with small pages.
 
 use base::{Quota, Refused, Reservation};
 use replica::PAGE_BYTES_MAX;

@@ -1,4 +1,4 @@
-//! Ranges: of this node's own keys, and how those of the whole cluster are handed out.
+//! Scans of this node's own keys, and the interface of scans of the whole cluster.
 
 use super::Coordinator;
 use super::cluster_range::{ClusterRange, ClusterRangePlan};
@@ -212,7 +212,7 @@ impl Coordinator {
 
     fn failed_range(&self, error: lsm::Error) -> BatchFailure {
         self.replicas.own().log.line("failed range", |left_out| {
-            tracing::error!(%error, left_out, "this node cannot read a part of a range");
+            tracing::error!(%error, left_out, "this node cannot read a part of a scan");
         });
         BatchFailure::Failed(error)
     }

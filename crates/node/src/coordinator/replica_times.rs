@@ -1,4 +1,4 @@
-//! When the replicas of a request answered, for those who ask where its time went.
+//! Records when the replicas of a request answered, for the log of slow requests.
 
 use cluster::NodeNumber;
 use smallvec::SmallVec;

@@ -1,8 +1,8 @@
-//! The life of a request, from its first call to its last answer.
+//! The life cycle of a request, from its first call to its last answer.
 //!
-//! A write or a read ([`Request`]) begins in its client's future and asks its
-//! replicas. If their answers are there at once, it is over. Otherwise it moves into a
-//! cell, which its slot among the pending requests and the client's future share:
+//! A write or a read ([`Request`]) begins in its client's future and asks its replicas. If they
+//! answer at once, it is done. Otherwise it moves into a cell, which its slot among the pending
+//! requests and the client's future share:
 //!
 //! ```text
 //! start --> asked --answers, triggers--> decided --answers--> done
@@ -13,12 +13,12 @@
 //! 1. The request acts on each answer as it comes, in the task that brought the answer.
 //! 2. The answer that decides the request leaves the reply in the cell and wakes the
 //!    client. From then on the request has a permit of those in the background.
-//! 3. A decided request goes on in its slot, for hints and the repairs of stale replicas,
-//!    until nothing is left to do or until the deadline.
+//! 3. A decided request continues in its slot, for hints and the repairs of stale replicas, until
+//!    nothing is left to do or until the deadline.
 //!
-//! The client's future waits for the request's [`Trigger`] and for the reply. If it is
-//! dropped before the decision, the request is dropped with it. Cells are used again, so
-//! a request allocates nothing for its cell.
+//! The client's future waits for the request's [`Trigger`] and for the reply. If it is dropped
+//! before the decision, the request is dropped with it. Cells are reused, so a request allocates
+//! nothing for its cell.
 //!
 //! A client with many requests needs no future for each: a [`ReplyReceiver`] takes their
 //! replies. A request that has a trigger, as few writes do, gets a future nevertheless.

@@ -1,5 +1,5 @@
-//! What each node holds of a key, for an operator who wants to know why a read answers what
-//! it answers. Every node of the ranking is asked, a few at a time; nothing is repaired.
+//! Shows which version of a key each node holds, so that an operator can explain the answer of a
+//! read. Asks every node of the preference list, a few at a time, and repairs nothing.
 
 use super::Coordinator;
 use super::request_life::{Request, Trigger};

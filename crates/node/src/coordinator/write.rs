@@ -1,5 +1,5 @@
-//! Writes: what a write does on this node. What follows from which answer, and which
-//! hints are kept before the reply, is decided by [`cluster::Write`].
+//! Writes: carries out what [`cluster::Write`] decides. That state machine knows what follows from
+//! each answer, and which hints are kept before the reply.
 
 use super::request_life::{PendingReply, Request, Trigger};
 use super::{Change, Coordinator, Expires, Failure, ReplicaTimes, Terms, Written};

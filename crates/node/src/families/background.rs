@@ -23,12 +23,13 @@ pub(super) fn families(node: &Node) -> [Family; 7] {
     [
         Family::gauge(
             "kvorum_background_share",
-            "Share of its time that each kind of background work may use; the rest of it rests",
+            "Share of the time that each kind of background work may run",
             status.share,
         ),
         Family::gauges(
             "kvorum_background_floor",
-            "Share of its time that a kind of background work may always use; raised while it is overdue",
+            "Share of the time that a kind of background work may always run; raised while it is \
+             overdue",
             WorkKind::ALL.map(|kind| {
                 let labels: Labels = vec![("kind", kind.word().to_owned())];
                 (labels, node.background.floor(kind))
@@ -41,7 +42,8 @@ pub(super) fn families(node: &Node) -> [Family; 7] {
         ),
         Family::gauges(
             "kvorum_background_request_tail_seconds",
-            "What 99 of 100 requests of clients for keys did not exceed: in the last window, and normally",
+            "99th percentile of the latency of client requests for keys: in the last window, and \
+             normally",
             now_and_normal(status.latency),
         ),
         Family::gauge(
@@ -51,12 +53,12 @@ pub(super) fn families(node: &Node) -> [Family; 7] {
         ),
         Family::seconds_counters(
             "kvorum_background_work_seconds",
-            "How long background work worked, by kind",
+            "Time that background work ran, by kind",
             of_kinds(|(worked, _)| worked),
         ),
         Family::seconds_counters(
             "kvorum_background_rest_seconds",
-            "How long background work rested so that clients do not feel it, by kind",
+            "Time that background work paused to spare clients, by kind",
             of_kinds(|(_, rested)| rested),
         ),
     ]

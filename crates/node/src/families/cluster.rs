@@ -41,17 +41,18 @@ fn coordination(metrics: &Metrics) -> Vec<Family> {
         ),
         Family::counter(
             "kvorum_hedges",
-            "Reads that asked one replica more",
+            "Hedged reads: they asked one more replica because one was slow",
             sum(|counts| &counts.hedges),
         ),
         Family::counter(
             "kvorum_scan_reads",
-            "Keys of ranges of the whole cluster that were read singly, because their replicas differed",
+            "Keys of cluster scans that were read one by one because their replicas differed",
             sum(|counts| &counts.range_reads),
         ),
         Family::counters(
             "kvorum_not_enough_replicas",
-            "Requests that too few replicas answered, by the reason of the first replica that failed rather than kept the request waiting",
+            "Requests that too few replicas answered, by the reason of the first replica that \
+             failed outright",
             not_enough,
         ),
     ]
@@ -96,7 +97,7 @@ fn own(snapshot: &NodeSnapshot) -> Vec<Family> {
     vec![
         Family::gauges(
             "kvorum_replica_state",
-            "ReplicaState of the node's store with its peers: 1 for the replica state that it has",
+            "State of the node's store: 1 for its current state",
             replica_states,
         ),
         Family::gauge(
@@ -227,7 +228,8 @@ fn peers(node: &Node, snapshot: &NodeSnapshot) -> Vec<Family> {
         ),
         Family::gauges(
             "kvorum_peer_replica_state",
-            "ReplicaState of a peer's store as the peer reports it: 1 for the replica state that it has, all 0 while it is not connected",
+            "State of a peer's store as the peer reports it: 1 for its current state, all 0 while \
+             it is not connected",
             replica_states,
         ),
         Family::gauges(

@@ -1,4 +1,4 @@
-//! Metrics about forgetting.
+//! Metrics about tombstone GC.
 
 use crate::metrics::{Family, Labels};
 use crate::node::Node;
@@ -43,7 +43,7 @@ pub(super) fn families(node: &Node, snapshot: &NodeSnapshot) -> [Family; 4] {
         ),
         Family::gauge(
             "kvorum_gc_grace_seconds",
-            "How far in the past the GC threshold stays at least",
+            "Least age of the GC threshold",
             node.config.gc_grace.as_secs_f64(),
         ),
         Family::gauges(
@@ -53,7 +53,7 @@ pub(super) fn families(node: &Node, snapshot: &NodeSnapshot) -> [Family; 4] {
         ),
         Family::gauge(
             "kvorum_non_owned_gc_threshold_timestamp_seconds",
-            "Values of whose versions this node is no replica are dropped if they are older; 0 while none is",
+            "Non-owned values that are older than this are dropped; 0 while none are",
             seconds(surplus_below),
         ),
     ]

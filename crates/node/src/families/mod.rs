@@ -1,4 +1,4 @@
-//! The metrics of a node as plain data: about its store and about the other nodes.
+//! The metrics of a node as plain data: its store and the other nodes.
 
 mod background;
 mod cluster;

@@ -92,7 +92,7 @@ fn counters(store: &Statistics) -> Vec<Family> {
         ),
         (
             "kvorum_store_non_owned_dropped",
-            "Copies that compaction dropped because this node is no replica of their versions",
+            "Non-owned copies that compaction dropped",
             store.non_owned_dropped,
         ),
         (
@@ -177,7 +177,7 @@ fn gauges(store: &Statistics, node: &Node) -> Vec<Family> {
         ),
         (
             "kvorum_store_snapshots",
-            "Snapshots that ranges hold open",
+            "Snapshots that scans hold open",
             store.snapshots as f64,
         ),
         (
@@ -202,7 +202,7 @@ fn gauges(store: &Statistics, node: &Node) -> Vec<Family> {
         ),
         (
             "kvorum_store_table_non_owned",
-            "Values in all tables of whose versions this node is no replica",
+            "Non-owned values in all tables",
             store.table_non_owned as f64,
         ),
         (
@@ -222,7 +222,7 @@ fn gauges(store: &Statistics, node: &Node) -> Vec<Family> {
         ),
         (
             "kvorum_store_space_amplification",
-            "Bytes of tables for each byte that nothing newer hides, as compactions have measured it",
+            "Bytes of tables for each byte of live data, as measured by compactions",
             store.space_amplification(),
         ),
         (
@@ -293,7 +293,7 @@ fn disk(node: &Node, free_bytes: Option<u64>) -> Vec<Family> {
     let free = free_bytes.map(|bytes| {
         Family::gauge(
             "kvorum_disk_free_bytes",
-            "Space that the disk of the data folder has left for the node",
+            "Free space for the node on the disk of the data folder",
             bytes as f64,
         )
     });

@@ -1,4 +1,4 @@
-//! Metrics about sweeps.
+//! Metrics about repair.
 
 use crate::metrics::{Cell, Family, Labels, LinkMetrics, WorkerMetrics};
 use crate::node::Node;
@@ -44,22 +44,23 @@ pub(super) fn families(node: &Node, status: &SweepStatus) -> [Family; 14] {
     [
         Family::counters(
             "kvorum_repair_sessions",
-            "Sessions that ended: succeeded if this node is equal with every other node, else incomplete",
+            "Repair sessions that ended: succeeded if this node was equal with every other node, \
+             else incomplete",
             ended,
         ),
         Family::gauges(
             "kvorum_repair_sessions_running",
-            "Sessions that this node takes part in",
+            "Repair sessions that this node takes part in",
             running,
         ),
         Family::gauges(
             "kvorum_repair_session_last_duration_seconds",
-            "How long the last session that ended took; 0 before the first",
+            "Duration of the last repair session that ended; 0 before the first",
             durations,
         ),
         Family::gauges(
             "kvorum_repair_last_success_timestamp_seconds",
-            "When a pass last found this node equal with a peer; 0 if none ever did",
+            "When a repair session last found this node equal with a peer; 0 if none ever did",
             last_clean(|clean| clean.any_unix_ms),
         ),
         Family::gauges(
@@ -74,7 +75,7 @@ pub(super) fn families(node: &Node, status: &SweepStatus) -> [Family; 14] {
         ),
         Family::counters(
             "kvorum_repair_writes",
-            "Versions that repairs sent to a node that lacked them",
+            "Versions that repairs sent to nodes that lacked them",
             [
                 (label("direction", "sent"), counts.repair_writes_sent),
                 (
@@ -85,7 +86,7 @@ pub(super) fn families(node: &Node, status: &SweepStatus) -> [Family; 14] {
         ),
         Family::counters(
             "kvorum_repair_ranges",
-            "Ranges that this node compared, and those in which it differed, once for each other node",
+            "Ranges that this node compared with each other node, and those that differed",
             [
                 (label("result", "compared"), counts.ranges_compared),
                 (label("result", "differing"), counts.ranges_differing),
@@ -93,7 +94,8 @@ pub(super) fn families(node: &Node, status: &SweepStatus) -> [Family; 14] {
         ),
         Family::counters(
             "kvorum_repair_bytes",
-            "Bytes of the requests of repairs that this node sent to peers, repair writes included, and of the answers that it received",
+            "Bytes of repair requests, repair writes included, that this node sent to peers, and \
+             of their answers",
             [
                 (
                     label("direction", "sent"),
@@ -107,29 +109,31 @@ pub(super) fn families(node: &Node, status: &SweepStatus) -> [Family; 14] {
         ),
         Family::counter(
             "kvorum_rebuild_received_keys",
-            "Keys whose newest versions repairs brought to this node in bulk",
+            "Keys that rebuilds streamed to this node",
             counts.bulk_keys_received,
         ),
         Family::counter(
             "kvorum_rebuild_received_bytes",
-            "Bytes of keys and values that repairs brought to this node in bulk",
+            "Bytes of keys and values that rebuilds streamed to this node",
             counts.bulk_bytes_received,
         ),
         Family::gauge(
             "kvorum_rebuild_ratio",
-            "How far the pass has come that fills this node's store in bulk; 0 while there is none",
+            "Progress of the rebuild of this node's store, from 0 to 1; 0 while there is none",
             status
                 .refill
                 .map_or(0.0, |refill| f64::from(refill.position_permille) / 1e3),
         ),
         Family::counter(
             "kvorum_repair_non_owned_offered",
-            "Non-owned copies, and versions of fewer copies than an older one, that were sent where they were lacking",
+            "Non-owned copies, and versions with fewer copies than an older one, that were sent \
+             to replicas that lacked them",
             surplus,
         ),
         Family::counter(
             "kvorum_repair_zombies_suppressed",
-            "Versions that this node deleted because the others had forgotten that they were deleted",
+            "Zombies that this node suppressed: the other nodes had already dropped their \
+             tombstones",
             counts.leftovers_buried,
         ),
     ]

@@ -31,8 +31,8 @@ pub(crate) struct CoordinationMetrics {
     pub(crate) hedges: Cell,
     /// Keys of ranges that were read singly, because their replicas differed.
     pub(crate) range_reads: Cell,
-    /// Requests that too few replicas answered, by the reason of the first replica that
-    /// failed rather than kept the request waiting.
+    /// Requests that too few replicas answered, by the reason of the first replica that failed
+    /// outright.
     pub(crate) not_enough: [Cell; MISSES.len()],
 }
 

@@ -1,8 +1,8 @@
 //! The counters of a node.
 //!
-//! Each runtime counts in cells of its own that no other thread writes. Counting is a
-//! plain load and store, without a lock or a contended cache line on the hot path. The
-//! page of metrics adds the cells up and gets them as plain data (`family`).
+//! Each runtime counts in cells of its own that no other thread writes. Counting is a plain load
+//! and store, without a lock or a contended cache line on the hot path. The metrics page sums the
+//! cells and gets them as plain data (`family`).
 
 mod cluster;
 mod family;

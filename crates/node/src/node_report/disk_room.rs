@@ -1,4 +1,4 @@
-//! What the disk of the data folder has left.
+//! The free space on the disk of the data folder.
 
 use super::FRESH;
 use base::Clock;

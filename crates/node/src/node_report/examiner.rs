@@ -1,4 +1,4 @@
-//! Asks all nodes how they are.
+//! Asks all nodes for their reports.
 
 use super::FRESH;
 use base::Clock;

@@ -1,13 +1,13 @@
-//! Node reports: how each node of the cluster is, for people who look at the cluster through
+//! Node reports: the state of each node of the cluster, for people who look at the cluster through
 //! one of its nodes.
 //!
 //! - `snapshot` is what a node is like at one moment.
-//! - `own` is what this node says of itself, to its readers and to peers that examine it.
-//! - `disk_room` is what its disk has left. A disk may hang, so no runtime asks it.
+//! - `own` is this node's report about itself, for its readers and for peers that ask.
+//! - `disk_room` is the free space on its disk. A disk may hang, so no runtime asks it.
 //! - `examiner` asks all other nodes.
 //!
-//! Nodes are examined only while somebody looks, and by each node once a second at most: what
-//! they have said is kept that long, one record for each node.
+//! A node asks the others only while somebody looks, and at most once a second; it keeps their
+//! reports for that long, one for each node.
 
 mod disk_room;
 mod examiner;

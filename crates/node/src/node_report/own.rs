@@ -1,4 +1,4 @@
-//! What this node says of itself.
+//! This node's report about itself.
 
 use super::disk_room::DiskRoom;
 use super::examiner::EXAMINE_MAX;

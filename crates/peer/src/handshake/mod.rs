@@ -9,10 +9,9 @@
 //!    | ======== requests =========> |
 //! ```
 //!
-//! The dialler proves first, so that somebody who can only reach the port gets
-//! no proof to guess the secret from. A side that refuses the other sends the
-//! reason and closes the connection; both sides log it. All messages are frames;
-//! their `call` is 0, unless their drawing says otherwise.
+//! The dialler proves first, so that nobody who merely reaches the port gets a proof to guess the
+//! secret from. A side that refuses the other sends the reason and closes the connection; both
+//! sides log it. All messages are frames; their `call` is 0, unless their drawing says otherwise.
 //!
 //! - `hello`: the [`Hello`], its drawing and its codec.
 //! - `proof`: the proofs that both sides know the secret.
@@ -98,15 +97,15 @@ pub(super) enum HandshakeError {
     /// The other node remembers more of this node's store than it has, and does not
     /// know how to fill it.
     #[error(
-        "the other node does not serve this one, because it remembers a later state of this \
-         node's store, and its release cannot fill the store: update that node"
+        "the other node remembers a later state of this node's store, and its release cannot \
+         rebuild it: upgrade that node"
     )]
     Outdated,
     /// This node remembers more of the other node's store than it has, and that node does
     /// not know how to be filled.
     #[error(
-        "the other node is not served, because this node remembers a later state of its store, \
-         and its release cannot have the store filled: update that node"
+        "this node remembers a later state of the other node's store, and that node's release \
+         cannot rebuild it: upgrade that node"
     )]
     OtherOutdated {
         /// The name of the other node.

@@ -1,4 +1,4 @@
-//! What a handshake takes from its node, and what it reports to the node.
+//! What a handshake needs from its node, and what it reports to the node.
 
 use super::hello::Hello;
 use crate::protocol::Protocol;

@@ -9,14 +9,12 @@
 //! role  = 1 dialler | 2 acceptor
 //! ```
 //!
-//! Each proof covers both hellos whole. Because each hello has a nonce, a proof
-//! is of no use for another connection. Because the versions and features are
-//! covered too, somebody between two nodes cannot make them speak an older
-//! version. The role keeps one side's proof from being sent back as the other's.
+//! Each proof covers both hellos whole. Each hello has a nonce, so a proof is useless for another
+//! connection. The proof also covers versions and features, so nobody between two nodes can
+//! downgrade them. The role prevents one side's proof from being sent back as the other's.
 //!
-//! While the secret of a cluster changes, a node knows two: it proves that it knows the
-//! first, and accepts the proof of either. So nodes that have each other's first secret
-//! among their own take each other for peers.
+//! While the secret of a cluster changes, a node knows two: it proves the first, and accepts a
+//! proof of either. So two nodes accept each other if each knows the other's first secret.
 
 use super::refusal::Refusal;
 use crate::frame::put_frame;

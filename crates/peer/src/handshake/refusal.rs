@@ -1,4 +1,4 @@
-//! The refusal: why a node does not take another for a peer, and what it says.
+//! The refusal: why a node does not accept another as a peer, and how it says so.
 //!
 //! ```text
 //! kind  message  payload
@@ -115,7 +115,7 @@ impl fmt::Display for Refusal {
                  {other}; update the older one"
             ),
             Self::MalformedHello => formatter.write_str("the hello is malformed"),
-            Self::Members => formatter.write_str("the nodes have different lists of nodes"),
+            Self::Members => formatter.write_str("the nodes have different lists of members"),
             Self::UnknownName(name) => {
                 write!(formatter, "no node of the cluster is named {name:?}")
             }

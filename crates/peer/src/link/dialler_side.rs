@@ -34,7 +34,7 @@ pub(super) struct DiallerSide<'a> {
     live_link: Option<LiveLink>,
     /// Whether the peer's store was a learner on this connection.
     was_learner: bool,
-    /// Whether the peer's store was filled since.
+    /// Whether the peer's store was rebuilt since.
     is_filled: bool,
     heartbeat: Interval,
     /// What the two sides have negotiated.

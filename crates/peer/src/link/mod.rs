@@ -108,7 +108,7 @@ pub struct Link {
     redial: Notify,
     /// Whether the present connection is to be closed and the peer dialled again.
     is_redial_due: Cell<bool>,
-    /// Whether the present connection was closed because the peer's store was filled.
+    /// Whether the present connection was closed because the peer's store was rebuilt.
     is_peer_filled: Cell<bool>,
 }
 

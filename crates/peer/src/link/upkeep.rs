@@ -202,7 +202,7 @@ impl Link {
         let mut side = DiallerSide::new(self, negotiated, connection.start.clone());
         let end = connection.run(clock, &mut side).await;
         if matches!(end, End::Filled) {
-            tracing::info!(name = self.name, "the peer's store was filled");
+            tracing::info!(name = self.name, "the peer's store was rebuilt");
             self.is_peer_filled.set(true);
             return;
         }

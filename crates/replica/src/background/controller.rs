@@ -1,34 +1,32 @@
-//! The controller: a pure function of what was measured.
+//! The controller of background work: a pure function of measurements.
 //!
-//! Every step it decides which share of its time background work may use. The share
-//! rises by a fixed amount a second (additive increase), and is halved when clients
-//! feel the work (multiplicative decrease), as TCP shares a line. After a decrease it
-//! rises only once a window of requests has shown nothing. It never falls below
-//! [`SHARE_MIN`].
+//! At every step it decides what share of the time background work may use. The share rises by a
+//! fixed amount a second (additive increase), and is halved when clients feel the work
+//! (multiplicative decrease), as TCP shares a line. After a decrease it rises only once a window of
+//! requests has shown nothing. It never falls below [`SHARE_MIN`].
 //!
-//! While clients send requests the share does not get far ahead of what background work uses
-//! of it, as TCP does not trust a window that was not filled (RFC 7661). So work that
-//! begins, as a refill does, begins slowly: a share that rose while nobody used it would be
-//! felt before a window of requests shows that it is too much.
+//! While clients send requests, the share stays close to what background work really uses, as TCP
+//! does not trust a window that was not filled (RFC 7661). So new work, such as a rebuild, starts
+//! slowly: clients would feel an unused share that had grown too large before a window of requests
+//! shows it.
 //!
-//! Clients feel it when one of these holds:
+//! Clients feel background work when one of these holds:
 //! - The runtimes are **saturated**: they have little idle time. A runtime that waits for a
-//!   processor is not idle: where others share the processors, it has much less of them
-//!   than it could use.
+//!   processor is not idle: if it shares the processors with others, it gets less of them than it
+//!   needs.
 //! - The **queueing delay** of the runtimes is well above its baseline.
 //! - More requests are **slow** than chance explains: slower than [`SLOW_FACTOR`] times
 //!   the baseline of their 99th percentile.
 //!
-//! A baseline is what is measured while background work rests, or is at its floor. So a
-//! lasting change of the load does no harm: the share falls to the floor, where the
-//! baseline is learned again. While background work does more, as while the floor of a
-//! kind is raised because its work is overdue, a baseline only falls,
-//! or the harm would become normal. Saturation has no baseline: it is never normal.
+//! A baseline is measured while background work rests or is at its floor. So a lasting change of
+//! the load does no harm: the share falls to the floor, where the baseline is learned again. While
+//! background work runs above it, for example because overdue work has a raised floor, a baseline
+//! can only fall; otherwise the harm would become the norm. Saturation has no baseline: it is never
+//! normal.
 //!
-//! A count of slow requests, and not the percentile itself, is compared, because the
-//! percentile of a few hundred requests varies by a factor from window to window. One
-//! slow request is never enough, and neither is one late probe (the caller leaves the
-//! greatest one out).
+//! The controller compares counts of slow requests, not percentiles, because the percentile of a
+//! few hundred requests varies severalfold from window to window. One slow request is never enough,
+//! and neither is one late probe (the caller leaves out the greatest one).
 
 use super::latencies::{LatencyCounts, LatencyWindow};
 use std::time::Duration;

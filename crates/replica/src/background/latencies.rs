@@ -1,4 +1,4 @@
-//! How long requests took: counts by bucket, and what a window of them says.
+//! Latencies of requests: counts by bucket, and the statistics of a window.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! One budget for background work: hints, sweeps, refills and compaction share what
+//! One budget for background work: hints, repair, rebuilds and compaction share the time that
 //! clients leave.
 //!
 //! ```text
@@ -6,32 +6,31 @@
 //! work that took a while  ->  rest_after  ->  how long it rests
 //! ```
 //!
-//! No rate is configured. Work is done in short steps, and reports after each how long
-//! it took. It rests for so long that it used no more than the current share of its
-//! time. So the share bounds every kind alike, none has to wait for another, and at the
-//! floor each kind that has work still gets its steps. The floor of a kind whose work is
-//! overdue is raised step by step ([`Background::set_overdue`]): at most to eight times the
-//! ordinary one, so that the work ends although clients always leave too little.
+//! No rate is configured. Each kind works in short steps and reports how long each took. Then it
+//! rests until its use is no more than the current share of the time. So the share bounds all kinds
+//! alike, none waits for another, and even at the floor each kind gets its steps. The floor of a
+//! kind whose work is overdue is raised step by step ([`Background::set_overdue`]): at most to
+//! eight times the ordinary one, so that the work ends even if clients always leave too little
+//! time.
 //!
 //! - `controller` decides on the share, a pure function.
 //! - `latencies` are the requests that it judges.
 //! - `probe` measures the queueing delay of the runtimes.
-//! - `pacer` makes the jobs of a lane rest without blocking its thread.
+//! - `pacer` makes jobs rest without blocking their thread.
 //!
-//! Who has had these ideas before:
+//! Prior art:
 //! - CockroachDB's elastic CPU control (`pkg/util/admission`, `scheduler_latency_listener`)
 //!   lets background work use a share of the processors that falls while the scheduler's
 //!   latency is above a target, with a floor, and charges work for the time that it ran
 //!   (`util/grunning`). Here the share falls by a factor rather than by an amount, and
 //!   the latency of requests counts as well, against what is normal on this machine.
-//! - ScyllaDB's controllers (`backlog_controller.hh`) give compaction more the longer its
-//!   backlog is. So the engine says how urgent its compaction is, and what is urgent
-//!   does not rest.
+//! - ScyllaDB's controllers (`backlog_controller.hh`) give compaction more the longer its backlog
+//!   is. So the engine says how urgent its compaction is, and urgent compaction does not rest.
 //!
-//! Time is measured by the clock and not by processor time: work that waits for the disk
-//! keeps others from the disk. But a thread that waits for a processor keeps nobody from
-//! anything, so that time does not count: threads of background work have a low priority,
-//! and where clients take the processors they wait for most of the time.
+//! The budget counts wall time, not CPU time, because work that waits for the disk keeps others
+//! from the disk. But a thread that waits for a processor is in nobody's way, so that time does not
+//! count: threads of background work have a low priority, and wait most of the time when clients
+//! use the processors.
 
 mod controller;
 mod latencies;

@@ -1,4 +1,4 @@
-//! Paces the jobs of a lane: each job delays the next one, and none blocks its thread.
+//! Paces the jobs of a class: each job delays the next one, and none blocks its thread.
 //!
 //! The jobs run in the order in which they were spawned, although the executor may swap
 //! two that become due at the same time: it gets turns, and a turn takes the first job.

@@ -1,8 +1,8 @@
-//! Measures the queueing delay of the runtimes, and has the controller decide.
+//! Measures the queueing delay of the runtimes, and calls the controller.
 //!
-//! Each runtime has a probe: a task that sleeps, then lets all tasks that are ready run
-//! before it. How late it was woken and how long the others took is what a request that
-//! arrived then would have waited. A request pays nothing for it.
+//! Each runtime has a probe: a task that sleeps, then lets all ready tasks run before it. The
+//! lateness of its wake plus the time of those tasks is what a request that arrived then would have
+//! waited. Requests pay nothing for this.
 
 use super::Background;
 use std::sync::Arc;

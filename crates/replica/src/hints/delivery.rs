@@ -6,15 +6,14 @@
 //! when the peer has stored all of them. Hints may reach the peer in any order and
 //! more than once, because the engine orders them by timestamps.
 //!
-//! A hint that the peer does not store goes to the end of its segment, and the
-//! delivery slows down: it pauses for [`DELAY_MIN`], and doubles the pause after
-//! each failure in a row, up to [`DELAY_MAX`]. After [`FAILURES_MAX`] failures in a
-//! row it puts the remaining hints back, which frees their memory, and continues with
-//! the next segment. So a hint that a peer can never store does not delay the others,
-//! and does not cause them to be sent again and again.
+//! A hint that the peer does not store goes to the end of its segment, and delivery slows down: it
+//! pauses for [`DELAY_MIN`], and doubles the pause after each consecutive failure, up to
+//! [`DELAY_MAX`]. After [`FAILURES_MAX`] consecutive failures it puts the remaining hints back,
+//! which frees their memory, and continues with the next segment. So a hint that a peer can never
+//! store neither delays the others nor causes them to be resent.
 //!
-//! A hint that is older than what the peer's store still takes ([`Miss::Obsolete`]) is
-//! dropped and counted, because it will never be stored.
+//! A hint that is too old for the peer's store ([`Miss::Obsolete`]) is dropped and counted, because
+//! it will never be stored.
 //!
 //! Memory: one segment for each peer. Segments with long values may be several times
 //! as long, so only one of them is in memory for all peers of the node.

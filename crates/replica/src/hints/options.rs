@@ -1,4 +1,4 @@
-//! What a store of hints needs: limits, a folder, and the seams.
+//! The options of the hint store: limits, a folder, and the seams.
 
 use base::{Clock, Timestamp};
 use lsm::{Disk, Executor};

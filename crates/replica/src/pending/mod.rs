@@ -1,8 +1,8 @@
 //! The requests of one runtime that wait for answers.
 //!
-//! Each has a slot in a slab. The address of an answer names the slot and says
-//! which of the request's answers it is (`ticket`), because a request may ask
-//! several replicas. Three kinds of requests wait:
+//! Each has a slot in a slab. The address of an answer (`ticket`) names the slot and the position
+//! among the request's answers, because a request may ask several replicas. Three kinds of requests
+//! wait:
 //!
 //! - a [`Wait`] belongs to a future, which takes the answers itself;
 //! - a handler is called once, with the only answer;

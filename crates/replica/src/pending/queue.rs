@@ -1,4 +1,4 @@
-//! How answers of other threads reach a runtime.
+//! Delivers the answers of other threads to a runtime.
 //!
 //! A runtime has one [`CompletionQueue`], the only part of it that other threads touch: a
 //! list behind a lock. A thread wakes the runtime only when the list stops being empty, so

@@ -1,4 +1,4 @@
-//! What an answer is addressed to: a request, and which of its answers it is.
+//! The address of an answer: its request, and its position among the request's answers.
 //!
 //! Both travel as one number through the engine, the read pool and the links:
 //!
@@ -8,9 +8,9 @@
 //!                            | 4 hint, first timestamp   | 5 hint, second timestamp
 //! ```
 //!
-//! The generation counts requests. A slot is used again with another generation,
-//! so an answer that comes too late finds no request. The generation repeats after
-//! half a billion requests, when no call of the earlier request is left.
+//! The generation counts requests. A reused slot has another generation, so a late answer finds no
+//! request. The generation repeats after half a billion requests, when no call of the earlier
+//! request is left.
 
 use cluster::{ReplicaIndex, Round};
 

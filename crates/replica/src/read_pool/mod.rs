@@ -1,13 +1,12 @@
 //! Reads that may block on the disk.
 //!
-//! The runtimes queue reads; threads that the owner of the node starts do them
-//! ([`ReadPool::run_until_closed`]). The queue is bounded, and what does not fit is
-//! refused at once: the node is as busy as it may be by then, and a longer queue would
-//! only make every answer later. Answers go to the completion queue of the runtime that
-//! asked.
+//! The runtimes queue reads; threads that the owner of the node starts execute them
+//! ([`ReadPool::run_until_closed`]). The queue is bounded, and reads that do not fit are refused at
+//! once: the node is fully busy by then, and a longer queue would only delay every answer. Answers
+//! go to the completion queue of the runtime that asked.
 //!
-//! A simulation has no threads, and a disk that does not block: there the runtime does
-//! each read itself ([`ReadsRun::OnTheSpot`]).
+//! A simulation has no threads and its disk does not block, so there the runtime executes each read
+//! itself ([`ReadsRun::OnTheSpot`]).
 
 mod page_read;
 

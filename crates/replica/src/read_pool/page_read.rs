@@ -1,7 +1,7 @@
-//! Reads the pages of ranges of the whole cluster from this node's own store.
+//! Reads pages for scans of the whole cluster from this node's own store.
 //!
-//! A page is read over a snapshot that is given up with it: the next page begins behind its
-//! last key. So no range of another node keeps anything here, however slowly its client reads.
+//! Each page has its own snapshot, which ends with it: the next page begins after its last key. So
+//! a scan of another node holds nothing here, however slowly its client reads.
 
 use crate::shared_bounds::SharedBounds;
 use base::{EntryRef, LONG_VALUE_BYTES};

@@ -1,5 +1,5 @@
-//! A replica that hints are delivered to. This node's own store is one as well:
-//! it misses writes while it is overloaded.
+//! A replica that receives hints. This node's own store is one as well: it misses writes while it
+//! is overloaded.
 
 use super::{AnswerTime, ReplicaRequest, ReplicaSet};
 use crate::hints::HintReceiver;

@@ -1,4 +1,4 @@
-//! This node's own store, as one runtime asks it.
+//! This node's own store, as one runtime sees it.
 
 use super::{AnswerTime, PageTelling, ReplicaRequest};
 use crate::peers::Peers;

@@ -1,13 +1,11 @@
-//! The replicas of keys, as one runtime asks them.
+//! The replicas of keys, as one runtime sees them.
 //!
-//! [`ReplicaSet`] hides whether a replica is this node's own store (`local`) or a
-//! peer's behind a link. Coordinators, read repair and the delivery of hints
-//! (`hint_receiver`) ask through it; peers' requests (`peer_requests`) and pages of ranges
-//! (`pages`) come to the own store only. `repairs` says which repairs the own store takes.
-//! Two checks protect what is acknowledged, each in one place of `local`:
-//! this node's own store takes no version from beyond the clock bound, by whatever way
-//! it comes, and neither its acks nor its reads count while it is no voter, or of keys
-//! that a damaged block may have held.
+//! [`ReplicaSet`] hides whether a replica is this node's own store (`local`) or a peer's behind a
+//! link. Coordinators, read repair and the delivery of hints (`hint_receiver`) use it; peers'
+//! requests (`peer_requests`) and pages of scans (`pages`) go to the own store only. `repairs` says
+//! which repairs the own store takes. Two checks protect what is acknowledged, each in one place of
+//! `local`: this node's own store refuses every version from beyond the clock bound, and its acks
+//! and reads count only while it is a voter, and not for keys that a damaged block may have held.
 
 mod hint_receiver;
 mod local;

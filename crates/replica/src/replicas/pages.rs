@@ -1,4 +1,4 @@
-//! The pages of ranges of the whole cluster, as this node's own store tells them.
+//! The pages of cluster scans from this node's own store.
 
 use super::LocalReplica;
 use crate::pending::Completion;

@@ -1,4 +1,4 @@
-//! The requests of peers to this node's own store.
+//! Serves the requests of peers from this node's own store.
 
 use super::LocalReplica;
 use crate::pending::Completion;

@@ -9,11 +9,10 @@
 //!      | crc32c u32 of the rest
 //! ```
 //!
-//! Integers are little endian. The file never grows, so the timestamp bound can be raised on a
-//! full disk, where deletes still need timestamps. Each slot has a page of its own. If a
-//! write is cut short, the other slot is intact and holds the previous timestamp bound, above
-//! which no timestamp has been issued yet. Magic, version and checksum stay where they are
-//! in every version of the format.
+//! Integers are little endian. The file never grows, so the timestamp bound can be raised on a full
+//! disk, where deletes still need timestamps. Each slot has its own page. If a write is cut short,
+//! the other slot is intact and holds the previous timestamp bound, above which no timestamp has
+//! been issued yet. Magic, version and checksum stay where they are in every version of the format.
 
 use base::{ByteReader, Timestamp};
 use lsm::disk::replace_file;
@@ -77,7 +76,7 @@ impl TimestampBoundFile {
             return Err(corrupt(
                 &path,
                 length,
-                &format!("the file does not have the length that a node gives it; {REMEDY}"),
+                &format!("the file has the wrong length; {REMEDY}"),
             ));
         }
         let mut bytes = [0; FILE_BYTES];

@@ -1,23 +1,22 @@
-//! The node's hybrid logical clock: it allocates the timestamps of writes, and
-//! refuses to while its clock cannot be trusted.
+//! The node's hybrid logical clock: it allocates the timestamps of writes, and refuses to do so
+//! while its clock cannot be trusted.
 //!
 //! # What a timestamp must be
 //!
-//! - **Unique.** A timestamp is above all timestamps that the node issued before, also
-//!   before a crash or a step of its clock. Therefore the node allocates timestamps only
-//!   up to a durable *timestamp bound* ([`timestamp_bound`]), and after a start only above the
-//!   timestamp bound that it finds. A job raises the timestamp bound before timestamps reach it
-//!   (`raising`). A store without a timestamp bound may replace one that was lost, so it first
-//!   hears from all peers what they have seen. A request waits for that job only if the
-//!   clock has leapt beyond the timestamp bound, for example after a pause of the process.
-//! - **Near the time.** A wrong clock would timestamp versions that nobody can
-//!   overwrite until their time comes. Therefore a node with peers allocates no timestamp
-//!   after a start until a peer whose clock is near has vouched for this node's
-//!   clock and has said what timestamps it has seen (`vouching`). The same holds after
-//!   its clock was set by more than the bound. It allocates no timestamp while its clock is
-//!   far from the clocks of most peers ([`ClockBound::may_allocate_timestamps`]), and no timestamp
-//!   that a peer would refuse ([`ClockBound::accepts`]). A node alone has no peers
-//!   to ask and none to mislead.
+//! - **Unique.** A timestamp is above all timestamps that the node issued before, also before a
+//!   crash or a step of its clock. Therefore the node allocates timestamps only up to a durable
+//!   *timestamp bound* ([`timestamp_bound`]), and after a start only above the timestamp bound that
+//!   it finds. A job raises the timestamp bound before timestamps reach it (`raising`). A store
+//!   without a timestamp bound may replace one that was lost, so it first asks all peers which
+//!   timestamps they have seen. A request waits for the job only if the clock has leapt beyond the
+//!   timestamp bound, for example after a pause of the process.
+//! - **Near the time.** A wrong clock would timestamp versions that nobody can overwrite until
+//!   their time comes. Therefore a node with peers allocates no timestamp after a start until a
+//!   peer whose clock is near has vouched for this node's clock and has said what timestamps it has
+//!   seen (`vouching`). The same holds after its clock was set by more than the bound. It allocates
+//!   no timestamp while its clock is far from the clocks of most peers
+//!   ([`ClockBound::may_allocate_timestamps`]), and no timestamp that a peer would refuse
+//!   ([`ClockBound::accepts`]). A node alone has no peers to ask, and none to mislead.
 //!
 //! # The bound for tombstones
 //!

@@ -16,17 +16,16 @@ pub enum NoTimestamp {
     Far,
     /// No peer has vouched for the node's clock since the start, or since the clock was set.
     #[error(
-        "since this node started, or since its clock was set, it has met no other node with a \
-         clock near its own, so its clock may be wrong: start another node, or repair the network \
-         between them"
+        "this node's clock may be wrong: since it started, or since its clock was set, it has met \
+         no node with a clock near its own. Start another node, or repair the network between them"
     )]
     Unmet,
     /// The store has issued no timestamp yet, so an earlier one under this node's name may have, and
     /// peers that may have seen those timestamps are not heard yet.
     #[error(
-        "this node's store is new, and a store that was lost may have given timestamps that this node \
-         would give again: start all nodes, so that each says what it has seen, or use another \
-         node; it ends by itself {} s after the start", all_after.as_secs()
+        "this node's store is new, and a lost store may have issued the timestamps that it would \
+         issue: start all nodes, so that each reports what it has seen, or use another node. The \
+         node takes writes {} s after its start at the latest", all_after.as_secs()
     )]
     Unheard {
         /// How long after the start no such timestamp can be given again.
@@ -34,8 +33,8 @@ pub enum NoTimestamp {
     },
     /// Earlier timestamps are too far ahead of the node's clock.
     #[error(
-        "this node's next timestamp would be {} s ahead of its clock, and other nodes would refuse it: \
-         timestamps that this node issued or received before came from a wrong clock. Use another node \
+        "this node's next timestamp would be {} s ahead of its clock, and other nodes would \
+         refuse it, because it issued or received timestamps of a wrong clock: use another node \
          until this node's clock has caught up, or start it with --drop-future-versions",
         ahead_ms / 1000
     )]
@@ -45,15 +44,15 @@ pub enum NoTimestamp {
     },
     /// The next timestamp would be above the durable timestamp bound.
     #[error(
-        "this node's disk refuses to store the timestamp bound, or is too slow: look \
-         for errors of the disk in the node's log; try again, or use another node"
+        "this node's disk cannot store the timestamp bound, or is too slow: try again, or use \
+         another node, and look for disk errors in this node's log"
     )]
     Bound,
     /// The store is an older state of a store that peers know, or a copy of it.
     #[error(
         "this node's store was restored from a copy, or a copy of it was started, so another \
-         process may have issued the same timestamps: use another node until a full repair has filled \
-         this node's store, which begins by itself once all nodes are up"
+         process may have issued the same timestamps: use another node until a full repair has \
+         rebuilt this node's store; it starts on its own once all nodes are up"
     )]
     Outdated,
     /// The node's clock shows a time that timestamps cannot have.
@@ -63,8 +62,9 @@ pub enum NoTimestamp {
     NoTime,
     /// There is no greater timestamp.
     #[error(
-        "this node has seen the last possible timestamp, which came from a wrong clock: use another \
-         node; if this node's clock is right now, start it once with --drop-future-versions"
+        "this node has seen the last possible timestamp, which came from a wrong clock: use \
+         another node. If this node's clock is right now, start it once with \
+         --drop-future-versions"
     )]
     End,
 }

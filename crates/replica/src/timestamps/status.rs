@@ -1,4 +1,4 @@
-//! What other parts of the node, and operators, learn about its clock.
+//! The state of the node's clock, for other parts of the node and for operators.
 
 use super::peer_clocks::ClockReading;
 use super::{NoTimestamp, TimestampAllocator};

@@ -1,5 +1,5 @@
-//! What peers say about clocks: whether they vouch for this node's clock, and what
-//! timestamps they have seen.
+//! What peers say about clocks: whether they confirm this node's clock, and which timestamps they
+//! have seen.
 
 use super::peer_clocks::{ClockReading, ahead_of_monotonic_ms};
 use super::{AllocatorState, NoTimestamp, TimestampAllocator};
@@ -127,7 +127,7 @@ impl TimestampAllocator {
             }
             Some(why) => tracing::error!("writes are refused: {why}"),
             None => {
-                tracing::info!("this node's clock is within the bound: it gives writes timestamps");
+                tracing::info!("this node's clock is within the bound: it accepts writes");
             }
         }
         state.logged = refusal;

@@ -1,8 +1,8 @@
-//! Chunked batches. Each holds memory that no quota counts, so their number is bounded, and they
-//! last as long as their clients want.
+//! Permits for chunked batches. Each batch holds memory that no quota counts and lasts as long as
+//! its client wants, so their number is bounded.
 //!
-//! One owner (`owners`) has half of them at most: whoever keeps batches open keeps out only
-//! further ones of its own.
+//! One owner (`owners`) gets at most half of them, so a client that keeps batches open shuts out
+//! only its own.
 
 use super::owners::owner_of;
 use base::{FairQuota, Refused};

@@ -1,17 +1,18 @@
-//! Admission: how much of the node's memory and time requests and connections may take. What
-//! bounds an amount is one of the quotas of `base`; here is what they are used for.
+//! Admission: how much of the node's memory and time requests and connections may take. The quotas
+//! of `base` are the mechanism; this module is their use.
 //!
-//! - [`base::Permits`], one for each runtime: requests that run, and requests that wait for that.
+//! - [`base::Permits`], one for each runtime: running requests, and requests that wait for a
+//!   permit.
 //! - `uploads`: bytes of bodies that are being received; `upload_wait`: how they wait.
 //! - `batch_streams`: chunked batches.
 //! - `page_limiter`: the time spent on pages, which need no permit.
-//! - `shedding`: what connections hold that are not done with their handshakes or records, or
-//!   that do not read. One of the owner (`owners`) that uses the most is shed.
+//! - `shedding`: usage by connections with incomplete handshakes or records, or whose clients do
+//!   not read. One of the owner (`owners`) that uses the most is shed.
 //!
-//! Ranges, long heads and the memory of batches have a [`base::Quota`] each, which all runtimes
+//! Scans, long heads and the memory of batches have a [`base::Quota`] each, which all runtimes
 //! share (`net::ListenerShared`). They are separate, so that clients that stall at one of them
 //! block no client at another. The node has two more, for long answers and for the batches of
-//! ranges.
+//! scans.
 
 pub(crate) mod batch_streams;
 pub(crate) mod owners;

@@ -1,12 +1,11 @@
 //! A limit on the time that a runtime spends on pages (status and metrics).
 //!
-//! Pages are outside admission, so that an operator can inspect an overloaded
-//! node. But rendering a page costs many times what a request costs, and a client
-//! that asks for pages again and again could keep the node busy with nothing else.
-//! So each runtime renders one page at a time, and then renders none for
-//! [`REST_FACTOR`] times as long as that took. The number of requests that wait for
-//! a page is bounded. The bytes of pages whose clients do not read them count with
-//! those of other answers (`unsent_answers`).
+//! Pages are outside admission, so that an operator can inspect an overloaded node. But rendering a
+//! page costs many times what a request costs, and a client that keeps asking for pages could keep
+//! the node busy with them. So each runtime renders one page at a time, and then renders none for
+//! [`REST_FACTOR`] times as long as that took. The number of requests that wait for a page is
+//! bounded. The bytes of pages whose clients do not read them count with those of other answers
+//! (`unsent_answers`).
 
 use crate::wait_sites;
 use base::{Admitted, Clock, Permits, Refused};

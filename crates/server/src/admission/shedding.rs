@@ -1,6 +1,6 @@
-//! What the connections of a runtime hold that others may need: TLS handshakes, bytes of
-//! incomplete records, bytes of answers that are not read. Whoever needs some gets it, and another
-//! connection is shed if it is too much ([`FairQuota`]).
+//! Usage of shared resources by the connections of a runtime: TLS handshakes, bytes of incomplete
+//! records, bytes of unread answers. Every request for them succeeds, and another connection is
+//! shed if the total is too large ([`FairQuota`]).
 
 use base::FairQuota;
 use std::cell::RefCell;

@@ -1,10 +1,10 @@
-//! How the body of a request waits in line for memory.
+//! How request bodies wait in line for memory.
 //!
-//! A body of which a part is here stands before all that hold nothing. Of the others, one that does
-//! not fit yet lets some pass that do. One that is let in has a **promise** of its length until
-//! it is here, so that others are not let in for the same bytes. A promise binds nobody for long,
-//! because the client need not send a byte of what it announced: who has waited for
-//! [`PROMISE_WAIT_MAX`] heeds none.
+//! A body that has partly arrived comes before all that hold nothing. Of the others, one that does
+//! not fit yet lets some pass that do. An admitted body has a **promise** of its length until it
+//! has arrived, so that nobody else is admitted for the same bytes. A client may never send what it
+//! announced, so promises do not bind for long: a body that has waited for [`PROMISE_WAIT_MAX`]
+//! ignores them.
 
 use base::{InLine, Promise, Quota, Refused, Turn};
 use std::pin::Pin;

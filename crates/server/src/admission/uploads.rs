@@ -1,4 +1,4 @@
-//! The memory for the bodies of requests that are being received.
+//! The memory for request bodies that are being received.
 
 use super::upload_wait::UploadWait;
 use crate::wait_sites;

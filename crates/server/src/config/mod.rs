@@ -1,11 +1,10 @@
 //! The configuration of a server, and how it divides the memory.
 //!
-//! [`ServerConfig`] is plain data and contains the configuration of the node. The
-//! command line starts from [`ServerConfig::new`] and changes fields.
-//! [`ServerConfig::validate`] (`validation`, `bounds`) says what is not valid and what
-//! to do about it; [`crate::Server::start`] calls it again, and checks who can reach the node
-//! (`trust`). [`MemorySplit`] (`memory`)
-//! divides the one number for memory.
+//! [`ServerConfig`] is plain data and contains the configuration of the node. The command line
+//! starts from [`ServerConfig::new`] and changes fields. [`ServerConfig::validate`] (`validation`,
+//! `bounds`) says what is invalid and what to do about it; [`crate::Server::start`] calls it again,
+//! and checks who can reach the node (`trust`). [`MemorySplit`] (`memory`) divides the one number
+//! for memory.
 
 pub mod bounds;
 mod log_keys;

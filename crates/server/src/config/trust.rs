@@ -1,4 +1,4 @@
-//! Who may reach the node, and who may do what on it.
+//! Checks who can reach the node, and what they may do.
 
 use super::{LogKeys, ServerConfig};
 use node::ConfigError;
@@ -43,14 +43,15 @@ impl ServerConfig {
         if trust.open {
             return Err(ConfigError::new(
                 "open",
-                "it lets everyone in, and --tokens-file only those with a token: omit one of them",
+                "it lets everyone in, and --tokens-file only clients with a token: omit one of \
+                 the two",
             ));
         }
         if node.members.count() > 1 && node.cluster_secret.is_none() {
             return Err(ConfigError::new(
                 "tokens_file",
-                "whoever can connect to a node of a cluster without a secret can pass for \
-                 another node, which needs no token: give --cluster-secret-file, too",
+                "without a secret whoever can connect can pass for a node, and nodes need no \
+                 token: give --cluster-secret-file, too",
             ));
         }
         Ok(())
@@ -88,8 +89,8 @@ impl ServerConfig {
             Some(_) => Err(ConfigError::new(
                 "tokens_in_clear",
                 format!(
-                    "tokens would cross the network to {address} in clear, where others can read \
-                     and use them: give --tls-cert and --tls-key without --tls-optional, or \
+                    "tokens would cross the network to {address} in the clear, where others can \
+                     read and use them: give --tls-cert and --tls-key without --tls-optional, or \
                      --tokens-in-clear if something else encrypts that network or the cluster is \
                      moving to TLS, or --listen 127.0.0.1:{}",
                     address.port()

@@ -70,15 +70,15 @@ impl ServerConfig {
         check(
             "value_bytes_max",
             self.node.value_bytes_max as u64 <= self.memory_bytes / 8,
-            "the longest value may take an eighth of the memory: lower it, or give more memory",
+            "a value may take at most an eighth of the memory: lower it, or give more memory",
         )?;
         if let Some(memtable_bytes) = self.memtable_bytes.map(|bytes| bytes as u64) {
             bounds::check("memtable_bytes", &memtable_bytes, &bounds::MEMTABLE_BYTES)?;
             check(
                 "memtable_bytes",
                 memtable_bytes <= self.memory_bytes / 6,
-                "there are three memtables, which may take half of the memory: \
-                 lower it, or give more memory",
+                "three memtables may take at most half of the memory: lower it, or give more \
+                 memory",
             )?;
         }
         let planned_bytes = self.memory_split().planned_bytes() as u64;

@@ -1,5 +1,4 @@
-//! A chunk of an answer, which consists of parts, so that hyper can send them without
-//! copying them together.
+//! A chunk of an answer in several parts, which hyper can send without copying them together.
 
 use crate::admission::batch_streams::BatchStream;
 use crate::http::json_line::{JsonLine, ValuePieces};

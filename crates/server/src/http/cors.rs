@@ -1,11 +1,11 @@
-//! What pages of other origins may see of the node and ask of it, where the operator lets
-//! them (CORS, the Fetch standard).
+//! What web pages of other origins may read and send, if the operator allows them (CORS, the Fetch
+//! standard).
 //!
-//! A browser shows a page of another origin an answer only if the node names the origin in
-//! it, and of its header fields only a few and those that the node names. Before it sends
-//! what no form could send, it asks the node with `OPTIONS` (a *preflight*). So the answer to
-//! `OPTIONS` names what pages may send. It needs no token and looks at no parameter, because
-//! it comes without the one and with those of the request that follows.
+//! A browser shows an answer to a page of another origin only if the answer names that origin, and
+//! shows only a few header fields and those that the answer names. Before a request that a form
+//! could not send, the browser asks the node with `OPTIONS` (a *preflight*), and the answer names
+//! what pages may send. A preflight comes without a token and with the parameters of the request
+//! that follows, so it needs no token, and its parameters are ignored.
 
 use crate::http::resources::Resource;
 use crate::http::response_body::ResponseBody;

@@ -1,6 +1,6 @@
-//! Heads of requests: where they come from (see `trust::web_pages`), what HTTP itself
-//! demands of them (RFC 9110, RFC 9112), and how long they may be. These checks come
-//! before all others, and read each field once.
+//! Checks heads of requests: their origin (see `trust::web_pages`), the demands of HTTP itself (RFC
+//! 9110, RFC 9112), and their length. These checks come before all others, and read each field
+//! once.
 
 use crate::http::problem::Problem;
 use crate::http::trace_context::trace_of;

@@ -1,7 +1,7 @@
 //! An entity as a line of JSON (`api::EntityLine`), as a part of an answer.
 //!
-//! A value can be six times as long in JSON, so a long value never exists in JSON as a whole: it
-//! is converted piece by piece, as the client reads it.
+//! A value can be six times as long in JSON, so a long value is never converted as a whole, but
+//! piece by piece while the client reads it.
 
 use api::{EntityLine, rfc3339};
 use base::{Entry, Expiry, LONG_VALUE_BYTES};

@@ -1,5 +1,5 @@
-//! Who sent a request that may outlive its token: a batch, or a range. Such a request asks for
-//! its right again as it goes on.
+//! The caller of a request that may outlive its token: a batch, or a scan. Such a request has its
+//! right checked again while it runs.
 
 use crate::http::exchange::Exchange;
 use crate::http::problem::Problem;

@@ -1,4 +1,4 @@
-//! What several unit tests need.
+//! Helpers that several unit tests share.
 
 use hyper::HeaderMap;
 use hyper::header::HeaderValue;

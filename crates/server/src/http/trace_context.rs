@@ -5,9 +5,8 @@
 //! version  id of the trace             of the parent    flags
 //! ```
 //!
-//! The id of the trace stands in the problems and the logs that come of the request, those
-//! of its replicas included. A field that is not exactly right counts as none, as the
-//! standard says.
+//! Problems and logs that result from the request carry the ID of the trace, on its replicas, too.
+//! A field that is not exactly right is ignored, as the standard says.
 
 use base::TraceId;
 

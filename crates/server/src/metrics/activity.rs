@@ -1,4 +1,4 @@
-//! What clients did lately, in a few figures, for those who look at the cluster through
+//! A few figures about recent requests of clients, for people who look at the cluster through
 //! another node.
 
 use super::history::{BucketCounts, History, Sample};

@@ -1,9 +1,8 @@
-//! What the node did in the last hour, in samples of ten seconds: for people who look
-//! once something has happened, where no Prometheus has kept it.
+//! The node's metrics of the last hour, in samples of ten seconds: for people who investigate an
+//! event without Prometheus.
 //!
-//! A recorder reads the counters of all runtimes once for each sample. Requests do not
-//! know of it and pay nothing for it. The memory is planned with
-//! [`HISTORY_BYTES_MAX`].
+//! A recorder reads the counters of all runtimes once for each sample, at no cost for requests. The
+//! memory is planned with [`HISTORY_BYTES_MAX`].
 
 use super::requests::{self, LATENCY_BUCKETS};
 use super::{Metrics, operations};

@@ -32,9 +32,9 @@ pub(crate) struct ListenerMetrics {
     pub(crate) tls: TlsMetrics,
     /// Open connections.
     pub(crate) connections: Cell,
-    /// Requests that run.
+    /// Requests that are running.
     pub(crate) in_flight: Cell,
-    /// Bytes of short answers whose clients do not read.
+    /// Bytes of short answers that their clients have not read.
     pub(crate) unsent: Cell,
     /// Requests that wait for a permit to run.
     pub(crate) queued: Cell,

@@ -90,7 +90,7 @@ pub(super) fn family(metrics: &Metrics) -> Family {
     }
     Family::counters(
         "kvorum_batch_operations",
-        "Operations of batches that were answered, by what they do and status",
+        "Operations of batches that were answered, by operation and status",
         counts,
     )
 }

@@ -1,9 +1,8 @@
-//! Requests and how long their answers took.
+//! Counts and latencies of requests.
 //!
-//! A series exists from the start for each answer that is expected of a route, so that
-//! a rate is known from its first request on. A series for an unexpected answer appears
-//! with the first such answer. There are never more series than routes times methods
-//! times statuses.
+//! A series for each expected answer of a route exists from the start, so that its rate is known
+//! from the first request on. A series for an unexpected answer appears with the first such answer.
+//! There are never more series than routes times methods times statuses.
 
 use super::Metrics;
 use hyper::{Method, StatusCode};
@@ -246,12 +245,12 @@ pub(super) fn families(metrics: &Metrics) -> Vec<Family> {
         ),
         Family::histograms(
             "kvorum_request_duration_seconds",
-            "From the head of a client's request to the head of its answer",
+            "Time from the head of a client's request to the head of its answer",
             latencies,
         ),
         Family::counters(
             "kvorum_peer_upgrades",
-            "Answers to other nodes that asked for a connection of peers, by status",
+            "Answers to nodes that requested a peer connection, by status",
             of_peers,
         ),
     ]

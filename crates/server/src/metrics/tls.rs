@@ -60,18 +60,18 @@ pub(super) fn families(metrics: &Metrics) -> Vec<Family> {
         ),
         Family::counter(
             "kvorum_tls_handshakes",
-            "TLS handshakes that have succeeded",
+            "TLS handshakes that succeeded",
             metrics.sum(|listener| listener.tls.done.get()),
         ),
         Family::counters(
             "kvorum_tls_handshakes_failed",
-            "TLS handshakes that have failed, by reason",
+            "TLS handshakes that failed, by reason",
             failed,
         ),
         Family::counter(
             "kvorum_tls_records_cut",
-            "Connections that were cut because their incomplete TLS records took room that others \
-             needed",
+            "Connections that were closed because their incomplete TLS records took memory that \
+             others needed",
             metrics.sum(|listener| listener.tls.records_cut.get()),
         ),
     ]

@@ -1,5 +1,4 @@
-//! What a node has taken on, and how much it may take on: each bound stands beside what
-//! it bounds.
+//! The present load of a node and its limits: each limit stands beside what it limits.
 
 use crate::net::ListenerShared;
 use node::metrics::Family;
@@ -16,25 +15,25 @@ pub(super) fn families(shared: &ListenerShared) -> Vec<Family> {
             metrics.sum(|listener| listener.connections.get()) as usize,
             (
                 "kvorum_connections_max",
-                "Connections that may be open; more wait to be accepted, or may only be a peer's",
+                "Maximum of open connections; more wait to be accepted, or may only be a peer's",
             ),
             config.connections_max,
         ),
         (
-            ("kvorum_requests_in_flight", "Requests that run"),
+            ("kvorum_requests_in_flight", "Requests that are running"),
             metrics.sum(|listener| listener.in_flight.get()) as usize,
             (
                 "kvorum_requests_in_flight_max",
-                "Requests that may run at a time; more wait",
+                "Maximum of running requests; more wait",
             ),
             config.requests_in_flight_max,
         ),
         (
-            ("kvorum_requests_queued", "Requests that wait to run"),
+            ("kvorum_requests_queued", "Requests that are waiting to run"),
             metrics.sum(|listener| listener.queued.get()) as usize,
             (
                 "kvorum_requests_queued_max",
-                "Requests that may wait to run; more are refused at once",
+                "Maximum of waiting requests; more are refused at once",
             ),
             config.requests_queued_max,
         ),
@@ -48,14 +47,11 @@ pub(super) fn families(shared: &ListenerShared) -> Vec<Family> {
             config.node.read_queue,
         ),
         (
-            (
-                "kvorum_upload_bytes",
-                "Bytes of bodies that are being received",
-            ),
+            ("kvorum_upload_bytes", "Bytes of bodies being received"),
             shared.uploads.used(),
             (
                 "kvorum_upload_max_bytes",
-                "Bytes of bodies that may be being received at a time",
+                "Maximum of bytes of bodies being received",
             ),
             split
                 .uploads_short_bytes
@@ -112,11 +108,11 @@ pub(super) fn families(shared: &ListenerShared) -> Vec<Family> {
             split.batch_windows_bytes,
         ),
         (
-            ("kvorum_batch_streams", "Chunked batches that run"),
+            ("kvorum_batch_streams", "Chunked batches that are running"),
             shared.batch_streams.used(),
             (
                 "kvorum_batch_streams_max",
-                "Chunked batches that may run at a time; more are refused",
+                "Maximum of running chunked batches; more are refused",
             ),
             split.batch_streams_max,
         ),
@@ -135,42 +131,46 @@ pub(super) fn families(shared: &ListenerShared) -> Vec<Family> {
         (
             (
                 "kvorum_unsent_bytes",
-                "Bytes of short answers whose clients do not read",
+                "Bytes of short answers that their clients have not read",
             ),
             metrics.sum(|listener| listener.unsent.get()) as usize,
             (
                 "kvorum_unsent_max_bytes",
-                "Bytes of short answers that may wait; beyond it the oldest is cut",
+                "Maximum of bytes of unread short answers; beyond it the oldest connection is \
+                 closed",
             ),
             split.unsent_bytes,
         ),
         (
             (
                 "kvorum_scan_bytes",
-                "Bytes of the batches of ranges that are being sent",
+                "Bytes of the batches of scans that are being sent",
             ),
             load.range_bytes,
             (
                 "kvorum_scan_max_bytes",
-                "Bytes of the batches of ranges that may be sent at a time",
+                "Maximum of bytes of the batches of scans that are being sent",
             ),
             split.node.ranges_bytes,
         ),
         (
-            ("kvorum_scans_queued", "Ranges that wait to be streamed"),
+            (
+                "kvorum_scans_queued",
+                "Scans that are waiting to be streamed",
+            ),
             shared.ranges.waiting(),
             (
                 "kvorum_scans_queued_max",
-                "Ranges that may wait to be streamed; more are refused",
+                "Maximum of scans that wait to be streamed; more are refused",
             ),
             shared.ranges.waiting_max(),
         ),
         (
-            ("kvorum_scans", "Ranges that are streamed"),
+            ("kvorum_scans", "Scans that are being streamed"),
             shared.ranges.used(),
             (
                 "kvorum_scans_max",
-                "Ranges that may be streamed at a time; more wait",
+                "Maximum of scans that are streamed at a time; more wait",
             ),
             split.scans_max,
         ),

@@ -41,8 +41,8 @@ fn log(shared: &ListenerShared) -> Family {
     let left_out = shared.log.as_ref().map(|log| log.refused() + log.failed());
     Family::counters(
         "kvorum_log_left_out",
-        "Lines of the log that were left out, because nobody read them fast enough or they could \
-         not be written",
+        "Log lines that were dropped, because they were not read fast enough or could not be \
+         written",
         [(Vec::new(), left_out.unwrap_or(0))],
     )
 }

@@ -1,5 +1,4 @@
-//! What the system reports of the process, under the names that all programs with
-//! Prometheus metrics share.
+//! The process as the system sees it, under the usual names of Prometheus metrics.
 
 use node::metrics::Family;
 use rustix::process::{Resource, getrlimit};
@@ -16,17 +15,17 @@ pub(super) fn families() -> Vec<Family> {
         families.extend([
             Family::seconds_counter(
                 "process_cpu_seconds",
-                "Time of the processor, of the user and of the system",
+                "CPU time of the process, user and system",
                 stat.cpu_ticks as f64 / ticks_a_second,
             ),
             Family::gauge(
                 "process_resident_memory_bytes",
-                "Memory that the process has in use",
+                "Resident memory of the process",
                 stat.resident_pages as f64 * page_bytes,
             ),
             Family::gauge(
                 "process_virtual_memory_bytes",
-                "Addresses that the process has reserved",
+                "Virtual memory of the process",
                 stat.virtual_bytes as f64,
             ),
             Family::gauge(
@@ -38,7 +37,7 @@ pub(super) fn families() -> Vec<Family> {
         families.extend(booted.map(|booted| {
             Family::gauge(
                 "process_start_time_seconds",
-                "When the process began, in seconds since 1970",
+                "When the process started, in seconds since 1970",
                 booted as f64 + stat.start_ticks as f64 / ticks_a_second,
             )
         }));
@@ -54,7 +53,7 @@ pub(super) fn families() -> Vec<Family> {
     families.extend(getrlimit(Resource::Nofile).current.map(|max| {
         Family::gauge(
             "process_max_fds",
-            "How many files and connections may be open",
+            "Maximum of open files and connections",
             max as f64,
         )
     }));

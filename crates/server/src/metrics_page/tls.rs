@@ -17,18 +17,18 @@ pub(super) fn families(shared: &ListenerShared) -> Vec<Family> {
     families.extend([
         Family::gauge(
             "kvorum_tls_certificate_expiry_timestamp_seconds",
-            "When the certificate in force, or one of its chain, expires, in seconds since 1970; 0 \
+            "When the certificate, or the first of its chain, expires, in seconds since 1970; 0 \
              without TLS",
             status.map_or(0, |status| status.expires_unix_s) as f64,
         ),
         Family::counter(
             "kvorum_tls_reloads",
-            "How often changed files of TLS were put in force",
+            "How often changed TLS files were loaded",
             status.map_or(0, |status| status.reloads),
         ),
         Family::gauge(
             "kvorum_tls_files_unusable",
-            "Whether the files of TLS have changed and cannot be used: 0 or 1",
+            "Whether the TLS files have changed but cannot be used: 0 or 1",
             f64::from(u8::from(is_unusable)),
         ),
         Family::gauge(
@@ -49,12 +49,12 @@ fn bounds(shared: &ListenerShared) -> [Family; 4] {
     [
         Family::gauge(
             "kvorum_tls_handshakes_in_flight",
-            "TLS handshakes that are under way",
+            "TLS handshakes in progress",
             in_flight as f64,
         ),
         Family::gauge(
             "kvorum_tls_handshakes_in_flight_max",
-            "TLS handshakes that may be under way; beyond it others are cut",
+            "Maximum of TLS handshakes in progress; beyond it others are closed",
             (split.handshakes_max + split.peer_handshakes_max) as f64,
         ),
         Family::gauge(
@@ -66,7 +66,8 @@ fn bounds(shared: &ListenerShared) -> [Family; 4] {
         ),
         Family::gauge(
             "kvorum_tls_record_max_bytes",
-            "Bytes of incomplete TLS records that may be held; beyond it connections are cut",
+            "Maximum of bytes of incomplete TLS records, beyond 4 KiB of each; beyond it \
+             connections are closed",
             split.records_bytes as f64,
         ),
     ]

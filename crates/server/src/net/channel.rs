@@ -1,4 +1,4 @@
-//! The socket of a connection, with what the node does around reads and writes.
+//! The socket of a connection, with the node's work around reads and writes.
 //!
 //! - Writes: the channel gathers small writes, up to a bound, and sends them when
 //!   hyper cannot make progress. So the answers to pipelined requests share a system

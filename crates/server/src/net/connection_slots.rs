@@ -1,11 +1,11 @@
 //! Connection slots: how many connections a node serves, and which connections
 //! it serves beyond that.
 //!
-//! Clients can take as many slots as the configuration allows. However many clients a node
-//! has, its peers must reach it, and so must probes that ask for its health, lest a
-//! supervisor end a healthy node; and all of them connect to the same port. So a connection
-//! that arrives when all slots are taken is accepted as an *unauthenticated connection*: it
-//! may prove that it is a peer's, or ask for the health of the node, and do nothing else.
+//! Clients can take as many slots as the configuration allows. However many clients a node has, its
+//! peers must reach it, and so must health probes, or else a supervisor may kill a healthy node;
+//! and all of them connect to the same port. So a connection that arrives when all slots are taken
+//! is accepted as an *unauthenticated connection*: it may prove that it is a peer's, or ask for the
+//! health of the node, and do nothing else.
 //!
 //! Any client can open an unauthenticated connection and never prove anything. So
 //! their number is bounded, and a new one is always accepted: the oldest unauthenticated

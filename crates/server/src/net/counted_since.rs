@@ -1,4 +1,4 @@
-//! Since when the store of the node counts.
+//! Records since when the node's store counts.
 
 use profile::lock;
 use std::sync::Mutex;

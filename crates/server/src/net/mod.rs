@@ -7,8 +7,8 @@
 //!
 //! - [`ConnectionSlots`](connection_slots::ConnectionSlots): open connections.
 //! - `channel` moves the bytes of a connection over a `wire`, plain or sealed by `tls`.
-//! - `slow_clients` finds connections that do not go on; `unsent_answers` bounds the bytes of
-//!   short answers whose clients do not read.
+//! - `slow_clients` finds stalled connections; `unsent_answers` bounds the bytes of short answers
+//!   whose clients do not read.
 //! - `paused_connections` delays the connections of refused requests.
 //! - `recorded_steps` is for recordings of spans.
 

@@ -1,11 +1,11 @@
-//! Connections that the node does not read for a while, because it refused a
-//! request of theirs: backpressure on clients that ask again at once.
+//! Connections that the node does not read for a while after a refusal: backpressure on clients
+//! that ask again at once.
 //!
-//! Refusing a request costs a third of what serving it costs. A client that asks
-//! again at once could therefore keep the node busy with refusals. So the node
-//! pauses a connection after a refusal: what its client sends next waits in the
-//! kernel and costs nothing. Paused connections wait in one queue, and one task a
-//! runtime resumes them at its ticks, so no connection needs a timer of its own:
+//! Refusing a request costs a third of what serving it costs. A client that asks again at once
+//! could therefore keep the node busy with refusals. So the node pauses a connection after a
+//! refusal: the next bytes of its client wait in the kernel and cost nothing. Paused connections
+//! wait in one queue, and one task a runtime resumes them at its ticks, so no connection needs a
+//! timer of its own:
 //!
 //! - A connection waits for at least one whole tick.
 //! - Then as many connections resume as there are permits and places in the queue for them.

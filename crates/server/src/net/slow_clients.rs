@@ -350,7 +350,7 @@ impl Progress {
         let phase = self.phase.get();
         tracing::debug!(
             during = phase.name(),
-            "a connection makes no progress: closing it"
+            "closing a connection that makes no progress"
         );
         if phase == Phase::Body && self.blocked_since.get().is_none() {
             // The reader of the body answers the request.

@@ -1,9 +1,9 @@
-//! How long a node that was just started holds the answers to those who wait for its start.
+//! How long a node that was just started delays its first status.
 //!
-//! Who starts the nodes of a cluster one after another waits for the status of each, and then
-//! uses the cluster, with one of the nodes stopped, too. So the first status waits until the
-//! peers that can be reached have met this node, and it them: from then on its store counts
-//! as far as it can, its clock is vouched for, and the others have links to it.
+//! An operator who starts the nodes one after another waits for the status of each, and then uses
+//! the cluster, perhaps with one node stopped. So the first status waits until this node and all
+//! reachable peers have met: from then on its store counts if it can, its clock is confirmed, and
+//! the others have links to it.
 
 use cluster::ReplicaState;
 use peer::{Contact, LinkState, LinkStatus};

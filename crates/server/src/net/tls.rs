@@ -1,13 +1,12 @@
 //! TLS at the listeners of a node: handshakes, how many there may be, and who may pass as a
 //! peer.
 //!
-//! A connection is looked at before it is read: the first byte of TLS is 0x16, which no
-//! request of HTTP begins with. A handshake may take as long as the head of a request.
-//! Each runtime has a bounded number of them under way (`shedding`); a further one is
-//! always begun, and the oldest of the address with the most is shed. So neither a
-//! client that does not go on nor a flood from one address takes anything from others.
-//! Honest handshakes, which take two turns of the network, are safe unless more
-//! addresses than there may be handshakes begin one within that time.
+//! The node looks at the first byte of a connection: TLS begins with 0x16, HTTP never does. A
+//! handshake may take as long as the head of a request. Each runtime has a bounded number of them
+//! under way (`shedding`); a further one is always accepted, and the oldest of the address with the
+//! most is shed. So neither a client that does not go on nor a flood from one address takes
+//! anything from others. Honest handshakes, which take two turns of the network, are safe unless
+//! more addresses than there may be handshakes begin one within that time.
 //!
 //! Peers have quotas of their own, which other clients do not take: some for connections
 //! from addresses from which a peer has come before or at which this node has reached one,
@@ -227,7 +226,7 @@ impl ListenerTls {
             }
             None => {
                 metrics.failed(if is_shed {
-                    HandshakeFailure::GaveWay
+                    HandshakeFailure::Shed
                 } else {
                     HandshakeFailure::Slow
                 });
@@ -274,9 +273,9 @@ impl ListenerTls {
             tracing::warn!(
                 address,
                 left_out,
-                "refused a connection as a peer's: it has shown no certificate for the host of a \
-                 URL in --cluster; give that node --tls-cert, --tls-key and --tls-peer-ca, and a \
-                 certificate for the host of its URL"
+                "refused a peer connection without a certificate for a host of --cluster: give \
+                 that node --tls-cert, --tls-key and --tls-peer-ca, and a certificate for the \
+                 host of its URL"
             );
         }
     }

@@ -1,4 +1,4 @@
-//! What the status says of tombstone GC, and of non-owned copies.
+//! The part of the status about tombstone GC and non-owned copies.
 
 use crate::net::ListenerShared;
 use api::status::{HeldBackBy, NonOwnedCopies, TombstoneGc};
@@ -19,18 +19,18 @@ fn held_back_by(why: &HeldBack, name: impl Fn(NodeNumber) -> String) -> HeldBack
     match why {
         HeldBack::Away(nodes) => of_nodes(
             nodes,
-            "these nodes took no part, or not to the end",
+            "these nodes did not take part until the end",
             "start, upgrade or replace them",
         ),
         HeldBack::Clocks(nodes) => of_nodes(
             nodes,
-            "the clocks of these nodes are wrong, or nobody can tell that they are right",
-            "their status says why under clock, and what to do",
+            "the clocks of these nodes are wrong, or cannot be verified",
+            "see clock in their status",
         ),
         HeldBack::Unfenced(nodes) => of_nodes(
             nodes,
             "these nodes could not close the timestamp, or were replaced meanwhile",
-            "look for errors in their logs, and at their disks",
+            "check their logs and disks",
         ),
         HeldBack::Unequal(pairs) => {
             let texts = pairs
@@ -46,19 +46,19 @@ fn held_back_by(why: &HeldBack, name: impl Fn(NodeNumber) -> String) -> HeldBack
             HeldBackBy {
                 nodes: nodes.into_iter().map(name).collect(),
                 text: format!(
-                    "these nodes could not be made equal: {}; look for errors of repairs in \
-                         their logs, and for damaged, full or learners in the status",
+                    "these nodes could not be made equal: {}; look for errors of repairs in their \
+                     logs, and in the status for damaged or full stores and learners",
                     texts.join(", ")
                 ),
             }
         }
         HeldBack::Moved => of_none(
-            "old versions were moved, as a store was being filled or copies lie on nodes \
-                 beyond their replicas; the next one shows whether that was all",
+            "old versions were moved because a store was being rebuilt or non-owned copies exist; \
+             the next full repair shows whether that was all",
         ),
         HeldBack::Interrupted => of_none(
-            "a node was restarted or replaced, or found damage in its store; the next one \
-                 begins anew",
+            "a node was restarted or replaced, or found damage in its store; the next full repair \
+             starts over",
         ),
     }
 }
@@ -129,7 +129,7 @@ mod tests {
         for of_none in [HeldBack::Moved, HeldBack::Interrupted] {
             let held_back = of(of_none);
             assert!(held_back.nodes.is_empty());
-            assert!(held_back.text.contains("the next one"));
+            assert!(held_back.text.contains("the next full repair"));
         }
     }
 }

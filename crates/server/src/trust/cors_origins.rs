@@ -1,4 +1,4 @@
-//! The origins whose pages the operator lets use the node (`--cors-origin`).
+//! The origins whose pages may use the node (`--cors-origin`).
 
 use crate::config::ServerConfig;
 

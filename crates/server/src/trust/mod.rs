@@ -1,15 +1,15 @@
 //! Who may do what on this node.
 //!
-//! With a tokens file each request but those for public pages needs a token, and the token
-//! a right. Which right each method of a path needs is a column of the table of resources
-//! (`http::resources`); what a right is, and which keys it covers, is in the crate
-//! `tokens`. Without a tokens file whoever reaches the node may do everything, so such a
-//! node listens on loopback only, unless its operator says otherwise (`config::trust`).
+//! With a tokens file each request needs a token with the right for it; only public pages need
+//! none. Which right each method of a path needs is a column of the table of resources
+//! (`http::resources`); what a right is, and which keys it covers, is in the crate `tokens`.
+//! Without a tokens file whoever reaches the node may do everything, so such a node listens on
+//! loopback only, unless its operator says otherwise (`config::trust`).
 //!
 //! - `tokens_in_force`: the tokens of the file, read again when it changes.
 //! - `audit`: what operators did, and whom the node refused, as a log of its own.
 //! - `web_pages`: requests of web pages of other sites; `cors_origins`: those that are served.
-//! - `reloading`: the thread that reads again what may change while the node runs.
+//! - `reloading`: the thread that rereads files that may change while the node runs.
 
 pub(crate) mod audit;
 pub(crate) mod cors_origins;

@@ -1,8 +1,7 @@
-//! Reads again what may change while the node runs: on a thread of its own, because a file
-//! may lie on a disk that hangs.
+//! Rereads files that may change while the node runs, on its own thread, because a disk may hang.
 //!
-//! Each source is looked at every [`PERIOD`], and at once when an operator asks (SIGHUP).
-//! A look must be cheap if nothing has changed.
+//! Each source is checked every [`PERIOD`], and at once on SIGHUP. A check must be cheap if nothing
+//! has changed.
 
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -67,7 +66,7 @@ impl Drop for Reloader {
         if let Some(thread) = lock(&self.thread).take()
             && thread.join().is_err()
         {
-            tracing::error!("the thread that reads files again ended in a panic");
+            tracing::error!("the thread that rereads files panicked");
         }
     }
 }

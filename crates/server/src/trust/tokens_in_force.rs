@@ -1,9 +1,8 @@
 //! The tokens of the tokens file.
 //!
-//! The file is read again when it changes. One that vanishes or cannot be used leaves the
-//! tokens in force that were read last: a file that is edited, or a disk that fails, must
-//! lock nobody out, and least of all the operator. The log says so once, and a metric as
-//! long as it lasts.
+//! The file is reread when it changes. If it vanishes or cannot be used, the previous tokens stay
+//! valid: a half-edited file or a failing disk must lock nobody out, least of all the operator. The
+//! log says so once, and a metric shows it while it lasts.
 
 use super::reloading::Reload;
 use arc_swap::ArcSwap;
@@ -81,7 +80,7 @@ impl TokensInForce {
         self.loads.fetch_add(1, Ordering::Relaxed);
         tracing::info!(
             file = %self.file.display(), tokens, added = added.join(","),
-            removed = removed.join(","), "the tokens file has changed, and is in force"
+            removed = removed.join(","), "the tokens file has changed and was loaded"
         );
     }
 }
@@ -98,12 +97,12 @@ pub(super) fn families(tokens: Option<&TokensInForce>) -> Vec<Family> {
         ),
         Family::gauge(
             "kvorum_tokens_file_stale",
-            "1 while the tokens file cannot be used, so that the tokens read before it stay in force",
+            "1 while the tokens file cannot be used and the previous tokens stay valid",
             f64::from(u8::from(is_stale)),
         ),
         Family::counters(
             "kvorum_tokens_file_loads",
-            "How often tokens were taken from the tokens file",
+            "How often the tokens file was loaded",
             [(Vec::new(), loads)],
         ),
     ]
@@ -124,8 +123,8 @@ impl Reload for TokensInForce {
         match table {
             Ok(table) => self.replace(table),
             Err(problem) => tracing::error!(
-                "{problem}; the tokens that were read before stay in force, so none can be \
-                 added or revoked until the file is right"
+                "{problem}; the previous tokens stay valid, and none can be added or revoked \
+                 until the file is corrected"
             ),
         }
     }
@@ -152,14 +151,14 @@ fn read_text(file: &Path) -> Result<String, String> {
     let own = rustix::process::geteuid().as_raw();
     if mode & MODE_OF_CHANGES != 0 {
         return Err(cannot(format!(
-            "users other than its owner may change it (mode {mode:o}), and with it give \
-             themselves rights: run chmod go-w {}",
+            "users other than its owner can change it (mode {mode:o}) and give themselves rights: \
+             run chmod go-w {}",
             file.display()
         )));
     }
     if metadata.uid() != own && metadata.uid() != 0 {
         return Err(cannot(format!(
-            "it belongs to another user ({}), who may give themselves rights: it must belong to \
+            "it belongs to another user ({}), who can give themselves rights: it must belong to \
              the user of the node ({own}) or to root",
             metadata.uid()
         )));

@@ -119,7 +119,7 @@ fn a_store_that_lost_its_folder_tells_nothing_until_it_is_filled() {
     for node in 0..3 {
         assert_whole(&range(&cluster, node, "2/3"));
     }
-    until("the store is filled", || {
+    until("the store is rebuilt", || {
         range(&cluster, 0, "3/3").status == 200
     });
     assert_whole(&range(&cluster, 1, "3/3"));

@@ -205,7 +205,7 @@ fn restore_a_folder(accepts: bool) {
     } else {
         cluster.start_node(2);
         cluster.wait_until_joined();
-        until("a full repair has filled the store", || {
+        until("a full repair has rebuilt the store", || {
             cluster.replica_state(0) == "voter"
         });
     }

@@ -35,8 +35,8 @@ fn a_key_is_put_shown_listed_and_deleted_by_keyboard() {
     browser.evaluate("document.querySelector('.danger').focus()");
     browser.press("Enter");
     browser.press("Enter");
-    browser.wait_for_text(RECEIPT, "It is deleted");
-    browser.wait_for_text(".value", "it was deleted");
+    browser.wait_for_text(RECEIPT, "Deleted");
+    browser.wait_for_text(".value", "was deleted");
     assert_eq!(cluster.client(1).get("/v0/entity?id=user%2F1").status, 404);
     browser.assert_calm(&origin);
 }

@@ -1,4 +1,4 @@
-//! The console of a node with a tokens file: it asks for a token, and keeps it in the
+//! The console of a node with a tokens file: it needs a token, and keeps it in the
 //! memory of the page only.
 
 use crate::browser::Browser;
@@ -30,7 +30,7 @@ fn a_token_is_asked_for_and_forgotten_with_the_page() {
     let origin = node.url().to_string();
 
     browser.call("Page.navigate", &json!({"url": format!("{origin}/")}));
-    browser.wait_for_text(DIALOG, "asks for a token");
+    browser.wait_for_text(DIALOG, "needs a token");
     // No field of a request can carry it.
     browser.type_text("\u{441}\u{435}\u{437}\u{430}\u{43c}");
     browser.press("Enter");
@@ -48,14 +48,14 @@ fn a_token_is_asked_for_and_forgotten_with_the_page() {
     browser.evaluate("location.hash = '#/keys?key=k&edit=1'");
     browser.wait_for("document.querySelector('#value') !== null");
     browser.evaluate("document.querySelector('form.stack').requestSubmit()");
-    browser.wait_for_text(".detail .receipt.bad", "It was not stored");
+    browser.wait_for_text(".detail .receipt.bad", "Not stored");
     assert_eq!(
         browser.evaluate("document.querySelector('dialog')"),
         json!(null)
     );
 
     browser.call("Page.reload", &json!({}));
-    browser.wait_for_text(DIALOG, "asks for a token");
+    browser.wait_for_text(DIALOG, "needs a token");
     let kept = "document.cookie.length + localStorage.length + sessionStorage.length";
     assert_eq!(browser.evaluate(kept), 0);
     browser.assert_calm(&origin);

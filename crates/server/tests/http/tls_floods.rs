@@ -51,11 +51,11 @@ fn a_flood_of_handshakes_from_one_address_cuts_off_no_other_client() {
     let flood: Vec<_> = (0..3 * PLACES)
         .map(|_| begun_from(Ipv4Addr::new(127, 0, 0, 2), node.addresses()[0]))
         .collect();
-    let gave_way = "kvorum_tls_handshakes_failed_total{reason=\"gave_way\"}";
+    let shed = "kvorum_tls_handshakes_failed_total{reason=\"shed\"}";
     let cut = flood.len() + 1 - PLACES;
-    wait_for_metric(&node, gave_way, &cut.to_string());
+    wait_for_metric(&node, shed, &cut.to_string());
     assert_eq!(complete(honest).get("/v0/status").status, 200);
-    wait_for_metric(&node, gave_way, &cut.to_string());
+    wait_for_metric(&node, shed, &cut.to_string());
 }
 
 /// Waits for a metric on a connection that is there already.
@@ -122,9 +122,9 @@ fn a_peer_that_was_reached_is_not_kept_out() {
     let flood: Vec<_> = (0..3 * PLACES as u8)
         .map(|last| begun_from(Ipv4Addr::new(127, 0, 1, last + 1), listener))
         .collect();
-    let gave_way = "kvorum_tls_handshakes_failed_total{reason=\"gave_way\"}";
+    let shed = "kvorum_tls_handshakes_failed_total{reason=\"shed\"}";
     let cut = flood.len() - PLACES;
-    wait_for_metric(&node, gave_way, &cut.to_string());
+    wait_for_metric(&node, shed, &cut.to_string());
     let mut coming = complete(coming);
     coming.send(
         "GET /v0/peer HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\n\
@@ -155,7 +155,7 @@ fn clients_that_take_all_handshakes_and_slots_keep_no_peer_out() {
     );
     assert_eq!(peer.head().0, 101);
     wait_for_metric_on(&mut watching, &in_flight(PLACES));
-    let none_cut = "kvorum_tls_handshakes_failed_total{reason=\"gave_way\"} 0";
+    let none_cut = "kvorum_tls_handshakes_failed_total{reason=\"shed\"} 0";
     wait_for_metric_on(&mut watching, none_cut);
 }
 

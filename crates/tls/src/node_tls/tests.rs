@@ -128,7 +128,7 @@ fn what_cannot_be_used_leaves_the_last_good_files_in_force() {
         (&other_name, &other_name_key, "not for a.example"),
         (&expired, &expired_key, "has expired"),
         (&future, &future_key, "is not valid yet"),
-        (&foreign, &foreign_key, "is of no authority in"),
+        (&foreign, &foreign_key, "is not from an authority in"),
         (&for_servers, &for_servers_key, "serverAuth and clientAuth"),
         (&good[..good.len() / 2], &good_key, "node.pem"),
     ] {
@@ -193,7 +193,7 @@ fn authorities_without_the_own_one_are_refused_and_a_new_one_comes_first() {
     let bundle = folder.path().join("ca.pem");
     write(&bundle, &new.1);
     let error = tls.reload(NOW, true).unwrap_err().to_string();
-    assert!(error.contains("is of no authority in"), "{error}");
+    assert!(error.contains("is not from an authority in"), "{error}");
     // The order of the handbook.
     write(&bundle, &format!("{}{}", old.1, new.1));
     assert!(tls.reload(NOW, true).unwrap());

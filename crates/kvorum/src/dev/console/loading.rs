@@ -1,8 +1,8 @@
-//! Loads a node with more writes than it takes at a time, to show how it refuses the rest.
+//! Sends a node more writes than it admits, to show how it refuses the rest.
 //!
-//! Each connection sends its next write once the last one is answered, and waits after a
-//! refusal, as a client should. That requests are refused is the aim, so nothing is counted;
-//! `kvorum-lab load` measures.
+//! Each connection sends its next write once the last one is answered, and waits after a refusal,
+//! as a client should. The aim is to see refusals, so nothing is counted; `kvorum-lab load`
+//! measures.
 
 use super::reaching::{NodeStream, Reach, ReachedNode};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

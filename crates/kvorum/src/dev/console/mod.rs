@@ -9,15 +9,14 @@
 //! any  /nodes/2/v0/…            passes a request on to a node
 //! ```
 //!
-//! Whatever is no file of the console needs a token, which is drawn at each start. It
-//! stands in the fragment of the URL that is printed: a browser keeps that to itself. The
-//! page sends it in a field of its own, so that pages of other sites cannot even try. A
-//! page that rebinds its name is refused by its `Host`.
+//! Everything but the console's files needs a token, which is drawn at each start. The token is in
+//! the fragment of the printed URL, which browsers do not send. The page sends it in a header field
+//! of its own, so that pages of other sites cannot even try. A page that rebinds its name is
+//! refused by its `Host`.
 //!
-//! Each connection carries one request. That is enough for one reader, and keeps the
-//! passing on of requests to a copying of bytes. While all places are taken, the oldest
-//! connection that has not shown the token gives way to the next one, so nobody without it can
-//! keep the reader out.
+//! Each connection carries one request. That is enough for one reader, and forwarding a request is
+//! then a copy of bytes. When there are too many connections, the oldest one that has not shown the
+//! token is closed, so nobody without it can keep the reader out.
 
 mod exchange;
 mod loading;

@@ -1,4 +1,4 @@
-//! Passes a request on to a node, and the node's answer back.
+//! Forwards a request to a node, and the node's answer back.
 
 use super::exchange::{Answer, BrowserRequest};
 use super::reaching::{NodeStream, Reach, ReachedNode};

@@ -1,8 +1,8 @@
-//! How the console reaches the nodes: as their user, whom it stands for.
+//! How the console reaches the nodes on behalf of its user.
 //!
-//! Whoever has the console's token runs the cluster, or was let in by who does. So where the
-//! nodes want tokens, a request without one is passed on with the cluster's own, which has all
-//! rights; and nodes with TLS are verified by the cluster's authority.
+//! Whoever has the console's token runs the cluster, or was given it by that person. So if the
+//! nodes require tokens, a request without one is forwarded with the cluster's own token, which has
+//! all rights. Nodes with TLS are verified by the cluster's authority.
 
 use crate::dev::layout::{ClusterLayout, NodeLayout};
 use crate::failure::Failure;

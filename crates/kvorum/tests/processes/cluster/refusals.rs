@@ -61,8 +61,8 @@ fn nodes_with_different_lists_refuse_each_other() {
     cluster[0].list = list.replace("c=", "d=");
     cluster[0].start(&[]);
     cluster[1].start(&[]);
-    cluster[0].wait_until_logged(&["name=\"b\"", "different lists of nodes"]);
-    cluster[1].wait_until_logged(&["name=\"a\"", "different lists of nodes"]);
+    cluster[0].wait_until_logged(&["name=\"b\"", "different lists of members"]);
+    cluster[1].wait_until_logged(&["name=\"a\"", "different lists of members"]);
     assert_ne!(cluster[0].state_of("b"), "up");
 }
 

@@ -121,7 +121,7 @@ fn a_tombstone_goes_once_the_forget_bound_has_passed_it() {
     // The nodes that are named are enough.
     let compacted = printed(&cluster[0], &["compact", "b"]);
     assert!(
-        compacted.starts_with("b: a compaction begins"),
+        compacted.starts_with("b: a compaction has started"),
         "{compacted}"
     );
     let unknown = admin(&cluster[0], &["compact", "d"]);

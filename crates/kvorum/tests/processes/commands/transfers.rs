@@ -233,7 +233,7 @@ fn each_failure_of_a_transfer_has_its_exit_code_and_one_line() {
         (
             &["import", bad, "--resume", "--url", down],
             2,
-            &["bad.position", "none of these nodes", node],
+            &["bad.position", "at least one of these nodes", node],
         ),
         (&["import", cut, "--url", node], 4, &["line 2", "EOF"]),
         (
@@ -244,7 +244,7 @@ fn each_failure_of_a_transfer_has_its_exit_code_and_one_line() {
         (
             &["import", other, "--resume", "--url", node],
             2,
-            &["not the one", "other.position"],
+            &["the input differs", "other.position"],
         ),
         (
             &["import", "-", "--resume", "--url", node],

@@ -48,7 +48,7 @@ fn a_node_is_killed_stopped_and_started_by_its_number() {
     let before = children_of(&cluster);
 
     let said = done(&["kill", "2"], data);
-    assert!(said.contains("node-2 is killed; it restarts"), "{said}");
+    assert!(said.contains("node-2 was killed; it restarts"), "{said}");
     let after = wait_until("another process", || {
         let after = children_of(&cluster);
         (after.len() == 2).then_some(after)

@@ -94,7 +94,7 @@ fn tokens_are_made_used_refused_and_revoked_without_a_restart() {
     node.signal(Signal::TERM);
     let end = node.end();
     assert_eq!(end.code, Some(0), "{end:?}");
-    for words in ["tokens.toml: ", "stay in force"] {
+    for words in ["tokens.toml: ", "stay valid"] {
         assert!(end.stderr.contains(words), "{words}: {}", end.stderr);
     }
     for token in [&shop, &reader] {
@@ -199,7 +199,7 @@ fn a_node_that_others_reach_says_who_may_use_it() {
         (&["--listen", "[::]:0"], &["--open", "--tokens-file"]),
         (
             &["--listen", "0.0.0.0:0", "--tokens-file", &tokens],
-            &["--tokens-in-clear", "in clear", "--listen 127.0.0.1:"],
+            &["--tokens-in-clear", "in the clear", "--listen 127.0.0.1:"],
         ),
         (&["--open", "--tokens-file", &tokens], &["--open", "omit"]),
         (

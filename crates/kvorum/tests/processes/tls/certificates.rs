@@ -41,7 +41,7 @@ fn nodes_say_what_is_wrong_with_a_certificate_and_what_to_do() {
     third.trust(&[&authority, &other]);
     other.issue(&third, address);
     cluster[2].spawn(&[]);
-    let unknown = "of no authority that is trusted here: have it signed";
+    let unknown = "not from an authority that is trusted here: have one sign it";
     cluster[0].wait_until_logged(&["cannot connect to a peer", "name=\"c\"", unknown]);
     cluster[0].wait_until_logged(&["handshake with a client failed", unknown]);
     cluster[2].wait_until_logged(&["name=\"a\"", "refuses this side's certificate", "alert"]);
@@ -59,12 +59,18 @@ fn a_node_does_not_start_with_a_certificate_that_the_others_would_refuse() {
     let (mut cluster, third) = two_of_three(&authority);
     let address = cluster[2].location.address;
     let cases: [(&dyn Fn(), &str); 4] = [
-        (&|| other.issue(&third, address), "is of no authority in"),
+        (
+            &|| other.issue(&third, address),
+            "is not from an authority in",
+        ),
         (
             &|| authority.issue_expired(&third, address),
             "has expired: renew it",
         ),
-        (&|| third.write_self_made(address), "is of no authority in"),
+        (
+            &|| third.write_self_made(address),
+            "is not from an authority in",
+        ),
         (
             &|| authority.issue_for_server(&third, address),
             "both extended key usages, serverAuth and clientAuth",
@@ -85,7 +91,7 @@ fn a_node_does_not_start_with_a_certificate_that_the_others_would_refuse() {
     cluster.wait_until_joined();
     other.issue(&third, address);
     cluster[2].signal(Signal::HUP);
-    cluster[2].wait_until_logged(&["ERROR", "cannot be used", "is of no authority in"]);
+    cluster[2].wait_until_logged(&["ERROR", "cannot be used", "is not from an authority in"]);
     let status = cluster[2].status().unwrap();
     let problem = status["tls"]["problem"].as_str().unwrap();
     assert!(problem.contains("other nodes would refuse"), "{problem}");

@@ -184,7 +184,7 @@ fn the_secret_changes_node_by_node() {
             } else {
                 "accepted=2"
             };
-            cluster[index].wait_until_logged(&["secret of the cluster has changed", accepted]);
+            cluster[index].wait_until_logged(&["cluster's secret has changed", accepted]);
             if index == 0 {
                 // Its links to nodes that have not changed yet are made anew.
                 cluster[index].stop();
@@ -196,7 +196,7 @@ fn the_secret_changes_node_by_node() {
     // What cannot be used is said, and changes nothing.
     write(&cluster, 1, "short\n");
     cluster[1].signal(Signal::HUP);
-    cluster[1].wait_until_logged(&["ERROR", "16 to 4096", "goes on with the secret"]);
+    cluster[1].wait_until_logged(&["ERROR", "16 to 4096", "keeps the previous secret"]);
     cluster[0].stop();
     cluster[0].start(&[]);
     cluster.wait_until_joined();

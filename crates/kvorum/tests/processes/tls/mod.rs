@@ -141,14 +141,18 @@ fn without_trust_there_is_no_request_and_the_line_says_what_to_do() {
         (
             format!("get k --url {url} --ca {}", other.ca),
             5,
-            &["no authority", "--ca"][..],
+            &["from an authority that is trusted", "--ca"][..],
         ),
         (
             format!("put k v --url {url} --ca {}", other.ca),
             5,
-            &["no authority", "--ca"],
+            &["from an authority that is trusted", "--ca"],
         ),
-        (format!("get k --url {url}"), 5, &["no authority", "--ca"]),
+        (
+            format!("get k --url {url}"),
+            5,
+            &["from an authority that is trusted", "--ca"],
+        ),
         (format!("get k --url {plain}"), 5, &["https://"]),
         (
             format!("get k --url {plain} --ca {ca}"),
@@ -163,7 +167,7 @@ fn without_trust_there_is_no_request_and_the_line_says_what_to_do() {
         (
             format!("admin status --url {url} --ca {}", other.ca),
             5,
-            &["no authority", "--ca"],
+            &["from an authority that is trusted", "--ca"],
         ),
         (
             format!("get k --url {url} --client-cert {ca}"),

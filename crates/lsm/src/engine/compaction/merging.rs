@@ -316,7 +316,7 @@ impl Compaction {
             .find(|(table, noted)| table.noted_parts() != *noted)
         {
             let error = Error::Invalid(format!(
-                "{} was found damaged in another place while it was repaired: it is repaired once \
+                "{} was found damaged in another place during its repair: it is repaired once \
                  that place was compared, too",
                 table.path().display()
             ));
@@ -326,8 +326,8 @@ impl Compaction {
         if !self.records.may_non_owned_go() {
             self.abandon(core);
             return Err(Error::Invalid(
-                "a store has come to lack something while non-owned copies were dropped, which may \
-                 be the last ones: the tables are merged again, and keep them"
+                "a node lost data while non-owned copies were dropped, which may be the last \
+                 ones: merging the tables again, and keeping those copies"
                     .to_owned(),
             ));
         }

@@ -118,7 +118,7 @@ impl Reclaim {
                 return Some(bytes);
             }
             Err(error) => {
-                tracing::warn!(%error, "could not survey what the deletes of a table hide");
+                tracing::warn!(%error, "could not measure what the tombstones of a table hide");
                 self.surveyed.insert(survey.table.id());
             }
         }

@@ -71,9 +71,13 @@ impl Orders {
         }
         state.ended = state.ordered;
         match &failure {
-            None => tracing::info!(merged_bytes = state.merged_bytes, "everything is compacted"),
+            None => tracing::info!(
+                merged_bytes = state.merged_bytes,
+                "the full compaction has \
+             ended"
+            ),
             Some(Error::Closed) => {}
-            Some(error) => tracing::warn!(%error, "the compaction of everything has failed"),
+            Some(error) => tracing::warn!(%error, "the full compaction failed"),
         }
         state.failure = failure;
     }

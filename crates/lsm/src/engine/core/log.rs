@@ -373,7 +373,7 @@ impl Log {
         if let Err(error) = core.tables.claim_log(seen.claim) {
             // Unless a sync failed, it is tried again after the next write.
             let error = core.poison_if_sync(error);
-            tracing::debug!(%error, "could not claim the log");
+            tracing::debug!(%error, "could not record the synced length of the log");
         }
     }
 

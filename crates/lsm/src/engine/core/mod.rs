@@ -262,13 +262,14 @@ impl Core {
         }
         match self.health.full_disk().try_leave() {
             Ok(true) => {
-                tracing::info!("the disk has room again: puts are accepted");
+                tracing::info!("the disk has space again: puts are accepted");
                 self.log.prepare_segment(self);
                 self.schedule_compaction(Duration::ZERO);
                 return;
             }
             Ok(false) => {}
-            Err(error) => tracing::warn!(%error, "could not make the reserve; will try again"),
+            Err(error) => tracing::warn!(%error, "could not create the disk reserve; will try \
+             again"),
         }
         let now = self.now();
         // Compaction can make room of deletes only once they are in a table.

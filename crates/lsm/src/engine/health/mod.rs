@@ -98,7 +98,7 @@ impl Health {
         let cause = self.poison.get_or_init(|| {
             tracing::error!(
                 %error,
-                "the store is read-only now, because what is on disk is unknown: restart the node"
+                "the store is read-only now, because its state on disk is unknown: restart the node"
             );
             error.to_string().into()
         });

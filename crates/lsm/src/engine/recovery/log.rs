@@ -127,8 +127,8 @@ pub(in crate::engine) fn read_log(
             return Err(Error::corrupt(
                 &path,
                 0,
-                "this log segment has lost its header, which was durable before the log reached \
-                 it, and with it whatever it held",
+                "this log segment has lost its header, which was durable, and with it all its \
+                 records",
             ));
         }
         if !segment.is_empty() {
@@ -150,7 +150,7 @@ pub(in crate::engine) fn read_log(
                 return Err(Error::corrupt(
                     &folder.join(segment_file_name(*number)),
                     segment.end,
-                    "the log breaks off here, but a later segment has records",
+                    "the log ends early here, but a later segment has records",
                 ));
             }
         }
@@ -190,10 +190,10 @@ fn check_claim(
     }
     for (number, segment) in segments {
         let what = if *number < claim.segment && !segment.sealed {
-            "the log breaks off here, but the manifest claims a later segment".to_owned()
+            "the log ends early here, but the manifest claims a later segment".to_owned()
         } else if *number == claim.segment && segment.end < claim.bytes {
             format!(
-                "the log breaks off here, but the manifest claims {} synced bytes",
+                "the log ends early here, but the manifest claims {} synced bytes",
                 claim.bytes
             )
         } else {

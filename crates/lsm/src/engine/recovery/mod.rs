@@ -280,7 +280,7 @@ impl Store {
         if core.health.is_full() {
             tracing::error!(
                 folder = %core.environment.folder.display(),
-                "the disk has no room for the reserve: puts are refused until there is room"
+                "the disk has no space for the reserve: puts are refused until there is space"
             );
             core.schedule_room_watch(RoomWatch::new());
         } else {

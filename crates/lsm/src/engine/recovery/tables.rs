@@ -90,10 +90,10 @@ pub(in crate::engine) fn open_tables(
             file = %path.display(),
             from_key = %range.first_key.escape_ascii(),
             to_key = %range.last_key.as_deref().unwrap_or(b"(the last)").escape_ascii(),
-            "a table does not open: what it held of these keys is missing, and reads of them \
-             fail unless they find something newer. In a cluster the next full repair brings it \
-             from the other nodes. For a node alone: stop it, put the file back from a copy, and \
-             start it again"
+            "a table does not open: its versions of these keys are missing, and reads of them \
+             fail unless they find something newer. In a cluster the next full repair restores \
+             them from the other nodes. For a node alone: stop it, restore the file from a copy, \
+             and start it again"
         );
         let greatest = manifest.greatest_timestamp;
         let table = Table::lost(file, &path, &range, greatest, Arc::clone(cache), why);

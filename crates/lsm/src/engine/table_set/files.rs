@@ -214,7 +214,7 @@ impl TableFiles {
         match self.disk.rename(&path, &aside) {
             Ok(()) => tracing::warn!(
                 file = %aside.display(),
-                "what a table that did not open held was compared with the other nodes. Its file \
+                "a table that did not open was replaced by repairs from the other nodes. Its file \
                  is kept under this name: remove it if nothing is missing"
             ),
             Err(error) => tracing::warn!(

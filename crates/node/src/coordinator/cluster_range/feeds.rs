@@ -1,4 +1,4 @@
-//! The pages of all nodes on their way to a range.
+//! The pages that all nodes send to a scan.
 
 use super::ClusterRangePlan;
 use crate::coordinator::Coordinator;
@@ -253,7 +253,7 @@ impl Feeds {
                         node = %node,
                         what,
                         left_out,
-                        "a page of a range is not what was asked for"
+                        "a page of a scan does not match its request"
                     );
                 });
                 self.feeds[node.index()].retry_at = self.now() + RETRY_AFTER;

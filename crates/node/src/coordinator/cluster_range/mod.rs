@@ -1,14 +1,15 @@
-//! Ranges of the whole cluster: asks all nodes for pages, and tells what they agree on.
+//! Scans of the whole cluster: asks all nodes for pages, and returns the versions on which they
+//! agree.
 //!
-//! [`RangeMerge`] decides; the code here does it. Of each node there are at most two pages at a
-//! time: the one that is being merged, and the next, which is asked for as soon as the first
-//! is there (`feeds`). A page is asked for only when there is room for it, so a client that does
-//! not read stops all nodes. What no page can tell is read singly (`singles`), many keys at a
-//! time; the entities still come in the order of their keys.
+//! [`RangeMerge`] decides; the code here does it. It holds at most two pages of each node: the one
+//! that is being merged, and the next, which it requests as soon as the first arrives (`feeds`). It
+//! requests a page only when it has memory for it, so a client that does not read stops all nodes.
+//! Keys that pages leave open are read one by one (`singles`), many at a time; the entities still
+//! come in the order of their keys.
 //!
-//! A node that does not answer is missing from then on. It is asked again from time to time,
-//! and takes part again once it answers. If more nodes are missing than may be, the range waits
-//! a while for one of them, and then ends with an error.
+//! A node that does not answer is missing from then on. It is asked again periodically, and takes
+//! part again once it answers. If too many nodes are missing, the scan waits a while for one of
+//! them, and then ends with an error.
 
 mod feeds;
 mod singles;

@@ -1,4 +1,4 @@
-//! The keys of a range that are read singly: where the replicas differ, and where no page has
+//! The keys of a scan that are read one by one: where the replicas differ, and where no page has
 //! brought the value.
 
 use super::ClusterRangePlan;

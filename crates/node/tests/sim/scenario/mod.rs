@@ -99,7 +99,7 @@ pub(crate) struct Scenario {
     pub(crate) range_keys: usize,
     /// How the nodes forget their dead, if they do while the world lasts.
     pub(crate) forgetting: Option<Forgetting>,
-    /// How far clocks may be apart.
+    /// How far apart clocks may be.
     pub(crate) clock_drift_max: Duration,
     /// The kinds of faults.
     pub(crate) faults: Vec<FaultKind>,

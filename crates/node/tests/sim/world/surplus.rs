@@ -190,7 +190,7 @@ fn while_a_store_lacks_something_a_surplus_copy_stays_and_fills_it() {
         stray.compact();
         assert_eq!(held(stray), Some(old_value(1)), "it is the last copy");
         let is_filled = |host: &Rc<Host>| host.is_voter() == Some(true);
-        until("the store is filled", || {
+        until("the store is rebuilt", || {
             other.order_sweep(cluster::sweep::PassKind::Full);
             is_filled(own)
         })

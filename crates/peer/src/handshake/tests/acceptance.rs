@@ -78,7 +78,7 @@ async fn nodes_that_differ_refuse_each_other_and_both_know_why() {
     let cases: [(Change, &str); 5] = [
         (
             |asker, _| asker.hello.members_hash = 1,
-            "the nodes have different lists of nodes",
+            "the nodes have different lists of members",
         ),
         (
             |asker, _| asker.hello.name = "replica".to_owned(),

@@ -1,9 +1,9 @@
 //! Hints on disk: the segments of all peers.
 //!
-//! All segments are in one folder and are numbered in the order in which they were
-//! begun. Each segment belongs to one peer. Its tag says to which one, because the
-//! secret of a peer's log is derived from the peer's name. So names of any length and
-//! spelling need no file names, and no separate list can disagree with the segments.
+//! All segments are in one folder and are numbered in the order in which they were begun. Each
+//! segment belongs to one peer. Its tag says to which one, because the secret of a peer's log is
+//! derived from the peer's name. So no file name depends on a node's name, and no separate list can
+//! disagree with the segments.
 //!
 //! Invariants:
 //! - A peer has at most one segment that takes hints, the last one.

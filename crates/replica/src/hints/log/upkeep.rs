@@ -1,4 +1,4 @@
-//! Upkeep: sealing and syncing segments while others are written.
+//! Upkeep: completes and syncs segments while others are written.
 
 use super::{HintLogs, PeerLog};
 use cluster::NodeNumber;
@@ -24,7 +24,8 @@ impl Upkeep {
             if let Err(error) = segment.seal() {
                 // The segment can be read without a seal, too. If its end is lost,
                 // read repairs replace the lost hints.
-                tracing::warn!(%error, "a segment of hints could not be sealed: a power cut may take its last hints");
+                tracing::warn!(%error, "a segment of hints could not be completed: a power cut \
+                 may take its last hints");
             }
         }
         let run = |sync: SegmentSync| {

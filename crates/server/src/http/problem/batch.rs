@@ -9,8 +9,8 @@ impl Problem {
         Self::new(
             &BATCH_TOO_LONG,
             format!(
-                "a batch with Content-Length may have {bytes_max} bytes: send several, or send \
-                 it chunked and read the answers meanwhile"
+                "a batch with Content-Length may have at most {bytes_max} bytes: send several \
+                 batches, or send it chunked and read the answers meanwhile"
             ),
         )
     }
@@ -20,8 +20,8 @@ impl Problem {
         let mut problem = Self::new(
             &BAD_LINE,
             format!(
-                "line {line} is no operation: {detail}. The batch ends here: correct the line, \
-                 and send it and those after it again"
+                "line {line} is not an operation: {detail}. The batch ends here: correct the \
+                 line, then send it and the lines after it again"
             ),
         );
         problem.line = Some(line);
@@ -33,8 +33,8 @@ impl Problem {
         let mut problem = Self::new(
             &LINE_TOO_LONG,
             format!(
-                "line {line} is longer than {bytes_max} bytes, so it was passed over: send a \
-                 shorter value, in base64 if it has many characters that JSON escapes"
+                "line {line} is longer than {bytes_max} bytes, so it was skipped: send a shorter \
+                 value, or send it in base64 if JSON escapes many of its characters"
             ),
         );
         problem.line = Some(line);
@@ -46,8 +46,8 @@ impl Problem {
         let mut problem = Self::new(
             &VALUE_TOO_LONG,
             format!(
-                "line {line} has a value of more than {value_bytes_max} bytes, so it was passed \
-                 over: send a shorter value"
+                "line {line} has a value of more than {value_bytes_max} bytes, so it was skipped: \
+                 send a shorter value"
             ),
         );
         problem.line = Some(line);
@@ -59,8 +59,8 @@ impl Problem {
         Self::new(
             &ANSWER_TOO_LONG,
             format!(
-                "the answer to a batch with Content-Length has {bytes_max} bytes at most, and \
-                 this value is beyond: get it alone, or send the batch chunked"
+                "this value does not fit into the answer, which has at most {bytes_max} bytes for \
+                 a batch with Content-Length: get it alone, or send the batch chunked"
             ),
         )
     }

@@ -13,7 +13,8 @@ impl Problem {
     pub(crate) fn partial_put() -> Self {
         Self::new(
             &PARTIAL_PUT,
-            "a PUT with Content-Range would replace a value by a part of it: send the whole value",
+            "a PUT with Content-Range would replace the value with a part of it: send the whole \
+             value",
         )
     }
 
@@ -51,7 +52,7 @@ impl Problem {
         Self::new(
             &DISK_FULL,
             "the node's disk is full: give the node more space, or delete entities and try again \
-             once a compaction has freed their room; reads and deletes go on",
+             after a compaction has freed their space. Reads and deletes still work",
         )
         .with_receipt(receipt, replicas)
     }
@@ -62,7 +63,7 @@ impl Problem {
             &STORE_FAILED,
             format!(
                 "nothing was done, because this node's store takes no writes: {why}. Repair the \
-                 disk or the folder; reads go on"
+                 disk or the folder; reads still work"
             ),
         )
     }

@@ -64,10 +64,10 @@ impl From<BatchFailure> for Problem {
     fn from(failure: BatchFailure) -> Self {
         match failure {
             BatchFailure::Overloaded => Self::overloaded(),
-            BatchFailure::TimedOut => Self::range_timed_out(),
-            BatchFailure::TooOld => Self::range_too_long(),
+            BatchFailure::TimedOut => Self::scan_timed_out(),
+            BatchFailure::TooOld => Self::scan_too_long(),
             BatchFailure::TooFewNodes(receipt) => Self::too_few_nodes(*receipt),
-            BatchFailure::Failed(_) => Self::range_failed(),
+            BatchFailure::Failed(_) => Self::scan_failed(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Problems: the answers to requests that are refused or fail, as
 //! `application/problem+json` (RFC 9457). All types of them are in `api::problem_type`.
 //!
-//! - `request`, `trust`, `entity`, `timestamp`, `range`, `batch`, `operator`: the problems with
+//! - `request`, `trust`, `entity`, `timestamp`, `scan`, `batch`, `operator`: the problems with
 //!   their texts, by what they are about.
 //! - `failures`: which problem each failure of the node becomes.
 
@@ -9,8 +9,8 @@ mod batch;
 mod entity;
 mod failures;
 mod operator;
-mod range;
 mod request;
+mod scan;
 mod timestamp;
 mod trust;
 

@@ -23,8 +23,8 @@ impl Problem {
         Self::new(
             &COMPACTION_FAILED,
             format!(
-                "the compaction has ended early, and nothing is lost: {error}. Repair that, and \
-                 ask again"
+                "the compaction failed, but nothing is lost: {error}. Fix the cause, then order \
+                 it again"
             ),
         )
     }

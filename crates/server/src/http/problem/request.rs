@@ -40,8 +40,7 @@ impl Problem {
     pub(crate) fn unknown_transfer_coding() -> Self {
         Self::new(
             &UNKNOWN_TRANSFER_CODING,
-            "this node knows no transfer coding but chunked: send the bytes of the value \
-             without another coding",
+            "this node accepts no transfer coding but chunked: send the value without any other",
         )
     }
 
@@ -82,8 +81,8 @@ impl Problem {
     pub(crate) fn not_json() -> Self {
         Self::new(
             &NOT_JSON,
-            "a POST needs Content-Type: application/json or application/x-ndjson, also without a \
-             body, because web pages cannot send it by themselves: add the field",
+            "a POST needs Content-Type: application/json or application/x-ndjson, even without a \
+             body: add the field. Web pages cannot send these types unasked",
         )
     }
 
@@ -107,8 +106,8 @@ impl Problem {
     pub(crate) fn overloaded() -> Self {
         Self::new(
             &OVERLOADED,
-            "the node has taken on as many requests, or as much of their data, as it may: \
-             try again later, or ask another node",
+            "the node has reached its limit of requests, or of memory for them: try again later, \
+             or ask another node",
         )
     }
 }

@@ -38,12 +38,12 @@ impl Problem {
     pub(super) fn no_token(why: Unknown) -> Self {
         let detail = match why {
             Unknown::NoToken => {
-                "this path needs a token: send it as Authorization: Bearer TOKEN, once; who runs \
-                 the cluster makes one with kvorum admin token new"
+                "this path needs a token: send one as Authorization: Bearer TOKEN, once. The \
+                 operator of the cluster makes tokens with kvorum admin token new"
             }
             Unknown::OtherToken => {
-                "the token is not in force on this node: it may have been revoked, or is not in \
-                 the tokens file of this node"
+                "this node does not know the token: it may have been revoked, or is missing from \
+                 this node's tokens file"
             }
         };
         let mut problem = Self::new(&NO_TOKEN, detail);
@@ -63,7 +63,7 @@ impl Problem {
         Self::new(
             &NO_RIGHT,
             format!(
-                "the token `{name}` has no right `{rights}`{of_keys}: use one that has it, or \
+                "the token `{name}` lacks the right `{rights}`{of_keys}: use one that has it, or \
                  change the tokens file"
             ),
         )

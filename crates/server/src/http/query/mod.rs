@@ -1,12 +1,11 @@
-//! The queries of requests: pure functions of the raw query.
+//! Parses queries of requests: pure functions of the raw query.
 //!
-//! A query is `name=value` pairs between `&`s. Names and values are percent-decoded to
-//! bytes, UTF-8 or not. A `+` is a space, because form encoders write spaces so. Every
-//! parameter that is not exactly right is refused, with a text that names the parameter
-//! and says what to do, so that a typing error never selects another key.
+//! A query is `name=value` pairs between `&`s. Names and values are percent-decoded to bytes, UTF-8
+//! or not. A `+` is a space, as form encoders write it. Any parameter that is not exactly right is
+//! refused with a text that names it and says what to do, so that a typo never selects another key.
 //!
-//! Each resource reads its own parameters with what stands here: names and values
-//! ([`pairs`]), keys (`keys`), numbers ([`number_of`]), `ack` and `from` (`replicas`).
+//! Each resource reads its parameters with these functions: names and values ([`pairs`]), keys
+//! (`keys`), numbers ([`number_of`]), `ack` and `from` (`replicas`).
 
 pub(crate) mod keys;
 pub(crate) mod replicas;

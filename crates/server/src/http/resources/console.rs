@@ -1,7 +1,7 @@
 //! The console's files: `/` for browsers, and what its page loads from `/console/`.
 //!
-//! They are the same for everyone and need no token, because all that they show comes
-//! from other resources. They cost other requests nothing.
+//! They are the same for everyone and need no token, because everything that they show comes from
+//! other resources. They cost other requests nothing.
 
 use crate::http::exchange::{Answer, Exchange};
 use crate::http::page;

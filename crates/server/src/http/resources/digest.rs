@@ -1,8 +1,8 @@
-//! `/v0/digest`: what this node keeps in a range of keys, as a count and a sum, so that
-//! anyone can see whether replicas agree.
+//! `/v0/digest`: a count and a checksum of a range of this node's keys, so that anyone can see
+//! whether replicas agree.
 //!
-//! It counts as a range: it holds a range's place until it is answered, and a permit only
-//! until it begins. The read pool reads and sums up, a step at a time.
+//! It counts as a scan: it holds a scan's permit until it is answered, and a request's permit only
+//! until it begins. The read pool computes it, a step at a time.
 
 use crate::http::exchange::{Answer, Exchange};
 use crate::http::page;
@@ -99,7 +99,7 @@ fn peer_of(name: &[u8], members: &Members) -> Result<NodeNumber, ParameterError>
     };
     match node {
         None => {
-            let detail = format_args!("is no node of the cluster: {}", others());
+            let detail = format_args!("is not a node of the cluster: {}", others());
             Err(ParameterError::new("peer", detail))
         }
         Some(own) if own == members.own() => {

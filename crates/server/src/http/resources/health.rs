@@ -1,11 +1,11 @@
 //! `/health/live` and `/health/ready`: for supervisors and load balancers. Outside
 //! admission, because an overloaded node is neither dead nor broken.
 //!
-//! A node is ready when it can do its part for requests that name no pair of `ack` and
-//! `from`: its store is open, can write and counts, as many nodes as must answer such a
-//! request can be reached, and the peers that are up take its answers. Whoever restarts the nodes one
-//! after another waits for that before the next one, so the others must have their links to
-//! this one by then. A full disk is a warning only, because deletes must reach the node.
+//! A node is ready when it can serve requests with the default `ack` and `from`: its store is open,
+//! writable and counts, enough nodes for such a request can be reached, and the peers that are up
+//! accept its answers. A rolling restart waits for this before the next node, so the others must
+//! have their links to this one by then. A full disk is a warning only, because deletes must reach
+//! the node.
 
 use crate::http::exchange::{Answer, Exchange};
 use crate::http::page;
@@ -176,27 +176,27 @@ impl NodeHealth {
         }
         if let Some(why) = &self.failing {
             reasons.push(format!(
-                "the store cannot write files, and tries again each second: {why}"
+                "the store cannot write files, and tries again every second: {why}"
             ));
         }
         if !self.replica_state.is_voter() {
             reasons.push(format!(
-                "the store is {} and does not count: /v0/status says more",
+                "the store is {} and does not count: see /v0/status",
                 self.replica_state.word()
             ));
         }
         let is_short = self.voters < usize::from(self.ack);
         if is_short {
             reasons.push(format!(
-                "{} of the nodes with a store that counts can be reached, and {} must answer a \
-                 request: start the others, or look at the network",
+                "{} of the nodes whose stores count can be reached, and a request needs {}: start \
+                 the others, or check the network",
                 self.voters, self.ack
             ));
         }
         reasons.extend(self.unserved().filter(|_| is_short));
         if !self.awaited.is_empty() {
             reasons.push(format!(
-                "{} may be up and do not take this node's answers yet: this ends by itself within \
+                "waiting until {} can tell this node from its previous start: this takes a few \
                  seconds",
                 self.awaited.join(", ")
             ));
@@ -209,8 +209,8 @@ impl NodeHealth {
         let peers = self.unserving.join(", ");
         (!peers.is_empty()).then(|| {
             format!(
-                "{peers} can be reached and does not serve this node, whose store it could not \
-                 record: look at the log and at the data folder of {peers}"
+                "{peers} can be reached but does not serve this node, because it cannot record \
+                 this node's store: check the log and the data folder of {peers}"
             )
         })
     }
@@ -229,7 +229,7 @@ impl NodeHealth {
         warnings.extend(self.unserved());
         if !self.unreaching.is_empty() {
             warnings.push(format!(
-                "{} can be reached and cannot reach this node: look at the network and at their logs",
+                "{} can be reached but cannot reach this node: check the network and their logs",
                 self.unreaching.join(", ")
             ));
         }

@@ -1,6 +1,5 @@
-//! `/v0/history`: what this node did in the last hour, for the console and for people
-//! without Prometheus. Outside admission, so that an operator can inspect an overloaded
-//! node.
+//! `/v0/history`: metrics of this node's last hour, for the console and for people without
+//! Prometheus. Outside admission, so that an operator can inspect an overloaded node.
 
 use crate::http::exchange::{Answer, Exchange};
 use crate::http::page;

@@ -1,5 +1,5 @@
-//! The resources that the node serves: `table` is the one table of them, and each has a
-//! file or a folder that answers. `http/mod.rs` says how to add one.
+//! The resources that the node serves: `table` lists them all, and each has a file or a folder.
+//! `http/mod.rs` says how to add one.
 
 mod admin;
 mod batch;

@@ -1,5 +1,5 @@
-//! `/v0/peer`: the entrance for other nodes of the cluster, where their connections
-//! leave HTTP. Where nodes verify each other, it opens only to a certificate of a node.
+//! `/v0/peer`: where connections of other nodes leave HTTP. If nodes verify each other, only a
+//! connection with a node's certificate is upgraded.
 
 use crate::http::exchange::{Answer, Exchange};
 use crate::http::problem::Problem;

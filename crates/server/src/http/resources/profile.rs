@@ -1,9 +1,9 @@
-//! `/debug/profile`: how the process spends its time and its memory, while it serves.
-//! Outside admission, so that an operator can profile an overloaded node.
+//! `/debug/profile`: records how the serving process spends its time and memory. Outside admission,
+//! so that an operator can profile an overloaded node.
 //!
-//! The request lasts as long as the recording. The recording ends early when the
-//! client leaves, because no one would receive the profile, and when the node stops,
-//! because stopping waits for requests. Then the profile covers the time until then.
+//! The request lasts as long as the recording. The recording ends early when the client leaves,
+//! because nobody would receive the profile, and when the node stops, because a stop waits for
+//! requests; the profile then covers the time until the stop.
 
 use crate::http::exchange::{Answer, Exchange};
 use crate::http::negotiation::{ProfileFormat, profile_format};
@@ -188,7 +188,7 @@ async fn on_blocking_thread<T: Send + 'static>(
         let _awaited = sender.send(work()).is_ok();
     });
     if let Err(error) = started {
-        let detail = format!("the system refuses a thread for the profile: {error}");
+        let detail = format!("cannot start a thread for the profile: {error}");
         return Err(Problem::profile_failed(detail));
     }
     done.await

@@ -1,4 +1,5 @@
-//! `/v0/replicas`: the replicas of a key, and with `versions=true` what each of them holds.
+//! `/v0/replicas`: the replicas of a key, and with `versions=true` the version that each of them
+//! holds.
 //!
 //! Without versions it is outside admission, because it needs no replica. With them it
 //! counts as a read.

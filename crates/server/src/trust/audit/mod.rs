@@ -6,10 +6,10 @@
 //! {"time":"2026-11-22T16:00:01Z","event":"no-token","left_out":812}
 //! ```
 //!
-//! A line never has a token, and a key only as `--log-keys` says. Requests leave their lines
-//! to a thread (`line_writer`) and never wait for it. Each kind of event may have so many
-//! lines a second; how many more there were is written once a second, and how many could not
-//! be written once they can be again.
+//! A line never has a token, and a key only as `--log-keys` says. Requests leave their lines to a
+//! thread (`line_writer`) and never wait for it. Each kind of event has a limit of lines a second.
+//! The number of lines left out is written once a second, and the number of unwritable lines once
+//! writing works again.
 
 mod target;
 
@@ -169,8 +169,8 @@ pub(super) fn families(audit: Option<&Audit>) -> Vec<Family> {
         ),
         Family::counters(
             "kvorum_audit_left_out",
-            "Events without a line of their own in the audit log, because there were too many or it \
-             could not be written",
+            "Events without a line in the audit log, because there were too many or it could not \
+             be written",
             [(Vec::new(), left_out)],
         ),
     ]

@@ -80,7 +80,7 @@ fn a_target_that_is_not_trusted_is_told_before_the_load() {
     match refused {
         Err(Error::Distrusted { problem, .. }) => {
             assert!(
-                problem.contains("no authority that is trusted"),
+                problem.contains("not from an authority that is trusted"),
                 "{problem}"
             );
         }

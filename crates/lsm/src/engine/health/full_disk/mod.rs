@@ -92,11 +92,12 @@ impl FullDisk {
         };
         tracing::error!(
             folder = %self.folder.display(),
-            "the disk is full, or a quota or a limit on the length of files (ulimit -f) is reached: \
-             puts are refused until there is room again; free space on it, or delete data"
+            "the disk is full, or a quota or a limit on the length of files (ulimit -f) is \
+             reached: puts are refused until there is space again: free space on it, or delete \
+             data"
         );
         if let Err(error) = released {
-            tracing::error!(%error, "could not give the reserve back");
+            tracing::error!(%error, "could not release the disk reserve");
         }
         true
     }

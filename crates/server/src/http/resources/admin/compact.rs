@@ -1,4 +1,4 @@
-//! `/v0/admin/compact`: has this node compact its whole store now.
+//! `/v0/admin/compact`: compacts the whole store of this node now.
 
 use super::{CHECK_PERIOD, still_waits};
 use crate::http::exchange::{Answer, Exchange};
@@ -50,7 +50,7 @@ impl From<TableContents> for Contents {
     }
 }
 
-/// Whether to answer only when the compaction has ended.
+/// Whether to answer only after the compaction has ended.
 ///
 /// # Errors
 /// The first parameter that is not valid.

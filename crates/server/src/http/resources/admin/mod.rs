@@ -1,9 +1,8 @@
-//! `/v0/admin/…`: what an operator has this node do now. Outside admission, because an
-//! operator may need it on an overloaded node, and because a client that waits for an end
-//! does no work.
+//! `/v0/admin/…`: orders of operators. Outside admission, because an operator may need them on an
+//! overloaded node, and because waiting for the end of one costs nothing.
 //!
 //! - `compact`: compacts the whole store.
-//! - `sweep`: drives a pass of a repair.
+//! - `repair`: runs a repair session.
 
 pub(super) mod compact;
 pub(super) mod repair;

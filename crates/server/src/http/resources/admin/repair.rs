@@ -1,4 +1,4 @@
-//! `/v0/admin/repair`: has this node drive a pass of a repair now.
+//! `/v0/admin/repair`: makes this node coordinate a repair session now.
 
 use super::{CHECK_PERIOD, still_waits};
 use crate::http::exchange::{Answer, Exchange};
@@ -23,7 +23,7 @@ use tokio::time::timeout;
 struct RepairParameters {
     /// What to compare.
     kind: PassKind,
-    /// Whether to answer only when the pass has ended.
+    /// Whether to answer only after the repair has ended.
     wait: bool,
 }
 

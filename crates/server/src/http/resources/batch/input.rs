@@ -1,4 +1,4 @@
-//! Where the body of a batch comes from: what is here already, and then what arrives.
+//! The source of a batch's body: the part that has arrived already, and then the rest.
 
 use crate::http::problem::Problem;
 use crate::http::request_body::RequestBody;

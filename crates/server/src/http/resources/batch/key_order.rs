@@ -1,4 +1,4 @@
-//! The order of operations on one key: each begins when the one before it has ended.
+//! Keeps operations on one key in order: each begins when the previous one has ended.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry;

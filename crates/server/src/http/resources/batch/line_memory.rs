@@ -1,4 +1,4 @@
-//! The memory for a line of a batch that is arriving, where it has to wait for that.
+//! The memory for an arriving line of a batch, and the wait for it.
 
 use super::lines::Lines;
 use crate::admission::{UploadWait, Uploads};

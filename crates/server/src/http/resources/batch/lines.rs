@@ -1,9 +1,9 @@
 //! The lines of a batch, as its body arrives.
 //!
-//! A line that lies in one piece is a part of that piece. One that goes over several pieces is
-//! put together, and counts against the budget for uploads from [`FREE_BYTES`] on. While there is
-//! no room for more of it the lines stand still, until there is or they are told to refuse it.
-//! What cannot be kept is skipped up to the end of its line.
+//! A line within one piece of the body is a slice of that piece. A line across several pieces is
+//! assembled, and counts against the budget for uploads beyond [`FREE_BYTES`]. While the budget is
+//! exhausted the lines pause, until memory is free or they are told to refuse the line. A line that
+//! cannot be kept is skipped to its end.
 
 use crate::admission::Uploads;
 use base::Reservation;

@@ -1,7 +1,7 @@
 //! `/v0/batch`: many puts, gets and deletes, as lines of JSON.
 //!
-//! A batch is a task of its own (`task`), so that it goes on and returns its permits
-//! whether its client reads or not:
+//! A batch has its own task (`task`), so that it continues and returns its permits even if its
+//! client does not read:
 //!
 //! ```text
 //! body --lines--> operations --window--> answers --output--> connection
@@ -10,18 +10,17 @@
 //! - `input` is the body, `lines` splits it, `line_memory` waits for the memory of a line,
 //!   `operation` reads it.
 //! - `window` holds the operations until they are answered, within bounds.
-//! - `key_order` has operations on one key run one after another.
+//! - `key_order` runs operations on one key one after another.
 //! - `answer` is an answer, `answer_writer` writes them, `output` hands them to the
 //!   connection.
 //!
-//! A client that sends `Content-Length` may send everything before it reads anything, so
-//! its body is received first, and it and the answer are bounded by [`BATCH_BODY_BYTES_MAX`].
-//! The head of the answer goes with its first line, in one write. A chunked batch may be
-//! endless, and flows both ways at a time: the node reads no further while too many operations
-//! run or too many answers wait. It is one of the chunked batches of the node, whose
-//! number bounds what they hold beside the budgets; the clients of one address have half of
-//! them at most. What the other batches hold counts once their clients do not read, as other
-//! answers do.
+//! A client that sends `Content-Length` may send everything before it reads anything, so the node
+//! first receives the whole body; [`BATCH_BODY_BYTES_MAX`] bounds both body and answer. The head of
+//! the answer goes with its first line, in one write. A chunked batch may be endless, and flows in
+//! both directions at a time: the node stops reading while too many operations run or too many
+//! answers wait. It is one of the chunked batches of the node, whose number bounds what they hold
+//! beside the budgets; the clients of one address have half of them at most. What the other batches
+//! hold counts once their clients do not read, as other answers do.
 
 mod answer;
 mod answer_writer;

@@ -8,10 +8,10 @@
 //! {"op":"delete","key":"k"}
 //! ```
 //!
-//! A field that is unknown, given twice, or no part of the operation makes the line
-//! malformed: a typing error must not change what is stored. Text without escapes is a part
-//! of a line whose memory counts. Otherwise it is copied, because a part would keep all of what
-//! hyper has read at a time, of which the line may be the least.
+//! A field that is unknown, given twice, or not part of the operation makes the line malformed: a
+//! typo must not change what is stored. Text without escapes is a slice of a line whose memory
+//! counts. Otherwise it is copied, because a slice would keep the whole buffer that hyper read, of
+//! which the line may be a small part.
 
 use crate::http::query::keys::check_key;
 use crate::http::resources::entity::TTL_SECONDS_MAX;

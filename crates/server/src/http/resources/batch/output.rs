@@ -1,7 +1,7 @@
 //! The answers of a batch on their way from its task to the connection.
 //!
-//! The task leaves chunks, and the connection takes them when the client reads. The task
-//! looks at [`Output::has_room`] before it makes further answers.
+//! The task queues chunks, and the connection takes them when the client reads. The task checks
+//! [`Output::has_room`] before it makes further answers.
 
 use crate::admission::batch_streams::BatchStream;
 use crate::http::body_chunk::{BodyChunk, ChunkMemory, Unwritten, UnwrittenAnswers};

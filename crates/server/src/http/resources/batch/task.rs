@@ -8,12 +8,12 @@
 //!         +------------------------------> ready --permit--> runs --> ended --> answer
 //! ```
 //!
-//! What a batch holds is bounded: its window, the reads that run, and the answers that wait
-//! for the client. A read runs only if its value has room, of which all batches of the node
-//! share a budget; the oldest operation of a batch needs none, so that each batch goes on.
-//! A long value needs memory besides, which all readers of the node share. A batch whose
-//! oldest operation finds none gives up all that it holds of it, and asks again until there is
-//! some: so batches do not keep each other from going on.
+//! What a batch holds is bounded: its window, the reads that run, and the answers that wait for the
+//! client. A read runs only if there is memory for its value, from a budget that all batches of the
+//! node share; the oldest operation of a batch needs none, so that each batch makes progress. A
+//! long value also needs memory that all readers of the node share. If the oldest operation of a
+//! batch finds none, the batch releases all that it holds of it and tries again, so batches cannot
+//! block each other.
 
 use super::answer::OperationAnswer;
 use super::answer_writer::AnswerWriter;

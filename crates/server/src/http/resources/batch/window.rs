@@ -1,11 +1,11 @@
 //! The window of a batch: its operations between their lines and their answers, in the
 //! order of the lines.
 //!
-//! Answers are written in that order, so an operation that has ended stays until all before
-//! it have. What the window holds is bounded: the operations, the bytes that they write, and
-//! the memory that no other budget counts. Of that each batch may hold [`FREE_BYTES`] in any
-//! case, as each connection has buffers, so that each goes on. For more it takes a share of
-//! what all batches of the node may hold, and reads no further while there is none.
+//! Answers are written in that order, so an operation that has ended stays until all earlier ones
+//! have. The window bounds the operations, the bytes that they write, and the memory that no other
+//! budget counts. Each batch may hold [`FREE_BYTES`] of that in any case, so that it makes
+//! progress. For more it takes a share of the budget of all batches of the node, and stops reading
+//! while that is exhausted.
 
 use super::answer::OperationAnswer;
 use super::key_order::KeyHash;

@@ -1,7 +1,7 @@
-//! `count=only`: how many entities a range has.
+//! `count=only`: counts the entities of a range.
 //!
-//! The answer begins when the count is known, so a count that fails is an error with a
-//! status. It holds one batch at a time, and ends when its client leaves.
+//! The answer begins when the count is known, so a count that fails is an error with a status. The
+//! count holds one batch at a time, and ends when its client leaves.
 
 use super::parameters::RangeParameters;
 use super::{Reader, Source, begin};

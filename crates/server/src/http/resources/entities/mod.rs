@@ -1,7 +1,7 @@
-//! `/v0/entities`: a range of the keys of this node, or of the whole cluster.
+//! `/v0/entities`: a scan of this node, or of the whole cluster.
 //!
-//! `parameters` reads the query, `range_stream` sends the entities, `count` only counts them.
-//! Before each batch the right is looked at again, because a range may outlive its token.
+//! `parameters` reads the query, `range_stream` sends the entities, `count` only counts them. The
+//! right is checked again before each batch, because a scan may outlive its token.
 
 mod count;
 mod parameters;
@@ -40,7 +40,7 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
         parameters.end.as_deref(),
     ))?;
     if exchange.head.version < Version::HTTP_11 {
-        return Err(Problem::range_needs_chunks());
+        return Err(Problem::scan_needs_chunks());
     }
     exchange.check_body_limit()?;
     let listener = exchange.listener;

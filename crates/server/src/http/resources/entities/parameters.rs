@@ -79,7 +79,7 @@ pub(crate) fn read(
         (None, Some(name)) => {
             return Err(ParameterError::new(
                 String::from_utf8_lossy(&name),
-                "is for ranges of the whole cluster: add scope=cluster, or leave it out",
+                "applies to scans of the whole cluster only: add scope=cluster, or leave it out",
             ));
         }
     };
@@ -91,7 +91,7 @@ pub(crate) fn read(
         (Some(_), _) => {
             return Err(ParameterError::new(
                 "prefix",
-                "stands for a start and an end: leave these out, or the prefix",
+                "replaces start and end: leave these out, or the prefix",
             ));
         }
         (None, Some(start)) => (start, end),
@@ -120,8 +120,7 @@ fn only(name: &str, value: &[u8], known: &str) -> Result<(), ParameterError> {
     if value == known.as_bytes() {
         return Ok(());
     }
-    let detail =
-        format_args!("is not known with this value: write {name}={known}, or leave it out");
+    let detail = format_args!("has an unknown value: write {name}={known}, or leave it out");
     Err(ParameterError::new(name, detail))
 }
 

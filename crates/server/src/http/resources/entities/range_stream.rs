@@ -1,10 +1,9 @@
-//! The body of a range: one chunk an entity, batch by batch.
+//! The body of a scan: one chunk for each entity, batch by batch.
 //!
-//! A stream holds one batch at a time. It asks for the next one when hyper has taken
-//! the last chunk of this one, so a slow reader slows its own scan and nothing else.
-//! The read pool reads the store. Every failure ends the body with an error, and hyper
-//! then closes the connection without the last chunk, so a stream that was cut never
-//! looks whole.
+//! A stream holds one batch at a time. It asks for the next one when hyper has taken the last chunk
+//! of this one, so a slow reader slows its own scan and nothing else. The read pool reads the
+//! store. Every failure ends the body with an error, and hyper then closes the connection without
+//! the last chunk, so a stream that was cut off never looks complete.
 
 use crate::http::body_chunk::{BodyChunk, ChunkMemory};
 use crate::http::json_line::JsonLine;
@@ -205,8 +204,8 @@ fn write_cut(reason: &CutReason, entities: u64, left_out: Option<u64>) {
             return tracing::info!(
                 entities,
                 left_out,
-                "a range was cut: the token of its client is not in force any more, or may not \
-                 read the range any more"
+                "a scan was cut off: its client's token was revoked, or may not read these keys \
+                 any more"
             );
         }
     };
@@ -215,25 +214,25 @@ fn write_cut(reason: &CutReason, entities: u64, left_out: Option<u64>) {
             %error,
             entities,
             left_out,
-            "a range was cut: this node cannot read its next part"
+            "a scan was cut off: this node cannot read its next part"
         ),
         BatchFailure::TimedOut => {
             tracing::warn!(
                 entities,
                 left_out,
-                "a range was cut: the disk did not answer in time"
+                "a scan was cut off: the disk did not answer in time"
             );
         }
         BatchFailure::Overloaded => tracing::warn!(
             entities,
             left_out,
-            "a range was cut: the read queue or the memory for ranges is full"
+            "a scan was cut off: the read queue or the memory for scans is full"
         ),
         BatchFailure::TooOld => tracing::info!(
             entities,
             left_out,
-            "a range was cut: its snapshot has lived as long as it may, because a snapshot keeps \
-             disk space; the client may go on behind the last key"
+            "a scan was cut off: its snapshot, which keeps disk space, reached its maximum age. \
+             The client can continue after the last key"
         ),
         BatchFailure::TooFewNodes(receipt) => {
             let outcomes = receipt.replicas.iter();
@@ -242,8 +241,8 @@ fn write_cut(reason: &CutReason, entities: u64, left_out: Option<u64>) {
                 entities,
                 left_out,
                 nodes = outcomes.collect::<Vec<_>>().join(", "),
-                "a range of the whole cluster was cut: more nodes are missing than may be; the \
-                 client may go on behind the last key"
+                "a scan of the cluster was cut off: too many nodes are missing. The client can \
+                 continue after the last key"
             );
         }
     }

@@ -1,0 +1,54 @@
+//! Problems of scans, counts and digests.
+
+use super::Problem;
+use api::problem_type::{
+    SCAN_FAILED, SCAN_NEEDS_HTTP_1_1, SCAN_TIMED_OUT, SCAN_TOO_LONG, TOO_FEW_NODES,
+};
+use node::Receipt;
+
+impl Problem {
+    /// A range over HTTP/1.0.
+    pub(crate) fn scan_needs_chunks() -> Self {
+        Self::new(
+            &SCAN_NEEDS_HTTP_1_1,
+            "use HTTP/1.1: over HTTP/1.0 a scan that was cut short would look complete",
+        )
+    }
+
+    /// Too few nodes take part in a range of the whole cluster.
+    pub(super) fn too_few_nodes(receipt: Receipt) -> Self {
+        let mut problem = Self::new(
+            &TOO_FEW_NODES,
+            "more nodes are missing than ack and from allow, so the scan could miss acknowledged \
+             writes: try again, or use a smaller ack. `replicas` says what happened at each node",
+        );
+        problem.receipt = Some(Box::new(receipt));
+        problem
+    }
+
+    /// The node's disk did not answer a range in time.
+    pub(super) fn scan_timed_out() -> Self {
+        Self::new(
+            &SCAN_TIMED_OUT,
+            "this node's disk did not answer in time: try again, or ask another node",
+        )
+    }
+
+    /// A count takes longer than the snapshot that it counts may live.
+    pub(super) fn scan_too_long() -> Self {
+        Self::new(
+            &SCAN_TOO_LONG,
+            "the count takes longer than ten minutes, the lifetime of its snapshot: count in \
+             parts, with start and end",
+        )
+    }
+
+    /// The node's disk cannot read a range.
+    pub(super) fn scan_failed() -> Self {
+        Self::new(
+            &SCAN_FAILED,
+            "this node cannot read these keys from its disk: ask another node, and see this \
+             node's log",
+        )
+    }
+}

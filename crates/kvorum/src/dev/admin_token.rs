@@ -150,7 +150,7 @@ mod tests {
         std::fs::remove_file(&files.token_file).unwrap();
         let failure = files.make_files().unwrap_err();
         assert!(
-            failure.line().contains("admin-token is gone"),
+            failure.line().contains("admin-token is missing"),
             "{}",
             failure.line()
         );

@@ -162,7 +162,7 @@ fn what_other_nodes_would_refuse_is_refused_at_the_start() {
     write(&files.key, &foreign_key);
     let started = NodeTls::load(files.clone(), of_member(), NOW);
     let line = started.map(drop).unwrap_err().to_string();
-    assert!(line.contains("ca.pem: have it signed"), "{line}");
+    assert!(line.contains("ca.pem: have one sign it"), "{line}");
     assert!(!line.contains('\n'), "{line}");
     // A node alone has nobody who verifies it, and its clients trust whom they like.
     assert!(NodeTls::load(files, Expected::default(), NOW).is_ok());

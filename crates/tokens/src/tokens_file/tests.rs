@@ -61,8 +61,11 @@ fn a_file_that_is_not_exactly_right_is_refused_in_a_line_that_says_where() {
         (with("admin = true\nadmin = true"), &["line 5", "duplicate"]),
         (with("").replace("ba78", "ba7"), &["shop", "63 characters"]),
         (with("").replace("ba78", "xa78"), &["shop", "hexadecimal"]),
-        (with("").replace("shop", ""), &["no name"]),
-        (with("").replace("shop", "a b"), &["`a b`", "no name"]),
+        (with("").replace("shop", ""), &["not a valid name"]),
+        (
+            with("").replace("shop", "a b"),
+            &["`a b`", "not a valid name"],
+        ),
         (two(&with("")), &["two tokens", "shop"]),
         (
             two(&with("").replace("shop", "b")),

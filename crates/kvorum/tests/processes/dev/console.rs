@@ -117,7 +117,10 @@ fn the_tour_shows_what_it_says() {
     take(&mut browser, &TRUTHS);
     // The last step asks the reader to explain, and helps.
     browser.click(".outcome summary");
-    browser.wait_for_text(".outcome .said", "Any two of the three share at least one node");
+    browser.wait_for_text(
+        ".outcome .said",
+        "Any two of the three share at least one node",
+    );
     browser.assert_calm(&url);
     dev.signal(rustix::process::Signal::INT);
     assert_eq!(dev.end().code, Some(0));

@@ -222,7 +222,7 @@ mod tests {
             ("start=a&end=", "end", "empty"),
             ("start=a&peer=", "peer", "give one of a, c"),
             ("start=a&peer=d", "peer", "give one of a, c"),
-            ("start=a&peer=%FF", "peer", "no node"),
+            ("start=a&peer=%FF", "peer", "not a node"),
             ("start=a&peer=b", "peer", "this node itself"),
             ("start=a&cut=", "cut", "whole number"),
             ("start=a&cut=-1", "cut", "whole number"),

@@ -196,8 +196,7 @@ impl NodeHealth {
         reasons.extend(self.unserved().filter(|_| is_short));
         if !self.awaited.is_empty() {
             reasons.push(format!(
-                "waiting until {} can tell this node from its previous start: this takes a few \
-                 seconds",
+                "{} may be up but do not accept this node's answers yet: this takes a few seconds",
                 self.awaited.join(", ")
             ));
         }
@@ -340,7 +339,7 @@ mod tests {
         let says = |warning: usize, words: &str| {
             assert!(warnings[warning].contains(words), "{warnings:?}");
         };
-        says(2, "the log and at the data folder of c");
+        says(2, "the log and the data folder of c");
         says(3, "b can be reached");
     }
 

@@ -120,7 +120,7 @@ fn each_runbook_that_is_linked_is_a_heading() {
     };
     let mut linked = named("runbook: \"");
     linked.extend(named("const runbook = \""));
-    assert!(linked.len() >= 10, "{linked:?}");
+    assert!(!linked.is_empty());
     for name in linked {
         assert!(
             headings.contains(name),

@@ -230,7 +230,7 @@ impl Core {
             ..TableEdit::default()
         };
         if let Err(error) = self.tables.apply(edit) {
-            tracing::warn!(%error, "could not note damage; will try again");
+            tracing::warn!(%error, "could not record damage; will try again");
             self.poison_if_sync(error);
             reports.put_back(taken);
             self.background
@@ -242,8 +242,8 @@ impl Core {
                 table = range.table.0,
                 from_byte = range.bytes.start,
                 to_byte = range.bytes.end,
-                "a part of a table is damaged: until the store was compared with all others, \
-                 what it says about the keys of this part does not count"
+                "a part of a table is damaged: the keys of this part do not count until a full \
+                 repair with all other nodes"
             );
         }
     }

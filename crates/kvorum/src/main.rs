@@ -7,7 +7,7 @@
 //!
 //! [`exit_codes`] says what the exit codes mean. Each failure is one line on stderr, and text from
 //! nodes is escaped when lines are written ([`text`]). These commands and those of `kvorum-lab`
-//! share the crate [`cli`](::cli).
+//! share the crate [`cli`].
 
 mod admin;
 mod commands;

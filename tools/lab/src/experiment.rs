@@ -101,7 +101,7 @@ impl Experiment {
     /// Writes the page of an earlier run again. False if the experiment writes sentences.
     ///
     /// # Errors
-    /// As [`Self::page_again`], or the page cannot be written.
+    /// As `page_again`, or the page cannot be written.
     pub fn report(&self, folder: &Path) -> Result<bool, Error> {
         let Some(markdown) = self.page_again(folder)? else {
             return Ok(false);

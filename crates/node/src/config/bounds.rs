@@ -31,7 +31,7 @@ pub const HINT_BYTES: RangeInclusive<u64> = 1 << 20..=1 << 40;
 /// [`NodeConfig::hint_age_max`](super::NodeConfig::hint_age_max).
 pub const HINT_AGE: RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(7 * 24 * 3600);
-/// [`NodeConfig::grace`](super::NodeConfig::grace).
+/// [`NodeConfig::gc_grace`](super::NodeConfig::gc_grace).
 pub const GC_GRACE: RangeInclusive<Duration> =
     Duration::from_secs(3)..=Duration::from_secs(366 * 24 * 3600);
 /// [`NodeConfig::repair_interval`](super::NodeConfig::repair_interval) and

@@ -98,7 +98,7 @@ pub(super) struct Look {
 
 impl Coordinator {
     /// What each of all nodes, whose number is `nodes`, holds of a key. A node that does not
-    /// answer before the deadline is [`Held::Unknown`].
+    /// answer before the deadline is [`HeldByNode::Unknown`].
     pub async fn versions(
         self: &Rc<Self>,
         key: &[u8],

@@ -33,7 +33,7 @@ fn a_node_is_ready_while_it_reaches_a_quorum() {
     cluster.stop_node(1);
     let why = reasons(&cluster, 0);
     assert!(
-        why.contains("1 of the nodes") && why.contains("2 must answer"),
+        why.contains("1 of the nodes") && why.contains("a request needs 2"),
         "{why}"
     );
     assert_eq!(cluster.client(0).get("/health/live").status, 200);

@@ -135,7 +135,7 @@ fn a_failed_put_says_what_each_replica_did() {
     browser.evaluate("document.querySelector('#value').focus()");
     browser.type_text("value");
     browser.evaluate("document.querySelector('form.stack').requestSubmit()");
-    browser.wait_for_text(RECEIPT, "It was not stored: Not Enough Replicas");
+    browser.wait_for_text(RECEIPT, "Not stored: Not Enough Replicas");
     browser.wait_for_text(RECEIPT, "b refused: it cannot be reached");
     // With 2 of 3 it goes through, and the node that is down has nothing of it.
     browser.choose("#ack", "2");

@@ -77,8 +77,10 @@ fn need(path: &str, method: &str) -> (Option<&'static [&'static str]>, &'static 
         ("/v0/digest", "GET" | "HEAD") => (Some(&["read"]), "?start=a&end=z"),
         ("/v0/replicas", "GET" | "HEAD") => (Some(&["read"]), "?id=k"),
         ("/v0/batch", "POST") => (Some(&["read", "write"]), ""),
-        ("/v0/status", "GET" | "HEAD") => (Some(&["read", "write", "admin", "metrics"]), ""),
-        ("/metrics" | "/v0/history" | "/v0/cluster", "GET" | "HEAD") => (Some(&["metrics"]), ""),
+        ("/v0/status" | "/v0/cluster", "GET" | "HEAD") => {
+            (Some(&["read", "write", "admin", "metrics"]), "")
+        }
+        ("/metrics" | "/v0/history", "GET" | "HEAD") => (Some(&["metrics"]), ""),
         ("/v0/admin/repair" | "/v0/admin/compact", "POST") => (Some(&["admin"]), ""),
         ("/debug/profile", "GET" | "HEAD") => (Some(&["admin"]), "?kind=lock&seconds=1"),
         ("/health/live" | "/health/ready" | "/openapi.json", "GET" | "HEAD") => (None, ""),

@@ -178,7 +178,7 @@ fn three_nodes_know_their_names_and_end_together() {
     assert_eq!(said.matches("  curl ").count(), 3, "{said}");
     assert_eq!(said.matches("&ack=2&from=3").count(), 2, "{said}");
     assert!(
-        said.contains("take the tour") && said.contains("cut off"),
+        said.contains("take the tour") && said.contains("lose its network"),
         "{said}"
     );
     // What it tells users to try does what it says.

@@ -21,7 +21,7 @@ impl HybridClock {
     /// whose timestamps are all above `greatest_seen`: the greatest timestamp
     /// that the node has stored.
     ///
-    /// [`Members::timestamp_of_number`]: crate::Members::stamp_number
+    /// [`Members::timestamp_of_number`]: crate::Members::timestamp_of_number
     #[must_use]
     pub fn new(node: u8, greatest_seen: Timestamp) -> Self {
         Self {

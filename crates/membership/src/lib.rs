@@ -1,6 +1,6 @@
 //! Which node of which cluster this is, and what it and its peers know about each other's stores.
 //!
-//! The data folder remembers this in the file `CLUSTER` ([`cluster_file`]):
+//! The data folder remembers this in the file `CLUSTER` (`cluster_file`):
 //! - the node's own name and the names of all nodes, which place the keys, so that no folder is
 //!   started as another node's by mistake;
 //! - the starts of the node's store, its replica state ([`Confirmation`]), and how its last run
@@ -505,7 +505,7 @@ impl Membership {
     /// Marks durably that the store is closed, so that all of it is durable. Blocks.
     ///
     /// # Errors
-    /// As [`ClusterFile::store`].
+    /// As `ClusterFile::store`.
     pub fn mark_closed(&self) -> Result<(), lsm::Error> {
         self.inner.write_closed()
     }

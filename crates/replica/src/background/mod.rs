@@ -197,7 +197,7 @@ impl Background {
     }
 
     /// Says how far work of a kind is overdue: its floor is doubled so often, at most
-    /// [`DOUBLINGS_MAX`] times, until it is said anew.
+    /// `DOUBLINGS_MAX` times, until it is said anew.
     pub fn set_overdue(&self, kind: WorkKind, doublings: u32) {
         let doublings = doublings.min(DOUBLINGS_MAX);
         self.times[kind as usize]

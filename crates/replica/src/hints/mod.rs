@@ -14,7 +14,7 @@
 //! # How durable a hint is
 //!
 //! A group of hints is written without a sync, then the requests that wait for it continue. From
-//! then on the group survives the end of the process, and a power cut after about [`SYNC_DELAY`]. A
+//! then on the group survives the end of the process, and a power cut after about `SYNC_DELAY`. A
 //! sync for each group would make writes wait for the disk because of a copy that does not count.
 //!
 //! # Bounds

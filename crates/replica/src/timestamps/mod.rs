@@ -5,7 +5,7 @@
 //!
 //! - **Unique.** A timestamp is above all timestamps that the node issued before, also before a
 //!   crash or a step of its clock. Therefore the node allocates timestamps only up to a durable
-//!   *timestamp bound* ([`timestamp_bound`]), and after a start only above the timestamp bound that
+//!   *timestamp bound* (`bound_file`), and after a start only above the timestamp bound that
 //!   it finds. A job raises the timestamp bound before timestamps reach it (`raising`). A store
 //!   without a timestamp bound may replace one that was lost, so it first asks all peers which
 //!   timestamps they have seen. A request waits for the job only if the clock has leapt beyond the

@@ -57,7 +57,7 @@ impl ClockBound {
         near > nodes / 2
     }
 
-    /// Whether a node may allocate timestamps writes. `peers_ahead_ms` has for each peer how many
+    /// Whether a node may allocate timestamps. `peers_ahead_ms` has for each peer how many
     /// milliseconds its clock is ahead, or [`None`] if it is not known.
     ///
     /// A node may not allocate timestamps while its clock is beyond the bound from the clocks of

@@ -33,7 +33,7 @@ struct Submission {
     entry: Entry,
     ticket: u64,
     /// Pending until the engine has the write: see `timestamps`. `None` for a write that
-    /// another node given a timestamp.
+    /// another node gave its timestamp.
     allocated: Option<AllocatedTimestamp>,
     admission: Admission,
     stopwatch: Stopwatch,

@@ -75,8 +75,8 @@ impl LocalReplica {
     }
 
     /// Writes an entry; the outcome comes to `address`, as [`Completion::Written`].
-    /// The entry of any write, repair or hint comes this way. An entry that this
-    /// node given a timestamp comes with its timestamp; the clock observes the timestamp of any other.
+    /// The entry of any write, repair or hint comes this way. An entry whose timestamp this
+    /// node allocated comes with the allocation; the clock observes the timestamp of any other.
     /// Below the store's fence only mends are taken.
     ///
     /// # Errors

@@ -35,7 +35,7 @@ pub enum ReplicaRequest<'a> {
     Write {
         /// The version.
         entry: &'a Entry,
-        /// Its timestamp, if this node given a timestamp it: this node's own store takes it.
+        /// Its timestamp, if this node allocated it: this node's own store takes it.
         allocated: &'a mut Option<AllocatedTimestamp>,
     },
     /// To store a version, with which a store has answered a read.

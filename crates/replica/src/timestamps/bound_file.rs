@@ -22,6 +22,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const FILE: &str = "TIMESTAMP_BOUND";
+
+/// The name of the same file in folders of builds before this name.
+const OLD_FILE: &str = "CEILING";
 const MAGIC: [u8; 8] = *b"kvorumts";
 const VERSION: u32 = 1;
 
@@ -63,7 +66,9 @@ impl TimestampBoundFile {
         let path = folder.join(FILE);
         let file = match disk.open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                replace_file(disk, folder, FILE, &new_file())?;
+                if !takes_old_file(disk, folder, &path)? {
+                    replace_file(disk, folder, FILE, &new_file())?;
+                }
                 disk.open(&path)
             }
             opened => opened,
@@ -110,6 +115,21 @@ impl TimestampBoundFile {
         self.slot = (self.slot + 1) % SLOTS;
         Ok(())
     }
+}
+
+/// Renames the file of a build before the present name, durably, if there is one. To begin at
+/// zero beside it would give timestamps again.
+fn takes_old_file(disk: &dyn Disk, folder: &Path, path: &Path) -> Result<bool, Error> {
+    let old = folder.join(OLD_FILE);
+    match disk.open(&old) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        opened => opened.map_err(|error| Error::io("open", &old, error))?,
+    };
+    disk.rename(&old, path)
+        .map_err(|error| Error::io("rename", &old, error))?;
+    disk.sync_folder(folder)
+        .map_err(|error| Error::sync(folder, error))?;
+    Ok(true)
 }
 
 /// The bytes of a new file, whose first slot counts.
@@ -265,6 +285,18 @@ mod tests {
             bound: at(0x0102_0304_0506_0708),
         };
         assert_eq!(decode(&path(), fixture).unwrap(), (0, slot));
+    }
+
+    #[test]
+    fn the_file_of_a_build_before_its_present_name_counts() {
+        let disk = disk();
+        open(&disk).0.set(at(7)).unwrap();
+        let old = Path::new(FOLDER).join(OLD_FILE);
+        disk.rename(&path(), &old).unwrap();
+        disk.sync_folder(Path::new(FOLDER)).unwrap();
+        assert_eq!(open(&disk).1, at(7));
+        assert_eq!(open(&disk.clone_synced()).1, at(7));
+        assert!(disk.open(&old).is_err());
     }
 
     #[test]

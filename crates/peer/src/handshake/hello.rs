@@ -18,7 +18,7 @@
 //!                | whatever later releases add
 //!
 //! flags    = 1 accepted | 2 remembers
-//! replica state = 0 starting | 1 voter | 2 accepted | 3 learner
+//! replica state = 0 starting | 1 voter | 2 forced voter | 3 learner
 //! ```
 //!
 //! The versions come first in every version of the protocol, because the two

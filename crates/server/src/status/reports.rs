@@ -2,6 +2,7 @@
 
 use super::advice;
 use api::cluster::{Cluster, ClusterNode, Quantiles, ReportNumbers};
+use api::status::Status;
 use cluster::{Fate, Members, Miss};
 use node::ExaminedNode;
 use peer::{LatencyQuantiles, NodeReport};
@@ -13,11 +14,12 @@ pub(crate) fn cluster(members: &Members, examined: &[ExaminedNode]) -> Cluster {
         url: members.url(*node).to_string(),
         missed: report.as_ref().err().map(|why| word(*why).to_owned()),
         report: report.as_ref().ok().map(numbers),
-        // One that cannot be read is that of another release.
+        // One that cannot be read is that of another release. A node speaks only for itself.
         status: report
             .as_ref()
             .ok()
-            .and_then(|report| serde_json::from_slice(&report.status).ok()),
+            .and_then(|report| serde_json::from_slice::<Status>(&report.status).ok())
+            .filter(|status| status.name == members.name(*node)),
     };
     let nodes: Vec<ClusterNode> = examined.iter().map(node).collect();
     Cluster {

@@ -34,7 +34,7 @@ pub(super) fn of(view: View<'_>) -> Clocks<'_> {
     };
     let (agreed, far): (Vec<_>, Vec<_>) = ahead_ms
         .iter()
-        .map(|(name, ms)| (*name, ms - most_ms))
+        .map(|(name, ms)| (*name, ms.saturating_sub(most_ms)))
         .partition(|(_, ms)| ms.unsigned_abs() <= CLOCK_AHEAD_MS_MAX);
     let is_refusing = view.statuses().any(|status| {
         let because = status.clock.refuses_because.as_deref();
@@ -92,7 +92,9 @@ fn ahead_of_one(view: View<'_>) -> BTreeMap<&str, i64> {
             continue;
         };
         for member in status.others() {
-            if let Some(ms) = member.clock_ahead_ms {
+            // What a node was last heard to say is no reason once it is down.
+            let ms = member.clock_ahead_ms.filter(|_| member.state == "up");
+            if let Some(ms) = ms {
                 let known = ahead_ms.entry(&member.name);
                 known.or_insert(ms.saturating_add(of_status));
             }

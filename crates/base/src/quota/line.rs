@@ -258,6 +258,12 @@ impl Drop for InLine {
 }
 
 impl Promise {
+    /// Whether a reservation is of the quota that this promise is of.
+    #[must_use]
+    pub fn is_of_quota_of(&self, reservation: &Reservation) -> bool {
+        reservation.is_of(&self.quota)
+    }
+
     /// Keeps it in part: so much of what was announced is taken by now.
     pub fn keep(&mut self, taken: usize) {
         let left = self.announced.saturating_sub(taken);

@@ -86,7 +86,10 @@ impl<'a> Memory<'a> {
                 .await?;
             progress.body_begins();
         }
-        if let (Some(promise), Some(share)) = (&mut self.promise, share) {
+        // What short bodies share takes nothing of a promise of long ones.
+        if let (Some(promise), Some(share)) = (&mut self.promise, share)
+            && promise.is_of_quota_of(share)
+        {
             promise.keep(share.amount());
         }
         Ok(())

@@ -131,7 +131,7 @@ impl Permits {
     /// Takes a permit, if one is free.
     #[must_use]
     pub fn try_take(self: &Rc<Self>) -> Option<Permit> {
-        // While anybody waits, no permit is free: one that returns goes to the first in the
+        // While anybody is in the queue, no permit is free: one that returns goes to the first in the
         // queue. So nobody overtakes the queue.
         let in_flight = self.in_flight.get();
         (in_flight < self.in_flight_max).then(|| {

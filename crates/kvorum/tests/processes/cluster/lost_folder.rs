@@ -111,10 +111,16 @@ fn a_node_without_its_folder_is_filled_once_all_nodes_are_up() {
     cluster[2].stop();
     cluster[2].start(&[]);
     cluster[2].wait_until_replica_state("learner");
-    let status = status_with_advice(&cluster[0], &[]);
-    assert!(status.contains("! b: it has been unreachable"), "{status}");
-    assert!(status.contains("! c: its store has lost data"), "{status}");
-    assert!(status.contains("Start b"), "{status}");
+    let needed = [
+        "! b: it has been unreachable",
+        "! c: its store has lost data",
+        "Start b",
+    ];
+    wait_until_ok("a status that names the node that is down", || {
+        let status = status_with_advice(&cluster[0], &[]);
+        let has_all = needed.iter().all(|words| status.contains(words));
+        if has_all { Ok(()) } else { Err(status) }
+    });
 
     // No operator accepts it.
     cluster[1].start(&[]);
@@ -139,10 +145,16 @@ fn a_node_without_its_folder_is_filled_once_all_nodes_are_up() {
     });
     // No full repair came before the loss, so nobody knows how much it is. There is nothing to do
     // about it any more.
+    // A node keeps the statuses of the others for a second, so the first answer may be of before.
     let status = |words: &[&str]| {
-        let output = run_admin(&cluster[0], &[&["status"], words].concat());
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8(output.stdout).unwrap()
+        wait_until_ok("a status in which nothing needs attention", || {
+            let output = run_admin(&cluster[0], &[&["status"], words].concat());
+            if output.status.success() {
+                Ok(String::from_utf8(output.stdout).unwrap())
+            } else {
+                Err(output)
+            }
+        })
     };
     let lines = status(&[]);
     let lost = "- cluster: acknowledged writes may be lost: c came back";

@@ -28,6 +28,18 @@ fn status_of(node: &ClusterNode, words: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// Waits until the status says it. A node keeps the statuses of the others for a second.
+fn wait_until_status_says(node: &ClusterNode, words: &str) {
+    wait_until_ok("a status that says it", || {
+        let status = status_of(node, &[]);
+        if status.contains(words) {
+            Ok(())
+        } else {
+            Err(status)
+        }
+    });
+}
+
 /// The GC threshold of a node.
 fn bound_of(node: &ClusterNode) -> Option<u64> {
     node.status().unwrap()["tombstone_gc"]["gc_threshold_unix_ms"].as_u64()
@@ -65,11 +77,7 @@ fn a_tombstone_goes_once_the_forget_bound_has_passed_it() {
         3,
         "{compacted}"
     );
-    let status = status_of(&cluster[0], &[]);
-    assert!(
-        status.contains("no full repair has set the GC threshold"),
-        "{status}"
-    );
+    wait_until_status_says(&cluster[0], "no full repair has set the GC threshold");
 
     wait_until("the bound to pass the delete", || {
         // A link that breaks on a busy machine makes a pass incomplete.
@@ -80,8 +88,7 @@ fn a_tombstone_goes_once_the_forget_bound_has_passed_it() {
             .all(|node| bound_of(node) > deleted_unix_ms);
         have_passed.then_some(())
     });
-    let status = status_of(&cluster[0], &[]);
-    assert!(status.contains("may be dropped (grace: 5s)"), "{status}");
+    wait_until_status_says(&cluster[0], "may be dropped (grace: 5s)");
     let compacted = printed(&cluster[0], &["compact", "--wait"]);
     assert_eq!(
         compacted.matches("no tombstone is left").count(),
@@ -101,11 +108,16 @@ fn a_tombstone_goes_once_the_forget_bound_has_passed_it() {
         Some(1)
     );
     assert_eq!(bound_of(&cluster[1]), bound);
-    let status: Value = serde_json::from_str(&status_of(&cluster[0], &["--json"])).unwrap();
-    assert_eq!(
-        status["tombstone_gc"]["held_back_by"],
-        serde_json::json!(["c"])
-    );
+    let status = wait_until_ok("a status in which c holds the bound back", || {
+        let status = status_of(&cluster[0], &["--json"]);
+        let status: Value = serde_json::from_str(&status).unwrap();
+        let is_held_back = status["tombstone_gc"]["held_back_by"] == serde_json::json!(["c"]);
+        if is_held_back {
+            Ok(status)
+        } else {
+            Err(status)
+        }
+    });
     assert_eq!(status["tombstone_gc"]["gc_grace_seconds"], 5);
     assert!(
         status["tombstone_gc"]["age_seconds"].as_u64() >= Some(5),

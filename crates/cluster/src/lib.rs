@@ -13,37 +13,29 @@
 //! - [`Members`] is the list of all nodes, a [`NodeNumber`] an index into it, and a
 //!   [`NodeUrl`] the address of a node.
 
-mod clock_bound;
+mod clock;
 pub mod coordinator;
 pub mod forgetting;
 mod hint_limits;
-mod hybrid_clock;
 mod members;
-mod node_number;
-mod node_url;
 pub mod pages;
 mod placement;
-mod possible_loss;
 mod replica_state;
 mod replicas;
 pub mod sweep;
-mod timestamp_reservation;
 
-pub use clock_bound::{ClockBound, MedianAhead};
+pub use clock::{ClockBound, HybridClock, MedianAhead, TimestampReservation};
 pub use coordinator::{
     Decision, Read, ReadAction, ReadActions, ReadEvent, Round, TIMES_ANEW_MAX, Write, WriteAction,
     WriteActions, WriteEvent,
 };
 pub use hint_limits::{HintLimits, HintSegment};
-pub use hybrid_clock::HybridClock;
-pub use members::{Member, MemberError, Members, MembersError};
-pub use node_number::{NODES_MAX, NodeNumber};
-pub use node_url::{NodeUrl, NodeUrlError};
+pub use members::{
+    Member, MemberError, Members, MembersError, NODES_MAX, NodeNumber, NodeUrl, NodeUrlError,
+};
 pub use placement::{Placement, Ranking};
-pub use possible_loss::{LostStore, PossibleLoss};
 pub use replica_state::{
-    Confirmation, Judgement, PEER_STARTS_MAX, Remembered, ReplicaState, STARTS_MAX, StoreClaim,
-    is_bygone, judge,
+    Confirmation, Judgement, LostStore, PEER_STARTS_MAX, PossibleLoss, Remembered, ReplicaState,
+    STARTS_MAX, StoreClaim, is_bygone, judge,
 };
 pub use replicas::{Fate, Miss, ReplicaIndex, Replicas};
-pub use timestamp_reservation::TimestampReservation;

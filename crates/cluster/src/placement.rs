@@ -14,7 +14,7 @@
 //! that, and so do the vectors in docs/reference/placement.md, from which clients compute
 //! preference lists.
 
-use crate::node_number::{NODES_MAX, NodeNumber};
+use crate::members::{NODES_MAX, NodeNumber};
 use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_64;
 

@@ -1,6 +1,6 @@
 //! What the driver of a pass knows about fences, and when F may rise.
 
-use crate::node_number::NodeNumber;
+use crate::members::NodeNumber;
 use crate::sweep::{Incarnation, Pair, PassId};
 use base::Timestamp;
 use std::collections::BTreeSet;

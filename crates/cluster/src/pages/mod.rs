@@ -27,7 +27,7 @@ mod page;
 
 pub use page::{NodeSet, Page, PageItem, PageRequest, Part};
 
-use crate::node_number::NodeNumber;
+use crate::members::NodeNumber;
 use crate::placement::Placement;
 use crate::replicas::{Miss, Replicas};
 use base::Entry;

@@ -1,6 +1,6 @@
 //! Pages: what a node answers about the next keys of a scan.
 
-use crate::node_number::NodeNumber;
+use crate::members::NodeNumber;
 use crate::placement::{Placement, Ranking};
 use base::{Entry, EntryRef, Kind};
 use xxhash_rust::xxh3::xxh3_64;

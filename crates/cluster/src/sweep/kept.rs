@@ -6,7 +6,7 @@
 //! [`KeptScope`], although a value that has expired may be a tombstone on one of them.
 
 use super::digest::{Digest, Item, is_dead_at};
-use crate::node_number::NodeNumber;
+use crate::members::NodeNumber;
 use crate::placement::Placement;
 use base::{EntryRef, Timestamp};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! A pass: one walk over the key space, and what it has found about each pair of nodes.
 
 use super::digest::Digest;
-use crate::node_number::NodeNumber;
+use crate::members::NodeNumber;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Which pass a message belongs to.

@@ -3,7 +3,7 @@
 use super::bounds::KeyBounds;
 use super::digest::{Digest, Item};
 use super::pass::PassKind;
-use crate::node_number::NodeNumber;
+use crate::members::NodeNumber;
 use crate::placement::Placement;
 use base::{Entry, EntryRef, Timestamp};
 

@@ -1,6 +1,6 @@
 //! The hybrid logical clock that timestamps writes.
 
-use crate::clock_bound::ClockBound;
+use super::bound::ClockBound;
 use base::Timestamp;
 
 /// A hybrid logical clock (Kulkarni et al., "Logical Physical Clocks", 2014):

@@ -9,7 +9,14 @@
 //! nodes of a cluster number them alike; no name, and no host with its port, occurs twice; there
 //! are 1 to [`NODES_MAX`] nodes, and one of them is this node.
 
-use crate::{NODES_MAX, NodeNumber, NodeUrl, NodeUrlError};
+mod node_number;
+mod node_url;
+#[cfg(test)]
+mod tests;
+
+pub use node_number::{NODES_MAX, NodeNumber};
+pub use node_url::{NodeUrl, NodeUrlError};
+
 use std::str::FromStr;
 use xxhash_rust::xxh3::Xxh3Default;
 
@@ -347,6 +354,3 @@ impl From<NodeUrl> for Members {
         Self::single_node(Member::unnamed(url))
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -63,8 +63,11 @@
 //! unavailable; or a folder is rolled back within the very start that the peers
 //! remember, to a state with as many acknowledged writes as they have heard of.
 
+mod possible_loss;
 #[cfg(test)]
 mod tests;
+
+pub use possible_loss::{LostStore, PossibleLoss};
 
 use crate::NodeNumber;
 use std::collections::BTreeSet;

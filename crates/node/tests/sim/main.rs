@@ -25,23 +25,15 @@ mod dice;
 #[cfg(test)]
 mod executor;
 #[cfg(test)]
-mod expiry;
-#[cfg(test)]
 mod faults;
 #[cfg(test)]
 mod host;
 #[cfg(test)]
-mod log;
-#[cfg(test)]
 mod network;
-#[cfg(test)]
-mod panics;
 #[cfg(test)]
 mod scenario;
 #[cfg(test)]
 mod seeds;
-#[cfg(test)]
-mod surplus;
 #[cfg(test)]
 mod trace;
 #[cfg(test)]

@@ -8,39 +8,15 @@
 //! unavailable. `report` collects what they found.
 
 mod batches;
-#[cfg(test)]
-mod checkpoints;
-#[cfg(test)]
-mod fences;
 mod forgetting;
-#[cfg(test)]
-mod future;
-#[cfg(test)]
-mod future_bounds;
-#[cfg(test)]
-mod late_repairs;
-#[cfg(test)]
-mod mends;
-#[cfg(test)]
-mod orphaned_mends;
 mod quiescence;
-#[cfg(test)]
-mod races;
 mod ranges;
-#[cfg(test)]
-mod receivers;
-#[cfg(test)]
-mod refills;
 mod report;
 #[cfg(test)]
-mod settling;
+mod staged;
 mod stores;
-#[cfg(test)]
-mod surplus;
 mod timeline;
 mod versions;
-#[cfg(test)]
-mod waiting_mends;
 
 pub(crate) use report::Report;
 
@@ -48,11 +24,9 @@ use crate::clock::SimClock;
 use crate::dice::Dice;
 use crate::faults;
 use crate::host::{Acceptance, Crash, Host, SentRequest};
-use crate::log;
 use crate::network::{HostNumber, Network};
-use crate::panics;
 use crate::scenario::{Scenario, ScenarioKind};
-use crate::trace::Trace;
+use crate::trace::{Trace, log, panics};
 use crate::value;
 use crate::workload;
 use base::{Clock, Timestamp};

@@ -2,8 +2,8 @@
 
 use super::World;
 use crate::network::HostNumber;
-use crate::panics;
 use crate::scenario::{FaultKind, Pairs, Scenario, ScenarioKind};
+use crate::trace::panics;
 use checker::{History, Operation, OperationId, Outcome};
 use lsm::Durability;
 use std::time::Duration;

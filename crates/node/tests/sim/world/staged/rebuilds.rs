@@ -1,8 +1,7 @@
 //! Lost and damaged stores, step by step: what interrupts a refill at every point of it, and
 //! when a store must not count.
 
-use super::World;
-use super::races::{calm, run, until};
+use super::{World, calm, run, until};
 use crate::clock::BEGIN_UNIX_MS;
 use crate::host::{Copy, Crash, Host, key_bytes};
 use crate::network::HostNumber;

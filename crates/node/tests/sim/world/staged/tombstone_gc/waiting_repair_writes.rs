@@ -1,9 +1,9 @@
 //! Mends that wait in a store, while it holds its writers back.
 
-use super::fences::{
-    GRACE, LONG, all_forget, forgotten, is_value, its_tombstone, old_value, places, store, three,
+use super::{
+    GRACE, LONG, all_forget, forgotten, is_value, its_tombstone, old_value, places, run, store,
+    three,
 };
-use super::races::run;
 use cluster::sweep::PassKind;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};

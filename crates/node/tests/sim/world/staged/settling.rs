@@ -1,6 +1,6 @@
 //! What happens while a recent sweep lets writes arrive, step by step.
 
-use super::races::{calm, run, until};
+use super::{calm, run, until};
 use crate::clock::BEGIN_UNIX_MS;
 use crate::host::{Crash, key_bytes};
 use crate::network::HostNumber;

@@ -1,123 +1,19 @@
-//! The rules of forgetting, step by step: each story is what one of them prevents.
+//! The rules of the closed timestamp and of the GC threshold.
 
-use super::World;
-use super::races::{calm, run, until};
-use crate::clock::BEGIN_UNIX_MS;
+use super::{
+    GRACE, KEY, LONG, World, YEAR_MS, all_forget, delete, dropped_everywhere, forgotten, held,
+    is_value, its_tombstone, old_value, places, run, store, sweep_for_long, three, until,
+};
 use crate::host::{Copy, Crash, Host, key_bytes};
-use crate::network::HostNumber;
-use crate::scenario::{Forgetting, Scenario};
+use crate::scenario::Scenario;
 use crate::value;
-use base::{Clock, Entry, Expiry, Kind, Timestamp};
+use base::{Clock, Entry, Expiry, Timestamp};
 use checker::{Action, Content, OperationId, Outcome, Request};
 use cluster::sweep::PassKind;
 use lsm::Durability;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
-
-pub(super) const GRACE: Duration = Duration::from_secs(1);
-
-/// Long enough for many full sweeps.
-pub(super) const LONG: Duration = Duration::from_secs(20);
-
-const YEAR_MS: i64 = 365 * 24 * 3600 * 1000;
-
-pub(super) const KEY: u64 = 5;
-
-/// Three nodes that forget. Only what is ordered sweeps.
-pub(super) fn three() -> Scenario {
-    Scenario {
-        nodes: 3,
-        timeout: Duration::from_millis(300),
-        forgetting: Some(Forgetting {
-            grace: GRACE,
-            full_repair_interval: Duration::from_secs(3600),
-        }),
-        clock_drift_max: Duration::from_secs(1),
-        ..calm()
-    }
-}
-
-/// The nodes in the order of the key's ranking.
-pub(super) fn places(world: &World) -> Vec<HostNumber> {
-    let ranking = world.placement.ranking(&key_bytes(KEY), 3);
-    ranking.iter().map(|node| node.index()).collect()
-}
-
-/// A value from before the world began.
-pub(super) fn old_value(copies: u8) -> Entry {
-    let timestamp = Timestamp::from_unix_ms(BEGIN_UNIX_MS - 10_000);
-    let value = value::of(OperationId(0), 30);
-    Entry::value(&key_bytes(KEY), timestamp, &value, Expiry::NEVER, copies)
-}
-
-/// A tombstone that hides it.
-pub(super) fn its_tombstone(copies: u8) -> Entry {
-    let timestamp = Timestamp::from_unix_ms(BEGIN_UNIX_MS - 5_000);
-    Entry::tombstone(&key_bytes(KEY), timestamp, copies)
-}
-
-pub(super) fn delete(node: HostNumber, ack: u8, from: u8) -> Request {
-    Request {
-        client: 0,
-        node,
-        key: KEY,
-        action: Action::Delete,
-        ack,
-        from,
-    }
-}
-
-pub(super) fn forgotten(host: &Host) -> Timestamp {
-    let known = host.forgetting();
-    known.map_or(Timestamp::ZERO, |known| known.forgotten)
-}
-
-pub(super) fn held(host: &Host) -> Option<Entry> {
-    host.held(KEY).unwrap()
-}
-
-pub(super) fn is_value(host: &Host) -> bool {
-    held(host).is_some_and(|entry| entry.kind() == Kind::Value)
-}
-
-pub(super) async fn store(host: &Host, entry: &Entry) {
-    host.store(entry.clone()).unwrap();
-    sleep(Duration::from_millis(50)).await;
-}
-
-/// Has full sweeps driven until all nodes forget what is dead below `timestamp`.
-pub(super) async fn all_forget(world: &World, timestamp: Timestamp) {
-    until("the GC threshold rises", || {
-        world.hosts[0].order_sweep(PassKind::Full);
-        world.hosts.iter().all(|host| forgotten(host) > timestamp)
-    })
-    .await;
-}
-
-/// Has full sweeps driven by all nodes for a long time, and calls `check` in between.
-pub(super) async fn sweep_for_long(world: &World, check: impl Fn()) {
-    let began = Instant::now();
-    while began.elapsed() < LONG {
-        for host in &world.hosts {
-            host.order_sweep(PassKind::Full);
-            sleep(Duration::from_millis(250)).await;
-            check();
-        }
-    }
-}
-
-/// A tombstone that was dropped everywhere does not hide its value any more.
-pub(super) async fn dropped_everywhere(world: &World) {
-    for host in &world.hosts {
-        store(host, &its_tombstone(3)).await;
-    }
-    all_forget(world, its_tombstone(3).timestamp()).await;
-    for host in &world.hosts {
-        host.compact();
-        assert_eq!(held(host), None, "the tombstone is dropped");
-    }
-}
 
 /// Asks each node for the key in turn, while full sweeps run that `driver` of the node drives:
 /// no read finds a value.

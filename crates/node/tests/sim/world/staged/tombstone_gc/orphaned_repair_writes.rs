@@ -1,7 +1,6 @@
 //! Mends of a sweep from before it went back to a checkpoint.
 
-use super::fences::{GRACE, LONG, all_forget, forgotten, three};
-use super::races::run;
+use super::{GRACE, LONG, all_forget, forgotten, run, three};
 use crate::clock::BEGIN_UNIX_MS;
 use crate::host::{Crash, key_bytes};
 use crate::network::HostNumber;

@@ -1,9 +1,9 @@
 //! Copies on nodes beyond the replicas of their versions do not keep the forget bound down,
 //! however many writes come meanwhile.
 
-use crate::expiry::{NODES, started};
 use crate::host::Host;
 use crate::scenario::Forgetting;
+use crate::world::staged::expiry::{NODES, started};
 use base::Timestamp;
 use checker::{Action, Request};
 use std::rc::Rc;

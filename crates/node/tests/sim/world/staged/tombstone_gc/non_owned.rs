@@ -1,11 +1,10 @@
 //! Copies on nodes that are no replicas of their version go, and nothing that counts goes with
 //! them.
 
-use super::World;
-use super::fences::{
-    GRACE, KEY, all_forget, held, its_tombstone, old_value, places, store, sweep_for_long, three,
+use super::{
+    GRACE, KEY, World, all_forget, held, its_tombstone, old_value, places, run, store,
+    sweep_for_long, three, until,
 };
-use super::races::{run, until};
 use crate::host::{Copy, Crash, Host};
 use crate::network::HostNumber;
 use base::Timestamp;

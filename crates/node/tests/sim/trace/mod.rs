@@ -1,6 +1,10 @@
 //! The trace of a world: a line for each message, job, fault and result, in order. A
 //! hash over all lines allows two runs to be compared. The last lines are kept, to be
-//! printed when a promise was broken.
+//! printed when a promise was broken. The nodes log into it (`log`), and a panic in one of
+//! their tasks ends the world (`panics`).
+
+pub(crate) mod log;
+pub(crate) mod panics;
 
 use std::collections::VecDeque;
 use std::fmt::Arguments;

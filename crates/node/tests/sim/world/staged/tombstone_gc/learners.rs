@@ -1,12 +1,10 @@
 //! Stores that lack something after the forget bound has risen, step by step: what they must
 //! not bring back, and what must not be lost with them.
 
-use super::World;
-use super::fences::{
-    GRACE, KEY, LONG, all_forget, delete, dropped_everywhere, forgotten, held, is_value, old_value,
-    places, store, sweep_for_long, three,
+use super::{
+    GRACE, KEY, LONG, World, all_forget, delete, dropped_everywhere, forgotten, held, is_value,
+    old_value, places, run, store, sweep_for_long, three, until,
 };
-use super::races::{run, until};
 use crate::host::{Acceptance, Copy, Crash, Host, key_bytes};
 use crate::scenario::Scenario;
 use crate::value;

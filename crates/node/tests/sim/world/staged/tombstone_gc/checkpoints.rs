@@ -1,7 +1,6 @@
 //! Full sweeps that go on from a checkpoint.
 
-use super::fences::{GRACE, LONG, all_forget, forgotten, three};
-use super::races::run;
+use super::{GRACE, LONG, all_forget, forgotten, run, three};
 use crate::clock::BEGIN_UNIX_MS;
 use crate::host::{Crash, key_bytes};
 use crate::network::HostNumber;

@@ -1,6 +1,6 @@
 //! Mends between stores, step by step.
 
-use super::races::{calm, run, until};
+use super::{calm, run, until};
 use crate::clock::BEGIN_UNIX_MS;
 use crate::host::key_bytes;
 use crate::scenario::Scenario;

@@ -1,7 +1,6 @@
 //! A forget bound from the future, which one node names: its clock was wrong, or it is not sound.
 
-use super::fences::{LONG, all_forget, delete, its_tombstone, sweep_for_long, three};
-use super::races::run;
+use super::{LONG, all_forget, delete, its_tombstone, run, sweep_for_long, three};
 use crate::clock::BEGIN_UNIX_MS;
 use crate::host::Crash;
 use base::Timestamp;

@@ -1,74 +1,14 @@
-//! Stories that random worlds hit too rarely, or never, step by step.
+//! What happens at the same time as a write or a repair.
 
-use super::{World, simulate};
-use crate::dice::Dice;
-use crate::host::{CLOCK_DRIFT_MAX, Copy, Crash, Host, key_bytes};
-use crate::scenario::Scenario;
+use super::{LOOK_PERIOD, calm, run, until};
+use crate::host::{Copy, Crash, Host, key_bytes};
 use base::{Entry, Expiry, Timestamp};
 use checker::{Action, Outcome, Request};
 use cluster::sweep::PassKind;
-use lsm::Durability;
-use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::task::spawn_local;
 use tokio::time::sleep;
-
-const SEED: u64 = 1;
-
-/// How often to look whether something has happened, and how many times at most.
-const LOOK_PERIOD: Duration = Duration::from_millis(10);
-const LOOKS_MAX: u32 = 6_000;
-
-/// A calm world of four nodes, with fast disks and a fast network, without sweeps.
-pub(super) fn calm() -> Scenario {
-    Scenario {
-        nodes: 4,
-        runtimes: 1,
-        keys: 20,
-        timeout: Duration::from_secs(3),
-        delay_ms: 0..=1,
-        losses_per_million: 0,
-        work_ms_max: 1,
-        skew_ms_max: 0,
-        durability: Durability::Sync,
-        repair_interval: None,
-        range_keys: 16 << 10,
-        forgetting: None,
-        clock_drift_max: CLOCK_DRIFT_MAX,
-        faults: Vec::new(),
-        loss: None,
-        ..Scenario::new(&Dice::new(SEED))
-    }
-}
-
-/// Runs a world in which all stores count.
-pub(super) fn run<Story: Future<Output = ()>>(
-    scenario: Scenario,
-    story: impl FnOnce(Rc<World>) -> Story,
-) {
-    simulate(async move {
-        let world = World::of(scenario, &Dice::new(SEED));
-        spawn_local(world.network.clone().run());
-        for (number, host) in world.hosts.iter().enumerate() {
-            spawn_local(Rc::clone(host).drive());
-            world.start(number);
-        }
-        let is_voter = |host: &Rc<Host>| host.is_voter() == Some(true);
-        until("all stores count", || world.hosts.iter().all(is_voter)).await;
-        story(world).await;
-    });
-}
-
-pub(super) async fn until(what: &str, has_happened: impl Fn() -> bool) {
-    for _ in 0..LOOKS_MAX {
-        if has_happened() {
-            return;
-        }
-        sleep(LOOK_PERIOD).await;
-    }
-    panic!("it never happened that {what}");
-}
 
 #[test]
 fn an_ack_of_a_lost_store_does_not_count_beside_an_ack_after_the_store_was_filled() {

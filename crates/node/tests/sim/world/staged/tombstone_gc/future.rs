@@ -1,11 +1,9 @@
 //! A cluster whose clocks were years ahead, and what an operator does about that.
 
-use super::World;
-use super::fences::{
-    GRACE, LONG, all_forget, delete, forgotten, held, is_value, its_tombstone, old_value, store,
-    three,
+use super::{
+    GRACE, LONG, World, all_forget, delete, forgotten, held, is_value, its_tombstone, old_value,
+    run, store, three, until,
 };
-use super::races::{run, until};
 use crate::clock::BEGIN_UNIX_MS;
 use crate::host::{Acceptance, Crash, key_bytes};
 use crate::value;
@@ -17,7 +15,7 @@ use tokio::time::sleep;
 const YEAR_MS: i64 = 365 * 24 * 3600 * 1000;
 
 /// A key that nobody deletes.
-const LIVING: u64 = super::fences::KEY + 1;
+const LIVING: u64 = super::KEY + 1;
 
 fn living() -> Entry {
     let timestamp = Timestamp::from_unix_ms(BEGIN_UNIX_MS - 9_000);

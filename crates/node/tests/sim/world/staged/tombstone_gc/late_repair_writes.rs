@@ -1,9 +1,9 @@
 //! Repairs that arrive long after the answers that they rest on.
 
-use super::fences::{
-    GRACE, LONG, delete, forgotten, is_value, its_tombstone, old_value, places, store, three,
+use super::{
+    GRACE, LONG, delete, forgotten, is_value, its_tombstone, old_value, places, run, store, three,
+    until,
 };
-use super::races::{run, until};
 use crate::scenario::Scenario;
 use checker::{Action, Request};
 use cluster::sweep::PassKind;

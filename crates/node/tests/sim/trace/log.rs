@@ -1,7 +1,7 @@
 //! The log of the nodes, as lines of the trace.
 
+use super::Trace;
 use crate::network::HostNumber;
-use crate::trace::Trace;
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::sync::Once;

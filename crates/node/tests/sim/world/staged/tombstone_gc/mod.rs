@@ -1,0 +1,128 @@
+//! Tombstone GC, step by step: each scenario is what one of its rules prevents.
+
+mod checkpoints;
+mod future;
+mod future_bounds;
+mod late_repair_writes;
+mod learners;
+mod non_owned;
+mod orphaned_repair_writes;
+mod rules;
+mod steady_writes;
+mod waiting_repair_writes;
+
+use super::{World, calm, run, until};
+use crate::clock::BEGIN_UNIX_MS;
+use crate::host::{Host, key_bytes};
+use crate::network::HostNumber;
+use crate::scenario::{Forgetting, Scenario};
+use crate::value;
+use base::{Entry, Expiry, Kind, Timestamp};
+use checker::{Action, OperationId, Request};
+use cluster::sweep::PassKind;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Long enough for many full sweeps.
+const LONG: Duration = Duration::from_secs(20);
+
+const YEAR_MS: i64 = 365 * 24 * 3600 * 1000;
+
+const KEY: u64 = 5;
+
+/// Three nodes that forget. Only what is ordered sweeps.
+fn three() -> Scenario {
+    Scenario {
+        nodes: 3,
+        timeout: Duration::from_millis(300),
+        forgetting: Some(Forgetting {
+            grace: GRACE,
+            full_repair_interval: Duration::from_secs(3600),
+        }),
+        clock_drift_max: Duration::from_secs(1),
+        ..calm()
+    }
+}
+
+/// The nodes in the order of the key's ranking.
+fn places(world: &World) -> Vec<HostNumber> {
+    let ranking = world.placement.ranking(&key_bytes(KEY), 3);
+    ranking.iter().map(|node| node.index()).collect()
+}
+
+/// A value from before the world began.
+fn old_value(copies: u8) -> Entry {
+    let timestamp = Timestamp::from_unix_ms(BEGIN_UNIX_MS - 10_000);
+    let value = value::of(OperationId(0), 30);
+    Entry::value(&key_bytes(KEY), timestamp, &value, Expiry::NEVER, copies)
+}
+
+/// A tombstone that hides it.
+fn its_tombstone(copies: u8) -> Entry {
+    let timestamp = Timestamp::from_unix_ms(BEGIN_UNIX_MS - 5_000);
+    Entry::tombstone(&key_bytes(KEY), timestamp, copies)
+}
+
+fn delete(node: HostNumber, ack: u8, from: u8) -> Request {
+    Request {
+        client: 0,
+        node,
+        key: KEY,
+        action: Action::Delete,
+        ack,
+        from,
+    }
+}
+
+fn forgotten(host: &Host) -> Timestamp {
+    let known = host.forgetting();
+    known.map_or(Timestamp::ZERO, |known| known.forgotten)
+}
+
+fn held(host: &Host) -> Option<Entry> {
+    host.held(KEY).unwrap()
+}
+
+fn is_value(host: &Host) -> bool {
+    held(host).is_some_and(|entry| entry.kind() == Kind::Value)
+}
+
+async fn store(host: &Host, entry: &Entry) {
+    host.store(entry.clone()).unwrap();
+    sleep(Duration::from_millis(50)).await;
+}
+
+/// Has full sweeps driven until all nodes forget what is dead below `timestamp`.
+async fn all_forget(world: &World, timestamp: Timestamp) {
+    until("the GC threshold rises", || {
+        world.hosts[0].order_sweep(PassKind::Full);
+        world.hosts.iter().all(|host| forgotten(host) > timestamp)
+    })
+    .await;
+}
+
+/// Has full sweeps driven by all nodes for a long time, and calls `check` in between.
+async fn sweep_for_long(world: &World, check: impl Fn()) {
+    let began = Instant::now();
+    while began.elapsed() < LONG {
+        for host in &world.hosts {
+            host.order_sweep(PassKind::Full);
+            sleep(Duration::from_millis(250)).await;
+            check();
+        }
+    }
+}
+
+/// A tombstone that was dropped everywhere does not hide its value any more.
+async fn dropped_everywhere(world: &World) {
+    for host in &world.hosts {
+        store(host, &its_tombstone(3)).await;
+    }
+    all_forget(world, its_tombstone(3).timestamp()).await;
+    for host in &world.hosts {
+        host.compact();
+        assert_eq!(held(host), None, "the tombstone is dropped");
+    }
+}

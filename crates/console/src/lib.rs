@@ -5,7 +5,7 @@
 //! elsewhere, so it works on a machine without a network, and while all other nodes are
 //! down.
 //!
-//! The module is made of the files in `assets/script`, joined in an order in which each
+//! The module is made of the files below `assets/script`, joined in an order in which each
 //! uses those before it; `console.js` comes last and starts it. There is no other build
 //! step. They share one scope, so a name exists once.
 //!
@@ -81,7 +81,7 @@ impl Asset {
         match self {
             Self::Page => include_str!("../assets/index.html"),
             Self::Script => SCRIPT,
-            Self::Style => include_str!("../assets/console.css"),
+            Self::Style => STYLE,
             Self::Icon => include_str!("../assets/icon.svg"),
             Self::Handbook => HANDBOOK,
         }
@@ -157,25 +157,35 @@ const HANDBOOK: &str = concat!(
 
 /// The module.
 const SCRIPT: &str = concat!(
-    include_str!("../assets/script/elements.js"),
-    include_str!("../assets/script/words.js"),
-    include_str!("../assets/script/key_bytes.js"),
-    include_str!("../assets/script/node_api.js"),
-    include_str!("../assets/script/dev_cluster.js"),
-    include_str!("../assets/script/charts.js"),
-    include_str!("../assets/script/stage.js"),
-    include_str!("../assets/script/cluster_map.js"),
-    include_str!("../assets/script/cluster_page.js"),
-    include_str!("../assets/script/receipts.js"),
-    include_str!("../assets/script/keys_page.js"),
-    include_str!("../assets/script/key_view.js"),
-    include_str!("../assets/script/node_page.js"),
-    include_str!("../assets/script/flame_graph.js"),
-    include_str!("../assets/script/runbooks.js"),
-    include_str!("../assets/script/tour_cast.js"),
-    include_str!("../assets/script/tour_steps.js"),
-    include_str!("../assets/script/tour.js"),
+    include_str!("../assets/script/base/elements.js"),
+    include_str!("../assets/script/base/words.js"),
+    include_str!("../assets/script/keys/key_bytes.js"),
+    include_str!("../assets/script/base/node_api.js"),
+    include_str!("../assets/script/base/dev_cluster.js"),
+    include_str!("../assets/script/cluster/charts.js"),
+    include_str!("../assets/script/cluster/stage.js"),
+    include_str!("../assets/script/cluster/cluster_map.js"),
+    include_str!("../assets/script/cluster/cluster_page.js"),
+    include_str!("../assets/script/keys/receipts.js"),
+    include_str!("../assets/script/keys/keys_page.js"),
+    include_str!("../assets/script/keys/key_view.js"),
+    include_str!("../assets/script/node/node_page.js"),
+    include_str!("../assets/script/node/flame_graph.js"),
+    include_str!("../assets/script/runbooks/runbooks_page.js"),
+    include_str!("../assets/script/tour/tour_cast.js"),
+    include_str!("../assets/script/tour/tour_steps.js"),
+    include_str!("../assets/script/tour/tour_page.js"),
     include_str!("../assets/script/console.js"),
+);
+
+/// The style sheet.
+const STYLE: &str = concat!(
+    include_str!("../assets/style/base.css"),
+    include_str!("../assets/style/charts.css"),
+    include_str!("../assets/style/forms.css"),
+    include_str!("../assets/style/pages.css"),
+    include_str!("../assets/style/small.css"),
+    include_str!("../assets/style/tour.css"),
 );
 
 #[cfg(test)]

@@ -2,12 +2,10 @@
 //!
 //! An [`Experiment`] starts nodes of its own (`nodes`), puts load on them with
 //! the generator (`measure`), profiles them (`profile`) and keeps what it found
-//! for a page (`page`). A person wrote the text of the page, in `pages`; figures,
+//! for a page (`page`). A person wrote the text of the page, beside the experiment; figures,
 //! tables and charts are filled in.
 
-mod certificates;
 mod context;
-mod equality;
 mod error;
 mod experiment;
 mod experiments;
@@ -16,7 +14,6 @@ mod machine;
 mod measure;
 mod nodes;
 mod page;
-mod profile;
 mod sections;
 mod settings;
 mod statistics;

@@ -1,8 +1,8 @@
 //! Sections and table rows that the pages of several experiments share.
 
+use crate::measure::profile::{FoldedProfile, OperationProfile, PARTS, ProfileKind};
 use crate::measure::{Capacity, CostedRun, Measured};
 use crate::page::{MarkdownTable, Page, text};
-use crate::profile::{FoldedProfile, OperationProfile, PARTS, ProfileKind};
 use load::Run;
 use load::plan::Operation;
 use load::report::{plot, units};

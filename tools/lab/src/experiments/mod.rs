@@ -4,45 +4,32 @@
 //! `docs/lab/README.md` lists the experiments, and a test compares the two lists.
 //! CONTRIBUTING.md says how to add one.
 
-mod durability;
-mod flush;
-mod growth;
-mod healing;
-mod outage;
-mod overload;
-mod placement;
-mod queue;
-mod range;
-mod repair;
-mod replication;
-mod sharding;
-mod single;
-mod slowest;
-mod tables;
-mod tls;
-mod tombstone_gc;
+mod cluster;
+mod engine;
+mod recovery;
+mod requests;
 
 use crate::Experiment;
 
 /// All experiments, in the recommended reading order.
 pub const EXPERIMENTS: &[Experiment] = &[
-    single::EXPERIMENT,
-    tables::EXPERIMENT,
-    queue::EXPERIMENT,
-    flush::EXPERIMENT,
-    durability::EXPERIMENT,
-    slowest::EXPERIMENT,
-    growth::EXPERIMENT,
-    sharding::EXPERIMENT,
-    replication::EXPERIMENT,
-    placement::EXPERIMENT,
-    tls::EXPERIMENT,
-    overload::EXPERIMENT,
-    outage::EXPERIMENT,
-    healing::EXPERIMENT,
-    repair::EXPERIMENT,
-    tombstone_gc::EXPERIMENT,
-    range::EXPERIMENT,
+    requests::single::EXPERIMENT,
+    engine::tables::EXPERIMENT,
+    requests::queue::EXPERIMENT,
+    engine::flush::EXPERIMENT,
+    engine::durability::EXPERIMENT,
+    engine::slowest::EXPERIMENT,
+    requests::growth::EXPERIMENT,
+    cluster::sharding::EXPERIMENT,
+    cluster::replication::EXPERIMENT,
+    cluster::placement::EXPERIMENT,
+    requests::tls::EXPERIMENT,
+    requests::overload::EXPERIMENT,
+    recovery::outage::EXPERIMENT,
+    recovery::healing::EXPERIMENT,
+    recovery::repair::EXPERIMENT,
+    recovery::tombstone_gc::EXPERIMENT,
+    engine::range::EXPERIMENT,
 ];
 
 #[cfg(test)]

@@ -4,11 +4,15 @@
 //! otherwise, the system closes the pipe to the stdin of each node, and the
 //! node ends.
 
+mod certificates;
+mod equality;
 mod metrics;
 mod node;
 mod ports;
 mod usage;
 
+pub(crate) use certificates::Certificates;
+pub(crate) use equality::StoreComparison;
 pub(crate) use metrics::MetricsSnapshot;
 pub(crate) use node::LabNode;
 pub(crate) use usage::Usage;

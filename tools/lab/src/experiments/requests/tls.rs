@@ -1,8 +1,8 @@
 //! What TLS costs a node.
 
-use crate::certificates::Certificates;
 use crate::context::ExperimentContext;
 use crate::measure::{self, CostedRun, Measured};
+use crate::nodes::Certificates;
 use crate::nodes::{ClusterLayout, LabCluster};
 use crate::page::{MarkdownTable, Page, text};
 use crate::sections;
@@ -24,8 +24,8 @@ const CALM_SHARE: f64 = 0.5;
 /// The data of each size, in bytes, so that all of it stays in memory.
 const DATA_BYTES: u64 = 64 << 20;
 
-pub(super) const EXPERIMENT: Experiment = Experiment {
-    text: PageText::Template(include_str!("../../pages/tls.md")),
+pub(crate) const EXPERIMENT: Experiment = Experiment {
+    text: PageText::Template(include_str!("tls.md")),
     name: "tls",
     question: "How much more CPU time does a node need for a request over TLS than for the same \
                request over plain HTTP, by the size of the value?",

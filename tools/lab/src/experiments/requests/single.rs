@@ -1,10 +1,10 @@
 //! One node under load over one connection and over many.
 
 use crate::context::ExperimentContext;
+use crate::measure::profile::{self, FILTERS, OperationProfile, ProfileKind, StackMatcher};
 use crate::measure::{self, Capacity, CostedRun, Measured};
 use crate::nodes::{ClusterLayout, LabCluster};
 use crate::page::{Page, text};
-use crate::profile::{self, FILTERS, OperationProfile, ProfileKind, StackMatcher};
 use crate::sections;
 use crate::{Error, Experiment, PageText};
 use load::plan::{Operation, Rate};
@@ -14,8 +14,8 @@ use serde::Serialize;
 /// 45,000 requests per second.
 const STABLE_SHARE: f64 = 30.0 / 42.5;
 
-pub(super) const EXPERIMENT: Experiment = Experiment {
-    text: PageText::Template(include_str!("../../pages/single.md")),
+pub(crate) const EXPERIMENT: Experiment = Experiment {
+    text: PageText::Template(include_str!("single.md")),
     name: "single",
     question: "What is the breaking point of one node over a single connection, what are the \
                latencies below it, and where do CPU time and allocations go?",

@@ -1,10 +1,10 @@
 //! Reads a range that is larger than the node's memory.
 
 use crate::context::ExperimentContext;
+use crate::measure::profile::{self, FoldedProfile, ProfileKind};
 use crate::measure::{self, CostedRun, Measured};
 use crate::nodes::{ClusterLayout, LabCluster, LabNode};
 use crate::page::{MarkdownTable, Page, text};
-use crate::profile::{self, FoldedProfile, ProfileKind};
 use crate::{Error, Experiment, PageText, http, sections, statistics};
 use load::plan::{KeyChoice, Operation, Plan, Rate, SizeDistribution};
 use load::report::plot::{Axis, Lines, Series};
@@ -35,7 +35,7 @@ const STREAM_TIMEOUT: Duration = Duration::from_secs(600);
 /// How often the node's memory is sampled.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
 
-pub(super) const EXPERIMENT: Experiment = Experiment {
+pub(crate) const EXPERIMENT: Experiment = Experiment {
     text: PageText::Sentences {
         title: "A range larger than memory",
         method: &[

@@ -1,10 +1,10 @@
 //! The latency of writes during flushes and compactions.
 
 use crate::context::ExperimentContext;
+use crate::measure::profile::{self, FoldedProfile, ProfileKind};
 use crate::measure::{self, Measured};
 use crate::nodes::{ClusterLayout, LabCluster, MetricsSnapshot};
 use crate::page::{MarkdownTable, Page, text};
-use crate::profile::{self, FoldedProfile, ProfileKind};
 use crate::sections;
 use crate::{Error, Experiment, PageText, statistics};
 use load::Run;
@@ -18,8 +18,8 @@ const SHARE: f64 = 0.4;
 /// the memtable of the node that must not flush.
 const RATE_MAX: f64 = 5_000.0;
 
-pub(super) const EXPERIMENT: Experiment = Experiment {
-    text: PageText::Template(include_str!("../../pages/flush.md")),
+pub(crate) const EXPERIMENT: Experiment = Experiment {
+    text: PageText::Template(include_str!("flush.md")),
     name: "flush",
     question: "Do flushes and compactions increase the latency of writes?",
     run,

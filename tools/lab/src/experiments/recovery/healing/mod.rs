@@ -4,8 +4,8 @@ mod describe;
 mod story;
 
 use crate::context::ExperimentContext;
-use crate::equality::StoreComparison;
 use crate::measure::{self, Measured};
+use crate::nodes::StoreComparison;
 use crate::nodes::{ClusterLayout, LabCluster};
 use crate::page::Page;
 use crate::{Error, Experiment, PageText};
@@ -21,7 +21,7 @@ const SHARE: f64 = 0.5;
 /// How often the nodes are looked at once the load has ended.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-pub(super) const EXPERIMENT: Experiment = Experiment {
+pub(crate) const EXPERIMENT: Experiment = Experiment {
     text: PageText::Sentences {
         title: "A cluster heals",
         method: &[

@@ -42,7 +42,7 @@ const LOOKS_MAX: f64 = 600.0;
 /// churn a pass has much to compare.
 const FORGET_TIMEOUT: Duration = Duration::from_secs(3600);
 
-pub(super) const EXPERIMENT: Experiment = Experiment {
+pub(crate) const EXPERIMENT: Experiment = Experiment {
     text: PageText::Sentences {
         title: "Deleted data goes",
         method: &[

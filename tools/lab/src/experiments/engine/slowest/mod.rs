@@ -36,7 +36,7 @@ const FLUSH_SHARE: f64 = 0.8;
 /// No write may take longer, in milliseconds, but for a sync that took as long by itself.
 const LATENCY_MS_MAX: f64 = 50.0;
 
-pub(super) const EXPERIMENT: Experiment = Experiment {
+pub(crate) const EXPERIMENT: Experiment = Experiment {
     text: PageText::Sentences {
         title: "The slowest thousand",
         method: &[

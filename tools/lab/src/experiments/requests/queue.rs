@@ -1,10 +1,10 @@
 //! The numbers of threads and the lengths of queues.
 
 use crate::context::ExperimentContext;
+use crate::measure::profile::{self, FoldedProfile, ProfileKind};
 use crate::measure::{self, CostedRun, Measured};
 use crate::nodes::{ClusterLayout, LabCluster};
 use crate::page::{MarkdownTable, Page, text};
-use crate::profile::{self, FoldedProfile, ProfileKind};
 use crate::sections::{self, Better, StudyComparison};
 use crate::{Error, Experiment, PageText, statistics};
 use load::plan::{Operation, Plan, Rate, SizeDistribution};
@@ -40,7 +40,7 @@ const STUDY_QUEUE_LEAST: usize = 32;
 /// The requested rate, as a share of the breaking point with defaults.
 const SHARE: f64 = 0.7;
 
-pub(super) const EXPERIMENT: Experiment = Experiment {
+pub(crate) const EXPERIMENT: Experiment = Experiment {
     text: PageText::Sentences {
         title: "Workers and queues",
         method: &[

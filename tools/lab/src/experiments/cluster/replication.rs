@@ -1,10 +1,10 @@
 //! The cost of more copies and more acknowledgements.
 
 use crate::context::ExperimentContext;
+use crate::measure::profile::{self, OperationProfile, ProfileKind};
 use crate::measure::{self, Capacity, Measured};
 use crate::nodes::{ClusterLayout, LabCluster};
 use crate::page::{Page, text};
-use crate::profile::{self, OperationProfile, ProfileKind};
 use crate::sections;
 use crate::{Error, Experiment, PageText};
 use load::plan::{Operation, Plan};
@@ -17,8 +17,8 @@ const REPLICAS: [(u8, u8); 3] = [(1, 3), (2, 3), (3, 3)];
 /// The pair that the study measured, which is also profiled.
 const QUORUM: (u8, u8) = (2, 3);
 
-pub(super) const EXPERIMENT: Experiment = Experiment {
-    text: PageText::Template(include_str!("../../pages/replication.md")),
+pub(crate) const EXPERIMENT: Experiment = Experiment {
+    text: PageText::Template(include_str!("replication.md")),
     name: "replication",
     question: "How much does a request cost when three nodes keep each key and one, two or all of \
                them must answer, and where does the time go?",

@@ -20,8 +20,8 @@ const CALM_SHARE: f64 = 0.4;
 
 const OPERATIONS: [Operation; 2] = [Operation::Get, Operation::Put];
 
-pub(super) const EXPERIMENT: Experiment = Experiment {
-    text: PageText::Template(include_str!("../../pages/placement.md")),
+pub(crate) const EXPERIMENT: Experiment = Experiment {
+    text: PageText::Template(include_str!("placement.md")),
     name: "placement",
     question: "What does a client save that knows where a key lies and asks its first replica, \
                rather than any node?",

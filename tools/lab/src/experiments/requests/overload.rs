@@ -1,10 +1,10 @@
 //! Rates beyond the capacity of the nodes.
 
 use crate::context::ExperimentContext;
+use crate::measure::profile::{self, FoldedProfile, ProfileKind};
 use crate::measure::{self, CostedRun, Measured};
 use crate::nodes::{ClusterLayout, LabCluster};
 use crate::page::{MarkdownTable, Page, text};
-use crate::profile::{self, FoldedProfile, ProfileKind};
 use crate::sections::{self, Better, StudyComparison};
 use crate::{Error, Experiment, PageText, statistics};
 use load::plan::{Operation, Plan};
@@ -28,7 +28,7 @@ const KEPT_MIN: f64 = 0.8;
 /// admission control and sustained it with admission control.
 const STUDY_RATE: f64 = 20_000.0;
 
-pub(super) const EXPERIMENT: Experiment = Experiment {
+pub(crate) const EXPERIMENT: Experiment = Experiment {
     text: PageText::Sentences {
         title: "Overload",
         method: &[

@@ -35,7 +35,7 @@ const CPU_SECONDS_A_GB_MAX: f64 = 1.0;
 /// What it may take of the network a GB and node, in bytes.
 const NETWORK_BYTES_A_GB_MAX: f64 = 0.2 * 1024.0 * 1024.0;
 
-pub(super) const EXPERIMENT: Experiment = Experiment {
+pub(crate) const EXPERIMENT: Experiment = Experiment {
     text: PageText::Sentences {
         title: "What a repair costs",
         method: &[

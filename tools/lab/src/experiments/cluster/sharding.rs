@@ -1,10 +1,10 @@
 //! How evenly keys are spread over nodes, and what that costs.
 
 use crate::context::ExperimentContext;
+use crate::measure::profile::{self, FoldedProfile, ProfileKind};
 use crate::measure::{self, Capacity, Measured};
 use crate::nodes::{ClusterLayout, LabCluster};
 use crate::page::{MarkdownTable, Page};
-use crate::profile::{self, FoldedProfile, ProfileKind};
 use crate::sections;
 use crate::{Error, Experiment, PageText};
 use load::plan::{Operation, Plan, Rate};
@@ -15,8 +15,8 @@ use serde::Serialize;
 /// The number of nodes over which keys are spread.
 const NODES: usize = 10;
 
-pub(super) const EXPERIMENT: Experiment = Experiment {
-    text: PageText::Template(include_str!("../../pages/sharding.md")),
+pub(crate) const EXPERIMENT: Experiment = Experiment {
+    text: PageText::Template(include_str!("sharding.md")),
     name: "sharding",
     question: "How evenly are keys spread over ten nodes, and how does the breaking point of \
                three nodes with one copy of each key compare with that of one node?",

@@ -1,10 +1,10 @@
 //! What clients notice while a node is killed, frozen and recovers.
 
 use crate::context::ExperimentContext;
+use crate::measure::profile::{self, FoldedProfile, ProfileKind};
 use crate::measure::{self, Measured};
 use crate::nodes::{ClusterLayout, LabCluster, LabNode};
 use crate::page::{MarkdownTable, Page, text};
-use crate::profile::{self, FoldedProfile, ProfileKind};
 use crate::{Error, Experiment, PageText, sections, statistics};
 use load::Run;
 use load::plan::{Operation, Plan, Rate};
@@ -23,8 +23,8 @@ const SHARE: f64 = 0.3;
 /// How long the handoff of hints may take.
 const HANDOFF_TIMEOUT: Duration = Duration::from_secs(60);
 
-pub(super) const EXPERIMENT: Experiment = Experiment {
-    text: PageText::Template(include_str!("../../pages/outage.md")),
+pub(crate) const EXPERIMENT: Experiment = Experiment {
+    text: PageText::Template(include_str!("outage.md")),
     name: "outage",
     question: "What do clients of a cluster notice when one of its three nodes is killed, \
                restarted, frozen and resumed?",

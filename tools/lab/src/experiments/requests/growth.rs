@@ -2,10 +2,10 @@
 //! number of keys.
 
 use crate::context::ExperimentContext;
+use crate::measure::profile::{self, FoldedProfile, ProfileKind};
 use crate::measure::{self, CostedRun, Measured};
 use crate::nodes::{ClusterLayout, LabCluster};
 use crate::page::{MarkdownTable, Page, text};
-use crate::profile::{self, FoldedProfile, ProfileKind};
 use crate::sections;
 use crate::{Error, Experiment, PageText, statistics};
 use load::plan::{Operation, Plan, SizeDistribution};
@@ -33,7 +33,7 @@ const KEYS_VALUE_BYTES: usize = 256;
 /// How long compaction may take after a fill.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-pub(super) const EXPERIMENT: Experiment = Experiment {
+pub(crate) const EXPERIMENT: Experiment = Experiment {
     text: PageText::Sentences {
         title: "Larger values, more keys",
         method: &[

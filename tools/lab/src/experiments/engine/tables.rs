@@ -1,10 +1,10 @@
 //! Reads over a hundred tables, with and without filters.
 
 use crate::context::ExperimentContext;
+use crate::measure::profile::{self, FoldedProfile, ProfileKind};
 use crate::measure::{self, Capacity, Measured};
 use crate::nodes::{ClusterLayout, LabCluster};
 use crate::page::{MarkdownTable, Page, text};
-use crate::profile::{self, FoldedProfile, ProfileKind};
 use crate::sections;
 use crate::{Error, Experiment, PageText};
 use load::plan::Operation;
@@ -15,8 +15,8 @@ use serde::Serialize;
 /// The filters that are measured, in the order of the table.
 const FILTERS: [&str; 4] = ["none", "0.5", "0.03", "0.01"];
 
-pub(super) const EXPERIMENT: Experiment = Experiment {
-    text: PageText::Template(include_str!("../../pages/tables.md")),
+pub(crate) const EXPERIMENT: Experiment = Experiment {
+    text: PageText::Template(include_str!("tables.md")),
     name: "tables",
     question: "How much does a read cost if its key may be in any of a hundred tables, and how \
                much of that does a filter save?",

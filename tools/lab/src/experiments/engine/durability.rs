@@ -1,10 +1,10 @@
 //! The cost of syncing before a write is acknowledged.
 
 use crate::context::ExperimentContext;
+use crate::measure::profile::{self, FoldedProfile, ProfileKind};
 use crate::measure::{self, Capacity, CostedRun, Measured};
 use crate::nodes::{ClusterLayout, LabCluster};
 use crate::page::{Page, text};
-use crate::profile::{self, FoldedProfile, ProfileKind};
 use crate::sections;
 use crate::{Error, Experiment, PageText, statistics};
 use load::plan::{Operation, Plan, Rate};
@@ -22,8 +22,8 @@ const SYNCS: usize = 200;
 /// How many bytes are written before each sync.
 const SYNC_BYTES: usize = 4096;
 
-pub(super) const EXPERIMENT: Experiment = Experiment {
-    text: PageText::Template(include_str!("../../pages/durability.md")),
+pub(crate) const EXPERIMENT: Experiment = Experiment {
+    text: PageText::Template(include_str!("durability.md")),
     name: "durability",
     question: "How much does it cost to put a write on stable storage before it is acknowledged?",
     run,

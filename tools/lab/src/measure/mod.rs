@@ -5,6 +5,8 @@
 //! time of the nodes per request is reported too. A failed measurement is kept
 //! as text, which the page reports; only a stop ends the experiment.
 
+pub(crate) mod profile;
+
 use crate::Error;
 use crate::context::ExperimentContext;
 use crate::nodes::{LabCluster, Usage};

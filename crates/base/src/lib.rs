@@ -36,7 +36,7 @@ pub use checksum::{crc32c, crc32c_append};
 pub use clock::{Clock, ManualClock, SystemClock, overdue_check_period};
 pub use entry::{Entry, Expiry, KEY_BYTES_MAX, Kind, Rank, VALUE_BYTES_MAX};
 pub use entry_ref::EntryRef;
-pub use log_limiter::{LimitedLog, LogLimiter, LogRate};
+pub use log_limiter::{LimitedLog, LogBounds, LogLimiter, LogRate};
 pub use newer_version::NewerVersion;
 pub use quota::{
     Admitted, BatchPermits, FairQuota, InLine, LONG_VALUE_BYTES, Permit, Permits, Promise,

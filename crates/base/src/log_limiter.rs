@@ -2,7 +2,8 @@
 //! hide others of their kind for long. Lines left out are counted, and the next line of the kind
 //! says how many there were.
 //!
-//! [`LogLimiter`] limits one kind of line. [`LimitedLog`] has one for each kind, and the clock.
+//! [`LogLimiter`] limits one kind of line. [`LimitedLog`] has one for each key, such as a kind of
+//! line or a peer, and the clock.
 
 use crate::Clock;
 use profile::lock;
@@ -125,44 +126,89 @@ impl LogLimiter {
     }
 }
 
-/// Limits the lines that requests cause, each kind on its own.
-pub struct LimitedLog {
-    clock: Arc<dyn Clock>,
-    kinds: Mutex<BTreeMap<&'static str, LogLimiter>>,
+/// How many lines a [`LimitedLog`] admits.
+#[derive(Clone, Copy, Debug)]
+pub struct LogBounds {
+    /// How many lines of each key.
+    pub each: LogRate,
+    /// How many lines without a key, and of further keys than `keys_max`, all together.
+    pub others: LogRate,
+    /// How many keys have a limit of their own, which stays.
+    pub keys_max: usize,
 }
 
-impl LimitedLog {
+impl LogBounds {
+    /// For lines that requests cause, by their kind, of which the code has a few.
+    pub const REQUESTS: Self = Self {
+        each: LogRate::REQUESTS,
+        others: LogRate::REQUESTS,
+        keys_max: 64,
+    };
+}
+
+/// Limits lines by their key, so that those of one key take nothing from others. What comes
+/// without a key, or with one too many, shares a limit.
+pub struct LimitedLog<K = &'static str> {
+    clock: Arc<dyn Clock>,
+    bounds: LogBounds,
+    limiters: Mutex<BTreeMap<Option<K>, LogLimiter>>,
+}
+
+impl<K: Ord> LimitedLog<K> {
     /// Limits lines by this clock.
     #[must_use]
-    pub fn new(clock: Arc<dyn Clock>) -> Self {
+    pub fn new(clock: Arc<dyn Clock>, bounds: LogBounds) -> Self {
         Self {
             clock,
-            kinds: Mutex::default(),
+            bounds,
+            limiters: Mutex::default(),
         }
     }
 
-    /// Calls `write` to write a line of this kind, unless there were too many. It gets how many
+    /// Calls `write` to write a line with this key, unless there were too many. It gets how many
     /// were left out before, if any were.
-    pub fn line(&self, kind: &'static str, write: impl FnOnce(Option<u64>)) {
-        self.write(kind, |limiter, now| limiter.admits(now), write);
+    pub fn line(&self, key: K, write: impl FnOnce(Option<u64>)) {
+        self.write(Some(key), LogLimiter::admits, write);
     }
 
-    /// Calls `write` as [`LimitedLog::line`] does, unless the failure repeats the last one of
-    /// its kind: many requests may meet it.
-    pub fn failure(&self, kind: &'static str, text: &str, write: impl FnOnce(Option<u64>)) {
+    /// Calls `write` as [`LimitedLog::line`] does, unless the failure repeats the last one with
+    /// its key: many requests may meet it.
+    pub fn failure(&self, key: K, text: &str, write: impl FnOnce(Option<u64>)) {
         let admits = |limiter: &mut LogLimiter, now| limiter.admits_failure(text, now);
-        self.write(kind, admits, write);
+        self.write(Some(key), admits, write);
+    }
+
+    /// Calls `write` as [`LimitedLog::line`] does, unless the problem is that of the last line
+    /// with this key, or without one, and was not forgotten since.
+    pub fn problem(&self, key: Option<K>, text: &str, write: impl FnOnce(Option<u64>)) {
+        let admits = |limiter: &mut LogLimiter, now| limiter.admits_news(text, now, Duration::MAX);
+        self.write(key, admits, write);
+    }
+
+    /// Forgets what the last line with this key said, because it is over. Returns whether there
+    /// was one.
+    pub fn forget_last(&self, key: K) -> bool {
+        let mut limiters = lock(&self.limiters);
+        let limiter = limiters.get_mut(&Some(key));
+        limiter.is_some_and(LogLimiter::forget_last)
     }
 
     fn write(
         &self,
-        kind: &'static str,
+        key: Option<K>,
         admits: impl FnOnce(&mut LogLimiter, Duration) -> bool,
         write: impl FnOnce(Option<u64>),
     ) {
         let left_out = {
-            let mut kinds = lock(&self.kinds);
-            let limiter = kinds.entry(kind).or_default();
+            let mut limiters = lock(&self.limiters);
+            let has_own = limiters.len() < self.bounds.keys_max || limiters.contains_key(&key);
+            let key = key.filter(|_| has_own);
+            let rate = if key.is_some() {
+                self.bounds.each
+            } else {
+                self.bounds.others
+            };
+            let limiter = limiters.entry(key).or_insert_with(|| LogLimiter::new(rate));
             if !admits(limiter, self.clock.monotonic()) {
                 return;
             }
@@ -172,10 +218,10 @@ impl LimitedLog {
     }
 }
 
-impl fmt::Debug for LimitedLog {
+impl<K: fmt::Debug> fmt::Debug for LimitedLog<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LimitedLog")
-            .field("kinds", &self.kinds)
+            .field("limiters", &self.limiters)
             .finish_non_exhaustive()
     }
 }
@@ -230,10 +276,31 @@ mod tests {
         );
     }
 
-    #[test]
-    fn each_kind_has_its_own_room_and_says_what_was_left_out() {
+    /// What a log says of a problem: `None` for nothing, or how many lines were left out.
+    fn told(log: &LimitedLog<u32>, key: Option<u32>, problem: &str) -> Option<Option<u64>> {
+        let mut written = None;
+        log.problem(key, problem, |left_out| written = Some(left_out));
+        written
+    }
+
+    fn log_of_peers() -> (Arc<ManualClock>, LimitedLog<u32>) {
         let clock = Arc::new(ManualClock::new(0));
-        let log = LimitedLog::new(Arc::clone(&clock) as Arc<dyn Clock>);
+        let bounds = LogBounds {
+            each: LogRate::FAILURES,
+            others: LogRate {
+                burst: 1,
+                period: Duration::from_secs(10),
+            },
+            keys_max: 5,
+        };
+        let log = LimitedLog::new(Arc::clone(&clock) as Arc<dyn Clock>, bounds);
+        (clock, log)
+    }
+
+    #[test]
+    fn each_key_has_its_own_room_and_says_what_was_left_out() {
+        let clock = Arc::new(ManualClock::new(0));
+        let log = LimitedLog::new(Arc::clone(&clock) as Arc<dyn Clock>, LogBounds::REQUESTS);
         let mut told = Vec::new();
         for _ in 0..60 {
             log.line("flood", |left_out| told.push(left_out));
@@ -243,5 +310,42 @@ mod tests {
         clock.advance(Duration::from_secs(1));
         log.line("flood", |left_out| told.push(left_out));
         assert_eq!(told.last(), Some(&Some(10)));
+    }
+
+    #[test]
+    fn a_problem_is_logged_once_until_it_is_over_or_another_takes_its_place() {
+        let (clock, log) = log_of_peers();
+        for problem in ["secret", "list", "secret"] {
+            assert_eq!(told(&log, Some(1), problem), Some(None));
+            clock.advance(Duration::from_secs(3600));
+            assert_eq!(told(&log, Some(1), problem), None);
+        }
+        assert!(log.forget_last(1) && !log.forget_last(1));
+        assert_eq!(told(&log, Some(1), "secret"), Some(None));
+    }
+
+    #[test]
+    fn a_problem_that_is_over_each_time_has_a_few_lines_and_takes_none_from_others() {
+        let (clock, log) = log_of_peers();
+        let again = || {
+            log.forget_last(1);
+            told(&log, Some(1), "malformed")
+        };
+        assert_eq!((0..1000).filter_map(|_| again()).count(), 10);
+        assert_eq!(told(&log, Some(2), "malformed"), Some(None));
+        clock.advance(Duration::from_secs(10));
+        assert_eq!(again(), Some(Some(990)));
+    }
+
+    #[test]
+    fn lines_without_a_key_and_keys_without_end_share_one_limit() {
+        let (clock, log) = log_of_peers();
+        let keys = 0..1000;
+        assert_eq!(keys.filter_map(|key| told(&log, Some(key), "a")).count(), 6);
+        assert_eq!(lock(&log.limiters).len(), 6);
+        assert_eq!(told(&log, None, "b"), None);
+        clock.advance(Duration::from_secs(10));
+        assert_eq!(told(&log, None, "c"), Some(Some(1)));
+        assert_eq!(told(&log, Some(4), "b"), Some(None), "a key from before");
     }
 }

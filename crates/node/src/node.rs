@@ -9,7 +9,7 @@ use crate::node_report::{Examiner, NodeSnapshot, OwnReport, SeeActivity, SeeStat
 use crate::range_memory::RangeMemory;
 use crate::seams::{OpenError, Seams};
 use crate::traced_requests::{SeeTraced, TracedRequests};
-use base::{Clock, LimitedLog, Quota, Random, Timestamp};
+use base::{Clock, LimitedLog, LogBounds, Quota, Random, Timestamp};
 use cluster::sweep::PassKind;
 use cluster::{NodeNumber, Placement, ReplicaState};
 use lsm::{Disk, Engine, Executor, GcThreshold};
@@ -368,14 +368,14 @@ impl Node {
             examiner: Examiner::default(),
             engine,
             traced: TracedRequests::new(Arc::clone(&clock)),
-            log: Arc::new(LimitedLog::new(Arc::clone(&clock))),
+            log: Arc::new(LimitedLog::new(Arc::clone(&clock), LogBounds::REQUESTS)),
+            peer_log: Arc::new(PeerLog::new(Arc::clone(&clock))),
             clock,
             random: seams.random,
             started,
             timestamps,
             membership,
             dialled: Arc::new(dialled),
-            peer_log: Arc::default(),
             hints,
             read_pool: Arc::new(read_pool),
             peer_bytes: Quota::new(memory.peer_bytes),

@@ -102,13 +102,10 @@ pub async fn serve<R: RequestHandler>(
     drop(close_replies);
     match end {
         End::Malformed(_) => {
-            let (problem, now) = (end.to_string(), environment.clock.monotonic());
-            let incoming = Direction::Incoming;
-            environment
-                .log
-                .line(incoming, Some(&name), &problem, now, |left_out| {
-                    tracing::warn!(name, problem, left_out, "a peer has sent malformed bytes");
-                });
+            let (log, problem) = (&environment.log, end.to_string());
+            log.line(Direction::Incoming, Some(&name), &problem, |left_out| {
+                tracing::warn!(name, problem, left_out, "a peer has sent malformed bytes");
+            });
         }
         End::Closed | End::Broken(_) | End::Silent | End::Superseded | End::Filled => {
             tracing::debug!(name, %end, "the connection of a peer has ended");
@@ -139,8 +136,8 @@ fn log_failure(environment: &PeerEnvironment, error: &HandshakeError) {
         }
     };
     let problem = error.to_string();
-    let (log, now) = (&environment.log, environment.clock.monotonic());
-    log.line(Direction::Incoming, name, &problem, now, |left_out| {
+    let log = &environment.log;
+    log.line(Direction::Incoming, name, &problem, |left_out| {
         tracing::warn!(name, problem, left_out, "{what}");
     });
 }

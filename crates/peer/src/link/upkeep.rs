@@ -8,7 +8,7 @@ use crate::failure_detector::HEARTBEAT;
 use crate::frame::{Decoder, PAYLOAD_BYTES_MAX};
 use crate::handshake::{self, HANDSHAKE_BYTES_MAX, HandshakeError, Session};
 use crate::log_limiter::Direction;
-use crate::{CONTACT, Contact, LinkProblem, NegotiatedProtocol, PeerEnvironment};
+use crate::{CONTACT, Contact, LinkProblem, NegotiatedProtocol};
 use base::Backoff;
 use cluster::Miss;
 use std::pin::pin;
@@ -211,9 +211,8 @@ impl Link {
 
     /// Logs a problem with the peer, unless it is the same as the last one.
     fn log_problem(&self, what: &str, problem: &str) {
-        let PeerEnvironment { clock, log, .. } = &self.environment;
-        let (name, now) = (self.name.as_str(), clock.monotonic());
-        log.line(Direction::Outgoing, Some(name), problem, now, |left_out| {
+        let (log, name) = (&self.environment.log, self.name.as_str());
+        log.line(Direction::Outgoing, Some(name), problem, |left_out| {
             tracing::warn!(name, problem, left_out, "{what}");
         });
     }

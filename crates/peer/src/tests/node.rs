@@ -69,11 +69,12 @@ impl TestNode {
     }
 
     pub(crate) fn environment(self, unix_ms: u64) -> PeerEnvironment {
+        let clock = TokioClock::new(unix_ms);
         PeerEnvironment {
-            clock: TokioClock::new(unix_ms),
+            log: Arc::new(PeerLog::new(Arc::clone(&clock) as Arc<dyn Clock>)),
+            clock,
             random: Arc::new(SeededRandom::new(unix_ms)),
             policy: Rc::new(self),
-            log: Arc::default(),
             incoming: Quota::new(256 << 20),
             runtimes: 1,
         }

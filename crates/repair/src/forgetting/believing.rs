@@ -10,23 +10,23 @@
 //! answers to them.
 
 use super::{ForgetFile, Forgetting, Heard};
-use base::{LogLimiter, LogRate, Timestamp};
+use base::{LogBounds, LogRate, Timestamp};
 use cluster::ReplicaState;
-use profile::lock;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// How often it is logged that a member names bounds from the future.
-const REFUSED: LogRate = LogRate {
+/// The lines about bounds that are not believed: how often a member has one.
+pub(super) const REFUSED: LogBounds = LogBounds {
+    each: ONCE_IN_A_WHILE,
+    others: ONCE_IN_A_WHILE,
+    keys_max: 255,
+};
+
+const ONCE_IN_A_WHILE: LogRate = LogRate {
     burst: 1,
     period: Duration::from_secs(600),
 };
-
-/// The lines about bounds that are not believed, by the member that names them. There are no more
-/// members than the list has.
-pub(super) type RefusedBounds = BTreeMap<String, LogLimiter>;
 
 impl Forgetting {
     /// Whether to believe a fence or a forget bound that the member `name` names. It is logged if
@@ -37,13 +37,7 @@ impl Forgetting {
         if named <= latest.max(self.greatest()) {
             return true;
         }
-        let now = self.environment.clock.monotonic();
-        let mut refused = lock(&self.refused);
-        let limiter = refused.entry(name.to_owned());
-        if limiter
-            .or_insert_with(|| LogLimiter::new(REFUSED))
-            .admits(now)
-        {
+        self.refused.line(name.to_owned(), |_left_out| {
             tracing::error!(
                 node = name,
                 %named,
@@ -52,7 +46,7 @@ impl Forgetting {
                  shown: it is not believed. Its clock was wrong, or it is not sound. Look at its \
                  clock and at this one's; if both are right now, replace that node"
             );
-        }
+        });
         false
     }
 

@@ -33,8 +33,7 @@ pub use file::fuzz_forget;
 pub use mends::MendRules;
 pub use status::{ForgettingStatus, HeldBack};
 
-use base::{Clock, Timestamp};
-use believing::RefusedBounds;
+use base::{Clock, LimitedLog, Timestamp};
 use cluster::ReplicaState;
 use cluster::forgetting::{Bounds, latest_fence};
 use cluster::sweep::{PassId, PassKind};
@@ -80,7 +79,8 @@ pub struct Forgetting {
     environment: ForgettingEnvironment,
     shared: Arc<SharedBounds>,
     state: Mutex<State>,
-    refused: Mutex<RefusedBounds>,
+    /// The lines about bounds that are not believed, by the member that names them.
+    refused: LimitedLog<String>,
     /// Held while the file is written; true once it must not be written any more.
     is_closed: Mutex<bool>,
 }
@@ -152,11 +152,12 @@ impl Forgetting {
             passes_gone_back: Vec::new(),
             held_back: None,
         };
+        let clock = Arc::clone(&environment.clock);
         Ok(Arc::new(Self {
             environment,
             shared,
             state: Mutex::new(state),
-            refused: Mutex::default(),
+            refused: LimitedLog::new(clock, believing::REFUSED),
             is_closed: Mutex::new(false),
         }))
     }

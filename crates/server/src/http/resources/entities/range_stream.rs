@@ -281,14 +281,17 @@ fn encode(format: RangeFormat, entry: &Entry) -> BodyChunk {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::{Expiry, ManualClock, Quota, Timestamp};
+    use base::{Expiry, LogBounds, ManualClock, Quota, Timestamp};
     use bytes::Buf;
     use std::task::Waker;
 
     #[tokio::test]
     async fn a_batch_that_is_not_read_in_time_cuts_the_range() {
         let admitted = Quota::new(1).try_reserve(1);
-        let log = Arc::new(LimitedLog::new(Arc::new(ManualClock::new(0))));
+        let log = Arc::new(LimitedLog::new(
+            Arc::new(ManualClock::new(0)),
+            LogBounds::REQUESTS,
+        ));
         let mut stream = RangeStream::new(
             &log,
             RangePlan {

@@ -13,6 +13,14 @@ pub fn report_through(say: fn(&str)) {
     let _is_first = SAY.set(say);
 }
 
+/// The program whose lines these are, where it is not `kvorum`.
+static PROGRAM: OnceLock<&str> = OnceLock::new();
+
+/// Has lines on stderr begin with the name of this program from now on.
+pub fn report_as(program: &'static str) {
+    let _is_first = PROGRAM.set(program);
+}
+
 /// Lines as they are printed.
 pub fn of_lines(lines: impl IntoIterator<Item = impl AsRef<str>>) -> String {
     let mut text = String::new();
@@ -25,7 +33,8 @@ pub fn of_lines(lines: impl IntoIterator<Item = impl AsRef<str>>) -> String {
 
 /// Writes a line to stderr. A closed stderr is ignored.
 pub fn report_line(line: &str) {
-    let line = of_lines([format!("kvorum: {line}")]);
+    let program = PROGRAM.get().copied().unwrap_or("kvorum");
+    let line = of_lines([format!("{program}: {line}")]);
     match SAY.get() {
         Some(say) => say(&line),
         None => {

@@ -22,6 +22,7 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    cli::text::report_as(env!("CARGO_BIN_NAME"));
     // Who first touches a huge page waits for the kernel to zero it, and would measure that.
     let _ = rustix::thread::disable_transparent_huge_pages(true);
     let parsed = commands::with_help()

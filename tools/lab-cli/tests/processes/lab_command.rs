@@ -106,6 +106,7 @@ fn an_unknown_experiment_is_refused_with_the_list() {
     let mut process = Process::spawn(&mut kvorum_lab(&["lab", "nonsense"]));
     let end = process.end();
     assert_eq!(end.code, Some(2), "{end:?}");
+    assert!(end.line().starts_with("kvorum-lab: "), "{end:?}");
     for experiment in EXPERIMENTS {
         assert!(end.line().contains(experiment.name), "{end:?}");
     }

@@ -5,11 +5,11 @@
 //! - [`Node`] (`node`) is opened and closed; [`NodeConfig`] (`config`) says what
 //!   can be configured, [`Resources`] what the node may use.
 //! - [`Worker`] (`worker`) answers on one runtime: its coordinator, its links to the other
-//!   nodes, its way to this node's own store, and their upkeep. `dialled_peers` tells all
-//!   workers which peers have come up.
-//! - `coordinator` asks the replicas of a key, and counts answers.
-//! - `peer_requests` serves what peers ask for; `traced_requests` times what is part of a trace.
-//! - `handshakes` fills and evaluates the hellos of handshakes with peers.
+//!   nodes, its way to this node's own store, and their upkeep.
+//! - `coordinator` asks the replicas of a key, and counts answers; `scans` reads ranges of keys.
+//! - `peer_requests` serves what peers ask for.
+//! - `handshakes` fills and evaluates the hellos of handshakes with peers, and tells all workers
+//!   which peers have come up.
 //! - `node_report` reports how this node and the others are doing, for operators.
 //! - `compactions` compacts the whole store when an operator orders it.
 //! - [`metrics`] counts, [`families`] returns the counts.
@@ -17,9 +17,7 @@
 mod compactions;
 mod config;
 mod coordinator;
-mod dialled_peers;
 mod families;
-mod future_versions;
 #[doc(hidden)]
 pub mod fuzzing;
 mod handshakes;
@@ -27,15 +25,11 @@ pub mod metrics;
 mod node;
 mod node_report;
 mod peer_requests;
-mod range_memory;
-#[cfg(test)]
-mod replica_tests;
-mod seams;
+mod scans;
 #[doc(hidden)]
 pub mod simulation;
 #[cfg(test)]
-mod testing;
-mod traced_requests;
+mod tests;
 mod worker;
 
 pub use compactions::{CompactionEnd, OrderedCompaction, RunningCompaction, TableContents};
@@ -43,13 +37,12 @@ pub use config::{
     BATCH_BYTES_MAX, ConfigError, MemoryParts, NodeConfig, Resources, Secret, Secrets, bounds,
 };
 pub use coordinator::{
-    Batch, BatchFailure, BatchMemory, Change, ClusterRange, ClusterRangePlan, Coordinator, Ended,
-    Expires, Failure, Found, HeldByNode, KeyVersions, Operations, OwnRange, Range, RangeBatch,
-    RangeWindow, Receipt, ReplicaLine, ReplicaTimes, Terms, VersionHead, Written,
+    Change, Coordinator, Ended, Expires, Failure, Found, HeldByNode, KeyVersions, Operations,
+    Receipt, ReplicaLine, ReplicaTimes, Terms, VersionHead, Written,
 };
 pub use families::families;
 pub use membership::LossReport;
-pub use node::{Load, Node};
+pub use node::{Load, Node, OpenError, Seams, SeeTraced, TracedRequest};
 pub use node_report::{ClientActivity, ExaminedNode, NodeSnapshot, SeeActivity, SeeStatus};
 pub use repair::forgetting::{ForgettingStatus, HeldBack};
 pub use repair::sweep::{
@@ -61,6 +54,8 @@ pub use replica::background::{ClientsSeen, LatencyCounts, SeeClients};
 pub use replica::hints::HintsWaiting;
 pub use replica::timestamps::{NoTimestamp, TimestampStatus};
 pub use replica::{RangeDigest, before_abort, or_abort};
-pub use seams::{OpenError, Seams};
-pub use traced_requests::{SeeTraced, TracedRequest};
+pub use scans::{
+    Batch, BatchFailure, BatchMemory, ClusterRange, ClusterRangePlan, OwnRange, Range, RangeBatch,
+    RangeWindow,
+};
 pub use worker::Worker;

@@ -6,11 +6,9 @@
 //! executor and transport. Timers are tokio's, whose clock can be paused.
 
 use crate::config::{NodeConfig, Resources};
-use crate::coordinator::{
-    self, Change, ClusterRangePlan, Ended, Expires, Failure, Operations, Terms,
-};
-use crate::node::Node;
-use crate::seams::{OpenError, Seams};
+use crate::coordinator::{self, Change, Ended, Expires, Failure, Operations, Terms};
+use crate::node::{Node, OpenError, Seams};
+use crate::scans::ClusterRangePlan;
 use crate::worker::Worker;
 use base::{Entry, Timestamp};
 use bytes::Bytes;

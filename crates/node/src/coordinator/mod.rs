@@ -5,16 +5,12 @@
 //! here does it: it asks the replicas (`replica`), keeps hints, allocates timestamps, and watches
 //! the deadline. `write` and `read` are the two requests, `own_read` reads this node's own store
 //! alone, `request_life` is the life cycle that both share, `hedging` decides when a read asks one
-//! more replica, `terms` is what a client asks of either. `ranges` scans this node's own keys,
-//! `cluster_range` those of the whole cluster. `operations` runs many requests for one client.
+//! more replica, `terms` is what a client asks of either.
+//! `operations` runs many requests for one client, `versions` shows what each node holds of a key.
 
-mod cluster_range;
 mod hedging;
 mod operations;
 mod own_read;
-mod range_batch;
-mod range_window;
-mod ranges;
 mod read;
 mod replica_times;
 mod request_life;
@@ -22,12 +18,8 @@ mod terms;
 mod versions;
 mod write;
 
-pub use cluster_range::{ClusterRange, ClusterRangePlan};
 pub(crate) use hedging::HedgeBudget;
 pub use operations::{Ended, Operations};
-pub use range_batch::{Batch, BatchFailure, BatchMemory};
-pub use range_window::RangeWindow;
-pub use ranges::{OwnRange, Range, RangeBatch};
 pub use replica_times::ReplicaTimes;
 pub use terms::Terms;
 pub use versions::{HeldByNode, KeyVersions, VersionHead};
@@ -36,17 +28,16 @@ use crate::metrics::WorkerMetrics;
 use base::{Clock, Entry, Expiry, Kind, Permits, Quota, Reservation, Timestamp};
 use bytes::Bytes;
 use cluster::{Fate, Miss, NodeNumber, Placement, Ranking};
+use peer::PeerAnswer;
 use read::Reading;
-use replica::Peers;
-use replica::ReplicaSet;
 use replica::hints::HintStore;
 use replica::pending::PendingRequests;
 use replica::timestamps::{NoTimestamp, TimestampAllocator};
+use replica::{AnswerTime, Peers, ReplicaRequest, ReplicaSet};
 use request_life::Requests;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use versions::Look;
 use write::Writing;
 
 /// What a write does to a key.
@@ -182,7 +173,6 @@ pub struct Coordinator {
 pub(crate) struct RunningRequests {
     writes: Requests<Writing>,
     reads: Requests<Reading>,
-    looks: Requests<Look>,
 }
 
 impl RunningRequests {
@@ -192,7 +182,6 @@ impl RunningRequests {
         Self {
             writes: Requests::new(&background),
             reads: Requests::new(&background),
-            looks: Requests::new(&background),
         }
     }
 }
@@ -206,6 +195,25 @@ impl Coordinator {
         let is_own = |node: &NodeNumber| self.peers.is_own(*node);
         if !own.is_settled() && self.peers.ranking(key, from).iter().any(is_own) {
             own.settled(deadline).await;
+        }
+    }
+
+    /// What one node answers to a read of a key, and the share of memory that a long value came
+    /// with.
+    pub(crate) async fn read_one(
+        &self,
+        node: NodeNumber,
+        key: &Bytes,
+        deadline: Duration,
+    ) -> (PeerAnswer, Option<Reservation>) {
+        let wait = self.pending.wait(deadline);
+        let request = ReplicaRequest::Read(key);
+        match self
+            .replicas
+            .ask(node, request, deadline, wait.address(), None)
+        {
+            AnswerTime::Now(answer) => (answer, None),
+            AnswerTime::Later => self.replicas.answer_of(key, wait.only().await),
         }
     }
 

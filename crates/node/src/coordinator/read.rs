@@ -76,7 +76,7 @@ impl Coordinator {
     ///
     /// # Errors
     /// See [`Failure`].
-    pub(super) async fn read_from_all(
+    pub(crate) async fn read_from_all(
         self: &Rc<Self>,
         key: &[u8],
         replicas: Replicas,

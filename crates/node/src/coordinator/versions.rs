@@ -2,16 +2,13 @@
 //! read. Asks every node of the preference list, a few at a time, and repairs nothing.
 
 use super::Coordinator;
-use super::request_life::{Request, Trigger};
 use base::{Entry, Expiry, Kind, Timestamp};
 use bytes::Bytes;
-use cluster::{Miss, NodeNumber, Ranking, ReplicaIndex};
+use cluster::{Miss, NodeNumber};
 use peer::PeerAnswer;
-use replica::Completion;
-use replica::pending::{AnswerKind, AnswerTag, Ticket};
-use replica::{AnswerTime, ReplicaRequest};
 use std::rc::Rc;
 use std::time::Duration;
+use tokio::task::JoinSet;
 
 /// How many nodes are asked at a time, which bounds the values that are on their way.
 const ASKED_MAX: usize = 3;
@@ -81,21 +78,6 @@ impl KeyVersions {
     }
 }
 
-/// A look at all nodes.
-pub(super) struct Look {
-    coordinator: Rc<Coordinator>,
-    ranking: Ranking,
-    key: Bytes,
-    ticket: Ticket,
-    deadline: Duration,
-    /// What is known so far, by the place in the ranking.
-    held: Vec<Option<HeldByNode>>,
-    /// How many of the ranking were asked.
-    asked: usize,
-    forgotten: Timestamp,
-    is_done: bool,
-}
-
 impl Coordinator {
     /// What each of all nodes, whose number is `nodes`, holds of a key. A node that does not
     /// answer before the deadline is [`HeldByNode::Unknown`].
@@ -106,117 +88,58 @@ impl Coordinator {
         deadline: Duration,
     ) -> KeyVersions {
         self.settled(key, nodes, deadline).await;
-        let registration = self.pending.reserve(deadline);
         let ranking = self.peers.ranking(key, nodes);
-        let mut look = Look {
-            coordinator: Rc::clone(self),
-            held: vec![None; ranking.len()],
-            ranking,
-            key: Bytes::copy_from_slice(key),
-            ticket: registration.ticket(),
-            deadline,
-            asked: 0,
+        let key = Bytes::copy_from_slice(key);
+        let unknown = HeldByNode::Unknown(Miss::Timeout);
+        let mut versions = KeyVersions {
+            nodes: ranking.iter().map(|node| (*node, unknown)).collect(),
             forgotten: Timestamp::ZERO,
-            is_done: false,
         };
-        let reply = look.go_on_asking();
-        match self.requests.looks.enter(look, reply, registration) {
-            Ok(reply) => reply,
-            Err(pending) => pending.decided(&self.timestamps).await,
-        }
-    }
-}
-
-impl Request for Look {
-    type Reply = KeyVersions;
-
-    fn receive(&mut self, answer: Option<(AnswerTag, Completion)>) -> Option<Self::Reply> {
-        match answer {
-            None => Some(self.reply()),
-            Some((tag, completion)) => {
-                let replicas = &self.coordinator.replicas;
-                let (answer, _share) = replicas.answer_of(&self.key, Some(completion));
-                self.note(tag.replica.as_usize(), answer);
-                self.go_on_asking()
-            }
-        }
-    }
-
-    fn trigger(&self) -> Option<Trigger> {
-        None
-    }
-
-    fn fire(&mut self) -> Option<Self::Reply> {
-        None
-    }
-
-    fn is_done(&self) -> bool {
-        self.is_done
-    }
-
-    fn go_on(&mut self, _has_room: bool) -> bool {
-        false
-    }
-}
-
-impl Look {
-    /// Asks as many nodes as may be asked. Gives the reply once all are known.
-    fn go_on_asking(&mut self) -> Option<KeyVersions> {
+        let mut to_ask = ranking.iter().copied().enumerate();
+        let mut asked = JoinSet::new();
         loop {
-            let known = self.held.iter().filter(|held| held.is_some()).count();
-            if known == self.ranking.len() {
-                return Some(self.reply());
+            while asked.len() < ASKED_MAX
+                && self.clock.monotonic() < deadline
+                && let Some((place, node)) = to_ask.next()
+            {
+                let (coordinator, key) = (Rc::clone(self), key.clone());
+                asked.spawn_local(async move {
+                    let (held, forgotten) = coordinator.held_by(node, &key, deadline).await;
+                    (place, held, forgotten)
+                });
             }
-            if self.asked == self.ranking.len() || self.asked - known >= ASKED_MAX {
-                return None;
+            let Some(answered) = asked.join_next().await else {
+                return versions;
+            };
+            if let Ok((place, held, forgotten)) = answered {
+                versions.forgotten = versions.forgotten.max(forgotten);
+                if let Some((_, known)) = versions.nodes.get_mut(place) {
+                    *known = held;
+                }
             }
-            let place = self.asked;
-            self.asked += 1;
-            self.ask(place);
         }
     }
 
-    fn ask(&mut self, place: usize) {
-        // A cluster has at most 255 nodes.
-        let replica = ReplicaIndex::new(place as u8);
-        let kind = AnswerKind::Read;
-        let address = self.ticket.with(AnswerTag { kind, replica });
-        let (node, request) = (self.ranking[place], ReplicaRequest::Read(&self.key));
-        let replicas = &self.coordinator.replicas;
-        if let AnswerTime::Now(answer) = replicas.ask(node, request, self.deadline, address, None) {
-            self.note(place, answer);
-        }
-    }
-
-    /// Takes what a node has answered. Its value goes at once.
-    fn note(&mut self, place: usize, answer: PeerAnswer) {
-        let entry = match answer {
-            PeerAnswer::Found(entry) => Ok(entry),
-            PeerAnswer::FoundBehind { entry, named } => {
-                self.forgotten = self.forgotten.max(named.forgotten);
-                Ok(entry)
-            }
-            PeerAnswer::Missed(why) => Err(why),
-            _ => Err(Miss::Failed),
+    /// What a node holds of a key, and below which bound it may have dropped what is dead. The
+    /// value goes at once.
+    async fn held_by(
+        &self,
+        node: NodeNumber,
+        key: &Bytes,
+        deadline: Duration,
+    ) -> (HeldByNode, Timestamp) {
+        let (answer, _share) = self.read_one(node, key, deadline).await;
+        let (entry, forgotten) = match answer {
+            PeerAnswer::Found(entry) => (entry, Timestamp::ZERO),
+            PeerAnswer::FoundBehind { entry, named } => (entry, named.forgotten),
+            PeerAnswer::Missed(why) => return (HeldByNode::Unknown(why), Timestamp::ZERO),
+            _ => return (HeldByNode::Unknown(Miss::Failed), Timestamp::ZERO),
         };
-        let held = match entry {
-            Ok(Some(entry)) => HeldByNode::Version(VersionHead::of(&entry)),
-            Ok(None) => HeldByNode::Nothing,
-            Err(why) => HeldByNode::Unknown(why),
-        };
-        if let Some(known) = self.held.get_mut(place) {
-            *known = Some(held);
-        }
-    }
-
-    fn reply(&mut self) -> KeyVersions {
-        self.is_done = true;
-        let held = self.held.iter();
-        let held = held.map(|held| held.unwrap_or(HeldByNode::Unknown(Miss::Timeout)));
-        KeyVersions {
-            nodes: self.ranking.iter().copied().zip(held).collect(),
-            forgotten: self.forgotten,
-        }
+        let head = entry.as_ref().map(VersionHead::of);
+        (
+            head.map_or(HeldByNode::Nothing, HeldByNode::Version),
+            forgotten,
+        )
     }
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::config::NodeConfig;
 use crate::node::Node;
-use crate::testing::open_node;
+use crate::tests::open_node;
 use base::{Entry, Expiry, ManualClock};
 use cluster::{Member, Members, NodeUrl};
 use lsm::{Disk, Durability};

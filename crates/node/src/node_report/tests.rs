@@ -5,7 +5,7 @@ use super::*;
 use crate::config::NodeConfig;
 use crate::families;
 use crate::node::Node;
-use crate::testing::open_node;
+use crate::tests::open_node;
 use crate::worker::Worker;
 use base::{Clock, Entry, Expiry, ManualClock, Timestamp};
 use cluster::{Members, NodeUrl};

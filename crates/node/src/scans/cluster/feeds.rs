@@ -2,7 +2,7 @@
 
 use super::ClusterRangePlan;
 use crate::coordinator::Coordinator;
-use crate::coordinator::range_window::{PAGE_BYTES_MIN, RangeWindow};
+use crate::scans::window::{PAGE_BYTES_MIN, RangeWindow};
 use base::{Kind, LimitedLog};
 use cluster::pages::{NodeSet, Page, PageRequest, RangeMerge};
 use cluster::{Miss, NodeNumber};

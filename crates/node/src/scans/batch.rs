@@ -1,7 +1,7 @@
 //! Batches of scans, and the reasons why one fails.
 
-use super::Receipt;
-use super::range_window::RangeWindow;
+use super::window::RangeWindow;
+use crate::coordinator::Receipt;
 use base::{Entry, Reservation};
 use std::rc::Rc;
 

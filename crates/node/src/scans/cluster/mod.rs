@@ -14,9 +14,9 @@
 mod feeds;
 mod singles;
 
-use super::range_batch::{Batch, BatchFailure, BatchMemory};
-use super::range_window::RangeWindow;
-use super::{Coordinator, Receipt, ReplicaLine};
+use super::batch::{Batch, BatchFailure, BatchMemory};
+use super::window::RangeWindow;
+use crate::coordinator::{Coordinator, Receipt, ReplicaLine};
 use base::Entry;
 use cluster::pages::{MergeStep, RangeMerge};
 use cluster::{Fate, Replicas};

@@ -1,11 +1,9 @@
 //! This node's own store as a replica, and the hints that are delivered to it.
 
-mod behind_fence;
-
+use super::open_node;
 use crate::config::NodeConfig;
 use crate::coordinator::{Change, Failure, Terms};
 use crate::node::Node;
-use crate::testing::open_node;
 use crate::worker::Worker;
 use base::Entry;
 use base::{Expiry, ManualClock, NewerVersion, Permits, Timestamp};

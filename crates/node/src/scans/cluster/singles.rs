@@ -2,14 +2,13 @@
 //! brought the value.
 
 use super::ClusterRangePlan;
-use crate::coordinator::range_batch::BatchFailure;
 use crate::coordinator::{Coordinator, Failure};
+use crate::scans::batch::BatchFailure;
 use base::{Entry, Reservation};
 use bytes::Bytes;
 use cluster::pages::PageItem;
 use cluster::{NodeNumber, Replicas};
 use peer::PeerAnswer;
-use replica::{AnswerTime, ReplicaRequest};
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -155,13 +154,7 @@ async fn fetch(
 ) -> Option<(Entry, Option<Reservation>)> {
     let key = Bytes::copy_from_slice(item.entry.key());
     let deadline = coordinator.clock.monotonic() + coordinator.timeout;
-    let wait = coordinator.pending.wait(deadline);
-    let request = ReplicaRequest::Read(&key);
-    let replicas = &coordinator.replicas;
-    let (answer, share) = match replicas.ask(node, request, deadline, wait.address(), None) {
-        AnswerTime::Now(answer) => (answer, None),
-        AnswerTime::Later => replicas.answer_of(&key, wait.only().await),
-    };
+    let (answer, share) = coordinator.read_one(node, &key, deadline).await;
     let (PeerAnswer::Found(Some(entry))
     | PeerAnswer::FoundBehind {
         entry: Some(entry), ..

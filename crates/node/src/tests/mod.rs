@@ -1,8 +1,11 @@
-//! A node for unit tests.
+//! Tests of a node as a replica (`own_replica`, `behind_closed_timestamp`), and a node for all unit
+//! tests.
+
+mod behind_closed_timestamp;
+mod own_replica;
 
 use crate::config::{MemoryParts, NodeConfig, Resources};
-use crate::node::Node;
-use crate::seams::Seams;
+use crate::node::{Node, Seams};
 use base::{Clock, ManualClock, SeededRandom};
 use lsm::{Disk, Executor};
 use lsm_testing::StepExecutor;

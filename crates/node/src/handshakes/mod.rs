@@ -1,7 +1,11 @@
-//! This node's side of handshakes: fills its hellos, and evaluates those of peers.
+//! This node's side of handshakes: fills its hellos, and evaluates those of peers. `dialled_peers`
+//! tells all workers which peers have dialled this node.
+
+mod dialled_peers;
+
+pub(crate) use dialled_peers::DialledPeers;
 
 use crate::config::{Secret, Secrets};
-use crate::dialled_peers::DialledPeers;
 use base::Timestamp;
 use cluster::{NodeNumber, ReplicaState};
 use membership::Membership;

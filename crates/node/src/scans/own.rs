@@ -1,10 +1,10 @@
 //! Scans of this node's own keys, and the interface of scans of the whole cluster.
 
-use super::Coordinator;
-use super::cluster_range::{ClusterRange, ClusterRangePlan};
-use super::range_batch::{Batch, BatchFailure, BatchMemory};
-use super::range_window::RangeWindow;
+use super::batch::{Batch, BatchFailure, BatchMemory};
+use super::cluster::{ClusterRange, ClusterRangePlan};
+use super::window::RangeWindow;
 use crate::config::BATCH_BYTES_MAX;
+use crate::coordinator::Coordinator;
 use base::{Refused, Reservation};
 use cluster::sweep::KeptScope;
 use lsm::Scan;
@@ -255,7 +255,7 @@ impl Coordinator {
 mod tests {
     use super::*;
     use crate::config::NodeConfig;
-    use crate::testing::open_node;
+    use crate::tests::open_node;
     use crate::worker::Worker;
     use base::{Entry, Expiry, ManualClock, Timestamp};
     use cluster::NodeUrl;

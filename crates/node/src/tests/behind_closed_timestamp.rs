@@ -1,6 +1,6 @@
-//! What a store answers behind its fence.
+//! What a store answers below its closed timestamp.
 
-use super::{START_MS, open, replica, version};
+use super::own_replica::{START_MS, open, replica, version};
 use base::Entry;
 use base::{ManualClock, NewerVersion, Timestamp};
 use bytes::Bytes;

@@ -1,0 +1,276 @@
+//! The node: everything that its runtimes share, from the opening of the store (`opening`) to its
+//! closing. `seams` are its seams to the outside world; `future_versions` finds versions from the
+//! future, which an operator may have dropped; `traced_requests` times what is part of a trace.
+
+mod future_versions;
+mod opening;
+mod seams;
+mod traced_requests;
+
+pub use seams::{OpenError, Seams};
+pub use traced_requests::{SeeTraced, TracedRequest};
+
+use crate::compactions::{CompactionEnd, Compactions, OrderedCompaction};
+use crate::config::{NodeConfig, Resources};
+use crate::handshakes::DialledPeers;
+use crate::metrics::Metrics;
+use crate::node_report::{Examiner, NodeSnapshot, OwnReport, SeeActivity, SeeStatus};
+use base::{Clock, LimitedLog, Quota, Random};
+use cluster::sweep::PassKind;
+use cluster::{NodeNumber, Placement, ReplicaState};
+use lsm::{Engine, GcThreshold};
+use membership::Membership;
+use peer::PeerLog;
+use repair::SurplusStatus;
+use repair::forgetting::{Forgetting, ForgettingStatus};
+use repair::sweep::{OrderedSweep, SweepStatus, Sweeps};
+use replica::ReadPool;
+use replica::background::{Background, SeeClients};
+use replica::hints::{HintStore, HintsWaiting};
+use replica::timestamps::{TimestampAllocator, TimestampStatus};
+use std::sync::Arc;
+use std::time::Duration;
+use traced_requests::TracedRequests;
+
+/// A node: its store and the files beside it, its replica state, its clock, its hints, and its
+/// budgets of memory. All runtimes share it; each has a [`Worker`](crate::Worker).
+pub struct Node {
+    /// The node's configuration.
+    pub(crate) config: NodeConfig,
+    /// What the node may use.
+    pub(crate) resources: Resources,
+    /// Which nodes are the replicas of a key.
+    pub(crate) placement: Arc<Placement>,
+    /// The store.
+    pub(crate) engine: Engine,
+    /// The time.
+    pub(crate) clock: Arc<dyn Clock>,
+    /// Random numbers.
+    pub(crate) random: Arc<dyn Random>,
+    /// When the node started, on the monotonic clock.
+    pub(crate) started: Duration,
+    /// Timestamps writes.
+    pub(crate) timestamps: Arc<TimestampAllocator>,
+    /// Which node this is, and whether its store counts.
+    pub(crate) membership: Membership,
+    /// Below which bound the dead are dropped.
+    pub(crate) forgetting: Arc<Forgetting>,
+    /// Below which bound surplus copies are dropped; none for a node alone, which has none.
+    surplus_bound: Option<GcThreshold>,
+    /// The budget of hints, sweeps and compaction.
+    pub(crate) background: Arc<Background>,
+    /// This node's part in sweeps.
+    pub(crate) sweeps: Arc<Sweeps>,
+    /// The compactions that operators ask for.
+    pub(crate) compactions: Compactions,
+    /// Times requests of peers that are part of a trace.
+    pub(crate) traced: Arc<TracedRequests>,
+    /// Says how this node is.
+    pub(crate) report: OwnReport,
+    /// Asks the other nodes how they are.
+    pub(crate) examiner: Examiner,
+    /// Tells all runtimes which peers have dialled this node.
+    pub(crate) dialled: Arc<DialledPeers>,
+    /// Limits the log lines about each peer.
+    pub(crate) peer_log: Arc<PeerLog>,
+    /// Limits the log lines that requests cause.
+    pub(crate) log: Arc<LimitedLog>,
+    /// Writes that peers missed.
+    pub(crate) hints: HintStore,
+    /// Reads that may block.
+    pub(crate) read_pool: Arc<ReadPool>,
+    /// Long values on their way in from peers.
+    pub(crate) peer_bytes: Arc<Quota>,
+    /// Long values on their way out.
+    pub(crate) answers: Arc<Quota>,
+    /// Batches of ranges on their way out.
+    pub(crate) ranges: Arc<Quota>,
+    /// The pages of ranges of the whole cluster that wait for clients.
+    pub(crate) windows: Arc<Quota>,
+    /// The pages that are told to peers.
+    pub(crate) peer_pages: Arc<Quota>,
+    /// The turns of their reads.
+    pub(crate) peer_page_turns: Arc<Quota>,
+    /// What is counted.
+    pub(crate) metrics: Metrics,
+}
+
+/// What a node is working on; its configuration bounds each number.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// Reads that wait for a thread.
+    pub reads_queued: usize,
+    /// Bytes of the requests of other nodes that are being served.
+    pub peer_request_bytes: usize,
+    /// Bytes of long values on their way out.
+    pub answer_bytes: usize,
+    /// Bytes of the batches of ranges on their way out.
+    pub range_bytes: usize,
+}
+
+impl Node {
+    /// Limits the log lines that requests cause.
+    #[must_use]
+    pub fn log(&self) -> &Arc<LimitedLog> {
+        &self.log
+    }
+
+    /// What the node is like now.
+    #[must_use]
+    pub fn snapshot(&self) -> NodeSnapshot {
+        let store = self.engine.statistics();
+        let non_owned = self.surplus_bound.as_ref().map(|below| SurplusStatus {
+            copies: store.table_non_owned,
+            below: below(),
+        });
+        let nodes = self.config.members.numbers();
+        NodeSnapshot {
+            uptime: self.clock.monotonic().saturating_sub(self.started),
+            unix_ms: self.clock.unix_ms(),
+            store_id: self.engine.store_id(),
+            store_created_unix_ms: self.membership.created_unix_ms(),
+            store,
+            compaction: self.compactions.running(),
+            replica_state: self.replica_state(),
+            learner_because: self.membership.learner_because(),
+            loss: self.membership.loss_report(),
+            timestamps: self.timestamp_status(),
+            hints: nodes.map(|node| self.hints_waiting(node)).collect(),
+            background_share: self.background.status().share,
+            repair: self.sweep_status(),
+            tombstone_gc: self.forgetting_status(),
+            non_owned,
+        }
+    }
+
+    /// What the store holds and has done.
+    #[must_use]
+    pub fn statistics(&self) -> lsm::Statistics {
+        self.engine.statistics()
+    }
+
+    /// How the store stands with the node's peers.
+    #[must_use]
+    pub fn replica_state(&self) -> ReplicaState {
+        self.membership.replica_state()
+    }
+
+    /// Whether the node may allocate timestamps, and why not.
+    #[must_use]
+    pub fn timestamp_status(&self) -> TimestampStatus {
+        self.timestamps.status()
+    }
+
+    /// The hints that wait for a node.
+    #[must_use]
+    pub fn hints_waiting(&self, node: NodeNumber) -> HintsWaiting {
+        self.hints.waiting(node)
+    }
+
+    /// What the node knows of sweeps.
+    #[must_use]
+    pub fn sweep_status(&self) -> SweepStatus {
+        self.sweeps.status()
+    }
+
+    /// Below which bound the node drops what is dead.
+    #[must_use]
+    pub fn forgetting_status(&self) -> ForgettingStatus {
+        self.forgetting.status()
+    }
+
+    /// Has the node drive a pass of a sweep as soon as none of its own is running, or
+    /// joins the running one. `None` for a node alone, which has nothing to compare with.
+    #[must_use]
+    pub fn order_sweep(&self, kind: PassKind) -> Option<OrderedSweep> {
+        self.sweeps.order(kind)
+    }
+
+    /// Has the whole store compacted in the background, or joins the compaction that
+    /// another order has begun. It works even where compaction is off.
+    ///
+    /// # Errors
+    /// [`lsm::Error::Poisoned`], [`lsm::Error::Closed`].
+    pub fn order_compaction(&self) -> Result<OrderedCompaction, lsm::Error> {
+        self.compactions.order()
+    }
+
+    /// How a compaction that was ordered has ended; `None` while it is under way.
+    #[must_use]
+    pub fn compaction_end(&self, ordered: &OrderedCompaction) -> Option<CompactionEnd> {
+        self.compactions.end(ordered)
+    }
+
+    /// Says where the node sees what its clients feel: background work rests while they
+    /// feel it. Until then only the queueing delay of the runtimes counts.
+    pub fn see_clients_by(&self, see: SeeClients) {
+        self.background.see_clients_by(see);
+    }
+
+    /// Says where the node sees what clients did lately, which it tells those who look at the
+    /// cluster. Until then it tells that they did nothing.
+    pub fn see_activity_by(&self, see: SeeActivity) {
+        self.report.see_activity_by(see);
+    }
+
+    /// Says who puts the status of the node into bytes, for its report to other nodes. Until then
+    /// it has none.
+    pub fn see_status_by(&self, see: SeeStatus) {
+        self.report.see_status_by(see);
+    }
+
+    /// Says who is told how long this node takes for requests of peers that are part of a
+    /// trace. Until then they are not timed.
+    pub fn see_traced_by(&self, see: SeeTraced) {
+        self.traced.see_by(see);
+    }
+
+    /// What the disk of the data folder has left for the node, in bytes. A job asks the disk,
+    /// once a second at most; `None` if that takes too long or fails.
+    pub async fn disk_free_bytes(&self) -> Option<u64> {
+        self.report.disk_free_bytes().await
+    }
+
+    /// What the node is working on.
+    #[must_use]
+    pub fn load(&self) -> Load {
+        Load {
+            reads_queued: self.read_pool.waiting(),
+            peer_request_bytes: self.peer_bytes.used(),
+            answer_bytes: self.answers.used(),
+            range_bytes: self.ranges.used() + self.windows.used() + self.peer_pages.used(),
+        }
+    }
+
+    /// Does the reads that may block, until [`Node::close_read_pool`]. The owner of the
+    /// node calls this on each thread of the read pool.
+    pub fn run_read_pool(&self) {
+        self.read_pool.run_until_closed();
+    }
+
+    /// Ends the threads of the read pool once the reads under way are done.
+    pub fn close_read_pool(&self) {
+        self.read_pool.close();
+    }
+
+    /// Closes the store and all that is kept beside it: hints, membership, sweeps,
+    /// forgetting, the timestamp bound. Blocks.
+    ///
+    /// # Errors
+    /// Those of closing the store.
+    pub fn close(&self) -> Result<(), lsm::Error> {
+        self.close_read_pool();
+        self.hints.close();
+        let is_first_close = self.membership.close();
+        self.sweeps.close();
+        self.forgetting.close();
+        self.timestamps.close();
+        self.engine.close()?;
+        // The store closes only once: a second attempt does not tell how the first ended.
+        if is_first_close && let Err(error) = self.membership.mark_closed() {
+            // The next start takes this one for a crash, which is safe.
+            tracing::warn!(%error, "cannot record in the file CLUSTER that the node was stopped");
+        }
+        Ok(())
+    }
+}

@@ -1,12 +1,12 @@
 //! The entry point for fuzzing what peers send. Whatever the bytes are, decoding
 //! must not panic, must end, and must take no more memory than is allowed.
 
-use super::assembly::Assembler;
-use super::frame::{Decoder, FrameError, HEADER_BYTES, PAYLOAD_BYTES_MAX};
 use super::handshake::fuzz_hello;
-use super::message::Message;
-use super::node_report::NodeReport;
-use super::run::Run;
+use crate::connection::assembly::Assembler;
+use crate::wire::frame::{Decoder, FrameError, HEADER_BYTES, PAYLOAD_BYTES_MAX};
+use crate::wire::message::Message;
+use crate::wire::node_report::NodeReport;
+use crate::wire::run::Run;
 use base::Quota;
 use bytes::Bytes;
 
@@ -105,10 +105,10 @@ fn repair(mut bytes: &mut [u8]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::frame::end_frame;
-    use super::super::message;
-    use super::super::run::RunWriter;
     use super::*;
+    use crate::wire::frame::end_frame;
+    use crate::wire::message;
+    use crate::wire::run::RunWriter;
     use base::{Entry, Expiry, Timestamp, TraceId};
     use cluster::Miss;
     use cluster::ReplicaState;

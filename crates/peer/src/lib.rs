@@ -2,23 +2,21 @@
 //!
 //! A connection begins as HTTP and is upgraded (`transport`, on the side that
 //! dials). Then both sides check that they belong to one cluster (`handshake`).
-//! From then on the dialler sends requests and the acceptor answers them: many
+//! After that the dialler sends requests and the acceptor answers them: many
 //! requests are in flight, and answers come in any order.
 //!
 //! - [`Link`] (`link`) is the connection of one runtime to one peer. It connects
-//!   again whenever the connection is lost (`base::Backoff`). `calls` are the requests
-//!   that wait for an answer, `failure_detector` says whether the peer is alive,
-//!   and `latency` how fast it answers.
+//!   again whenever the connection is lost (`base::Backoff`). `link/calls` holds the requests
+//!   that wait for an answer, `link/failure_detector` says whether the peer is alive,
+//!   and `link/latency` how fast it answers.
 //! - [`serve`] (`server`) is the other end, where a [`RequestHandler`] handles
-//!   the requests.
+//!   the requests and replies to them ([`Reply`]).
 //! - `connection` is the task that both ends run: it reads, acts and writes.
+//!   `connection/outgoing` holds what is to be sent, `connection/assembly` reassembles long values.
+//! - `wire` is the bytes: frames, messages, runs, pages and reports.
 //! - `protocol` negotiates versions and features between releases.
-//! - `frame`, `message`, `run` and `page` are the bytes. `outgoing` holds what is to be sent;
-//!   `assembly` reassembles long values.
-//! - `contact` tells a peer how well this node can reach it back.
-//! - `node_report` is what a node reports about itself to operators of the cluster.
+//! - `transport` opens streams; `transport/faults` is what `kvorum dev` does to them.
 //! - `log_limiter` bounds the warnings about peers in the log; `fuzz` is for fuzzers.
-//! - `link_faults` is what `kvorum dev` does to the links of a node.
 //!
 //! The crate may not know the storage engine, files, threads, HTTP beyond the upgrade,
 //! nor clocks and randomness except through the seams. The node stands behind three
@@ -30,35 +28,15 @@
 //! - Calls, bytes to be sent, and bytes of incoming long values are bounded.
 //! - Malformed input from a peer closes its connection, and has no other effect.
 
-mod assembly;
-mod calls;
-mod clock_offset;
 mod connection;
-mod contact;
-mod entry_fields;
-mod failure_detector;
-mod frame;
 mod fuzz;
 mod handshake;
-
-mod latency;
 mod link;
-mod link_faults;
 mod log_limiter;
-mod message;
-mod node_report;
-mod outgoing;
-mod page;
 mod protocol;
-mod reply;
-mod run;
-mod same;
 mod server;
-mod start_watch;
-mod store_report;
-mod sweep_message;
 mod transport;
-mod wait_sites;
+mod wire;
 
 #[cfg(test)]
 mod tests;
@@ -74,32 +52,25 @@ use handshake::HandshakeEnvironment;
 use std::rc::Rc;
 use std::sync::Arc;
 
-pub use contact::Contact;
-pub use frame::RUN_BYTES_MAX;
 pub use fuzz::fuzz_frames;
-pub use handshake::{HandshakePolicy, Hello, LinkProblem};
+pub use handshake::{HandshakePolicy, Hello, LinkProblem, LiveLink, PeerStart, StartWatch};
 pub use link::{AnswerHandler, Link, LinkState, LinkStatus};
-pub use link_faults::LinkFaults;
 pub use log_limiter::PeerLog;
-pub use node_report::{LatencyQuantiles, NodeReport};
-pub use page::{EncodedPage, PAGE_BYTES_MAX, PAGE_ITEM_BYTES};
 pub use protocol::Protocol;
 pub use protocol::{
     BULK, CONTACT, EXAMINATION, FILLS_OUTDATED, FORGETTING, LOOK, MANY, NegotiatedProtocol, PAGES,
     REPLICA_STATE, REPORT, SAME, SWEEP, TRACES,
 };
-pub use reply::Reply;
-pub use run::{RUN_ENTRY_BYTES_MAX, Run, RunWriter};
-pub use same::SAME_BYTES_MIN;
-pub use server::{RequestHandler, serve};
-pub use start_watch::{LiveLink, PeerStart, StartWatch};
-pub use store_report::StoreReport;
-pub use sweep_message::{
-    BOUND_KEY_BYTES_MAX, FencedStore, HELD_MAX, KEY_HASHES_MAX, OFFER_BYTES_MAX, OFFERS_MAX, Offer,
-    SYMBOLS_MAX, SweepAnswer, SweepRequest, bound_steps_max,
+pub use server::{Reply, RequestHandler, serve};
+pub use transport::{
+    Dialing, LinkFaults, PEER_PROTOCOL, SeeReached, Stream, TcpTransport, Transport,
 };
-pub use transport::PEER_PROTOCOL;
-pub use transport::{Dialing, SeeReached, Stream, TcpTransport, Transport};
+pub use wire::{
+    BOUND_KEY_BYTES_MAX, Contact, EncodedPage, FencedStore, HELD_MAX, KEY_HASHES_MAX,
+    LatencyQuantiles, NodeReport, OFFER_BYTES_MAX, OFFERS_MAX, Offer, PAGE_BYTES_MAX,
+    PAGE_ITEM_BYTES, RUN_BYTES_MAX, RUN_ENTRY_BYTES_MAX, Run, RunWriter, SAME_BYTES_MIN,
+    SYMBOLS_MAX, StoreReport, SweepAnswer, SweepRequest, bound_steps_max,
+};
 
 /// The most calls in flight on one connection: as many as its runtime may have
 /// requests. It also bounds what a misbehaving peer can ask for.
@@ -173,7 +144,7 @@ impl PeerRequest {
     fn is_long(&self) -> bool {
         match self {
             Self::Write(entry) | Self::Mend { entry, .. } | Self::Repair { entry, .. } => {
-                message::is_long(entry)
+                wire::message::is_long(entry)
             }
             Self::Read(_)
             | Self::ReadUnlessSame { .. }

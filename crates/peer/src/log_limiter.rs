@@ -42,7 +42,7 @@ impl PeerLog {
     /// Calls `write` to log this problem with a peer, unless it is that of the last line, or
     /// there were too many. It gets how many lines were left out, if any were. An
     /// unauthenticated node has no name.
-    pub(super) fn line(
+    pub(crate) fn line(
         &self,
         direction: Direction,
         name: Option<&str>,
@@ -55,7 +55,7 @@ impl PeerLog {
 
     /// Forgets the last problem with a peer, because it is over. Returns whether
     /// there was one.
-    pub(super) fn clear(&self, direction: Direction, name: &str) -> bool {
+    pub(crate) fn clear(&self, direction: Direction, name: &str) -> bool {
         self.0.forget_last((direction, name.to_owned()))
     }
 }

@@ -33,8 +33,8 @@
 //! longer hello than before, so there are fewer of them if there is no room for all.
 
 use super::refusal::Refusal;
-use crate::frame::put_frame;
 use crate::protocol::{NegotiatedProtocol, Protocol};
+use crate::wire::frame::put_frame;
 use base::{ByteReader, Timestamp};
 use cluster::{PEER_STARTS_MAX, Remembered, ReplicaState, STARTS_MAX, StoreClaim};
 use std::sync::Arc;

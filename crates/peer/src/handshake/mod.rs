@@ -24,10 +24,10 @@
 //! 1. `hello.rs`: add it to the drawing, to [`Hello`], to `encode` and to
 //!    `decode`, at the end of the frame. A release that has the field must read a
 //!    hello without it, so `decode` needs a value for its absence.
-//! 2. `node/src/membership/handshakes.rs`: fill it in `hello_to`, and read it
+//! 2. `node/src/handshakes.rs`: fill it in `hello_to`, and read it
 //!    in `record_peer`.
 //! 3. Tests: the example in `handshake/tests/mod.rs`, `TestNode::named` in
-//!    `tests/mod.rs`, the one in `node/src/membership/tests/mod.rs`; and the
+//!    `tests/node.rs`, the one in `membership/src/tests/mod.rs`; and the
 //!    fixture of a new version of the protocol, `crates/peer/tests/fixtures/peer-vN.frames`,
 //!    which `tests/fixture.rs` reads.
 //!
@@ -38,13 +38,14 @@ mod hello;
 mod policy;
 mod proof;
 mod refusal;
+mod start_watch;
 
 #[cfg(test)]
 mod tests;
 
-use crate::frame::{Decoder, Frame, FrameError, HEADER_BYTES};
 use crate::protocol::{FILLS_OUTDATED, NegotiatedProtocol, Protocol};
-use crate::start_watch::StartWatch;
+use crate::wire::frame::{Decoder, Frame, FrameError, HEADER_BYTES};
+
 use crate::transport::Stream;
 use cluster::{Judgement, Remembered};
 use hello::{HELLO, Nonce};
@@ -58,6 +59,7 @@ pub use hello::Hello;
 pub(super) use policy::HandshakeEnvironment;
 pub use policy::HandshakePolicy;
 pub use refusal::LinkProblem;
+pub use start_watch::{LiveLink, PeerStart, StartWatch};
 #[cfg(test)]
 pub(super) use tests::put_one_of_each;
 

@@ -1,9 +1,9 @@
 //! What a handshake needs from its node, and what it reports to the node.
 
 use super::hello::Hello;
+use super::start_watch::StartWatch;
 use crate::protocol::Protocol;
-use crate::start_watch::StartWatch;
-use crate::store_report::StoreReport;
+use crate::wire::store_report::StoreReport;
 use base::{Clock, Random, Timestamp};
 use cluster::ReplicaState;
 use std::future::Future;

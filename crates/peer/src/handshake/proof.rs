@@ -17,7 +17,7 @@
 //! proof of either. So two nodes accept each other if each knows the other's first secret.
 
 use super::refusal::Refusal;
-use crate::frame::put_frame;
+use crate::wire::frame::put_frame;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use std::sync::Arc;

@@ -6,8 +6,8 @@
 //! ```
 
 use super::hello::Hello;
-use crate::frame::{Frame, put_frame};
 use crate::protocol::Protocol;
+use crate::wire::frame::{Frame, put_frame};
 use std::fmt;
 
 /// The kind of the frame that carries a refusal.

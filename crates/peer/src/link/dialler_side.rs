@@ -1,18 +1,18 @@
 //! The dialler's side of a connection: takes answers, and sends heartbeats.
 
 use super::Link;
-use crate::assembly::Assembler;
-use crate::calls::CallKind;
-use crate::clock_offset;
+use super::calls::CallKind;
+use super::clock_offset;
+use super::failure_detector::{FailureDetector, HEARTBEAT, Liveness};
+use crate::connection::assembly::Assembler;
+use crate::connection::outgoing::Outgoing;
 use crate::connection::{End, Side};
-use crate::failure_detector::{FailureDetector, HEARTBEAT, Liveness};
-use crate::frame::{Frame, FrameError, HEADER_BYTES};
-use crate::message::{self, Message};
-use crate::node_report::NodeReport;
-use crate::outgoing::Outgoing;
-use crate::page::EncodedPage;
-use crate::run::Run;
-use crate::sweep_message::SweepAnswer;
+use crate::wire::frame::{Frame, FrameError, HEADER_BYTES};
+use crate::wire::message::{self, Message};
+use crate::wire::node_report::NodeReport;
+use crate::wire::page::EncodedPage;
+use crate::wire::run::Run;
+use crate::wire::sweep_message::SweepAnswer;
 use crate::{
     CONTACT, FORGETTING, LiveLink, NegotiatedProtocol, PeerAnswer, REPLICA_STATE, REPORT,
     StartWatch,

@@ -24,24 +24,27 @@
 //!   has been up, they wait no longer than for a peer that falls silent: the
 //!   network may have been cut since.
 
+mod calls;
+pub(crate) mod clock_offset;
 mod dialler_side;
+pub(crate) mod failure_detector;
+mod latency;
 mod status;
 mod upkeep;
 
-use crate::calls::{Call, CallKind, Calls};
-use crate::clock_offset::own_ahead_ms;
-use crate::contact::Contact;
-use crate::failure_detector::SUSPECT_AFTER;
-use crate::latency::Latency;
-use crate::message;
-use crate::outgoing::{LongMessage, LongMessageKind, Outgoing};
-use crate::wait_sites;
+use crate::connection::outgoing::{LongMessage, LongMessageKind, Outgoing};
+use crate::wire::contact::Contact;
+use crate::wire::message;
 use crate::{
     CALLS_MAX, FORGETTING, LOOK, LinkProblem, MANY, NegotiatedProtocol, PeerAnswer,
     PeerEnvironment, PeerRequest, SAME, TRACES, Transport,
 };
 use base::{Entry, TraceId};
+use calls::{Call, CallKind, Calls};
+use clock_offset::own_ahead_ms;
 use cluster::{Miss, NodeUrl, ReplicaState};
+use failure_detector::SUSPECT_AFTER;
+use latency::Latency;
 use profile::WaitSite;
 use status::LinkCounts;
 use std::cell::{Cell, RefCell};
@@ -124,11 +127,11 @@ impl Link {
     ) -> Rc<Self> {
         let now = environment.clock.monotonic();
         Rc::new(Self {
-            read_wait_site: wait_sites::peer(&name, "read"),
-            write_wait_site: wait_sites::peer(&name, "write"),
-            sweep_wait_site: wait_sites::peer(&name, "repair"),
-            range_wait_site: wait_sites::peer(&name, "range"),
-            examine_wait_site: wait_sites::peer(&name, "examine"),
+            read_wait_site: calls::wait_site(&name, "read"),
+            write_wait_site: calls::wait_site(&name, "write"),
+            sweep_wait_site: calls::wait_site(&name, "repair"),
+            range_wait_site: calls::wait_site(&name, "range"),
+            examine_wait_site: calls::wait_site(&name, "examine"),
             name,
             url,
             transport,

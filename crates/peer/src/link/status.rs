@@ -1,7 +1,7 @@
 //! The state of a link, and what can be seen of it from outside.
 
-use crate::contact::Contact;
 use crate::handshake::LinkProblem;
+use crate::wire::contact::Contact;
 use cluster::ReplicaState;
 use std::time::Duration;
 

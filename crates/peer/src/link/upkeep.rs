@@ -1,13 +1,13 @@
 //! Keeps a link connected: dials, shakes hands, runs the connection, and dials again.
 
+use super::clock_offset;
 use super::dialler_side::DiallerSide;
+use super::failure_detector::HEARTBEAT;
 use super::{Link, LinkState};
-use crate::clock_offset;
 use crate::connection::{Connection, End};
-use crate::failure_detector::HEARTBEAT;
-use crate::frame::{Decoder, PAYLOAD_BYTES_MAX};
 use crate::handshake::{self, HANDSHAKE_BYTES_MAX, HandshakeError, Session};
 use crate::log_limiter::Direction;
+use crate::wire::frame::{Decoder, PAYLOAD_BYTES_MAX};
 use crate::{CONTACT, Contact, LinkProblem, NegotiatedProtocol};
 use base::Backoff;
 use cluster::Miss;

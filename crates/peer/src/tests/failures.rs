@@ -1,8 +1,8 @@
 //! Silent peers, lost connections and malformed bytes.
 
-use super::frame::{Decoder, PAYLOAD_BYTES_MAX, put_frame};
-use super::message::{put_absent, put_ping, put_stored};
 use super::*;
+use crate::wire::frame::{Decoder, PAYLOAD_BYTES_MAX, put_frame};
+use crate::wire::message::{put_absent, put_ping, put_stored};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const SUSPECTED: PeerAnswer = PeerAnswer::Missed(Miss::Suspected);
@@ -25,7 +25,7 @@ async fn after_handshake() -> (DuplexStream, Serving) {
 }
 
 /// Sends bytes for which a replica must close the connection at once.
-pub(super) async fn expect_closed(case: &str, bytes: &[u8]) {
+pub(crate) async fn expect_closed(case: &str, bytes: &[u8]) {
     let (mut stream, serving) = after_handshake().await;
     stream.write_all(bytes).await.unwrap();
     let before = Instant::now();
@@ -34,7 +34,7 @@ pub(super) async fn expect_closed(case: &str, bytes: &[u8]) {
 }
 
 /// Sends bytes that a replica must answer.
-pub(super) async fn expect_open(bytes: &[u8]) {
+pub(crate) async fn expect_open(bytes: &[u8]) {
     let (mut stream, _serving) = after_handshake().await;
     stream.write_all(bytes).await.unwrap();
     assert_ne!(stream.read(&mut [0; 8]).await.unwrap(), 0);

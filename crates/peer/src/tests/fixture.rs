@@ -1,8 +1,8 @@
 //! The bytes on the wire, as version 1 of the protocol defines them.
 
-use super::frame::{Decoder, PAYLOAD_BYTES_MAX};
-use super::message::*;
 use super::*;
+use crate::wire::frame::{Decoder, PAYLOAD_BYTES_MAX};
+use crate::wire::message::*;
 use cluster::forgetting::{Answerer, NamedBounds, StoreStart};
 use cluster::sweep::PassId;
 

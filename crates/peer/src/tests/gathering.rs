@@ -1,8 +1,8 @@
 //! A connection waits for one poll for events before it writes.
 
-use super::message;
-use super::outgoing::Outgoing;
 use super::*;
+use crate::connection::outgoing::Outgoing;
+use crate::wire::message;
 use tokio::task::yield_now;
 
 /// A stream that counts the writes to it.

@@ -2,26 +2,23 @@
 //! are idle.
 
 mod calls;
-mod contact;
 mod cuts;
 mod failures;
-mod filling;
+mod features;
 mod fixture;
-mod forgetting;
 mod gathering;
-mod many;
 mod network;
 mod node;
-mod node_report;
 mod reconnecting;
-mod same;
+mod repair;
 mod sessions;
-mod sweeps;
-mod traces;
 mod values;
 
-use super::failure_detector::HEARTBEAT;
 use super::*;
+use crate::connection::assembly;
+use crate::link::clock_offset;
+use crate::link::failure_detector::HEARTBEAT;
+use crate::wire::{frame, message};
 use base::Quota;
 use base::{Expiry, SeededRandom, Timestamp};
 use cluster::{NodeUrl, ReplicaState};
@@ -39,17 +36,17 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::LocalSet;
 use tokio::time::Instant;
 
+pub(crate) use features::node_report::REPORT;
 pub(crate) use network::{Freezable, FreezeSwitch, Network, replica_url};
 pub(crate) use node::TestNode;
-pub(crate) use node_report::REPORT;
 
-pub(super) const fn ms(ms: u64) -> Duration {
+pub(crate) const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
 /// Runs a test on one thread. Time is simulated, so a wait without an end fails the
 /// test at once.
-pub(super) async fn run<F: Future>(test: F) -> F::Output {
+pub(crate) async fn run<F: Future>(test: F) -> F::Output {
     let bounded = tokio::time::timeout(Duration::from_secs(600), test);
     LocalSet::new()
         .run_until(bounded)
@@ -58,13 +55,13 @@ pub(super) async fn run<F: Future>(test: F) -> F::Output {
 }
 
 /// Tokio's clock, with a wall clock that is ahead of it by an offset.
-pub(super) struct TokioClock {
+pub(crate) struct TokioClock {
     origin: Instant,
     unix_ms: u64,
 }
 
 impl TokioClock {
-    pub(super) fn new(unix_ms: u64) -> Arc<Self> {
+    pub(crate) fn new(unix_ms: u64) -> Arc<Self> {
         Arc::new(Self {
             origin: Instant::now(),
             unix_ms,
@@ -85,16 +82,16 @@ impl Clock for TokioClock {
 
 /// A handler whose requests the test answers.
 #[derive(Default)]
-pub(super) struct TestReplica {
+pub(crate) struct TestReplica {
     asked: RefCell<VecDeque<(PeerRequest, Reply)>>,
     arrived: Notify,
     /// Whether it answers at once, with `Stored` or `Found(None)`.
-    pub(super) is_prompt: Cell<bool>,
+    pub(crate) is_prompt: Cell<bool>,
 }
 
 impl TestReplica {
     /// The next request.
-    pub(super) async fn next(&self) -> (PeerRequest, Reply) {
+    pub(crate) async fn next(&self) -> (PeerRequest, Reply) {
         loop {
             if let Some(asked) = self.asked.borrow_mut().pop_front() {
                 return asked;
@@ -104,13 +101,13 @@ impl TestReplica {
     }
 
     /// Waits until this many requests wait.
-    pub(super) async fn until_waiting(&self, count: usize) {
+    pub(crate) async fn until_waiting(&self, count: usize) {
         while self.waiting() < count {
             self.arrived.notified().await;
         }
     }
 
-    pub(super) fn waiting(&self) -> usize {
+    pub(crate) fn waiting(&self) -> usize {
         self.asked.borrow().len()
     }
 }
@@ -142,14 +139,14 @@ impl RequestHandler for TestReplica {
 
 /// The answers that have arrived, in order.
 #[derive(Default)]
-pub(super) struct TestAnswers {
+pub(crate) struct TestAnswers {
     came: RefCell<VecDeque<(u64, PeerAnswer)>>,
     arrived: Notify,
 }
 
 impl TestAnswers {
     /// The next answer.
-    pub(super) async fn next(&self) -> (u64, PeerAnswer) {
+    pub(crate) async fn next(&self) -> (u64, PeerAnswer) {
         loop {
             if let Some(answer) = self.came.borrow_mut().pop_front() {
                 return answer;
@@ -159,7 +156,7 @@ impl TestAnswers {
     }
 
     /// The answers that the test has not taken yet.
-    pub(super) fn drain(&self) -> Vec<(u64, PeerAnswer)> {
+    pub(crate) fn drain(&self) -> Vec<(u64, PeerAnswer)> {
         self.came.borrow_mut().drain(..).collect()
     }
 }
@@ -172,16 +169,16 @@ impl AnswerHandler for TestAnswers {
 }
 
 /// A link, and what it works with.
-pub(super) struct Asker {
-    pub(super) link: Rc<Link>,
-    pub(super) answers: Rc<TestAnswers>,
-    pub(super) network: Arc<Network>,
-    pub(super) arrivals: mpsc::UnboundedReceiver<DuplexStream>,
-    pub(super) environment: PeerEnvironment,
+pub(crate) struct Asker {
+    pub(crate) link: Rc<Link>,
+    pub(crate) answers: Rc<TestAnswers>,
+    pub(crate) network: Arc<Network>,
+    pub(crate) arrivals: mpsc::UnboundedReceiver<DuplexStream>,
+    pub(crate) environment: PeerEnvironment,
 }
 
 impl Asker {
-    pub(super) fn new(environment: PeerEnvironment) -> Self {
+    pub(crate) fn new(environment: PeerEnvironment) -> Self {
         let (network, arrivals) = Network::new();
         let answers = Rc::new(TestAnswers::default());
         let link = Link::new(
@@ -200,32 +197,32 @@ impl Asker {
         }
     }
 
-    pub(super) fn start(&self) {
+    pub(crate) fn start(&self) {
         tokio::task::spawn_local(Rc::clone(&self.link).run_forever());
     }
 
     /// The time after this duration, on the asker's monotonic clock.
-    pub(super) fn after(&self, duration: Duration) -> Duration {
+    pub(crate) fn after(&self, duration: Duration) -> Duration {
         self.environment.clock.monotonic() + duration
     }
 
-    pub(super) fn call(&self, request: PeerRequest, ticket: u64) -> Result<(), Miss> {
+    pub(crate) fn call(&self, request: PeerRequest, ticket: u64) -> Result<(), Miss> {
         self.link.call(request, self.after(ms(30_000)), ticket)
     }
 
-    pub(super) fn read(&self, ticket: u64) -> Result<(), Miss> {
+    pub(crate) fn read(&self, ticket: u64) -> Result<(), Miss> {
         self.call(read_of(&ticket.to_string()), ticket)
     }
 
     /// Waits until the link is in a state.
-    pub(super) async fn until(&self, state: LinkState) {
+    pub(crate) async fn until(&self, state: LinkState) {
         while self.link.status().state != state {
             tokio::time::sleep(ms(1)).await;
         }
     }
 
     /// Serves the next connection with `replica`.
-    pub(super) async fn accept(
+    pub(crate) async fn accept(
         &mut self,
         replica: &Rc<TestReplica>,
         freeze: &FreezeSwitch,
@@ -235,7 +232,7 @@ impl Asker {
     }
 
     /// Serves the next connection as this node.
-    pub(super) async fn accept_as(
+    pub(crate) async fn accept_as(
         &mut self,
         node: TestNode,
         replica: &Rc<TestReplica>,
@@ -252,7 +249,7 @@ impl Asker {
 type Serving = tokio::task::JoinHandle<()>;
 
 /// A link that is up, to a replica whose requests the test answers.
-pub(super) async fn connected() -> (Asker, Rc<TestReplica>, FreezeSwitch, Serving) {
+pub(crate) async fn connected() -> (Asker, Rc<TestReplica>, FreezeSwitch, Serving) {
     let mut asker = Asker::new(TestNode::named("asker").environment(50_000));
     asker.start();
     let (replica, freeze) = (Rc::<TestReplica>::default(), FreezeSwitch::default());
@@ -261,11 +258,11 @@ pub(super) async fn connected() -> (Asker, Rc<TestReplica>, FreezeSwitch, Servin
     (asker, replica, freeze, serving)
 }
 
-pub(super) fn read_of(key: &str) -> PeerRequest {
+pub(crate) fn read_of(key: &str) -> PeerRequest {
     PeerRequest::Read(Bytes::copy_from_slice(key.as_bytes()))
 }
 
-pub(super) fn key_of(request: &PeerRequest) -> String {
+pub(crate) fn key_of(request: &PeerRequest) -> String {
     let key = match request {
         PeerRequest::Read(key)
         | PeerRequest::ReadUnlessSame { key, .. }
@@ -278,13 +275,13 @@ pub(super) fn key_of(request: &PeerRequest) -> String {
     String::from_utf8(key.to_vec()).unwrap()
 }
 
-pub(super) fn entry(key: &str, value: &[u8]) -> Entry {
+pub(crate) fn entry(key: &str, value: &[u8]) -> Entry {
     let expiry = Expiry::at_unix_ms(123_456);
     Entry::value(key.as_bytes(), Timestamp::from_u64(99), value, expiry, 3)
 }
 
 /// A value in which each part differs from the others.
-pub(super) fn long_value(bytes: usize) -> Vec<u8> {
+pub(crate) fn long_value(bytes: usize) -> Vec<u8> {
     (0..bytes)
         .map(|at| (at ^ (at >> 8) ^ (at >> 16)) as u8)
         .collect()

@@ -78,7 +78,7 @@ impl FreezeSwitch {
 }
 
 /// A stream of a node that can be frozen.
-pub(crate) struct Freezable(pub(super) DuplexStream, pub(super) FreezeSwitch);
+pub(crate) struct Freezable(pub(crate) DuplexStream, pub(super) FreezeSwitch);
 
 impl AsyncRead for Freezable {
     fn poll_read(

@@ -1,9 +1,9 @@
 //! Links that connect, and peers that cannot be reached.
 
 use super::*;
-use crate::failure_detector::SUSPECT_AFTER;
 use crate::link::BACKOFF_MAX;
 use crate::link::START_PATIENCE;
+use crate::link::failure_detector::SUSPECT_AFTER;
 use crate::log_limiter::Direction;
 
 const REFUSED: PeerAnswer = PeerAnswer::Missed(Miss::Refused);

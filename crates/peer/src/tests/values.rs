@@ -1,7 +1,7 @@
 //! Long values, which travel in pieces between other frames.
 
-use super::frame::{HEADER_BYTES, PIECE_BYTES, put_frame};
 use super::*;
+use crate::wire::frame::{HEADER_BYTES, PIECE_BYTES, put_frame};
 use tokio::io::AsyncWriteExt;
 
 const LONG_BYTES: usize = 16 << 20;

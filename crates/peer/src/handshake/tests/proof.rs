@@ -1,7 +1,7 @@
 //! What the proofs protect, and what a node sends before it has one.
 
 use super::*;
-use crate::frame::{PAYLOAD_BYTES_MAX, put_frame};
+use crate::wire::frame::{PAYLOAD_BYTES_MAX, put_frame};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
@@ -66,7 +66,7 @@ async fn an_acceptor_sends_no_proof_before_the_dialler_has_proved_itself() {
 #[tokio::test(start_paused = true)]
 async fn a_request_before_the_handshake_is_malformed() {
     let mut read = Vec::new();
-    crate::message::put_read(&mut read, 1, Duration::from_secs(1), b"key");
+    crate::wire::message::put_read(&mut read, 1, Duration::from_secs(1), b"key");
     let (kind, _, accepted) = answer_to(read).await;
     assert_eq!(kind, 0);
     assert!(matches!(accepted, Err(HandshakeError::Malformed(_))));

@@ -1,8 +1,8 @@
 //! Reads the fields of messages.
 
 use super::{EntryHead, Frame, FrameError, NEWER, NO_NEWER, RunHead, UNKNOWN};
-use crate::entry_fields::EntryFields;
-use crate::frame::{PIECE_BYTES, RUN_BYTES_MAX};
+use crate::wire::entry_fields::EntryFields;
+use crate::wire::frame::{PIECE_BYTES, RUN_BYTES_MAX};
 use base::{ByteReader, KEY_BYTES_MAX, NewerVersion, Timestamp};
 use cluster::forgetting::{Answerer, StoreStart};
 use cluster::{Miss, NodeNumber};

@@ -59,7 +59,7 @@
 //!
 //! If a value is longer than [`PIECE_BYTES`], its entry arrives without it. The
 //! value follows in pieces, between other frames. Each piece but the last has
-//! exactly that size. See `assembly.rs`. A run (`run.rs`) travels in the same way.
+//! exactly that size. See `connection/assembly.rs`. A run (`run.rs`) travels in the same way.
 //!
 //! `writes` and `newer_versions` say the same as a frame for each write, with one header and one
 //! checksum for all. Entries in `writes` have short values.
@@ -71,7 +71,7 @@ mod encode;
 mod fields;
 mod many;
 
-pub(super) use encode::{
+pub(crate) use encode::{
     ALL_LATER, begin_newer_versions, begin_writes, is_long, put_absent, put_contact,
     put_entry_head, put_examine, put_examined, put_forgets, put_found, put_look, put_mend,
     put_missed, put_newer_version_item, put_page, put_paged, put_piece, put_ping, put_pong,
@@ -79,15 +79,15 @@ pub(super) use encode::{
     put_stored, put_sweep, put_swept, put_trace, put_write, put_write_item, remaining_ms,
 };
 
-pub(super) use many::{Entries, Many, NewerVersions};
+pub(crate) use many::{Entries, Many, NewerVersions};
 
 use fields::{Fields, miss_of_code};
 
-use super::frame::{Frame, FrameError};
-use crate::contact::Contact;
-use crate::page::{PagedHead, decode_paged};
-use crate::same::{HeldVersion, ValueHash};
-use crate::store_report::StoreReport;
+use crate::wire::contact::Contact;
+use crate::wire::frame::{Frame, FrameError};
+use crate::wire::page::{PagedHead, decode_paged};
+use crate::wire::same::{HeldVersion, ValueHash};
+use crate::wire::store_report::StoreReport;
 use base::{Entry, Expiry, Kind, NewerVersion, Timestamp, TraceId};
 use cluster::Miss;
 use cluster::ReplicaState;
@@ -139,7 +139,7 @@ const UNKNOWN: u8 = 2;
 
 /// A message that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Message<'a> {
+pub(crate) enum Message<'a> {
     /// Store this version.
     Write {
         /// How long the dialler still waits for the answer.
@@ -261,32 +261,32 @@ pub(super) enum Message<'a> {
 
 /// A run that has arrived, without its bytes if it is long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct RunHead<'a> {
-    pub(super) is_last: bool,
-    pub(super) position_permille: u16,
+pub(crate) struct RunHead<'a> {
+    pub(crate) is_last: bool,
+    pub(crate) position_permille: u16,
     /// The length of the whole run.
-    pub(super) run_bytes: usize,
+    pub(crate) run_bytes: usize,
     /// The run, if it is short.
-    pub(super) bytes: &'a [u8],
+    pub(crate) bytes: &'a [u8],
 }
 
 /// An entry that has arrived, without its value if that is long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct EntryHead<'a> {
-    pub(super) kind: Kind,
-    pub(super) copies: u8,
-    pub(super) timestamp: Timestamp,
-    pub(super) expiry: Expiry,
-    pub(super) key: &'a [u8],
+pub(crate) struct EntryHead<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) copies: u8,
+    pub(crate) timestamp: Timestamp,
+    pub(crate) expiry: Expiry,
+    pub(crate) key: &'a [u8],
     /// The length of the whole value.
-    pub(super) value_bytes: usize,
+    pub(crate) value_bytes: usize,
     /// The value, if it is short.
     value: &'a [u8],
 }
 
 impl<'a> EntryHead<'a> {
     /// What stands for a page whose items are yet to arrive.
-    pub(super) fn of_page(head: &PagedHead<'a>) -> Self {
+    pub(crate) fn of_page(head: &PagedHead<'a>) -> Self {
         Self {
             key: head.next,
             ..Self::of_run(head.items_bytes)
@@ -294,7 +294,7 @@ impl<'a> EntryHead<'a> {
     }
 
     /// What stands for a run of so many bytes, which are yet to arrive.
-    pub(super) fn of_run(run_bytes: usize) -> Self {
+    pub(crate) fn of_run(run_bytes: usize) -> Self {
         Self {
             kind: Kind::Value,
             copies: 0,
@@ -307,7 +307,7 @@ impl<'a> EntryHead<'a> {
     }
 
     /// The version whose value has this hash.
-    pub(super) fn with_hash(&self, hash: ValueHash) -> HeldVersion {
+    pub(crate) fn with_hash(&self, hash: ValueHash) -> HeldVersion {
         HeldVersion {
             timestamp: self.timestamp,
             kind: self.kind,
@@ -319,7 +319,7 @@ impl<'a> EntryHead<'a> {
     }
 
     /// The entry, if its value has arrived with it.
-    pub(super) fn whole(&self) -> Option<Entry> {
+    pub(crate) fn whole(&self) -> Option<Entry> {
         if self.value.len() < self.value_bytes {
             return None;
         }
@@ -336,7 +336,7 @@ impl<'a> Message<'a> {
     ///
     /// # Errors
     /// [`FrameError::Malformed`].
-    pub(super) fn decode(frame: Frame<'a>) -> Result<Self, FrameError> {
+    pub(crate) fn decode(frame: Frame<'a>) -> Result<Self, FrameError> {
         let mut fields = Fields::of(frame);
         let message = match frame.kind {
             WRITE => Self::Write {

@@ -1,10 +1,10 @@
 //! The replies to a peer's requests, and the way back that they share.
 
-use crate::message;
-use crate::outgoing::{LongMessage, LongMessageKind, Outgoing};
-use crate::page::EncodedPage;
-use crate::run::Run;
-use crate::same::HeldVersion;
+use crate::connection::outgoing::{LongMessage, LongMessageKind, Outgoing};
+use crate::wire::message;
+use crate::wire::page::EncodedPage;
+use crate::wire::run::Run;
+use crate::wire::same::HeldVersion;
 use crate::{CALLS_MAX, PeerAnswer};
 use base::{Entry, Expiry, Kind, Reservation, Timestamp, TraceId};
 use cluster::Miss;
@@ -67,7 +67,7 @@ impl Reply {
     }
 
     /// Answers only that the version is the same if it is `held`.
-    pub(super) fn unless_same(mut self, held: Option<HeldVersion>) -> Self {
+    pub(crate) fn unless_same(mut self, held: Option<HeldVersion>) -> Self {
         self.held = held;
         self
     }
@@ -98,18 +98,18 @@ fn is_found(answer: &PeerAnswer, held: &HeldVersion) -> bool {
 
 /// The way back to the peer, which all replies of a connection share.
 #[derive(Default)]
-pub(super) struct ReplyChannel {
+pub(crate) struct ReplyChannel {
     /// What is to be sent to the peer.
-    pub(super) outgoing: Outgoing,
+    pub(crate) outgoing: Outgoing,
     /// The name of the peer, once it is known.
-    pub(super) peer: OnceCell<String>,
+    pub(crate) peer: OnceCell<String>,
     in_flight: Cell<usize>,
     /// Whether the connection has ended, so that answers are thrown away.
     is_closed: Cell<bool>,
     /// Whether the peer knows what a store says of forgetting.
-    pub(super) knows_forgetting: Cell<bool>,
+    pub(crate) knows_forgetting: Cell<bool>,
     /// Whether the peer takes many answers in a frame.
-    pub(super) takes_many: Cell<bool>,
+    pub(crate) takes_many: Cell<bool>,
     /// What was named last on this connection.
     named: Cell<Option<NamedBounds>>,
 }
@@ -118,7 +118,7 @@ impl ReplyChannel {
     /// The reply to the request with the number `call`; `share` is what the
     /// request takes of a budget, `trace` what it is part of. `None` if too many requests
     /// are in flight.
-    pub(super) fn reply_to(
+    pub(crate) fn reply_to(
         self: &Rc<Self>,
         call: u64,
         deadline: Duration,
@@ -315,7 +315,7 @@ impl ReplyChannel {
 
 /// Closes the channel when the connection ends, or when its task is dropped, so
 /// that later replies are thrown away.
-pub(super) struct CloseOnDrop(pub(super) Rc<ReplyChannel>);
+pub(crate) struct CloseOnDrop(pub(crate) Rc<ReplyChannel>);
 
 impl Drop for CloseOnDrop {
     fn drop(&mut self) {

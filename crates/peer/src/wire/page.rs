@@ -10,11 +10,11 @@
 //!        | key | value, if flags has VALUE
 //! ```
 //!
-//! The flags of an item are those of an entry (`message.rs`), and: 4 the value is here, 8 the
+//! The flags of an item are those of an entry (`message/`), and: 4 the value is here, 8 the
 //! node's answer does not count for this key. Long items travel in pieces, as a run does.
 
-use crate::entry_fields::{EntryFields, FLAG_EXPIRES, FLAG_TOMBSTONE};
-use crate::frame::{PIECE_BYTES, put_frame};
+use super::entry_fields::{EntryFields, FLAG_EXPIRES, FLAG_TOMBSTONE};
+use super::frame::{PIECE_BYTES, put_frame};
 use base::{ByteReader, Entry, Expiry, KEY_BYTES_MAX, Kind, Timestamp};
 use bytes::Bytes;
 use cluster::NodeNumber;
@@ -320,7 +320,7 @@ mod tests {
             assert_eq!(encoded.decode().as_ref(), Ok(&page));
             let mut frame = Vec::new();
             put_paged(&mut frame, 22, 1, encoded.flags(), &encoded.as_entry());
-            let head = decode_paged(&frame[crate::frame::HEADER_BYTES..]).unwrap();
+            let head = decode_paged(&frame[crate::wire::frame::HEADER_BYTES..]).unwrap();
             let next = Bytes::copy_from_slice(head.next);
             let items = Bytes::copy_from_slice(head.items);
             let arrived = EncodedPage::new(head.has_next, head.counts, next, items);
@@ -358,7 +358,7 @@ mod tests {
             b"bvalue",
         ];
         assert_eq!(
-            out[crate::frame::HEADER_BYTES..],
+            out[crate::wire::frame::HEADER_BYTES..],
             [&head[..], &item.concat()].concat()
         );
         let mut out = Vec::new();

@@ -5,14 +5,14 @@ use super::{
     NO_NEWER, OBSOLETE, PAGE, PAGED, PIECE, PING, PONG, READ, READ_UNLESS_SAME, REPAIR,
     REPLICA_STATE, REPORT, RUN, SAME, STORED, SWEEP, SWEPT, TRACE, UNKNOWN, WRITE, WRITES,
 };
-use crate::contact::Contact;
-use crate::entry_fields::{FLAG_EXPIRES, FLAG_TOMBSTONE};
-use crate::frame::{PIECE_BYTES, begin_frame, put_frame};
-use crate::node_report::NodeReport;
-use crate::page;
-use crate::same::ValueHash;
-use crate::store_report::StoreReport;
-use crate::sweep_message::{SweepAnswer, SweepRequest};
+use crate::wire::contact::Contact;
+use crate::wire::entry_fields::{FLAG_EXPIRES, FLAG_TOMBSTONE};
+use crate::wire::frame::{PIECE_BYTES, begin_frame, put_frame};
+use crate::wire::node_report::NodeReport;
+use crate::wire::page;
+use crate::wire::same::ValueHash;
+use crate::wire::store_report::StoreReport;
+use crate::wire::sweep_message::{SweepAnswer, SweepRequest};
 use base::{Entry, EntryRef, Expiry, Kind, NewerVersion, TraceId};
 use cluster::forgetting::{Answerer, NamedBounds, StoreStart};
 use cluster::pages::PageRequest;

@@ -1,8 +1,8 @@
 //! Node reports: their bytes, and who is asked for them.
 
 use super::*;
-use crate::frame::{Decoder, PAYLOAD_BYTES_MAX, put_frame};
-use crate::message::{self, Message};
+use crate::wire::frame::{Decoder, PAYLOAD_BYTES_MAX, put_frame};
+use crate::wire::message::{self, Message};
 use crate::{EXAMINATION, LatencyQuantiles, NodeReport};
 
 pub(crate) const REPORT: NodeReport = NodeReport {

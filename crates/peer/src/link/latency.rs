@@ -7,7 +7,7 @@ use std::time::Duration;
 /// A smoothed estimate of how long answers take, as TCP estimates its
 /// retransmission timeout (RFC 6298): a mean and a mean deviation.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Latency {
+pub(crate) struct Latency {
     estimate: Option<Estimate>,
 }
 
@@ -29,7 +29,7 @@ const SLOW_AFTER_MAX: Duration = Duration::from_secs(1);
 
 impl Latency {
     /// Adds the time that an answer took.
-    pub(super) fn sample(&mut self, took: Duration) {
+    pub(crate) fn sample(&mut self, took: Duration) {
         self.estimate = Some(match self.estimate {
             None => Estimate {
                 mean: took,
@@ -43,12 +43,12 @@ impl Latency {
     }
 
     /// How long an answer takes on average; `None` before the first.
-    pub(super) fn mean(&self) -> Option<Duration> {
+    pub(crate) fn mean(&self) -> Option<Duration> {
         self.estimate.map(|estimate| estimate.mean)
     }
 
     /// After how long an answer is slow: nearly all answers come earlier.
-    pub(super) fn slow_after(&self) -> Duration {
+    pub(crate) fn slow_after(&self) -> Duration {
         match self.estimate {
             None => SLOW_AFTER_UNKNOWN,
             Some(Estimate { mean, deviation }) => {

@@ -10,11 +10,14 @@
 //! and the other side reads them at once. No frame waits for a second poll. An idle connection pays
 //! one poll for this, a busy one saves system calls and wakes on both sides.
 
-use super::Stream;
-use super::frame::{Decoder, Frame, FrameError};
-use super::outgoing::Outgoing;
-use crate::start_watch::StartWatch;
+pub(crate) mod assembly;
+pub(crate) mod outgoing;
+
+use crate::Stream;
+use crate::handshake::StartWatch;
+use crate::wire::frame::{Decoder, Frame, FrameError};
 use base::Clock;
+use outgoing::Outgoing;
 use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll};
@@ -25,18 +28,18 @@ use std::time::Duration;
 const READS_PER_TURN: usize = 8;
 
 /// A stream whose handshake has succeeded, and the bytes read from it.
-pub(super) struct Connection {
+pub(crate) struct Connection {
     /// The stream.
-    pub(super) stream: Box<dyn Stream>,
+    pub(crate) stream: Box<dyn Stream>,
     /// The frames in those bytes.
-    pub(super) decoder: Decoder,
+    pub(crate) decoder: Decoder,
     /// Whether the other side has restarted since the handshake.
-    pub(super) start: StartWatch,
+    pub(crate) start: StartWatch,
 }
 
 /// Why a connection ended.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum End {
+pub(crate) enum End {
     /// The other side closed it.
     #[error("the other side closed the connection")]
     Closed,
@@ -59,7 +62,7 @@ pub(super) enum End {
 }
 
 /// One side of a connection: the dialler's or the acceptor's.
-pub(super) trait Side {
+pub(crate) trait Side {
     /// What is to be sent.
     fn outgoing(&self) -> &Outgoing;
 
@@ -81,7 +84,7 @@ pub(super) trait Side {
 
 impl Connection {
     /// Runs the connection until it ends.
-    pub(super) async fn run(mut self, clock: &dyn Clock, side: &mut impl Side) -> End {
+    pub(crate) async fn run(mut self, clock: &dyn Clock, side: &mut impl Side) -> End {
         poll_fn(|cx| {
             side.outgoing().begin_turn();
             let result = self.turn(cx, clock, side);

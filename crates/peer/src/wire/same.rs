@@ -77,8 +77,8 @@ impl HeldVersion {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::{Decoder, PAYLOAD_BYTES_MAX};
-    use crate::message::{self, Message};
+    use crate::wire::frame::{Decoder, PAYLOAD_BYTES_MAX};
+    use crate::wire::message::{self, Message};
     use std::time::Duration;
 
     fn version(timestamp: u64, value: &[u8], expires: u64, copies: u8) -> Entry {

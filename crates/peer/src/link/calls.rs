@@ -4,13 +4,13 @@
 //! late answer to an old call never reaches a new call in the same slot.
 
 use base::Entry;
-use profile::Stopwatch;
+use profile::{Stopwatch, WaitSite};
 use slab::Slab;
 use std::time::Duration;
 
 /// What a call asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CallKind {
+pub(crate) enum CallKind {
     /// To store a version.
     Write,
     /// To find a version.
@@ -25,37 +25,37 @@ pub(super) enum CallKind {
 
 /// A call that waits for its answer.
 #[derive(Debug)]
-pub(super) struct Call {
+pub(crate) struct Call {
     /// The ticket that the answer is delivered with.
-    pub(super) ticket: u64,
+    pub(crate) ticket: u64,
     /// What it asks for.
-    pub(super) kind: CallKind,
+    pub(crate) kind: CallKind,
     /// The version that a read holds already, and whose value the peer need not send.
-    pub(super) held: Option<Entry>,
+    pub(crate) held: Option<Entry>,
     /// Until when it waits, on the monotonic clock.
-    pub(super) deadline: Duration,
+    pub(crate) deadline: Duration,
     /// When the link could send it, on the monotonic clock.
-    pub(super) began: Duration,
+    pub(crate) began: Duration,
     /// How long it waits, for profiles.
-    pub(super) stopwatch: Stopwatch,
+    pub(crate) stopwatch: Stopwatch,
     generation: u32,
 }
 
 /// The calls that wait.
 #[derive(Debug, Default)]
-pub(super) struct Calls {
+pub(crate) struct Calls {
     slots: Slab<Call>,
     generation: u32,
 }
 
 impl Calls {
     /// How many calls wait.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.slots.len()
     }
 
     /// Inserts a call, and returns its number.
-    pub(super) fn insert(
+    pub(crate) fn insert(
         &mut self,
         ticket: u64,
         (kind, held): (CallKind, Option<Entry>),
@@ -76,19 +76,19 @@ impl Calls {
     }
 
     /// The call with this number, if it still waits.
-    pub(super) fn get(&self, number: u64) -> Option<&Call> {
+    pub(crate) fn get(&self, number: u64) -> Option<&Call> {
         let call = self.slots.get(slot_of(number))?;
         (call.generation == (number >> 32) as u32).then_some(call)
     }
 
     /// Removes the call with this number, if it still waits.
-    pub(super) fn remove(&mut self, number: u64) -> Option<Call> {
+    pub(crate) fn remove(&mut self, number: u64) -> Option<Call> {
         self.get(number)?;
         self.slots.try_remove(slot_of(number))
     }
 
     /// Removes the calls whose deadline is not after `now`.
-    pub(super) fn remove_expired(&mut self, now: Duration) -> Vec<Call> {
+    pub(crate) fn remove_expired(&mut self, now: Duration) -> Vec<Call> {
         let is_expired = |(slot, call): (usize, &Call)| (call.deadline <= now).then_some(slot);
         let expired: Vec<usize> = self.slots.iter().filter_map(is_expired).collect();
         let calls = expired.into_iter();
@@ -98,16 +98,22 @@ impl Calls {
     }
 
     /// Removes all calls.
-    pub(super) fn remove_all(&mut self) -> Vec<Call> {
+    pub(crate) fn remove_all(&mut self) -> Vec<Call> {
         self.slots.drain().collect()
     }
 
     /// Marks that the link can send all calls now.
-    pub(super) fn begin_all(&mut self, now: Duration) {
+    pub(crate) fn begin_all(&mut self, now: Duration) {
         for (_, call) in &mut self.slots {
             call.began = now;
         }
     }
+}
+
+/// Where calls to the peer `name` wait for its answer, as profiles name it; `what` names
+/// their kind.
+pub(crate) fn wait_site(name: &str, what: &str) -> WaitSite {
+    WaitSite::named(format!("peer;{};{what}", name.replace(';', ",")))
 }
 
 fn slot_of(number: u64) -> usize {

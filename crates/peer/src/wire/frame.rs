@@ -4,7 +4,7 @@
 //! frame   = crc32c u32 of the rest | payload bytes u32 | kind u8 | call u64 | payload
 //! ```
 //!
-//! All numbers are little-endian. `message.rs` draws the kinds and their payloads;
+//! All numbers are little-endian. `message/` draws the kinds and their payloads;
 //! the files in `handshake/` draw those of the handshake. `call` says to which
 //! request an answer or a piece belongs; the dialler chooses it.
 //!
@@ -13,7 +13,7 @@
 //!
 //! If a frame is damaged, the beginning of the next one is unknown, so the connection is closed.
 
-use super::Stream;
+use crate::Stream;
 use base::KEY_BYTES_MAX;
 use bytes::{Buf, BytesMut};
 use std::future::Future;
@@ -24,19 +24,19 @@ use tokio::io::AsyncReadExt;
 
 /// The size of a piece. A longer value travels in pieces, so that a short frame
 /// never waits for more than a few of them.
-pub(super) const PIECE_BYTES: usize = 64 << 10;
+pub(crate) const PIECE_BYTES: usize = 64 << 10;
 
 /// The most bytes of a run. It may be longer than the longest value of a node.
 pub const RUN_BYTES_MAX: usize = 1 << 20;
 
 /// The bytes of a frame before its payload.
-pub(super) const HEADER_BYTES: usize = 17;
+pub(crate) const HEADER_BYTES: usize = 17;
 
 /// The most bytes of a payload besides a key and a piece of a value.
-pub(super) const FIELDS_BYTES_MAX: usize = 64;
+pub(crate) const FIELDS_BYTES_MAX: usize = 64;
 
 /// The longest payload.
-pub(super) const PAYLOAD_BYTES_MAX: usize = FIELDS_BYTES_MAX + KEY_BYTES_MAX + PIECE_BYTES;
+pub(crate) const PAYLOAD_BYTES_MAX: usize = FIELDS_BYTES_MAX + KEY_BYTES_MAX + PIECE_BYTES;
 
 /// The room that a buffer gets before a read, in bytes.
 const READ_BYTES: usize = 64 << 10;
@@ -46,7 +46,7 @@ const READ_BYTES_MIN: usize = 16 << 10;
 
 /// What is wrong with the bytes of a connection, which is closed because of that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum FrameError {
+pub(crate) enum FrameError {
     /// The payload is longer than allowed.
     #[error("a frame of {0} bytes, which is too long")]
     TooLong(usize),
@@ -65,18 +65,18 @@ pub(super) enum FrameError {
 
 /// A frame that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Frame<'a> {
+pub(crate) struct Frame<'a> {
     /// Its kind.
-    pub(super) kind: u8,
+    pub(crate) kind: u8,
     /// The number of the call that it belongs to.
-    pub(super) call: u64,
+    pub(crate) call: u64,
     /// Its payload.
-    pub(super) payload: &'a [u8],
+    pub(crate) payload: &'a [u8],
 }
 
 impl Frame<'_> {
     /// The error that says what is wrong with this frame.
-    pub(super) fn malformed(&self, what: &'static str) -> FrameError {
+    pub(crate) fn malformed(&self, what: &'static str) -> FrameError {
         FrameError::Malformed {
             kind: self.kind,
             what,
@@ -85,7 +85,7 @@ impl Frame<'_> {
 }
 
 /// Appends a frame; `write` appends its payload.
-pub(super) fn put_frame(out: &mut Vec<u8>, kind: u8, call: u64, write: impl FnOnce(&mut Vec<u8>)) {
+pub(crate) fn put_frame(out: &mut Vec<u8>, kind: u8, call: u64, write: impl FnOnce(&mut Vec<u8>)) {
     let begin = out.len();
     begin_frame(out, kind, call);
     write(out);
@@ -93,7 +93,7 @@ pub(super) fn put_frame(out: &mut Vec<u8>, kind: u8, call: u64, write: impl FnOn
 }
 
 /// Appends the header of a frame, which [`end_frame`] completes behind its payload.
-pub(super) fn begin_frame(out: &mut Vec<u8>, kind: u8, call: u64) {
+pub(crate) fn begin_frame(out: &mut Vec<u8>, kind: u8, call: u64) {
     // Room for the checksum and the length, which are known at the end.
     out.extend_from_slice(&[0; 8]);
     out.push(kind);
@@ -101,7 +101,7 @@ pub(super) fn begin_frame(out: &mut Vec<u8>, kind: u8, call: u64) {
 }
 
 /// Completes the frame that begins at `begin` and ends with `out`.
-pub(super) fn end_frame(out: &mut [u8], begin: usize) {
+pub(crate) fn end_frame(out: &mut [u8], begin: usize) {
     let payload_bytes = out.len() - begin - HEADER_BYTES;
     debug_assert!(
         payload_bytes <= PAYLOAD_BYTES_MAX,
@@ -113,7 +113,7 @@ pub(super) fn end_frame(out: &mut [u8], begin: usize) {
 }
 
 /// Finds frames in the bytes of a connection as they arrive.
-pub(super) struct Decoder {
+pub(crate) struct Decoder {
     buffer: BytesMut,
     /// Where the next frame begins.
     next: usize,
@@ -123,7 +123,7 @@ pub(super) struct Decoder {
 impl Decoder {
     /// A decoder that begins with the bytes in `leftover`, and accepts payloads of
     /// up to `payload_bytes_max`.
-    pub(super) fn new(leftover: &[u8], payload_bytes_max: usize) -> Self {
+    pub(crate) fn new(leftover: &[u8], payload_bytes_max: usize) -> Self {
         Self {
             buffer: BytesMut::from(leftover),
             next: 0,
@@ -132,7 +132,7 @@ impl Decoder {
     }
 
     /// Accepts payloads of up to `bytes` from now on.
-    pub(super) fn allow(&mut self, bytes: usize) {
+    pub(crate) fn allow(&mut self, bytes: usize) {
         self.payload_bytes_max = bytes;
     }
 
@@ -140,7 +140,7 @@ impl Decoder {
     ///
     /// # Errors
     /// See [`FrameError`]; no further frame can be found then.
-    pub(super) fn next(&mut self) -> Result<Option<Frame<'_>>, FrameError> {
+    pub(crate) fn next(&mut self) -> Result<Option<Frame<'_>>, FrameError> {
         let bytes = &self.buffer[self.next..];
         let Some((header, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
             return Ok(None);
@@ -166,7 +166,7 @@ impl Decoder {
     }
 
     /// Reads what has arrived; returns the number of bytes, 0 at the end.
-    pub(super) fn poll_fill(
+    pub(crate) fn poll_fill(
         &mut self,
         cx: &mut Context<'_>,
         stream: &mut dyn Stream,
@@ -176,7 +176,7 @@ impl Decoder {
     }
 
     /// Waits for more bytes; returns their number, 0 at the end.
-    pub(super) async fn fill(&mut self, stream: &mut dyn Stream) -> io::Result<usize> {
+    pub(crate) async fn fill(&mut self, stream: &mut dyn Stream) -> io::Result<usize> {
         self.make_room();
         stream.read_buf(&mut self.buffer).await
     }
@@ -190,7 +190,7 @@ impl Decoder {
     }
 
     /// Appends bytes as if they had been read.
-    pub(super) fn push(&mut self, bytes: &[u8]) {
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.buffer.advance(self.next);
         self.next = 0;
         self.buffer.extend_from_slice(bytes);

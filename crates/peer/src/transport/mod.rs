@@ -5,6 +5,10 @@
 //! `Upgrade` (RFC 9110, 7.8). The URL alone decides whether there is TLS below that: a node
 //! never falls back from `https` to `http`, whatever it meets.
 
+mod faults;
+
+pub use faults::LinkFaults;
+
 use bytes::{Buf, Bytes};
 use cluster::NodeUrl;
 use dial::Resolver;

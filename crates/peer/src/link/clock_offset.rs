@@ -5,7 +5,7 @@
 //!
 //! Pure: times are parameters.
 
-use crate::failure_detector::SUSPECT_AFTER;
+use super::failure_detector::SUSPECT_AFTER;
 use base::Clock;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use std::time::Duration;
 /// pong; the pong came at `now`, and `took` is the time between the two. The
 /// result is right to half of `took`; it is `None` if `took` is too long for
 /// that to say anything.
-pub(super) fn peer_ahead_ms(peer_unix_ms: u64, now: Duration, took: Duration) -> Option<i64> {
+pub(crate) fn peer_ahead_ms(peer_unix_ms: u64, now: Duration, took: Duration) -> Option<i64> {
     if took > SUSPECT_AFTER {
         return None;
     }
@@ -26,7 +26,7 @@ pub(super) fn peer_ahead_ms(peer_unix_ms: u64, now: Duration, took: Duration) ->
 
 /// How far a node's own wall clock is ahead of its monotonic clock, in
 /// milliseconds. It changes when the wall clock is set.
-pub(super) fn own_ahead_ms(clock: &dyn Clock) -> i64 {
+pub(crate) fn own_ahead_ms(clock: &dyn Clock) -> i64 {
     let ahead = i128::from(clock.unix_ms()) - clock.monotonic().as_millis() as i128;
     ahead.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
 }

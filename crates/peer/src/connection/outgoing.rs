@@ -16,10 +16,10 @@
 //! one: it gets its length and its checksum when another frame follows, or when it is
 //! written.
 
-use super::Stream;
 use super::assembly::LONG_VALUES_MAX;
-use super::frame::{HEADER_BYTES, PAYLOAD_BYTES_MAX, PIECE_BYTES, end_frame};
-use super::message;
+use crate::Stream;
+use crate::wire::frame::{HEADER_BYTES, PAYLOAD_BYTES_MAX, PIECE_BYTES, end_frame};
+use crate::wire::message;
 use base::Entry;
 use base::{NewerVersion, Reservation, TraceId};
 use cluster::forgetting::{Answerer, NamedBounds};
@@ -43,24 +43,24 @@ const ENCODED_BYTES_MAX: usize = 8 << 20;
 const LONG_BYTES_MAX: usize = 64 << 20;
 
 /// A message with a long value, which is yet to be sent.
-pub(super) struct LongMessage {
+pub(crate) struct LongMessage {
     /// Whether it is a write or an answer.
-    pub(super) kind: LongMessageKind,
+    pub(crate) kind: LongMessageKind,
     /// The call that it belongs to.
-    pub(super) call: u64,
+    pub(crate) call: u64,
     /// Until when it is worth sending, on the monotonic clock.
-    pub(super) deadline: Duration,
+    pub(crate) deadline: Duration,
     /// The version.
-    pub(super) entry: Entry,
+    pub(crate) entry: Entry,
     /// The trace that it is part of, if the other side is to know.
-    pub(super) trace: Option<TraceId>,
+    pub(crate) trace: Option<TraceId>,
     /// The value's share of the budget, until it is sent.
-    pub(super) _share: Option<Reservation>,
+    pub(crate) _share: Option<Reservation>,
 }
 
 /// Why a long value is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LongMessageKind {
+pub(crate) enum LongMessageKind {
     /// To be stored.
     Write,
     /// To be stored, for a pass of a sweep.
@@ -121,7 +121,7 @@ struct Sending {
 
 /// The frames that a connection has yet to send.
 #[derive(Default)]
-pub(super) struct Outgoing {
+pub(crate) struct Outgoing {
     queue: RefCell<Queue>,
     /// How many bytes were ever written.
     written_bytes: Cell<u64>,
@@ -156,27 +156,27 @@ struct Queue {
 
 impl Outgoing {
     /// How many bytes were ever written.
-    pub(super) fn written_bytes(&self) -> u64 {
+    pub(crate) fn written_bytes(&self) -> u64 {
         self.written_bytes.get()
     }
 
     /// Whether the stream took no more at the last write.
-    pub(super) fn is_blocked(&self) -> bool {
+    pub(crate) fn is_blocked(&self) -> bool {
         self.is_blocked.get()
     }
 
     /// Whether a short frame with this key may be appended.
-    pub(super) fn has_room_for_key(&self, key: &[u8]) -> bool {
+    pub(crate) fn has_room_for_key(&self, key: &[u8]) -> bool {
         self.queue.borrow().encoded_bytes + key.len() <= ENCODED_BYTES_MAX
     }
 
     /// Whether a frame of any length may be appended.
-    pub(super) fn has_room_for_frame(&self) -> bool {
+    pub(crate) fn has_room_for_frame(&self) -> bool {
         self.queue.borrow().encoded_bytes + PAYLOAD_BYTES_MAX <= ENCODED_BYTES_MAX
     }
 
     /// Whether a message with this entry may be appended.
-    pub(super) fn has_room_for(&self, entry: &Entry) -> bool {
+    pub(crate) fn has_room_for(&self, entry: &Entry) -> bool {
         let queue = self.queue.borrow();
         if message::is_long(entry) {
             let value_bytes = entry.value_bytes().len();
@@ -187,12 +187,12 @@ impl Outgoing {
     }
 
     /// Whether there is room for the answers to further requests.
-    pub(super) fn has_room_for_answers(&self) -> bool {
+    pub(crate) fn has_room_for_answers(&self) -> bool {
         self.queue.borrow().encoded_bytes <= ENCODED_BYTES_MAX / 2
     }
 
     /// Appends a short frame; `encode` encodes it.
-    pub(super) fn push(&self, encode: impl FnOnce(&mut Vec<u8>)) {
+    pub(crate) fn push(&self, encode: impl FnOnce(&mut Vec<u8>)) {
         let mut queue = self.queue.borrow_mut();
         queue.close_frame();
         queue.append(encode);
@@ -201,7 +201,7 @@ impl Outgoing {
     }
 
     /// Appends a write with a short value to a frame of many.
-    pub(super) fn push_write(&self, call: u64, remaining: Duration, entry: &Entry) {
+    pub(crate) fn push_write(&self, call: u64, remaining: Duration, entry: &Entry) {
         let remaining_ms = message::remaining_ms(remaining);
         let kind = ManyKind::Writes { remaining_ms };
         let item_bytes = ITEM_BYTES_MAX + entry.data_bytes();
@@ -211,7 +211,7 @@ impl Outgoing {
     }
 
     /// Appends the answer that a write is stored to a frame of many.
-    pub(super) fn push_newer_version(&self, call: u64, newer_version: NewerVersion) {
+    pub(crate) fn push_newer_version(&self, call: u64, newer_version: NewerVersion) {
         let put = |out: &mut Vec<u8>| message::put_newer_version_item(out, call, newer_version);
         self.push_item(ManyKind::NewerVersions, ITEM_BYTES_MAX, put);
     }
@@ -235,7 +235,7 @@ impl Outgoing {
 
     /// Sends frames before all others. If urgent ones are already waiting, these are
     /// dropped: two late heartbeats say no more than one. Returns whether they are sent.
-    pub(super) fn push_urgent(&self, encode: impl FnOnce(&mut Vec<u8>)) -> bool {
+    pub(crate) fn push_urgent(&self, encode: impl FnOnce(&mut Vec<u8>)) -> bool {
         let mut queue = self.queue.borrow_mut();
         let has_room = queue.urgent.is_empty();
         if has_room {
@@ -248,7 +248,7 @@ impl Outgoing {
     }
 
     /// Appends a message with a long value.
-    pub(super) fn push_long(&self, long: LongMessage) {
+    pub(crate) fn push_long(&self, long: LongMessage) {
         let mut queue = self.queue.borrow_mut();
         queue.long_bytes += long.entry.value_bytes().len();
         queue.waiting.push_back(long);
@@ -257,7 +257,7 @@ impl Outgoing {
     }
 
     /// Drops everything, because the connection has ended.
-    pub(super) fn clear(&self) {
+    pub(crate) fn clear(&self) {
         // The shares of the budget are returned outside of the borrow.
         let queue = std::mem::take(&mut *self.queue.borrow_mut());
         drop(queue);
@@ -265,7 +265,7 @@ impl Outgoing {
     }
 
     /// Drops what is not partly sent, because no request waits for it any more.
-    pub(super) fn clear_waiting(&self) {
+    pub(crate) fn clear_waiting(&self) {
         let mut queue = self.queue.borrow_mut();
         queue.open = None;
         let chunks = std::mem::take(&mut queue.chunks);
@@ -278,13 +278,13 @@ impl Outgoing {
 
     /// Notes that the writing task has begun its turn. It writes at the end of the
     /// turn, so until then it need not be woken.
-    pub(super) fn begin_turn(&self) {
+    pub(crate) fn begin_turn(&self) {
         self.is_awake.set(true);
     }
 
     /// Notes that the turn has ended. What is pushed from now on wakes the task, unless it
     /// gathers and is going to be woken anyway.
-    pub(super) fn end_turn(&self, waker: &Waker) {
+    pub(crate) fn end_turn(&self, waker: &Waker) {
         self.is_awake.set(self.is_gathering.get());
         let mut remembered = self.waker.borrow_mut();
         match &*remembered {
@@ -294,7 +294,7 @@ impl Outgoing {
     }
 
     /// Wakes the writing task.
-    pub(super) fn wake(&self) {
+    pub(crate) fn wake(&self) {
         if !self.is_awake.replace(true)
             && let Some(waker) = &*self.waker.borrow()
         {
@@ -305,7 +305,7 @@ impl Outgoing {
     /// Lets the writing task wait for one poll for events if less than a chunk is to be
     /// written: it is pending then, and the task is woken after that poll. Ready in the turn
     /// after it, and if nothing is to be written.
-    pub(super) fn poll_gather(&self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_gather(&self, cx: &mut Context<'_>) -> Poll<()> {
         let is_little = (1..CHUNK_BYTES).contains(&self.queue.borrow().encoded_bytes);
         let gathers = is_little && !self.is_gathering.get();
         self.is_gathering.set(gathers);
@@ -318,7 +318,7 @@ impl Outgoing {
 
     /// Writes until nothing is left, or the stream takes no more. It is ready if
     /// nothing is left. `now` is on the monotonic clock.
-    pub(super) fn poll_flush(
+    pub(crate) fn poll_flush(
         &self,
         cx: &mut Context<'_>,
         stream: &mut dyn Stream,

@@ -52,7 +52,7 @@ mod fields;
 #[cfg(test)]
 mod tests;
 
-use crate::frame::PAYLOAD_BYTES_MAX;
+use crate::wire::frame::PAYLOAD_BYTES_MAX;
 use base::Timestamp;
 use bytes::Bytes;
 use cluster::NodeNumber;

@@ -2,15 +2,15 @@
 //!
 //! ```text
 //! run   = n * entry
-//! entry = as in `message.rs`, but its value is always whole
+//! entry = as in `message/`, but its value is always whole
 //! ```
 //!
 //! A run has at most [`RUN_BYTES_MAX`] bytes. It travels as long values do: in one
 //! frame if it is short, or else in pieces between other frames.
 
-use crate::entry_fields::EntryFields;
-use crate::frame::RUN_BYTES_MAX;
-use crate::message;
+use super::entry_fields::EntryFields;
+use super::frame::RUN_BYTES_MAX;
+use super::message;
 use base::{ByteReader, Entry, EntryRef};
 use bytes::Bytes;
 

@@ -5,17 +5,17 @@
 use std::time::Duration;
 
 /// How often a link pings its peer.
-pub(super) const HEARTBEAT: Duration = Duration::from_millis(100);
+pub(crate) const HEARTBEAT: Duration = Duration::from_millis(100);
 
 /// A peer that was silent for this long although it was pinged is suspected.
-pub(super) const SUSPECT_AFTER: Duration = Duration::from_millis(400);
+pub(crate) const SUSPECT_AFTER: Duration = Duration::from_millis(400);
 
 /// A connection that was silent for this long is closed, and the peer is dialled
 /// again: the peer's machine may have lost the connection, which nothing else
 /// would reveal. Where the network was cut, TCP itself sends again only after waits
 /// that double, so once the network is whole a new connection is there long before
 /// the old one comes back to life.
-pub(super) const CLOSE_AFTER: Duration = Duration::from_secs(1);
+pub(crate) const CLOSE_AFTER: Duration = Duration::from_secs(1);
 
 /// The same while the system takes no more of what this node has to send. Then pings wait
 /// behind what it has taken, which a slow network may carry for longer than
@@ -28,7 +28,7 @@ const LATE_AFTER: Duration = Duration::from_millis(200);
 
 /// What the silence of a peer means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Liveness {
+pub(crate) enum Liveness {
     /// It is too short to mean anything.
     Alive,
     /// It is so long that no request waits for the peer any more.
@@ -39,14 +39,14 @@ pub(super) enum Liveness {
 
 /// Watches the silence of one peer on one connection.
 #[derive(Debug)]
-pub(super) struct FailureDetector {
+pub(crate) struct FailureDetector {
     last_heartbeat: Duration,
     silent_since: Duration,
 }
 
 impl FailureDetector {
     /// The detector of a connection that begins now.
-    pub(super) fn new(now: Duration) -> Self {
+    pub(crate) fn new(now: Duration) -> Self {
         Self {
             last_heartbeat: now,
             silent_since: now,
@@ -54,14 +54,14 @@ impl FailureDetector {
     }
 
     /// Notes that the peer has sent something.
-    pub(super) fn heard(&mut self, now: Duration) {
+    pub(crate) fn heard(&mut self, now: Duration) {
         self.silent_since = now;
     }
 
     /// Judges the peer, at each heartbeat. If the heartbeat is late, this node
     /// was paused and could not hear the peer, so the silence begins anew. `is_blocked`:
     /// the system takes no more of what this node has to send.
-    pub(super) fn heartbeat(&mut self, now: Duration, is_blocked: bool) -> Liveness {
+    pub(crate) fn heartbeat(&mut self, now: Duration, is_blocked: bool) -> Liveness {
         if now.saturating_sub(self.last_heartbeat) > LATE_AFTER {
             self.silent_since = now;
         }

@@ -1,9 +1,9 @@
 //! Writes and the answers to them, many in a frame.
 
-use super::frame::{Decoder, PAYLOAD_BYTES_MAX};
-use super::message::{self, Message};
-use super::outgoing::Outgoing;
 use super::*;
+use crate::connection::outgoing::Outgoing;
+use crate::wire::frame::{Decoder, PAYLOAD_BYTES_MAX};
+use crate::wire::message::{self, Message};
 use tokio::io::AsyncReadExt;
 
 /// The frames that are written: for each its kind, and the calls of its items or its own.

@@ -6,18 +6,21 @@
 //! overloaded without reaching the handler; if too many bytes of answers are
 //! waiting, nothing more is read.
 
-use crate::assembly::{Assembled, Assembler};
+mod reply;
+
+pub use reply::Reply;
+
+use crate::connection::assembly::{Assembled, Assembler};
+use crate::connection::outgoing::Outgoing;
 use crate::connection::{Connection, End, Side};
-use crate::contact::Contact;
-use crate::frame::{Decoder, Frame, FrameError, PAYLOAD_BYTES_MAX};
 use crate::handshake::{self, HANDSHAKE_BYTES_MAX, HandshakeError, Session};
 use crate::log_limiter::Direction;
-use crate::message::{self, EntryHead, Message};
-use crate::outgoing::Outgoing;
-use crate::page;
-use crate::reply::{CloseOnDrop, Reply, ReplyChannel};
-use crate::same::HeldVersion;
-use crate::sweep_message::SweepRequest;
+use crate::wire::contact::Contact;
+use crate::wire::frame::{Decoder, Frame, FrameError, PAYLOAD_BYTES_MAX};
+use crate::wire::message::{self, EntryHead, Message};
+use crate::wire::page;
+use crate::wire::same::HeldVersion;
+use crate::wire::sweep_message::SweepRequest;
 use crate::{
     CONTACT, FORGETTING, LiveLink, MANY, NegotiatedProtocol, PeerEnvironment, PeerRequest,
     REPLICA_STATE, REPORT, StartWatch, StoreReport, Stream,
@@ -27,6 +30,7 @@ use bytes::Bytes;
 use cluster::forgetting::Answerer;
 use cluster::sweep::PassId;
 use cluster::{Miss, ReplicaState};
+use reply::{CloseOnDrop, ReplyChannel};
 use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;

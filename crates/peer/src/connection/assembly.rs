@@ -12,9 +12,9 @@
 //! longest value of any store, or the longest run. If a peer exceeds this, the connection is
 //! closed.
 
-use super::frame::{Frame, FrameError, PIECE_BYTES};
-use super::message::{EntryHead, RunHead};
-use super::page::PagedHead;
+use crate::wire::frame::{Frame, FrameError, PIECE_BYTES};
+use crate::wire::message::{EntryHead, RunHead};
+use crate::wire::page::PagedHead;
 use base::{Entry, Expiry, Timestamp, VALUE_BYTES_MAX};
 use base::{Quota, Reservation};
 use smallvec::SmallVec;
@@ -23,10 +23,10 @@ use std::sync::Arc;
 /// The most long values under way at a time in one direction. They are enough that
 /// a value of a hundred kilobytes need not wait for one of megabytes, and few
 /// enough to bound the memory of a connection.
-pub(super) const LONG_VALUES_MAX: usize = 4;
+pub(crate) const LONG_VALUES_MAX: usize = 4;
 
 /// The incoming long values of a connection. `T` is what the caller keeps with each.
-pub(super) struct Assembler<T> {
+pub(crate) struct Assembler<T> {
     budget: Arc<Quota>,
     values: SmallVec<[PartialValue<T>; LONG_VALUES_MAX]>,
 }
@@ -46,16 +46,16 @@ struct PartialValue<T> {
 }
 
 /// A long value that is complete.
-pub(super) struct Assembled<T> {
+pub(crate) struct Assembled<T> {
     /// What the caller kept with it.
-    pub(super) context: T,
+    pub(crate) context: T,
     /// The entry and its share of the budget; `None` if there was no room.
-    pub(super) entry: Option<(Entry, Reservation)>,
+    pub(crate) entry: Option<(Entry, Reservation)>,
 }
 
 impl<T> Assembler<T> {
     /// An assembler without values.
-    pub(super) fn new(budget: Arc<Quota>) -> Self {
+    pub(crate) fn new(budget: Arc<Quota>) -> Self {
         Self {
             budget,
             values: SmallVec::new(),
@@ -66,7 +66,7 @@ impl<T> Assembler<T> {
     ///
     /// # Errors
     /// The value is one too many, too long, or the second one for its call.
-    pub(super) fn begin(
+    pub(crate) fn begin(
         &mut self,
         frame: Frame<'_>,
         head: &EntryHead<'_>,
@@ -82,7 +82,7 @@ impl<T> Assembler<T> {
     ///
     /// # Errors
     /// As [`Assembler::begin`]. The decoder has checked the length.
-    pub(super) fn begin_run(
+    pub(crate) fn begin_run(
         &mut self,
         frame: Frame<'_>,
         head: &RunHead<'_>,
@@ -95,7 +95,7 @@ impl<T> Assembler<T> {
     ///
     /// # Errors
     /// As [`Assembler::begin`]. The decoder has checked the length.
-    pub(super) fn begin_page(
+    pub(crate) fn begin_page(
         &mut self,
         frame: Frame<'_>,
         head: &PagedHead<'_>,
@@ -140,7 +140,7 @@ impl<T> Assembler<T> {
     ///
     /// # Errors
     /// The piece belongs to no value, or has the wrong size.
-    pub(super) fn piece(
+    pub(crate) fn piece(
         &mut self,
         frame: Frame<'_>,
         piece: &[u8],

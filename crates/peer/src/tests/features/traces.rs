@@ -1,7 +1,7 @@
 //! The traces that requests are part of.
 
 use super::*;
-use crate::{TRACES, message};
+use crate::{TRACES, wire::message};
 use base::TraceId;
 
 fn trace(last: u8) -> TraceId {

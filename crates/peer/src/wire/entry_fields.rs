@@ -21,7 +21,7 @@ pub(crate) struct EntryFields {
 }
 
 impl EntryFields {
-    /// Reads what [`put_entry_head`](crate::message::put_entry_head) writes, perhaps with more flags.
+    /// Reads what [`put_entry_head`](crate::wire::message::put_entry_head) writes, perhaps with more flags.
     ///
     /// # Errors
     /// What is wrong with it.

@@ -1,0 +1,9 @@
+//! What is sent only if both sides have a feature.
+
+mod contact;
+mod many;
+pub(crate) mod node_report;
+mod same;
+mod traces;
+
+use super::*;

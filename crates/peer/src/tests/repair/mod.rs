@@ -1,0 +1,7 @@
+//! Requests of repair and of tombstone GC.
+
+mod filling;
+mod forgetting;
+mod sweeps;
+
+use super::*;

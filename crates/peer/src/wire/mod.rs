@@ -1,0 +1,30 @@
+//! The bytes between nodes: frames, the messages in them, and what messages carry.
+//!
+//! - `frame` is the unit with a header and a checksum; `message` is what a frame says.
+//! - `entry_fields` and `same` are parts of messages; `run` is many entries for a store that is
+//!   rebuilt, `page` the next keys of a scan, `sweep_message` what repair asks and answers.
+//! - `contact` tells a peer how well this node can reach it back, `store_report` how many
+//!   writes a store has acknowledged, and `node_report` what operators see of a node.
+
+pub(crate) mod contact;
+pub(crate) mod entry_fields;
+pub(crate) mod frame;
+pub(crate) mod message;
+pub(crate) mod node_report;
+pub(crate) mod page;
+pub(crate) mod run;
+pub(crate) mod same;
+pub(crate) mod store_report;
+pub(crate) mod sweep_message;
+
+pub use contact::Contact;
+pub use frame::RUN_BYTES_MAX;
+pub use node_report::{LatencyQuantiles, NodeReport};
+pub use page::{EncodedPage, PAGE_BYTES_MAX, PAGE_ITEM_BYTES};
+pub use run::{RUN_ENTRY_BYTES_MAX, Run, RunWriter};
+pub use same::SAME_BYTES_MIN;
+pub use store_report::StoreReport;
+pub use sweep_message::{
+    BOUND_KEY_BYTES_MAX, FencedStore, HELD_MAX, KEY_HASHES_MAX, OFFER_BYTES_MAX, OFFERS_MAX, Offer,
+    SYMBOLS_MAX, SweepAnswer, SweepRequest, bound_steps_max,
+};

@@ -3,47 +3,38 @@
 //! From the socket to the node:
 //! - [`Server`] (`server`) starts and stops everything; [`ServerConfig`] (`config`) is
 //!   its configuration and divides the memory.
-//! - `runtime` is a thread with a scheduler of its own; an acceptor hands each
-//!   connection to the runtime that has the fewest. Each runtime has the
-//!   connections of `net`, and a [`node::Worker`], which answers for the store.
+//! - `threads` are those that serve connections, and those of the store. A connection belongs
+//!   to the thread that had the fewest when it came. Each has the connections of `net`, and a
+//!   [`node::Worker`], which answers for the store.
 //! - `admission` bounds what connections and requests take.
 //! - `http` turns requests into answers.
-//! - `trust` decides who may do what, and writes the audit log; `tls_files` reads the TLS files.
+//! - `trust` decides who may do what, writes the audit log, and reads the TLS files.
 //! - `status` is what an operator sees of the node and of the cluster.
-//! - `slow_requests` logs where the time of slow requests went. `line_writer` writes log lines on
-//!   its own thread, so that no serving thread waits for their reader.
-//! - `open_files` bounds connections by the process's limit of open files.
-//! - `executor` and `read_threads` are the threads of the store: for its jobs, and for
-//!   reads that may block on the disk.
+//! - `logs` writes log lines on a thread of its own, so that no serving thread waits for their
+//!   reader, and says of slow requests where their time went.
 //! - [`fuzzing`] is what fuzzers call.
 //! - `metrics` counts requests and has the gauges of the listeners, `metrics_page` renders all
-//!   metrics; `wait_sites` names the places where requests wait for admission.
+//!   metrics.
 
 mod admission;
 mod config;
-mod executor;
 pub mod fuzzing;
 mod http;
-mod line_writer;
+mod logs;
 mod metrics;
 mod metrics_page;
 mod net;
-mod open_files;
-mod read_threads;
-mod runtime;
 mod server;
-mod slow_requests;
 mod start_error;
 mod status;
-mod tls_files;
+mod threads;
 mod trust;
-mod wait_sites;
 
 pub use config::{
     AuditTarget, LogKeys, MEMORY_BYTES_MIN, MemorySplit, ServerConfig, TlsConfig, TlsSplit,
     TrustConfig, bounds,
 };
-pub use line_writer::{FLUSH_MAX, LeftOut, LineWriter, Output};
+pub use logs::line_writer::{FLUSH_MAX, LeftOut, LineWriter, Output};
 pub use node::{ConfigError, NodeConfig, Seams, Secret, Secrets, before_abort};
 pub use peer::LinkFaults;
 pub use server::{Extras, Server};

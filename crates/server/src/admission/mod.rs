@@ -6,6 +6,7 @@
 //! - `uploads`: bytes of bodies that are being received; `upload_wait`: how they wait.
 //! - `batch_streams`: chunked batches.
 //! - `page_limiter`: the time spent on pages, which need no permit.
+//! - `wait_sites`: where requests wait, by the names that profiles of waits show.
 //! - `shedding`: usage by connections with incomplete handshakes or records, or whose clients do
 //!   not read. One of the owner (`owners`) that uses the most is shed.
 //!
@@ -20,6 +21,7 @@ pub(crate) mod page_limiter;
 pub(crate) mod shedding;
 mod upload_wait;
 mod uploads;
+pub(crate) mod wait_sites;
 
 pub(crate) use upload_wait::UploadWait;
 pub(crate) use uploads::Uploads;

@@ -7,7 +7,7 @@
 //! bounded. The bytes of pages whose clients do not read them count with those of other answers
 //! (`unsent_answers`).
 
-use crate::wait_sites;
+use crate::admission::wait_sites;
 use base::{Admitted, Clock, Permits, Refused};
 use std::rc::Rc;
 use std::time::Duration;

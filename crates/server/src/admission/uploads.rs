@@ -1,7 +1,7 @@
 //! The memory for request bodies that are being received.
 
 use super::upload_wait::UploadWait;
-use crate::wait_sites;
+use crate::admission::wait_sites;
 use base::{LONG_VALUE_BYTES, Promise, Quota, Refused, Reservation, Turn};
 use profile::Stopwatch;
 use std::future::poll_fn;

@@ -1,7 +1,7 @@
 //! Drives hyper over a connection until it ends, or until it becomes a peer's.
 
-use crate::http::head::{FIELD_BYTES_MAX, TARGET_BYTES_MAX};
 use crate::http::problem::Problem;
+use crate::http::request::head::{FIELD_BYTES_MAX, TARGET_BYTES_MAX};
 use crate::net::channel::{Channel, SCRATCH_BYTES, Socket};
 use crate::net::connection_slots::ConnectionSlot;
 use crate::net::slow_clients::{Phase, Progress};

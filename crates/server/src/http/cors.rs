@@ -8,7 +8,7 @@
 //! that follows, so it needs no token, and its parameters are ignored.
 
 use crate::http::resources::Resource;
-use crate::http::response_body::ResponseBody;
+use crate::http::response::body::ResponseBody;
 use crate::net::Listener;
 use hyper::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,

@@ -1,15 +1,15 @@
 //! A request as its handler gets it, with the checks that handlers share.
 
-use crate::http::headers;
 use crate::http::problem::Problem;
 use crate::http::query::replicas::ReplicaRules;
-use crate::http::request_body::RequestBody;
-use crate::http::response_body::ResponseBody;
-use crate::http::verb::Verb;
+use crate::http::request::body::RequestBody;
+use crate::http::request::verb::Verb;
+use crate::http::response::body::ResponseBody;
+use crate::http::response::headers;
+use crate::logs::slow_requests::Timeline;
 use crate::net::Listener;
 use crate::net::channel::Channel;
 use crate::net::slow_clients::Progress;
-use crate::slow_requests::Timeline;
 use crate::trust::Caller;
 use crate::trust::audit::{Event, EventKind};
 use base::{Admitted, Permit, Refused, TraceId};

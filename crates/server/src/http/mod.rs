@@ -14,12 +14,10 @@
 //!   ([`Resource`]): its path, its methods and what they need, and its name in the metrics.
 //! - `exchange`: what a handler gets, and the checks that handlers share; `lasting_caller`: who
 //!   sent a request that may outlive its token.
-//! - `head`, `query`, `negotiation`, `entity_tag`: what a request says.
+//! - `request`: what a request says: head, method, conditions, body; `query`: its parameters.
+//! - `response`: the bytes of an answer: header fields, bodies, lines of JSON.
 //! - `cors`: what pages of other origins may see and ask.
 //! - `problem`: refusals and failures, and which status each has.
-//! - `trace_context`: the trace that a request is part of.
-//! - `page`: answers that are whole texts, as several resources give them.
-//! - `request_body`, `response_body`, `body_chunk`, `json_line`, `headers`: the bytes.
 //!
 //! # To add a resource
 //! 1. Write `resources/NAME.rs` (or a folder, if it has parameters or a stream of its
@@ -28,7 +26,7 @@
 //!    [`Exchange::check_body_limit`], then [`Exchange::admit`].
 //! 2. Add a row to the table in `resources/table.rs`: its path, its methods and what they need,
 //!    its parameters and its name in the metrics; and its handler to `resources/mod.rs`. A new
-//!    method also needs a `Verb`, in `verb`.
+//!    method also needs a `Verb`, in `request/verb.rs`.
 //! 3. Add a variant to `Route` in `metrics/requests.rs`, with rows in `ROUTES` and
 //!    `EXPECTED` there.
 //! 4. Describe it in `crates/api/openapi.json`; tests compare that with the table of resources,
@@ -37,34 +35,23 @@
 //!    `api::problem_type`, its text in the file of `problem` that is about such problems, and
 //!    a row in the table of problems of `docs/reference/api.md`.
 
-mod body_chunk;
 pub(crate) mod connection;
 mod cors;
-mod entity_tag;
 mod exchange;
-mod head;
-mod headers;
-mod json_line;
 mod lasting_caller;
-mod negotiation;
-mod page;
 mod problem;
 mod query;
-mod request_body;
+mod request;
 mod resources;
-mod response_body;
-#[cfg(test)]
-mod testing;
-mod trace_context;
-mod verb;
+mod response;
 
 pub(crate) use resources::{fuzz_batch, fuzz_operation};
 
+use crate::logs::slow_requests::{Answered, Timeline};
 use crate::metrics::Route;
 use crate::net::Listener;
 use crate::net::channel::Channel;
 use crate::net::connection_slots::ConnectionScope;
-use crate::slow_requests::{Answered, Timeline};
 use crate::trust::Caller;
 use crate::trust::audit::{Event, EventKind};
 use base::TraceId;
@@ -74,13 +61,15 @@ use hyper::header::{CONNECTION, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use problem::Problem;
-use request_body::RequestBody;
+use request::body::RequestBody;
+use request::verb::Verb;
+use request::{head, negotiation};
 use resources::Resource;
-use response_body::ResponseBody;
+use response::body::ResponseBody;
+use response::headers;
 use std::rc::Rc;
 use std::time::Duration;
 use tokens::{Need, RequestedKeys};
-use verb::Verb;
 
 /// How much of a method and of a path stands in a line of the audit log, in bytes. Whoever is
 /// refused chooses both, and must not fill a disk with them.

@@ -29,10 +29,10 @@ pub(crate) use shared::ListenerShared;
 use crate::admission::Uploads;
 use crate::admission::batch_streams::BatchStreams;
 use crate::admission::page_limiter::PageLimiter;
+use crate::admission::wait_sites;
 use crate::metrics::ListenerMetrics;
 use crate::trust::Trust;
 use crate::trust::web_pages::OwnHosts;
-use crate::wait_sites;
 use base::{
     Clock, Entry, Expiry, Kind, Permits, Quota, Refused, Reservation, overdue_check_period,
 };

@@ -6,7 +6,7 @@
 //! of the first nodes by number, each at its own place. A connection with requests that are
 //! pipelined has no time of reading for those behind the first.
 
-use crate::slow_requests::Timeline;
+use crate::logs::slow_requests::Timeline;
 use base::Clock;
 use profile::{STEPS, monotonic_ns, record_steps, records_spans};
 use std::cell::Cell;

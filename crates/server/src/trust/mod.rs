@@ -9,11 +9,13 @@
 //! - `tokens_in_force`: the tokens of the file, read again when it changes.
 //! - `audit`: what operators did, and whom the node refused, as a log of its own.
 //! - `web_pages`: requests of web pages of other sites; `cors_origins`: those that are served.
+//! - `tls_files`: the certificate of the node and the authorities that it trusts.
 //! - `reloading`: the thread that rereads files that may change while the node runs.
 
 pub(crate) mod audit;
 pub(crate) mod cors_origins;
 pub(crate) mod reloading;
+pub(crate) mod tls_files;
 pub(crate) mod tokens_in_force;
 pub(crate) mod web_pages;
 

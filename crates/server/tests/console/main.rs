@@ -22,6 +22,6 @@ mod support;
 #[cfg(test)]
 mod tokens;
 #[cfg(test)]
-#[path = "../http/support.rs"]
+#[path = "../http/support/mod.rs"]
 #[expect(dead_code, reason = "the tests of one node use the rest of it")]
 mod wire;

@@ -17,8 +17,8 @@ mod trust;
 #[cfg(test)]
 mod tests;
 
-use crate::http::headers::{set_acks, set_common};
-use crate::http::response_body::ResponseBody;
+use crate::http::response::body::ResponseBody;
+use crate::http::response::headers::{set_acks, set_common};
 use crate::net::paused_connections::RETRY_AFTER_SECONDS;
 use crate::trust::Unknown;
 use crate::trust::audit::EventKind;

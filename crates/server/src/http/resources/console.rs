@@ -4,9 +4,9 @@
 //! other resources. They cost other requests nothing.
 
 use crate::http::exchange::{Answer, Exchange};
-use crate::http::page;
 use crate::http::query;
-use crate::http::response_body::ResponseBody;
+use crate::http::response::body::ResponseBody;
+use crate::http::response::page;
 use bytes::Bytes;
 use console::{Asset, POLICY};
 use hyper::header::{CONTENT_SECURITY_POLICY, ETAG, HeaderValue, IF_NONE_MATCH, VARY};

@@ -5,12 +5,12 @@
 //! until it begins. The read pool computes it, a step at a time.
 
 use crate::http::exchange::{Answer, Exchange};
-use crate::http::page;
 use crate::http::problem::Problem;
 use crate::http::query::keys::bound_of;
 use crate::http::query::{ParameterError, QueryBytes, number_of, pairs, set, unknown};
-use crate::http::response_body::ResponseBody;
-use crate::http::verb::Verb;
+use crate::http::request::verb::Verb;
+use crate::http::response::body::ResponseBody;
+use crate::http::response::page;
 use crate::net::Listener;
 use base::Timestamp;
 use cluster::sweep::{Kept, KeptScope};

@@ -1,27 +1,24 @@
 //! The resources that the node serves: `table` lists them all, and each has a file or a folder.
+//! What only tells how the node and its cluster are is in `monitoring`.
 //! `http/mod.rs` says how to add one.
 
 mod admin;
 mod batch;
-mod cluster;
 mod console;
 mod digest;
 mod entities;
 mod entity;
-mod health;
-mod history;
-mod metrics;
+mod monitoring;
 mod openapi;
 mod peer;
 mod profile;
 mod replicas;
-mod status;
 mod table;
 
 pub(crate) use batch::{fuzz_batch, fuzz_operation};
 
 use crate::http::exchange::{Answer, Exchange};
-
+use monitoring::{cluster, health, history, metrics, status};
 use table::Handler;
 pub(crate) use table::Resource;
 

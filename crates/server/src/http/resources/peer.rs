@@ -4,7 +4,7 @@
 use crate::http::exchange::{Answer, Exchange};
 use crate::http::problem::Problem;
 use crate::http::query;
-use crate::http::response_body::ResponseBody;
+use crate::http::response::body::ResponseBody;
 use hyper::header::{CONNECTION, HeaderValue, UPGRADE};
 use hyper::{Response, StatusCode, Version};
 use peer::PEER_PROTOCOL;

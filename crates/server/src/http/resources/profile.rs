@@ -6,11 +6,11 @@
 //! requests; the profile then covers the time until the stop.
 
 use crate::http::exchange::{Answer, Exchange};
-use crate::http::negotiation::{ProfileFormat, profile_format};
 use crate::http::problem::Problem;
 use crate::http::query::{ParameterError, number_of, pairs, set, unknown};
-use crate::http::response_body::ResponseBody;
-use crate::http::verb::Verb;
+use crate::http::request::negotiation::{ProfileFormat, profile_format};
+use crate::http::request::verb::Verb;
+use crate::http::response::body::ResponseBody;
 use crate::net::Listener;
 use crate::net::channel::Channel;
 use bytes::Bytes;

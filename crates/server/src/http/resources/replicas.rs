@@ -5,10 +5,10 @@
 //! counts as a read.
 
 use crate::http::exchange::{Answer, Exchange};
-use crate::http::json_line;
-use crate::http::page;
 use crate::http::query::keys::{key_missing, key_of};
 use crate::http::query::{ParameterError, QueryBytes, pairs, set, switch_of, unknown};
+use crate::http::response::json_line;
+use crate::http::response::page;
 use base::Kind;
 use cluster::Fate;
 use node::{HeldByNode, KeyVersions};

@@ -2,8 +2,8 @@
 //! parameters, and their names in the metrics. Dispatch, `Allow`, rights, the table in
 //! `docs/reference/api.md` and `/openapi.json` follow from it, or are held to it by tests. `http/mod.rs` says how to add a resource.
 
-use crate::http::negotiation::names_html;
-use crate::http::verb::Verb;
+use crate::http::request::negotiation::names_html;
+use crate::http::request::verb::Verb;
 use crate::metrics::Route;
 use crate::net::Listener;
 use console::Asset;

@@ -14,7 +14,7 @@
 mod target;
 
 use crate::config::AuditTarget;
-use crate::line_writer::LineWriter;
+use crate::logs::line_writer::LineWriter;
 use crate::start_error::StartError;
 use crate::trust::reloading::Reload;
 use base::{Clock, LogLimiter};

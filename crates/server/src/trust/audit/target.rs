@@ -2,7 +2,7 @@
 
 use super::{LeftOutByKind, Shared};
 use crate::config::AuditTarget;
-use crate::line_writer::{LeftOut, Output};
+use crate::logs::line_writer::{LeftOut, Output};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};

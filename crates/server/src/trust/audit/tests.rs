@@ -1,5 +1,5 @@
 use super::*;
-use crate::line_writer::{LeftOut, Output};
+use crate::logs::line_writer::{LeftOut, Output};
 use base::ManualClock;
 use serde_json::Value;
 use std::path::Path;

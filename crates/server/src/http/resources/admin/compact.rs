@@ -2,9 +2,9 @@
 
 use super::{CHECK_PERIOD, still_waits};
 use crate::http::exchange::{Answer, Exchange};
-use crate::http::page;
 use crate::http::problem::Problem;
 use crate::http::query::{ParameterError, pairs, set, switch_of, unknown};
+use crate::http::response::page;
 use hyper::StatusCode;
 use node::{CompactionEnd, OrderedCompaction, TableContents};
 use schemars::JsonSchema;

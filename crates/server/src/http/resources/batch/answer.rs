@@ -9,9 +9,9 @@
 //! {"status":504,"problem":{…}}
 //! ```
 
-use crate::http::body_chunk::BodyChunk;
-use crate::http::json_line::{JsonLine, ValuePieces, time_of};
 use crate::http::problem::Problem;
+use crate::http::response::chunk::BodyChunk;
+use crate::http::response::json_line::{JsonLine, ValuePieces, time_of};
 use base::{Entry, Reservation, Timestamp};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;

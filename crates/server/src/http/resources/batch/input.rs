@@ -1,7 +1,7 @@
 //! The source of a batch's body: the part that has arrived already, and then the rest.
 
 use crate::http::problem::Problem;
-use crate::http::request_body::RequestBody;
+use crate::http::request::body::RequestBody;
 use crate::net::slow_clients::Progress;
 use bytes::Bytes;
 use std::collections::VecDeque;

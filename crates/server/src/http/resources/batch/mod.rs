@@ -39,10 +39,10 @@ pub(crate) use fuzzing::{fuzz_batch, fuzz_operation};
 
 use crate::config::bounds::{BATCH_BODY_BYTES_MAX, BATCH_STREAM_BYTES};
 use crate::http::exchange::{Answer, Exchange};
-use crate::http::headers::SANDBOX;
 use crate::http::lasting_caller::LastingCaller;
 use crate::http::problem::Problem;
-use crate::http::response_body::ResponseBody;
+use crate::http::response::body::ResponseBody;
+use crate::http::response::headers::SANDBOX;
 use crate::net::channel::READ_BUFFER_BYTES;
 use base::{LONG_VALUE_BYTES, Refused};
 use hyper::Response;

@@ -4,8 +4,8 @@
 //! [`Output::has_room`] before it makes further answers.
 
 use crate::admission::batch_streams::BatchStream;
-use crate::http::body_chunk::{BodyChunk, ChunkMemory, Unwritten, UnwrittenAnswers};
-use crate::http::response_body::{BodyStream, StreamCut};
+use crate::http::response::body::{BodyStream, StreamCut};
+use crate::http::response::chunk::{BodyChunk, ChunkMemory, Unwritten, UnwrittenAnswers};
 use crate::net::Listener;
 use crate::net::slow_clients::Progress;
 use base::Reservation;
@@ -208,7 +208,7 @@ impl Drop for AnswerStream {
 mod tests {
     use super::*;
     use crate::admission::batch_streams::BatchStreams;
-    use crate::http::json_line::{JsonLine, ValuePieces};
+    use crate::http::response::json_line::{JsonLine, ValuePieces};
     use base::Quota;
     use bytes::Bytes;
     use std::net::IpAddr;

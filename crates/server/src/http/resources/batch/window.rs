@@ -10,8 +10,8 @@
 use super::answer::OperationAnswer;
 use super::key_order::KeyHash;
 use super::operation::Operation;
+use crate::logs::slow_requests::OperationTimes;
 use crate::metrics::OperationKind;
-use crate::slow_requests::OperationTimes;
 use base::{LONG_VALUE_BYTES, Quota, Reservation};
 use bytes::Bytes;
 use std::collections::VecDeque;

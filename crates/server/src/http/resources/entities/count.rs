@@ -6,10 +6,10 @@
 use super::parameters::RangeParameters;
 use super::{Reader, Source, begin};
 use crate::http::exchange::{Answer, Exchange};
-use crate::http::page;
 use crate::http::problem::Problem;
-use crate::http::response_body::ResponseBody;
-use crate::http::verb::Verb;
+use crate::http::request::verb::Verb;
+use crate::http::response::body::ResponseBody;
+use crate::http::response::page;
 use hyper::Response;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use schemars::JsonSchema;

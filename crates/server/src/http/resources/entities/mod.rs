@@ -8,12 +8,12 @@ mod parameters;
 mod range_stream;
 
 use crate::http::exchange::{Answer, Exchange};
-use crate::http::headers::SANDBOX;
 use crate::http::lasting_caller::LastingCaller;
-use crate::http::negotiation::{RangeFormat, range_format, wants_trailers};
 use crate::http::problem::Problem;
-use crate::http::response_body::ResponseBody;
-use crate::http::verb::Verb;
+use crate::http::request::negotiation::{RangeFormat, range_format, wants_trailers};
+use crate::http::request::verb::Verb;
+use crate::http::response::body::ResponseBody;
+use crate::http::response::headers::SANDBOX;
 use crate::net::Listener;
 use crate::trust::Trust;
 use base::{Refused, Reservation};

@@ -5,10 +5,10 @@
 //! store. Every failure ends the body with an error, and hyper then closes the connection without
 //! the last chunk, so a stream that was cut off never looks complete.
 
-use crate::http::body_chunk::{BodyChunk, ChunkMemory};
-use crate::http::json_line::JsonLine;
-use crate::http::negotiation::RangeFormat;
-use crate::http::response_body::{BodyStream, StreamCut};
+use crate::http::request::negotiation::RangeFormat;
+use crate::http::response::body::{BodyStream, StreamCut};
+use crate::http::response::chunk::{BodyChunk, ChunkMemory};
+use crate::http::response::json_line::JsonLine;
 use crate::net::channel::RangeGathering;
 use base::{Entry, LONG_VALUE_BYTES, LimitedLog, Reservation};
 use bytes::Bytes;

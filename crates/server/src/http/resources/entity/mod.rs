@@ -2,12 +2,12 @@
 
 mod parameters;
 
-use crate::http::entity_tag::{EntityTag, value_hash};
 use crate::http::exchange::{Answer, Exchange};
-use crate::http::headers::{SANDBOX, set_acks, set_expires, set_version};
 use crate::http::problem::Problem;
-use crate::http::response_body::ResponseBody;
-use crate::http::verb::Verb;
+use crate::http::request::entity_tag::{EntityTag, value_hash};
+use crate::http::request::verb::Verb;
+use crate::http::response::body::ResponseBody;
+use crate::http::response::headers::{SANDBOX, set_acks, set_expires, set_version};
 use base::{Entry, Reservation};
 use bytes::Bytes;
 use cluster::Replicas;

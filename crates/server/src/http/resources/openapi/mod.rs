@@ -11,9 +11,9 @@ mod tests;
 
 use super::table::{RESOURCES, Resource};
 use crate::http::exchange::{Answer, Exchange};
-use crate::http::page;
 use crate::http::query;
-use crate::http::verb::Verb;
+use crate::http::request::verb::Verb;
+use crate::http::response::page;
 use bytes::Bytes;
 use serde_json::Value;
 use std::sync::OnceLock;

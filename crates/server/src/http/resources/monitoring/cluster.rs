@@ -1,0 +1,30 @@
+//! `/v0/cluster`: how each node of the cluster is, as it says itself, and what an operator has to
+//! do. Outside admission, so that an operator can inspect an overloaded cluster. The other nodes
+//! are asked only when this is, and once a second at most.
+
+use crate::http::exchange::{Answer, Exchange};
+use crate::http::query;
+use crate::http::response::page;
+use crate::status;
+use tokens::{Need, RequestedKeys};
+
+/// `GET` and `HEAD`.
+pub(in crate::http::resources) async fn answer(exchange: Exchange<'_>) -> Answer {
+    query::none(exchange.query())?;
+    exchange.authorize(RequestedKeys::NoKey)?;
+    exchange.check_body_limit()?;
+    let listener = exchange.listener;
+    let may_see_numbers = exchange.caller.may(Need::Metrics, RequestedKeys::NoKey);
+    let members = &listener.shared().config().node.members;
+    let nodes = listener.worker.examine().await;
+    let render = || {
+        let mut cluster = status::cluster(members, &nodes);
+        if !may_see_numbers {
+            for node in &mut cluster.nodes {
+                node.report = None;
+            }
+        }
+        page::json(&cluster)
+    };
+    exchange.render(render).await
+}

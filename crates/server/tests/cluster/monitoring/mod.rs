@@ -1,0 +1,6 @@
+//! What nodes say of themselves and of each other.
+
+mod health;
+mod metrics;
+mod node_report;
+mod pages;

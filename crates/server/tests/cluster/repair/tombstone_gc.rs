@@ -1,0 +1,274 @@
+//! The GC threshold rises once all nodes were fenced and found equal, and not while one of
+//! them is away.
+
+use crate::repair::equal_stores::{stored_at, target, wait_until_filled};
+use crate::support::{Cluster, Disks, until};
+use lsm_testing::MemoryDisk;
+use server::ServerConfig;
+use std::sync::Arc;
+use std::time::Duration;
+
+const JSON: &str = "content-type: application/json\r\n";
+
+/// A grace of seconds, and no repairs but those that are asked for.
+pub(crate) fn forgetful(config: &mut ServerConfig) {
+    config.node.timeout = Duration::from_millis(400);
+    config.node.hint_age_max = Duration::from_secs(1);
+    config.node.clock_drift_max = Duration::from_secs(1);
+    config.node.gc_grace = Duration::from_secs(3);
+    config.node.repair_interval = None;
+    config.node.full_repair_interval = None;
+}
+
+pub(crate) fn sweep_fully(cluster: &Cluster, node: usize) -> serde_json::Value {
+    let target = "/v0/admin/repair?full=true&wait=true";
+    let reply = cluster.client(node).request("POST", target, JSON, b"");
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    reply.json()
+}
+
+pub(crate) fn bound_at(cluster: &Cluster, node: usize) -> Option<u64> {
+    cluster.status(node)["tombstone_gc"]["gc_threshold_unix_ms"].as_u64()
+}
+
+#[test]
+fn the_forget_bound_rises_on_all_nodes_behind_fences() {
+    let mut cluster = Cluster::start_with(3, forgetful);
+    let mut client = cluster.client(0);
+    assert_eq!(client.put(&target("gone", "3/3"), b"v").status, 201);
+    assert_eq!(client.delete(&target("gone", "3/3")).status, 202);
+    assert_eq!(client.put(&target("kept", "3/3"), b"v").status, 201);
+    until("all clocks are trusted, and the bound rises", || {
+        sweep_fully(&cluster, 1);
+        (0..3).all(|node| bound_at(&cluster, node).is_some())
+    });
+    let status = cluster.status(1);
+    assert!(
+        status["tombstone_gc"].get("held_back").is_none(),
+        "{status}"
+    );
+    let bound = bound_at(&cluster, 1).unwrap();
+    assert!(status["tombstone_gc"]["age_seconds"].as_u64().unwrap() >= 3);
+    until("the bound rises again", || {
+        sweep_fully(&cluster, 1);
+        (0..3).all(|node| bound_at(&cluster, node) > Some(bound))
+    });
+    assert_eq!(client.get(&target("kept", "3/3")).status, 200);
+    assert_eq!(client.get(&target("gone", "3/3")).status, 404);
+
+    // While a node is away the bound stays, and the status says who holds it back.
+    let before = bound_at(&cluster, 1);
+    cluster.stop_node(2);
+    sweep_fully(&cluster, 1);
+    assert_eq!(bound_at(&cluster, 1), before);
+    let held_back = cluster.status(1)["tombstone_gc"]["held_back"].clone();
+    let name = cluster.status(1)["cluster"][2]["name"].clone();
+    assert_eq!(held_back["nodes"], serde_json::json!([name]));
+    for (node, holds_back) in [("a", 0.0), ("b", 0.0), ("c", 1.0)] {
+        let series = format!("kvorum_gc_held_back{{peer=\"{node}\"}}");
+        assert_eq!(cluster.metric(1, &series), holds_back, "{node}");
+    }
+    let seconds = before.unwrap() as f64 / 1e3;
+    let gauge = cluster.metric(1, "kvorum_gc_threshold_timestamp_seconds");
+    assert!((gauge - seconds).abs() < 1e-3, "{gauge} is not {seconds}");
+    assert_eq!(cluster.metric(1, "kvorum_gc_grace_seconds"), 3.0);
+    let text = held_back["text"].as_str().unwrap();
+    assert!(text.contains(name.as_str().unwrap()), "{held_back}");
+    cluster.start_node(2);
+    until("the bound rises with all nodes", || {
+        sweep_fully(&cluster, 1);
+        (0..3).all(|node| bound_at(&cluster, node) > before)
+    });
+}
+
+/// The store has never seen the tombstones that the others have forgotten, and takes live
+/// versions from below the bound.
+#[test]
+fn a_store_that_was_lost_after_the_dead_were_forgotten_is_filled() {
+    let mut cluster = Cluster::start_with(3, forgetful);
+    let mut client = cluster.client(0);
+    for number in 0..40 {
+        let target = target(&format!("k{number:02}"), "3/3");
+        assert_eq!(client.put(&target, b"v").status, 201);
+        if number % 2 == 0 {
+            assert_eq!(client.delete(&target).status, 202);
+        }
+    }
+    let written_unix_ms = cluster.status(0)["clock"]["unix_ms"].as_u64();
+    until("all of it is below the bound", || {
+        sweep_fully(&cluster, 1);
+        (0..3).all(|node| bound_at(&cluster, node) > written_unix_ms)
+    });
+    let before = bound_at(&cluster, 1);
+    cluster.stop_node(2);
+    cluster.replace_disk(2, Arc::new(MemoryDisk::new()));
+    cluster.start_node(2);
+    wait_until_filled(&cluster, 2);
+    let stored = stored_at(&cluster, 2);
+    let holds = |number: &u32| {
+        let key = format!("\"k{number:02}\"");
+        stored.iter().any(|line| line.contains(&key))
+    };
+    let held: Vec<u32> = (0..40).filter(holds).collect();
+    let live: Vec<u32> = (0..40).filter(|number| number % 2 == 1).collect();
+    assert_eq!(held, live);
+    until("the bound rises with the filled store", || {
+        sweep_fully(&cluster, 1);
+        (0..3).all(|node| bound_at(&cluster, node) > before)
+    });
+}
+
+/// A read of more replicas than a version has leaves a copy behind.
+#[test]
+fn the_status_says_which_surplus_copies_may_be_dropped() {
+    let cluster = Cluster::start_with(3, forgetful);
+    let mut client = cluster.client(0);
+    assert_eq!(client.put(&target("k", "1/1"), b"v").status, 201);
+    assert_eq!(client.get(&target("k", "3/3")).status, 200);
+    let copies = || {
+        let copies = (0..3).map(|node| {
+            let target = "/v0/admin/compact?wait=true";
+            let compacted = cluster.client(node).request("POST", target, JSON, b"");
+            assert_eq!(compacted.status, 200, "{}", compacted.text());
+            cluster.status(node)["non_owned"]["copies"]
+                .as_u64()
+                .unwrap()
+        });
+        copies.sum::<u64>()
+    };
+    let bound_at = |node| cluster.status(node)["non_owned"]["bound_unix_ms"].as_u64();
+    until("another node keeps a copy", || copies() == 1);
+    assert_eq!([0, 1, 2].map(bound_at), [None; 3]);
+    let bound = "kvorum_non_owned_gc_threshold_timestamp_seconds";
+    assert_eq!(cluster.metric(1, bound), 0.0);
+    let written_unix_ms = cluster.status(0)["clock"]["unix_ms"].as_u64();
+    until("the bound for non-owned copies rises", || {
+        sweep_fully(&cluster, 1);
+        (0..3).all(|node| bound_at(node) > written_unix_ms)
+    });
+    assert!(cluster.metric(1, bound) > written_unix_ms.unwrap() as f64 / 1e3);
+    assert!(cluster.status(1)["non_owned"]["age_seconds"].is_u64());
+    until("the copies go", || copies() == 0);
+    assert_eq!(client.get(&target("k", "1/1")).status, 200);
+}
+
+/// Raises the bound on all nodes above everything that was written so far.
+fn forget_all_so_far(cluster: &Cluster) {
+    let now_unix_ms = cluster.status(0)["clock"]["unix_ms"].as_u64();
+    until("all of it is below the bound", || {
+        sweep_fully(cluster, 1);
+        (0..3).all(|node| bound_at(cluster, node) > now_unix_ms)
+    });
+}
+
+/// Checks that no pair of any node reads a deleted key, and that all others are read.
+fn check_all(cluster: &Cluster, keys: u32, is_deleted: impl Fn(u32) -> bool) {
+    for node in 0..3 {
+        let mut client = cluster.client(node);
+        for number in 0..keys {
+            for pair in ["1/3", "2/3", "3/3"] {
+                let read = client.get(&target(&format!("k{number:02}"), pair));
+                let expected = if is_deleted(number) { 404 } else { 200 };
+                assert_eq!(
+                    read.status,
+                    expected,
+                    "{node} {number} {pair} {}",
+                    read.text()
+                );
+            }
+        }
+    }
+}
+
+/// The restored store holds values whose tombstones the others have forgotten.
+#[test]
+fn a_folder_from_before_the_deletes_brings_nothing_back() {
+    let disks = Disks::new();
+    let mut cluster = Cluster::start_on(3, forgetful, |node| disks.add(node));
+    let mut client = cluster.client(0);
+    for number in 0..40 {
+        let target = target(&format!("k{number:02}"), "3/3");
+        assert_eq!(client.put(&target, b"v").status, 201);
+    }
+    let copy = disks.copy(2);
+    // Once more, so that its peers know of a later start than the copy has.
+    cluster.stop_node(2);
+    cluster.start_node(2);
+    cluster.wait_until_joined();
+    let is_deleted = |number: u32| number.is_multiple_of(2);
+    for number in (0..40).filter(|number| is_deleted(*number)) {
+        let target = target(&format!("k{number:02}"), "3/3");
+        until("a key is deleted", || client.delete(&target).status == 202);
+    }
+    forget_all_so_far(&cluster);
+    let before = bound_at(&cluster, 1);
+    cluster.stop_node(2);
+    disks.replace(&mut cluster, 2, copy);
+    cluster.start_node(2);
+    wait_until_filled(&cluster, 2);
+    check_all(&cluster, 40, is_deleted);
+    assert_eq!(stored_at(&cluster, 2), stored_at(&cluster, 0));
+    until("the bound rises with the filled store", || {
+        sweep_fully(&cluster, 1);
+        (0..3).all(|node| bound_at(&cluster, node) > before)
+    });
+    check_all(&cluster, 40, is_deleted);
+}
+
+/// The read has to put the version on more replicas than it was written to, below their
+/// bound.
+#[test]
+fn a_version_of_one_copy_below_the_bound_is_read_from_three() {
+    let cluster = Cluster::start_with(3, forgetful);
+    let mut client = cluster.client(0);
+    assert_eq!(client.put(&target("few", "1/1"), b"v").status, 201);
+    forget_all_so_far(&cluster);
+    for node in 0..3 {
+        let read = cluster.client(node).get(&target("few", "3/3"));
+        assert_eq!(read.status, 200, "{node}: {}", read.text());
+    }
+}
+
+/// The bound that it raises is the fence from before the restart, so no new pass did it.
+#[test]
+fn a_fenced_pass_raises_the_bound_although_a_node_is_killed_in_it() {
+    const KEYS: usize = 3_000;
+    let disks = Disks::new();
+    let many_ranges = |config: &mut ServerConfig| {
+        forgetful(config);
+        config.node.sweep_sizes.range_bytes = 256;
+        config.node.sweep_sizes.checkpoint_ranges = 1;
+    };
+    let mut cluster = Cluster::start_on(3, many_ranges, |node| disks.add(node));
+    let mut client = cluster.client(1);
+    for number in 0..KEYS {
+        let put = client.put(&target(&format!("k{number:04}"), "3/3"), b"v");
+        assert_eq!(put.status, 201);
+    }
+    // The driver, and one that takes part.
+    for killed in [0, 2] {
+        let before = bound_at(&cluster, 1);
+        let compared = ranges_compared(&cluster, 1);
+        let asked = cluster
+            .client(0)
+            .request("POST", "/v0/admin/repair?full=true", JSON, b"");
+        assert!(matches!(asked.status, 200..300), "{}", asked.text());
+        until("a part is compared", || {
+            ranges_compared(&cluster, 1) > compared + 20.0
+        });
+        let fence = cluster.status(1)["tombstone_gc"]["closed_timestamp_unix_ms"].as_u64();
+        assert!(fence > before);
+        disks.kill(&mut cluster, killed);
+        assert_eq!(bound_at(&cluster, 1), before, "too late to kill");
+        cluster.start_node(killed);
+        until("the pass goes on and raises the bound", || {
+            (0..3).all(|node| bound_at(&cluster, node) > before)
+        });
+        assert!(bound_at(&cluster, 1) <= fence);
+        assert!(bound_at(&cluster, killed) <= fence);
+    }
+}
+
+fn ranges_compared(cluster: &Cluster, node: usize) -> f64 {
+    cluster.metric(node, "kvorum_repair_ranges_total{result=\"compared\"} ")
+}

@@ -1,0 +1,7 @@
+//! Requests on any node.
+
+mod batches;
+mod load;
+mod long_values;
+mod parameters;
+mod placement;

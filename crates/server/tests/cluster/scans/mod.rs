@@ -1,0 +1,4 @@
+//! Scans of the whole cluster.
+
+mod contents;
+mod partners;

@@ -1,0 +1,6 @@
+//! `/v0/batch`.
+
+mod bounds;
+mod clients;
+mod operations;
+mod streams;

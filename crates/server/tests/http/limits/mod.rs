@@ -1,0 +1,5 @@
+//! What clients cannot take from a node: connections, memory, permits.
+
+mod connections;
+mod memory;
+mod overload;

@@ -1,0 +1,4 @@
+//! `/v0/entities` and `/v0/digest`.
+
+mod contents;
+mod streams;

@@ -1,0 +1,6 @@
+//! Who may do what: TLS, tokens, and the audit log.
+
+mod audit;
+pub(crate) mod tls;
+mod tls_floods;
+mod tokens;

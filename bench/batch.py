@@ -2,7 +2,7 @@
 """Server CPU time of an operation in a batch, beside that of a single PUT in the same run.
 
     cargo build --profile dist -p kvorum -p lab-cli
-    python3 bench/batch.py [--kvorum target/dist/kvorum] [--seconds 8] [--pairs 3] [--batch 100] [CASE ...]
+    python3 bench/batch.py [--kvorum target/dist/kvorum] [--beside BINARY] [--seconds 8] [--pairs 3] [--batch 100] [CASE ...]
 
 Cases: one-sync one-os three-sync three-os rate; all by default. The values have 64 bytes, and `kvorum-lab load`
 sends both loads. `rate` puts as much as it can into three nodes, and says what the CPU time that was measured
@@ -91,7 +91,7 @@ def main():
         "three-os": three("three-os", "--durability", "os"),
         "rate": lambda: rate(arguments),
     }
-    run_cases(cases, arguments.cases)
+    run_cases(cases, arguments)
 
 
 main()

@@ -2,7 +2,7 @@
 """The cost of replication: three nodes on this machine, with the sum of their CPU time.
 
     cargo build --profile dist -p kvorum -p lab-cli
-    python3 bench/cluster.py [--kvorum target/dist/kvorum] [--seconds 8] [--pairs 3] [--targets 3] [--threads 1] [CASE ...]
+    python3 bench/cluster.py [--kvorum target/dist/kvorum] [--beside BINARY] [--seconds 8] [--pairs 3] [--targets 3] [--threads 1] [CASE ...]
 
 Cases: put-1-1 get-1-1 put-sync put-os get latency tail killed frozen overload; all by default.
 The load goes to all three nodes, or to the first --targets of them. Each node has one thread,
@@ -160,7 +160,7 @@ def main():
         ),
         "overload": lambda: overloaded(arguments),
     }
-    run_cases(cases, arguments.cases)
+    run_cases(cases, arguments)
 
 
 main()

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What tombstone_gc costs the disk: the same churn on a cluster that forgets what was deleted, and on one that does not.
+"""What tombstone GC costs the disk: the same churn on a cluster that forgets what was deleted, and on one that does not.
 
     cargo build --profile dist -p kvorum -p lab-cli
-    python3 bench/forgetting.py [--kvorum target/dist/kvorum] [--seconds 60] [--rate 6000] [--pairs 1]
+    python3 bench/forgetting.py [--kvorum target/dist/kvorum] [--beside BINARY] [--seconds 60] [--rate 6000] [--pairs 1]
 
 Three nodes, three copies, 2/3. Keys come and go: most operations put values of 1 KiB and the others delete, over few
 enough keys that each is put and deleted many times. One cluster has a grace of ten seconds and compares its nodes as
@@ -15,7 +15,7 @@ import statistics
 import sys
 import time
 
-from harness import Cluster, at_most, command_line, figure, load, metric, print_verdicts
+from harness import Cluster, at_most, command_line, figure, in_turn, load, metric, print_verdicts
 
 OPTIONS = ("--memory", "256MiB", "--threads", "1", "--durability", "os", "--repair-interval", "2s",
            "--gc-grace", "10s", "--hint-age-max", "5s", "--clock-drift-max", "2s")
@@ -52,10 +52,7 @@ def churn(arguments, name, *options):
         server.stop()
 
 
-def main():
-    parser = command_line(__doc__, seconds=60, pairs=1)
-    parser.add_argument("--rate", type=int, default=6000, help="operations a second (6000)")
-    arguments = parser.parse_args()
+def beside_each_other(arguments):
     found = {name: [] for name in VARIANTS}
     for pair in range(arguments.pairs):
         for name, options in VARIANTS.items():
@@ -69,6 +66,13 @@ def main():
         figure(f"{name}: CPU", median(name, "cpu"), "us a request", decimals=1)
         figure(f"{name}: tables", median(name, "tables"), "MiB, all nodes", decimals=0)
     figure("forgets: tombstones left", median("forgets", "tombstones"), "in tables", at_most(0), 0)
+
+
+def main():
+    parser = command_line(__doc__, beside=True, seconds=60, pairs=1)
+    parser.add_argument("--rate", type=int, default=6000, help="operations a second (6000)")
+    arguments = parser.parse_args()
+    in_turn(arguments, lambda: beside_each_other(arguments))
     print_verdicts()
 
 

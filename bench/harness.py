@@ -134,6 +134,17 @@ def at_least(bound):
 VERDICTS = []
 
 
+@dataclasses.dataclass
+class Build:
+    """The build whose figures are printed, and those of the build before it in turn."""
+
+    name: str = ""
+    figures: dict = dataclasses.field(default_factory=dict)
+
+
+BUILD = Build()
+
+
 def print_row(name, value, unit, goal, verdict):
     print(f"{name:44} {value:>12}  {unit:34} {goal:>12}  {verdict}".rstrip(), flush=True)
 
@@ -146,7 +157,11 @@ def figure(name, value, unit="", goal=None, decimals=2):
     is_met = goal and value is not None and goal.is_met(value)
     verdict = "" if goal is None else "ok" if is_met else "MISSED"
     VERDICTS.append(verdict)
-    print_row(name, "none" if value is None else f"{value:,.{decimals}f}", unit, str(goal or "-"), verdict)
+    if not BUILD.name:
+        BUILD.figures[name] = value
+    elif value and BUILD.figures.get(name) is not None:
+        print(f"  {name}: {BUILD.figures[name] / value:.3f} times that of the other build", flush=True)
+    print_row(BUILD.name + name, "none" if value is None else f"{value:,.{decimals}f}", unit, str(goal or "-"), verdict)
 
 
 def print_verdicts():
@@ -167,10 +182,13 @@ class Parser(argparse.ArgumentParser):
         return arguments
 
 
-def command_line(description, cases=False, **defaults):
-    """A parser with the options that benchmarks share: --kvorum, of seconds and pairs those with a default, and cases."""
+def command_line(description, cases=False, beside=False, **defaults):
+    """A parser with the options that benchmarks share: --kvorum, of seconds and pairs those with a default, and cases,
+    which may run with another build as well."""
     parser = Parser(description)
     parser.add_argument("--kvorum", default="target/dist/kvorum")
+    if cases or beside:
+        parser.add_argument("--beside", help="another build, with which each case runs in turn: its figures follow")
     helps = {"seconds": "the length of a run", "pairs": "how many runs, or pairs of runs, a figure is the median of"}
     for name, default in defaults.items():
         parser.add_argument(f"--{name}", type=int, default=default, help=f"{helps[name]} ({default})")
@@ -501,11 +519,26 @@ def overload(arguments, server, *options):
         figure(f"overload-{connections}", run["succeeded"] / 15 / best, "of the best rate", at_least(0.8))
 
 
-def run_cases(cases, chosen):
+def in_turn(arguments, case):
+    """Runs a case, and with --beside once more with that build: the speed of a machine drifts, so both run close together."""
+    own = arguments.kvorum
+    BUILD.figures.clear()
+    for name, binary in (("", own), ("beside: ", arguments.beside)):
+        if binary:
+            BUILD.name, arguments.kvorum = name, binary
+            case()
+            # The nodes of the next build, or of the next case, begin without data.
+            for folder in WORK.iterdir():
+                if folder.is_dir():
+                    shutil.rmtree(folder)
+    BUILD.name, arguments.kvorum = "", own
+
+
+def run_cases(cases, arguments):
     """Runs the chosen cases, or all."""
-    unknown = [case for case in chosen if case not in cases]
+    unknown = [case for case in arguments.cases if case not in cases]
     if unknown:
         sys.exit(f"unknown case {unknown[0]}: choose from {' '.join(cases)}")
-    for case in chosen or cases:
-        cases[case]()
+    for case in arguments.cases or cases:
+        in_turn(arguments, cases[case])
     print_verdicts()

@@ -2,9 +2,9 @@
 """The cost of healing: repair and rebuilds of three nodes on this machine.
 
     cargo build --profile dist -p kvorum -p lab-cli
-    python3 bench/healing.py [--kvorum target/dist/kvorum] [--mib 1024] [--pairs 3] [CASE ...]
+    python3 bench/healing.py [--kvorum target/dist/kvorum] [--beside BINARY] [--mib 1024] [--pairs 3] [CASE ...]
 
-Cases: equal recent differing rebuild load; all by default. The values have 1 KiB and cannot be compressed, and each
+Cases: equal incremental differing rebuild load; all by default. The values have 1 KiB and cannot be compressed, and each
 has three copies. CPU time is of all nodes, user and system. Bytes of the network are those that the nodes count
 for repair; heartbeats and the headers of TCP are not in them. `harness.py` says what is shared with other
 benchmarks.
@@ -30,8 +30,8 @@ OPTIONS = ("--memory", "512MiB", "--threads", "1", "--repair-interval", "off", "
 FLOOR = 0.02
 
 
-def sweep_bytes(server):
-    """What repair have moved between the nodes: a node counts its requests as sent, and the answers to them as
+def repair_bytes(server):
+    """What repairs have moved between the nodes: a node counts its requests as sent, and the answers to them as
     received, so the sum over all nodes has each byte once."""
     return sum(metric(port, "kvorum_repair_bytes_total") for port in server.all_ports)
 
@@ -55,13 +55,13 @@ def filled(arguments, name, *options):
 
 def repair(server, full):
     """Has the nodes compare what they keep. Returns the seconds, the CPU seconds and the bytes that this took."""
-    begun, cpu, sent = time.monotonic(), server.cpu_seconds(), sweep_bytes(server)
+    begun, cpu, sent = time.monotonic(), server.cpu_seconds(), repair_bytes(server)
     answer = post(server.all_ports[0], f"/v0/admin/repair?wait=true&full={'true' if full else 'false'}")
     return {
         "answer": answer,
         "seconds": time.monotonic() - begun,
         "cpu": server.cpu_seconds() - cpu,
-        "bytes": sweep_bytes(server) - sent,
+        "bytes": repair_bytes(server) - sent,
     }
 
 
@@ -92,8 +92,8 @@ def equal(arguments):
     figure("equal-memory", grown, "MiB more resident", at_most(32), 1)
 
 
-def recent(arguments):
-    """A incremental repair after nothing has happened."""
+def incremental(arguments):
+    """An incremental repair after nothing has happened."""
     server = filled(arguments, "incremental")
     try:
         repair(server, True)
@@ -103,7 +103,7 @@ def recent(arguments):
         read = blocks() - before
     finally:
         server.stop()
-    print(f"  recent: {run['seconds']:.2f} s, {run['cpu']:.2f} s of CPU, {run['bytes'] / MIB:.3f} MiB", flush=True)
+    print(f"  incremental: {run['seconds']:.2f} s, {run['cpu']:.2f} s of CPU, {run['bytes'] / MIB:.3f} MiB", flush=True)
     figure("incremental", read, "data blocks read", at_most(0), 0)
 
 
@@ -162,7 +162,7 @@ def under_load(arguments):
             sys.exit("no rate held")
         for name, times in (("half", 0.5), ("full", 1), ("beyond", 1.4)):
             run = (*mix, "--rate", int(times * best), "--duration", "8s")
-            for work, does in (("repair", sweep_until), ("away", away_until), ("rebuilds", refill_until)):
+            for work, does in (("repair", repair_until), ("away", away_until), ("rebuilds", refill_until)):
                 results = [beside(arguments, server, run, does) for _ in range(arguments.pairs)]
                 throughput, slower, used = (statistics.median(column) for column in zip(*results))
                 has_goals = does is not away_until
@@ -212,7 +212,7 @@ def watch_work(server, ended, used, shares):
             before[number] = (now, worked)
 
 
-def sweep_until(server, ended, times):
+def repair_until(server, ended, times):
     """Repairs over and over."""
     while not ended.is_set():
         times.append(repair(server, True)["seconds"])
@@ -253,12 +253,12 @@ def main():
     arguments = parser.parse_args()
     cases = {
         "equal": lambda: equal(arguments),
-        "incremental": lambda: recent(arguments),
+        "incremental": lambda: incremental(arguments),
         "differing": lambda: differing(arguments),
         "rebuild": lambda: rebuild(arguments),
         "load": lambda: under_load(arguments),
     }
-    run_cases(cases, arguments.cases)
+    run_cases(cases, arguments)
 
 
 main()

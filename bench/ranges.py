@@ -2,7 +2,7 @@
 """Ranges of the whole cluster beside ranges of one node: three nodes on this machine.
 
     cargo build --profile dist -p kvorum -p lab-cli
-    python3 bench/ranges.py [--kvorum target/dist/kvorum] [--keys 200000] [--pairs 5] [CASE ...]
+    python3 bench/ranges.py [--kvorum target/dist/kvorum] [--beside BINARY] [--keys 200000] [--pairs 5] [CASE ...]
 
 Cases: speed memory tombstones; all by default. Every key is on all nodes, so a range of one node
 tells as much as one of the cluster. The client only counts bytes; the trailer says how many
@@ -126,7 +126,7 @@ def main():
     parser.add_argument("--keys", type=int, default=200_000, help="values of 1 KiB (200000)")
     arguments = parser.parse_args()
     cases = {name: lambda case=case: case(arguments) for name, case in (("speed", speed), ("memory", memory), ("tombstones", tombstones))}
-    run_cases(cases, arguments.cases)
+    run_cases(cases, arguments)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 """Server CPU time per HTTP request of one node, as a ratio to nginx `return 201` in the same run.
 
     cargo build --profile dist -p kvorum -p lab-cli
-    python3 bench/requests.py [--kvorum target/dist/kvorum] [--seconds 8] [--pairs 3] [--rate 15000] [CASE ...]
+    python3 bench/requests.py [--kvorum target/dist/kvorum] [--beside BINARY] [--seconds 8] [--pairs 3] [--rate 15000] [CASE ...]
 
 Cases: put-sync put-os put-interval get-memory tables token latency overload memory
 memory-long; all by default. `harness.py` says what is measured and with which tools.
@@ -223,7 +223,7 @@ def main():
         "memory": lambda: memory(arguments),
         "memory-long": lambda: memory_long(arguments),
     }
-    run_cases(cases, arguments.cases)
+    run_cases(cases, arguments)
 
 
 def filled(arguments):

@@ -4,10 +4,13 @@
     python3 bench/tests.py
 """
 
+import contextlib
+import io
 import pathlib
 import socket
 import sys
 import tempfile
+import types
 import unittest
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parent / "others"))
@@ -68,6 +71,23 @@ class Machine(unittest.TestCase):
             place = pathlib.Path(folder).resolve()
             self.assertIsNone(harness.in_memory(place, "/dev/vda / ext4 rw 0 0\n"))
             self.assertIn("TMPDIR", harness.in_memory(place, f"/dev/vda / ext4 rw 0 0\ntmpfs {place} tmpfs rw 0 0\n"))
+
+
+class Builds(unittest.TestCase):
+    def test_a_case_runs_with_each_build_in_turn_on_new_folders_and_the_second_is_told_beside_the_first(self):
+        arguments = types.SimpleNamespace(kvorum="own", beside="other")
+        seen = []
+
+        def case():
+            folder = harness.WORK / "data"
+            folder.mkdir()
+            seen.append(arguments.kvorum)
+            harness.figure("cost", {"own": 3, "other": 2}[arguments.kvorum], "us")
+
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            harness.in_turn(arguments, case)
+        self.assertEqual((seen, arguments.kvorum), (["own", "other"], "own"))
+        self.assertRegex(printed.getvalue(), r"(?s)cost +3\.00  us.*  cost: 1\.500 times that of the other build\nbeside: cost +2\.00  us")
 
 
 class Answers(unittest.TestCase):

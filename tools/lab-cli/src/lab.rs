@@ -49,7 +49,7 @@ pub(crate) struct LabOptions {
     /// The greatest 99th percentile at which a rate counts as held; use a greater one on a machine that stalls by itself
     #[arg(long, value_name = "TIME", default_value_t = P99_MAX, value_parser = span(TIMES))]
     pub(crate) p99: TimeSpan,
-    /// How long the experiment 'tombstone GC' writes and deletes [default: 90s; with --full 30m]
+    /// How long the experiment 'tombstone_gc' writes and deletes [default: 90s; with --full 30m]
     #[arg(long, value_name = "TIME", value_parser = span(TIMES))]
     pub(crate) duration: Option<TimeSpan>,
     /// The folder that the pages are written to [default: docs/lab; with --glance a new temporary folder]
@@ -81,9 +81,8 @@ pub(crate) fn report(options: &ReportOptions) -> Result<(), Failure> {
         .filter(|known| is_chosen(known, &options.experiment));
     for experiment in chosen {
         let written = experiment.report(&options.output);
-        if written.map_err(|error| Failure::failed(error.to_string()))? {
-            text::report_line(&format!("wrote {}.md", experiment.name));
-        }
+        written.map_err(|error| Failure::failed(error.to_string()))?;
+        text::report_line(&format!("wrote {}.md", experiment.name));
     }
     Ok(())
 }
@@ -170,9 +169,9 @@ fn folder_for_pages(is_glance: bool) -> Result<PathBuf, Failure> {
 /// Prints each experiment and its question.
 fn list() {
     let mut stdout = io::stdout().lock();
-    for Experiment { name, question, .. } in EXPERIMENTS {
+    for experiment in EXPERIMENTS {
         // A closed stdout is no reason to fail.
-        let _ = writeln!(stdout, "{name:12} {question}");
+        let _ = writeln!(stdout, "{:12} {}", experiment.name, experiment.question());
     }
 }
 

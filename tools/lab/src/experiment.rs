@@ -14,28 +14,19 @@ use std::sync::atomic::AtomicBool;
 pub struct Experiment {
     /// Its name on the command line, and that of its page.
     pub name: &'static str,
-    /// The text of its page.
-    pub(crate) text: PageText,
-    /// The question that it answers.
-    pub question: &'static str,
-    /// Measures, and describes the results on the page.
+    /// The text of its page, which a person wrote: its title, its question, and what is filled in
+    /// with the results.
+    pub(crate) text: &'static str,
+    /// Measures, and keeps the results.
     pub(crate) run: fn(&ExperimentContext<'_>, &mut Page) -> Result<(), Error>,
 }
 
-/// Where the text of a page comes from.
-#[derive(Debug)]
-pub(crate) enum PageText {
-    /// A person wrote it; the results are filled in.
-    Template(&'static str),
-    /// The experiment writes sentences about its results.
-    Sentences {
-        title: &'static str,
-        /// A paragraph per item.
-        method: &'static [&'static str],
-    },
-}
-
 impl Experiment {
+    /// The question that it answers.
+    pub fn question(&self) -> &'static str {
+        self.text.lines().nth(2).unwrap_or_default()
+    }
+
     /// Runs the experiment, writes its page and returns the path of the page.
     /// Blocks until it is done or `stop` is set. `log` receives lines about the
     /// progress.
@@ -49,83 +40,50 @@ impl Experiment {
         log: &dyn Fn(&str),
     ) -> Result<PathBuf, Error> {
         let context = ExperimentContext::new(settings, stop, log)?;
-        let (title, method) = match self.text {
-            PageText::Template(_) => ("", &[][..]),
-            PageText::Sentences { title, method } => (title, method),
-        };
-        let mut page = Page::new(self.name, title);
-        page.paragraph(self.question);
-        page.section("Method");
-        for paragraph in method {
-            page.paragraph(paragraph);
-        }
+        let mut page = Page::new(self.name);
         let limits = context.bound();
-        let bound = format!(
+        page.results.bound = format!(
             "A breaking point is the highest constant rate at which at least {} of the requests \
              due succeed, with a p99 of at most {}, and at most {} fail.",
             units::share(limits.achieved_share),
             units::latency(limits.p99_ms),
             units::share(limits.failed_share),
         );
-        page.paragraph(&bound);
-        page.section("Machine");
-        let mut lines = machine::lines(&context);
-        page.list(&lines);
-        let machine = page.end();
+        page.results.machine = machine::lines(&context);
         let begun = ProcessorTicks::now();
         (self.run)(&context, &mut page)?;
         if let (Some(begun), Some(ended)) = (begun, ProcessorTicks::now()) {
-            let stolen = ended.stolen_since(begun);
-            page.extend_list(machine, &stolen);
-            lines.push(stolen);
+            page.results.machine.push(ended.stolen_since(begun));
         }
         context.fail_if_stopped()?;
-        let moment = units::moment(settings.begun_unix_ms);
-        let commit = machine::commit().unwrap_or_else(|| "unknown".to_owned());
-        if let PageText::Template(template) = self.text {
-            page.results.command = settings.command.clone();
-            page.results.begun = moment;
-            page.results.commit = commit;
-            page.results.bound = bound;
-            page.results.machine = lines;
-            let missing = page.fill(template);
-            let written = page.write(&settings.output)?;
-            return missing.map(|()| written);
-        }
-        page.section("Written by");
-        page.code(&settings.command);
-        page.paragraph(&format!("on {moment}, at commit `{commit}`."));
-        page.write(&settings.output)
+        page.results.command = settings.command.clone();
+        page.results.begun = units::moment(settings.begun_unix_ms);
+        page.results.commit = machine::commit().unwrap_or_else(|| "unknown".to_owned());
+        let missing = page.fill(self.text);
+        let written = page.write(&settings.output)?;
+        missing.map(|()| written)
     }
 
-    /// Writes the page of an earlier run again. False if the experiment writes sentences.
+    /// Writes the page of an earlier run again.
     ///
     /// # Errors
     /// As `page_again`, or the page cannot be written.
-    pub fn report(&self, folder: &Path) -> Result<bool, Error> {
-        let Some(markdown) = self.page_again(folder)? else {
-            return Ok(false);
-        };
+    pub fn report(&self, folder: &Path) -> Result<(), Error> {
+        let markdown = self.page_again(folder)?;
         let page = folder.join(format!("{}.md", self.name));
-        std::fs::write(&page, markdown).map_err(Error::file(&page))?;
-        Ok(true)
+        std::fs::write(&page, markdown).map_err(Error::file(&page))
     }
 
-    /// The page of an earlier run, from its `run.json` and the text as it is now. None if the
-    /// experiment writes sentences.
+    /// The page of an earlier run, from its `run.json` and the text as it is now.
     ///
     /// # Errors
     /// There are no results, or they do not fit to the text.
-    pub(crate) fn page_again(&self, folder: &Path) -> Result<Option<String>, Error> {
-        let PageText::Template(template) = self.text else {
-            return Ok(None);
-        };
+    pub(crate) fn page_again(&self, folder: &Path) -> Result<String, Error> {
         let file = folder.join(self.name).join("run.json");
         let results = std::fs::read_to_string(&file).map_err(Error::file(&file))?;
         let results = serde_json::from_str(&results)
             .map_err(|error| Error::Page(format!("{}: {error}", file.display())))?;
-        let page = render(template, self.name, &results);
-        page.map(Some)
+        render(self.text, self.name, &results)
             .map_err(|missing| Error::Page(format!("{}: {missing}", self.name)))
     }
 }

@@ -22,6 +22,5 @@ mod testing;
 
 pub use error::Error;
 pub use experiment::Experiment;
-pub(crate) use experiment::PageText;
 pub use experiments::EXPERIMENTS;
 pub use settings::{Effort, Settings};

@@ -1,87 +1,175 @@
-//! Sections and table rows that the pages of several experiments share.
+//! Tables and charts that several experiments share.
 
-use crate::measure::profile::{FoldedProfile, OperationProfile, PARTS, ProfileKind};
-use crate::measure::{Capacity, CostedRun, Measured};
+use crate::measure::Measured;
+use crate::measure::matrix::Done;
+use crate::measure::profile::{FoldedProfile, PARTS, ProfileKind};
 use crate::page::{MarkdownTable, Page, text};
 use load::Run;
 use load::plan::Operation;
-use load::report::{plot, units};
-use std::fmt::Display;
+use load::report::plot::{self, Axis, Bars, Lines, Series, Style};
+use load::report::units;
 
-/// Whether a greater or a smaller figure is better.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Better {
-    Greater,
-    Smaller,
+/// A column of a table of cases: its head, and a cell.
+pub(crate) type Column = (&'static str, fn(&Done) -> String);
+
+/// The capacity of nodes.
+pub(crate) const CAPACITY: &[Column] = &[
+    ("breaking point", |done| match &done.search {
+        Some(search) if search.rate.is_none() => "none held".to_owned(),
+        _ => units::rate(done.breaking_point()),
+    }),
+    ("p99 there", |done| {
+        let best = done.search.as_ref().and_then(|search| search.best.as_ref());
+        text::latency(best.and_then(|run| run.latency.percentile_ms(99.0)))
+    }),
+    ("closed loop", |done| units::rate(done.rate())),
+    CPU,
+];
+
+/// The CPU time of a request.
+pub(crate) const CPU: Column = ("CPU per request", |done| {
+    text::cpu(Some(done.cpu_ms() * 1e3).filter(|cpu_us| cpu_us.is_finite()))
+});
+
+/// What was requested and achieved.
+pub(crate) const RATES: &[Column] = &[
+    REQUESTED,
+    ("achieved", |done| units::rate(done.rate())),
+    ("refused", |done| units::count(done.failed("503"))),
+    CPU,
+];
+
+/// The rate that was requested.
+pub(crate) const REQUESTED: Column = ("requested", |done| {
+    let first = done.first().map(|round| &round.load.run);
+    first.map_or(units::NONE.to_owned(), text::requested)
+});
+
+/// What was achieved.
+pub(crate) const RATE: Column = ("rate", |done| units::rate(done.rate()));
+
+/// Latencies.
+pub(crate) const P50: Column = ("p50", |done| units::latency(done.latency_ms(50.0)));
+pub(crate) const P99: Column = ("p99", |done| units::latency(done.latency_ms(99.0)));
+pub(crate) const LATENCIES: &[Column] = &[
+    ("mean", |done| {
+        units::latency(done.median(|round| Some(round.load.run.latency.mean_ms)))
+    }),
+    P50,
+    P99,
+    ("p99.9", |done| units::latency(done.latency_ms(99.9))),
+    ("max", |done| {
+        units::latency(done.median(|round| Some(round.load.run.latency.max_ms)))
+    }),
+];
+
+/// Keeps a table with a row for each case, below the heads of its names and of these columns,
+/// and what could not be measured.
+pub(crate) fn table<'a>(
+    page: &mut Page,
+    name: &str,
+    first: &[&str],
+    columns: &[&[Column]],
+    rows: impl IntoIterator<Item = &'a Done>,
+) {
+    let table = table_of(page, name, first, columns, rows);
+    page.keep_table(name, table);
 }
 
-/// A ratio of the study and the same ratio here. Absolute figures of different
-/// machines cannot be compared.
-#[derive(Clone, Debug)]
-pub(crate) struct StudyComparison {
-    /// What the ratio compares.
-    pub(crate) what: String,
-    /// The figures of the study.
-    pub(crate) study: String,
-    /// Their ratio.
-    pub(crate) study_ratio: f64,
-    /// Our figures.
-    pub(crate) ours: String,
-    /// Their ratio; none if a measurement failed.
-    pub(crate) our_ratio: Option<f64>,
-    pub(crate) better: Better,
+/// The same without keeping the table.
+pub(crate) fn table_of<'a>(
+    page: &mut Page,
+    name: &str,
+    first: &[&str],
+    columns: &[&[Column]],
+    rows: impl IntoIterator<Item = &'a Done>,
+) -> MarkdownTable {
+    let columns: Vec<Column> = columns.concat();
+    let heads = columns.iter().map(|(head, _)| *head);
+    let mut table = MarkdownTable::new(first.iter().copied().chain(heads));
+    for done in rows {
+        let cells = columns.iter().map(|(_, cell)| cell(done));
+        table.row(done.names.iter().cloned().chain(cells));
+        let named = (format!("{name}, {}", done.name()), &done.rounds);
+        failed_measurements(page, [named]);
+    }
+    table
 }
 
-/// Ratios that differ by less than this share count as alike, because runs on a
-/// noisy machine differ as much.
-const ALIKE: f64 = 0.1;
+/// Keeps a chart with a bar for each case, by the groups and the series that they belong to.
+pub(crate) fn bars<'a>(
+    page: &mut Page,
+    file: &str,
+    title: &str,
+    axis: Axis,
+    rows: impl IntoIterator<Item = &'a Done>,
+    value: fn(&Done) -> f64,
+) {
+    let rows: Vec<&Done> = rows.into_iter().collect();
+    let groups = in_order(rows.iter().map(|done| &*done.at.1));
+    let mut bars = Bars::new(title, groups.iter().map(|group| (*group).to_owned()), axis);
+    for series in series(rows.iter().copied()) {
+        let values = groups.iter().map(|group| {
+            let at = |done: &&&Done| (&*done.at.0, &*done.at.1) == (series, *group);
+            rows.iter().find(at).map_or(f64::NAN, |done| value(done))
+        });
+        bars = bars.with(series, values);
+    }
+    page.keep_chart(file, bars.draw());
+}
 
-impl StudyComparison {
-    /// Our ratio compared with the study's, in a word.
-    fn verdict(&self) -> &'static str {
-        let Some(ours) = self.our_ratio else {
-            return "not measured";
-        };
-        let (worse, better) = match self.better {
-            Better::Greater => (self.study_ratio, ours),
-            Better::Smaller => (ours, self.study_ratio),
-        };
-        if (better - worse).abs() <= ALIKE * self.study_ratio.abs() {
-            "alike"
-        } else if better > worse {
-            "better"
-        } else {
-            "worse"
+/// A chart with a line for each series of cases, over the numbers of their groups.
+pub(crate) fn lines<'a>(
+    title: &str,
+    axes: (Axis, Axis),
+    rows: impl IntoIterator<Item = &'a Done>,
+    value: fn(&Done) -> f64,
+) -> String {
+    let rows: Vec<&Done> = rows.into_iter().collect();
+    let mut lines = Lines::new(title, axes.0, axes.1);
+    for series in series(rows.iter().copied()) {
+        let of_series = rows.iter().filter(|done| done.at.0 == series);
+        let points = of_series.filter_map(|done| Some((done.at.1.parse().ok()?, value(done))));
+        let points = points.filter(|(_, value): &(f64, f64)| value.is_finite());
+        lines = lines.with(Series::new(series, points).style(Style::Dotted));
+    }
+    lines.draw()
+}
+
+/// The series of these cases.
+pub(crate) fn series<'a>(rows: impl Iterator<Item = &'a Done>) -> Vec<&'a str> {
+    in_order(rows.map(|done| &*done.at.0))
+}
+
+/// Each of these once, in the order in which they come first.
+fn in_order<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut found = Vec::new();
+    for name in names {
+        if !found.contains(&name) {
+            found.push(name);
         }
     }
+    found
 }
 
-/// Adds the section that compares our ratios with the study's.
-pub(crate) fn compare_with_study(page: &mut Page, rows: &[StudyComparison]) {
-    page.section("Compared with the study");
-    page.paragraph(
-        "The study ran on another machine, so only ratios within one run are compared. Ratios \
-         that differ by at most a tenth count as alike.",
-    );
-    let mut table = MarkdownTable::new([
-        "ratio",
-        "study",
-        "its ratio",
-        "here",
-        "our ratio",
-        "ours is",
-    ]);
-    for row in rows {
-        table.row([
-            row.what.clone(),
-            row.study.clone(),
-            text::ratio(row.study_ratio),
-            row.ours.clone(),
-            text::ratio(row.our_ratio.unwrap_or(f64::NAN)),
-            row.verdict().to_owned(),
-        ]);
+/// The latencies of cases by percentile, as a picture.
+pub(crate) fn percentiles<'a>(rows: impl IntoIterator<Item = &'a Done>) -> String {
+    let labelled = |done: &Done| {
+        let run = done.first()?.load.run.clone();
+        let label = done.name();
+        Some(Run { label, ..run })
+    };
+    let runs: Vec<Run> = rows.into_iter().filter_map(labelled).collect();
+    plot::percentiles(&runs.iter().collect::<Vec<_>>())
+}
+
+/// Keeps the pictures and the tables of all profiles.
+pub(crate) fn profiles<'a>(page: &mut Page, rows: impl IntoIterator<Item = &'a Done>) {
+    for done in rows {
+        if let (Some(measured), [file, title]) = (&done.profile, &*done.names) {
+            profile(page, file, title, measured);
+        }
     }
-    page.table(&table);
 }
 
 /// What a run has achieved, and whether it was cut short. `requested` is what was asked of it,
@@ -102,29 +190,6 @@ pub(crate) fn achieved_text(requested: Option<&str>, run: &Run) -> String {
     )
 }
 
-/// The breaking point of a capacity; not a number if it was not measured, or no rate held.
-pub(crate) fn breaking_point(measured: &Measured<Capacity>) -> f64 {
-    let rate = measured
-        .as_ref()
-        .ok()
-        .and_then(|capacity| capacity.search.rate);
-    rate.unwrap_or(f64::NAN)
-}
-
-/// The CPU time of a request at saturation; not a number if it was not measured.
-pub(crate) fn cpu_ms(measured: &Measured<Capacity>) -> f64 {
-    let cpu_us = measured
-        .as_ref()
-        .ok()
-        .and_then(|capacity| capacity.saturated.cpu_us);
-    cpu_us.map_or(f64::NAN, |cpu_us| cpu_us / 1e3)
-}
-
-/// Adds a paragraph with [`achieved_text`].
-pub(crate) fn achieved(page: &mut Page, requested: Option<&str>, run: &Run) {
-    page.paragraph(&achieved_text(requested, run));
-}
-
 /// The HTTP method of an operation.
 pub(crate) fn method(operation: Operation) -> &'static str {
     match operation {
@@ -134,133 +199,19 @@ pub(crate) fn method(operation: Operation) -> &'static str {
     }
 }
 
-/// The heads of the columns with a capacity.
-pub(crate) const CAPACITY_HEAD: [&str; 4] = [
-    "breaking point",
-    "p99 there",
-    "closed loop",
-    "CPU per request",
-];
-
-/// A capacity, for the columns of [`CAPACITY_HEAD`].
-pub(crate) fn capacity_cells(measured: &Measured<Capacity>) -> [String; 4] {
-    match measured {
-        Ok(capacity) => {
-            let best = capacity.search.best.as_ref();
-            let p99 = best.and_then(|run| run.latency.percentile_ms(99.0));
-            [
-                match capacity.search.rate {
-                    Some(rate) => units::rate(rate),
-                    None => "none held".to_owned(),
-                },
-                text::latency(p99),
-                units::rate(capacity.saturated.rate()),
-                text::cpu(capacity.saturated.cpu_us),
-            ]
-        }
-        Err(_) => [(); 4].map(|()| units::NONE.to_owned()),
-    }
-}
-
-/// The head of a table of capacities, with the name of its first column.
-pub(crate) fn capacity_table(first: &str) -> MarkdownTable {
-    MarkdownTable::new([first].into_iter().chain(CAPACITY_HEAD))
-}
-
-/// The row of a capacity.
-pub(crate) fn capacity_row(name: &str, measured: &Measured<Capacity>) -> Vec<String> {
-    let name = [name.to_owned()].into_iter();
-    name.chain(capacity_cells(measured)).collect()
-}
-
-/// Keeps the table `measured` of capacities, and lists those that failed.
-pub(crate) fn capacities<'a>(
-    page: &mut Page,
-    first: &str,
-    rows: impl Iterator<Item = (String, &'a Measured<Capacity>)> + Clone,
-) {
-    let mut table = capacity_table(first);
-    for (name, measured) in rows.clone() {
-        table.row(capacity_row(&name, measured));
-    }
-    page.keep_table("measured", table);
-    failed_measurements(page, rows);
-}
-
-/// Keeps a table of loads with their rates and latencies.
-pub(crate) fn latencies<'a>(
-    page: &mut Page,
-    name: &str,
-    first: &str,
-    rows: impl Iterator<Item = (String, &'a Measured<CostedRun>)>,
-) {
-    let mut table = MarkdownTable::new([first, "rate"].into_iter().chain(LATENCY_HEAD));
-    for (name, load) in rows {
-        let rate = load.as_ref().ok().map(CostedRun::rate);
-        let head = [name, text::rate(rate)].into_iter();
-        table.row(head.chain(latency_cells(load)));
-    }
-    page.keep_table(name, table);
-}
-
-/// The latencies of loads by percentile, as a picture.
-pub(crate) fn percentiles<'a>(
-    loads: impl IntoIterator<Item = (String, &'a Measured<CostedRun>)>,
-) -> String {
-    plot::percentiles(&labelled(loads).iter().collect::<Vec<_>>())
-}
-
-/// The heads of the columns with a load's latencies.
-pub(crate) const LATENCY_HEAD: [&str; 5] = ["mean", "p50", "p99", "p99.9", "max"];
-
-/// A load's latencies, for the columns of [`LATENCY_HEAD`].
-pub(crate) fn latency_cells(measured: &Measured<CostedRun>) -> [String; 5] {
-    match measured {
-        Ok(load) => [
-            Some(load.run.latency.mean_ms),
-            load.latency_ms(50.0),
-            load.latency_ms(99.0),
-            load.latency_ms(99.9),
-            Some(load.run.latency.max_ms),
-        ]
-        .map(text::latency),
-        Err(_) => [(); 5].map(|()| units::NONE.to_owned()),
-    }
-}
-
-/// The runs of measured loads, labelled for a plot.
-pub(crate) fn labelled<'a>(
-    loads: impl IntoIterator<Item = (String, &'a Measured<CostedRun>)>,
-) -> Vec<Run> {
-    let runs = loads.into_iter().filter_map(|(label, load)| {
-        let run = load.as_ref().ok()?.run.clone();
-        Some(Run { label, ..run })
-    });
-    runs.collect()
-}
-
-/// Lists measurements that failed, with the reasons.
+/// Keeps measurements that failed, with the reasons.
 pub(crate) fn failed_measurements<'a, T: 'a>(
     page: &mut Page,
     measured: impl IntoIterator<Item = (String, &'a Measured<T>)>,
 ) {
-    let found: Vec<String> = measured
-        .into_iter()
-        .filter_map(|(name, measured)| Some((name, measured.as_ref().err()?)))
-        .map(|(name, problem)| trouble(&name, problem))
-        .collect();
-    if !found.is_empty() {
-        page.results.failed.extend(found.iter().cloned());
-        page.paragraph("Not measured:");
-        page.list(found);
+    for (name, measured) in measured {
+        if let Err(problem) = measured {
+            page.results.failed.push(format!("{name}: {problem}"));
+        }
     }
 }
 
-fn trouble(name: &str, problem: &impl Display) -> String {
-    format!("{name}: {problem}")
-}
-
-/// Adds a flame graph and a table: the shares of the store's parts, or for
+/// Keeps a flame graph and a table: the shares of the store's parts, or for
 /// waits the average number of waiters.
 pub(crate) fn profile(
     page: &mut Page,
@@ -268,7 +219,6 @@ pub(crate) fn profile(
     title: &str,
     measured: &Measured<FoldedProfile>,
 ) {
-    page.subsection(title);
     let drawn = measured
         .as_ref()
         .map_err(Clone::clone)
@@ -276,23 +226,21 @@ pub(crate) fn profile(
     let (profile, svg) = match drawn {
         Ok(drawn) => drawn,
         Err(problem) => {
-            page.paragraph(&format!("No profile: {problem}."));
             page.results.failed.push(format!("{title}: {problem}"));
             page.keep_table(file, MarkdownTable::new(["part", "share"]));
             return;
         }
     };
-    page.figure(file, title, svg);
+    page.keep_chart(file, svg);
+    let mut table;
     if profile.kind() == ProfileKind::Lock {
-        let mut table = MarkdownTable::new(["wait", "average waiters"]);
+        table = MarkdownTable::new(["wait", "average waiters"]);
         let waits = profile.waits().into_iter();
         for (name, at_a_time) in waits.take_while(|(_, waiting)| *waiting >= WAITING_MIN) {
             table.row([name, text::ratio(at_a_time)]);
         }
-        page.table(&table);
-        page.keep_table(file, table);
     } else {
-        let mut table = MarkdownTable::new(["part", "share"]);
+        table = MarkdownTable::new(["part", "share"]);
         let shares = profile.divided(PARTS);
         let named = PARTS.iter().map(|part| part.name).zip(shares);
         let mut rows: Vec<(&str, f64)> = named.filter(|(_, share)| *share >= SHARE_MIN).collect();
@@ -302,29 +250,8 @@ pub(crate) fn profile(
             table.row([name.to_owned(), text::percent(share)]);
         }
         table.row(["other".to_owned(), text::percent((1.0 - listed).max(0.0))]);
-        page.table(&table);
-        page.keep_table(file, table);
     }
-}
-
-/// Adds a flame graph and its table for each profile; `where_taken` follows the
-/// method in the title.
-pub(crate) fn operation_profiles(
-    page: &mut Page,
-    where_taken: &str,
-    profiles: &[OperationProfile],
-) {
-    for OperationProfile {
-        operation,
-        kind,
-        profile: measured,
-    } in profiles
-    {
-        let method = method(*operation);
-        let file = format!("{}-{}", method.to_lowercase(), kind.name());
-        let title = format!("{method}{where_taken}: {}", kind.title());
-        profile(page, &file, &title, measured);
-    }
+    page.keep_table(file, table);
 }
 
 /// The smallest share of a profile at which a part is listed.
@@ -337,52 +264,33 @@ const WAITING_MIN: f64 = 0.005;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::done;
 
-    fn comparison(study_ratio: f64, our_ratio: Option<f64>, better: Better) -> StudyComparison {
-        StudyComparison {
-            what: "what".to_owned(),
-            study: String::new(),
-            study_ratio,
-            ours: String::new(),
-            our_ratio,
-            better,
-        }
+    #[test]
+    fn a_table_has_a_row_for_each_case_and_names_those_that_failed() {
+        let mut rows = [done("PUT", "1", 1000), done("PUT", "2", 2000)];
+        rows[1].rounds = Err("the node answered 404".to_owned());
+        let mut page = Page::new("test");
+        let table = table_of(&mut page, "measured", &["load"], &[&[RATE, P99]], &rows);
+        assert_eq!(table.cell("PUT 1", "rate"), Some("1,000/s"));
+        assert_eq!(table.cell("PUT 2", "p99"), Some(units::NONE));
+        assert_eq!(
+            page.results.failed,
+            ["measured, PUT 2: the node answered 404"]
+        );
     }
 
     #[test]
-    fn a_verdict_follows_from_the_ratios() {
-        for (study, ours, better, verdict) in [
-            (0.14, Some(0.40), Better::Greater, "better"),
-            (0.14, Some(0.15), Better::Greater, "alike"),
-            (0.14, Some(0.05), Better::Greater, "worse"),
-            (3.4, Some(1.4), Better::Smaller, "better"),
-            (3.4, Some(3.2), Better::Smaller, "alike"),
-            (3.4, Some(9.0), Better::Smaller, "worse"),
-            (3.4, None, Better::Smaller, "not measured"),
-        ] {
-            assert_eq!(
-                comparison(study, ours, better).verdict(),
-                verdict,
-                "{ours:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn failed_measurements_are_listed() {
-        let mut page = Page::new("a", "A");
-        let bad: Measured<u8> = Err("the node answered 404".to_owned());
-        failed_measurements(
-            &mut page,
-            [("x".to_owned(), &Ok(1)), ("y".to_owned(), &bad)],
+    fn a_profile_that_failed_is_named() {
+        let mut page = Page::new("test");
+        profile(&mut page, "cpu", "PUT: CPU time", &Err("none".to_owned()));
+        assert_eq!(page.results.failed, ["PUT: CPU time: none"]);
+        let folded = "runtime;hyper::read 1\nruntime;x 1";
+        let measured = FoldedProfile::parse(ProfileKind::Cpu, 1.0, folded);
+        profile(&mut page, "cpu", "PUT: CPU time", &measured);
+        assert_eq!(
+            page.results.tables["cpu"].cell("HTTP", "share"),
+            Some("50%")
         );
-        let text = page.markdown();
-        assert!(
-            text.contains("Not measured:\n\n- y: the node answered 404\n"),
-            "{text}"
-        );
-        let mut page = Page::new("a", "A");
-        failed_measurements(&mut page, [("x".to_owned(), &Ok(1))]);
-        assert_eq!(page.markdown(), "# A\n");
     }
 }

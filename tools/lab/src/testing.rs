@@ -1,6 +1,8 @@
 //! Hand-made figures for tests of what pages say about them.
 
 use crate::measure::CostedRun;
+use crate::measure::matrix::{Done, Round};
+use crate::nodes::Usage;
 use crate::page::Page;
 use load::Run;
 use load::plan::{Operation, Plan, Rate};
@@ -69,17 +71,32 @@ pub(crate) fn marks<const N: usize>(all: [(f64, &str); N]) -> Vec<Mark> {
     all.map(mark).to_vec()
 }
 
-/// The text of a page that `describe` writes.
-pub(crate) fn page_text(describe: impl FnOnce(&mut Page)) -> String {
-    let mut page = Page::new("test", "Test");
-    describe(&mut page);
-    page.markdown().to_owned()
+/// What came of a case: so many requests in a second.
+pub(crate) fn done(series: &str, group: &str, succeeded: u64) -> Done {
+    let round = Round {
+        load: load(succeeded, 5.0, 10.0),
+        before: Vec::new(),
+        after: Vec::new(),
+        usage: Usage::default(),
+    };
+    Done {
+        names: vec![format!("{series} {group}")],
+        at: (series.to_owned(), group.to_owned()),
+        search: None,
+        rounds: Ok(vec![round]),
+        profile: None,
+        fill_seconds: 0.0,
+        rate: None,
+    }
 }
 
-/// Fails unless a page contains all of these texts.
+/// The values that `describe` keeps for a page; fails unless it keeps all of these.
 #[track_caller]
-pub(crate) fn assert_contains(text: &str, parts: &[&str]) {
-    for part in parts {
-        assert!(text.contains(part), "{part:?} is not in:\n{text}");
+pub(crate) fn assert_values(describe: impl FnOnce(&mut Page), expected: &[(&str, &str)]) {
+    let mut page = Page::new("test");
+    describe(&mut page);
+    for (name, value) in expected {
+        let kept = page.results.values.get(*name).map(|value| &**value);
+        assert_eq!(kept, Some(*value), "{name}");
     }
 }

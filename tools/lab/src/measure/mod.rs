@@ -5,16 +5,19 @@
 //! time of the nodes per request is reported too. A failed measurement is kept
 //! as text, which the page reports; only a stop ends the experiment.
 
+pub(crate) mod matrix;
 pub(crate) mod profile;
 
 use crate::Error;
 use crate::context::ExperimentContext;
-use crate::nodes::{LabCluster, Usage};
+use crate::nodes::{LabCluster, NodeEvent, Usage};
 use load::Run;
 use load::plan::{Operation, Plan, Rate};
 use load::report::units;
 use load::results::{BreakingPoint, Mark, Second};
 use serde::Serialize;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// A measurement, or why it failed.
 pub(crate) type Measured<T> = Result<T, String>;
@@ -25,21 +28,36 @@ pub(crate) const KEYS: u64 = 100_000;
 /// How often the progress of a fill is shown.
 const LOG_INTERVAL_SECONDS: f64 = 10.0;
 
-/// A plan for one operation on all nodes of a cluster: a closed loop over 64
-/// connections, uniform keys of 16 bytes, and values of 64 bytes that are
-/// verified.
-pub(crate) fn plan(
+/// A plan for one operation: a closed loop over 64 connections, uniform keys of 16 bytes, and
+/// values of 64 bytes that are verified. It has no targets yet.
+pub(crate) fn plan(context: &ExperimentContext<'_>, operation: Operation) -> Plan {
+    Plan {
+        targets: Vec::new(),
+        warmup_seconds: context.effort().pick(0.2, 0.5, 1.0),
+        seconds: context.effort().pick(0.5, 2.0, 5.0),
+        timeout_seconds: 5.0,
+        keys: context.effort().pick(1_000, KEYS, KEYS),
+        ..Plan::new("", operation, Rate::Max)
+    }
+}
+
+/// The same on all nodes of a cluster.
+pub(crate) fn plan_on(
     context: &ExperimentContext<'_>,
     cluster: &LabCluster,
     operation: Operation,
 ) -> Plan {
     Plan {
         targets: cluster.targets(),
-        warmup_seconds: context.effort().pick(0.2, 0.5, 1.0),
-        seconds: context.effort().pick(0.5, 2.0, 5.0),
-        timeout_seconds: 5.0,
-        keys: context.effort().pick(1_000, KEYS, KEYS),
-        ..Plan::new("", operation, Rate::Max)
+        ..plan(context, operation)
+    }
+}
+
+/// A plan with another operation.
+pub(crate) fn with(plan: &Plan, operation: Operation) -> Plan {
+    Plan {
+        operations: vec![(operation, 1.0)],
+        ..plan.clone()
     }
 }
 
@@ -146,6 +164,32 @@ pub(crate) fn run_with(
         .map_err(|error| error.to_string()))
 }
 
+/// Runs a load during which something happens to the nodes, each at the end of a second. `look` is
+/// called before, and at the end of each other second.
+///
+/// # Errors
+/// A stop, an error of `look`, or a node to which something cannot happen.
+pub(crate) fn run_with_events(
+    context: &ExperimentContext<'_>,
+    cluster: &mut LabCluster,
+    plan: &Plan,
+    events: Vec<(f64, NodeEvent)>,
+    mut look: impl FnMut(&LabCluster, f64, Option<NodeEvent>) -> Result<(), Error>,
+) -> Result<Measured<Run>, Error> {
+    let mut events = events.into_iter().peekable();
+    run_with(context, plan, |at_seconds| {
+        let event = events.next_if(|(due, _)| at_seconds + 0.5 >= *due);
+        let event = event.map(|(_, event)| event);
+        look(cluster, at_seconds, event)?;
+        let Some(event) = event else {
+            return Ok(None);
+        };
+        context.log(event.label());
+        event.happen(cluster)?;
+        Ok(Some(event.label().to_owned()))
+    })
+}
+
 /// The capacity of a cluster under a load.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Capacity {
@@ -196,6 +240,29 @@ pub(crate) fn capacity(
             None => Ok(Capacity { saturated, search }),
         },
         Err(error) => Err(error.to_string()),
+    })
+}
+
+/// Does some work, and takes a sample every `interval` meanwhile.
+pub(crate) fn sampled<T: Send, R>(
+    interval: Duration,
+    sample: impl Fn() -> T + Sync,
+    work: impl FnOnce() -> R,
+) -> (R, Vec<T>) {
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let sampler = scope.spawn(|| {
+            let mut samples = Vec::new();
+            while !is_over.load(Ordering::Relaxed) {
+                samples.push(sample());
+                std::thread::sleep(interval);
+            }
+            samples
+        });
+        let done = work();
+        is_over.store(true, Ordering::Relaxed);
+        // If the thread panicked, there are no samples.
+        (done, sampler.join().unwrap_or_default())
     })
 }
 

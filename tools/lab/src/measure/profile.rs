@@ -10,7 +10,7 @@ use crate::nodes::LabNode;
 use crate::{Error, http};
 use inferno::flamegraph::color::{BasicPalette, Palette};
 use inferno::flamegraph::{Options, from_lines};
-use load::plan::{Operation, Plan};
+use load::plan::Plan;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -55,13 +55,6 @@ pub(crate) struct FoldedProfile {
     /// kind of thread for CPU time and allocations, and the kind of wait for
     /// waits.
     stacks: Vec<(Vec<String>, u64)>,
-}
-
-/// A profile of a node under one operation.
-pub(crate) struct OperationProfile {
-    pub(crate) operation: Operation,
-    pub(crate) kind: ProfileKind,
-    pub(crate) profile: Measured<FoldedProfile>,
 }
 
 /// A part of the store, whose share of a profile is shown.

@@ -6,6 +6,7 @@
 
 mod certificates;
 mod equality;
+mod event;
 mod metrics;
 mod node;
 mod ports;
@@ -13,6 +14,7 @@ mod usage;
 
 pub(crate) use certificates::Certificates;
 pub(crate) use equality::StoreComparison;
+pub(crate) use event::NodeEvent;
 pub(crate) use metrics::MetricsSnapshot;
 pub(crate) use node::LabNode;
 pub(crate) use usage::Usage;
@@ -141,6 +143,21 @@ impl LabCluster {
         }
         all
     }
+}
+
+/// The number of hints that nodes keep.
+///
+/// # Errors
+/// One does not answer.
+pub(crate) fn hints(nodes: &[LabNode]) -> Result<u64, Error> {
+    let mut hints = 0;
+    for node in nodes {
+        let status = node.status()?;
+        let members = status["cluster"].as_array().into_iter().flatten();
+        let kept = members.filter_map(|member| member["hints"].as_u64());
+        hints += kept.sum::<u64>();
+    }
+    Ok(hints)
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long a repair or a compaction may take.
-const SWEEP_TIMEOUT: Duration = Duration::from_secs(3600);
+const LONG_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// The prefix of variables that would set options in addition to those of the
 /// experiment.
@@ -143,9 +143,9 @@ impl LabNode {
     ///
     /// # Errors
     /// It does not answer, or refuses.
-    pub(crate) fn sweep(&self, query: &str) -> Result<Value, Error> {
+    pub(crate) fn repair(&self, query: &str) -> Result<Value, Error> {
         let url = format!("{}/v0/admin/repair?{query}", self.url);
-        let answer = http::post(&url, SWEEP_TIMEOUT)?;
+        let answer = http::post(&url, LONG_TIMEOUT)?;
         match answer.status {
             200 | 202 => {
                 serde_json::from_str(&answer.body).map_err(|error| Error::http(url, &error))
@@ -160,7 +160,7 @@ impl LabNode {
     /// It does not answer, or fails.
     pub(crate) fn compact(&self) -> Result<Value, Error> {
         let url = format!("{}/v0/admin/compact?wait=true", self.url);
-        let answer = http::post(&url, SWEEP_TIMEOUT)?;
+        let answer = http::post(&url, LONG_TIMEOUT)?;
         match answer.status {
             200 => serde_json::from_str(&answer.body).map_err(|error| Error::http(url, &error)),
             status => Err(Error::http(url, &format!("it answered {status}"))),
@@ -173,7 +173,7 @@ impl LabNode {
     /// It does not answer.
     pub(crate) fn keys_up_to(&self, cut: u64) -> Result<u64, Error> {
         let url = format!("{}/v0/digest?start=%00&cut={cut}", self.url);
-        let page = http::get_page(&url, SWEEP_TIMEOUT)?;
+        let page = http::get_page(&url, LONG_TIMEOUT)?;
         let digest: Value =
             serde_json::from_str(&page).map_err(|error| Error::http(&url, &error))?;
         let count = digest["count"].as_u64();

@@ -13,73 +13,29 @@ pub(crate) use template::{Results, render};
 
 use crate::Error;
 use serde::Serialize;
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-/// A page that is being written.
+/// A page that is being made.
 #[derive(Clone, Debug)]
 pub(crate) struct Page {
     /// The experiment's name, which is also the name of its file and folder.
     name: &'static str,
     markdown: String,
-    /// What a template is filled in with.
+    /// What its text is filled in with.
     pub(crate) results: Results,
     /// The names and contents of its files.
     files: Vec<(String, String)>,
 }
 
-/// Where a page ended while it was written.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PageEnd(usize);
-
 impl Page {
-    /// A page with only a title.
-    pub(crate) fn new(name: &'static str, title: &str) -> Self {
+    /// A page without results.
+    pub(crate) fn new(name: &'static str) -> Self {
         Self {
             name,
-            markdown: format!("# {title}\n"),
+            markdown: String::new(),
             results: Results::default(),
             files: Vec::new(),
         }
-    }
-
-    /// Begins a section.
-    pub(crate) fn section(&mut self, title: &str) {
-        self.block(&format!("## {title}"));
-    }
-
-    /// Begins a subsection.
-    pub(crate) fn subsection(&mut self, title: &str) {
-        self.block(&format!("### {title}"));
-    }
-
-    /// Adds a paragraph.
-    pub(crate) fn paragraph(&mut self, text: &str) {
-        self.block(text);
-    }
-
-    /// Adds a list, unless it is empty.
-    pub(crate) fn list<S: AsRef<str>>(&mut self, items: impl IntoIterator<Item = S>) {
-        let items = items.into_iter();
-        let lines: Vec<String> = items.map(|item| format!("- {}", item.as_ref())).collect();
-        if !lines.is_empty() {
-            self.block(&lines.join("\n"));
-        }
-    }
-
-    /// Where the page ends so far.
-    pub(crate) fn end(&self) -> PageEnd {
-        PageEnd(self.markdown.len())
-    }
-
-    /// Adds an item to the list with which the page once ended.
-    pub(crate) fn extend_list(&mut self, end: PageEnd, item: &str) {
-        self.markdown.insert_str(end.0, &format!("- {item}\n"));
-    }
-
-    /// Adds a table.
-    pub(crate) fn table(&mut self, table: &MarkdownTable) {
-        self.block(&table.markdown());
     }
 
     /// Keeps a table for the template.
@@ -93,8 +49,8 @@ impl Page {
     }
 
     /// Keeps a figure that stands in no table for the template.
-    pub(crate) fn keep_value(&mut self, name: &str, value: String) {
-        self.results.values.insert(name.to_owned(), value);
+    pub(crate) fn keep_value(&mut self, name: impl Into<String>, value: impl Into<String>) {
+        self.results.values.insert(name.into(), value.into());
     }
 
     /// Keeps the results as `run.json`, and fills the template in with them.
@@ -109,38 +65,12 @@ impl Page {
         filled.map(drop).map_err(Error::Page)
     }
 
-    /// Adds a block of preformatted lines.
-    pub(crate) fn code(&mut self, lines: &str) {
-        self.block(&format!("```\n{}\n```", lines.trim_end()));
-    }
-
-    /// Adds a picture as the file `name.svg` beside the page. It links to the
-    /// file, because a flame graph can only be searched and zoomed there.
-    pub(crate) fn figure(&mut self, name: &str, caption: &str, svg: String) {
-        let file = format!("{name}.svg");
-        let link = format!("{}/{file}", self.name);
-        let caption = caption.replace(['[', ']'], "");
-        self.block(&format!("[![{caption}]({link})]({link})"));
-        self.files.push((file, svg));
-    }
-
     /// Saves measurements as the file `name.json` beside the page.
     pub(crate) fn data(&mut self, name: &str, measured: &impl Serialize) {
         // Only maps whose keys are not text have no JSON form.
         if let Ok(json) = serde_json::to_string(measured) {
             self.files.push((format!("{name}.json"), json + "\n"));
         }
-    }
-
-    fn block(&mut self, text: &str) {
-        // Writing to a string does not fail.
-        let _ = writeln!(self.markdown, "\n{}", text.trim_end());
-    }
-
-    /// The text of the page.
-    #[cfg(test)]
-    pub(crate) fn markdown(&self) -> &str {
-        &self.markdown
     }
 
     /// Writes the page and its files into a folder, replacing those of an

@@ -21,8 +21,11 @@ impl MarkdownTable {
     }
 
     /// Adds a column on the right.
-    pub(crate) fn column(&mut self, head: impl Into<String>) {
-        self.head.push(head.into());
+    pub(crate) fn column(&mut self, head: &str, cells: impl IntoIterator<Item = String>) {
+        self.head.push(head.to_owned());
+        for (row, cell) in self.rows.iter_mut().zip(cells) {
+            row.push(cell);
+        }
     }
 
     /// Adds a row; missing cells at its end stay empty.
@@ -31,16 +34,17 @@ impl MarkdownTable {
     }
 
     /// The cell of the first row with this name. The names of further columns, joined by
-    /// commas, tell rows apart that begin alike.
+    /// commas, tell rows apart that begin alike. `first` and `last` are rows, too.
     pub(crate) fn cell(&self, row: &str, column: &str) -> Option<&str> {
         let column = self.head.iter().position(|head| head == column)?;
         let is_it =
             |cells: &&Vec<String>| (1..=cells.len()).any(|first| cells[..first].join(", ") == row);
-        self.rows
-            .iter()
-            .find(is_it)?
-            .get(column)
-            .map(|cell| &**cell)
+        let row = match row {
+            "first" => self.rows.first(),
+            "last" => self.rows.last(),
+            _ => self.rows.iter().find(is_it),
+        };
+        row?.get(column).map(|cell| &**cell)
     }
 
     /// The table in Markdown, with columns as wide as their longest cell.

@@ -7,14 +7,18 @@
 //! {{table NAME}}                     a table
 //! {{chart NAME CAPTION}}             a picture; its file lies beside the page
 //! {{failed}}                         what could not be measured; mostly nothing
-//! {{FIGURE}}                         a value, or the cell of a table: NAME > ROW > COLUMN
+//! {{FIGURE}}                         a value, or the cell of a table: NAME > ROW > COLUMN, where
+//!                                    `first` and `last` are rows, too
 //! {{times FIGURE : FIGURE}}          their quotient: 3.42
 //! {{share FIGURE : FIGURE}}          the same in percent: 34%
 //! {{greater NUMBER : FIGURE : FIGURE}}  their quotient beside a study's, where a greater one
 //! {{smaller NUMBER : FIGURE : FIGURE}}  or a smaller one is better: better, alike or worse
 //! ```
+//!
+//! Where something could not be measured, a figure that is missing is a dash.
 
 use super::{MarkdownTable, text};
+use load::report::units;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -78,22 +82,27 @@ impl Results {
             let (dividend, divisor) = figures.split_once(" : ")?;
             Some(self.number(dividend)? / self.number(divisor)?)
         };
-        Some(match word {
-            "machine" => list(&self.machine),
-            "bound" => self.bound.clone(),
-            "command" => self.command.clone(),
-            "begun" => self.begun.clone(),
-            "commit" => self.commit.clone(),
-            "failed" if self.failed.is_empty() => String::new(),
-            "failed" => format!("Not measured:\n\n{}", list(&self.failed)),
-            "table" => self.tables.get(rest)?.markdown().trim_end().to_owned(),
-            "chart" => {
+        Some(match (word, rest) {
+            ("machine", "") => list(&self.machine),
+            ("bound", "") => self.bound.clone(),
+            ("command", "") => self.command.clone(),
+            ("begun", "") => self.begun.clone(),
+            ("commit", "") => self.commit.clone(),
+            ("failed", "") if self.failed.is_empty() => String::new(),
+            ("failed", "") => format!("Not measured:\n\n{}", list(&self.failed)),
+            ("table", _) => match self.tables.get(rest) {
+                None if self.failed.is_empty() => return None,
+                table => {
+                    table.map_or_else(String::new, |table| table.markdown().trim_end().to_owned())
+                }
+            },
+            ("chart", _) => {
                 let (name, caption) = rest.split_once(' ')?;
                 format!("[![{caption}]({page}/{name}.svg)]({page}/{name}.svg)")
             }
-            "times" => text::ratio(quotient(rest)?),
-            "share" => text::percent(quotient(rest)?),
-            "greater" | "smaller" => {
+            ("times", _) => text::ratio(quotient(rest)?),
+            ("share", _) => text::percent(quotient(rest)?),
+            ("greater" | "smaller", _) => {
                 let (study, figures) = rest.split_once(" : ")?;
                 let (study, ours) = (study.parse().ok()?, quotient(figures)?);
                 verdict(study, ours, word == "greater").to_owned()
@@ -103,6 +112,11 @@ impl Results {
     }
 
     fn figure(&self, name: &str) -> Option<&str> {
+        let missing = (!self.failed.is_empty()).then_some(units::NONE);
+        self.measured(name).or(missing)
+    }
+
+    fn measured(&self, name: &str) -> Option<&str> {
         if let Some(value) = self.values.get(name) {
             return Some(value);
         }
@@ -165,7 +179,6 @@ fn parse(figure: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use load::report::units;
 
     fn results() -> Results {
         let mut table = MarkdownTable::new(["load", "rate", "p99"]);
@@ -186,6 +199,7 @@ mod tests {
             ("a {{flushes}} b", "a 148 b"),
             ("{{machine}}", "- fast"),
             ("{{rates > PUT > rate}}", "9,000/s"),
+            ("{{rates > last > rate}}", "4,500/s"),
             ("{{times rates > PUT > rate : rates > GET > rate}}", "2.00"),
             ("{{times rates > GET > p99 : rates > PUT > p99}}", "4.00"),
             ("{{share rates > GET > rate : rates > PUT > rate}}", "50%"),
@@ -232,10 +246,13 @@ mod tests {
         let mut table = MarkdownTable::new(["load", "rate"]);
         table.row(["PUT", units::NONE]);
         results.tables.insert("rates".to_owned(), table);
-        let template = "{{failed}}\n\n{{greater 2 : rates > PUT > rate : 1}}";
+        let template = "{{failed}}\n\n{{greater 2 : rates > PUT > rate : 1}}, {{gone}}";
         assert_eq!(
             render(template, "p", &results).unwrap(),
-            "Not measured:\n\n- PUT: refused\n\nnot measured"
+            format!(
+                "Not measured:\n\n- PUT: refused\n\nnot measured, {}",
+                units::NONE
+            )
         );
     }
 }

@@ -1,56 +1,25 @@
 use super::*;
 
-fn page() -> Page {
-    let mut page = Page::new("tables", "A hundred tables");
-    page.paragraph("What does a read cost?");
-    page.section("Measured");
-    let mut table = MarkdownTable::new(["filter", "rate"]);
-    table.row(["none", "7.3k/s"]);
-    page.table(&table);
-    page.figure("reads", "Reads [a second]", "<svg/>".to_owned());
-    page.list(["one", "two"]);
-    page.list::<&str>([]);
-    page.subsection("Written by");
-    page.code("kvorum-lab lab tables\n");
-    page.data("measured", &[1, 2]);
-    page
-}
-
-#[test]
-fn a_page_is_markdown() {
-    let expected = "\
+const TEMPLATE: &str = "\
 # A hundred tables
 
-What does a read cost?
+What does a read cost? {{cost}}
 
-## Measured
+{{table measured}}
 
-| filter |   rate |
-| ------ | -----: |
-| none   | 7.3k/s |
-
-[![Reads a second](tables/reads.svg)](tables/reads.svg)
-
-- one
-- two
-
-### Written by
-
-```
-kvorum-lab lab tables
-```
+{{chart reads Reads}}
 ";
-    assert_eq!(page().markdown(), expected);
-}
 
-#[test]
-fn a_list_is_extended_where_it_ended() {
-    let mut page = Page::new("a", "A");
-    page.list(["one"]);
-    let end = page.end();
-    page.section("Measured");
-    page.extend_list(end, "two");
-    assert_eq!(page.markdown(), "# A\n\n- one\n- two\n\n## Measured\n");
+fn page() -> Page {
+    let mut page = Page::new("tables");
+    let mut table = MarkdownTable::new(["filter", "rate"]);
+    table.row(["none", "7.3k/s"]);
+    page.keep_table("measured", table);
+    page.keep_chart("reads", "<svg/>".to_owned());
+    page.keep_value("cost", "1 us");
+    page.data("runs", &[1, 2]);
+    page.fill(TEMPLATE).unwrap();
+    page
 }
 
 #[test]
@@ -65,10 +34,18 @@ fn a_page_replaces_the_previous_one() {
 
     let written = page().write(&docs).unwrap();
     assert_eq!(written, docs.join("tables.md"));
-    assert_eq!(
-        std::fs::read_to_string(&written).unwrap(),
-        page().markdown()
-    );
+    let expected = "\
+# A hundred tables
+
+What does a read cost? 1 us
+
+| filter |   rate |
+| ------ | -----: |
+| none   | 7.3k/s |
+
+[![Reads](tables/reads.svg)](tables/reads.svg)
+";
+    assert_eq!(std::fs::read_to_string(&written).unwrap(), expected);
     let names = |folder: &Path| {
         let entries = std::fs::read_dir(folder).unwrap();
         let mut names: Vec<String> = entries
@@ -77,9 +54,9 @@ fn a_page_replaces_the_previous_one() {
         names.sort();
         names
     };
-    assert_eq!(names(&old), ["measured.json", "reads.svg"]);
+    assert_eq!(names(&old), ["reads.svg", "run.json", "runs.json"]);
     assert_eq!(names(&docs), ["other.md", "tables", "tables.md"]);
-    let json = std::fs::read_to_string(old.join("measured.json")).unwrap();
+    let json = std::fs::read_to_string(old.join("runs.json")).unwrap();
     assert_eq!(json, "[1,2]\n");
 }
 

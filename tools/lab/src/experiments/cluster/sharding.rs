@@ -1,13 +1,14 @@
 //! How evenly keys are spread over nodes, and what that costs.
 
 use crate::context::ExperimentContext;
-use crate::measure::profile::{self, FoldedProfile, ProfileKind};
-use crate::measure::{self, Capacity, Measured};
+use crate::measure;
+use crate::measure::matrix::{self, Case, Done, Load, Setup, share};
+use crate::measure::profile::ProfileKind;
 use crate::nodes::{ClusterLayout, LabCluster};
 use crate::page::{MarkdownTable, Page};
-use crate::sections;
-use crate::{Error, Experiment, PageText};
-use load::plan::{Operation, Plan, Rate};
+use crate::sections::{self, CAPACITY};
+use crate::{Error, Experiment};
+use load::plan::{Operation, Plan};
 use load::report::plot::{Axis, Bars};
 use load::report::units::{self, Unit};
 use serde::Serialize;
@@ -15,58 +16,53 @@ use serde::Serialize;
 /// The number of nodes over which keys are spread.
 const NODES: usize = 10;
 
+/// One copy of each key.
+const OPTIONS: &[&str] = &["--durability", "os", "--ack", "1", "--from", "1"];
+
 pub(crate) const EXPERIMENT: Experiment = Experiment {
-    text: PageText::Template(include_str!("sharding.md")),
+    text: include_str!("sharding.md"),
     name: "sharding",
-    question: "How evenly are keys spread over ten nodes, and how does the breaking point of \
-               three nodes with one copy of each key compare with that of one node?",
     run,
 };
 
-/// The measurements of an operation on a number of nodes.
-#[derive(Debug, Serialize)]
-struct ShardingCase {
-    nodes: usize,
-    operation: Operation,
-    capacity: Measured<Capacity>,
-}
-
 fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
-    let spread = spread(context)?;
-    let mut cases = Vec::new();
-    let mut profiles = Vec::new();
-    for nodes in [1, 3] {
-        let cluster = LabCluster::start(
-            context,
-            ClusterLayout {
-                nodes,
-                memory: "512MiB",
-                options: &["--durability", "os", "--ack", "1", "--from", "1"],
-            },
-        )?;
-        let plan = measure::plan(context, &cluster, Operation::Put);
-        measure::fill(context, &plan)?;
+    describe_spread(page, &spread(context)?);
+    let plan = measure::plan(context, Operation::Put);
+    let setups = [(1, "1 node"), (3, "3 nodes")].map(|(nodes, series)| {
+        let mut setup = Setup {
+            fill: Some(plan.clone()),
+            ..Setup::of(nodes, "512MiB", OPTIONS)
+        };
         for operation in [Operation::Put, Operation::Get] {
-            context.log(&format!("{} of {nodes}", sections::method(operation)));
-            let mut plan = Plan {
-                operations: vec![(operation, 1.0)],
-                ..plan.clone()
-            };
-            let capacity = measure::capacity(context, &cluster, &plan)?;
-            if let (3, Ok(capacity)) = (nodes, &capacity) {
-                plan.rate = measure::share_of(capacity.rate(), 0.7);
-                let node = &cluster.nodes[0];
-                let profile = profile::under_load(context, node, &plan, ProfileKind::Cpu)?;
-                profiles.push((operation, profile));
+            let method = sections::method(operation);
+            let plan = measure::with(&plan, operation);
+            let name = format!("{method}, {series}");
+            let case = Case::new(&*name, plan.clone(), Load::BreakingPoint);
+            setup.cases.push(case.at(series, method));
+            if nodes == 3 {
+                let file = format!("{}-cpu", method.to_lowercase());
+                let title = format!("{method} on one of three nodes");
+                let rate = share(0.7, name, Done::breaking_point);
+                let profile = Case::profile(file, &title, plan, ProfileKind::Cpu, Some(rate));
+                setup.cases.push(profile);
             }
-            cases.push(ShardingCase {
-                nodes,
-                operation,
-                capacity,
-            });
         }
-    }
-    describe(page, &spread, &cases, &profiles);
+        setup
+    });
+    let done = matrix::run(context, setups)?;
+    let cases = || done.iter().filter(|done| done.profile.is_none());
+    sections::table(page, "measured", &["nodes"], &[CAPACITY], cases());
+    let axis = Axis::linear("breaking point", Unit::PerSecond);
+    sections::bars(
+        page,
+        "breaking-points",
+        "Breaking points",
+        axis,
+        cases(),
+        Done::breaking_point,
+    );
+    sections::profiles(page, &done);
+    page.data("runs", &done);
     Ok(())
 }
 
@@ -78,18 +74,15 @@ struct KeySpread {
 }
 
 fn spread(context: &ExperimentContext<'_>) -> Result<KeySpread, Error> {
-    let mut cluster = LabCluster::start(
-        context,
-        ClusterLayout {
-            nodes: NODES,
-            memory: "128MiB",
-            options: &["--durability", "os", "--ack", "1", "--from", "1"],
-        },
-    )?;
+    let layout = ClusterLayout {
+        nodes: NODES,
+        memory: "128MiB",
+        options: OPTIONS,
+    };
+    let mut cluster = LabCluster::start(context, layout)?;
     let plan = Plan {
         keys: context.effort().pick(10_000, 500_000, 5_000_000),
-        rate: Rate::Max,
-        ..measure::plan(context, &cluster, Operation::Put)
+        ..measure::plan_on(context, &cluster, Operation::Put)
     };
     measure::fill(context, &plan)?;
     let mut bytes = Vec::new();
@@ -103,69 +96,20 @@ fn spread(context: &ExperimentContext<'_>) -> Result<KeySpread, Error> {
     })
 }
 
-impl KeySpread {
-    /// The sizes of the smallest and the largest node, in bytes.
-    fn extremes(&self) -> Option<(f64, f64)> {
-        let least = self.bytes.iter().min()?;
-        let most = self.bytes.iter().max()?;
-        Some((*least as f64, *most as f64))
-    }
-}
-
-fn describe(
-    page: &mut Page,
-    spread: &KeySpread,
-    cases: &[ShardingCase],
-    profiles: &[(Operation, Measured<FoldedProfile>)],
-) {
+fn describe_spread(page: &mut Page, spread: &KeySpread) {
     let names = (1..=spread.bytes.len()).map(|number| format!("node-{number}"));
+    let bytes = || spread.bytes.iter().map(|bytes| *bytes as f64);
     let mut table = MarkdownTable::new(["node", "tables", "of the mean"]);
-    let mean = spread.bytes.iter().sum::<u64>() as f64 / spread.bytes.len().max(1) as f64;
-    for (name, bytes) in names.clone().zip(&spread.bytes) {
-        let bytes = *bytes as f64;
+    let mean = bytes().sum::<f64>() / spread.bytes.len().max(1) as f64;
+    for (name, bytes) in names.clone().zip(bytes()) {
         table.row([name, units::bytes(bytes), units::share(bytes / mean)]);
     }
     page.keep_table("bytes", table);
     page.keep_value("keys", units::count(spread.keys));
-    let extremes = spread.extremes().unwrap_or((f64::NAN, f64::NAN));
-    page.keep_value("smallest", units::bytes(extremes.0));
-    page.keep_value("largest", units::bytes(extremes.1));
+    page.keep_value("smallest", units::bytes(bytes().fold(f64::NAN, f64::min)));
+    page.keep_value("largest", units::bytes(bytes().fold(f64::NAN, f64::max)));
     let axis = Axis::linear("tables", Unit::Bytes);
-    let values = spread.bytes.iter().map(|bytes| *bytes as f64);
-    let bars = Bars::new("Bytes of tables, by node", names, axis).with("", values);
+    let bars = Bars::new("Bytes of tables, by node", names, axis).with("", bytes());
     page.keep_chart("bytes", bars.draw());
-
-    sections::capacities(
-        page,
-        "nodes",
-        cases.iter().map(|case| (case.name(), &case.capacity)),
-    );
-    let axis = Axis::linear("breaking point", Unit::PerSecond);
-    let mut bars = Bars::new("Breaking points", ["PUT", "GET"].map(str::to_owned), axis);
-    for nodes in [1, 3] {
-        let measured = cases.iter().filter(|case| case.nodes == nodes);
-        let rates = measured.map(|case| sections::breaking_point(&case.capacity));
-        let plural = if nodes == 1 { "" } else { "s" };
-        bars = bars.with(format!("{nodes} node{plural}"), rates);
-    }
-    page.keep_chart("breaking-points", bars.draw());
-    for (operation, profile) in profiles {
-        let method = sections::method(*operation);
-        let title = format!("{method} on one of three nodes: CPU time");
-        let file = format!("{}-cpu", method.to_lowercase());
-        sections::profile(page, &file, &title, profile);
-    }
     page.data("bytes", spread);
-    page.data("runs", &cases);
-}
-
-impl ShardingCase {
-    fn name(&self) -> String {
-        let plural = if self.nodes == 1 { "" } else { "s" };
-        format!(
-            "{}, {} node{plural}",
-            sections::method(self.operation),
-            self.nodes
-        )
-    }
 }

@@ -1,16 +1,15 @@
 //! The cost of syncing before a write is acknowledged.
 
 use crate::context::ExperimentContext;
-use crate::measure::profile::{self, FoldedProfile, ProfileKind};
-use crate::measure::{self, Capacity, CostedRun, Measured};
-use crate::nodes::{ClusterLayout, LabCluster};
+use crate::measure;
+use crate::measure::matrix::{self, Case, Done, Load, RateOf, Setup};
+use crate::measure::profile::ProfileKind;
 use crate::page::{Page, text};
-use crate::sections;
-use crate::{Error, Experiment, PageText, statistics};
-use load::plan::{Operation, Plan, Rate};
+use crate::sections::{self, CAPACITY, LATENCIES, RATE};
+use crate::{Error, Experiment, statistics};
+use load::plan::{Operation, Plan};
 use load::report::plot::{Axis, Bars};
 use load::report::units::Unit;
-use serde::Serialize;
 use std::io::Write as _;
 use std::time::Instant;
 
@@ -23,74 +22,61 @@ const SYNCS: usize = 200;
 const SYNC_BYTES: usize = 4096;
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
-    text: PageText::Template(include_str!("durability.md")),
+    text: include_str!("durability.md"),
     name: "durability",
-    question: "How much does it cost to put a write on stable storage before it is acknowledged?",
     run,
 };
 
-/// The measurements of a mode.
-#[derive(Debug, Serialize)]
-struct DurabilityCase {
-    mode: &'static str,
-    capacity: Measured<Capacity>,
-    /// At the same rate for all modes.
-    even: Measured<CostedRun>,
-    /// Over one connection, in a closed loop.
-    alone: Measured<CostedRun>,
-}
-
 fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
     let sync_ms = idle_sync_ms()?;
-    let mut clusters = Vec::new();
-    let mut capacities = Vec::new();
-    for mode in MODES {
-        context.log(mode);
-        let options = ["--durability", mode];
-        let cluster = LabCluster::start(
-            context,
-            ClusterLayout {
-                nodes: 1,
-                memory: "1GiB",
-                options: &options,
-            },
-        )?;
-        let plan = measure::plan(context, &cluster, Operation::Put);
-        capacities.push(measure::capacity(context, &cluster, &plan)?);
-        clusters.push((mode, cluster, plan));
-    }
-    let rates = capacities.iter().flatten().map(Capacity::rate);
-    let least = rates.fold(f64::INFINITY, f64::min);
-    let rate = if least.is_finite() { least / 2.0 } else { 0.0 };
-    let mut cases = Vec::new();
-    let mut profiles = Vec::new();
-    for ((mode, cluster, plan), capacity) in clusters.iter().zip(capacities) {
-        context.log(&format!(
-            "{mode} at the common rate, and over one connection"
-        ));
-        let even = Plan {
-            rate: Rate::PerSecond(rate.max(1.0)),
-            seconds: context.effort().pick(0.5, 8.0, 30.0),
-            ..plan.clone()
-        };
-        let alone = Plan {
-            connections: 1,
-            ..plan.clone()
-        };
-        cases.push(DurabilityCase {
-            mode,
-            capacity,
-            even: measure::run(context, cluster, &even)?,
-            alone: measure::run(context, cluster, &alone)?,
-        });
-        if *mode == "sync" {
+    let plan = measure::plan(context, Operation::Put);
+    let one_connection = Plan {
+        connections: 1,
+        ..plan.clone()
+    };
+    let longer = Plan {
+        seconds: context.effort().pick(0.5, 8.0, 30.0),
+        ..plan.clone()
+    };
+    let node = |mode, cases| Setup {
+        cases,
+        ..Setup::of(1, "1GiB", &["--durability", mode])
+    };
+    let searched = MODES.map(|mode| {
+        let cases = vec![
+            Case::new(mode, plan.clone(), Load::BreakingPoint).at("capacity", mode),
+            Case::new(mode, one_connection.clone(), Load::Closed).at("alone", mode),
+        ];
+        node(mode, cases)
+    });
+    // The same rate for all: half of the least breaking point.
+    let rate = || -> RateOf<'_> {
+        Box::new(|done| {
+            let rates = done.iter().map(Done::breaking_point);
+            rates.fold(f64::NAN, f64::min) / 2.0
+        })
+    };
+    let even = MODES.map(|mode| {
+        let load = Load::At(rate());
+        let mut cases = vec![Case::new(mode, longer.clone(), load).at("even", mode)];
+        if mode == "sync" {
             for kind in [ProfileKind::Cpu, ProfileKind::Lock] {
-                let node = &cluster.nodes[0];
-                profiles.push((kind, profile::under_load(context, node, &even, kind)?));
+                let file = format!("put-{}", kind.name());
+                let plan = longer.clone();
+                cases.push(Case::profile(
+                    file,
+                    "PUT with sync",
+                    plan,
+                    kind,
+                    Some(rate()),
+                ));
             }
         }
-    }
-    describe(page, sync_ms, &cases, &profiles);
+        node(mode, cases)
+    });
+    let done = matrix::run(context, searched.into_iter().chain(even))?;
+    page.keep_value("idle sync", text::latency(Some(sync_ms)));
+    describe(page, &done);
     Ok(())
 }
 
@@ -109,55 +95,19 @@ fn idle_sync_ms() -> Result<f64, Error> {
     Ok(statistics::median(times).unwrap_or(0.0))
 }
 
-fn describe(
-    page: &mut Page,
-    sync_ms: f64,
-    cases: &[DurabilityCase],
-    profiles: &[(ProfileKind, Measured<FoldedProfile>)],
-) {
-    page.keep_value("idle sync", text::latency(Some(sync_ms)));
-    let each = |load: fn(&DurabilityCase) -> &Measured<CostedRun>| {
-        cases
-            .iter()
-            .map(move |case| (case.mode.to_owned(), load(case)))
-    };
-    sections::capacities(
-        page,
-        "durability",
-        cases
-            .iter()
-            .map(|case| (case.mode.to_owned(), &case.capacity)),
-    );
-    sections::latencies(
-        page,
-        "at-the-same-rate",
-        "durability",
-        each(|case| &case.even),
-    );
-    sections::latencies(
-        page,
-        "one-connection",
-        "durability",
-        each(|case| &case.alone),
-    );
-    page.keep_chart("latency", sections::percentiles(each(|case| &case.even)));
-    let rates = |rate: fn(&Capacity) -> f64| {
-        cases
-            .iter()
-            .map(move |case| case.capacity.as_ref().map_or(f64::NAN, rate))
-    };
-    let axis = Axis::linear("requests", Unit::PerSecond);
-    let bars = Bars::new(
-        "What each mode holds",
-        cases.iter().map(|case| case.mode),
-        axis,
-    )
-    .with("breaking point", rates(Capacity::rate))
-    .with("closed loop", rates(|capacity| capacity.saturated.rate()));
-    page.keep_chart("rates", bars.draw());
-    for (kind, profile) in profiles {
-        let title = format!("PUT with sync: {}", kind.title());
-        sections::profile(page, &format!("put-{}", kind.name()), &title, profile);
+fn describe(page: &mut Page, done: &[Done]) {
+    let of = |series: &'static str| done.iter().filter(move |done| done.at.0 == series);
+    let first = ["durability"];
+    sections::table(page, "measured", &first, &[CAPACITY], of("capacity"));
+    for (name, series) in [("at-the-same-rate", "even"), ("one-connection", "alone")] {
+        sections::table(page, name, &first, &[&[RATE], LATENCIES], of(series));
     }
-    page.data("runs", &cases);
+    page.keep_chart("latency", sections::percentiles(of("even")));
+    let axis = Axis::linear("requests", Unit::PerSecond);
+    let bars = Bars::new("What each mode holds", MODES.map(str::to_owned), axis)
+        .with("breaking point", of("capacity").map(Done::breaking_point))
+        .with("closed loop", of("capacity").map(Done::rate));
+    page.keep_chart("rates", bars.draw());
+    sections::profiles(page, done);
+    page.data("runs", &done);
 }

@@ -6,7 +6,7 @@ use crate::measure::{self, Measured};
 use crate::nodes::{ClusterLayout, LabCluster, MetricsSnapshot};
 use crate::page::{MarkdownTable, Page, text};
 use crate::sections;
-use crate::{Error, Experiment, PageText, statistics};
+use crate::{Error, Experiment, statistics};
 use load::Run;
 use load::plan::{KeyChoice, Operation, Plan, Rate, SizeDistribution};
 use load::report::{plot, units};
@@ -19,9 +19,8 @@ const SHARE: f64 = 0.4;
 const RATE_MAX: f64 = 5_000.0;
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
-    text: PageText::Template(include_str!("flush.md")),
+    text: include_str!("flush.md"),
     name: "flush",
-    question: "Do flushes and compactions increase the latency of writes?",
     run,
 };
 
@@ -81,7 +80,7 @@ fn plan(context: &ExperimentContext<'_>, cluster: &LabCluster) -> Plan {
         key_choice: KeyChoice::Uniform,
         value_bytes: SizeDistribution::Fixed(1024),
         rate: Rate::Max,
-        ..measure::plan(context, cluster, Operation::Put)
+        ..measure::plan_on(context, cluster, Operation::Put)
     }
 }
 

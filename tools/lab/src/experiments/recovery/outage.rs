@@ -3,9 +3,9 @@
 use crate::context::ExperimentContext;
 use crate::measure::profile::{self, FoldedProfile, ProfileKind};
 use crate::measure::{self, Measured};
-use crate::nodes::{ClusterLayout, LabCluster, LabNode};
+use crate::nodes::{self, ClusterLayout, LabCluster, NodeEvent};
 use crate::page::{MarkdownTable, Page, text};
-use crate::{Error, Experiment, PageText, sections, statistics};
+use crate::{Error, Experiment, sections, statistics};
 use load::Run;
 use load::plan::{Operation, Plan, Rate};
 use load::report::{plot, units};
@@ -24,52 +24,18 @@ const SHARE: f64 = 0.3;
 const HANDOFF_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
-    text: PageText::Template(include_str!("outage.md")),
+    text: include_str!("outage.md"),
     name: "outage",
-    question: "What do clients of a cluster notice when one of its three nodes is killed, \
-               restarted, frozen and resumed?",
     run,
 };
 
-/// An event of the third node.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum NodeEvent {
-    Kill,
-    Start,
-    Freeze,
-    Thaw,
-}
-
-/// The events in order; they happen at equal intervals.
+/// What happens to the third node, at equal intervals.
 const EVENTS: [NodeEvent; 4] = [
     NodeEvent::Kill,
     NodeEvent::Start,
     NodeEvent::Freeze,
     NodeEvent::Thaw,
 ];
-
-impl NodeEvent {
-    /// Its label in plots.
-    fn label(self) -> &'static str {
-        match self {
-            Self::Kill => "killed",
-            Self::Start => "restarted",
-            Self::Freeze => "frozen",
-            Self::Thaw => "resumed",
-        }
-    }
-
-    /// Makes the event happen.
-    fn apply(self, node: &mut LabNode) -> Result<(), Error> {
-        match self {
-            Self::Kill => node.kill(),
-            Self::Start => node.start()?,
-            Self::Freeze => node.freeze(),
-            Self::Thaw => node.thaw(),
-        }
-        Ok(())
-    }
-}
 
 /// The results.
 #[derive(Debug, Serialize)]
@@ -92,34 +58,23 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
         targets: asked,
         replicas: Some((2, 3)),
         operations: vec![(Operation::Put, 1.0), (Operation::Get, 1.0)],
-        ..measure::plan(context, &cluster, Operation::Put)
+        ..measure::plan_on(context, &cluster, Operation::Put)
     };
     measure::fill(context, &plan)?;
     let saturated = measure::run(context, &cluster, &plan)?.map_err(Error::Load)?;
     plan.rate = Rate::PerSecond((saturated.rate() * SHARE).clamp(1.0, RATE_MAX));
     plan.seconds = context.effort().pick(5.0, 50.0, 250.0);
     let step = plan.seconds / (EVENTS.len() + 1) as f64;
-    let mut events = EVENTS.into_iter();
-    let mut due = step;
-    let third = &mut cluster.nodes[2];
-    let run = measure::run_with(context, &plan, |at_seconds| {
-        if at_seconds + 0.5 < due {
-            return Ok(None);
-        }
-        let Some(event) = events.next() else {
-            return Ok(None);
-        };
-        due += step;
-        context.log(&format!("the third node: {}", event.label()));
-        event.apply(third)?;
-        Ok(Some(event.label().to_owned()))
-    })?;
+    let events = EVENTS.into_iter().zip(1..);
+    let events = events.map(|(event, number)| (step * f64::from(number), event));
+    let look = |_: &LabCluster, _, _| Ok(());
+    let run = measure::run_with_events(context, &mut cluster, &plan, events.collect(), look)?;
     // A load that was cut short may leave the node frozen.
-    third.thaw();
+    cluster.nodes[2].thaw();
     let begin = Instant::now();
-    let hints = hint_count(&cluster)?;
+    let hints = nodes::hints(&cluster.nodes[..2])?;
     let healed = context.wait_until("hints to be handed over", HANDOFF_TIMEOUT, || {
-        Ok((hint_count(&cluster)? == 0).then_some(()))
+        Ok((nodes::hints(&cluster.nodes[..2])? == 0).then_some(()))
     });
     let heal_seconds = match healed {
         Ok(()) => Some(begin.elapsed().as_secs_f64()),
@@ -139,18 +94,6 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
         },
     );
     Ok(())
-}
-
-/// The number of hints that the first two nodes keep.
-fn hint_count(cluster: &LabCluster) -> Result<u64, Error> {
-    let mut hints = 0;
-    for node in &cluster.nodes[..2] {
-        let status = node.status()?;
-        let members = status["cluster"].as_array().into_iter().flatten();
-        let kept = members.filter_map(|member| member["hints"].as_u64());
-        hints += kept.sum::<u64>();
-    }
-    Ok(hints)
 }
 
 /// The part of a run between two events.

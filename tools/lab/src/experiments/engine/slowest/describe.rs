@@ -1,4 +1,4 @@
-//! What the page says of the slowest writes.
+//! The figures of the slowest writes.
 
 use super::causes::{Cause, MOMENTS, SlowWrite};
 use super::{Case, Explained, Floor, LATENCY_MS_MAX, Pair, pairs};
@@ -15,9 +15,6 @@ const SHOWN: usize = 10;
 /// Writes that are due within so many seconds after one that is not answered yet belong to
 /// the same stall.
 const STALL_GAP_SECONDS: f64 = 0.000_5;
-
-/// Below this share of the writes that were due a load is more than the machine can do.
-const HELD_SHARE: f64 = 0.99;
 
 /// The writes of one cause.
 struct CauseRow {
@@ -39,25 +36,18 @@ struct Rows {
 }
 
 pub(super) fn describe(page: &mut Page, cases: &[Case], floor: Option<&Floor>) {
-    page.section("Beside nginx");
     beside_nginx(page, cases);
-    page.section("While the nodes record");
     recorded(page, cases);
     let problems = cases
         .iter()
         .map(|case| (case.name.to_owned(), &case.explained));
     sections::failed_measurements(page, problems);
-    page.subsection("Syncs of the log");
     syncs(page, cases, floor);
-    page.section("What they waited for");
-    for (number, case) in cases.iter().enumerate() {
+    for (case, number) in cases.iter().zip(1..) {
         if let Ok(explained) = &case.explained {
-            page.subsection(case.name);
-            waited(page, number, explained);
+            waited(page, case.name, number, explained);
         }
     }
-    page.section("What it shows");
-    page.list(findings(cases));
     page.data("runs", &cases);
     let rows: Vec<Rows> = cases.iter().filter_map(rows).collect();
     page.data("writes", &rows);
@@ -99,12 +89,11 @@ fn beside_nginx(page: &mut Page, cases: &[Case]) {
                 .chain(tail),
         );
     }
-    page.table(&table);
-    for case in cases {
-        if let Err(problem) = &case.pairs {
-            page.paragraph(&format!("{}, beside nginx: {problem}.", case.name));
-        }
-    }
+    page.keep_table("beside-nginx", table);
+    let pairs = cases
+        .iter()
+        .map(|case| (format!("{}, beside nginx", case.name), &case.pairs));
+    sections::failed_measurements(page, pairs);
 }
 
 /// The latencies of each load while the nodes recorded it.
@@ -112,6 +101,7 @@ fn recorded(page: &mut Page, cases: &[Case]) {
     let mut table = MarkdownTable::new([
         "load",
         "achieved",
+        "of those due",
         "p50",
         "p99",
         "p99.9",
@@ -123,7 +113,12 @@ fn recorded(page: &mut Page, cases: &[Case]) {
         let Ok(explained) = &case.explained else {
             continue;
         };
-        let head = [case.name.to_owned(), units::rate(explained.run.achieved())];
+        let share = explained.run.achieved_share();
+        let head = [
+            case.name.to_owned(),
+            units::rate(explained.run.achieved()),
+            share.map_or(units::NONE.to_owned(), text::percent),
+        ];
         let tail =
             [explained.flushes, explained.compactions].map(|count| units::count(count as u64));
         table.row(
@@ -132,7 +127,7 @@ fn recorded(page: &mut Page, cases: &[Case]) {
                 .chain(tail),
         );
     }
-    page.table(&table);
+    page.keep_table("recorded", table);
 }
 
 fn latencies(run: &load::Run) -> [String; 4] {
@@ -159,30 +154,27 @@ fn syncs(page: &mut Page, cases: &[Case], floor: Option<&Floor>) {
         ];
         table.row(head.into_iter().chain(times.map(units::latency)));
     }
-    page.table(&table);
+    page.keep_table("syncs", table);
 }
 
 /// The causes of the slowest writes of a load, when they were due, and the slowest of them.
-fn waited(page: &mut Page, number: usize, explained: &Explained) {
+fn waited(page: &mut Page, load: &str, number: usize, explained: &Explained) {
     let writes = &explained.writes;
-    if writes.is_empty() {
-        page.paragraph("No write succeeded.");
-        return;
-    }
     let (stalls, most) = stalls(writes);
     let least = writes.last().map(|write| write.latency_ms);
-    page.paragraph(&format!(
-        "The {} slowest took {} or more. They come from {} stalls; the largest holds {} of them.",
-        units::count(writes.len() as u64),
-        text::latency(least),
-        units::count(stalls as u64),
-        units::count(most as u64),
-    ));
-    if explained.left_out > 0 {
-        page.paragraph(&format!(
-            "The recordings did not hold {} waits.",
-            units::count(explained.left_out)
-        ));
+    let is_long = |write: &&SlowWrite| write.latency_ms > LATENCY_MS_MAX;
+    let is_device = |write: &&SlowWrite| write.longest_sync_ms > LATENCY_MS_MAX;
+    let (device, other): (Vec<_>, Vec<_>) = writes.iter().filter(is_long).partition(is_device);
+    for (name, value) in [
+        ("writes", units::count(writes.len() as u64)),
+        ("least", text::latency(least)),
+        ("stalls", units::count(stalls as u64)),
+        ("largest stall", units::count(most as u64)),
+        ("left out", units::count(explained.left_out)),
+        ("long", units::count(other.len() as u64)),
+        ("long syncs", units::count(device.len() as u64)),
+    ] {
+        page.keep_value(format!("{load}: {name}"), value);
     }
     let mut table = MarkdownTable::new([
         "cause",
@@ -202,7 +194,7 @@ fn waited(page: &mut Page, number: usize, explained: &Explained) {
             units::latency(row.max_ms),
         ]);
     }
-    page.table(&table);
+    page.keep_table(&format!("causes-{number}"), table);
     let axes = (
         Axis::linear("when it was due", Unit::Seconds),
         Axis::linear("latency", Unit::Milliseconds),
@@ -218,12 +210,7 @@ fn waited(page: &mut Page, number: usize, explained: &Explained) {
         points.sort_by(|one, other| one.0.total_cmp(&other.0));
         plot = plot.with(Series::new(row.name(), points).style(Style::Dots));
     }
-    page.figure(
-        &format!("slowest-{}", number + 1),
-        "The slowest writes by when they were due",
-        plot.draw(),
-    );
-    page.paragraph("The slowest, with the milliseconds from when they were due to each step:");
+    page.keep_chart(&format!("slowest-{number}"), plot.draw());
     let steps = MOMENTS.iter().filter(|moment| {
         let mut shown = writes.iter().take(SHOWN);
         shown.any(|write| write.moments_ms.contains_key(*moment))
@@ -244,7 +231,7 @@ fn waited(page: &mut Page, number: usize, explained: &Explained) {
         let name = format!("{}{behind}", name(write.cause, write.is_at_peer));
         table.row([name].into_iter().chain(cells));
     }
-    page.table(&table);
+    page.keep_table(&format!("slowest-{number}"), table);
 }
 
 /// The causes, the most frequent first.
@@ -313,78 +300,6 @@ impl Case {
     fn median(&self) -> Option<&Pair> {
         self.pairs.as_ref().ok().and_then(|all| pairs::median(all))
     }
-}
-
-fn findings(cases: &[Case]) -> Vec<String> {
-    let mut found = Vec::new();
-    for case in cases {
-        let Ok(explained) = &case.explained else {
-            continue;
-        };
-        if let Some(share) = explained
-            .run
-            .achieved_share()
-            .filter(|share| *share < HELD_SHARE)
-        {
-            found.push(format!(
-                "{}: only {} of the writes that were due were done. This machine cannot do more \
-                 now, so the latencies say how long writes queued, and nothing of the tail.",
-                case.name,
-                text::percent(share),
-            ));
-            continue;
-        }
-        if let Some(first) = causes(&explained.writes).first() {
-            found.push(format!(
-                "{}: the most frequent cause is {} ({} of the slowest writes, {} at the median).",
-                case.name,
-                first.name(),
-                text::percent(first.writes as f64 / explained.writes.len().max(1) as f64),
-                units::latency(first.median_ms),
-            ));
-        }
-        if let (Some(pair), Some(goal)) = (case.median(), case.goal) {
-            let ratio = pair.ratio();
-            let verdict = if ratio <= goal {
-                "which reaches"
-            } else {
-                "which misses"
-            };
-            found.push(format!(
-                "{}: the p99.9 is {} times nginx's, {verdict} the goal of {}.",
-                case.name,
-                text::ratio(ratio),
-                text::ratio(goal),
-            ));
-        }
-        found.extend(case.flushes.then(|| too_long(case.name, explained)));
-    }
-    found
-}
-
-/// How many writes took too long, apart those that met a sync that took as long by itself.
-fn too_long(name: &str, explained: &Explained) -> String {
-    let long: Vec<&SlowWrite> = explained
-        .writes
-        .iter()
-        .filter(|write| write.latency_ms > LATENCY_MS_MAX)
-        .collect();
-    let is_device = |write: &&&SlowWrite| write.longest_sync_ms > LATENCY_MS_MAX;
-    let device = long.iter().filter(is_device).count();
-    let at_least = if long.len() == explained.writes.len() && !long.is_empty() {
-        "at least "
-    } else {
-        ""
-    };
-    format!(
-        "{name}: through {} flushes and {} compactions {at_least}{} writes took longer than {}, and \
-         {} more met a sync that took as long by itself.",
-        units::count(explained.flushes as u64),
-        units::count(explained.compactions as u64),
-        units::count((long.len() - device) as u64),
-        units::latency(LATENCY_MS_MAX),
-        units::count(device as u64),
-    )
 }
 
 fn rows(case: &Case) -> Option<Rows> {

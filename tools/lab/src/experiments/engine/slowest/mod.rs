@@ -11,7 +11,7 @@ use crate::context::ExperimentContext;
 use crate::measure::{self, Measured};
 use crate::nodes::{ClusterLayout, LabCluster, MetricsSnapshot};
 use crate::page::Page;
-use crate::{Error, Experiment, PageText};
+use crate::{Error, Experiment};
 use causes::SlowWrite;
 use floor::SyncTimes;
 use load::plan::{KeyChoice, Operation, Plan, Rate, SizeDistribution};
@@ -37,36 +37,8 @@ const FLUSH_SHARE: f64 = 0.8;
 const LATENCY_MS_MAX: f64 = 50.0;
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
-    text: PageText::Sentences {
-        title: "The slowest thousand",
-        method: &[
-            "`PUT` of 64-byte values over 100,000 keys from an open loop of 15,000 per second over 64 \
-         connections: on one node with `sync`, on one with `os`, and on three nodes with `sync`, \
-         `ack=2` and `from=3`. Each runs in turn with nginx, which answers `201` to the same load \
-         and stores nothing; of the pairs, the one with the median ratio of the p99.9 counts, \
-         because the speed of a machine changes from minute to minute. Then each runs once more \
-         while the nodes record.",
-            "Values of 1 KiB and ever new keys on one node with `sync` and memtables of 16 MiB, at 80% \
-         of its breaking point: flushes and compactions run beside the writes, and the node \
-         records. A loop writes and syncs as many bytes as a group of the first load has on the \
-         idle disk.",
-            "The generator runs before the nodes and nginx where the system allows that (a niceness of \
-         -10): on few cores it would wait for a processor as they do, and what it sends late would \
-         count as their latency.",
-            "Latency counts from when a write was due. The generator keeps the slowest thousand of \
-         a recorded run, and the nodes record each wait and each step of a request \
-         (`/debug/profile?kind=spans`), all by the one monotonic clock of the machine. So every \
-         nanosecond of a slow write belongs to one cause, and the cause that took the most of its \
-         latency counts as its own. A write that waited for a free connection has the cause of \
-         the request that kept that connection. Of more replicas than one, the one whose answer \
-         was enough decides whose time counts.",
-            "A runtime is without a processor when it has work and its CPU time stands still, or when \
-         it sleeps although its socket or its queue has something for it: on a machine with few \
-         cores the nodes, their threads and the generator wait for each other.",
-        ],
-    },
+    text: include_str!("slowest.md"),
     name: "slowest",
-    question: "What did the slowest thousand writes wait for?",
     run,
 };
 
@@ -186,12 +158,13 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
             explained,
         });
     }
-    if !lead::is_allowed() {
-        page.paragraph(
-            "The system did not allow the generator to run before the nodes: what it sent late is \
-             part of all latencies.",
-        );
-    }
+    let priority = if lead::is_allowed() {
+        "The system let the generator run before the nodes."
+    } else {
+        "The system did not let the generator run before the nodes: what it sent late is part of \
+         all latencies."
+    };
+    page.keep_value("priority", priority);
     describe::describe(page, &cases, floor.as_ref());
     Ok(())
 }
@@ -227,7 +200,7 @@ fn plan(
         seconds: context.effort().pick(0.5, 10.0, 25.0),
         rate: Rate::PerSecond(context.effort().pick(1_000.0, RATE, RATE)),
         replicas: (load.nodes > 1).then_some((2, 3)),
-        ..measure::plan(context, cluster, Operation::Put)
+        ..measure::plan_on(context, cluster, Operation::Put)
     };
     if load.flushes {
         plan.keys = 100_000_000;

@@ -5,15 +5,14 @@ mod story;
 
 use crate::context::ExperimentContext;
 use crate::measure::{self, Measured};
-use crate::nodes::StoreComparison;
-use crate::nodes::{ClusterLayout, LabCluster};
+use crate::nodes::{ClusterLayout, LabCluster, NodeEvent, StoreComparison};
 use crate::page::Page;
-use crate::{Error, Experiment, PageText};
+use crate::{Error, Experiment};
 use load::Run;
 use load::plan::{Operation, Plan, Rate, SizeDistribution};
 use serde::Serialize;
 use std::time::{Duration, Instant};
-use story::{Story, StoryEvent};
+use story::Story;
 
 /// The load, as a share of the breaking point.
 const SHARE: f64 = 0.5;
@@ -22,29 +21,8 @@ const SHARE: f64 = 0.5;
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
-    text: PageText::Sentences {
-        title: "A cluster heals",
-        method: &[
-            "Three nodes on this machine with `--durability os`, `ack=2`, `from=3` and values of \
-         1 KiB that cannot be compressed. The load is half `PUT` and half `GET` of uniform keys, \
-         at half of the breaking point of the three nodes, over 64 connections to the first two. \
-         Latency counts from when a request was due. Each story has new nodes.",
-            "A long absence: the third node is killed and started again after its hints have expired \
-         (`--hint-age-max`). A lost disk: it is killed, its folder is removed, and it is started \
-         again. A full repair: all nodes are up and compare everything. Only the first story has \
-         incremental repairs (`--repair-interval`), and nobody reads what the third node lacks but the \
-         load itself.",
-            "Every second the digests (`/v0/digest`) of 150 keys are compared over all nodes; from \
-         them follows how many keys differ. The stores count as equal once each of 256 ranges of \
-         keys was equal on all three nodes after the healing began. The bytes are those of \
-         repairs between nodes (`kvorum_repair_bytes_total`). CPU time is that of all nodes beyond \
-         what the load took before; a dash where it took no more.",
-        ],
-    },
+    text: include_str!("healing.md"),
     name: "healing",
-    question: "What do clients notice while a node catches up that was away for longer than its \
-               hints are kept, while a lost disk is filled, and while a full repair runs, and how \
-               long does each take?",
     run,
 };
 
@@ -57,7 +35,7 @@ struct Observation {
     /// About how many keys differ; none while a node does not answer.
     differing_keys: Option<f64>,
     /// Bytes of repairs between the nodes.
-    sweep_bytes: f64,
+    repair_bytes: f64,
     /// CPU time of all nodes.
     cpu_seconds: f64,
 }
@@ -96,7 +74,7 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
             operations: vec![(Operation::Put, 1.0), (Operation::Get, 1.0)],
             keys,
             value_bytes: SizeDistribution::Fixed(1024),
-            ..measure::plan(context, &cluster, Operation::Put)
+            ..measure::plan_on(context, &cluster, Operation::Put)
         };
         measure::fill(context, &plan)?;
         let rate = match breaking_point {
@@ -123,7 +101,7 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
 fn start(context: &ExperimentContext<'_>, story: Story) -> Result<LabCluster, Error> {
     let recent = match story {
         Story::LongAbsence => context.effort().pick("1s", "10s", "1m"),
-        Story::LostDisk | Story::FullSweep => "off",
+        Story::LostDisk | Story::FullRepair => "off",
     };
     let hint_age = context.effort().pick("1s", "5s", "1m");
     let options = [
@@ -153,18 +131,21 @@ fn tell(
         ..plan.clone()
     };
     let mut observer = Observer::new(story, &cluster, plan.keys)?;
-    let mut events = events.into_iter().peekable();
-    let run = measure::run_with(context, &plan, |at_seconds| {
-        observer.observe(&cluster, at_seconds)?;
-        let event = events.next_if(|(due, _)| at_seconds + 0.5 >= *due);
-        let Some((_, event)) = event else {
-            return Ok(None);
-        };
-        context.log(event.label());
-        event.apply(&mut cluster.nodes)?;
-        observer.happened(event, at_seconds);
-        Ok(Some(event.label().to_owned()))
-    })?;
+    let run = measure::run_with_events(
+        context,
+        &mut cluster,
+        &plan,
+        events,
+        |cluster, at_seconds, event| {
+            observer.observe(cluster, at_seconds)?;
+            // From then on the cluster heals.
+            if matches!(event, Some(NodeEvent::Start | NodeEvent::Repair)) {
+                observer.healing_began = Some(at_seconds);
+                observer.comparison.forget();
+            }
+            Ok(())
+        },
+    )?;
     // The nodes may need longer than the load.
     let timeout = context.effort().pick(60.0, 120.0, 1_200.0);
     let (end, begin) = (plan.seconds, Instant::now());
@@ -227,7 +208,7 @@ impl Observer {
         self.observations.push(Observation {
             at_seconds,
             differing_keys: self.comparison.differing_keys(),
-            sweep_bytes: self.bytes.total,
+            repair_bytes: self.bytes.total,
             cpu_seconds: self.cpu.total,
         });
         let is_healing = self.healing_began.is_some() && self.healed.is_none();
@@ -236,13 +217,6 @@ impl Observer {
             self.healed = Some(at_seconds);
         }
         Ok(())
-    }
-
-    fn happened(&mut self, event: StoryEvent, at_seconds: f64) {
-        if event.begins_healing() {
-            self.healing_began = Some(at_seconds);
-            self.comparison.forget();
-        }
     }
 }
 

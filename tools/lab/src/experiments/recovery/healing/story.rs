@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::context::ExperimentContext;
-use crate::nodes::{LabCluster, LabNode};
+use crate::nodes::{LabCluster, NodeEvent};
 use serde::Serialize;
 
 /// What happens to a cluster of three under load.
@@ -11,30 +11,17 @@ use serde::Serialize;
 pub(super) enum Story {
     LongAbsence,
     LostDisk,
-    FullSweep,
-}
-
-/// Something that happens in a story.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum StoryEvent {
-    /// The third node is killed.
-    Kill,
-    /// The third node is killed, and its folder removed.
-    Lose,
-    /// The third node is started. From now on it heals.
-    Start,
-    /// A full repair begins.
-    Sweep,
+    FullRepair,
 }
 
 impl Story {
-    pub(super) const ALL: [Self; 3] = [Self::LongAbsence, Self::LostDisk, Self::FullSweep];
+    pub(super) const ALL: [Self; 3] = [Self::LongAbsence, Self::LostDisk, Self::FullRepair];
 
     pub(super) fn title(self) -> &'static str {
         match self {
             Self::LongAbsence => "A long absence",
             Self::LostDisk => "A lost disk",
-            Self::FullSweep => "A full repair",
+            Self::FullRepair => "A full repair",
         }
     }
 
@@ -43,25 +30,25 @@ impl Story {
         match self {
             Self::LongAbsence => "absence",
             Self::LostDisk => "disk",
-            Self::FullSweep => "repair",
+            Self::FullRepair => "repair",
         }
     }
 
     /// Its events, with the second of the load at whose end each happens.
-    pub(super) fn events(self, context: &ExperimentContext<'_>) -> Vec<(f64, StoryEvent)> {
+    pub(super) fn events(self, context: &ExperimentContext<'_>) -> Vec<(f64, NodeEvent)> {
         let begin = context.effort().pick(1.0, 5.0, 20.0);
         let absence = context.effort().pick(3.0, 20.0, 180.0);
         let replacement = context.effort().pick(1.0, 2.0, 5.0);
         match self {
             Self::LongAbsence => vec![
-                (begin, StoryEvent::Kill),
-                (begin + absence, StoryEvent::Start),
+                (begin, NodeEvent::Kill),
+                (begin + absence, NodeEvent::Start),
             ],
             Self::LostDisk => vec![
-                (begin, StoryEvent::Lose),
-                (begin + replacement, StoryEvent::Start),
+                (begin, NodeEvent::Lose),
+                (begin + replacement, NodeEvent::Start),
             ],
-            Self::FullSweep => vec![(begin, StoryEvent::Sweep)],
+            Self::FullRepair => vec![(begin, NodeEvent::Repair)],
         }
     }
 
@@ -79,44 +66,11 @@ impl Story {
                 let replica_state = status["replica_state"].as_str();
                 Ok(replica_state == Some("voter"))
             }
-            Self::FullSweep => {
+            Self::FullRepair => {
                 let status = cluster.nodes[0].status()?;
                 let clean = &status["repair"]["full"]["clean"];
                 Ok(clean.as_u64().unwrap_or(0) > 0)
             }
         }
-    }
-}
-
-impl StoryEvent {
-    /// Its label in plots.
-    pub(super) fn label(self) -> &'static str {
-        match self {
-            Self::Kill => "killed",
-            Self::Lose => "disk lost",
-            Self::Start => "back",
-            Self::Sweep => "full repair",
-        }
-    }
-
-    /// Whether what happens from now on is healing.
-    pub(super) fn begins_healing(self) -> bool {
-        matches!(self, Self::Start | Self::Sweep)
-    }
-
-    /// Makes it happen.
-    ///
-    /// # Errors
-    /// A node that cannot be started, or does not answer.
-    pub(super) fn apply(self, nodes: &mut [LabNode]) -> Result<(), Error> {
-        match self {
-            Self::Kill => nodes[2].kill(),
-            Self::Lose => nodes[2].lose_data()?,
-            Self::Start => nodes[2].start()?,
-            Self::Sweep => {
-                nodes[0].sweep("full=true")?;
-            }
-        }
-        Ok(())
     }
 }

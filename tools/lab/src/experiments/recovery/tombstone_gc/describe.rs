@@ -1,4 +1,4 @@
-//! What the page says about the churn.
+//! The figures of the churn.
 
 use super::{Look, NodeLook, TombstoneGcResults};
 use crate::page::{MarkdownTable, Page, text};
@@ -9,17 +9,13 @@ use load::report::plot::{self, Axis, Lines, Series};
 use load::report::units::{self, Unit};
 use load::results::Second;
 
-/// How much more room the tables of a node may take at the end than at the beginning.
-const GROWTH_MAX: f64 = 1.1;
-
 /// Latencies of the beginning and of the end are those of this share of the run.
 const PART: usize = 5;
 
 pub(super) fn describe(page: &mut Page, results: &TombstoneGcResults) {
-    page.section("Measured");
     match &results.run {
         Ok(run) => describe_run(page, run),
-        Err(problem) => page.paragraph(&format!("Not measured: {problem}.")),
+        Err(problem) => page.results.failed.push(format!("the churn: {problem}")),
     }
     let end = results.run.as_ref().map_or(0.0, |run| run.measured_seconds);
     let over_time = |title: &str, y: Axis, of: fn(&NodeLook) -> Option<f64>| {
@@ -39,30 +35,63 @@ pub(super) fn describe(page: &mut Page, results: &TombstoneGcResults) {
         Axis::linear("bytes", Unit::Bytes),
         |look| Some(look.bytes as f64),
     );
-    page.figure("disk", "disk over time", bytes);
+    page.keep_chart("disk", bytes);
     let tombstones = over_time(
         "Tombstones in the tables of each node",
         Axis::linear("tombstones", Unit::Count),
         |look| Some(look.tombstones as f64),
     );
-    page.figure("tombstones", "tombstones over time", tombstones);
+    page.keep_chart("tombstones", tombstones);
     let age = over_time(
         "The age of the GC threshold of each node",
         Axis::linear("age", Unit::Seconds),
-        |look| look.forgotten_age.map(|seconds| seconds as f64),
+        |look| look.gc_threshold_age.map(|seconds| seconds as f64),
     );
-    page.figure("age", "age of the GC threshold over time", age);
-    page.table(&table(results));
-    page.section("What it shows");
-    page.list(findings(results));
-    page.paragraph("The studies have no such figures.");
-    page.data("run", results);
+    page.keep_chart("age", age);
+    page.keep_table("measured", table(results));
+    let in_churn = results.looks.iter().filter(|look| look.at_seconds <= end);
+    let nodes = in_churn.flat_map(|look| look.nodes.iter().flatten());
+    let repairs = nodes.map(|look| look.clean_repairs).max();
+    let ages = (0..results.before.len()).map(|node| age_most(results, node));
+    let pairs = results.before.iter().zip(&results.after);
+    let growths = pairs.map(|(before, after)| growth(before.bytes, after.bytes));
+    let left: u64 = results.after.iter().map(|after| after.tombstones).sum();
+    let seconds = |seconds: u64| units::seconds(seconds as f64);
+    for (name, value) in [
+        (
+            "greatest growth",
+            text::ratio(growths.fold(f64::NAN, f64::max)),
+        ),
+        ("tombstones", units::count(left)),
+        ("repairs", units::count(repairs.unwrap_or_default())),
+        ("greatest age", seconds(ages.max().unwrap_or_default())),
+        ("grace", seconds(results.gc_grace_seconds)),
+        ("interval", seconds(results.full_repair_seconds)),
+    ] {
+        page.keep_value(name, value);
+    }
+    page.data("runs", results);
 }
 
 fn describe_run(page: &mut Page, run: &Run) {
-    sections::achieved(page, None, run);
-    page.figure("latency", "latency over time", plot::timeline(&[run]));
-    page.figure("throughput", "requests over time", plot::throughput(&[run]));
+    page.keep_value("achieved", sections::achieved_text(None, run));
+    page.keep_value("inserted", units::count(inserted(run)));
+    page.keep_value("requests failed", units::count(run.failures()));
+    page.keep_chart("latency", plot::timeline(&[run]));
+    page.keep_chart("throughput", plot::throughput(&[run]));
+    let part = run.timeline.len().div_ceil(PART).max(1);
+    let (first, last) = (
+        run.timeline.chunks(part).next(),
+        run.timeline.rchunks(part).next(),
+    );
+    for (name, seconds) in [("first fifth", first), ("last fifth", last)] {
+        let seconds = seconds.unwrap_or_default();
+        let median = |of: fn(&Second) -> f64| statistics::median(seconds.iter().map(of));
+        let p50 = median(|second| second.p50_ms);
+        let p99 = median(|second| second.p99_ms);
+        page.keep_value(format!("{name}: median"), text::latency(p50));
+        page.keep_value(format!("{name}: p99"), text::latency(p99));
+    }
 }
 
 fn table(results: &TombstoneGcResults) -> MarkdownTable {
@@ -78,7 +107,7 @@ fn table(results: &TombstoneGcResults) -> MarkdownTable {
     ]);
     for (node, (before, after)) in results.before.iter().zip(&results.after).enumerate() {
         let most = |of: fn(&NodeLook) -> u64| most(&results.looks, node, of);
-        let age = most(|look| look.forgotten_age.unwrap_or_default());
+        let age = age_most(results, node);
         table.row([
             (node + 1).to_string(),
             units::bytes(before.bytes as f64),
@@ -105,98 +134,10 @@ fn growth(before: u64, after: u64) -> f64 {
     statistics::ratio(Some(after as f64), Some(before as f64)).unwrap_or(f64::NAN)
 }
 
-fn findings(results: &TombstoneGcResults) -> Vec<String> {
-    let mut found = vec![verdict(results)];
-    if let Ok(run) = &results.run {
-        found.push(format!(
-            "About {} keys came and went. Had their tombstones stayed, each node would keep as \
-             many.",
-            units::count(inserted(run))
-        ));
-        found.push(match run.failures() {
-            0 => "No request failed.".to_owned(),
-            failed => format!("{} requests failed.", units::count(failed)),
-        });
-        let part = run.timeline.len().div_ceil(PART);
-        let (first, last) = (
-            run.timeline.get(..part).unwrap_or_default(),
-            run.timeline
-                .len()
-                .checked_sub(part)
-                .and_then(|at| run.timeline.get(at..)),
-        );
-        let median =
-            |seconds: &[Second], of: fn(&Second) -> f64| statistics::median(seconds.iter().map(of));
-        let last = last.unwrap_or_default();
-        for (name, of) in [
-            (
-                "The median latency",
-                (|second| second.p50_ms) as fn(&Second) -> f64,
-            ),
-            ("The 99th percentile", |second| second.p99_ms),
-        ] {
-            found.push(format!(
-                "{name} was {} in the first fifth of the churn, and {} in the last.",
-                text::latency(median(first, of)),
-                text::latency(median(last, of))
-            ));
-        }
-    }
-    let end = results.run.as_ref().map_or(0.0, |run| run.measured_seconds);
-    let in_churn = results.looks.iter().filter(|look| look.at_seconds <= end);
-    let nodes = in_churn.flat_map(|look| look.nodes.iter().flatten());
-    let repair = nodes.map(|look| look.clean_sweeps).max();
-    found.push(format!(
-        "Full repairs that ended while the churn ran, and found all nodes equal: {}.",
-        units::count(repair.unwrap_or_default())
-    ));
-    let nodes = 0..results.before.len();
-    let ages = nodes.map(|node| {
-        most(&results.looks, node, |look| {
-            look.forgotten_age.unwrap_or_default()
-        })
-    });
-    found.push(format!(
-        "The GC threshold was at most {} old, with a grace of {} and a full repair every {}.",
-        units::seconds(ages.max().unwrap_or_default() as f64),
-        units::seconds(results.gc_grace_seconds as f64),
-        units::seconds(results.full_sweep_seconds as f64)
-    ));
-    found
-}
-
-/// Whether the cluster ends as small as it began.
-fn verdict(results: &TombstoneGcResults) -> String {
-    let pairs = results.before.iter().zip(&results.after);
-    let worst = pairs.max_by(|one, other| {
-        let growth = |(before, after): &(&super::Compacted, &super::Compacted)| {
-            growth(before.bytes, after.bytes)
-        };
-        growth(one).total_cmp(&growth(other))
-    });
-    let Some((before, after)) = worst else {
-        return "No node was compacted.".to_owned();
-    };
-    let left: u64 = results.after.iter().map(|after| after.tombstones).sum();
-    let growth = growth(before.bytes, after.bytes);
-    let sizes = format!(
-        "the tables of the node that grew most take {} after {} at the beginning ({} times)",
-        units::bytes(after.bytes as f64),
-        units::bytes(before.bytes as f64),
-        text::ratio(growth)
-    );
-    let begin = if growth <= GROWTH_MAX && left == 0 {
-        "The cluster ends as small as it began"
-    } else {
-        "The cluster does not end as small as it began"
-    };
-    match left {
-        0 => format!("{begin}: {sizes}, and no tombstone is left."),
-        left => format!(
-            "{begin}: {sizes}, and {} tombstones are left.",
-            units::count(left)
-        ),
-    }
+/// How old the GC threshold of a node was at most, in seconds.
+fn age_most(results: &TombstoneGcResults, node: usize) -> u64 {
+    let age = |look: &NodeLook| look.gc_threshold_age.unwrap_or_default();
+    most(&results.looks, node, age)
 }
 
 /// About how many keys a run has inserted.
@@ -214,7 +155,7 @@ fn inserted(run: &Run) -> u64 {
 mod tests {
     use super::super::{Compacted, MIX};
     use super::*;
-    use crate::testing::{assert_contains, page_text, run, timeline};
+    use crate::testing::{assert_values, run, timeline};
 
     fn compacted(bytes: u64, tombstones: u64) -> Compacted {
         Compacted {
@@ -234,8 +175,8 @@ mod tests {
                 Some(NodeLook {
                     bytes: second << 20,
                     tombstones: 100 * second,
-                    forgotten_age: (second > 3).then_some(10 + second),
-                    clean_sweeps: 3 + second,
+                    gc_threshold_age: (second > 3).then_some(10 + second),
+                    clean_repairs: 3 + second,
                 }),
                 None,
             ],
@@ -243,7 +184,7 @@ mod tests {
         TombstoneGcResults {
             keys: 1_000,
             gc_grace_seconds: 10,
-            full_sweep_seconds: 5,
+            full_repair_seconds: 5,
             run: Ok(run),
             looks: (1..=8).map(look).collect(),
             before: vec![compacted(10 << 20, 0); 2],
@@ -252,52 +193,26 @@ mod tests {
     }
 
     #[test]
-    fn the_page_says_whether_the_cluster_ends_as_small_as_it_began() {
-        let page = page_text(|page| describe(page, &results()));
-        assert_contains(
-            &page,
-            &[
-                "The cluster ends as small as it began: the tables of the node that grew most \
-                 take 11.0 MiB after 10.0 MiB at the beginning (1.10 times), and no tombstone is \
-                 left.",
-                "About 400 keys came and went.",
-                "No request failed.",
-                "Full repairs that ended while the churn ran, and found all nodes equal: 4.",
-                "The median latency was 1.00 ms in the first fifth of the churn, and 2.00 ms in \
-                 the last.",
-                "The 99th percentile was 2.00 ms in the first fifth of the churn, and 4.00 ms in \
-                 the last.",
-                "at most 18 s old, with a grace of 10 s and a full repair every 5 s",
-                "](test/disk.svg)",
-                "](test/tombstones.svg)",
-                "](test/age.svg)",
-            ],
-        );
-        let row = "| 1    |                10.0 MiB |     8.00 MiB |          11.0 MiB |           1.10 |                800 |                     0 |                 18 s |";
-        assert_contains(&page, &[row]);
-    }
-
-    #[test]
-    fn growth_and_tombstones_that_are_left_are_said() {
-        let mut grown = results();
-        grown.after[1].bytes = 12 << 20;
-        let page = page_text(|page| describe(page, &grown));
-        assert_contains(
-            &page,
-            &[
-                "The cluster does not end as small as it began: the tables of the node that grew \
-               most take 12.0 MiB after 10.0 MiB at the beginning (1.20 times), and no tombstone is left.",
-            ],
-        );
-        let mut left = results();
-        left.after[0].tombstones = 7;
-        let page = page_text(|page| describe(page, &left));
-        assert_contains(
-            &page,
-            &["does not end as small", "and 7 tombstones are left"],
-        );
-        left.run = Err("cannot connect".to_owned());
-        let page = page_text(|page| describe(page, &left));
-        assert_contains(&page, &["Not measured: cannot connect."]);
+    fn growth_tombstones_and_latencies_are_told() {
+        let mut results = results();
+        results.after[0].tombstones = 7;
+        let expected = [
+            ("greatest growth", "1.10"),
+            ("tombstones", "7"),
+            ("inserted", "400"),
+            ("requests failed", "0"),
+            ("repairs", "4"),
+            ("first fifth: median", "1.00 ms"),
+            ("last fifth: median", "2.00 ms"),
+            ("first fifth: p99", "2.00 ms"),
+            ("last fifth: p99", "4.00 ms"),
+            ("greatest age", "18 s"),
+            ("grace", "10 s"),
+            ("interval", "5 s"),
+        ];
+        assert_values(|page| describe(page, &results), &expected);
+        let table = table(&results);
+        assert_eq!(table.cell("1", "end over begin"), Some("1.10"));
+        assert_eq!(table.cell("1", "tombstones at most"), Some("800"));
     }
 }

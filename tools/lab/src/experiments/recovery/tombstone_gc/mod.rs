@@ -6,7 +6,7 @@ use crate::context::ExperimentContext;
 use crate::measure::{self, Measured};
 use crate::nodes::{ClusterLayout, LabCluster, LabNode};
 use crate::page::Page;
-use crate::{Error, Experiment, PageText};
+use crate::{Error, Experiment};
 use load::Run;
 use load::plan::{KeyChoice, Operation, Plan, SizeDistribution};
 use serde::Serialize;
@@ -39,35 +39,12 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 const LOOKS_MAX: f64 = 600.0;
 
 /// How long the GC threshold may take to pass the churn once that has ended. After hours of
-/// churn a pass has much to compare.
-const FORGET_TIMEOUT: Duration = Duration::from_secs(3600);
+/// churn a repair has much to compare.
+const GC_TIMEOUT: Duration = Duration::from_secs(3600);
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
-    text: PageText::Sentences {
-        title: "Deleted data goes",
-        method: &[
-            "Three nodes on this machine with `--durability os`, `ack=2`, `from=3`, values of 256 \
-         bytes that cannot be compressed, a `--gc-grace` of 10 s and full repairs every few seconds \
-         (`--full-repair-interval`). All keys are put once, all nodes compact their stores, and the \
-         bytes of their tables are what each began with.",
-            "The churn is a closed loop over 64 connections: 40% inserts of keys that were never \
-         used before, 10% puts, 30% deletes and 20% gets, mostly of the newest keys. All that it \
-         puts expires after 5 s. So the live keys stay few, but nearly every new key leaves a \
-         tombstone, which nothing overwrites: only tombstone GC can free it. New keys come in \
-         ascending order, so while a repair runs, new keys are always ahead of it.",
-            "Every second, or 600 times in a longer run, each node is asked for its tombstones and \
-         for the age of its GC threshold (`/v0/status`), and the sizes of its tables and log are \
-         read from its folder. Tombstones are those in tables.",
-            "At the end all keys of the beginning are put once more, so that the same keys live. Once \
-         the GC threshold of every node has passed the churn, and what has expired may be freed \
-         (a minute and twice `--clock-drift-max` after it expired), all nodes compact their \
-         stores again. They end as small as they began if the tables of none take more than a \
-         tenth more room, and no tombstone is left.",
-        ],
-    },
+    text: include_str!("tombstone_gc.md"),
     name: "tombstone_gc",
-    question: "Does a cluster that writes, expires and deletes at full speed for long end as \
-               small as it began, and what do clients notice?",
     run,
 };
 
@@ -78,9 +55,9 @@ struct NodeLook {
     bytes: u64,
     tombstones: u64,
     /// The age of its GC threshold, in seconds; none before the first.
-    forgotten_age: Option<u64>,
+    gc_threshold_age: Option<u64>,
     /// Full repairs that found it equal with all others.
-    clean_sweeps: u64,
+    clean_repairs: u64,
 }
 
 /// All nodes at one moment; none for one that did not answer.
@@ -104,7 +81,7 @@ struct Compacted {
 struct TombstoneGcResults {
     keys: u64,
     gc_grace_seconds: u64,
-    full_sweep_seconds: u64,
+    full_repair_seconds: u64,
     run: Measured<Run>,
     looks: Vec<Look>,
     /// For each node.
@@ -114,7 +91,7 @@ struct TombstoneGcResults {
 
 fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
     let (grace, hint_age) = context.effort().pick((6, "1s"), (10, "5s"), (10, "5s"));
-    let full_sweep = context.effort().pick(1, 5, 30);
+    let full_repair = context.effort().pick(1, 5, 30);
     let cluster = LabCluster::start(
         context,
         ClusterLayout::of_three(&[
@@ -123,7 +100,7 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
             "--gc-grace",
             &format!("{grace}s"),
             "--full-repair-interval",
-            &format!("{full_sweep}s"),
+            &format!("{full_repair}s"),
             "--repair-interval",
             "off",
             "--hint-age-max",
@@ -139,7 +116,7 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
         replicas: Some((2, 3)),
         keys: context.effort().pick(1_000, 50_000, 500_000),
         value_bytes: SizeDistribution::Fixed(256),
-        ..measure::plan(context, &cluster, Operation::Put)
+        ..measure::plan_on(context, &cluster, Operation::Put)
     };
     measure::fill(context, &filled)?;
     let before = compact(context, &cluster)?;
@@ -187,7 +164,7 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
         if ended.elapsed() >= expired && cluster.nodes.iter().all(have_passed) {
             break;
         }
-        if ended.elapsed() >= FORGET_TIMEOUT {
+        if ended.elapsed() >= GC_TIMEOUT {
             return Err(Error::TimedOut("the GC threshold of all nodes".to_owned()));
         }
         thread::sleep(LOOK_INTERVAL);
@@ -196,7 +173,7 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
     let results = TombstoneGcResults {
         keys: filled.keys,
         gc_grace_seconds: grace,
-        full_sweep_seconds: full_sweep,
+        full_repair_seconds: full_repair,
         run,
         looks,
         before,
@@ -229,8 +206,8 @@ fn look(cluster: &LabCluster, at_seconds: f64) -> Look {
         Some(NodeLook {
             bytes: node.store_bytes().ok()?,
             tombstones: status["store"]["tombstones"].as_u64()?,
-            forgotten_age: status["tombstone_gc"]["age_seconds"].as_u64(),
-            clean_sweeps: status["repair"]["full"]["clean"].as_u64()?,
+            gc_threshold_age: status["tombstone_gc"]["age_seconds"].as_u64(),
+            clean_repairs: status["repair"]["full"]["clean"].as_u64()?,
         })
     };
     Look {

@@ -4,8 +4,8 @@
 //! All three work alike. On an event (a tick of CPU time, an allocation, the
 //! end of a wait) the stack of the thread is captured, and its weight (a
 //! sample, bytes, nanoseconds) is added to the stack's sum in a table
-//! (`stack_table`). Only at the end of the recording are addresses resolved to
-//! names (`symbols`) and the sums drawn as a flame graph (`flame_graph`).
+//! (`stack/table`). Only at the end of the recording are addresses resolved to
+//! names (`recording/symbols`) and the sums drawn as a flame graph (`recording/flame_graph`).
 //!
 //! A recording of spans ([`SpanRecording`]) keeps waits one by one instead, with their
 //! times, to show what single requests waited for.
@@ -25,32 +25,21 @@
 //!
 //! All unsafe code of the project is in this crate: the allocator
 //! ([`Allocator`]), the signal handler (`cpu`), the signal that is ignored
-//! (`file_size_signal`), the stack walk (`stack`), and the clocks that std does not have
-//! (`time`).
+//! (`system/file_size_signal`), the stack walk (`stack`), and the clocks that std does not have
+//! (`system/time`).
 
 mod allocator;
 mod cpu;
-mod file_size_signal;
-mod flame_graph;
-mod processor_time;
-mod profile;
 mod recorder;
 mod recording;
-mod span_recording;
 mod spans;
 mod stack;
-mod stack_table;
-mod symbols;
-mod time;
+mod system;
 mod waits;
 
 pub use allocator::Allocator;
-pub use file_size_signal::survive_file_size_limit;
-pub use processor_time::{ProcessorTime, ProcessorTimes};
-pub use profile::Profile;
 pub use recorder::ProfileKind;
-pub use recording::{Recording, RecordingError};
-pub use span_recording::SpanRecording;
+pub use recording::{Profile, Recording, RecordingError, SpanRecording};
 pub use spans::{STEPS, record_steps, records_spans, thread_parks, thread_wakes};
-pub use time::monotonic_ns;
+pub use system::{ProcessorTime, ProcessorTimes, monotonic_ns, survive_file_size_limit};
 pub use waits::{Stopwatch, WaitSite, lock, read, write};

@@ -8,7 +8,7 @@
 //! thread sees that the recording is over.
 
 use crate::stack::Stack;
-use crate::stack_table::{StackSum, StackTable};
+use crate::stack::table::{StackSum, StackTable};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};

@@ -14,7 +14,7 @@
 //! matter are left out.
 
 use crate::recorder;
-use crate::time::{monotonic_ns, thread_cpu_ns, thread_number};
+use crate::system::{monotonic_ns, thread_cpu_ns, thread_number};
 use std::cell::Cell;
 use std::fmt::Write as _;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};

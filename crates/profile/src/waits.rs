@@ -8,7 +8,7 @@
 use crate::recorder::{self, ProfileKind};
 use crate::spans;
 use crate::stack::{Origin, Stack};
-use crate::time::monotonic_ns;
+use crate::system::monotonic_ns;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;

@@ -18,15 +18,9 @@ pub mod results;
 pub mod summary;
 
 mod breaking_point;
-mod credentials;
 mod error;
-mod file_limit;
 mod generator;
 mod http;
-mod machine;
-mod placement;
-mod slowest;
-mod socket;
 mod target;
 #[cfg(test)]
 mod testing;
@@ -36,9 +30,8 @@ mod workload;
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 pub use breaking_point::find_breaking_point;
-pub use credentials::Credentials;
 pub use error::Error;
 pub use generator::{fill, run, run_with_slowest};
 pub use plan::Plan;
-pub use results::Run;
-pub use slowest::SlowRequest;
+pub use results::{Run, SlowRequest};
+pub use target::Credentials;

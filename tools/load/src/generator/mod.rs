@@ -15,7 +15,9 @@
 mod batch;
 mod collector;
 mod connection;
+mod file_limit;
 mod owners;
+mod placement;
 mod poller;
 mod recorder;
 mod schedule;
@@ -25,13 +27,12 @@ mod worker;
 #[cfg(test)]
 mod tests;
 
+use crate::Error;
 use crate::plan::{Ask, Plan, Rate};
-use crate::results::{MachineInfo, Run, Second};
-use crate::slowest::{SlowRequest, Slowest};
+use crate::results::{MachineInfo, Run, Second, SlowRequest, Slowest};
 use crate::target::Target;
 use crate::workload::choice::KeyCounters;
 use crate::workload::keys::KeySpace;
-use crate::{Error, file_limit};
 use collector::Collector;
 use recorder::{Interval, Recorder};
 use source::RequestSource;

@@ -1,8 +1,8 @@
 //! The owners of keys among the targets: each target is asked for its name, because names
 //! decide which node is the first replica of a key.
 
+use super::placement::Placement;
 use crate::http::response::ResponseDecoder;
-use crate::placement::Placement;
 use crate::target::Target;
 use crate::{Credentials, Error};
 use serde::Deserialize;

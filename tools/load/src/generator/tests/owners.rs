@@ -1,7 +1,7 @@
 //! Requests that go to the owners of their keys.
 
 use super::*;
-use crate::placement::Placement;
+use crate::generator::placement::Placement;
 use crate::plan::Ask;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};

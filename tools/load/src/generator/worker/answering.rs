@@ -5,7 +5,7 @@ use crate::generator::connection::{ConnectionState, Exchange};
 use crate::generator::recorder::FailureKind;
 use crate::generator::source::OnFailure;
 use crate::plan::Operation;
-use crate::slowest::SlowRequest;
+use crate::results::SlowRequest;
 use crate::workload::values::Verifier;
 use std::io::{self, Read as _};
 use std::sync::atomic::Ordering::Relaxed;

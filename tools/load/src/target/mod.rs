@@ -1,7 +1,12 @@
 //! The targets of requests.
 
-use crate::socket::{Socket, TargetTls};
-use crate::{Credentials, Error};
+mod credentials;
+pub(crate) mod socket;
+
+pub use credentials::Credentials;
+
+use crate::Error;
+use socket::{Socket, TargetTls};
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Reads what Linux reports about the machine.
 
-use crate::results::MachineInfo;
+use super::MachineInfo;
 use std::fs;
 
 impl MachineInfo {

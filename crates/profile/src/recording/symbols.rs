@@ -6,7 +6,7 @@
 //! stack.
 
 use crate::recorder::ProfileKind;
-use crate::stack_table::StackSum;
+use crate::stack::table::StackSum;
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::c_void;
 

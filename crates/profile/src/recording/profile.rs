@@ -1,6 +1,6 @@
 //! The result of a recording.
 
-use crate::flame_graph;
+use super::flame_graph;
 use crate::recorder::ProfileKind;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

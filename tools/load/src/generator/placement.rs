@@ -46,7 +46,7 @@ mod tests {
 
     /// The vectors: one on each line, as the page describes.
     fn vectors() -> impl Iterator<Item = (&'static str, &'static str)> {
-        let page = include_str!("../../../docs/reference/placement.md");
+        let page = include_str!("../../../../docs/reference/placement.md");
         let (_, vectors) = page.split_once("```vectors\n").unwrap();
         let (vectors, _) = vectors.split_once("```").unwrap();
         vectors.lines().map(|line| line.split_once(" = ").unwrap())

@@ -6,6 +6,8 @@
 //! the walk safe in a signal handler. The first walk loads the unwinder, so
 //! [`Stack::prepare`] makes it before any signal can arrive.
 
+pub(crate) mod table;
+
 use std::hash::{DefaultHasher, Hasher};
 
 /// The most frames that are kept, from the innermost on.

@@ -7,7 +7,7 @@
 //! when no thread records any more, so readers need not wait until they are
 //! complete. Only [`StackTable::clear`] removes stacks.
 
-use crate::stack::{DEPTH_MAX, NAME_BYTES, Stack};
+use super::{DEPTH_MAX, NAME_BYTES, Stack};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// How many different stacks a recording can hold, in about 7 MB of memory.

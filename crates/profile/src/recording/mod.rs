@@ -1,9 +1,16 @@
 //! A recording, from its start to its profile. There is at most one in the
 //! process.
 
-use crate::profile::Profile;
+mod flame_graph;
+mod profile;
+mod spans;
+mod symbols;
+
+pub use profile::Profile;
+pub use spans::SpanRecording;
+
 use crate::recorder::{self, ProfileKind};
-use crate::{allocator, cpu, symbols, waits};
+use crate::{allocator, cpu, waits};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;

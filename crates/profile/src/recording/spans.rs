@@ -1,6 +1,6 @@
 //! A recording of spans, from its start to its text.
 
-use crate::recording::{RecordingError, SoleRecording};
+use super::{RecordingError, SoleRecording};
 use crate::{recorder, spans};
 
 /// A running recording of spans, until it is [finished](SpanRecording::finish) or dropped.

@@ -1,6 +1,12 @@
 //! The results of a load: the content of `--json`, from which reports are
 //! drawn.
 
+mod machine;
+mod slowest;
+
+pub use slowest::SlowRequest;
+pub(crate) use slowest::Slowest;
+
 use crate::Plan;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

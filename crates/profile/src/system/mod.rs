@@ -1,0 +1,10 @@
+//! What the crate asks of the system: clocks, the processor time of threads, and a signal.
+
+mod file_size_signal;
+mod processor_time;
+mod time;
+
+pub use file_size_signal::survive_file_size_limit;
+pub use processor_time::{ProcessorTime, ProcessorTimes};
+pub use time::monotonic_ns;
+pub(crate) use time::{thread_cpu_ns, thread_number};

@@ -10,7 +10,7 @@
 //!   have taken with it.
 //! - [`forgetting`] says when tombstones may go.
 //! - [`HintLimits`] says which hints to drop.
-//! - [`Members`] is the list of all nodes, a [`NodeNumber`] an index into it, and a
+//! - [`Members`] is the list of all nodes, a [`NodeId`] an index into it, and a
 //!   [`NodeUrl`] the address of a node.
 
 mod clock;
@@ -31,9 +31,9 @@ pub use coordinator::{
 };
 pub use hint_limits::{HintLimits, HintSegment};
 pub use members::{
-    Member, MemberError, Members, MembersError, NODES_MAX, NodeNumber, NodeUrl, NodeUrlError,
+    Member, MemberError, Members, MembersError, NODES_MAX, NodeId, NodeUrl, NodeUrlError,
 };
-pub use placement::{Placement, Ranking};
+pub use placement::{Placement, PreferenceList};
 pub use replica_state::{
     Confirmation, Judgement, LostStore, PEER_STARTS_MAX, PossibleLoss, Remembered, ReplicaState,
     STARTS_MAX, StoreClaim, is_bygone, judge,

@@ -14,7 +14,7 @@
 //! that, and so do the vectors in docs/reference/placement.md, from which clients compute
 //! preference lists.
 
-use crate::members::{NODES_MAX, NodeNumber};
+use crate::members::{NODES_MAX, NodeId};
 use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -22,12 +22,12 @@ use xxhash_rust::xxh3::xxh3_64;
 pub(crate) const REPLICAS_INLINE: usize = 8;
 
 /// The replicas of a key, the first choice first.
-pub type Ranking = SmallVec<[NodeNumber; REPLICAS_INLINE]>;
+pub type PreferenceList = SmallVec<[NodeId; REPLICAS_INLINE]>;
 
 /// The nodes that keys are spread over.
 #[derive(Clone, Debug)]
 pub struct Placement {
-    /// The hash of each node's name, by [`NodeNumber`].
+    /// The hash of each node's name, by [`NodeId`].
     name_hashes: Box<[u64]>,
 }
 
@@ -36,12 +36,12 @@ pub struct Placement {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Score {
     weight: u64,
-    node: NodeNumber,
+    node: NodeId,
 }
 
 impl Placement {
     /// A placement over the nodes with these names, given in the order of
-    /// their [`NodeNumber`]s. There are at most [`NODES_MAX`]; the rest of a
+    /// their [`NodeId`]s. There are at most [`NODES_MAX`]; the rest of a
     /// longer list is left out.
     #[must_use]
     pub fn new<'a>(names_in_order: impl IntoIterator<Item = &'a str>) -> Self {
@@ -60,18 +60,18 @@ impl Placement {
     /// The replicas of a key, for those who need no order: all nodes, without a hash,
     /// when there are no more than `from`.
     #[must_use]
-    pub fn replicas(&self, key: &[u8], from: u8) -> Ranking {
+    pub fn replicas(&self, key: &[u8], from: u8) -> PreferenceList {
         if usize::from(from) < self.nodes() {
-            return self.ranking(key, from);
+            return self.preference_list(key, from);
         }
         let numbers = (0..=u8::MAX).zip(&self.name_hashes);
-        numbers.map(|(number, _)| NodeNumber::new(number)).collect()
+        numbers.map(|(number, _)| NodeId::new(number)).collect()
     }
 
-    /// Whether a node is one of the first `from` of the key's ranking. Without a hash when
+    /// Whether a node is one of the first `from` of the key's preference list. Without a hash when
     /// all nodes are.
     #[must_use]
-    pub fn is_replica(&self, node: NodeNumber, key: &[u8], from: u8) -> bool {
+    pub fn is_replica(&self, node: NodeId, key: &[u8], from: u8) -> bool {
         let Some(name_hash) = self.name_hashes.get(node.index()) else {
             return false;
         };
@@ -85,31 +85,31 @@ impl Placement {
         };
         let own = score(node, name_hash);
         let numbers = (0..=u8::MAX).zip(&self.name_hashes);
-        let scores = numbers.map(|(number, hash)| score(NodeNumber::new(number), hash));
+        let scores = numbers.map(|(number, hash)| score(NodeId::new(number), hash));
         scores.filter(|other| *other > own).count() < usize::from(from)
     }
 
-    /// Whether two nodes are both among the first `from` of the key's ranking. Without a
+    /// Whether two nodes are both among the first `from` of the key's preference list. Without a
     /// hash when all nodes are.
     #[must_use]
-    pub fn are_replicas(&self, both: [NodeNumber; 2], key: &[u8], from: u8) -> bool {
+    pub fn are_replicas(&self, both: [NodeId; 2], key: &[u8], from: u8) -> bool {
         if usize::from(from) >= self.nodes() {
             return both.iter().all(|node| node.index() < self.nodes());
         }
-        let ranking = self.ranking(key, from);
-        both.iter().all(|node| ranking.contains(node))
+        let preference_list = self.preference_list(key, from);
+        both.iter().all(|node| preference_list.contains(node))
     }
 
-    /// The first `from` nodes of the key's ranking; all nodes when there are fewer.
+    /// The first `from` nodes of the key's preference list; all nodes when there are fewer.
     #[must_use]
-    pub fn ranking(&self, key: &[u8], from: u8) -> Ranking {
+    pub fn preference_list(&self, key: &[u8], from: u8) -> PreferenceList {
         let key_hash = xxh3_64(key);
         let length = usize::from(from).min(self.nodes());
         let mut leaders: SmallVec<[Score; REPLICAS_INLINE]> = SmallVec::with_capacity(length);
         for (number, name_hash) in (0..=u8::MAX).zip(&self.name_hashes) {
             let score = Score {
                 weight: mix(key_hash ^ name_hash),
-                node: NodeNumber::new(number),
+                node: NodeId::new(number),
             };
             if leaders.len() < length {
                 leaders.push(score);
@@ -159,10 +159,10 @@ mod tests {
         for key in (0..50_u8).map(|key| [key]) {
             for from in 0..=5 {
                 let replicas = placement.replicas(&key, from);
-                for node in (0..5).map(NodeNumber::new) {
+                for node in (0..5).map(NodeId::new) {
                     let is_replica = placement.is_replica(node, &key, from);
                     assert_eq!(is_replica, replicas.contains(&node), "{node:?} {from}");
-                    for other in (0..5).map(NodeNumber::new) {
+                    for other in (0..5).map(NodeId::new) {
                         let are = placement.are_replicas([node, other], &key, from);
                         let expected = is_replica && replicas.contains(&other);
                         assert_eq!(are, expected, "{node:?} {other:?} {from}");
@@ -172,7 +172,7 @@ mod tests {
         }
     }
 
-    /// Clients compute rankings by the same page, and the load generator tests its own
+    /// Clients compute preference lists by the same page, and the load generator tests its own
     /// function against it.
     #[test]
     fn the_golden_vectors_of_the_documents_hold() {
@@ -191,10 +191,12 @@ mod tests {
                 }
                 ["replicas", key, "of", ref names @ ..] => {
                     let placement = Placement::new(names.iter().copied());
-                    let ranking = placement.ranking(&decoded(key), u8::MAX);
-                    let ranking: Vec<&str> =
-                        ranking.iter().map(|node| names[node.index()]).collect();
-                    ranking.join(" ")
+                    let preference_list = placement.preference_list(&decoded(key), u8::MAX);
+                    let preference_list: Vec<&str> = preference_list
+                        .iter()
+                        .map(|node| names[node.index()])
+                        .collect();
+                    preference_list.join(" ")
                 }
                 _ => panic!("{what} is no vector"),
             };

@@ -32,7 +32,7 @@ impl Replicas {
         }
     }
 
-    /// The replicas of the key, in the order of its ranking.
+    /// The replicas of the key, in the order of its preference list.
     pub fn indexes(self) -> impl Iterator<Item = ReplicaIndex> + use<> {
         (0..self.from).map(ReplicaIndex)
     }
@@ -44,7 +44,7 @@ impl Replicas {
     }
 }
 
-/// Which of a key's replicas: its index in the key's ranking.
+/// Which of a key's replicas: its index in the key's preference list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReplicaIndex(u8);
 

@@ -1,6 +1,6 @@
 //! How evenly keys are spread, how few move, and that replica sets nest.
 
-use cluster::{NodeNumber, Placement, Ranking};
+use cluster::{NodeId, Placement, PreferenceList};
 use fastrand::Rng;
 
 const KEYS: u64 = 1_000_000;
@@ -26,7 +26,7 @@ struct Shares {
 fn spread(mut key_of: impl FnMut(u64, &mut Vec<u8>)) -> [Shares; 2] {
     let eleven_names = names(11);
     let (ten, eleven) = (placement(&eleven_names[..10]), placement(&eleven_names));
-    let newcomer = NodeNumber::new(10);
+    let newcomer = NodeId::new(10);
     let mut shares = [0, 1].map(|_| Shares {
         of_ten: [0; 10],
         taken: 0,
@@ -35,14 +35,14 @@ fn spread(mut key_of: impl FnMut(u64, &mut Vec<u8>)) -> [Shares; 2] {
     for number in 0..KEYS {
         key.clear();
         key_of(number, &mut key);
-        let before = ten.ranking(&key, 2);
+        let before = ten.preference_list(&key, 2);
         shares[0].of_ten[before[0].index()] += 1;
         shares[1].of_ten[before[0].index()] += 1;
         shares[1].of_ten[before[1].index()] += 1;
         if number % MOVES_EVERY != 0 {
             continue;
         }
-        let after = eleven.ranking(&key, 2);
+        let after = eleven.preference_list(&key, 2);
         for (shares, from) in shares.iter_mut().zip(1..) {
             if let Some(index) = after[..from].iter().position(|node| *node == newcomer) {
                 shares.taken += 1;
@@ -114,21 +114,23 @@ fn replica_sets_nest_whatever_the_order_of_the_list() {
         let (in_order, out_of_order) = (placement(&sorted), placement(&shuffled));
         for key in 0..20_u64 {
             let key = key.to_be_bytes();
-            let whole = in_order.ranking(&key, u8::MAX);
+            let whole = in_order.preference_list(&key, u8::MAX);
             assert_eq!(whole.len(), nodes);
-            let mut distinct: Ranking = whole.clone();
+            let mut distinct: PreferenceList = whole.clone();
             distinct.sort();
             distinct.dedup();
             assert_eq!(distinct.len(), nodes);
             for from in 0..=nodes as u8 {
-                let first = in_order.ranking(&key, from);
+                let first = in_order.preference_list(&key, from);
                 assert_eq!(first[..], whole[..usize::from(from)]);
             }
-            let named = |ranking: &Ranking, names: &[String]| -> Vec<String> {
-                let names = ranking.iter().map(|node| names[node.index()].clone());
+            let named = |preference_list: &PreferenceList, names: &[String]| -> Vec<String> {
+                let names = preference_list
+                    .iter()
+                    .map(|node| names[node.index()].clone());
                 names.collect()
             };
-            let elsewhere = out_of_order.ranking(&key, u8::MAX);
+            let elsewhere = out_of_order.preference_list(&key, u8::MAX);
             assert_eq!(named(&whole, &sorted), named(&elsewhere, &shuffled));
         }
     }
@@ -137,7 +139,7 @@ fn replica_sets_nest_whatever_the_order_of_the_list() {
 #[test]
 fn nodes_of_the_same_name_are_both_in_the_ranking() {
     let twins = Placement::new(["same", "same"]);
-    let ranking = twins.ranking(b"key", 2);
-    assert_eq!(ranking[..], [NodeNumber::new(1), NodeNumber::new(0)]);
-    assert_eq!(Placement::new([]).ranking(b"key", 3).len(), 0);
+    let preference_list = twins.preference_list(b"key", 2);
+    assert_eq!(preference_list[..], [NodeId::new(1), NodeId::new(0)]);
+    assert_eq!(Placement::new([]).preference_list(b"key", 3).len(), 0);
 }

@@ -71,7 +71,7 @@ use base::{BootId, Random};
 use cluster::forgetting::StoreStart;
 use cluster::sweep::{Incarnation, PassId};
 use cluster::{
-    Confirmation, Judgement, Members, NodeNumber, Remembered, ReplicaState, is_bygone, judge,
+    Confirmation, Judgement, Members, NodeId, Remembered, ReplicaState, is_bygone, judge,
 };
 pub use cluster_file::fuzz_cluster;
 use cluster_file::{ClusterFile, Run};
@@ -280,12 +280,12 @@ impl Membership {
     /// Whether a peer's hello comes from a new start while its previous start
     /// still has a live link; see
     /// [`HandshakePolicy::is_previous_start_live`](peer::HandshakePolicy::is_previous_start_live).
-    pub fn is_previous_start_live(&self, peer: NodeNumber, hello: &Hello) -> bool {
+    pub fn is_previous_start_live(&self, peer: NodeId, hello: &Hello) -> bool {
         lock(&self.inner.state).is_previous_start_live(peer, hello)
     }
 
     /// Whether to tell a peer that an operator has accepted the store.
-    pub fn is_forced_towards(&self, peer: NodeNumber) -> bool {
+    pub fn is_forced_towards(&self, peer: NodeId) -> bool {
         lock(&self.inner.state).confirmation.is_unaware(peer)
     }
 
@@ -309,7 +309,7 @@ impl Membership {
 
     /// The start of a node's store that this node knows as its present one; [`None`] if it
     /// knows of none that lacks nothing.
-    pub fn present_start(&self, node: NodeNumber) -> Option<StoreStart> {
+    pub fn present_start(&self, node: NodeId) -> Option<StoreStart> {
         if node == self.inner.own.members.own() {
             Some(self.own_start())
         } else {
@@ -319,7 +319,7 @@ impl Membership {
 
     /// The id of a node's store, as of its last hello; [`None`] if none has come since this
     /// node was started.
-    pub fn store_of(&self, node: NodeNumber) -> Option<u64> {
+    pub fn store_of(&self, node: NodeId) -> Option<u64> {
         if node == self.inner.own.members.own() {
             Some(self.inner.own.store_id)
         } else {
@@ -335,12 +335,12 @@ impl Membership {
     }
 
     /// What this node durably remembers of a peer.
-    pub fn durably_remembered(&self, peer: NodeNumber) -> Option<Remembered> {
+    pub fn durably_remembered(&self, peer: NodeId) -> Option<Remembered> {
         lock(&self.inner.state).durably_remembered(peer)
     }
 
     /// The starts that the remembered store of a peer includes.
-    pub fn starts_of(&self, peer: NodeNumber) -> Arc<[u64]> {
+    pub fn starts_of(&self, peer: NodeId) -> Arc<[u64]> {
         lock(&self.inner.state).starts_of(peer)
     }
 
@@ -352,7 +352,7 @@ impl Membership {
     /// The connection must end when its watch says that the peer has restarted.
     pub fn record_peer(
         &self,
-        peer: NodeNumber,
+        peer: NodeId,
         hello: &Hello,
         sent: Option<Remembered>,
         on_durable: impl FnOnce(bool) + Send + 'static,
@@ -405,7 +405,7 @@ impl Membership {
     }
 
     /// Notes that a peer durably remembers this start, because it serves calls.
-    pub fn remembered_by(&self, peer: NodeNumber) {
+    pub fn remembered_by(&self, peer: NodeId) {
         self.change_confirmation(peer, |confirmation, peers| {
             confirmation.remembered_by(peer, peers);
         });
@@ -413,14 +413,14 @@ impl Membership {
 
     /// Notes that a peer cannot be reached, so the store does not wait for what
     /// the peer remembers.
-    pub fn unreachable(&self, peer: NodeNumber) {
+    pub fn unreachable(&self, peer: NodeId) {
         self.change_confirmation(peer, |confirmation, peers| {
             confirmation.consulted(peer, peers);
         });
     }
 
     /// Notes that this node has observed the timestamps that a peer has seen.
-    pub fn observed(&self, peer: NodeNumber) {
+    pub fn observed(&self, peer: NodeId) {
         lock(&self.inner.state).observed(peer);
     }
 
@@ -433,7 +433,7 @@ impl Membership {
     }
 
     /// Takes what a peer reports on a connection with this start.
-    pub fn heard_report(&self, peer: NodeNumber, start: &StartWatch, report: StoreReport) {
+    pub fn heard_report(&self, peer: NodeId, start: &StartWatch, report: StoreReport) {
         let schedule = lock(&self.inner.state).hear_report(peer, start, report);
         if schedule {
             self.inner.spawn_count_write();
@@ -466,7 +466,7 @@ impl Membership {
     /// learner counts from now on, once that is durable.
     /// `single_copies`, by node number, are the versions of which a store is to keep the
     /// only copy.
-    pub fn full_pass_ended(&self, pass: PassId, clean_with: &[NodeNumber], single_copies: &[u64]) {
+    pub fn full_pass_ended(&self, pass: PassId, clean_with: &[NodeId], single_copies: &[u64]) {
         let durable = self.inner.environment.acknowledged.durable();
         let schedule = {
             let mut state = lock(&self.inner.state);
@@ -485,7 +485,7 @@ impl Membership {
         lock(&self.inner.state).possible_loss.report.clone()
     }
 
-    fn change_confirmation(&self, peer: NodeNumber, change: impl FnOnce(&mut Confirmation, usize)) {
+    fn change_confirmation(&self, peer: NodeId, change: impl FnOnce(&mut Confirmation, usize)) {
         let schedule = {
             let mut state = lock(&self.inner.state);
             self.inner.change_confirmation(&mut state, peer, change);
@@ -515,7 +515,7 @@ impl MembershipInner {
     fn change_confirmation(
         &self,
         state: &mut MembershipState,
-        peer: NodeNumber,
+        peer: NodeId,
         change: impl FnOnce(&mut Confirmation, usize),
     ) {
         let random = &*self.environment.random;

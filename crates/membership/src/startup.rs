@@ -3,7 +3,7 @@
 use super::cluster_file::{ClusterFile, Run};
 use super::state::{Opening, draw_loss};
 use base::{BootId, Random};
-use cluster::{Confirmation, Members, NodeNumber, ReplicaState, STARTS_MAX};
+use cluster::{Confirmation, Members, NodeId, ReplicaState, STARTS_MAX};
 use lsm::Error;
 
 /// Why a node does not start.
@@ -138,7 +138,7 @@ fn initial_confirmation(
         );
         return Confirmation::Learner { is_outdated: false };
     }
-    let is_unaware = |peer: &NodeNumber| {
+    let is_unaware = |peer: &NodeId| {
         let node = loaded.nodes.get(members.name(*peer));
         node.is_some_and(|node| node.is_unaware)
     };

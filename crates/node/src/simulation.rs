@@ -13,7 +13,7 @@ use crate::worker::Worker;
 use base::{Entry, Timestamp};
 use bytes::Bytes;
 use cluster::sweep::{PassId, PassKind};
-use cluster::{NodeNumber, Replicas};
+use cluster::{NodeId, Replicas};
 use lsm::{Engine, Executor};
 use peer::{Stream, Transport};
 use repair::forgetting::ForgettingStatus;
@@ -346,12 +346,12 @@ impl SimulatedNode {
 
     /// Sends a version to another node as a mend of each recent sweep that this node takes part
     /// in, as one that was long on its way.
-    pub async fn send_late_mend(&self, to: NodeNumber, entry: &Entry) {
+    pub async fn send_late_mend(&self, to: NodeId, entry: &Entry) {
         self.next_worker().sweeper().send_late_mend(to, entry).await;
     }
 
     /// Sends a version to another node as a mend of a sweep, as one that was long on its way.
-    pub async fn send_mend_of(&self, pass: PassId, to: NodeNumber, entry: &Entry) {
+    pub async fn send_mend_of(&self, pass: PassId, to: NodeId, entry: &Entry) {
         let sweeper = self.next_worker().sweeper();
         sweeper.send_mend_of(pass, to, entry).await;
     }

@@ -8,7 +8,7 @@ use crate::node_report::ExaminedNode;
 use crate::peer_requests::{PeerRequests, report};
 use base::{Clock, Permits, overdue_check_period};
 use bytes::Bytes;
-use cluster::{NodeNumber, Placement, Ranking};
+use cluster::{NodeId, Placement, PreferenceList};
 use peer::{AnswerHandler, HandshakePolicy, Link, LinkStatus, PeerEnvironment, Stream, Transport};
 use repair::sweep::Sweeper;
 use replica::Peers;
@@ -241,15 +241,15 @@ impl Worker {
         &self.node.placement
     }
 
-    /// The first `from` nodes of a key's ranking.
+    /// The first `from` nodes of a key's preference list.
     #[must_use]
-    pub fn ranking(&self, key: &[u8], from: u8) -> Ranking {
-        self.peers.ranking(key, from)
+    pub fn preference_list(&self, key: &[u8], from: u8) -> PreferenceList {
+        self.peers.preference_list(key, from)
     }
 
     /// The state of the link to another node.
     #[must_use]
-    pub fn link_status(&self, node: NodeNumber) -> Option<LinkStatus> {
+    pub fn link_status(&self, node: NodeId) -> Option<LinkStatus> {
         self.peers.status(node)
     }
 
@@ -292,7 +292,7 @@ impl Worker {
     async fn follow_dialled_peers(self: Rc<Self>) {
         let dial = |peer| {
             if let Some(link) = self.peers.link(peer) {
-                link.peer_has_dialled();
+                link.note_peer_dial();
             }
         };
         self.node.dialled.follow(self.number, dial).await;

@@ -1,5 +1,5 @@
 //! Which copies this node may drop although they are alive: **surplus** copies, of versions
-//! whose number of copies does not reach down the ranking to this node.
+//! whose number of copies does not reach down the preference list to this node.
 //!
 //! A read of more replicas than a version has leaves one behind, and so does a write of fewer
 //! copies than the one before. Sweeps offer such a copy to the replicas of its version. A full
@@ -18,7 +18,7 @@
 //! for anyway.
 
 use base::Timestamp;
-use cluster::{NodeNumber, Placement};
+use cluster::{NodeId, Placement};
 use lsm::NonOwned;
 use replica::SharedBounds;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub struct SurplusRule {
     /// Which nodes are the replicas of a key.
     pub placement: Arc<Placement>,
     /// This node.
-    pub own: NodeNumber,
+    pub own: NodeId,
     /// The bound below which surplus copies may go.
     pub bounds: Arc<SharedBounds>,
     /// Whether the data folder is one of a cluster of these nodes, this store is a voter, and
@@ -78,7 +78,7 @@ mod tests {
     fn surplus_is_what_other_nodes_keep_and_goes_only_while_all_are_whole() {
         let placement = Arc::new(Placement::new(["a", "b", "c"]));
         let are_all_whole = Arc::<AtomicBool>::default();
-        let last = placement.ranking(b"key", 3)[2];
+        let last = placement.preference_list(b"key", 3)[2];
         let shared = SharedBounds::default();
         let below = Timestamp::from_u64(7);
         shared.set(Bounds::default(), Timestamp::ZERO, below);

@@ -1,7 +1,7 @@
 //! The nodes of the cluster, as one runtime sees and reaches them.
 
 use crate::timestamps::TimestampAllocator;
-use cluster::{Members, NodeNumber, NodeUrl, Placement, Ranking};
+use cluster::{Members, NodeId, NodeUrl, Placement, PreferenceList};
 use peer::{Link, LinkStatus};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -25,7 +25,7 @@ impl Peers {
         members: Members,
         placement: Arc<Placement>,
         timestamps: Arc<TimestampAllocator>,
-        link: impl Fn(NodeNumber) -> Rc<Link>,
+        link: impl Fn(NodeId) -> Rc<Link>,
     ) -> Rc<Self> {
         let nodes = members.names().len();
         let links = members
@@ -52,43 +52,43 @@ impl Peers {
     }
 
     /// All nodes.
-    pub fn numbers(&self) -> impl Iterator<Item = NodeNumber> + use<> {
+    pub fn numbers(&self) -> impl Iterator<Item = NodeId> + use<> {
         self.members.numbers()
     }
 
     /// This node.
-    pub fn own(&self) -> NodeNumber {
+    pub fn own(&self) -> NodeId {
         self.members.own()
     }
 
     /// Whether it is this node.
-    pub fn is_own(&self, node: NodeNumber) -> bool {
+    pub fn is_own(&self, node: NodeId) -> bool {
         node == self.members.own()
     }
 
-    /// The first `from` nodes of a key's ranking.
-    pub fn ranking(&self, key: &[u8], from: u8) -> Ranking {
-        self.placement.ranking(key, from)
+    /// The first `from` nodes of a key's preference list.
+    pub fn preference_list(&self, key: &[u8], from: u8) -> PreferenceList {
+        self.placement.preference_list(key, from)
     }
 
     /// Whether a node is known not to answer.
-    pub fn is_down(&self, node: NodeNumber) -> bool {
+    pub fn is_down(&self, node: NodeId) -> bool {
         self.link(node).is_some_and(|link| link.is_down())
     }
 
     /// The state of the link to another node.
-    pub fn status(&self, node: NodeNumber) -> Option<LinkStatus> {
+    pub fn status(&self, node: NodeId) -> Option<LinkStatus> {
         self.link(node).map(|link| link.status())
     }
 
     /// The URL of a node.
-    pub fn url_of(&self, node: NodeNumber) -> &NodeUrl {
+    pub fn url_of(&self, node: NodeId) -> &NodeUrl {
         self.members.url(node)
     }
 
     /// Ends the calls whose time is over, reports the peers' clocks, and returns the nodes
     /// that are up and were down at the last check.
-    pub fn end_overdue(&self, now: Duration) -> Vec<NodeNumber> {
+    pub fn end_overdue(&self, now: Duration) -> Vec<NodeId> {
         for link in self.links.iter().flatten() {
             link.expire(now);
         }
@@ -121,7 +121,7 @@ impl Peers {
     }
 
     /// The link to another node.
-    pub fn link(&self, node: NodeNumber) -> Option<&Rc<Link>> {
+    pub fn link(&self, node: NodeId) -> Option<&Rc<Link>> {
         self.links.get(node.index())?.as_ref()
     }
 }

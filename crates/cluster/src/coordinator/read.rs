@@ -185,7 +185,7 @@ impl Read {
         self.freshest().filter(|_| !self.is_forgotten())
     }
 
-    /// What became of it at each replica, in the order of the ranking.
+    /// What became of it at each replica, in the order of the preference list.
     pub fn fates(&self) -> impl Iterator<Item = Fate> {
         self.progress.iter().map(|progress| match progress {
             ReadProgress::Untried | ReadProgress::Asked => Fate::Unanswered,
@@ -463,7 +463,7 @@ impl Read {
         }
     }
 
-    /// How many replicas the freshest version is written for: the first of the ranking.
+    /// How many replicas the freshest version is written for: the first of the preference list.
     fn copies(&self) -> usize {
         let copies = self.freshest.as_ref().map_or(0, Entry::copies);
         usize::from(copies.min(self.replicas.from))

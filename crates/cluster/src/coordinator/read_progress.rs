@@ -43,7 +43,7 @@ impl ReadProgress {
     }
 }
 
-/// What is known of all replicas, in the order of the ranking.
+/// What is known of all replicas, in the order of the preference list.
 #[derive(Clone, Debug)]
 pub(super) struct AllProgress(SmallVec<[ReadProgress; REPLICAS_INLINE]>);
 

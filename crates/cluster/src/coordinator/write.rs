@@ -180,13 +180,13 @@ enum Hint {
 }
 
 impl Write {
-    /// Begins a write with this timestamp. `why_down` says which replicas are
+    /// Begins a write with this timestamp. `down_reason` says which replicas are
     /// known not to answer, and why.
     #[must_use]
     pub fn start(
         replicas: Replicas,
         timestamp: Timestamp,
-        why_down: impl Fn(ReplicaIndex) -> Option<Miss>,
+        down_reason: impl Fn(ReplicaIndex) -> Option<Miss>,
         actions: &mut WriteActions,
     ) -> Self {
         let mut write = Self {
@@ -197,7 +197,7 @@ impl Write {
             is_patient: true,
             progress: SmallVec::new(),
         };
-        write.send(why_down, actions);
+        write.send(down_reason, actions);
         write
     }
 
@@ -205,7 +205,7 @@ impl Write {
     pub fn pushed(
         &mut self,
         timestamp: Timestamp,
-        why_down: impl Fn(ReplicaIndex) -> Option<Miss>,
+        down_reason: impl Fn(ReplicaIndex) -> Option<Miss>,
         actions: &mut WriteActions,
     ) {
         if self.stage != Stage::TimestampPush {
@@ -215,7 +215,7 @@ impl Write {
         self.round = Round::Second;
         self.timestamp = timestamp;
         self.stage = Stage::Gathering;
-        self.send(why_down, actions);
+        self.send(down_reason, actions);
     }
 
     /// Takes an event, and adds what follows from it to `actions`.
@@ -267,7 +267,7 @@ impl Write {
         self.timestamp
     }
 
-    /// What became of it at each replica, in the order of the ranking.
+    /// What became of it at each replica, in the order of the preference list.
     pub fn fates(&self) -> impl Iterator<Item = Fate> {
         self.progress.iter().map(|progress| match progress {
             WriteProgress::Awaited => Fate::Unanswered,
@@ -279,13 +279,13 @@ impl Write {
     /// Begins a round.
     fn send(
         &mut self,
-        why_down: impl Fn(ReplicaIndex) -> Option<Miss>,
+        down_reason: impl Fn(ReplicaIndex) -> Option<Miss>,
         actions: &mut WriteActions,
     ) {
         let round = self.round;
         self.progress.clear();
         for replica in self.replicas.indexes() {
-            let (progress, action) = match why_down(replica) {
+            let (progress, action) = match down_reason(replica) {
                 Some(why) => {
                     let hint = Hint::Underway;
                     let progress = WriteProgress::Missed { why, hint };

@@ -1,7 +1,7 @@
 //! What a store names with its answers to reads, once it has a fence.
 
 use super::Arrival;
-use crate::NodeNumber;
+use crate::NodeId;
 use base::Timestamp;
 
 /// Which start of which store. A store lacks something that it once had only after
@@ -27,7 +27,7 @@ pub struct NamedBounds {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answerer {
     /// Its node.
-    pub node: NodeNumber,
+    pub node: NodeId,
     /// The store.
     pub store: StoreStart,
     /// The forget bound that it named.

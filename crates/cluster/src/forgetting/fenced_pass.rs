@@ -1,6 +1,6 @@
 //! What the driver of a pass knows about fences, and when F may rise.
 
-use crate::members::NodeNumber;
+use crate::members::NodeId;
 use crate::sweep::{Incarnation, Pair, PassId};
 use base::Timestamp;
 use std::collections::BTreeSet;
@@ -33,7 +33,7 @@ impl FencedPass {
 
     /// Notes that a member is durably fenced. Once the pass has begun this is too
     /// late, because something older may have come to ranges that were compared.
-    pub fn fenced(&mut self, member: NodeNumber, incarnation: Incarnation) {
+    pub fn fenced(&mut self, member: NodeId, incarnation: Incarnation) {
         if let Some(fenced) = self.fenced.get_mut(member.index())
             && !self.has_begun
         {
@@ -50,12 +50,7 @@ impl FencedPass {
     /// that it had before it was asked. A folder that was restored from before the
     /// pass has a lower one, and lacks what the pass has brought.
     #[must_use]
-    pub fn may_rejoin(
-        &self,
-        member: NodeNumber,
-        incarnation: Incarnation,
-        fence: Timestamp,
-    ) -> bool {
+    pub fn may_rejoin(&self, member: NodeId, incarnation: Incarnation, fence: Timestamp) -> bool {
         self.fenced.get(member.index()) == Some(&Some(incarnation)) && fence >= self.fence
     }
 

@@ -1,7 +1,7 @@
 //! Whose word counts about a version below F that some stores hold and others do not:
 //! it was written and one lacks it, or it was deleted and one has missed that.
 
-use crate::NodeNumber;
+use crate::NodeId;
 use base::Timestamp;
 use std::collections::BTreeSet;
 
@@ -48,27 +48,20 @@ impl Vouching {
 /// for each other; if none does, all count, because a version that returns does less harm
 /// than one that is lost.
 #[must_use]
-pub fn vouchers(
-    replicas: &[NodeNumber],
-    says: impl Fn(NodeNumber) -> Vouching,
-) -> BTreeSet<NodeNumber> {
+pub fn vouchers(replicas: &[NodeId], says: impl Fn(NodeId) -> Vouching) -> BTreeSet<NodeId> {
     let most = most_said(replicas, &says);
-    let can_say_most = |node: &NodeNumber| says(*node) == most;
+    let can_say_most = |node: &NodeId| says(*node) == most;
     replicas.iter().copied().filter(can_say_most).collect()
 }
 
 /// Whether a store does not send a version of its own to those that lack it: a replica of
 /// the version can say more about it.
 #[must_use]
-pub fn withholds(
-    own: NodeNumber,
-    replicas: &[NodeNumber],
-    says: impl Fn(NodeNumber) -> Vouching,
-) -> bool {
+pub fn withholds(own: NodeId, replicas: &[NodeId], says: impl Fn(NodeId) -> Vouching) -> bool {
     says(own) < most_said(replicas, &says)
 }
 
-fn most_said(replicas: &[NodeNumber], says: impl Fn(NodeNumber) -> Vouching) -> Vouching {
+fn most_said(replicas: &[NodeId], says: impl Fn(NodeId) -> Vouching) -> Vouching {
     let said = replicas.iter().map(|node| says(*node));
     said.max().unwrap_or_default()
 }
@@ -80,15 +73,15 @@ mod tests {
 
     #[test]
     fn those_count_that_can_say_most() {
-        let replicas = [2, 0, 1].map(NodeNumber::new);
+        let replicas = [2, 0, 1].map(NodeId::new);
         for (vouching, expected) in [
             ([All, All, All], vec![0, 1, 2]),
             ([Nothing, All, Remembers], vec![1]),
             ([Remembers, Nothing, Remembers], vec![0, 2]),
             ([Nothing, Nothing, Nothing], vec![0, 1, 2]),
         ] {
-            let says = |node: NodeNumber| vouching[node.index()];
-            let expected = BTreeSet::from_iter(expected.into_iter().map(NodeNumber::new));
+            let says = |node: NodeId| vouching[node.index()];
+            let expected = BTreeSet::from_iter(expected.into_iter().map(NodeId::new));
             assert_eq!(vouchers(&replicas, says), expected, "{vouching:?}");
             for own in replicas {
                 let is_voucher = expected.contains(&own);
@@ -97,7 +90,7 @@ mod tests {
         }
         // What is not a replica of the version says nothing about it.
         let vouching = [Nothing, Nothing, All];
-        let says = |node: NodeNumber| vouching[node.index()];
+        let says = |node: NodeId| vouching[node.index()];
         assert_eq!(vouchers(&replicas[1..], says).len(), 2);
     }
 

@@ -9,12 +9,12 @@
 //! nodes of a cluster number them alike; no name, and no host with its port, occurs twice; there
 //! are 1 to [`NODES_MAX`] nodes, and one of them is this node.
 
-mod node_number;
+mod node_id;
 mod node_url;
 #[cfg(test)]
 mod tests;
 
-pub use node_number::{NODES_MAX, NodeNumber};
+pub use node_id::{NODES_MAX, NodeId};
 pub use node_url::{NodeUrl, NodeUrlError};
 
 use std::str::FromStr;
@@ -129,7 +129,7 @@ impl FromStr for Member {
 pub struct Members {
     /// Sorted by name.
     nodes: Vec<Member>,
-    own: NodeNumber,
+    own: NodeId,
 }
 
 /// Why a list of nodes is not a cluster.
@@ -181,7 +181,7 @@ impl Members {
     pub fn single_node(node: Member) -> Self {
         Self {
             nodes: vec![node],
-            own: NodeNumber::new(0),
+            own: NodeId::new(0),
         }
     }
 
@@ -218,7 +218,7 @@ impl Members {
             .iter()
             .position(|node| node.url == *own)
             .and_then(|index| u8::try_from(index).ok())
-            .map(NodeNumber::new)
+            .map(NodeId::new)
             .ok_or_else(|| {
                 let listed = nodes
                     .iter()
@@ -237,7 +237,7 @@ impl Members {
 
     /// The number of this node.
     #[must_use]
-    pub fn own(&self) -> NodeNumber {
+    pub fn own(&self) -> NodeId {
         self.own
     }
 
@@ -279,23 +279,23 @@ impl Members {
 
     /// The name of a node of this cluster.
     #[must_use]
-    pub fn name(&self, node: NodeNumber) -> &str {
+    pub fn name(&self, node: NodeId) -> &str {
         &self.nodes[node.index()].name
     }
 
     /// The URL of a node of this cluster.
     #[must_use]
-    pub fn url(&self, node: NodeNumber) -> &NodeUrl {
+    pub fn url(&self, node: NodeId) -> &NodeUrl {
         &self.nodes[node.index()].url
     }
 
     /// The numbers of all nodes, ascending.
-    pub fn numbers(&self) -> impl ExactSizeIterator<Item = NodeNumber> + use<> {
-        (0..self.count()).map(NodeNumber::new)
+    pub fn numbers(&self) -> impl ExactSizeIterator<Item = NodeId> + use<> {
+        (0..self.count()).map(NodeId::new)
     }
 
     /// The numbers of all nodes but this one, ascending.
-    pub fn peers(&self) -> impl Iterator<Item = NodeNumber> + use<> {
+    pub fn peers(&self) -> impl Iterator<Item = NodeId> + use<> {
         let own = self.own;
         self.numbers().filter(move |node| *node != own)
     }
@@ -307,10 +307,10 @@ impl Members {
 
     /// The number of the node with this name.
     #[must_use]
-    pub fn number_of(&self, name: &str) -> Option<NodeNumber> {
+    pub fn number_of(&self, name: &str) -> Option<NodeId> {
         let compare = |node: &Member| node.name.as_bytes().cmp(name.as_bytes());
         let index = self.nodes.binary_search_by(compare).ok()?;
-        u8::try_from(index).ok().map(NodeNumber::new)
+        u8::try_from(index).ok().map(NodeId::new)
     }
 
     /// A hash of the list, by which nodes see whether they have the same one. It

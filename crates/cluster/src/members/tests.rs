@@ -64,9 +64,9 @@ fn nodes_are_numbered_by_name_in_any_order_of_the_list() {
             (members.own_name(), members.own_url()),
             ("a", &url("http://x:1"))
         );
-        let numbers: Vec<usize> = members.numbers().map(NodeNumber::index).collect();
+        let numbers: Vec<usize> = members.numbers().map(NodeId::index).collect();
         assert_eq!(numbers, [0, 1, 2]);
-        let peers: Vec<usize> = members.peers().map(NodeNumber::index).collect();
+        let peers: Vec<usize> = members.peers().map(NodeId::index).collect();
         assert_eq!(peers, [0, 2]);
         for (number, name) in members.numbers().zip(expected) {
             assert_eq!(members.name(number), name);

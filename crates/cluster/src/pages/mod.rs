@@ -27,7 +27,7 @@ mod page;
 
 pub use page::{NodeSet, Page, PageItem, PageRequest, Part};
 
-use crate::members::NodeNumber;
+use crate::members::NodeId;
 use crate::placement::Placement;
 use crate::replicas::{Miss, Replicas};
 use base::Entry;
@@ -41,14 +41,14 @@ const PASSED_OVER_MAX: usize = 512;
 pub enum MergeStep {
     /// It needs the node's page that begins at this key: [`RangeMerge::load`] or
     /// [`RangeMerge::missed`] is to follow.
-    Await(NodeNumber, Vec<u8>),
+    Await(NodeId, Vec<u8>),
     /// More nodes are missing than may be. [`RangeMerge::load`] with a page of a missing node
     /// may change that.
     TooFewNodes,
     /// The next live entity. Its value is there if values are wanted.
     Tell(Entry),
     /// The next live entity, whose value this node has.
-    Fetch(NodeNumber, PageItem),
+    Fetch(NodeId, PageItem),
     /// The replicas of this key differ: a read that asks all of them says what is to be told.
     Read(Vec<u8>),
     /// Many dead keys were passed over. There is more.
@@ -66,7 +66,7 @@ pub struct RangeMerge {
     /// By number.
     nodes: Vec<NodePages>,
     /// Empty; its memory is used again for each key.
-    held: Vec<(NodeNumber, PageItem)>,
+    held: Vec<(NodeId, PageItem)>,
 }
 
 /// What is known of a node's part.
@@ -105,7 +105,7 @@ impl RangeMerge {
     }
 
     /// The nodes that are missing, and why.
-    pub fn missing(&self) -> impl Iterator<Item = (NodeNumber, Miss)> + '_ {
+    pub fn missing(&self) -> impl Iterator<Item = (NodeId, Miss)> + '_ {
         numbered(&self.nodes).filter_map(|(node, pages)| match pages {
             NodePages::Missing(why) => Some((node, *why)),
             // Its word does not count here, because it may have lost something.
@@ -120,12 +120,7 @@ impl RangeMerge {
     ///
     /// # Errors
     /// What is wrong with the page; the node is missing then.
-    pub fn load(
-        &mut self,
-        node: NodeNumber,
-        start: &[u8],
-        page: Page,
-    ) -> Result<bool, &'static str> {
+    pub fn load(&mut self, node: NodeId, start: &[u8], page: Page) -> Result<bool, &'static str> {
         let Some(pages) = self.nodes.get_mut(node.index()) else {
             return Err("a page of an unknown node");
         };
@@ -159,7 +154,7 @@ impl RangeMerge {
     }
 
     /// Takes note that a node's next page does not come.
-    pub fn missed(&mut self, node: NodeNumber, why: Miss) {
+    pub fn missed(&mut self, node: NodeId, why: Miss) {
         if let Some(pages @ (NodePages::Awaited | NodePages::Missing(_))) =
             self.nodes.get_mut(node.index())
         {
@@ -168,7 +163,7 @@ impl RangeMerge {
     }
 
     /// Waits again for a node that was missing, and that has answered.
-    pub fn rejoin(&mut self, node: NodeNumber) {
+    pub fn rejoin(&mut self, node: NodeId) {
         if let Some(pages @ NodePages::Missing(_)) = self.nodes.get_mut(node.index()) {
             *pages = NodePages::Awaited;
         }
@@ -204,8 +199,8 @@ impl RangeMerge {
     }
 
     /// Takes the first item of the least key that a page has, if all pages reach behind it.
-    fn next_item(&mut self) -> Option<(NodeNumber, PageItem)> {
-        let mut least: Option<(NodeNumber, &[u8])> = None;
+    fn next_item(&mut self) -> Option<(NodeId, PageItem)> {
+        let mut least: Option<(NodeId, &[u8])> = None;
         for (node, pages) in numbered(&self.nodes) {
             if let NodePages::Loaded(Loaded { items, .. }) = pages
                 && let Some(key) = items.front().map(|item| item.entry.key())
@@ -222,7 +217,7 @@ impl RangeMerge {
         Some((node, item))
     }
 
-    fn pop(&mut self, node: NodeNumber) -> Option<PageItem> {
+    fn pop(&mut self, node: NodeId) -> Option<PageItem> {
         match self.nodes.get_mut(node.index())? {
             NodePages::Loaded(loaded) => loaded.items.pop_front(),
             NodePages::Awaited | NodePages::Missing(_) => None,
@@ -230,7 +225,7 @@ impl RangeMerge {
     }
 
     /// Takes what the pages have of the key of the first item, and leaves the key behind.
-    fn take_same(&mut self, first: (NodeNumber, PageItem), held: &mut Vec<(NodeNumber, PageItem)>) {
+    fn take_same(&mut self, first: (NodeId, PageItem), held: &mut Vec<(NodeId, PageItem)>) {
         let key = first.1.entry.key();
         self.position.clear();
         self.position.extend_from_slice(key);
@@ -242,7 +237,7 @@ impl RangeMerge {
                     .is_some_and(|item| item.entry.key() == key)
                 && let Some(item) = loaded.items.pop_front()
             {
-                held.push((NodeNumber::new(number), item));
+                held.push((NodeId::new(number), item));
             }
         }
         self.position.push(0);
@@ -281,7 +276,7 @@ impl RangeMerge {
     /// What is told of a key of which the nodes hold this; [`None`] if nothing is.
     fn decide(
         &self,
-        held: &[(NodeNumber, PageItem)],
+        held: &[(NodeId, PageItem)],
         placement: &Placement,
         now_unix_ms: u64,
     ) -> Option<MergeStep> {
@@ -294,8 +289,8 @@ impl RangeMerge {
             .max_by_key(|item| freshness(item));
         let copies = newest.map_or(from, |newest| newest.entry.copies());
         // The order of the replicas matters only if the version has fewer copies.
-        let ranking = if copies < from {
-            placement.ranking(key, from)
+        let preference_list = if copies < from {
+            placement.preference_list(key, from)
         } else {
             placement.replicas(key, from)
         };
@@ -303,7 +298,7 @@ impl RangeMerge {
         let mut differ = false;
         let mut holder = None;
         let mut sender = None;
-        for (index, node) in ranking.iter().enumerate() {
+        for (index, node) in preference_list.iter().enumerate() {
             let item = held.iter().find(|(holder, _)| holder == node);
             let item = item.map(|(_, item)| item);
             if !item.map_or_else(|| self.counts(*node), |item| item.counts) {
@@ -343,7 +338,7 @@ impl RangeMerge {
     }
 
     /// Whether the word of a node counts at the present position.
-    fn counts(&self, node: NodeNumber) -> bool {
+    fn counts(&self, node: NodeId) -> bool {
         matches!(
             self.nodes.get(node.index()),
             Some(NodePages::Loaded(Loaded { counts: true, .. }))
@@ -358,8 +353,8 @@ fn freshness(item: &PageItem) -> impl Ord + use<> {
     (entry.timestamp(), is_tombstone, entry.expiry())
 }
 
-fn numbered(nodes: &[NodePages]) -> impl Iterator<Item = (NodeNumber, &NodePages)> {
-    (0..=u8::MAX).map(NodeNumber::new).zip(nodes)
+fn numbered(nodes: &[NodePages]) -> impl Iterator<Item = (NodeId, &NodePages)> {
+    (0..=u8::MAX).map(NodeId::new).zip(nodes)
 }
 
 /// Checks that a page is what was asked for: its keys ascend, and lie before the next page.

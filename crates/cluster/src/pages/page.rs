@@ -1,7 +1,7 @@
 //! Pages: what a node answers about the next keys of a scan.
 
-use crate::members::NodeNumber;
-use crate::placement::{Placement, Ranking};
+use crate::members::NodeId;
+use crate::placement::{Placement, PreferenceList};
 use base::{Entry, EntryRef, Kind};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -14,14 +14,14 @@ impl NodeSet {
     pub const BYTES: usize = 32;
 
     /// Adds a node.
-    pub fn insert(&mut self, node: NodeNumber) {
+    pub fn insert(&mut self, node: NodeId) {
         let (word, bit) = (node.index() / 64, node.index() % 64);
         self.0[word] |= 1 << bit;
     }
 
     /// Whether a node is in the set.
     #[must_use]
-    pub fn contains(self, node: NodeNumber) -> bool {
+    pub fn contains(self, node: NodeId) -> bool {
         let (word, bit) = (node.index() / 64, node.index() % 64);
         self.0[word] >> bit & 1 == 1
     }
@@ -47,8 +47,8 @@ impl NodeSet {
     }
 }
 
-impl FromIterator<NodeNumber> for NodeSet {
-    fn from_iter<T: IntoIterator<Item = NodeNumber>>(nodes: T) -> Self {
+impl FromIterator<NodeId> for NodeSet {
+    fn from_iter<T: IntoIterator<Item = NodeId>>(nodes: T) -> Self {
         let mut set = Self::default();
         nodes.into_iter().for_each(|node| set.insert(node));
         set
@@ -67,7 +67,7 @@ pub struct PageRequest {
     /// How many bytes of keys and values to read for the page.
     pub bytes: u32,
     /// The node that asks.
-    pub coordinator: NodeNumber,
+    pub coordinator: NodeId,
     /// Whose values are wanted; empty if only versions are.
     pub senders: NodeSet,
 }
@@ -78,9 +78,9 @@ impl PageRequest {
     ///
     /// The coordinator needs no network for what its own store holds, so it is the sender
     /// where it is a replica. The other keys are spread over the nodes as the keys are: the
-    /// first sender in the key's ranking.
+    /// first sender in the key's preference list.
     #[must_use]
-    pub fn part_of(&self, node: NodeNumber, key: &[u8], placement: &Placement) -> Part {
+    pub fn part_of(&self, node: NodeId, key: &[u8], placement: &Placement) -> Part {
         let senders = self.senders;
         let is_of_all = usize::from(self.from) >= placement.nodes();
         if is_of_all && senders.contains(self.coordinator) {
@@ -90,16 +90,16 @@ impl PageRequest {
                 Part::Replica
             };
         }
-        let ranking = placement.ranking(key, self.from);
-        if !ranking.contains(&node) {
+        let preference_list = placement.preference_list(key, self.from);
+        if !preference_list.contains(&node) {
             return Part::None;
         }
-        let is_sender = if senders.contains(self.coordinator) && ranking.contains(&self.coordinator)
-        {
-            node == self.coordinator
-        } else {
-            first_of(&ranking, senders) == Some(node)
-        };
+        let is_sender =
+            if senders.contains(self.coordinator) && preference_list.contains(&self.coordinator) {
+                node == self.coordinator
+            } else {
+                first_of(&preference_list, senders) == Some(node)
+            };
         if is_sender {
             Part::Sender
         } else {
@@ -108,8 +108,11 @@ impl PageRequest {
     }
 }
 
-fn first_of(ranking: &Ranking, senders: NodeSet) -> Option<NodeNumber> {
-    ranking.iter().copied().find(|node| senders.contains(*node))
+fn first_of(preference_list: &PreferenceList, senders: NodeSet) -> Option<NodeId> {
+    preference_list
+        .iter()
+        .copied()
+        .find(|node| senders.contains(*node))
 }
 
 /// A node's part in what a range says of a key.
@@ -199,11 +202,11 @@ mod tests {
 
     #[test]
     fn a_set_of_nodes_is_its_bytes() {
-        let nodes = [0, 7, 8, 63, 64, 200, 254].map(NodeNumber::new);
+        let nodes = [0, 7, 8, 63, 64, 200, 254].map(NodeId::new);
         let set: NodeSet = nodes.into_iter().collect();
         assert_eq!(NodeSet::from_bytes(set.to_bytes()), set);
         for number in 0..=u8::MAX {
-            let node = NodeNumber::new(number);
+            let node = NodeId::new(number);
             assert_eq!(set.contains(node), nodes.contains(&node), "{number}");
         }
         assert_eq!(set.to_bytes()[0], 0b1000_0001);
@@ -212,7 +215,7 @@ mod tests {
     #[test]
     fn each_key_has_one_sender_among_its_replicas() {
         let placement = Placement::new(["a", "b", "c", "d"]);
-        let all: Vec<NodeNumber> = (0..4).map(NodeNumber::new).collect();
+        let all: Vec<NodeId> = (0..4).map(NodeId::new).collect();
         for (from, senders) in [(1, 4), (2, 4), (3, 4), (4, 4), (2, 3), (4, 3), (4, 1)] {
             let mut sent = [0; 4];
             for number in 0..400 {
@@ -225,20 +228,24 @@ mod tests {
                     coordinator: all[3],
                     senders: all[..senders].iter().copied().collect(),
                 };
-                let ranking = placement.ranking(&key, from);
+                let preference_list = placement.preference_list(&key, from);
                 let parts = all
                     .iter()
                     .map(|node| request.part_of(*node, &key, &placement));
                 let parts: Vec<Part> = parts.collect();
                 for (node, part) in all.iter().zip(&parts) {
-                    assert_eq!(*part != Part::None, ranking.contains(node), "{from}");
+                    assert_eq!(
+                        *part != Part::None,
+                        preference_list.contains(node),
+                        "{from}"
+                    );
                 }
-                let has_sender = ranking.iter().any(|node| node.index() < senders);
+                let has_sender = preference_list.iter().any(|node| node.index() < senders);
                 let count = parts.iter().filter(|part| **part == Part::Sender).count();
                 assert_eq!(count, usize::from(has_sender), "{from} {senders}");
                 if let Some(sender) = parts.iter().position(|part| *part == Part::Sender) {
                     sent[sender] += 1;
-                    let own = ranking.contains(&all[3]) && senders == 4;
+                    let own = preference_list.contains(&all[3]) && senders == 4;
                     assert!(!own || sender == 3, "the own store comes first");
                 }
             }

@@ -69,7 +69,7 @@ mod tests;
 
 pub use possible_loss::{LostStore, PossibleLoss};
 
-use crate::NodeNumber;
+use crate::NodeId;
 use std::collections::BTreeSet;
 
 /// How many of its starts a store keeps and sends: the latest ones. To a peer that
@@ -228,23 +228,23 @@ pub enum Confirmation {
     /// The store is new.
     Starting {
         /// The peers that durably remember it.
-        remembered_by: BTreeSet<NodeNumber>,
+        remembered_by: BTreeSet<NodeId>,
     },
     /// The store was a voter before this start.
     Returning {
         /// The peers that were heard in this start, or found unreachable.
-        consulted: BTreeSet<NodeNumber>,
+        consulted: BTreeSet<NodeId>,
     },
     /// No peer speaks against the store.
     Voter,
     /// An operator has accepted the store as it is.
     ForcedVoter {
         /// The peers that have yet to learn of it.
-        unaware: BTreeSet<NodeNumber>,
+        unaware: BTreeSet<NodeId>,
         /// The peers that had yet to learn of it when this start began. What they
         /// say against the store does not count during this start, because they
         /// may have said it before they learned of it.
-        were_unaware: BTreeSet<NodeNumber>,
+        were_unaware: BTreeSet<NodeId>,
     },
     /// The store lacks writes that it has acknowledged.
     Learner {
@@ -279,7 +279,7 @@ impl Confirmation {
 
     /// The confirmation of a store that an operator has accepted; `unaware` are
     /// the peers that have yet to learn of it.
-    pub fn accepted(unaware: BTreeSet<NodeNumber>) -> Self {
+    pub fn accepted(unaware: BTreeSet<NodeId>) -> Self {
         Self::ForcedVoter {
             were_unaware: unaware.clone(),
             unaware,
@@ -287,7 +287,7 @@ impl Confirmation {
     }
 
     /// Takes what a peer remembers of the store; there are `peers` peers in all.
-    pub fn hear(&mut self, peer: NodeNumber, judgement: Judgement, peers: usize) {
+    pub fn hear(&mut self, peer: NodeId, judgement: Judgement, peers: usize) {
         match (&mut *self, judgement) {
             (Self::ForcedVoter { were_unaware, .. }, Judgement::Outdated | Judgement::Another)
                 if were_unaware.contains(&peer) => {}
@@ -302,7 +302,7 @@ impl Confirmation {
     }
 
     /// Notes that a peer durably remembers the present start.
-    pub fn remembered_by(&mut self, peer: NodeNumber, peers: usize) {
+    pub fn remembered_by(&mut self, peer: NodeId, peers: usize) {
         match self {
             Self::Starting { remembered_by } => {
                 remembered_by.insert(peer);
@@ -329,7 +329,7 @@ impl Confirmation {
     }
 
     /// Notes that a peer was heard, or cannot be reached.
-    pub fn consulted(&mut self, peer: NodeNumber, peers: usize) {
+    pub fn consulted(&mut self, peer: NodeId, peers: usize) {
         if let Self::Returning { consulted } = self {
             consulted.insert(peer);
             if consulted.len() == peers {
@@ -363,7 +363,7 @@ impl Confirmation {
     }
 
     /// The peers that have yet to learn that an operator has accepted the store.
-    pub fn unaware(&self) -> Option<&BTreeSet<NodeNumber>> {
+    pub fn unaware(&self) -> Option<&BTreeSet<NodeId>> {
         match self {
             Self::ForcedVoter { unaware, .. } => Some(unaware),
             _ => None,
@@ -371,7 +371,7 @@ impl Confirmation {
     }
 
     /// Whether a peer is one of [`Confirmation::unaware`].
-    pub fn is_unaware(&self, peer: NodeNumber) -> bool {
+    pub fn is_unaware(&self, peer: NodeId) -> bool {
         self.unaware()
             .is_some_and(|unaware| unaware.contains(&peer))
     }

@@ -1,7 +1,7 @@
 use super::*;
 
-fn node(number: u8) -> NodeNumber {
-    NodeNumber::new(number)
+fn node(number: u8) -> NodeId {
+    NodeId::new(number)
 }
 
 const PEERS: usize = 2;

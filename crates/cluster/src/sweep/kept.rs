@@ -6,7 +6,7 @@
 //! [`KeptScope`], although a value that has expired may be a tombstone on one of them.
 
 use super::digest::{Digest, Item, is_dead_at};
-use crate::members::NodeNumber;
+use crate::members::NodeId;
 use crate::placement::Placement;
 use base::{EntryRef, Timestamp};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub struct KeptScope {
     /// Where keys belong.
     pub placement: Arc<Placement>,
     /// Only the keys of which both nodes are replicas, if there are two.
-    pub both: Option<[NodeNumber; 2]>,
+    pub both: Option<[NodeId; 2]>,
     /// A key whose newest version is above it does not count. What has expired by it is
     /// dead.
     pub cut: Timestamp,
@@ -168,7 +168,7 @@ mod tests {
             .collect();
         let of_pair = |one: u8, other: u8| {
             let scope = KeptScope {
-                both: Some([NodeNumber::new(one), NodeNumber::new(other)]),
+                both: Some([NodeId::new(one), NodeId::new(other)]),
                 ..scope.clone()
             };
             kept(&entries, &scope).digest.items

@@ -1,7 +1,7 @@
 //! A pass: one walk over the key space, and what it has found about each pair of nodes.
 
 use super::digest::Digest;
-use crate::members::NodeNumber;
+use crate::members::NodeId;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Which pass a message belongs to.
@@ -35,15 +35,15 @@ impl PassKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pair {
     /// The node of the lower number.
-    pub lower: NodeNumber,
+    pub lower: NodeId,
     /// The other one.
-    pub upper: NodeNumber,
+    pub upper: NodeId,
 }
 
 impl Pair {
     /// The pair of two different nodes.
     #[must_use]
-    pub fn of(one: NodeNumber, other: NodeNumber) -> Self {
+    pub fn of(one: NodeId, other: NodeId) -> Self {
         Self {
             lower: one.min(other),
             upper: one.max(other),
@@ -52,7 +52,7 @@ impl Pair {
 
     /// The other of the two; [`None`] for a node that is neither.
     #[must_use]
-    pub fn other_than(self, node: NodeNumber) -> Option<NodeNumber> {
+    pub fn other_than(self, node: NodeId) -> Option<NodeId> {
         match node {
             _ if node == self.lower => Some(self.upper),
             _ if node == self.upper => Some(self.lower),
@@ -65,7 +65,7 @@ impl Pair {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeDigests {
     /// Whose they are.
-    pub node: NodeNumber,
+    pub node: NodeId,
     /// What it keeps in common with each node.
     pub with: Vec<Digest>,
 }
@@ -123,7 +123,7 @@ pub struct TakingPart {
 /// every range was compared once more after something had been sent in it, until nothing was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PassProgress {
-    taking_part: BTreeMap<NodeNumber, TakingPart>,
+    taking_part: BTreeMap<NodeId, TakingPart>,
     unclean: BTreeSet<Pair>,
     is_conclusive: bool,
 }
@@ -131,7 +131,7 @@ pub struct PassProgress {
 impl PassProgress {
     /// A pass that has just begun, with the nodes that take part and their stores.
     #[must_use]
-    pub fn new(nodes: impl IntoIterator<Item = (NodeNumber, Incarnation)>) -> Self {
+    pub fn new(nodes: impl IntoIterator<Item = (NodeId, Incarnation)>) -> Self {
         let taking_part = |(node, incarnation)| {
             let single_copies = 0;
             let taking_part = TakingPart {
@@ -150,7 +150,7 @@ impl PassProgress {
     /// What a pass had shown when it was stored.
     #[must_use]
     pub fn restored(
-        taking_part: BTreeMap<NodeNumber, TakingPart>,
+        taking_part: BTreeMap<NodeId, TakingPart>,
         unclean: BTreeSet<Pair>,
         is_conclusive: bool,
     ) -> Self {
@@ -162,13 +162,13 @@ impl PassProgress {
     }
 
     /// The nodes that still take part.
-    pub fn nodes(&self) -> impl Iterator<Item = NodeNumber> + '_ {
+    pub fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.taking_part.keys().copied()
     }
 
     /// The nodes that still take part, with what is known of each.
     #[must_use]
-    pub fn taking_part(&self) -> &BTreeMap<NodeNumber, TakingPart> {
+    pub fn taking_part(&self) -> &BTreeMap<NodeId, TakingPart> {
         &self.taking_part
     }
 
@@ -197,13 +197,13 @@ impl PassProgress {
 
     /// A node did not answer, or does not know the pass any more: none of its pairs can
     /// be clean in this pass.
-    pub fn lose(&mut self, node: NodeNumber) {
+    pub fn lose(&mut self, node: NodeId) {
         self.taking_part.remove(&node);
     }
 
     /// What a node has shown so far is durable in this store. If it is another one than
     /// the one that the node began with, the node is [lost](PassProgress::lose).
-    pub fn durable_in(&mut self, node: NodeNumber, incarnation: Incarnation) {
+    pub fn durable_in(&mut self, node: NodeId, incarnation: Incarnation) {
         if !self.began_with(node, incarnation) {
             self.lose(node);
         }
@@ -211,13 +211,13 @@ impl PassProgress {
 
     /// Whether a node takes part with this store.
     #[must_use]
-    pub fn began_with(&self, node: NodeNumber, incarnation: Incarnation) -> bool {
+    pub fn began_with(&self, node: NodeId, incarnation: Incarnation) -> bool {
         let taking_part = self.taking_part.get(&node);
         taking_part.is_some_and(|began| began.incarnation == incarnation)
     }
 
     /// A node has the only copy of so many versions of a range.
-    pub fn count_single_copies(&mut self, node: NodeNumber, versions: u64) {
+    pub fn count_single_copies(&mut self, node: NodeId, versions: u64) {
         if let Some(taking_part) = self.taking_part.get_mut(&node) {
             taking_part.single_copies += versions;
         }
@@ -251,8 +251,8 @@ impl PassProgress {
 mod tests {
     use super::*;
 
-    fn node(number: u8) -> NodeNumber {
-        NodeNumber::new(number)
+    fn node(number: u8) -> NodeId {
+        NodeId::new(number)
     }
 
     fn digest(sum: u128) -> Digest {

@@ -3,7 +3,7 @@
 use super::bounds::KeyBounds;
 use super::digest::{Digest, Item};
 use super::pass::PassKind;
-use crate::members::NodeNumber;
+use crate::members::NodeId;
 use crate::placement::Placement;
 use base::{Entry, EntryRef, Timestamp};
 
@@ -33,7 +33,7 @@ pub struct Comparison<'a> {
     /// Where keys belong.
     pub placement: &'a Placement,
     /// This node.
-    pub own: NodeNumber,
+    pub own: NodeId,
     /// What the pass compares.
     pub kind: PassKind,
     /// What may be passed over with each node, by number.
@@ -54,22 +54,22 @@ pub struct RangeSummary {
     pub announces: u32,
     /// The versions of which this node has the only copy.
     pub single_copies: u32,
-    /// How far down the rankings of the keys this node keeps copies.
+    /// How far down the preference lists of the keys this node keeps copies.
     pub reach: u8,
 }
 
 impl Comparison<'_> {
-    fn bounds_with(&self, peer: NodeNumber) -> Option<&KeyBounds> {
+    fn bounds_with(&self, peer: NodeId) -> Option<&KeyBounds> {
         self.bounds.get(peer.index())
     }
 
     /// Whether a version may have changed since this node and `peer` were last found equal.
-    fn concerns(&self, item: &KeyItem, key: &[u8], peer: NodeNumber) -> bool {
+    fn concerns(&self, item: &KeyItem, key: &[u8], peer: NodeId) -> bool {
         let bounds = self.bounds_with(peer);
         bounds.is_some_and(|bounds| item.item.timestamp >= bounds.of(key))
     }
 
-    fn announces(&self, item: &KeyItem, key: &[u8], peer: NodeNumber) -> bool {
+    fn announces(&self, item: &KeyItem, key: &[u8], peer: NodeId) -> bool {
         if peer == self.own || !self.concerns(item, key, peer) {
             return false;
         }
@@ -81,13 +81,13 @@ impl Comparison<'_> {
         self.kind == PassKind::Recent
             && item.copies < reach
             && !replicas.contains(&peer)
-            && self.placement.ranking(key, reach).contains(&peer)
+            && self.placement.preference_list(key, reach).contains(&peer)
     }
 
-    /// The place of this node in the ranking of a key, from 1 on.
+    /// The place of this node in the preference list of a key, from 1 on.
     fn place_of_own(&self, key: &[u8]) -> u8 {
-        let ranking = self.placement.ranking(key, u8::MAX);
-        let before = ranking.iter().position(|node| *node == self.own);
+        let preference_list = self.placement.preference_list(key, u8::MAX);
+        let before = preference_list.iter().position(|node| *node == self.own);
         // At most 255 nodes are ranked.
         before.map_or(u8::MAX, |before| before as u8 + 1)
     }
@@ -185,7 +185,7 @@ impl RangeItems {
     pub fn shared_with<'a>(
         &'a self,
         comparison: &'a Comparison<'_>,
-        peer: NodeNumber,
+        peer: NodeId,
     ) -> impl Iterator<Item = Item> + 'a {
         self.shared_keys(comparison, peer, &[])
             .map(|(_, item)| item)
@@ -195,7 +195,7 @@ impl RangeItems {
     pub fn shared_keys<'a>(
         &'a self,
         comparison: &'a Comparison<'_>,
-        peer: NodeNumber,
+        peer: NodeId,
         from: &[u8],
     ) -> impl Iterator<Item = (&'a [u8], Item)> + 'a {
         let before = self.items.partition_point(|item| self.key(item) < from);
@@ -246,7 +246,7 @@ impl RangeItems {
             };
             if may_announce {
                 // The list of nodes has 255 names at most.
-                let mut others = (0..digests.len()).map(|index| NodeNumber::new(index as u8));
+                let mut others = (0..digests.len()).map(|index| NodeId::new(index as u8));
                 let is_announced = others.any(|node| comparison.announces(item, key, node));
                 summary.announces += u32::from(is_announced);
             }
@@ -265,7 +265,7 @@ impl RangeItems {
     pub fn announced_to<'a>(
         &'a self,
         comparison: &'a Comparison<'_>,
-        peer: NodeNumber,
+        peer: NodeId,
     ) -> impl Iterator<Item = (&'a [u8], Item, u8)> + 'a {
         let items = self.items.iter();
         let announced = items.filter(move |item| comparison.announces(item, self.key(item), peer));
@@ -315,11 +315,7 @@ mod tests {
         vec![KeyBounds::everything(); 5]
     }
 
-    fn full<'a>(
-        placement: &'a Placement,
-        own: NodeNumber,
-        bounds: &'a [KeyBounds],
-    ) -> Comparison<'a> {
+    fn full<'a>(placement: &'a Placement, own: NodeId, bounds: &'a [KeyBounds]) -> Comparison<'a> {
         Comparison {
             placement,
             own,
@@ -333,11 +329,11 @@ mod tests {
     fn digests_are_over_what_each_node_shares() {
         let (items, placement, bounds) = (items(), placement(), everything());
         let mut surplus = 0;
-        for own in (0..5).map(NodeNumber::new) {
+        for own in (0..5).map(NodeId::new) {
             let comparison = full(&placement, own, &bounds);
             let summary = items.summary(&comparison);
             for (index, digest) in summary.digests.iter().enumerate() {
-                let node = NodeNumber::new(index as u8);
+                let node = NodeId::new(index as u8);
                 let shared: Digest = items.shared_with(&comparison, node).collect();
                 assert_eq!(*digest, shared);
             }
@@ -366,19 +362,19 @@ mod tests {
             let digests = items.summary(&full(&placement, own, &bounds)).digests;
             digests[own.index()].items
         };
-        let total: u64 = (0..5).map(NodeNumber::new).map(shared_at).sum();
+        let total: u64 = (0..5).map(NodeId::new).map(shared_at).sum();
         assert_eq!(total, 90);
     }
 
     #[test]
     fn surplus_copies_are_announced_to_their_replicas() {
         let (items, placement, bounds) = (items(), placement(), everything());
-        let own = NodeNumber::new(0);
+        let own = NodeId::new(0);
         let comparison = full(&placement, own, &bounds);
         let mut announced = 0;
-        for peer in (0..5).map(NodeNumber::new) {
+        for peer in (0..5).map(NodeId::new) {
             for (key, _, copies) in items.announced_to(&comparison, peer) {
-                let replicas = placement.ranking(key, copies);
+                let replicas = placement.preference_list(key, copies);
                 assert!(replicas.contains(&peer) && !replicas.contains(&own));
                 announced += 1;
             }
@@ -391,31 +387,31 @@ mod tests {
     #[test]
     fn a_recent_pass_tells_those_that_may_keep_an_older_version_of_more_copies() {
         let (placement, bounds) = (placement(), everything());
-        let ranking = placement.ranking(b"k", 5);
+        let preference_list = placement.preference_list(b"k", 5);
         let mut items = RangeItems::default();
         let entry = Entry::value(b"k", timestamp(1), b"v", Expiry::NEVER, 1);
         items.push(entry.lend(), timestamp(200));
         let told = |kind, reaches: &[u8]| {
             let comparison = Comparison {
                 placement: &placement,
-                own: ranking[0],
+                own: preference_list[0],
                 kind,
                 bounds: &bounds,
                 reaches,
             };
-            let is_told = |node: &&NodeNumber| items.announced_to(&comparison, **node).count() > 0;
-            let told: Vec<NodeNumber> = ranking.iter().filter(is_told).copied().collect();
+            let is_told = |node: &&NodeId| items.announced_to(&comparison, **node).count() > 0;
+            let told: Vec<NodeId> = preference_list.iter().filter(is_told).copied().collect();
             let any = items.summary(&comparison).announces > 0;
             assert_eq!(any, !told.is_empty());
             told
         };
-        assert_eq!(told(PassKind::Recent, &[3; 5]), ranking[1..3]);
-        assert_eq!(told(PassKind::Recent, &[5; 5]), ranking[1..]);
+        assert_eq!(told(PassKind::Recent, &[3; 5]), preference_list[1..3]);
+        assert_eq!(told(PassKind::Recent, &[5; 5]), preference_list[1..]);
         assert_eq!(told(PassKind::Recent, &[1; 5]), []);
-        // Only the second node of the ranking has ever kept more.
+        // Only the second node of the preference list has ever kept more.
         let mut reaches = [1; 5];
-        reaches[ranking[1].index()] = 2;
-        assert_eq!(told(PassKind::Recent, &reaches), ranking[1..2]);
+        reaches[preference_list[1].index()] = 2;
+        assert_eq!(told(PassKind::Recent, &reaches), preference_list[1..2]);
         // A full pass compares the older versions themselves.
         assert_eq!(told(PassKind::Full, &[5; 5]), []);
     }
@@ -425,7 +421,7 @@ mod tests {
         let placement = placement();
         let mut rest = items();
         let bounds = everything();
-        let comparison = full(&placement, NodeNumber::new(0), &bounds);
+        let comparison = full(&placement, NodeId::new(0), &bounds);
         let whole = rest.summary(&comparison).digests;
         let first = rest.take_below(Some(b"key-30"));
         let second = rest.take_below(Some(b"key-30"));
@@ -473,11 +469,11 @@ mod tests {
             expected.push(entry(number, ms).lend(), timestamp(200));
         }
         let (placement, bounds) = (placement(), everything());
-        let own = placement.ranking(b"key-05", 1)[0];
+        let own = placement.preference_list(b"key-05", 1)[0];
         let comparison = full(&placement, own, &bounds);
         for node in 0..5 {
             let keys = |items: &RangeItems| {
-                let shared = items.shared_keys(&comparison, NodeNumber::new(node), b"");
+                let shared = items.shared_keys(&comparison, NodeId::new(node), b"");
                 let owned = shared.map(|(key, item)| (key.to_vec(), item));
                 owned.collect::<Vec<_>>()
             };
@@ -500,7 +496,7 @@ mod tests {
             expected.push(entry.lend(), timestamp(200));
         }
         let (placement, bounds) = (placement(), everything());
-        for own in (0..5).map(NodeNumber::new) {
+        for own in (0..5).map(NodeId::new) {
             let comparison = full(&placement, own, &bounds);
             assert_eq!(items.summary(&comparison), expected.summary(&comparison));
         }
@@ -514,7 +510,7 @@ mod tests {
             (b"key-50".to_vec(), timestamp(90)),
         ];
         for bounds in [everything(), vec![KeyBounds::from_steps(steps); 5]] {
-            let (own, peer) = (NodeNumber::new(0), NodeNumber::new(1));
+            let (own, peer) = (NodeId::new(0), NodeId::new(1));
             let comparison = full(&placement, own, &bounds);
             let all: Vec<_> = items.shared_keys(&comparison, peer, b"").collect();
             for from in [&b"key-00"[..], b"key-42", b"key-425", b"key-95", b"l"] {

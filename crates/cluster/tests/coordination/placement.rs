@@ -1,6 +1,6 @@
 //! Golden cases of placement: a key must have the same replicas for ever.
 //!
-//! `nodes NAME..` sets the nodes; `KEY -> NAME..` is the whole ranking of a key.
+//! `nodes NAME..` sets the nodes; `KEY -> NAME..` is the whole preference list of a key.
 
 use crate::script;
 use cluster::Placement;
@@ -28,8 +28,8 @@ fn step(nodes: &mut Option<Nodes>, event: &str) -> String {
         return told;
     }
     let Nodes { names, placement } = nodes.as_ref().unwrap();
-    let ranking = placement.ranking(event.as_bytes(), u8::MAX);
-    let names: Vec<&str> = ranking
+    let preference_list = placement.preference_list(event.as_bytes(), u8::MAX);
+    let names: Vec<&str> = preference_list
         .iter()
         .map(|node| names[node.index()].as_str())
         .collect();

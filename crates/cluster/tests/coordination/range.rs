@@ -3,7 +3,7 @@
 //! Events: `range A/F of N` begins, `keys A/F of N` without values; `R page [ITEM..] next KEY`,
 //! `R page [ITEM..] end` and `R damaged next KEY` are pages of a node, `R missed WHY` says that
 //! none comes; `R again KEY [ITEM..] next KEY` is the page of a node that was missing, asked for
-//! from a key on. `ranking KEY` tells the ranking, `missing` who is missing.
+//! from a key on. `preference KEY` tells the preference list, `missing` who is missing.
 //!
 //! An item is `KEY@TIMESTAMP` and what is not as usual: `!` the value is here, `x` deleted, `e`
 //! expired, `?` the node's word does not count, `cN` copies (usually three), `vN` another value.
@@ -11,7 +11,7 @@
 use crate::script;
 use base::{Entry, Expiry, Timestamp};
 use cluster::pages::{MergeStep, Page, PageItem, RangeMerge};
-use cluster::{Fate, NodeNumber, Placement};
+use cluster::{Fate, NodeId, Placement};
 
 const NOW_UNIX_MS: u64 = 100;
 
@@ -41,10 +41,10 @@ fn step(machine: &mut Option<Machine>, event: &str) -> String {
     }
     let machine = machine.as_mut().unwrap();
     match words[..] {
-        ["ranking", key] => {
+        ["preference", key] => {
             let nodes = machine.placement.nodes() as u8;
-            let ranking = machine.placement.ranking(key.as_bytes(), nodes);
-            return ranking
+            let preference_list = machine.placement.preference_list(key.as_bytes(), nodes);
+            return preference_list
                 .iter()
                 .map(ToString::to_string)
                 .collect::<Vec<_>>()
@@ -57,7 +57,7 @@ fn step(machine: &mut Option<Machine>, event: &str) -> String {
         }
         _ => {}
     }
-    let node = NodeNumber::new(words[0].parse().unwrap());
+    let node = NodeId::new(words[0].parse().unwrap());
     match words[1..] {
         ["missed", why] => machine.merge.missed(node, script::miss(why)),
         ["rejoins"] => machine.merge.rejoin(node),

@@ -136,9 +136,9 @@ impl World {
             let mut actions = WriteActions::new();
             let entry = self.stamped(operation);
             let down = self.known_down();
-            let why_down =
+            let down_reason =
                 |replica: ReplicaIndex| down[replica.as_usize()].then_some(Miss::Refused);
-            let write = Write::start(replicas, entry.timestamp(), why_down, &mut actions);
+            let write = Write::start(replicas, entry.timestamp(), down_reason, &mut actions);
             self.machines.push(Machine::Write { write, entry });
             self.carry_out_write(operation, &actions);
         }
@@ -371,9 +371,9 @@ impl World {
         let down = self.known_down();
         let mut actions = WriteActions::new();
         if let Machine::Write { write, entry } = &mut self.machines[operation] {
-            let why_down =
+            let down_reason =
                 |replica: ReplicaIndex| down[replica.as_usize()].then_some(Miss::Refused);
-            write.pushed(stamped.timestamp(), why_down, &mut actions);
+            write.pushed(stamped.timestamp(), down_reason, &mut actions);
             *entry = stamped;
         }
         self.carry_out_write(operation, &actions);

@@ -25,7 +25,7 @@ fn step(machine: &mut Option<Machine>, event: &str) -> String {
     let words: Vec<&str> = event.split(' ').collect();
     if let ["write", replicas, "timestamp", at, ref down @ ..] = words[..] {
         let replicas = script::replicas(replicas);
-        let write = Write::start(replicas, timestamp(at), why_down(down), &mut actions);
+        let write = Write::start(replicas, timestamp(at), down_reason(down), &mut actions);
         let round = Round::First;
         *machine = Some(Machine { write, round });
         return tell(&actions, round);
@@ -43,7 +43,7 @@ fn step(machine: &mut Option<Machine>, event: &str) -> String {
         ["pushed", at, ref down @ ..] => {
             machine.round = Round::Second;
             let write = &mut machine.write;
-            write.pushed(timestamp(at), why_down(down), &mut actions);
+            write.pushed(timestamp(at), down_reason(down), &mut actions);
         }
         ["first:", ref rest @ ..] => {
             let event = read_event(rest, Round::First);
@@ -83,7 +83,7 @@ fn timestamp(text: &str) -> Timestamp {
 }
 
 /// `down R..`, `silent R..`, or nothing.
-fn why_down(words: &[&str]) -> impl Fn(ReplicaIndex) -> Option<Miss> {
+fn down_reason(words: &[&str]) -> impl Fn(ReplicaIndex) -> Option<Miss> {
     let down: Vec<u8> = words.iter().filter_map(|word| word.parse().ok()).collect();
     let why = match words.first() {
         Some(&"silent") => Miss::Suspected,

@@ -1,7 +1,7 @@
 //! What may be lost with the stores that are learners at the same time, in words for the operator.
 
 use super::{Lost, MembershipState, OwnStore};
-use cluster::{LostStore, NodeNumber, PossibleLoss, ReplicaState};
+use cluster::{LostStore, NodeId, PossibleLoss, ReplicaState};
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -9,7 +9,7 @@ use std::fmt;
 #[derive(Default)]
 pub(crate) struct Losses {
     /// The nodes whose stores are learners now.
-    lost: BTreeSet<NodeNumber>,
+    lost: BTreeSet<NodeId>,
     pub(crate) report: Option<LossReport>,
 }
 
@@ -90,7 +90,7 @@ impl MembershipState {
     /// logged anew.
     pub(crate) fn note_losses(&mut self, own: &OwnStore) {
         let is_own_lost = self.confirmation.replica_state() == ReplicaState::Learner;
-        let is_lost = |node: &NodeNumber| {
+        let is_lost = |node: &NodeId| {
             if *node == own.members.own() {
                 is_own_lost
             } else {
@@ -99,7 +99,7 @@ impl MembershipState {
                     .is_some_and(|peer| peer.lost.is_some())
             }
         };
-        let lost: BTreeSet<NodeNumber> = own.members.numbers().filter(is_lost).collect();
+        let lost: BTreeSet<NodeId> = own.members.numbers().filter(is_lost).collect();
         // A store that lost something does not know how much; the stores that are left do.
         let can_say = !is_own_lost || lost.len() == usize::from(own.members.count());
         if can_say && !lost.is_subset(&self.possible_loss.lost) {
@@ -124,7 +124,7 @@ impl MembershipState {
         self.possible_loss.lost = lost;
     }
 
-    fn lost_store(&self, node: NodeNumber, is_own_lost: bool) -> LostStore {
+    fn lost_store(&self, node: NodeId, is_own_lost: bool) -> LostStore {
         let known = self.peers.get(node.index());
         let known = known.filter(|known| known.lost == Some(Lost::State));
         let acknowledged = known.and_then(|known| known.remembered);

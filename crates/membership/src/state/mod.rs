@@ -15,7 +15,7 @@ use crate::file_versions::FileVersions;
 use base::Random;
 use cluster::forgetting::StoreStart;
 use cluster::{
-    Confirmation, Judgement, Members, NodeNumber, PEER_STARTS_MAX, Remembered, ReplicaState,
+    Confirmation, Judgement, Members, NodeId, PEER_STARTS_MAX, Remembered, ReplicaState,
     StoreClaim, is_bygone, judge,
 };
 use losses::Losses;
@@ -217,7 +217,7 @@ impl MembershipState {
 
     /// What this node durably remembers of a peer. The count is the last one that was
     /// heard.
-    pub(crate) fn durably_remembered(&self, peer: NodeNumber) -> Option<Remembered> {
+    pub(crate) fn durably_remembered(&self, peer: NodeId) -> Option<Remembered> {
         let known = self.peers.get(peer.index())?;
         let durable = known.durable?;
         let is_same = |last: &Remembered| last.is_start(durable.store_id, durable.start);
@@ -225,7 +225,7 @@ impl MembershipState {
     }
 
     /// See [`Membership::starts_of`](super::Membership::starts_of).
-    pub(crate) fn starts_of(&self, peer: NodeNumber) -> Arc<[u64]> {
+    pub(crate) fn starts_of(&self, peer: NodeId) -> Arc<[u64]> {
         let known = self.peers.get(peer.index());
         known
             .map(|known| Arc::clone(&known.starts))
@@ -237,7 +237,7 @@ impl MembershipState {
     /// remembered one, only the links of this node to it tell: the others may be what a
     /// host has left that lost its power. If it lacks what is remembered, it can wait for
     /// those, too, and a pass must not take it for the store that they belong to.
-    pub(crate) fn is_previous_start_live(&self, peer: NodeNumber, hello: &Hello) -> bool {
+    pub(crate) fn is_previous_start_live(&self, peer: NodeId, hello: &Hello) -> bool {
         let (Some(known), Some(present)) = (self.peers.get(peer.index()), present_start(hello))
         else {
             return false;
@@ -257,7 +257,7 @@ impl MembershipState {
     pub(crate) fn change_confirmation(
         &mut self,
         own: &OwnStore,
-        peer: NodeNumber,
+        peer: NodeId,
         random: &dyn Random,
         change: impl FnOnce(&mut Confirmation, usize),
     ) -> bool {
@@ -306,7 +306,7 @@ impl MembershipState {
     pub(crate) fn record(
         &mut self,
         own: &OwnStore,
-        peer: NodeNumber,
+        peer: NodeId,
         hello: &Hello,
         (sent, own_judgement): (Option<Remembered>, Judgement),
     ) -> Option<Recorded> {
@@ -356,14 +356,14 @@ impl MembershipState {
 
     /// Notes that a peer is not believed what it remembers of this node's store. Returns whether
     /// that is new: a store that is kept out may connect for as long as it runs.
-    pub(crate) fn disbelieve(&mut self, peer: NodeNumber, hello: &Hello) -> bool {
+    pub(crate) fn disbelieve(&mut self, peer: NodeId, hello: &Hello) -> bool {
         let start = hello.starts.last().copied();
         let known = self.peers.get_mut(peer.index());
         known.is_some_and(|known| std::mem::replace(&mut known.disbelieved, start) != start)
     }
 
     /// Takes what a peer says that it remembers of this node's store.
-    pub(crate) fn hear_memory(&mut self, peer: NodeNumber, hello: &Hello) {
+    pub(crate) fn hear_memory(&mut self, peer: NodeId, hello: &Hello) {
         if let Some(known) = self.peers.get_mut(peer.index()) {
             known.says = hello.remembered;
             known.says_starts = Arc::clone(&hello.remembered_starts);
@@ -374,7 +374,7 @@ impl MembershipState {
     /// has the counts written.
     pub(crate) fn hear_report(
         &mut self,
-        peer: NodeNumber,
+        peer: NodeId,
         start: &StartWatch,
         report: StoreReport,
     ) -> bool {
@@ -393,7 +393,7 @@ impl MembershipState {
     }
 
     /// See [`Membership::present_start`](super::Membership::present_start).
-    pub(crate) fn present_start(&self, peer: NodeNumber) -> Option<StoreStart> {
+    pub(crate) fn present_start(&self, peer: NodeId) -> Option<StoreStart> {
         let known = self.peers.get(peer.index())?;
         let lacks_something = known.unremembered.is_some() || known.lost.is_some();
         let remembered = known.remembered.filter(|_| !lacks_something)?;
@@ -406,7 +406,7 @@ impl MembershipState {
     }
 
     /// See [`Membership::store_of`](super::Membership::store_of).
-    pub(crate) fn store_of(&self, peer: NodeNumber) -> Option<u64> {
+    pub(crate) fn store_of(&self, peer: NodeId) -> Option<u64> {
         self.peers.get(peer.index())?.store_id
     }
 
@@ -420,7 +420,7 @@ impl MembershipState {
     }
 
     /// Notes that the timestamps that a peer has seen are observed.
-    pub(crate) fn observed(&mut self, peer: NodeNumber) {
+    pub(crate) fn observed(&mut self, peer: NodeId) {
         if let Some(known) = self.peers.get_mut(peer.index()) {
             known.is_observed = true;
         }
@@ -435,7 +435,7 @@ impl MembershipState {
     }
 
     /// The watch of a connection with the peer that sent this hello.
-    pub(crate) fn watch(&self, peer: NodeNumber, hello: &Hello) -> Option<StartWatch> {
+    pub(crate) fn watch(&self, peer: NodeId, hello: &Hello) -> Option<StartWatch> {
         let known = self.peers.get(peer.index())?;
         let present = present_start(hello)?;
         let start = if known.remembers(present) {
@@ -454,7 +454,7 @@ impl MembershipState {
     /// closed.
     pub(crate) fn next_file(&mut self, own: &OwnStore, is_closed: bool) -> ClusterFile {
         self.is_count_stale = false;
-        let node = |number: NodeNumber| {
+        let node = |number: NodeId| {
             let known = self.peers.get(number.index());
             StoredNode {
                 remembered: known.and_then(|known| known.remembered),

@@ -2,7 +2,7 @@
 //! others are safe.
 
 use super::{MembershipState, OwnStore};
-use cluster::NodeNumber;
+use cluster::NodeId;
 use cluster::sweep::{Incarnation, PassId};
 use std::sync::Arc;
 
@@ -22,14 +22,14 @@ pub(crate) struct BegunPass {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NotFilled {
     /// It was not found equal with these.
-    unequal: Vec<NodeNumber>,
+    unequal: Vec<NodeId>,
     /// The timestamps that these have seen are not observed, because either clock is wrong.
-    unheard: Vec<NodeNumber>,
+    unheard: Vec<NodeId>,
 }
 
 impl NotFilled {
     pub(crate) fn text(&self, own: &OwnStore) -> String {
-        let names = |nodes: &[NodeNumber]| {
+        let names = |nodes: &[NodeId]| {
             let names: Vec<&str> = nodes.iter().map(|node| own.members.name(*node)).collect();
             names.join(" and ")
         };
@@ -86,7 +86,7 @@ impl MembershipState {
         &mut self,
         own: &OwnStore,
         pass: PassId,
-        (clean_with, single_copies): (&[NodeNumber], &[u64]),
+        (clean_with, single_copies): (&[NodeId], &[u64]),
         durable: u64,
     ) {
         let index = self.passes.iter().position(|begun| begun.pass == pass);
@@ -110,7 +110,7 @@ impl MembershipState {
         }
         let peers = || own.members.peers();
         // Without its timestamps this node could give one a second time.
-        let is_heard = |peer: &NodeNumber| {
+        let is_heard = |peer: &NodeId| {
             let known = self.peers.get(peer.index());
             known.is_some_and(|known| known.is_observed)
         };

@@ -37,7 +37,7 @@ fn members(own: &str, names: &[&str]) -> Members {
     Members::new(nodes, &url(own)).unwrap()
 }
 
-fn number(name: &str) -> NodeNumber {
+fn number(name: &str) -> NodeId {
     members("a", &NODES).number_of(name).unwrap()
 }
 
@@ -254,7 +254,7 @@ impl Started<'_> {
     /// A full pass ends that found it equal with these nodes.
     fn full_pass(&self, number_of_pass: u64, clean_with: &[&str]) {
         let pass = PassId(number_of_pass);
-        let clean_with: Vec<NodeNumber> = clean_with.iter().map(|name| number(name)).collect();
+        let clean_with: Vec<NodeId> = clean_with.iter().map(|name| number(name)).collect();
         self.membership.pass_began(pass, false);
         self.membership.full_pass_ended(pass, &clean_with, &[]);
         self.folder.executor.run_all_due();

@@ -27,7 +27,7 @@ pub use versions::{HeldByNode, KeyVersions, VersionHead};
 use crate::metrics::WorkerMetrics;
 use base::{Clock, Entry, Expiry, Kind, Permits, Quota, Reservation, Timestamp};
 use bytes::Bytes;
-use cluster::{Fate, Miss, NodeNumber, Placement, Ranking};
+use cluster::{Fate, Miss, NodeId, Placement, PreferenceList};
 use peer::PeerAnswer;
 use read::Reading;
 use replica::hints::HintStore;
@@ -99,7 +99,7 @@ pub struct Receipt {
     pub acks: u8,
     /// The write's timestamp.
     pub timestamp: Option<Timestamp>,
-    /// The replicas of the key, in the order of its ranking.
+    /// The replicas of the key, in the order of its preference list.
     pub replicas: Vec<ReplicaLine>,
 }
 
@@ -192,8 +192,8 @@ impl Coordinator {
     /// start.
     async fn settled(&self, key: &[u8], from: u8, deadline: Duration) {
         let own = self.replicas.own();
-        let is_own = |node: &NodeNumber| self.peers.is_own(*node);
-        if !own.is_settled() && self.peers.ranking(key, from).iter().any(is_own) {
+        let is_own = |node: &NodeId| self.peers.is_own(*node);
+        if !own.is_settled() && self.peers.preference_list(key, from).iter().any(is_own) {
             own.settled(deadline).await;
         }
     }
@@ -202,7 +202,7 @@ impl Coordinator {
     /// with.
     pub(crate) async fn read_one(
         &self,
-        node: NodeNumber,
+        node: NodeId,
         key: &Bytes,
         deadline: Duration,
     ) -> (PeerAnswer, Option<Reservation>) {
@@ -230,12 +230,12 @@ impl Coordinator {
     /// its own trouble; with peers that is a line of the receipt.
     fn failure(
         &self,
-        ranking: &Ranking,
+        preference_list: &PreferenceList,
         fates: impl Iterator<Item = Fate>,
         acks: u8,
         timestamp: Option<Timestamp>,
     ) -> Failure {
-        let replicas: Vec<ReplicaLine> = ranking
+        let replicas: Vec<ReplicaLine> = preference_list
             .iter()
             .zip(fates)
             .map(|(node, outcome)| ReplicaLine {

@@ -28,8 +28,8 @@ impl Coordinator {
             None => self.read_own_disk(key, terms).await,
         };
         self.found(answer, share).map_err(|why| {
-            let ranking = self.peers.ranking(key, from);
-            self.failure(&ranking, iter::once(Fate::Missed(why)), 0, None)
+            let preference_list = self.peers.preference_list(key, from);
+            self.failure(&preference_list, iter::once(Fate::Missed(why)), 0, None)
         })
     }
 

@@ -8,7 +8,8 @@ use base::{LONG_VALUE_BYTES, Quota, Refused, Reservation};
 use bytes::Bytes;
 use cluster::forgetting::{Answerer, NamedBounds};
 use cluster::{
-    Decision, Miss, Ranking, Read, ReadAction, ReadActions, ReadEvent, ReplicaIndex, Replicas,
+    Decision, Miss, PreferenceList, Read, ReadAction, ReadActions, ReadEvent, ReplicaIndex,
+    Replicas,
 };
 use peer::{PeerAnswer, SAME_BYTES_MIN};
 use replica::Completion;
@@ -32,7 +33,7 @@ const ASKS_AGAIN_MAX: u8 = 3;
 pub(super) struct Reading {
     coordinator: Rc<Coordinator>,
     machine: Read,
-    ranking: Ranking,
+    preference_list: PreferenceList,
     key: Bytes,
     ticket: Ticket,
     deadline: Duration,
@@ -108,12 +109,12 @@ impl Coordinator {
         let (replicas, deadline) = (terms.replicas, terms.deadline);
         self.settled(key, replicas.from, deadline).await;
         let registration = self.pending.reserve(deadline);
-        let ranking = self.peers.ranking(key, replicas.from);
+        let preference_list = self.peers.preference_list(key, replicas.from);
         if replicas.from > replicas.ack {
             self.hedging.earn();
         }
         let mut actions = ReadActions::new();
-        let preference = self.preference(&ranking);
+        let preference = self.preference(&preference_list);
         let machine = match reply_time {
             ReplyTime::AtDecision => Read::start(replicas, preference, &mut actions),
             ReplyTime::AfterRepairs { .. } => {
@@ -123,7 +124,7 @@ impl Coordinator {
         let mut reading = Reading {
             coordinator: Rc::clone(self),
             machine,
-            ranking,
+            preference_list,
             key: Bytes::copy_from_slice(key),
             ticket: registration.ticket(),
             deadline,
@@ -152,10 +153,13 @@ impl Coordinator {
     }
 
     /// The replicas of a key in the order in which to ask them.
-    fn preference(&self, ranking: &Ranking) -> SmallVec<[ReplicaIndex; 8]> {
-        let indexes = (0..ranking.len()).map(|index| ReplicaIndex::new(index as u8));
+    fn preference(&self, preference_list: &PreferenceList) -> SmallVec<[ReplicaIndex; 8]> {
+        let indexes = (0..preference_list.len()).map(|index| ReplicaIndex::new(index as u8));
         let mut replicas: SmallVec<[ReplicaIndex; 8]> = indexes.collect();
-        replicas.sort_by_key(|replica| self.replicas.preference(ranking[replica.as_usize()]));
+        replicas.sort_by_key(|replica| {
+            self.replicas
+                .preference(preference_list[replica.as_usize()])
+        });
         replicas
     }
 }
@@ -168,7 +172,7 @@ impl Request for Reading {
             None => ReadEvent::Deadline,
             Some((tag, completion)) => {
                 if let Some(times) = &self.watch
-                    && let Some(node) = self.ranking.get(tag.replica.as_usize())
+                    && let Some(node) = self.preference_list.get(tag.replica.as_usize())
                 {
                     times.answered(*node, self.coordinator.clock.monotonic());
                 }
@@ -313,14 +317,16 @@ impl Reading {
             }),
             Decision::NotEnough { acks } => {
                 let fates = self.machine.fates();
-                Err(self.coordinator.failure(&self.ranking, fates, acks, None))
+                Err(self
+                    .coordinator
+                    .failure(&self.preference_list, fates, acks, None))
             }
         }
     }
 
     /// Asks a replica; gives what has happened if it is clear at once.
     fn ask(&mut self, replica: ReplicaIndex) -> Option<ReadEvent> {
-        let Some(node) = self.ranking.get(replica.as_usize()).copied() else {
+        let Some(node) = self.preference_list.get(replica.as_usize()).copied() else {
             let why = Miss::Failed;
             return Some(ReadEvent::Missed { replica, why });
         };
@@ -362,7 +368,7 @@ impl Reading {
     /// Writes the freshest version to a replica that has an older one or none;
     /// gives what has happened if it is clear at once.
     fn repair(&mut self, replica: ReplicaIndex) -> Option<ReadEvent> {
-        let node = self.ranking.get(replica.as_usize()).copied();
+        let node = self.preference_list.get(replica.as_usize()).copied();
         let (Some(node), Some(entry)) = (node, self.machine.freshest()) else {
             let why = Miss::Failed;
             return Some(ReadEvent::RepairMissed { replica, why });
@@ -404,7 +410,7 @@ impl Reading {
 
     /// The store that has answered.
     fn answerer(&self, replica: ReplicaIndex, named: Option<NamedBounds>) -> Option<Answerer> {
-        let node = self.ranking.get(replica.as_usize()).copied();
+        let node = self.preference_list.get(replica.as_usize()).copied();
         node.zip(named).map(|(node, named)| Answerer {
             node,
             store: named.store,

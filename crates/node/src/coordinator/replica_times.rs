@@ -1,6 +1,6 @@
 //! Records when the replicas of a request answered, for the log of slow requests.
 
-use cluster::NodeNumber;
+use cluster::NodeId;
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use std::time::Duration;
 /// An answer that is there at once, as that of this node's memory to a read, is not among
 /// them.
 #[derive(Debug, Default)]
-pub struct ReplicaTimes(RefCell<SmallVec<[(NodeNumber, Duration); 4]>>);
+pub struct ReplicaTimes(RefCell<SmallVec<[(NodeId, Duration); 4]>>);
 
 /// How many answers are kept: a write may be sent twice, and have hints.
 const ANSWERS_MAX: usize = 3 * u8::MAX as usize;
 
 impl ReplicaTimes {
     /// Notes an answer.
-    pub(super) fn answered(&self, node: NodeNumber, at: Duration) {
+    pub(super) fn answered(&self, node: NodeId, at: Duration) {
         let mut answers = self.0.borrow_mut();
         if answers.len() < ANSWERS_MAX {
             answers.push((node, at));
@@ -25,7 +25,7 @@ impl ReplicaTimes {
     }
 
     /// Who answered, and when on the monotonic clock, in the order of the answers.
-    pub fn answers(&self) -> Vec<(NodeNumber, Duration)> {
+    pub fn answers(&self) -> Vec<(NodeId, Duration)> {
         self.0.borrow().to_vec()
     }
 }

@@ -4,7 +4,7 @@
 use super::Coordinator;
 use base::{Entry, Expiry, Kind, Timestamp};
 use bytes::Bytes;
-use cluster::{Miss, NodeNumber};
+use cluster::{Miss, NodeId};
 use peer::PeerAnswer;
 use std::rc::Rc;
 use std::time::Duration;
@@ -39,11 +39,11 @@ pub enum HeldByNode {
     Unknown(Miss),
 }
 
-/// What all nodes hold of a key, in the order of its ranking.
+/// What all nodes hold of a key, in the order of its preference list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyVersions {
     /// A line for each node.
-    pub nodes: Vec<(NodeNumber, HeldByNode)>,
+    pub nodes: Vec<(NodeId, HeldByNode)>,
     /// Below it a node may have dropped what is dead.
     pub forgotten: Timestamp,
 }
@@ -58,7 +58,7 @@ impl KeyVersions {
         heads.max_by_key(|head| head.timestamp)
     }
 
-    /// Whether the node in a place of the ranking should hold the newest version and does
+    /// Whether the node in a place of the preference list should hold the newest version and does
     /// not. `None` if what it holds is not known. What is dead below the forget bound may be
     /// dropped at any time, so no node is stale without it.
     pub fn is_stale(&self, place: usize, now_unix_ms: u64) -> Option<bool> {
@@ -88,14 +88,17 @@ impl Coordinator {
         deadline: Duration,
     ) -> KeyVersions {
         self.settled(key, nodes, deadline).await;
-        let ranking = self.peers.ranking(key, nodes);
+        let preference_list = self.peers.preference_list(key, nodes);
         let key = Bytes::copy_from_slice(key);
         let unknown = HeldByNode::Unknown(Miss::Timeout);
         let mut versions = KeyVersions {
-            nodes: ranking.iter().map(|node| (*node, unknown)).collect(),
+            nodes: preference_list
+                .iter()
+                .map(|node| (*node, unknown))
+                .collect(),
             forgotten: Timestamp::ZERO,
         };
-        let mut to_ask = ranking.iter().copied().enumerate();
+        let mut to_ask = preference_list.iter().copied().enumerate();
         let mut asked = JoinSet::new();
         loop {
             while asked.len() < ASKED_MAX
@@ -124,7 +127,7 @@ impl Coordinator {
     /// value goes at once.
     async fn held_by(
         &self,
-        node: NodeNumber,
+        node: NodeId,
         key: &Bytes,
         deadline: Duration,
     ) -> (HeldByNode, Timestamp) {
@@ -171,7 +174,7 @@ mod tests {
 
     /// Which of the nodes are stale: `s`, `-`, or `?`.
     fn stale(held: &[HeldByNode], forgotten: u64, now_unix_ms: u64) -> String {
-        let nodes = (0..).map(NodeNumber::new).zip(held.iter().copied());
+        let nodes = (0..).map(NodeId::new).zip(held.iter().copied());
         let versions = KeyVersions {
             nodes: nodes.collect(),
             forgotten: Timestamp::from_u64(forgotten),

@@ -6,7 +6,8 @@ use super::{Change, Coordinator, Expires, Failure, ReplicaTimes, Terms, Written}
 use base::Reservation;
 use base::{Entry, Expiry, Timestamp, TraceId};
 use cluster::{
-    Decision, Miss, Ranking, ReplicaIndex, Round, Write, WriteAction, WriteActions, WriteEvent,
+    Decision, Miss, PreferenceList, ReplicaIndex, Round, Write, WriteAction, WriteActions,
+    WriteEvent,
 };
 use peer::PeerAnswer;
 use replica::Completion;
@@ -22,7 +23,7 @@ use tokio::time::Instant;
 pub(super) struct Writing {
     coordinator: Rc<Coordinator>,
     machine: Write,
-    ranking: Ranking,
+    preference_list: PreferenceList,
     /// The write with the timestamp of its present round.
     entry: Entry,
     /// Pending until this node's own store takes it with the entry: see `timestamps`.
@@ -96,14 +97,14 @@ impl Coordinator {
             }
             Change::Delete => Entry::tombstone(key, timestamp, replicas.from),
         };
-        let ranking = self.peers.ranking(key, replicas.from);
+        let preference_list = self.peers.preference_list(key, replicas.from);
         let mut actions = WriteActions::new();
-        let why_down = |replica| self.why_down(&ranking, replica);
-        let machine = Write::start(replicas, timestamp, why_down, &mut actions);
+        let down_reason = |replica| self.down_reason(&preference_list, replica);
+        let machine = Write::start(replicas, timestamp, down_reason, &mut actions);
         let mut writing = Writing {
             coordinator: Rc::clone(self),
             machine,
-            ranking,
+            preference_list,
             entry,
             allocated: Some(allocated),
             pushes_timestamp_above: None,
@@ -139,9 +140,9 @@ impl Coordinator {
     }
 
     /// Why a replica of the key is known not to answer, if it is.
-    fn why_down(&self, ranking: &Ranking, replica: ReplicaIndex) -> Option<Miss> {
-        match ranking.get(replica.as_usize()) {
-            Some(node) => self.replicas.why_down(*node),
+    fn down_reason(&self, preference_list: &PreferenceList, replica: ReplicaIndex) -> Option<Miss> {
+        match preference_list.get(replica.as_usize()) {
+            Some(node) => self.replicas.down_reason(*node),
             None => Some(Miss::Failed),
         }
     }
@@ -155,7 +156,7 @@ impl Request for Writing {
         // sweep that fills a lost store waits only as long as a write may take.
         let now = self.coordinator.clock.monotonic();
         if let (Some(times), Some((tag, _))) = (&self.watch, &answer)
-            && let Some(node) = self.ranking.get(tag.replica.as_usize())
+            && let Some(node) = self.preference_list.get(tag.replica.as_usize())
         {
             times.answered(*node, now);
         }
@@ -246,14 +247,14 @@ impl Writing {
                 let timestamp = Some(timestamp);
                 Err(self
                     .coordinator
-                    .failure(&self.ranking, fates, acks, timestamp))
+                    .failure(&self.preference_list, fates, acks, timestamp))
             }
         }
     }
 
     /// Sends the entry to a replica; gives what has happened if it is clear at once.
     fn send(&mut self, round: Round, replica: ReplicaIndex) -> Option<WriteEvent> {
-        let Some(node) = self.ranking.get(replica.as_usize()).copied() else {
+        let Some(node) = self.preference_list.get(replica.as_usize()).copied() else {
             let why = Miss::Failed;
             return Some(WriteEvent::Missed {
                 round,
@@ -275,7 +276,7 @@ impl Writing {
     }
 
     fn keep_hint(&self, round: Round, replica: ReplicaIndex) {
-        let Some(node) = self.ranking.get(replica.as_usize()).copied() else {
+        let Some(node) = self.preference_list.get(replica.as_usize()).copied() else {
             return;
         };
         let coordinator = &self.coordinator;
@@ -318,9 +319,9 @@ impl Writing {
         self.entry = self.entry.pushed(timestamp);
         self.allocated = Some(allocated);
         coordinator.metrics.coordination.pushes.add(1);
-        let ranking = &self.ranking;
-        let why_down = |replica| coordinator.why_down(ranking, replica);
-        self.machine.pushed(timestamp, why_down, actions);
+        let preference_list = &self.preference_list;
+        let down_reason = |replica| coordinator.down_reason(preference_list, replica);
+        self.machine.pushed(timestamp, down_reason, actions);
     }
 
     /// What an answer says; nothing if a write does not ask for such an answer.

@@ -3,7 +3,7 @@
 use crate::metrics::{Cell, CoordinationMetrics, Family, Labels, LinkMetrics, MISSES, Metrics};
 use crate::node::Node;
 use crate::node_report::NodeSnapshot;
-use cluster::{NodeNumber, ReplicaState};
+use cluster::{NodeId, ReplicaState};
 use peer::CALLS_MAX;
 
 /// Selects one of the numbers of a link.
@@ -148,17 +148,17 @@ fn clock(node: &Node, snapshot: &NodeSnapshot) -> [Family; 5] {
 
 fn peers(node: &Node, snapshot: &NodeSnapshot) -> Vec<Family> {
     let (members, metrics) = (&node.config.members, &node.metrics);
-    let hints = |peer: NodeNumber| {
+    let hints = |peer: NodeId| {
         let waiting = snapshot.hints.get(peer.index()).copied();
         waiting.unwrap_or_default()
     };
     let runtimes = metrics.workers.len().max(1) as f64;
-    let labels = |peer: NodeNumber| -> Labels { vec![("peer", members.name(peer).to_owned())] };
+    let labels = |peer: NodeId| -> Labels { vec![("peer", members.name(peer).to_owned())] };
     let and = |mut labels: Labels, name: &'static str, value: &str| -> Labels {
         labels.push((name, value.to_owned()));
         labels
     };
-    let sum = |peer: NodeNumber, of: OfLink| {
+    let sum = |peer: NodeId, of: OfLink| {
         metrics.sum(|runtime| {
             let link = runtime.links.get(peer.index());
             link.map_or(0, |link| of(link).get())
@@ -168,7 +168,7 @@ fn peers(node: &Node, snapshot: &NodeSnapshot) -> Vec<Family> {
         let peers = members.peers();
         peers.map(|peer| (labels(peer), sum(peer, of))).collect()
     };
-    let gauges = |of: &dyn Fn(NodeNumber) -> f64| -> Vec<(Labels, f64)> {
+    let gauges = |of: &dyn Fn(NodeId) -> f64| -> Vec<(Labels, f64)> {
         let peers = members.peers();
         peers.map(|peer| (labels(peer), of(peer))).collect()
     };
@@ -212,7 +212,7 @@ fn peers(node: &Node, snapshot: &NodeSnapshot) -> Vec<Family> {
         })
     });
     // Each runtime has its own link. The link that sees the clock furthest away counts.
-    let clock_ahead = |peer: NodeNumber| {
+    let clock_ahead = |peer: NodeId| {
         let runtimes = metrics.workers.iter();
         let ahead = runtimes.filter_map(|runtime| {
             let link = runtime.links.get(peer.index())?;

@@ -4,7 +4,7 @@ use crate::metrics::{Family, Labels};
 use crate::node::Node;
 use crate::node_report::NodeSnapshot;
 use base::Timestamp;
-use cluster::NodeNumber;
+use cluster::NodeId;
 use repair::forgetting::HeldBack;
 
 /// The forget bound, who holds it back, and the bound for surplus copies.
@@ -20,7 +20,7 @@ pub(super) fn families(node: &Node, snapshot: &NodeSnapshot) -> [Family; 4] {
     let surplus_below = snapshot
         .non_owned
         .map_or(Timestamp::ZERO, |surplus| surplus.below);
-    let holds_back = |member: NodeNumber| match &status.held_back {
+    let holds_back = |member: NodeId| match &status.held_back {
         Some(HeldBack::Away(nodes) | HeldBack::Clocks(nodes) | HeldBack::Unfenced(nodes)) => {
             nodes.contains(&member)
         }

@@ -4,7 +4,7 @@
 //! The other runtimes must hear of it, too: their links to the peer are down, and would notice only
 //! after a while.
 
-use cluster::NodeNumber;
+use cluster::NodeId;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Notify;
 
@@ -33,7 +33,7 @@ impl DialledPeers {
     }
 
     /// Notes that a peer has dialled this node and is served.
-    pub(crate) fn announce(&self, peer: NodeNumber) {
+    pub(crate) fn announce(&self, peer: NodeId) {
         for news in &self.runtimes {
             if let Some(dialled) = news.dialled.get(peer.index()) {
                 dialled.store(true, Ordering::Release);
@@ -44,7 +44,7 @@ impl DialledPeers {
 
     /// Passes each peer that dials from now on to `take_note`, on the runtime with this
     /// number.
-    pub(crate) async fn follow(&self, runtime: usize, take_note: impl Fn(NodeNumber)) {
+    pub(crate) async fn follow(&self, runtime: usize, take_note: impl Fn(NodeId)) {
         let Some(news) = self.runtimes.get(runtime) else {
             return;
         };
@@ -52,7 +52,7 @@ impl DialledPeers {
             news.changed.notified().await;
             for (number, dialled) in (0..).zip(&news.dialled) {
                 if dialled.swap(false, Ordering::AcqRel) {
-                    take_note(NodeNumber::new(number));
+                    take_note(NodeId::new(number));
                 }
             }
         }
@@ -84,23 +84,23 @@ mod tests {
         let notes = RefCell::new(Vec::new());
         let note = |runtime| {
             let notes = &notes;
-            move |peer: NodeNumber| notes.borrow_mut().push((runtime, peer.index()))
+            move |peer: NodeId| notes.borrow_mut().push((runtime, peer.index()))
         };
         let mut first = pin!(peers.follow(0, note(0)));
         let mut second = pin!(peers.follow(1, note(1)));
         // Also what was announced before a runtime began to follow.
-        peers.announce(NodeNumber::new(2));
+        peers.announce(NodeId::new(2));
         heard(&mut [&mut first, &mut second]).await;
         assert_eq!(notes.take(), [(0, 2), (1, 2)]);
         heard(&mut [&mut first, &mut second]).await;
         assert_eq!(notes.take(), []);
-        peers.announce(NodeNumber::new(1));
-        peers.announce(NodeNumber::new(1));
-        peers.announce(NodeNumber::new(0));
+        peers.announce(NodeId::new(1));
+        peers.announce(NodeId::new(1));
+        peers.announce(NodeId::new(0));
         heard(&mut [&mut first, &mut second]).await;
         assert_eq!(notes.take(), [(0, 0), (0, 1), (1, 0), (1, 1)]);
         // No node has this number.
-        peers.announce(NodeNumber::new(3));
+        peers.announce(NodeId::new(3));
         heard(&mut [&mut first, &mut second]).await;
         assert_eq!(notes.take(), []);
     }

@@ -7,7 +7,7 @@ pub(crate) use dialled_peers::DialledPeers;
 
 use crate::config::{Secret, Secrets};
 use base::Timestamp;
-use cluster::{NodeNumber, ReplicaState};
+use cluster::{NodeId, ReplicaState};
 use membership::Membership;
 use peer::{HandshakePolicy, Hello, Protocol, StartWatch, StoreReport};
 use repair::forgetting::{Forgetting, Heard};
@@ -48,7 +48,7 @@ impl NodeHandshakes {
         })
     }
 
-    fn number_of(&self, name: &str) -> Option<NodeNumber> {
+    fn number_of(&self, name: &str) -> Option<NodeId> {
         self.membership.members().number_of(name)
     }
 }

@@ -17,7 +17,7 @@ use crate::metrics::Metrics;
 use crate::node_report::{Examiner, NodeSnapshot, OwnReport, SeeActivity, SeeStatus};
 use base::{Clock, LimitedLog, Quota, Random};
 use cluster::sweep::PassKind;
-use cluster::{NodeNumber, Placement, ReplicaState};
+use cluster::{NodeId, Placement, ReplicaState};
 use lsm::{Engine, GcThreshold};
 use membership::Membership;
 use peer::PeerLog;
@@ -163,7 +163,7 @@ impl Node {
 
     /// The hints that wait for a node.
     #[must_use]
-    pub fn hints_waiting(&self, node: NodeNumber) -> HintsWaiting {
+    pub fn hints_waiting(&self, node: NodeId) -> HintsWaiting {
         self.hints.waiting(node)
     }
 

@@ -2,7 +2,7 @@
 
 use super::FRESH;
 use base::Clock;
-use cluster::{Miss, NodeNumber};
+use cluster::{Miss, NodeId};
 use peer::{NodeReport, PeerAnswer, PeerRequest};
 use replica::Completion;
 use replica::Peers;
@@ -19,7 +19,7 @@ pub(super) const EXAMINE_MAX: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExaminedNode {
     /// Which node.
-    pub node: NodeNumber,
+    pub node: NodeId,
     /// What it says, or why it says nothing.
     pub report: Result<NodeReport, Miss>,
 }
@@ -76,7 +76,7 @@ impl Examiner {
 fn ask(
     peers: &Peers,
     pending: &Rc<PendingRequests>,
-    node: NodeNumber,
+    node: NodeId,
     deadline: Duration,
 ) -> Option<Result<Wait, Miss>> {
     let link = peers.link(node)?;

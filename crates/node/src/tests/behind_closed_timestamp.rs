@@ -6,7 +6,7 @@ use base::{ManualClock, NewerVersion, Timestamp};
 use bytes::Bytes;
 use cluster::forgetting::Answerer;
 use cluster::forgetting::{Bounds, NamedBounds, StoreStart};
-use cluster::{Miss, NodeNumber};
+use cluster::{Miss, NodeId};
 use lsm::{Admission, Barrier};
 use lsm_testing::{BlockingWrite, FaultyDisk, MemoryDisk};
 use peer::PeerAnswer;
@@ -73,7 +73,7 @@ async fn asked_before(
 
 fn own(replica: &LocalReplica) -> Answerer {
     Answerer {
-        node: NodeNumber::new(0),
+        node: NodeId::new(0),
         store: replica.own_start,
         forgotten: at(80),
     }
@@ -121,7 +121,7 @@ async fn a_repair_passes_the_fence_only_with_what_a_present_store_has_answered()
     };
     let by = |store| Some(Answerer { store, ..own });
     let unknown = Some(Answerer {
-        node: NodeNumber::new(7),
+        node: NodeId::new(7),
         ..own
     });
     let entry = version(50);

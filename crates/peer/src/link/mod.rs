@@ -19,7 +19,7 @@
 //!   calls in flight end at once, and so do new calls. The link stays down until
 //!   the peer is heard of again, because a network that is cut looks like a peer
 //!   that is slow to answer.
-//! - **The peer dials any runtime of this node** ([`Link::peer_has_dialled`]), as
+//! - **The peer dials any runtime of this node** ([`Link::note_peer_dial`]), as
 //!   after its restart: the link dials at once, and calls wait for that. If the link
 //!   has been up, they wait no longer than for a peer that falls silent: the
 //!   network may have been cut since.
@@ -180,7 +180,7 @@ impl Link {
         ticket: u64,
         trace: Option<TraceId>,
     ) -> Result<(), Miss> {
-        if let Some(why) = self.why_down() {
+        if let Some(why) = self.down_reason() {
             return Err(why);
         }
         let now = self.environment.clock.monotonic();
@@ -329,12 +329,12 @@ impl Link {
 
     /// Whether a call would fail at once.
     pub fn is_down(&self) -> bool {
-        self.why_down().is_some()
+        self.down_reason().is_some()
     }
 
     /// Why a call would fail at once: the peer is suspected, or could not be
     /// reached. `None` if a call would be sent.
-    pub fn why_down(&self) -> Option<Miss> {
+    pub fn down_reason(&self) -> Option<Miss> {
         match self.state.get() {
             LinkState::Connecting | LinkState::Up => None,
             LinkState::Suspected => Some(Miss::Suspected),
@@ -351,7 +351,7 @@ impl Link {
 
     /// Notes that the peer has dialled this node, so it can be reached. If the
     /// link is not up, it dials at once, and calls wait for that.
-    pub fn peer_has_dialled(&self) {
+    pub fn note_peer_dial(&self) {
         match self.state.get() {
             LinkState::Up => {}
             LinkState::Suspected => {

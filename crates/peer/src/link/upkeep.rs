@@ -106,7 +106,7 @@ impl Link {
                 }
             }
             if self.is_redial_due.take() {
-                self.peer_has_dialled();
+                self.note_peer_dial();
             }
             if self.is_peer_filled.take() {
                 // It is up, and answers after the next handshake.

@@ -64,7 +64,7 @@ fn messages() -> Vec<u8> {
         store,
     };
     put_forgets(&mut out, ALL_LATER, named);
-    let node = cluster::NodeNumber::new(2);
+    let node = cluster::NodeId::new(2);
     let by = Answerer {
         node,
         store,

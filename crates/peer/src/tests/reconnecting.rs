@@ -129,7 +129,7 @@ async fn a_peer_that_dials_is_dialled_at_once() {
         assert_eq!(asker.read(1), Err(Miss::Refused));
         asker.network.refuse(false);
         let before = Instant::now();
-        asker.link.peer_has_dialled();
+        asker.link.note_peer_dial();
         // The link has never been up, so this call waits.
         assert!(!asker.link.is_down());
         asker.read(2).unwrap();
@@ -153,7 +153,7 @@ async fn calls_wait_for_a_peer_that_dials_after_its_restart() {
         tokio::time::sleep(ms(3_000)).await;
         assert_eq!(asker.read(1), Err(Miss::Refused));
         asker.network.refuse(false);
-        asker.link.peer_has_dialled();
+        asker.link.note_peer_dial();
         asker.read(2).unwrap();
         replica.is_prompt.set(true);
         let _serving = asker.accept(&replica, &freeze).await;
@@ -171,7 +171,7 @@ async fn calls_outlast_an_attempt_that_was_too_early() {
         asker.read(1).unwrap();
         // The first attempt hangs, and the peer dials meanwhile.
         let hanging = asker.arrivals.recv().await.unwrap();
-        asker.link.peer_has_dialled();
+        asker.link.note_peer_dial();
         tokio::time::sleep(ms(1)).await;
         drop(hanging);
         let replica = Rc::<TestReplica>::default();
@@ -190,7 +190,7 @@ async fn calls_do_not_wait_for_a_link_that_was_cut() {
     run(async {
         let mut asker = asker();
         asker.start();
-        asker.link.peer_has_dialled();
+        asker.link.note_peer_dial();
         let (replica, freeze) = (Rc::<TestReplica>::default(), FreezeSwitch::default());
         asker.accept(&replica, &freeze).await;
         asker.until(LinkState::Up).await;
@@ -214,7 +214,7 @@ async fn calls_do_not_wait_for_a_link_that_was_cut() {
             };
             assert_eq!(asker.read(ticket), result);
             if ticket == 1_000 {
-                asker.link.peer_has_dialled();
+                asker.link.note_peer_dial();
                 has_dialled_at = Some(Instant::now());
             }
             tokio::time::sleep(ms(10)).await;
@@ -239,7 +239,7 @@ async fn a_suspected_peer_that_dials_is_dialled_at_once() {
         freeze.set(true);
         asker.until(LinkState::Suspected).await;
         let before = Instant::now();
-        asker.link.peer_has_dialled();
+        asker.link.note_peer_dial();
         asker.accept(&replica, &FreezeSwitch::default()).await;
         asker.until(LinkState::Up).await;
         assert!(before.elapsed() <= ms(5), "{:?}", before.elapsed());

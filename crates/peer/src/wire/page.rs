@@ -17,7 +17,7 @@ use super::entry_fields::{EntryFields, FLAG_EXPIRES, FLAG_TOMBSTONE};
 use super::frame::{PIECE_BYTES, put_frame};
 use base::{ByteReader, Entry, Expiry, KEY_BYTES_MAX, Kind, Timestamp};
 use bytes::Bytes;
-use cluster::NodeNumber;
+use cluster::NodeId;
 use cluster::pages::{NodeSet, Page, PageItem, PageRequest};
 
 /// The most bytes of the items of a page.
@@ -212,7 +212,7 @@ pub(crate) fn decode_request(fields: &[u8]) -> Result<PageRequest, &'static str>
         end: (has_end == 1).then(|| end.to_vec()),
         from,
         bytes,
-        coordinator: NodeNumber::new(coordinator),
+        coordinator: NodeId::new(coordinator),
         senders,
     })
 }
@@ -303,8 +303,8 @@ mod tests {
             end: Some(b"the end".to_vec()),
             from: 2,
             bytes: 70_000,
-            coordinator: NodeNumber::new(3),
-            senders: [0, 9].map(NodeNumber::new).into_iter().collect(),
+            coordinator: NodeId::new(3),
+            senders: [0, 9].map(NodeId::new).into_iter().collect(),
         }
     }
 

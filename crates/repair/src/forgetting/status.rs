@@ -1,7 +1,7 @@
 //! What an operator hears about forgetting.
 
 use base::Timestamp;
-use cluster::NodeNumber;
+use cluster::NodeId;
 
 /// What a node knows of forgetting, at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,14 +24,14 @@ pub struct ForgettingStatus {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HeldBack {
     /// These nodes took no part, or not to the end: they are down, or run an older release.
-    Away(Vec<NodeNumber>),
+    Away(Vec<NodeId>),
     /// The clocks of these nodes are not trusted, so that they say nothing about the past.
-    Clocks(Vec<NodeNumber>),
+    Clocks(Vec<NodeId>),
     /// These nodes did not raise their fences: they cannot write to their disks, or were
     /// replaced meanwhile.
-    Unfenced(Vec<NodeNumber>),
+    Unfenced(Vec<NodeId>),
     /// These nodes were not made equal.
-    Unequal(Vec<(NodeNumber, NodeNumber)>),
+    Unequal(Vec<(NodeId, NodeId)>),
     /// Old versions were moved, and the nodes did not come to rest: a store was being filled,
     /// or copies go round. The next full pass shows whether that was all.
     Moved,

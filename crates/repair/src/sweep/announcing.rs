@@ -14,7 +14,7 @@ use super::participant::{Participant, UnknownRange};
 use super::pass_state::newest_of;
 use base::Entry;
 use bytes::Bytes;
-use cluster::NodeNumber;
+use cluster::NodeId;
 use cluster::sweep::{Item, PassKind};
 use lsm::Error;
 use peer::{OFFER_BYTES_MAX, OFFERS_MAX, Offer, SweepAnswer, SweepRequest};
@@ -45,7 +45,7 @@ impl Participant {
     pub(super) fn offers(
         &mut self,
         (pass, number): RangeId,
-        peer: NodeNumber,
+        peer: NodeId,
     ) -> Result<Vec<Offer>, UnknownRange> {
         let (own, placement) = (
             self.environment.own,
@@ -174,7 +174,7 @@ impl Sweeper {
 
     /// Offers some versions. [`None`] if the node may still lack one of them, or this one
     /// a newer one.
-    async fn offer(&self, range: RangeId, node: NodeNumber, offers: &[Offer]) -> Option<Told> {
+    async fn offer(&self, range: RangeId, node: NodeId, offers: &[Offer]) -> Option<Told> {
         let request = SweepRequest::Offer {
             pass: range.0,
             range: range.1,
@@ -210,7 +210,7 @@ impl Sweeper {
     pub(super) async fn answer_offers(
         &self,
         range: RangeId,
-        asker: NodeNumber,
+        asker: NodeId,
         offers: Vec<Offer>,
     ) -> SweepAnswer {
         let reply = self.in_background(move |own| own.offered(range, &offers));

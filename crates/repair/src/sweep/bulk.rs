@@ -7,7 +7,7 @@ use super::runs::{Gap, RunRefusal, TakenRun};
 use base::Entry;
 use bytes::Bytes;
 use cluster::sweep::{Digest, PassId};
-use cluster::{Miss, NodeNumber};
+use cluster::{Miss, NodeId};
 use peer::{PeerAnswer, PeerRequest, Run, SweepAnswer, SweepRequest};
 use replica::Taken;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ impl Sweeper {
     pub(super) async fn fill(
         &self,
         range: RangeId,
-        with: NodeNumber,
+        with: NodeId,
         theirs: Digest,
     ) -> Option<Filled> {
         let mut received = 0;
@@ -57,7 +57,7 @@ impl Sweeper {
         Some(Filled::Rest(received))
     }
 
-    async fn gap(&self, range: RangeId, with: NodeNumber, theirs: Digest) -> Option<Gap> {
+    async fn gap(&self, range: RangeId, with: NodeId, theirs: Digest) -> Option<Gap> {
         let gap = self.in_background(move |own| own.gap(range, with, theirs));
         gap.await?.ok()
     }
@@ -67,7 +67,7 @@ impl Sweeper {
     async fn pull_all(
         &self,
         range: RangeId,
-        with: NodeNumber,
+        with: NodeId,
         items_max: u64,
         held: Vec<u32>,
     ) -> Result<u64, RunRefusal> {
@@ -106,7 +106,7 @@ impl Sweeper {
     async fn pull(
         &self,
         (pass, range): RangeId,
-        with: NodeNumber,
+        with: NodeId,
         after: Option<Bytes>,
         held: &[u32],
     ) -> Result<Run, Miss> {
@@ -170,7 +170,7 @@ impl Sweeper {
     pub(super) async fn answer_pull(
         &self,
         range: RangeId,
-        asker: NodeNumber,
+        asker: NodeId,
         after: Option<Bytes>,
         held: Vec<u32>,
     ) -> PeerAnswer {

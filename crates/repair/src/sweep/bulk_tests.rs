@@ -8,7 +8,7 @@ use crate::SweepSizes;
 use base::{Entry, Expiry, ManualClock, Timestamp};
 use bytes::Bytes;
 use cluster::sweep::{Digest, Item, PassId, PassKind};
-use cluster::{NodeNumber, Placement};
+use cluster::{NodeId, Placement};
 use lsm::Engine;
 use lsm_testing::{BlockingWrite, MemoryDisk};
 use peer::SweepAnswer;
@@ -19,14 +19,14 @@ const CUT: u64 = 1 << 40;
 
 /// A node and its store.
 struct TestNode {
-    number: NodeNumber,
+    number: NodeId,
     engine: Engine,
     own: Participant,
 }
 
 impl TestNode {
     fn new(number: u8) -> Self {
-        let number = NodeNumber::new(number);
+        let number = NodeId::new(number);
         let engine = engine_on(&Arc::new(MemoryDisk::new()));
         let own = participant_of(&engine, number);
         Self {
@@ -59,7 +59,7 @@ impl TestNode {
     /// The keys with these hashes that it holds or has pulled.
     fn entries(&mut self, range: RangeId, keys: &[&str]) -> Vec<Entry> {
         let hashes = keys.iter().map(|key| Item::key_hash_of(key.as_bytes()));
-        let lacking = NodeNumber::new(u8::MAX);
+        let lacking = NodeId::new(u8::MAX);
         sent_of(&mut self.own, range, lacking, hashes.collect())
     }
 }
@@ -291,7 +291,7 @@ fn only_replicas_are_sent_a_version() {
     let of_lost = entries.iter().filter(|entry| {
         let replicas = placement.replicas(entry.key(), 2);
         [0, 1]
-            .map(NodeNumber::new)
+            .map(NodeId::new)
             .iter()
             .all(|node| replicas.contains(node))
     });
@@ -323,7 +323,7 @@ fn a_run_that_was_not_asked_for_is_refused_and_nothing_of_it_is_taken() {
     let range = (PASS, 0);
     let placement = Placement::new(["a", "b", "c"]);
     let mut keys = (0..).map(|number| format!("c{number}"));
-    let foreign = keys.find(|key| placement.ranking(key.as_bytes(), 1)[0] != lost.number);
+    let foreign = keys.find(|key| placement.preference_list(key.as_bytes(), 1)[0] != lost.number);
     let foreign = foreign.unwrap();
     let entry = |key: &str| put(key, 5, 3);
     let order = "keys that are not in order";

@@ -4,7 +4,7 @@
 use super::Sweeper;
 use base::{Entry, NewerVersion};
 use cluster::sweep::{PassId, PassKind};
-use cluster::{Miss, NodeNumber};
+use cluster::{Miss, NodeId};
 use peer::{LinkState, PeerAnswer, PeerRequest, SweepAnswer, SweepRequest};
 use replica::Completion;
 use replica::pending::Wait;
@@ -61,14 +61,14 @@ impl PeerCall {
 impl Sweeper {
     /// Sends a version to a peer as a mend of each recent pass that this node takes part in.
     /// Simulations have mends arrive with it that were long on their way.
-    pub async fn send_late_mend(&self, to: NodeNumber, entry: &Entry) {
+    pub async fn send_late_mend(&self, to: NodeId, entry: &Entry) {
         for pass in self.passes_of(PassKind::Recent).await {
             self.send_mend_of(pass, to, entry).await;
         }
     }
 
     /// Sends a version to a peer as a mend of a pass, whether this node takes part in it or not.
-    pub async fn send_mend_of(&self, pass: PassId, to: NodeNumber, entry: &Entry) {
+    pub async fn send_mend_of(&self, pass: PassId, to: NodeId, entry: &Entry) {
         let entry = entry.clone();
         let _answer = self.call(to, PeerRequest::Mend { pass, entry }).await;
     }
@@ -84,7 +84,7 @@ impl Sweeper {
     /// Asks a node, which may be this one.
     pub(super) async fn ask(
         &self,
-        node: NodeNumber,
+        node: NodeId,
         request: SweepRequest,
     ) -> Result<SweepAnswer, Miss> {
         if self.peers.is_own(node) {
@@ -96,7 +96,7 @@ impl Sweeper {
 
     pub(super) async fn ask_peer(
         &self,
-        node: NodeNumber,
+        node: NodeId,
         request: SweepRequest,
     ) -> Result<SweepAnswer, Miss> {
         match self.call_patiently(node, PeerRequest::Sweep(request)).await {
@@ -113,11 +113,7 @@ impl Sweeper {
 
     /// Asks again if the peer has too much to do. One request that is turned away must
     /// not cost a pass of gigabytes a node.
-    pub(super) async fn call_patiently(
-        &self,
-        node: NodeNumber,
-        request: PeerRequest,
-    ) -> PeerAnswer {
+    pub(super) async fn call_patiently(&self, node: NodeId, request: PeerRequest) -> PeerAnswer {
         for tries in 1..TRIES_MAX {
             match self.call(node, request.clone()).await {
                 PeerAnswer::Missed(Miss::Overloaded) => {}
@@ -128,12 +124,12 @@ impl Sweeper {
         self.call(node, request).await
     }
 
-    pub(super) async fn call(&self, node: NodeNumber, request: PeerRequest) -> PeerAnswer {
+    pub(super) async fn call(&self, node: NodeId, request: PeerRequest) -> PeerAnswer {
         self.start_call(node, request).answer().await
     }
 
     /// Asks a peer, without waiting for its answer.
-    pub(super) fn start_call(&self, node: NodeNumber, request: PeerRequest) -> PeerCall {
+    pub(super) fn start_call(&self, node: NodeId, request: PeerRequest) -> PeerCall {
         let link = self.peers.link(node);
         let was_reached = link.is_none_or(|link| link.status().state != LinkState::Connecting);
         let time_max = if was_reached {

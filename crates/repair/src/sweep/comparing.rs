@@ -3,7 +3,7 @@
 use super::PASS_IDLE_MAX;
 use super::driver::Drive;
 use bytes::Bytes;
-use cluster::NodeNumber;
+use cluster::NodeId;
 use cluster::sweep::{Digest, NodeDigests, Pair, differing};
 use peer::{SweepAnswer, SweepRequest};
 
@@ -106,7 +106,7 @@ impl Drive {
 
     /// Has versions offered to nodes that do not compare them. A holder and a node that
     /// may still lack one of them are not equal.
-    async fn announce(&mut self, range: u32, nodes: Vec<NodeNumber>) -> Exchanged {
+    async fn announce(&mut self, range: u32, nodes: Vec<NodeId>) -> Exchanged {
         let pass = self.pass;
         let request = |_| SweepRequest::Announce { pass, range };
         let mut exchanged = Exchanged {
@@ -146,7 +146,7 @@ impl Drive {
         digests: &[NodeDigests],
     ) -> Exchanged {
         let pass = self.pass;
-        let digest_of = |node: NodeNumber, with: NodeNumber| {
+        let digest_of = |node: NodeId, with: NodeId| {
             let digests = digests.iter().find(|digests| digests.node == node);
             let digest = digests.and_then(|digests| digests.with.get(with.index()));
             digest.copied().unwrap_or_else(Digest::default)

@@ -13,7 +13,7 @@ use super::resuming::Resuming;
 use super::settling::Settled;
 use base::Timestamp;
 use bytes::Bytes;
-use cluster::NodeNumber;
+use cluster::NodeId;
 use cluster::forgetting::StoreStart;
 use cluster::sweep::{Incarnation, KeyBounds, PassId, PassKind, PassProgress};
 use peer::{SweepAnswer, SweepRequest};
@@ -63,7 +63,7 @@ pub(super) struct Drive {
 
 /// What a node has answered that takes part.
 pub(super) struct Begun {
-    pub(super) node: NodeNumber,
+    pub(super) node: NodeId,
     pub(super) incarnation: Incarnation,
     start: u64,
     greatest_seen: Timestamp,
@@ -75,7 +75,7 @@ pub(super) struct Begun {
 
 impl Begun {
     /// The node, and the store with which it takes part.
-    pub(super) fn store(&self) -> (NodeNumber, Incarnation) {
+    pub(super) fn store(&self) -> (NodeId, Incarnation) {
         (self.node, self.incarnation)
     }
 }
@@ -90,7 +90,7 @@ impl PassReport {
 impl Sweeper {
     /// Whether to believe the forget bound that a node names in a pass that this node drives. One
     /// that is not believed takes no part: it would have the others leave out what is dead.
-    pub(super) fn believes_of(&self, node: NodeNumber, named: Timestamp) -> bool {
+    pub(super) fn believes_of(&self, node: NodeId, named: Timestamp) -> bool {
         let environment = &self.sweeps.environment;
         let name = environment.members.name(node);
         environment.forgetting.believes(name, named)
@@ -207,7 +207,7 @@ impl Drive {
         seen.fold(now, Timestamp::max)
     }
 
-    pub(super) fn nodes_up(&self) -> Vec<NodeNumber> {
+    pub(super) fn nodes_up(&self) -> Vec<NodeId> {
         let members = &self.sweeper.sweeps.environment.members;
         let up = members.numbers().filter(|node| self.sweeper.is_up(*node));
         up.collect()
@@ -215,7 +215,7 @@ impl Drive {
 
     pub(super) async fn ask_to_begin(
         &mut self,
-        nodes: Vec<NodeNumber>,
+        nodes: Vec<NodeId>,
         is_resumed: bool,
     ) -> Vec<Begun> {
         let (pass, kind) = (self.pass, self.kind);
@@ -260,12 +260,11 @@ impl Drive {
     pub(super) async fn agree(&mut self, begun: &[Begun]) {
         let (pass, kind, cut) = (self.pass, self.kind, self.cut);
         let members = &self.sweeper.sweeps.environment.members;
-        let begun_by = |node: NodeNumber| begun.iter().find(|begun| begun.node == node);
-        let bounds_of =
-            |node: NodeNumber, with: NodeNumber| begun_by(node)?.bounds.get(with.index());
-        let reach_of = |node: NodeNumber| begun_by(node).map_or(0, |begun| begun.reach);
+        let begun_by = |node: NodeId| begun.iter().find(|begun| begun.node == node);
+        let bounds_of = |node: NodeId, with: NodeId| begun_by(node)?.bounds.get(with.index());
+        let reach_of = |node: NodeId| begun_by(node).map_or(0, |begun| begun.reach);
         let reaches: Vec<u8> = members.numbers().map(reach_of).collect();
-        let store_of = |node: NodeNumber| {
+        let store_of = |node: NodeId| {
             let store = begun_by(node).map(|begun| StoreStart {
                 store_id: begun.incarnation.store_id,
                 start: begun.start,
@@ -386,7 +385,7 @@ impl Drive {
         if is_full && (is_held_back || (clean.len() as u64) < pairs) {
             self.sweeper.sweeps.record.not_done(pass);
         }
-        let single_copies_of = |node: NodeNumber| {
+        let single_copies_of = |node: NodeId| {
             let taking_part = self.progress.taking_part().get(&node);
             taking_part.map_or(u64::MAX, |taking_part| taking_part.single_copies)
         };
@@ -431,17 +430,17 @@ impl Drive {
     /// Asks all that take part, at the same time.
     pub(super) async fn ask_all(
         &mut self,
-        request: impl Fn(NodeNumber) -> SweepRequest,
-    ) -> Vec<(NodeNumber, Option<SweepAnswer>)> {
+        request: impl Fn(NodeId) -> SweepRequest,
+    ) -> Vec<(NodeId, Option<SweepAnswer>)> {
         self.all_asked = self.now();
         self.ask(self.progress.nodes().collect(), request).await
     }
 
     pub(super) async fn ask(
         &self,
-        nodes: Vec<NodeNumber>,
-        request: impl Fn(NodeNumber) -> SweepRequest,
-    ) -> Vec<(NodeNumber, Option<SweepAnswer>)> {
+        nodes: Vec<NodeId>,
+        request: impl Fn(NodeId) -> SweepRequest,
+    ) -> Vec<(NodeId, Option<SweepAnswer>)> {
         let mut asked = JoinSet::new();
         for node in nodes {
             let (sweeper, request) = (Rc::clone(&self.sweeper), request(node));

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use cluster::forgetting::is_absent;
 use cluster::sweep::symbols::Decoder;
 use cluster::sweep::{Digest, Item, PassId};
-use cluster::{Miss, NodeNumber};
+use cluster::{Miss, NodeId};
 use peer::{KEY_HASHES_MAX, PeerRequest, SweepAnswer, SweepRequest};
 use replica::background::WorkKind;
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub(super) type RangeId = (PassId, u32);
 
 impl Sweeper {
     /// Makes this node and another equal in a range.
-    pub(super) async fn reconcile(&self, range: RangeId, with: NodeNumber) -> SweepAnswer {
+    pub(super) async fn reconcile(&self, range: RangeId, with: NodeId) -> SweepAnswer {
         // Since the driver compared the digests, a third node may have made the two equal.
         let request = SweepRequest::Recount {
             pass: range.0,
@@ -89,7 +89,7 @@ impl Sweeper {
     }
 
     /// Finds the versions that each of the two nodes lacks.
-    async fn plan(&self, range: RangeId, with: NodeNumber, theirs: Digest) -> Option<Plan> {
+    async fn plan(&self, range: RangeId, with: NodeId, theirs: Digest) -> Option<Plan> {
         let mut decoder = Decoder::new();
         while decoder.symbols() < SYMBOLS_TOTAL_MAX {
             let count = decoder.symbols_to_ask().min(peer::SYMBOLS_MAX as u32);
@@ -127,7 +127,7 @@ impl Sweeper {
     pub(super) async fn send(
         &self,
         range: RangeId,
-        asker: NodeNumber,
+        asker: NodeId,
         key_hashes: Vec<u64>,
     ) -> SweepAnswer {
         let keys = self.in_background(move |own| own.keys_of(range, key_hashes));
@@ -146,12 +146,7 @@ impl Sweeper {
 
     /// Sends the newest versions of some keys as mends. They are read as they are sent, so
     /// that few of them are in memory at a time.
-    pub(super) async fn send_newest(
-        &self,
-        range: RangeId,
-        to: NodeNumber,
-        keys: Vec<Bytes>,
-    ) -> Sent {
+    pub(super) async fn send_newest(&self, range: RangeId, to: NodeId, keys: Vec<Bytes>) -> Sent {
         let mut sent = Sent {
             all: true,
             stops: false,
@@ -214,7 +209,7 @@ impl Sweeper {
     async fn send_batch(
         &self,
         (pass, fence): (PassId, Timestamp),
-        to: NodeNumber,
+        to: NodeId,
         batch: Vec<Entry>,
         sent: &mut Sent,
     ) {

@@ -10,7 +10,7 @@ use super::driver::{Begun, Drive};
 use super::participant::Participant;
 use crate::forgetting::{Heard, HeldBack};
 use base::Timestamp;
-use cluster::NodeNumber;
+use cluster::NodeId;
 use cluster::forgetting::{FencedPass, Vouching};
 use cluster::sweep::{Incarnation, Pair, PassId, PassKind};
 use peer::{FencedStore, SweepAnswer, SweepRequest};
@@ -44,7 +44,7 @@ impl Fencing {
 }
 
 /// A member that was asked to raise its fence, and its answer.
-type Fenced = (NodeNumber, FencedStore);
+type Fenced = (NodeId, FencedStore);
 
 impl Participant {
     /// Whether this node takes part in a pass with the store with which it began, in which no
@@ -192,19 +192,19 @@ impl Drive {
         self.resuming.checkpoint.fence = None;
         // A fence that leads to nothing would only refuse slow writes.
         let members = &self.sweeper.sweeps.environment.members;
-        let has_begun = |node: &NodeNumber| begun.iter().any(|begun| begun.node == *node);
-        let away: Vec<NodeNumber> = members.numbers().filter(|node| !has_begun(node)).collect();
+        let has_begun = |node: &NodeId| begun.iter().any(|begun| begun.node == *node);
+        let away: Vec<NodeId> = members.numbers().filter(|node| !has_begun(node)).collect();
         if !away.is_empty() {
             self.fencing.held_back = Some(HeldBack::Away(away));
             return;
         }
         let is_untrusted = |begun: &&Begun| begun.latest_fence == Timestamp::ZERO;
         let untrusted = begun.iter().filter(is_untrusted).map(|begun| begun.node);
-        let untrusted: Vec<NodeNumber> = untrusted.collect();
+        let untrusted: Vec<NodeId> = untrusted.collect();
         let known = begun.iter().map(|begun| begun.forgotten).max();
         let latest = begun.iter().map(|begun| begun.latest_fence).min();
         let latest = latest.filter(|latest| Some(*latest) > known);
-        let all: Vec<NodeNumber> = members.numbers().collect();
+        let all: Vec<NodeId> = members.numbers().collect();
         self.tell_forgotten(begun, known).await;
         let fenced = self.ask_to_fence(&all, latest.unwrap_or_default()).await;
         let known = self.disregard(&fenced).await;
@@ -222,14 +222,14 @@ impl Drive {
             self.fencing.is_idle = true;
             return;
         };
-        let is_as_begun = |node: NodeNumber| {
+        let is_as_begun = |node: NodeId| {
             let answer = fenced.iter().find(|(member, _)| *member == node);
             answer.is_some_and(|(_, store)| {
                 store.fence > known && self.progress.began_with(node, store.incarnation)
             })
         };
         let missing = all.iter().copied().filter(|node| !is_as_begun(*node));
-        let missing: Vec<NodeNumber> = missing.collect();
+        let missing: Vec<NodeId> = missing.collect();
         if !missing.is_empty() {
             self.fencing.held_back = Some(HeldBack::Unfenced(missing));
             return;
@@ -252,7 +252,7 @@ impl Drive {
         self.fencing = Fencing::default();
         let known = begun.iter().map(|begun| begun.forgotten).max();
         self.tell_forgotten(begun, known).await;
-        let nodes: Vec<NodeNumber> = begun.iter().map(|begun| begun.node).collect();
+        let nodes: Vec<NodeId> = begun.iter().map(|begun| begun.node).collect();
         let Some(fence) = self.resuming.checkpoint.fence else {
             let fenced = self.ask_to_fence(&nodes, Timestamp::ZERO).await;
             self.disregard(&fenced).await;
@@ -266,7 +266,7 @@ impl Drive {
         pass.begin();
         let fenced = self.ask_to_fence(&nodes, fence).await;
         self.disregard(&fenced).await;
-        let rejoins = |node: NodeNumber| {
+        let rejoins = |node: NodeId| {
             let answer = fenced.iter().find(|(member, _)| *member == node);
             answer.is_some_and(|(_, store)| pass.may_rejoin(node, store.incarnation, store.before))
         };
@@ -291,7 +291,7 @@ impl Drive {
         let _answers = self.ask(unaware, request).await;
     }
 
-    async fn ask_to_fence(&self, nodes: &[NodeNumber], fence: Timestamp) -> Vec<Fenced> {
+    async fn ask_to_fence(&self, nodes: &[NodeId], fence: Timestamp) -> Vec<Fenced> {
         let pass = self.pass;
         let request = |_| SweepRequest::Fence { pass, fence };
         let answers = self.ask(nodes.to_vec(), request).await;
@@ -349,7 +349,7 @@ impl Drive {
     /// after it was compared. Each member seals its store before it answers, so it does not matter
     /// how long the others take to answer, nor when it hears what came of it.
     pub(super) async fn are_as_fenced(&self) -> bool {
-        let nodes: Vec<NodeNumber> = self.progress.nodes().collect();
+        let nodes: Vec<NodeId> = self.progress.nodes().collect();
         let fence = self.fencing.fence().unwrap_or_default();
         let fenced = self.ask_to_fence(&nodes, fence).await;
         let is_same = |(node, store): &Fenced| self.progress.began_with(*node, store.incarnation);
@@ -396,8 +396,8 @@ impl Drive {
 
     fn why_held_back(&self, clean: &[Pair]) -> HeldBack {
         let members = &self.sweeper.sweeps.environment.members;
-        let takes_part = |node: &NodeNumber| self.progress.taking_part().contains_key(node);
-        let away: Vec<NodeNumber> = members.numbers().filter(|node| !takes_part(node)).collect();
+        let takes_part = |node: &NodeId| self.progress.taking_part().contains_key(node);
+        let away: Vec<NodeId> = members.numbers().filter(|node| !takes_part(node)).collect();
         match &self.fencing.held_back {
             // What was moved matters only once all nodes are equal.
             Some(held_back) if *held_back != HeldBack::Moved => return held_back.clone(),

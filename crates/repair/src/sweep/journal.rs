@@ -27,7 +27,7 @@
 use super::record::LastClean;
 use base::{ByteReader, Timestamp};
 use bytes::Bytes;
-use cluster::NodeNumber;
+use cluster::NodeId;
 use cluster::sweep::{Incarnation, Pair, PassId, PassProgress, TakingPart};
 use lsm::checked_file::{self, FileKind};
 use lsm::disk::{read_small_file, replace_file};
@@ -254,7 +254,7 @@ impl Checkpoint {
         let may_be_conclusive = decode_bool(reader)?;
         let mut taking_part = BTreeMap::new();
         for _ in 0..reader.u8()? {
-            let node = NodeNumber::new(reader.u8()?);
+            let node = NodeId::new(reader.u8()?);
             let incarnation = Incarnation {
                 store_id: reader.u64()?,
                 last_loss: reader.u64()?,
@@ -269,7 +269,7 @@ impl Checkpoint {
         let mut unclean = BTreeSet::new();
         for _ in 0..reader.u16()? {
             let (lower, upper) = (reader.u8()?, reader.u8()?);
-            unclean.insert(Pair::of(NodeNumber::new(lower), NodeNumber::new(upper)));
+            unclean.insert(Pair::of(NodeId::new(lower), NodeId::new(upper)));
         }
         Some(Self {
             pass,

@@ -32,7 +32,7 @@ use base::{Entry, EntryRef, Kind, Timestamp};
 use bytes::Bytes;
 use cluster::forgetting::{Vouching, is_leftover, vouchers, withholds};
 use cluster::sweep::PassId;
-use cluster::{Miss, NodeNumber, Placement, ReplicaState};
+use cluster::{Miss, NodeId, Placement, ReplicaState};
 use lsm::Error;
 use peer::{PeerAnswer, PeerRequest, SweepAnswer, SweepRequest};
 use std::collections::{BTreeMap, BTreeSet};
@@ -76,7 +76,7 @@ struct Withheld {
     timestamp: Timestamp,
     copies: u8,
     /// The nodes that lack it.
-    lacking: BTreeSet<NodeNumber>,
+    lacking: BTreeSet<NodeId>,
 }
 
 /// What a comparison with all has shown.
@@ -85,9 +85,9 @@ pub(super) struct Verdicts {
     /// The leftovers.
     pub(super) bury: Vec<(Bytes, Timestamp)>,
     /// Those who vouch that they are.
-    pub(super) vouchers: BTreeSet<NodeNumber>,
+    pub(super) vouchers: BTreeSet<NodeId>,
     /// Those of them that lack something themselves, with the keys.
-    pub(super) doubtful: Vec<(NodeNumber, Bytes)>,
+    pub(super) doubtful: Vec<(NodeId, Bytes)>,
     /// Whether those who vouch for a version disagree.
     pub(super) are_at_odds: bool,
 }
@@ -105,7 +105,7 @@ impl Leftovers {
         &self,
         entry: EntryRef<'_>,
         placement: &Placement,
-        own: NodeNumber,
+        own: NodeId,
         doubt: Doubt,
     ) -> Sends {
         let timestamp = entry.timestamp();
@@ -126,7 +126,7 @@ impl Leftovers {
 
     /// What each node can say about a key. In a damaged block this node may have lost its
     /// tombstone.
-    fn says(&self, own: NodeNumber, is_damaged: bool) -> impl Fn(NodeNumber) -> Vouching {
+    fn says(&self, own: NodeId, is_damaged: bool) -> impl Fn(NodeId) -> Vouching {
         move |node| {
             if node == own && is_damaged {
                 Vouching::Nothing
@@ -136,7 +136,7 @@ impl Leftovers {
         }
     }
 
-    fn note(&mut self, entry: &Entry, lacking: NodeNumber) {
+    fn note(&mut self, entry: &Entry, lacking: NodeId) {
         let (timestamp, copies) = (entry.timestamp(), entry.copies());
         let key = Bytes::copy_from_slice(entry.key());
         let withheld = self.withheld.entry(key).or_insert_with(|| Withheld {
@@ -203,7 +203,7 @@ impl Participant {
     pub(super) fn withhold(
         &mut self,
         pass: PassId,
-        lacking: NodeNumber,
+        lacking: NodeId,
         entries: &mut Vec<Entry>,
     ) -> bool {
         let (own, placement, doubts) = (
@@ -376,7 +376,7 @@ impl Sweeper {
         &self,
         pass: PassId,
         bury: &[(Bytes, Timestamp)],
-        doubtful: Vec<(NodeNumber, Bytes)>,
+        doubtful: Vec<(NodeId, Bytes)>,
     ) -> bool {
         for (voucher, key) in doubtful {
             match self.replica_state_of(voucher) {
@@ -414,7 +414,7 @@ impl Sweeper {
     ///
     /// # Errors
     /// Why the node does not say so.
-    async fn may_have_lost(&self, node: NodeNumber, key: &Bytes) -> Result<bool, Miss> {
+    async fn may_have_lost(&self, node: NodeId, key: &Bytes) -> Result<bool, Miss> {
         match self.call(node, PeerRequest::Look(key.clone())).await {
             PeerAnswer::Found(_) | PeerAnswer::FoundBehind { .. } => Ok(false),
             PeerAnswer::Missed(Miss::Learner) => Ok(true),
@@ -429,7 +429,7 @@ impl Sweeper {
 
     /// Whether nodes still are what they were when the pass began, so that what they lack
     /// was deleted.
-    async fn do_vouch(&self, pass: PassId, vouchers: BTreeSet<NodeNumber>) -> bool {
+    async fn do_vouch(&self, pass: PassId, vouchers: BTreeSet<NodeId>) -> bool {
         for node in vouchers {
             let fence = Timestamp::ZERO;
             let asked = self

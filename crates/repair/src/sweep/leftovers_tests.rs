@@ -7,7 +7,7 @@ use base::{Entry, Expiry, Kind, Timestamp};
 use bytes::Bytes;
 use cluster::forgetting::Vouching::{self, All, Nothing, Remembers};
 use cluster::sweep::{Incarnation, Item, PassId, PassKind};
-use cluster::{NodeNumber, Placement};
+use cluster::{NodeId, Placement};
 use lsm::{Disk, Engine, Options};
 use lsm_testing::{BlockingWrite, MemoryDisk, StepExecutor, environment};
 use peer::SweepAnswer;
@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const PASS: PassId = PassId(7);
-const OWN: NodeNumber = NodeNumber::new(0);
-const PEERS: [NodeNumber; 2] = [NodeNumber::new(1), NodeNumber::new(2)];
+const OWN: NodeId = NodeId::new(0);
+const PEERS: [NodeId; 2] = [NodeId::new(1), NodeId::new(2)];
 
 fn at(timestamp: u64) -> Timestamp {
     Timestamp::from_u64(timestamp)
@@ -109,7 +109,7 @@ fn a_pass_over_a_store_without_keys_ends_at_once() {
 }
 
 /// The keys of what the node sends to one that lacks these.
-fn sent(own: &mut Participant, lacking: NodeNumber, keys: &[&str]) -> Vec<String> {
+fn sent(own: &mut Participant, lacking: NodeId, keys: &[&str]) -> Vec<String> {
     let hashes = keys.iter().map(|key| Item::key_hash_of(key.as_bytes()));
     let entries = sent_of(own, (PASS, 0), lacking, hashes.collect());
     let key = |entry: &Entry| String::from_utf8(entry.key().to_vec()).unwrap();
@@ -257,7 +257,7 @@ fn those_who_vouch_but_lack_something_are_asked_once_more() {
 #[test]
 fn a_surplus_copy_is_a_leftover_if_its_replica_lacks_it() {
     let placement = Placement::new(["a", "b", "c"]);
-    let key_of = |node: NodeNumber| {
+    let key_of = |node: NodeId| {
         let mut keys = (0..).map(|number| format!("k{number}"));
         let is_of = |key: &String| placement.replicas(key.as_bytes(), 1).contains(&node);
         keys.find(is_of).unwrap()

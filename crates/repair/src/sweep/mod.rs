@@ -81,7 +81,7 @@ use crate::SweepSizes;
 use crate::forgetting::Forgetting;
 use base::{Clock, Random};
 use cluster::sweep::{Incarnation, PassId, PassKind};
-use cluster::{Members, NodeNumber, Placement};
+use cluster::{Members, NodeId, Placement};
 use lsm::{Engine, Executor, Lane};
 use membership::Membership;
 use mended::MendedKeys;
@@ -277,7 +277,7 @@ impl Sweeper {
         pass: PassId,
         is_conclusive: bool,
         single_copies: &[u64],
-        clean_with: Vec<NodeNumber>,
+        clean_with: Vec<NodeId>,
     ) -> SweepAnswer {
         let (with, incarnation) = (clean_with.clone(), self.incarnation());
         let ended = self.in_background(move |own| own.end(pass, incarnation, &with));
@@ -329,7 +329,7 @@ impl Sweeper {
     }
 
     /// Whether a node is this one or is not known to be down.
-    fn is_up(&self, node: NodeNumber) -> bool {
+    fn is_up(&self, node: NodeId) -> bool {
         self.peers.is_own(node) || !self.peers.is_down(node)
     }
 

@@ -14,7 +14,7 @@ use base::{Clock, Entry, Timestamp};
 use bytes::Bytes;
 use cluster::sweep::symbols::{Decoder, Symbol, symbols_of};
 use cluster::sweep::{Digest, Exchange, Incarnation, Item, KeyBounds, PassId, PassKind};
-use cluster::{NodeNumber, Placement};
+use cluster::{NodeId, Placement};
 use lsm::{Engine, Error};
 use peer::{SYMBOLS_MAX, SweepAnswer};
 use replica::ExpiryBound;
@@ -34,7 +34,7 @@ pub(super) struct ParticipantEnvironment {
     pub(super) engine: Engine,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) placement: Arc<Placement>,
-    pub(super) own: NodeNumber,
+    pub(super) own: NodeId,
     pub(super) mended: Arc<MendedKeys>,
     pub(super) bounds: Arc<SharedBounds>,
     pub(super) is_receiver: IsReceiver,
@@ -183,7 +183,7 @@ impl Participant {
     pub(super) fn symbols(
         &mut self,
         range: RangeId,
-        asker: NodeNumber,
+        asker: NodeId,
         first: u32,
         count: u32,
     ) -> SweepAnswer {
@@ -197,11 +197,7 @@ impl Participant {
 
     /// The digest of what this node shares with another one in a range, with what mends
     /// have brought since the range was scanned.
-    pub(super) fn recount(
-        &mut self,
-        range: RangeId,
-        with: NodeNumber,
-    ) -> Result<Digest, UnknownRange> {
+    pub(super) fn recount(&mut self, range: RangeId, with: NodeId) -> Result<Digest, UnknownRange> {
         self.take_in_mends(range)?;
         Ok(self.shared_items(range, with)?.into_iter().collect())
     }
@@ -246,7 +242,7 @@ impl Participant {
     pub(super) fn plan(
         &mut self,
         range: RangeId,
-        with: NodeNumber,
+        with: NodeId,
         decoder: &mut Decoder,
         symbols: &[Symbol],
         theirs: Digest,
@@ -294,7 +290,7 @@ impl Participant {
     pub(super) fn newest(
         &mut self,
         range: RangeId,
-        lacking: NodeNumber,
+        lacking: NodeId,
         keys: &[Bytes],
         bytes_max: usize,
     ) -> Result<Result<Selected, Error>, UnknownRange> {
@@ -328,7 +324,7 @@ impl Participant {
         &mut self,
         pass: PassId,
         incarnation: Incarnation,
-        clean_with: &[NodeNumber],
+        clean_with: &[NodeId],
     ) -> Option<Ended> {
         let state = self.passes.remove(&pass)?;
         if state.incarnation != incarnation {
@@ -424,7 +420,7 @@ impl Participant {
     pub(super) fn shared_items(
         &mut self,
         range: RangeId,
-        with: NodeNumber,
+        with: NodeId,
     ) -> Result<Vec<Item>, UnknownRange> {
         let (own, placement) = (
             self.environment.own,

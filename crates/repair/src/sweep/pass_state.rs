@@ -8,7 +8,7 @@ use base::{Entry, EntryRef, Kind, Timestamp};
 use bytes::Bytes;
 use cluster::forgetting::is_absent;
 use cluster::sweep::{Comparison, Incarnation, KeyBounds, PassKind, RangeItems, RangeSummary};
-use cluster::{NodeNumber, Placement};
+use cluster::{NodeId, Placement};
 use lsm::{DamageMark, Engine, Error, Scan, ScanAhead};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -187,7 +187,7 @@ impl PassState {
     pub(super) fn comparison<'a>(
         &'a self,
         placement: &'a Placement,
-        own: NodeNumber,
+        own: NodeId,
     ) -> Comparison<'a> {
         Comparison {
             placement,
@@ -203,7 +203,7 @@ impl PassState {
         &mut self,
         number: u32,
         placement: &Placement,
-        own: NodeNumber,
+        own: NodeId,
     ) -> Option<RangeSummary> {
         let comparison = self.comparison(placement, own);
         let summary = self.range(number)?.items.summary(&comparison);

@@ -5,7 +5,7 @@ use super::PASS_IDLE_MAX;
 use super::journal::{Checkpoint, SweepFile};
 use super::refill::{Refill, RefillProgress};
 use base::Clock;
-use cluster::NodeNumber;
+use cluster::NodeId;
 use cluster::sweep::{PassId, PassKind};
 use profile::lock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -226,7 +226,7 @@ impl Record {
     /// A pass has ended that this node took part in. It found this node equal with the
     /// nodes in `clean_with`, and counted the single copies of each node, with
     /// [`u64::MAX`] for those that it did not.
-    pub(super) fn ended(&self, ended: EndedPass, clean_with: &[NodeNumber], single_copies: &[u64]) {
+    pub(super) fn ended(&self, ended: EndedPass, clean_with: &[NodeId], single_copies: &[u64]) {
         let EndedPass {
             pass,
             kind,

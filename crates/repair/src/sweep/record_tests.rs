@@ -5,7 +5,7 @@ use super::journal::SweepFile;
 use super::record::{EndedPass, EndedPasses, LastClean, Record, RunningPass, SweepCounts};
 use super::refill::Refill;
 use base::{Clock, ManualClock};
-use cluster::NodeNumber;
+use cluster::NodeId;
 use cluster::sweep::{PassId, PassKind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,8 +35,8 @@ fn ended(pass: PassId, kind: PassKind) -> EndedPass {
     }
 }
 
-fn node(number: u8) -> NodeNumber {
-    NodeNumber::new(number)
+fn node(number: u8) -> NodeId {
+    NodeId::new(number)
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn a_full_pass_that_left_nodes_unequal_is_made_up_for() {
         Duration::from_secs(7 * 24 * 3600),
         Duration::from_secs(3600),
     );
-    let full = |clean_with: &[NodeNumber]| {
+    let full = |clean_with: &[NodeId]| {
         record.ended(ended(PassId(1), PassKind::Full), clean_with, &[]);
     };
     clock.advance(interval);

@@ -4,7 +4,7 @@
 use super::driver::{Begun, Drive};
 use super::journal::Checkpoint;
 use bytes::Bytes;
-use cluster::NodeNumber;
+use cluster::NodeId;
 use cluster::sweep::PassKind;
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ impl Drive {
     async fn return_to_checkpoint(&mut self, begun: &[Begun]) -> Bytes {
         self.cut = self.resuming.checkpoint.cut;
         self.progress = self.resuming.checkpoint.progress.clone();
-        let absent: Vec<NodeNumber> = self
+        let absent: Vec<NodeId> = self
             .progress
             .nodes()
             .filter(|node| begun.iter().all(|begun| begun.node != *node))
@@ -89,7 +89,7 @@ impl Drive {
         }
         let up = self.nodes_up();
         let back = self.lost_since_checkpoint();
-        let back: Vec<NodeNumber> = back.filter(|node| up.contains(node)).collect();
+        let back: Vec<NodeId> = back.filter(|node| up.contains(node)).collect();
         if back.is_empty() {
             return None;
         }
@@ -119,7 +119,7 @@ impl Drive {
         progress.began_with(begun.node, begun.incarnation)
     }
 
-    pub(super) fn lost_since_checkpoint(&self) -> impl Iterator<Item = NodeNumber> + '_ {
+    pub(super) fn lost_since_checkpoint(&self) -> impl Iterator<Item = NodeId> + '_ {
         let took_part = self.resuming.checkpoint.progress.nodes();
         took_part.filter(|node| !self.progress.taking_part().contains_key(node))
     }

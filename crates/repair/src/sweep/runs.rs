@@ -5,7 +5,7 @@ use super::leftovers::Sends;
 use super::participant::{Participant, UnknownRange};
 use base::{Entry, EntryRef};
 use bytes::Bytes;
-use cluster::NodeNumber;
+use cluster::NodeId;
 use cluster::sweep::{Digest, Item, PassId};
 use lsm::{Error, Scan};
 use peer::{HELD_MAX, Run, RunWriter};
@@ -54,7 +54,7 @@ impl Participant {
     pub(super) fn gap(
         &mut self,
         range: RangeId,
-        with: NodeNumber,
+        with: NodeId,
         theirs: Digest,
     ) -> Result<Gap, UnknownRange> {
         self.take_in_mends(range)?;
@@ -86,7 +86,7 @@ impl Participant {
     pub(super) fn run(
         &mut self,
         (pass, number): RangeId,
-        asker: NodeNumber,
+        asker: NodeId,
         after: Option<&Bytes>,
         mut held: Vec<u32>,
     ) -> Result<Result<Run, Error>, UnknownRange> {

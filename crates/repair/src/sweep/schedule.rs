@@ -6,7 +6,7 @@ use super::participant::Participant;
 use super::{PASS_IDLE_MAX, Sweeper};
 use crate::forgetting::Heard;
 use cluster::sweep::PassKind;
-use cluster::{NodeNumber, ReplicaState};
+use cluster::{NodeId, ReplicaState};
 use profile::lock;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -55,7 +55,7 @@ struct Order {
 }
 
 /// The store of a node, by its id. A store that replaces a lost one has another id.
-type StoreOfNode = (NodeNumber, Option<u64>);
+type StoreOfNode = (NodeId, Option<u64>);
 
 /// How long after a full pass the next one begins that is to fill stores.
 struct Refilling {
@@ -324,7 +324,7 @@ impl Sweeper {
     fn stores_to_fill(&self) -> BTreeSet<StoreOfNode> {
         let environment = &self.sweeps.environment;
         let own = environment.members.own();
-        let mut lacking: BTreeSet<NodeNumber> = BTreeSet::new();
+        let mut lacking: BTreeSet<NodeId> = BTreeSet::new();
         if self.is_damaged() {
             lacking.insert(own);
         }
@@ -371,13 +371,13 @@ impl Sweeper {
 
     /// The nodes whose stores have to be filled. None unless all nodes are up and all replica states
     /// are known: that takes a comparison with all the others.
-    fn learner(&self) -> Vec<NodeNumber> {
+    fn learner(&self) -> Vec<NodeId> {
         // A peer that is suspected keeps its replica state.
         if !self.are_all_up() {
             return Vec::new();
         }
         let members = &self.sweeps.environment.members;
-        let replica_states: Option<Vec<(NodeNumber, ReplicaState)>> = members
+        let replica_states: Option<Vec<(NodeId, ReplicaState)>> = members
             .numbers()
             .map(|node| Some((node, self.replica_state_of(node)?)))
             .collect();
@@ -396,7 +396,7 @@ impl Sweeper {
     }
 
     /// How the store of a node stands, if that is known.
-    pub(super) fn replica_state_of(&self, node: NodeNumber) -> Option<ReplicaState> {
+    pub(super) fn replica_state_of(&self, node: NodeId) -> Option<ReplicaState> {
         if self.peers.is_own(node) {
             Some(self.sweeps.environment.membership.replica_state())
         } else {
@@ -434,7 +434,7 @@ mod tests {
     }
 
     fn stores<const N: usize>(stores: [(u8, u64); N]) -> BTreeSet<StoreOfNode> {
-        let of = |(node, store)| (NodeNumber::new(node), Some(store));
+        let of = |(node, store)| (NodeId::new(node), Some(store));
         stores.map(of).into()
     }
 

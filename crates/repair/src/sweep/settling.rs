@@ -3,7 +3,7 @@
 use super::PASS_IDLE_MAX;
 use super::driver::{Begun, Drive};
 use super::schedule::LOOK_PERIOD;
-use cluster::NodeNumber;
+use cluster::NodeId;
 use cluster::sweep::Incarnation;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -56,7 +56,7 @@ impl Drive {
     }
 
     /// The nodes that are up, and which connection to each of them this is.
-    fn connections(&self) -> Vec<(NodeNumber, u64)> {
+    fn connections(&self) -> Vec<(NodeId, u64)> {
         let connects = |node| {
             let status = self.sweeper.peers.status(node);
             status.map_or(0, |status| status.counts.connects)
@@ -89,13 +89,13 @@ impl Drive {
 struct Settling {
     length: Duration,
     left: Duration,
-    stores: BTreeMap<NodeNumber, Incarnation>,
+    stores: BTreeMap<NodeId, Incarnation>,
 }
 
 impl Settling {
     /// A wait that begins now that these stores take part, where requests have this
     /// deadline.
-    fn new(timeout: Duration, stores: impl Iterator<Item = (NodeNumber, Incarnation)>) -> Self {
+    fn new(timeout: Duration, stores: impl Iterator<Item = (NodeId, Incarnation)>) -> Self {
         let length = settling_of_recent(timeout).max(timeout);
         Self {
             length,
@@ -113,7 +113,7 @@ impl Settling {
 
     /// These stores have begun again. Returns whether one of them was not there before:
     /// then the wait begins anew.
-    fn begun_again(&mut self, stores: impl Iterator<Item = (NodeNumber, Incarnation)>) -> bool {
+    fn begun_again(&mut self, stores: impl Iterator<Item = (NodeId, Incarnation)>) -> bool {
         let mut is_any_new = false;
         for (node, incarnation) in stores {
             is_any_new |= self.stores.insert(node, incarnation) != Some(incarnation);
@@ -131,12 +131,12 @@ mod tests {
 
     const DAY: Duration = Duration::from_secs(24 * 3600);
 
-    fn store(last_loss: u64) -> impl Iterator<Item = (NodeNumber, Incarnation)> {
+    fn store(last_loss: u64) -> impl Iterator<Item = (NodeId, Incarnation)> {
         let incarnation = Incarnation {
             store_id: 4,
             last_loss,
         };
-        std::iter::once((NodeNumber::new(1), incarnation))
+        std::iter::once((NodeId::new(1), incarnation))
     }
 
     fn rest_of(settling: &mut Settling) -> Duration {

@@ -8,7 +8,7 @@ use crate::SweepSizes;
 use base::{Clock, Entry, Expiry, ManualClock, Timestamp};
 use bytes::Bytes;
 use cluster::sweep::{Incarnation, Item, KeyBounds, PassId, PassKind};
-use cluster::{NodeNumber, Placement};
+use cluster::{NodeId, Placement};
 use lsm::{Disk, Engine, Options};
 use lsm_testing::{BlockingWrite, MemoryDisk, environment};
 use peer::SweepAnswer;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(super) const PASS: PassId = PassId(7);
-const PEER: NodeNumber = NodeNumber::new(1);
+const PEER: NodeId = NodeId::new(1);
 pub(super) const STORE: Incarnation = Incarnation {
     store_id: 4,
     last_loss: 0,
@@ -46,15 +46,15 @@ pub(super) fn engine_on(disk: &Arc<MemoryDisk>) -> Engine {
 }
 
 fn participant(engine: &Engine) -> Participant {
-    participant_of(engine, NodeNumber::new(0))
+    participant_of(engine, NodeId::new(0))
 }
 
 /// The part of one of the nodes "a", "b" and "c".
-pub(super) fn participant_of(engine: &Engine, own: NodeNumber) -> Participant {
+pub(super) fn participant_of(engine: &Engine, own: NodeId) -> Participant {
     participant_with(engine, own, &Arc::default())
 }
 
-fn participant_with(engine: &Engine, own: NodeNumber, mended: &Arc<MendedKeys>) -> Participant {
+fn participant_with(engine: &Engine, own: NodeId, mended: &Arc<MendedKeys>) -> Participant {
     let clock = Arc::new(ManualClock::new(0)) as Arc<dyn Clock>;
     let placement = Arc::new(Placement::new(["a", "b", "c"]));
     Participant::new(ParticipantEnvironment {
@@ -116,7 +116,7 @@ pub(super) fn begin(participant: &mut Participant, pass: PassId, kind: PassKind,
 pub(super) fn sent_of(
     own: &mut Participant,
     range: RangeId,
-    lacking: NodeNumber,
+    lacking: NodeId,
     key_hashes: Vec<u64>,
 ) -> Vec<Entry> {
     let keys = own.keys_of(range, key_hashes).unwrap();
@@ -219,7 +219,7 @@ fn a_recent_pass_after_nothing_happened_reads_no_data_block() {
     let cut = Timestamp::from_u64(5000);
     begin(&mut participant, PASS, PassKind::Full, cut.as_u64());
     assert_eq!(items_of_ranges(&mut participant, PASS), [1000]);
-    let all = [PEER, NodeNumber::new(2)];
+    let all = [PEER, NodeId::new(2)];
     assert_eq!(participant.end(PASS, STORE, &all), Some(full(true)));
     let recent = |participant: &mut Participant, pass| {
         let begun = participant.begin((pass, PassKind::Recent), false, present(STORE));
@@ -276,7 +276,7 @@ fn a_node_that_joins_again_does_not_pass_over_what_came_while_it_was_down() {
 #[test]
 fn damage_is_mended_after_a_whole_full_pass_that_found_all_nodes_clean() {
     const LATER: PassId = PassId(8);
-    let both = [PEER, NodeNumber::new(2)];
+    let both = [PEER, NodeId::new(2)];
     let full = |participant: &mut Participant, pass| begin(participant, pass, PassKind::Full, 20);
     for (label, clean_with, kind, is_mended) in [
         ("with one of two", &both[..1], PassKind::Full, false),
@@ -387,7 +387,7 @@ fn what_mends_have_brought_counts_for_the_next_node_if_the_store_has_it() {
     let engine = engine();
     write(&engine, "b", 10);
     let mended = Arc::new(MendedKeys::default());
-    let mut participant = participant_with(&engine, NodeNumber::new(0), &mended);
+    let mut participant = participant_with(&engine, NodeId::new(0), &mended);
     begin(&mut participant, PASS, PassKind::Full, 20);
     assert_eq!(items_of_ranges(&mut participant, PASS), [1]);
     let range = (PASS, 0);
@@ -408,7 +408,7 @@ fn what_mends_have_brought_counts_for_the_next_node_if_the_store_has_it() {
     }
     let after = participant.recount(range, PEER).unwrap();
     let scanned = |number: u64| {
-        let mut anew = participant_of(&engine, NodeNumber::new(0));
+        let mut anew = participant_of(&engine, NodeId::new(0));
         let pass = PassId(number);
         begin(&mut anew, pass, PassKind::Full, 20);
         assert_eq!(items_of_ranges(&mut anew, pass), [3]);
@@ -429,7 +429,7 @@ fn a_pass_that_nobody_asks_about_is_forgotten_although_no_other_begins() {
         engine: engine(),
         clock: Arc::clone(&clock) as Arc<dyn Clock>,
         placement,
-        own: NodeNumber::new(0),
+        own: NodeId::new(0),
         mended: Arc::default(),
         bounds: Arc::default(),
         is_receiver: Box::new(|| false),
@@ -463,7 +463,7 @@ fn an_offer_of_a_key_that_may_be_damaged_is_wanted_unless_the_scan_has_shown_the
     });
     let wanted = || {
         [0, 1, 2].map(|own| {
-            let mut participant = participant_of(&engine, NodeNumber::new(own));
+            let mut participant = participant_of(&engine, NodeId::new(own));
             begin(&mut participant, PASS, PassKind::Full, 20);
             items_of_ranges(&mut participant, PASS);
             executor.run_for(Duration::from_secs(1));

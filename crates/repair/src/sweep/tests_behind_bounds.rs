@@ -8,7 +8,7 @@ use base::{Entry, Expiry, ManualClock, Timestamp};
 use bytes::Bytes;
 use cluster::forgetting::{Bounds, Vouching};
 use cluster::sweep::{Item, KeyBounds, PassId, PassKind};
-use cluster::{NodeNumber, Placement};
+use cluster::{NodeId, Placement};
 use lsm::Engine;
 use lsm_testing::BlockingWrite;
 use peer::{Offer, SweepAnswer};
@@ -24,7 +24,7 @@ fn participant(engine: &Engine, bounds: &Arc<SharedBounds>) -> Participant {
         engine: engine.clone(),
         clock: Arc::new(ManualClock::new(0)),
         placement: Arc::new(Placement::new(["a", "b", "c"])),
-        own: NodeNumber::new(0),
+        own: NodeId::new(0),
         mended: Arc::default(),
         bounds: Arc::clone(bounds),
         is_receiver: Box::new(|| false),

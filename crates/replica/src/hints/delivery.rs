@@ -21,7 +21,7 @@
 use super::{HintBatch, HintStore};
 use crate::background::{Background, WorkKind};
 use base::{Backoff, Entry, Random, jittered};
-use cluster::{Miss, NodeNumber};
+use cluster::{Miss, NodeId};
 use lsm::Error;
 use std::collections::VecDeque;
 use std::future::Future;
@@ -64,7 +64,7 @@ pub trait HintReceiver: 'static {
 /// Delivers the hints of one peer.
 pub struct HintDelivery<R> {
     store: HintStore,
-    peer: NodeNumber,
+    peer: NodeId,
     receiver: Rc<R>,
     reading: Arc<Semaphore>,
     random: Arc<dyn Random>,
@@ -93,7 +93,7 @@ impl<R: HintReceiver> HintDelivery<R> {
     /// it with a long segment until that is dropped.
     pub fn new(
         store: HintStore,
-        peer: NodeNumber,
+        peer: NodeId,
         receiver: Rc<R>,
         reading: Arc<Semaphore>,
         random: Arc<dyn Random>,

@@ -39,7 +39,7 @@ pub use statistics::HintStatistics;
 pub use statistics::HintsWaiting;
 
 use base::Entry;
-use cluster::NodeNumber;
+use cluster::NodeId;
 use log::HintLogs;
 use lsm::{Error, Executor, Lane};
 use profile::lock;
@@ -88,7 +88,7 @@ struct HintQueue {
 
 /// A hint that is not written yet.
 struct QueuedHint {
-    peer: NodeNumber,
+    peer: NodeId,
     entry: Entry,
     reply: KeepReply,
 }
@@ -127,7 +127,7 @@ impl HintStore {
 
     /// Keeps a hint, without blocking. A job calls `reply` with whether the hint was
     /// kept; if the queue does not take the hint, this function does.
-    pub fn keep(&self, peer: NodeNumber, entry: Entry, reply: KeepReply) {
+    pub fn keep(&self, peer: NodeId, entry: Entry, reply: KeepReply) {
         let Err(reply) = self.inner.enqueue(QueuedHint { peer, entry, reply }) else {
             return;
         };
@@ -142,7 +142,7 @@ impl HintStore {
     }
 
     /// The hints for a peer on disk.
-    pub fn waiting(&self, peer: NodeNumber) -> HintsWaiting {
+    pub fn waiting(&self, peer: NodeId) -> HintsWaiting {
         self.inner.waiting.of(peer)
     }
 
@@ -154,7 +154,7 @@ impl HintStore {
     /// Reads the first segment of a peer with a number above `after`, or the oldest
     /// segment if there is none. A job calls `reply`. The segment takes no more hints
     /// afterwards. `reply` is dropped without a call if the store is closed.
-    pub fn next_batch(&self, peer: NodeNumber, after: u64, reply: BatchReply) {
+    pub fn next_batch(&self, peer: NodeId, after: u64, reply: BatchReply) {
         self.inner.spawn(Lane::Owner, Duration::ZERO, move |inner| {
             let (batch, schedule_upkeep) = {
                 let mut logs = lock(&inner.logs);
@@ -204,12 +204,12 @@ impl HintStore {
     }
 
     /// Wakes the delivery to a peer, because the peer is back.
-    pub fn wake(&self, peer: NodeNumber) {
+    pub fn wake(&self, peer: NodeId) {
         self.inner.wake(peer);
     }
 
     /// Waits until a hint for the peer was written or [`HintStore::wake`] was called.
-    async fn woken(&self, peer: NodeNumber) {
+    async fn woken(&self, peer: NodeId) {
         match self.inner.wakes.get(peer.index()) {
             Some(wake) => wake.notified().await,
             None => std::future::pending().await,
@@ -292,7 +292,7 @@ impl HintStoreInner {
         }
     }
 
-    fn wake(&self, peer: NodeNumber) {
+    fn wake(&self, peer: NodeId) {
         if let Some(wake) = self.wakes.get(peer.index()) {
             wake.notify_one();
         }

@@ -1,6 +1,6 @@
 //! Counts of hints, for the status page and the metrics.
 
-use cluster::NodeNumber;
+use cluster::NodeId;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The hints for a peer on disk.
@@ -21,7 +21,7 @@ impl WaitingCounts {
         Self((0..nodes).map(|_| <[AtomicU64; 2]>::default()).collect())
     }
 
-    pub(super) fn of(&self, peer: NodeNumber) -> HintsWaiting {
+    pub(super) fn of(&self, peer: NodeId) -> HintsWaiting {
         let Some([hints, bytes]) = self.0.get(peer.index()) else {
             return HintsWaiting::default();
         };
@@ -31,14 +31,14 @@ impl WaitingCounts {
         }
     }
 
-    pub(super) fn add(&self, peer: NodeNumber, more: HintsWaiting) {
+    pub(super) fn add(&self, peer: NodeId, more: HintsWaiting) {
         if let Some([hints, bytes]) = self.0.get(peer.index()) {
             hints.fetch_add(more.hints, Relaxed);
             bytes.fetch_add(more.bytes, Relaxed);
         }
     }
 
-    pub(super) fn subtract(&self, peer: NodeNumber, less: HintsWaiting) {
+    pub(super) fn subtract(&self, peer: NodeId, less: HintsWaiting) {
         if let Some([hints, bytes]) = self.0.get(peer.index()) {
             hints.fetch_sub(less.hints, Relaxed);
             bytes.fetch_sub(less.bytes, Relaxed);

@@ -6,7 +6,7 @@
 use crate::shared_bounds::SharedBounds;
 use base::{EntryRef, LONG_VALUE_BYTES};
 use cluster::pages::{Page, PageItem, PageRequest, Part};
-use cluster::{NodeNumber, Placement};
+use cluster::{NodeId, Placement};
 use lsm::{Engine, Error};
 use peer::PAGE_ITEM_BYTES;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub struct PageRead {
     /// Which nodes are the replicas of a key.
     pub placement: Arc<Placement>,
     /// This node.
-    pub own: NodeNumber,
+    pub own: NodeId,
     /// Below which the store only receives.
     pub bounds: Arc<SharedBounds>,
 }

@@ -5,7 +5,7 @@ use super::{AnswerTime, ReplicaRequest, ReplicaSet};
 use crate::hints::HintReceiver;
 use crate::pending::PendingRequests;
 use base::{Clock, Entry};
-use cluster::{Miss, NodeNumber};
+use cluster::{Miss, NodeId};
 use peer::PeerAnswer;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use std::time::Duration;
 /// The replica that a node's hints are for.
 pub struct ReplicaHints {
     /// The node.
-    pub node: NodeNumber,
+    pub node: NodeId,
     /// The way to it.
     pub replicas: Rc<ReplicaSet>,
     /// Where its answers come to.

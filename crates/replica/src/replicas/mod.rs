@@ -24,7 +24,7 @@ use crate::timestamps::AllocatedTimestamp;
 use base::{Entry, Reservation, TraceId};
 use bytes::Bytes;
 use cluster::forgetting::Answerer;
-use cluster::{Miss, NodeNumber};
+use cluster::{Miss, NodeId};
 use peer::{Link, PeerAnswer, PeerRequest};
 use std::rc::Rc;
 use std::time::Duration;
@@ -88,7 +88,7 @@ impl ReplicaSet {
     /// know the `trace`.
     pub fn ask(
         &self,
-        node: NodeNumber,
+        node: NodeId,
         request: ReplicaRequest<'_>,
         deadline: Duration,
         address: u64,
@@ -132,16 +132,16 @@ impl ReplicaSet {
     }
 
     /// Why a node is known not to answer, if it is.
-    pub fn why_down(&self, node: NodeNumber) -> Option<Miss> {
+    pub fn down_reason(&self, node: NodeId) -> Option<Miss> {
         match self.locate(node)? {
             Location::OwnStore(_) => None,
-            Location::Peer(link) => link.why_down(),
+            Location::Peer(link) => link.down_reason(),
         }
     }
 
     /// After how long a read of a node is slow; `None` for this node's own store,
     /// whose reads wait only for its disk.
-    pub fn slow_after(&self, node: NodeNumber) -> Option<Duration> {
+    pub fn slow_after(&self, node: NodeId) -> Option<Duration> {
         match self.locate(node)? {
             Location::OwnStore(_) => None,
             Location::Peer(link) => Some(link.hedge_delay()),
@@ -149,7 +149,7 @@ impl ReplicaSet {
     }
 
     /// Whether a hint for a node may be delivered now.
-    pub fn takes_hints(&self, node: NodeNumber) -> bool {
+    pub fn takes_hints(&self, node: NodeId) -> bool {
         match self.locate(node) {
             Some(Location::OwnStore(own)) => own.takes_puts(),
             Some(Location::Peer(link)) => !link.is_down(),
@@ -160,7 +160,7 @@ impl ReplicaSet {
     /// Whether a hint for a node may be kept. On a full disk a hint for the own
     /// store would take the room that the store needs, and a store whose sync has
     /// failed keeps nothing.
-    pub fn may_keep_hint_for(&self, node: NodeNumber) -> bool {
+    pub fn may_keep_hint_for(&self, node: NodeId) -> bool {
         match self.locate(node) {
             Some(Location::OwnStore(own)) => own.takes_puts(),
             Some(Location::Peer(_)) | None => true,
@@ -169,7 +169,7 @@ impl ReplicaSet {
 
     /// The order in which to ask replicas: those that are up first, and the own
     /// store first among them.
-    pub fn preference(&self, node: NodeNumber) -> impl Ord + use<> {
+    pub fn preference(&self, node: NodeId) -> impl Ord + use<> {
         match self.locate(node) {
             Some(Location::OwnStore(_)) => (false, false),
             Some(Location::Peer(link)) => (link.is_down(), true),
@@ -177,7 +177,7 @@ impl ReplicaSet {
         }
     }
 
-    fn locate(&self, node: NodeNumber) -> Option<Location<'_>> {
+    fn locate(&self, node: NodeId) -> Option<Location<'_>> {
         if self.peers.is_own(node) {
             return Some(Location::OwnStore(&self.own));
         }

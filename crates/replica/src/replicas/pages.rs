@@ -7,7 +7,7 @@ use crate::read_pool::{PoolFull, Read};
 use crate::wait_sites;
 use base::Quota;
 use cluster::pages::{Page, PageRequest};
-use cluster::{Miss, NodeNumber, Placement};
+use cluster::{Miss, NodeId, Placement};
 use peer::{EncodedPage, PeerAnswer, Reply};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use std::time::Duration;
 /// What the store needs to tell pages.
 pub struct PageTelling {
     /// This node.
-    pub own: NodeNumber,
+    pub own: NodeId,
     /// Which nodes are the replicas of a key.
     pub placement: Arc<Placement>,
     /// Peers' pages are read one at a time, because a batch of long values takes much memory.

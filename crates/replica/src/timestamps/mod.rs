@@ -45,7 +45,7 @@ pub use status::TimestampStatus;
 
 use base::{Clock, Timestamp};
 use bound_file::TimestampBoundFile;
-use cluster::{ClockBound, HybridClock, Members, NodeNumber, TimestampReservation};
+use cluster::{ClockBound, HybridClock, Members, NodeId, TimestampReservation};
 use lsm::{Disk, Error, Executor};
 use peer_clocks::{ClockReading, PeerClocks};
 use pending::PendingTimestamps;
@@ -112,9 +112,9 @@ struct AllocatorState {
     vouched_ahead_ms: Option<i64>,
     /// The greatest timestamps that peers have issued or seen. A peer's timestamp waits here
     /// until this clock can judge it, and is observed then.
-    greatest_seen_by_peers: BTreeMap<NodeNumber, Timestamp>,
+    greatest_seen_by_peers: BTreeMap<NodeId, Timestamp>,
     /// The peers of which such a timestamp was observed.
-    observed_peers: BTreeSet<NodeNumber>,
+    observed_peers: BTreeSet<NodeId>,
     /// When this store was opened, on the monotonic clock, if it has never issued a timestamp: a
     /// store that was lost may have.
     new_since: Option<Duration>,

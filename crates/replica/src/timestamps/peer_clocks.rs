@@ -1,7 +1,7 @@
 //! The clocks of the other nodes, as all runtimes of this node know them.
 
 use base::Clock;
-use cluster::NodeNumber;
+use cluster::NodeId;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -44,12 +44,12 @@ pub(super) fn ahead_of_monotonic_ms(unix_ms: u64, monotonic: Duration) -> i64 {
 pub(super) struct PeerClocks {
     /// By node, in milliseconds; the cell of this node itself is not used.
     ahead_of_monotonic_ms: Vec<AtomicI64>,
-    own: NodeNumber,
+    own: NodeId,
 }
 
 impl PeerClocks {
     /// The clocks of a cluster with this many nodes, none of which is known yet.
-    pub(super) fn new(nodes: u8, own: NodeNumber) -> Self {
+    pub(super) fn new(nodes: u8, own: NodeId) -> Self {
         let unknown = || AtomicI64::new(UNKNOWN);
         Self {
             ahead_of_monotonic_ms: (0..nodes).map(|_| unknown()).collect(),
@@ -58,7 +58,7 @@ impl PeerClocks {
     }
 
     /// Records a node's clock.
-    pub(super) fn record(&self, node: NodeNumber, ahead_of_monotonic_ms: i64) {
+    pub(super) fn record(&self, node: NodeId, ahead_of_monotonic_ms: i64) {
         if let Some(cell) = self.ahead_of_monotonic_ms.get(node.index()) {
             cell.store(ahead_of_monotonic_ms.max(UNKNOWN + 1), Relaxed);
         }
@@ -66,7 +66,7 @@ impl PeerClocks {
 
     /// How many milliseconds a node's clock is ahead of this node's wall clock.
     /// `None` if it is not known.
-    pub(super) fn ahead_ms(&self, node: NodeNumber, now: ClockReading) -> Option<i64> {
+    pub(super) fn ahead_ms(&self, node: NodeId, now: ClockReading) -> Option<i64> {
         ahead_ms(self.ahead_of_monotonic_ms.get(node.index())?, now)
     }
 

@@ -3,7 +3,7 @@
 use super::peer_clocks::ClockReading;
 use super::{NoTimestamp, TimestampAllocator};
 use base::Timestamp;
-use cluster::{HybridClock, MedianAhead, Members, NodeNumber};
+use cluster::{HybridClock, MedianAhead, Members, NodeId};
 use profile::lock;
 
 /// The state of a node's allocating timestamps, for the status page and the metrics.
@@ -55,23 +55,23 @@ impl TimestampAllocator {
 
     /// The nodes whose clocks are far from that of a majority of all nodes, as far as this
     /// one knows. None while no clock is that of a majority.
-    pub fn wrong_clocks(&self, members: &Members) -> Vec<NodeNumber> {
+    pub fn wrong_clocks(&self, members: &Members) -> Vec<NodeId> {
         let now = ClockReading::now(&*self.clock);
-        let ahead_ms = |node: NodeNumber| {
+        let ahead_ms = |node: NodeId| {
             if node == members.own() {
                 Some(0)
             } else {
                 self.peer_clocks.ahead_ms(node, now)
             }
         };
-        let nodes: Vec<(NodeNumber, i64)> = members
+        let nodes: Vec<(NodeId, i64)> = members
             .numbers()
             .filter_map(|node| Some((node, ahead_ms(node)?)))
             .collect();
         let median_ms = MedianAhead::of(self.peer_clocks.all_ahead_ms(now)).nearer_ms;
         let is_far = |ahead_ms: i64| !self.bound.is_near(ahead_ms.saturating_sub(median_ms));
         let far = nodes.iter().filter(|(_, ahead_ms)| is_far(*ahead_ms));
-        let far: Vec<NodeNumber> = far.map(|(node, _)| *node).collect();
+        let far: Vec<NodeId> = far.map(|(node, _)| *node).collect();
         if nodes.len() - far.len() > members.names().len() / 2 {
             far
         } else {

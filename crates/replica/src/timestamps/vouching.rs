@@ -4,7 +4,7 @@
 use super::peer_clocks::{ClockReading, ahead_of_monotonic_ms};
 use super::{AllocatorState, NoTimestamp, TimestampAllocator};
 use base::Timestamp;
-use cluster::NodeNumber;
+use cluster::NodeId;
 use profile::lock;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub(super) const KEPT_WARM: Duration = Duration::from_secs(60);
 impl TimestampAllocator {
     /// Records a peer's hello: the time on its wall clock, and the greatest timestamp
     /// that it has issued or seen.
-    pub fn record_hello(&self, peer: NodeNumber, unix_ms: u64, greatest_seen: Timestamp) {
+    pub fn record_hello(&self, peer: NodeId, unix_ms: u64, greatest_seen: Timestamp) {
         let ahead_ms = ahead_of_monotonic_ms(unix_ms, self.clock.monotonic());
         self.peer_clocks.record(peer, ahead_ms);
         lock(&self.state)
@@ -25,7 +25,7 @@ impl TimestampAllocator {
     }
 
     /// Records how far a peer's wall clock is ahead of this node's monotonic clock.
-    pub fn record_clock(&self, peer: NodeNumber, ahead_of_monotonic_ms: i64) {
+    pub fn record_clock(&self, peer: NodeId, ahead_of_monotonic_ms: i64) {
         self.peer_clocks.record(peer, ahead_of_monotonic_ms);
     }
 
@@ -79,7 +79,7 @@ impl TimestampAllocator {
 
     /// Whether the timestamps that a peer has seen are observed. Those of a peer whose clock is
     /// far from this one's wait until it is near, or this clock is that of a majority.
-    pub fn has_observed(&self, peer: NodeNumber) -> bool {
+    pub fn has_observed(&self, peer: NodeId) -> bool {
         lock(&self.state).observed_peers.contains(&peer)
     }
 

@@ -24,7 +24,7 @@ use api::status::{
     Repair, RunningRepair, Status, Store, Tls, TokensFile,
 };
 use cluster::sweep::PassKind;
-use cluster::{NodeNumber, ReplicaState};
+use cluster::{NodeId, ReplicaState};
 use node::{LossReport, NoTimestamp, NodeSnapshot, SweepStatus};
 use peer::LinkStatus;
 use std::sync::Arc;
@@ -180,7 +180,7 @@ fn members(
     links: &[Option<LinkStatus>],
 ) -> Vec<Member> {
     let members = &shared.config().node.members;
-    let member = |node: NodeNumber| {
+    let member = |node: NodeId| {
         let link = links.get(node.index()).and_then(Option::as_ref);
         let is_own = node == members.own();
         let replica_state = match link {

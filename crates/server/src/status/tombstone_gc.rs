@@ -3,11 +3,11 @@
 use crate::net::ListenerShared;
 use api::status::{HeldBackBy, NonOwnedCopies, TombstoneGc};
 use base::Timestamp;
-use cluster::NodeNumber;
+use cluster::NodeId;
 use node::{ForgettingStatus, HeldBack, NodeSnapshot};
 
-fn held_back_by(why: &HeldBack, name: impl Fn(NodeNumber) -> String) -> HeldBackBy {
-    let of_nodes = |nodes: &[NodeNumber], what: &str, remedy: &str| {
+fn held_back_by(why: &HeldBack, name: impl Fn(NodeId) -> String) -> HeldBackBy {
+    let of_nodes = |nodes: &[NodeId], what: &str, remedy: &str| {
         let nodes: Vec<String> = nodes.iter().map(|node| name(*node)).collect();
         let text = format!("{what}: {}; {remedy}", nodes.join(", "));
         HeldBackBy { nodes, text }
@@ -37,7 +37,7 @@ fn held_back_by(why: &HeldBack, name: impl Fn(NodeNumber) -> String) -> HeldBack
                 .iter()
                 .map(|(one, other)| format!("{} and {}", name(*one), name(*other)));
             let texts: Vec<String> = texts.collect();
-            let mut nodes: Vec<NodeNumber> = pairs
+            let mut nodes: Vec<NodeId> = pairs
                 .iter()
                 .flat_map(|(one, other)| [*one, *other])
                 .collect();
@@ -110,8 +110,8 @@ mod tests {
 
     #[test]
     fn nodes_that_held_the_bound_back_are_named_once() {
-        let node = NodeNumber::new;
-        let name = |node: NodeNumber| format!("n{}", node.index());
+        let node = NodeId::new;
+        let name = |node: NodeId| format!("n{}", node.index());
         let of = |why| held_back_by(&why, name);
         for of_nodes in [HeldBack::Away, HeldBack::Clocks, HeldBack::Unfenced] {
             let held_back = of(of_nodes(vec![node(2), node(0)]));

@@ -31,7 +31,7 @@ fn is_good(outcome: &str) -> bool {
     matches!(outcome, "stored" | "value" | "absent")
 }
 
-/// Checks the lines of a receipt, in the order of the key's ranking. If the outcome was
+/// Checks the lines of a receipt, in the order of the key's preference list. If the outcome was
 /// clear early, replicas that would have answered may be `unanswered`.
 fn assert_receipt(cluster: &Cluster, reply: &Reply, expected: &[(usize, &str)]) {
     let outcomes = outcomes(reply);

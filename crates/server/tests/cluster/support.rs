@@ -278,17 +278,17 @@ impl Cluster {
         metric_of(metrics.text(), name)
     }
 
-    /// The numbers of the nodes in the order of a key's ranking.
-    pub(crate) fn ranking(&self, key: &str) -> Vec<usize> {
+    /// The numbers of the nodes in the order of a key's preference list.
+    pub(crate) fn preference_list(&self, key: &str) -> Vec<usize> {
         let node = self.nodes_up()[0];
         let reply = self.client(node).get(&format!("/v0/replicas?id={key}"));
         ranking_of(&reply)
     }
 
-    /// A key whose ranking begins with these nodes.
+    /// A key whose preference list begins with these nodes.
     pub(crate) fn key_on(&self, first_replicas: &[usize]) -> String {
         let mut keys = (0..1000).map(|number| format!("k{number}"));
-        keys.find(|key| self.ranking(key).starts_with(first_replicas))
+        keys.find(|key| self.preference_list(key).starts_with(first_replicas))
             .unwrap()
     }
 

@@ -82,14 +82,15 @@ mod tests {
                 }
                 ["replicas", key, "of", ref names @ ..] => {
                     let placement = Placement::new(names.iter().copied());
-                    let mut ranking: Vec<usize> = Vec::new();
+                    let mut preference_list: Vec<usize> = Vec::new();
                     while let Some(next) =
-                        placement.owner(&decoded(key), |index| !ranking.contains(&index))
+                        placement.owner(&decoded(key), |index| !preference_list.contains(&index))
                     {
-                        ranking.push(next);
+                        preference_list.push(next);
                     }
-                    let ranking: Vec<&str> = ranking.iter().map(|index| names[*index]).collect();
-                    assert_eq!(ranking.join(" "), expected, "{what}");
+                    let preference_list: Vec<&str> =
+                        preference_list.iter().map(|index| names[*index]).collect();
+                    assert_eq!(preference_list.join(" "), expected, "{what}");
                 }
                 _ => panic!("{what} is no vector"),
             }

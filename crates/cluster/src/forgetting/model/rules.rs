@@ -2,7 +2,7 @@
 //! broken.
 
 use super::state::{FENCE, NONE, PASSES, Repair, State, Store, is_dead, others, timestamp};
-use crate::NodeNumber;
+use crate::NodeId;
 use crate::forgetting::{
     Arrival, Bounds, FencedPass, Receiving, StoreStart, Vouching, is_absent, is_leftover,
     latest_fence, vouchers, withholds,
@@ -284,14 +284,14 @@ impl Rules {
     }
 
     /// The replicas of a version.
-    fn replicas(self, state: &State, version: u8) -> Vec<NodeNumber> {
+    fn replicas(self, state: &State, version: u8) -> Vec<NodeId> {
         let stores = state.stores.iter().zip(NODES);
         let replicas = stores.filter(|(store, _)| !store.is_beyond(version));
         replicas.map(|(_, node)| node).collect()
     }
 
     /// What a store can say about versions below F.
-    fn says(self, state: &State, number: NodeNumber) -> Vouching {
+    fn says(self, state: &State, number: NodeId) -> Vouching {
         let number = number.index();
         let store = &state.stores[number];
         let heard = state.stores.iter().map(|store| store.heard).max();
@@ -487,10 +487,10 @@ fn pair_incarnations(state: &State, pair: [usize; 2]) -> [Incarnation; 2] {
     pair.map(|number| incarnation(number as u8, state.stores[number].incarnation))
 }
 
-const NODES: [NodeNumber; 3] = [NodeNumber::new(0), NodeNumber::new(1), NodeNumber::new(2)];
+const NODES: [NodeId; 3] = [NodeId::new(0), NodeId::new(1), NodeId::new(2)];
 
-fn node(number: usize) -> NodeNumber {
-    NodeNumber::new(number as u8)
+fn node(number: usize) -> NodeId {
+    NodeId::new(number as u8)
 }
 
 /// The pairs of stores, the lower number first.

@@ -5,7 +5,7 @@ use crate::coordinator::Coordinator;
 use crate::scans::window::{PAGE_BYTES_MIN, RangeWindow};
 use base::{Kind, LimitedLog};
 use cluster::pages::{NodeSet, Page, PageRequest, RangeMerge};
-use cluster::{Miss, NodeNumber};
+use cluster::{Miss, NodeId};
 use peer::{PeerAnswer, PeerRequest};
 use replica::Completion;
 use replica::pending::Wait;
@@ -156,7 +156,7 @@ impl Feeds {
     pub(super) fn ask_missing(&mut self, merge: &mut RangeMerge) {
         let now = self.now();
         let coordinator = Rc::clone(&self.coordinator);
-        let missing: Vec<NodeNumber> = merge.missing().map(|(node, _)| node).collect();
+        let missing: Vec<NodeId> = merge.missing().map(|(node, _)| node).collect();
         for node in missing {
             let feed = &mut self.feeds[node.index()];
             let Some(asked) = &mut feed.asked else {
@@ -187,7 +187,7 @@ impl Feeds {
     pub(super) async fn take_page(
         &mut self,
         merge: &mut RangeMerge,
-        node: NodeNumber,
+        node: NodeId,
         start: &[u8],
         deadline: Option<Duration>,
     ) {
@@ -232,7 +232,7 @@ impl Feeds {
     }
 
     /// Takes a page, and asks for the next one unless this one has as much as is wanted.
-    fn load(&mut self, merge: &mut RangeMerge, node: NodeNumber, start: &[u8], page: Page) {
+    fn load(&mut self, merge: &mut RangeMerge, node: NodeId, start: &[u8], page: Page) {
         let next = page.next.clone();
         let live = page.items.iter();
         let live = live.filter(|item| item.entry.kind() == Kind::Value).count();
@@ -270,7 +270,7 @@ impl Feeds {
 
     fn ask(
         &mut self,
-        node: NodeNumber,
+        node: NodeId,
         start: &[u8],
         senders: NodeSet,
         deadline: Duration,

@@ -7,7 +7,7 @@ use crate::scans::batch::BatchFailure;
 use base::{Entry, Reservation};
 use bytes::Bytes;
 use cluster::pages::PageItem;
-use cluster::{NodeNumber, Replicas};
+use cluster::{NodeId, Replicas};
 use peer::PeerAnswer;
 use std::rc::Rc;
 use std::time::Duration;
@@ -62,7 +62,7 @@ impl Singles {
     }
 
     /// Fetches a value from a node that has it. Returns the number of the read.
-    pub(super) fn fetch(&mut self, node: NodeNumber, item: PageItem, is_alone: bool) -> usize {
+    pub(super) fn fetch(&mut self, node: NodeId, item: PageItem, is_alone: bool) -> usize {
         let (coordinator, replicas) = (Rc::clone(&self.coordinator), self.replicas);
         let patient_until = self.patient_until(is_alone);
         self.spawn(async move {
@@ -149,7 +149,7 @@ async fn read(
 /// The version that a page has told, with its value; [`None`] if it does not come.
 async fn fetch(
     coordinator: &Coordinator,
-    node: NodeNumber,
+    node: NodeId,
     item: &PageItem,
 ) -> Option<(Entry, Option<Reservation>)> {
     let key = Bytes::copy_from_slice(item.entry.key());

@@ -28,7 +28,7 @@ use base::{BootId, Clock, Entry, SeededRandom};
 use bytes::Bytes;
 use checker::{Outcome, Request};
 use cluster::sweep::{PassId, PassKind};
-use cluster::{NodeNumber, Replicas};
+use cluster::{NodeId, Replicas};
 use lsm::{Disk, Executor};
 use lsm_testing::{FaultyDisk, MemoryDisk};
 use node::simulation::SimulatedNode;
@@ -411,7 +411,7 @@ impl Host {
     /// Has the process send a version to another one as a mend of the recent sweeps that it
     /// takes part in. [`None`] if no process runs, or it was told to stop.
     pub(crate) fn send_late_mend(&self, to: HostNumber, entry: Entry) -> Option<SentRequest<()>> {
-        let (node, to) = (self.serving()?, NodeNumber::new(to as u8));
+        let (node, to) = (self.serving()?, NodeId::new(to as u8));
         self.run(async move { node.send_late_mend(to, &entry).await })
     }
 
@@ -423,7 +423,7 @@ impl Host {
         to: HostNumber,
         entry: Entry,
     ) -> Option<SentRequest<()>> {
-        let (node, to) = (self.serving()?, NodeNumber::new(to as u8));
+        let (node, to) = (self.serving()?, NodeId::new(to as u8));
         self.run(async move { node.send_mend_of(pass, to, &entry).await })
     }
 

@@ -21,7 +21,7 @@ const HINTED_SLOWLY: Duration = Duration::from_secs(10);
 /// What all nodes hold for a key.
 pub(super) struct KeyCopies {
     key: u64,
-    /// The nodes in the order of the key's ranking, each with its copy.
+    /// The nodes in the order of the key's preference list, each with its copy.
     places: Vec<(HostNumber, Option<Entry>)>,
 }
 
@@ -31,11 +31,11 @@ impl World {
     pub(super) fn copies_of_all_keys(&self) -> Result<Vec<KeyCopies>, String> {
         let keys = 0..self.scenario.keys;
         keys.map(|key| {
-            let ranking = self
+            let preference_list = self
                 .placement
-                .ranking(&key_bytes(key), self.scenario.nodes as u8);
+                .preference_list(&key_bytes(key), self.scenario.nodes as u8);
             let mut places = Vec::new();
-            for node in ranking.iter().map(|node| node.index()) {
+            for node in preference_list.iter().map(|node| node.index()) {
                 let held = match self.hosts[node].held(key) {
                     Ok(held) => held,
                     Err(_) if self.lost.get() == Some(node) => None,

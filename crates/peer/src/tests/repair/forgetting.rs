@@ -98,7 +98,7 @@ async fn repairs_name_the_store_that_has_answered() {
     run(async {
         let (asker, replica, ..) = connected().await;
         let by = Answerer {
-            node: cluster::NodeNumber::new(3),
+            node: cluster::NodeId::new(3),
             store: STORE,
             forgotten: Timestamp::from_u64(9),
         };
@@ -130,7 +130,7 @@ async fn a_peer_that_does_not_know_forgetting_is_told_nothing_of_it() {
         asker.until(LinkState::Up).await;
         let entry = entry("key", b"value");
         let by = Answerer {
-            node: cluster::NodeNumber::new(3),
+            node: cluster::NodeId::new(3),
             store: STORE,
             forgotten: Timestamp::from_u64(9),
         };

@@ -70,7 +70,7 @@ fn pull() -> PeerRequest {
     PeerRequest::Sweep(SweepRequest::Pull {
         pass: PassId(1),
         range: 7,
-        asker: cluster::NodeNumber::new(0),
+        asker: cluster::NodeId::new(0),
         after: None,
         held: vec![1],
     })

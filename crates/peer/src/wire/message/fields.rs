@@ -5,7 +5,7 @@ use crate::wire::entry_fields::EntryFields;
 use crate::wire::frame::{PIECE_BYTES, RUN_BYTES_MAX};
 use base::{ByteReader, KEY_BYTES_MAX, NewerVersion, Timestamp};
 use cluster::forgetting::{Answerer, StoreStart};
-use cluster::{Miss, NodeNumber};
+use cluster::{Miss, NodeId};
 use std::time::Duration;
 
 /// Reads the fields of a payload.
@@ -66,7 +66,7 @@ impl<'a> Fields<'a> {
     pub(super) fn answerer(&mut self) -> Result<Answerer, FrameError> {
         let [node] = self.array()?;
         Ok(Answerer {
-            node: NodeNumber::new(node),
+            node: NodeId::new(node),
             store: self.store()?,
             forgotten: Timestamp::from_u64(self.u64()?),
         })

@@ -5,7 +5,7 @@ use base::{ByteReader, Timestamp};
 use bytes::Bytes;
 use cluster::forgetting::{StoreStart, Vouching};
 use cluster::sweep::{Digest, Incarnation, KeyBounds, STEPS_MAX};
-use cluster::{NODES_MAX, NodeNumber};
+use cluster::{NODES_MAX, NodeId};
 
 /// Reads a payload, field by field.
 pub(super) struct Fields<'a>(pub(super) ByteReader<'a>);
@@ -42,8 +42,8 @@ impl<'a> Fields<'a> {
         self.u64().map(Timestamp::from_u64)
     }
 
-    pub(super) fn node(&mut self) -> Result<NodeNumber, &'static str> {
-        self.u8().map(NodeNumber::new)
+    pub(super) fn node(&mut self) -> Result<NodeId, &'static str> {
+        self.u8().map(NodeId::new)
     }
 
     pub(super) fn vouching(&mut self) -> Result<Vouching, &'static str> {
@@ -150,7 +150,7 @@ pub(super) fn put_u64(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(&number.to_le_bytes());
 }
 
-pub(super) fn put_node(out: &mut Vec<u8>, node: NodeNumber) {
+pub(super) fn put_node(out: &mut Vec<u8>, node: NodeId) {
     // The list of nodes has 255 names at most.
     out.push(node.index() as u8);
 }

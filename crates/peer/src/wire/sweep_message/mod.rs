@@ -55,7 +55,7 @@ mod tests;
 use crate::wire::frame::PAYLOAD_BYTES_MAX;
 use base::Timestamp;
 use bytes::Bytes;
-use cluster::NodeNumber;
+use cluster::NodeId;
 use cluster::forgetting::{StoreStart, Vouching};
 use cluster::sweep::symbols::Symbol;
 use cluster::sweep::{Digest, Incarnation, KeyBounds, PassId, PassKind, STEPS_MAX};
@@ -164,7 +164,7 @@ pub enum SweepRequest {
         /// The number of the range.
         range: u32,
         /// The other node.
-        with: NodeNumber,
+        with: NodeId,
     },
     /// Make the digest of what is shared with the node that asks once more: other nodes
     /// may have sent something since.
@@ -174,7 +174,7 @@ pub enum SweepRequest {
         /// The number of the range.
         range: u32,
         /// The node that asks.
-        asker: NodeNumber,
+        asker: NodeId,
     },
     /// Give symbols over the items that are shared with the node that asks.
     Symbols {
@@ -183,7 +183,7 @@ pub enum SweepRequest {
         /// The number of the range.
         range: u32,
         /// The node that asks.
-        asker: NodeNumber,
+        asker: NodeId,
         /// The number of the first symbol.
         first: u32,
         /// How many.
@@ -196,7 +196,7 @@ pub enum SweepRequest {
         /// The number of the range.
         range: u32,
         /// The node that asks.
-        asker: NodeNumber,
+        asker: NodeId,
         /// The hashes of the keys.
         key_hashes: Vec<u64>,
     },
@@ -207,7 +207,7 @@ pub enum SweepRequest {
         /// The number of the range.
         range: u32,
         /// The node that asks.
-        asker: NodeNumber,
+        asker: NodeId,
         /// The keys after this one; [`None`] from the beginning of the range on.
         after: Option<Bytes>,
         /// Short hashes of the items that the node that asks has. They are left out.
@@ -228,7 +228,7 @@ pub enum SweepRequest {
         /// The number of the range.
         range: u32,
         /// The node that offers.
-        asker: NodeNumber,
+        asker: NodeId,
         /// The versions.
         offers: Vec<Offer>,
     },
@@ -247,7 +247,7 @@ pub enum SweepRequest {
         /// [`u64::MAX`] where that is not known.
         single_copies: Vec<u64>,
         /// The nodes with which the one that is asked was found, or made, equal.
-        clean_with: Vec<NodeNumber>,
+        clean_with: Vec<NodeId>,
     },
 }
 
@@ -287,7 +287,7 @@ pub enum SweepAnswer {
         forgotten: Timestamp,
         /// The fence that its clock allows; [`Timestamp::ZERO`] while that is not trusted.
         latest_fence: Timestamp,
-        /// How far down the rankings of its keys it keeps copies: all of its copies are
+        /// How far down the preference lists of its keys it keeps copies: all of its copies are
         /// of keys of which it is among so many first nodes.
         reach: u8,
         /// What it could pass over with each node, by node number.
@@ -345,7 +345,7 @@ pub enum SweepAnswer {
         /// shown them.
         below_fence: u32,
         /// The nodes that may still lack some.
-        not_told: Vec<NodeNumber>,
+        not_told: Vec<NodeId>,
     },
     /// It wants some of the versions.
     Wanted {

@@ -13,7 +13,7 @@ const INCARNATION: Incarnation = Incarnation {
 
 fn requests() -> Vec<SweepRequest> {
     let pass = PassId(7);
-    let node = NodeNumber::new(2);
+    let node = NodeId::new(2);
     let bounds = KeyBounds::from_steps([
         (Vec::new(), Timestamp::from_u64(5)),
         (b"m".to_vec(), Timestamp::from_u64(9)),
@@ -178,7 +178,7 @@ fn answers() -> Vec<SweepAnswer> {
             sent: 1,
             unsettled: 2,
             below_fence: 3,
-            not_told: vec![NodeNumber::new(2)],
+            not_told: vec![NodeId::new(2)],
         },
         SweepAnswer::Wanted {
             all: true,
@@ -243,7 +243,7 @@ fn the_longest_messages_fit_a_frame() {
         SweepRequest::Send {
             pass,
             range: 0,
-            asker: NodeNumber::new(0),
+            asker: NodeId::new(0),
             key_hashes: vec![0; KEY_HASHES_MAX],
         },
         SweepRequest::Advance {
@@ -253,14 +253,14 @@ fn the_longest_messages_fit_a_frame() {
         SweepRequest::Pull {
             pass,
             range: 0,
-            asker: NodeNumber::new(0),
+            asker: NodeId::new(0),
             after: Some(Bytes::from(vec![0; base::KEY_BYTES_MAX])),
             held: vec![0; HELD_MAX],
         },
         SweepRequest::Offer {
             pass,
             range: 0,
-            asker: NodeNumber::new(0),
+            asker: NodeId::new(0),
             offers: vec![offer(&[0; 64]); OFFER_BYTES_MAX / offer(&[0; 64]).bytes()],
         },
     ];

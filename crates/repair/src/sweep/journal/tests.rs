@@ -14,10 +14,10 @@ fn checkpoint() -> Checkpoint {
         store_id: 7,
         last_loss,
     };
-    let nodes = (0..3).map(|node| (NodeNumber::new(node), incarnation(node.into())));
+    let nodes = (0..3).map(|node| (NodeId::new(node), incarnation(node.into())));
     let mut progress = PassProgress::new(nodes);
-    progress.spoil(Pair::of(NodeNumber::new(0), NodeNumber::new(2)));
-    progress.count_single_copies(NodeNumber::new(1), 9);
+    progress.spoil(Pair::of(NodeId::new(0), NodeId::new(2)));
+    progress.count_single_copies(NodeId::new(1), 9);
     progress.leave_unsettled();
     Checkpoint {
         pass: PassId(3),

@@ -3,7 +3,7 @@
 use super::{GROUP_BYTES, HintLogs, SEGMENT_BYTES, SEGMENT_SLACK_BYTES, Segment, newest_unix_ms};
 use crate::hints::statistics::{HintsWaiting, SegmentEnd};
 use base::{Entry, Timestamp};
-use cluster::NodeNumber;
+use cluster::NodeId;
 use lsm::Error;
 
 /// The hints of one segment in memory.
@@ -33,7 +33,7 @@ impl HintLogs {
     /// Reads a segment; see [`crate::hints::HintStore::next_batch`].
     pub(in crate::hints) fn next_batch(
         &mut self,
-        peer: NodeNumber,
+        peer: NodeId,
         after: u64,
     ) -> Result<Option<HintBatch>, Error> {
         self.make_room(0);
@@ -56,7 +56,7 @@ impl HintLogs {
 
     /// The segments of a peer that have hints, in ascending order: first those with
     /// numbers above `after`, then the others.
-    fn in_turn(&self, peer: NodeNumber, after: u64) -> Vec<u64> {
+    fn in_turn(&self, peer: NodeId, after: u64) -> Vec<u64> {
         let of_peer = |(number, segment): (&u64, &Segment)| {
             (segment.peer == peer && segment.hints > 0).then_some(*number)
         };
@@ -66,7 +66,7 @@ impl HintLogs {
         segments
     }
 
-    fn read_segment(&mut self, peer: NodeNumber, number: u64) -> Result<HintBatch, Error> {
+    fn read_segment(&mut self, peer: NodeId, number: u64) -> Result<HintBatch, Error> {
         let file = self.folder.read(number)?;
         let entries = file.entries(self.peers[peer.index()].secret)?;
         if let Some(segment) = self.segments.get_mut(&number) {
@@ -108,7 +108,7 @@ impl HintLogs {
     /// Drops the hints for versions above `limit`. The other hints of their segments
     /// are rewritten and keep their age.
     pub(super) fn drop_above(&mut self, limit: Timestamp) {
-        let listed: Vec<(u64, NodeNumber)> = self
+        let listed: Vec<(u64, NodeId)> = self
             .segments
             .iter()
             .map(|(number, segment)| (*number, segment.peer))

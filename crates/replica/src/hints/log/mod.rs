@@ -23,7 +23,7 @@ pub use batch::HintBatch;
 use super::options::{HintEnvironment, HintOptions};
 use super::statistics::{HintCounters, HintsWaiting, SegmentEnd, WaitingCounts};
 use base::{Clock, Entry};
-use cluster::{HintLimits, HintSegment, NodeNumber};
+use cluster::{HintLimits, HintSegment, NodeId};
 use lsm::{Error, SegmentFolder, SegmentWriter};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -67,7 +67,7 @@ pub(super) struct HintLogs {
 }
 
 struct Segment {
-    peer: NodeNumber,
+    peer: NodeId,
     /// The size of the file.
     bytes: u64,
     hints: u64,
@@ -132,7 +132,7 @@ impl HintLogs {
     }
 
     /// Writes hints for a peer, in groups. Returns for each hint whether it was kept.
-    pub(super) fn keep(&mut self, peer: NodeNumber, hints: &[&Entry]) -> Vec<bool> {
+    pub(super) fn keep(&mut self, peer: NodeId, hints: &[&Entry]) -> Vec<bool> {
         let kept = self.write(peer, hints, self.clock.unix_ms());
         let count = kept.iter().filter(|is_kept| **is_kept).count();
         self.counters.kept(count as u64);
@@ -142,7 +142,7 @@ impl HintLogs {
 
     /// Writes hints, in groups, that were kept at `append_unix_ms` or before. Returns
     /// for each hint whether it was written.
-    fn write(&mut self, peer: NodeNumber, hints: &[&Entry], append_unix_ms: u64) -> Vec<bool> {
+    fn write(&mut self, peer: NodeId, hints: &[&Entry], append_unix_ms: u64) -> Vec<bool> {
         let mut written = Vec::with_capacity(hints.len());
         let mut bytes = 0;
         let mut start = 0;
@@ -170,7 +170,7 @@ impl HintLogs {
     /// Writes one group of at most `bytes` bytes.
     fn write_group(
         &mut self,
-        peer: NodeNumber,
+        peer: NodeId,
         group: &[&Entry],
         bytes: u64,
         append_unix_ms: u64,
@@ -207,7 +207,7 @@ impl HintLogs {
         result
     }
 
-    fn begin_segment(&mut self, peer: NodeNumber) -> Result<ActiveSegment, Error> {
+    fn begin_segment(&mut self, peer: NodeId) -> Result<ActiveSegment, Error> {
         if self.folder.available_bytes()? < self.disk_spare_bytes {
             return Err(Error::DiskFull);
         }

@@ -1,7 +1,7 @@
 //! Opening the segments of an earlier run.
 
 use super::{HintLogs, Segment, newest_unix_ms};
-use cluster::NodeNumber;
+use cluster::NodeId;
 use lsm::SegmentOwner;
 
 impl HintLogs {
@@ -47,7 +47,7 @@ impl HintLogs {
         let Some(newest) = newest_unix_ms(&entries, self.clock.unix_ms()) else {
             return self.remove(segment);
         };
-        let peer = NodeNumber::new(index as u8);
+        let peer = NodeId::new(index as u8);
         let recovered = Segment {
             peer,
             bytes: file.bytes(),

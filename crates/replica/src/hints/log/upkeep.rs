@@ -1,7 +1,7 @@
 //! Upkeep: completes and syncs segments while others are written.
 
 use super::{HintLogs, PeerLog};
-use cluster::NodeNumber;
+use cluster::NodeId;
 use lsm::{Error, PendingSync, SegmentWriter};
 
 /// The segments to seal and to sync. The job does that without the lock of the logs,
@@ -12,7 +12,7 @@ pub(in crate::hints) struct Upkeep {
 }
 
 struct SegmentSync {
-    peer: NodeNumber,
+    peer: NodeId,
     segment: u64,
     sync: PendingSync,
 }
@@ -54,7 +54,7 @@ impl HintLogs {
         let sync_of = |(index, peer): (usize, &PeerLog)| {
             let active = peer.active.as_ref()?;
             Some(SegmentSync {
-                peer: NodeNumber::new(index as u8),
+                peer: NodeId::new(index as u8),
                 segment: active.segment,
                 sync: active.writer.pending_sync()?,
             })

@@ -105,7 +105,7 @@ impl World {
         local.block_on(&runtime, test);
     }
 
-    fn deliver_to(&self, number: NodeNumber) -> Rc<Peer> {
+    fn deliver_to(&self, number: NodeId) -> Rc<Peer> {
         let peer = Rc::new(Peer::default());
         let delivery = HintDelivery::new(
             self.store.clone(),
@@ -119,7 +119,7 @@ impl World {
         peer
     }
 
-    fn keep(&self, peer: NodeNumber, keys: std::ops::Range<usize>, value: &[u8]) {
+    fn keep(&self, peer: NodeId, keys: std::ops::Range<usize>, value: &[u8]) {
         for key in keys {
             let hint = self.machine.hint(&format!("{key}"), value);
             self.store.keep(peer, hint, Box::new(|kept| assert!(kept)));
@@ -127,7 +127,7 @@ impl World {
     }
 
     /// Waits until no hint waits for a peer, and returns how long that took.
-    async fn drained(&self, peer: NodeNumber) -> Duration {
+    async fn drained(&self, peer: NodeId) -> Duration {
         let began = Instant::now();
         let drained = async {
             sleep(Duration::from_millis(10)).await;

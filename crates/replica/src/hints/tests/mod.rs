@@ -15,8 +15,8 @@ const MIB: u64 = 1 << 20;
 /// The time on the wall clock at the start, in milliseconds since the Unix epoch.
 const START_MS: u64 = 1_700_000_000_000;
 
-const A: NodeNumber = NodeNumber::new(0);
-const B: NodeNumber = NodeNumber::new(1);
+const A: NodeId = NodeId::new(0);
+const B: NodeId = NodeId::new(1);
 const NAMES: [&str; 3] = ["http://a:80", "http://b:80", "http://c:80"];
 
 fn options() -> HintOptions {
@@ -87,18 +87,18 @@ impl Machine {
     }
 
     /// Keeps hints and runs the jobs that are due. Returns for each hint whether it was kept.
-    fn keep(&self, store: &HintStore, peer: NodeNumber, hints: &[Entry]) -> Vec<bool> {
+    fn keep(&self, store: &HintStore, peer: NodeId, hints: &[Entry]) -> Vec<bool> {
         let replies = enqueue(store, peer, hints);
         self.executor.run_all_due();
         replies.take()
     }
 
     /// Keeps one hint with this key, which must succeed.
-    fn keep_one(&self, store: &HintStore, peer: NodeNumber, key: &str) {
+    fn keep_one(&self, store: &HintStore, peer: NodeId, key: &str) {
         assert_eq!(self.keep(store, peer, &[self.hint(key, b"v")]), [true]);
     }
 
-    fn next_batch(&self, store: &HintStore, peer: NodeNumber, after: u64) -> Option<HintBatch> {
+    fn next_batch(&self, store: &HintStore, peer: NodeId, after: u64) -> Option<HintBatch> {
         let cell = Arc::new(Mutex::new(None));
         let reply = Arc::clone(&cell);
         let reply = Box::new(move |batch| *reply.lock().unwrap() = Some(batch));
@@ -108,7 +108,7 @@ impl Machine {
     }
 
     /// The keys of all hints for a peer, segment by segment.
-    fn keys(&self, store: &HintStore, peer: NodeNumber) -> Vec<String> {
+    fn keys(&self, store: &HintStore, peer: NodeId) -> Vec<String> {
         let mut keys = Vec::new();
         let mut after = 0;
         while let Some(batch) = self.next_batch(store, peer, after) {
@@ -135,7 +135,7 @@ impl KeepReplies {
     }
 }
 
-fn enqueue(store: &HintStore, peer: NodeNumber, hints: &[Entry]) -> KeepReplies {
+fn enqueue(store: &HintStore, peer: NodeId, hints: &[Entry]) -> KeepReplies {
     let replies = KeepReplies::default();
     replies.0.lock().unwrap().resize(hints.len(), None);
     for (index, hint) in hints.iter().enumerate() {

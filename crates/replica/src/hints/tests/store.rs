@@ -26,7 +26,7 @@ fn hints_are_read_in_their_order_each_for_its_peer() {
     assert_eq!(batch.entries[..2], hints);
     assert_eq!(batch.entries[2].key(), b"three");
     assert_eq!(machine.keys(&store, B), ["for b"]);
-    assert_eq!(machine.keys(&store, NodeNumber::new(2)), [""; 0]);
+    assert_eq!(machine.keys(&store, NodeId::new(2)), [""; 0]);
 }
 
 #[test]
@@ -236,8 +236,8 @@ fn leftovers_and_hints_for_former_members_are_removed() {
     // `a` is no longer a member, and `b` has another number now.
     let names = ["http://b:80", "http://c:80"];
     let store = HintStore::open(machine.environment(), options(), names).unwrap();
-    assert_eq!(machine.keys(&store, NodeNumber::new(0)), ["for b"]);
-    assert_eq!(machine.keys(&store, NodeNumber::new(1)), [""; 0]);
+    assert_eq!(machine.keys(&store, NodeId::new(0)), ["for b"]);
+    assert_eq!(machine.keys(&store, NodeId::new(1)), [""; 0]);
     assert_eq!(
         files(&machine).len(),
         2,

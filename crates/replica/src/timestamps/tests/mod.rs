@@ -16,8 +16,8 @@ const BOUND: Duration = Duration::from_secs(3600);
 const BOUND_MS: u64 = 3_600_000;
 /// The time on the wall clock at the start, in milliseconds since the Unix epoch.
 const START_MS: u64 = 1_700_000_000_000;
-const PEER: NodeNumber = NodeNumber::new(0);
-const OTHER: NodeNumber = NodeNumber::new(2);
+const PEER: NodeId = NodeId::new(0);
+const OTHER: NodeId = NodeId::new(2);
 
 /// The executor's clock with a wall clock that a test can set.
 struct SetClock {

@@ -14,7 +14,7 @@ use crate::http::response::page;
 use crate::net::Listener;
 use base::Timestamp;
 use cluster::sweep::{Kept, KeptScope};
-use cluster::{Members, NodeNumber};
+use cluster::{Members, NodeId};
 use hyper::Response;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use schemars::JsonSchema;
@@ -32,7 +32,7 @@ struct DigestParameters {
     /// The key at which the range ends without it; `None`: after the last key.
     end: Option<QueryBytes>,
     /// Only the keys that this node and that one keep.
-    peer: Option<NodeNumber>,
+    peer: Option<NodeId>,
     /// Newer versions are left out.
     cut: Option<Timestamp>,
     /// What is dead below it is left out.
@@ -87,7 +87,7 @@ fn parameters(query: Option<&str>, members: &Members) -> Result<DigestParameters
     })
 }
 
-fn peer_of(name: &[u8], members: &Members) -> Result<NodeNumber, ParameterError> {
+fn peer_of(name: &[u8], members: &Members) -> Result<NodeId, ParameterError> {
     let name = std::str::from_utf8(name).ok();
     let node = name.and_then(|name| members.number_of(name));
     let others = || {

@@ -19,11 +19,11 @@ use tokens::RequestedKeys;
 /// The replicas of a key.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct KeyReplicas<'a> {
-    /// The nodes in the order of the key's ranking.
+    /// The nodes in the order of the key's preference list.
     replicas: Vec<KeyReplica<'a>>,
 }
 
-/// A node in its place in a ranking. With `versions=true` also what it holds of the key:
+/// A node in its place in a preference list. With `versions=true` also what it holds of the key:
 /// neither `kind` nor `missed` says that it holds nothing.
 #[derive(Serialize, JsonSchema)]
 struct KeyReplica<'a> {
@@ -100,22 +100,25 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     } else {
         None
     };
-    let ranking = listener.worker.ranking(&key, members.count());
+    let preference_list = listener.worker.preference_list(&key, members.count());
     let now_unix_ms = listener.clock().unix_ms();
-    let replicas = ranking.iter().enumerate().map(|(place, node)| KeyReplica {
-        name: members.name(*node),
-        url: members.url(*node).to_string(),
-        held: versions
-            .as_ref()
-            .map(|versions| HeldVersion::of(versions, place, now_unix_ms)),
-    });
+    let replicas = preference_list
+        .iter()
+        .enumerate()
+        .map(|(place, node)| KeyReplica {
+            name: members.name(*node),
+            url: members.url(*node).to_string(),
+            held: versions
+                .as_ref()
+                .map(|versions| HeldVersion::of(versions, place, now_unix_ms)),
+        });
     Ok(page::json(&KeyReplicas {
         replicas: replicas.collect(),
     }))
 }
 
 impl HeldVersion {
-    /// What the node in a place of the ranking holds.
+    /// What the node in a place of the preference list holds.
     fn of(versions: &KeyVersions, place: usize, now_unix_ms: u64) -> Self {
         let stale = versions.is_stale(place, now_unix_ms);
         let unknown = Self {

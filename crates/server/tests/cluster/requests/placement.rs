@@ -9,22 +9,27 @@ fn every_node_finds_the_same_replicas_and_they_hold_the_copies() {
     for number in 0..40 {
         let key = format!("k{number}");
         let page = format!("/v0/replicas?id={key}");
-        let rankings: Vec<_> = (0..5)
+        let preference_lists: Vec<_> = (0..5)
             .map(|node| ranking_of(&cluster.client(node).get(&page)))
             .collect();
-        let ranking = &rankings[0];
-        assert!(rankings.iter().all(|other| other == ranking), "{key}");
-        let mut sorted = ranking.clone();
+        let preference_list = &preference_lists[0];
+        assert!(
+            preference_lists
+                .iter()
+                .all(|other| other == preference_list),
+            "{key}"
+        );
+        let mut sorted = preference_list.clone();
         sorted.sort_unstable();
         assert_eq!(sorted, [0, 1, 2, 3, 4]);
-        first_choices[ranking[0]] += 1;
+        first_choices[preference_list[0]] += 1;
         // Each write has one copy more, and the former replicas keep theirs.
         for from in 1..=5 {
             let target = format!("/v0/entity?id={key}&replicas={from}/{from}");
             let put = cluster.client(number % 5).put(&target, b"v");
             let acks = format!("{from}/{from}");
             assert_eq!((put.status, put.header("kvorum-acks")), (201, Some(&*acks)));
-            let mut replicas = ranking[..from].to_vec();
+            let mut replicas = preference_list[..from].to_vec();
             replicas.sort_unstable();
             assert_eq!(cluster.holders(&key), replicas, "{key} from {from}");
         }

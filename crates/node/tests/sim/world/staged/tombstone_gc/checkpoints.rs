@@ -129,8 +129,8 @@ fn late_mends(when: LateMend) -> (u32, u32) {
     };
     for requests in 4..40 {
         run(scenario.clone(), async |world| {
-            let ranking = world.placement.ranking(&key_bytes(FIRST), 3);
-            let [own, driver, lacking] = [0, 1, 2].map(|place| ranking[place].index());
+            let preference_list = world.placement.preference_list(&key_bytes(FIRST), 3);
+            let [own, driver, lacking] = [0, 1, 2].map(|place| preference_list[place].index());
             let timestamp = Timestamp::from_unix_ms(BEGIN_UNIX_MS - 5_000);
             let tombstone = Entry::tombstone(&key_bytes(FIRST), timestamp, 1);
             world.hosts[own].store(tombstone).unwrap();

@@ -40,7 +40,7 @@ fn a_late_repair_does_not_outlive_a_tombstone_of_fewer_copies() {
             assert!(!is_value(&hosts[2]), "its repair is on its way");
             world.network.cut(holder, lacking);
             world.network.set_delay(holder, lacking, &(0..=1));
-            // A delete for the first two of the ranking.
+            // A delete for the first two of the preference list.
             for host in &hosts[..2] {
                 host.store(its_tombstone(2)).unwrap();
             }

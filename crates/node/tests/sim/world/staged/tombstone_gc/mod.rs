@@ -46,10 +46,10 @@ fn three() -> Scenario {
     }
 }
 
-/// The nodes in the order of the key's ranking.
+/// The nodes in the order of the key's preference list.
 fn places(world: &World) -> Vec<HostNumber> {
-    let ranking = world.placement.ranking(&key_bytes(KEY), 3);
-    ranking.iter().map(|node| node.index()).collect()
+    let preference_list = world.placement.preference_list(&key_bytes(KEY), 3);
+    preference_list.iter().map(|node| node.index()).collect()
 }
 
 /// A value from before the world began.

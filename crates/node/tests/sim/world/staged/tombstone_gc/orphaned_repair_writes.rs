@@ -38,8 +38,8 @@ fn a_mend_from_before_a_sweep_went_back_does_not_outlive_its_tombstone() {
     };
     for requests in 5..45 {
         run(scenario.clone(), async |world| {
-            let ranking = world.placement.ranking(&key_bytes(LAST), 3);
-            let [own, driver, lacking] = [0, 1, 2].map(|place| ranking[place].index());
+            let preference_list = world.placement.preference_list(&key_bytes(LAST), 3);
+            let [own, driver, lacking] = [0, 1, 2].map(|place| preference_list[place].index());
             let timestamp = Timestamp::from_unix_ms(BEGIN_UNIX_MS - 5_000);
             let tombstone = Entry::tombstone(&key_bytes(LAST), timestamp, 1);
             world.hosts[own].store(tombstone).unwrap();

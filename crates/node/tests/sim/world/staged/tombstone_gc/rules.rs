@@ -133,7 +133,7 @@ fn a_driver_whose_clock_is_years_ahead_fences_nobody() {
 
 #[test]
 fn a_copy_where_it_does_not_belong_does_not_outlive_the_tombstone_that_hides_it() {
-    // The value and the tombstone are for the first node of the ranking alone; a read has
+    // The value and the tombstone are for the first node of the preference list alone; a read has
     // put the value on another one.
     for place in [1, 2] {
         run(three(), async |world| {
@@ -151,7 +151,7 @@ fn a_copy_where_it_does_not_belong_does_not_outlive_the_tombstone_that_hides_it(
 
 #[test]
 fn a_value_that_a_pass_moves_does_not_outlive_a_tombstone_of_fewer_copies() {
-    // The tombstone is for the first node of the ranking alone, or for the first two, so only
+    // The tombstone is for the first node of the preference list alone, or for the first two, so only
     // the value is compared with the node that lacks both.
     for (copies, [own, holder, lacking]) in [
         (1, [0, 1, 2]),

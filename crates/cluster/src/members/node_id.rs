@@ -1,4 +1,4 @@
-//! The number by which a node is identified in memory.
+//! The ID of a node in memory.
 
 use std::fmt;
 
@@ -7,12 +7,12 @@ pub const NODES_MAX: usize = u8::MAX as usize;
 
 /// A node's index in the list of all nodes' names, sorted bytewise.
 ///
-/// It is the same on all nodes of a cluster, and means nothing outside of it.
-/// Files and messages use a node's name instead.
+/// It is the same on all nodes of a cluster, and means nothing outside of it. Files and
+/// handshakes name a node instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NodeNumber(u8);
+pub struct NodeId(u8);
 
-impl NodeNumber {
+impl NodeId {
     /// The node at this index, counted from 0.
     #[must_use]
     pub const fn new(index: u8) -> Self {
@@ -26,7 +26,7 @@ impl NodeNumber {
     }
 }
 
-impl fmt::Display for NodeNumber {
+impl fmt::Display for NodeId {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(formatter)
     }

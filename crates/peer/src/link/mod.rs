@@ -332,7 +332,7 @@ impl Link {
         self.down_reason().is_some()
     }
 
-    /// Why a call would fail at once: the peer is suspected, or could not be
+    /// The reason for which a call would fail at once: the peer is suspected, or could not be
     /// reached. `None` if a call would be sent.
     pub fn down_reason(&self) -> Option<Miss> {
         match self.state.get() {

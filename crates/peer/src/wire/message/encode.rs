@@ -45,12 +45,13 @@ pub(crate) fn put_write_item(out: &mut Vec<u8>, call: u64, entry: &Entry) {
     put_entry(out, entry);
 }
 
-/// Appends the beginning of a frame of many newer-version checks.
+/// Appends the beginning of a frame of many answers to writes that are stored.
 pub(crate) fn begin_newer_versions(out: &mut Vec<u8>) {
     begin_frame(out, NEWER_VERSIONS, 0);
 }
 
-/// Appends the answer that a write is stored to a frame of many.
+/// Appends one answer of such a frame: the write is stored, and what newer version the replica
+/// held.
 pub(crate) fn put_newer_version_item(out: &mut Vec<u8>, call: u64, newer_version: NewerVersion) {
     out.extend_from_slice(&call.to_le_bytes());
     put_newer_version(out, newer_version);

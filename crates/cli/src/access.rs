@@ -3,6 +3,7 @@
 //!
 //! A token is never given on the command line, where every user of the machine could read it.
 
+use crate::contexts::{self, Context, Contexts};
 use crate::failure::Failure;
 use crate::files;
 use crate::private_file;
@@ -12,16 +13,24 @@ use client::{Error, Node, Token};
 use cluster::NodeUrl;
 use rustls::ClientConfig;
 use std::env;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use tls::{Authorities, HandshakeFailure, Identity, MaterialError};
 
 /// The variables that only commands to nodes read; a node passes over them.
-pub const CLIENT_VARIABLES: [&str; 3] = [CA_VARIABLE, TOKEN_VARIABLE, TOKEN_FILE_VARIABLE];
+pub const CLIENT_VARIABLES: [&str; 4] = [
+    CA_VARIABLE,
+    CONTEXT_VARIABLE,
+    TOKEN_VARIABLE,
+    TOKEN_FILE_VARIABLE,
+];
 
 /// Where the file of authorities is named, unless `--ca` names one.
 const CA_VARIABLE: &str = "KVORUM_CA";
+
+/// Where the context is named, unless `--context` names one.
+const CONTEXT_VARIABLE: &str = "KVORUM_CONTEXT";
 
 /// Where the token stands, unless `--token-file` names a file.
 const TOKEN_VARIABLE: &str = "KVORUM_TOKEN";
@@ -35,32 +44,30 @@ const URL_VARIABLE: &str = "KVORUM_URL";
 /// The node that is asked if none is named.
 const URL_DEFAULT: &str = "http://127.0.0.1:8080";
 
-/// The nodes that `--url` names, or else the environment, or else one of this machine.
-///
-/// # Errors
-/// The variable holds something else than URLs.
-pub fn nodes(given: &[NodeUrl]) -> Result<Vec<NodeUrl>, Failure> {
-    if !given.is_empty() {
-        return Ok(given.to_vec());
-    }
-    let named = variable(URL_VARIABLE);
-    let named = named
-        .as_deref()
-        .map_or(URL_DEFAULT.into(), OsStr::to_string_lossy);
-    let nodes = named.split(',').map(values::url);
-    let nodes: Result<Vec<NodeUrl>, String> = nodes.collect();
-    nodes.map_err(|problem| Failure::usage(problem).with_origin(URL_VARIABLE))
-}
-
 /// A variable of the environment; one that is empty is not set.
 fn variable(name: &str) -> Option<OsString> {
     env::var_os(name).filter(|value| !value.is_empty())
 }
 
 /// The options of all commands that speak with nodes.
+///
+/// What stands on the command line comes first, then the context, then the environment. A command
+/// whose nodes are named by `--url` or by the environment uses no context unless one is named, too:
+/// its token is for the nodes that it was saved with.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Access")]
 pub struct AccessOptions {
+    /// A cluster that 'kvorum context add' has saved [default: KVORUM_CONTEXT, or the current context unless nodes are named]
+    #[arg(long, value_name = "NAME", value_parser = contexts::name)]
+    context: Option<String>,
+    #[command(flatten)]
+    trust: TrustOptions,
+}
+
+/// Whom to trust, and which token or certificate to show.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Access")]
+pub struct TrustOptions {
     /// A PEM file with the authorities that sign the certificates of https:// nodes [default: KVORUM_CA, or the authorities of the system]
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
@@ -95,16 +102,104 @@ struct Trust {
 }
 
 impl AccessOptions {
+    /// The nodes to ask, of which there is at least one, and how to reach them. `given` are those of
+    /// `--url`.
+    ///
+    /// # Errors
+    /// A context that does not exist; a URL in it or in the environment that is none; those of
+    /// [`TrustOptions::access`].
+    pub fn reach(&self, given: &[NodeUrl]) -> Result<(Vec<NodeUrl>, Access), Failure> {
+        let named = variable(URL_VARIABLE);
+        let chosen = self.context.clone().or_else(|| {
+            let name = variable(CONTEXT_VARIABLE)?;
+            Some(name.to_string_lossy().into_owned())
+        });
+        let is_named = !given.is_empty() || named.is_some();
+        let context = if chosen.is_some() || !is_named {
+            saved(&Contexts::read()?, chosen)?
+        } else {
+            None
+        };
+        let nodes = match (&context, named) {
+            _ if !given.is_empty() => given.to_vec(),
+            (Some((name, context)), _) => context
+                .nodes()
+                .map_err(|failure| failure.with_origin(&format!("context {name}")))?,
+            (None, Some(named)) => {
+                let named = named.to_string_lossy();
+                let nodes = named.split(',').map(values::url);
+                let nodes: Result<_, String> = nodes.collect();
+                nodes.map_err(|problem| Failure::usage(problem).with_origin(URL_VARIABLE))?
+            }
+            (None, None) => {
+                vec![values::url(URL_DEFAULT).map_err(Failure::usage)?]
+            }
+        };
+        let trust = match &context {
+            Some((_, context)) => self.trust.or(context),
+            None => self.trust.clone(),
+        };
+        let access = trust.access(&nodes)?;
+        Ok((nodes, access))
+    }
+}
+
+/// The context that the user has chosen, or else the current one, with its name.
+fn saved(
+    contexts: &Contexts,
+    chosen: Option<String>,
+) -> Result<Option<(String, Context)>, Failure> {
+    let Some(name) = chosen.or_else(|| contexts.current.clone()) else {
+        return Ok(None);
+    };
+    let context = contexts.get(&name)?.clone();
+    Ok(Some((name, context)))
+}
+
+impl TrustOptions {
+    /// These, and where they say nothing what the context says.
+    fn or(&self, context: &Context) -> Self {
+        let of_user = self.clone();
+        let identity = of_user.client_cert.zip(of_user.client_key);
+        let saved = context.client_cert.clone().zip(context.client_key.clone());
+        let (client_cert, client_key) = identity.or(saved).unzip();
+        Self {
+            ca: of_user.ca.or_else(|| context.ca.clone()),
+            client_cert,
+            client_key,
+            token_file: of_user.token_file.or_else(|| context.token_file.clone()),
+            token_in_clear: of_user.token_in_clear || context.token_in_clear,
+        }
+    }
+
+    /// What they say, with absolute paths, as a context of these nodes.
+    ///
+    /// # Errors
+    /// The folder in which the command runs is gone; those of [`Self::access`], so that nothing
+    /// unusable is saved.
+    pub fn context(&self, nodes: &[NodeUrl]) -> Result<Context, Failure> {
+        self.access(nodes)?;
+        let absolute = |file: &Option<PathBuf>| {
+            let file = file.as_ref().map(std::path::absolute).transpose();
+            file.map_err(|error| Failure::failed(format!("cannot find this folder: {error}")))
+        };
+        Ok(Context {
+            urls: nodes.iter().map(ToString::to_string).collect(),
+            ca: absolute(&self.ca)?,
+            client_cert: absolute(&self.client_cert)?,
+            client_key: absolute(&self.client_key)?,
+            token_file: absolute(&self.token_file)?,
+            token_in_clear: self.token_in_clear,
+        })
+    }
+
     /// What they say about the nodes that the user has named.
     ///
     /// # Errors
     /// A file that cannot be read or has something else in it, a token that no node gives
     /// out, or `--ca` without a node by `https://`.
-    pub fn access<'a>(
-        &self,
-        named: impl IntoIterator<Item = &'a NodeUrl>,
-    ) -> Result<Access, Failure> {
-        let has_tls = named.into_iter().any(NodeUrl::is_https);
+    pub fn access(&self, nodes: &[NodeUrl]) -> Result<Access, Failure> {
+        let has_tls = nodes.iter().any(NodeUrl::is_https);
         if self.ca.is_some() && !has_tls {
             return Err(Failure::usage(
                 "--ca: no URL begins with https://, so nothing would be encrypted: write https://, \

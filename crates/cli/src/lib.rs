@@ -1,6 +1,7 @@
 //! What the commands of `kvorum` and `kvorum-lab` share.
 //!
-//! - [`access`]: which nodes a command asks, whom it trusts, and how it shows who it is.
+//! - [`access`]: which nodes a command asks, whom it trusts, and how it shows who it is;
+//!   [`contexts`]: the same, saved by name.
 //! - [`values`]: values of options: URLs, choices, numbers within bounds.
 //! - [`failure`]: why a command ends without success; [`exit_codes`]: what its code means.
 //! - [`text`]: lines for people; none steers the terminal. [`progress`]: how far work is.
@@ -8,6 +9,7 @@
 //! - [`files`], [`private_file`]: the files that options name.
 
 pub mod access;
+pub mod contexts;
 pub mod exit_codes;
 pub mod failure;
 pub mod files;

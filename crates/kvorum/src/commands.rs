@@ -1,6 +1,7 @@
 //! The commands of the program.
 
 use crate::admin::AdminOptions;
+use crate::context::{self, ContextCommand};
 use crate::dev::DevOptions;
 use crate::entities::EntityCommand;
 use crate::profiling::ProfileOptions;
@@ -35,6 +36,9 @@ pub(crate) enum Command {
     Dev(DevOptions),
     /// Show the state of a running cluster, repair or compact it, make tokens
     Admin(AdminOptions),
+    /// Save clusters by name, and choose the one that commands use
+    #[command(subcommand, after_help = context::HELP)]
+    Context(ContextCommand),
     /// Record where a running node spends its time or memory, as a flame graph
     #[command(allow_negative_numbers = true)]
     Profile(ProfileOptions),
@@ -53,14 +57,15 @@ mod tests {
 
     #[test]
     fn commands_to_nodes_share_their_options_and_no_heading_has_those_of_another() {
-        const ACCESS: [&str; 5] = [
+        const ACCESS: [&str; 6] = [
+            "context",
             "ca",
             "client-cert",
             "client-key",
             "token-file",
             "token-in-clear",
         ];
-        const WITHOUT_NODES: [&str; 4] = ["serve", "dev", "token", "help"];
+        const WITHOUT_NODES: [&str; 5] = ["serve", "dev", "token", "context", "help"];
         fn check(command: &clap::Command) {
             let name = command.get_name();
             if WITHOUT_NODES.contains(&name) {

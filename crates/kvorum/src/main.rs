@@ -3,7 +3,8 @@
 //! [`commands`] lists the commands. [`layers`] collects their options from the command line, the
 //! environment and a file. [`serve`] runs a node, [`dev`] a local cluster of child processes,
 //! [`entities`] reads and writes entities, [`profiling`] records a profile of a running node, and
-//! [`admin`] shows a running cluster and starts repairs and compactions.
+//! [`admin`] shows a running cluster and starts repairs and compactions. [`context`] saves how to
+//! reach a cluster.
 //!
 //! [`exit_codes`] says what the exit codes mean. Each failure is one line on stderr, and text from
 //! nodes is escaped when lines are written ([`text`]). These commands and those of `kvorum-lab`
@@ -11,6 +12,7 @@
 
 mod admin;
 mod commands;
+mod context;
 mod dev;
 mod entities;
 mod exit_codes;
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
         Command::Entities(command) => Ok(entities::run(command)?),
         Command::Dev(options) => dev::run(options),
         Command::Admin(options) => Ok(admin::run(options)?),
+        Command::Context(command) => Ok(context::run(command)?),
         Command::Profile(options) => Ok(profiling::run(options)?),
     });
     match ended {

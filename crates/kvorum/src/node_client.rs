@@ -114,9 +114,12 @@ mod tests {
 
     /// What a request to a node says that does not answer.
     fn line_of(url: &str, time_max: Duration) -> String {
+        let (nodes, access) = AccessOptions::default()
+            .reach(&[url.parse().unwrap()])
+            .unwrap();
         let asked = NodeRequest {
-            node: &url.parse().unwrap(),
-            access: &AccessOptions::default().access([]).unwrap(),
+            node: &nodes[0],
+            access: &access,
             option: Some("--url"),
             method: "GET",
             target: "/v0/status",

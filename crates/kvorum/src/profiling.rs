@@ -1,6 +1,6 @@
 //! `kvorum profile`: records a profile of a running node and saves it.
 
-use crate::access::{self, AccessOptions};
+use crate::access::AccessOptions;
 use crate::failure::Failure;
 use crate::node_client::{self, NodeRequest};
 use crate::text::report_line;
@@ -129,10 +129,11 @@ fn write(output: &Path, profile: &[u8]) -> Result<(), Failure> {
 
 /// Requests the profile from the node and waits for it.
 fn fetch(options: &ProfileOptions) -> Result<Vec<u8>, Failure> {
-    let nodes = access::nodes(options.url.as_slice())?;
+    let (nodes, access) = options.access.reach(options.url.as_slice())?;
     let [url] = &*nodes else {
         return Err(Failure::usage(
-            "a profile is of one node, and KVORUM_URL names several: name the node with --url",
+            "a profile is of one node, and KVORUM_URL or the context names several: name the node \
+             with --url",
         ));
     };
     let accept = match options.format {
@@ -146,7 +147,7 @@ fn fetch(options: &ProfileOptions) -> Result<Vec<u8>, Failure> {
     );
     let request = NodeRequest {
         node: url,
-        access: &options.access.access([url])?,
+        access: &access,
         option: Some("--url"),
         method: "GET",
         target: &target,

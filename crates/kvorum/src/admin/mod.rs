@@ -3,7 +3,7 @@
 //! - `status`: asks a node how all nodes are, and prints what they say and what to do.
 //! - `overview`: what it prints of them.
 //! - `tombstone_gc`: how far tombstones are dropped.
-//! - `table`: the overview as text.
+//! - `screen`: the overview as text.
 //! - `repair`: has a node compare all nodes now.
 //! - `compact`: has nodes compact their stores now.
 //! - `target`: the node that is asked; `waiting`: what is shown while it works.
@@ -13,12 +13,14 @@ mod append_token;
 mod compact;
 mod overview;
 mod repair;
+mod screen;
 mod status;
-mod table;
 mod target;
 mod token;
 mod tombstone_gc;
 mod waiting;
+
+pub(crate) use target::{print_json, print_lines};
 
 use crate::failure::Failure;
 use clap::{Args, Subcommand};

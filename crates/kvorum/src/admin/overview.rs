@@ -1,13 +1,14 @@
 //! What `kvorum admin status` prints of all nodes.
 
 use super::tombstone_gc::TombstoneGcOverview;
-use api::cluster::{Advice, Cluster, ClusterNode};
+use api::cluster::{Advice, Cluster, ClusterNode, ReportNumbers};
 use api::status::{NonOwnedCopies, RebuildOverview, Status};
 use serde::Serialize;
 
 /// All nodes of a cluster.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Overview {
+    pub(super) quorum: QuorumOverview,
     pub(super) nodes: Vec<NodeOverview>,
     /// The passes that run, as the node that has come furthest sees them.
     pub(super) repair: Vec<RepairOverview>,
@@ -18,15 +19,57 @@ pub(super) struct Overview {
     pub(super) advice: Vec<Advice>,
 }
 
+/// What quorums of all nodes can bear: the requests that choose no `ack` and `from`.
+#[derive(Clone, Debug, Serialize, PartialEq, Eq)]
+pub(super) struct QuorumOverview {
+    pub(super) nodes: usize,
+    /// The nodes that serve and whose answers count.
+    pub(super) voters: usize,
+    /// How many of them may fail and leave a quorum; left out if there is none now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) failures_tolerated: Option<usize>,
+}
+
+impl QuorumOverview {
+    pub(super) fn of(nodes: &[NodeOverview]) -> Self {
+        let counts = |node: &&NodeOverview| {
+            node.state == "serving"
+                && matches!(
+                    node.replica_state.as_deref(),
+                    Some("voter" | "forced_voter")
+                )
+        };
+        let voters = nodes.iter().filter(counts).count();
+        let majority = nodes.len() / 2 + 1;
+        Self {
+            nodes: nodes.len(),
+            voters,
+            failures_tolerated: voters.checked_sub(majority),
+        }
+    }
+}
+
 /// A node of a cluster.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct NodeOverview {
     pub(super) name: String,
     pub(super) url: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) version: Option<String>,
     /// `serving`, `stopping`, `unreachable`; `unknown` if it answers without a status.
     pub(super) state: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) replica_state: Option<String>,
+    /// Its load and its disk; left out if it has said nothing, and for tokens without the right
+    /// `metrics`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) report: Option<ReportNumbers>,
+    /// How far its clock is ahead of the median of the others; left out while that is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) clock_ahead_ms: Option<i64>,
+    /// How long its certificate is valid: 0 if it has expired. Left out without TLS.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) certificate_seconds_left: Option<u64>,
     /// The writes that it missed and that the other nodes keep for it.
     pub(super) hints_waiting: u64,
     /// The share of its time that background work may use: below 1 while clients feel it.
@@ -79,28 +122,39 @@ impl Overview {
             let of_node = members.filter(|member| member.name == name);
             of_node.map(|member| member.hints).sum()
         };
-        let nodes = cluster.nodes.iter().map(|node| {
-            let status = node.status.as_ref();
-            NodeOverview {
-                name: node.name.clone(),
-                url: node.url.clone(),
-                state: state_of(node).to_owned(),
-                replica_state: status.map(|status| status.replica_state.clone()),
-                hints_waiting: hints_for(&node.name),
-                background_share: status.map(|status| status.background.share),
-                rebuild: status.and_then(|status| status.repair.rebuild.clone()),
-                compaction: status.and_then(compaction),
-                non_owned: status.and_then(|status| status.non_owned.clone()),
-                last_clean: status.map_or_else(Vec::new, last_clean),
-            }
-        });
+        let nodes: Vec<NodeOverview> = cluster
+            .nodes
+            .iter()
+            .map(|node| {
+                let status = node.status.as_ref();
+                NodeOverview {
+                    name: node.name.clone(),
+                    url: node.url.clone(),
+                    version: status.map(|status| status.version.clone()),
+                    report: node.report.clone(),
+                    clock_ahead_ms: status
+                        .and_then(|status| status.clock.others_ahead_ms)
+                        .map(i64::wrapping_neg),
+                    certificate_seconds_left: status.and_then(certificate_seconds_left),
+                    state: state_of(node).to_owned(),
+                    replica_state: status.map(|status| status.replica_state.clone()),
+                    hints_waiting: hints_for(&node.name),
+                    background_share: status.map(|status| status.background.share),
+                    rebuild: status.and_then(|status| status.repair.rebuild.clone()),
+                    compaction: status.and_then(compaction),
+                    non_owned: status.and_then(|status| status.non_owned.clone()),
+                    last_clean: status.map_or_else(Vec::new, last_clean),
+                }
+            })
+            .collect();
         // Each node says how far it is itself. They are never more than a range apart.
         let furthest = statuses().max_by_key(|status| {
             let ranges = status.repair.running.iter().map(|sweep| sweep.ranges + 1);
             ranges.sum::<u64>()
         });
         Self {
-            nodes: nodes.collect(),
+            quorum: QuorumOverview::of(&nodes),
+            nodes,
             repair: furthest.map_or_else(Vec::new, running),
             tombstone_gc: TombstoneGcOverview::of(&cluster.nodes),
             advice: cluster.advice.clone(),
@@ -115,6 +169,11 @@ fn state_of(node: &ClusterNode) -> &str {
         (None, Some("refused" | "suspected" | "timeout")) => "unreachable",
         (None, _) => "unknown",
     }
+}
+
+fn certificate_seconds_left(status: &Status) -> Option<u64> {
+    let expires_unix_ms = status.tls.as_ref()?.certificate_expires_unix_ms;
+    Some(expires_unix_ms.saturating_sub(status.clock.unix_ms) / 1000)
 }
 
 fn compaction(status: &Status) -> Option<CompactionOverview> {

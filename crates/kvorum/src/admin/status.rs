@@ -1,17 +1,28 @@
 //! `kvorum admin status`.
 
 use super::overview::Overview;
-use super::table;
-use super::target::{ANSWER_BYTES_MAX, Target, print_json, print_lines};
+use super::screen::{self, Line, Tone};
+use super::target::{ANSWER_BYTES_MAX, Target, print, print_json};
 use crate::access::Access;
 use crate::failure::Failure;
 use crate::node_client::{NodeRequest, refusal};
+use crate::text::of_lines;
+use crate::values::{TimeSpan, span};
 use api::cluster::{Advice, Cluster, Severity};
 use clap::Args;
+use cli::exit_codes::WRONG;
 use cluster::NodeUrl;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use std::env;
+use std::io::{self, IsTerminal};
+use std::ops::RangeInclusive;
+use std::thread::park_timeout;
 use std::time::Duration;
+
+/// What `--watch` may be.
+const WATCH_INTERVALS: RangeInclusive<Duration> =
+    Duration::from_millis(100)..=Duration::from_secs(3600);
 
 /// The most nodes of a cluster.
 const MEMBERS_MAX: usize = u8::MAX as usize;
@@ -25,6 +36,10 @@ pub(super) struct StatusOptions {
     /// Print JSON for programs instead of a table
     #[arg(long)]
     json: bool,
+    /// Show it anew every TIME until Ctrl-C [default if no TIME is given: 2s]
+    #[arg(long, value_name = "TIME", value_parser = span(WATCH_INTERVALS), num_args = 0..=1,
+        require_equals = true, default_missing_value = "2s", conflicts_with = "json")]
+    watch: Option<TimeSpan>,
     #[command(flatten)]
     target: Target,
 }
@@ -34,15 +49,69 @@ pub(super) struct StatusOptions {
 /// # Errors
 /// The node of the options cannot be reached, or is no node; something needs attention.
 pub(super) fn run(options: &StatusOptions) -> Result<(), Failure> {
-    let (node, access) = options.target.choose()?;
-    let cluster: Cluster = fetch(&node, "/v0/cluster", &access)?;
-    let overview = Overview::of(&cluster);
+    if let Some(interval) = options.watch {
+        return watch(&options.target, interval.0);
+    }
+    let overview = overview(&options.target)?;
     if options.json {
         print_json(&overview)?;
     } else {
-        print_lines(table::lines(&overview))?;
+        let has_colors = io::stdout().is_terminal() && env::var_os("NO_COLOR").is_none();
+        print(&text(&screen::lines(&overview), has_colors))?;
     }
     verdict(&overview.advice, options.json)
+}
+
+/// Asks the first node that answers for all of them.
+fn overview(target: &Target) -> Result<Overview, Failure> {
+    let (node, access) = target.choose()?;
+    let cluster: Cluster = fetch(&node, "/v0/cluster", &access)?;
+    Ok(Overview::of(&cluster))
+}
+
+/// Shows it until a signal ends the command. A failure is shown, too, because it may pass.
+fn watch(target: &Target, interval: Duration) -> Result<(), Failure> {
+    let is_terminal = io::stdout().is_terminal();
+    let has_colors = is_terminal && env::var_os("NO_COLOR").is_none();
+    loop {
+        let lines = match overview(target) {
+            Ok(overview) => screen::lines(&overview),
+            // A wrong command line stays wrong, and so does a token.
+            Err(failure) if failure.code() == WRONG.0 || failure.is_denied() => {
+                return Err(failure);
+            }
+            Err(failure) => vec![Line {
+                text: failure.line().to_owned(),
+                tone: Tone::Bad,
+            }],
+        };
+        let begin = if is_terminal { CLEAR } else { "" };
+        let end = if is_terminal { "" } else { "\n" };
+        print(&format!("{begin}{}{end}", text(&lines, has_colors)))?;
+        park_timeout(interval);
+    }
+}
+
+/// Clears the screen of a terminal.
+const CLEAR: &str = "\x1b[H\x1b[2J";
+
+/// The lines as they are written. What they say steers no terminal; only their colours do.
+fn text(lines: &[Line], has_colors: bool) -> String {
+    let lines = lines.iter().map(|Line { text, tone }| {
+        let line = of_lines([text]);
+        let color = match tone {
+            Tone::Good => "32",
+            Tone::Warn => "33",
+            Tone::Bad => "31",
+            Tone::Plain => return line,
+        };
+        if has_colors {
+            format!("\x1b[{color}m{}\x1b[0m\n", line.trim_end_matches('\n'))
+        } else {
+            line
+        }
+    });
+    lines.collect()
 }
 
 /// Fails if there is anything to do, so that a script need not read it.
@@ -116,6 +185,19 @@ fn is_other(node: &NodeUrl, problem: &dyn std::fmt::Display) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_terminal_gets_colours_and_no_node_steers_it() {
+        let lines = [(Tone::Bad, "a\x1b[2J"), (Tone::Plain, "b")].map(|(tone, text)| Line {
+            text: text.to_owned(),
+            tone,
+        });
+        let plain = text(&lines, false);
+        assert!(!plain.contains('\x1b'), "{plain}");
+        let colored = text(&lines, true);
+        assert!(colored.starts_with("\x1b[31ma") && colored.ends_with("\x1b[0m\nb\n"));
+        assert_eq!(colored.matches('\x1b').count(), 2);
+    }
 
     #[test]
     fn a_status_with_advice_is_a_failure() {

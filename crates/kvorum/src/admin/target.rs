@@ -1,6 +1,6 @@
 //! The node that an operator's command asks, and what it writes to stdout.
 
-use crate::access::{self, Access, AccessOptions};
+use crate::access::{Access, AccessOptions};
 use crate::failure::Failure;
 use crate::node_client::NodeRequest;
 use crate::text;
@@ -31,10 +31,9 @@ impl Target {
     /// The node to ask, and how to ask nodes.
     ///
     /// # Errors
-    /// Those of [`access::nodes`] and [`AccessOptions::access`].
+    /// Those of [`AccessOptions::reach`].
     pub(super) fn choose(&self) -> Result<(NodeUrl, Access), Failure> {
-        let mut nodes = access::nodes(&self.urls)?;
-        let access = self.access.access(&nodes)?;
+        let (mut nodes, access) = self.access.reach(&self.urls)?;
         let chosen = match nodes.len() {
             1 => 0,
             _ => nodes
@@ -61,14 +60,14 @@ fn is_live(node: &NodeUrl, access: &Access) -> bool {
 }
 
 /// Writes JSON for programs to stdout.
-pub(super) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
+pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     let json = serde_json::to_string_pretty(value)
         .map_err(|error| Failure::failed(format!("cannot write JSON: {error}")))?;
     print(&format!("{json}\n"))
 }
 
 /// Writes lines for people to stdout.
-pub(super) fn print_lines(lines: impl IntoIterator<Item = impl AsRef<str>>) -> Result<(), Failure> {
+pub(crate) fn print_lines(lines: impl IntoIterator<Item = impl AsRef<str>>) -> Result<(), Failure> {
     print(&text::of_lines(lines))
 }
 

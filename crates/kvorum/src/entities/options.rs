@@ -1,6 +1,6 @@
 //! Options that the commands share.
 
-use crate::access::{self, AccessOptions};
+use crate::access::AccessOptions;
 use crate::failure::Failure;
 use crate::values::{TimeSpan, count, span, url};
 use clap::Args;
@@ -49,9 +49,9 @@ impl NodeOptions {
     /// The URLs of the nodes.
     ///
     /// # Errors
-    /// See [`access::nodes`].
+    /// See [`AccessOptions::reach`].
     fn urls(&self) -> Result<Vec<String>, Failure> {
-        let nodes = access::nodes(&self.urls)?;
+        let (nodes, _) = self.access.reach(&self.urls)?;
         Ok(nodes.iter().map(ToString::to_string).collect())
     }
 
@@ -59,10 +59,9 @@ impl NodeOptions {
     /// is unknown.
     ///
     /// # Errors
-    /// Those of [`access::nodes`] and [`AccessOptions::access`].
+    /// Those of [`AccessOptions::reach`].
     pub(super) fn client(&self, repeats_writes: bool) -> Result<Client, Failure> {
-        let urls = access::nodes(&self.urls)?;
-        let access = self.access.access(&urls)?;
+        let (urls, access) = self.access.reach(&self.urls)?;
         let nodes: Result<_, Failure> = urls.iter().map(|url| access.node(url)).collect();
         let given = self.timeout.map(|span| span.0);
         let timeout = given.unwrap_or(TIMEOUT);
@@ -120,7 +119,7 @@ impl TransferOptions {
     /// The URLs of the nodes.
     ///
     /// # Errors
-    /// See [`access::nodes`].
+    /// See [`AccessOptions::reach`].
     pub(super) fn urls(&self) -> Result<Vec<String>, Failure> {
         self.nodes.urls()
     }

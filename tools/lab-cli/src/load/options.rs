@@ -3,7 +3,7 @@
 use super::compare::CompareOptions;
 use super::values::{MixOption, PauseOption, RateOption, SizesOption};
 use clap::{Args, Subcommand, ValueEnum};
-use cli::access::{self, AccessOptions};
+use cli::access::AccessOptions;
 use cli::failure::Failure;
 use cli::values::{Switch, TimeSpan, count, url};
 use cluster::NodeUrl;
@@ -269,7 +269,7 @@ impl LoadOptions {
     ///
     /// # Errors
     /// Options that contradict each other or are out of bounds, and those of
-    /// [`AccessOptions::access`].
+    /// [`AccessOptions::reach`].
     pub(crate) fn plan(&self) -> Result<Plan, Failure> {
         if self.find_breaking_point && self.workload == Workload::Fill {
             let line = "a fill has no rate: choose another workload for --find-breaking-point";
@@ -289,8 +289,7 @@ impl LoadOptions {
             RUN_TIME
         };
         let operations = self.workload.operations();
-        let nodes = access::nodes(&self.urls)?;
-        let access = self.access.access(&nodes)?;
+        let (nodes, access) = self.access.reach(&self.urls)?;
         let (tls, token) = access.credentials(&nodes)?;
         let key_choice = self.key_choice.map(KeyChoice::from);
         let plan = Plan {

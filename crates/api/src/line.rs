@@ -146,6 +146,13 @@ impl Entity {
         put_expires(out, self.expires.as_deref());
         out.extend_from_slice(b"}\n");
     }
+
+    /// Appends the line of a batch that deletes the key, with its end.
+    pub fn write_delete(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"{\"op\":\"delete\",");
+        put_bytes(out, "key", &self.key);
+        out.extend_from_slice(b"}\n");
+    }
 }
 
 fn put_expires(out: &mut Vec<u8>, expires: Option<&str>) {

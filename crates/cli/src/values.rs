@@ -60,6 +60,16 @@ pub fn span(
     }
 }
 
+/// Parses the time after which a value expires, in whole seconds: `300` or `5m`.
+pub fn ttl(text: &str) -> Result<u64, String> {
+    let seconds = text.parse().ok().or_else(|| {
+        let span: TimeSpan = text.parse().ok()?;
+        (span.0.subsec_nanos() == 0).then_some(span.0.as_secs())
+    });
+    let seconds = seconds.filter(|seconds| *seconds > 0);
+    seconds.ok_or_else(|| "write whole seconds, such as 300, or a time: 5m, 12h, 30d".to_owned())
+}
+
 /// Returns a parser of intervals: times within bounds, or `off`.
 pub fn interval(
     bounds: RangeInclusive<Duration>,

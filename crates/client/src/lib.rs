@@ -31,8 +31,8 @@ pub use entity::{EntityHead, Found, KeyReplica, KeyReplicas};
 pub use error::refusal::Refusal;
 pub use error::{Error, Remedy};
 pub use import::{
-    ImportError, ImportObserver, ImportProgress, ImportSettings, LineFailure, Position, Waiting,
-    import,
+    ImportError, ImportObserver, ImportOperation, ImportProgress, ImportSettings, LineFailure,
+    Position, Waiting, import,
 };
 pub use node::{HostError, Node, Token, TokenError};
 pub use query::Replicas;

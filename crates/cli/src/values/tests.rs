@@ -20,6 +20,16 @@ fn bounds() {
 }
 
 #[test]
+fn a_value_expires_after_seconds_or_a_time() {
+    for (text, seconds) in [("1", 1), ("300", 300), ("5m", 300), ("30d", 2_592_000)] {
+        assert_eq!(ttl(text), Ok(seconds));
+    }
+    for text in ["", "0", "0s", "500ms", "-1", "5 m", "soon"] {
+        assert!(ttl(text).is_err(), "{text}");
+    }
+}
+
+#[test]
 fn intervals() {
     let interval = interval(Duration::from_secs(1)..=Duration::from_secs(7 * 86_400));
     for text in ["1s", "10m", "7d", "off"] {

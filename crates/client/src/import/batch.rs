@@ -28,9 +28,9 @@ pub(crate) struct OperationAnswer {
 }
 
 impl OperationAnswer {
-    /// Whether the write is stored.
+    /// Whether the write is stored: `201` for a put, `202` for a delete.
     pub(crate) fn is_success(&self) -> bool {
-        self.status == 201
+        matches!(self.status, 201 | 202)
     }
 
     /// Whether the operation may succeed when it is repeated. What another answer says

@@ -7,9 +7,21 @@ use std::io;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
+/// What is done with the key of each line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ImportOperation {
+    /// It gets the value of the line.
+    #[default]
+    Put,
+    /// It is deleted; a value is ignored.
+    Delete,
+}
+
 /// How lines are imported.
 #[derive(Clone, Copy, Debug)]
 pub struct ImportSettings {
+    /// What is done with each line.
+    pub operation: ImportOperation,
     /// How many replicas must answer.
     pub replicas: Replicas,
     /// How many batches to send at a time.

@@ -3,7 +3,7 @@
 //! Input in gzip is decompressed. A position counts decompressed bytes, so an import can continue
 //! from the same lines in either form.
 
-use super::caller::{LineFailure, Position};
+use super::caller::{ImportOperation, ImportSettings, LineFailure, Position};
 use api::Entity;
 use crc_fast::{CrcAlgorithm, Digest};
 use flate2::bufread::MultiGzDecoder;
@@ -127,6 +127,7 @@ pub(super) struct Input<R> {
     /// The checksum of what was read, to which more can be added.
     digest: Digest,
     shards: NonZeroUsize,
+    operation: ImportOperation,
     passes_over: bool,
     line: Vec<u8>,
     /// What ends the input behind the section before it.
@@ -141,8 +142,7 @@ impl<R: Read> Input<R> {
     pub(super) fn open(
         input: R,
         from: Position,
-        shards: NonZeroUsize,
-        passes_over: bool,
+        settings: ImportSettings,
     ) -> Result<Self, InputError> {
         let source = Source::open(input).map_err(InputError::Read)?;
         let mut reader = BufReader::with_capacity(BUFFER_BYTES, source);
@@ -167,8 +167,9 @@ impl<R: Read> Input<R> {
                 passed_over: 0,
                 ..from
             },
-            shards,
-            passes_over,
+            shards: settings.shards,
+            operation: settings.operation,
+            passes_over: settings.passes_over,
             line: Vec::new(),
             error: None,
         })
@@ -216,14 +217,17 @@ impl<R: Read> Input<R> {
             return Ok(0);
         }
         let number = self.position.lines + 1;
-        let operation = self.operation(bytes);
-        match operation {
+        let entity = self.entity(bytes);
+        match entity {
             Ok(None) => {}
             Ok(Some(entity)) => {
                 let key_crc32c = crc_fast::crc32_iscsi(&entity.key);
                 let shard = key_crc32c as usize % section.parts.len();
                 let part = &mut section.parts[shard];
-                entity.write_put(&mut part.body);
+                match self.operation {
+                    ImportOperation::Put => entity.write_put(&mut part.body),
+                    ImportOperation::Delete => entity.write_delete(&mut part.body),
+                }
                 part.list.push(Operation {
                     line: number,
                     key_crc32c,
@@ -249,7 +253,7 @@ impl<R: Read> Input<R> {
     }
 
     /// The entity of the present line; `None` if the line is empty.
-    fn operation(&self, bytes: usize) -> Result<Option<Entity>, String> {
+    fn entity(&self, bytes: usize) -> Result<Option<Entity>, String> {
         if bytes as u64 == LINE_BYTES_MAX && self.line.last() != Some(&b'\n') {
             return Err(format!(
                 "it is longer than {LINE_BYTES_MAX} bytes: is the input made of lines?"
@@ -264,10 +268,10 @@ impl<R: Read> Input<R> {
             return Ok(None);
         }
         let entity = Entity::parse(line)?;
-        match entity.value {
-            Some(_) => Ok(Some(entity)),
-            None => Err("it has no value: give `value` or `value_base64`".to_owned()),
+        if entity.value.is_none() && self.operation == ImportOperation::Put {
+            return Err("it has no value: give `value` or `value_base64`".to_owned());
         }
+        Ok(Some(entity))
     }
 }
 
@@ -276,14 +280,24 @@ mod tests {
     use super::*;
     use std::io::Write as _;
 
-    const TWO: NonZeroUsize = NonZeroUsize::new(2).unwrap();
+    /// How lines are imported by two shards.
+    fn settings(operation: ImportOperation, passes_over: bool) -> ImportSettings {
+        ImportSettings {
+            operation,
+            replicas: crate::query::Replicas::default(),
+            shards: NonZeroUsize::new(2).unwrap(),
+            patience: std::time::Duration::from_secs(1),
+            passes_over,
+        }
+    }
 
     fn sections(
         text: &[u8],
         from: Position,
         passes_over: bool,
     ) -> (Vec<Section>, Option<InputError>) {
-        let mut input = match Input::open(text, from, TWO, passes_over) {
+        let settings = settings(ImportOperation::Put, passes_over);
+        let mut input = match Input::open(text, from, settings) {
             Ok(input) => input,
             Err(error) => return (Vec::new(), Some(error)),
         };
@@ -404,6 +418,24 @@ mod tests {
         let (all, error) = sections(text.as_bytes(), Position::default(), true);
         assert!(error.is_none());
         assert_eq!((numbers(&all), all[0].failures.len()), (vec![1, 4], 1));
+    }
+
+    #[test]
+    fn lines_of_keys_to_delete_need_no_value() {
+        let text =
+            b"{\"key\":\"a\"}\n{\"key_base64\":\"/w==\",\"version\":\"7\",\"value\":\"v\"}\n";
+        let settings = settings(ImportOperation::Delete, false);
+        let mut input = Input::open(&text[..], Position::default(), settings).unwrap();
+        let section = input.next_section().unwrap().unwrap();
+        let parts = section.parts.into_iter();
+        let mut lines: Vec<String> = parts
+            .map(|part| String::from_utf8(part.body).unwrap())
+            .collect();
+        lines.sort_unstable();
+        assert_eq!(
+            lines.concat(),
+            "{\"op\":\"delete\",\"key\":\"a\"}\n{\"op\":\"delete\",\"key_base64\":\"/w==\"}\n"
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Imports: lines of entities as batches, over several nodes, without losing a line.
+//! Imports: lines of entities as batches, over several nodes, without losing a line. The lines of
+//! keys to delete go the same way.
 //!
 //! ```text
 //! input --sections--> dispatch --parts--> shards --batches--> nodes
@@ -8,7 +9,7 @@
 //!
 //! - `input` reads lines and cuts them into sections, each with a part for each shard. A key
 //!   belongs to one shard, so lines with the same key are written in their order.
-//! - `shard` sends one part after the other, and retries. A put from a line writes the same content
+//! - `shard` sends one part after the other, and retries. A line writes the same content
 //!   however often it is sent, so an interrupted batch is sent again.
 //! - `batch` is a batch over one connection.
 //! - `tracker` knows the [`Position`]: all lines before it are stored, or were reported. A later
@@ -23,7 +24,8 @@ mod shard;
 mod tracker;
 
 pub use caller::{
-    ImportError, ImportObserver, ImportProgress, ImportSettings, LineFailure, Position, Waiting,
+    ImportError, ImportObserver, ImportOperation, ImportProgress, ImportSettings, LineFailure,
+    Position, Waiting,
 };
 
 use crate::client::Client;
@@ -139,7 +141,7 @@ fn read_sections(
     settings: ImportSettings,
     sections: &mpsc::Sender<Result<Section, InputError>>,
 ) {
-    let mut input = match Input::open(input, from, settings.shards, settings.passes_over) {
+    let mut input = match Input::open(input, from, settings) {
         Ok(input) => input,
         Err(error) => return drop(sections.blocking_send(Err(error))),
     };

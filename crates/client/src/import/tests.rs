@@ -27,6 +27,7 @@ impl ImportObserver for Told {
 
 fn settings() -> ImportSettings {
     ImportSettings {
+        operation: ImportOperation::Put,
         replicas: Replicas::default(),
         shards: NonZeroUsize::new(3).unwrap(),
         patience: Duration::from_secs(60),

@@ -5,6 +5,9 @@
 //! request:  ACTION NUMBER\n          kill 2
 //! answer:   done LINE\n              done node-2 was killed; it restarts …
 //!           refused LINE\n           refused node-2 is stopped: …
+//!
+//! request:  status\n
+//! answer:   done JSON\n              done [{"name":"node-1","url":…},…]
 //! ```
 //!
 //! Signals to process IDs would not work: only the parent of a process can be sure that the ID has
@@ -15,11 +18,12 @@
 //! cluster, and root, may send commands.
 
 use super::node_fault::NodeFault;
-use super::options::{NodeCommand, NodeOptions};
+use super::options::{NodeCommand, StatusOptions};
 use crate::failure::Failure;
 use crate::text;
 use lsm::{Disk, RealDisk};
 use rustix::fs::{FlockOperation, Mode, OFlags};
+use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
@@ -66,6 +70,9 @@ pub(super) enum NodeAction {
     Clear(NodeFault),
 }
 
+/// The request for the states of all nodes.
+const STATUS: &str = "status";
+
 const ACTIONS: [(NodeAction, &str); 12] = [
     (NodeAction::Kill, "kill"),
     (NodeAction::Stop, "stop"),
@@ -93,10 +100,34 @@ pub(super) struct ActionRequest {
 /// How the supervisor of a node is reached.
 #[derive(Clone)]
 pub(super) struct Supervisor {
+    pub(super) name: String,
+    pub(super) url: String,
     pub(super) requests: mpsc::Sender<ActionRequest>,
     /// What the node is, in a word, and the faults that it has, in further words. It is as of
     /// the last command that has ended, so that nobody waits for one that is being carried out.
     pub(super) shown: watch::Receiver<String>,
+}
+
+/// What a node is, for those who ask.
+#[derive(Debug, PartialEq, Eq, Deserialize, Serialize)]
+struct NodeState {
+    name: String,
+    url: String,
+    state: String,
+    faults: Vec<String>,
+}
+
+impl Supervisor {
+    fn state(&self) -> NodeState {
+        let shown = self.shown.borrow();
+        let mut words = shown.split_whitespace().map(str::to_owned);
+        NodeState {
+            name: self.name.clone(),
+            url: self.url.clone(),
+            state: words.next().unwrap_or_default(),
+            faults: words.collect(),
+        }
+    }
 }
 
 /// The lock on the folder of a cluster, which the process that runs the cluster
@@ -232,6 +263,10 @@ async fn read_line(stream: &mut UnixStream) -> io::Result<String> {
 /// # Errors
 /// Why it is not done.
 pub(super) async fn carry_out(request: &str, nodes: &[Supervisor]) -> CommandResult {
+    if request == STATUS {
+        let nodes: Vec<NodeState> = nodes.iter().map(Supervisor::state).collect();
+        return serde_json::to_string(&nodes).map_err(|error| error.to_string());
+    }
     let (action, number) = parse(request).ok_or("unknown command")?;
     let Some(node) = number.checked_sub(1).and_then(|index| nodes.get(index)) else {
         let last = nodes.len();
@@ -261,6 +296,7 @@ fn parse(request: &str) -> Option<(NodeAction, usize)> {
 /// No cluster runs on the folder, or the command is refused.
 pub(super) fn ask(command: &NodeCommand) -> Result<(), Failure> {
     let (action, options) = match command {
+        NodeCommand::Status(options) => return status(options),
         NodeCommand::Kill(options) => (NodeAction::Kill, options),
         NodeCommand::Stop(options) => (NodeAction::Stop, options),
         NodeCommand::Start(options) => (NodeAction::Start, options),
@@ -274,32 +310,58 @@ pub(super) fn ask(command: &NodeCommand) -> Result<(), Failure> {
         NodeCommand::Slow(options) => (NodeAction::Set(NodeFault::Slow), options),
         NodeCommand::Unslow(options) => (NodeAction::Clear(NodeFault::Slow), options),
     };
-    let answer = exchange(action, options).map_err(|error| match error.kind() {
+    let words = ACTIONS.iter().find(|(known, _)| *known == action);
+    let word = words.map_or("", |(_, word)| word);
+    let line = send(&format!("{word} {}", options.node), &options.data)?;
+    print(&[line]);
+    Ok(())
+}
+
+/// Prints the states of all nodes.
+fn status(options: &StatusOptions) -> Result<(), Failure> {
+    let line = send(STATUS, &options.data)?;
+    if options.json {
+        print(&[line]);
+        return Ok(());
+    }
+    let nodes: Vec<NodeState> = serde_json::from_str(&line).map_err(|error| {
+        Failure::failed(format!("the cluster is run by another program: {error}"))
+    })?;
+    let rows = nodes.into_iter().map(|node| {
+        let faults = node.faults.join(", ");
+        [node.name, node.url, node.state, faults]
+    });
+    let rows: Vec<_> = rows.collect();
+    print(&units::lines_of(units::Columns::Left, &rows));
+    Ok(())
+}
+
+/// Prints lines. A closed stdout is no reason to fail.
+fn print(lines: &[String]) {
+    let _ = io::stdout().write_all(text::of_lines(lines).as_bytes());
+}
+
+/// Sends a request to the cluster that runs on a folder. Returns the line of its answer.
+fn send(request: &str, data: &Path) -> Result<String, Failure> {
+    let answer = exchange(request, data).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Failure::failed(format!(
             "no cluster runs on {}: start one with 'kvorum dev', or name its folder with --data",
-            options.data.display()
+            data.display()
         )),
         _ => Failure::failed(format!("cannot reach the cluster: {error}")),
     })?;
     match answer.split_once(' ') {
-        Some(("done", line)) => {
-            // A closed stdout is no reason to fail.
-            let _ = io::stdout().write_all(text::of_lines([line]).as_bytes());
-            Ok(())
-        }
+        Some(("done", line)) => Ok(line.to_owned()),
         Some(("refused", line)) => Err(Failure::failed(line)),
         _ => Err(Failure::failed("the cluster ended before it answered")),
     }
 }
 
-fn exchange(action: NodeAction, options: &NodeOptions) -> io::Result<String> {
-    let folder = open_folder(&options.data)?;
+fn exchange(request: &str, data: &Path) -> io::Result<String> {
+    let folder = open_folder(data)?;
     let mut stream = std::os::unix::net::UnixStream::connect(short_path(&folder))?;
     stream.set_read_timeout(Some(ANSWER_TIME))?;
-    let words = ACTIONS.iter().filter(|(known, _)| *known == action);
-    for (_, word) in words {
-        stream.write_all(format!("{word} {}\n", options.node).as_bytes())?;
-    }
+    stream.write_all(format!("{request}\n").as_bytes())?;
     let mut answer = String::new();
     BufReader::new(stream).read_line(&mut answer)?;
     Ok(answer.trim_end().to_owned())

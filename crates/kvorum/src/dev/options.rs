@@ -47,6 +47,8 @@ pub(crate) struct DevOptions {
 /// A command to a node of a running cluster.
 #[derive(Clone, Debug, Subcommand)]
 pub(super) enum NodeCommand {
+    /// Print the nodes, their URLs and states, and the faults they were given
+    Status(StatusOptions),
     /// Kill a node as a crash would (SIGKILL); it restarts by itself
     Kill(NodeOptions),
     /// Stop a node gracefully (SIGTERM); it stays stopped until 'kvorum dev
@@ -72,6 +74,17 @@ pub(super) enum NodeCommand {
     Slow(NodeOptions),
     /// Give a node its normal network speed again
     Unslow(NodeOptions),
+}
+
+/// The options of 'dev status'.
+#[derive(Args, Clone, Debug)]
+pub(super) struct StatusOptions {
+    /// Print JSON for programs instead of a table
+    #[arg(long)]
+    pub(super) json: bool,
+    /// The folder of the cluster: the --data of 'kvorum dev'
+    #[arg(long, value_name = "DIR", default_value = DATA)]
+    pub(super) data: PathBuf,
 }
 
 /// The node that a command is for.

@@ -185,6 +185,8 @@ impl<'a> SupervisedNode<'a> {
             restarts: 0,
         };
         let supervisor = Supervisor {
+            name: layout.name.clone(),
+            url: layout.url(),
             requests: sender,
             shown: seen,
         };

@@ -10,7 +10,9 @@ use crate::text::report_line;
 use crate::values::{self, TimeSpan, span};
 use clap::Args;
 use cli::progress::{Progress, Stage};
-use client::{ImportError, ImportObserver, ImportSettings, LineFailure, Position, Waiting};
+use client::{
+    ImportError, ImportObserver, ImportOperation, ImportSettings, LineFailure, Position, Waiting,
+};
 use serde::Serialize;
 use std::io::{self, Read};
 use std::num::NonZeroUsize;
@@ -34,9 +36,11 @@ While an import runs, FILE.position records confirmed progress; it is deleted on
 /// How many of the lines that are passed over are named.
 const NAMED_MAX: u64 = 20;
 
-/// After how long it is said that lines are sent again, and how often.
-const WAITING_NAMED_AFTER: Duration = Duration::from_secs(3);
-const WAITING_INTERVAL: Duration = Duration::from_secs(10);
+/// After how long it is said that lines are sent again.
+pub(super) const WAITING_NAMED_AFTER: Duration = Duration::from_secs(3);
+
+/// How often that is said.
+pub(super) const WAITING_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How often the position is kept.
 const POSITION_INTERVAL: Duration = Duration::from_secs(1);
@@ -119,6 +123,7 @@ pub(super) fn run(options: &ImportOptions) -> Result<(), Failure> {
     };
     let client = Arc::new(options.transfer.client()?);
     let settings = ImportSettings {
+        operation: ImportOperation::Put,
         replicas: options.transfer.replicas(),
         shards: NonZeroUsize::new(options.parallel.into()).unwrap_or(NonZeroUsize::MIN),
         patience: options.patience.0,

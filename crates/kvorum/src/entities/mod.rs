@@ -2,11 +2,12 @@
 //! The crate `client` talks to the nodes; this code reads options, and reads and writes files.
 //!
 //! - `options`, `ranges`: what the commands have in common: nodes, replicas, keys.
-//! - `single`: the commands for one key.
+//! - `single`: the commands for single keys; `deletion`: that of all keys with a prefix.
 //! - `scan`, `import`, `export`: those for many; `files`: their files.
 //! - `outcome`: which exit code and which line each failure becomes.
 //! - `output`: stdout; `waiting`: waits for requests.
 
+mod deletion;
 mod export;
 mod files;
 mod import;
@@ -28,13 +29,13 @@ use single::{DeleteOptions, GetOptions, PutOptions, ReplicasOptions};
 /// What to do.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum EntityCommand {
-    /// Read the value of a key and write its bytes to stdout
+    /// Read the value of a key and write its bytes to stdout, or print several keys
     #[command(after_help = single::GET_HELP)]
     Get(GetOptions),
     /// Give a key a value
     #[command(after_help = single::PUT_HELP, allow_negative_numbers = true)]
     Put(PutOptions),
-    /// Delete a key
+    /// Delete a key, or all keys with a prefix
     #[command(after_help = single::DELETE_HELP)]
     Delete(DeleteOptions),
     /// Show which nodes hold a key

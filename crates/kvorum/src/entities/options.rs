@@ -197,6 +197,43 @@ impl KeyOptions {
     }
 }
 
+/// The key of a command, or all keys with a prefix.
+#[derive(Args, Clone, Debug)]
+pub(super) struct PrefixOptions {
+    /// The key, byte for byte unless --key-base64 or --key-percent is given
+    #[arg(
+        value_name = "KEY",
+        required_unless_present = "prefix",
+        conflicts_with = "prefix"
+    )]
+    key: Option<OsString>,
+    /// All keys of the cluster that begin with PREFIX
+    #[arg(long, value_name = "PREFIX", help_heading = "Keys")]
+    prefix: Option<OsString>,
+    #[command(flatten)]
+    form: KeyForm,
+}
+
+impl PrefixOptions {
+    /// The bytes of the key; `None` where a prefix is given.
+    ///
+    /// # Errors
+    /// See [`KeyForm::parse`].
+    pub(super) fn key(&self) -> Result<Option<Vec<u8>>, Failure> {
+        let key = self.key.as_ref();
+        key.map(|key| self.form.parse("KEY", key)).transpose()
+    }
+
+    /// The bytes of the prefix, and how it is written for people.
+    ///
+    /// # Errors
+    /// See [`KeyForm::parse`].
+    pub(super) fn prefix(&self) -> Result<Vec<u8>, Failure> {
+        let prefix = self.prefix.as_deref().unwrap_or_default();
+        self.form.parse("--prefix", prefix)
+    }
+}
+
 /// What may be done with a write whose outcome is unknown.
 #[derive(Args, Clone, Copy, Debug)]
 pub(super) struct WriteOptions {

@@ -118,7 +118,7 @@ async fn scan(
 }
 
 /// Appends the line of an entity.
-fn put_line(entity: &Entity, json: bool, line: &mut Vec<u8>) {
+pub(super) fn put_line(entity: &Entity, json: bool, line: &mut Vec<u8>) {
     if json {
         return entity.write_line(true, line);
     }

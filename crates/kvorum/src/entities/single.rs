@@ -1,16 +1,22 @@
-//! `kvorum get`, `put`, `delete` and `replicas`: one key.
+//! `kvorum get`, `put`, `delete` and `replicas`: single keys.
 
-use super::options::{KeyOptions, NodeOptions, ReplicaOptions, WriteOptions};
+use super::deletion;
+use super::options::{
+    KeyForm, KeyOptions, NodeOptions, PrefixOptions, ReplicaOptions, WriteOptions,
+};
 use super::outcome::{failure_of, failure_of_write, print_failure};
-use super::output::{print, print_json, print_lines};
+use super::output::{Output, print_json, print_lines};
+use super::scan;
 use super::waiting::wait_for;
 use crate::failure::Failure;
-use crate::values::count;
+use crate::text::report_line;
+use crate::values::ttl;
+use api::Entity;
 use clap::Args;
-use client::{EntityHead, Error, KeyReplica, KeyReplicas};
+use client::{Client, EntityHead, Error, KeyReplica, KeyReplicas, percent_form};
 use serde::Serialize;
 use std::ffi::OsString;
-use std::io::{self, Read};
+use std::io::{self, IsTerminal, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use units::{Columns, lines_of};
@@ -22,22 +28,31 @@ pub(super) const GET_HELP: &str = "\
 Examples:
   kvorum get user/1
   kvorum get user/1 --json
+  kvorum get user/1 user/2 user/3
   kvorum get --key-percent '%00%FF' > value
-  kvorum get user/1 --ack 1 --from 3 --url http://a:8080,http://b:8080";
+  kvorum get user/1 --ack 1 --from 3 --url http://a:8080,http://b:8080
+
+The value of one key is written byte for byte; on a terminal a newline follows. Each of several keys \
+is a line as 'kvorum scan' prints it. Keys without a value are named on stderr.";
 
 pub(super) const PUT_HELP: &str = "\
 Examples:
   kvorum put user/1 '{\"n\":1}'
   kvorum put photo --file photo.jpg
   date | kvorum put today -
-  kvorum put token secret --ttl 60
+  kvorum put token secret --ttl 5m
 
 A value that begins with a dash follows '--': kvorum put key -- -v";
 
 pub(super) const DELETE_HELP: &str = "\
 Examples:
   kvorum delete user/1
-  kvorum delete --key-base64 /wA=";
+  kvorum delete --key-base64 /wA=
+  kvorum delete --prefix user/
+  kvorum delete --prefix user/ --yes
+
+--prefix counts the keys of the cluster, asks, and deletes them in batches. After an interruption the \
+same command deletes what is left.";
 
 pub(super) const REPLICAS_HELP: &str = "\
 Examples:
@@ -45,12 +60,18 @@ Examples:
   kvorum replicas user/1 --versions
   kvorum replicas user/1 --versions --json";
 
+/// The exit code of a key without a value.
+const ABSENT_CODE: u8 = 1;
+
 /// The options of `get`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct GetOptions {
+    /// The keys, byte for byte unless --key-base64 or --key-percent is given
+    #[arg(value_name = "KEY", required = true)]
+    keys: Vec<OsString>,
     #[command(flatten)]
-    key: KeyOptions,
-    /// Print a line of JSON with the version, the expiry and the value
+    form: KeyForm,
+    /// Print a line of JSON for each key, with the version, the expiry and the value
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -74,8 +95,8 @@ pub(crate) struct PutOptions {
     /// Read the value from a file
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Let the value expire after SECONDS
-    #[arg(long, value_name = "SECONDS", value_parser = count(1..=u64::MAX))]
+    /// Let the value expire after TIME: 300 (seconds), 5m, 12h, 30d
+    #[arg(long, value_name = "TIME", value_parser = ttl)]
     ttl: Option<u64>,
     /// Print a line of JSON
     #[arg(long)]
@@ -92,14 +113,17 @@ pub(crate) struct PutOptions {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DeleteOptions {
     #[command(flatten)]
-    key: KeyOptions,
+    pub(super) keys: PrefixOptions,
+    /// Delete the keys of --prefix without asking
+    #[arg(long, requires = "prefix")]
+    pub(super) yes: bool,
     /// Print a line of JSON
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
     #[command(flatten)]
-    replicas: ReplicaOptions,
+    pub(super) replicas: ReplicaOptions,
     #[command(flatten)]
-    nodes: NodeOptions,
+    pub(super) nodes: NodeOptions,
     #[command(flatten)]
     write: WriteOptions,
 }
@@ -148,22 +172,79 @@ impl<'a> EntityDocument<'a> {
     }
 }
 
-/// Reads a key.
+/// Reads keys.
 ///
 /// # Errors
 /// See `outcome`.
 pub(super) fn get(options: &GetOptions) -> Result<(), Failure> {
-    let key = options.key.bytes()?;
+    let keys = options.keys.iter();
+    let keys = keys.map(|key| options.form.parse("KEY", key));
+    let keys: Vec<Vec<u8>> = keys.collect::<Result<_, _>>()?;
     let client = options.nodes.client(false)?;
     wait_for(async {
-        match client.get(&key, options.replicas.into()).await {
-            Ok(found) if options.json => {
-                print_json(&EntityDocument::new(&key, &found.value, &found.head))
-            }
-            Ok(found) => print(&found.value),
-            Err(error) => Err(reported(&error, failure_of(&error), options.json)?),
+        match &*keys {
+            [key] => get_one(&client, key, options).await,
+            keys => get_all(&client, keys, options).await,
         }
     })
+}
+
+async fn get_one(client: &Client, key: &[u8], options: &GetOptions) -> Result<(), Failure> {
+    let found = match client.get(key, options.replicas.into()).await {
+        Ok(found) => found,
+        Err(error) => return Err(reported(&error, failure_of(&error), options.json)?),
+    };
+    if options.json {
+        return print_json(&EntityDocument::new(key, &found.value, &found.head));
+    }
+    let mut output = Output::stdout();
+    // Otherwise the prompt would follow the value on its line.
+    let has_newline = io::stdout().is_terminal() && !found.value.ends_with(b"\n");
+    output.write(|bytes| {
+        bytes.extend_from_slice(&found.value);
+        if has_newline {
+            bytes.push(b'\n');
+        }
+    })?;
+    output.flush()
+}
+
+/// Prints a line for each key. All are read, also if some have no value.
+async fn get_all(client: &Client, keys: &[Vec<u8>], options: &GetOptions) -> Result<(), Failure> {
+    let mut output = Output::stdout();
+    let mut absent = 0;
+    for key in keys {
+        let found = match client.get(key, options.replicas.into()).await {
+            Ok(found) => found,
+            Err(error) => {
+                let failure = failure_of(&error);
+                if failure.code() != ABSENT_CODE {
+                    return Err(failure.with_origin(&percent_form(key)));
+                }
+                report_line(&format!("{}: {}", percent_form(key), failure.line()));
+                absent += 1;
+                continue;
+            }
+        };
+        if options.json {
+            print_json(&EntityDocument::new(key, &found.value, &found.head))?;
+        } else {
+            let entity = Entity {
+                key: key.clone(),
+                value: Some(found.value),
+                ..Entity::default()
+            };
+            output.write(|line| scan::put_line(&entity, false, line))?;
+        }
+    }
+    output.flush()?;
+    match absent {
+        0 => Ok(()),
+        absent => Err(Failure::absent(format!(
+            "{absent} of {} keys have no value",
+            keys.len()
+        ))),
+    }
 }
 
 /// Writes a key.
@@ -181,12 +262,14 @@ pub(super) fn put(options: &PutOptions) -> Result<(), Failure> {
     })
 }
 
-/// Deletes a key.
+/// Deletes a key, or all keys with a prefix.
 ///
 /// # Errors
 /// See `outcome`.
 pub(super) fn delete(options: &DeleteOptions) -> Result<(), Failure> {
-    let key = options.key.bytes()?;
+    let Some(key) = options.keys.key()? else {
+        return deletion::run(options);
+    };
     let client = options.nodes.client(options.write.retry_writes)?;
     wait_for(async {
         let written = client.delete(&key, options.replicas.into());

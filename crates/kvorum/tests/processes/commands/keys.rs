@@ -233,3 +233,34 @@ fn each_failure_has_its_exit_code_and_one_line() {
     assert_eq!(json["problem"]["status"], 504, "{json}");
     assert_eq!(json["problem"]["replicas"].as_array().unwrap().len(), 2);
 }
+
+#[test]
+fn several_keys_are_read_and_all_with_a_prefix_are_deleted() {
+    let (folder, first) = (tempfile::tempdir().unwrap(), free_ports(3));
+    let _nodes = cluster(first, 3, folder.path());
+    let node = &*url(first);
+    let mut lines = String::new();
+    for number in 0..3000 {
+        lines += &format!("{{\"key\":\"user/{number}\",\"value\":\"v{number}\"}}\n");
+    }
+    lines += "{\"key\":\"userx\",\"value\":\"left\"}\n";
+    succeed(&["import", "-", "--url", node], lines.as_bytes());
+
+    let keys = ["get", "user/1", "none", "user/2", "--url", node];
+    let output = run(&keys, b"");
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.stdout, b"user/1\tv1\nuser/2\tv2\n");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("none: the key has no value"), "{stderr}");
+    assert!(stderr.contains("1 of 3 keys have no value"), "{stderr}");
+
+    let delete = ["delete", "--prefix", "user/", "--url", node];
+    let asked = run(&delete, b"y\n");
+    assert_eq!(asked.status.code(), Some(2), "only a terminal is asked");
+    let deleted = succeed(&[&delete[..], &["--yes", "--json"]].concat(), b"");
+    assert_eq!(deleted, b"{\"deleted\":3000}\n");
+    let left = succeed(&["scan", "--cluster", "--url", node], b"");
+    assert_eq!(left, b"userx\tleft\n");
+    let again = succeed(&[&delete[..], &["--yes"]].concat(), b"");
+    assert_eq!(again, b"deleted: 0 keys\n");
+}

@@ -60,6 +60,22 @@ fn a_node_is_killed_stopped_and_started_by_its_number() {
     let said = done(&["stop", "node-2"], data);
     assert!(said.contains("node-2 is stopped"), "{said}");
     wait_until_closed(port + 1);
+    wait_until("the status to say so", || {
+        let said = done(&["status"], data);
+        let lines: Vec<Vec<&str>> = said
+            .lines()
+            .map(|line| line.split("  ").collect())
+            .collect();
+        let urls = [port, port + 1].map(|port| format!("http://127.0.0.1:{port}"));
+        let expected = [
+            ["node-1", &urls[0], "running"],
+            ["node-2", &urls[1], "stopped"],
+        ];
+        (lines == expected).then_some(())
+    });
+    let json = done(&["status", "--json"], data);
+    let nodes: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(nodes[1]["state"], "stopped", "{json}");
     assert_eq!(children_of(&cluster), [before[0]]);
     for words in [["kill", "2"], ["freeze", "2"], ["thaw", "2"], ["stop", "2"]] {
         let said = refused(&words, data);

@@ -32,7 +32,7 @@ pub struct Placement {
 }
 
 /// A node's score for a key. The derived order decides which node comes first: by
-/// the weight, and between names of the same hash by the node's number.
+/// the weight, and between names of the same hash by the node's ID.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Score {
     weight: u64,

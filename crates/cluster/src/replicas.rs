@@ -103,7 +103,7 @@ pub enum Fate {
     Stored,
     /// It has answered with a value, which may have expired.
     Value,
-    /// It has answered for its part of a range.
+    /// It has answered for its part of a scan.
     Answered,
     /// It has answered that it has no version of the key, or a tombstone.
     Absent,

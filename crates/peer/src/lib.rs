@@ -112,7 +112,7 @@ pub enum PeerRequest {
     },
     /// Do this for a sweep.
     Sweep(SweepRequest),
-    /// What do you have of the next keys of a range?
+    /// What do you have of the next keys of a scan?
     Page(PageRequest),
     /// How are you?
     Examine,
@@ -186,7 +186,7 @@ pub enum PeerAnswer {
     Swept(SweepAnswer),
     /// The answer to [`SweepRequest::Pull`].
     Pulled(Run),
-    /// A page of a range.
+    /// A page of a scan.
     Paged(EncodedPage),
     /// How the node is.
     Examined(Box<NodeReport>),

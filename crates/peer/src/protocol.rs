@@ -35,7 +35,7 @@ pub const FILLS_OUTDATED: u64 = 16;
 /// the reason `obsolete` in `missed` frames; and `fence` and `forget` requests of sweeps.
 pub const FORGETTING: u64 = 64;
 
-/// The dialled side tells pages of ranges: frames of the kinds `page` and `paged`.
+/// The dialled side serves pages of scans: frames of the kinds `page` and `paged`.
 pub const PAGES: u64 = 512;
 
 /// Writes and the answers to them travel many in a frame: frames of the kinds `writes` and
@@ -53,7 +53,7 @@ pub const TRACES: u64 = 4096;
 /// frames of the kinds `read unless same` and `same`.
 pub const SAME: u64 = 8192;
 
-/// The dialled side tells its node report: frames of the kinds `examine` and `examined`.
+/// The dialled side serves its node report: frames of the kinds `examine` and `examined`.
 pub const EXAMINATION: u64 = 16384;
 
 /// The acceptor says with its heartbeats whether it serves the dialler, and whether all of

@@ -1,12 +1,12 @@
 //! Scans of the whole cluster: each node sends its part in pages, and the coordinator merges them.
 //!
-//! A coordinator asks every node for one [`Page`] after the other. A page covers an interval of
+//! A coordinator asks every node for one [`ScanPage`] after the other. A page covers an interval of
 //! keys at one moment. It lists the version of each key for which the node is one of the first
 //! `from` replicas; one replica of a key also sends the value. A node keeps nothing between two
 //! pages: each begins after the last one, with a new snapshot. So a restarted node continues with
 //! the next page, and a slow reader holds no snapshot open.
 //!
-//! [`RangeMerge`] is a state machine. A shell feeds it pages, and carries out its actions:
+//! [`ScanMerge`] is a state machine. A shell feeds it pages, and carries out its actions:
 //!
 //! - **Why a scan sees acknowledged writes.** For every key, known or not, the first `from` nodes
 //!   of its preference list were asked after the scan had begun. At each position at most
@@ -25,7 +25,7 @@
 
 mod page;
 
-pub use page::{NodeSet, Page, PageItem, PageRequest, Part};
+pub use page::{NodeSet, PageItem, PageRequest, Part, ScanPage};
 
 use crate::members::NodeId;
 use crate::placement::Placement;
@@ -36,13 +36,13 @@ use std::collections::VecDeque;
 /// How many dead keys are passed over in one step.
 const PASSED_OVER_MAX: usize = 512;
 
-/// What a range does next.
+/// What a scan does next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MergeStep {
-    /// It needs the node's page that begins at this key: [`RangeMerge::load`] or
-    /// [`RangeMerge::missed`] is to follow.
+    /// It needs the node's page that begins at this key: [`ScanMerge::load`] or
+    /// [`ScanMerge::missed`] is to follow.
     Await(NodeId, Vec<u8>),
-    /// More nodes are missing than may be. [`RangeMerge::load`] with a page of a missing node
+    /// More nodes are missing than may be. [`ScanMerge::load`] with a page of a missing node
     /// may change that.
     TooFewNodes,
     /// The next live entity. Its value is there if values are wanted.
@@ -53,15 +53,15 @@ pub enum MergeStep {
     Read(Vec<u8>),
     /// Many dead keys were passed over. There is more.
     PassedOver,
-    /// All is told.
+    /// Everything was returned.
     End,
 }
 
-/// A range of the cluster, as far as it is merged.
-pub struct RangeMerge {
+/// A scan of the cluster, as far as it is merged.
+pub struct ScanMerge {
     replicas: Replicas,
     wants_values: bool,
-    /// All before this key is told.
+    /// Everything before this key was returned.
     position: Vec<u8>,
     /// By number.
     nodes: Vec<NodePages>,
@@ -85,8 +85,8 @@ struct Loaded {
     counts: bool,
 }
 
-impl RangeMerge {
-    /// A range over the keys from `start` on, of which no page is there yet.
+impl ScanMerge {
+    /// A scan over the keys from `start` on, of which no page is there yet.
     #[must_use]
     pub fn new(replicas: Replicas, nodes: usize, start: &[u8], wants_values: bool) -> Self {
         Self {
@@ -98,7 +98,7 @@ impl RangeMerge {
         }
     }
 
-    /// All before this key is told.
+    /// Everything before this key was returned.
     #[must_use]
     pub fn position(&self) -> &[u8] {
         &self.position
@@ -116,11 +116,16 @@ impl RangeMerge {
 
     /// Takes a page of a node that is awaited or missing. It was asked for from `start` on.
     /// Returns whether it is of use: the page of a node that was missing may come when the
-    /// range is behind it.
+    /// scan is behind it.
     ///
     /// # Errors
     /// What is wrong with the page; the node is missing then.
-    pub fn load(&mut self, node: NodeId, start: &[u8], page: Page) -> Result<bool, &'static str> {
+    pub fn load(
+        &mut self,
+        node: NodeId,
+        start: &[u8],
+        page: ScanPage,
+    ) -> Result<bool, &'static str> {
         let Some(pages) = self.nodes.get_mut(node.index()) else {
             return Err("a page of an unknown node");
         };
@@ -244,7 +249,7 @@ impl RangeMerge {
         held.push(first);
     }
 
-    /// Up to which key the pages of all nodes reach; [`None`] for the end of the range.
+    /// Up to which key the pages of all nodes reach; [`None`] for the end of the scan.
     fn frontier(&self) -> Option<&[u8]> {
         let nexts = self.loaded().filter_map(|loaded| loaded.next.as_deref());
         nexts.min()
@@ -273,7 +278,7 @@ impl RangeMerge {
         })
     }
 
-    /// What is told of a key of which the nodes hold this; [`None`] if nothing is.
+    /// What the scan returns of a key of which the nodes hold this; [`None`] if nothing is.
     fn decide(
         &self,
         held: &[(NodeId, PageItem)],
@@ -358,7 +363,7 @@ fn numbered(nodes: &[NodePages]) -> impl Iterator<Item = (NodeId, &NodePages)> {
 }
 
 /// Checks that a page is what was asked for: its keys ascend, and lie before the next page.
-fn check(start: &[u8], page: &Page) -> Result<(), &'static str> {
+fn check(start: &[u8], page: &ScanPage) -> Result<(), &'static str> {
     let keys = page.items.iter().map(|item| item.entry.key());
     let first = page.items.first().map(|item| item.entry.key());
     let last = page.items.last().map(|item| item.entry.key());

@@ -60,9 +60,9 @@ impl FromIterator<NodeId> for NodeSet {
 pub struct PageRequest {
     /// The first key.
     pub start: Vec<u8>,
-    /// The key before which the range ends, if it ends before the last key.
+    /// The key before which the scan ends, if it ends before the last key.
     pub end: Option<Vec<u8>>,
-    /// How many replicas each key has for this range.
+    /// How many replicas each key has for this scan.
     pub from: u8,
     /// How many bytes of keys and values to read for the page.
     pub bytes: u32,
@@ -73,7 +73,7 @@ pub struct PageRequest {
 }
 
 impl PageRequest {
-    /// Whether a node is one of the replicas that the range asks for a key, and whether it is
+    /// Whether a node is one of the replicas that the scan asks for a key, and whether it is
     /// the one that sends the value.
     ///
     /// The coordinator needs no network for what its own store holds, so it is the sender
@@ -115,10 +115,10 @@ fn first_of(preference_list: &PreferenceList, senders: NodeSet) -> Option<NodeId
         .find(|node| senders.contains(*node))
 }
 
-/// A node's part in what a range says of a key.
+/// A node's part in what a scan returns of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// It is no replica that the range asks.
+    /// It is no replica that the scan asks.
     None,
     /// It says which version it has.
     Replica,
@@ -182,13 +182,13 @@ impl PageItem {
     }
 }
 
-/// A part of a range, as one node says it.
+/// A part of a scan, as one node has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page {
+pub struct ScanPage {
     /// What the node has of the keys for which it is asked, in the order of the keys.
     pub items: Vec<PageItem>,
     /// Where the next page begins: the node has nothing else before that key. [`None`] at the
-    /// end of the range.
+    /// end of the scan.
     pub next: Option<Vec<u8>>,
     /// Whether the node's word counts for this part. It does not where a damaged block may have
     /// held keys; such a page has no items.

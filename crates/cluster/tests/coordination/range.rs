@@ -10,13 +10,13 @@
 
 use crate::script;
 use base::{Entry, Expiry, Timestamp};
-use cluster::pages::{MergeStep, Page, PageItem, RangeMerge};
+use cluster::pages::{MergeStep, PageItem, ScanMerge, ScanPage};
 use cluster::{Fate, NodeId, Placement};
 
 const NOW_UNIX_MS: u64 = 100;
 
 struct Machine {
-    merge: RangeMerge,
+    merge: ScanMerge,
     placement: Placement,
     /// Where the page of each node begins that is awaited.
     starts: Vec<Vec<u8>>,
@@ -33,7 +33,7 @@ fn step(machine: &mut Option<Machine>, event: &str) -> String {
         let nodes = nodes.parse().unwrap();
         let names = ["a", "b", "c", "d", "e"];
         let machine = machine.insert(Machine {
-            merge: RangeMerge::new(script::replicas(pair), nodes, b"a", what == "range"),
+            merge: ScanMerge::new(script::replicas(pair), nodes, b"a", what == "range"),
             placement: Placement::new(names[..nodes].iter().copied()),
             starts: vec![b"a".to_vec(); nodes],
         });
@@ -108,7 +108,7 @@ fn go_on(machine: &mut Machine) -> String {
     }
 }
 
-fn page(words: &[&str]) -> Page {
+fn page(words: &[&str]) -> ScanPage {
     let (items, next) = match words {
         [items @ .., "end"] => (items, None),
         [items @ .., "next", next] => (items, Some(next.as_bytes().to_vec())),
@@ -119,7 +119,7 @@ fn page(words: &[&str]) -> Page {
         ["page", items @ ..] => (items, true),
         items => (items, true),
     };
-    Page {
+    ScanPage {
         items: items.iter().map(|word| item(word)).collect(),
         next,
         counts,

@@ -80,7 +80,7 @@ pub(crate) enum LongMessageKind {
         /// As in a [`Run`](crate::Run).
         position_permille: u16,
     },
-    /// As a page of a range. The entry has as its key where the next page begins, and the items
+    /// As a page of a scan. The entry has as its key where the next page begins, and the items
     /// as its value.
     Page {
         /// Whether more follows.

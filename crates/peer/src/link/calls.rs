@@ -17,9 +17,9 @@ pub(crate) enum CallKind {
     Read,
     /// To do something for a sweep.
     Sweep,
-    /// To tell a page of a range.
+    /// To return a page of a scan.
     Page,
-    /// To tell how it is.
+    /// To report how it is.
     Examine,
 }
 

@@ -62,7 +62,7 @@ enum LongAnswer {
         is_last: bool,
         position_permille: u16,
     },
-    /// A request for a page of a range.
+    /// A request for a page of a scan.
     Page {
         /// Whether more follows.
         has_next: bool,

@@ -18,7 +18,7 @@ use super::frame::{PIECE_BYTES, put_frame};
 use base::{ByteReader, Entry, Expiry, KEY_BYTES_MAX, Kind, Timestamp};
 use bytes::Bytes;
 use cluster::NodeId;
-use cluster::pages::{NodeSet, Page, PageItem, PageRequest};
+use cluster::pages::{NodeSet, PageItem, PageRequest, ScanPage};
 
 /// The most bytes of the items of a page.
 pub const PAGE_BYTES_MAX: usize = 1 << 20;
@@ -61,7 +61,7 @@ pub(crate) struct PagedHead<'a> {
 impl EncodedPage {
     /// Encodes a page.
     #[must_use]
-    pub fn of(page: &Page) -> Self {
+    pub fn of(page: &ScanPage) -> Self {
         let item_bytes = |item: &PageItem| PAGE_ITEM_BYTES + item.entry.data_bytes();
         let mut items = Vec::with_capacity(page.items.iter().map(item_bytes).sum());
         for item in &page.items {
@@ -87,13 +87,13 @@ impl EncodedPage {
     ///
     /// # Errors
     /// What is wrong with it. Which keys it has, and their order, is not checked here.
-    pub fn decode(&self) -> Result<Page, &'static str> {
+    pub fn decode(&self) -> Result<ScanPage, &'static str> {
         let mut reader = ByteReader::new(&self.items);
         let mut items = Vec::new();
         while !reader.rest().is_empty() {
             items.push(self.item(&mut reader)?);
         }
-        Ok(Page {
+        Ok(ScanPage {
             items,
             next: self.next.as_ref().map(|next| next.to_vec()),
             counts: self.counts,
@@ -273,7 +273,7 @@ pub(crate) fn decode_paged(payload: &[u8]) -> Result<PagedHead<'_>, &'static str
 mod tests {
     use super::*;
 
-    fn page() -> Page {
+    fn page() -> ScanPage {
         let at = Timestamp::from_u64;
         let value = |key: &[u8], value: &[u8], expiry| Entry::value(key, at(3), value, expiry, 3);
         let items = vec![
@@ -290,7 +290,7 @@ mod tests {
             ),
             PageItem::of(Entry::tombstone(b"d", at(u64::MAX), 2).lend(), false, true),
         ];
-        Page {
+        ScanPage {
             items,
             next: Some(b"d\0".to_vec()),
             counts: true,
@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let empty = Page {
+        let empty = ScanPage {
             items: Vec::new(),
             next: None,
             counts: false,
@@ -339,7 +339,7 @@ mod tests {
 
     #[test]
     fn a_page_and_its_request_are_as_drawn() {
-        let page = EncodedPage::of(&Page {
+        let page = EncodedPage::of(&ScanPage {
             items: page().items[1..2].to_vec(),
             ..page()
         });

@@ -8,7 +8,7 @@ use crate::range_digest::RangeDigest;
 use crate::shared_bounds::BeforeRead;
 use crate::wait_sites;
 use base::{Entry, Reservation};
-use cluster::pages::Page;
+use cluster::pages::ScanPage;
 use lsm::{Applied, Error, Outcome, Scan};
 use peer::PeerAnswer;
 use profile::Stopwatch;
@@ -31,7 +31,7 @@ pub enum Completion {
     /// The sum over a range, and whether it is complete.
     Digested(Box<RangeDigest>, Result<bool, Error>),
     /// A page of a range.
-    Paged(Result<Page, Error>),
+    Paged(Result<ScanPage, Error>),
     /// A peer answered, or no answer of it can come.
     Peer(PeerAnswer),
     /// A hint is kept, or could not be kept.

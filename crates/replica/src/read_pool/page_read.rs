@@ -5,7 +5,7 @@
 
 use crate::shared_bounds::SharedBounds;
 use base::{EntryRef, LONG_VALUE_BYTES};
-use cluster::pages::{Page, PageItem, PageRequest, Part};
+use cluster::pages::{PageItem, PageRequest, Part, ScanPage};
 use cluster::{NodeId, Placement};
 use lsm::{Engine, Error};
 use peer::PAGE_ITEM_BYTES;
@@ -32,7 +32,7 @@ impl PageRead {
     /// # Errors
     /// See [`lsm::Scan::advance`]. Damage that was not known before is an error, too: it
     /// will have been noted soon.
-    pub fn read(&self, engine: &Engine) -> Result<Page, Error> {
+    pub fn read(&self, engine: &Engine) -> Result<ScanPage, Error> {
         let request = &self.request;
         let start = request.start.as_slice();
         let damage = engine.damage_from(start);
@@ -83,7 +83,7 @@ impl PageRead {
         for item in &mut items {
             item.counts = item.entry.timestamp() >= receives_below;
         }
-        Ok(Page {
+        Ok(ScanPage {
             items,
             next: next.filter(|next| {
                 let end = request.end.as_deref();
@@ -94,9 +94,9 @@ impl PageRead {
     }
 
     /// The page of a damaged part that ends with the key `last`, or with the last of all.
-    fn uncounted(&self, last: Option<&[u8]>) -> Page {
+    fn uncounted(&self, last: Option<&[u8]>) -> ScanPage {
         let behind = last.map(|last| [last, &[0]].concat());
-        Page {
+        ScanPage {
             items: Vec::new(),
             next: behind.filter(|behind| {
                 let end = self.request.end.as_deref();

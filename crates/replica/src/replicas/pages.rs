@@ -6,7 +6,7 @@ use crate::read_pool::{PAGE_BYTES_MAX, PageRead};
 use crate::read_pool::{PoolFull, Read};
 use crate::wait_sites;
 use base::Quota;
-use cluster::pages::{Page, PageRequest};
+use cluster::pages::{PageRequest, ScanPage};
 use cluster::{Miss, NodeId, Placement};
 use peer::{EncodedPage, PeerAnswer, Reply};
 use std::rc::Rc;
@@ -37,7 +37,7 @@ impl LocalReplica {
         turns: &Arc<Quota>,
         turn_bytes: usize,
         deadline: Duration,
-    ) -> Result<Page, Miss> {
+    ) -> Result<ScanPage, Miss> {
         if !self.is_settled() {
             self.settled(deadline).await;
         }

@@ -4,7 +4,7 @@ use super::ClusterRangePlan;
 use crate::coordinator::Coordinator;
 use crate::scans::window::{PAGE_BYTES_MIN, RangeWindow};
 use base::{Kind, LimitedLog};
-use cluster::pages::{NodeSet, Page, PageRequest, RangeMerge};
+use cluster::pages::{NodeSet, PageRequest, ScanMerge, ScanPage};
 use cluster::{Miss, NodeId};
 use peer::{PeerAnswer, PeerRequest};
 use replica::Completion;
@@ -70,7 +70,7 @@ enum Arrival {
     Missed(Miss),
 }
 
-struct OwnPage(JoinHandle<Result<Page, Miss>>);
+struct OwnPage(JoinHandle<Result<ScanPage, Miss>>);
 
 impl Drop for OwnPage {
     fn drop(&mut self) {
@@ -79,7 +79,7 @@ impl Drop for OwnPage {
 }
 
 impl Arrival {
-    async fn page(&mut self, log: &LimitedLog) -> Result<Page, Miss> {
+    async fn page(&mut self, log: &LimitedLog) -> Result<ScanPage, Miss> {
         match self {
             Self::Own(own) => (&mut own.0).await.unwrap_or(Err(Miss::Failed)),
             Self::Peer(wait) => match wait.next().await {
@@ -153,7 +153,7 @@ impl Feeds {
 
     /// Asks the nodes that are missing and were not asked lately. Takes the pages that have
     /// come of such nodes.
-    pub(super) fn ask_missing(&mut self, merge: &mut RangeMerge) {
+    pub(super) fn ask_missing(&mut self, merge: &mut ScanMerge) {
         let now = self.now();
         let coordinator = Rc::clone(&self.coordinator);
         let missing: Vec<NodeId> = merge.missing().map(|(node, _)| node).collect();
@@ -186,7 +186,7 @@ impl Feeds {
     /// Waits for the page of a node that the range needs.
     pub(super) async fn take_page(
         &mut self,
-        merge: &mut RangeMerge,
+        merge: &mut ScanMerge,
         node: NodeId,
         start: &[u8],
         deadline: Option<Duration>,
@@ -215,7 +215,7 @@ impl Feeds {
     }
 
     /// Waits for one of the nodes that are missing. Returns whether one has answered.
-    pub(super) async fn wait_for_missing(&mut self, merge: &mut RangeMerge) -> bool {
+    pub(super) async fn wait_for_missing(&mut self, merge: &mut ScanMerge) -> bool {
         let patient_until = self.now() + PATIENCE;
         let missing = merge.missing().count();
         while self.now() < patient_until {
@@ -232,7 +232,7 @@ impl Feeds {
     }
 
     /// Takes a page, and asks for the next one unless this one has as much as is wanted.
-    fn load(&mut self, merge: &mut RangeMerge, node: NodeId, start: &[u8], page: Page) {
+    fn load(&mut self, merge: &mut ScanMerge, node: NodeId, start: &[u8], page: ScanPage) {
         let next = page.next.clone();
         let live = page.items.iter();
         let live = live.filter(|item| item.entry.kind() == Kind::Value).count();
@@ -262,7 +262,7 @@ impl Feeds {
     }
 
     /// Whose values are wanted: those of the nodes that take part.
-    fn senders(&self, merge: &RangeMerge) -> NodeSet {
+    fn senders(&self, merge: &ScanMerge) -> NodeSet {
         let missing: NodeSet = merge.missing().map(|(node, _)| node).collect();
         let nodes = self.coordinator.peers.numbers();
         nodes.filter(|node| !missing.contains(*node)).collect()
@@ -329,7 +329,7 @@ fn own_page(coordinator: &Rc<Coordinator>, request: PageRequest, deadline: Durat
 }
 
 /// What has come so far.
-fn arrived(arrival: &mut Arrival, log: &LimitedLog) -> Poll<Result<Page, Miss>> {
+fn arrived(arrival: &mut Arrival, log: &LimitedLog) -> Poll<Result<ScanPage, Miss>> {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     pin!(arrival.page(log)).poll(&mut context)
 }

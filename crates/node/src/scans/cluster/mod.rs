@@ -1,7 +1,7 @@
 //! Scans of the whole cluster: asks all nodes for pages, and returns the versions on which they
 //! agree.
 //!
-//! [`RangeMerge`] decides; the code here does it. It holds at most two pages of each node: the one
+//! [`ScanMerge`] decides; the code here does it. It holds at most two pages of each node: the one
 //! that is being merged, and the next, which it requests as soon as the first arrives (`feeds`). It
 //! requests a page only when it has memory for it, so a client that does not read stops all nodes.
 //! Keys that pages leave open are read one by one (`singles`), many at a time; the entities still
@@ -18,7 +18,7 @@ use super::batch::{Batch, BatchFailure, BatchMemory};
 use super::window::RangeWindow;
 use crate::coordinator::{Coordinator, Receipt, ReplicaLine};
 use base::Entry;
-use cluster::pages::{MergeStep, RangeMerge};
+use cluster::pages::{MergeStep, ScanMerge};
 use cluster::{Fate, Replicas};
 use feeds::Feeds;
 use singles::Singles;
@@ -58,7 +58,7 @@ pub struct ClusterRangePlan {
 pub struct ClusterRange {
     coordinator: Rc<Coordinator>,
     plan: ClusterRangePlan,
-    merge: RangeMerge,
+    merge: ScanMerge,
     feeds: Feeds,
     /// What comes next, before the merge goes on: an entity whose long value is fetched alone, or
     /// what the last batch had no memory for.
@@ -83,7 +83,7 @@ impl ClusterRange {
     ) -> Self {
         let nodes = coordinator.peers.nodes();
         let window = Rc::new(window);
-        let merge = RangeMerge::new(plan.replicas, nodes, start, plan.wants_values);
+        let merge = ScanMerge::new(plan.replicas, nodes, start, plan.wants_values);
         let mut feeds = Feeds::new(Rc::clone(coordinator), end, plan, Rc::clone(&window));
         feeds.ask_all(start, deadline);
         Self {

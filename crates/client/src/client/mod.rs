@@ -51,7 +51,7 @@ pub(crate) enum Repeat {
 
 impl Repeat {
     /// Whether another node may be asked after this error.
-    pub(crate) fn goes_on_after(self, error: &Error) -> bool {
+    pub(crate) fn continues_after(self, error: &Error) -> bool {
         match error.outcome() {
             Outcome::NotDone => true,
             Outcome::Unknown => self == Self::Always,
@@ -133,7 +133,7 @@ impl Client {
                         self.preferred.store(index, Ordering::Relaxed);
                         return Ok(done);
                     }
-                    Err(error) if repeat.goes_on_after(&error) => errors.push(error),
+                    Err(error) if repeat.continues_after(&error) => errors.push(error),
                     Err(error) => return Err(error),
                 }
             }

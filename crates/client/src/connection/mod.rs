@@ -100,7 +100,7 @@ impl Connection {
 
     /// Waits until it takes another request, once the answer to the last one is read.
     /// Returns whether it ever does.
-    pub(crate) async fn becomes_ready(&mut self, limits: Limits) -> bool {
+    pub(crate) async fn wait_until_ready(&mut self, limits: Limits) -> bool {
         let ready = tokio::time::timeout(limits.connect_max, self.sender.ready());
         matches!(ready.await, Ok(Ok(())))
     }

@@ -86,7 +86,7 @@ impl BatchSender {
         message.body = body;
         let mut kept = self.kept.take().filter(|(at, _)| *at == index);
         if let Some((_, connection)) = &mut kept
-            && !connection.becomes_ready(limits).await
+            && !connection.wait_until_ready(limits).await
         {
             kept = None;
         }

@@ -37,9 +37,9 @@ pub(super) enum ConnectionState {
     Paused { until: Duration },
 }
 
-/// A request on a connection and its progress. Times count from the start.
+/// A request that is due, waits or is under way. Times count from the start.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Exchange {
+pub(super) struct DueRequest {
     pub(super) operation: Operation,
     /// The number of the key.
     pub(super) number: u64,
@@ -63,7 +63,7 @@ pub(super) struct ClientConnection {
     pub(super) target: usize,
     pub(super) state: ConnectionState,
     pub(super) socket: Option<Socket>,
-    pub(super) exchange: Option<Exchange>,
+    pub(super) due_request: Option<DueRequest>,
     /// The bytes of the request; `written` of them are sent.
     pub(super) request: Vec<u8>,
     written: usize,
@@ -100,7 +100,7 @@ impl ClientConnection {
                 until: Duration::ZERO,
             },
             socket: None,
-            exchange: None,
+            due_request: None,
             request: Vec::new(),
             written: 0,
             decoder: ResponseDecoder::new(),
@@ -141,7 +141,7 @@ impl ClientConnection {
     ///
     /// # Errors
     /// The connection failed.
-    pub(super) fn go_on_connecting(&mut self) -> io::Result<bool> {
+    pub(super) fn continue_connecting(&mut self) -> io::Result<bool> {
         let Some(socket) = &mut self.socket else {
             return Err(io::ErrorKind::NotConnected.into());
         };

@@ -1,7 +1,7 @@
 //! Handles responses, and failures instead of responses.
 
 use super::{TICK, Worker};
-use crate::generator::connection::{ConnectionState, Exchange};
+use crate::generator::connection::{ConnectionState, DueRequest};
 use crate::generator::recorder::FailureKind;
 use crate::generator::source::OnFailure;
 use crate::plan::Operation;
@@ -72,8 +72,8 @@ impl Worker<'_> {
             }
             taken
         };
-        if let Some(exchange) = &mut connection.exchange {
-            exchange.body_bytes += body_bytes;
+        if let Some(due_request) = &mut connection.due_request {
+            due_request.body_bytes += body_bytes;
         }
         match taken {
             Ok(taken) if taken.is_complete => self.answered(index),
@@ -89,11 +89,11 @@ impl Worker<'_> {
         let may_be_empty = value_bytes_min == 0;
         let connection = &mut self.connections[index];
         connection.note_response();
-        let Some(exchange) = connection.exchange.take() else {
+        let Some(due_request) = connection.due_request.take() else {
             return Ok(());
         };
         connection.state = ConnectionState::Idle;
-        connection.last_sent = Some(exchange.sent);
+        connection.last_sent = Some(due_request.sent);
         // Unexpected bytes end the connection, as a server would.
         let is_over = connection.decoder.is_last()
             || !connection.pending.is_empty()
@@ -103,10 +103,10 @@ impl Worker<'_> {
         let chunks = connection.decoder.chunks();
         let result = match self.context.plan.batch {
             Some(_) => self.judge_batch(index, status, may_be_empty),
-            None => judge(exchange, status, verifier, may_be_empty).map(|result| Answered {
+            None => judge(due_request, status, verifier, may_be_empty).map(|result| Answered {
                 missing: u64::from(result == ReadResult::Missing),
                 // A node sends each entity as one chunk.
-                entities: match exchange.operation {
+                entities: match due_request.operation {
                     Operation::Range => chunks,
                     _ => 0,
                 },
@@ -117,52 +117,58 @@ impl Worker<'_> {
             self.shut(index, now);
         }
         match result {
-            Ok(Answered { missing: 0, .. }) if exchange.is_read_before_write() => {
-                let exchange = Exchange {
+            Ok(Answered { missing: 0, .. }) if due_request.is_read_before_write() => {
+                let due_request = DueRequest {
                     is_writing_back: true,
-                    ..exchange
+                    ..due_request
                 };
                 if is_over {
-                    self.connections[index].exchange = Some(exchange);
+                    self.connections[index].due_request = Some(due_request);
                     return Ok(());
                 }
-                return self.send(index, exchange, now);
+                return self.send(index, due_request, now);
             }
-            Ok(answered) => self.succeed(index, exchange, answered, now),
-            Err(_) if self.repeat(index, exchange, now) => return Ok(()),
+            Ok(answered) => self.succeed(index, due_request, answered, now),
+            Err(_) if self.repeat(index, due_request, now) => return Ok(()),
             Err(why) => self.recorder.counts.fail(why),
         }
         if is_over {
             return Ok(());
         }
-        self.go_on(index, now)
+        self.send_next(index, now)
     }
 
     /// Counts a request that succeeded before the end of the run.
-    fn succeed(&mut self, index: usize, exchange: Exchange, answered: Answered, now: Duration) {
+    fn succeed(
+        &mut self,
+        index: usize,
+        due_request: DueRequest,
+        answered: Answered,
+        now: Duration,
+    ) {
         if self.context.length.is_some_and(|length| now >= length) {
             return;
         }
-        if now >= self.context.warmup && self.slowest.admits(now.saturating_sub(exchange.due)) {
-            self.keep_slow(index, exchange, now);
+        if now >= self.context.warmup && self.slowest.admits(now.saturating_sub(due_request.due)) {
+            self.keep_slow(index, due_request, now);
         }
         let counts = &mut self.recorder.counts;
-        counts.succeed(now.saturating_sub(exchange.due));
-        counts.body_bytes += exchange.body_bytes;
+        counts.succeed(now.saturating_sub(due_request.due));
+        counts.body_bytes += due_request.body_bytes;
         counts.missing += answered.missing;
         counts.entities += answered.entities;
         counts.operations += answered.operations;
     }
 
     /// Keeps a request among the slowest.
-    fn keep_slow(&mut self, index: usize, exchange: Exchange, now: Duration) {
+    fn keep_slow(&mut self, index: usize, due_request: DueRequest, now: Duration) {
         let connection = &self.connections[index];
         let socket = connection.socket.as_ref();
         let address = socket.and_then(|socket| socket.stream().local_addr().ok());
-        let waited_for = exchange.waited_for.map(|sent| self.on_clock(sent));
+        let waited_for = due_request.waited_for.map(|sent| self.on_clock(sent));
         self.slowest.add(SlowRequest {
-            due: self.on_clock(exchange.due),
-            sent: self.on_clock(exchange.sent),
+            due: self.on_clock(due_request.due),
+            sent: self.on_clock(due_request.sent),
             woke: self.on_clock(self.woke),
             received: self.on_clock(now),
             target: connection.target,
@@ -202,19 +208,24 @@ impl Worker<'_> {
 
     /// Schedules a failed request to be repeated, if the source repeats
     /// requests.
-    pub(super) fn repeat(&mut self, index: usize, mut exchange: Exchange, now: Duration) -> bool {
+    pub(super) fn repeat(
+        &mut self,
+        index: usize,
+        mut due_request: DueRequest,
+        now: Duration,
+    ) -> bool {
         let OnFailure::Repeat { attempts_max } = self.source.on_failure() else {
             return false;
         };
-        exchange.attempts += 1;
-        if exchange.attempts >= attempts_max {
+        due_request.attempts += 1;
+        if due_request.attempts >= attempts_max {
             return false;
         }
         let connection = &mut self.connections[index];
-        connection.exchange = Some(exchange);
+        connection.due_request = Some(due_request);
         if connection.socket.is_some() {
             connection.state = ConnectionState::Paused {
-                until: now + TICK * (1 << exchange.attempts.min(7)),
+                until: now + TICK * (1 << due_request.attempts.min(7)),
             };
         }
         true
@@ -224,8 +235,8 @@ impl Worker<'_> {
     pub(super) fn lose(&mut self, index: usize, why: FailureKind) -> io::Result<()> {
         let now = self.now();
         self.shut(index, now);
-        if let Some(exchange) = self.connections[index].exchange.take()
-            && !self.repeat(index, exchange, now)
+        if let Some(due_request) = self.connections[index].due_request.take()
+            && !self.repeat(index, due_request, now)
         {
             self.recorder.counts.fail(why);
         }
@@ -259,7 +270,7 @@ enum ReadResult {
     Missing,
 }
 
-impl Exchange {
+impl DueRequest {
     /// Whether this is the read of a read-modify-write.
     pub(super) fn is_read_before_write(self) -> bool {
         self.operation == Operation::ReadModifyWrite && !self.is_writing_back
@@ -268,23 +279,25 @@ impl Exchange {
 
 /// Decides whether a response is a success.
 fn judge(
-    exchange: Exchange,
+    due_request: DueRequest,
     status: u16,
     verifier: Option<Verifier>,
     may_be_empty: bool,
 ) -> Result<ReadResult, FailureKind> {
-    let reads = matches!(exchange.operation, Operation::Get | Operation::GetMissing)
-        || exchange.is_read_before_write();
-    let success = if exchange.is_read_before_write() {
+    let reads = matches!(
+        due_request.operation,
+        Operation::Get | Operation::GetMissing
+    ) || due_request.is_read_before_write();
+    let success = if due_request.is_read_before_write() {
         Operation::Get.success_status()
     } else {
-        exchange.operation.success_status()
+        due_request.operation.success_status()
     };
     match status {
-        404 if exchange.is_read_before_write() => Ok(ReadResult::Found),
+        404 if due_request.is_read_before_write() => Ok(ReadResult::Found),
         404 if reads => Ok(ReadResult::Missing),
         status if status != success => Err(FailureKind::Status(status)),
-        _ if exchange.operation == Operation::GetMissing => Err(FailureKind::WrongValue),
+        _ if due_request.operation == Operation::GetMissing => Err(FailureKind::WrongValue),
         _ => match verifier {
             Some(verifier) if !verifier.is_right(may_be_empty) => Err(FailureKind::WrongValue),
             _ => Ok(ReadResult::Found),

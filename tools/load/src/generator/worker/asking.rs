@@ -2,7 +2,7 @@
 
 use super::Worker;
 use crate::generator::batch::put_line;
-use crate::generator::connection::{ConnectionState, Exchange, WriteStatus};
+use crate::generator::connection::{ConnectionState, DueRequest, WriteStatus};
 use crate::generator::poller::Interest;
 use crate::generator::recorder::FailureKind;
 use crate::plan::Operation;
@@ -62,23 +62,23 @@ impl Worker<'_> {
     /// is free.
     fn draw_and_route(&mut self, due: Duration, now: Duration) -> io::Result<()> {
         match self.draw(due) {
-            Some(exchange) => self.route(exchange, now),
+            Some(due_request) => self.route(due_request, now),
             None => Ok(()),
         }
     }
 
-    fn route(&mut self, exchange: Exchange, now: Duration) -> io::Result<()> {
-        self.write_key(exchange.operation, exchange.number);
+    fn route(&mut self, due_request: DueRequest, now: Duration) -> io::Result<()> {
+        self.write_key(due_request.operation, due_request.number);
         let owner = self.context.placement.as_ref().and_then(|placement| {
             placement.owner(&self.key, |target| self.pools.is_reachable(target))
         });
         let pool = owner.unwrap_or(0);
         while let Some(index) = self.leave_queue(pool) {
             if self.connections[index].state == ConnectionState::Idle {
-                return self.send(index, exchange, now);
+                return self.send(index, due_request, now);
             }
         }
-        self.pools.push_waiting(pool, exchange);
+        self.pools.push_waiting(pool, due_request);
         Ok(())
     }
 
@@ -86,8 +86,8 @@ impl Worker<'_> {
     /// preference lists of their keys.
     pub(super) fn reroute_stranded(&mut self, now: Duration) -> io::Result<()> {
         while let Some(stranded) = self.pools.pop_stranded() {
-            for exchange in stranded {
-                self.route(exchange, now)?;
+            for due_request in stranded {
+                self.route(due_request, now)?;
             }
         }
         Ok(())
@@ -104,13 +104,13 @@ impl Worker<'_> {
 
     /// Sends the next request of an idle connection: one that is due, or in a
     /// closed loop the next one at once.
-    pub(super) fn go_on(&mut self, index: usize, now: Duration) -> io::Result<()> {
-        if let Some(exchange) = self.connections[index].exchange {
+    pub(super) fn send_next(&mut self, index: usize, now: Duration) -> io::Result<()> {
+        if let Some(due_request) = self.connections[index].due_request {
             // A request of a fill whose connection was lost.
-            return self.send(index, exchange, now);
+            return self.send(index, due_request, now);
         }
         if self.context.placement.is_some() {
-            return self.go_on_in_pool(index, now);
+            return self.continue_in_pool(index, now);
         }
         let due = match &mut self.schedule {
             None => Some(now),
@@ -121,11 +121,11 @@ impl Worker<'_> {
         if let Some(due) = due {
             let waited_for = self.connections[index].last_sent;
             return match self.draw(due) {
-                Some(exchange) => self.send(
+                Some(due_request) => self.send(
                     index,
-                    Exchange {
+                    DueRequest {
                         waited_for,
-                        ..exchange
+                        ..due_request
                     },
                     now,
                 ),
@@ -139,16 +139,16 @@ impl Worker<'_> {
     /// The same where each node has a pool: the connection takes what waits for its node.
     /// In a closed loop whoever got an answer then sends the next request, wherever its
     /// key belongs; so as many requests are under way as there are connections.
-    fn go_on_in_pool(&mut self, index: usize, now: Duration) -> io::Result<()> {
+    fn continue_in_pool(&mut self, index: usize, now: Duration) -> io::Result<()> {
         let pool = self.pool_of(index);
         match self.pools.pop_waiting(pool) {
-            Some(exchange) => {
+            Some(due_request) => {
                 let waited_for = self.connections[index].last_sent;
                 self.send(
                     index,
-                    Exchange {
+                    DueRequest {
                         waited_for,
-                        ..exchange
+                        ..due_request
                     },
                     now,
                 )?;
@@ -171,18 +171,18 @@ impl Worker<'_> {
 
     fn ask_next(&mut self, index: usize, due: Duration, now: Duration) -> io::Result<()> {
         match self.draw(due) {
-            Some(exchange) => self.send(index, exchange, now),
+            Some(due_request) => self.send(index, due_request, now),
             None => Ok(()),
         }
     }
 
     /// The next request of the source; none after the last one.
-    fn draw(&mut self, due: Duration) -> Option<Exchange> {
+    fn draw(&mut self, due: Duration) -> Option<DueRequest> {
         let Some((operation, number)) = self.source.next(&mut self.random) else {
             self.is_exhausted = true;
             return None;
         };
-        Some(Exchange {
+        Some(DueRequest {
             operation,
             number,
             due,
@@ -194,18 +194,18 @@ impl Worker<'_> {
         })
     }
 
-    /// Builds the request of an exchange and sends it.
+    /// Builds the bytes of a request and sends them.
     pub(super) fn send(
         &mut self,
         index: usize,
-        mut exchange: Exchange,
+        mut due_request: DueRequest,
         now: Duration,
     ) -> io::Result<()> {
         if let Some(operations) = self.context.plan.batch {
-            return self.send_batch(index, exchange, operations, now);
+            return self.send_batch(index, due_request, operations, now);
         }
-        self.write_key(exchange.operation, exchange.number);
-        exchange.sent = now;
+        self.write_key(due_request.operation, due_request.number);
+        due_request.sent = now;
         let connection = &mut self.connections[index];
         let writer = &self.writers[connection.target];
         let plan = self.context.plan;
@@ -214,8 +214,8 @@ impl Worker<'_> {
             until: now + self.timeout,
         };
         let request = &mut connection.request;
-        match exchange.operation {
-            Operation::ReadModifyWrite if !exchange.is_writing_back => {
+        match due_request.operation {
+            Operation::ReadModifyWrite if !due_request.is_writing_back => {
                 writer.get(&self.key, request);
                 connection.verifier = plan.verify.then(|| Verifier::new(&self.key));
             }
@@ -223,7 +223,7 @@ impl Worker<'_> {
                 let bytes = plan.value_bytes.draw(&mut self.random);
                 writer.put(&self.key, bytes, request);
                 values::write(&self.key, bytes, &mut self.random, request);
-                exchange.body_bytes += bytes as u64;
+                due_request.body_bytes += bytes as u64;
             }
             Operation::Get => {
                 writer.get(&self.key, request);
@@ -233,24 +233,24 @@ impl Worker<'_> {
             Operation::Delete => writer.delete(&self.key, request),
             Operation::Range => writer.range(&self.key, request),
         }
-        connection.exchange = Some(exchange);
+        connection.due_request = Some(due_request);
         self.write(index)
     }
 
-    /// Sends a batch that begins with the operation of an exchange. One that is repeated has
+    /// Sends a batch that begins with the operation of this request. One that is repeated has
     /// the same operations.
     fn send_batch(
         &mut self,
         index: usize,
-        mut exchange: Exchange,
+        mut due_request: DueRequest,
         operations: usize,
         now: Duration,
     ) -> io::Result<()> {
         let plan = self.context.plan;
         let mut batch = std::mem::take(&mut self.connections[index].batch.operations);
-        if exchange.attempts == 0 {
+        if due_request.attempts == 0 {
             batch.clear();
-            batch.push((exchange.operation, exchange.number));
+            batch.push((due_request.operation, due_request.number));
             while batch.len() < operations {
                 let Some(next) = self.source.next(&mut self.random) else {
                     self.is_exhausted = true;
@@ -276,7 +276,7 @@ impl Worker<'_> {
                 &mut self.lines,
             );
         }
-        exchange.body_bytes += self.lines.len() as u64;
+        due_request.body_bytes += self.lines.len() as u64;
         let connection = &mut self.connections[index];
         connection.clear();
         connection.state = ConnectionState::Busy {
@@ -285,7 +285,7 @@ impl Worker<'_> {
         connection.batch.operations = batch;
         let writer = &self.writers[connection.target];
         writer.batch(&self.lines, &mut connection.request);
-        connection.exchange = Some(exchange);
+        connection.due_request = Some(due_request);
         self.write(index)
     }
 

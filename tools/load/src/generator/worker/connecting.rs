@@ -16,7 +16,7 @@ impl Worker<'_> {
             ConnectionState::Closed { .. } => Ok(()),
             ConnectionState::Connecting { .. } if !ready.is_writable => Ok(()),
             ConnectionState::Connecting { .. } | ConnectionState::ShakingHands { .. } => {
-                match self.connections[index].go_on_connecting() {
+                match self.connections[index].continue_connecting() {
                     Ok(true) => {
                         self.context.open.fetch_add(1, Relaxed);
                         let pool = self.pool_of(index);
@@ -65,8 +65,8 @@ impl Worker<'_> {
         let now = self.now();
         let connection = &mut self.connections[index];
         connection.close(now);
-        if let Some(exchange) = connection.exchange.take()
-            && !self.repeat(index, exchange, now)
+        if let Some(due_request) = connection.due_request.take()
+            && !self.repeat(index, due_request, now)
         {
             self.recorder.counts.fail(FailureKind::Connection);
         }
@@ -78,7 +78,7 @@ impl Worker<'_> {
             return Ok(());
         }
         let now = self.now();
-        self.go_on(index, now)
+        self.send_next(index, now)
     }
 
     /// Handles the deadlines of all connections that have passed.
@@ -96,7 +96,7 @@ impl Worker<'_> {
                 }
                 ConnectionState::Paused { until } if until <= now => {
                     self.connections[index].state = ConnectionState::Idle;
-                    self.go_on(index, now)?;
+                    self.send_next(index, now)?;
                 }
                 _ => {}
             }

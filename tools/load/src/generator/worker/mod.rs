@@ -192,7 +192,7 @@ impl<'a> Worker<'a> {
         // Deadlines so far counted from the opening.
         for index in 0..self.connections.len() {
             match &mut self.connections[index].state {
-                ConnectionState::Idle => self.go_on(index, Duration::ZERO)?,
+                ConnectionState::Idle => self.send_next(index, Duration::ZERO)?,
                 ConnectionState::Closed { until } => *until = Duration::ZERO,
                 ConnectionState::Connecting { until } | ConnectionState::ShakingHands { until } => {
                     *until = self.timeout;
@@ -278,6 +278,6 @@ impl<'a> Worker<'a> {
 
     fn has_requests(&self) -> bool {
         let mut connections = self.connections.iter();
-        self.pools.has_waiting() || connections.any(|connection| connection.exchange.is_some())
+        self.pools.has_waiting() || connections.any(|connection| connection.due_request.is_some())
     }
 }

@@ -5,7 +5,7 @@
 //! its key, each node has a pool: requests are drawn first, and wait for a connection to
 //! their node. No more wait than there are connections.
 
-use crate::generator::connection::Exchange;
+use crate::generator::connection::DueRequest;
 use std::collections::VecDeque;
 
 /// The pools of a thread.
@@ -19,7 +19,7 @@ pub(super) struct Pools {
 struct Pool {
     /// Free connections, the longest free first.
     free: VecDeque<usize>,
-    waiting: VecDeque<Exchange>,
+    waiting: VecDeque<DueRequest>,
     /// Open connections.
     open: usize,
 }
@@ -60,20 +60,20 @@ impl Pools {
     }
 
     /// Lets a request wait.
-    pub(super) fn push_waiting(&mut self, pool: usize, exchange: Exchange) {
-        self.pools[pool].waiting.push_back(exchange);
+    pub(super) fn push_waiting(&mut self, pool: usize, due_request: DueRequest) {
+        self.pools[pool].waiting.push_back(due_request);
         self.waiting += 1;
     }
 
     /// The request that has waited longest.
-    pub(super) fn pop_waiting(&mut self, pool: usize) -> Option<Exchange> {
-        let exchange = self.pools[pool].waiting.pop_front()?;
+    pub(super) fn pop_waiting(&mut self, pool: usize) -> Option<DueRequest> {
+        let due_request = self.pools[pool].waiting.pop_front()?;
         self.waiting -= 1;
-        Some(exchange)
+        Some(due_request)
     }
 
     /// The requests of a pool that has no connection any more, while another has one.
-    pub(super) fn pop_stranded(&mut self) -> Option<VecDeque<Exchange>> {
+    pub(super) fn pop_stranded(&mut self) -> Option<VecDeque<DueRequest>> {
         if !self.pools.iter().any(|pool| pool.open > 0) {
             return None;
         }

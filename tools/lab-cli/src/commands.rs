@@ -5,7 +5,7 @@ use crate::lab::{LabOptions, ReportOptions};
 use crate::load::{self, LoadOptions};
 use clap::{CommandFactory, Parser, Subcommand};
 
-/// Load on Kvorum's nodes, and experiments with them
+/// Measure Kvorum nodes: generate load on them, and run experiments
 #[derive(Debug, Parser)]
 #[command(
     name = "kvorum-lab",

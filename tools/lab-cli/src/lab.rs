@@ -35,15 +35,13 @@ const TIMES: RangeInclusive<Duration> =
 /// The options of `lab`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LabOptions {
-    /// The experiment; 'list' shows the question of each, 'all' runs all of
-    /// them
-    #[arg(value_name = "EXPERIMENT", value_parser = names())]
+    /// The experiment; 'list' prints the question of each, 'all' runs all of them
+    #[arg(value_name = "EXPERIMENT", value_parser = names(&[LIST, ALL]))]
     pub(crate) experiment: String,
     /// Run longer, over more data
     #[arg(long)]
     pub(crate) full: bool,
-    /// Run for seconds only, to check that everything works; the figures mean
-    /// nothing
+    /// Run for seconds only, to check that everything works; the figures mean nothing
     #[arg(long, conflicts_with = "full")]
     pub(crate) glance: bool,
     /// The greatest 99th percentile at which a rate counts as held; use a greater one on a machine that stalls by itself
@@ -64,7 +62,7 @@ pub(crate) struct LabOptions {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ReportOptions {
     /// The experiment, or 'all'
-    #[arg(value_name = "EXPERIMENT", value_parser = names())]
+    #[arg(value_name = "EXPERIMENT", value_parser = names(&[ALL]))]
     pub(crate) experiment: String,
     /// The folder of the pages
     #[arg(long, value_name = "DIR", default_value = PAGES)]
@@ -91,9 +89,10 @@ fn is_chosen(experiment: &Experiment, name: &str) -> bool {
     [experiment.name, ALL].contains(&name)
 }
 
-fn names() -> PossibleValuesParser {
+/// The names of all experiments, and further words.
+fn names(further: &[&'static str]) -> PossibleValuesParser {
     let experiments = EXPERIMENTS.iter().map(|experiment| experiment.name);
-    PossibleValuesParser::new(experiments.chain([LIST, ALL]))
+    PossibleValuesParser::new(experiments.chain(further.iter().copied()))
 }
 
 /// Runs the experiments that `options` name.
@@ -141,7 +140,7 @@ pub(crate) fn run(options: &LabOptions) -> Result<(), Failure> {
 fn program_beside_this() -> Result<PathBuf, Failure> {
     let own = std::env::current_exe().map_err(|error| {
         Failure::failed(format!(
-            "cannot find the path of this program: {error}; name that of kvorum with --binary"
+            "cannot find the folder of this program: {error}; name the program kvorum with --binary"
         ))
     })?;
     let program = own.with_file_name("kvorum");

@@ -12,7 +12,7 @@ use load::results::{BreakingPoint, Run, WRONG_VALUE};
 pub(super) fn of_run(run: &Run) -> Result<(), Failure> {
     if let Some(wrong) = run.failed.get(WRONG_VALUE) {
         return Err(Failure::failed(format!(
-            "{wrong} responses held a value that was never put under their key"
+            "{wrong} responses held a value that was never put under their key: the store, or what lies between, is at fault"
         )));
     }
     if let Some(why) = &run.cut_short {
@@ -46,7 +46,9 @@ pub(super) fn of_fill(run: &Run) -> Result<(), Failure> {
 pub(super) fn of_search(found: &BreakingPoint) -> Result<(), Failure> {
     match &found.cut_short {
         Some(why) => Err(Failure::failed(format!("the search ended early: {why}"))),
-        None if found.rate.is_none() => Err(Failure::failed("no rate held")),
+        None if found.rate.is_none() => Err(Failure::failed(
+            "no rate held: start at a lower --rate, or allow a greater --p99",
+        )),
         None => Ok(()),
     }
 }
@@ -59,7 +61,7 @@ fn failure(run: &Run, line: String) -> Failure {
         Some(status) => access::refused(status, line),
         // Other statuses than a node's, or the page of another server instead of a value.
         None if run.failed.keys().any(|why| why.starts_with('2')) => Failure::failed(line)
-            .with_more("no Kvorum node answers these requests so: --url may name another server"),
+            .with_more("no Kvorum node answers like this: check that --url names one"),
         None => Failure::failed(line),
     }
 }

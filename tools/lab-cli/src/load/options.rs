@@ -43,19 +43,19 @@ pub(crate) struct LoadOptions {
     /// The requests to send
     #[arg(value_enum, value_name = "WORKLOAD", default_value_t = Workload::Mixed)]
     pub(crate) workload: Workload,
-    /// The nodes to send requests to; connections are spread over them [default: KVORUM_URL, or http://127.0.0.1:8080]
+    /// Nodes to send requests to, separated by commas; connections are spread over them [default: KVORUM_URL, or http://127.0.0.1:8080]
     #[arg(long = "url", value_parser = url, value_name = "URL", value_delimiter = ',')]
     pub(crate) urls: Vec<NodeUrl>,
-    /// Which of the nodes gets a request: any, or the first replica of its key
+    /// Which node gets a request: any, or the first replica of its key
     #[arg(long, value_enum, value_name = "WHICH", default_value_t = AskOption::Any)]
     pub(crate) ask: AskOption,
-    /// Requests per second over all connections, or max for as many as possible
+    /// Send this many requests per second over all connections, or max for as many as possible
     #[arg(long, value_name = "RATE", default_value_t = RateOption(load::plan::Rate::Max))]
     pub(crate) rate: RateOption,
-    /// Open connections, over all threads
+    /// Number of connections, over all threads
     #[arg(long, value_parser = count(1..=60_000_usize), value_name = "COUNT", default_value_t = 64)]
     pub(crate) connections: usize,
-    /// Threads of the load generator
+    /// Number of threads of the load generator
     #[arg(long, value_parser = count(1..=256_usize), value_name = "COUNT", default_value_t = 1)]
     pub(crate) threads: usize,
     /// How long to measure; with --find-breaking-point, how long at each rate [default: 10s, or 5s at each rate]
@@ -113,7 +113,7 @@ pub(crate) struct LoadOptions {
     /// Put each key once before the load, as fast as possible; in sequence with --key-choice sequential, otherwise in random order
     #[arg(long, help_heading = "Requests")]
     pub(crate) fill: bool,
-    /// Whether the values that are read are verified
+    /// Verify that each value read is one that was put under its key
     #[arg(long, value_enum, value_name = "SWITCH", default_value_t = Switch::On, help_heading = "Requests")]
     pub(crate) verify: Switch,
     /// Seed of all random choices
@@ -132,18 +132,16 @@ pub(crate) struct LoadOptions {
     #[arg(long, value_name = "TIME", default_value_t = TimeSpan(Duration::from_millis(10)), help_heading = "Breaking point")]
     pub(crate) p99: TimeSpan,
 
-    /// Write the measurements as JSON; - for stdout, then the summary goes to
-    /// stderr
+    /// Write the measurements as JSON; with - to stdout, and the summary to stderr
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(crate) json: Option<PathBuf>,
     /// Write a page with tables and plots, and the plots as separate files
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub(crate) report: Option<PathBuf>,
-    /// The name of the run in JSON and reports [default: the workload and the
-    /// rate]
+    /// Name the run in JSON and reports [default: the workload and the rate]
     #[arg(long, value_name = "TEXT", help_heading = "Output")]
     pub(crate) label: Option<String>,
-    /// Also print the full spectrum of percentiles
+    /// Print all percentiles, too
     #[arg(long, help_heading = "Output")]
     pub(crate) spectrum: bool,
     #[command(flatten)]

@@ -61,7 +61,7 @@ impl Plan {
         if let Rate::PerSecond(rate) = self.rate {
             demand(
                 rate > 0.0 && rate <= RATE_MAX,
-                "the rate must be above 0 and at most 1000000000 per second",
+                "give a rate above 0 and at most 1000000000 per second",
             )?;
         }
         for (name, seconds, least) in [
@@ -71,12 +71,12 @@ impl Plan {
         ] {
             demand(
                 (least..=SECONDS_MAX).contains(&seconds),
-                format!("the {name} must last from {least} to {SECONDS_MAX} seconds"),
+                format!("give the {name} from {least} to {SECONDS_MAX} seconds"),
             )?;
         }
         self.check_operations()?;
         self.check_batch()?;
-        demand(self.keys >= 1, "there must be at least one key")?;
+        demand(self.keys >= 1, "give at least one key")?;
         size("keys", self.key_bytes, 1, KEY_BYTES_MAX)?;
         size("values", self.value_bytes, 0, VALUE_BYTES_MAX)?;
         self.key_bytes.key_digits(self.keys)?;
@@ -88,16 +88,16 @@ impl Plan {
         )?;
         demand(
             self.range_limit >= 1,
-            "a range must request at least one entity",
+            "let a range request at least one entity",
         )?;
         demand(
             self.ttl_seconds
                 .is_none_or(|ttl| (1..=TTL_SECONDS_MAX).contains(&ttl)),
-            format!("a time to live is 1 to {TTL_SECONDS_MAX} seconds"),
+            format!("give a time to live of 1 to {TTL_SECONDS_MAX} seconds"),
         )?;
         match self.replicas {
             Some((ack, from)) if ack < 1 || ack > from => Err(Error::plan(
-                "replicas are ACK/FROM with 1 <= ACK <= FROM: 2/3",
+                "give at least one replica that must answer, and at most as many as a key has",
             )),
             _ => Ok(()),
         }
@@ -110,7 +110,7 @@ impl Plan {
         within("operations a batch", operations, 1, BATCH_MAX)?;
         demand(
             self.ask == Ask::Any,
-            "the keys of a batch have different owners: ask any node",
+            "the keys of a batch have different owners: send batches to any node, not to the owner",
         )?;
         let is_single = |(operation, weight): &(Operation, f64)| {
             *weight > 0.0 && matches!(operation, Operation::Range | Operation::ReadModifyWrite)
@@ -135,7 +135,7 @@ impl Plan {
                 .clone()
                 .all(|weight| weight.is_finite() && weight >= 0.0)
                 && weights.any(|weight| weight > 0.0),
-            "weights of operations must be at least 0, and one of them above 0",
+            "give operations weights of 0 or more, and at least one a weight above 0",
         )
     }
 }
@@ -151,8 +151,8 @@ impl SizeDistribution {
         if digits == 0 || 10u64.pow(digits as u32) < keys {
             let needed = (1..).find(|digits| 10u64.saturating_pow(*digits) >= keys);
             return Err(Error::plan(format!(
-                "keys of {least} bytes cannot distinguish {keys} keys: at least {} bytes are \
-                 needed",
+                "{keys} keys need more digits than {least} bytes have: give keys of at least {} \
+                 bytes, or fewer keys",
                 needed.unwrap_or(1) + 1
             )));
         }
@@ -179,12 +179,12 @@ fn size(what: &str, size: SizeDistribution, least: usize, most: usize) -> Result
     let (from, to) = size.bounds();
     demand(
         from >= least && from <= to && to <= most,
-        format!("{what} must have from {least} to {most} bytes, the smaller bound first"),
+        format!("give {what} from {least} to {most} bytes, the smaller bound first"),
     )?;
     if let SizeDistribution::Exponential(mean, most) = size {
         demand(
             mean >= 1 && mean <= most,
-            format!("the mean size of {what} must be from 1 byte to their maximum"),
+            format!("give {what} a mean size from 1 byte to their greatest size"),
         )?;
     }
     Ok(())

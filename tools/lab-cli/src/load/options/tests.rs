@@ -117,7 +117,7 @@ fn contradictory_options_are_refused() {
             "one connection for each thread",
         ),
         ("put --key-bytes 4 --keys 10000", "at least 5"),
-        ("put --value-bytes 5000000000", "values must have"),
+        ("put --value-bytes 5000000000", "give values from"),
         ("fill --rate 1000", "a fill has no rate"),
         ("get --mix get=1,put=1", "for the workload mixed"),
     ] {

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_replicas_of_a_key_are_the_first_of_its_ranking() {
+    fn the_replicas_of_a_key_are_the_first_of_its_preference_list() {
         let placement = Placement::new(["a", "b", "c", "d"]);
         for key in (0..50_u8).map(|key| [key]) {
             for from in 0..=5 {

@@ -12,7 +12,7 @@ fn allocates_nothing(work: impl FnOnce()) {
 }
 
 #[test]
-fn the_ranking_of_a_key_allocates_nothing() {
+fn the_preference_list_of_a_key_allocates_nothing() {
     let names: Vec<String> = (0..20).map(|node| node.to_string()).collect();
     let placement = Placement::new(names.iter().map(String::as_str));
     allocates_nothing(|| assert_eq!(placement.preference_list(b"key", 8).len(), 8));

@@ -137,7 +137,7 @@ fn replica_sets_nest_whatever_the_order_of_the_list() {
 }
 
 #[test]
-fn nodes_of_the_same_name_are_both_in_the_ranking() {
+fn nodes_of_the_same_name_are_both_in_the_preference_list() {
     let twins = Placement::new(["same", "same"]);
     let preference_list = twins.preference_list(b"key", 2);
     assert_eq!(preference_list[..], [NodeId::new(1), NodeId::new(0)]);

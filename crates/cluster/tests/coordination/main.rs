@@ -1,7 +1,7 @@
 //! The coordinators, as text and against a model.
 //!
-//! - Golden cases (`tests/golden/*.txt`) say what the machines do, event by event, which
-//!   nodes are the replicas of a key, and what a client may rely on.
+//! - Golden cases (`tests/golden/*.txt`) say what the machines do, event by event, and
+//!   what a client may rely on.
 //! - The model runs many requests against replicas that are lists of versions. Messages
 //!   come in any order or are lost, nodes are down, and clocks are minutes apart. A checker
 //!   compares what clients saw with the contract.
@@ -17,7 +17,6 @@ mod linearizable;
 mod message;
 mod model;
 mod node;
-mod placement;
 mod promises;
 mod range;
 mod read;

@@ -282,7 +282,7 @@ impl Cluster {
     pub(crate) fn preference_list(&self, key: &str) -> Vec<usize> {
         let node = self.nodes_up()[0];
         let reply = self.client(node).get(&format!("/v0/replicas?id={key}"));
-        ranking_of(&reply)
+        preference_list_of(&reply)
     }
 
     /// A key whose preference list begins with these nodes.
@@ -336,7 +336,7 @@ impl Drop for OpenOnDrop {
 }
 
 /// The nodes that a page of replicas lists, by their numbers.
-pub(crate) fn ranking_of(reply: &Reply) -> Vec<usize> {
+pub(crate) fn preference_list_of(reply: &Reply) -> Vec<usize> {
     assert_eq!(reply.status, 200);
     let page = reply.json();
     let places = page["replicas"].as_array().unwrap();

@@ -1,6 +1,6 @@
 //! Which nodes hold a key, and how many copies there are.
 
-use crate::support::{Cluster, ranking_of};
+use crate::support::{Cluster, preference_list_of};
 
 #[test]
 fn every_node_finds_the_same_replicas_and_they_hold_the_copies() {
@@ -10,7 +10,7 @@ fn every_node_finds_the_same_replicas_and_they_hold_the_copies() {
         let key = format!("k{number}");
         let page = format!("/v0/replicas?id={key}");
         let preference_lists: Vec<_> = (0..5)
-            .map(|node| ranking_of(&cluster.client(node).get(&page)))
+            .map(|node| preference_list_of(&cluster.client(node).get(&page)))
             .collect();
         let preference_list = &preference_lists[0];
         assert!(

@@ -42,4 +42,4 @@ pub use recorder::ProfileKind;
 pub use recording::{Profile, Recording, RecordingError, SpanRecording};
 pub use spans::{STEPS, record_steps, records_spans, thread_parks, thread_wakes};
 pub use system::{ProcessorTime, ProcessorTimes, monotonic_ns, survive_file_size_limit};
-pub use waits::{Stopwatch, WaitSite, lock, read, write};
+pub use waits::{Stopwatch, WaitSite, Waiting, lock, read, write};

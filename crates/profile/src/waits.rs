@@ -108,13 +108,20 @@ impl WaitSite {
         }
     }
 
+    /// Begins a wait at this site.
+    #[inline]
+    pub fn begin(&self) -> Waiting<'_> {
+        Waiting {
+            site: self,
+            stopwatch: Stopwatch::start(),
+        }
+    }
+
     /// Runs `wait`, and records its time at this site.
     #[inline]
     pub fn time<T>(&self, wait: impl FnOnce() -> T) -> T {
-        let stopwatch = Stopwatch::start();
-        let result = wait();
-        stopwatch.stop(self);
-        result
+        let _waiting = self.begin();
+        wait()
     }
 
     /// Its number in recordings of spans.
@@ -128,6 +135,20 @@ impl WaitSite {
             Arc::clone(sites.entry(self.frames.clone().into_owned()).or_default())
         });
         waited.fetch_add(nanoseconds, Ordering::Relaxed);
+    }
+}
+
+/// A wait at a site, which is recorded when this is dropped: one that is given up counts, too.
+#[derive(Debug)]
+#[must_use = "the wait ends when this is dropped"]
+pub struct Waiting<'a> {
+    site: &'a WaitSite,
+    stopwatch: Stopwatch,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.stopwatch.stop(self.site);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::Refused;
 use super::line::{InLine, Line, Turn};
-use profile::{Stopwatch, WaitSite};
+use profile::WaitSite;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
@@ -134,7 +134,7 @@ impl Quota {
     }
 
     /// Waits until so much is free, behind those that came before, and takes it; the whole quota
-    /// if that is less. The profile of the waits counts it at `site`.
+    /// if that is less. The profile of the waits counts it at `site`, also if it is given up.
     ///
     /// # Errors
     /// [`Refused`] at once if too many wait.
@@ -151,10 +151,8 @@ impl Quota {
             return Ok(reservation);
         }
         let in_line = self.join(Turn::InOrder)?;
-        let stopwatch = Stopwatch::start();
-        let reservation = poll_fn(|cx| in_line.poll_reserve(amount, cx)).await;
-        stopwatch.stop(site);
-        Ok(reservation)
+        let _waiting = site.begin();
+        Ok(poll_fn(|cx| in_line.poll_reserve(amount, cx)).await)
     }
 
     /// As [`Quota::reserve`], for a thread that may block.
@@ -288,6 +286,7 @@ impl Drop for Reservation {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use profile::{ProfileKind, Recording, monotonic_ns};
     use std::sync::atomic::Ordering::SeqCst;
 
     static SITE: WaitSite = WaitSite::new("queue;of the test");
@@ -413,6 +412,21 @@ mod tests {
         drop(faster);
         assert_eq!(woken.0.load(SeqCst), 2);
         assert!(waits.as_mut().poll(&mut context).is_ready());
+    }
+
+    #[test]
+    fn a_wait_that_is_given_up_counts_in_the_profile() {
+        static GIVEN_UP: WaitSite = WaitSite::new("queue;given up");
+        let recording = Recording::start(ProfileKind::Waits).unwrap();
+        let quota = Quota::new(1);
+        let _all = quota.try_reserve(1).unwrap();
+        let mut waits = Box::pin(quota.reserve(1, &GIVEN_UP));
+        assert!(poll(waits.as_mut()).is_pending());
+        let began = monotonic_ns();
+        while monotonic_ns() == began {}
+        drop(waits);
+        let profile = recording.finish().folded();
+        assert!(profile.contains("queue;given up "), "{profile}");
     }
 
     #[test]

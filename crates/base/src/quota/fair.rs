@@ -1,5 +1,8 @@
-//! A bound on the total usage of something that nobody is refused: every request for it succeeds,
-//! and if the total is too large, another usage is shed.
+//! A bound on the total usage of something, divided fairly between owners.
+//!
+//! [`FairQuota::add`] always succeeds, and if the total is too large, another usage is shed.
+//! [`FairQuota::try_add`] is for usages that cannot be shed: it refuses what is too much for the
+//! quota or for its owner.
 //!
 //! The quota sheds the oldest usage of the owner that uses the most. A stalled usage shuts nobody
 //! out, because it is the oldest; an owner that floods the node loses its own, because it uses the
@@ -18,8 +21,8 @@ pub struct FairQuota<O, T> {
     /// By their numbers, which are in the order in which they began.
     usages: BTreeMap<u64, Usage<O, T>>,
     by_owner: BTreeMap<O, OfOwner>,
-    /// All owners. One of the last is shed.
-    ranking: BTreeSet<Rank<O>>,
+    /// All owners, ordered by what they use. A usage of one of the last is shed.
+    by_usage: BTreeSet<Rank<O>>,
     next_number: u64,
     sheds: u64,
 }
@@ -50,7 +53,7 @@ impl<O: Copy + Ord, T> FairQuota<O, T> {
             used: 0,
             usages: BTreeMap::new(),
             by_owner: BTreeMap::new(),
-            ranking: BTreeSet::new(),
+            by_usage: BTreeSet::new(),
             next_number: 0,
             sheds: 0,
         }
@@ -168,7 +171,7 @@ impl<O: Copy + Ord, T> FairQuota<O, T> {
         let own = self.by_owner.get(&owner)?;
         let own_oldest = own.numbers.iter().find(|own| **own != number);
         let own = own_oldest.map(|oldest| (own.amount, Reverse(*oldest)));
-        let mut others = self.ranking.iter().rev();
+        let mut others = self.by_usage.iter().rev();
         let other = others.find(|(_, _, ranked)| *ranked != owner);
         let other = other.map(|(amount, oldest, _)| (*amount, *oldest));
         own.max(other).map(|(_, Reverse(oldest))| oldest)
@@ -178,11 +181,11 @@ impl<O: Copy + Ord, T> FairQuota<O, T> {
     fn change(&mut self, owner: O, change: impl FnOnce(&mut OfOwner)) {
         let of_owner = self.by_owner.entry(owner).or_default();
         if let Some(rank) = of_owner.rank(owner) {
-            self.ranking.remove(&rank);
+            self.by_usage.remove(&rank);
         }
         change(of_owner);
         match of_owner.rank(owner) {
-            Some(rank) => drop(self.ranking.insert(rank)),
+            Some(rank) => drop(self.by_usage.insert(rank)),
             None => drop(self.by_owner.remove(&owner)),
         }
     }
@@ -322,6 +325,6 @@ mod tests {
         for number in 0..3000 {
             quota.remove(number);
         }
-        assert!(quota.by_owner.is_empty() && quota.ranking.is_empty());
+        assert!(quota.by_owner.is_empty() && quota.by_usage.is_empty());
     }
 }

@@ -258,14 +258,15 @@ impl Drop for InLine {
 }
 
 impl Promise {
-    /// Whether a reservation is of the quota that this promise is of.
-    #[must_use]
-    pub fn is_of_quota_of(&self, reservation: &Reservation) -> bool {
-        reservation.is_of(&self.quota)
+    /// Keeps it in part: this reservation has so much of what was announced by now. What it has of
+    /// another quota counts for nothing.
+    pub fn keep(&mut self, taken: &Reservation) {
+        if taken.is_of(&self.quota) {
+            self.keep_up_to(taken.amount());
+        }
     }
 
-    /// Keeps it in part: so much of what was announced is taken by now.
-    pub fn keep(&mut self, taken: usize) {
+    fn keep_up_to(&mut self, taken: usize) {
         let left = self.announced.saturating_sub(taken);
         let kept = self.left.saturating_sub(left);
         if kept > 0 {
@@ -278,6 +279,6 @@ impl Promise {
 
 impl Drop for Promise {
     fn drop(&mut self) {
-        self.keep(self.announced);
+        self.keep_up_to(self.announced);
     }
 }

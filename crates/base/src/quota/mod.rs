@@ -4,10 +4,12 @@
 //!   if too little is left, a request waits in line ([`InLine`]) or is refused.
 //! - [`Permits`]: a count of running requests that one thread keeps, without atomics, and a queue
 //!   of those that wait for a permit.
-//! - [`FairQuota`]: an amount of which every request gets what it needs. When the total is too
-//!   large, the oldest usage of the owner that uses the most is shed.
+//! - [`FairQuota`]: an amount that is divided fairly between owners. A usage that is added always
+//!   succeeds, and when the total is too large, the oldest usage of the owner that uses the most
+//!   is shed. Where nothing can be shed, a usage is refused instead ([`FairQuota::try_add`]).
 //!
-//! Dropping the guard returns what it holds.
+//! Dropping the guard of a [`Quota`] or of [`Permits`] returns what it holds. A [`FairQuota`] hands
+//! out numbers instead of guards: whoever adds a usage removes it.
 
 mod bytes;
 mod fair;

@@ -3,7 +3,6 @@
 use super::upload_wait::UploadWait;
 use crate::admission::wait_sites;
 use base::{LONG_VALUE_BYTES, Promise, Quota, Refused, Reservation, Turn};
-use profile::Stopwatch;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,41 +72,38 @@ impl Uploads {
             return Ok(None);
         }
         let mut wait = UploadWait::begin(quota, Turn::Passable, self.deadline())?;
-        let mut stopwatch = None;
+        let mut waiting = None;
         let polled = poll_fn(|cx| {
             let polled = wait.poll(announced_bytes, cx);
-            if polled.is_pending() && stopwatch.is_none() {
-                stopwatch = Some(Stopwatch::start());
+            if polled.is_pending() {
+                waiting.get_or_insert_with(|| wait_sites::UPLOAD_MEMORY.begin());
             }
             polled
         });
-        let outcome = polled.await;
-        if let Some(stopwatch) = stopwatch {
-            stopwatch.stop(&wait_sites::UPLOAD_MEMORY);
-        }
-        outcome.map(|()| Some(wait.into_promise(announced_bytes)))
+        polled.await?;
+        Ok(Some(wait.into_promise(announced_bytes)))
     }
 
-    /// Makes `share` cover the `bytes` that were received of a body that has at most
+    /// Makes `reservation` cover the `bytes` that were received of a body that has at most
     /// `bytes_max`.
     ///
     /// # Errors
     /// [`Refused`] when the quota is used up.
     pub(crate) fn cover(
         &self,
-        share: &mut Option<Reservation>,
+        reservation: &mut Option<Reservation>,
         bytes: usize,
         bytes_max: usize,
     ) -> Result<(), Refused> {
-        let more = self.lacking(share.as_ref(), bytes, bytes_max);
+        let more = self.lacking(reservation.as_ref(), bytes, bytes_max);
         if more == 0 {
             return Ok(());
         }
         let quota = self.quota(bytes);
-        match share {
-            Some(share) if share.is_of(quota) => share.grow(more),
+        match reservation {
+            Some(reservation) if reservation.is_of(quota) => reservation.grow(more),
             _ => {
-                *share = Some(quota.try_reserve(more)?);
+                *reservation = Some(quota.try_reserve(more)?);
                 Ok(())
             }
         }
@@ -119,18 +115,18 @@ impl Uploads {
     /// [`Refused`] when the quota stays used up.
     pub(crate) async fn cover_patiently(
         &self,
-        share: &mut Option<Reservation>,
+        reservation: &mut Option<Reservation>,
         bytes: usize,
         bytes_max: usize,
     ) -> Result<(), Refused> {
-        if self.cover(share, bytes, bytes_max).is_ok() {
+        if self.cover(reservation, bytes, bytes_max).is_ok() {
             return Ok(());
         }
         let mut wait = self.begin_wait(bytes, self.deadline())?;
         loop {
-            let more = self.lacking(share.as_ref(), bytes, bytes_max);
+            let more = self.lacking(reservation.as_ref(), bytes, bytes_max);
             poll_fn(|cx| wait.poll(more, cx)).await?;
-            if self.cover(share, bytes, bytes_max).is_ok() {
+            if self.cover(reservation, bytes, bytes_max).is_ok() {
                 return Ok(());
             }
         }
@@ -149,14 +145,14 @@ impl Uploads {
         UploadWait::begin(self.quota(bytes), Turn::First, until)
     }
 
-    /// How much more a share takes to cover so many bytes.
+    /// How much more a reservation takes to cover so many bytes.
     pub(crate) fn lacking(
         &self,
-        share: Option<&Reservation>,
+        reservation: Option<&Reservation>,
         bytes: usize,
         bytes_max: usize,
     ) -> usize {
-        if bytes <= share.map_or(0, Reservation::amount) {
+        if bytes <= reservation.map_or(0, Reservation::amount) {
             return 0;
         }
         let quota = self.quota(bytes);
@@ -168,7 +164,7 @@ impl Uploads {
                 .unwrap_or(bytes);
             stepped.min(bytes_max).max(bytes)
         };
-        let covered = share.filter(|share| share.is_of(quota));
+        let covered = reservation.filter(|reservation| reservation.is_of(quota));
         wanted - covered.map_or(0, Reservation::amount)
     }
 

@@ -11,8 +11,10 @@ pub(super) use node::bounds::check;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+/// The least memory of a server, in bytes.
+pub const MEMORY_BYTES_MIN: u64 = 128 << 20;
 /// [`ServerConfig::memory_bytes`](super::ServerConfig::memory_bytes).
-pub const MEMORY_BYTES: RangeInclusive<u64> = super::MEMORY_BYTES_MIN..=1 << 50;
+pub const MEMORY_BYTES: RangeInclusive<u64> = MEMORY_BYTES_MIN..=1 << 50;
 /// [`ServerConfig::threads`](super::ServerConfig::threads).
 pub const THREADS: RangeInclusive<usize> = 1..=1024;
 /// [`ServerConfig::read_threads`](super::ServerConfig::read_threads).

@@ -12,6 +12,7 @@ mod memory;
 mod trust;
 mod validation;
 
+pub use bounds::MEMORY_BYTES_MIN;
 pub use log_keys::LogKeys;
 pub use memory::{MemorySplit, TlsSplit};
 pub use trust::{AuditTarget, TrustConfig};
@@ -22,9 +23,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 use tls::TlsFiles;
-
-/// The least memory of a server, in bytes.
-pub const MEMORY_BYTES_MIN: u64 = 128 << 20;
 
 /// The configuration of a server. All durations are real time; all sizes are bytes.
 #[derive(Clone, Debug)]

@@ -110,7 +110,8 @@ impl Metrics {
 
     /// The TLS of all listeners.
     pub(crate) fn tls(&self) -> Vec<Family> {
-        tls::families(self)
+        let listeners: Vec<&TlsMetrics> = self.listeners.iter().map(|it| &it.tls).collect();
+        tls::families(&listeners)
     }
 
     /// What clients feel of the node.

@@ -1,6 +1,5 @@
 //! Counters of TLS: connections, and handshakes with their ends.
 
-use super::Metrics;
 use node::metrics::{Cell, Family};
 use tls::HandshakeFailure;
 
@@ -47,21 +46,25 @@ impl TlsMetrics {
 }
 
 /// The counters of all listeners.
-pub(super) fn families(metrics: &Metrics) -> Vec<Family> {
+pub(super) fn families(listeners: &[&TlsMetrics]) -> Vec<Family> {
+    let sum = |of: &dyn Fn(&TlsMetrics) -> &Cell| {
+        let cells = listeners.iter().map(|listener| of(listener).get());
+        cells.sum::<u64>()
+    };
     let failed = HandshakeFailure::ALL.map(|failure| {
-        let number = metrics.sum(|listener| listener.tls.failed[failure as usize].get());
+        let number = sum(&|tls| &tls.failed[failure as usize]);
         (vec![("reason", failure.word().to_owned())], number)
     });
     vec![
         Family::gauge(
             "kvorum_tls_connections",
             "Open connections over TLS",
-            metrics.sum(|listener| listener.tls.connections.get()) as f64,
+            sum(&|tls| &tls.connections) as f64,
         ),
         Family::counter(
             "kvorum_tls_handshakes",
             "TLS handshakes that succeeded",
-            metrics.sum(|listener| listener.tls.done.get()),
+            sum(&|tls| &tls.done),
         ),
         Family::counters(
             "kvorum_tls_handshakes_failed",
@@ -72,7 +75,7 @@ pub(super) fn families(metrics: &Metrics) -> Vec<Family> {
             "kvorum_tls_records_cut",
             "Connections that were closed because their incomplete TLS records took memory that \
              others needed",
-            metrics.sum(|listener| listener.tls.records_cut.get()),
+            sum(&|tls| &tls.records_cut),
         ),
     ]
 }

@@ -170,7 +170,7 @@ impl Listener {
         &**self.worker.clock()
     }
 
-    /// Budgets for bodies that are being received, in bytes.
+    /// The quotas for bodies that are being received, in bytes.
     pub(crate) fn uploads(&self) -> &Uploads {
         &self.shared.uploads
     }

@@ -17,9 +17,9 @@ fn four_steps(waiting_max: usize) -> Uploads {
 
 /// What a body holds that has arrived.
 fn held(uploads: &Uploads, bytes: usize) -> Option<Reservation> {
-    let mut share = None;
-    uploads.cover(&mut share, bytes, usize::MAX).unwrap();
-    share
+    let mut reservation = None;
+    uploads.cover(&mut reservation, bytes, usize::MAX).unwrap();
+    reservation
 }
 
 fn poll<T>(future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
@@ -84,19 +84,20 @@ async fn who_waits_is_woken_when_memory_is_freed_and_when_a_promise_ends() {
 async fn what_a_body_was_promised_is_for_nobody_else_until_it_has_arrived() {
     let uploads = four_steps(8);
     let mut promise = uploads.wait_for_memory(3 * STEP).await.unwrap().unwrap();
-    let mut next = pin!(uploads.wait_for_memory(2 * STEP));
+    let mut next = pin!(uploads.wait_for_memory(STEP + 1));
     assert!(poll(next.as_mut()).is_pending());
-    let mut share = None;
-    for bytes in [1, STEP + 1, 3 * STEP] {
-        uploads.cover(&mut share, bytes, 3 * STEP).unwrap();
-        promise.keep(share.as_ref().map_or(0, Reservation::amount));
+    let mut reservation = None;
+    // The first bytes are in the quota of short bodies, and keep nothing of the promise.
+    for bytes in [LONG_VALUE_BYTES, STEP + 1, 3 * STEP] {
+        uploads.cover(&mut reservation, bytes, 3 * STEP).unwrap();
+        promise.keep(reservation.as_ref().unwrap());
         assert!(poll(next.as_mut()).is_pending(), "{bytes}");
     }
     assert!(
         uploads.wait_for_memory(STEP).await.is_ok(),
         "it fits as well"
     );
-    drop((promise, share));
+    drop((promise, reservation));
     assert!(next.await.is_ok());
 }
 

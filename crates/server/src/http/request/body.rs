@@ -42,15 +42,15 @@ pub(crate) struct RequestBody {
 pub(crate) struct Upload {
     /// The bytes.
     pub(crate) bytes: Bytes,
-    /// The share of the budget that the bytes hold. It must live as long as they do.
-    pub(crate) share: Option<Reservation>,
+    /// What the bytes hold of the quota. It must live as long as they do.
+    pub(crate) reservation: Option<Reservation>,
 }
 
 /// The memory of a body that is being received.
 struct Memory<'a> {
     uploads: &'a Uploads,
     promise: Option<Promise>,
-    share: Option<Reservation>,
+    reservation: Option<Reservation>,
     bytes_max: usize,
 }
 
@@ -67,7 +67,7 @@ impl<'a> Memory<'a> {
         Ok(Self {
             promise: uploads.wait_for_memory(announced_bytes).await?,
             uploads,
-            share: None,
+            reservation: None,
             bytes_max,
         })
     }
@@ -76,21 +76,18 @@ impl<'a> Memory<'a> {
     /// the node does not read.
     ///
     /// # Errors
-    /// The budget is used up.
+    /// The quota is used up.
     async fn cover(&mut self, bytes: usize, progress: &Progress) -> Result<(), Refused> {
-        let (uploads, share) = (self.uploads, &mut self.share);
-        if uploads.cover(share, bytes, self.bytes_max).is_err() {
+        let (uploads, reservation) = (self.uploads, &mut self.reservation);
+        if uploads.cover(reservation, bytes, self.bytes_max).is_err() {
             progress.body_ends();
             uploads
-                .cover_patiently(share, bytes, self.bytes_max)
+                .cover_patiently(reservation, bytes, self.bytes_max)
                 .await?;
             progress.body_begins();
         }
-        // What short bodies share takes nothing of a promise of long ones.
-        if let (Some(promise), Some(share)) = (&mut self.promise, share)
-            && promise.is_of_quota_of(share)
-        {
-            promise.keep(share.amount());
+        if let (Some(promise), Some(reservation)) = (&mut self.promise, reservation) {
+            promise.keep(reservation);
         }
         Ok(())
     }
@@ -152,7 +149,7 @@ impl RequestBody {
     /// Reads all of it, unless it is longer than `bytes_max`.
     ///
     /// # Errors
-    /// The body is too long, the budget stays used up, or the body is too slow or
+    /// The body is too long, the quota stays used up, or the body is too slow or
     /// malformed.
     pub(crate) async fn read(
         &mut self,
@@ -163,7 +160,7 @@ impl RequestBody {
         if self.ended {
             return Ok(Upload {
                 bytes: Bytes::new(),
-                share: None,
+                reservation: None,
             });
         }
         let announced = self.announced_bytes();
@@ -184,7 +181,7 @@ impl RequestBody {
             progress.body_ends();
             return Ok(Upload {
                 bytes: first,
-                share: memory.share,
+                reservation: memory.reservation,
             });
         }
         // The system provides memory for this buffer only as it is written to.
@@ -207,7 +204,7 @@ impl RequestBody {
         progress.body_ends();
         Ok(Upload {
             bytes: Bytes::from(bytes),
-            share: memory.share,
+            reservation: memory.reservation,
         })
     }
 
@@ -220,7 +217,7 @@ impl RequestBody {
     /// by one.
     ///
     /// # Errors
-    /// The budget is used up, or the body is too slow or malformed.
+    /// The quota is used up, or the body is too slow or malformed.
     pub(crate) async fn read_blocks(
         &mut self,
         uploads: &Uploads,
@@ -240,7 +237,7 @@ impl RequestBody {
             if self.ended && blocks.is_empty() && block.is_empty() {
                 // Short bodies arrive in one piece, which need not be copied.
                 progress.body_ends();
-                return Ok((VecDeque::from([piece]), memory.share));
+                return Ok((VecDeque::from([piece]), memory.reservation));
             }
             while !piece.is_empty() {
                 if block.capacity() == 0 {
@@ -259,7 +256,7 @@ impl RequestBody {
         if bytes > 0 {
             progress.body_ends();
         }
-        Ok((blocks, memory.share))
+        Ok((blocks, memory.reservation))
     }
 
     /// Reads and discards the rest of the body if it is short and comes at once. Returns

@@ -124,7 +124,7 @@ async fn put(mut exchange: Exchange<'_>, parameters: EntityParameters) -> Answer
         .write(
             &parameters.key,
             change,
-            upload.share,
+            upload.reservation,
             exchange.terms(parameters.replicas, deadline),
         )
         .await

@@ -1,7 +1,7 @@
 //! Three nodes as processes: what the others do while one is down, frozen, cut off or empty.
 
 mod forgotten_day;
-mod frozen_ranges;
+mod frozen_scans;
 mod healing;
 mod lost_folder;
 mod node_reports;

@@ -16,21 +16,6 @@ fn put(port: u16, value: &[u8]) {
 }
 
 #[test]
-fn an_acknowledged_write_survives_a_kill() {
-    let folder = tempfile::tempdir().unwrap();
-    let port = free_port();
-    let mut node = started(&mut serve(port, folder.path()), port);
-    put(port, b"value");
-    node.signal(Signal::KILL);
-    node.end();
-
-    let port = free_port();
-    let _node = started(&mut serve(port, folder.path()), port);
-    let answer = request(port, "GET", "/v0/entity?id=k", b"");
-    assert_eq!(answer, Some((200, b"value".to_vec())));
-}
-
-#[test]
 fn a_signal_to_stop_ends_in_success_and_keeps_the_data() {
     let folder = tempfile::tempdir().unwrap();
     for (signal, value) in [(Signal::TERM, b"first"), (Signal::INT, b"other")] {

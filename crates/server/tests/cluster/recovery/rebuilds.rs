@@ -7,7 +7,6 @@ use crate::support::{Cluster, Disks, until};
 use lsm_testing::MemoryDisk;
 use server::ServerConfig;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Repairs in short order that store what they bring every 4 MiB.
 fn refilling(config: &mut ServerConfig) {
@@ -187,31 +186,4 @@ fn a_refill_goes_on_where_it_was_although_the_driver_and_then_the_node_are_kille
     // A quarter was stored before the node was killed: that is not sent again.
     let sent = bulk_bytes(&cluster, 2);
     assert!(sent > 0.0 && sent < 0.8 * total, "{sent} bytes of {total}");
-}
-
-#[test]
-fn two_lost_stores_are_filled_by_the_third() {
-    let mut cluster = Cluster::start_with(3, |config| {
-        refilling(config);
-        config.node.full_repair_interval = Some(Duration::from_secs(1));
-    });
-    let mut client = cluster.client(0);
-    for number in 0..500 {
-        let put = client.put(&target(&key(number), "3/3"), value(number).as_bytes());
-        assert_eq!(put.status, 201);
-    }
-    let before = wait_until_equal(&cluster);
-    for node in [1, 2] {
-        cluster.stop_node(node);
-        cluster.replace_disk(node, Arc::new(MemoryDisk::new()));
-    }
-    cluster.start_node(1);
-    cluster.start_node(2);
-    cluster.wait_until_joined();
-    for node in [1, 2] {
-        wait_until_filled(&cluster, node);
-        assert!(bulk_keys(&cluster, node) > 400.0);
-    }
-    let after = wait_until_equal(&cluster);
-    assert!(before.iter().all(|line| after.contains(line)));
 }

@@ -1,11 +1,9 @@
 //! The GC threshold rises once all nodes were fenced and found equal, and not while one of
 //! them is away.
 
-use crate::repair::equal_stores::{stored_at, target, wait_until_filled};
+use crate::repair::equal_stores::target;
 use crate::support::{Cluster, Disks, until};
-use lsm_testing::MemoryDisk;
 use server::ServerConfig;
-use std::sync::Arc;
 use std::time::Duration;
 
 const JSON: &str = "content-type: application/json\r\n";
@@ -81,43 +79,6 @@ fn the_forget_bound_rises_on_all_nodes_behind_fences() {
     });
 }
 
-/// The store has never seen the tombstones that the others have forgotten, and takes live
-/// versions from below the bound.
-#[test]
-fn a_store_that_was_lost_after_the_dead_were_forgotten_is_filled() {
-    let mut cluster = Cluster::start_with(3, forgetful);
-    let mut client = cluster.client(0);
-    for number in 0..40 {
-        let target = target(&format!("k{number:02}"), "3/3");
-        assert_eq!(client.put(&target, b"v").status, 201);
-        if number % 2 == 0 {
-            assert_eq!(client.delete(&target).status, 202);
-        }
-    }
-    let written_unix_ms = cluster.status(0)["clock"]["unix_ms"].as_u64();
-    until("all of it is below the bound", || {
-        sweep_fully(&cluster, 1);
-        (0..3).all(|node| bound_at(&cluster, node) > written_unix_ms)
-    });
-    let before = bound_at(&cluster, 1);
-    cluster.stop_node(2);
-    cluster.replace_disk(2, Arc::new(MemoryDisk::new()));
-    cluster.start_node(2);
-    wait_until_filled(&cluster, 2);
-    let stored = stored_at(&cluster, 2);
-    let holds = |number: &u32| {
-        let key = format!("\"k{number:02}\"");
-        stored.iter().any(|line| line.contains(&key))
-    };
-    let held: Vec<u32> = (0..40).filter(holds).collect();
-    let live: Vec<u32> = (0..40).filter(|number| number % 2 == 1).collect();
-    assert_eq!(held, live);
-    until("the bound rises with the filled store", || {
-        sweep_fully(&cluster, 1);
-        (0..3).all(|node| bound_at(&cluster, node) > before)
-    });
-}
-
 /// A read of more replicas than a version has leaves a copy behind.
 #[test]
 fn the_status_says_which_surplus_copies_may_be_dropped() {
@@ -159,60 +120,6 @@ fn forget_all_so_far(cluster: &Cluster) {
         sweep_fully(cluster, 1);
         (0..3).all(|node| bound_at(cluster, node) > now_unix_ms)
     });
-}
-
-/// Checks that no pair of any node reads a deleted key, and that all others are read.
-fn check_all(cluster: &Cluster, keys: u32, is_deleted: impl Fn(u32) -> bool) {
-    for node in 0..3 {
-        let mut client = cluster.client(node);
-        for number in 0..keys {
-            for pair in ["1/3", "2/3", "3/3"] {
-                let read = client.get(&target(&format!("k{number:02}"), pair));
-                let expected = if is_deleted(number) { 404 } else { 200 };
-                assert_eq!(
-                    read.status,
-                    expected,
-                    "{node} {number} {pair} {}",
-                    read.text()
-                );
-            }
-        }
-    }
-}
-
-/// The restored store holds values whose tombstones the others have forgotten.
-#[test]
-fn a_folder_from_before_the_deletes_brings_nothing_back() {
-    let disks = Disks::new();
-    let mut cluster = Cluster::start_on(3, forgetful, |node| disks.add(node));
-    let mut client = cluster.client(0);
-    for number in 0..40 {
-        let target = target(&format!("k{number:02}"), "3/3");
-        assert_eq!(client.put(&target, b"v").status, 201);
-    }
-    let copy = disks.copy(2);
-    // Once more, so that its peers know of a later start than the copy has.
-    cluster.stop_node(2);
-    cluster.start_node(2);
-    cluster.wait_until_joined();
-    let is_deleted = |number: u32| number.is_multiple_of(2);
-    for number in (0..40).filter(|number| is_deleted(*number)) {
-        let target = target(&format!("k{number:02}"), "3/3");
-        until("a key is deleted", || client.delete(&target).status == 202);
-    }
-    forget_all_so_far(&cluster);
-    let before = bound_at(&cluster, 1);
-    cluster.stop_node(2);
-    disks.replace(&mut cluster, 2, copy);
-    cluster.start_node(2);
-    wait_until_filled(&cluster, 2);
-    check_all(&cluster, 40, is_deleted);
-    assert_eq!(stored_at(&cluster, 2), stored_at(&cluster, 0));
-    until("the bound rises with the filled store", || {
-        sweep_fully(&cluster, 1);
-        (0..3).all(|node| bound_at(&cluster, node) > before)
-    });
-    check_all(&cluster, 40, is_deleted);
 }
 
 /// The read has to put the version on more replicas than it was written to, below their

@@ -1,12 +1,11 @@
-//! Long values, long keys, many clients, and more requests than a node takes on.
+//! Long values, long keys, and more requests than a node takes on.
 
 use crate::support::{Cluster, OpenOnDrop, metric_of, until};
-use crate::wire::{Client, Reply, gated_disk};
+use crate::wire::gated_disk;
 use fastrand::Rng;
 use lsm::Disk;
 use lsm_testing::MemoryDisk;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 #[test]
 fn long_values_pass_through_a_node_that_keeps_no_copy() {
@@ -71,124 +70,6 @@ fn keys_may_be_any_bytes_whichever_node_coordinates() {
             .status,
         400
     );
-}
-
-#[test]
-fn pipelined_requests_are_answered_in_order() {
-    let cluster = Cluster::start(3);
-    let mut client = cluster.client(1);
-    let mut requests = String::new();
-    for number in 0..100 {
-        let target = format!("/v0/entity?id=k{}", number % 10);
-        requests += &format!(
-            "PUT {target} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 3\r\n\r\n{number:03}"
-        );
-        requests += &format!("GET {target} HTTP/1.1\r\nhost: localhost\r\n\r\n");
-        if number % 10 == 9 {
-            requests += &format!("DELETE {target} HTTP/1.1\r\nhost: localhost\r\n\r\n");
-            requests += &format!("GET {target} HTTP/1.1\r\nhost: localhost\r\n\r\n");
-        }
-    }
-    client.send(requests);
-    for number in 0..100 {
-        let put = client.reply_to("PUT");
-        let get = client.reply_to("GET");
-        assert_eq!((put.status, get.status), (201, 200));
-        assert_eq!(
-            (get.text(), get.version()),
-            (&*format!("{number:03}"), put.version())
-        );
-        if number % 10 == 9 {
-            let delete = client.reply_to("DELETE");
-            let get = client.reply_to("GET");
-            assert_eq!((delete.status, get.status), (202, 404));
-            assert_eq!(get.version(), delete.version());
-        }
-    }
-}
-
-/// The result of a write: its version, and the value unless it was a deletion.
-type Left = (u64, Option<String>);
-
-fn left_by(reply: &Reply) -> Left {
-    match reply.status {
-        200 => (reply.version(), Some(reply.text().to_owned())),
-        404 => (reply.version(), None),
-        status => panic!("{status}: {reply:?}"),
-    }
-}
-
-#[test]
-fn all_nodes_agree_after_writes_of_many_clients() {
-    const CLIENTS: u64 = 64;
-    const KEYS: usize = 16;
-    const STEPS: usize = 30;
-    let cluster = Cluster::start_with(3, |config| config.threads = 2);
-    cluster.clock(1).set_ahead_seconds(120);
-    // The newest version of each key that any client has seen.
-    let newest: Vec<AtomicU64> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
-    let run = |client: u64| -> Vec<(usize, Left)> {
-        let mut random = Rng::with_seed(client);
-        let mut connections: Vec<Client> = (0..3).map(|node| cluster.client(node)).collect();
-        let mut written = Vec::new();
-        for step in 0..STEPS {
-            let key = random.usize(..KEYS);
-            let target = format!("/v0/entity?id=k{key}&replicas=2/3");
-            let connection = &mut connections[random.usize(..3)];
-            // The request must not return a version older than this one.
-            let known = newest[key].load(Ordering::SeqCst);
-            let version = match random.u8(..4) {
-                0 | 1 => {
-                    let value = format!("{client}-{step}");
-                    let reply = connection.put(&target, value.as_bytes());
-                    assert_eq!(reply.status, 201);
-                    assert!(reply.version() > known, "a later write wins");
-                    written.push((key, (reply.version(), Some(value))));
-                    reply.version()
-                }
-                2 => {
-                    let reply = connection.delete(&target);
-                    assert_eq!(reply.status, 202);
-                    assert!(reply.version() > known, "a later delete wins");
-                    written.push((key, (reply.version(), None)));
-                    reply.version()
-                }
-                _ => {
-                    let reply = connection.get(&target);
-                    if reply.status == 404 && reply.header("kvorum-version").is_none() {
-                        assert_eq!(known, 0, "what was acknowledged is seen");
-                        continue;
-                    }
-                    let version = left_by(&reply).0;
-                    assert!(version >= known, "reads never go back");
-                    version
-                }
-            };
-            newest[key].fetch_max(version, Ordering::SeqCst);
-        }
-        written
-    };
-    let written: Vec<(usize, Left)> = std::thread::scope(|scope| {
-        let clients: Vec<_> = (0..CLIENTS)
-            .map(|client| scope.spawn(move || run(client)))
-            .collect();
-        let all = clients
-            .into_iter()
-            .flat_map(|client| client.join().unwrap());
-        all.collect()
-    });
-    for key in 0..KEYS {
-        let of_key = written.iter().filter(|(written, _)| *written == key);
-        let last = of_key.map(|(_, left)| left).max().unwrap();
-        for node in 0..3 {
-            let target = format!("/v0/entity?id=k{key}&replicas=3/3");
-            assert_eq!(left_by(&cluster.client(node).get(&target)), *last, "k{key}");
-            let held = cluster.held_by(node, &format!("k{key}"));
-            let expected = last.1.clone().map(|value| (value, last.0));
-            assert_eq!(held, expected, "k{key} on {node}");
-        }
-    }
-    assert!(cluster.metric(0, "kvorum_timestamp_pushes_total ") > 0.0);
 }
 
 #[test]

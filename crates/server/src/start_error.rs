@@ -13,7 +13,7 @@ pub enum StartError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The node cannot listen on an address.
-    #[error("cannot listen on {address}: {source}; {}", what_to_do(source))]
+    #[error("cannot listen on {address}: {source}; {}", remedy_of(source))]
     Address {
         /// The address.
         address: SocketAddr,
@@ -52,7 +52,7 @@ pub struct FewOpenFiles {
 }
 
 /// What an operator does when the node cannot listen on an address.
-fn what_to_do(error: &io::Error) -> &'static str {
+fn remedy_of(error: &io::Error) -> &'static str {
     if is_no_such_address(error) {
         "choose an address of this machine with --listen"
     } else if error.kind() == io::ErrorKind::PermissionDenied {

@@ -103,7 +103,7 @@ impl<O: Copy + Ord> Drop for Usage<O> {
 mod tests {
     use super::*;
     use crate::net::connection_slots::ConnectionScope;
-    use crate::net::slow_clients::Progress;
+    use crate::net::slow_clients::ConnectionProgress;
 
     #[test]
     fn a_connection_that_does_not_go_on_is_shed_and_nothing_is_given_back_twice() {
@@ -111,8 +111,11 @@ mod tests {
         let mut usages = Vec::new();
         let mut connections = Vec::new();
         let mut take = || {
-            let progress = Rc::new(Progress::new(Rc::default(), ConnectionScope::AnyRequest));
-            let holder: Rc<dyn Shed> = Rc::<Progress>::clone(&progress);
+            let progress = Rc::new(ConnectionProgress::new(
+                Rc::default(),
+                ConnectionScope::AnyRequest,
+            ));
+            let holder: Rc<dyn Shed> = Rc::<ConnectionProgress>::clone(&progress);
             usages.push(quota.take(IpAddr::from([10, 0, 0, 1]), 1, Rc::downgrade(&holder)));
             connections.push(progress);
             let shed: Vec<_> = usages.iter().map(Usage::is_shed).collect();

@@ -5,8 +5,8 @@ use profile::WaitSite;
 /// A request waits for a permit to run.
 pub(crate) static ADMISSION: WaitSite = WaitSite::new("queue;admission");
 
-/// A range waits for its turn.
-pub(crate) static RANGE: WaitSite = WaitSite::new("queue;range");
+/// A scan waits for its turn.
+pub(crate) static SCAN: WaitSite = WaitSite::new("queue;scan");
 
 /// A body waits for memory.
 pub(crate) static UPLOAD_MEMORY: WaitSite = WaitSite::new("queue;memory for a body");

@@ -30,7 +30,7 @@ pub struct MemorySplit {
     /// How many chunked batches run at a time, each of which may hold
     /// [`BATCH_STREAM_BYTES`] beside what else counts.
     pub batch_streams_max: usize,
-    /// Long values on their way through the store, which no budget counts.
+    /// Long values on their way through the store, which no quota counts.
     pub store_values_bytes: usize,
     /// How many ranges are streamed at a time.
     pub scans_max: usize,

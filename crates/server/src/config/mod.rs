@@ -164,7 +164,7 @@ impl ServerConfig {
 
     /// Replaces port 0 in the node's URL, and in a name that is that URL, by the port
     /// that the node really has.
-    pub(crate) fn give_port(&mut self, port: u16) {
+    pub(crate) fn set_port(&mut self, port: u16) {
         self.node.members.set_own_port(port);
     }
 

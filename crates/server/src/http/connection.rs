@@ -4,7 +4,7 @@ use crate::http::problem::Problem;
 use crate::http::request::head::{FIELD_BYTES_MAX, TARGET_BYTES_MAX};
 use crate::net::channel::{Channel, SCRATCH_BYTES, Socket};
 use crate::net::connection_slots::ConnectionSlot;
-use crate::net::slow_clients::{Phase, Progress};
+use crate::net::slow_clients::{ConnectionProgress, Phase};
 use crate::net::tls::Entered;
 use crate::net::wire::Wire;
 use crate::net::{LAST_REQUESTS, Listener, Registered};
@@ -72,7 +72,7 @@ pub(crate) async fn serve(
     listener: Rc<Listener>,
     stream: TcpStream,
     slot: &ConnectionSlot,
-    progress: Rc<Progress>,
+    progress: Rc<ConnectionProgress>,
     registered: Registered,
 ) {
     let new_channel = |wire| Channel::new(wire, Rc::clone(&listener.buffers), Rc::clone(&progress));
@@ -98,7 +98,8 @@ pub(crate) async fn serve(
     match drive(&listener, &channel).await {
         // More requests may have arrived behind the last one that a node answers that stops.
         End::Closed => {
-            let lingers = progress.lingers() || (listener.is_stopping() && channel.has_unread());
+            let lingers =
+                progress.is_lingering() || (listener.is_stopping() && channel.has_unread());
             close(&channel, lingers).await;
         }
         End::TooLong { is_head } => {
@@ -120,7 +121,7 @@ pub(crate) async fn serve(
             close(&channel, true).await;
         }
         End::Upgraded(received) => {
-            let written = unless_cut(&channel, Channel::poll_flush).await;
+            let written = run_until_cut(&channel, Channel::poll_flush).await;
             let client = channel.client();
             let is_peer = Cell::new(false);
             // A peer's connection has timeouts of its own, and a node that stops does
@@ -267,7 +268,7 @@ async fn drive(listener: &Rc<Listener>, channel: &Rc<Channel>) -> End {
 /// Closes a connection in order. Hyper does so in most cases, but not when a client
 /// asked for an upgrade and did not get it.
 async fn close(channel: &Channel, lingers: bool) {
-    match unless_cut(channel, Channel::poll_shutdown).await {
+    match run_until_cut(channel, Channel::poll_shutdown).await {
         Ok(()) if lingers => linger(channel).await,
         Ok(()) => {}
         Err(error) => tracing::debug!(%error, "a connection ended before its last answer"),
@@ -275,7 +276,7 @@ async fn close(channel: &Channel, lingers: bool) {
 }
 
 /// Polls work that may wait for the client, until the node gives the connection up.
-async fn unless_cut(
+async fn run_until_cut(
     channel: &Channel,
     poll: impl Fn(&Channel, &mut task::Context<'_>) -> Poll<io::Result<()>>,
 ) -> io::Result<()> {

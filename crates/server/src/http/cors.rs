@@ -38,7 +38,7 @@ const ALLOW_PRIVATE_NETWORK: HeaderName =
 /// The origin of the page that a request comes from, if the operator lets it use the node.
 pub(crate) fn granted_origin(listener: &Listener, headers: &HeaderMap) -> Option<HeaderValue> {
     let origins = listener.own_hosts.cors_origins();
-    if !origins.are_any() {
+    if origins.is_empty() {
         return None;
     }
     let origin = headers.get(ORIGIN)?;
@@ -52,7 +52,7 @@ pub(crate) fn set_fields(
     granted: Option<HeaderValue>,
     headers: &mut HeaderMap,
 ) {
-    if !listener.own_hosts.cors_origins().are_any() {
+    if listener.own_hosts.cors_origins().is_empty() {
         return;
     }
     let varies = if headers.contains_key(VARY) {

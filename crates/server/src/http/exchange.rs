@@ -9,7 +9,7 @@ use crate::http::response::headers;
 use crate::logs::slow_requests::Timeline;
 use crate::net::Listener;
 use crate::net::channel::Channel;
-use crate::net::slow_clients::Progress;
+use crate::net::slow_clients::ConnectionProgress;
 use crate::trust::Caller;
 use crate::trust::audit::{Event, EventKind};
 use base::{Admitted, Permit, Refused, TraceId};
@@ -29,7 +29,7 @@ pub(crate) type Answer = Result<Response<ResponseBody>, Problem>;
 
 /// A request that its resource answers, and the listener through which it came. Its path
 /// and its method are checked.
-pub(crate) struct Exchange<'a> {
+pub(crate) struct HttpExchange<'a> {
     /// The listener, with the worker that answers for the store.
     pub(crate) listener: &'a Rc<Listener>,
     /// The connection.
@@ -52,14 +52,14 @@ pub(crate) struct Exchange<'a> {
     pub(crate) began: Duration,
 }
 
-impl Exchange<'_> {
+impl HttpExchange<'_> {
     /// The raw query of the request.
     pub(crate) fn query(&self) -> Option<&str> {
         self.head.uri.query()
     }
 
     /// The progress of the connection.
-    pub(crate) fn progress(&self) -> &Progress {
+    pub(crate) fn progress(&self) -> &ConnectionProgress {
         &self.channel.progress
     }
 

@@ -1,7 +1,7 @@
 //! The caller of a request that may outlive its token: a batch, or a scan. Such a request has its
 //! right checked again while it runs.
 
-use crate::http::exchange::Exchange;
+use crate::http::exchange::HttpExchange;
 use crate::http::problem::Problem;
 use crate::trust::audit::{Event, EventKind};
 use crate::trust::{Caller, Trust};
@@ -29,7 +29,7 @@ struct Audited {
 
 impl LastingCaller {
     /// Who sent this request.
-    pub(crate) fn of(exchange: &Exchange<'_>) -> Self {
+    pub(crate) fn of(exchange: &HttpExchange<'_>) -> Self {
         let audit = exchange.listener.trust().audit();
         Self {
             caller: exchange.caller.clone(),

@@ -21,9 +21,9 @@
 //!
 //! # To add a resource
 //! 1. Write `resources/NAME.rs` (or a folder, if it has parameters or a stream of its
-//!    own) with `pub(super) async fn answer(exchange: Exchange<'_>) -> Answer`. It reads
-//!    its parameters with `query`, then calls [`Exchange::authorize`], then
-//!    [`Exchange::check_body_limit`], then [`Exchange::admit`].
+//!    own) with `pub(super) async fn answer(exchange: HttpExchange<'_>) -> Answer`. It reads
+//!    its parameters with `query`, then calls [`HttpExchange::authorize`], then
+//!    [`HttpExchange::check_body_limit`], then [`HttpExchange::admit`].
 //! 2. Add a row to the table in `resources/table.rs`: its path, its methods and what they need,
 //!    its parameters and its name in the metrics; and its handler to `resources/mod.rs`. A new
 //!    method also needs a `Verb`, in `request/verb.rs`.
@@ -55,7 +55,7 @@ use crate::net::connection_slots::ConnectionScope;
 use crate::trust::Caller;
 use crate::trust::audit::{Event, EventKind};
 use base::TraceId;
-use exchange::{Answer, Exchange};
+use exchange::{Answer, HttpExchange};
 use hyper::body::Incoming;
 use hyper::header::{CONNECTION, HeaderValue};
 use hyper::http::request::Parts;
@@ -293,7 +293,7 @@ async fn dispatch(
         caller: caller.clone(),
         trace: arrived.trace,
     });
-    let exchange = Exchange {
+    let exchange = HttpExchange {
         listener,
         channel,
         head,

@@ -127,23 +127,23 @@ impl State {
     fn running(&self, totals: &Totals, clock: &dyn Clock) -> Sample {
         let before = &self.before;
         let buckets = |now: &[u64; LATENCY_BUCKETS], before: &[u64; LATENCY_BUCKETS]| {
-            array::from_fn(|bucket| rise(before[bucket], now[bucket]))
+            array::from_fn(|bucket| increase(before[bucket], now[bucket]))
         };
         Sample {
             end_unix_ms: clock.unix_ms(),
             span: clock.monotonic().saturating_sub(self.sampled_at),
             reads: buckets(&totals.reads, &before.reads),
             writes: buckets(&totals.writes, &before.writes),
-            batch_operations: rise(before.batch_operations, totals.batch_operations),
-            refused: rise(before.refused, totals.refused),
-            failed: rise(before.failed, totals.failed),
+            batch_operations: increase(before.batch_operations, totals.batch_operations),
+            refused: increase(before.refused, totals.refused),
+            failed: increase(before.failed, totals.failed),
         }
     }
 }
 
 /// By how much a counter rose. Readers may see a runtime's counters a little late, so it
 /// may seem to fall.
-fn rise(before: u64, now: u64) -> u32 {
+fn increase(before: u64, now: u64) -> u32 {
     u32::try_from(now.saturating_sub(before)).unwrap_or(u32::MAX)
 }
 

@@ -45,7 +45,7 @@ pub(crate) struct ListenerMetrics {
 
 impl ListenerMetrics {
     /// Notes that the calling thread's scheduler runs this listener.
-    pub(crate) fn runs_here(&self) {
+    pub(crate) fn attach_to_this_thread(&self) {
         // A second one would be a bug, and the first stays in force.
         let counts = (
             Handle::current().metrics(),
@@ -143,7 +143,7 @@ mod tests {
             .unwrap();
         let listener = ListenerMetrics::default();
         runtime.block_on(async {
-            listener.runs_here();
+            listener.attach_to_this_thread();
             let own = ProcessorTimes::of_this_thread();
             let counted = own.read();
             if counted.ran.is_zero() {

@@ -66,9 +66,9 @@ fn encode_all<T>(
 
 /// Families that are to be encoded.
 #[derive(Debug)]
-struct Page(Vec<Family>);
+struct FamilyCollector(Vec<Family>);
 
-impl Collector for Page {
+impl Collector for FamilyCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         self.0
             .iter()
@@ -79,7 +79,7 @@ impl Collector for Page {
 /// The families in the OpenMetrics text format.
 pub(crate) fn open_metrics_text(families: Vec<Family>) -> String {
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(Page(families)));
+    registry.register_collector(Box::new(FamilyCollector(families)));
     let mut text = String::new();
     if prometheus_client::encoding::text::encode(&mut text, &registry).is_err() {
         // Writing to a string never fails.

@@ -12,7 +12,7 @@
 //!   them (`unsent_answers`).
 
 use crate::net::recorded_steps::RecordedSteps;
-use crate::net::slow_clients::Progress;
+use crate::net::slow_clients::ConnectionProgress;
 use crate::net::unsent_answers::{UnsentAnswer, UnsentAnswers};
 use crate::net::wire::Wire;
 use base::{Quota, Refused, Reservation};
@@ -57,7 +57,7 @@ pub(crate) struct Buffers {
     scratch: RefCell<Box<[u8]>>,
     /// An empty buffer with room for answers, unless a connection uses it.
     spare: Cell<Vec<u8>>,
-    /// The budget for long heads, which all runtimes share.
+    /// The quota for long heads, which all runtimes share.
     heads: Arc<Quota>,
     /// Answers that wait for clients that do not read.
     pub(crate) unsent_answers: Rc<UnsentAnswers>,
@@ -89,16 +89,20 @@ pub(crate) struct Channel {
     /// The share of the longest head. It is kept until the connection ends, because
     /// hyper keeps a buffer of that length until then.
     head_share: RefCell<Option<Reservation>>,
-    /// Whether a head was refused because the budget for long heads was used up.
+    /// Whether a head was refused because the quota for long heads was used up.
     is_head_refused: Cell<bool>,
     unsent: UnsentAnswer,
-    pub(crate) progress: Rc<Progress>,
+    pub(crate) progress: Rc<ConnectionProgress>,
     pub(crate) steps: RecordedSteps,
 }
 
 impl Channel {
     /// The channel over a wire, with the `buffers` of its runtime.
-    pub(crate) fn new(wire: Wire, buffers: Rc<Buffers>, progress: Rc<Progress>) -> Rc<Self> {
+    pub(crate) fn new(
+        wire: Wire,
+        buffers: Rc<Buffers>,
+        progress: Rc<ConnectionProgress>,
+    ) -> Rc<Self> {
         Rc::new(Self {
             head_share: RefCell::default(),
             is_head_refused: Cell::new(false),
@@ -185,10 +189,10 @@ impl Channel {
         }
     }
 
-    /// Counts a head of `bytes` towards the budget, until the connection ends.
+    /// Counts a head of `bytes` towards the quota, until the connection ends.
     ///
     /// # Errors
-    /// [`Refused`] when the budget for long heads is used up.
+    /// [`Refused`] when the quota for long heads is used up.
     pub(crate) fn cover_head(&self, bytes: usize) -> Result<(), Refused> {
         let wanted = bytes.saturating_sub(HEAD_FREE_BYTES);
         let mut share = self.head_share.borrow_mut();

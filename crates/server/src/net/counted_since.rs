@@ -11,7 +11,7 @@ pub(crate) struct CountedSince(Mutex<Option<Duration>>);
 impl CountedSince {
     /// For how long it has counted without a break, by those who looked; `counts`: whether it
     /// does now, on the monotonic clock.
-    pub(crate) fn lasts(&self, counts: bool, now: Duration) -> Duration {
+    pub(crate) fn duration(&self, counts: bool, now: Duration) -> Duration {
         let mut since = lock(&self.0);
         if counts {
             now.saturating_sub(*since.get_or_insert(now))
@@ -36,7 +36,7 @@ mod tests {
             (true, 12, 0),
             (true, 13, 1),
         ] {
-            let lasts = since.lasts(counts, Duration::from_secs(now));
+            let lasts = since.duration(counts, Duration::from_secs(now));
             assert_eq!(lasts, Duration::from_secs(expected), "{now}");
         }
     }

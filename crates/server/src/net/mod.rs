@@ -41,7 +41,7 @@ use node::Worker;
 use paused_connections::PausedConnections;
 use peer::Transport;
 use slab::Slab;
-use slow_clients::{Progress, SlowClientTimeouts};
+use slow_clients::{ConnectionProgress, SlowClientTimeouts};
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::net::SocketAddr;
@@ -78,7 +78,7 @@ pub(crate) struct Listener {
     pub(crate) now: Rc<Cell<Duration>>,
     /// The buffers that all connections share.
     pub(crate) buffers: Rc<Buffers>,
-    connections: RefCell<Slab<Rc<Progress>>>,
+    connections: RefCell<Slab<Rc<ConnectionProgress>>>,
     /// What the TLS connections share.
     tls_quotas: TlsQuotas,
     /// Notified when the last connection has ended.
@@ -141,7 +141,7 @@ impl Listener {
 
     /// Starts the background tasks of a runtime, which last until it ends.
     pub(crate) fn spawn_upkeep(self: &Rc<Self>) {
-        self.metrics.runs_here();
+        self.metrics.attach_to_this_thread();
         self.worker.spawn_upkeep();
         let paused_connections = Rc::clone(&self.paused_connections);
         tokio::task::spawn_local(paused_connections.resume_forever(Rc::clone(&self.permits)));
@@ -179,9 +179,9 @@ impl Listener {
     ///
     /// # Errors
     /// [`Refused`] at once if too many ranges wait, and later when the deadline has passed.
-    pub(crate) async fn admit_range(&self, deadline: Duration) -> Result<Reservation, Refused> {
+    pub(crate) async fn admit_scan(&self, deadline: Duration) -> Result<Reservation, Refused> {
         let wait_max = deadline.saturating_sub(self.clock().monotonic());
-        let admitted = self.shared.ranges.reserve(1, &wait_sites::RANGE);
+        let admitted = self.shared.ranges.reserve(1, &wait_sites::SCAN);
         tokio::time::timeout(wait_max, admitted)
             .await
             .unwrap_or(Err(Refused))
@@ -238,7 +238,11 @@ impl Listener {
     }
 
     /// Begins a connection: where the node speaks TLS, with a handshake.
-    pub(crate) async fn enter(&self, stream: TcpStream, progress: &Rc<Progress>) -> Entered {
+    pub(crate) async fn enter(
+        &self,
+        stream: TcpStream,
+        progress: &Rc<ConnectionProgress>,
+    ) -> Entered {
         match &self.shared.tls {
             None => Entered::Wire(Wire::Plain(stream)),
             Some(tls) => {
@@ -261,7 +265,7 @@ impl Listener {
                         Poll::Pending
                     }
                 };
-                tls::unless_over(entering, is_over).await
+                tls::enter_unless_over(entering, is_over).await
             }
         }
     }
@@ -274,7 +278,7 @@ impl Listener {
     }
 
     /// Adds a connection to the list.
-    pub(crate) fn register(self: &Rc<Self>, progress: &Rc<Progress>) -> Registered {
+    pub(crate) fn register(self: &Rc<Self>, progress: &Rc<ConnectionProgress>) -> Registered {
         Registered {
             number: self.connections.borrow_mut().insert(Rc::clone(progress)),
             listener: Rc::clone(self),
@@ -370,7 +374,7 @@ impl Listener {
         }
     }
 
-    fn all_connections(&self) -> Vec<Rc<Progress>> {
+    fn all_connections(&self) -> Vec<Rc<ConnectionProgress>> {
         let connections = self.connections.borrow();
         connections
             .iter()

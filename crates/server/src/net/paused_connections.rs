@@ -126,7 +126,7 @@ mod tests {
     use super::*;
     use crate::net::channel::Buffers;
     use crate::net::connection_slots::ConnectionScope;
-    use crate::net::slow_clients::Progress;
+    use crate::net::slow_clients::ConnectionProgress;
     use crate::net::unsent_answers::unsent_answers;
     use crate::net::wire::Wire;
     use base::Quota;
@@ -136,7 +136,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let stream = TcpStream::connect(address).await.unwrap();
-        let progress = Progress::new(Rc::default(), ConnectionScope::AnyRequest);
+        let progress = ConnectionProgress::new(Rc::default(), ConnectionScope::AnyRequest);
         let buffers = Buffers::new(Quota::new(0), unsent_answers(0));
         Channel::new(Wire::Plain(stream), Rc::new(buffers), Rc::new(progress))
     }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tls::NodeTls;
 
-/// What the listeners of all runtimes share: the node behind them, and the budgets
+/// What the listeners of all runtimes share: the node behind them, and the quotas
 /// for what clients send and receive.
 pub(crate) struct ListenerShared {
     config: ServerConfig,
@@ -24,11 +24,11 @@ pub(crate) struct ListenerShared {
     pub(crate) node: Arc<Node>,
     /// TLS, where the node speaks it.
     pub(crate) tls: Option<Arc<ListenerTls>>,
-    /// Budgets for bodies that are being received, in bytes.
+    /// The quotas for bodies that are being received, in bytes.
     pub(crate) uploads: Uploads,
     /// Quota for long request heads, in bytes.
     pub(crate) heads: Arc<Quota>,
-    /// The ranges that are streamed. Each holds memory that no quota counts, and lasts as long as
+    /// The scans that are streamed. Each holds memory that no quota counts, and lasts as long as
     /// its client reads. Most are short, so one that finds too many waits for a while, and holds
     /// nothing meanwhile: neither memory, nor a permit, nor anything of another node.
     pub(crate) ranges: Arc<Quota>,

@@ -1,4 +1,4 @@
-//! Slow clients: what each connection is doing and since when ([`Progress`]). One task
+//! Slow clients: what each connection is doing and since when ([`ConnectionProgress`]). One task
 //! a runtime reads it to close connections that make no progress, so no connection
 //! needs a timer of its own.
 
@@ -82,7 +82,7 @@ fn bytes_min(span: Duration, bytes_per_second: u64) -> u128 {
 }
 
 /// What a connection is doing, and since when.
-pub(crate) struct Progress {
+pub(crate) struct ConnectionProgress {
     /// The runtime's coarse clock.
     now: Rc<Cell<Duration>>,
     scope: ConnectionScope,
@@ -101,7 +101,7 @@ pub(crate) struct Progress {
     blocked_before: Cell<Duration>,
     /// How many bytes of answers the client has read in this span.
     sent_bytes: Cell<u64>,
-    /// How many bytes the current answer holds that no budget counts.
+    /// How many bytes the current answer holds that no quota counts.
     answer_bytes: Cell<usize>,
     /// Whether the body is too slow. Its reader answers that.
     is_body_late: Cell<bool>,
@@ -115,7 +115,7 @@ pub(crate) struct Progress {
     waker: RefCell<Option<Waker>>,
 }
 
-impl Progress {
+impl ConnectionProgress {
     /// The progress of a connection that was just opened, by the coarse clock `now`.
     pub(crate) fn new(now: Rc<Cell<Duration>>, scope: ConnectionScope) -> Self {
         Self {
@@ -191,7 +191,7 @@ impl Progress {
     }
 
     /// Whether the connection will linger.
-    pub(crate) fn lingers(&self) -> bool {
+    pub(crate) fn is_lingering(&self) -> bool {
         self.lingers.get()
     }
 
@@ -252,12 +252,12 @@ impl Progress {
         self.phase.get() == Phase::Idle
     }
 
-    /// The current answer holds so many bytes that no budget counts.
-    pub(crate) fn answer_holds(&self, bytes: usize) {
+    /// The current answer holds so many bytes that no quota counts.
+    pub(crate) fn set_answer_bytes(&self, bytes: usize) {
         self.answer_bytes.set(bytes);
     }
 
-    /// How many bytes the current answer holds that no budget counts.
+    /// How many bytes the current answer holds that no quota counts.
     pub(crate) fn answer_bytes(&self) -> usize {
         self.answer_bytes.get()
     }
@@ -386,7 +386,7 @@ impl Progress {
     }
 }
 
-impl Shed for Progress {
+impl Shed for ConnectionProgress {
     fn shed(&self) {
         self.cut();
     }

@@ -41,7 +41,7 @@ impl StartHold {
         if self.is_over.load(Ordering::Relaxed) {
             return true;
         }
-        let is_over = now >= self.until || have_met(own, links);
+        let is_over = now >= self.until || has_met_peers(own, links);
         if is_over {
             self.is_over.store(true, Ordering::Relaxed);
         }
@@ -51,7 +51,7 @@ impl StartHold {
 
 /// Whether the node and the peers that can be reached have met, and, if that is all of them,
 /// each knows whether its store counts: a new store waits for all peers.
-fn have_met(own: ReplicaState, links: impl Iterator<Item = LinkStatus>) -> bool {
+fn has_met_peers(own: ReplicaState, links: impl Iterator<Item = LinkStatus>) -> bool {
     let is_settled = |replica_state: ReplicaState| replica_state != ReplicaState::Starting;
     let (mut are_all_up, mut are_settled) = (true, is_settled(own));
     for link in links {
@@ -121,7 +121,7 @@ mod tests {
             (Learner, &[met, met], true),
         ] {
             assert_eq!(
-                have_met(own, links.iter().copied()),
+                has_met_peers(own, links.iter().copied()),
                 expected,
                 "{own:?} {links:?}"
             );

@@ -15,7 +15,7 @@
 //! those of all clients as well.
 
 use super::connection_slots::ConnectionScope;
-use super::slow_clients::{Phase, Progress};
+use super::slow_clients::{ConnectionProgress, Phase};
 use super::wire::{CountedStream, RecordMemory, Wire};
 use crate::admission::owners::owner_of;
 use crate::admission::shedding::{ConnectionQuota, Shed};
@@ -98,7 +98,7 @@ pub(crate) struct TlsQuotas {
 struct Handshake<F> {
     /// None once it is shed.
     accepting: RefCell<Option<Pin<Box<F>>>>,
-    progress: Rc<Progress>,
+    progress: Rc<ConnectionProgress>,
 }
 
 impl<F: Future> Handshake<F> {
@@ -176,12 +176,12 @@ impl ListenerTls {
     pub(crate) async fn enter(
         &self,
         stream: TcpStream,
-        progress: &Rc<Progress>,
+        progress: &Rc<ConnectionProgress>,
         quotas: &TlsQuotas,
         metrics: &TlsMetrics,
         now: &Cell<Duration>,
     ) -> Entered {
-        let first = unless_cut(progress, first_byte(&stream)).await;
+        let first = run_until_cut(progress, first_byte(&stream)).await;
         match first {
             // A supervisor that only looks whether the port is open is no failure.
             Some(Ok(None) | Err(_)) | None => return Entered::Ended,
@@ -205,7 +205,7 @@ impl ListenerTls {
         });
         let holder: Rc<dyn Shed> = Rc::<Handshake<_>>::clone(&handshake);
         let usage = handshakes.take(owner, 1, Rc::downgrade(&holder));
-        let accepted = unless_cut(progress, poll_fn(|cx| handshake.poll(cx))).await;
+        let accepted = run_until_cut(progress, poll_fn(|cx| handshake.poll(cx))).await;
         let is_shed = usage.is_shed();
         drop(usage);
         match accepted {
@@ -301,7 +301,7 @@ async fn first_byte(stream: &TcpStream) -> io::Result<Option<u8>> {
 
 /// Begins a connection, unless it is over before anything of it is there: what has arrived
 /// comes first.
-pub(super) async fn unless_over(
+pub(super) async fn enter_unless_over(
     entering: impl Future<Output = Entered>,
     mut is_over: impl FnMut(&mut Context<'_>) -> Poll<()>,
 ) -> Entered {
@@ -315,7 +315,7 @@ pub(super) async fn unless_over(
 
 /// Reads and discards what a client still sends after its handshake has failed. Closing at
 /// once would reset the connection, and the client might lose the alert that says why.
-async fn linger(mut stream: CountedStream, progress: &Progress) {
+async fn linger(mut stream: CountedStream, progress: &ConnectionProgress) {
     progress.enter(Phase::Lingering);
     let discarding = async {
         let mut ignored = [0; 1 << 10];
@@ -328,12 +328,15 @@ async fn linger(mut stream: CountedStream, progress: &Progress) {
         io::Result::Ok(())
     };
     // Whether the client has gone first is of no interest.
-    let _ended = unless_cut(progress, discarding).await;
+    let _ended = run_until_cut(progress, discarding).await;
 }
 
 /// Does what may wait for the client, until the node gives the connection up; `None`
 /// then.
-async fn unless_cut<T>(progress: &Progress, work: impl Future<Output = T>) -> Option<T> {
+async fn run_until_cut<T>(
+    progress: &ConnectionProgress,
+    work: impl Future<Output = T>,
+) -> Option<T> {
     let mut work = pin!(work);
     poll_fn(|cx| {
         progress.remember(cx.waker());
@@ -422,7 +425,7 @@ mod tests {
                 }
                 Entered::Wire(Wire::Plain(stream))
             };
-            let entered = unless_over(entering, |_| Poll::Ready(())).await;
+            let entered = enter_unless_over(entering, |_| Poll::Ready(())).await;
             assert_eq!(matches!(entered, Entered::Wire(_)), has_begun);
             drop(client);
         }
@@ -437,7 +440,7 @@ mod tests {
                 std::future::pending::<()>().await;
                 drop(kept);
             }))),
-            progress: Rc::new(Progress::new(Rc::default(), AnyRequest)),
+            progress: Rc::new(ConnectionProgress::new(Rc::default(), AnyRequest)),
         };
         let mut context = Context::from_waker(std::task::Waker::noop());
         assert!(handshake.poll(&mut context).is_pending());
@@ -471,8 +474,8 @@ mod tests {
         let peer = (IpAddr::from([10, 0, 2, 1]), AnyRequest, true);
         let upgrade = (IpAddr::from([10, 0, 2, 2]), PeerOrProbe, false);
         let enter = |(owner, scope, is_peers)| {
-            let progress = Rc::new(Progress::new(Rc::default(), scope));
-            let holder: Rc<dyn Shed> = Rc::<Progress>::clone(&progress);
+            let progress = Rc::new(ConnectionProgress::new(Rc::default(), scope));
+            let holder: Rc<dyn Shed> = Rc::<ConnectionProgress>::clone(&progress);
             (
                 quotas
                     .handshakes(scope, is_peers)
@@ -493,7 +496,7 @@ mod tests {
         // And while they have none.
         let of_upgrades: Vec<_> = connections[256..].iter().copied().map(enter).collect();
         assert!(!of_peer.0.is_shed() && of_upgrade.0.is_shed());
-        let staying = |usages: &[(_, Rc<Progress>)]| {
+        let staying = |usages: &[(_, Rc<ConnectionProgress>)]| {
             usages
                 .iter()
                 .filter(|(_, progress)| !progress.is_cut())

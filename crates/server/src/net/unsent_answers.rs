@@ -8,7 +8,7 @@
 //! do not read take nothing from others.
 
 use crate::admission::shedding::{ConnectionQuota, Shed, Usage};
-use crate::net::slow_clients::Progress;
+use crate::net::slow_clients::ConnectionProgress;
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -41,10 +41,10 @@ impl UnsentAnswer {
 
     /// Counts the answer of a connection, `bytes` of which wait because its client does
     /// not read. An answer that counts already stays as old as it is.
-    pub(crate) fn add(&self, connection: &Rc<Progress>, bytes: usize) {
+    pub(crate) fn add(&self, connection: &Rc<ConnectionProgress>, bytes: usize) {
         let mut usage = self.usage.borrow_mut();
         if bytes > 0 && usage.is_none() {
-            let holder: Rc<dyn Shed> = Rc::<Progress>::clone(connection);
+            let holder: Rc<dyn Shed> = Rc::<ConnectionProgress>::clone(connection);
             *usage = Some(self.answers.take((), bytes, Rc::downgrade(&holder)));
         }
     }
@@ -64,7 +64,12 @@ mod tests {
     #[test]
     fn the_answers_that_wait_longest_are_shed_for_others() {
         let answers = unsent_answers(UNSENT_BYTES_MIN);
-        let connection = || Rc::new(Progress::new(Rc::default(), ConnectionScope::AnyRequest));
+        let connection = || {
+            Rc::new(ConnectionProgress::new(
+                Rc::default(),
+                ConnectionScope::AnyRequest,
+            ))
+        };
         let entries: Vec<_> = (0..4)
             .map(|_| (UnsentAnswer::new(Rc::clone(&answers)), connection()))
             .collect();

@@ -7,7 +7,7 @@
 //! (`channel`). The second takes memory that the connections of a runtime share, beyond the
 //! first few KiB and as long as the record is not complete ([`RecordMemory`]).
 
-use super::slow_clients::Progress;
+use super::slow_clients::ConnectionProgress;
 use crate::admission::shedding::{ConnectionQuota, Shed, Usage};
 use crate::config::bounds::HANDSHAKE_BYTES_MAX;
 use std::io::{self, IoSlice};
@@ -56,8 +56,12 @@ pub(crate) struct RecordMemory {
 
 impl RecordMemory {
     /// That of a connection of `owner`.
-    pub(crate) fn new(quota: Rc<ConnectionQuota>, owner: IpAddr, progress: &Rc<Progress>) -> Self {
-        let holder: Rc<dyn Shed> = Rc::<Progress>::clone(progress);
+    pub(crate) fn new(
+        quota: Rc<ConnectionQuota>,
+        owner: IpAddr,
+        progress: &Rc<ConnectionProgress>,
+    ) -> Self {
+        let holder: Rc<dyn Shed> = Rc::<ConnectionProgress>::clone(progress);
         Self {
             quota,
             owner,
@@ -306,8 +310,11 @@ mod tests {
     use super::*;
     use crate::net::connection_slots::ConnectionScope;
 
-    fn connection(quota: &Rc<ConnectionQuota>, last: u8) -> (RecordMemory, Rc<Progress>) {
-        let progress = Rc::new(Progress::new(Rc::default(), ConnectionScope::AnyRequest));
+    fn connection(quota: &Rc<ConnectionQuota>, last: u8) -> (RecordMemory, Rc<ConnectionProgress>) {
+        let progress = Rc::new(ConnectionProgress::new(
+            Rc::default(),
+            ConnectionScope::AnyRequest,
+        ));
         let owner = IpAddr::from([10, 0, 0, last]);
         (
             RecordMemory::new(Rc::clone(quota), owner, &progress),

@@ -126,7 +126,7 @@ impl Server {
             .map(TcpSocket::local_addr)
             .collect::<io::Result<Vec<_>>>()?;
         config.check_exposure(&addresses)?;
-        config.give_port(addresses.first().map_or(0, SocketAddr::port));
+        config.set_port(addresses.first().map_or(0, SocketAddr::port));
 
         let executor = Arc::new(ThreadExecutor::start(&seams.clock)?);
         let (stop, stopped) = watch::channel(false);

@@ -1,4 +1,4 @@
-//! The real side of the executor seam: one thread a lane.
+//! The real side of the executor seam: one thread for each job class.
 //!
 //! A panic in a job ends the process, and so does a panic in a runtime while it commits a write.
 //! Otherwise writers would wait forever, and the state in memory could be wrong. The WAL restores

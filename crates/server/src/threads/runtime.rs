@@ -1,13 +1,13 @@
 //! Runtimes, and the acceptor that feeds them.
 //!
 //! A runtime is a thread with a single-threaded scheduler. Its connections share
-//! only the store, the pools and the budgets with those of other runtimes. One
+//! only the store, the pools and the quotas with those of other runtimes. One
 //! acceptor hands each connection to the runtime that has the fewest. The kernel
 //! would spread a small number of connections unevenly.
 
 use crate::http::connection;
 use crate::net::connection_slots::{ConnectionSlot, ConnectionSlots};
-use crate::net::slow_clients::Progress;
+use crate::net::slow_clients::ConnectionProgress;
 use crate::net::{Listener, ListenerShared};
 use base::LimitedLog;
 use peer::{LinkFaults, TcpTransport, Transport};
@@ -37,20 +37,20 @@ struct AcceptedConnection {
     /// Held until the connection ends.
     slot: ConnectionSlot,
     /// Counts the connection at its runtime, until it ends.
-    _count: ConnectionCount,
+    _count: CountedConnection,
 }
 
 /// Counts one connection at a runtime until it is dropped.
-struct ConnectionCount(Arc<AtomicUsize>);
+struct CountedConnection(Arc<AtomicUsize>);
 
-impl ConnectionCount {
-    fn on(count: &Arc<AtomicUsize>) -> Self {
+impl CountedConnection {
+    fn new(count: &Arc<AtomicUsize>) -> Self {
         count.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(count))
     }
 }
 
-impl Drop for ConnectionCount {
+impl Drop for CountedConnection {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -141,7 +141,7 @@ fn spawn<T>(
     let thread = std::thread::Builder::new().name(name).spawn(move || {
         let scheduler = Builder::new_current_thread()
             .enable_all()
-            .on_thread_park(before_sleep)
+            .on_thread_park(yield_before_sleep)
             .on_thread_unpark(profile::thread_wakes)
             .build_local(LocalOptions::default());
         let ready = scheduler.and_then(|scheduler| {
@@ -168,11 +168,11 @@ fn spawn<T>(
     }
 }
 
-/// What a scheduler does when no task is left to poll. It gives way once to other threads
+/// What a scheduler does when no task is left to poll. It yields once to other threads
 /// before it sleeps: what they send meanwhile is there when it looks for events, so it need
 /// not be woken, and serves more requests a turn. Where no thread waits for the processor,
-/// giving way ends at once.
-fn before_sleep() {
+/// that ends at once.
+fn yield_before_sleep() {
     profile::thread_parks();
     std::thread::yield_now();
 }
@@ -259,7 +259,7 @@ fn run(
 /// Starts to serve a connection.
 fn begin(listener: &Rc<Listener>, accepted: AcceptedConnection) {
     let listener = Rc::clone(listener);
-    let progress = Progress::new(Rc::clone(&listener.now), accepted.slot.scope());
+    let progress = ConnectionProgress::new(Rc::clone(&listener.now), accepted.slot.scope());
     let progress = Rc::new(progress);
     // Now, because a node that stops waits for those that are registered.
     let registered = listener.register(&progress);
@@ -370,7 +370,7 @@ impl Acceptor {
         let accepted = AcceptedConnection {
             stream,
             slot: self.slots.take(address.ip()),
-            _count: ConnectionCount::on(&target.connections),
+            _count: CountedConnection::new(&target.connections),
         };
         // Fails when the runtime has ended.
         let _handed_over = target.accepted.send(accepted).await.is_ok();

@@ -13,9 +13,9 @@ impl CorsOrigins {
         Self(origins.map(|origin| written(origin).into()).collect())
     }
 
-    /// Whether there are any.
-    pub(crate) fn are_any(&self) -> bool {
-        !self.0.is_empty()
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Whether a request of a page with this `Origin` is served.
@@ -47,7 +47,7 @@ mod tests {
     fn an_origin_is_known_as_browsers_write_it() {
         let url: NodeUrl = "http://a:80".parse().unwrap();
         let mut config = ServerConfig::new(url, "store");
-        assert!(!CorsOrigins::new(&config).are_any());
+        assert!(CorsOrigins::new(&config).is_empty());
         config.cors_origins = [
             "https://App.example",
             "http://app.example:80",
@@ -57,7 +57,7 @@ mod tests {
         .map(str::to_owned)
         .to_vec();
         let origins = CorsOrigins::new(&config);
-        assert!(origins.are_any());
+        assert!(!origins.is_empty());
         for (origin, is_known) in [
             ("https://app.example", true),
             ("http://app.example", true),

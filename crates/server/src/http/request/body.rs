@@ -2,7 +2,7 @@
 
 use crate::admission::Uploads;
 use crate::http::problem::Problem;
-use crate::net::slow_clients::Progress;
+use crate::net::slow_clients::ConnectionProgress;
 use base::{LONG_VALUE_BYTES, Promise, Refused, Reservation};
 use bytes::{Bytes, BytesMut};
 use http_body::{Body, SizeHint};
@@ -77,7 +77,7 @@ impl<'a> Memory<'a> {
     ///
     /// # Errors
     /// The quota is used up.
-    async fn cover(&mut self, bytes: usize, progress: &Progress) -> Result<(), Refused> {
+    async fn cover(&mut self, bytes: usize, progress: &ConnectionProgress) -> Result<(), Refused> {
         let (uploads, reservation) = (self.uploads, &mut self.reservation);
         if uploads.cover(reservation, bytes, self.bytes_max).is_err() {
             progress.body_ends();
@@ -155,7 +155,7 @@ impl RequestBody {
         &mut self,
         bytes_max: usize,
         uploads: &Uploads,
-        progress: &Progress,
+        progress: &ConnectionProgress,
     ) -> Result<Upload, Problem> {
         if self.ended {
             return Ok(Upload {
@@ -221,7 +221,7 @@ impl RequestBody {
     pub(crate) async fn read_blocks(
         &mut self,
         uploads: &Uploads,
-        progress: &Progress,
+        progress: &ConnectionProgress,
     ) -> Result<(VecDeque<Bytes>, Option<Reservation>), Problem> {
         let announced = self.announced_bytes();
         let mut memory = Memory::admit(uploads, announced, announced).await?;
@@ -261,7 +261,7 @@ impl RequestBody {
 
     /// Reads and discards the rest of the body if it is short and comes at once. Returns
     /// whether the connection can serve further requests.
-    pub(crate) async fn discard(&mut self, progress: &Progress) -> bool {
+    pub(crate) async fn discard(&mut self, progress: &ConnectionProgress) -> bool {
         if self.is_ended() {
             return true;
         }
@@ -278,7 +278,7 @@ impl RequestBody {
     }
 
     /// Reads and discards the rest of the body. Returns whether it is short.
-    async fn discard_rest(&mut self, progress: &Progress) -> bool {
+    async fn discard_rest(&mut self, progress: &ConnectionProgress) -> bool {
         let mut bytes = 0;
         while bytes <= DISCARDED_BYTES_MAX {
             match self.next(progress).await {
@@ -291,7 +291,7 @@ impl RequestBody {
     }
 
     /// The next piece; `None` at the end. Ignores trailers.
-    async fn next(&mut self, progress: &Progress) -> Result<Option<Bytes>, Problem> {
+    async fn next(&mut self, progress: &ConnectionProgress) -> Result<Option<Bytes>, Problem> {
         poll_fn(|cx| self.poll_next(cx, progress)).await
     }
 
@@ -299,7 +299,7 @@ impl RequestBody {
     pub(crate) fn poll_next(
         &mut self,
         cx: &mut Context<'_>,
-        progress: &Progress,
+        progress: &ConnectionProgress,
     ) -> Poll<Result<Option<Bytes>, Problem>> {
         loop {
             let Some(incoming) = self.incoming.as_mut().filter(|_| !self.ended) else {

@@ -3,7 +3,7 @@
 //! They are the same for everyone and need no token, because everything that they show comes from
 //! other resources. They cost other requests nothing.
 
-use crate::http::exchange::{Answer, Exchange};
+use crate::http::exchange::{Answer, HttpExchange};
 use crate::http::query;
 use crate::http::response::body::ResponseBody;
 use crate::http::response::page;
@@ -13,7 +13,7 @@ use hyper::header::{CONTENT_SECURITY_POLICY, ETAG, HeaderValue, IF_NONE_MATCH, V
 use hyper::{HeaderMap, Response, StatusCode};
 
 /// `GET` and `HEAD`.
-pub(super) fn answer(exchange: &Exchange<'_>, asset: Asset) -> Answer {
+pub(super) fn answer(exchange: &HttpExchange<'_>, asset: Asset) -> Answer {
     query::none(exchange.query())?;
     exchange.check_body_limit()?;
     let tag = asset.tag();

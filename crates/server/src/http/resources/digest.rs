@@ -4,7 +4,7 @@
 //! It counts as a scan: it holds a scan's permit until it is answered, and a request's permit only
 //! until it begins. The read pool computes it, a step at a time.
 
-use crate::http::exchange::{Answer, Exchange};
+use crate::http::exchange::{Answer, HttpExchange};
 use crate::http::problem::Problem;
 use crate::http::query::keys::bound_of;
 use crate::http::query::{ParameterError, QueryBytes, number_of, pairs, set, unknown};
@@ -115,7 +115,7 @@ fn version_of(name: &str, value: &[u8]) -> Result<Timestamp, ParameterError> {
 }
 
 /// `GET` and `HEAD`; `HEAD` reads nothing.
-pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
+pub(super) async fn answer(exchange: HttpExchange<'_>) -> Answer {
     let listener = exchange.listener;
     let members = &listener.shared().config().node.members;
     let parameters = parameters(exchange.query(), members)?;
@@ -124,7 +124,7 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
         parameters.end.as_deref(),
     ))?;
     exchange.check_body_limit()?;
-    let _admitted = listener.admit_range(exchange.deadline()).await?;
+    let _admitted = listener.admit_scan(exchange.deadline()).await?;
     let permit = exchange.admit(exchange.deadline()).await?;
     if exchange.verb == Verb::Head {
         let mut response = Response::new(ResponseBody::empty());
@@ -160,7 +160,7 @@ fn greatest(listener: &Listener) -> Timestamp {
 }
 
 async fn sum_up(
-    exchange: &Exchange<'_>,
+    exchange: &HttpExchange<'_>,
     parameters: &DigestParameters,
     scope: KeptScope,
 ) -> Result<Kept, Problem> {

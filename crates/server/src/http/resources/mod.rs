@@ -17,14 +17,14 @@ mod table;
 
 pub(crate) use batch::{fuzz_batch, fuzz_operation};
 
-use crate::http::exchange::{Answer, Exchange};
+use crate::http::exchange::{Answer, HttpExchange};
 use monitoring::{cluster, health, history, metrics, status};
 use table::Handler;
 pub(crate) use table::Resource;
 
 impl Resource {
     /// Answers a request for the resource.
-    pub(crate) async fn answer(&self, exchange: Exchange<'_>) -> Answer {
+    pub(crate) async fn answer(&self, exchange: HttpExchange<'_>) -> Answer {
         match self.handler {
             Handler::Entity => entity::answer(exchange).await,
             Handler::Entities => entities::answer(exchange).await,

@@ -1,7 +1,7 @@
 //! `/v0/peer`: where connections of other nodes leave HTTP. If nodes verify each other, only a
 //! connection with a node's certificate is upgraded.
 
-use crate::http::exchange::{Answer, Exchange};
+use crate::http::exchange::{Answer, HttpExchange};
 use crate::http::problem::Problem;
 use crate::http::query;
 use crate::http::response::body::ResponseBody;
@@ -10,7 +10,7 @@ use hyper::{Response, StatusCode, Version};
 use peer::PEER_PROTOCOL;
 
 /// `GET` with `Upgrade`.
-pub(super) fn answer(exchange: &Exchange<'_>) -> Answer {
+pub(super) fn answer(exchange: &HttpExchange<'_>) -> Answer {
     query::none(exchange.query())?;
     let head = &exchange.head;
     let asks_for_upgrade = head.headers.get_all(UPGRADE).iter().any(|value| {

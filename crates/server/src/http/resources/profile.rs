@@ -5,7 +5,7 @@
 //! because nobody would receive the profile, and when the node stops, because a stop waits for
 //! requests; the profile then covers the time until the stop.
 
-use crate::http::exchange::{Answer, Exchange};
+use crate::http::exchange::{Answer, HttpExchange};
 use crate::http::problem::Problem;
 use crate::http::query::{ParameterError, number_of, pairs, set, unknown};
 use crate::http::request::negotiation::{ProfileFormat, profile_format};
@@ -131,7 +131,7 @@ fn seconds_of(value: &[u8]) -> Result<u64, ParameterError> {
 }
 
 /// `GET` and `HEAD`; `HEAD` records nothing.
-pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
+pub(super) async fn answer(exchange: HttpExchange<'_>) -> Answer {
     let parameters = parameters(exchange.query())?;
     exchange.authorize(RequestedKeys::NoKey)?;
     exchange.check_body_limit()?;

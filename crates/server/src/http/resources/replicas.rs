@@ -4,7 +4,7 @@
 //! Without versions it is outside admission, because it needs no replica. With them it
 //! counts as a read.
 
-use crate::http::exchange::{Answer, Exchange};
+use crate::http::exchange::{Answer, HttpExchange};
 use crate::http::query::keys::{key_missing, key_of};
 use crate::http::query::{ParameterError, QueryBytes, pairs, set, switch_of, unknown};
 use crate::http::response::json_line;
@@ -86,7 +86,7 @@ fn parameters(query: Option<&str>) -> Result<ReplicasParameters, ParameterError>
 }
 
 /// `GET` and `HEAD`.
-pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
+pub(super) async fn answer(exchange: HttpExchange<'_>) -> Answer {
     let ReplicasParameters { key, has_versions } = parameters(exchange.query())?;
     exchange.authorize(RequestedKeys::Key(&key))?;
     exchange.check_body_limit()?;

@@ -247,7 +247,7 @@ impl Resource {
     /// Whether the node behind `listener` answers its `OPTIONS`: only pages of other origins ask
     /// for it.
     pub(crate) fn has_options(&self, listener: &Listener) -> bool {
-        listener.own_hosts.cors_origins().are_any() && self.may_have_options()
+        !listener.own_hosts.cors_origins().is_empty() && self.may_have_options()
     }
 
     /// Whether pages of other origins may ask for it, where a node lets them.

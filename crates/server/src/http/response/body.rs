@@ -1,7 +1,7 @@
 //! The bodies of answers.
 
 use crate::http::response::chunk::{BodyChunk, ChunkMemory};
-use crate::net::slow_clients::Progress;
+use crate::net::slow_clients::ConnectionProgress;
 use base::Reservation;
 use bytes::{Buf, Bytes};
 use http_body::{Body, Frame, SizeHint};
@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 pub(crate) struct ResponseBody {
     kind: ResponseKind,
     /// Learns of the end of the request when hyper has taken the whole body.
-    progress: Option<Rc<Progress>>,
+    progress: Option<Rc<ConnectionProgress>>,
 }
 
 enum ResponseKind {
@@ -73,8 +73,8 @@ impl ResponseBody {
     }
 
     /// Makes the body report its end to `progress`.
-    pub(crate) fn report_to(&mut self, progress: Rc<Progress>) {
-        progress.answer_holds(match &self.kind {
+    pub(crate) fn report_to(&mut self, progress: Rc<ConnectionProgress>) {
+        progress.set_answer_bytes(match &self.kind {
             ResponseKind::Full(chunk) if !chunk.is_counted() => chunk.remaining(),
             _ => 0,
         });

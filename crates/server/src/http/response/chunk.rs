@@ -39,7 +39,7 @@ pub(crate) enum ChunkMemory {
 #[derive(Default)]
 pub(crate) struct Unwritten {
     all: Cell<usize>,
-    /// How much memory they hold that no budget counts.
+    /// How much memory they hold that no quota counts.
     uncounted: Cell<usize>,
     /// A chunked batch, which runs until nothing of it is left.
     _stream: Option<BatchStream>,
@@ -49,7 +49,7 @@ pub(crate) struct Unwritten {
 pub(crate) struct UnwrittenAnswers {
     unwritten: Rc<Unwritten>,
     bytes: usize,
-    /// How much memory they hold that no budget counts.
+    /// How much memory they hold that no quota counts.
     uncounted: usize,
     task: Waker,
 }
@@ -68,14 +68,14 @@ impl Unwritten {
         self.all.get()
     }
 
-    /// How much memory they hold that no budget counts.
+    /// How much memory they hold that no quota counts.
     pub(crate) fn uncounted_bytes(&self) -> usize {
         self.uncounted.get()
     }
 }
 
 impl UnwrittenAnswers {
-    /// Adds answers of `bytes`, of whose memory no budget counts `uncounted` bytes.
+    /// Adds answers of `bytes`, of whose memory no quota counts `uncounted` bytes.
     pub(crate) fn new(
         unwritten: &Rc<Unwritten>,
         bytes: usize,
@@ -144,7 +144,7 @@ impl BodyChunk {
         self
     }
 
-    /// Whether a budget counts the chunk.
+    /// Whether a quota counts the chunk.
     pub(crate) fn is_counted(&self) -> bool {
         self.memory.is_some()
     }

@@ -46,7 +46,7 @@ impl hyper::rt::Write for NotedSocket {
 }
 
 /// A channel, and the other end of its connection.
-async fn connected(progress: &Rc<Progress>) -> (Rc<Channel>, TcpStream) {
+async fn connected(progress: &Rc<ConnectionProgress>) -> (Rc<Channel>, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let client = TcpStream::connect(address).await.unwrap();
@@ -59,11 +59,14 @@ async fn connected(progress: &Rc<Progress>) -> (Rc<Channel>, TcpStream) {
     (channel, client)
 }
 
-/// Hyper keeps its buffer until the connection ends, and no budget counts it.
+/// Hyper keeps its buffer until the connection ends, and no quota counts it.
 #[tokio::test]
 async fn a_long_body_leaves_hyper_with_a_small_buffer() {
     const BODY_BYTES: usize = 4 << 20;
-    let progress = Rc::new(Progress::new(Rc::default(), ConnectionScope::AnyRequest));
+    let progress = Rc::new(ConnectionProgress::new(
+        Rc::default(),
+        ConnectionScope::AnyRequest,
+    ));
     let (channel, mut client) = connected(&progress).await;
     let (room, received) = (Rc::<Cell<usize>>::default(), Cell::new(0));
     let socket = NotedSocket {
@@ -102,7 +105,10 @@ async fn a_long_body_leaves_hyper_with_a_small_buffer() {
 /// it gathers.
 #[tokio::test]
 async fn of_a_range_more_is_gathered_than_of_other_answers() {
-    let progress = Rc::new(Progress::new(Rc::default(), ConnectionScope::AnyRequest));
+    let progress = Rc::new(ConnectionProgress::new(
+        Rc::default(),
+        ConnectionScope::AnyRequest,
+    ));
     let (channel, mut client) = connected(&progress).await;
     let part = [b'v'; 1 << 10];
     let parts = [IoSlice::new(&part); 20];

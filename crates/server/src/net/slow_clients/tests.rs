@@ -13,8 +13,8 @@ fn at(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-fn progress() -> Progress {
-    Progress::new(Rc::new(Cell::new(at(100))), ConnectionScope::AnyRequest)
+fn progress() -> ConnectionProgress {
+    ConnectionProgress::new(Rc::new(Cell::new(at(100))), ConnectionScope::AnyRequest)
 }
 
 #[test]

@@ -253,7 +253,7 @@ fn of_files(status: &Status) -> Vec<Advice> {
                     format!("its certificate expires in {}", span(seconds)),
                 ),
             };
-            let remedy = "Exchange it";
+            let remedy = "HttpExchange it";
             all.push(Advice::of_node(
                 severity,
                 name,

@@ -92,7 +92,7 @@ pub(crate) struct Event<'a> {
 
 /// A line of the log.
 #[derive(Serialize)]
-struct Line<'a> {
+struct AuditLine<'a> {
     time: String,
     event: &'static str,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
@@ -185,7 +185,7 @@ impl Shared {
     ) -> Vec<u8> {
         let unix_ms = i64::try_from(self.clock.unix_ms()).unwrap_or(i64::MAX);
         let time = jiff::Timestamp::from_millisecond(unix_ms).unwrap_or_default();
-        let line = Line {
+        let line = AuditLine {
             time: time.to_string(),
             event,
             told,

@@ -1,7 +1,7 @@
 //! `/v0/admin/compact`: compacts the whole store of this node now.
 
-use super::{CHECK_PERIOD, still_waits};
-use crate::http::exchange::{Answer, Exchange};
+use super::{CHECK_PERIOD, is_still_waiting};
+use crate::http::exchange::{Answer, HttpExchange};
 use crate::http::problem::Problem;
 use crate::http::query::{ParameterError, pairs, set, switch_of, unknown};
 use crate::http::response::page;
@@ -67,7 +67,7 @@ fn waits(query: Option<&str>) -> Result<bool, ParameterError> {
 }
 
 /// `POST`.
-pub(in crate::http::resources) async fn answer(exchange: Exchange<'_>) -> Answer {
+pub(in crate::http::resources) async fn answer(exchange: HttpExchange<'_>) -> Answer {
     let waits = waits(exchange.query())?;
     exchange.authorize(RequestedKeys::NoKey)?;
     exchange.check_body_limit()?;
@@ -104,9 +104,9 @@ pub(in crate::http::resources) async fn answer(exchange: Exchange<'_>) -> Answer
 }
 
 /// Waits for the end of a compaction. `None`: the client has left, or the node stops.
-async fn wait(exchange: &Exchange<'_>, ordered: &OrderedCompaction) -> Option<CompactionEnd> {
+async fn wait(exchange: &HttpExchange<'_>, ordered: &OrderedCompaction) -> Option<CompactionEnd> {
     let node = exchange.listener.worker.node();
-    while still_waits(exchange.listener, exchange.channel).await {
+    while is_still_waiting(exchange.listener, exchange.channel).await {
         if let Some(end) = node.compaction_end(ordered) {
             return Some(end);
         }

@@ -17,6 +17,6 @@ use std::time::Duration;
 const CHECK_PERIOD: Duration = Duration::from_millis(100);
 
 /// Whether a request still waits: its client has not left, and the node does not stop.
-async fn still_waits(listener: &Listener, channel: &Channel) -> bool {
+async fn is_still_waiting(listener: &Listener, channel: &Channel) -> bool {
     !listener.is_stopping() && !poll_fn(|cx| Poll::Ready(channel.has_client_left(cx))).await
 }

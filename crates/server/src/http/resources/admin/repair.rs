@@ -1,7 +1,7 @@
 //! `/v0/admin/repair`: makes this node coordinate a repair session now.
 
-use super::{CHECK_PERIOD, still_waits};
-use crate::http::exchange::{Answer, Exchange};
+use super::{CHECK_PERIOD, is_still_waiting};
+use crate::http::exchange::{Answer, HttpExchange};
 use crate::http::problem::Problem;
 use crate::http::query::{ParameterError, pairs, set, switch_of, unknown};
 use crate::http::response::page;
@@ -100,7 +100,7 @@ fn parameters(query: Option<&str>) -> Result<RepairParameters, ParameterError> {
 }
 
 /// `POST`.
-pub(in crate::http::resources) async fn answer(exchange: Exchange<'_>) -> Answer {
+pub(in crate::http::resources) async fn answer(exchange: HttpExchange<'_>) -> Answer {
     let parameters = parameters(exchange.query())?;
     exchange.authorize(RequestedKeys::NoKey)?;
     exchange.check_body_limit()?;
@@ -134,7 +134,7 @@ async fn wait(
     channel: &Channel,
     mut report: oneshot::Receiver<PassReport>,
 ) -> Option<PassReport> {
-    while still_waits(listener, channel).await {
+    while is_still_waiting(listener, channel).await {
         if let Ok(ended) = timeout(CHECK_PERIOD, &mut report).await {
             return ended.ok();
         }

@@ -2,7 +2,7 @@
 
 use crate::http::problem::Problem;
 use crate::http::request::body::RequestBody;
-use crate::net::slow_clients::Progress;
+use crate::net::slow_clients::ConnectionProgress;
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::task::{Context, Poll};
@@ -25,7 +25,7 @@ impl Input {
     }
 
     /// Whether all of the body is here.
-    pub(super) fn is_all_here(&self) -> bool {
+    pub(super) fn is_complete(&self) -> bool {
         self.arriving.is_none()
     }
 
@@ -51,7 +51,7 @@ impl Input {
     pub(super) fn poll_next(
         &mut self,
         cx: &mut Context<'_>,
-        progress: &Progress,
+        progress: &ConnectionProgress,
     ) -> Poll<Result<Option<Bytes>, Problem>> {
         if let Some(block) = self.blocks.pop_front() {
             return Poll::Ready(Ok(Some(block)));

@@ -1,7 +1,7 @@
 //! The lines of a batch, as its body arrives.
 //!
 //! A line within one piece of the body is a slice of that piece. A line across several pieces is
-//! assembled, and counts against the budget for uploads beyond [`FREE_BYTES`]. While the budget is
+//! assembled, and counts against the quota for uploads beyond [`FREE_BYTES`]. While the quota is
 //! exhausted the lines pause, until memory is free or they are told to refuse the line. A line that
 //! cannot be kept is skipped to its end.
 

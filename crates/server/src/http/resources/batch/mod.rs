@@ -19,7 +19,7 @@
 //! the answer goes with its first line, in one write. A chunked batch may be endless, and flows in
 //! both directions at a time: the node stops reading while too many operations run or too many
 //! answers wait. It is one of the chunked batches of the node, whose number bounds what they hold
-//! beside the budgets; the clients of one address have half of them at most. What the other batches
+//! beside the quotas; the clients of one address have half of them at most. What the other batches
 //! hold counts once their clients do not read, as other answers do.
 
 mod answer;
@@ -38,7 +38,7 @@ mod window;
 pub(crate) use fuzzing::{fuzz_batch, fuzz_operation};
 
 use crate::config::bounds::{BATCH_BODY_BYTES_MAX, BATCH_STREAM_BYTES};
-use crate::http::exchange::{Answer, Exchange};
+use crate::http::exchange::{Answer, HttpExchange};
 use crate::http::lasting_caller::LastingCaller;
 use crate::http::problem::Problem;
 use crate::http::response::body::ResponseBody;
@@ -70,7 +70,7 @@ const _: () = assert!(
 );
 
 /// Runs the operations of a batch.
-pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
+pub(super) async fn answer(exchange: HttpExchange<'_>) -> Answer {
     let replicas = parameters::read(exchange.query(), exchange.replica_rules())?;
     exchange.authorize(RequestedKeys::NoKey)?;
     let (listener, progress) = (exchange.listener, &exchange.channel.progress);
@@ -110,7 +110,7 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     if !is_chunked {
         // Its client has sent everything, and waits for the answers. One that still sends may
         // wait for the head first.
-        poll_fn(|cx| stream.poll_begun(cx)).await;
+        poll_fn(|cx| stream.poll_start(cx)).await;
     }
     let mut response = Response::new(ResponseBody::stream(Box::new(stream)));
     let headers = response.headers_mut();

@@ -7,7 +7,7 @@ use crate::admission::batch_streams::BatchStream;
 use crate::http::response::body::{BodyStream, StreamCut};
 use crate::http::response::chunk::{BodyChunk, ChunkMemory, Unwritten, UnwrittenAnswers};
 use crate::net::Listener;
-use crate::net::slow_clients::Progress;
+use crate::net::slow_clients::ConnectionProgress;
 use base::Reservation;
 use bytes::Buf;
 use http_body::Frame;
@@ -18,7 +18,7 @@ use std::task::{Context, Poll, Waker};
 use tokio::task::JoinHandle;
 
 /// How many bytes of answers may wait until they are written, here and in hyper, which takes
-/// more than it can write. No budget counts them, so they are few.
+/// more than it can write. No quota counts them, so they are few.
 pub(super) const OUTPUT_BYTES_MAX: usize = 16 << 10;
 
 /// How a batch has ended.
@@ -86,16 +86,16 @@ impl Output {
     }
 
     /// Ready once there is a chunk, or the end without one.
-    fn poll_begun(&self, cx: &Context<'_>) -> Poll<()> {
+    fn poll_start(&self, cx: &Context<'_>) -> Poll<()> {
         if !self.chunks.borrow().is_empty() || self.end.get().is_some() {
             return Poll::Ready(());
         }
-        self.wake_when_begun(cx);
+        self.wake_at_start(cx);
         Poll::Pending
     }
 
     /// Wakes the task of `cx`, which is the connection's, with the next chunk or the end.
-    fn wake_when_begun(&self, cx: &Context<'_>) {
+    fn wake_at_start(&self, cx: &Context<'_>) {
         *self.reader.borrow_mut() = Some(cx.waker().clone());
     }
 
@@ -137,7 +137,7 @@ pub(super) struct AnswerStream {
     task: JoinHandle<()>,
     listener: Rc<Listener>,
     /// Learns how much waits that neither a quota nor the number of batches counts.
-    progress: Option<Rc<Progress>>,
+    progress: Option<Rc<ConnectionProgress>>,
     was_stopping: bool,
 }
 
@@ -148,7 +148,7 @@ impl AnswerStream {
         output: Rc<Output>,
         task: JoinHandle<()>,
         listener: Rc<Listener>,
-        progress: Option<Rc<Progress>>,
+        progress: Option<Rc<ConnectionProgress>>,
     ) -> Self {
         Self {
             output,
@@ -161,9 +161,9 @@ impl AnswerStream {
 
     /// Ready once there is something to send, so that the head of the answer need not go
     /// alone.
-    pub(super) fn poll_begun(&mut self, cx: &Context<'_>) -> Poll<()> {
+    pub(super) fn poll_start(&mut self, cx: &Context<'_>) -> Poll<()> {
         self.note_stop();
-        self.output.poll_begun(cx)
+        self.output.poll_start(cx)
     }
 
     fn note_stop(&mut self) {
@@ -183,7 +183,7 @@ impl BodyStream for AnswerStream {
         let output = &self.output;
         if let Some(chunk) = output.next() {
             if let Some(progress) = &self.progress {
-                progress.answer_holds(output.unwritten.uncounted_bytes());
+                progress.set_answer_bytes(output.unwritten.uncounted_bytes());
             }
             return Poll::Ready(Some(Ok(Frame::data(chunk))));
         }
@@ -191,7 +191,7 @@ impl BodyStream for AnswerStream {
             Some(End::Whole) => Poll::Ready(None),
             Some(End::Cut) => Poll::Ready(Some(Err(StreamCut))),
             None => {
-                output.wake_when_begun(cx);
+                output.wake_at_start(cx);
                 Poll::Pending
             }
         }
@@ -246,13 +246,13 @@ mod tests {
     fn an_answer_begins_with_its_first_chunk_or_its_end() {
         let cx = Context::from_waker(Waker::noop());
         let (empty, output) = (Output::new(None), Output::new(None));
-        assert!(output.poll_begun(&cx).is_pending() && output.reader.borrow().is_some());
+        assert!(output.poll_start(&cx).is_pending() && output.reader.borrow().is_some());
         output.push(chunk(1), None, &cx);
         assert!(output.reader.borrow().is_none(), "it was woken");
-        assert!(output.poll_begun(&cx).is_ready());
-        assert!(empty.poll_begun(&cx).is_pending());
+        assert!(output.poll_start(&cx).is_ready());
+        assert!(empty.poll_start(&cx).is_pending());
         empty.end(End::Whole);
-        assert!(empty.poll_begun(&cx).is_ready());
+        assert!(empty.poll_start(&cx).is_ready());
     }
 
     /// Whoever does not read them must be found, however little their values take.

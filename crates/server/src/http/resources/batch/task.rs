@@ -9,7 +9,7 @@
 //! ```
 //!
 //! What a batch holds is bounded: its window, the reads that run, and the answers that wait for the
-//! client. A read runs only if there is memory for its value, from a budget that all batches of the
+//! client. A read runs only if there is memory for its value, from a quota that all batches of the
 //! node share; the oldest operation of a batch needs none, so that each batch makes progress. A
 //! long value also needs memory that all readers of the node share. If the oldest operation of a
 //! batch finds none, the batch releases all that it holds of it and tries again, so batches cannot
@@ -30,7 +30,7 @@ use crate::http::problem::Problem;
 use crate::logs::slow_requests::{EndedOperation, OperationTimes};
 use crate::metrics::OperationKind;
 use crate::net::Listener;
-use crate::net::slow_clients::{Phase, Progress};
+use crate::net::slow_clients::{ConnectionProgress, Phase};
 use base::{BatchPermits, LONG_VALUE_BYTES, Reservation};
 use cluster::Replicas;
 use hyper::StatusCode;
@@ -53,7 +53,7 @@ const MEMORY_PAUSE: Duration = Duration::from_millis(50);
 /// A batch that runs.
 pub(super) struct Batch {
     listener: Rc<Listener>,
-    progress: Rc<Progress>,
+    progress: Rc<ConnectionProgress>,
     caller: LastingCaller,
     replicas: Replicas,
     input: Input,
@@ -87,7 +87,7 @@ impl Batch {
     /// A batch that leaves its answers in `output`. `share` covers a body that is all here.
     pub(super) fn new(
         listener: &Rc<Listener>,
-        progress: &Rc<Progress>,
+        progress: &Rc<ConnectionProgress>,
         caller: LastingCaller,
         replicas: Replicas,
         input: Input,
@@ -97,7 +97,7 @@ impl Batch {
         let value_bytes_max = listener.value_bytes_max();
         let line_bytes_max = line_bytes_max(value_bytes_max);
         let trace = caller.trace;
-        let answer_bytes_max = input.is_all_here().then_some(BATCH_BODY_BYTES_MAX);
+        let answer_bytes_max = input.is_complete().then_some(BATCH_BODY_BYTES_MAX);
         Self {
             progress: Rc::clone(progress),
             caller,
@@ -139,7 +139,7 @@ impl Batch {
         loop {
             self.take_ended(cx);
             self.answers.write(&mut self.window, cx);
-            while let Some(key) = self.window.next_turn_ended() {
+            while let Some(key) = self.window.take_ended_turn() {
                 self.ready.extend(self.key_order.leave(key));
             }
             let awaits_client = self.read_lines(cx);
@@ -159,7 +159,7 @@ impl Batch {
 
     /// Says what the node does with the batch, so that a client that stalls is found.
     fn note_phase(&self, awaits_client: bool) {
-        if self.input.is_all_here() {
+        if self.input.is_complete() {
             return;
         }
         let is_idle = self.window.is_empty() && self.answers.output().is_empty();

@@ -3,8 +3,8 @@
 //!
 //! Answers are written in that order, so an operation that has ended stays until all earlier ones
 //! have. The window bounds the operations, the bytes that they write, and the memory that no other
-//! budget counts. Each batch may hold [`FREE_BYTES`] of that in any case, so that it makes
-//! progress. For more it takes a share of the budget of all batches of the node, and stops reading
+//! quota counts. Each batch may hold [`FREE_BYTES`] of that in any case, so that it makes
+//! progress. For more it takes a part of the quota of all batches of the node, and stops reading
 //! while that is exhausted.
 
 use super::answer::OperationAnswer;
@@ -57,7 +57,7 @@ pub(super) struct Slot {
     waits_until: Option<Duration>,
     /// What it writes, until it has ended.
     written_bytes: usize,
-    /// What it holds that no budget but the window's counts.
+    /// What it holds that no quota but the window's counts.
     held_bytes: usize,
 }
 
@@ -346,7 +346,7 @@ impl Window {
     }
 
     /// The next key whose operation has ended with a long value and left: its turn is over.
-    pub(super) fn next_turn_ended(&mut self) -> Option<KeyHash> {
+    pub(super) fn take_ended_turn(&mut self) -> Option<KeyHash> {
         self.turns_ended.pop()
     }
 

@@ -5,7 +5,7 @@
 
 use super::parameters::RangeParameters;
 use super::{Reader, Source, begin};
-use crate::http::exchange::{Answer, Exchange};
+use crate::http::exchange::{Answer, HttpExchange};
 use crate::http::problem::Problem;
 use crate::http::request::verb::Verb;
 use crate::http::response::body::ResponseBody;
@@ -28,7 +28,7 @@ pub(crate) struct CountPage {
 
 /// Counts the entities of the range; `HEAD` counts nothing.
 pub(super) async fn answer(
-    exchange: &Exchange<'_>,
+    exchange: &HttpExchange<'_>,
     parameters: RangeParameters,
     source: Source,
     first_deadline: Duration,
@@ -44,7 +44,7 @@ pub(super) async fn answer(
 }
 
 async fn count(
-    exchange: &Exchange<'_>,
+    exchange: &HttpExchange<'_>,
     parameters: RangeParameters,
     source: Source,
     first_deadline: Duration,

@@ -7,7 +7,7 @@ mod count;
 mod parameters;
 mod range_stream;
 
-use crate::http::exchange::{Answer, Exchange};
+use crate::http::exchange::{Answer, HttpExchange};
 use crate::http::lasting_caller::LastingCaller;
 use crate::http::problem::Problem;
 use crate::http::request::negotiation::{RangeFormat, range_format, wants_trailers};
@@ -33,7 +33,7 @@ pub(super) use count::CountPage;
 
 /// `GET` and `HEAD`. Reads the first batch before the answer begins, so that a store
 /// that cannot be read is an error with a status.
-pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
+pub(super) async fn answer(exchange: HttpExchange<'_>) -> Answer {
     let parameters = parameters::read(exchange.query(), exchange.replica_rules())?;
     exchange.authorize(RequestedKeys::Range(
         &parameters.start,
@@ -45,7 +45,7 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     exchange.check_body_limit()?;
     let listener = exchange.listener;
     // Ranges wait for one another before they have a permit, so they keep no request out.
-    let admitted = listener.admit_range(exchange.deadline()).await?;
+    let admitted = listener.admit_scan(exchange.deadline()).await?;
     let source = source(listener, &parameters, exchange.deadline()).await?;
     let permit = exchange.admit(exchange.deadline()).await?;
     // The nodes have all of the time, however long the range waited for its turn.
@@ -164,7 +164,7 @@ struct Reader {
 
 impl Reader {
     /// Who asks for a range with these parameters.
-    fn new(exchange: &Exchange<'_>, parameters: RangeParameters) -> Self {
+    fn new(exchange: &HttpExchange<'_>, parameters: RangeParameters) -> Self {
         Self {
             caller: LastingCaller::of(exchange),
             parameters,

@@ -66,9 +66,17 @@ pub(crate) fn read(
                 }
                 set(&mut limit, "limit", number)?;
             }
-            b"values" => set(&mut values, "values", only("values", &value, "omit")?)?,
-            b"count" => set(&mut count, "count", only("count", &value, "only")?)?,
-            b"scope" => set(&mut scope, "scope", only("scope", &value, "cluster")?)?,
+            b"values" => set(
+                &mut values,
+                "values",
+                check_value("values", &value, "omit")?,
+            )?,
+            b"count" => set(&mut count, "count", check_value("count", &value, "only")?)?,
+            b"scope" => set(
+                &mut scope,
+                "scope",
+                check_value("scope", &value, "cluster")?,
+            )?,
             _ if replicas.take(&name, &value)? => first_of_pair = first_of_pair.or(Some(name)),
             _ => return Err(unknown(&name)),
         }
@@ -116,7 +124,7 @@ pub(crate) fn read(
 }
 
 /// Checks a parameter that has one value.
-fn only(name: &str, value: &[u8], known: &str) -> Result<(), ParameterError> {
+fn check_value(name: &str, value: &[u8], known: &str) -> Result<(), ParameterError> {
     if value == known.as_bytes() {
         return Ok(());
     }

@@ -2,7 +2,7 @@
 
 mod parameters;
 
-use crate::http::exchange::{Answer, Exchange};
+use crate::http::exchange::{Answer, HttpExchange};
 use crate::http::problem::Problem;
 use crate::http::request::entity_tag::{EntityTag, value_hash};
 use crate::http::request::verb::Verb;
@@ -23,7 +23,7 @@ use tokens::RequestedKeys;
 pub(super) use parameters::TTL_SECONDS_MAX;
 
 /// Reads, writes or deletes an entity.
-pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
+pub(super) async fn answer(exchange: HttpExchange<'_>) -> Answer {
     let is_put = exchange.verb == Verb::Put;
     let parameters = parameters::read(exchange.query(), is_put, exchange.replica_rules())?;
     exchange.authorize(RequestedKeys::Key(&parameters.key))?;
@@ -37,7 +37,7 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
 }
 
 /// `GET` and `HEAD`.
-async fn get(mut exchange: Exchange<'_>, parameters: EntityParameters) -> Answer {
+async fn get(mut exchange: HttpExchange<'_>, parameters: EntityParameters) -> Answer {
     exchange.check_body_limit()?;
     let deadline = exchange.deadline();
     let permit = exchange.admit(deadline).await?;
@@ -81,7 +81,7 @@ async fn get(mut exchange: Exchange<'_>, parameters: EntityParameters) -> Answer
 }
 
 /// `PUT`: the body is the value.
-async fn put(mut exchange: Exchange<'_>, parameters: EntityParameters) -> Answer {
+async fn put(mut exchange: HttpExchange<'_>, parameters: EntityParameters) -> Answer {
     if exchange.head.headers.contains_key(CONTENT_RANGE) {
         return Err(Problem::partial_put());
     }
@@ -143,7 +143,7 @@ async fn put(mut exchange: Exchange<'_>, parameters: EntityParameters) -> Answer
 }
 
 /// `DELETE`.
-async fn delete(mut exchange: Exchange<'_>, parameters: EntityParameters) -> Answer {
+async fn delete(mut exchange: HttpExchange<'_>, parameters: EntityParameters) -> Answer {
     check_unconditional(&exchange.head.headers)?;
     exchange.check_body_limit()?;
     let deadline = exchange.deadline();
@@ -171,7 +171,7 @@ async fn delete(mut exchange: Exchange<'_>, parameters: EntityParameters) -> Ans
 }
 
 fn value_response(
-    exchange: &mut Exchange<'_>,
+    exchange: &mut HttpExchange<'_>,
     entry: &Entry,
     share: Option<Reservation>,
 ) -> Response<ResponseBody> {
@@ -196,7 +196,7 @@ fn value_response(
 
 /// The answer to a write that was acknowledged.
 fn written_response(
-    exchange: &mut Exchange<'_>,
+    exchange: &mut HttpExchange<'_>,
     status: StatusCode,
     tag: &EntityTag,
     written: &Written,

@@ -7,7 +7,7 @@
 //! have their links to this one by then. A full disk is a warning only, because deletes must reach
 //! the node.
 
-use crate::http::exchange::{Answer, Exchange};
+use crate::http::exchange::{Answer, HttpExchange};
 use crate::http::problem::Problem;
 use crate::http::query;
 use crate::http::query::replicas::replicas_of;
@@ -99,14 +99,14 @@ impl PeerContact {
 }
 
 /// `GET` and `HEAD` of `/health/live`.
-pub(in crate::http::resources) fn live(exchange: &Exchange<'_>) -> Answer {
+pub(in crate::http::resources) fn live(exchange: &HttpExchange<'_>) -> Answer {
     query::none(exchange.query())?;
     exchange.check_body_limit()?;
     Ok(page::json(&Live { state: "live" }))
 }
 
 /// `GET` and `HEAD` of `/health/ready`.
-pub(in crate::http::resources) fn ready(exchange: &Exchange<'_>) -> Answer {
+pub(in crate::http::resources) fn ready(exchange: &HttpExchange<'_>) -> Answer {
     query::none(exchange.query())?;
     exchange.check_body_limit()?;
     let pair = replicas_of(None, None, exchange.replica_rules())?;
@@ -129,7 +129,7 @@ impl NodeHealth {
             |replica_state: Option<ReplicaState>| replica_state.is_some_and(ReplicaState::is_voter);
         let is_voter = counts(Some(node.replica_state()));
         let counted_since = &listener.shared().counted_since;
-        let counted_for = counted_since.lasts(is_voter, listener.clock().monotonic());
+        let counted_for = counted_since.duration(is_voter, listener.clock().monotonic());
         let mut voters = usize::from(is_voter);
         let (mut awaited, mut unreaching) = (Vec::new(), Vec::new());
         let mut unserving = Vec::new();

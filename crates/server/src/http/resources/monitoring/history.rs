@@ -1,7 +1,7 @@
 //! `/v0/history`: metrics of this node's last hour, for the console and for people without
 //! Prometheus. Outside admission, so that an operator can inspect an overloaded node.
 
-use crate::http::exchange::{Answer, Exchange};
+use crate::http::exchange::{Answer, HttpExchange};
 use crate::http::query::{ParameterError, number_of, pairs, set, unknown};
 use crate::http::response::page;
 use crate::metrics::{BucketCounts, LATENCY_BOUNDS_US, SAMPLE_PERIOD, SAMPLES_MAX, Sample};
@@ -11,7 +11,8 @@ use tokens::RequestedKeys;
 
 /// What a node did in the last hour.
 #[derive(Serialize, JsonSchema)]
-pub(in crate::http::resources) struct History {
+#[schemars(rename = "History")]
+pub(in crate::http::resources) struct HistoryAnswer {
     /// How long a sample lasts, about.
     period_seconds: u64,
     /// The upper bounds of the buckets of `reads` and `writes`. The last bucket, which they
@@ -90,14 +91,14 @@ fn limit_of(value: &[u8]) -> Result<usize, ParameterError> {
 }
 
 /// `GET` and `HEAD`.
-pub(in crate::http::resources) async fn answer(exchange: Exchange<'_>) -> Answer {
+pub(in crate::http::resources) async fn answer(exchange: HttpExchange<'_>) -> Answer {
     let limit = limit(exchange.query())?;
     exchange.authorize(RequestedKeys::NoKey)?;
     exchange.check_body_limit()?;
     let listener = exchange.listener;
     let render = || {
         let (samples, running) = listener.shared().history.last(limit, listener.clock());
-        page::json(&History {
+        page::json(&HistoryAnswer {
             period_seconds: SAMPLE_PERIOD.as_secs(),
             bounds_us: &LATENCY_BOUNDS_US,
             samples: samples.iter().map(HistorySample::of).collect(),

@@ -1,7 +1,7 @@
 //! `/metrics`: the metrics of the node, for Prometheus. Outside admission, so that an
 //! operator can inspect an overloaded node.
 
-use crate::http::exchange::{Answer, Exchange};
+use crate::http::exchange::{Answer, HttpExchange};
 use crate::http::query;
 use crate::http::request::negotiation::wants_open_metrics;
 use crate::http::response::page;
@@ -11,7 +11,7 @@ use hyper::header::{HeaderValue, VARY};
 use tokens::RequestedKeys;
 
 /// `GET` and `HEAD`.
-pub(in crate::http::resources) async fn answer(exchange: Exchange<'_>) -> Answer {
+pub(in crate::http::resources) async fn answer(exchange: HttpExchange<'_>) -> Answer {
     query::none(exchange.query())?;
     exchange.authorize(RequestedKeys::NoKey)?;
     exchange.check_body_limit()?;

@@ -1,7 +1,7 @@
 //! `/v0/status`: the node and its cluster, as this node sees them. Outside admission,
 //! so that an operator can inspect an overloaded node.
 
-use crate::http::exchange::{Answer, Exchange};
+use crate::http::exchange::{Answer, HttpExchange};
 use crate::http::query;
 use crate::http::response::page;
 use crate::net::Listener;
@@ -14,7 +14,7 @@ use tokio::time::sleep;
 const START_CHECK: Duration = Duration::from_millis(5);
 
 /// `GET` and `HEAD`.
-pub(in crate::http::resources) async fn answer(exchange: Exchange<'_>) -> Answer {
+pub(in crate::http::resources) async fn answer(exchange: HttpExchange<'_>) -> Answer {
     query::none(exchange.query())?;
     exchange.authorize(RequestedKeys::NoKey)?;
     exchange.check_body_limit()?;

@@ -10,7 +10,7 @@
 mod tests;
 
 use super::table::{RESOURCES, Resource};
-use crate::http::exchange::{Answer, Exchange};
+use crate::http::exchange::{Answer, HttpExchange};
 use crate::http::query;
 use crate::http::request::verb::Verb;
 use crate::http::response::page;
@@ -26,7 +26,7 @@ const OPTIONS: &str = "x-options-of-all-paths";
 
 /// What only some nodes serve.
 #[derive(Clone, Copy, Debug)]
-struct Extras {
+struct OptionalParts {
     /// Whether there are debug endpoints.
     debug: bool,
     /// Whether pages of other origins are served, whose browsers ask with `OPTIONS`.
@@ -34,12 +34,12 @@ struct Extras {
 }
 
 /// `GET` and `HEAD`.
-pub(super) fn answer(exchange: &Exchange<'_>) -> Answer {
+pub(super) fn answer(exchange: &HttpExchange<'_>) -> Answer {
     query::none(exchange.query())?;
     exchange.check_body_limit()?;
-    let extras = Extras {
+    let extras = OptionalParts {
         debug: exchange.listener.has_debug_endpoints(),
-        cors: exchange.listener.own_hosts.cors_origins().are_any(),
+        cors: !exchange.listener.own_hosts.cors_origins().is_empty(),
     };
     let index = usize::from(extras.debug) + 2 * usize::from(extras.cors);
     let document = DOCUMENTS[index].get_or_init(|| {
@@ -50,7 +50,7 @@ pub(super) fn answer(exchange: &Exchange<'_>) -> Answer {
 }
 
 /// The document of a node.
-fn document(extras: Extras) -> Value {
+fn document(extras: OptionalParts) -> Value {
     // A test reads the file.
     let mut document: Value = serde_json::from_str(api::OPENAPI).unwrap_or_default();
     let options = document

@@ -9,7 +9,7 @@ use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use tokens::Need;
 
-const ALL_EXTRAS: Extras = Extras {
+const ALL_PARTS: OptionalParts = OptionalParts {
     debug: true,
     cors: true,
 };
@@ -54,9 +54,9 @@ fn each_method_of_each_resource_is_described_and_no_other() {
             verbs.map(|verb| (resource.path, verb.name().to_ascii_lowercase()))
         })
         .collect();
-    let document = document(Extras {
+    let document = document(OptionalParts {
         cors: false,
-        ..ALL_EXTRAS
+        ..ALL_PARTS
     });
     let described: BTreeSet<(&str, String)> = operations(&document)
         .into_iter()
@@ -166,7 +166,7 @@ fn collect_references(part: &Value, references: &mut BTreeSet<String>) {
 
 #[test]
 fn each_operation_needs_what_the_table_of_resources_says() {
-    let document = document(ALL_EXTRAS);
+    let document = document(ALL_PARTS);
     for resource in &RESOURCES {
         for verb in resource.verbs() {
             let method = verb.name().to_ascii_lowercase();
@@ -190,7 +190,7 @@ fn each_operation_needs_what_the_table_of_resources_says() {
 
 #[test]
 fn the_names_of_operations_are_unique() {
-    let document = document(ALL_EXTRAS);
+    let document = document(ALL_PARTS);
     let mut names = BTreeSet::new();
     for (path, method, operation) in operations(&document) {
         let name = operation["operationId"].as_str().unwrap();
@@ -202,7 +202,7 @@ fn the_names_of_operations_are_unique() {
 /// one or the other.
 #[test]
 fn an_answer_that_is_no_object_of_json_is_bytes() {
-    let document = document(ALL_EXTRAS);
+    let document = document(ALL_PARTS);
     let mut bytes = 0;
     for (path, method, operation) in operations(&document) {
         for (status, response) in operation["responses"].as_object().unwrap() {
@@ -235,7 +235,7 @@ fn each_answer_is_described_as_its_type_says() {
     types.subschema_for::<api::cluster::Cluster>();
     types.subschema_for::<replicas::KeyReplicas<'_>>();
     types.subschema_for::<health::Ready>();
-    types.subschema_for::<history::History>();
+    types.subschema_for::<history::HistoryAnswer>();
     types.subschema_for::<admin::repair::Repair>();
     types.subschema_for::<admin::compact::Compaction>();
     let written = types.take_definitions(true);
@@ -352,7 +352,7 @@ fn outcomes_are_those_of_receipts() {
 #[test]
 fn only_nodes_with_extras_describe_them() {
     for (debug, cors) in [(false, false), (false, true), (true, false), (true, true)] {
-        let document = document(Extras { debug, cors });
+        let document = document(OptionalParts { debug, cors });
         let paths = document["paths"].as_object().unwrap();
         assert_eq!(paths.contains_key("/debug/profile"), debug);
         assert!(document.get(OPTIONS).is_none());

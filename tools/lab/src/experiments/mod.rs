@@ -27,7 +27,6 @@ pub const EXPERIMENTS: &[Experiment] = &[
     requests::overload::EXPERIMENT,
     recovery::outage::EXPERIMENT,
     recovery::healing::EXPERIMENT,
-    recovery::repair::EXPERIMENT,
     recovery::tombstone_gc::EXPERIMENT,
     engine::range::EXPERIMENT,
 ];

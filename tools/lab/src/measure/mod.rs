@@ -16,8 +16,6 @@ use load::plan::{Operation, Plan, Rate};
 use load::report::units;
 use load::results::{BreakingPoint, Mark, Second};
 use serde::Serialize;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 /// A measurement, or why it failed.
 pub(crate) type Measured<T> = Result<T, String>;
@@ -240,29 +238,6 @@ pub(crate) fn capacity(
             None => Ok(Capacity { saturated, search }),
         },
         Err(error) => Err(error.to_string()),
-    })
-}
-
-/// Does some work, and takes a sample every `interval` meanwhile.
-pub(crate) fn sampled<T: Send, R>(
-    interval: Duration,
-    sample: impl Fn() -> T + Sync,
-    work: impl FnOnce() -> R,
-) -> (R, Vec<T>) {
-    let is_over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let sampler = scope.spawn(|| {
-            let mut samples = Vec::new();
-            while !is_over.load(Ordering::Relaxed) {
-                samples.push(sample());
-                std::thread::sleep(interval);
-            }
-            samples
-        });
-        let done = work();
-        is_over.store(true, Ordering::Relaxed);
-        // If the thread panicked, there are no samples.
-        (done, sampler.join().unwrap_or_default())
     })
 }
 

@@ -42,9 +42,7 @@ impl NodeEvent {
             Self::Start => node.start()?,
             Self::Freeze => node.freeze(),
             Self::Thaw => node.thaw(),
-            Self::Repair => {
-                cluster.nodes[0].repair("full=true")?;
-            }
+            Self::Repair => cluster.nodes[0].repair()?,
         }
         Ok(())
     }

@@ -145,20 +145,5 @@ impl LabCluster {
     }
 }
 
-/// The number of hints that nodes keep.
-///
-/// # Errors
-/// One does not answer.
-pub(crate) fn hints(nodes: &[LabNode]) -> Result<u64, Error> {
-    let mut hints = 0;
-    for node in nodes {
-        let status = node.status()?;
-        let members = status["cluster"].as_array().into_iter().flatten();
-        let kept = members.filter_map(|member| member["hints"].as_u64());
-        hints += kept.sum::<u64>();
-    }
-    Ok(hints)
-}
-
 #[cfg(test)]
 mod tests;

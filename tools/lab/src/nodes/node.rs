@@ -138,18 +138,14 @@ impl LabNode {
         std::fs::remove_dir_all(&self.data).map_err(Error::file(&self.data))
     }
 
-    /// Has it drive a repair. With `wait=true` in the query it answers when the repair has
-    /// ended.
+    /// Has it drive a full repair, and does not wait for the end.
     ///
     /// # Errors
     /// It does not answer, or refuses.
-    pub(crate) fn repair(&self, query: &str) -> Result<Value, Error> {
-        let url = format!("{}/v0/admin/repair?{query}", self.url);
-        let answer = http::post(&url, LONG_TIMEOUT)?;
-        match answer.status {
-            200 | 202 => {
-                serde_json::from_str(&answer.body).map_err(|error| Error::http(url, &error))
-            }
+    pub(crate) fn repair(&self) -> Result<(), Error> {
+        let url = format!("{}/v0/admin/repair?full=true", self.url);
+        match http::post(&url, LONG_TIMEOUT)?.status {
+            200 | 202 => Ok(()),
             status => Err(Error::http(url, &format!("it answered {status}"))),
         }
     }
@@ -165,19 +161,6 @@ impl LabNode {
             200 => serde_json::from_str(&answer.body).map_err(|error| Error::http(url, &error)),
             status => Err(Error::http(url, &format!("it answered {status}"))),
         }
-    }
-
-    /// How many keys it keeps whose newest version is not above `cut`.
-    ///
-    /// # Errors
-    /// It does not answer.
-    pub(crate) fn keys_up_to(&self, cut: u64) -> Result<u64, Error> {
-        let url = format!("{}/v0/digest?start=%00&cut={cut}", self.url);
-        let page = http::get_page(&url, LONG_TIMEOUT)?;
-        let digest: Value =
-            serde_json::from_str(&page).map_err(|error| Error::http(&url, &error))?;
-        let count = digest["count"].as_u64();
-        count.ok_or_else(|| Error::http(&url, &"it has no count"))
     }
 
     /// Stops it gracefully, so that it flushes its memtables to tables.

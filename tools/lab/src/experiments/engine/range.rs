@@ -11,6 +11,7 @@ use load::report::plot::{Axis, Lines, Series};
 use load::report::units::{self, Unit};
 use serde::Serialize;
 use std::io::Read;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// The memory of the node, as small as possible.
@@ -115,12 +116,25 @@ fn stream(
     context: &ExperimentContext<'_>,
     node: &LabNode,
 ) -> Result<Measured<StreamedRange>, Error> {
+    let is_over = AtomicBool::new(false);
     let begin = Instant::now();
-    let sample = || MemorySample {
-        at_seconds: begin.elapsed().as_secs_f64(),
-        resident_bytes: node.usage().resident_bytes,
-    };
-    let (read, samples) = measure::sampled(SAMPLE_INTERVAL, sample, || read_all(context, node));
+    let (read, samples) = std::thread::scope(|scope| {
+        let sampler = scope.spawn(|| {
+            let mut samples = Vec::new();
+            while !is_over.load(Ordering::Relaxed) {
+                samples.push(MemorySample {
+                    at_seconds: begin.elapsed().as_secs_f64(),
+                    resident_bytes: node.usage().resident_bytes,
+                });
+                std::thread::sleep(SAMPLE_INTERVAL);
+            }
+            samples
+        });
+        let read = read_all(context, node);
+        is_over.store(true, Ordering::Relaxed);
+        // If the thread panicked, there are no samples.
+        (read, sampler.join().unwrap_or_default())
+    });
     match read {
         Ok(bytes) => Ok(Ok(StreamedRange {
             bytes,

@@ -2,5 +2,4 @@
 
 pub(super) mod healing;
 pub(super) mod outage;
-pub(super) mod repair;
 pub(super) mod tombstone_gc;

@@ -3,7 +3,7 @@
 use crate::context::ExperimentContext;
 use crate::measure::profile::{self, FoldedProfile, ProfileKind};
 use crate::measure::{self, Measured};
-use crate::nodes::{self, ClusterLayout, LabCluster, NodeEvent};
+use crate::nodes::{ClusterLayout, LabCluster, LabNode, NodeEvent};
 use crate::page::{MarkdownTable, Page, text};
 use crate::{Error, Experiment, sections, statistics};
 use load::Run;
@@ -72,9 +72,9 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
     // A load that was cut short may leave the node frozen.
     cluster.nodes[2].thaw();
     let begin = Instant::now();
-    let hints = nodes::hints(&cluster.nodes[..2])?;
+    let hints = hint_count(&cluster.nodes[..2])?;
     let healed = context.wait_until("hints to be handed over", HANDOFF_TIMEOUT, || {
-        Ok((nodes::hints(&cluster.nodes[..2])? == 0).then_some(()))
+        Ok((hint_count(&cluster.nodes[..2])? == 0).then_some(()))
     });
     let heal_seconds = match healed {
         Ok(()) => Some(begin.elapsed().as_secs_f64()),
@@ -94,6 +94,21 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
         },
     );
     Ok(())
+}
+
+/// The number of hints that nodes keep.
+///
+/// # Errors
+/// One does not answer.
+fn hint_count(nodes: &[LabNode]) -> Result<u64, Error> {
+    let mut hints = 0;
+    for node in nodes {
+        let status = node.status()?;
+        let members = status["cluster"].as_array().into_iter().flatten();
+        let kept = members.filter_map(|member| member["hints"].as_u64());
+        hints += kept.sum::<u64>();
+    }
+    Ok(hints)
 }
 
 /// The part of a run between two events.

@@ -9,12 +9,12 @@ mod context;
 mod error;
 mod experiment;
 mod experiments;
+mod figures;
 mod http;
 mod machine;
 mod measure;
 mod nodes;
 mod page;
-mod sections;
 mod settings;
 mod statistics;
 #[cfg(test)]

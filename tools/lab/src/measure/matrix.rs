@@ -395,3 +395,34 @@ impl Done {
         failed.sum()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::done;
+
+    #[test]
+    fn a_rate_follows_from_an_earlier_case() {
+        let all = [done("PUT", "1", 1_000), done("PUT", "2", 3_000)];
+        assert_eq!(share(0.5, "PUT 2", Done::rate)(&all), 1_500.0);
+        assert_eq!(share(0.5, "PUT 2", Done::best)(&all), 1_500.0);
+        for missing in [
+            share(0.5, "GET 1", Done::rate),
+            share(0.5, "PUT 1", Done::breaking_point),
+        ] {
+            assert!(missing(&all).is_nan());
+        }
+    }
+
+    #[test]
+    fn figures_are_medians_over_rounds() {
+        let mut of_three = done("PUT", "1", 1_000);
+        for succeeded in [5_000, 2_000] {
+            let more = done("PUT", "1", succeeded).rounds;
+            of_three.rounds.as_mut().unwrap().extend(more.unwrap());
+        }
+        assert_eq!(of_three.rate(), 2_000.0);
+        of_three.rounds = Err("refused".to_owned());
+        assert!(of_three.rate().is_nan());
+    }
+}

@@ -1,10 +1,10 @@
 //! What a client saves that asks the first replica of a key.
 
 use crate::context::ExperimentContext;
+use crate::figures::{self, CPU, Column, P50, P99};
 use crate::measure;
 use crate::measure::matrix::{self, Case, Done, Load, Setup, share};
 use crate::page::{MarkdownTable, Page};
-use crate::sections::{self, CPU, Column, P50, P99};
 use crate::{Error, Experiment};
 use load::plan::{Ask, Operation, Plan};
 use load::report::plot::Axis;
@@ -20,7 +20,7 @@ const CALM_SHARE: f64 = 0.4;
 /// The columns of the closed loop, and of the load at a constant rate.
 const CLOSED: &[Column] = &[("closed loop", |done| units::rate(done.rate())), CPU];
 const CALM: &[Column] = &[
-    ("at", sections::REQUESTED.1),
+    ("at", figures::REQUESTED.1),
     P50,
     P99,
     ("between nodes", |done| units::bytes(peer_bytes(done))),
@@ -55,7 +55,7 @@ fn setup(
     };
     let name = format!(
         "{} {}/{}",
-        sections::method(operation),
+        figures::method(operation),
         replicas.0,
         replicas.1
     );
@@ -103,16 +103,16 @@ fn describe(page: &mut Page, done: &[Done]) {
     }
     page.keep_table("measured", table);
     let rounds = done.iter().map(|done| (done.name(), &done.rounds));
-    sections::failed_measurements(page, rounds);
+    figures::failed_measurements(page, rounds);
     let title = "CPU time of all nodes per request";
     let axis = Axis::linear("CPU time", Unit::Milliseconds);
-    sections::bars(page, "cpu", title, axis, closed(), Done::cpu_ms);
+    figures::bars(page, "cpu", title, axis, closed(), Done::cpu_ms);
     let axis = Axis::linear("bytes", Unit::Bytes);
     let title = "Bytes between nodes per request";
-    sections::bars(page, "bytes", title, axis, calm(), peer_bytes);
+    figures::bars(page, "bytes", title, axis, calm(), peer_bytes);
     let axis = Axis::linear("p50", Unit::Milliseconds);
     let title = "Median latency at a constant rate";
-    sections::bars(page, "latency", title, axis, calm(), |done| {
+    figures::bars(page, "latency", title, axis, calm(), |done| {
         done.latency_ms(50.0)
     });
     page.data("runs", &done);

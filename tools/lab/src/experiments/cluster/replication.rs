@@ -1,11 +1,11 @@
 //! The cost of more copies and more acknowledgements.
 
 use crate::context::ExperimentContext;
+use crate::figures::{self, CAPACITY};
 use crate::measure;
 use crate::measure::matrix::{self, Case, Done, Load, Setup, share};
 use crate::measure::profile::ProfileKind;
 use crate::page::{Page, text};
-use crate::sections::{self, CAPACITY};
 use crate::{Error, Experiment};
 use load::plan::{Operation, Plan};
 use load::report::plot::Axis;
@@ -48,7 +48,7 @@ fn setup(context: &ExperimentContext<'_>, replicas: Replicas) -> Setup<'static> 
         ..Setup::of(nodes, "512MiB", &["--durability", "os"])
     };
     for operation in [Operation::Put, Operation::Get] {
-        let method = sections::method(operation);
+        let method = figures::method(operation);
         let plan = measure::with(&plan, operation);
         let name = match replicas {
             Some((ack, from)) => format!("{method} {ack}/{from}"),
@@ -71,7 +71,7 @@ fn setup(context: &ExperimentContext<'_>, replicas: Replicas) -> Setup<'static> 
 
 fn describe(page: &mut Page, done: &[Done]) {
     let cases = || done.iter().filter(|done| done.profile.is_none());
-    let mut table = sections::table_of(page, "measured", &["request"], &[CAPACITY], cases());
+    let mut table = figures::table_of(page, "measured", &["request"], &[CAPACITY], cases());
     table.column(
         "of one node",
         cases().map(|case| {
@@ -81,7 +81,7 @@ fn describe(page: &mut Page, done: &[Done]) {
     );
     page.keep_table("measured", table);
     let axis = Axis::linear("requests", Unit::PerSecond);
-    sections::bars(
+    figures::bars(
         page,
         "breaking-points",
         "Breaking points",
@@ -91,7 +91,7 @@ fn describe(page: &mut Page, done: &[Done]) {
     );
     let title = "CPU time of all nodes per request";
     let axis = Axis::linear("CPU time", Unit::Milliseconds);
-    sections::bars(page, "cpu", title, axis, cases(), Done::cpu_ms);
-    sections::profiles(page, done);
+    figures::bars(page, "cpu", title, axis, cases(), Done::cpu_ms);
+    figures::profiles(page, done);
     page.data("runs", &done);
 }

@@ -1,12 +1,12 @@
 //! How evenly keys are spread over nodes, and what that costs.
 
 use crate::context::ExperimentContext;
+use crate::figures::{self, CAPACITY};
 use crate::measure;
 use crate::measure::matrix::{self, Case, Done, Load, Setup, share};
 use crate::measure::profile::ProfileKind;
 use crate::nodes::{ClusterLayout, LabCluster};
 use crate::page::{MarkdownTable, Page};
-use crate::sections::{self, CAPACITY};
 use crate::{Error, Experiment};
 use load::plan::{Operation, Plan};
 use load::report::plot::{Axis, Bars};
@@ -34,7 +34,7 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
             ..Setup::of(nodes, "512MiB", OPTIONS)
         };
         for operation in [Operation::Put, Operation::Get] {
-            let method = sections::method(operation);
+            let method = figures::method(operation);
             let plan = measure::with(&plan, operation);
             let name = format!("{method}, {series}");
             let case = Case::new(&*name, plan.clone(), Load::BreakingPoint);
@@ -51,9 +51,9 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
     });
     let done = matrix::run(context, setups)?;
     let cases = || done.iter().filter(|done| done.profile.is_none());
-    sections::table(page, "measured", &["nodes"], &[CAPACITY], cases());
+    figures::table(page, "measured", &["nodes"], &[CAPACITY], cases());
     let axis = Axis::linear("breaking point", Unit::PerSecond);
-    sections::bars(
+    figures::bars(
         page,
         "breaking-points",
         "Breaking points",
@@ -61,7 +61,7 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
         cases(),
         Done::breaking_point,
     );
-    sections::profiles(page, &done);
+    figures::profiles(page, &done);
     page.data("runs", &done);
     Ok(())
 }

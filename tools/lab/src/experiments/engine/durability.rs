@@ -1,11 +1,11 @@
 //! The cost of syncing before a write is acknowledged.
 
 use crate::context::ExperimentContext;
+use crate::figures::{self, CAPACITY, LATENCIES, RATE};
 use crate::measure;
 use crate::measure::matrix::{self, Case, Done, Load, RateOf, Setup};
 use crate::measure::profile::ProfileKind;
 use crate::page::{Page, text};
-use crate::sections::{self, CAPACITY, LATENCIES, RATE};
 use crate::{Error, Experiment, statistics};
 use load::plan::{Operation, Plan};
 use load::report::plot::{Axis, Bars};
@@ -98,16 +98,16 @@ fn idle_sync_ms() -> Result<f64, Error> {
 fn describe(page: &mut Page, done: &[Done]) {
     let of = |series: &'static str| done.iter().filter(move |done| done.at.0 == series);
     let first = ["durability"];
-    sections::table(page, "measured", &first, &[CAPACITY], of("capacity"));
+    figures::table(page, "measured", &first, &[CAPACITY], of("capacity"));
     for (name, series) in [("at-the-same-rate", "even"), ("one-connection", "alone")] {
-        sections::table(page, name, &first, &[&[RATE], LATENCIES], of(series));
+        figures::table(page, name, &first, &[&[RATE], LATENCIES], of(series));
     }
-    page.keep_chart("latency", sections::percentiles(of("even")));
+    page.keep_chart("latency", figures::percentiles(of("even")));
     let axis = Axis::linear("requests", Unit::PerSecond);
     let bars = Bars::new("What each mode holds", MODES.map(str::to_owned), axis)
         .with("breaking point", of("capacity").map(Done::breaking_point))
         .with("closed loop", of("capacity").map(Done::rate));
     page.keep_chart("rates", bars.draw());
-    sections::profiles(page, done);
+    figures::profiles(page, done);
     page.data("runs", &done);
 }

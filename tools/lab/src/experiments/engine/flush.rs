@@ -1,11 +1,11 @@
 //! The latency of writes during flushes and compactions.
 
 use crate::context::ExperimentContext;
+use crate::figures;
 use crate::measure::profile::{self, FoldedProfile, ProfileKind};
 use crate::measure::{self, Measured};
 use crate::nodes::{ClusterLayout, LabCluster, MetricsSnapshot};
 use crate::page::{MarkdownTable, Page, text};
-use crate::sections;
 use crate::{Error, Experiment, statistics};
 use load::Run;
 use load::plan::{KeyChoice, Operation, Plan, Rate, SizeDistribution};
@@ -173,7 +173,7 @@ fn describe(
         table.row(row);
     }
     page.keep_table("measured", table);
-    sections::failed_measurements(page, cases.map(|(name, case)| (name.to_owned(), &case.run)));
+    figures::failed_measurements(page, cases.map(|(name, case)| (name.to_owned(), &case.run)));
     for (file, (_, case)) in ["calm", "busy"].into_iter().zip(cases) {
         if let Ok(run) = &case.run {
             page.keep_chart(file, plot::timeline(&[run]));
@@ -193,7 +193,7 @@ fn describe(
     page.keep_chart("latency", curves);
     for (kind, profile) in profiles {
         let title = format!("PUT through flushes: {}", kind.title());
-        sections::profile(page, &format!("put-{}", kind.name()), &title, profile);
+        figures::profile(page, &format!("put-{}", kind.name()), &title, profile);
     }
 
     for (name, is_busy) in [("p99 while busy", true), ("p99 while calm", false)] {

@@ -5,7 +5,7 @@ use crate::measure::profile::{self, FoldedProfile, ProfileKind};
 use crate::measure::{self, CostedRun, Measured};
 use crate::nodes::{ClusterLayout, LabCluster, LabNode};
 use crate::page::{MarkdownTable, Page, text};
-use crate::{Error, Experiment, http, sections, statistics};
+use crate::{Error, Experiment, figures, http, statistics};
 use load::plan::{KeyChoice, Operation, Plan, Rate, SizeDistribution};
 use load::report::plot::{Axis, Lines, Series};
 use load::report::units::{self, Unit};
@@ -239,8 +239,8 @@ fn describe(page: &mut Page, outcome: &RangeResults, profile: &Measured<FoldedPr
         }
     }
     page.keep_table("measured", table);
-    sections::failed_measurements(page, [("one stream".to_owned(), &outcome.stream)]);
-    sections::failed_measurements(page, [("ranges of 10,000".to_owned(), &outcome.ranges)]);
-    sections::profile(page, "range-cpu", "Ranges: CPU time", profile);
+    figures::failed_measurements(page, [("one stream".to_owned(), &outcome.stream)]);
+    figures::failed_measurements(page, [("ranges of 10,000".to_owned(), &outcome.ranges)]);
+    figures::profile(page, "range-cpu", "Ranges: CPU time", profile);
     page.data("runs", outcome);
 }

@@ -1,11 +1,11 @@
 //! Reads over a hundred tables, with and without filters.
 
 use crate::context::ExperimentContext;
+use crate::figures::{self, CAPACITY, Column};
 use crate::measure;
 use crate::measure::matrix::{self, Before, Case, Done, Load, Setup, share};
 use crate::measure::profile::ProfileKind;
 use crate::page::{Page, text};
-use crate::sections::{self, CAPACITY, Column};
 use crate::{Error, Experiment};
 use load::plan::{Operation, Plan};
 use load::report::plot::Axis;
@@ -69,12 +69,12 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
     let done = matrix::run(context, setups)?;
     let cases = || done.iter().filter(|done| done.profile.is_none());
     let columns = [&[TABLES], CAPACITY, &[BLOCKS]];
-    sections::table(page, "measured", &["node"], &columns, cases());
+    figures::table(page, "measured", &["node"], &columns, cases());
     let (title, axis) = (
         "Breaking point of GET",
         Axis::linear("requests", Unit::PerSecond),
     );
-    sections::bars(
+    figures::bars(
         page,
         "breaking-points",
         title,
@@ -83,7 +83,7 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
         Done::breaking_point,
     );
     let axis = Axis::linear("CPU time a request", Unit::Milliseconds);
-    sections::bars(
+    figures::bars(
         page,
         "cpu",
         "CPU time of a GET",
@@ -91,7 +91,7 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
         cases(),
         Done::cpu_ms,
     );
-    sections::profiles(page, &done);
+    figures::profiles(page, &done);
     page.data("runs", &done);
     Ok(())
 }

@@ -5,7 +5,7 @@ use crate::measure::profile::{self, FoldedProfile, ProfileKind};
 use crate::measure::{self, Measured};
 use crate::nodes::{ClusterLayout, LabCluster, LabNode, NodeEvent};
 use crate::page::{MarkdownTable, Page, text};
-use crate::{Error, Experiment, sections, statistics};
+use crate::{Error, Experiment, figures, statistics};
 use load::Run;
 use load::plan::{Operation, Plan, Rate};
 use load::report::{plot, units};
@@ -170,7 +170,7 @@ fn describe(page: &mut Page, outcome: &OutageResults) {
     let seconds = outcome.heal_seconds.map_or(f64::NAN, |seconds| seconds);
     page.keep_value("time to hand over", units::seconds(seconds));
     let title = format!("The third node frozen: {}", ProfileKind::Lock.title());
-    sections::profile(page, "frozen-lock", &title, &outcome.frozen);
+    figures::profile(page, "frozen-lock", &title, &outcome.frozen);
     let mut table = MarkdownTable::new([
         "the third node",
         "seconds",
@@ -180,11 +180,11 @@ fn describe(page: &mut Page, outcome: &OutageResults) {
         "median p99 afterwards",
         "max",
     ]);
-    sections::failed_measurements(page, [("the load".to_owned(), &outcome.run)]);
+    figures::failed_measurements(page, [("the load".to_owned(), &outcome.run)]);
     if let Ok(run) = &outcome.run {
         page.keep_value(
             "achieved",
-            sections::achieved_text(Some(&text::requested(run)), run),
+            figures::achieved_text(Some(&text::requested(run)), run),
         );
         for phase in phases(run) {
             let first = phase.first();

@@ -2,11 +2,11 @@
 //! number of keys.
 
 use crate::context::ExperimentContext;
+use crate::figures::{self, CPU, Column, P99, RATE};
 use crate::measure;
 use crate::measure::matrix::{self, Before, Case, Done, Load, Setup};
 use crate::measure::profile::ProfileKind;
 use crate::page::{Page, text};
-use crate::sections::{self, CPU, Column, P99, RATE};
 use crate::{Error, Experiment};
 use load::plan::{Operation, Plan, SizeDistribution};
 use load::report::plot::Axis;
@@ -112,7 +112,7 @@ fn setup<'a>(
     let cases = OPERATIONS.map(|operation| Case {
         before,
         ..Case::new(name, measure::with(&plan, operation), Load::Closed)
-            .at(sections::method(operation), number.to_string())
+            .at(figures::method(operation), number.to_string())
     });
     Setup {
         cases: cases.into(),
@@ -140,7 +140,7 @@ fn describe(page: &mut Page, sized: &[Done], stored: &[Done]) {
         P99,
     ];
     for operation in OPERATIONS {
-        let method = sections::method(operation);
+        let method = figures::method(operation);
         let of = |done: &&Done| done.at.0 == method;
         for (what, first, rows, columns) in [
             ("values", "value", sized, SIZED),
@@ -148,11 +148,11 @@ fn describe(page: &mut Page, sized: &[Done], stored: &[Done]) {
         ] {
             let name = format!("{}-{what}", method.to_lowercase());
             let rows = rows.iter().filter(of);
-            sections::table(page, &name, &[first], &[columns], rows);
+            figures::table(page, &name, &[first], &[columns], rows);
         }
     }
     let read = |done: &&Done| done.at.0 == "GET";
-    sections::table(
+    figures::table(
         page,
         "stores",
         &["keys"],
@@ -166,7 +166,7 @@ fn describe(page: &mut Page, sized: &[Done], stored: &[Done]) {
     let title = "Throughput by the size of values";
     page.keep_chart(
         "values",
-        sections::lines(title, axes, sized, bytes_per_second),
+        figures::lines(title, axes, sized, bytes_per_second),
     );
     let axes = (
         Axis::logarithmic("keys", Unit::Count),
@@ -174,7 +174,7 @@ fn describe(page: &mut Page, sized: &[Done], stored: &[Done]) {
     );
     let title = "CPU time per request, by the number of keys";
     let loads = || stored.iter().filter(|done| done.profile.is_none());
-    page.keep_chart("keys", sections::lines(title, axes, loads(), Done::cpu_ms));
-    sections::profiles(page, stored);
+    page.keep_chart("keys", figures::lines(title, axes, loads(), Done::cpu_ms));
+    figures::profiles(page, stored);
     page.data("runs", &[sized, stored]);
 }

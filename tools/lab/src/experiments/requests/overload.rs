@@ -1,11 +1,11 @@
 //! Rates beyond the capacity of the nodes.
 
 use crate::context::ExperimentContext;
+use crate::figures::{self, Column, P50, P99, REQUESTED};
 use crate::measure;
 use crate::measure::matrix::{self, Case, Done, Load, Setup, share};
 use crate::measure::profile::ProfileKind;
 use crate::page::{Page, text};
-use crate::sections::{self, Column, P50, P99, REQUESTED};
 use crate::{Error, Experiment};
 use load::plan::{Operation, Plan};
 use load::report::plot::{self, Axis};
@@ -124,14 +124,14 @@ fn kept(best: f64, rows: &[&Done]) -> (f64, f64) {
 fn describe(page: &mut Page, nodes: usize, title: &str, done: &[Done]) {
     let loads = || done.iter().filter(|done| !done.at.0.is_empty());
     let heads = ["multiple", "connections"];
-    sections::table(page, &format!("nodes-{nodes}"), &heads, &[COLUMNS], loads());
+    figures::table(page, &format!("nodes-{nodes}"), &heads, &[COLUMNS], loads());
     let capacity = done.first();
     let best = capacity.map_or(f64::NAN, Done::best);
     let held = capacity.map_or(f64::NAN, Done::breaking_point);
     page.keep_value(format!("{nodes}: breaking point"), units::rate(held));
     page.keep_value(format!("{nodes}: best"), units::rate(best));
     let mut curves = Vec::new();
-    for (connections, name) in CONNECTIONS.iter().zip(sections::series(loads())) {
+    for (connections, name) in CONNECTIONS.iter().zip(figures::series(loads())) {
         let rows: Vec<&Done> = loads().filter(|done| done.at.0 == name).collect();
         let points = rows.iter().map(|done| (multiple(done) * best, done.rate()));
         curves.push((name.to_owned(), points.collect::<Vec<_>>()));
@@ -151,9 +151,9 @@ fn describe(page: &mut Page, nodes: usize, title: &str, done: &[Done]) {
         Axis::logarithmic("mean service time", Unit::Milliseconds),
     );
     let drawn = format!("{title}: mean service time at the nodes");
-    let svg = sections::lines(&drawn, axes, loads(), served_ms);
+    let svg = figures::lines(&drawn, axes, loads(), served_ms);
     page.keep_chart(&format!("served-{nodes}"), svg);
-    sections::profiles(page, done);
+    figures::profiles(page, done);
 }
 
 #[cfg(test)]

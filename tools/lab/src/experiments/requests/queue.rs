@@ -1,11 +1,11 @@
 //! The numbers of threads and the lengths of queues.
 
 use crate::context::ExperimentContext;
+use crate::figures::{self, LATENCIES, RATES};
 use crate::measure;
 use crate::measure::matrix::{self, Before, Case, Done, Load, Setup, share};
 use crate::measure::profile::ProfileKind;
 use crate::page::Page;
-use crate::sections::{self, LATENCIES, RATES};
 use crate::{Error, Experiment};
 use load::plan::{Operation, Plan, SizeDistribution};
 use load::report::plot::Axis;
@@ -98,7 +98,7 @@ fn describe(page: &mut Page, done: &[Done], cores: usize) {
         ("queues", "length", "queue length"),
         ("reads", "read threads", "read threads"),
     ] {
-        sections::table(page, name, &[first], &[RATES, LATENCIES], of(series));
+        figures::table(page, name, &[first], &[RATES, LATENCIES], of(series));
     }
     let axes = (
         Axis::logarithmic("threads or queue length", Unit::Count),
@@ -107,8 +107,8 @@ fn describe(page: &mut Page, done: &[Done], cores: usize) {
     let title = "p99 by the sizes of pools and queues";
     let sized = done.iter().filter(|done| !done.at.0.is_empty());
     let p99 = |done: &Done| done.latency_ms(99.0);
-    page.keep_chart("sizes", sections::lines(title, axes, sized, p99));
-    sections::profiles(page, done);
+    page.keep_chart("sizes", figures::lines(title, axes, sized, p99));
+    figures::profiles(page, done);
 
     // Beside the study's, only sizes as in the study count.
     let size = |done: &Done| done.at.1.parse().unwrap_or(0);

@@ -1,11 +1,11 @@
 //! One node under load over one connection and over many.
 
 use crate::context::ExperimentContext;
+use crate::figures::{self, CAPACITY, LATENCIES, RATE};
 use crate::measure;
 use crate::measure::matrix::{self, Case, Done, Load, Setup, share};
 use crate::measure::profile::{FILTERS, ProfileKind, StackMatcher};
 use crate::page::{Page, text};
-use crate::sections::{self, CAPACITY, LATENCIES, RATE};
 use crate::{Error, Experiment};
 use load::plan::{Operation, Plan};
 
@@ -30,7 +30,7 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
         )
     };
     for operation in [Operation::Put, Operation::Get] {
-        let method = sections::method(operation);
+        let method = figures::method(operation);
         for (connections, plural) in [(1, ""), (64, "s")] {
             let name = format!("{method}, {connections} connection{plural}");
             let plan = Plan {
@@ -62,17 +62,17 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
 
 fn describe(page: &mut Page, done: &[Done]) {
     let of = |series: &'static str| done.iter().filter(move |done| done.at.0 == series);
-    sections::table(page, "measured", &["load"], &[CAPACITY], of("capacity"));
+    figures::table(page, "measured", &["load"], &[CAPACITY], of("capacity"));
     let columns = [&[RATE], LATENCIES];
-    sections::table(
+    figures::table(
         page,
         "at-the-stable-load",
         &["load"],
         &columns,
         of("stable"),
     );
-    page.keep_chart("latency", sections::percentiles(of("stable")));
-    sections::profiles(page, done);
+    page.keep_chart("latency", figures::percentiles(of("stable")));
+    figures::profiles(page, done);
     let flushes = of("stable").map(|done| done.sum("kvorum_store_flushes_total", ""));
     page.keep_value("flushes", text::count(flushes.fold(0.0, f64::max)));
     for (name, file, frames) in [

@@ -1,11 +1,11 @@
 //! What TLS costs a node.
 
 use crate::context::ExperimentContext;
+use crate::figures::{self, CPU, Column, P50, P99};
 use crate::measure;
 use crate::measure::matrix::{self, Case, Done, Load, Setup, share};
 use crate::nodes::Certificates;
 use crate::page::{Page, text};
-use crate::sections::{self, CPU, Column, P50, P99};
 use crate::{Error, Experiment};
 use load::Credentials;
 use load::plan::{Operation, Plan, SizeDistribution};
@@ -21,7 +21,7 @@ const CALM_SHARE: f64 = 0.5;
 /// The data of each size, in bytes, so that all of it stays in memory.
 const DATA_BYTES: u64 = 64 << 20;
 
-const COLUMNS: &[Column] = &[("at", sections::REQUESTED.1), CPU, P50, P99];
+const COLUMNS: &[Column] = &[("at", figures::REQUESTED.1), CPU, P50, P99];
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
     text: include_str!("tls.md"),
@@ -50,7 +50,7 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
         };
         for operation in [Operation::Get, Operation::Put] {
             let bytes = units::bytes(value_bytes as f64);
-            let name = format!("{} of {bytes}", sections::method(operation));
+            let name = format!("{} of {bytes}", figures::method(operation));
             let plain = measure::with(&fill, operation);
             let tls = Plan {
                 access: access.clone(),
@@ -82,7 +82,7 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
 
 fn describe(page: &mut Page, done: &[Done]) {
     let calm = || done.iter().filter(|done| done.is_open());
-    let mut table = sections::table_of(page, "measured", &["request", "over"], &[COLUMNS], calm());
+    let mut table = figures::table_of(page, "measured", &["request", "over"], &[COLUMNS], calm());
     table.column(
         "times plain",
         calm().map(|tls| {
@@ -96,6 +96,6 @@ fn describe(page: &mut Page, done: &[Done]) {
     page.keep_table("measured", table);
     let title = "CPU time of the node per request";
     let axis = Axis::linear("CPU time", Unit::Milliseconds);
-    sections::bars(page, "cpu", title, axis, calm(), Done::cpu_ms);
+    figures::bars(page, "cpu", title, axis, calm(), Done::cpu_ms);
     page.data("runs", &done);
 }

@@ -3,7 +3,7 @@
 use super::causes::{Cause, MOMENTS, SlowWrite};
 use super::{Case, Explained, Floor, LATENCY_MS_MAX, Pair, pairs};
 use crate::page::{MarkdownTable, Page, text};
-use crate::{sections, statistics};
+use crate::{figures, statistics};
 use load::report::plot::{Axis, Lines, Series, Style};
 use load::report::units::{self, Unit};
 use serde::Serialize;
@@ -41,7 +41,7 @@ pub(super) fn describe(page: &mut Page, cases: &[Case], floor: Option<&Floor>) {
     let problems = cases
         .iter()
         .map(|case| (case.name.to_owned(), &case.explained));
-    sections::failed_measurements(page, problems);
+    figures::failed_measurements(page, problems);
     syncs(page, cases, floor);
     for (case, number) in cases.iter().zip(1..) {
         if let Ok(explained) = &case.explained {
@@ -93,7 +93,7 @@ fn beside_nginx(page: &mut Page, cases: &[Case]) {
     let pairs = cases
         .iter()
         .map(|case| (format!("{}, beside nginx", case.name), &case.pairs));
-    sections::failed_measurements(page, pairs);
+    figures::failed_measurements(page, pairs);
 }
 
 /// The latencies of each load while the nodes recorded it.

@@ -2,7 +2,7 @@
 
 use super::{HealingResults, Observation, StoryResults};
 use crate::page::{MarkdownTable, Page, text};
-use crate::{sections, statistics};
+use crate::{figures, statistics};
 use load::Run;
 use load::report::plot::{self, Axis, Lines, Series};
 use load::report::units::{self, Unit};
@@ -35,7 +35,7 @@ pub(super) fn describe(page: &mut Page, results: &HealingResults) {
                 continue;
             }
         };
-        let achieved = sections::achieved_text(Some(&text::requested(run)), run);
+        let achieved = figures::achieved_text(Some(&text::requested(run)), run);
         page.keep_value(format!("{title}: achieved"), achieved);
         for (what, svg) in [
             ("latency", plot::timeline(&[run])),

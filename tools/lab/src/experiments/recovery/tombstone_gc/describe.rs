@@ -2,7 +2,7 @@
 
 use super::{Look, NodeLook, TombstoneGcResults};
 use crate::page::{MarkdownTable, Page, text};
-use crate::{sections, statistics};
+use crate::{figures, statistics};
 use load::Run;
 use load::plan::Operation;
 use load::report::plot::{self, Axis, Lines, Series};
@@ -74,7 +74,7 @@ pub(super) fn describe(page: &mut Page, results: &TombstoneGcResults) {
 }
 
 fn describe_run(page: &mut Page, run: &Run) {
-    page.keep_value("achieved", sections::achieved_text(None, run));
+    page.keep_value("achieved", figures::achieved_text(None, run));
     page.keep_value("inserted", units::count(inserted(run)));
     page.keep_value("requests failed", units::count(run.failures()));
     page.keep_chart("latency", plot::timeline(&[run]));

@@ -4,13 +4,19 @@
 //! as a client should. The aim is to see refusals, so nothing is counted; `kvorum-lab load`
 //! measures.
 
-use super::reaching::{NodeStream, Reach, ReachedNode};
+use super::body::ConsoleBody;
+use super::reaching::{NodeConnection, Reach, ReachedNode};
+use bytes::Bytes;
+use http_body::{Body, Frame};
+use hyper::body::Incoming;
+use hyper::{Method, StatusCode, Uri};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::future::poll_fn;
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -34,15 +40,9 @@ const OPENING_MAX: Duration = Duration::from_secs(20);
 /// again only after a second.
 const OPENED_AT_ONCE: usize = 64;
 
-/// The longest head of an answer, in bytes.
-const HEAD_BYTES_MAX: usize = 16 << 10;
-
-/// The status of a request that a node did not take.
-const REFUSED: u16 = 503;
-
 /// How many keys each connection writes, and the value.
 const KEYS: u64 = 100;
-const VALUE: [u8; 64] = [b'v'; 64];
+static VALUE: [u8; 64] = [b'v'; 64];
 
 /// Whether a load runs: a second one would only take the first one's time.
 static IS_RUNNING: AtomicBool = AtomicBool::new(false);
@@ -89,15 +89,15 @@ pub(super) async fn load(
         };
         let (opened, begin) = (Arc::clone(&opened), Arc::clone(&begin));
         writers.spawn(async move {
-            let mut stream = writer.connect().await;
+            let mut connection = writer.connect().await;
             opened.add_permits(1);
             let _closed = begin.acquire().await;
             loop {
-                if let Ok(stream) = stream {
-                    let _broken = writer.write(stream).await;
+                if let Ok(connection) = connection {
+                    let _broken = writer.write(connection).await;
                 }
                 tokio::time::sleep(RETRY_PAUSE).await;
-                stream = writer.connect().await;
+                connection = writer.connect().await;
             }
         });
     }
@@ -136,86 +136,36 @@ struct Writer {
 }
 
 impl Writer {
-    async fn connect(&self) -> io::Result<Box<dyn NodeStream>> {
+    async fn connect(&self) -> io::Result<NodeConnection> {
         let _permit = self.opening.acquire().await.map_err(io::Error::other)?;
         self.reach.connect(&self.node).await
     }
 
     /// Writes until the connection breaks.
-    async fn write(&self, mut stream: Box<dyn NodeStream>) -> io::Result<()> {
-        let authorization = self.reach.authorization.as_ref();
-        let authorization =
-            authorization.map_or(String::new(), |value| format!("authorization: {value}\r\n"));
-        let mut answer = Vec::new();
+    async fn write(&self, connection: NodeConnection) -> Result<(), hyper::http::Error> {
+        let (mut sender, _driver) = connection;
         for key in (0..KEYS).cycle() {
-            let head = format!(
-                "PUT /v0/entity?id=load%2F{}%2F{key} HTTP/1.1\r\nhost: {}\r\n\
-                 content-length: {}\r\n{authorization}\r\n",
-                self.number,
-                self.node.address,
-                VALUE.len()
-            );
-            stream
-                .write_all(&[head.as_bytes(), &VALUE].concat())
-                .await?;
-            stream.flush().await?;
-            if read_answer(&mut stream, &mut answer).await? == REFUSED {
+            let target = format!("/v0/entity?id=load%2F{}%2F{key}", self.number);
+            let value = ConsoleBody::Whole(Bytes::from_static(&VALUE));
+            let target = Uri::try_from(target)?;
+            let request = self.reach.request(&self.node, Method::PUT, target, value)?;
+            let Ok(answer) = sender.send_request(request).await else {
+                break;
+            };
+            let status = answer.status();
+            let mut body = answer.into_body();
+            while let Some(Ok(_piece)) = next_frame(&mut body).await {}
+            if status == StatusCode::SERVICE_UNAVAILABLE {
                 tokio::time::sleep(RETRY_PAUSE).await;
+            }
+            if sender.ready().await.is_err() {
+                break;
             }
         }
         Ok(())
     }
 }
 
-/// Reads one answer, and returns its status. `bytes` keeps what has arrived behind it.
-async fn read_answer(stream: &mut Box<dyn NodeStream>, bytes: &mut Vec<u8>) -> io::Result<u16> {
-    loop {
-        if let Some((status, length)) = parse_answer(bytes)? {
-            bytes.drain(..length);
-            return Ok(status);
-        }
-        if stream.read_buf(bytes).await? == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-    }
-}
-
-/// The status and the length of the answer that `bytes` begin with; `None` while it is not
-/// whole.
-fn parse_answer(bytes: &[u8]) -> io::Result<Option<(u16, usize)>> {
-    let mut fields = [httparse::EMPTY_HEADER; 32];
-    let mut response = httparse::Response::new(&mut fields);
-    let parsed = response.parse(bytes).map_err(io::Error::other)?;
-    let httparse::Status::Complete(head_bytes) = parsed else {
-        if bytes.len() > HEAD_BYTES_MAX {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
-        return Ok(None);
-    };
-    let named = |name: &str| {
-        let mut fields = response.headers.iter();
-        fields.find(|field| field.name.eq_ignore_ascii_case(name))
-    };
-    // A node announces the length of each answer to a write.
-    let length = named("content-length").and_then(|field| str::from_utf8(field.value).ok());
-    let body_bytes: usize = length.and_then(|length| length.parse().ok()).unwrap_or(0);
-    let length = head_bytes + body_bytes;
-    let status = response.code.unwrap_or_default();
-    Ok((bytes.len() >= length).then_some((status, length)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_answer_is_whole_once_its_body_is() {
-        let whole = b"HTTP/1.1 503 x\r\nContent-Length: 4\r\n\r\nfull";
-        for end in 0..whole.len() {
-            assert_eq!(parse_answer(&whole[..end]).unwrap(), None, "{end}");
-        }
-        let two = [&whole[..], b"HTTP/1.1"].concat();
-        assert_eq!(parse_answer(&two).unwrap(), Some((503, whole.len())));
-        assert!(parse_answer(b"\x16\x03\x01").is_err(), "TLS is no HTTP");
-    }
+async fn next_frame(body: &mut Incoming) -> Option<hyper::Result<Frame<Bytes>>> {
+    poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await
 }

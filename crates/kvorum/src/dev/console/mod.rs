@@ -14,29 +14,39 @@
 //! of its own, so that pages of other sites cannot even try. A page that rebinds its name is
 //! refused by its `Host`.
 //!
-//! Each connection carries one request. That is enough for one reader, and forwarding a request is
-//! then a copy of bytes. When there are too many connections, the oldest one that has not shown the
+//! Each connection carries one request, which is enough for one reader. When there are too many
+//! connections, the oldest one that has not shown the
 //! token is closed, so nobody without it can keep the reader out.
 
-mod exchange;
+mod answer;
+mod body;
 mod loading;
 mod passing;
 mod reaching;
+mod stream;
 
 use super::control::{self, Supervisor};
 use super::layout::ClusterLayout;
 use crate::failure::Failure;
+use answer::Answer;
 use base::{OsRandom, Random};
 use console::Asset;
-use exchange::{Answer, BrowserRequest};
+use hyper::body::Incoming;
+use hyper::header::{HOST, HeaderMap, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, StatusCode};
 use reaching::{Reach, ReachedNode};
 use rustls::ClientConfig;
 use serde_json::json;
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use stream::HyperStream;
 use tokens::TokenHash;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
@@ -47,6 +57,9 @@ const TOKEN_FIELD: &str = "kvorum-dev";
 /// How many requests are answered at a time. Further ones wait to be accepted while all of
 /// these have the token.
 const REQUESTS_MAX: usize = 64;
+
+/// The longest head of a request, in bytes.
+const HEAD_BYTES_MAX: usize = 64 << 10;
 
 /// How long a head may take to arrive, as with a node.
 const HEAD_TIME: Duration = Duration::from_secs(10);
@@ -126,9 +139,7 @@ impl DevConsole {
                     Ok((stream, _)) => {
                         let cluster = cluster.clone();
                         places.take(|has_token| async move {
-                            // A request that takes too long ends with its connection.
-                            let served = serve_one(stream, &cluster, &has_token);
-                            let _ended = tokio::time::timeout(EXCHANGE_TIME, served).await;
+                            serve_one(stream, &cluster, &has_token).await;
                         });
                     }
                     // Too many open files, for example, which is temporary.
@@ -190,74 +201,81 @@ impl Places {
     }
 }
 
-/// Answers the one request of a connection. Sets the flag if it has shown the token.
+/// Serves the one request of a connection. Sets the flag once it has shown the token.
 async fn serve_one(stream: TcpStream, cluster: &Cluster, has_token: &AtomicBool) {
-    let head = tokio::time::timeout(HEAD_TIME, BrowserRequest::read(stream)).await;
-    let Ok(Ok(mut exchange)) = head else {
-        return;
-    };
-    has_token.store(cluster.is_own(&exchange), Ordering::Relaxed);
-    let answer = match cluster.refusal(&exchange) {
-        Some(refused) => refused,
-        None => match cluster.answer(&mut exchange).await {
-            Some(answer) => answer,
-            // A node has answered.
-            None => return,
-        },
-    };
-    // The browser may have gone.
-    let _sent = exchange.send(answer).await;
+    let has_head = &AtomicBool::new(false);
+    let service = service_fn(move |request| async move {
+        has_head.store(true, Ordering::Relaxed);
+        has_token.store(cluster.is_own(request.headers()), Ordering::Relaxed);
+        Ok::<_, Infallible>(match cluster.refusal(&request) {
+            Some(refused) => refused,
+            None => cluster.answer(request).await,
+        })
+    });
+    let served = http1::Builder::new()
+        .keep_alive(false)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .header_read_timeout(None)
+        .serve_connection(HyperStream(stream), service);
+    let mut served = pin!(served);
+    // The browser may have gone, and a request that takes too long ends with its connection.
+    let is_done = tokio::time::timeout(HEAD_TIME, &mut served).await.is_ok();
+    if !is_done && has_head.load(Ordering::Relaxed) {
+        let _ended = tokio::time::timeout(EXCHANGE_TIME, served).await;
+    }
 }
 
 impl Cluster {
     /// Why a request is not answered, if it is not.
-    fn refusal(&self, exchange: &BrowserRequest) -> Option<Answer> {
+    fn refusal(&self, request: &Request<Incoming>) -> Option<Answer> {
         let port = self.address.port();
         let own = [format!("127.0.0.1:{port}"), format!("localhost:{port}")];
-        let host = exchange.field("host").unwrap_or_default();
-        if !own.iter().any(|known| known.as_bytes() == host) {
-            return Some(Answer::problem(
-                421,
+        let host = request.headers().get(HOST).map(HeaderValue::as_bytes);
+        if !own.iter().any(|known| Some(known.as_bytes()) == host) {
+            return Some(answer::problem(
+                StatusCode::MISDIRECTED_REQUEST,
                 "this is not the address that 'kvorum dev' has printed",
             ));
         }
-        if asset_of(exchange).is_some() || self.is_own(exchange) {
+        if asset_of(request).is_some() || self.is_own(request.headers()) {
             return None;
         }
-        Some(Answer::problem(
-            403,
+        Some(answer::problem(
+            StatusCode::FORBIDDEN,
             "the console has no token: open the address that 'kvorum dev' has printed",
         ))
     }
 
-    /// Whether a request has the token.
-    fn is_own(&self, exchange: &BrowserRequest) -> bool {
+    /// Whether the head of a request has the token.
+    fn is_own(&self, fields: &HeaderMap) -> bool {
         // Hashes are compared, so that the time that it takes tells nothing of the token.
-        let is_own = |token| TokenHash::of(token) == TokenHash::of(self.token.as_bytes());
-        exchange.field(TOKEN_FIELD).is_some_and(is_own)
+        let is_own = |token: &HeaderValue| {
+            TokenHash::of(token.as_bytes()) == TokenHash::of(self.token.as_bytes())
+        };
+        fields.get(TOKEN_FIELD).is_some_and(is_own)
     }
 
-    /// Answers a request. `None` if a node has answered it.
-    async fn answer(&self, exchange: &mut BrowserRequest) -> Option<Answer> {
-        if let Some(asset) = asset_of(exchange) {
-            return Some(Answer::file(asset, self.reach.nodes.len()));
+    /// Answers a request, or has a node answer it.
+    async fn answer(&self, request: Request<Incoming>) -> Answer {
+        if let Some(asset) = asset_of(&request) {
+            return answer::file(asset, self.reach.nodes.len());
         }
-        let path = exchange.path().to_owned();
+        let path = request.uri().path().to_owned();
         let parts: Vec<&str> = path.splitn(4, '/').skip(1).collect();
-        match (exchange.method(), parts.as_slice()) {
-            ("GET", ["dev", "cluster"]) => Some(self.nodes_page()),
-            ("POST", ["dev", "nodes", order]) => Some(self.carry_out(order).await),
-            ("POST", ["dev", "load", connections]) => Some(self.load(connections).await),
+        match (request.method().as_str(), parts.as_slice()) {
+            ("GET", ["dev", "cluster"]) => self.nodes_page(),
+            ("POST", ["dev", "nodes", order]) => self.carry_out(order).await,
+            ("POST", ["dev", "load", connections]) => self.load(connections).await,
             (_, ["nodes", number, _]) => {
                 match number.parse().ok().and_then(|number| self.node(number)) {
                     Some(node) => {
-                        let target = path["/nodes/".len() + number.len()..].to_owned();
-                        passing::pass_on(exchange, &target, &self.reach, node).await
+                        let target = &path["/nodes/".len() + number.len()..];
+                        passing::pass_on(request, target, &self.reach, node).await
                     }
-                    None => Some(Answer::problem(404, "there is no such node")),
+                    None => answer::problem(StatusCode::NOT_FOUND, "there is no such node"),
                 }
             }
-            _ => Some(Answer::problem(404, "there is nothing at this path")),
+            _ => answer::nothing(),
         }
     }
 
@@ -278,36 +296,36 @@ impl Cluster {
                 "number": number, "name": node.name, "state": state, "faults": faults,
             }));
         }
-        Answer::json(200, &json!({"nodes": nodes}))
+        answer::json(&json!({"nodes": nodes}))
     }
 
     /// Loads the first node, and answers when that has ended.
     async fn load(&self, connections: &str) -> Answer {
         let Some(node) = self.reach.nodes.first() else {
-            return Answer::problem(404, "there is no node");
+            return answer::problem(StatusCode::NOT_FOUND, "there is no node");
         };
         match loading::load(&self.reach, node, connections).await {
-            Ok(()) => Answer::json(200, &json!({"done": "the load has ended"})),
-            Err(why) => Answer::problem(409, &why),
+            Ok(()) => answer::json(&json!({"done": "the load has ended"})),
+            Err(why) => answer::problem(StatusCode::CONFLICT, &why),
         }
     }
 
     /// Does something to a node: `order` is its number, a slash, and the word of the action.
     async fn carry_out(&self, order: &str) -> Answer {
         let Some((number, word)) = order.split_once('/') else {
-            return Answer::problem(404, "there is nothing at this path");
+            return answer::nothing();
         };
         match control::carry_out(&format!("{word} {number}"), &self.supervisors).await {
-            Ok(line) => Answer::json(200, &json!({"done": line})),
-            Err(line) => Answer::problem(409, &line),
+            Ok(line) => answer::json(&json!({"done": line})),
+            Err(line) => answer::problem(StatusCode::CONFLICT, &line),
         }
     }
 }
 
 /// The file of the console that a request asks for.
-fn asset_of(exchange: &BrowserRequest) -> Option<Asset> {
+fn asset_of(request: &Request<Incoming>) -> Option<Asset> {
     let mut all = Asset::ALL.into_iter();
-    all.find(|asset| exchange.method() == "GET" && exchange.path() == asset.path())
+    all.find(|asset| request.method() == Method::GET && request.uri().path() == asset.path())
 }
 
 #[cfg(test)]

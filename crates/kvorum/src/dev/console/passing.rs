@@ -1,101 +1,74 @@
-//! Forwards a request to a node, and the node's answer back.
+//! Forwards a request to a node, and the node's answer back, both while they arrive.
 
-use super::exchange::{Answer, BrowserRequest};
-use super::reaching::{NodeStream, Reach, ReachedNode};
-use std::io;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-
-/// The field that says who asks.
-const AUTHORIZATION: &str = "authorization";
+use super::answer::{self, Answer};
+use super::body::ConsoleBody;
+use super::reaching::{Reach, ReachedNode};
+use hyper::body::Incoming;
+use hyper::header::{
+    ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, IF_NONE_MATCH, TE,
+};
+use hyper::{Request, StatusCode, Uri};
 
 /// The fields that are passed on. The others are between the browser and the console.
-const PASSED_FIELDS: [&str; 6] = [
-    "accept",
-    AUTHORIZATION,
-    "content-length",
-    "content-type",
-    "if-none-match",
-    "te",
-];
+const PASSED_FIELDS: [HeaderName; 5] = [ACCEPT, AUTHORIZATION, CONTENT_TYPE, IF_NONE_MATCH, TE];
 
 /// The paths that a node answers for its readers.
 const PASSED_PATHS: [&str; 4] = ["/v0/", "/metrics", "/debug/", "/health/"];
 
-/// Passes a request on. `None` once the node's answer has been passed back, as far as it
-/// came.
+/// Passes a request on, to this path of a node, and answers what the node does. An answer that
+/// breaks off closes the browser's connection, as the node's was.
 pub(super) async fn pass_on(
-    exchange: &mut BrowserRequest,
+    request: Request<Incoming>,
     path: &str,
     reach: &Reach,
     node: &ReachedNode,
-) -> Option<Answer> {
+) -> Answer {
     if !PASSED_PATHS.iter().any(|known| path.starts_with(known)) {
-        return Some(Answer::problem(404, "there is nothing at this path"));
+        return answer::nothing();
     }
-    let stream = match reach.connect(node).await {
-        Ok(stream) => stream,
+    let target = match request.uri().query() {
+        Some(query) => format!("{path}?{query}"),
+        None => path.to_owned(),
+    };
+    let Ok(target) = target.parse() else {
+        return answer::nothing();
+    };
+    match ask(request, target, reach, node).await {
+        Ok(answer) => answer,
         Err(error) => {
-            let name = &node.name;
-            return Some(Answer::problem(
-                502,
-                &format!("{name} does not answer: {error}"),
-            ));
+            let detail = format!("{} does not answer: {error}", node.name);
+            answer::problem(StatusCode::BAD_GATEWAY, &detail)
         }
-    };
-    let head = head(exchange, path, reach, node);
-    // An answer that breaks off closes the browser's connection, as the node's was.
-    let _ended = copy(exchange, &head, stream).await;
-    None
-}
-
-/// Copies the request to the node and the answer back, until either side ends.
-async fn copy(
-    exchange: &mut BrowserRequest,
-    head: &[u8],
-    mut node: Box<dyn NodeStream>,
-) -> io::Result<()> {
-    let begun = std::mem::take(&mut exchange.begun_body);
-    node.write_all(head).await?;
-    node.write_all(&begun).await?;
-    node.flush().await?;
-    let rest = exchange.body_bytes().saturating_sub(begun.len() as u64);
-    let (mut from_node, mut to_node) = tokio::io::split(node);
-    let (mut from_browser, mut to_browser) = exchange.stream.split();
-    let request = async {
-        tokio::io::copy(&mut (&mut from_browser).take(rest), &mut to_node).await?;
-        // Nothing follows the body: the next to come is the end, when the browser leaves.
-        from_browser.read_u8().await
-    };
-    let answer = async {
-        tokio::io::copy(&mut from_node, &mut to_browser).await?;
-        to_browser.shutdown().await
-    };
-    tokio::select! {
-        answered = answer => answered,
-        _left = request => Ok(()),
     }
 }
 
-/// The head of the request as the node gets it. It shows the reader's token, or else the
-/// cluster's.
-fn head(exchange: &BrowserRequest, path: &str, reach: &Reach, node: &ReachedNode) -> Vec<u8> {
-    let (method, query, address) = (exchange.method(), exchange.query(), node.address);
-    let mut head =
-        format!("{method} {path}{query} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n")
-            .into_bytes();
-    let mut add = |name: &str, value: &[u8]| {
-        head.extend_from_slice(name.as_bytes());
-        head.extend_from_slice(b": ");
-        head.extend_from_slice(value);
-        head.extend_from_slice(b"\r\n");
+async fn ask(
+    request: Request<Incoming>,
+    target: Uri,
+    reach: &Reach,
+    node: &ReachedNode,
+) -> Result<Answer, Box<dyn std::error::Error + Send + Sync>> {
+    let (mut sender, driver) = reach.connect(node).await?;
+    let (head, body) = request.into_parts();
+    let body = ConsoleBody::Passed {
+        body,
+        _driver: None,
     };
+    let mut passed = reach.request(node, head.method, target, body)?;
     for name in PASSED_FIELDS {
-        let own = reach.authorization.as_ref().map(String::as_bytes);
-        let own = own.filter(|_| name == AUTHORIZATION);
-        if let Some(value) = exchange.field(name).or(own) {
-            add(name, value);
+        if let Some(value) = head.headers.get(&name) {
+            passed.headers_mut().insert(name, value.clone());
         }
     }
-    head.extend_from_slice(b"\r\n");
-    head
+    passed
+        .headers_mut()
+        .insert(CONNECTION, HeaderValue::from_static("close"));
+    let (mut head, body) = sender.send_request(passed).await?.into_parts();
+    // That is between the node and the console.
+    head.headers.remove(CONNECTION);
+    let body = ConsoleBody::Passed {
+        body,
+        _driver: Some(driver),
+    };
+    Ok(Answer::from_parts(head, body))
 }

@@ -50,7 +50,7 @@ use crate::transport::Stream;
 use cluster::{Judgement, Remembered};
 use hello::{HELLO, Nonce};
 use proof::{Hellos, PROOF, Role};
-use refusal::{REFUSE, Refusal, check_peer, decode_reason};
+use refusal::{REFUSE, Refusal, StatedRefusal, check_peer};
 use std::io;
 use tokio::io::AsyncWriteExt;
 
@@ -86,16 +86,15 @@ pub(super) enum HandshakeError {
         /// The name of the other node, if this node trusts its hello so far.
         name: Option<String>,
         /// Why.
-        refusal: String,
-        /// Whether the reason goes away by itself within a moment.
-        is_temporary: bool,
+        refusal: Refusal,
     },
     /// The other node refuses this one.
-    #[error("refused by the other node: {0:?}")]
-    RefusedByOther(String),
-    /// The other node refuses this one, for a reason that goes away by itself.
-    #[error("refused by the other node for now: {0:?}")]
-    RefusedByOtherForNow(String),
+    #[error(
+        "refused by the other node{}: {:?}",
+        if .0.is_temporary() { " for now" } else { "" },
+        .0.reason
+    )]
+    RefusedByOther(StatedRefusal),
     /// The other node remembers more of this node's store than it has, and does not
     /// know how to fill it.
     #[error(
@@ -129,22 +128,19 @@ impl HandshakeError {
     /// What is wrong between the two nodes, if one of them has said so.
     pub(super) fn problem(&self) -> Option<LinkProblem> {
         match self {
-            Self::Refused { refusal, .. } | Self::RefusedByOther(refusal) => {
-                LinkProblem::of_reason(refusal)
-            }
+            Self::Refused { refusal, .. } => refusal.problem(),
+            Self::RefusedByOther(stated) => stated.problem(),
             _ => None,
         }
     }
 
     /// Whether the reason goes away by itself within a moment.
     pub(super) fn is_temporary(&self) -> bool {
-        matches!(
-            self,
-            Self::Refused {
-                is_temporary: true,
-                ..
-            } | Self::RefusedByOtherForNow(_)
-        )
+        match self {
+            Self::Refused { refusal, .. } => refusal.is_temporary(),
+            Self::RefusedByOther(stated) => stated.is_temporary(),
+            _ => false,
+        }
     }
 }
 
@@ -303,7 +299,7 @@ pub(super) fn fuzz_hello(frame: Frame<'_>) {
     if let Ok((_, Hello { name, starts, .. })) = Hello::decode(Protocol::OWN, frame.payload) {
         assert!(name.len() + size_of_val(&*starts) <= frame.payload.len());
     }
-    assert!(decode_reason(frame).len() <= 3 * frame.payload.len());
+    assert!(StatedRefusal::decode(frame).reason.len() <= 3 * frame.payload.len());
 }
 
 /// The messages of a handshake, one at a time in each direction.
@@ -325,11 +321,8 @@ impl Messages<'_> {
             match self.decoder.next()? {
                 Some(frame) if frame.kind == kind => return Ok(frame.payload.to_vec()),
                 Some(frame @ Frame { kind: REFUSE, .. }) => {
-                    let reason = decode_reason(frame);
-                    return Err(match frame.call {
-                        0 => HandshakeError::RefusedByOther(reason),
-                        _ => HandshakeError::RefusedByOtherForNow(reason),
-                    });
+                    let stated = StatedRefusal::decode(frame);
+                    return Err(HandshakeError::RefusedByOther(stated));
                 }
                 Some(frame) => return Err(frame.malformed("no place in a handshake").into()),
                 None => {}
@@ -356,8 +349,7 @@ impl Messages<'_> {
         self.stream.shutdown().await?;
         Err(HandshakeError::Refused {
             name: name.map(str::to_owned),
-            refusal: refusal.to_string(),
-            is_temporary: refusal.is_temporary(),
+            refusal,
         })
     }
 }

@@ -2,7 +2,15 @@
 //!
 //! ```text
 //! kind  message  payload
-//!   34  refuse   the reason, in UTF-8; `call` is 1 if the refusal is temporary
+//!   34  refuse   the reason, in UTF-8, for people; `call` is its code
+//!
+//! code  the reason
+//!    1  goes away by itself within a moment
+//!    2  the lists of nodes differ
+//!    3  the secrets differ
+//!    4  no common version of the protocol
+//!    5  a node has not the name that the other expects
+//!    0  any other, as are codes of later releases
 //! ```
 
 use super::hello::Hello;
@@ -40,26 +48,58 @@ impl LinkProblem {
         }
     }
 
-    /// The problem that a refusal names, by how its reason begins: a node that is refused gets
-    /// the reason as text.
-    pub(super) fn of_reason(reason: &str) -> Option<Self> {
-        let reasons = [
-            ("the nodes have different lists", Self::OtherMembers),
-            ("the nodes have different secrets", Self::OtherSecret),
-            ("the nodes share no version", Self::OtherProtocol),
-            ("no node of the cluster is named", Self::OtherName),
-            ("both nodes have the same name", Self::OtherName),
-            ("the node that was dialled is", Self::OtherName),
-        ];
-        let mut reasons = reasons.into_iter();
-        let found = reasons.find(|(begin, _)| reason.starts_with(begin));
-        found.map(|(_, problem)| problem)
+    /// The code of refusals because of it.
+    fn code(self) -> u64 {
+        match self {
+            Self::OtherMembers => 2,
+            Self::OtherSecret => 3,
+            Self::OtherProtocol => 4,
+            Self::OtherName => 5,
+        }
+    }
+}
+
+/// The code of a refusal that goes away by itself.
+const TEMPORARY: u64 = 1;
+
+/// The code of any other refusal.
+const OTHER: u64 = 0;
+
+/// A refusal of the other side, as it says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StatedRefusal {
+    /// Why, for people. Its bytes can be anything: those that are no UTF-8 are replaced, and the
+    /// error that reports it quotes it.
+    pub(super) reason: String,
+    code: u64,
+}
+
+impl StatedRefusal {
+    /// What a frame of the other side says.
+    pub(super) fn decode(frame: Frame<'_>) -> Self {
+        let end = frame.payload.len().min(REASON_BYTES_MAX);
+        Self {
+            reason: String::from_utf8_lossy(&frame.payload[..end]).into_owned(),
+            code: frame.call,
+        }
+    }
+
+    /// Whether the reason goes away by itself within a moment.
+    pub(super) fn is_temporary(&self) -> bool {
+        self.code == TEMPORARY
+    }
+
+    /// What is wrong between the two nodes, if the code says it.
+    pub(super) fn problem(&self) -> Option<LinkProblem> {
+        use LinkProblem::{OtherMembers, OtherName, OtherProtocol, OtherSecret};
+        let all = [OtherMembers, OtherSecret, OtherProtocol, OtherName];
+        all.into_iter().find(|problem| problem.code() == self.code)
     }
 }
 
 /// Why a node is refused as a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(crate) enum Refusal {
     /// The two nodes support no common version of the protocol.
     Version {
         /// What this node supports.
@@ -94,12 +134,29 @@ impl Refusal {
         matches!(self, Self::PreviousStartLive)
     }
 
+    /// What is wrong between the two nodes, as far as an operator can mend it.
+    pub(super) fn problem(&self) -> Option<LinkProblem> {
+        match self {
+            Self::Version { .. } => Some(LinkProblem::OtherProtocol),
+            Self::Members => Some(LinkProblem::OtherMembers),
+            Self::UnknownName(_) | Self::OwnName | Self::UnexpectedName { .. } => {
+                Some(LinkProblem::OtherName)
+            }
+            Self::Secret => Some(LinkProblem::OtherSecret),
+            Self::MalformedHello | Self::PreviousStartLive => None,
+        }
+    }
+
     /// Appends the frame that tells the other side.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         let reason = self.to_string();
         let reason = &reason.as_bytes()[..reason.len().min(REASON_BYTES_MAX)];
-        let is_temporary = u64::from(self.is_temporary());
-        put_frame(out, REFUSE, is_temporary, |out| {
+        let code = if self.is_temporary() {
+            TEMPORARY
+        } else {
+            self.problem().map_or(OTHER, LinkProblem::code)
+        };
+        put_frame(out, REFUSE, code, |out| {
             out.extend_from_slice(reason);
         });
     }
@@ -132,13 +189,6 @@ impl fmt::Display for Refusal {
             ),
         }
     }
-}
-
-/// The reason in a refusal of the other side. Its bytes can be anything: those
-/// that are no UTF-8 are replaced, and the error that reports it quotes it.
-pub(super) fn decode_reason(frame: Frame<'_>) -> String {
-    let end = frame.payload.len().min(REASON_BYTES_MAX);
-    String::from_utf8_lossy(&frame.payload[..end]).into_owned()
 }
 
 /// Checks whether the node with the hello `theirs` is a peer of the node with
@@ -175,32 +225,58 @@ pub(super) fn check_peer(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::frame::{Decoder, PAYLOAD_BYTES_MAX};
 
     #[test]
-    fn a_refusal_names_its_problem_to_both_sides() {
+    fn both_sides_of_a_refusal_know_its_problem() {
         let name = || "x".to_owned();
         let (own, other) = (Protocol::OWN, Protocol::OWN);
-        for (refusal, problem) in [
-            (Refusal::Members, Some(LinkProblem::OtherMembers)),
-            (Refusal::Secret, Some(LinkProblem::OtherSecret)),
+        for (refusal, code, problem) in [
+            (Refusal::Members, 2, Some(LinkProblem::OtherMembers)),
+            (Refusal::Secret, 3, Some(LinkProblem::OtherSecret)),
             (
                 Refusal::Version { own, other },
+                4,
                 Some(LinkProblem::OtherProtocol),
             ),
-            (Refusal::UnknownName(name()), Some(LinkProblem::OtherName)),
-            (Refusal::OwnName, Some(LinkProblem::OtherName)),
+            (
+                Refusal::UnknownName(name()),
+                5,
+                Some(LinkProblem::OtherName),
+            ),
+            (Refusal::OwnName, 5, Some(LinkProblem::OtherName)),
             (
                 Refusal::UnexpectedName {
                     expected: name(),
                     name: name(),
                 },
+                5,
                 Some(LinkProblem::OtherName),
             ),
-            (Refusal::MalformedHello, None),
-            (Refusal::PreviousStartLive, None),
+            (Refusal::MalformedHello, 0, None),
+            (Refusal::PreviousStartLive, 1, None),
         ] {
-            let reason = refusal.to_string();
-            assert_eq!(LinkProblem::of_reason(&reason), problem, "{reason}");
+            let mut out = Vec::new();
+            refusal.encode(&mut out);
+            let mut decoder = Decoder::new(&out, PAYLOAD_BYTES_MAX);
+            let frame = decoder.next().unwrap().unwrap();
+            assert_eq!((frame.kind, frame.call), (REFUSE, code), "{refusal}");
+            let stated = StatedRefusal::decode(frame);
+            assert_eq!(stated.reason, refusal.to_string());
+            assert_eq!((refusal.problem(), stated.problem()), (problem, problem));
+            assert_eq!(stated.is_temporary(), refusal.is_temporary(), "{refusal}");
         }
+    }
+
+    #[test]
+    fn a_code_of_a_later_release_is_no_problem_that_is_known() {
+        let mut out = Vec::new();
+        put_frame(&mut out, REFUSE, 99, |out| {
+            out.extend_from_slice(b"too late");
+        });
+        let mut decoder = Decoder::new(&out, PAYLOAD_BYTES_MAX);
+        let stated = StatedRefusal::decode(decoder.next().unwrap().unwrap());
+        assert_eq!((stated.problem(), stated.is_temporary()), (None, false));
+        assert_eq!(stated.reason, "too late");
     }
 }

@@ -124,9 +124,7 @@ fn log_failure(environment: &PeerEnvironment, error: &HandshakeError) {
         HandshakeError::Refused { name, .. } => {
             (name.as_deref(), "refused the connection of a node")
         }
-        HandshakeError::RefusedByOther(_) | HandshakeError::RefusedByOtherForNow(_) => {
-            (None, "a node that has connected refuses this node")
-        }
+        HandshakeError::RefusedByOther(_) => (None, "a node that has connected refuses this node"),
         HandshakeError::OtherOutdated { name } => (
             Some(name.as_str()),
             "a node that has connected is not served",

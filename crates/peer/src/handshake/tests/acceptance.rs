@@ -134,7 +134,7 @@ async fn a_start_whose_previous_start_is_live_is_refused_for_now_and_not_recorde
             "{refusing}"
         );
         assert!(
-            matches!(refused, HandshakeError::RefusedByOtherForNow(_)),
+            matches!(refused, HandshakeError::RefusedByOther(_)),
             "{refused}"
         );
         assert!(refusing.is_temporary() && refused.is_temporary());

@@ -32,10 +32,10 @@ async fn shake_hands(
 fn refusal_of(result: HandshakeResult) -> String {
     match result {
         Err(HandshakeError::Refused { refusal, .. }) => format!("refuses: {refusal}"),
-        Err(HandshakeError::RefusedByOther(reason)) => format!("is refused: {reason}"),
-        Err(HandshakeError::RefusedByOtherForNow(reason)) => {
-            format!("is refused for now: {reason}")
+        Err(HandshakeError::RefusedByOther(stated)) if stated.is_temporary() => {
+            format!("is refused for now: {}", stated.reason)
         }
+        Err(HandshakeError::RefusedByOther(stated)) => format!("is refused: {}", stated.reason),
         Err(other) => panic!("the handshake failed without a refusal: {other}"),
         Ok(session) => panic!("the handshake succeeded: {:?}", session.peer),
     }

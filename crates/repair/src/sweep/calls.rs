@@ -2,7 +2,7 @@
 //! costs a pass of gigabytes a node.
 
 use super::Sweeper;
-use base::{Entry, NewerVersion};
+use base::{Backoff, Entry, NewerVersion};
 use cluster::sweep::{PassId, PassKind};
 use cluster::{Miss, NodeId};
 use peer::{LinkState, PeerAnswer, PeerRequest, SweepAnswer, SweepRequest};
@@ -21,8 +21,9 @@ const CONNECT_MAX: Duration = Duration::from_secs(3);
 /// How often a request is sent that an overloaded node turns away.
 pub(super) const TRIES_MAX: u32 = 5;
 
-/// How long a node waits before the second try; before the others, longer.
-pub(super) const RETRY_PAUSE: Duration = Duration::from_millis(50);
+/// How long a node waits before the next try.
+pub(super) const RETRIES: Backoff =
+    Backoff::new(Duration::from_millis(50), Duration::from_millis(200));
 
 /// A request on its way to a peer.
 pub(super) enum PeerCall {
@@ -114,12 +115,14 @@ impl Sweeper {
     /// Asks again if the peer has too much to do. One request that is turned away must
     /// not cost a pass of gigabytes a node.
     pub(super) async fn call_patiently(&self, node: NodeId, request: PeerRequest) -> PeerAnswer {
-        for tries in 1..TRIES_MAX {
+        let mut backoff = RETRIES;
+        for _try in 1..TRIES_MAX {
             match self.call(node, request.clone()).await {
                 PeerAnswer::Missed(Miss::Overloaded) => {}
                 answer => return answer,
             }
-            tokio::time::sleep(RETRY_PAUSE * tries).await;
+            backoff.fail();
+            tokio::time::sleep(backoff.wait()).await;
         }
         self.call(node, request).await
     }

@@ -2,7 +2,7 @@
 
 use super::Sweeper;
 use super::bulk::Filled;
-use super::calls::{RETRY_PAUSE, TRIES_MAX};
+use super::calls::{RETRIES, TRIES_MAX};
 use super::participant::{Plan, Selected, UnknownRange};
 use base::{Entry, Kind, Timestamp};
 use bytes::Bytes;
@@ -216,7 +216,8 @@ impl Sweeper {
         let mut batch = batch;
         let is_old = |entry: &&Entry| entry.timestamp() < fence;
         sent.below_fence += batch.iter().filter(is_old).count() as u32;
-        for tries in 1..=TRIES_MAX {
+        let mut backoff = RETRIES;
+        for _try in 1..=TRIES_MAX {
             let start = |entry: Entry| {
                 let mend = PeerRequest::Mend {
                     pass,
@@ -248,7 +249,8 @@ impl Sweeper {
             if batch.is_empty() || sent.stops {
                 break;
             }
-            tokio::time::sleep(RETRY_PAUSE * tries).await;
+            backoff.fail();
+            tokio::time::sleep(backoff.wait()).await;
         }
         sent.stops |= !batch.is_empty();
         sent.all &= batch.is_empty();

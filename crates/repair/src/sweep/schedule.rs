@@ -5,6 +5,7 @@ use super::driver::PassReport;
 use super::participant::Participant;
 use super::{PASS_IDLE_MAX, Sweeper};
 use crate::forgetting::Heard;
+use base::Backoff;
 use cluster::sweep::PassKind;
 use cluster::{NodeId, ReplicaState};
 use profile::lock;
@@ -59,7 +60,7 @@ type StoreOfNode = (NodeId, Option<u64>);
 
 /// How long after a full pass the next one begins that is to fill stores.
 struct Refilling {
-    period: Duration,
+    backoff: Backoff,
     /// The stores for which a pass has begun, and that still had to be filled when this
     /// node last looked.
     tried: BTreeSet<StoreOfNode>,
@@ -67,7 +68,8 @@ struct Refilling {
 
 /// How long after a full pass that is not done the next one begins.
 struct Retry {
-    period: Duration,
+    /// The first wait is that after a pass that is done, too.
+    backoff: Backoff,
     were_all_up: bool,
 }
 
@@ -149,7 +151,7 @@ impl Orders {
 impl Refilling {
     fn new() -> Self {
         Self {
-            period: REFILL_PERIOD,
+            backoff: Backoff::new(REFILL_PERIOD, REFILL_PERIOD_MAX),
             tried: BTreeSet::new(),
         }
     }
@@ -163,7 +165,7 @@ impl Refilling {
     /// How long after a full pass the next one begins, if these stores have to be filled.
     fn period_for(&self, lacking: &BTreeSet<StoreOfNode>) -> Duration {
         if lacking.is_subset(&self.tried) {
-            self.period
+            self.backoff.wait()
         } else {
             REFILL_PERIOD
         }
@@ -172,19 +174,20 @@ impl Refilling {
     /// A full pass begins for these stores. It counts as a failure only once another one has
     /// to begin for the same stores: that a store is filled is heard of after its pass.
     fn began(&mut self, lacking: BTreeSet<StoreOfNode>) {
-        self.period = if !lacking.is_empty() && lacking.is_subset(&self.tried) {
-            self.period.saturating_mul(2).min(REFILL_PERIOD_MAX)
-        } else {
-            REFILL_PERIOD
-        };
+        if lacking.is_empty() || !lacking.is_subset(&self.tried) {
+            self.backoff.reset();
+        }
+        self.backoff.fail();
         self.tried = lacking;
     }
 }
 
 impl Retry {
     fn new() -> Self {
+        let mut backoff = Backoff::new(RETRY_PERIOD, Duration::MAX);
+        backoff.fail();
         Self {
-            period: RETRY_PERIOD,
+            backoff,
             were_all_up: false,
         }
     }
@@ -193,18 +196,18 @@ impl Retry {
     /// passes lacked.
     fn looked(&mut self, are_all_up: bool) {
         if are_all_up && !self.were_all_up {
-            self.period = RETRY_PERIOD;
+            self.backoff.count_at_most(1);
         }
         self.were_all_up = are_all_up;
     }
 
     /// A full pass has ended.
     fn ended(&mut self, is_done: bool) {
-        self.period = if is_done {
-            RETRY_PERIOD
+        if is_done {
+            self.backoff.count_at_most(1);
         } else {
-            self.period.saturating_mul(2)
-        };
+            self.backoff.fail();
+        }
     }
 }
 
@@ -242,14 +245,14 @@ impl Sweeper {
                 // It may delete files.
                 self.spawn_in_background(Participant::forget_idle);
             }
-            let begun = orders.begin(|| self.due_here(&refilling, retry.period));
+            let begun = orders.begin(|| self.due_here(&refilling, retry.backoff.wait()));
             let Some((kind, is_ordered)) = begun else {
                 continue;
             };
             if kind == PassKind::Full {
                 refilling.began(self.stores_to_fill());
             }
-            let due = || self.due_here(&refilling, retry.period);
+            let due = || self.due_here(&refilling, retry.backoff.wait());
             let is_full_due = || orders.is_full_next() || due() == Some(PassKind::Full);
             // Whoever has ordered a pass waits for it.
             let settles: Option<&dyn Fn() -> bool> =
@@ -483,19 +486,19 @@ mod tests {
         let mut retry = Retry::new();
         retry.looked(true);
         retry.ended(false);
-        assert_eq!(retry.period, 2 * RETRY_PERIOD);
+        assert_eq!(retry.backoff.wait(), 2 * RETRY_PERIOD);
         retry.looked(true);
         retry.looked(false);
         for _ in 0..100 {
             retry.ended(false);
         }
         retry.looked(false);
-        assert!(retry.period > 100 * RETRY_PERIOD);
+        assert!(retry.backoff.wait() > 100 * RETRY_PERIOD);
         retry.looked(true);
-        assert_eq!(retry.period, RETRY_PERIOD);
+        assert_eq!(retry.backoff.wait(), RETRY_PERIOD);
         retry.ended(false);
         retry.ended(true);
-        assert_eq!(retry.period, RETRY_PERIOD);
+        assert_eq!(retry.backoff.wait(), RETRY_PERIOD);
     }
 
     #[test]

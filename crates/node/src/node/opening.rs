@@ -41,19 +41,16 @@ fn check_data(config: &NodeConfig, disk: &dyn Disk) -> Result<(), OpenError> {
     if config.expect_data {
         return Err(OpenError::NoStore(config.data.clone()));
     }
-    // The other nodes of a cluster would notice that it lost its data.
-    if config.members.count() == 1 {
-        tracing::warn!(
-            folder = %config.data.display(),
-            "the data folder holds no store: this node begins with an empty one. If it had data, \
-             stop it: its disk may not be mounted. With --expect-data it would refuse to start"
-        );
+    let others = if config.members.count() > 1 {
+        ", and the other nodes would rebuild it in the wrong place"
     } else {
-        tracing::info!(
-            folder = %config.data.display(),
-            "the data folder holds no store: this node begins with an empty one"
-        );
-    }
+        ""
+    };
+    tracing::warn!(
+        folder = %config.data.display(),
+        "the data folder holds no store: this node begins with an empty one. If it had data, stop \
+         it: its disk may not be mounted{others}. With --expect-data it would refuse to start"
+    );
     Ok(())
 }
 

@@ -53,6 +53,7 @@ impl Worker {
         let submissions = Rc::new(Submissions::new(
             node.engine.clone(),
             Arc::clone(pending.completions()),
+            Arc::clone(&node.read_pool),
         ));
         let handshakes = NodeHandshakes::new(
             node.membership.clone(),
@@ -151,9 +152,7 @@ impl Worker {
     /// Starts the tasks of the worker; they run until its runtime ends.
     pub fn spawn_upkeep(self: &Rc<Self>) {
         let pending = Rc::clone(&self.coordinator.pending);
-        let own = Rc::clone(self.replicas.own());
-        let finish_check = move |address, completion| own.finish_check(address, completion);
-        tokio::task::spawn_local(pending.deliver_forever(finish_check));
+        tokio::task::spawn_local(pending.deliver_forever());
         let submissions = Rc::clone(&self.replicas.own().submissions);
         tokio::task::spawn_local(submissions.submit_forever());
         tokio::task::spawn_local(Rc::clone(self).end_overdue_forever());

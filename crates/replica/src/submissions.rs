@@ -8,11 +8,12 @@
 //! write waits for one poll.
 
 use crate::or_abort::or_abort;
-use crate::pending::CompletionQueue;
+use crate::pending::{Completion, CompletionQueue};
+use crate::read_pool::{PoolFull, Read, ReadJob, ReadPool};
 use crate::timestamps::AllocatedTimestamp;
 use crate::wait_sites;
 use base::Entry;
-use lsm::{Admission, Engine, Outbox};
+use lsm::{Admission, Applied, Engine, Outbox, Outcome};
 use profile::Stopwatch;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -24,14 +25,52 @@ use tokio::task::yield_now;
 /// each request in flight, so admission bounds them.
 pub struct Submissions {
     engine: Engine,
-    outbox: Arc<dyn Outbox>,
+    outcomes: Arc<dyn Outbox>,
     noted: RefCell<Vec<Submission>>,
     arrived: Notify,
 }
 
+/// Where the engine leaves the outcomes of the writes of one runtime. The runtime gets each
+/// outcome once, and complete: if a newer-version check needs reads, the thread that commits
+/// hands it to the read pool instead.
+struct WriteOutcomes {
+    completions: Arc<CompletionQueue>,
+    read_pool: Arc<ReadPool>,
+}
+
+impl Outbox for WriteOutcomes {
+    fn deliver(&self, outcomes: Vec<Outcome>) {
+        let mut pending = Vec::new();
+        let known = outcomes.into_iter().filter_map(|outcome| {
+            let address = outcome.ticket;
+            let result = match outcome.result {
+                Ok(Applied::Known(newer_version)) => Ok(newer_version),
+                Ok(Applied::Pending(check)) => {
+                    pending.push((address, check));
+                    return None;
+                }
+                Err(error) => Err(error),
+            };
+            Some((address, Completion::Written(result)))
+        });
+        self.completions.extend(known);
+        for (address, check) in pending {
+            let submitted = self.read_pool.submit(ReadJob {
+                read: Read::NewerVersion(check.clone()),
+                completions: Arc::clone(&self.completions),
+                address,
+            });
+            if let Err(PoolFull) = submitted {
+                let unknown = Completion::Written(Ok(check.give_up()));
+                self.completions.complete(address, unknown);
+            }
+        }
+    }
+}
+
 struct Submission {
     entry: Entry,
-    ticket: u64,
+    address: u64,
     /// Pending until the engine has the write: see `timestamps`. `None` for a write that
     /// another node gave its timestamp.
     allocated: Option<AllocatedTimestamp>,
@@ -40,29 +79,37 @@ struct Submission {
 }
 
 impl Submissions {
-    /// No writes yet; their outcomes will go to `completions`.
-    pub fn new(engine: Engine, completions: Arc<CompletionQueue>) -> Self {
+    /// No writes yet; their outcomes will go to `completions`, those that need reads by way of
+    /// `read_pool`.
+    pub fn new(
+        engine: Engine,
+        completions: Arc<CompletionQueue>,
+        read_pool: Arc<ReadPool>,
+    ) -> Self {
         Self {
             engine,
-            outbox: completions,
+            outcomes: Arc::new(WriteOutcomes {
+                completions,
+                read_pool,
+            }),
             noted: RefCell::default(),
             arrived: Notify::new(),
         }
     }
 
-    /// Notes a write. Its outcome, also a refusal, goes to the queue with `ticket`.
-    /// `admission` says whether it is taken below the store's fence.
+    /// Notes a write. Its outcome, also a refusal, goes to the queue with `address`.
+    /// `admission` says whether it is taken below the store's closed timestamp.
     pub fn push(
         &self,
         entry: Entry,
         allocated: Option<AllocatedTimestamp>,
         admission: Admission,
-        ticket: u64,
+        address: u64,
     ) {
         let mut noted = self.noted.borrow_mut();
         noted.push(Submission {
             entry,
-            ticket,
+            address,
             allocated,
             admission,
             stopwatch: Stopwatch::start(),
@@ -84,10 +131,10 @@ impl Submissions {
             let batch = noted.drain(..).map(|submission| {
                 submission.stopwatch.stop(&wait_sites::TURN);
                 allocated.extend(submission.allocated);
-                (submission.entry, submission.admission, submission.ticket)
+                (submission.entry, submission.admission, submission.address)
             });
             // A panic would end this task but not the runtime, which would store nothing.
-            or_abort(|| self.engine.submit_batch(batch, &self.outbox));
+            or_abort(|| self.engine.submit_batch(batch, &self.outcomes));
             // Only the engine knows these writes, so their timestamps were pending until here.
             AllocatedTimestamp::end_all(allocated.drain(..));
         }
@@ -97,6 +144,7 @@ impl Submissions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::read_pool::ReadsRun;
     use base::{Expiry, Timestamp};
     use lsm::{Durability, Options};
     use lsm_testing::{MemoryDisk, environment};
@@ -113,11 +161,13 @@ mod tests {
         };
         let (engine, _) = Engine::open(environment, options).unwrap();
         let completions = Arc::<CompletionQueue>::default();
-        let submissions = Rc::new(Submissions::new(engine.clone(), Arc::clone(&completions)));
-        let write = |ticket: u64| {
-            let timestamp = Timestamp::from_unix_ms(NOW_MS + ticket);
+        let read_pool = Arc::new(ReadPool::new(&engine, 1, ReadsRun::OnTheSpot));
+        let submissions = Submissions::new(engine.clone(), Arc::clone(&completions), read_pool);
+        let submissions = Rc::new(submissions);
+        let write = |number: u64| {
+            let timestamp = Timestamp::from_unix_ms(NOW_MS + number);
             let entry = Entry::value(b"k", timestamp, b"v", Expiry::NEVER, 1);
-            submissions.push(entry, None, Admission::Ordinary, ticket);
+            submissions.push(entry, None, Admission::Ordinary, number);
         };
         let tasks = LocalSet::new();
         tasks.spawn_local(Rc::clone(&submissions).submit_forever());

@@ -244,7 +244,7 @@ impl Coordinator {
             .submit(ReadJob {
                 read: read(reservation),
                 completions: Arc::clone(self.pending.completions()),
-                ticket: wait.address(),
+                address: wait.address(),
             })
             .map_err(|PoolFull| BatchFailure::Overloaded)?;
         Ok(wait.only().await)
@@ -309,9 +309,7 @@ mod tests {
         let worker = worker();
         let coordinator = Rc::clone(worker.coordinator());
         let tasks = tokio::task::LocalSet::new();
-        let own = Rc::clone(coordinator.replicas.own());
-        let finish = move |address, completion| own.finish_check(address, completion);
-        tasks.spawn_local(Rc::clone(&coordinator.pending).deliver_forever(finish));
+        tasks.spawn_local(Rc::clone(&coordinator.pending).deliver_forever());
         let alone = tasks.run_until(batches(&coordinator)).await;
         let rest = ENTRIES - 7 * SHORT;
         assert_eq!(alone, [SHORT, 2 * SHORT, 4 * SHORT, rest]);

@@ -56,9 +56,7 @@ async fn asked_before(
 ) -> PeerAnswer {
     let tasks = tokio::task::LocalSet::new();
     tasks.spawn_local(Rc::clone(&replica.submissions).submit_forever());
-    let finishing = Rc::clone(replica);
-    let finish = move |address, completion| finishing.finish_check(address, completion);
-    tasks.spawn_local(Rc::clone(&replica.pending).deliver_forever(finish));
+    tasks.spawn_local(Rc::clone(&replica.pending).deliver_forever());
     let wait = replica.pending.wait(Duration::MAX);
     let answer = async {
         let asked = replica.ask(request, wait.address());

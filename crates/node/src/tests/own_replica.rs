@@ -153,14 +153,16 @@ fn open_one_of(members: Members, disk: &Arc<FaultyDisk>, clock: &Arc<ManualClock
 
 pub(super) fn replica(node: &Node) -> Rc<LocalReplica> {
     let pending = PendingRequests::new();
-    let writes = Arc::clone(pending.completions());
+    let completions = Arc::clone(pending.completions());
+    let read_pool = Arc::clone(&node.read_pool);
+    let submissions = Submissions::new(node.engine.clone(), completions, read_pool);
     Rc::new(LocalReplica {
         engine: node.engine.clone(),
         timestamps: Arc::clone(&node.timestamps),
         membership: node.membership.clone(),
         read_pool: Arc::clone(&node.read_pool),
         answers: Arc::clone(&node.answers),
-        submissions: Rc::new(Submissions::new(node.engine.clone(), writes)),
+        submissions: Rc::new(submissions),
         pending,
         bounds: Arc::default(),
         own_start: node.membership.own_start(),
@@ -227,9 +229,7 @@ async fn a_newer_version_that_takes_a_read_is_answered_after_it_or_as_unknown() 
         let tasks = tokio::task::LocalSet::new();
         let submissions = Rc::clone(&replica.submissions);
         tasks.spawn_local(submissions.submit_forever());
-        let own = Rc::clone(&replica);
-        let finish = move |address, completion| own.finish_check(address, completion);
-        tasks.spawn_local(Rc::clone(&replica.pending).deliver_forever(finish));
+        tasks.spawn_local(Rc::clone(&replica.pending).deliver_forever());
         let told = tasks.run_until(newer_version(&replica, version(45))).await;
         assert_eq!(told, expected, "{label}");
         disk.heal();
@@ -253,8 +253,7 @@ fn worker_of_three(clock: &Arc<ManualClock>) -> (Rc<Worker>, tokio::task::LocalS
     let own = Rc::clone(worker.coordinator().replicas.own());
     tasks.spawn_local(Rc::clone(&own.submissions).submit_forever());
     let pending = Rc::clone(&own.pending);
-    let finish = move |address, completion| own.finish_check(address, completion);
-    tasks.spawn_local(pending.deliver_forever(finish));
+    tasks.spawn_local(pending.deliver_forever());
     (worker, tasks)
 }
 

@@ -104,8 +104,8 @@ impl PendingRequests {
         })
     }
 
-    /// Where other threads leave answers: those of the engine, which takes it as its outbox, of
-    /// the read pool, and of hints.
+    /// Where other threads leave answers: those that commit, those of the read pool, and those
+    /// that keep hints.
     pub fn completions(&self) -> &Arc<CompletionQueue> {
         &self.completions
     }
@@ -135,20 +135,15 @@ impl PendingRequests {
     }
 
     /// Hands out the answers of other threads as they come, until the runtime
-    /// ends. `filter` may keep an answer back, to leave it again once it is complete.
-    pub async fn deliver_forever(
-        self: Rc<Self>,
-        filter: impl Fn(u64, Completion) -> Option<Completion>,
-    ) {
+    /// ends.
+    pub async fn deliver_forever(self: Rc<Self>) {
         let clearing = Clearing(self);
         let pending = &clearing.0;
         let mut deliveries = Vec::new();
         loop {
             pending.completions.take_all(&mut deliveries).await;
             for delivery in deliveries.drain(..) {
-                if let Some(completion) = filter(delivery.ticket, delivery.completion) {
-                    pending.complete(delivery.ticket, completion);
-                }
+                pending.complete(delivery.address, delivery.completion);
             }
         }
     }

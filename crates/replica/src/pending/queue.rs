@@ -7,9 +7,9 @@
 use crate::range_digest::RangeDigest;
 use crate::shared_bounds::BeforeRead;
 use crate::wait_sites;
-use base::{Entry, Reservation};
+use base::{Entry, NewerVersion, Reservation};
 use cluster::pages::ScanPage;
-use lsm::{Applied, Error, Outcome, Scan};
+use lsm::{Error, Scan};
 use peer::PeerAnswer;
 use profile::Stopwatch;
 use profile::lock;
@@ -18,8 +18,8 @@ use tokio::sync::Notify;
 
 /// An answer that a request waits for.
 pub enum Completion {
-    /// A write is stored, or not.
-    Written(Result<Applied, Error>),
+    /// A write is stored, and what its newer-version check has found; or it is not.
+    Written(Result<NewerVersion, Error>),
     /// A key was read.
     Read(Result<KeyRead, Error>),
     /// The scan, its next entries, and the reservation of memory that they take.
@@ -51,7 +51,7 @@ pub struct KeyRead {
 /// An answer in the queue.
 pub struct Delivery {
     /// What it is addressed to.
-    pub ticket: u64,
+    pub address: u64,
     /// The answer.
     pub completion: Completion,
     stopwatch: Stopwatch,
@@ -66,15 +66,16 @@ pub struct CompletionQueue {
 
 impl CompletionQueue {
     /// Leaves one answer.
-    pub fn complete(&self, ticket: u64, completion: Completion) {
-        self.extend(std::iter::once((ticket, completion)));
+    pub fn complete(&self, address: u64, completion: Completion) {
+        self.extend(std::iter::once((address, completion)));
     }
 
-    fn extend(&self, completions: impl Iterator<Item = (u64, Completion)>) {
+    /// Leaves many answers, and wakes the runtime once.
+    pub fn extend(&self, completions: impl Iterator<Item = (u64, Completion)>) {
         let mut delivered = lock(&self.delivered);
         let was_empty = delivered.is_empty();
-        delivered.extend(completions.map(|(ticket, completion)| Delivery {
-            ticket,
+        delivered.extend(completions.map(|(address, completion)| Delivery {
+            address,
             completion,
             stopwatch: Stopwatch::start(),
         }));
@@ -92,15 +93,5 @@ impl CompletionQueue {
         for answer in answers {
             answer.stopwatch.stop(&wait_sites::COMPLETIONS);
         }
-    }
-}
-
-impl lsm::Outbox for CompletionQueue {
-    fn deliver(&self, outcomes: Vec<Outcome>) {
-        self.extend(
-            outcomes
-                .into_iter()
-                .map(|outcome| (outcome.ticket, Completion::Written(outcome.result))),
-        );
     }
 }

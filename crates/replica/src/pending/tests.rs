@@ -1,7 +1,6 @@
 use super::*;
 use base::NewerVersion;
 use cluster::ReplicaIndex;
-use lsm::{Applied, Outbox, Outcome};
 use std::future::Future;
 use std::pin::pin;
 
@@ -10,7 +9,7 @@ fn poll(wait: &Wait) -> Poll<Option<Completion>> {
 }
 
 fn stored() -> Completion {
-    Completion::Written(Ok(Applied::Known(NewerVersion::None)))
+    Completion::Written(Ok(NewerVersion::None))
 }
 
 fn tag(replica: u8) -> AnswerTag {
@@ -163,7 +162,7 @@ fn receivers_that_own_the_slab_end_with_the_runtime() {
     let (notes, mut registration) = listening(&pending);
     registration.leave_to_receiver();
     drop(registration);
-    let deliver = || Rc::clone(&pending).deliver_forever(|_, completion| Some(completion));
+    let deliver = || Rc::clone(&pending).deliver_forever();
     drop(deliver());
     assert_eq!(Rc::strong_count(&notes), 2, "it had not begun");
     let mut delivery = Box::pin(deliver());
@@ -182,17 +181,10 @@ fn a_group_of_answers_wakes_once() {
         .unwrap();
     let pending = PendingRequests::new();
     let waits: Vec<Wait> = (0..3).map(|_| pending.wait(Duration::MAX)).collect();
-    pending.completions().deliver(
-        waits
-            .iter()
-            .map(|wait| Outcome {
-                ticket: wait.address(),
-                result: Ok(Applied::Known(NewerVersion::None)),
-            })
-            .collect(),
-    );
+    let answers = waits.iter().map(|wait| (wait.address(), stored()));
+    pending.completions().extend(answers);
     let local = tokio::task::LocalSet::new();
-    local.spawn_local(Rc::clone(&pending).deliver_forever(|_, completion| Some(completion)));
+    local.spawn_local(Rc::clone(&pending).deliver_forever());
     local.block_on(&runtime, async {
         for wait in waits {
             assert!(pin!(wait.only()).await.is_some());

@@ -17,7 +17,7 @@ use crate::range_digest::RangeDigest;
 use crate::shared_bounds::BeforeRead;
 use crate::wait_sites;
 use base::{Entry, Quota, Refused, Reservation};
-use lsm::{Applied, Engine, PendingCheck, Scan};
+use lsm::{Engine, PendingCheck, Scan};
 use profile::Stopwatch;
 use profile::lock;
 use std::collections::VecDeque;
@@ -37,7 +37,7 @@ pub enum Read {
         before: BeforeRead,
     },
     /// The newer versions that the store held when a write arrived.
-    Newer(PendingCheck),
+    NewerVersion(PendingCheck),
     /// The next entries of a scan, up to this number of bytes. The entries may take the
     /// reservation; the read returns the rest of it. A value that is longer than any that clients
     /// may send takes a share of the budget besides; without one it is left for a later read.
@@ -56,7 +56,7 @@ pub struct ReadJob {
     /// Where the answer is left.
     pub completions: Arc<CompletionQueue>,
     /// What the answer is addressed to.
-    pub ticket: u64,
+    pub address: u64,
 }
 
 /// As many reads wait as may wait, or the pool is closed.
@@ -200,7 +200,7 @@ fn read(engine: &Engine, job: ReadJob) {
                 Err(Refused) => Err(lsm::Error::Overloaded),
             }
         })),
-        Read::Newer(pending) => Completion::Written(Ok(Applied::Known(pending.finish()))),
+        Read::NewerVersion(check) => Completion::Written(Ok(check.finish())),
         Read::Batch(mut scan, bytes_max, mut reservation, budget) => {
             let mut entries = scan.next_batch(bytes_max);
             let entries_read = entries.as_deref().unwrap_or_default().iter();
@@ -227,7 +227,7 @@ fn read(engine: &Engine, job: ReadJob) {
             Completion::Paged(page)
         }
     };
-    job.completions.complete(job.ticket, completion);
+    job.completions.complete(job.address, completion);
 }
 
 #[cfg(test)]
@@ -236,7 +236,7 @@ mod tests {
     use lsm_testing::PATIENCE;
     use std::sync::mpsc;
 
-    fn job(ticket: u64) -> ReadJob {
+    fn job(address: u64) -> ReadJob {
         ReadJob {
             read: Read::Key {
                 key: Box::from(*b"key"),
@@ -244,7 +244,7 @@ mod tests {
                 before: BeforeRead::default(),
             },
             completions: Arc::default(),
-            ticket,
+            address,
         }
     }
 
@@ -264,7 +264,7 @@ mod tests {
         let (release, gate) = mpsc::channel::<()>();
         let gate = Mutex::new(gate);
         let pool = start(1, move |job| {
-            started_sender.send(job.ticket).unwrap();
+            started_sender.send(job.address).unwrap();
             lock(&gate).recv_timeout(PATIENCE).unwrap_or(());
         });
         pool.submit(job(1)).unwrap();
@@ -287,8 +287,8 @@ mod tests {
     fn a_panic_costs_no_thread() {
         let (sender, receiver) = mpsc::channel();
         let pool = start(8, move |job| {
-            assert_ne!(job.ticket, 1, "planted");
-            sender.send(job.ticket).unwrap();
+            assert_ne!(job.address, 1, "planted");
+            sender.send(job.address).unwrap();
         });
         pool.submit(job(1)).unwrap();
         pool.submit(job(2)).unwrap();
@@ -309,11 +309,11 @@ mod tests {
     fn a_simulation_reads_on_the_spot_until_the_pool_is_closed() {
         let (sender, receiver) = mpsc::channel();
         let pool = ReadPool::with_work(1, ReadsRun::OnTheSpot, move |job| {
-            sender.send(job.ticket).unwrap();
+            sender.send(job.address).unwrap();
         });
-        for ticket in 0..3 {
-            pool.submit(job(ticket)).unwrap();
-            assert_eq!(receiver.try_recv(), Ok(ticket));
+        for address in 0..3 {
+            pool.submit(job(address)).unwrap();
+            assert_eq!(receiver.try_recv(), Ok(address));
         }
         pool.close();
         assert!(pool.submit(job(3)).is_err());

@@ -11,7 +11,7 @@ use crate::timestamps::{AllocatedTimestamp, TimestampAllocator};
 use base::{Clock, Entry, Kind, LimitedLog, Permits, Quota, Reservation};
 use cluster::Miss;
 use cluster::forgetting::{NamedBounds, StoreStart};
-use lsm::{Admission, Applied, Engine, Lookup};
+use lsm::{Admission, Engine, Lookup};
 use membership::Membership;
 use peer::PeerAnswer;
 use std::rc::Rc;
@@ -186,18 +186,6 @@ impl LocalReplica {
         let _in_time = tokio::time::timeout(patience, self.membership.settled()).await;
     }
 
-    /// Lets the read pool finish a newer-version check that needs reads; the write's outcome then
-    /// comes again, complete. Any other completion is returned.
-    pub fn finish_check(&self, address: u64, completion: Completion) -> Option<Completion> {
-        let Completion::Written(Ok(Applied::Pending(pending))) = completion else {
-            return Some(completion);
-        };
-        match self.submit(Read::Newer(pending.clone()), address) {
-            Ok(()) => None,
-            Err(PoolFull) => Some(Completion::Written(Ok(Applied::Known(pending.give_up())))),
-        }
-    }
-
     /// What a completion is to the request that asked for `key`, and the share of
     /// memory that a long value came with; `None` is the deadline. Where the store is no
     /// voter its acks and its reads are misses, because it may have lost what it once
@@ -209,15 +197,9 @@ impl LocalReplica {
     ) -> (PeerAnswer, Option<Reservation>) {
         let answer = match completion {
             Some(Completion::Peer(answer)) => return (answer, None),
-            Some(Completion::Written(Ok(applied))) => {
-                let newer_version = match applied {
-                    Applied::Known(newer_version) => newer_version,
-                    // `finish_check` leaves none of these.
-                    Applied::Pending(pending) => pending.give_up(),
-                };
-                self.check_replica_state(key)
-                    .map(|()| (PeerAnswer::Stored { newer_version }, None))
-            }
+            Some(Completion::Written(Ok(newer_version))) => self
+                .check_replica_state(key)
+                .map(|()| (PeerAnswer::Stored { newer_version }, None)),
             Some(Completion::Read(Ok(read))) => self
                 .check_replica_state(key)
                 .map(|()| (self.found(read.entry, read.before), read.share)),
@@ -264,7 +246,7 @@ impl LocalReplica {
         self.read_pool.submit(ReadJob {
             read,
             completions: Arc::clone(self.pending.completions()),
-            ticket: address,
+            address,
         })
     }
 

@@ -8,7 +8,7 @@ use base::{Entry, NewerVersion};
 use bytes::Bytes;
 use cluster::Miss;
 use cluster::forgetting::{Answerer, Obsolete};
-use lsm::{Applied, Lookup};
+use lsm::Lookup;
 use peer::{PeerAnswer, Reply};
 use std::rc::Rc;
 
@@ -64,7 +64,7 @@ impl LocalReplica {
         let (replica, version) = (Rc::clone(self), entry.clone());
         let address = self.pending.handle(reply.deadline(), move |completion| {
             reply.send(match completion {
-                Some(Completion::Written(Ok(Applied::Known(newer_version)))) => {
+                Some(Completion::Written(Ok(newer_version))) => {
                     PeerAnswer::Stored { newer_version }
                 }
                 Some(Completion::Peer(PeerAnswer::Missed(why))) if why != Miss::Overloaded => {

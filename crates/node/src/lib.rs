@@ -55,7 +55,7 @@ pub use replica::hints::HintsWaiting;
 pub use replica::timestamps::{NoTimestamp, TimestampStatus};
 pub use replica::{RangeDigest, before_abort, or_abort};
 pub use scans::{
-    Batch, BatchFailure, BatchMemory, ClusterRange, ClusterRangePlan, OwnRange, Range, RangeBatch,
-    RangeWindow,
+    Batch, BatchFailure, BatchMemory, ClusterScan, ClusterScanPlan, KeyScan, NodeScan, ScanBatch,
+    ScanWindow,
 };
 pub use worker::Worker;

@@ -8,7 +8,7 @@
 use crate::config::{NodeConfig, Resources};
 use crate::coordinator::{self, Change, Ended, Expires, Failure, Operations, Terms};
 use crate::node::{Node, OpenError, Seams};
-use crate::scans::ClusterRangePlan;
+use crate::scans::ClusterScanPlan;
 use crate::worker::Worker;
 use base::{Entry, Timestamp};
 use bytes::Bytes;
@@ -263,23 +263,23 @@ impl SimulatedNode {
         let worker = self.next_worker();
         let (clock, coordinator) = (worker.clock(), worker.coordinator());
         let deadline = worker.deadline_after(clock.monotonic());
-        let plan = ClusterRangePlan {
+        let plan = ClusterScanPlan {
             replicas,
             wants_values: true,
             limit: u64::MAX,
         };
         let mut entries = Vec::new();
-        let Ok(window) = coordinator.range_window(deadline).await else {
+        let Ok(window) = coordinator.scan_window(deadline).await else {
             return (entries, false);
         };
-        let mut range = coordinator.begin_cluster_range(start, None, plan, window, deadline);
+        let mut scan = coordinator.begin_cluster_scan(start, None, plan, window, deadline);
         loop {
-            let Ok(batch) = coordinator.next_batch(range, deadline).await else {
+            let Ok(batch) = coordinator.next_batch(scan, deadline).await else {
                 return (entries, false);
             };
             entries.extend(batch.entries);
-            match batch.range {
-                Some(next) => range = next,
+            match batch.rest {
+                Some(next) => scan = next,
                 None => return (entries, true),
             }
         }

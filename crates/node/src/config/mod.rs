@@ -19,7 +19,7 @@ use repair::SweepSizes;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How many bytes of keys and values a range reads from the store at a time, unless it is long
+/// How many bytes of keys and values a scan reads from the store at a time, unless it is long
 /// and memory is free.
 pub const BATCH_BYTES_MAX: usize = 64 << 10;
 
@@ -80,11 +80,11 @@ pub struct NodeConfig {
     /// How long the dead are kept at least: a tombstone is dropped only once a full pass,
     /// behind fences that are so far in the past, has found all nodes equal. Default: 10 days.
     pub gc_grace: Duration,
-    /// How many bytes of keys and values a page of a range of the cluster has at most. Tests
+    /// How many bytes of keys and values a page of a scan of the cluster has at most. Tests
     /// with little data set less. Default: 256 KiB.
     #[doc(hidden)]
     pub page_bytes_max: u32,
-    /// How long the snapshot of a range may live, because it keeps the disk space of what it
+    /// How long the snapshot of a scan may live, because it keeps the disk space of what it
     /// sees. Tests set less. Default: 10 min.
     #[doc(hidden)]
     pub snapshot_age_max: Duration,
@@ -173,10 +173,10 @@ impl NodeConfig {
         self.hint_age_max.min(self.gc_grace.saturating_sub(clocks))
     }
 
-    /// How many bytes a batch of a range may take while it is read. A value may be read
+    /// How many bytes a batch of a scan may take while it is read. A value may be read
     /// on top of a batch that is nearly full, and is then left for the next batch.
     #[must_use]
-    pub fn range_batch_bytes(&self) -> usize {
+    pub fn scan_batch_bytes(&self) -> usize {
         self.value_bytes_max.saturating_add(2 * BATCH_BYTES_MAX)
     }
 

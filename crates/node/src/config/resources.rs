@@ -27,8 +27,8 @@ pub struct MemoryParts {
     pub peer_bytes: usize,
     /// Values of more than 64 KiB that are sent to clients.
     pub answers_bytes: usize,
-    /// Batches of ranges that are read and sent to clients.
-    pub ranges_bytes: usize,
+    /// Batches of scans that are read and sent to clients.
+    pub scans_bytes: usize,
 }
 
 impl MemoryParts {
@@ -71,7 +71,7 @@ impl MemoryParts {
             self.cache_bytes,
             self.peer_bytes,
             self.answers_bytes,
-            self.ranges_bytes,
+            self.scans_bytes,
         ]
         .into_iter()
         .fold(0, usize::saturating_add)

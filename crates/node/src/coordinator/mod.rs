@@ -149,19 +149,19 @@ pub struct Coordinator {
     pub(crate) requests: RunningRequests,
     /// Long values on their way out.
     pub(crate) answers: Arc<Quota>,
-    /// Batches of ranges on their way out.
-    pub(crate) ranges: Arc<Quota>,
+    /// Batches of scans on their way out.
+    pub(crate) scans: Arc<Quota>,
     /// The memory that a batch may take while it is read, before its size is known.
-    pub(crate) range_batch_bytes: usize,
-    /// The pages of ranges of the whole cluster that wait for clients.
+    pub(crate) scan_batch_bytes: usize,
+    /// The pages of scans of the whole cluster that wait for clients.
     pub(crate) windows: Arc<Quota>,
     /// Which nodes are the replicas of a key.
     pub(crate) placement: Arc<Placement>,
     /// How long the replicas have to answer.
     pub(crate) timeout: Duration,
-    /// The size of the pages of a range of the whole cluster, at most, in bytes.
+    /// The size of the pages of a scan of the whole cluster, at most, in bytes.
     pub(crate) page_bytes_max: u32,
-    /// How long the snapshot of a range may live.
+    /// How long the snapshot of a scan may live.
     pub(crate) snapshot_age_max: Duration,
     /// What is counted.
     pub(crate) metrics: Arc<WorkerMetrics>,

@@ -29,7 +29,7 @@ pub(crate) struct CoordinationMetrics {
     pub(crate) repairs: Cell,
     /// Reads that asked one more replica because one was slow.
     pub(crate) hedges: Cell,
-    /// Keys of ranges that were read singly, because their replicas differed.
+    /// Keys of scans that were read singly, because their replicas differed.
     pub(crate) range_reads: Cell,
     /// Requests that too few replicas answered, by the reason of the first replica that failed
     /// outright.

@@ -83,9 +83,9 @@ pub struct Node {
     pub(crate) peer_bytes: Arc<Quota>,
     /// Long values on their way out.
     pub(crate) answers: Arc<Quota>,
-    /// Batches of ranges on their way out.
-    pub(crate) ranges: Arc<Quota>,
-    /// The pages of ranges of the whole cluster that wait for clients.
+    /// Batches of scans on their way out.
+    pub(crate) scans: Arc<Quota>,
+    /// The pages of scans of the whole cluster that wait for clients.
     pub(crate) windows: Arc<Quota>,
     /// The pages that are told to peers.
     pub(crate) peer_pages: Arc<Quota>,
@@ -104,8 +104,8 @@ pub struct Load {
     pub peer_request_bytes: usize,
     /// Bytes of long values on their way out.
     pub answer_bytes: usize,
-    /// Bytes of the batches of ranges on their way out.
-    pub range_bytes: usize,
+    /// Bytes of the batches of scans on their way out.
+    pub scan_bytes: usize,
 }
 
 impl Node {
@@ -238,7 +238,7 @@ impl Node {
             reads_queued: self.read_pool.waiting(),
             peer_request_bytes: self.peer_bytes.used(),
             answer_bytes: self.answers.used(),
-            range_bytes: self.ranges.used() + self.windows.used() + self.peer_pages.used(),
+            scan_bytes: self.scans.used() + self.windows.used() + self.peer_pages.used(),
         }
     }
 

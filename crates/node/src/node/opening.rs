@@ -9,7 +9,7 @@ use crate::config::{NodeConfig, Resources};
 use crate::handshakes::DialledPeers;
 use crate::metrics::Metrics;
 use crate::node_report::{Examiner, OwnReport};
-use crate::scans::RangeMemory;
+use crate::scans::ScanMemory;
 use base::{LimitedLog, LogBounds, Quota, Timestamp};
 use cluster::Placement;
 use lsm::{Disk, Engine, Executor};
@@ -268,7 +268,7 @@ impl Node {
             grace: config.gc_grace,
             sizes: config.sweep_sizes.within(memory.sweep_range_bytes_max()),
         };
-        let ranges = RangeMemory::of(memory.ranges_bytes, config.range_batch_bytes());
+        let scan_memory = ScanMemory::of(memory.scans_bytes, config.scan_batch_bytes());
         let sweeps = Sweeps::open(sweep_environment, journal);
         let compactions = Compactions::new(engine.clone(), Arc::clone(&clock));
         let report = OwnReport::new(
@@ -300,9 +300,9 @@ impl Node {
             read_pool: Arc::new(read_pool),
             peer_bytes: Quota::new(memory.peer_bytes),
             answers: Quota::new(memory.answers_bytes),
-            ranges: Quota::new(ranges.batches_bytes),
-            windows: Quota::new(ranges.windows_bytes),
-            peer_pages: Quota::new(ranges.peer_pages_bytes),
+            scans: Quota::new(scan_memory.batches_bytes),
+            windows: Quota::new(scan_memory.windows_bytes),
+            peer_pages: Quota::new(scan_memory.peer_pages_bytes),
             peer_page_turns: Quota::new(1),
             metrics,
             config,

@@ -1,14 +1,14 @@
 //! Batches of scans, and the reasons why one fails.
 
-use super::window::RangeWindow;
+use super::window::ScanWindow;
 use crate::coordinator::Receipt;
 use base::{Entry, Reservation};
 use std::rc::Rc;
 
-/// A batch of a range: the range to go on with, and its next entries.
+/// A batch of a scan: what is left of the scan, and its next entries.
 pub struct Batch<R> {
-    /// The range, unless this is its end.
-    pub range: Option<R>,
+    /// What is left of the scan, unless this is its end.
+    pub rest: Option<R>,
     /// The entries. There may be none although more follow.
     pub entries: Vec<Entry>,
     /// The memory that the entries take, to be kept as long as one of them is.
@@ -18,12 +18,12 @@ pub struct Batch<R> {
 /// The memory of a batch, until it is dropped.
 pub struct BatchMemory {
     _reservation: Option<Reservation>,
-    _window: Option<Rc<RangeWindow>>,
+    _window: Option<Rc<ScanWindow>>,
     _values: Vec<Reservation>,
 }
 
 impl BatchMemory {
-    /// That of a range of this node, and of a value that is longer than its reservation.
+    /// That of a scan of this node, and of a value that is longer than its reservation.
     pub(super) fn of_own((reservation, value): (Reservation, Option<Reservation>)) -> Self {
         Self {
             _reservation: Some(reservation),
@@ -32,8 +32,8 @@ impl BatchMemory {
         }
     }
 
-    /// The window of a range of the cluster, and the long values of the batch.
-    pub(super) fn of_cluster(window: Rc<RangeWindow>, values: Vec<Reservation>) -> Self {
+    /// The window of a scan of the cluster, and the long values of the batch.
+    pub(super) fn of_cluster(window: Rc<ScanWindow>, values: Vec<Reservation>) -> Self {
         Self {
             _reservation: None,
             _window: Some(window),
@@ -42,7 +42,7 @@ impl BatchMemory {
     }
 }
 
-/// Why a batch of a range did not come.
+/// Why a batch of a scan did not come.
 #[derive(Debug)]
 pub enum BatchFailure {
     /// No memory for the batch was free in time, or too many reads wait.
@@ -51,7 +51,7 @@ pub enum BatchFailure {
     TimedOut,
     /// The snapshot has lived as long as it may.
     TooOld,
-    /// More nodes are missing than may be: what became of the range at each node.
+    /// More nodes are missing than may be: what became of the scan at each node.
     TooFewNodes(Box<Receipt>),
     /// The store cannot read it.
     Failed(lsm::Error),

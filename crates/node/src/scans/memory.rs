@@ -1,25 +1,25 @@
 //! The memory that scans share.
 
-/// How the memory for ranges is divided, in bytes. The batch that a range of this node reads
-/// has its room on top; of the rest ranges of this node have one half.
-pub(crate) struct RangeMemory {
-    /// Batches of ranges of this node.
+/// How the memory for scans is divided, in bytes. The batch that a scan of this node reads
+/// has its room on top; of the rest scans of this node have one half.
+pub(crate) struct ScanMemory {
+    /// Batches of scans of this node.
     pub(crate) batches_bytes: usize,
-    /// Pages of ranges of the whole cluster.
+    /// Pages of scans of the whole cluster.
     pub(crate) windows_bytes: usize,
     /// Pages that are told to peers.
     pub(crate) peer_pages_bytes: usize,
 }
 
-impl RangeMemory {
-    /// Divides so many bytes, of which the batch of a range of this node has its own.
-    pub(crate) fn of(ranges_bytes: usize, batch_bytes: usize) -> Self {
-        let eighth = ranges_bytes.saturating_sub(batch_bytes) / 8;
+impl ScanMemory {
+    /// Divides so many bytes, of which the batch of a scan of this node has its own.
+    pub(crate) fn of(scans_bytes: usize, batch_bytes: usize) -> Self {
+        let eighth = scans_bytes.saturating_sub(batch_bytes) / 8;
         // Small nodes, as tests have them, tell some pages, too.
         let windows_bytes = (3 * eighth).max(1 << 20);
         let peer_pages_bytes = eighth.max(512 << 10);
         Self {
-            batches_bytes: ranges_bytes - 4 * eighth,
+            batches_bytes: scans_bytes - 4 * eighth,
             windows_bytes,
             peer_pages_bytes,
         }

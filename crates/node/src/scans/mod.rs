@@ -10,7 +10,7 @@ mod own;
 mod window;
 
 pub use batch::{Batch, BatchFailure, BatchMemory};
-pub use cluster::{ClusterRange, ClusterRangePlan};
-pub(crate) use memory::RangeMemory;
-pub use own::{OwnRange, Range, RangeBatch};
-pub use window::RangeWindow;
+pub use cluster::{ClusterScan, ClusterScanPlan};
+pub(crate) use memory::ScanMemory;
+pub use own::{KeyScan, NodeScan, ScanBatch};
+pub use window::ScanWindow;

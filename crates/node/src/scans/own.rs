@@ -1,8 +1,8 @@
 //! Scans of this node's own keys, and the interface of scans of the whole cluster.
 
 use super::batch::{Batch, BatchFailure, BatchMemory};
-use super::cluster::{ClusterRange, ClusterRangePlan};
-use super::window::RangeWindow;
+use super::cluster::{ClusterScan, ClusterScanPlan};
+use super::window::ScanWindow;
 use crate::config::BATCH_BYTES_MAX;
 use crate::coordinator::Coordinator;
 use base::{Refused, Reservation};
@@ -18,19 +18,19 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::AbortHandle;
 
-/// The most bytes of keys and values that a long range reads at a time, if other ranges hold
+/// The most bytes of keys and values that a long scan reads at a time, if other scans hold
 /// little: two threads hand each batch over, which costs more than to read a short one.
 const LONG_BATCH_BYTES_MAX: usize = 4 * BATCH_BYTES_MAX;
 
-/// How long a range waits before it reads a very long value again, for which others have the
+/// How long a scan waits before it reads a very long value again, for which others have the
 /// memory.
 const MEMORY_PAUSE: Duration = Duration::from_millis(50);
 
-/// A range of the keys that this node held when it began: a scan over a snapshot.
+/// A scan of the keys that this node held when it began: a scan over a snapshot.
 ///
 /// A snapshot keeps the disk space of what it sees, so it lives for a limited time, however
 /// slowly the client reads.
-pub struct OwnRange {
+pub struct NodeScan {
     /// None while a batch is read, and once the snapshot is too old.
     scan: Rc<RefCell<Option<Box<Scan>>>>,
     /// How many bytes of keys and values the next batch may have while memory is free: twice as
@@ -42,27 +42,27 @@ pub struct OwnRange {
     timer: AbortHandle,
 }
 
-impl Drop for OwnRange {
+impl Drop for NodeScan {
     fn drop(&mut self) {
         self.timer.abort();
     }
 }
 
-/// A range that is being told.
-pub enum Range {
+/// A scan that is being told.
+pub enum KeyScan {
     /// Of the keys that this node held when it began.
-    Own(OwnRange),
+    Own(NodeScan),
     /// Of the whole cluster.
-    Cluster(Box<ClusterRange>),
+    Cluster(Box<ClusterScan>),
 }
 
-/// A batch of any range.
-pub type RangeBatch = Batch<Range>;
+/// A batch of any scan.
+pub type ScanBatch = Batch<KeyScan>;
 
 impl Coordinator {
-    /// Begins a range of the keys that this node holds now.
+    /// Begins a scan of the keys that this node holds now.
     #[must_use]
-    pub fn begin_range(&self, start: &[u8], end: Option<&[u8]>) -> Range {
+    pub fn begin_node_scan(&self, start: &[u8], end: Option<&[u8]>) -> KeyScan {
         let scan = self.replicas.own().engine.scan(start, end);
         let scan = Rc::new(RefCell::new(Some(Box::new(scan))));
         let (aging, age_max) = (Rc::clone(&scan), self.snapshot_age_max);
@@ -71,7 +71,7 @@ impl Coordinator {
             let too_old = aging.take();
             drop(too_old);
         });
-        Range::Own(OwnRange {
+        KeyScan::Own(NodeScan {
             scan,
             batch_bytes: BATCH_BYTES_MAX,
             ends: self.clock.monotonic().saturating_add(age_max),
@@ -79,49 +79,49 @@ impl Coordinator {
         })
     }
 
-    /// Waits until `deadline` for the memory that a range of the whole cluster begins with.
+    /// Waits until `deadline` for the memory that a scan of the whole cluster begins with.
     ///
     /// # Errors
-    /// Other ranges hold it.
-    pub async fn range_window(&self, deadline: Duration) -> Result<RangeWindow, Refused> {
+    /// Other scans hold it.
+    pub async fn scan_window(&self, deadline: Duration) -> Result<ScanWindow, Refused> {
         let nodes = self.peers.nodes();
         let mut wait = self.pending.wait(deadline);
         tokio::select! {
             biased;
-            taken = RangeWindow::take(&self.windows, nodes, self.page_bytes_max) => taken,
+            taken = ScanWindow::take(&self.windows, nodes, self.page_bytes_max) => taken,
             // Nothing was asked yet, so this is the deadline.
             _ = wait.next() => Err(Refused),
         }
     }
 
-    /// Begins a range of the whole cluster. The nodes are asked at once.
-    pub fn begin_cluster_range(
+    /// Begins a scan of the whole cluster. The nodes are asked at once.
+    pub fn begin_cluster_scan(
         self: &Rc<Self>,
         start: &[u8],
         end: Option<&[u8]>,
-        plan: ClusterRangePlan,
-        window: RangeWindow,
+        plan: ClusterScanPlan,
+        window: ScanWindow,
         deadline: Duration,
-    ) -> Range {
-        let range = ClusterRange::begin(self, start, end, plan, window, deadline);
-        Range::Cluster(Box::new(range))
+    ) -> KeyScan {
+        let scan = ClusterScan::begin(self, start, end, plan, window, deadline);
+        KeyScan::Cluster(Box::new(scan))
     }
 
-    /// Reads the next batch of a range.
+    /// Reads the next batch of a scan.
     ///
     /// # Errors
-    /// See [`BatchFailure`]; the range is lost.
+    /// See [`BatchFailure`]; the scan is lost.
     pub async fn next_batch(
         &self,
-        range: Range,
+        scan: KeyScan,
         deadline: Duration,
-    ) -> Result<RangeBatch, BatchFailure> {
-        match range {
-            Range::Own(range) => self.next_own_batch(range, deadline).await,
-            Range::Cluster(range) => {
-                let batch = range.next_batch(deadline).await?;
+    ) -> Result<ScanBatch, BatchFailure> {
+        match scan {
+            KeyScan::Own(scan) => self.next_node_batch(scan, deadline).await,
+            KeyScan::Cluster(scan) => {
+                let batch = scan.next_batch(deadline).await?;
                 Ok(Batch {
-                    range: batch.range.map(Range::Cluster),
+                    rest: batch.rest.map(KeyScan::Cluster),
                     entries: batch.entries,
                     memory: batch.memory,
                 })
@@ -129,40 +129,40 @@ impl Coordinator {
         }
     }
 
-    /// Reads the next batch of a range of this node, once there is memory for the largest
+    /// Reads the next batch of a scan of this node, once there is memory for the largest
     /// batch. The batch returns the memory that it does not need.
-    async fn next_own_batch(
+    async fn next_node_batch(
         &self,
-        mut range: OwnRange,
+        mut node_scan: NodeScan,
         deadline: Duration,
-    ) -> Result<RangeBatch, BatchFailure> {
-        let mut scan = range.scan.take().ok_or(BatchFailure::TooOld)?;
-        let bytes = if self.is_range_memory_free() {
-            range.batch_bytes
+    ) -> Result<ScanBatch, BatchFailure> {
+        let mut scan = node_scan.scan.take().ok_or(BatchFailure::TooOld)?;
+        let bytes = if self.is_scan_memory_free() {
+            node_scan.batch_bytes
         } else {
             BATCH_BYTES_MAX
         };
-        range.batch_bytes = (2 * range.batch_bytes).min(LONG_BATCH_BYTES_MAX);
+        node_scan.batch_bytes = (2 * node_scan.batch_bytes).min(LONG_BATCH_BYTES_MAX);
         // As much on top as a short batch has, where entries are short.
-        let memory = self.range_batch_bytes + 2 * (bytes - BATCH_BYTES_MAX);
+        let memory = self.scan_batch_bytes + 2 * (bytes - BATCH_BYTES_MAX);
         loop {
             let answers = Arc::clone(&self.answers);
             let read = |reservation| Read::Batch(scan, bytes, reservation, answers);
-            match self.read_range(read, memory, deadline).await? {
+            match self.read_batch(read, memory, deadline).await? {
                 Some(Completion::Scanned(scan, Ok(entries), memory)) => {
-                    if self.clock.monotonic() < range.ends {
-                        *range.scan.borrow_mut() = Some(scan);
+                    if self.clock.monotonic() < node_scan.ends {
+                        *node_scan.scan.borrow_mut() = Some(scan);
                     }
                     // An empty batch is the end of the scan.
                     let is_at_end = entries.is_empty();
                     return Ok(Batch {
-                        range: (!is_at_end).then_some(Range::Own(range)),
+                        rest: (!is_at_end).then_some(KeyScan::Own(node_scan)),
                         entries,
                         memory: BatchMemory::of_own(memory),
                     });
                 }
                 // Others have the memory for a value that is longer than any that clients may
-                // send. The range holds nothing while it waits.
+                // send. The scan holds nothing while it waits.
                 Some(Completion::Scanned(again, Err(lsm::Error::Overloaded), memory)) => {
                     drop(memory);
                     if self.clock.monotonic().saturating_add(MEMORY_PAUSE) >= deadline {
@@ -172,7 +172,7 @@ impl Coordinator {
                     scan = again;
                 }
                 Some(Completion::Scanned(_, Err(error), _)) => {
-                    return Err(self.failed_range(error));
+                    return Err(self.failed_scan(error));
                 }
                 _ => return Err(BatchFailure::TimedOut),
             }
@@ -202,30 +202,30 @@ impl Coordinator {
         deadline: Duration,
     ) -> Result<(Box<RangeDigest>, bool), BatchFailure> {
         let read = |reservation| Read::Digest(digest, reservation);
-        let memory = self.range_batch_bytes;
-        match self.read_range(read, memory, deadline).await? {
+        let memory = self.scan_batch_bytes;
+        match self.read_batch(read, memory, deadline).await? {
             Some(Completion::Digested(digest, Ok(is_complete))) => Ok((digest, is_complete)),
-            Some(Completion::Digested(_, Err(error))) => Err(self.failed_range(error)),
+            Some(Completion::Digested(_, Err(error))) => Err(self.failed_scan(error)),
             _ => Err(BatchFailure::TimedOut),
         }
     }
 
-    fn failed_range(&self, error: lsm::Error) -> BatchFailure {
-        self.replicas.own().log.line("failed range", |left_out| {
+    fn failed_scan(&self, error: lsm::Error) -> BatchFailure {
+        self.replicas.own().log.line("failed scan", |left_out| {
             tracing::error!(%error, left_out, "this node cannot read a part of a scan");
         });
         BatchFailure::Failed(error)
     }
 
-    /// Whether ranges hold at most a quarter of their memory, beside that of the batch that is
+    /// Whether scans hold at most a quarter of their memory, beside that of the batch that is
     /// read: then long batches keep nobody out.
-    fn is_range_memory_free(&self) -> bool {
-        let held_max = self.ranges.max().saturating_sub(self.range_batch_bytes) / 4;
-        self.ranges.used() <= held_max
+    fn is_scan_memory_free(&self) -> bool {
+        let held_max = self.scans.max().saturating_sub(self.scan_batch_bytes) / 4;
+        self.scans.used() <= held_max
     }
 
     /// Waits for this much memory for a batch, then for the read that takes it.
-    async fn read_range(
+    async fn read_batch(
         &self,
         read: impl FnOnce(Reservation) -> Read,
         memory: usize,
@@ -234,7 +234,7 @@ impl Coordinator {
         let mut wait = self.pending.wait(deadline);
         let reservation = tokio::select! {
             biased;
-            taken = self.ranges.reserve(memory, &RANGE_MEMORY) => taken.ok(),
+            taken = self.scans.reserve(memory, &RANGE_MEMORY) => taken.ok(),
             // Nothing was asked yet, so this is the deadline.
             _ = wait.next() => None,
         };
@@ -289,15 +289,15 @@ mod tests {
         Worker::new(Arc::new(node), 0, &transport)
     }
 
-    /// How many entries each batch of a range has.
+    /// How many entries each batch of a scan has.
     async fn batches(coordinator: &Coordinator) -> Vec<usize> {
-        let (mut range, mut told) = (coordinator.begin_range(b"", None), Vec::new());
+        let (mut scan, mut told) = (coordinator.begin_node_scan(b"", None), Vec::new());
         loop {
-            let Ok(batch) = coordinator.next_batch(range, Duration::MAX).await else {
+            let Ok(batch) = coordinator.next_batch(scan, Duration::MAX).await else {
                 panic!("no batch came");
             };
-            match batch.range {
-                Some(next) => range = next,
+            match batch.rest {
+                Some(next) => scan = next,
                 None => return told,
             }
             told.push(batch.entries.len());
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_long_range_reads_more_at_a_time_while_memory_is_free() {
+    async fn a_long_scan_reads_more_at_a_time_while_memory_is_free() {
         let worker = worker();
         let coordinator = Rc::clone(worker.coordinator());
         let tasks = tokio::task::LocalSet::new();
@@ -314,8 +314,8 @@ mod tests {
         let rest = ENTRIES - 7 * SHORT;
         assert_eq!(alone, [SHORT, 2 * SHORT, 4 * SHORT, rest]);
 
-        let beside_batch = coordinator.ranges.max() - coordinator.range_batch_bytes;
-        let held = coordinator.ranges.try_reserve(beside_batch / 2).unwrap();
+        let beside_batch = coordinator.scans.max() - coordinator.scan_batch_bytes;
+        let held = coordinator.scans.try_reserve(beside_batch / 2).unwrap();
         let others_wait = tokio::time::timeout(PATIENCE, tasks.run_until(batches(&coordinator)));
         let others_wait = others_wait
             .await
@@ -324,6 +324,6 @@ mod tests {
         short.push(ENTRIES % SHORT);
         assert_eq!(others_wait, short);
         drop(held);
-        assert_eq!(coordinator.ranges.used(), 0);
+        assert_eq!(coordinator.scans.used(), 0);
     }
 }

@@ -11,11 +11,11 @@ use replica::RANGE_MEMORY;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-/// The size of the first pages of a range, in bytes.
+/// The size of the first pages of a scan, in bytes.
 pub(super) const PAGE_BYTES_MIN: u32 = 16 << 10;
 
-/// The memory for the pages of a range of the whole cluster, until it is dropped.
-pub struct RangeWindow {
+/// The memory for the pages of a scan of the whole cluster, until it is dropped.
+pub struct ScanWindow {
     held: RefCell<Reservation>,
     nodes: usize,
     /// For which size of pages there is room.
@@ -23,8 +23,8 @@ pub struct RangeWindow {
     page_bytes_max: u32,
 }
 
-impl RangeWindow {
-    /// Waits for room for two small pages of each of so many nodes, behind the ranges that came
+impl ScanWindow {
+    /// Waits for room for two small pages of each of so many nodes, behind the scans that came
     /// before. `page_bytes_max` is the size of any page, at most.
     ///
     /// # Errors
@@ -47,8 +47,8 @@ impl RangeWindow {
         })
     }
 
-    /// The size of pages of which the range has two of each node, at most `wanted`: it takes
-    /// more memory for that if some is left for long ranges.
+    /// The size of pages of which the scan has two of each node, at most `wanted`: it takes
+    /// more memory for that if some is left for long scans.
     pub(super) fn page_bytes(&self, wanted: u32) -> u32 {
         let wanted = wanted.min(self.page_bytes_max);
         let has = self.page_bytes.get();
@@ -63,7 +63,7 @@ impl RangeWindow {
     }
 }
 
-/// The size of the pages of a range, at most, in bytes: so that four ranges have room.
+/// The size of the pages of a scan, at most, in bytes: so that four scans have room.
 fn fitting(windows_bytes: usize, nodes: usize) -> u32 {
     let fitting = windows_bytes / (8 * nodes.max(1));
     let fitting = u32::try_from(fitting).unwrap_or(u32::MAX);
@@ -82,8 +82,8 @@ mod tests {
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
-    fn begin(windows: &Arc<Quota>, page_bytes_max: u32) -> Option<RangeWindow> {
-        let mut taken = pin!(RangeWindow::take(windows, 3, page_bytes_max));
+    fn begin(windows: &Arc<Quota>, page_bytes_max: u32) -> Option<ScanWindow> {
+        let mut taken = pin!(ScanWindow::take(windows, 3, page_bytes_max));
         match taken.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(window) => Some(window.unwrap()),
             Poll::Pending => None,
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_takes_what_small_pages_need_and_more_as_it_goes_on() {
+    fn a_scan_takes_what_small_pages_need_and_more_as_it_goes_on() {
         let windows = Quota::new(12 << 20);
         let window = begin(&windows, u32::MAX).unwrap();
         assert_eq!(windows.used(), 6 * (16 << 10));
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn long_ranges_leave_half_of_the_memory_to_short_ones() {
+    fn long_scans_leave_half_of_the_memory_to_short_ones() {
         let windows = Quota::new(3 << 20);
         let long: Vec<_> = (0..4).map(|_| begin(&windows, u32::MAX).unwrap()).collect();
         let grown: u32 = long.iter().map(|window| window.page_bytes(u32::MAX)).sum();

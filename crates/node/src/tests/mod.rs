@@ -31,7 +31,7 @@ pub(crate) fn open_node(
             cache_bytes: bytes,
             peer_bytes: bytes,
             answers_bytes: bytes,
-            ranges_bytes: bytes,
+            scans_bytes: bytes,
         },
     };
     let seams = Seams {

@@ -215,7 +215,7 @@ impl MemorySplit {
                 cache_bytes: 0,
                 peer_bytes,
                 answers_bytes: sixteenth.max(value_bytes_max),
-                ranges_bytes: sixteenth.saturating_add(config.node.range_batch_bytes()),
+                scans_bytes: sixteenth.saturating_add(config.node.scan_batch_bytes()),
             },
             uploads_short_bytes: short_bytes,
             uploads_long_bytes: long_bytes

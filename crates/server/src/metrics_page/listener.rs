@@ -146,12 +146,12 @@ pub(super) fn families(shared: &ListenerShared) -> Vec<Family> {
                 "kvorum_scan_bytes",
                 "Bytes of the batches of scans that are being sent",
             ),
-            load.range_bytes,
+            load.scan_bytes,
             (
                 "kvorum_scan_max_bytes",
                 "Maximum of bytes of the batches of scans that are being sent",
             ),
-            split.node.ranges_bytes,
+            split.node.scans_bytes,
         ),
         (
             (

@@ -1,8 +1,8 @@
 //! The pages that all nodes send to a scan.
 
-use super::ClusterRangePlan;
+use super::ClusterScanPlan;
 use crate::coordinator::Coordinator;
-use crate::scans::window::{PAGE_BYTES_MIN, RangeWindow};
+use crate::scans::window::{PAGE_BYTES_MIN, ScanWindow};
 use base::{Kind, LimitedLog};
 use cluster::pages::{NodeSet, PageRequest, ScanMerge, ScanPage};
 use cluster::{Miss, NodeId};
@@ -19,24 +19,24 @@ use tokio::task::JoinHandle;
 /// How long a page may take, but for the first one.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a range that has begun waits for nodes if too few answer.
+/// How long a scan that has begun waits for nodes if too few answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// After how long a node that was missing is asked again.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 
-/// The same, while the range waits for it.
+/// The same, while the scan waits for it.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
 /// The pages on their way.
 pub(super) struct Feeds {
     coordinator: Rc<Coordinator>,
     end: Option<Vec<u8>>,
-    plan: ClusterRangePlan,
-    /// How many entities the range still wants.
+    plan: ClusterScanPlan,
+    /// How many entities the scan still wants.
     wanted: u64,
     /// Bounds the size of the pages.
-    window: Rc<RangeWindow>,
+    window: Rc<ScanWindow>,
     /// By number.
     feeds: Vec<Feed>,
 }
@@ -117,8 +117,8 @@ impl Feeds {
     pub(super) fn new(
         coordinator: Rc<Coordinator>,
         end: Option<&[u8]>,
-        plan: ClusterRangePlan,
-        window: Rc<RangeWindow>,
+        plan: ClusterScanPlan,
+        window: Rc<ScanWindow>,
     ) -> Self {
         let feeds = (0..coordinator.peers.nodes()).map(|_| Feed {
             asked: None,
@@ -136,7 +136,7 @@ impl Feeds {
         }
     }
 
-    /// Takes note of how many entities the range still wants.
+    /// Takes note of how many entities the scan still wants.
     pub(super) fn want(&mut self, entities: u64) {
         self.wanted = entities;
     }
@@ -183,7 +183,7 @@ impl Feeds {
         }
     }
 
-    /// Waits for the page of a node that the range needs.
+    /// Waits for the page of a node that the scan needs.
     pub(super) async fn take_page(
         &mut self,
         merge: &mut ScanMerge,
@@ -245,7 +245,7 @@ impl Feeds {
                     self.ask(node, &next, senders, self.now() + PAGE_TIMEOUT, true);
                 }
             }
-            // It answers, but the range is behind the page by now.
+            // It answers, but the scan is behind the page by now.
             Ok(false) => merge.rejoin(node),
             Err(what) => {
                 self.log().line("wrong page", |left_out| {
@@ -322,7 +322,7 @@ impl Feeds {
 fn own_page(coordinator: &Rc<Coordinator>, request: PageRequest, deadline: Duration) -> OwnPage {
     let coordinator = Rc::clone(coordinator);
     OwnPage(tokio::task::spawn_local(async move {
-        let (turns, bytes) = (&coordinator.ranges, coordinator.range_batch_bytes);
+        let (turns, bytes) = (&coordinator.scans, coordinator.scan_batch_bytes);
         let own = coordinator.replicas.own();
         own.page(request, turns, bytes, deadline).await
     }))

@@ -15,7 +15,7 @@ mod feeds;
 mod singles;
 
 use super::batch::{Batch, BatchFailure, BatchMemory};
-use super::window::RangeWindow;
+use super::window::ScanWindow;
 use crate::coordinator::{Coordinator, Receipt, ReplicaLine};
 use base::Entry;
 use cluster::pages::{MergeStep, ScanMerge};
@@ -39,14 +39,14 @@ const SINGLES_MAX: usize = 32;
 /// read what it has got is cut off by then.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How many pages are awaited for a batch. So a range of which all is dead still tells its
+/// How many pages are awaited for a batch. So a scan of which all is dead still tells its
 /// client that it goes on.
 const PAGES_AWAITED_MAX: usize = 64;
 
 /// What a client asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClusterRangePlan {
-    /// How many replicas each key has for this range, and how many of them must answer.
+pub struct ClusterScanPlan {
+    /// How many replicas each key has for this scan, and how many of them must answer.
     pub replicas: Replicas,
     /// Whether values are wanted.
     pub wants_values: bool,
@@ -54,10 +54,10 @@ pub struct ClusterRangePlan {
     pub limit: u64,
 }
 
-/// A range of the whole cluster, as far as it is told.
-pub struct ClusterRange {
+/// A scan of the whole cluster, as far as it is told.
+pub struct ClusterScan {
     coordinator: Rc<Coordinator>,
-    plan: ClusterRangePlan,
+    plan: ClusterScanPlan,
     merge: ScanMerge,
     feeds: Feeds,
     /// What comes next, before the merge goes on: an entity whose long value is fetched alone, or
@@ -67,18 +67,18 @@ pub struct ClusterRange {
     /// last one.
     is_cramped: bool,
     /// The memory of its pages.
-    window: Rc<RangeWindow>,
+    window: Rc<ScanWindow>,
     has_begun: bool,
 }
 
-impl ClusterRange {
-    /// Begins a range, and asks all nodes.
+impl ClusterScan {
+    /// Begins a scan, and asks all nodes.
     pub(super) fn begin(
         coordinator: &Rc<Coordinator>,
         start: &[u8],
         end: Option<&[u8]>,
-        plan: ClusterRangePlan,
-        window: RangeWindow,
+        plan: ClusterScanPlan,
+        window: ScanWindow,
         deadline: Duration,
     ) -> Self {
         let nodes = coordinator.peers.nodes();
@@ -102,7 +102,7 @@ impl ClusterRange {
     /// first batch.
     ///
     /// # Errors
-    /// [`BatchFailure::TooFewNodes`]; the range is lost.
+    /// [`BatchFailure::TooFewNodes`]; the scan is lost.
     pub(super) async fn next_batch(
         mut self: Box<Self>,
         deadline: Duration,
@@ -137,7 +137,7 @@ impl ClusterRange {
                     told.push(Told::Entity(entry));
                 }
                 MergeStep::Fetch(node, item) => {
-                    // A long value is told alone, so that the range holds no two of them.
+                    // A long value is told alone, so that the scan holds no two of them.
                     let is_long = item.value_bytes as usize > base::LONG_VALUE_BYTES;
                     if is_long && !told.is_empty() {
                         self.postponed.push_front(MergeStep::Fetch(node, item));
@@ -217,13 +217,13 @@ impl ClusterRange {
         let memory = BatchMemory::of_cluster(Rc::clone(&self.window), values);
         let is_over = is_at_end || self.plan.limit == 0;
         Ok(Batch {
-            range: (!is_over).then_some(self),
+            rest: (!is_over).then_some(self),
             entries,
             memory,
         })
     }
 
-    /// What became of the range at each node.
+    /// What became of the scan at each node.
     fn receipt(&self) -> Receipt {
         let missing: Vec<_> = self.merge.missing().collect();
         let peers = &self.coordinator.peers;

@@ -1,7 +1,7 @@
 //! The keys of a scan that are read one by one: where the replicas differ, and where no page has
 //! brought the value.
 
-use super::ClusterRangePlan;
+use super::ClusterScanPlan;
 use crate::coordinator::{Coordinator, Failure};
 use crate::scans::batch::BatchFailure;
 use base::{Entry, Reservation};
@@ -13,10 +13,10 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// How often a key is read before the range ends because too few of its replicas answer.
+/// How often a key is read before the scan ends because too few of its replicas answer.
 const READS_MAX: usize = 4;
 
-/// How long the range waits before it reads a key again.
+/// How long the scan waits before it reads a key again.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// What a key has: its entity, if it is live, and the share of memory of a long value.
@@ -35,7 +35,7 @@ pub(super) struct Singles {
 impl Singles {
     pub(super) fn new(
         coordinator: &Rc<Coordinator>,
-        plan: ClusterRangePlan,
+        plan: ClusterScanPlan,
         patient_until: Duration,
     ) -> Self {
         Self {

@@ -84,7 +84,7 @@ pub(super) fn resources(scenario: &Scenario) -> Resources {
             cache_bytes: 32 << 20,
             peer_bytes: 20 << 20,
             answers_bytes: 16 << 20,
-            ranges_bytes: 32 << 20,
+            scans_bytes: 32 << 20,
         },
     }
 }

@@ -71,7 +71,7 @@ async fn count(
             return Err(Problem::client_left());
         }
         reader.go_on(listener.trust())?;
-        next = batch.range;
+        next = batch.rest;
         deadline = listener
             .clock()
             .monotonic()

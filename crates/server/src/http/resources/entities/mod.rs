@@ -20,7 +20,7 @@ use base::{Refused, Reservation};
 use cluster::Replicas;
 use hyper::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, TRAILER, VARY};
 use hyper::{HeaderMap, Response, Version};
-use node::{ClusterRangePlan, Range, RangeBatch, RangeWindow};
+use node::{ClusterScanPlan, KeyScan, ScanBatch, ScanWindow};
 use parameters::{RangeParameters, Scope, Telling};
 use range_stream::{CutReason, NextBatch, RangePlan, RangeStream};
 use std::rc::Rc;
@@ -89,7 +89,7 @@ pub(super) async fn answer(exchange: HttpExchange<'_>) -> Answer {
 /// its own for each batch.
 enum Source {
     Node,
-    Cluster(Replicas, RangeWindow),
+    Cluster(Replicas, ScanWindow),
 }
 
 /// Waits for the memory that a range begins with.
@@ -102,7 +102,7 @@ async fn source(
         Scope::Node => Ok(Source::Node),
         Scope::Cluster(replicas) => {
             let coordinator = listener.worker.coordinator();
-            let window = coordinator.range_window(deadline).await?;
+            let window = coordinator.scan_window(deadline).await?;
             Ok(Source::Cluster(replicas, window))
         }
     }
@@ -114,7 +114,7 @@ fn begin(
     parameters: &RangeParameters,
     source: Source,
     deadline: Duration,
-) -> Option<Range> {
+) -> Option<KeyScan> {
     let (start, end) = (&parameters.start, parameters.end.as_deref());
     if end.is_some_and(|end| start.as_slice() >= end) {
         return None;
@@ -122,22 +122,22 @@ fn begin(
     let coordinator = listener.worker.coordinator();
     Some(match source {
         Source::Cluster(replicas, window) => {
-            let plan = ClusterRangePlan {
+            let plan = ClusterScanPlan {
                 replicas,
                 wants_values: parameters.telling == Telling::Values,
                 limit: parameters.limit.unwrap_or(u64::MAX),
             };
-            coordinator.begin_cluster_range(start, end, plan, window, deadline)
+            coordinator.begin_cluster_scan(start, end, plan, window, deadline)
         }
-        Source::Node => coordinator.begin_range(start, end),
+        Source::Node => coordinator.begin_node_scan(start, end),
     })
 }
 
 async fn first_batch(
     listener: &Listener,
-    range: Range,
+    range: KeyScan,
     deadline: Duration,
-) -> Result<RangeBatch, Problem> {
+) -> Result<ScanBatch, Problem> {
     let coordinator = listener.worker.coordinator();
     Ok(coordinator.next_batch(range, deadline).await?)
 }
@@ -186,7 +186,7 @@ fn stream(
     listener: &Rc<Listener>,
     plan: RangePlan,
     mut reader: Reader,
-    first: Option<RangeBatch>,
+    first: Option<ScanBatch>,
     admitted: Reservation,
 ) -> RangeStream {
     let log = Arc::clone(listener.worker.node().log());

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use http_body::Frame;
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
-use node::{BatchFailure, BatchMemory, Range, RangeBatch};
+use node::{BatchFailure, BatchMemory, KeyScan, ScanBatch};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -44,10 +44,10 @@ pub(crate) enum CutReason {
 }
 
 /// Resolves to the next batch of a range.
-pub(crate) type NextBatch = Pin<Box<dyn Future<Output = Result<RangeBatch, CutReason>>>>;
+pub(crate) type NextBatch = Pin<Box<dyn Future<Output = Result<ScanBatch, CutReason>>>>;
 
 /// Asks for the next batch of a range.
-pub(crate) type AskForBatch = Box<dyn FnMut(Range) -> NextBatch>;
+pub(crate) type AskForBatch = Box<dyn FnMut(KeyScan) -> NextBatch>;
 
 /// The body of a range.
 pub(crate) struct RangeStream {
@@ -69,7 +69,7 @@ enum StreamState {
     /// at its end.
     Sending {
         entries: std::vec::IntoIter<Entry>,
-        range: Option<Range>,
+        range: Option<KeyScan>,
         memory: Rc<BatchMemory>,
     },
     /// Only the trailers are left.
@@ -79,9 +79,9 @@ enum StreamState {
 }
 
 impl StreamState {
-    fn sending(batch: RangeBatch) -> Self {
+    fn sending(batch: ScanBatch) -> Self {
         Self::Sending {
-            range: batch.range,
+            range: batch.rest,
             entries: batch.entries.into_iter(),
             memory: Rc::new(batch.memory),
         }
@@ -95,7 +95,7 @@ impl RangeStream {
         log: &Arc<LimitedLog>,
         plan: RangePlan,
         ask: AskForBatch,
-        first: Option<RangeBatch>,
+        first: Option<ScanBatch>,
         admitted: Reservation,
     ) -> Self {
         Self {

@@ -1,15 +1,15 @@
 //! An executor without threads: jobs wait until a test runs them.
 
 use base::{Clock, ManualClock};
-use lsm::{Executor, Job, Lane};
+use lsm::{Executor, Job, JobClass};
 use profile::lock;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Runs one job at a time on the caller's thread, for tests and simulations. A
-/// [`ManualClock`] decides which jobs are due. Each lane offers its first due job, and
-/// the caller chooses the lane.
+/// [`ManualClock`] decides which jobs are due. Each class offers its first due job, and
+/// the caller chooses the class.
 ///
 /// No lock is held while a job runs, so a job may spawn others.
 pub struct StepExecutor {
@@ -25,7 +25,7 @@ struct Queue {
 }
 
 struct Waiting {
-    lane: Lane,
+    class: JobClass,
     due: Duration,
     /// Orders jobs that are due at the same time: first spawned, first run.
     number: u64,
@@ -33,10 +33,10 @@ struct Waiting {
 }
 
 impl Queue {
-    /// The index of the job that a lane runs next, if it is due by now.
-    fn first_due(&self, lane: Lane, now: Duration) -> Option<usize> {
+    /// The index of the job that a class runs next, if it is due by now.
+    fn first_due(&self, class: JobClass, now: Duration) -> Option<usize> {
         let due = self.jobs.iter().enumerate();
-        let due = due.filter(|(_, job)| job.lane == lane && job.due <= now);
+        let due = due.filter(|(_, job)| job.class == class && job.due <= now);
         due.min_by_key(|(_, job)| (job.due, job.number))
             .map(|(index, _)| index)
     }
@@ -52,16 +52,16 @@ impl StepExecutor {
         }
     }
 
-    /// Runs one due job. `pick` gets the number of lanes that have one, at least 1, and
-    /// returns the index of the lane to run, modulo that number. The lanes are in the
-    /// order of [`Lane`]. Returns `false` without calling `pick` if no job is due.
+    /// Runs one due job. `pick` gets the number of classes that have one, at least 1, and
+    /// returns the index of the class to run, modulo that number. The classes are in the
+    /// order of [`JobClass`]. Returns `false` without calling `pick` if no job is due.
     pub fn run_one(&self, pick: impl FnOnce(usize) -> usize) -> bool {
         let now = self.clock.monotonic();
         let job = {
             let mut queue = lock(&self.queue);
             let mut firsts: Vec<usize> = Vec::new();
-            for lane in Lane::ALL {
-                firsts.extend(queue.first_due(lane, now));
+            for class in JobClass::ALL {
+                firsts.extend(queue.first_due(class, now));
             }
             if firsts.is_empty() {
                 return false;
@@ -73,7 +73,7 @@ impl StepExecutor {
         true
     }
 
-    /// Runs due jobs in the order of lanes until none is due. Returns how many ran. The
+    /// Runs due jobs in the order of classes until none is due. Returns how many ran. The
     /// clock does not advance, so delayed jobs keep waiting.
     pub fn run_all_due(&self) -> u64 {
         let mut run = 0;
@@ -94,14 +94,14 @@ impl StepExecutor {
         }
     }
 
-    /// Runs the due jobs of one lane until none is due. Returns how many ran.
-    pub fn run_lane(&self, lane: Lane) -> u64 {
+    /// Runs the due jobs of one job class until none is due. Returns how many ran.
+    pub fn run_class(&self, class: JobClass) -> u64 {
         let mut run = 0;
         loop {
             let now = self.clock.monotonic();
             let job = {
                 let mut queue = lock(&self.queue);
-                let Some(first) = queue.first_due(lane, now) else {
+                let Some(first) = queue.first_due(class, now) else {
                     return run;
                 };
                 queue.jobs.swap_remove(first).job
@@ -146,7 +146,7 @@ impl StepExecutor {
 }
 
 impl Executor for StepExecutor {
-    fn spawn(&self, lane: Lane, delay: Duration, job: Job) {
+    fn spawn(&self, class: JobClass, delay: Duration, job: Job) {
         let due = self.clock.monotonic().saturating_add(delay);
         let mut queue = lock(&self.queue);
         if queue.stopped {
@@ -157,7 +157,7 @@ impl Executor for StepExecutor {
         let number = queue.spawned;
         queue.spawned += 1;
         queue.jobs.push(Waiting {
-            lane,
+            class,
             due,
             number,
             job,

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use base::{Clock, ManualClock};
-use lsm::{Executor, Lane};
+use lsm::{Executor, JobClass};
 use lsm_testing::StepExecutor;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -24,11 +24,11 @@ impl Fixture {
         }
     }
 
-    fn spawn(&self, lane: Lane, delay_ms: u64, name: &'static str) {
+    fn spawn(&self, class: JobClass, delay_ms: u64, name: &'static str) {
         let log = Arc::clone(&self.log);
         let job = Box::new(move || log.lock().unwrap().push(name));
         self.executor
-            .spawn(lane, Duration::from_millis(delay_ms), job);
+            .spawn(class, Duration::from_millis(delay_ms), job);
     }
 
     fn take_log(&self) -> Vec<&'static str> {
@@ -37,12 +37,12 @@ impl Fixture {
 }
 
 #[test]
-fn the_caller_picks_among_the_first_due_jobs_of_the_lanes() {
+fn the_caller_picks_among_the_first_due_jobs_of_the_classes() {
     let fixture = Fixture::new();
-    fixture.spawn(Lane::Compaction, 0, "compaction");
-    fixture.spawn(Lane::Commit, 0, "first commit");
-    fixture.spawn(Lane::Commit, 0, "second commit");
-    fixture.spawn(Lane::Flush, 1, "flush");
+    fixture.spawn(JobClass::Compaction, 0, "compaction");
+    fixture.spawn(JobClass::Commit, 0, "first commit");
+    fixture.spawn(JobClass::Commit, 0, "second commit");
+    fixture.spawn(JobClass::Flush, 1, "flush");
     let mut offered = Vec::new();
     for wanted in [1, 0, 3] {
         assert!(fixture.executor.run_one(|count| {
@@ -64,17 +64,17 @@ fn the_caller_picks_among_the_first_due_jobs_of_the_lanes() {
 #[test]
 fn time_moves_on_to_the_next_job() {
     let fixture = Fixture::new();
-    fixture.spawn(Lane::Commit, 30, "late");
-    fixture.spawn(Lane::Commit, 10, "early");
+    fixture.spawn(JobClass::Commit, 30, "late");
+    fixture.spawn(JobClass::Commit, 10, "early");
     let executor = Arc::clone(&fixture.executor);
     let log = Arc::clone(&fixture.log);
     let outer = Box::new(move || {
         let job = Box::new(move || log.lock().unwrap().push("spawned by a job"));
-        executor.spawn(Lane::Flush, Duration::from_millis(5), job);
+        executor.spawn(JobClass::Flush, Duration::from_millis(5), job);
     });
     fixture
         .executor
-        .spawn(Lane::Flush, Duration::from_millis(20), outer);
+        .spawn(JobClass::Flush, Duration::from_millis(20), outer);
     fixture.executor.run_until_idle();
     assert_eq!(fixture.take_log(), ["early", "spawned by a job", "late"]);
     assert_eq!(fixture.clock.monotonic(), Duration::from_millis(30));
@@ -83,9 +83,9 @@ fn time_moves_on_to_the_next_job() {
 #[test]
 fn a_stopped_executor_drops_its_jobs() {
     let fixture = Fixture::new();
-    fixture.spawn(Lane::Commit, 0, "before");
+    fixture.spawn(JobClass::Commit, 0, "before");
     fixture.executor.stop();
-    fixture.spawn(Lane::Commit, 0, "after");
+    fixture.spawn(JobClass::Commit, 0, "after");
     fixture.executor.run_until_idle();
     assert!(fixture.take_log().is_empty());
 }

@@ -14,7 +14,7 @@
 #![expect(clippy::print_stdout, reason = "it prints what it measures")]
 
 use base::{Clock, Entry, Expiry, SystemClock, Timestamp};
-use lsm::{Engine, Executor, Job, Lane, LaneQueue, Options, RealDisk, Statistics};
+use lsm::{Engine, Executor, Job, JobClass, JobQueue, Options, RealDisk, Statistics};
 use lsm_testing::{BlockingWrite, environment};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,9 +22,9 @@ use std::time::Duration;
 /// So many writes of each segment count as its first ones.
 const FIRST_WRITES: usize = 64;
 
-/// Runs each lane on a thread.
+/// Runs each job class on a thread.
 struct Threads {
-    lanes: Vec<(Lane, Arc<LaneQueue>)>,
+    classes: Vec<(JobClass, Arc<JobQueue>)>,
 }
 
 impl Threads {
@@ -33,36 +33,36 @@ impl Threads {
         reason = "the real side of the executor seam"
     )]
     fn start(clock: &Arc<dyn Clock>) -> Self {
-        let start = |lane| {
-            let queue = Arc::new(LaneQueue::new(Arc::clone(clock)));
+        let start = |class| {
+            let queue = Arc::new(JobQueue::new(Arc::clone(clock)));
             let jobs = Arc::clone(&queue);
             std::thread::spawn(move || {
                 while let Some(job) = jobs.take() {
                     job();
                 }
             });
-            (lane, queue)
+            (class, queue)
         };
         Self {
-            lanes: Lane::ALL.map(start).into(),
+            classes: JobClass::ALL.map(start).into(),
         }
     }
 
-    fn queue(&self, lane: Lane) -> Option<&LaneQueue> {
-        let (_, queue) = self.lanes.iter().find(|(of, _)| *of == lane)?;
+    fn queue(&self, class: JobClass) -> Option<&JobQueue> {
+        let (_, queue) = self.classes.iter().find(|(of, _)| *of == class)?;
         Some(queue)
     }
 }
 
 impl Executor for Threads {
-    fn spawn(&self, lane: Lane, delay: Duration, job: Job) {
-        if let Some(queue) = self.queue(lane) {
+    fn spawn(&self, class: JobClass, delay: Duration, job: Job) {
+        if let Some(queue) = self.queue(class) {
             queue.push(delay, job);
         }
     }
 
-    fn replace(&self, lane: Lane, delay: Duration, job: Job) {
-        if let Some(queue) = self.queue(lane) {
+    fn replace(&self, class: JobClass, delay: Duration, job: Job) {
+        if let Some(queue) = self.queue(class) {
             queue.replace(delay, job);
         }
     }

@@ -94,7 +94,7 @@ pub use engine::{
     Statistics, SyncTimeStatistics, WholeCompaction,
 };
 pub use error::Error;
-pub use executor::{Executor, Job, Lane, LaneQueue};
+pub use executor::{Executor, Job, JobClass, JobQueue};
 pub use manifest::holds_store;
 pub use options::{
     Compression, Durability, Environment, ExpiredBefore, GcThreshold, IsNonOwned, NonOwned,

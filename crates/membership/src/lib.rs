@@ -56,7 +56,7 @@
 //!
 //! The state has a lock, which is held for moments and never while the disk is
 //! used. Whether the store is a voter is one atomic load. The file is written
-//! by a job of [`Lane::Owner`](lsm::Lane::Owner).
+//! by a job of [`JobClass::Owner`](lsm::JobClass::Owner).
 
 mod cluster_file;
 mod file_versions;

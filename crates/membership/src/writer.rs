@@ -1,7 +1,7 @@
 //! Writes the file `CLUSTER` in the background, and reports what is durable.
 
 use super::MembershipInner;
-use lsm::{Error, Lane};
+use lsm::{Error, JobClass};
 use profile::lock;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ impl MembershipInner {
                 inner.write();
             }
         });
-        self.environment.executor.spawn(Lane::Owner, delay, job);
+        self.environment.executor.spawn(JobClass::Owner, delay, job);
     }
 
     /// The write job: makes all changes durable, and calls what waits for them.
@@ -84,7 +84,7 @@ impl MembershipInner {
             }
         });
         let executor = &self.environment.executor;
-        executor.spawn(Lane::Owner, COUNT_WRITE_DELAY, job);
+        executor.spawn(JobClass::Owner, COUNT_WRITE_DELAY, job);
     }
 
     /// Writes the file for the last time: the store is closed. Blocks.

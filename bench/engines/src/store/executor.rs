@@ -1,10 +1,10 @@
-//! Threads for the engine's jobs, one a lane, as a node has them.
+//! Threads for the engine's jobs, one a job class, as a node has them.
 //!
 //! Unlike a node's threads they have no priorities, because the other engines' threads
 //! have none.
 
 use base::{Clock, SystemClock};
-use lsm::{Executor, Job, Lane, LaneQueue};
+use lsm::{Executor, Job, JobClass, JobQueue};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -15,24 +15,24 @@ use std::time::Duration;
 const SOON: Duration = Duration::from_secs(5);
 
 /// Runs jobs until it is stopped.
-pub struct LaneThreads {
-    lanes: Vec<(Lane, Arc<LaneQueue>)>,
+pub struct JobThreads {
+    classes: Vec<(JobClass, Arc<JobQueue>)>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-impl LaneThreads {
+impl JobThreads {
     /// Starts the threads.
     pub fn start() -> io::Result<Self> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-        let queue = |lane| (lane, Arc::new(LaneQueue::new(Arc::clone(&clock))));
+        let queue = |class| (class, Arc::new(JobQueue::new(Arc::clone(&clock))));
         let executor = Self {
-            lanes: Lane::ALL.map(queue).into(),
+            classes: JobClass::ALL.map(queue).into(),
             threads: Mutex::default(),
         };
-        for (lane, queue) in &executor.lanes {
+        for (class, queue) in &executor.classes {
             let queue = Arc::clone(queue);
             let thread = std::thread::Builder::new()
-                .name(format!("{lane:?}").to_lowercase())
+                .name(format!("{class:?}").to_lowercase())
                 .spawn(move || {
                     while let Some(job) = queue.take() {
                         job();
@@ -45,14 +45,18 @@ impl LaneThreads {
 
     /// Whether no flush and no compaction runs, waits or is due soon.
     pub fn is_idle(&self) -> bool {
-        let is_background = |lane: &Lane| matches!(lane, Lane::Flush | Lane::Compaction);
-        let mut background = self.lanes.iter().filter(|(lane, _)| is_background(lane));
+        let is_background =
+            |class: &JobClass| matches!(class, JobClass::Flush | JobClass::Compaction);
+        let mut background = self
+            .classes
+            .iter()
+            .filter(|(class, _)| is_background(class));
         background.all(|(_, queue)| queue.is_idle(SOON))
     }
 
     /// Drops the jobs that wait and waits for those that run.
     pub fn stop(&self) {
-        for (_, queue) in &self.lanes {
+        for (_, queue) in &self.classes {
             queue.stop();
         }
         for thread in std::mem::take(&mut *self.threads()) {
@@ -66,9 +70,9 @@ impl LaneThreads {
     }
 }
 
-impl Executor for LaneThreads {
-    fn spawn(&self, lane: Lane, delay: Duration, job: Job) {
-        if let Some((_, queue)) = self.lanes.iter().find(|(known, _)| *known == lane) {
+impl Executor for JobThreads {
+    fn spawn(&self, class: JobClass, delay: Duration, job: Job) {
+        if let Some((_, queue)) = self.classes.iter().find(|(known, _)| *known == class) {
             queue.push(delay, job);
         }
     }

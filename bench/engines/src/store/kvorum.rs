@@ -3,7 +3,7 @@
 //! Writes go the way that a node's go: handed to the group commit, alone or in
 //! a batch, and waited for.
 
-use super::executor::LaneThreads;
+use super::executor::JobThreads;
 use super::{Durability, Failure, Store};
 use crate::data::{KEY_BYTES, Key};
 use crate::terms;
@@ -23,7 +23,7 @@ const SCAN_BATCH_BYTES: usize = 64 << 10;
 /// An open store of Kvorum.
 pub struct Kvorum {
     engine: Engine,
-    executor: Arc<LaneThreads>,
+    executor: Arc<JobThreads>,
     /// The timestamp of the next write.
     clock: AtomicU64,
     entry_bytes: usize,
@@ -36,7 +36,7 @@ impl Kvorum {
         durability: Durability,
         value_bytes: usize,
     ) -> Result<Self, Failure> {
-        let executor = Arc::new(LaneThreads::start()?);
+        let executor = Arc::new(JobThreads::start()?);
         let environment = Environment {
             folder: folder.to_owned(),
             disk: Arc::new(RealDisk::default()),

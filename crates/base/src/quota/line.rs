@@ -54,7 +54,7 @@ struct Waiter {
     number: u64,
     amount: usize,
     turn: Turn,
-    heeds_promises: bool,
+    respects_promises: bool,
     passed: u32,
     waker: Option<Waker>,
 }
@@ -110,7 +110,7 @@ impl Line {
             number,
             amount: 0,
             turn,
-            heeds_promises: turn != Turn::First,
+            respects_promises: turn != Turn::First,
             passed: if turn == Turn::Passable {
                 0
             } else {
@@ -133,8 +133,8 @@ impl Line {
     /// Wakes those who may go on while so much is free.
     pub(super) fn wake(&self, free: impl FnOnce() -> usize) {
         let mut waiters = self.waiters();
-        let going_on = waiters.going_on(free());
-        let wakers: Vec<Waker> = going_on
+        let admissible = waiters.admissible(free());
+        let wakers: Vec<Waker> = admissible
             .into_iter()
             .filter_map(|index| waiters.in_turn.get_mut(index)?.waker.take())
             .collect();
@@ -155,11 +155,11 @@ impl Line {
 impl Waiters {
     /// The positions of those that may go on while so much is free. Each counts what those before
     /// it are about to take.
-    fn going_on(&self, free: usize) -> Vec<usize> {
+    fn admissible(&self, free: usize) -> Vec<usize> {
         let mut taken: usize = 0;
         let mut found = Vec::new();
         for (index, waiter) in self.in_turn.iter().enumerate() {
-            let promised = if waiter.heeds_promises {
+            let promised = if waiter.respects_promises {
                 self.promised
             } else {
                 0
@@ -198,7 +198,7 @@ impl InLine {
         waiter.amount = amount;
         waiter.waker = Some(cx.waker().clone());
         // What is given back from now on wakes it.
-        if waiters.going_on(self.quota.left()).contains(&index) {
+        if waiters.admissible(self.quota.left()).contains(&index) {
             Poll::Ready(())
         } else {
             Poll::Pending
@@ -217,11 +217,11 @@ impl InLine {
         }
     }
 
-    /// Heeds no more what others were promised.
-    pub fn heed_no_promises(&self) {
+    /// Ignores from now on what others were promised.
+    pub fn ignore_promises(&self) {
         let mut waiters = self.quota.line.waiters();
         if let Some(index) = waiters.position(self.number) {
-            waiters.in_turn[index].heeds_promises = false;
+            waiters.in_turn[index].respects_promises = false;
         }
     }
 

@@ -97,7 +97,7 @@ pub use writes::outbox::{Applied, Outbox, Outcome};
 
 use crate::error::Error;
 use crate::options::{Environment, Options};
-use crate::table::{Access, Interrupt};
+use crate::table::{DiskAccess, Interrupt};
 use base::{Entry, Timestamp};
 use bytes::Bytes;
 use std::sync::Arc;
@@ -154,7 +154,7 @@ impl Engine {
     }
 
     /// Submits many writes as [`Engine::submit`] does one, but under one lock and
-    /// with one wake of the commit lane. Each write is an entry with its admission
+    /// with one wake of the commit job. Each write is an entry with its admission
     /// and its ticket. The outcome of each is delivered to `outbox`; that of a
     /// refused one before this returns, unless the closed timestamp refuses it.
     pub fn submit_batch(
@@ -220,7 +220,13 @@ impl Engine {
     /// # Errors
     /// [`Error::Corrupt`].
     pub fn get_cached(&self, key: &[u8]) -> Result<Lookup, Error> {
-        match self.inner.core.tables.load().newest(key, Access::Cached) {
+        match self
+            .inner
+            .core
+            .tables
+            .load()
+            .newest(key, DiskAccess::Cached)
+        {
             Ok(newest) => Ok(Lookup::Found(newest)),
             Err(Interrupt::WouldBlock) => Ok(Lookup::MayBlock),
             Err(Interrupt::Failed(error)) => Err(error),
@@ -235,7 +241,7 @@ impl Engine {
     pub fn get(&self, key: &[u8]) -> Result<Option<Entry>, Error> {
         let state = self.inner.core.tables.load_full();
         state
-            .newest(key, Access::MayRead)
+            .newest(key, DiskAccess::MayRead)
             .map_err(|interrupt| match interrupt {
                 Interrupt::Failed(error) => error,
                 Interrupt::WouldBlock => {
@@ -249,8 +255,12 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`], where the damage is not noted yet.
-    pub fn get_past_damage(&self, key: &[u8]) -> Result<Option<Entry>, Error> {
-        self.inner.core.tables.load_full().newest_past_damage(key)
+    pub fn get_skipping_damage(&self, key: &[u8]) -> Result<Option<Entry>, Error> {
+        self.inner
+            .core
+            .tables
+            .load_full()
+            .newest_skipping_damage(key)
     }
 
     /// Whether a damaged part of a table may have held versions of `key`, so that
@@ -285,9 +295,9 @@ impl Engine {
 
     /// Whether damage was noted that was not compared yet.
     #[must_use]
-    pub fn has_damage_to_compare(&self) -> bool {
+    pub fn has_uncompared_damage(&self) -> bool {
         let core = &self.inner.core;
-        core.damage.is_to_compare(&core.tables.load())
+        core.damage.needs_comparison(&core.tables.load())
     }
 
     /// Takes note that the store was compared with all others since the mark was
@@ -346,7 +356,7 @@ impl Engine {
 
     /// Has compaction look at once for what it may drop now that the GC threshold has risen.
     /// By itself it looks once a minute. Never blocks.
-    pub fn gc_threshold_rose(&self) {
+    pub fn apply_gc_threshold(&self) {
         self.inner.core.schedule_compaction(Duration::ZERO);
     }
 

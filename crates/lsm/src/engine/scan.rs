@@ -98,7 +98,7 @@ impl Scan {
     /// that one has read ahead is not read again. It should be for a comparison, because others
     /// hardly read ahead.
     #[must_use]
-    pub fn going_on(mut self, ahead: &ScanAhead) -> Self {
+    pub fn with_read_ahead(mut self, ahead: &ScanAhead) -> Self {
         self.ahead = Some(ahead.clone());
         self
     }
@@ -279,7 +279,7 @@ impl Scan {
         }
         let cursor = |tables| {
             let tables = LevelCursor::new(tables, start, purpose);
-            StoreCursor::Second(tables.going_on(self.ahead.as_ref()))
+            StoreCursor::Second(tables.with_read_ahead(self.ahead.as_ref()))
         };
         for (level, tables) in state.tables.levels().iter().enumerate() {
             let from_start = tables.iter().filter(|table| self.reaches(table)).cloned();
@@ -488,7 +488,7 @@ mod tests {
             let last = found.last().map_or(Vec::new(), |last| last.key().to_vec());
             let start = [&last[..], &[0]].concat();
             let scan = engine.scan(&start, None).for_full_comparison();
-            let mut scan = scan.going_on(&ahead);
+            let mut scan = scan.with_read_ahead(&ahead);
             let part = lent(&mut scan, random.usize(1..200));
             drop(scan);
             let Some(last) = part.last() else {

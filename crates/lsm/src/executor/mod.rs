@@ -1,8 +1,8 @@
 //! The executor seam: the engine starts no threads, but spawns jobs.
 
-mod lane_queue;
+mod job_queue;
 
-pub use lane_queue::LaneQueue;
+pub use job_queue::JobQueue;
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use std::time::Duration;
 /// job that continues it.
 pub type Job = Box<dyn FnOnce() + Send>;
 
-/// The kind of work that a job does. An executor can run each lane on a thread of its
-/// own, with a priority of its own. It runs the jobs of a lane one after another. Few
-/// jobs of a lane wait at the same time: at most one flush, one compaction and one
+/// The kind of work that a job does. An executor can run each class on a thread of its
+/// own, with a priority of its own. It runs the jobs of a class one after another. Few
+/// jobs of a class wait at the same time: at most one flush, one compaction and one
 /// fill, and a few others. Most of the others are timers; one that is no longer needed
 /// still waits unless another one replaces it, and does nothing when it is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Lane {
+pub enum JobClass {
     /// Group commit: writers wait for it.
     Commit,
     /// Maintenance of the log: interval syncs, the next segment, the reserve.
@@ -29,13 +29,13 @@ pub enum Lane {
     /// own logs. The engine spawns no job here. The owner bounds how many jobs wait.
     Owner,
     /// Long scans of the engine's owner, a step a job: nobody waits for them, so they
-    /// keep away from the jobs of [`Lane::Owner`], which requests wait for. The engine
+    /// keep away from the jobs of [`JobClass::Owner`], which requests wait for. The engine
     /// spawns no job here.
     Scan,
 }
 
-impl Lane {
-    /// Every lane.
+impl JobClass {
+    /// Every job class.
     pub const ALL: [Self; 6] = [
         Self::Commit,
         Self::Log,
@@ -48,15 +48,15 @@ impl Lane {
 
 /// Runs the engine's jobs: threads in a node, a seeded order in a simulation.
 pub trait Executor: Send + Sync {
-    /// Runs `job` on `lane` after `delay`. The executor drops jobs that still wait when
+    /// Runs `job` on `class` after `delay`. The executor drops jobs that still wait when
     /// it stops.
-    fn spawn(&self, lane: Lane, delay: Duration, job: Job);
+    fn spawn(&self, class: JobClass, delay: Duration, job: Job);
 
-    /// Runs `job` on `lane` after `delay`, in place of the job that was given to this method
-    /// for the lane before, if that still waits: one timer a lane that is often set anew. Only
-    /// one owner may use it on a lane. An executor may run both, because a job that comes
+    /// Runs `job` on `class` after `delay`, in place of the job that was given to this method
+    /// for the class before, if that still waits: one timer a class that is often set anew. Only
+    /// one owner may use it on a class. An executor may run both, because a job that comes
     /// late does nothing.
-    fn replace(&self, lane: Lane, delay: Duration, job: Job) {
-        self.spawn(lane, delay, job);
+    fn replace(&self, class: JobClass, delay: Duration, job: Job) {
+        self.spawn(class, delay, job);
     }
 }

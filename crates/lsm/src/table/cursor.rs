@@ -88,7 +88,7 @@ impl TableCursor {
         };
         let mut ahead = ReadAhead::default();
         if purpose.reads_directly() && !table.is_recent {
-            ahead.read_directly();
+            ahead.enable_direct_reads();
         }
         Self {
             least_sequence: table.least_sequence(),

@@ -47,7 +47,7 @@ impl Expiries {
         let rounded_ms = rounded_up(unix_ms, own_grain_ms.max(self.grain_ms));
         *self.bytes.entry(rounded_ms).or_default() += entry.data_bytes() as u64;
         while self.bytes.len() > EXPIRIES_MAX {
-            self.round_more();
+            self.coarsen();
         }
     }
 
@@ -63,7 +63,7 @@ impl Expiries {
         reaches.map_or(Expiry::NEVER, |(unix_ms, _)| Expiry::at_unix_ms(*unix_ms))
     }
 
-    fn round_more(&mut self) {
+    fn coarsen(&mut self) {
         self.grain_ms = self.grain_ms.saturating_mul(2);
         for (unix_ms, bytes) in std::mem::take(&mut self.bytes) {
             let rounded_ms = rounded_up(unix_ms, self.grain_ms);

@@ -10,7 +10,7 @@ use super::format::{
     CHECKSUM_AT, FOOTER_BYTES, Footer, TableProperties, VERSION, VERSION_MIN, footer_checksum,
 };
 use super::record::{DataBlock, RecordBody};
-use super::{Access, Purpose, Table};
+use super::{DiskAccess, Purpose, Table};
 use crate::cache::{Block, BlockCache};
 use crate::disk::DiskFile;
 use crate::error::Error;
@@ -133,7 +133,7 @@ pub fn fuzz_table(bytes: &[u8]) {
             }
         }
         for key in keys {
-            for access in [Access::Cached, Access::MayRead, Access::Cached] {
+            for access in [DiskAccess::Cached, DiskAccess::MayRead, DiskAccess::Cached] {
                 if let Ok(Some(found)) = table.get(&key, KeyHash::of(&key), access) {
                     assert_eq!(found.key(), key);
                 }

@@ -88,7 +88,7 @@ impl From<&Options> for TableSettings {
 
 /// Whether a get may read the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Access {
+pub(crate) enum DiskAccess {
     /// Only what the cache holds.
     Cached,
     /// The cache and the disk; the call may block.

@@ -84,7 +84,7 @@ impl ReadAhead {
     }
 
     /// Pieces are to be read past the system's memory from now on.
-    pub(super) fn read_directly(&mut self) {
+    pub(super) fn enable_direct_reads(&mut self) {
         self.direct = Direct::Asked;
     }
 
@@ -137,7 +137,7 @@ impl ReadAhead {
             self.direct = file.direct_reader().map_or(Direct::No, Direct::Open);
         }
         let is_direct = matches!(self.direct, Direct::Open(_));
-        self.begin = match self.read_past_memory(handle.offset, bytes) {
+        self.begin = match self.read_directly(handle.offset, bytes) {
             Some(begin) => begin,
             None => {
                 // A direct read that fails may leave anything in the memory.
@@ -172,7 +172,7 @@ impl ReadAhead {
 
     /// Reads a piece past the system's memory, if the walk does so. Returns where it begins in
     /// the memory of the piece.
-    fn read_past_memory(&mut self, offset: u64, bytes: usize) -> Option<usize> {
+    fn read_directly(&mut self, offset: u64, bytes: usize) -> Option<usize> {
         if self.next_bytes == 0 {
             return None;
         }

@@ -11,7 +11,7 @@ use super::filter::{FilterShape, KeyHash};
 use super::format::{FOOTER_BYTES, Footer, TableProperties};
 use super::read_ahead::ReadAhead;
 use super::record::{DataBlock, RecordBody};
-use super::{Access, Interrupt, Purpose};
+use super::{DiskAccess, Interrupt, Purpose};
 use crate::cache::{Block, BlockCache, CountsStripe};
 use crate::disk::DiskFile;
 use crate::error::Error;
@@ -49,7 +49,7 @@ const LONG_FRAME_BYTES: usize = 16 << 10;
 /// How to fetch a block, and what to remember of it.
 #[derive(Clone, Copy)]
 struct Fetch<'a> {
-    access: Access,
+    access: DiskAccess,
     /// Whether the block comes from the disk even if the cache has it.
     bypasses_cache: bool,
     /// Whether the cache keeps the block if it was read.
@@ -119,18 +119,18 @@ impl Table {
     /// when it is repeated.
     ///
     /// # Errors
-    /// [`Interrupt::WouldBlock`], only with [`Access::Cached`]; [`Error::Corrupt`],
+    /// [`Interrupt::WouldBlock`], only with [`DiskAccess::Cached`]; [`Error::Corrupt`],
     /// [`Error::Io`].
     pub(crate) fn get(
         &self,
         key: &[u8],
         hash: KeyHash,
-        access: Access,
+        access: DiskAccess,
     ) -> Result<Option<Entry>, Interrupt> {
         if !self.admits(key) {
             return Ok(None);
         }
-        let is_for_reader = access != Access::Compaction;
+        let is_for_reader = access != DiskAccess::Compaction;
         let counts = is_for_reader.then(|| self.cache.counters().stripe(hash.as_u64()));
         let fetch = Fetch {
             access,
@@ -255,7 +255,7 @@ impl Table {
     ) -> Result<Block, Error> {
         let fetch = match purpose {
             Purpose::Scan { keep_data } => Fetch {
-                access: Access::MayRead,
+                access: DiskAccess::MayRead,
                 bypasses_cache: false,
                 // A long block would push as much out of the cache as a long scan.
                 keep: role != Role::Data || keep_data && (handle.bytes as usize) < LONG_FRAME_BYTES,
@@ -263,14 +263,14 @@ impl Table {
                 counts: Some(self.cache.counters().stripe(self.id.0)),
             },
             Purpose::Comparison { checks_disk, .. } => Fetch {
-                access: Access::MayRead,
+                access: DiskAccess::MayRead,
                 bypasses_cache: checks_disk,
                 keep: false,
                 takes_turns: true,
                 counts: (!checks_disk).then(|| self.cache.counters().stripe(self.id.0)),
             },
             Purpose::Compaction | Purpose::Rewrite | Purpose::RewriteSound => Fetch {
-                access: Access::Compaction,
+                access: DiskAccess::Compaction,
                 bypasses_cache: false,
                 keep: false,
                 takes_turns: false,
@@ -321,7 +321,7 @@ impl Table {
         } else {
             self.cache.get(self.id, handle.offset)
         };
-        if cached.is_none() && fetch.access == Access::Cached {
+        if cached.is_none() && fetch.access == DiskAccess::Cached {
             return Err(Interrupt::WouldBlock);
         }
         if let Some(counts) = fetch.counts {

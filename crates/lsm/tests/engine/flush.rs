@@ -1,7 +1,7 @@
 //! Flushes, which take one step at a time.
 
 use crate::common::{World, put, read, scan_all};
-use lsm::{Disk, Engine, Lane};
+use lsm::{Disk, Engine, JobClass};
 use lsm_testing::{BlockingWrite, Call, Fault, FaultyDisk};
 use std::io::ErrorKind;
 use std::path::Path;
@@ -34,9 +34,12 @@ fn freeze_one(engine: &Engine) -> u64 {
     keys
 }
 
-/// Runs one job, which is the flush's, because no later lane has one.
+/// Runs one job, which is the flush's, because no later class has one.
 fn flush_step(world: &World) {
-    assert!(world.executor.run_one(|lanes| lanes - 1), "a step is due");
+    assert!(
+        world.executor.run_one(|classes| classes - 1),
+        "a step is due"
+    );
 }
 
 fn tables(world: &World) -> usize {
@@ -73,7 +76,7 @@ fn a_flush_that_fails_midway_leaves_nothing_and_begins_anew() {
         // The third of the flush's four writes fails.
         faulty.arm(Fault::at(2, kind).only(is_write_of_a_table));
         if kind == ErrorKind::Other {
-            world.executor.run_lane(Lane::Flush);
+            world.executor.run_class(JobClass::Flush);
             assert_eq!(faulty.failed(), 1);
             let statistics = engine.statistics();
             assert_eq!((statistics.flushes, statistics.memtables_frozen), (0, 1));
@@ -81,7 +84,7 @@ fn a_flush_that_fails_midway_leaves_nothing_and_begins_anew() {
             world.executor.run_for(Duration::from_secs(2));
         } else {
             // The room of the reserve is free at once.
-            world.executor.run_lane(Lane::Flush);
+            world.executor.run_class(JobClass::Flush);
             assert_eq!(faulty.failed(), 1);
         }
         let statistics = engine.statistics();

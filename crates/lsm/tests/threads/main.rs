@@ -10,11 +10,11 @@
     reason = "a test that cannot go on panics"
 )]
 
-mod lanes;
+mod job_classes;
 mod ledger;
 
 use base::{Entry, NewerVersion, SeededRandom, SystemClock, Timestamp};
-use lanes::Lanes;
+use job_classes::JobClasses;
 use ledger::{Floor, Ledger, MARCHERS, SCATTERED_KEYS, SCATTERERS};
 use lsm::{
     Admission, Applied, Disk, Durability, Engine, Environment, Error, Lookup, Options, Outbox,
@@ -28,8 +28,8 @@ use std::sync::{Arc, Condvar, Mutex};
 /// What a run waits for that does not end.
 const HANG: &str = "the threads that write, read, scan, flush and compact";
 
-/// Stops the lanes, also when its thread panics.
-struct Stops<'a>(&'a Lanes);
+/// Stops the classes, also when its thread panics.
+struct Stops<'a>(&'a JobClasses);
 
 impl Drop for Stops<'_> {
     fn drop(&mut self) {
@@ -53,7 +53,7 @@ fn options(durability: Durability) -> Options {
 fn open(
     disk: &Arc<dyn Disk>,
     folder: &Path,
-    lanes: &Arc<Lanes>,
+    classes: &Arc<JobClasses>,
     ledger: &Arc<Ledger>,
     durability: Durability,
 ) -> Engine {
@@ -63,7 +63,7 @@ fn open(
         disk: Arc::clone(disk),
         clock: Arc::new(SystemClock::new()),
         random: Arc::new(SeededRandom::new(7)),
-        executor: Arc::clone(lanes) as _,
+        executor: Arc::clone(classes) as _,
         gc_threshold: Arc::new(move || ledger.gc_threshold()),
         non_owned: None,
         expired_before_unix_ms: Arc::new(|| 0),
@@ -75,7 +75,7 @@ fn open(
 /// Opens a store without any other thread, and checks everything it holds.
 fn check_reopened(disk: &Arc<dyn Disk>, folder: &Path, ledger: &Arc<Ledger>, floor: &Floor) {
     let bound = ledger.bound();
-    let idle = Arc::new(Lanes::default());
+    let idle = Arc::new(JobClasses::default());
     let engine = open(disk, folder, &idle, ledger, Durability::Sync);
     let all = read_out(engine.scan(b"", None), || 1_000);
     ledger.check_all(&all, floor, &bound);
@@ -154,13 +154,13 @@ impl Run {
     fn new(
         disk: &Arc<dyn Disk>,
         folder: &Path,
-        lanes: &Arc<Lanes>,
+        classes: &Arc<JobClasses>,
         ledger: &Arc<Ledger>,
         durability: Durability,
         batches: usize,
     ) -> Self {
         Self {
-            engine: open(disk, folder, lanes, ledger, durability),
+            engine: open(disk, folder, classes, ledger, durability),
             ledger: Arc::clone(ledger),
             batches,
             written: AtomicBool::new(false),
@@ -265,10 +265,10 @@ impl Run {
 
     /// Runs all threads and one with `beside` until everything is written, and closes the
     /// store if the run says so.
-    fn run(&self, lanes: &Lanes, closes: bool, beside: impl FnOnce(&Self) + Send) {
+    fn run(&self, classes: &JobClasses, closes: bool, beside: impl FnOnce(&Self) + Send) {
         std::thread::scope(|scope| {
-            let _stops = Stops(lanes);
-            lanes.start(scope);
+            let _stops = Stops(classes);
+            classes.start(scope);
             std::thread::scope(|scope| {
                 for seed in 0..2 {
                     scope.spawn(move || self.run_reader(seed));
@@ -306,9 +306,9 @@ fn run_again_and_again(disk: &Arc<dyn Disk>, folder: &Path, batches: usize) {
         (false, Durability::Sync),
         (false, Durability::Os),
     ] {
-        let lanes = Arc::new(Lanes::default());
-        let run = Run::new(disk, folder, &lanes, &ledger, durability, batches);
-        run.run(&lanes, closes, |_| {});
+        let classes = Arc::new(JobClasses::default());
+        let run = Run::new(disk, folder, &classes, &ledger, durability, batches);
+        run.run(&classes, closes, |_| {});
         let statistics = run.engine.statistics();
         assert!(
             statistics.flushes > 5 && statistics.compactions > 5,
@@ -346,9 +346,9 @@ fn what_is_acknowledged_survives_a_power_cut_at_any_moment() {
         let disk: Arc<dyn Disk> = Arc::clone(&memory) as _;
         let folder = Path::new("/store");
         let ledger = Arc::new(Ledger::new());
-        let lanes = Arc::new(Lanes::default());
-        let run = Run::new(&disk, folder, &lanes, &ledger, Durability::Sync, 120);
-        run.run(&lanes, true, |run| {
+        let classes = Arc::new(JobClasses::default());
+        let run = Run::new(&disk, folder, &classes, &ledger, Durability::Sync, 120);
+        run.run(&classes, true, |run| {
             let mut random = fastrand::Rng::with_seed(3);
             while !run.written.load(SeqCst) {
                 let floor = ledger.floor();

@@ -230,7 +230,7 @@ impl Request for Reading {
 
     /// Without room, or without memory for a long value, the repairs are left to a
     /// later read; so are those of a read that failed.
-    fn go_on(&mut self, has_room: bool) -> bool {
+    fn continue_in_background(&mut self, has_room: bool) -> bool {
         if !has_room || !matches!(self.decision, Some(Decision::Enough { .. })) {
             return false;
         }

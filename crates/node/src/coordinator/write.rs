@@ -195,7 +195,7 @@ impl Request for Writing {
 
     /// Without room the write ends as at the deadline: the replicas that have not
     /// answered get hints.
-    fn go_on(&mut self, has_room: bool) -> bool {
+    fn continue_in_background(&mut self, has_room: bool) -> bool {
         if !has_room {
             self.step(WriteEvent::Deadline);
         }

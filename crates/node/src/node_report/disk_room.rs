@@ -2,14 +2,14 @@
 
 use super::FRESH;
 use base::Clock;
-use lsm::{Disk, Executor, Lane};
+use lsm::{Disk, Executor, JobClass};
 use profile::lock;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Asks the disk what it has left: by one job of [`Lane::Owner`] at a time, whose answer all
+/// Asks the disk what it has left: by one job of [`JobClass::Owner`] at a time, whose answer all
 /// who wait get, and those who come within [`FRESH`].
 pub(super) struct DiskRoom {
     disk: Arc<dyn Disk>,
@@ -63,7 +63,7 @@ impl DiskRoom {
             if !std::mem::replace(&mut state.is_asked, true) {
                 let room = Arc::clone(self);
                 let job = Box::new(move || room.ask());
-                self.executor.spawn(Lane::Owner, Duration::ZERO, job);
+                self.executor.spawn(JobClass::Owner, Duration::ZERO, job);
             }
             answer
         };

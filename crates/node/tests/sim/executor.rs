@@ -1,15 +1,15 @@
 //! The simulated executor: it runs the background jobs of a host after seeded delays.
 //!
-//! The jobs of a lane run one after another, in the order in which they are due. Before
-//! each job the lane waits for some time, which stands for the work and the disk. So the
-//! dice decide the order of jobs of different lanes, and how late each lane is.
+//! The jobs of a class run one after another, in the order in which they are due. Before
+//! each job the class waits for some time, which stands for the work and the disk. So the
+//! dice decide the order of jobs of different classes, and how late each class is.
 //!
 //! The jobs run in the task set of the host's process: a frozen process runs none, and
 //! the jobs of a process that crashes are gone.
 
 use crate::dice::Dice;
 use crate::trace::Trace;
-use lsm::{Executor, Job, Lane};
+use lsm::{Executor, Job, JobClass};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -34,12 +34,12 @@ struct JobQueue {
     dice: Dice,
     waiting: Vec<WaitingJob>,
     spawned: u64,
-    /// The job that each lane is busy with, and when it ends.
-    busy: BTreeMap<Lane, (Instant, Job)>,
+    /// The job that each class is busy with, and when it ends.
+    busy: BTreeMap<JobClass, (Instant, Job)>,
 }
 
 struct WaitingJob {
-    lane: Lane,
+    class: JobClass,
     due: Instant,
     number: u64,
     job: Job,
@@ -82,8 +82,9 @@ impl SimExecutor {
                 queue.next_end(now)
             };
             match next {
-                Next::Run(lane, job) => {
-                    self.trace.note(format_args!("job  {} {lane:?}", self.host));
+                Next::Run(class, job) => {
+                    self.trace
+                        .note(format_args!("job  {} {class:?}", self.host));
                     // Without the lock, because a job may spawn other jobs.
                     job();
                 }
@@ -105,32 +106,32 @@ impl SimExecutor {
 }
 
 enum Next {
-    Run(Lane, Job),
+    Run(JobClass, Job),
     At(Instant),
     Nothing,
 }
 
 impl JobQueue {
-    /// Gives each idle lane its first due job.
+    /// Gives each idle class its first due job.
     fn begin_due(&mut self, now: Instant, work_ms_max: u64, commit_wait_ms: u64) {
-        for lane in Lane::ALL {
-            if self.busy.contains_key(&lane) {
+        for class in JobClass::ALL {
+            if self.busy.contains_key(&class) {
                 continue;
             }
             let due = self.waiting.iter().enumerate();
-            let due = due.filter(|(_, job)| job.lane == lane && job.due <= now);
+            let due = due.filter(|(_, job)| job.class == class && job.due <= now);
             let first = due.min_by_key(|(_, job)| (job.due, job.number));
             if let Some((index, _)) = first {
                 // Most jobs are quick.
                 let bound = 1 + self.dice.below(work_ms_max.max(1));
-                let wait_ms = if lane == Lane::Commit {
+                let wait_ms = if class == JobClass::Commit {
                     commit_wait_ms
                 } else {
                     0
                 };
                 let work = Duration::from_millis(wait_ms + self.dice.below(bound));
                 let job = self.waiting.swap_remove(index).job;
-                self.busy.insert(lane, (now + work, job));
+                self.busy.insert(class, (now + work, job));
             }
         }
     }
@@ -138,14 +139,14 @@ impl JobQueue {
     /// The first job to run, or when there may be one.
     fn next_end(&mut self, now: Instant) -> Next {
         let first = self.busy.iter().min_by_key(|(_, (end, _))| *end);
-        let first = first.map(|(lane, (end, _))| (*lane, *end));
-        if let Some((lane, _)) = first.filter(|(_, end)| *end <= now)
-            && let Some((_, job)) = self.busy.remove(&lane)
+        let first = first.map(|(class, (end, _))| (*class, *end));
+        if let Some((class, _)) = first.filter(|(_, end)| *end <= now)
+            && let Some((_, job)) = self.busy.remove(&class)
         {
-            return Next::Run(lane, job);
+            return Next::Run(class, job);
         }
         let starts = self.waiting.iter();
-        let starts = starts.filter(|job| !self.busy.contains_key(&job.lane));
+        let starts = starts.filter(|job| !self.busy.contains_key(&job.class));
         let next_start = starts.map(|job| job.due).min();
         match first
             .map(|(_, end)| end)
@@ -160,12 +161,12 @@ impl JobQueue {
 }
 
 impl Executor for SimExecutor {
-    fn spawn(&self, lane: Lane, delay: Duration, job: Job) {
+    fn spawn(&self, class: JobClass, delay: Duration, job: Job) {
         let mut queue = self.lock();
         let number = queue.spawned;
         queue.spawned += 1;
         queue.waiting.push(WaitingJob {
-            lane,
+            class,
             due: Instant::now() + delay,
             number,
             job,
@@ -181,21 +182,21 @@ mod tests {
     use std::rc::Rc;
 
     #[tokio::test(start_paused = true)]
-    async fn the_jobs_of_a_lane_run_one_after_another_in_their_order() {
+    async fn the_jobs_of_a_class_run_one_after_another_in_their_order() {
         let trace = Trace::new();
         let work_ms_max = Arc::new(AtomicU64::new(50));
         let executor = SimExecutor::new(0, Dice::new(3), trace, work_ms_max, Arc::default());
         let order = Arc::new(Mutex::new(Vec::new()));
         for number in 0..20 {
-            for lane in [Lane::Commit, Lane::Flush] {
+            for class in [JobClass::Commit, JobClass::Flush] {
                 let order = Arc::clone(&order);
-                let job = Box::new(move || order.lock().unwrap().push((lane, number)));
-                executor.spawn(lane, Duration::ZERO, job);
+                let job = Box::new(move || order.lock().unwrap().push((class, number)));
+                executor.spawn(class, Duration::ZERO, job);
             }
         }
         let late = Arc::clone(&order);
-        let first = Box::new(move || late.lock().unwrap().push((Lane::Commit, 1_000)));
-        executor.spawn(Lane::Commit, Duration::from_secs(60), first);
+        let first = Box::new(move || late.lock().unwrap().push((JobClass::Commit, 1_000)));
+        executor.spawn(JobClass::Commit, Duration::from_secs(60), first);
         let running = Rc::new(executor);
         let began = Instant::now();
         let run = Arc::clone(&running).run();
@@ -206,17 +207,17 @@ mod tests {
         );
         assert_eq!(began.elapsed(), Duration::from_secs(59));
         let all = order.lock().unwrap().clone();
-        for lane in [Lane::Commit, Lane::Flush] {
-            let of_lane: Vec<i32> = all
+        for class in [JobClass::Commit, JobClass::Flush] {
+            let of_class: Vec<i32> = all
                 .iter()
-                .filter(|(of, _)| *of == lane)
+                .filter(|(of, _)| *of == class)
                 .map(|(_, number)| *number)
                 .collect();
-            assert_eq!(of_lane, (0..20).collect::<Vec<_>>());
+            assert_eq!(of_class, (0..20).collect::<Vec<_>>());
         }
         assert!(
             all.windows(2).any(|two| two[0].0 == two[1].0),
-            "the lanes do not simply alternate"
+            "the classes do not simply alternate"
         );
         let run = Arc::clone(&running).run();
         assert!(
@@ -224,6 +225,9 @@ mod tests {
                 .await
                 .is_err()
         );
-        assert_eq!(order.lock().unwrap().last(), Some(&(Lane::Commit, 1_000)));
+        assert_eq!(
+            order.lock().unwrap().last(),
+            Some(&(JobClass::Commit, 1_000))
+        );
     }
 }

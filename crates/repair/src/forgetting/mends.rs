@@ -6,7 +6,7 @@ use base::{Entry, Kind, Timestamp};
 use cluster::ReplicaState;
 use cluster::forgetting::{Arrival, Bounds, Obsolete, Receiving};
 use cluster::sweep::{PassId, PassKind};
-use lsm::{Admission, Barrier, Error, Lane};
+use lsm::{Admission, Barrier, Error, JobClass};
 use profile::lock;
 use replica::Taken;
 use std::sync::Arc;
@@ -99,7 +99,7 @@ impl Forgetting {
             }
         });
         let executor = &self.environment.executor;
-        executor.spawn(Lane::Owner, Duration::ZERO, job);
+        executor.spawn(JobClass::Owner, Duration::ZERO, job);
         noted
     }
 

@@ -17,7 +17,7 @@
 //!   for a pass in which this store took part from begin to end, and it holds for the list of
 //!   nodes of that pass: other nodes are the replicas of a key under another list.
 //!
-//! Everything that changes the file is a job of [`Lane::Owner`], so the changes come one
+//! Everything that changes the file is a job of [`JobClass::Owner`], so the changes come one
 //! after another.
 
 mod believing;
@@ -37,7 +37,7 @@ use base::{Clock, LimitedLog, Timestamp};
 use cluster::ReplicaState;
 use cluster::forgetting::{Bounds, latest_fence};
 use cluster::sweep::{PassId, PassKind};
-use lsm::{Disk, Engine, Error, Executor, Lane};
+use lsm::{Disk, Engine, Error, Executor, JobClass};
 use profile::lock;
 use replica::SharedBounds;
 use state::State;
@@ -241,7 +241,7 @@ impl Forgetting {
             let _is_awaited = sender.send(Raised { before, fence }).is_ok();
         });
         let executor = &self.environment.executor;
-        executor.spawn(Lane::Owner, Duration::ZERO, job);
+        executor.spawn(JobClass::Owner, Duration::ZERO, job);
         raised
     }
 
@@ -322,7 +322,7 @@ impl Forgetting {
                 forgetting.store_heard();
             }
         });
-        self.environment.executor.spawn(Lane::Owner, delay, job);
+        self.environment.executor.spawn(JobClass::Owner, delay, job);
     }
 
     fn store_heard(self: &Arc<Self>) {
@@ -386,7 +386,7 @@ impl Forgetting {
             }
         });
         let executor = &self.environment.executor;
-        executor.spawn(Lane::Owner, Duration::ZERO, job);
+        executor.spawn(JobClass::Owner, Duration::ZERO, job);
         filled
     }
 
@@ -424,7 +424,7 @@ impl Forgetting {
             }
         }
         if has_risen || has_surplus_risen {
-            engine.gc_threshold_rose();
+            engine.apply_gc_threshold();
         }
         if has_risen {
             tracing::info!(forgotten = %next.bounds.forgotten, "what is dead below may be dropped");

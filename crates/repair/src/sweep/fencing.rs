@@ -145,7 +145,7 @@ impl Sweeper {
         let was_undisturbed = forgetting.disturbed() < fence && raised.before <= fence;
         let may_raise = is_from_begin || was_undisturbed;
         let replica_state = environment.membership.replica_state();
-        let has_damage = environment.engine.has_damage_to_compare();
+        let has_damage = environment.engine.has_uncompared_damage();
         // Those that lack something besides what damaged blocks have held take whatever they
         // are offered, so they cannot be asked whether a damaged block has held a version.
         let can_say_nothing = has_damage && forgetting.is_receiver(replica_state);

@@ -34,7 +34,7 @@ const KEYS_MAX: usize = 16 << 10;
 const KEYS_BYTES_MAX: usize = 8 << 20;
 
 /// The keys that mends of passes have come for. Runtimes note them, and jobs of the
-/// background lane take them.
+/// background class take them.
 #[derive(Default)]
 pub(super) struct MendedKeys(Mutex<Noted>);
 

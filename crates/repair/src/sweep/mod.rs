@@ -15,7 +15,7 @@
 //! ```
 //!
 //! - `participant`: what a node keeps of a pass, and what it reads from its store
-//!   for it; jobs of [`Lane::Scan`].
+//!   for it; jobs of [`JobClass::Scan`].
 //! - `pass_state`: the scan of one pass, and its last ranges.
 //! - `exchange`: makes two nodes equal in a range.
 //! - `announcing`: offers versions to nodes that do not compare them.
@@ -82,7 +82,7 @@ use crate::forgetting::Forgetting;
 use base::{Clock, Random};
 use cluster::sweep::{Incarnation, PassId, PassKind};
 use cluster::{Members, NodeId, Placement};
-use lsm::{Engine, Executor, Lane};
+use lsm::{Engine, Executor, JobClass};
 use membership::Membership;
 use mended::MendedKeys;
 use participant::{Advance, Ended, Participant, ParticipantEnvironment};
@@ -201,7 +201,7 @@ impl Sweeps {
                 Arc::clone(&environment.background),
                 WorkKind::Sweep,
                 Arc::clone(&environment.executor),
-                Lane::Scan,
+                JobClass::Scan,
             ),
             environment,
             participant: Arc::new(Mutex::new(participant)),
@@ -233,7 +233,7 @@ impl Sweeps {
             }
         });
         let executor = &self.environment.executor;
-        executor.spawn(Lane::Owner, Duration::ZERO, job);
+        executor.spawn(JobClass::Owner, Duration::ZERO, job);
     }
 
     /// Has the budget know how late a pass is that is to raise the forget bound, if this
@@ -363,7 +363,7 @@ impl Sweeper {
             .unwrap_or(SweepAnswer::Unknown)
     }
 
-    /// Has a job done by the lane of sweeps, once the lane has rested from the one
+    /// Has a job done by the class of sweeps, once the class has rested from the one
     /// before; [`None`] if the node is closed.
     async fn in_background<T: Send + 'static>(
         &self,

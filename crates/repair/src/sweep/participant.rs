@@ -2,7 +2,7 @@
 //! for them with its store.
 //!
 //! Everything here may read the disk and hash megabytes, so it runs as jobs of
-//! the background lane, one after another. A pass holds what was scanned ahead of
+//! the background class, one after another. A pass holds what was scanned ahead of
 //! the range that is due, and the items of the last few ranges, until nobody can
 //! ask for them any more.
 
@@ -137,7 +137,7 @@ impl Participant {
         let bounds = state.bounds.iter();
         let least = bounds.map(|bounds| bounds.least_in(&from, None)).min();
         let scan = engine.scan(&from, state.scan_end.as_deref());
-        let scan = scan.going_on(&state.scanned_ahead);
+        let scan = scan.with_read_ahead(&state.scanned_ahead);
         let mut scan = match state.kind {
             PassKind::Recent => scan.for_comparison(least.unwrap_or(Timestamp::ZERO)),
             PassKind::Full => scan.for_full_comparison(),
@@ -223,7 +223,7 @@ impl Participant {
         };
         let mut stored = Vec::new();
         for key in keys.iter().filter(|key| range.contains(key)) {
-            let newest = engine.get_past_damage(key).map_err(|error| {
+            let newest = engine.get_skipping_damage(key).map_err(|error| {
                 super::report_unreadable(&error);
                 UnknownRange
             })?;

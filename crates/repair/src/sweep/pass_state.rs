@@ -436,7 +436,7 @@ pub(super) fn newest_of(
     range: &Range,
     key: &[u8],
 ) -> Result<Option<Entry>, Error> {
-    let stored = engine.get_past_damage(key)?;
+    let stored = engine.get_skipping_damage(key)?;
     let pulled = range.newer_pulled(key, stored.as_ref().map(Entry::lend));
     Ok(pulled.cloned().or(stored))
 }

@@ -110,7 +110,7 @@ impl Participant {
         let scan = engine
             .scan(&from, range.end.as_deref())
             .for_comparison(least);
-        let mut store = ByKey::new(scan.going_on(&state.sent_ahead));
+        let mut store = ByKey::new(scan.with_read_ahead(&state.sent_ahead));
         let comparison = state.comparison(&placement, own);
         let mut writer = RunWriter::default();
         let is_sent = |entry: &EntryRef<'_>| {

@@ -363,7 +363,7 @@ impl Sweeper {
         // The others know of a store that is a learner.
         let is_accepted =
             replica_state.is_voter() && environment.forgetting.is_receiver(replica_state);
-        let must_compare = environment.engine.has_damage_to_compare() || is_accepted;
+        let must_compare = environment.engine.has_uncompared_damage() || is_accepted;
         must_compare && self.are_all_up()
     }
 

@@ -308,7 +308,7 @@ fn damage_is_mended_after_a_whole_full_pass_that_found_all_nodes_clean() {
         participant.end(PASS, STORE, &both);
         executor.run_for(Duration::from_secs(1));
         assert_eq!(engine.statistics().damaged_ranges, 1);
-        assert!(engine.has_damage_to_compare());
+        assert!(engine.has_uncompared_damage());
 
         match label {
             "begun before" => {}

@@ -277,7 +277,7 @@ impl Controller {
         let elapsed = measured.now.saturating_sub(self.window.began);
         let requests = window.requests();
         if elapsed < WINDOW_MAX && requests < WINDOW_REQUESTS {
-            return self.unknown_unless(requests);
+            return self.judge_unmeasured(requests);
         }
         let is_unfelt = self.is_unfelt(self.window.worked, elapsed, measured.is_floor_raised);
         self.begin_window(measured);
@@ -295,14 +295,14 @@ impl Controller {
         if !is_saturated {
             self.latency_baseline.learn(self.latency, is_unfelt);
         }
-        match self.unknown_unless(requests) {
+        match self.judge_unmeasured(requests) {
             Requests::Fine if is_slow => Requests::Slow,
             known => known,
         }
     }
 
     /// Unknown while clients send requests and it is not known what is normal.
-    fn unknown_unless(&self, requests: u64) -> Requests {
+    fn judge_unmeasured(&self, requests: u64) -> Requests {
         let is_known = self.latency_baseline.learned >= WINDOWS_LEARNED_MIN;
         if !is_known && requests >= WINDOW_REQUESTS_MIN {
             Requests::Unknown

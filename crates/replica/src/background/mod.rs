@@ -122,7 +122,7 @@ pub struct BackgroundStatus {
     pub busy: f64,
 }
 
-/// The budget of a node's background work. All runtimes and lanes share it.
+/// The budget of a node's background work. All runtimes and classes share it.
 pub struct Background {
     clock: Arc<dyn Clock>,
     /// The share, by the bits of its number: read after each step of work.

@@ -5,7 +5,7 @@
 
 use super::{Background, REST_MAX, WorkKind};
 use base::WorkTimer;
-use lsm::{Executor, Job, Lane};
+use lsm::{Executor, Job, JobClass};
 use profile::lock;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -16,37 +16,37 @@ use tokio::sync::oneshot;
 /// in a row, and each leaves its rest.
 const RESTS_MAX: u32 = 4;
 
-/// Runs jobs of one kind of background work on a lane, and rests between them.
+/// Runs jobs of one kind of background work in a job class, and rests between them.
 pub struct Pacer {
     background: Arc<Background>,
     kind: WorkKind,
     executor: Arc<dyn Executor>,
-    lane: Lane,
+    class: JobClass,
     /// The jobs that wait for a turn; as many turns wait.
     waiting: Mutex<VecDeque<Job>>,
-    /// Until when the lane rests, on the monotonic clock.
+    /// Until when the class rests, on the monotonic clock.
     rests_until: Mutex<Duration>,
 }
 
 impl Pacer {
-    /// Paces jobs of this kind on this lane. None has run yet.
+    /// Paces jobs of this kind on this class. None has run yet.
     pub fn new(
         background: Arc<Background>,
         kind: WorkKind,
         executor: Arc<dyn Executor>,
-        lane: Lane,
+        class: JobClass,
     ) -> Arc<Self> {
         Arc::new(Self {
             background,
             kind,
             executor,
-            lane,
+            class,
             waiting: Mutex::default(),
             rests_until: Mutex::default(),
         })
     }
 
-    /// Has a job run once the lane has rested from those before. The receiver gets what
+    /// Has a job run once the class has rested from those before. The receiver gets what
     /// the job returns, or an error if the executor has stopped.
     pub fn spawn<T: Send + 'static>(
         self: &Arc<Self>,
@@ -63,7 +63,7 @@ impl Pacer {
             is_taken: false,
         };
         self.executor
-            .spawn(self.lane, delay, Box::new(move || turn.run()));
+            .spawn(self.class, delay, Box::new(move || turn.run()));
         done
     }
 
@@ -85,7 +85,7 @@ impl Pacer {
     }
 }
 
-/// A turn of the lane for one job. An executor that has stopped drops its turns, and each
+/// A turn of the class for one job. An executor that has stopped drops its turns, and each
 /// of them drops a job.
 struct Turn {
     pacer: Arc<Pacer>,

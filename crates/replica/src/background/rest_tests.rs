@@ -96,8 +96,8 @@ fn one_late_probe_is_no_queue() {
     assert_eq!(background.status().queueing_delay.0, late);
 }
 
-/// A lane of sweeps whose jobs take two milliseconds, and note when they end.
-struct Lane {
+/// A job class of sweeps whose jobs take two milliseconds, and note when they end.
+struct JobClass {
     background: Arc<Background>,
     clock: Arc<ManualClock>,
     executor: Arc<StepExecutor>,
@@ -107,17 +107,17 @@ struct Lane {
 
 const TOOK: Duration = Duration::from_millis(2);
 
-impl Lane {
+impl JobClass {
     fn new() -> Self {
         let (background, clock) = overloaded_now();
         let executor = Arc::new(StepExecutor::new(Arc::clone(&clock)));
-        let (kind, lane) = (WorkKind::Sweep, lsm::Lane::Scan);
+        let (kind, class) = (WorkKind::Sweep, lsm::JobClass::Scan);
         Self {
             pacer: Pacer::new(
                 Arc::clone(&background),
                 kind,
                 Arc::clone(&executor) as _,
-                lane,
+                class,
             ),
             background,
             clock,
@@ -141,49 +141,49 @@ impl Lane {
     }
 }
 
-/// The lane's thread is free while the lane rests.
+/// The thread is free while the job class rests.
 #[test]
-fn jobs_of_a_busy_lane_are_put_off_and_not_blocked() {
-    let lane = Lane::new();
-    lane.spawn();
-    let began = lane.clock.monotonic();
-    lane.executor.run_all_due();
-    assert_eq!(lane.clock.monotonic(), began + TOOK, "the thread is free");
-    lane.spawn();
-    assert_eq!(lane.executor.run_all_due(), 0, "the lane rests");
-    lane.executor.run_until_idle();
-    assert_eq!(lane.gaps(), [TOOK.mul_f64(1.0 / SHARE_MIN)]);
+fn jobs_of_a_busy_class_are_put_off_and_not_blocked() {
+    let class = JobClass::new();
+    class.spawn();
+    let began = class.clock.monotonic();
+    class.executor.run_all_due();
+    assert_eq!(class.clock.monotonic(), began + TOOK, "the thread is free");
+    class.spawn();
+    assert_eq!(class.executor.run_all_due(), 0, "the class rests");
+    class.executor.run_until_idle();
+    assert_eq!(class.gaps(), [TOOK.mul_f64(1.0 / SHARE_MIN)]);
 }
 
-/// Where clients take the processors, a lane of low priority waits for most of the time that
+/// Where clients take the processors, a job class of low priority waits for most of the time that
 /// its jobs take. If that counted as work, the jobs would take far longer than the floor allows.
 #[test]
-fn a_lane_does_not_rest_for_the_time_that_it_waits_for_a_processor() {
-    let lane = Lane::new();
-    lane.spawn();
-    lane.executor.run_until_idle();
+fn a_job_class_does_not_rest_for_the_time_that_it_waits_for_a_processor() {
+    let class = JobClass::new();
+    class.spawn();
+    class.executor.run_until_idle();
     let waits = 8 * TOOK;
-    let clock = Arc::clone(&lane.clock);
-    let worked = lane.background.times(WorkKind::Sweep).0;
-    lane.pacer.spawn(move || clock.wait_for_processor(waits));
-    lane.executor.run_until_idle();
-    assert_eq!(lane.background.times(WorkKind::Sweep).0, worked);
-    lane.spawn();
-    lane.executor.run_until_idle();
-    assert_eq!(lane.gaps(), [TOOK.mul_f64(1.0 / SHARE_MIN) + waits]);
+    let clock = Arc::clone(&class.clock);
+    let worked = class.background.times(WorkKind::Sweep).0;
+    class.pacer.spawn(move || clock.wait_for_processor(waits));
+    class.executor.run_until_idle();
+    assert_eq!(class.background.times(WorkKind::Sweep).0, worked);
+    class.spawn();
+    class.executor.run_until_idle();
+    assert_eq!(class.gaps(), [TOOK.mul_f64(1.0 / SHARE_MIN) + waits]);
 }
 
 #[test]
 fn jobs_that_ran_in_a_row_leave_their_rests_up_to_a_bound() {
-    let lane = Lane::new();
+    let class = JobClass::new();
     for _ in 0..100 {
-        lane.spawn();
+        class.spawn();
     }
-    lane.executor.run_until_idle();
-    assert_eq!(lane.gaps(), [TOOK; 99], "they waited for no rest");
-    lane.spawn();
-    lane.executor.run_until_idle();
-    assert_eq!(lane.gaps()[99], 4 * REST_MAX + TOOK);
+    class.executor.run_until_idle();
+    assert_eq!(class.gaps(), [TOOK; 99], "they waited for no rest");
+    class.spawn();
+    class.executor.run_until_idle();
+    assert_eq!(class.gaps()[99], 4 * REST_MAX + TOOK);
 }
 
 /// Runs jobs in any order.
@@ -191,7 +191,7 @@ fn jobs_that_ran_in_a_row_leave_their_rests_up_to_a_bound() {
 struct Jobs(Mutex<Vec<lsm::Job>>);
 
 impl lsm::Executor for Jobs {
-    fn spawn(&self, _: lsm::Lane, _: Duration, job: lsm::Job) {
+    fn spawn(&self, _: lsm::JobClass, _: Duration, job: lsm::Job) {
         lock(&self.0).push(job);
     }
 }
@@ -200,8 +200,8 @@ impl lsm::Executor for Jobs {
 fn jobs_run_in_their_order_and_go_with_their_executor() {
     let (background, _clock) = overloaded_now();
     let executor = Arc::new(Jobs::default());
-    let (kind, lane) = (WorkKind::Sweep, lsm::Lane::Scan);
-    let pacer = Pacer::new(background, kind, Arc::clone(&executor) as _, lane);
+    let (kind, class) = (WorkKind::Sweep, lsm::JobClass::Scan);
+    let pacer = Pacer::new(background, kind, Arc::clone(&executor) as _, class);
     let ran: Arc<Mutex<Vec<u32>>> = Arc::default();
     let spawn = |number| {
         let ran = Arc::clone(&ran);

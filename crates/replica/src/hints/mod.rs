@@ -7,7 +7,7 @@
 //! and counted; it never fails the write.
 //!
 //! - [`HintStore`] (here) takes hints from all runtimes into one bounded queue. Jobs
-//!   of [`Lane::Owner`] read and write the disk, jobs of [`Lane::Log`] sync it.
+//!   of [`JobClass::Owner`] read and write the disk, jobs of [`JobClass::Log`] sync it.
 //! - `log` holds the segments of each peer on disk, with their bounds and ages.
 //! - `delivery` delivers hints at the pace of the peer.
 //!
@@ -41,7 +41,7 @@ pub use statistics::HintsWaiting;
 use base::Entry;
 use cluster::NodeId;
 use log::HintLogs;
-use lsm::{Error, Executor, Lane};
+use lsm::{Error, Executor, JobClass};
 use profile::lock;
 use statistics::{HintCounters, WaitingCounts};
 use std::sync::{Arc, Mutex};
@@ -155,44 +155,47 @@ impl HintStore {
     /// segment if there is none. A job calls `reply`. The segment takes no more hints
     /// afterwards. `reply` is dropped without a call if the store is closed.
     pub fn next_batch(&self, peer: NodeId, after: u64, reply: BatchReply) {
-        self.inner.spawn(Lane::Owner, Duration::ZERO, move |inner| {
-            let (batch, schedule_upkeep) = {
-                let mut logs = lock(&inner.logs);
-                if logs.is_closed() {
-                    return;
-                }
-                (logs.next_batch(peer, after), logs.wants_upkeep())
-            };
-            reply(batch);
-            inner.schedule_upkeep(schedule_upkeep);
-        });
+        self.inner
+            .spawn(JobClass::Owner, Duration::ZERO, move |inner| {
+                let (batch, schedule_upkeep) = {
+                    let mut logs = lock(&inner.logs);
+                    if logs.is_closed() {
+                        return;
+                    }
+                    (logs.next_batch(peer, after), logs.wants_upkeep())
+                };
+                reply(batch);
+                inner.schedule_upkeep(schedule_upkeep);
+            });
     }
 
     /// Removes a segment after all of its hints were delivered, except so many that were
     /// obsolete.
     pub fn delivered(&self, segment: u64, obsolete: u64) {
-        self.inner.spawn(Lane::Owner, Duration::ZERO, move |inner| {
-            lock(&inner.logs).delivered(segment, obsolete);
-        });
+        self.inner
+            .spawn(JobClass::Owner, Duration::ZERO, move |inner| {
+                lock(&inner.logs).delivered(segment, obsolete);
+            });
     }
 
     /// Removes a segment after all of its hints were delivered except `left`, which go
     /// to the end of the log, and so many that were obsolete.
     pub fn put_back(&self, segment: u64, left: Vec<Entry>, obsolete: u64) {
-        self.inner.spawn(Lane::Owner, Duration::ZERO, move |inner| {
-            let schedule_upkeep = {
-                let mut logs = lock(&inner.logs);
-                logs.put_back(segment, &left, obsolete);
-                logs.wants_upkeep()
-            };
-            inner.schedule_upkeep(schedule_upkeep);
-        });
+        self.inner
+            .spawn(JobClass::Owner, Duration::ZERO, move |inner| {
+                let schedule_upkeep = {
+                    let mut logs = lock(&inner.logs);
+                    logs.put_back(segment, &left, obsolete);
+                    logs.wants_upkeep()
+                };
+                inner.schedule_upkeep(schedule_upkeep);
+            });
     }
 
     /// Drops hints that have become too old. A delivery drops them, too, but only while
     /// its peer is up.
     pub fn drop_expired(&self) {
-        self.inner.spawn(Lane::Owner, Duration::ZERO, |inner| {
+        self.inner.spawn(JobClass::Owner, Duration::ZERO, |inner| {
             lock(&inner.logs).drop_expired();
         });
     }
@@ -242,7 +245,7 @@ impl HintStoreInner {
             !std::mem::replace(&mut queue.is_write_scheduled, true)
         };
         if schedule {
-            self.spawn(Lane::Owner, Duration::ZERO, Self::write_queue);
+            self.spawn(JobClass::Owner, Duration::ZERO, Self::write_queue);
         }
         Ok(())
     }
@@ -279,11 +282,11 @@ impl HintStoreInner {
     }
 
     /// Schedules a job that syncs the written hints soon. The job does not run in the
-    /// owner's lane, because requests wait for the writes in that lane and a sync may
+    /// class of the owner, because requests wait for the writes in it and a sync may
     /// take long.
     fn schedule_upkeep(self: &Arc<Self>, is_wanted: bool) {
         if is_wanted {
-            self.spawn(Lane::Log, SYNC_DELAY, |inner| {
+            self.spawn(JobClass::Log, SYNC_DELAY, |inner| {
                 let _upkeep = lock(&inner.upkeep);
                 let upkeep = lock(&inner.logs).take_upkeep();
                 let outcomes = upkeep.run();
@@ -301,7 +304,7 @@ impl HintStoreInner {
     /// Schedules a job, which does nothing if the store was dropped meanwhile.
     fn spawn(
         self: &Arc<Self>,
-        lane: Lane,
+        class: JobClass,
         delay: Duration,
         job: impl FnOnce(&Arc<Self>) + Send + 'static,
     ) {
@@ -311,6 +314,6 @@ impl HintStoreInner {
                 job(&inner);
             }
         });
-        self.executor.spawn(lane, delay, job);
+        self.executor.spawn(class, delay, job);
     }
 }

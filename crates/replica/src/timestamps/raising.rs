@@ -3,7 +3,7 @@
 use super::peer_clocks::ClockReading;
 use super::{AllocatorState, TimestampAllocator};
 use base::Timestamp;
-use lsm::Lane;
+use lsm::JobClass;
 use profile::lock;
 use std::sync::Weak;
 use std::time::Duration;
@@ -28,7 +28,7 @@ impl TimestampAllocator {
                 timestamps.raise();
             }
         });
-        self.executor.spawn(Lane::Owner, delay, job);
+        self.executor.spawn(JobClass::Owner, delay, job);
     }
 
     /// Raises the timestamp bound if the node may allocate timestamps. Blocks.

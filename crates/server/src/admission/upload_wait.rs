@@ -58,7 +58,7 @@ impl UploadWait {
                 return Poll::Ready(Err(Refused));
             }
             self.next.as_mut().reset(self.until);
-            self.in_line.heed_no_promises();
+            self.in_line.ignore_promises();
         }
     }
 

@@ -5,7 +5,7 @@
 //! all acknowledged writes.
 
 use base::Clock;
-use lsm::{Executor, Job, Lane, LaneQueue};
+use lsm::{Executor, Job, JobClass, JobQueue};
 use node::or_abort;
 use profile::lock;
 use std::io;
@@ -15,12 +15,12 @@ use std::time::Duration;
 
 /// Runs the engine's jobs on threads of its own, until [`ThreadExecutor::stop`].
 pub(crate) struct ThreadExecutor {
-    commit: Arc<LaneQueue>,
-    log: Arc<LaneQueue>,
-    flush: Arc<LaneQueue>,
-    compaction: Arc<LaneQueue>,
-    owner: Arc<LaneQueue>,
-    sweep: Arc<LaneQueue>,
+    commit: Arc<JobQueue>,
+    log: Arc<JobQueue>,
+    flush: Arc<JobQueue>,
+    compaction: Arc<JobQueue>,
+    owner: Arc<JobQueue>,
+    sweep: Arc<JobQueue>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -30,27 +30,27 @@ impl ThreadExecutor {
     /// # Errors
     /// The system cannot start a thread.
     pub(crate) fn start(clock: &Arc<dyn Clock>) -> io::Result<Self> {
-        let lane = || Arc::new(LaneQueue::new(Arc::clone(clock)));
+        let class = || Arc::new(JobQueue::new(Arc::clone(clock)));
         let executor = Self {
-            commit: lane(),
-            log: lane(),
-            flush: lane(),
-            compaction: lane(),
-            owner: lane(),
-            sweep: lane(),
+            commit: class(),
+            log: class(),
+            flush: class(),
+            compaction: class(),
+            owner: class(),
+            sweep: class(),
             threads: Mutex::default(),
         };
         // Every writer waits for the commit, which needs little processor time but
         // needs it soon. Writers wait for the flush only when it falls behind.
-        for (name, lane, niceness) in [
-            ("commit", Lane::Commit, -10),
-            ("log", Lane::Log, 0),
-            ("flush", Lane::Flush, 10),
-            ("compaction", Lane::Compaction, 15),
-            ("owner", Lane::Owner, 0),
-            ("repair", Lane::Scan, 15),
+        for (name, class, niceness) in [
+            ("commit", JobClass::Commit, -10),
+            ("log", JobClass::Log, 0),
+            ("flush", JobClass::Flush, 10),
+            ("compaction", JobClass::Compaction, 15),
+            ("owner", JobClass::Owner, 0),
+            ("repair", JobClass::Scan, 15),
         ] {
-            let queue = Arc::clone(executor.queue(lane));
+            let queue = Arc::clone(executor.queue(class));
             let thread = std::thread::Builder::new()
                 .name(name.to_owned())
                 .spawn(move || {
@@ -73,8 +73,8 @@ impl ThreadExecutor {
     /// Drops the jobs that wait, and waits for those that run. Jobs that are spawned
     /// afterwards are dropped.
     pub(crate) fn stop(&self) {
-        for lane in Lane::ALL {
-            self.queue(lane).stop();
+        for class in JobClass::ALL {
+            self.queue(class).stop();
         }
         let threads = std::mem::take(&mut *lock(&self.threads));
         for thread in threads {
@@ -84,25 +84,25 @@ impl ThreadExecutor {
         }
     }
 
-    fn queue(&self, lane: Lane) -> &Arc<LaneQueue> {
-        match lane {
-            Lane::Commit => &self.commit,
-            Lane::Log => &self.log,
-            Lane::Flush => &self.flush,
-            Lane::Compaction => &self.compaction,
-            Lane::Owner => &self.owner,
-            Lane::Scan => &self.sweep,
+    fn queue(&self, class: JobClass) -> &Arc<JobQueue> {
+        match class {
+            JobClass::Commit => &self.commit,
+            JobClass::Log => &self.log,
+            JobClass::Flush => &self.flush,
+            JobClass::Compaction => &self.compaction,
+            JobClass::Owner => &self.owner,
+            JobClass::Scan => &self.sweep,
         }
     }
 }
 
 impl Executor for ThreadExecutor {
-    fn spawn(&self, lane: Lane, delay: Duration, job: Job) {
-        self.queue(lane).push(delay, job);
+    fn spawn(&self, class: JobClass, delay: Duration, job: Job) {
+        self.queue(class).push(delay, job);
     }
 
-    fn replace(&self, lane: Lane, delay: Duration, job: Job) {
-        self.queue(lane).replace(delay, job);
+    fn replace(&self, class: JobClass, delay: Duration, job: Job) {
+        self.queue(class).replace(delay, job);
     }
 }
 
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_of_a_lane_run_in_their_order_and_delayed_ones_when_due() {
+    fn jobs_of_a_class_run_in_their_order_and_delayed_ones_when_due() {
         let executor = executor();
         let (sender, receiver) = mpsc::channel();
         // A job that is due much later comes first. The others are due in the order in which
@@ -147,7 +147,7 @@ mod tests {
         for (number, delay_ms) in [(5, HOUR_MS), (1, 0), (2, 0), (3, 20), (4, 40)] {
             let sender = sender.clone();
             executor.spawn(
-                Lane::Flush,
+                JobClass::Flush,
                 Duration::from_millis(delay_ms),
                 Box::new(move || sender.send(number).unwrap()),
             );
@@ -157,17 +157,17 @@ mod tests {
     }
 
     #[test]
-    fn lanes_do_not_wait_for_each_other() {
+    fn job_classes_do_not_wait_for_each_other() {
         let executor = executor();
         let (blocked, release) = mpsc::channel::<()>();
         let (sender, receiver) = mpsc::channel();
         executor.spawn(
-            Lane::Compaction,
+            JobClass::Compaction,
             Duration::ZERO,
             Box::new(move || release.recv().unwrap_or(())),
         );
         executor.spawn(
-            Lane::Commit,
+            JobClass::Commit,
             Duration::ZERO,
             Box::new(move || sender.send(()).unwrap()),
         );
@@ -181,13 +181,13 @@ mod tests {
         let (sender, receiver) = mpsc::channel::<()>();
         let waiting = sender.clone();
         executor.spawn(
-            Lane::Commit,
+            JobClass::Commit,
             Duration::from_secs(3600),
             Box::new(move || waiting.send(()).unwrap()),
         );
         executor.stop();
         executor.spawn(
-            Lane::Commit,
+            JobClass::Commit,
             Duration::ZERO,
             Box::new(move || sender.send(()).unwrap()),
         );

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
     use crate::testing::waiting::until;
     use crate::testing::{BlockingWrite, MemoryDisk, PATIENCE, environment};
-    use crate::{Engine, Environment, Lane, Options};
+    use crate::{Engine, Environment, JobClass, Options};
     use base::{Clock, Entry, Expiry, ManualClock, Timestamp};
     use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
     use std::sync::mpsc::{Receiver, Sender, channel};
@@ -134,7 +134,7 @@ mod tests {
         std::thread::scope(|scope| {
             // Dropped if this panics, so that the job goes on and can be joined.
             let release = release;
-            scope.spawn(|| executor.run_lane(Lane::Compaction));
+            scope.spawn(|| executor.run_class(JobClass::Compaction));
             stops.recv_timeout(PATIENCE).unwrap();
             let closer = scope.spawn(|| engine.close().unwrap());
             assert!(wait_for_release(

@@ -12,7 +12,7 @@ pub(super) mod folder_lock;
 
 use super::health::full_disk::RoomWatch;
 use super::writes::committer::LogPosition;
-use crate::executor::{Executor, Lane};
+use crate::executor::{Executor, JobClass};
 use folder_lock::FolderLock;
 use std::sync::atomic::{AtomicBool, Ordering::AcqRel};
 use std::sync::{Arc, OnceLock, Weak};
@@ -21,7 +21,7 @@ use std::time::Duration;
 /// The longest rest of a flush between two steps, even if the step before took longer.
 pub(super) const REST_MAX: Duration = Duration::from_millis(20);
 
-/// A job of the engine, which runs once on its lane.
+/// A job of the engine, which runs once on its class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EngineJob {
     /// Commit groups of writes until none waits.
@@ -54,19 +54,19 @@ pub(super) enum EngineJob {
 }
 
 impl EngineJob {
-    fn lane(self) -> Lane {
+    fn class(self) -> JobClass {
         match self {
-            Self::Commit | Self::EndGathering(_) => Lane::Commit,
-            Self::Flush => Lane::Flush,
+            Self::Commit | Self::EndGathering(_) => JobClass::Commit,
+            Self::Flush => JobClass::Flush,
             Self::Compact | Self::WakeCompaction(_) | Self::NoteDamage | Self::GiveUpIdle => {
-                Lane::Compaction
+                JobClass::Compaction
             }
             Self::PrepareSegment
             | Self::RetrySegment
             | Self::FillSegment
             | Self::SyncLog
             | Self::ClaimLog(_)
-            | Self::WatchForRoom(_) => Lane::Log,
+            | Self::WatchForRoom(_) => JobClass::Log,
         }
     }
 }
@@ -152,8 +152,8 @@ impl Background {
         };
         match job {
             // One gathers at a time, so the end of an earlier one is no longer needed.
-            EngineJob::EndGathering(_) => self.executor.replace(job.lane(), delay, Box::new(run)),
-            _ => self.executor.spawn(job.lane(), delay, Box::new(run)),
+            EngineJob::EndGathering(_) => self.executor.replace(job.class(), delay, Box::new(run)),
+            _ => self.executor.spawn(job.class(), delay, Box::new(run)),
         }
     }
 

@@ -13,14 +13,14 @@ use crate::error::Error;
 use crate::options::NonOwned;
 use crate::record::merge::Merge;
 use crate::record::{EitherCursor, RecordCursor};
-use crate::table::{Access, Purpose, Table};
+use crate::table::{DiskAccess, Purpose, Table};
 use crate::table_id::TableId;
 use base::Timestamp;
 use std::ops::{Bound, Range};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// How many bytes a step reads before it gives the lane back: about a
+/// How many bytes a step reads before it gives the thread back: about a
 /// millisecond's work, so that no request waits longer for a core.
 const STEP_BYTES: u64 = 128 << 10;
 
@@ -323,7 +323,7 @@ impl Compaction {
             self.abandon(core);
             return Err(error);
         }
-        if !self.records.may_non_owned_go() {
+        if !self.records.may_drop_non_owned() {
             self.abandon(core);
             return Err(Error::Invalid(
                 "a node lost data while non-owned copies were dropped, which may be the last \
@@ -458,7 +458,7 @@ impl Compaction {
 /// cannot be read counts as one that holds none.
 fn newer_in(tables: Arc<Tables>) -> NewerElsewhere {
     Box::new(move |entry| {
-        let newest = tables.newest(entry.key(), Some(entry.to_entry()), Access::Compaction);
+        let newest = tables.newest(entry.key(), Some(entry.to_entry()), DiskAccess::Compaction);
         matches!(newest, Ok(Some(newest)) if newest.rank() > entry.rank())
     })
 }

@@ -30,7 +30,7 @@ pub(super) struct QuietMemtable {
 
 impl QuietMemtable {
     /// Begins the flush of the active memtable, if that lets compaction drop something.
-    pub(super) fn flush_what_is_due(&mut self, core: &Core) {
+    pub(super) fn flush_if_due(&mut self, core: &Core) {
         let bound = (core.environment.gc_threshold)();
         if !core.options.compaction || bound <= self.flushed_below {
             return;

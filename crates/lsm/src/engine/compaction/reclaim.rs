@@ -22,7 +22,7 @@ use crate::engine::table_set::Tables;
 use crate::error::Error;
 use crate::manifest::LEVELS;
 use crate::record::RecordCursor;
-use crate::table::{Access, KeyHash, Purpose, Table, TableCursor};
+use crate::table::{DiskAccess, KeyHash, Purpose, Table, TableCursor};
 use crate::table_id::TableId;
 use base::{Entry, Kind, Timestamp};
 use smallvec::SmallVec;
@@ -33,7 +33,7 @@ use std::sync::Arc;
 /// How many tombstones a step of a survey looks up. Each may read the disk.
 const STEP_TOMBSTONES: usize = 64;
 
-/// How many bytes a step of a survey reads before it gives the lane back.
+/// How many bytes a step of a survey reads before it gives the thread back.
 const STEP_BYTES: usize = 128 << 10;
 
 /// What is known about the versions in tables that are hidden from every reader.
@@ -95,7 +95,7 @@ impl Reclaim {
 
     /// On a full disk, surveys a little. Returns about how many bytes that read,
     /// or `None` once all tables are surveyed.
-    pub(super) fn survey_some(&mut self, core: &Core) -> Option<u64> {
+    pub(super) fn survey_part(&mut self, core: &Core) -> Option<u64> {
         if !core.health.is_full() {
             // A survey holds tables that compactions may have replaced meanwhile.
             *self = Self::default();
@@ -135,7 +135,7 @@ impl Reclaim {
         let room_bytes = core.health.full_disk().compaction_bytes_max();
         let pick = pick_hidden(&levels, &self.hidden_bytes, room_bytes)?;
         // What is hidden from a reader may not be hidden from a snapshot.
-        (!core.snapshots.hold_compaction_back()).then_some(pick)
+        (!core.snapshots.defer_compaction()).then_some(pick)
     }
 
     /// Begins with the first table that was not surveyed. Tables that flushes have
@@ -205,7 +205,7 @@ impl Survey {
             if table.id() == self.table.id() {
                 continue;
             }
-            let Ok(Some(held)) = table.get(tombstone.key(), hash, Access::Compaction) else {
+            let Ok(Some(held)) = table.get(tombstone.key(), hash, DiskAccess::Compaction) else {
                 continue;
             };
             read_bytes += held.data_bytes();
@@ -286,7 +286,7 @@ mod tests {
             tombstone("c", 6),
         ]);
         let mut reclaim = Reclaim::default();
-        while reclaim.survey_some(&engine.inner.core).is_some() {}
+        while reclaim.survey_part(&engine.inner.core).is_some() {}
         // The older of two tombstones is hidden as well, a newer value is not.
         assert_eq!(hidden(&engine, &reclaim), [1001, 501, 0, 1, 0, 0, 0]);
     }
@@ -295,13 +295,13 @@ mod tests {
     fn a_survey_holds_no_tables_once_the_disk_is_not_full() {
         let (engine, disk) = full_store(&[value("a", 1, 200_000), tombstone("a", 3)]);
         let mut reclaim = Reclaim::default();
-        assert!(reclaim.survey_some(&engine.inner.core).is_some());
+        assert!(reclaim.survey_part(&engine.inner.core).is_some());
         let tables = Arc::downgrade(&engine.inner.core.tables.load().tables);
         assert_eq!(tables.strong_count(), 2);
         disk.set_capacity(u64::MAX);
         let reserved = engine.inner.core.health.full_disk().try_leave();
         assert!(reserved.unwrap());
-        assert_eq!(reclaim.survey_some(&engine.inner.core), None);
+        assert_eq!(reclaim.survey_part(&engine.inner.core), None);
         assert_eq!(tables.strong_count(), 1);
     }
 

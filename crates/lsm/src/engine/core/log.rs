@@ -233,7 +233,7 @@ impl Log {
     }
 
     /// Removes the free segments, for the room that they take.
-    pub(in crate::engine) fn give_free_segments_back(&self) {
+    pub(in crate::engine) fn return_free_segments(&self) {
         self.free_segments.give_back();
     }
 

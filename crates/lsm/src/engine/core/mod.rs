@@ -166,7 +166,7 @@ impl Core {
     pub(super) fn enter_full(&self) -> bool {
         let is_new = self.health.full_disk().enter();
         if is_new {
-            self.log.give_free_segments_back();
+            self.log.return_free_segments();
             self.tables.free_removed();
             self.schedule_room_watch(RoomWatch::new());
             // Earlier deletes may have left space that compaction can free.

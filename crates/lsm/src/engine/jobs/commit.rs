@@ -62,7 +62,7 @@ const IN_PLACE_GROUPS_MAX: usize = 4;
 const SLOWDOWN_MIN: Duration = Duration::from_micros(200);
 
 /// How an attempt to commit a group ended.
-enum Progress {
+enum CommitAttempt {
     /// No write waits.
     Idle,
     /// A group of this many writes was committed or refused.
@@ -206,7 +206,7 @@ impl Store {
             let bytes_max = bytes_max.min(GROUP_BYTES_MAX);
             let progress = self.commit_group(&mut self.core.log.lock(), bytes_max);
             match progress {
-                Progress::Committed(writes) => {
+                CommitAttempt::Committed(writes) => {
                     // While writers are slowed, that delay is enough for a group to
                     // gather.
                     let is_slowed = self.slowdown() >= SLOWDOWN_MIN;
@@ -214,12 +214,12 @@ impl Store {
                         return;
                     }
                 }
-                Progress::Idle => {
+                CommitAttempt::Idle => {
                     if self.core.queue.lock().end_commits_if_empty() {
                         return;
                     }
                 }
-                Progress::Stalled(_) => {
+                CommitAttempt::Stalled(_) => {
                     if !self.note_stall() {
                         return;
                     }
@@ -263,9 +263,9 @@ impl Store {
         loop {
             let progress = self.commit_group(&mut self.core.log.lock(), GROUP_BYTES_MAX);
             match progress {
-                Progress::Idle => return,
-                Progress::Committed(_) => {}
-                Progress::Stalled(stall) => self.relieve_or_refuse(stall),
+                CommitAttempt::Idle => return,
+                CommitAttempt::Committed(_) => {}
+                CommitAttempt::Stalled(stall) => self.relieve_or_refuse(stall),
             }
         }
     }
@@ -275,10 +275,10 @@ impl Store {
 impl Store {
     /// Commits the writes that wait now as one group, or the first of them that fit
     /// `bytes_max` bytes of memory.
-    fn commit_group(&self, committer: &mut Committer, bytes_max: usize) -> Progress {
+    fn commit_group(&self, committer: &mut Committer, bytes_max: usize) -> CommitAttempt {
         let core = &self.core;
         if core.queue.lock().is_empty() {
-            return Progress::Idle;
+            return CommitAttempt::Idle;
         }
         let prepared = match core.health.check_poison() {
             Ok(()) => self.prepare_memtable(committer),
@@ -286,7 +286,7 @@ impl Store {
         };
         if let Ok(Some(stall)) = prepared {
             core.counters.stalls.fetch_add(1, Relaxed);
-            return Progress::Stalled(stall);
+            return CommitAttempt::Stalled(stall);
         }
         let mut group = core.queue.take_group(bytes_max);
         let writes = group.len();
@@ -303,7 +303,7 @@ impl Store {
             }
         }
         core.queue.lock().end_group();
-        Progress::Committed(writes)
+        CommitAttempt::Committed(writes)
     }
 
     /// Makes sure that the active memtable has room. Returns what must end before
@@ -383,7 +383,7 @@ impl Store {
             deliveries.add(pending.outbox, pending.ticket, Ok(applied));
         }
         if !had_tombstones && state.active.has_tombstones() {
-            self.compactor.look_later(core);
+            self.compactor.schedule_check(core);
         }
         core.acknowledged.add(writes);
         if core.options.durability.syncs_commits() {

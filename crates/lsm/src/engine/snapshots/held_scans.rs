@@ -33,11 +33,11 @@ pub(in crate::engine) struct HeldRecords {
 pub(in crate::engine) struct HeldScans {
     /// The number of the next scan.
     next: AtomicU64,
-    held: Mutex<Held>,
+    held: Mutex<HeldByScans>,
 }
 
 #[derive(Default)]
-struct Held {
+struct HeldByScans {
     /// For each scan what it holds, and since when.
     scans: BTreeMap<u64, (HeldRecords, Duration)>,
     /// Whether the job that gives up what is idle is scheduled.

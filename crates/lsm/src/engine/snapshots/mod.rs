@@ -78,7 +78,7 @@ impl Snapshots {
 
     /// Returns whether a snapshot lives. If one does, notes that compaction waits,
     /// and the release of the last snapshot reports that.
-    pub(super) fn hold_compaction_back(&self) -> bool {
+    pub(super) fn defer_compaction(&self) -> bool {
         let mut living = lock(&self.living);
         living.hold_back = !living.sequences.is_empty();
         living.hold_back

@@ -32,7 +32,7 @@ impl LevelCursor {
     }
 
     /// The same, which goes on with what was read ahead, and leaves what it reads ahead there.
-    pub(crate) fn going_on(mut self, ahead: Option<&ScanAhead>) -> Self {
+    pub(crate) fn with_read_ahead(mut self, ahead: Option<&ScanAhead>) -> Self {
         self.ahead = ahead.cloned();
         self
     }

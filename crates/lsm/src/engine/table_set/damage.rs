@@ -77,7 +77,7 @@ impl Damage {
     }
 
     /// Whether a range has not been compared since it was noted.
-    pub(in crate::engine) fn is_to_compare(&self, state: &ReadState) -> bool {
+    pub(in crate::engine) fn needs_comparison(&self, state: &ReadState) -> bool {
         let compared = self.compared.load(Relaxed);
         state.damaged.iter().any(|noted| noted.number > compared)
     }

@@ -208,7 +208,7 @@ impl TableFiles {
 
     /// Keeps the file of a table that did not open, under another name: it may be readable
     /// another day, and may hold the only copy of something.
-    pub(crate) fn set_lost_aside(&self, id: TableId) {
+    pub(crate) fn move_lost_aside(&self, id: TableId) {
         let path = self.folder.join(table_file_name(id));
         let aside = self.folder.join(lost_file_name(id));
         match self.disk.rename(&path, &aside) {

@@ -190,7 +190,7 @@ impl TableSet {
         let obsolete = self.store(lock(&self.manifest), edit)?.show();
         for id in obsolete.tables {
             if lost.contains(&id) {
-                self.files.set_lost_aside(id);
+                self.files.move_lost_aside(id);
             } else {
                 self.files.remove(id);
             }

@@ -6,7 +6,7 @@ use super::flushed::Flushed;
 use super::tables::{Tables, newer};
 use crate::error::Error;
 use crate::memtable::Memtable;
-use crate::table::{Access, Interrupt, KeyHash};
+use crate::table::{DiskAccess, Interrupt, KeyHash};
 use crate::table_id::TableId;
 use base::Entry;
 use bytes::Bytes;
@@ -31,7 +31,11 @@ pub(crate) struct ReadState {
 
 impl ReadState {
     /// The winning version of a key.
-    pub(crate) fn newest(&self, key: &[u8], access: Access) -> Result<Option<Entry>, Interrupt> {
+    pub(crate) fn newest(
+        &self,
+        key: &[u8],
+        access: DiskAccess,
+    ) -> Result<Option<Entry>, Interrupt> {
         let mut newest = self.active.newest(key);
         for memtable in &self.frozen {
             newest = newer(newest, memtable.newest(key));
@@ -40,7 +44,7 @@ impl ReadState {
     }
 
     /// The winning version of a key without what damaged parts hold of it.
-    pub(crate) fn newest_past_damage(&self, key: &[u8]) -> Result<Option<Entry>, Error> {
+    pub(crate) fn newest_skipping_damage(&self, key: &[u8]) -> Result<Option<Entry>, Error> {
         let mut newest = None;
         for memtable in self.memtables() {
             newest = newer(newest, memtable.newest(key));
@@ -55,7 +59,7 @@ impl ReadState {
                 // So have all others: they come by descending greatest timestamp.
                 break;
             }
-            match table.get(key, hash, Access::MayRead) {
+            match table.get(key, hash, DiskAccess::MayRead) {
                 Ok(found) => newest = newer(newest, found),
                 Err(_) if self.is_damaged_in(key, table.id()) => {}
                 Err(Interrupt::Failed(error)) => return Err(error),

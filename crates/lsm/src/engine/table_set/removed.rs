@@ -5,7 +5,7 @@
 //! Pebble pace deletions for the same reason.
 
 use crate::disk::{Disk, DiskFile};
-use crate::executor::{Executor, Lane};
+use crate::executor::{Executor, JobClass};
 use crate::options::Environment;
 use crate::waits::lock;
 use std::collections::VecDeque;
@@ -103,7 +103,7 @@ fn schedule(waiting: Arc<Mutex<Waiting>>, executor: &Weak<dyn Executor>) {
     if let Some(running) = executor.upgrade() {
         let executor = Weak::clone(executor);
         let next = Box::new(move || free_some(waiting, &executor));
-        running.spawn(Lane::Compaction, STEP_REST, next);
+        running.spawn(JobClass::Compaction, STEP_REST, next);
     }
 }
 

@@ -1,7 +1,7 @@
 //! What readers may still hold although it was replaced.
 
 use super::removed::RemovedFiles;
-use crate::executor::{Executor, Lane};
+use crate::executor::{Executor, JobClass};
 use crate::memtable::{Memtable, Remains};
 use crate::options::Environment;
 use crate::table::Table;
@@ -20,7 +20,7 @@ const STEP_REST: Duration = Duration::from_millis(1);
 /// of a removed file when it is closed. That could be a commit. So the set keeps a handle until
 /// no reader has one.
 pub(super) struct Retired {
-    held: Mutex<Held>,
+    held: Mutex<HeldByReaders>,
     /// The files of tables that are free.
     removed: RemovedFiles,
     /// Frees memtables, a few records at a time.
@@ -28,7 +28,7 @@ pub(super) struct Retired {
 }
 
 #[derive(Default)]
-struct Held {
+struct HeldByReaders {
     memtables: Vec<Arc<Memtable>>,
     tables: Vec<Arc<Table>>,
 }
@@ -87,7 +87,7 @@ fn free_in_steps(mut remains: Remains, executor: &Weak<dyn Executor>) {
     };
     let executor = Weak::clone(executor);
     let next = Box::new(move || free_in_steps(remains, &executor));
-    running.spawn(Lane::Flush, STEP_REST, next);
+    running.spawn(JobClass::Flush, STEP_REST, next);
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The live tables by level, and lookups in them.
 
 use crate::manifest::LEVELS;
-use crate::table::{Access, Interrupt, KeyHash, Table};
+use crate::table::{DiskAccess, Interrupt, KeyHash, Table};
 use base::{Entry, NewerVersion, Timestamp};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
@@ -101,7 +101,7 @@ impl Tables {
         &self,
         key: &[u8],
         mut newest: Option<Entry>,
-        access: Access,
+        access: DiskAccess,
     ) -> Result<Option<Entry>, Interrupt> {
         let mut hash = None;
         for table in self.candidates(key) {
@@ -123,7 +123,7 @@ impl Tables {
         &self,
         key: &[u8],
         timestamp: Timestamp,
-        access: Access,
+        access: DiskAccess,
     ) -> Result<Beside, Interrupt> {
         let mut beside = Beside::default();
         let mut hash = None;

@@ -28,7 +28,7 @@ use super::outbox::Applied;
 use crate::engine::table_set::{Beside, Came, ReadState, Tables, Version};
 use crate::memtable::Rivals;
 use crate::record::Record;
-use crate::table::{Access, KeyHash};
+use crate::table::{DiskAccess, KeyHash};
 use crate::waits::{lock, try_lock};
 use base::{NewerVersion, Timestamp};
 use std::collections::{BTreeMap, VecDeque};
@@ -184,7 +184,7 @@ pub(in crate::engine) fn check(
         }
     }
     let beside = if may_be_in_tables {
-        state.tables.beside(key, timestamp, Access::Cached)
+        state.tables.beside(key, timestamp, DiskAccess::Cached)
     } else {
         Ok(Beside::default())
     };
@@ -288,7 +288,7 @@ impl NeededReads {
     fn read(&self) -> NewerVersion {
         match self
             .tables
-            .beside(&self.key, self.timestamp, Access::MayRead)
+            .beside(&self.key, self.timestamp, DiskAccess::MayRead)
         {
             Ok(beside) => beside.newer_version(self.newer, self.is_doubtful),
             // A damaged block may hide anything up to the greatest timestamp.

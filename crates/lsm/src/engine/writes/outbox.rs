@@ -28,7 +28,7 @@ pub struct Outcome {
 /// writes has an outbox of its own, so that a group commit wakes it once.
 pub trait Outbox: Send + Sync {
     /// Takes the outcomes of this outbox's writes in one group commit. The thread
-    /// that commits calls it: the commit lane, a thread that submits, before its
+    /// that commits calls it: the commit job, a thread that submits, before its
     /// call returns, or a thread that closes the store. Must not block, and must
     /// not submit.
     fn deliver(&self, outcomes: Vec<Outcome>);

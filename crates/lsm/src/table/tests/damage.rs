@@ -68,7 +68,7 @@ fn a_filter_with_a_damaged_page_is_not_pinned() {
         table.pin_filter(0);
         let is_held = cache.used_bytes() > 0;
         not_held += usize::from(!is_held);
-        let found = get(&table, records[7].entry.key(), Access::MayRead);
+        let found = get(&table, records[7].entry.key(), DiskAccess::MayRead);
         match found {
             Ok(found) => assert!(is_held && found.as_ref() == Some(&records[7].entry)),
             Err(Interrupt::Failed(Error::Corrupt { .. })) => {}
@@ -110,7 +110,7 @@ fn a_file_cut_short_while_open_is_corrupt() {
     let (file, table) = table(&SETTINGS, &even_records(1000));
     file.set_len(100).unwrap();
     assert!(matches!(
-        get(&table, key(0).as_bytes(), Access::MayRead),
+        get(&table, key(0).as_bytes(), DiskAccess::MayRead),
         Err(Interrupt::Failed(Error::Corrupt { .. }))
     ));
 }
@@ -128,11 +128,11 @@ fn a_table_counts_as_damaged_when_the_trailer_of_a_long_block_is_missing() {
     let records = [long(b"a", &value), long(b"b", &value)];
     let (file, table) = table(&SETTINGS, &records);
     // This caches the index.
-    assert!(get(&table, b"b", Access::MayRead).unwrap().is_some());
+    assert!(get(&table, b"b", DiskAccess::MayRead).unwrap().is_some());
     file.set_len(100).unwrap();
     assert!(!table.is_damaged());
     assert!(matches!(
-        get(&table, b"a", Access::MayRead),
+        get(&table, b"a", DiskAccess::MayRead),
         Err(Interrupt::Failed(Error::Corrupt { .. }))
     ));
     assert!(table.is_damaged());
@@ -254,9 +254,9 @@ fn an_index_that_understates_a_timestamp_is_corrupt() {
     assert!(matches!(opened, Err(Error::Corrupt { .. })));
     // Reading the record finds that another timestamp is too low.
     let table = written(&[record("a", 5), record("b", 3), long.clone()]).unwrap();
-    assert!(get(&table, b"b", Access::MayRead).unwrap().is_some());
+    assert!(get(&table, b"b", DiskAccess::MayRead).unwrap().is_some());
     assert!(matches!(
-        get(&table, b"a", Access::MayRead),
+        get(&table, b"a", DiskAccess::MayRead),
         Err(Interrupt::Failed(Error::Corrupt { .. }))
     ));
     let walked = walk(&table, Bound::Unbounded, Purpose::Compaction);

@@ -92,7 +92,7 @@ fn data_blocks(table: &Arc<Table>) -> Vec<IndexEntry> {
     blocks.flatten().collect()
 }
 
-fn get(table: &Table, key: &[u8], access: Access) -> Result<Option<Entry>, Interrupt> {
+fn get(table: &Table, key: &[u8], access: DiskAccess) -> Result<Option<Entry>, Interrupt> {
     table.get(key, KeyHash::of(key), access)
 }
 
@@ -197,7 +197,7 @@ fn check(table: &Arc<Table>, records: &[Record]) {
     keys.dedup();
     for key in &keys {
         let expected = winner(records, key);
-        assert_eq!(get(table, key, Access::MayRead).unwrap(), expected);
+        assert_eq!(get(table, key, DiskAccess::MayRead).unwrap(), expected);
     }
     assert_eq!(
         walk(table, Bound::Unbounded, Purpose::Compaction).unwrap(),
@@ -220,7 +220,7 @@ fn read_all(file: &Arc<TestFile>, records: &[Record]) -> Result<(), Error> {
     assert_eq!(walk(&table, Bound::Unbounded, SCAN)?, records);
     for record in records {
         let key = record.entry.key();
-        match get(&table, key, Access::MayRead) {
+        match get(&table, key, DiskAccess::MayRead) {
             Ok(found) => assert_eq!(found, winner(records, key)),
             Err(Interrupt::Failed(error)) => return Err(error),
             Err(Interrupt::WouldBlock) => panic!("the get may read"),

@@ -128,17 +128,17 @@ fn cached_access_never_reads_and_answers_when_the_blocks_are_cached() {
     let opened = file.reads();
     let target = records[700].entry.key();
     assert!(matches!(
-        get(&table, target, Access::Cached),
+        get(&table, target, DiskAccess::Cached),
         Err(Interrupt::WouldBlock)
     ));
     // A key out of the table's range needs no read.
-    assert!(matches!(get(&table, b"a", Access::Cached), Ok(None)));
+    assert!(matches!(get(&table, b"a", DiskAccess::Cached), Ok(None)));
     assert_eq!(file.reads(), opened);
 
-    let found = get(&table, target, Access::MayRead).unwrap();
+    let found = get(&table, target, DiskAccess::MayRead).unwrap();
     // The filter page, the top index, an index block and a data block.
     assert_eq!(file.reads(), opened + 4);
-    assert_eq!(get(&table, target, Access::Cached).unwrap(), found);
+    assert_eq!(get(&table, target, DiskAccess::Cached).unwrap(), found);
     assert_eq!(file.reads(), opened + 4);
 }
 
@@ -151,7 +151,7 @@ fn a_get_that_the_filter_rules_out_reads_no_data_block() {
     for number in 0..19_999 {
         let absent = key(2 * number + 1);
         assert_eq!(
-            get(&table, absent.as_bytes(), Access::MayRead).unwrap(),
+            get(&table, absent.as_bytes(), DiskAccess::MayRead).unwrap(),
             None
         );
     }
@@ -166,7 +166,7 @@ fn a_get_that_the_filter_rules_out_reads_no_data_block() {
 
     let present = key(500);
     assert!(
-        get(&table, present.as_bytes(), Access::MayRead)
+        get(&table, present.as_bytes(), DiskAccess::MayRead)
             .unwrap()
             .is_some()
     );
@@ -185,7 +185,7 @@ fn a_get_reads_one_data_block_even_where_versions_span_blocks() {
     for (key, timestamp) in [("a", 1), ("b", 2999), ("c", 1)] {
         let cache = cache();
         let table = open(&file, &cache).unwrap();
-        let found = get(&table, key.as_bytes(), Access::MayRead)
+        let found = get(&table, key.as_bytes(), DiskAccess::MayRead)
             .unwrap()
             .unwrap();
         assert_eq!(found.timestamp(), Timestamp::from_u64(timestamp), "{key}");
@@ -216,7 +216,7 @@ fn walks_use_the_cache_but_leave_no_data_blocks_in_it() {
     assert!(reads_of(SCAN) < of_index_too, "the cache keeps the index");
     assert_eq!(cache.used_bytes(), cached);
     for record in &even_records(3000) {
-        get(&table, record.entry.key(), Access::MayRead).unwrap();
+        get(&table, record.entry.key(), DiskAccess::MayRead).unwrap();
     }
     assert_eq!(reads_of(SCAN), 0, "gets have left all blocks");
 }
@@ -465,7 +465,7 @@ fn a_pinned_filter_answers_as_its_pages_do_and_without_the_cache() {
     for number in 0..2_000 {
         let absent = key(2 * number + 1);
         let hash = KeyHash::of(absent.as_bytes());
-        let asks = |table: &Table| table.get(absent.as_bytes(), hash, Access::MayRead);
+        let asks = |table: &Table| table.get(absent.as_bytes(), hash, DiskAccess::MayRead);
         assert_eq!(asks(&held).unwrap(), None);
         assert_eq!(asks(&paged).unwrap(), None);
     }
@@ -485,7 +485,7 @@ fn a_pinned_filter_answers_as_its_pages_do_and_without_the_cache() {
     assert_eq!(lookups(of_paged), 2_000 + lookups(of_held));
     assert!(file.reads() > opened);
     for record in &records[..500] {
-        let found = get(&held, record.entry.key(), Access::MayRead).unwrap();
+        let found = get(&held, record.entry.key(), DiskAccess::MayRead).unwrap();
         assert_eq!(found.as_ref(), Some(&record.entry));
     }
     let blocks = held_cache.used_bytes() - held_bytes;
@@ -507,7 +507,7 @@ fn filters_are_pinned_while_they_take_a_small_part_of_the_cache() {
             let cache = Arc::new(BlockCache::new(bytes));
             let table = open_holding(&file, &cache, level);
             assert_eq!(cache.used_bytes() > 0, is_held, "level {level}");
-            let found = get(&table, key(2).as_bytes(), Access::MayRead);
+            let found = get(&table, key(2).as_bytes(), DiskAccess::MayRead);
             assert!(found.unwrap().is_some());
         }
     }

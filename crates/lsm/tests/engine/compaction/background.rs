@@ -145,9 +145,9 @@ fn a_tombstone_stays_while_an_older_version_lies_in_memory() {
         let outbox: Arc<dyn lsm::Outbox> = Arc::new(Ignore);
         engine.submit(put("a", 50, "late"), &outbox, 1).unwrap();
         if is_committed {
-            world.executor.run_lane(lsm::Lane::Commit);
+            world.executor.run_class(lsm::JobClass::Commit);
         }
-        world.executor.run_lane(lsm::Lane::Compaction);
+        world.executor.run_class(lsm::JobClass::Compaction);
         let statistics = engine.statistics();
         assert_eq!(statistics.compactions, 1, "two tables of a small store");
         assert_eq!(statistics.levels[0].tables, 0);

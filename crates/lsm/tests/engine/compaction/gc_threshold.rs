@@ -2,7 +2,7 @@
 
 use crate::common::{CollectedOutcomes, World, delete, put, read, scan_all, table_files};
 use base::Timestamp;
-use lsm::{Admission, Barrier, Durability, Engine, Error, Lane, Outbox};
+use lsm::{Admission, Barrier, Durability, Engine, Error, JobClass, Outbox};
 use lsm_testing::{BlockingWrite, Ends};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
@@ -108,9 +108,9 @@ fn a_tombstone_stays_while_a_late_write_waits_that_it_hides() {
     engine.submit_batch([(put("a", 50, "old"), late(0), 0)], &outbox);
     world.bound.store(100, Relaxed);
     engine.order_compaction().unwrap();
-    world.executor.run_lane(Lane::Compaction);
+    world.executor.run_class(JobClass::Compaction);
     assert_eq!(engine.whole_compaction().ended, 2);
-    world.executor.run_lane(Lane::Commit);
+    world.executor.run_class(JobClass::Commit);
     assert!(collected.take()[0].result.is_err());
     assert_eq!(read(&engine, "a"), None);
     assert_eq!(scan_all(&engine, "", None)[0], delete("a", 60));

@@ -184,7 +184,7 @@ fn a_store_without_non_owned_rewrites_nothing_for_it() {
     for day in 1..30 {
         world.bound.store(10_000 * day, Relaxed);
         bound.store(10_000 * day, Relaxed);
-        engine.gc_threshold_rose();
+        engine.apply_gc_threshold();
         world.executor.run_for(DAY);
     }
     assert_eq!(engine.statistics().compactions, before);
@@ -341,7 +341,7 @@ fn run(seed: u64) {
                     model.non_owned_below = rng.u64(least..=model.dead_below);
                     bound.store(model.non_owned_below, Relaxed);
                 }
-                engine.gc_threshold_rose();
+                engine.apply_gc_threshold();
             }
             91..94 => scans.push(Expected {
                 scan: engine.scan(b"", None),

@@ -82,7 +82,7 @@ fn what_is_dead_goes_as_soon_as_compaction_hears_of_the_bound() {
         assert_eq!(tombstones(&engine).len(), 100);
         world.bound.store(10_000, Relaxed);
         if hears {
-            engine.gc_threshold_rose();
+            engine.apply_gc_threshold();
         }
         world.executor.run_for(Duration::from_millis(500));
         assert_eq!(tombstones(&engine).is_empty(), hears);

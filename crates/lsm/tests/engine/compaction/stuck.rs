@@ -2,7 +2,7 @@
 
 use crate::common::{World, delete, put, read};
 use base::{Entry, Expiry, Timestamp};
-use lsm::{Disk, Engine, Error, Lane};
+use lsm::{Disk, Engine, Error, JobClass};
 use lsm_testing::{BlockingWrite, Call, Fault, FaultyDisk};
 use std::io::ErrorKind;
 use std::path::Path;
@@ -216,7 +216,7 @@ fn compaction_is_held_to_its_rate() {
     for number in 1..=18_000 {
         let key = format!("{number:05}");
         engine.write(put(&key, number, &"x".repeat(200))).unwrap();
-        world.executor.run_lane(Lane::Flush);
+        world.executor.run_class(JobClass::Flush);
     }
     engine.flush().unwrap();
     drop(engine);
@@ -251,7 +251,7 @@ fn compaction_rests_as_it_is_told_unless_it_is_urgent() {
             assert!(number < 100_000, "level 0 never has {tables} tables");
             let key = format!("{number:05}");
             engine.write(put(&key, number, &"x".repeat(200))).unwrap();
-            world.executor.run_lane(Lane::Flush);
+            world.executor.run_class(JobClass::Flush);
         }
         // Two megabytes or more, 128 KiB a step, 64 MiB a second.
         world.executor.run_for(Duration::from_millis(500));
@@ -278,7 +278,7 @@ fn a_pause_ends_when_compaction_falls_behind() {
             assert!(number < 100_000, "level 0 never has {tables} tables");
             let key = format!("{number:05}");
             engine.write(put(&key, number, &"x".repeat(200))).unwrap();
-            world.executor.run_lane(Lane::Flush);
+            world.executor.run_class(JobClass::Flush);
         }
     };
     flush_until(4);

@@ -2,7 +2,7 @@
 
 use crate::common::{World, delete, long, put, read, scan_all};
 use base::Kind;
-use lsm::{Disk, Engine, Error, Lane, WholeCompaction};
+use lsm::{Disk, Engine, Error, JobClass, WholeCompaction};
 use lsm_testing::BlockingWrite;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -167,9 +167,9 @@ fn a_close_ends_it() {
     let engine = churned(&world);
     let before = live(&engine);
     engine.order_compaction().unwrap();
-    world.executor.run_lane(Lane::Flush);
+    world.executor.run_class(JobClass::Flush);
     for _ in 0..3 {
-        world.executor.run_lane(Lane::Compaction);
+        world.executor.run_class(JobClass::Compaction);
     }
     assert_eq!(engine.whole_compaction().ended, 0);
     engine.close().unwrap();

@@ -40,7 +40,7 @@ fn compacted() -> (World, PathBuf) {
 
 /// Writes, and runs compactions until they have merged much. Returns the greatest number
 /// of tables on level 0 in the meantime.
-fn go_on(world: &World, engine: &Engine) -> u64 {
+fn keep_working(world: &World, engine: &Engine) -> u64 {
     let mut most = 0;
     for number in 0..1500 {
         // All keys but those of the first blocks.
@@ -64,7 +64,7 @@ fn compaction_goes_on_without_a_damaged_table() {
     let engine = world.open();
     // A part of the block's records is deleted; the tombstones must stay.
     engine.write(delete(&key(0), 5_000)).unwrap();
-    let most = go_on(&world, &engine);
+    let most = keep_working(&world, &engine);
     let statistics = engine.statistics();
     assert_eq!(statistics.tables_damaged, 1, "{statistics:?}");
     assert!(most < 12, "{most}");
@@ -100,7 +100,7 @@ fn a_table_that_cannot_be_read_is_left_out_after_a_few_tries() {
     let engine = world.open();
     let unreadable = move |call, path: &std::path::Path| call == Call::Read && path == table;
     faulty.arm(Fault::at(0, ErrorKind::Other).only(unreadable).lasting());
-    let most = go_on(&world, &engine);
+    let most = keep_working(&world, &engine);
     let statistics = engine.statistics();
     assert_eq!(statistics.tables_damaged, 1, "{statistics:?}");
     assert!(most < 24, "{most}");

@@ -3,7 +3,7 @@
 
 use crate::common::{World, put, read};
 use base::{Entry, Expiry, Timestamp};
-use lsm::{Disk, Engine, Error, Lane, NonOwned};
+use lsm::{Disk, Engine, Error, JobClass, NonOwned};
 use lsm_testing::{BlockingWrite, Call, Fault, FaultyDisk};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -112,7 +112,7 @@ fn check_whole(world: &World, engine: Engine, context: &str) {
     let statistics = engine.statistics();
     let damage = (statistics.damaged_ranges, statistics.tables_damaged);
     assert_eq!(damage, (0, 0), "{context}");
-    assert!(!engine.is_damaged(b"") && !engine.has_damage_to_compare());
+    assert!(!engine.is_damaged(b"") && !engine.has_uncompared_damage());
     assert_eq!(scan_fully(world, &engine).len() as u64, KEYS, "{context}");
     drop(engine);
     let engine = world.open();
@@ -142,7 +142,7 @@ fn a_full_comparison_finds_damage_anywhere_and_after_it_the_table_is_rewritten()
         lost.insert(KEYS - found.len() as u64);
         let statistics = engine.statistics();
         assert_eq!(statistics.damaged_ranges, 1, "{context}");
-        assert!(engine.has_damage_to_compare(), "{context}");
+        assert!(engine.has_uncompared_damage(), "{context}");
         for number in (0..KEYS).map(key) {
             let is_found = found.contains(&number);
             assert!(
@@ -152,7 +152,7 @@ fn a_full_comparison_finds_damage_anywhere_and_after_it_the_table_is_rewritten()
         }
         check(&engine, &context);
         compare(&world, &engine);
-        assert!(!engine.has_damage_to_compare(), "{context}");
+        assert!(!engine.has_uncompared_damage(), "{context}");
         check(&engine, &context);
         world.executor.run_for(Duration::from_secs(5));
         check_whole(&world, engine, &context);
@@ -217,7 +217,7 @@ fn a_table_with_damage_that_was_noted_after_the_comparison_began_is_not_rewritte
         world.executor.run_for(Duration::from_secs(5));
         engine.compact().unwrap();
         assert_eq!(engine.statistics().damaged_ranges, 2);
-        assert!(engine.has_damage_to_compare());
+        assert!(engine.has_uncompared_damage());
         check(&engine, "too early");
     }
     compare(&world, &engine);
@@ -314,7 +314,7 @@ fn whatever_call_fails_while_damage_is_noted_and_rewritten_no_read_is_wrong() {
         world.disk = Arc::clone(&faulty) as _;
         world.memory.corrupt(&file, 1000, 1).unwrap();
         let engine = world.open();
-        world.executor.run_lane(Lane::Log);
+        world.executor.run_class(JobClass::Log);
         let context = format!("call {at}");
         let of_tables_or_manifest =
             |_, path: &Path| path.extension().is_none_or(|name| name != "wal");

@@ -3,7 +3,7 @@
 
 use crate::common::{CollectedOutcomes, World, ingest, long, put, read};
 use base::{Entry, Timestamp};
-use lsm::{Durability, Engine, Error, Lane, Outbox};
+use lsm::{Durability, Engine, Error, JobClass, Outbox};
 use lsm_testing::{BlockingWrite, Call, Fault, FaultyDisk};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -66,7 +66,7 @@ fn a_failed_sync_of_a_table_or_manifest_poisons_too() {
             engine.write(put("a", 3, "v")).unwrap();
         }
         // The next segment is created before, so that none of its syncs fails.
-        world.executor.run_lane(Lane::Log);
+        world.executor.run_class(JobClass::Log);
         faulty.arm(Fault::at(at, ErrorKind::Other).only(fails));
         let failed = if compacts {
             engine.compact()
@@ -310,7 +310,7 @@ fn recovers_by_itself(fails: fn(Call, &Path) -> bool) {
     engine
         .submit(put("late", 5000, &value), &outbox, 5000)
         .unwrap();
-    world.executor.run_lane(Lane::Commit);
+    world.executor.run_class(JobClass::Commit);
     let outcomes = collected.take();
     assert!(
         matches!(outcomes[..], [ref one] if one.result.is_err()),

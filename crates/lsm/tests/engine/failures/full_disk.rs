@@ -1,7 +1,7 @@
 //! A full disk: what the store refuses, what it still does, and how it recovers.
 
 use crate::common::{World, delete, put, read};
-use lsm::{Disk, Engine, Error, Lane};
+use lsm::{Disk, Engine, Error, JobClass};
 use lsm_testing::{BlockingWrite, Call, Fault, FaultyDisk};
 use std::io::ErrorKind;
 use std::path::Path;
@@ -405,10 +405,10 @@ fn a_full_store_waits_for_room_without_taking_it() {
     let is_of_reserve =
         |call, path: &Path| call == Call::AvailableBytes || path.ends_with("RESERVE");
     faulty.arm(Fault::at(u64::MAX, ErrorKind::Other).only(is_of_reserve));
-    world.executor.run_lane(Lane::Log);
+    world.executor.run_class(JobClass::Log);
     for _ in 0..100 {
         world.clock.advance(Duration::from_secs(1));
-        world.executor.run_lane(Lane::Log);
+        world.executor.run_class(JobClass::Log);
     }
     assert!(engine.statistics().disk_full);
     assert!((10..16).contains(&faulty.calls()), "{}", faulty.calls());

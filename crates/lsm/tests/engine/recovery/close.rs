@@ -21,7 +21,7 @@ fn watch(disk: &FaultyDisk) {
     disk.arm(Fault::at(u64::MAX, io::ErrorKind::Other).only(writes));
 }
 
-/// A store with work on every lane: a compaction between two steps, memtables that wait
+/// A store with work of every class: a compaction between two steps, memtables that wait
 /// for their flush, a segment that is not filled yet.
 fn busy(world: &World) -> Engine {
     let engine = world.open();
@@ -37,7 +37,10 @@ fn busy(world: &World) -> Engine {
         }
         engine.flush().unwrap();
     }
-    assert!(world.executor.run_one(|lanes| lanes - 1), "a first step");
+    assert!(
+        world.executor.run_one(|classes| classes - 1),
+        "a first step"
+    );
     engine.write(put("last", timestamp + 1, "v")).unwrap();
     engine
 }

@@ -108,7 +108,7 @@ fn a_segment_made_ahead_may_be_empty() {
     let world = World::new();
     let engine = world.open();
     engine.write(put("a", 1, "v")).unwrap();
-    world.executor.run_lane(lsm::Lane::Log);
+    world.executor.run_class(lsm::JobClass::Log);
     let ahead = World::folder().join("log-0000000000000002.wal");
     let memory = Arc::new(world.memory.crash_clone(&mut |_| true));
     let file = lsm::Disk::open(&*memory, &ahead).unwrap();

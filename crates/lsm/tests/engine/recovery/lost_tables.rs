@@ -152,7 +152,7 @@ fn a_start_serves_what_does_not_need_the_table() {
                 (statistics.tables_damaged, statistics.damaged_ranges),
                 (1, 1)
             );
-            assert!(engine.has_damage_to_compare());
+            assert!(engine.has_uncompared_damage());
             assert_eq!(engine.greatest_timestamp(), Timestamp::from_u64(KEYS));
             engine.close().unwrap();
         }
@@ -192,7 +192,7 @@ fn the_store_goes_on_and_loses_no_tombstone_that_the_table_needs() {
     assert_eq!(read(&engine, &key(lost + 2)), Some("v".repeat(200)));
     // No comparison has compared it since, and it is not the start that says it is whole.
     assert!(engine.is_damaged(key(lost).as_bytes()));
-    assert!(engine.has_damage_to_compare());
+    assert!(engine.has_uncompared_damage());
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Starts that fail, die or meet a full disk, and what the next start finds.
 
 use crate::common::{World, delete, put, read};
-use lsm::{Disk, Durability, Error, Lane};
+use lsm::{Disk, Durability, Error, JobClass};
 use lsm_testing::{BlockingWrite, Fault, FaultyDisk, MemoryDisk};
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -43,13 +43,13 @@ fn ended(end: End) -> Arc<MemoryDisk> {
     match end {
         End::Flushed => {
             engine.flush().unwrap();
-            world.executor.run_lane(Lane::Log);
+            world.executor.run_class(JobClass::Log);
         }
         End::Killed => {}
         End::Idle => {
-            world.executor.run_lane(Lane::Log);
+            world.executor.run_class(JobClass::Log);
             world.clock.advance(std::time::Duration::from_secs(3));
-            world.executor.run_lane(Lane::Log);
+            world.executor.run_class(JobClass::Log);
         }
         End::Closed => engine.close().unwrap(),
         End::Restarted => {
@@ -160,7 +160,7 @@ fn a_restart_on_a_full_disk_lives_on_the_reserve() {
                 let key = format!("{number:02}");
                 engine.write(put(&key, number, &"x".repeat(200))).unwrap();
                 if is_made_ahead {
-                    world.executor.run_lane(Lane::Log);
+                    world.executor.run_class(JobClass::Log);
                 }
             }
             drop(engine);

@@ -1,7 +1,7 @@
 //! How writers fare when background work falls behind or fails.
 
 use crate::common::{CollectedOutcomes, World, put, read};
-use lsm::{Durability, Error, Lane, Options, Outbox};
+use lsm::{Durability, Error, JobClass, Options, Outbox};
 use lsm_testing::{BlockingWrite, Call, Fault, FaultyDisk};
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ fn a_poison_ends_every_wait() {
         Durability::Sync,
         Durability::Interval(Duration::from_millis(5)),
     ] {
-        for lane_first in Lane::ALL {
+        for class_first in JobClass::ALL {
             let mut world = World::new();
             world.options.memtables_frozen_max = 1;
             world.options.durability = durability;
@@ -30,16 +30,16 @@ fn a_poison_ends_every_wait() {
                 }
                 // Longer than any slowdown.
                 world.clock.advance(Duration::from_millis(25));
-                world.executor.run_lane(Lane::Commit);
+                world.executor.run_class(JobClass::Commit);
             }
             assert!(engine.statistics().stalls > 0);
             assert!(collected.count() < submitted, "some wait");
             world.memory.fail_syncs(true);
             world.clock.advance(Duration::from_secs(1));
-            world.executor.run_lane(lane_first);
+            world.executor.run_class(class_first);
             world.executor.run_until_idle();
             assert!(engine.statistics().poisoned.is_some());
-            assert_eq!(collected.count(), submitted, "{lane_first:?} first");
+            assert_eq!(collected.count(), submitted, "{class_first:?} first");
         }
     }
 }
@@ -58,9 +58,9 @@ fn a_poison_ends_a_wait_for_compaction() {
         number += 1;
         let entry = put(&format!("{number:04}"), number, &"v".repeat(300));
         engine.submit(entry, &outbox, number).unwrap();
-        for lane in [Lane::Commit, Lane::Flush, Lane::Commit] {
+        for class in [JobClass::Commit, JobClass::Flush, JobClass::Commit] {
             world.clock.advance(Duration::from_millis(25));
-            world.executor.run_lane(lane);
+            world.executor.run_class(class);
         }
         assert!(number < 1_000, "level 0 never stalls the writers");
     }
@@ -68,11 +68,11 @@ fn a_poison_ends_a_wait_for_compaction() {
     world.memory.fail_syncs(true);
     world.clock.advance(Duration::from_secs(3600));
     // The interval sync fails, and nothing is left to flush.
-    world.executor.run_lane(Lane::Log);
+    world.executor.run_class(JobClass::Log);
     assert!(engine.statistics().poisoned.is_some());
     for _ in 0..2 {
         // The second job comes after a slowdown.
-        world.executor.run_lane(Lane::Commit);
+        world.executor.run_class(JobClass::Commit);
         world.clock.advance(Duration::from_millis(25));
     }
     assert_eq!(collected.count(), number);
@@ -89,7 +89,7 @@ fn a_failed_sync_of_a_segment_made_ahead_poisons() {
         call == Call::Sync && path.extension().is_some_and(|kind| kind == "wal")
     };
     faulty.arm(Fault::at(0, ErrorKind::Other).only(is_sync_of_a_segment));
-    world.executor.run_lane(Lane::Log);
+    world.executor.run_class(JobClass::Log);
     assert_eq!(faulty.failed(), 1);
     assert!(matches!(
         engine.write(put("b", 2, "v")),
@@ -124,7 +124,7 @@ fn long_values_count_by_their_bytes_against_the_frozen_memtables() {
         engine
             .submit(put("k", number, &value), &outbox, number)
             .unwrap();
-        world.executor.run_lane(Lane::Commit);
+        world.executor.run_class(JobClass::Commit);
     }
     let statistics = engine.statistics();
     assert!(statistics.memtables_frozen <= 2, "{statistics:?}");
@@ -141,11 +141,11 @@ fn one_fill_of_the_log_is_scheduled_at_a_time() {
     for number in 1..=5 {
         engine.write(put("k", number, "v")).unwrap();
         engine.flush().unwrap();
-        world.executor.run_lane(Lane::Log);
+        world.executor.run_class(JobClass::Log);
     }
     for _ in 0..3 {
         world.clock.advance(Duration::from_millis(10));
-        assert_eq!(world.executor.run_lane(Lane::Log), 1);
+        assert_eq!(world.executor.run_class(JobClass::Log), 1);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::common::{self, CollectedOutcomes, World, delete, put, read, scan_all};
 use base::{Entry, Timestamp};
-use lsm::{Admission, Disk, Durability, Engine, Error, Lane, Options, Outbox};
+use lsm::{Admission, Disk, Durability, Engine, Error, JobClass, Options, Outbox};
 use lsm_testing::{BlockingWrite, Call, Ends, Fault, FaultyDisk, waiting::until};
 use std::io;
 use std::sync::Arc;
@@ -45,14 +45,14 @@ fn writes_that_wait_when_the_closed_timestamp_rises_are_refused_below_it() {
     let engine = world.open();
     let collected = Arc::new(CollectedOutcomes::default());
     let outbox: Arc<dyn Outbox> = Arc::clone(&collected) as _;
-    // Synced commits wait for the commit lane.
+    // Synced commits wait for the commit job.
     for timestamp in [50, 49, 10] {
         let entry = put(&format!("k{timestamp}"), timestamp, "v");
         engine.submit(entry, &outbox, timestamp).unwrap();
     }
     engine.raise_closed_timestamp(at(50)).unwrap();
     assert!(scan_all(&engine, "", None).is_empty(), "they still wait");
-    world.executor.run_lane(Lane::Commit);
+    world.executor.run_class(JobClass::Commit);
     assert_eq!(outcomes(&collected, 50), (vec![10, 49], vec![50]));
     assert_eq!(read(&engine, "k49"), None);
     assert_eq!(read(&engine, "k50").as_deref(), Some("v"));
@@ -60,7 +60,7 @@ fn writes_that_wait_when_the_closed_timestamp_rises_are_refused_below_it() {
     // A group of nothing else leaves no trace in the log either.
     engine.submit(put("k1", 1, "v"), &outbox, 1).unwrap();
     let written = engine.statistics().log_written_bytes;
-    world.executor.run_lane(Lane::Commit);
+    world.executor.run_class(JobClass::Commit);
     assert_eq!(outcomes(&collected, 50), (vec![1], vec![]));
     assert_eq!(engine.statistics().log_written_bytes, written);
 }
@@ -157,7 +157,7 @@ fn a_late_write_beside_a_stalled_writer_does_not_come_in_behind_the_barrier() {
         engine.submit(entry, &outbox, number).unwrap();
         // Longer than any slowdown.
         world.clock.advance(Duration::from_millis(25));
-        world.executor.run_lane(Lane::Commit);
+        world.executor.run_class(JobClass::Commit);
     }
     engine.submit_batch([(put("old", 10, "v"), late(&engine), 0)], &outbox);
     engine.raise_closed_timestamp(at(50)).unwrap();

@@ -182,7 +182,7 @@ fn without_a_sync_a_small_write_is_committed_in_place() {
             groups().is_empty(),
             "a later write does not overtake the long one"
         );
-        world.executor.run_lane(lsm::Lane::Commit);
+        world.executor.run_class(lsm::JobClass::Commit);
         assert_eq!(groups(), [2]);
         engine.submit(put("e", 7, "v"), &outbox, 0).unwrap();
         assert_eq!(groups(), [1], "the long one is committed");
@@ -219,7 +219,7 @@ fn a_write_that_needs_a_fresh_memtable_is_not_committed_in_place() {
         assert!(timestamp < 1_000, "the memtable takes 8 KiB");
     }
     assert_eq!(engine.statistics().memtables_frozen, 0);
-    world.executor.run_lane(lsm::Lane::Commit);
+    world.executor.run_class(lsm::JobClass::Commit);
     assert_eq!(engine.statistics().memtables_frozen, 1);
     assert_eq!(collected.count(), timestamp);
 }
@@ -300,7 +300,7 @@ fn writers_are_slowed_then_wait_for_the_flush() {
                 ticket,
             )
             .unwrap();
-        world.executor.run_lane(lsm::Lane::Commit);
+        world.executor.run_class(lsm::JobClass::Commit);
         world.clock.advance(Duration::from_millis(1));
     }
     let statistics = engine.statistics();
@@ -439,11 +439,11 @@ fn a_log_that_the_system_syncs_is_written_back_as_it_grows() {
     world.options.durability = Durability::Os;
     world.options.memtable_bytes = 8 << 20;
     let engine = world.open();
-    world.executor.run_lane(lsm::Lane::Log);
+    world.executor.run_class(lsm::JobClass::Log);
     for number in 1..=4_500 {
         let key = format!("{number:04}");
         engine.write(put(&key, number, &"v".repeat(1_000))).unwrap();
-        world.executor.run_lane(lsm::Lane::Log);
+        world.executor.run_class(lsm::JobClass::Log);
     }
     let statistics = engine.statistics();
     assert_eq!(statistics.memtables_frozen, 0);

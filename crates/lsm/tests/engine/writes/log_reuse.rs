@@ -1,7 +1,7 @@
 //! Log segments begin in the files of earlier ones, and no crash brings back what those held.
 
 use crate::common::{self, World, put, read};
-use lsm::{Disk, Durability, Engine, Error, Lane};
+use lsm::{Disk, Durability, Engine, Error, JobClass};
 use lsm_testing::{BlockingWrite, Call, Fault, FaultyDisk, Unsynced};
 use std::io::ErrorKind;
 use std::path::Path;
@@ -56,7 +56,7 @@ fn segments_are_used_again_and_not_filled_with_zeros() {
     engine.write(put("a", 1 << 40, "v")).unwrap();
     engine.flush().unwrap();
     let manifests = faulty.calls();
-    world.executor.run_lane(Lane::Log);
+    world.executor.run_class(JobClass::Log);
     assert_eq!(faulty.calls(), manifests + 1, "the next segment's header");
 }
 
@@ -116,8 +116,8 @@ fn a_start_takes_free_segments_over() {
             engine
                 .submit(entry, &(outbox as Arc<dyn lsm::Outbox>), number)
                 .unwrap();
-            world.executor.run_lane(Lane::Commit);
-            world.executor.run_lane(Lane::Log);
+            world.executor.run_class(JobClass::Commit);
+            world.executor.run_class(JobClass::Log);
             world.clock.advance(Duration::from_millis(25));
         }
         assert_eq!(engine.statistics().memtables_frozen, 3);
@@ -197,7 +197,7 @@ fn a_failed_sync_of_a_reused_segment_poisons() {
     faulty.arm(Fault::at(0, ErrorKind::Other).only(is_failing));
     engine.write(put("a", 1_000, "v")).unwrap();
     let _ = engine.flush();
-    world.executor.run_lane(Lane::Log);
+    world.executor.run_class(JobClass::Log);
     assert_eq!(faulty.failed(), 1);
     let refused = engine.write(put("b", 1_001, "v"));
     assert!(

@@ -2,7 +2,7 @@
 
 use crate::common::{CollectedOutcomes, World, put};
 use base::Clock;
-use lsm::{Engine, Lane, Outbox};
+use lsm::{Engine, JobClass, Outbox};
 use lsm_testing::{BlockingWrite, HookedDisk, SyncHook};
 use std::io;
 use std::path::Path;
@@ -61,10 +61,10 @@ fn write(world: &World, engine: &Engine, count: u64, bytes: usize) -> (Duration,
         engine
             .submit(put(&key, (1 << 32) + number, &value), &outbox, number)
             .unwrap();
-        world.executor.run_lane(Lane::Commit);
+        world.executor.run_class(JobClass::Commit);
         while collected.count() < number {
             world.clock.advance(Duration::from_micros(100));
-            world.executor.run_lane(Lane::Commit);
+            world.executor.run_class(JobClass::Commit);
         }
         longest = longest.max(world.clock.monotonic() - submitted);
     }
@@ -143,7 +143,7 @@ fn a_queue_is_let_through_at_the_rate() {
     let began = world.clock.monotonic();
     let mut stored_after = Vec::new();
     while collected.count() < 512 {
-        world.executor.run_lane(Lane::Commit);
+        world.executor.run_class(JobClass::Commit);
         stored_after.push(collected.count());
         world.clock.advance(Duration::from_millis(1));
     }

@@ -2,7 +2,7 @@
 //! only once to each handle of the file.
 
 use crate::common::{World, put, read};
-use lsm::{Error, Lane};
+use lsm::{Error, JobClass};
 use lsm_testing::{BlockingWrite, HookedDisk, PATIENCE, SyncHook};
 use std::io;
 use std::path::Path;
@@ -56,7 +56,7 @@ fn a_sync_aside_does_not_eat_the_error_of_a_commit() {
         }) as Arc<SyncHook>,
     );
     thread::scope(|scope| {
-        scope.spawn(|| world.executor.run_lane(Lane::Log));
+        scope.spawn(|| world.executor.run_class(JobClass::Log));
         next(&Mutex::new(arrived));
         let written = engine.write(put("a", 2, "after"));
         release.send(()).unwrap();

@@ -59,7 +59,7 @@ pub(super) trait Request: Sized + 'static {
 
     /// Prepares to go on without a client. `has_room` says whether the limit of the
     /// background admits the request. Returns whether the request goes on.
-    fn go_on(&mut self, has_room: bool) -> bool;
+    fn continue_in_background(&mut self, has_room: bool) -> bool;
 }
 
 /// What a request waits for besides answers.
@@ -144,7 +144,7 @@ impl<R: Request> Requests<R> {
             return Err(PendingReply { cell, registration });
         };
         if !request.is_done()
-            && let Some(background) = go_on(&mut request, &self.background)
+            && let Some(background) = move_to_background(&mut request, &self.background)
         {
             let cell = self.cell();
             *cell.running.borrow_mut() = Some(Running {
@@ -172,9 +172,9 @@ impl<R: Request> Requests<R> {
 }
 
 /// Lets a decided request go on, if there is room and anything to wait for.
-fn go_on<R: Request>(request: &mut R, permits: &Rc<Permits>) -> Option<Permit> {
+fn move_to_background<R: Request>(request: &mut R, permits: &Rc<Permits>) -> Option<Permit> {
     let permit = permits.try_take();
-    let goes_on = request.go_on(permit.is_some());
+    let goes_on = request.continue_in_background(permit.is_some());
     permit.filter(|_| goes_on)
 }
 
@@ -194,7 +194,7 @@ impl<R: Request> RequestCell<R> {
         let (mut wakes_client, mut is_decided) = (false, reply.is_some());
         if is_decided {
             if !request.is_done() {
-                *background = go_on(request, &self.background);
+                *background = move_to_background(request, &self.background);
             }
         } else if background.is_none() {
             wakes_client = request.trigger() != before;
@@ -206,7 +206,7 @@ impl<R: Request> RequestCell<R> {
         // Outside the borrow: a request owns a timestamp, and shares of memory.
         drop(ended);
         if wakes_client || reply.is_some() {
-            self.tell_client(reply);
+            self.notify_client(reply);
         }
         if is_over {
             Awaits::Nothing
@@ -216,7 +216,7 @@ impl<R: Request> RequestCell<R> {
     }
 
     /// Tells the client of the reply, or else of another trigger.
-    fn tell_client(&self, reply: Option<R::Reply>) {
+    fn notify_client(&self, reply: Option<R::Reply>) {
         match (self.client.replace(Client::None), reply) {
             (Client::Many(client, number), Some(reply)) => client.decided(number, reply),
             (Client::Many(client, number), None) => client.triggered(number),

@@ -50,7 +50,7 @@ impl Request for Fake {
         self.answers >= self.done_by
     }
 
-    fn go_on(&mut self, has_room: bool) -> bool {
+    fn continue_in_background(&mut self, has_room: bool) -> bool {
         let note = if has_room { "goes on" } else { "has no room" };
         self.notes.borrow_mut().push(note);
         has_room

@@ -9,7 +9,7 @@ use std::sync::Arc;
 ///
 /// # Errors
 /// As [`TableSet::apply`](crate::engine::table_set::TableSet::apply).
-pub(in crate::engine::compaction) fn set_damaged_aside(core: &Core) -> Result<(), Error> {
+pub(in crate::engine::compaction) fn move_damaged_aside(core: &Core) -> Result<(), Error> {
     let state = core.tables.load_full();
     let damaged = state.tables.iter();
     let damaged = damaged.filter(|(level, table)| *level > 0 && table.is_damaged());

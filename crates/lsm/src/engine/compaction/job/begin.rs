@@ -1,7 +1,7 @@
 //! What compaction begins with once the last compaction has ended.
 
 use super::CompactorState;
-use super::aside::set_damaged_aside;
+use super::aside::move_damaged_aside;
 use crate::engine::compaction::gc_thresholds::GcThresholds;
 use crate::engine::compaction::merging::Compaction;
 use crate::engine::compaction::pick::{Pick, PickSettings, Reason, pick, summarize};
@@ -25,19 +25,19 @@ impl CompactorState {
     /// on a full disk, then what is due.
     ///
     /// # Errors
-    /// Those of [`set_damaged_aside`].
+    /// Those of [`move_damaged_aside`].
     pub(in crate::engine::compaction) fn begin(
         &mut self,
         orders: &Orders,
         core: &Core,
     ) -> Result<Beginning, Error> {
-        self.try_unreadable_again(core);
-        set_damaged_aside(core)?;
+        self.retry_unreadable(core);
+        move_damaged_aside(core)?;
         let compaction = self.begin_rewrite(core).or_else(|| self.begin_hidden(core));
         if let Some(compaction) = compaction {
             return Ok(Beginning::Compaction(Box::new(compaction)));
         }
-        if let Some(bytes) = self.survey_some(core) {
+        if let Some(bytes) = self.survey_part(core) {
             return Ok(Beginning::Surveyed(bytes));
         }
         let Some(pick) = self.pick(orders, core) else {
@@ -51,7 +51,7 @@ impl CompactorState {
     }
 
     /// Allows another try of the tables that could not be read, when it is time.
-    fn try_unreadable_again(&mut self, core: &Core) {
+    fn retry_unreadable(&mut self, core: &Core) {
         if self.unreadable.is_due(core.now()) {
             for (_, table) in core.tables.load().tables.iter() {
                 table.try_again();
@@ -84,10 +84,10 @@ impl CompactorState {
     }
 
     /// On a full disk, looks for what is hidden. Returns the bytes that were read.
-    fn survey_some(&mut self, core: &Core) -> Option<u64> {
+    fn survey_part(&mut self, core: &Core) -> Option<u64> {
         core.options
             .compaction
-            .then(|| self.reclaim.survey_some(core))?
+            .then(|| self.reclaim.survey_part(core))?
     }
 
     /// What is to be merged next. A whole compaction takes turns with what is due, and
@@ -116,7 +116,7 @@ impl CompactorState {
     /// What is due, whether or not there is room for it.
     fn pick_due(&mut self, settings: &PickSettings, core: &Core) -> Option<Pick> {
         // A table must not be picked for what its compaction could not drop now.
-        let (bounds, expired_before_unix_ms) = if core.snapshots.hold_compaction_back() {
+        let (bounds, expired_before_unix_ms) = if core.snapshots.defer_compaction() {
             (GcThresholds::NONE, 0)
         } else {
             let bounds = GcThresholds::of(&core.environment);

@@ -120,7 +120,7 @@ impl Compactor {
     }
 
     /// Schedules a job that looks after a while at what time alone has made due.
-    pub(crate) fn look_later(&self, core: &Core) {
+    pub(crate) fn schedule_check(&self, core: &Core) {
         if core.options.compaction {
             self.wake_at(core.now().saturating_add(IDLE_DELAY), core);
         }
@@ -175,7 +175,7 @@ impl Compactor {
         match step {
             Ok(CompactionStep::Idle) => {
                 if has_dead(&core.tables.load()) {
-                    self.look_later(core);
+                    self.schedule_check(core);
                 }
                 if let Some(due) = unreadable_due {
                     self.wake_at(due, core);
@@ -331,7 +331,7 @@ impl CompactorState {
                 Beginning::Surveyed(bytes) => return Ok(CompactionStep::Merged(bytes)),
                 Beginning::Nothing => {
                     // The flush wakes compaction when it ends.
-                    self.quiet.flush_what_is_due(core);
+                    self.quiet.flush_if_due(core);
                     return Ok(CompactionStep::Idle);
                 }
             },

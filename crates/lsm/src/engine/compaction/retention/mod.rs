@@ -295,7 +295,7 @@ impl<C: RecordCursor> Retained<C> {
     }
 
     /// Whether all versions that were dropped as non-owned might still be.
-    pub(crate) fn may_non_owned_go(&self) -> bool {
+    pub(crate) fn may_drop_non_owned(&self) -> bool {
         let non_owned = self.retention.non_owned.as_ref();
         self.greatest_non_owned
             .zip(non_owned)

@@ -132,7 +132,7 @@ fn non_owned_stays_once_its_bound_is_withdrawn() {
     };
     let mut retained = Retained::new(ListCursor::new(Vec::from(records.map(Ok))), retention);
     assert!(matches!(retained.step().unwrap(), Step::Passed));
-    assert!(retained.may_non_owned_go());
+    assert!(retained.may_drop_non_owned());
     bound.store(0, Relaxed);
     let mut kept = Vec::new();
     while let Some(record) = retained.next().unwrap() {
@@ -141,11 +141,11 @@ fn non_owned_stays_once_its_bound_is_withdrawn() {
     assert_eq!(kept, [b"b", b"c"]);
     assert_eq!(retained.dropped_non_owned(), 1);
     // The first one is not gone before the tables are replaced.
-    assert!(!retained.may_non_owned_go());
+    assert!(!retained.may_drop_non_owned());
     bound.store(1, Relaxed);
-    assert!(!retained.may_non_owned_go());
+    assert!(!retained.may_drop_non_owned());
     bound.store(2, Relaxed);
-    assert!(retained.may_non_owned_go());
+    assert!(retained.may_drop_non_owned());
 }
 
 #[test]

@@ -26,10 +26,10 @@ fn retain(
     gc_threshold: u64,
     outside: &[Record],
 ) -> Output {
-    retain_what_is_not_hidden(records, snapshots, (gc_threshold, 0), outside, &[])
+    retain_visible(records, snapshots, (gc_threshold, 0), outside, &[])
 }
 
-fn retain_what_is_not_hidden(
+fn retain_visible(
     mut records: Vec<Record>,
     snapshots: &[u64],
     (gc_threshold, expired_before_unix_ms): (u64, u64),
@@ -196,7 +196,7 @@ fn every_snapshot_sees_the_same_in_every_small_case() {
                         if expired_before > 0 && has_ties(&list) {
                             continue;
                         }
-                        let output = retain_what_is_not_hidden(
+                        let output = retain_visible(
                             inside.clone(),
                             &snapshots,
                             (gc_threshold, expired_before),
@@ -225,7 +225,7 @@ fn a_version_hidden_from_elsewhere_is_dropped_unless_a_snapshot_lives() {
     let list = vec![version(1, 0, 1), version(2, 0, 2)];
     let newer = [version(3, 1, 3)];
     let kept = |snapshots: &[u64], hiding: &[Record]| {
-        retain_what_is_not_hidden(list.clone(), snapshots, (0, 0), &newer, hiding)
+        retain_visible(list.clone(), snapshots, (0, 0), &newer, hiding)
             .records
             .len()
     };
@@ -332,7 +332,7 @@ fn a_version_that_has_expired_by_every_clock_becomes_a_tombstone() {
     };
     let retained = |record: Record, gc_threshold, expired_before, outside: &[Record]| {
         let bounds = (gc_threshold, expired_before);
-        retain_what_is_not_hidden(vec![record], &[], bounds, outside, &[]).records
+        retain_visible(vec![record], &[], bounds, outside, &[]).records
     };
     let tombstone = Record {
         sequence: 0,

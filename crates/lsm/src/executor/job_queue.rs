@@ -1,4 +1,4 @@
-//! The jobs of one lane, for an executor that runs each lane on a thread.
+//! The jobs of one job class, for an executor that runs each class on a thread.
 
 use super::Job;
 use crate::waits::lock;
@@ -8,11 +8,11 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The waiting jobs of a lane, for the one thread that runs them.
+/// The waiting jobs of a class, for the one thread that runs them.
 ///
-/// The queue has no bound, because few jobs of a lane wait at the same time (see
-/// [`Lane`](super::Lane)).
-pub struct LaneQueue {
+/// The queue has no bound, because few jobs of a class wait at the same time (see
+/// [`JobClass`](super::JobClass)).
+pub struct JobQueue {
     clock: Arc<dyn Clock>,
     jobs: Mutex<Jobs>,
     changed: Condvar,
@@ -38,7 +38,7 @@ struct DelayedJob {
     job: Job,
 }
 
-impl LaneQueue {
+impl JobQueue {
     /// A queue without jobs; delays are measured by `clock`.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Self {
@@ -207,9 +207,9 @@ mod tests {
     use std::sync::mpsc::{Receiver, channel};
 
     /// A queue, its clock, and the numbers of the jobs that ran.
-    fn queue(jobs: &[(u32, u64)]) -> (LaneQueue, Arc<ManualClock>, Receiver<u32>) {
+    fn queue(jobs: &[(u32, u64)]) -> (JobQueue, Arc<ManualClock>, Receiver<u32>) {
         let clock = Arc::new(ManualClock::new(0));
-        let queue = LaneQueue::new(Arc::clone(&clock) as _);
+        let queue = JobQueue::new(Arc::clone(&clock) as _);
         let (sender, receiver) = channel();
         for (number, delay_ms) in jobs.iter().copied() {
             let sender = sender.clone();
@@ -267,7 +267,7 @@ mod tests {
     }
 
     fn take_what_comes() {
-        let queue = LaneQueue::new(Arc::new(SystemClock::new()));
+        let queue = JobQueue::new(Arc::new(SystemClock::new()));
         let (sender, ran) = channel();
         let queue = &queue;
         std::thread::scope(|scope| {

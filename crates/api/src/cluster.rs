@@ -37,9 +37,33 @@ pub struct ClusterNode {
     /// without the right `metrics`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub report: Option<ReportNumbers>,
-    /// Its status; left out if it has said nothing, or is of an older release.
+    /// Its status; left out if it has said nothing, or none that this node can use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<Status>,
+    /// Why there is no status although the node has answered; left out otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("enum" = ["too long", "other release", "other name"]))]
+    pub status_missed: Option<String>,
+}
+
+impl ClusterNode {
+    /// Its status is longer than a node report takes.
+    pub const STATUS_TOO_LONG: &str = "too long";
+    /// Its status is that of another release, or it tells none.
+    pub const STATUS_OF_OTHER_RELEASE: &str = "other release";
+    /// Its status is that of a node of another name.
+    pub const STATUS_OF_OTHER_NAME: &str = "other name";
+}
+
+/// The writes that a node missed and that the others keep for it.
+#[must_use]
+pub fn hints_for(nodes: &[ClusterNode], name: &str) -> u64 {
+    let statuses = nodes.iter().filter_map(|node| node.status.as_ref());
+    let members = statuses.flat_map(Status::others);
+    let hints = members.filter(|member| member.name == name);
+    hints
+        .map(|member| member.hints)
+        .fold(0, u64::saturating_add)
 }
 
 /// The numbers that a node reports.

@@ -1,7 +1,7 @@
 //! What `kvorum admin status` prints of all nodes.
 
 use super::tombstone_gc::TombstoneGcOverview;
-use api::cluster::{Advice, Cluster, ClusterNode, ReportNumbers};
+use api::cluster::{Advice, Cluster, ClusterNode, ReportNumbers, hints_for};
 use api::status::{NonOwnedCopies, RebuildOverview, Status};
 use serde::Serialize;
 
@@ -117,11 +117,6 @@ impl Overview {
     /// Puts together what the nodes have said.
     pub(super) fn of(cluster: &Cluster) -> Self {
         let statuses = || cluster.nodes.iter().filter_map(|node| node.status.as_ref());
-        let hints_for = |name: &str| {
-            let members = statuses().flat_map(|status| &status.cluster);
-            let of_node = members.filter(|member| member.name == name);
-            of_node.map(|member| member.hints).sum()
-        };
         let nodes: Vec<NodeOverview> = cluster
             .nodes
             .iter()
@@ -138,7 +133,7 @@ impl Overview {
                     certificate_seconds_left: status.and_then(certificate_seconds_left),
                     state: state_of(node).to_owned(),
                     replica_state: status.map(|status| status.replica_state.clone()),
-                    hints_waiting: hints_for(&node.name),
+                    hints_waiting: hints_for(&cluster.nodes, &node.name),
                     background_share: status.map(|status| status.background.share),
                     rebuild: status.and_then(|status| status.repair.rebuild.clone()),
                     compaction: status.and_then(compaction),
@@ -149,8 +144,9 @@ impl Overview {
             .collect();
         // Each node says how far it is itself. They are never more than a range apart.
         let furthest = statuses().max_by_key(|status| {
-            let ranges = status.repair.running.iter().map(|sweep| sweep.ranges + 1);
-            ranges.sum::<u64>()
+            let running = status.repair.running.iter();
+            let ranges = running.map(|repair| repair.ranges.saturating_add(1));
+            ranges.fold(0, u64::saturating_add)
         });
         Self {
             quorum: QuorumOverview::of(&nodes),

@@ -4,9 +4,8 @@ use super::disk_room::DiskRoom;
 use super::examiner::EXAMINE_MAX;
 use super::{ClientActivity, NodeSnapshot, SeeActivity, SeeStatus};
 use base::Clock;
-use bytes::Bytes;
 use lsm::{Disk, Executor};
-use peer::{LinkStatus, NodeReport};
+use peer::{LinkStatus, NodeReport, ReportedStatus};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -73,7 +72,9 @@ impl OwnReport {
             writes,
         } = see_activity.map(|see| see()).unwrap_or_default();
         let see_status = self.see_status.get();
-        let status = see_status.map_or_else(Bytes::new, |see| see(&snapshot, &links).into());
+        let status = see_status.map_or(ReportedStatus::Untold, |see| {
+            ReportedStatus::Told(see(&snapshot, &links).into())
+        });
         NodeReport {
             data_bytes: snapshot.data_bytes(),
             free_bytes,

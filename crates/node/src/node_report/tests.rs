@@ -127,7 +127,7 @@ async fn a_node_tells_its_disk_its_store_and_what_clients_did() {
     assert_eq!(report.requests_per_1000_s, 1_500);
     assert_eq!((report.reads, report.writes), (Some(reads), None));
     let status = format!("{} bytes", report.data_bytes);
-    assert_eq!(report.status, status.as_bytes());
+    assert_eq!(report.status, peer::ReportedStatus::Told(status.into()));
 }
 
 #[tokio::test(start_paused = true)]

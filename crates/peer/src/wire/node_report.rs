@@ -9,13 +9,17 @@
 //! ```
 //!
 //! A number with all bits set means unknown. The status is the node's own account in the words of
-//! the layer above, which this one only carries. Earlier releases end before its length.
+//! the layer above, which this one only carries. If it is too long for a frame, all bits of its
+//! length are set, and nothing follows. Earlier releases end before its length.
 
 use base::ByteReader;
 use bytes::Bytes;
 
-/// The longest status that travels, in bytes. A longer one is left out.
+/// The longest status that travels, in bytes.
 const STATUS_BYTES_MAX: usize = 64 << 10;
+
+/// Stands for the length of a status that is too long.
+const TOO_LONG: u32 = u32::MAX;
 
 /// Stands for a number that is not known.
 const UNKNOWN: u64 = u64::MAX;
@@ -39,8 +43,19 @@ pub struct NodeReport {
     pub reads: Option<LatencyQuantiles>,
     /// How long `PUT`s and `DELETE`s took lately; `None` if there were none.
     pub writes: Option<LatencyQuantiles>,
-    /// The status of the node, in the words of the layer above; empty if it is not known.
-    pub status: Bytes,
+    /// The status of the node.
+    pub status: ReportedStatus,
+}
+
+/// The status of a node, as it says itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReportedStatus {
+    /// In the words of the layer above.
+    Told(Bytes),
+    /// It is too long for a report to another node.
+    TooLong,
+    /// The node does not tell it.
+    Untold,
 }
 
 /// Times that a half, 99% and 99.9% of the requests did not exceed.
@@ -74,13 +89,14 @@ impl NodeReport {
                 out.extend_from_slice(&number.to_le_bytes());
             }
         }
-        let status: &[u8] = if self.status.len() <= STATUS_BYTES_MAX {
-            &self.status
-        } else {
-            &[]
+        let (bytes, status) = match &self.status {
+            ReportedStatus::Told(status) if status.len() <= STATUS_BYTES_MAX => {
+                // The limit fits.
+                (u32::try_from(status.len()).unwrap_or(TOO_LONG), &status[..])
+            }
+            ReportedStatus::Told(_) | ReportedStatus::TooLong => (TOO_LONG, &[][..]),
+            ReportedStatus::Untold => (0, &[][..]),
         };
-        // The limit fits.
-        let bytes = u32::try_from(status.len()).unwrap_or(0);
         out.extend_from_slice(&bytes.to_le_bytes());
         out.extend_from_slice(status);
     }
@@ -103,12 +119,18 @@ impl NodeReport {
 }
 
 /// The status, which earlier releases leave out.
-fn decode_status(reader: &mut ByteReader<'_>) -> Option<Bytes> {
+fn decode_status(reader: &mut ByteReader<'_>) -> Option<ReportedStatus> {
     if reader.rest().is_empty() {
-        return Some(Bytes::new());
+        return Some(ReportedStatus::Untold);
     }
-    let bytes = usize::try_from(reader.u32()?).ok()?;
-    reader.bytes(bytes).map(Bytes::copy_from_slice)
+    Some(match reader.u32()? {
+        TOO_LONG => ReportedStatus::TooLong,
+        0 => ReportedStatus::Untold,
+        bytes => {
+            let bytes = reader.bytes(usize::try_from(bytes).ok()?)?;
+            ReportedStatus::Told(Bytes::copy_from_slice(bytes))
+        }
+    })
 }
 
 impl LatencyQuantiles {

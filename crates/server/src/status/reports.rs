@@ -5,21 +5,24 @@ use api::cluster::{Cluster, ClusterNode, Quantiles, ReportNumbers};
 use api::status::Status;
 use cluster::{Fate, Members, Miss};
 use node::ExaminedNode;
-use peer::{LatencyQuantiles, NodeReport};
+use peer::{LatencyQuantiles, NodeReport, ReportedStatus};
 
 /// What the nodes have said, and what to do about it.
 pub(crate) fn cluster(members: &Members, examined: &[ExaminedNode]) -> Cluster {
-    let node = |ExaminedNode { node, report }: &ExaminedNode| ClusterNode {
-        name: members.name(*node).to_owned(),
-        url: members.url(*node).to_string(),
-        missed: report.as_ref().err().map(|why| word(*why).to_owned()),
-        report: report.as_ref().ok().map(numbers),
-        // One that cannot be read is that of another release. A node speaks only for itself.
-        status: report
-            .as_ref()
-            .ok()
-            .and_then(|report| serde_json::from_slice::<Status>(&report.status).ok())
-            .filter(|status| status.name == members.name(*node)),
+    let node = |ExaminedNode { node, report }: &ExaminedNode| {
+        let name = members.name(*node);
+        let told = report.as_ref().map(|report| told(report, name));
+        ClusterNode {
+            name: name.to_owned(),
+            url: members.url(*node).to_string(),
+            missed: report.as_ref().err().map(|why| word(*why).to_owned()),
+            report: report.as_ref().ok().map(numbers),
+            status_missed: told
+                .as_ref()
+                .ok()
+                .and_then(|told| Some(told.as_ref().err()?.to_string())),
+            status: told.ok().and_then(Result::ok),
+        }
     };
     let nodes: Vec<ClusterNode> = examined.iter().map(node).collect();
     Cluster {
@@ -27,6 +30,23 @@ pub(crate) fn cluster(members: &Members, examined: &[ExaminedNode]) -> Cluster {
         advice: advice::of(members.name(members.own()), &nodes),
         nodes,
     }
+}
+
+/// What a node says of itself, or why that is of no use.
+fn told(report: &NodeReport, name: &str) -> Result<Status, &'static str> {
+    let bytes = match &report.status {
+        ReportedStatus::Told(bytes) => bytes,
+        ReportedStatus::TooLong => return Err(ClusterNode::STATUS_TOO_LONG),
+        ReportedStatus::Untold => return Err(ClusterNode::STATUS_OF_OTHER_RELEASE),
+    };
+    // One that cannot be read is that of another release.
+    let status: Status = serde_json::from_slice(bytes)
+        .map_err(|_unreadable| ClusterNode::STATUS_OF_OTHER_RELEASE)?;
+    // A node speaks only for itself.
+    if status.name != name {
+        return Err(ClusterNode::STATUS_OF_OTHER_NAME);
+    }
+    Ok(status)
 }
 
 fn numbers(report: &NodeReport) -> ReportNumbers {
@@ -59,5 +79,43 @@ fn word(why: Miss) -> &'static str {
     match why {
         Miss::Full | Miss::Learner | Miss::Obsolete { .. } => word(Miss::Failed),
         why => Fate::Missed(why).word(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::advice::tests::well;
+    use bytes::Bytes;
+
+    fn report(status: ReportedStatus) -> NodeReport {
+        NodeReport {
+            data_bytes: 0,
+            free_bytes: None,
+            hints: 0,
+            requests_per_1000_s: 0,
+            background_permille: 1000,
+            reads: None,
+            writes: None,
+            status,
+        }
+    }
+
+    #[test]
+    fn a_node_speaks_only_for_itself_and_what_is_missing_has_its_reason() {
+        let of_b = ReportedStatus::Told(well("b", &["a", "b"]).to_string().into());
+        let garbage = ReportedStatus::Told(Bytes::from_static(b"{}"));
+        for (status, missed) in [
+            (of_b.clone(), None),
+            (garbage, Some("other release")),
+            (ReportedStatus::Untold, Some("other release")),
+            (ReportedStatus::TooLong, Some("too long")),
+        ] {
+            let told = told(&report(status), "b");
+            assert_eq!(told.as_ref().err().copied(), missed);
+            assert!(told.is_ok_and(|status| status.name == "b") == missed.is_none());
+        }
+        let under_another = told(&report(of_b), "a");
+        assert_eq!(under_another.err(), Some("other name"));
     }
 }

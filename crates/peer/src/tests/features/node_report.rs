@@ -3,7 +3,7 @@
 use super::*;
 use crate::wire::frame::{Decoder, PAYLOAD_BYTES_MAX, put_frame};
 use crate::wire::message::{self, Message};
-use crate::{EXAMINATION, LatencyQuantiles, NodeReport};
+use crate::{EXAMINATION, LatencyQuantiles, NodeReport, ReportedStatus};
 
 pub(crate) const REPORT: NodeReport = NodeReport {
     data_bytes: 0x0102_0304,
@@ -17,7 +17,7 @@ pub(crate) const REPORT: NodeReport = NodeReport {
         p999_us: 9,
     }),
     writes: None,
-    status: Bytes::from_static(b"well"),
+    status: ReportedStatus::Told(Bytes::from_static(b"well")),
 };
 
 /// The payload of a frame with [`REPORT`].
@@ -48,7 +48,7 @@ fn the_frames_are_as_drawn() {
 fn fields_of_later_releases_are_passed_over_and_a_short_payload_is_malformed() {
     let later = [payload(), vec![1, 2, 3]].concat();
     let earlier = NodeReport {
-        status: Bytes::new(),
+        status: ReportedStatus::Untold,
         ..REPORT
     };
     for (payload, report) in [
@@ -77,15 +77,19 @@ fn reported(frame: &[u8]) -> Option<NodeReport> {
 }
 
 #[test]
-fn a_status_that_is_too_long_for_a_frame_is_left_out() {
-    for (status_bytes, sent_bytes) in [(64 << 10, 64 << 10), ((64 << 10) + 1, 0)] {
-        let report = NodeReport {
-            status: vec![b'x'; status_bytes].into(),
-            ..REPORT
-        };
+fn a_report_says_that_a_status_was_too_long_for_its_frame_and_that_there_is_none() {
+    let told = |bytes| ReportedStatus::Told(vec![b'x'; bytes].into());
+    for (status, arrives) in [
+        (told(64 << 10), told(64 << 10)),
+        (told((64 << 10) + 1), ReportedStatus::TooLong),
+        (ReportedStatus::TooLong, ReportedStatus::TooLong),
+        (told(0), ReportedStatus::Untold),
+        (ReportedStatus::Untold, ReportedStatus::Untold),
+    ] {
+        let report = NodeReport { status, ..REPORT };
         let mut out = Vec::new();
         message::put_examined(&mut out, 1, &report);
-        assert_eq!(reported(&out).unwrap().status.len(), sent_bytes);
+        assert_eq!(reported(&out).unwrap().status, arrives);
     }
 }
 

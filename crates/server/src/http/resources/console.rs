@@ -4,7 +4,6 @@
 //! other resources. They cost other requests nothing.
 
 use crate::http::exchange::{Answer, HttpExchange};
-use crate::http::query;
 use crate::http::response::body::ResponseBody;
 use crate::http::response::page;
 use bytes::Bytes;
@@ -14,7 +13,6 @@ use hyper::{HeaderMap, Response, StatusCode};
 
 /// `GET` and `HEAD`.
 pub(super) fn answer(exchange: &HttpExchange<'_>, asset: Asset) -> Answer {
-    query::none(exchange.query())?;
     exchange.check_body_limit()?;
     let tag = asset.tag();
     let named = exchange.head.headers.get_all(IF_NONE_MATCH).iter();

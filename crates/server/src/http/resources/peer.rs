@@ -3,7 +3,6 @@
 
 use crate::http::exchange::{Answer, HttpExchange};
 use crate::http::problem::Problem;
-use crate::http::query;
 use crate::http::response::body::ResponseBody;
 use hyper::header::{CONNECTION, HeaderValue, UPGRADE};
 use hyper::{Response, StatusCode, Version};
@@ -11,7 +10,6 @@ use peer::PEER_PROTOCOL;
 
 /// `GET` with `Upgrade`.
 pub(super) fn answer(exchange: &HttpExchange<'_>) -> Answer {
-    query::none(exchange.query())?;
     let head = &exchange.head;
     let asks_for_upgrade = head.headers.get_all(UPGRADE).iter().any(|value| {
         value

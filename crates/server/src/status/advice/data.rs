@@ -118,7 +118,7 @@ fn remedy(view: View<'_>, clocks: &Clocks<'_>, refusing: &Refusing<'_>) -> Strin
     if !silent.is_empty() {
         return format!(
             "It needs every node: start {}, or replace it",
-            listed(&silent)
+            listed(silent)
         );
     }
     if !clocks.to_blame.is_empty() {

@@ -15,16 +15,17 @@ mod node;
 mod reach;
 mod repairs;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 mod thresholds;
 mod view;
 
 use api::cluster::{Advice, ClusterNode};
-use view::View;
+use view::{Reach, View};
 
 /// What an operator has to do, the worst first, by what the node `own` has heard of all nodes.
 pub(crate) fn of(own: &str, nodes: &[ClusterNode]) -> Vec<Advice> {
-    let view = View { own, nodes };
+    let reach = &Reach::of(nodes);
+    let view = View { own, nodes, reach };
     let (reach, refusing) = reach::of(view);
     let clocks = clocks::of(view);
     let explains = node::Explained {

@@ -4,7 +4,7 @@ use super::reach::{Refusing, waiting};
 use super::thresholds::{CERTIFICATE_SECONDS_MIN, HINT_SHARE_MAX};
 use super::view::View;
 use super::view::listed;
-use api::cluster::{Advice, Severity};
+use api::cluster::{Advice, Severity, hints_for};
 use api::status::Status;
 use units::{counted, rough_span as span};
 
@@ -33,7 +33,7 @@ pub(super) fn of(
     let state = if refusing.has(name) {
         None
     } else {
-        of_replica_state(status, &silent)
+        of_replica_state(status, silent)
     };
     match state {
         Some(advice) => all.push(advice),
@@ -50,18 +50,13 @@ pub(super) fn of(
         all.push(bad(what, remedy, "A store that cannot write files"));
     }
     if status.store.disk_full {
-        let others = view.statuses().flat_map(Status::others);
-        let hints: u64 = others
-            .filter(|member| member.name == name)
-            .map(|member| member.hints)
-            .sum();
-        let what = match hints {
+        let what = match hints_for(view.nodes, name) {
             0 => "its disk is full".to_owned(),
             hints => format!("its disk is full, and {} for it", waiting(hints)),
         };
         all.push(bad(what, "Give it room, or delete keys", "Full disk"));
     }
-    all.extend(of_damage(status, &silent));
+    all.extend(of_damage(status, silent));
     all.extend(of_hints(status));
     all.extend(of_files(status));
     all
@@ -208,7 +203,8 @@ fn of_damage(status: &Status, silent: &[&str]) -> Option<Advice> {
 
 /// What to do about hints that take much of their room.
 fn of_hints(status: &Status) -> Option<Advice> {
-    let bytes: u64 = status.cluster.iter().map(|member| member.hint_bytes).sum();
+    let bytes = status.cluster.iter().map(|member| member.hint_bytes);
+    let bytes = bytes.fold(0, u64::saturating_add);
     let share = bytes as f64 / status.hints.bytes_max.max(1) as f64;
     if share <= HINT_SHARE_MAX {
         return None;

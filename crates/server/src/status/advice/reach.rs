@@ -3,7 +3,7 @@
 use super::thresholds::APART_SECONDS;
 use super::view::View;
 use super::view::listed;
-use api::cluster::{Advice, ClusterNode, Severity};
+use api::cluster::{Advice, ClusterNode, Severity, hints_for};
 use std::collections::{BTreeMap, BTreeSet};
 use units::{counted, rough_span as span};
 
@@ -119,7 +119,7 @@ fn of_refusing(problem: &str, pairs: &BTreeSet<Pair<'_>>) -> Advice {
 fn of_silent(view: View<'_>, node: &ClusterNode, refusing: &Refusing<'_>) -> Option<Advice> {
     let name = node.name.as_str();
     let Some(missed) = node.missed.as_deref() else {
-        return node.status.is_none().then(|| of_other_release(name));
+        return of_untold(node);
     };
     let own = view.statuses().find(|status| status.name == view.own);
     let seen = own.and_then(|own| own.others().find(|member| member.name == name));
@@ -137,12 +137,10 @@ fn of_silent(view: View<'_>, node: &ClusterNode, refusing: &Refusing<'_>) -> Opt
     if is_connecting || view.runs(name) || refusing.has_pair(pair(view.own, name)) {
         return None;
     }
-    let members = || {
-        view.statuses()
-            .flat_map(|status| status.others().map(move |other| (status, other)))
-    };
-    let of_node = || members().filter(|(_, member)| member.name == name);
-    let longest = of_node()
+    let members = view.statuses();
+    let members = members.flat_map(|status| status.others().map(move |other| (status, other)));
+    let of_node = members.filter(|(_, member)| member.name == name);
+    let longest = of_node
         .filter_map(|(status, member)| Some((member.down_seconds?, status.hints.age_max_seconds)));
     let longest = longest.max();
     let mut what = match (missed, longest) {
@@ -150,7 +148,7 @@ fn of_silent(view: View<'_>, node: &ClusterNode, refusing: &Refusing<'_>) -> Opt
         (_, Some((down, _))) => format!("it has been unreachable for {}", span(down)),
         _ => "it is unreachable".to_owned(),
     };
-    let hints: u64 = of_node().map(|(_, member)| member.hints).sum();
+    let hints = hints_for(view.nodes, name);
     if hints > 0 {
         what += &format!(", and {} for it", waiting(hints));
     }
@@ -171,6 +169,30 @@ fn of_silent(view: View<'_>, node: &ClusterNode, refusing: &Refusing<'_>) -> Opt
 pub(super) fn waiting(hints: u64) -> String {
     let verb = if hints == 1 { "waits" } else { "wait" };
     format!("{} {verb} as hints", counted(hints, "write"))
+}
+
+/// What to do about a node that has answered, and whose status nobody knows.
+fn of_untold(node: &ClusterNode) -> Option<Advice> {
+    let name = node.name.as_str();
+    match node.status_missed.as_deref()? {
+        ClusterNode::STATUS_TOO_LONG => {
+            let what = "its status is too long for the other nodes, so this node knows none of it";
+            let remedy = "Ask it itself: kvorum admin status with its URL";
+            Some(Advice::of_node(Severity::Note, name, what, remedy, SILENT))
+        }
+        ClusterNode::STATUS_OF_OTHER_NAME => {
+            let what = "it tells a status under another name, which is not believed";
+            let remedy = "Compare --name and --url of both nodes: each name has one URL";
+            Some(Advice::of_node(
+                Severity::Warn,
+                name,
+                what,
+                remedy,
+                REFUSING,
+            ))
+        }
+        _ => Some(of_other_release(name)),
+    }
 }
 
 fn of_other_release(name: &str) -> Advice {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 const RUNBOOKS: &str = include_str!("../../../../../docs/how-to/runbooks.md");
 
 /// What a node of a cluster says that is well.
-fn well(name: &str, names: &[&str]) -> Value {
+pub(in crate::status) fn well(name: &str, names: &[&str]) -> Value {
     let member = |member: &&str| {
         json!({
             "name": member, "url": format!("http://{member}:1"),
@@ -50,7 +50,7 @@ fn well(name: &str, names: &[&str]) -> Value {
 struct Node {
     status: Value,
     missed: Option<String>,
-    is_older: bool,
+    status_missed: Option<String>,
     requests_a_second: f64,
 }
 
@@ -83,7 +83,7 @@ fn advised(lines: &[&str]) -> String {
     let node = |name: &&str| Node {
         status: well(name, &names),
         missed: None,
-        is_older: false,
+        status_missed: None,
         requests_a_second: 0.0,
     };
     let mut nodes: Vec<Node> = names.iter().map(node).collect();
@@ -97,7 +97,7 @@ fn advised(lines: &[&str]) -> String {
             }
             match what {
                 "misses" => node.missed = Some(value.to_owned()),
-                "older" => node.is_older = true,
+                "untold" => node.status_missed = Some(value.to_owned()),
                 "requests" => node.requests_a_second = value.parse().unwrap(),
                 pointer => node.set(pointer, serde_json::from_str(value).unwrap()),
             }
@@ -130,7 +130,9 @@ fn seen((name, node): (&&str, Node)) -> ClusterNode {
             reads: None,
             writes: None,
         }),
-        status: (has_told && !node.is_older).then(|| serde_json::from_value(node.status).unwrap()),
+        status: (has_told && node.status_missed.is_none())
+            .then(|| serde_json::from_value(node.status).unwrap()),
+        status_missed: node.status_missed,
     }
 }
 

@@ -3,14 +3,12 @@
 //! are asked only when this is, and once a second at most.
 
 use crate::http::exchange::{Answer, HttpExchange};
-use crate::http::query;
 use crate::http::response::page;
 use crate::status;
 use tokens::{Need, RequestedKeys};
 
 /// `GET` and `HEAD`.
 pub(in crate::http::resources) async fn answer(exchange: HttpExchange<'_>) -> Answer {
-    query::none(exchange.query())?;
     exchange.authorize(RequestedKeys::NoKey)?;
     exchange.check_body_limit()?;
     let listener = exchange.listener;

@@ -9,11 +9,11 @@
 
 use crate::http::exchange::{Answer, HttpExchange};
 use crate::http::problem::Problem;
-use crate::http::query;
 use crate::http::query::replicas::replicas_of;
 use crate::http::response::page;
 use crate::net::Listener;
 use cluster::ReplicaState;
+use node::NodeSnapshot;
 use peer::{LinkState, LinkStatus};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -100,17 +100,16 @@ impl PeerContact {
 
 /// `GET` and `HEAD` of `/health/live`.
 pub(in crate::http::resources) fn live(exchange: &HttpExchange<'_>) -> Answer {
-    query::none(exchange.query())?;
     exchange.check_body_limit()?;
     Ok(page::json(&Live { state: "live" }))
 }
 
 /// `GET` and `HEAD` of `/health/ready`.
 pub(in crate::http::resources) fn ready(exchange: &HttpExchange<'_>) -> Answer {
-    query::none(exchange.query())?;
     exchange.check_body_limit()?;
     let pair = replicas_of(None, None, exchange.replica_rules())?;
-    let health = NodeHealth::of(exchange.listener, pair.ack);
+    let (listener, node) = (exchange.listener, exchange.listener.worker.node());
+    let health = NodeHealth::of(listener, node.snapshot(), pair.ack);
     let reasons = health.reasons();
     if !reasons.is_empty() {
         return Err(Problem::not_ready(&reasons));
@@ -122,12 +121,11 @@ pub(in crate::http::resources) fn ready(exchange: &HttpExchange<'_>) -> Answer {
 }
 
 impl NodeHealth {
-    fn of(listener: &Listener, ack: u8) -> Self {
-        let node = listener.worker.node();
+    fn of(listener: &Listener, snapshot: NodeSnapshot, ack: u8) -> Self {
         let members = &listener.shared().config().node.members;
         let counts =
             |replica_state: Option<ReplicaState>| replica_state.is_some_and(ReplicaState::is_voter);
-        let is_voter = counts(Some(node.replica_state()));
+        let is_voter = counts(Some(snapshot.replica_state));
         let counted_since = &listener.shared().counted_since;
         let counted_for = counted_since.duration(is_voter, listener.clock().monotonic());
         let mut voters = usize::from(is_voter);
@@ -147,19 +145,18 @@ impl NodeHealth {
                 PeerContact::Unserving => unserving.push(members.name(peer).to_owned()),
             }
         }
-        let statistics = node.statistics();
         Self {
             is_stopping: listener.is_stopping(),
-            poisoned: statistics.poisoned,
-            failing: statistics.failing,
-            replica_state: node.replica_state(),
+            poisoned: snapshot.store.poisoned,
+            failing: snapshot.store.failing,
+            replica_state: snapshot.replica_state,
             voters,
             awaited,
             unreaching,
             unserving,
             ack,
-            is_disk_full: statistics.disk_full,
-            refuses_writes: node.timestamp_status().refusal.map(|why| why.to_string()),
+            is_disk_full: snapshot.store.disk_full,
+            refuses_writes: snapshot.timestamps.refusal.map(|why| why.to_string()),
         }
     }
 

@@ -2,7 +2,6 @@
 //! operator can inspect an overloaded node.
 
 use crate::http::exchange::{Answer, HttpExchange};
-use crate::http::query;
 use crate::http::request::negotiation::wants_open_metrics;
 use crate::http::response::page;
 use crate::metrics_page;
@@ -12,7 +11,6 @@ use tokens::RequestedKeys;
 
 /// `GET` and `HEAD`.
 pub(in crate::http::resources) async fn answer(exchange: HttpExchange<'_>) -> Answer {
-    query::none(exchange.query())?;
     exchange.authorize(RequestedKeys::NoKey)?;
     exchange.check_body_limit()?;
     let wants_open_metrics = wants_open_metrics(&exchange.head.headers);

@@ -2,7 +2,6 @@
 //! so that an operator can inspect an overloaded node.
 
 use crate::http::exchange::{Answer, HttpExchange};
-use crate::http::query;
 use crate::http::response::page;
 use crate::net::Listener;
 use crate::status;
@@ -15,7 +14,6 @@ const START_CHECK: Duration = Duration::from_millis(5);
 
 /// `GET` and `HEAD`.
 pub(in crate::http::resources) async fn answer(exchange: HttpExchange<'_>) -> Answer {
-    query::none(exchange.query())?;
     exchange.authorize(RequestedKeys::NoKey)?;
     exchange.check_body_limit()?;
     let listener = exchange.listener;

@@ -11,7 +11,6 @@ mod tests;
 
 use super::table::{RESOURCES, Resource};
 use crate::http::exchange::{Answer, HttpExchange};
-use crate::http::query;
 use crate::http::request::verb::Verb;
 use crate::http::response::page;
 use bytes::Bytes;
@@ -35,7 +34,6 @@ struct OptionalParts {
 
 /// `GET` and `HEAD`.
 pub(super) fn answer(exchange: &HttpExchange<'_>) -> Answer {
-    query::none(exchange.query())?;
     exchange.check_body_limit()?;
     let extras = OptionalParts {
         debug: exchange.listener.has_debug_endpoints(),

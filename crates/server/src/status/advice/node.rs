@@ -249,7 +249,7 @@ fn of_files(status: &Status) -> Vec<Advice> {
                     format!("its certificate expires in {}", span(seconds)),
                 ),
             };
-            let remedy = "HttpExchange it";
+            let remedy = "Exchange it";
             all.push(Advice::of_node(
                 severity,
                 name,

@@ -19,7 +19,7 @@ pub mod rfc3339;
 pub mod status;
 
 pub use fields::{Fields, bytes_of};
-pub use line::{Entity, EntityLine, text_or_base64};
+pub use line::{Entity, EntityLine, text_or_base64, write_prefix_line};
 pub use problem::{Problem, ReplicaOutcome};
 pub use problem_type::ProblemType;
 

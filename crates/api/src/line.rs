@@ -161,6 +161,13 @@ fn put_expires(out: &mut Vec<u8>, expires: Option<&str>) {
     }
 }
 
+/// Appends the line of a common prefix of keys, with its end.
+pub fn write_prefix_line(prefix: &[u8], out: &mut Vec<u8>) {
+    out.push(b'{');
+    put_bytes(out, "prefix", prefix);
+    out.extend_from_slice(b"}\n");
+}
+
 /// Bytes as text if they are UTF-8, otherwise in base64.
 #[must_use]
 pub fn text_or_base64(bytes: &[u8]) -> (Option<&str>, Option<String>) {

@@ -136,6 +136,13 @@ impl Scan {
         self.start = self.batch_start.clone();
     }
 
+    /// Passes over all keys before this one, which lies behind the last one that was returned.
+    pub fn skip_to(&mut self, key: &[u8]) {
+        drop(self.take_held());
+        self.give_up_records();
+        self.start = Bound::Included(key.to_vec());
+    }
+
     /// Has the engine hold the records until the next batch, but not for long.
     fn hold(&mut self, records: Merge<StoreCursor>) {
         let held = HeldRecords {

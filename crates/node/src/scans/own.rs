@@ -59,6 +59,26 @@ pub enum KeyScan {
 /// A batch of any scan.
 pub type ScanBatch = Batch<KeyScan>;
 
+impl KeyScan {
+    /// Passes over all keys before this one, which lies behind the last one that was told.
+    pub fn skip_to(&mut self, key: &[u8]) {
+        match self {
+            Self::Own(scan) => scan.skip_to(key),
+            Self::Cluster(scan) => scan.skip_to(key),
+        }
+    }
+}
+
+impl NodeScan {
+    fn skip_to(&mut self, key: &[u8]) {
+        // Whoever skips wants few of the keys that follow.
+        self.batch_bytes = BATCH_BYTES_MAX;
+        if let Some(scan) = &mut *self.scan.borrow_mut() {
+            scan.skip_to(key);
+        }
+    }
+}
+
 impl Coordinator {
     /// Begins a scan of the keys that this node holds now.
     #[must_use]

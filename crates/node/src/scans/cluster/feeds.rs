@@ -151,6 +151,14 @@ impl Feeds {
         }
     }
 
+    /// Asks all nodes for short pages from a key on. What was asked for before is dropped.
+    pub(super) fn ask_anew(&mut self, start: &[u8]) {
+        for feed in &mut self.feeds {
+            feed.next_bytes = PAGE_BYTES_MIN;
+        }
+        self.ask_all(start, self.now() + PAGE_TIMEOUT);
+    }
+
     /// Asks the nodes that are missing and were not asked lately. Takes the pages that have
     /// come of such nodes.
     pub(super) fn ask_missing(&mut self, merge: &mut ScanMerge) {

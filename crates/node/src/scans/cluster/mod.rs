@@ -98,6 +98,20 @@ impl ClusterScan {
         }
     }
 
+    /// Passes over all keys before this one, which lies behind the last one that was told: asks
+    /// all nodes anew from there.
+    pub(super) fn skip_to(&mut self, key: &[u8]) {
+        let nodes = self.coordinator.peers.nodes();
+        let ClusterScanPlan {
+            replicas,
+            wants_values,
+            ..
+        } = self.plan;
+        self.merge = ScanMerge::new(replicas, nodes, key, wants_values);
+        self.postponed.clear();
+        self.feeds.ask_anew(key);
+    }
+
     /// The next entities. There may be none although more follow. `deadline` is that of the
     /// first batch.
     ///

@@ -35,6 +35,16 @@ pub(crate) fn bound_of(name: &str, value: QueryBytes) -> Result<QueryBytes, Para
     Ok(value)
 }
 
+/// The first key behind all that have a prefix; `None` if there is no greater key.
+pub(crate) fn end_of_prefix(prefix: &[u8]) -> Option<QueryBytes> {
+    let last = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
+    let mut end = QueryBytes::from_slice(&prefix[..=last]);
+    if let Some(byte) = end.last_mut() {
+        *byte += 1;
+    }
+    Some(end)
+}
+
 fn check_length(name: &str, bytes: usize, bytes_max: usize) -> Result<(), ParameterError> {
     if bytes == 0 {
         let detail = format_args!("is empty: give 1 to {bytes_max} bytes");

@@ -90,7 +90,7 @@ pub(super) static RESOURCES: [Resource; 21] = [
         handler: Handler::Entities,
         methods: &pages(Need::Read),
         parameters: &[
-            "start", "end", "prefix", "limit", "values", "count", "scope", "ack", "from", "replicas",
+            "start", "end", "prefix", "delimiter", "limit", "values", "count", "scope", "ack", "from", "replicas",
         ],
         route: Some(Route::Range),
     },

@@ -42,6 +42,35 @@ fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 #[test]
+fn a_level_of_the_clusters_tree_is_told_although_a_node_is_missing() {
+    let mut cluster = Cluster::start(3);
+    let mut client = cluster.client(0);
+    let value = vec![b'v'; 4 << 10];
+    for group in ["a", "b", "c"] {
+        for number in 0..100 {
+            let target = format!("/v0/entity?id={group}%2F{number}&replicas=2/3");
+            assert_eq!(client.put(&target, &value).status, 201);
+        }
+    }
+    client.put("/v0/entity?id=d&replicas=2/3", b"v");
+    let told = |client: &mut Client| {
+        let reply = range(client, "delimiter=%2F&values=omit&replicas=2/3");
+        let lines = reply.text().lines();
+        let lines = lines.map(|line| serde_json::from_str(line).unwrap());
+        let told = lines.map(|line: serde_json::Value| {
+            let prefix = line["prefix"].as_str().or(line["key"].as_str());
+            prefix.unwrap().to_owned()
+        });
+        let told: Vec<String> = told.collect();
+        assert_eq!(reply.trailer("kvorum-count"), Some("4"), "{told:?}");
+        told
+    };
+    assert_eq!(told(&mut client), ["a/", "b/", "c/", "d"]);
+    cluster.stop_node(2);
+    assert_eq!(told(&mut client), ["a/", "b/", "c/", "d"]);
+}
+
+#[test]
 fn each_key_of_the_cluster_is_told_once_and_in_order() {
     let cluster = Cluster::start(3);
     let mut client = cluster.client(0);

@@ -48,6 +48,61 @@ fn a_prefix_stands_for_all_keys_that_begin_with_it() {
 }
 
 #[test]
+fn a_delimiter_tells_one_level_of_a_tree() {
+    let node = start();
+    let mut client = Client::connect(&node);
+    // Each group is longer than what is read at a time.
+    let value = vec![b'v'; 8 << 10];
+    for group in ["a%2Fx", "a%2Fy", "b"] {
+        for number in 0..40 {
+            let put = client.put(&format!("/v0/entity?id={group}%2F{number:02}"), &value);
+            assert_eq!(put.status, 201);
+        }
+    }
+    // The key right behind a group is not passed over.
+    for key in ["a", "a%2F", "a0", "c%2Fgone", "d%FF%2F1", "e"] {
+        client.put(&format!("/v0/entity?id={key}"), b"v");
+    }
+    client.delete("/v0/entity?id=c%2Fgone");
+    let list = |client: &mut Client, query: &str| {
+        let target = format!("/v0/entities?delimiter=%2F&values=omit{query}");
+        let reply = client.request("GET", &target, "te: trailers\r\n", b"");
+        assert_eq!(reply.header("content-type"), Some("application/x-ndjson"));
+        let told: Vec<String> = lines(&reply)
+            .iter()
+            .map(|line| {
+                let names = ["key", "prefix", "prefix_base64"];
+                let name = names.iter().find(|name| line[**name].is_string()).unwrap();
+                assert_eq!(line["version"].is_string(), *name == "key");
+                format!("{name} {}", line[*name].as_str().unwrap())
+            })
+            .collect();
+        assert_eq!(
+            reply.trailer("kvorum-count"),
+            Some(&*told.len().to_string())
+        );
+        told
+    };
+    let root = [
+        "key a",
+        "prefix a/",
+        "key a0",
+        "prefix b/",
+        "prefix_base64 ZP8v",
+        "key e",
+    ];
+    assert_eq!(list(&mut client, ""), root);
+    let below = ["key a/", "prefix a/x/", "prefix a/y/"];
+    assert_eq!(list(&mut client, "&prefix=a%2F"), below);
+    assert_eq!(list(&mut client, "&prefix=a%2F&limit=2"), below[..2]);
+    assert_eq!(list(&mut client, "&prefix=a%2F&start=a%2Fx0"), below[2..]);
+    assert_eq!(list(&mut client, "&prefix=a%2Fx%2F").len(), 40);
+    // Values come where they are not left out, as lines whatever the client accepts.
+    let reply = client.get("/v0/entities?delimiter=%2F&start=d");
+    assert_eq!(lines(&reply)[1]["value"], "v");
+}
+
+#[test]
 fn keys_are_told_with_their_versions_and_without_their_values() {
     let node = start();
     let mut client = Client::connect(&node);

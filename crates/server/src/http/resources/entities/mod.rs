@@ -1,9 +1,11 @@
 //! `/v0/entities`: a scan of this node, or of the whole cluster.
 //!
-//! `parameters` reads the query, `range_stream` sends the entities, `count` only counts them. The
+//! `parameters` reads the query, `range_stream` sends the entities, `listing` groups them by a
+//! delimiter, `count` only counts them. The
 //! right is checked again before each batch, because a scan may outlive its token.
 
 mod count;
+mod listing;
 mod parameters;
 mod range_stream;
 
@@ -20,6 +22,7 @@ use base::{Refused, Reservation};
 use cluster::Replicas;
 use hyper::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, TRAILER, VARY};
 use hyper::{HeaderMap, Response, Version};
+use listing::Listing;
 use node::{ClusterScanPlan, KeyScan, ScanBatch, ScanWindow};
 use parameters::{RangeParameters, Scope, Telling};
 use range_stream::{CutReason, NextBatch, RangePlan, RangeStream};
@@ -61,6 +64,8 @@ pub(super) async fn answer(exchange: HttpExchange<'_>) -> Answer {
     let plan = RangePlan {
         format: match parameters.telling {
             Telling::Keys => RangeFormat::KeyLines,
+            // Common prefixes have no form but that of lines.
+            Telling::Values if parameters.delimiter.is_some() => RangeFormat::JsonLines,
             Telling::Values | Telling::Count => range_format(headers),
         },
         limit: parameters.limit.unwrap_or(u64::MAX),
@@ -80,7 +85,10 @@ pub(super) async fn answer(exchange: HttpExchange<'_>) -> Answer {
     // reader must not keep other requests out.
     drop(permit);
     let reader = Reader::new(&exchange, parameters);
+    let delimiter = reader.parameters.delimiter.clone();
+    let listing = delimiter.map(|(delimiter, prefix)| Listing::new(prefix, delimiter));
     let stream = stream(listener, plan, reader, first, admitted);
+    let stream = stream.grouped(listing);
     let stream = stream.gathered(exchange.channel.gather_range());
     Ok(response.map(|_| ResponseBody::stream(Box::new(stream))))
 }
@@ -125,7 +133,11 @@ fn begin(
             let plan = ClusterScanPlan {
                 replicas,
                 wants_values: parameters.telling == Telling::Values,
-                limit: parameters.limit.unwrap_or(u64::MAX),
+                // Of groups more entities are read than lines are told.
+                limit: match parameters.delimiter {
+                    None => parameters.limit.unwrap_or(u64::MAX),
+                    Some(_) => u64::MAX,
+                },
             };
             coordinator.begin_cluster_scan(start, end, plan, window, deadline)
         }

@@ -1,9 +1,12 @@
 //! The parameters of `/v0/entities`.
 
-use crate::http::query::keys::{bound_of, key_of};
+use crate::http::query::keys::{bound_of, end_of_prefix, key_of};
 use crate::http::query::replicas::{ReplicaParameters, ReplicaRules};
 use crate::http::query::{ParameterError, QueryBytes, number_of, pairs, set, unknown};
 use cluster::Replicas;
+
+/// The longest delimiter, in bytes.
+const DELIMITER_BYTES_MAX: usize = 16;
 
 /// The parameters of `/v0/entities`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +19,8 @@ pub(crate) struct RangeParameters {
     pub(crate) limit: Option<u64>,
     /// What is told of the entities.
     pub(crate) telling: Telling,
+    /// The delimiter by which keys are grouped, and the prefix that all keys have.
+    pub(crate) delimiter: Option<(QueryBytes, usize)>,
     /// Whose entities.
     pub(crate) scope: Scope,
 }
@@ -50,7 +55,7 @@ pub(crate) fn read(
     rules: ReplicaRules,
 ) -> Result<RangeParameters, ParameterError> {
     let (mut start, mut end, mut prefix, mut limit) = (None, None, None, None);
-    let (mut values, mut count, mut scope) = (None, None, None);
+    let (mut values, mut count, mut scope, mut delimiter) = (None, None, None, None);
     let mut replicas = ReplicaParameters::default();
     let mut first_of_pair = None;
     for parameter in pairs(query) {
@@ -65,6 +70,14 @@ pub(crate) fn read(
                     return Err(ParameterError::new("limit", "is 0: give at least 1"));
                 }
                 set(&mut limit, "limit", number)?;
+            }
+            b"delimiter" => {
+                let bytes = value.len();
+                if !(1..=DELIMITER_BYTES_MAX).contains(&bytes) {
+                    let detail = format_args!("has {bytes} bytes: give 1 to {DELIMITER_BYTES_MAX}");
+                    return Err(ParameterError::new("delimiter", detail));
+                }
+                set(&mut delimiter, "delimiter", value)?;
             }
             b"values" => set(
                 &mut values,
@@ -91,15 +104,29 @@ pub(crate) fn read(
             ));
         }
     };
+    if delimiter.is_some() && count.is_some() {
+        return Err(ParameterError::new(
+            "count",
+            "counts entities, and delimiter groups them: leave one of both out",
+        ));
+    }
+    let prefix_bytes = prefix.as_ref().map_or(0, |prefix| prefix.len());
     let (start, end) = match (prefix, start) {
         (Some(prefix), None) if end.is_none() => {
             let end = end_of_prefix(&prefix);
             (prefix, end)
         }
+        // A level of a tree goes on behind its last line.
+        (Some(prefix), Some(start)) if end.is_none() && delimiter.is_some() => {
+            let end = end_of_prefix(&prefix);
+            (start.max(prefix), end)
+        }
+        (None, None) if delimiter.is_some() => (QueryBytes::from_slice(&[0]), end),
         (Some(_), _) => {
             return Err(ParameterError::new(
                 "prefix",
-                "replaces start and end: leave these out, or the prefix",
+                "replaces start and end: leave these out, or the prefix; with delimiter, start may \
+                 say where to continue",
             ));
         }
         (None, Some(start)) => (start, end),
@@ -119,6 +146,7 @@ pub(crate) fn read(
             (None, Some(())) => Telling::Keys,
             (None, None) => Telling::Values,
         },
+        delimiter: delimiter.map(|delimiter| (delimiter, prefix_bytes)),
         scope,
     })
 }
@@ -130,16 +158,6 @@ fn check_value(name: &str, value: &[u8], known: &str) -> Result<(), ParameterErr
     }
     let detail = format_args!("has an unknown value: write {name}={known}, or leave it out");
     Err(ParameterError::new(name, detail))
-}
-
-/// The first key behind all that have a prefix; `None` if there is no greater key.
-fn end_of_prefix(prefix: &[u8]) -> Option<QueryBytes> {
-    let last = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
-    let mut end = QueryBytes::from_slice(&prefix[..=last]);
-    if let Some(byte) = end.last_mut() {
-        *byte += 1;
-    }
-    Some(end)
 }
 
 #[cfg(test)]
@@ -179,6 +197,36 @@ mod tests {
             ("start=a&scope=cluster&replicas=2/1", "replicas"),
             ("start=a&scope=cluster&replicas=1/2&ack=1", "replicas"),
             ("scope=cluster", "start"),
+        ] {
+            assert_eq!(read(Some(query)).unwrap_err().parameter, name, "{query}");
+        }
+    }
+
+    #[test]
+    fn a_delimiter_lists_a_level_from_anywhere() {
+        for (query, start, end, prefix_bytes) in [
+            ("delimiter=%2F", &b"\0"[..], None, 0),
+            ("delimiter=::&start=b&end=c", b"b", Some(&b"c"[..]), 0),
+            ("delimiter=%2F&prefix=a%2F", b"a/", Some(b"a0"), 2),
+            (
+                "delimiter=%2F&prefix=a%2F&start=a%2Fb0",
+                b"a/b0",
+                Some(b"a0"),
+                2,
+            ),
+            ("delimiter=%2F&prefix=a%2F&start=A", b"a/", Some(b"a0"), 2),
+        ] {
+            let parsed = read(Some(query)).unwrap();
+            assert_eq!(parsed.start.as_slice(), start, "{query}");
+            assert_eq!(parsed.end.as_deref(), end, "{query}");
+            assert_eq!(parsed.delimiter.unwrap().1, prefix_bytes, "{query}");
+        }
+        for (query, name) in [
+            ("delimiter=", "delimiter"),
+            ("delimiter=01234567890123456", "delimiter"),
+            ("delimiter=a&delimiter=a", "delimiter"),
+            ("delimiter=a&count=only", "count"),
+            ("delimiter=a&prefix=a&end=b", "prefix"),
         ] {
             assert_eq!(read(Some(query)).unwrap_err().parameter, name, "{query}");
         }

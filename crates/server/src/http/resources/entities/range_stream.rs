@@ -5,6 +5,7 @@
 //! store. Every failure ends the body with an error, and hyper then closes the connection without
 //! the last chunk, so a stream that was cut off never looks complete.
 
+use super::listing::{Continuation, Listed, Listing};
 use crate::http::request::negotiation::RangeFormat;
 use crate::http::response::body::{BodyStream, StreamCut};
 use crate::http::response::chunk::{BodyChunk, ChunkMemory};
@@ -52,6 +53,8 @@ pub(crate) type AskForBatch = Box<dyn FnMut(KeyScan) -> NextBatch>;
 /// The body of a range.
 pub(crate) struct RangeStream {
     plan: RangePlan,
+    /// How keys are grouped, if they are.
+    listing: Option<Listing>,
     ask: AskForBatch,
     state: StreamState,
     count: u64,
@@ -101,6 +104,7 @@ impl RangeStream {
         Self {
             log: Arc::clone(log),
             plan,
+            listing: None,
             ask,
             state: first.map_or(StreamState::Ending, StreamState::sending),
             count: 0,
@@ -110,14 +114,27 @@ impl RangeStream {
         }
     }
 
+    /// The same stream, whose keys are grouped.
+    pub(crate) fn grouped(mut self, listing: Option<Listing>) -> Self {
+        self.listing = listing;
+        self
+    }
+
     /// The same stream, for whose time its channel gathers more.
     pub(crate) fn gathered(mut self, gathering: RangeGathering) -> Self {
         self._gathering = Some(gathering);
         self
     }
 
-    fn chunk_of(&mut self, entry: &Entry) -> BodyChunk {
-        let chunk = encode(self.plan.format, entry);
+    fn chunk_of(&mut self, listed: Told) -> BodyChunk {
+        let chunk = match listed {
+            Told::Entity(entry) => encode(self.plan.format, &entry),
+            Told::Prefix(prefix) => {
+                let mut line = Vec::new();
+                api::write_prefix_line(&prefix, &mut line);
+                BodyChunk::new(Bytes::from(line), Bytes::new())
+            }
+        };
         self.count += 1;
         if self.plan.trailers {
             self.crc32c = chunk.append_crc32c(self.crc32c);
@@ -153,15 +170,25 @@ impl BodyStream for RangeStream {
                         self.state = StreamState::Ending;
                         continue;
                     }
-                    if let Some(entry) = entries.find(|entry| entry.is_live(self.plan.now_unix_ms))
-                    {
+                    if let Some(told) = next_told(entries, &mut self.listing, &self.plan) {
                         let memory = ChunkMemory::Batch {
                             _memory: Rc::clone(memory),
                         };
-                        let chunk = self.chunk_of(&entry).counted(Some(memory));
+                        let chunk = self.chunk_of(told).counted(Some(memory));
                         return Poll::Ready(Some(Ok(Frame::data(chunk))));
                     }
-                    let Some(range) = range.take() else {
+                    let continuation = self.listing.as_ref().map(Listing::continuation);
+                    let range = range.take().and_then(|mut range| {
+                        match continuation.unwrap_or(Continuation::Next) {
+                            Continuation::Next => Some(range),
+                            Continuation::SkipTo(key) => {
+                                range.skip_to(&key);
+                                Some(range)
+                            }
+                            Continuation::End => None,
+                        }
+                    });
+                    let Some(range) = range else {
                         self.state = StreamState::Ending;
                         continue;
                     };
@@ -188,6 +215,31 @@ impl BodyStream for RangeStream {
             }
         }
     }
+}
+
+/// What a line tells.
+enum Told {
+    Entity(Entry),
+    Prefix(Vec<u8>),
+}
+
+/// The next of some entries of which something is told.
+fn next_told(
+    entries: &mut std::vec::IntoIter<Entry>,
+    listing: &mut Option<Listing>,
+    plan: &RangePlan,
+) -> Option<Told> {
+    entries.find_map(|entry| {
+        let Some(listing) = listing else {
+            return entry
+                .is_live(plan.now_unix_ms)
+                .then_some(Told::Entity(entry));
+        };
+        Some(match listing.next(&entry, plan.now_unix_ms)? {
+            Listed::Entity => Told::Entity(entry),
+            Listed::Prefix(prefix) => Told::Prefix(prefix),
+        })
+    })
 }
 
 /// Logs why a range is cut after this number of entities.
